@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Nanoseconds that one core takes for a packet of a capture file: `cargo bench -p longhaul-flow --bench decode`.
+//! Time that one core takes for a packet of a capture file, ns: `cargo bench -p longhaul-flow --bench decode`.
 //!
-//! Files of a million packets with a snaplen of 96 bytes are in memory, larger than any cache: Ethernet, IPv4,
-//! TCP with time stamps, two of data and one ACK, every fourth of those with SACK. They are shown to the reader in
-//! pieces of 256 KiB, as a program with a buffer would. Each case runs five times; printed are the median and the
-//! extremes of the time on a core, so that others on the machine disturb less.
+//! Files of a million packets with a snaplen of 96 bytes are in memory, larger than any cache. The packets are
+//! Ethernet, IPv4 and TCP with time stamps: two of data, then one ACK; every fourth ACK has SACK blocks. The reader
+//! gets pieces of 256 KiB, as from a program with a buffer. Each case runs five times; printed are the median and the
+//! extremes of the CPU time, so that other processes disturb less.
 
 #![allow(missing_docs, reason = "a program")]
 
@@ -51,7 +51,7 @@ fn ns_a_packet(case: &impl Fn() -> u64) -> f64 {
     elapsed as f64 / PACKETS as f64
 }
 
-/// How long this thread ran so far (`schedstat`, its first number).
+/// Returns the CPU time of this thread so far (first number of `schedstat`), ns.
 fn on_core_ns() -> u64 {
     std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("schedstat");
@@ -59,7 +59,7 @@ fn on_core_ns() -> u64 {
     first.parse().expect("nanoseconds")
 }
 
-/// What of each run is added up over the file.
+/// Reads a file and returns the sum of `each` over its runs of packets.
 fn read(file: &[u8], mut each: impl FnMut(&Run, &[u8]) -> u64) -> u64 {
     let (mut reader, mut at, mut sum) = (Reader::new(), 0, 0);
     loop {
@@ -79,7 +79,8 @@ fn records(run: &Run, bytes: &[u8]) -> u64 {
     run.records(bytes).map(black_box).count() as u64
 }
 
-/// All segments of a run are kept until the next one, as an analysis does that shares them out.
+/// Decodes all segments of a run and keeps them until the next one, as an analysis does that distributes them to
+/// shards.
 fn segments(run: &Run, bytes: &[u8], kept: &mut Vec<(FlowKey, Segment)>) -> u64 {
     kept.clear();
     for record in run.records(bytes) {
@@ -92,7 +93,7 @@ fn segments(run: &Run, bytes: &[u8], kept: &mut Vec<(FlowKey, Segment)>) -> u64 
     black_box(&kept).len() as u64
 }
 
-/// A nanosecond pcap file.
+/// Returns a pcap file with time stamps in nanoseconds.
 fn pcap() -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, SNAPLEN as u32, 1] {
@@ -109,7 +110,7 @@ fn pcap() -> Vec<u8> {
     file
 }
 
-/// As `longhaul tap capture` and, with truth, `longhaul link --tap` write it.
+/// Returns a pcapng file as `longhaul tap capture` writes it, or, with a verdict, `longhaul link --tap`.
 fn pcapng(fate: Option<Verdict>) -> Vec<u8> {
     let mut file = Vec::new();
     writer::section(&mut file, &writer::SectionInfo::default());
@@ -139,7 +140,7 @@ fn pcapng(fate: Option<Verdict>) -> Vec<u8> {
     file
 }
 
-/// What is captured of it, and its length on the wire.
+/// Returns the captured bytes of packet `number`, and its length on the wire.
 fn packet(number: u64) -> (Vec<u8>, u32) {
     const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     let (ends, payload) = match number % 3 {

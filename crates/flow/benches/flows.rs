@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Segments a second that one core analyses, all series on: `cargo bench -p longhaul-flow --bench flows`.
+//! Rate at which one core analyses segments, all series on: `cargo bench -p longhaul-flow --bench flows`.
 //!
-//! Transfers of 10 Gbit/s over 60 ms in segments of 1,448 bytes, each second one acknowledged, with time
-//! stamps; bins of 1 ms and 1 s go into a sink that counts. Segments are made and analysed 256 at a time, and
-//! only the analysis of these is timed; the slowest tenth of them, in which the machine did something
-//! else, is left out. Each case runs three times; printed are the median and the extremes.
+//! Transfers of 10 Gbit/s over 60 ms in segments of 1,448 bytes with time stamps; every second segment is acknowledged.
+//! Bins of 1 ms and 1 s go to a sink that counts. Segments are generated and analysed 256 at a time, and only the
+//! analysis is timed. The slowest tenth, in which the machine did other work, is left out. Each case runs three times;
+//! printed are the median and the extremes.
 
 #![allow(missing_docs, reason = "a program")]
 
@@ -18,23 +18,23 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 const SEGMENTS: usize = 3_000_000;
-const LOAD: usize = 256;
+const BATCH: usize = 256;
 const RUNS: usize = 3;
 const SIZE: u32 = 1_448;
-/// Between segments of data.
+/// Time between data segments, ns.
 const GAP_NS: u64 = 1_200;
 const RTT_NS: u64 = 60_000_000;
 
-/// What is transferred.
+/// Traffic of one case.
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
     flows: u16,
-    /// Each is seen at so many interfaces.
-    vantages: u32,
-    /// One of so many segments is lost; 0 is none.
+    /// Number of capture points that see each flow.
+    capture_points: u32,
+    /// Loss rate, as one in so many segments; 0 is none.
     loss: u32,
-    /// Segments that a flow has before another takes its place.
+    /// Segments of a flow before another takes its place.
     length: u32,
 }
 
@@ -42,49 +42,49 @@ const CASES: [Case; 6] = [
     Case {
         name: "one flow",
         flows: 1,
-        vantages: 1,
+        capture_points: 1,
         loss: 0,
         length: u32::MAX,
     },
     Case {
         name: "one flow, lossy",
         flows: 1,
-        vantages: 1,
+        capture_points: 1,
         loss: 1_000,
         length: u32::MAX,
     },
     Case {
         name: "one flow, seen at both ends",
         flows: 1,
-        vantages: 2,
+        capture_points: 2,
         loss: 0,
         length: u32::MAX,
     },
     Case {
         name: "100 flows",
         flows: 100,
-        vantages: 1,
+        capture_points: 1,
         loss: 0,
         length: u32::MAX,
     },
     Case {
         name: "10,000 flows",
         flows: 10_000,
-        vantages: 1,
+        capture_points: 1,
         loss: 0,
         length: u32::MAX,
     },
     Case {
         name: "short flows",
         flows: 100,
-        vantages: 1,
+        capture_points: 1,
         loss: 0,
         length: 8,
     },
 ];
 
 fn main() {
-    // An argument picks cases, for a profiler.
+    // An argument selects cases, for a profiler.
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     let wanted = wanted.unwrap_or_default();
     for case in CASES.iter().filter(|case| case.name.contains(&wanted)) {
@@ -99,14 +99,14 @@ fn main() {
     }
 }
 
-/// ns a segment.
+/// Returns the time a segment, ns.
 fn run(case: &Case) -> f64 {
     let (mut flows, mut sink) = (Flows::new(Settings::default()), Counter::default());
     let mut transfers = Transfers::new(*case);
-    let (mut load, mut times, mut number) = (Vec::with_capacity(LOAD + 8), Vec::new(), 0);
+    let (mut load, mut times, mut number) = (Vec::with_capacity(BATCH + 8), Vec::new(), 0);
     while (number as usize) < SEGMENTS {
         load.clear();
-        while load.len() < LOAD {
+        while load.len() < BATCH {
             transfers.step(&mut load);
         }
         for (number, item) in (number..).zip(&mut load) {
@@ -118,7 +118,7 @@ fn run(case: &Case) -> f64 {
         times.push(begin.elapsed().as_nanos() as f64 / load.len() as f64);
     }
     flows.finish(&mut sink);
-    assert!(sink.bins > 0 && sink.flows >= u32::from(case.flows) * case.vantages);
+    assert!(sink.bins > 0 && sink.flows >= u32::from(case.flows) * case.capture_points);
     times.sort_by(f64::total_cmp);
     let usual = &times[..times.len() * 9 / 10];
     usual.iter().sum::<f64>() / usual.len() as f64
@@ -140,10 +140,10 @@ impl Sink for Counter {
     }
 }
 
-/// All flows, which take turns at random, two segments and an ACK at a time.
+/// All flows. They take turns at random, two segments and an ACK at a time.
 struct Transfers {
     case: Case,
-    /// Segments sent, and flows that were in this place before.
+    /// Segments sent by each flow, and the number of flows in its place before.
     sent: Vec<(u32, u32)>,
     steps: u64,
     random: u64,
@@ -159,7 +159,7 @@ impl Transfers {
         }
     }
 
-    fn step(&mut self, load: &mut Vec<CapturedSegment>) {
+    fn step(&mut self, batch: &mut Vec<CapturedSegment>) {
         self.steps += 1;
         let at_ns = self.steps * 2 * GAP_NS;
         let flow = self.flow();
@@ -172,21 +172,21 @@ impl Transfers {
         self.sent[place].0 += 2;
         for i in 0..2 {
             let at_ns = at_ns + u64::from(i) * GAP_NS;
-            self.see(load, &flow, data(at_ns, first + i));
-            self.repeat(load, &flow, at_ns, first + i);
+            self.capture(batch, &flow, data(at_ns, first + i));
+            self.repeat(batch, &flow, at_ns, first + i);
         }
         let in_flight = (RTT_NS / GAP_NS) as u32 / u32::from(self.case.flows) / 2 * 2;
         let in_flight = in_flight.min(self.case.length / 2);
         if first > in_flight {
-            self.see(
-                load,
+            self.capture(
+                batch,
                 &flow,
                 self.ack(at_ns + GAP_NS + 10, first + 2 - in_flight),
             );
         }
     }
 
-    /// xorshift64 (Marsaglia 2003).
+    /// Returns a random flow, by xorshift64 (Marsaglia 2003).
     fn flow(&mut self) -> u16 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -194,35 +194,35 @@ impl Transfers {
         (self.random >> 20) as u16 % self.case.flows
     }
 
-    fn see(&self, load: &mut Vec<CapturedSegment>, flow: &FlowKey, segment: Segment) {
-        for vantage in 0..self.case.vantages {
-            load.push(CapturedSegment {
+    fn capture(&self, batch: &mut Vec<CapturedSegment>, flow: &FlowKey, segment: Segment) {
+        for capture_point in 0..self.case.capture_points {
+            batch.push(CapturedSegment {
                 number: 0,
-                capture_point: CapturePoint(vantage),
+                capture_point: CapturePoint(capture_point),
                 key: *flow,
                 segment,
             });
         }
     }
 
-    /// What was lost comes again a round trip later.
-    fn repeat(&self, load: &mut Vec<CapturedSegment>, flow: &FlowKey, at_ns: u64, number: u32) {
+    /// Retransmits a lost segment a round trip later.
+    fn repeat(&self, batch: &mut Vec<CapturedSegment>, flow: &FlowKey, at_ns: u64, number: u32) {
         let lost = number.wrapping_sub((RTT_NS / GAP_NS) as u32 + 10);
         if self.case.loss > 0 && number > lost && lost.is_multiple_of(self.case.loss) {
-            self.see(load, flow, data(at_ns + 5, lost));
+            self.capture(batch, flow, data(at_ns + 5, lost));
         }
     }
 
-    /// All up to `number` have come, but for those that were lost within the last round trip.
+    /// Acknowledges all segments up to `number`, except those lost within the last round trip.
     fn ack(&self, at_ns: u64, number: u32) -> Segment {
         let round = (RTT_NS / GAP_NS) as u32;
         let Some(loss) = std::num::NonZeroU32::new(self.case.loss).filter(|_| number > round + 20)
         else {
-            return answer(at_ns, number, &[]);
+            return ack_segment(at_ns, number, &[]);
         };
-        let hole = (number - round - 10).div_ceil(loss.get()) * loss.get();
-        if hole >= number {
-            return answer(at_ns, number, &[]);
+        let gap = (number - round - 10).div_ceil(loss.get()) * loss.get();
+        if gap >= number {
+            return ack_segment(at_ns, number, &[]);
         }
         let mut blocks = [(0, 0); 3];
         let last = (number - 1) / loss.get() * loss.get();
@@ -231,8 +231,8 @@ impl Transfers {
             let end = if i == 0 { number } else { start + loss.get() };
             *block = (start + 1, end);
         }
-        let count = ((last - hole) / loss.get() + 1).min(3) as usize;
-        answer(at_ns, hole, &blocks[..count])
+        let count = ((last - gap) / loss.get() + 1).min(3) as usize;
+        ack_segment(at_ns, gap, &blocks[..count])
     }
 }
 
@@ -257,7 +257,7 @@ fn data(at_ns: u64, number: u32) -> Segment {
     }
 }
 
-fn answer(at_ns: u64, number: u32, blocks: &[(u32, u32)]) -> Segment {
+fn ack_segment(at_ns: u64, number: u32, blocks: &[(u32, u32)]) -> Segment {
     let mut sack = [(0, 0); SACK_BLOCKS_MAX];
     for (to, from) in sack.iter_mut().zip(blocks) {
         *to = (byte(from.0), byte(from.1));

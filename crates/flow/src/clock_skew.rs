@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much faster one clock runs than another, from delays between them: the line below all points
-//! that is nearest to them (Moon, Skelly and Towsley, "Estimation and removal of clock skew from network
-//! delay measurements", INFOCOM 1999). Queues only add to a delay, so its least values show the clocks.
+//! Difference in rate of two clocks, estimated from delays between them: the slope of the nearest line below all
+//! points. The method is that of Moon, Skelly and Towsley, "Estimation and removal of clock skew from network delay
+//! measurements", INFOCOM 1999. Queues only add to a delay, so the least delays follow the clocks.
 
-/// The slope of that line, for points in order of their first value; none for fewer than two.
+/// Returns the slope of that line, for points in order of their first value; `None` for fewer than two points.
 pub(super) fn slope_below(points: &[(f64, f64)]) -> Option<f64> {
     let middle = points.iter().map(|point| point.0).sum::<f64>() / points.len() as f64;
     let hull = lower_hull(points);
@@ -12,7 +12,7 @@ pub(super) fn slope_below(points: &[(f64, f64)]) -> Option<f64> {
     (time > 0.0).then_some(delay / time)
 }
 
-/// The corners below `points` (Andrew's monotone chain).
+/// Returns the lower convex hull of `points` (Andrew's monotone chain).
 fn lower_hull(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for point in points {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_is_that_of_the_least_delays() {
+    fn finds_slope_of_least_delays() {
         let queue = [0.0, 4.0, 9.0, 2.0, 0.0, 7.0, 1.0];
         let point = |n: usize| (n as f64, 0.25 * n as f64 + queue[n % 7]);
         let points: Vec<_> = (0..100).map(point).collect();

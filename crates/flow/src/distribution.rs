@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Samples counted in buckets: 32 an octave, so that each is at most 3.2 % wide, and every value below 64
-//! has its own.
+//! Histogram of samples with 32 buckets an octave: each bucket is at most 3.2 % wide, and every value below 64 has its
+//! own.
 
 use super::record::Distribution;
 
 const BITS_AN_OCTAVE: u32 = 5;
 const AN_OCTAVE: usize = 1 << BITS_AN_OCTAVE;
-/// Enough for every `u64`.
+/// Octaves, enough for every `u64`.
 const OCTAVES: usize = 60;
 
-/// Counts samples. An octave takes 128 bytes once it has a sample, and there is room for 64: never more than 8.2 kB.
+/// Histogram. An octave takes 128 bytes once it has a sample; 64 octaves take at most 8.2 kB.
 #[derive(Debug, Clone)]
 pub(super) struct Histogram {
     count: u64,
     min: u64,
     max: u64,
     sum: u128,
-    /// Where in `chunks` an octave is, from 1; 0 is nowhere yet.
+    /// Index of each octave in `chunks`, from 1; 0 if it has no sample yet.
     chunk_of: [u8; OCTAVES],
     chunks: Vec<[u32; AN_OCTAVE]>,
 }
@@ -41,7 +41,7 @@ impl Histogram {
         self.record_times(value, 1);
     }
 
-    /// Counts so many equal samples.
+    /// Counts `times` equal samples.
     #[inline]
     pub(super) fn record_times(&mut self, value: u64, times: u32) {
         self.count += u64::from(times);
@@ -68,13 +68,13 @@ impl Histogram {
         self.chunk_of[octave] = self.chunks.len() as u8;
     }
 
-    /// Memory of the octaves.
+    /// Returns the memory of the octaves, bytes.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.chunks.capacity() * size_of::<[u32; AN_OCTAVE]>()
     }
 
-    /// What is said of the samples.
+    /// Returns count, extremes, mean, quantiles and buckets.
     pub(super) fn summary(&self) -> Distribution {
         if self.count == 0 {
             return Distribution::default();
@@ -97,7 +97,7 @@ impl Histogram {
         }
     }
 
-    /// The buckets that have any, in order, with their counts.
+    /// Returns the buckets that have samples, in order, with their counts.
     fn buckets(&self) -> Vec<(usize, u64)> {
         let mut buckets = Vec::new();
         for (octave, &chunk) in self.chunk_of.iter().enumerate().filter(|(_, at)| **at > 0) {
@@ -110,7 +110,7 @@ impl Histogram {
     }
 }
 
-/// The ends of the buckets that so many percent of all samples don't exceed; `percents` are in order.
+/// Returns the upper ends of the buckets at `percents` of all samples; `percents` are in order.
 fn quantiles<const N: usize>(buckets: &[(usize, u64)], percents: [u64; N]) -> [u64; N] {
     let total: u64 = buckets.iter().map(|(_, count)| count).sum();
     let (mut rest, mut passed) = (buckets.iter(), 0);
@@ -126,7 +126,8 @@ fn quantiles<const N: usize>(buckets: &[(usize, u64)], percents: [u64; N]) -> [u
     })
 }
 
-/// Values below 64 are their own bucket; above, the five bits behind the first one tell.
+/// Returns the bucket of a value. Values below 64 are their own bucket; above, the five bits after the first one select
+/// it.
 #[inline]
 fn bucket_of(value: u64) -> usize {
     let shift = 63 - (value | AN_OCTAVE as u64).leading_zeros() - BITS_AN_OCTAVE;
@@ -140,7 +141,7 @@ fn lower_edge(bucket: usize) -> u64 {
     }
 }
 
-/// The greatest value in it.
+/// Returns the greatest value of the bucket.
 fn upper_edge(bucket: usize) -> u64 {
     if bucket + 1 == OCTAVES * AN_OCTAVE {
         u64::MAX
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn small_values_are_exact() {
+    fn counts_small_values_exactly() {
         let d = of(0..64);
         assert_eq!(d.buckets, (0..64).map(|v| (v, 1)).collect::<Vec<_>>());
         assert_eq!((d.min, d.p50, d.p90, d.max), (0, 31, 57, 63));
@@ -169,18 +170,18 @@ mod tests {
     }
 
     #[test]
-    fn one_sample_is_every_quantile() {
+    fn single_sample_is_every_quantile() {
         let d = of([1_000_003]);
         assert_eq!((d.p50, d.p99, d.max), (1_000_003, 1_000_003, 1_000_003));
     }
 
     #[test]
-    fn nothing_is_nothing() {
+    fn summary_without_samples_is_default() {
         assert_eq!(of([]), Distribution::default());
     }
 
     #[test]
-    fn the_greatest_number_has_a_bucket() {
+    fn counts_greatest_number() {
         let d = of([u64::MAX, u64::MAX - 1, 0]);
         assert_eq!(d.buckets.len(), 2);
         assert_eq!(d.p99, u64::MAX);
@@ -188,14 +189,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_is_within_its_bucket(value: u64) {
+        fn bucket_contains_its_value(value: u64) {
             let bucket = bucket_of(value);
             prop_assert!(lower_edge(bucket) <= value && value <= upper_edge(bucket));
             prop_assert!(upper_edge(bucket) - lower_edge(bucket) <= lower_edge(bucket) / 32);
         }
 
         #[test]
-        fn quantiles_are_right_to_three_percent(mut values in prop::collection::vec(0u64..1 << 40, 1..200)) {
+        fn quantile_error_is_at_most_three_percent(mut values in prop::collection::vec(0u64..1 << 40, 1..200)) {
             let d = of(values.iter().copied());
             values.sort_unstable();
             let exact = values[(values.len() * 9).div_ceil(10) - 1];

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What TCP connections did, and what limited them: each segment in, once, in order of time; records out.
+//! TCP analysis: takes the segments of connections in order of time, and returns what each connection did and what
+//! limited it.
 //!
-//! [`decode::decode`] makes a [`segment::Segment`] of a captured frame. [`Flows`] takes one segment after the other, and
-//! gives a [`Sink`] the bins of each direction and, when a connection is over, a [`record::Flow`] with its verdict.
-//! [`both_ends`] compares the segments of one connection that were seen at two places.
+//! [`decode::decode`] makes a [`segment::Segment`] of a captured frame. [`Flows`] takes the segments one after the other.
+//! It gives a [`Sink`] the bins of each direction and, when a connection ends, a [`record::Flow`] with its verdict.
+//! [`two_point`] compares the segments of one connection that were seen at two capture points.
 //!
-//! Nothing here reads a file or a clock, and nothing allocates for a segment once a flow's tables have their size. Every
-//! table has a bound ([`Settings`]). `longhaul_packet::capture` knows the files, `longhaul_analysis` is `longhaul tap`.
+//! No function reads a file or a clock, and none allocates for a segment once a flow's tables have their size. Every
+//! table has a bound ([`Settings`]). `longhaul_packet::capture` reads the files; `longhaul_analysis` implements
+//! `longhaul tap`.
 //!
 //! ```
-//! use longhaul_flow::segment::{Endpoint, FlowKey, Segment, Vantage};
-//! use longhaul_flow::{Flows, Settings, Sink, record, series::Bin};
+//! use longhaul_flow::segment::{CapturePoint, Endpoint, FlowKey, Segment};
+//! use longhaul_flow::{Flows, Settings, Sink, bin::Bin, record};
 //!
 //! struct Bytes(u64);
 //!
@@ -28,7 +30,7 @@
 //! };
 //! let segment = Segment { from_low: true, payload: 1_448, wire_segments: 1, ..Segment::default() };
 //! let (mut flows, mut bytes) = (Flows::new(Settings::default()), Bytes(0));
-//! flows.segment(0, Vantage(0), &key, &segment, &mut bytes);
+//! flows.segment(0, CapturePoint(0), &key, &segment, &mut bytes);
 //! flows.finish(&mut bytes);
 //! assert_eq!(bytes.0, 1_448);
 //! ```
@@ -59,12 +61,12 @@ pub use settings::Settings;
 pub use time_series::bin;
 pub use verdict::{joint_verdict, limits, phases};
 
-/// Who takes what the analysis has to say, as soon as nothing can change it any more.
+/// Receiver of results. Each result is delivered as soon as it is final.
 pub trait Sink {
-    /// A bin of a direction, in order of time; bins without anything in them are left out. `flow` is the
-    /// number of the flow's first packet, `upload` is data from the client. `width` counts the settings' bin widths.
+    /// Receives a bin of a direction, in order of time; empty bins are left out. `flow` is the number of the flow's
+    /// first packet. `upload` marks data from the client. `width` is an index into the bin widths of the settings.
     fn bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &bin::Bin);
 
-    /// A flow that is over, or that the capture ends before.
+    /// Receives a flow that has ended, or that is open at the end of the capture.
     fn flow(&mut self, flow: record::Flow);
 }

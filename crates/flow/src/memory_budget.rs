@@ -1,80 +1,81 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The settings, and what all flows of a shard may still grow by: their tables, which are refused more when
-//! there is nothing left, and all the rest of them, for which flows must end.
+//! Memory budget of a shard: the settings, and what the flows and their tables may still use. A table that finds no
+//! memory stays as it is; flows are ended when the rest of their state uses too much.
 
 use super::{Settings, packet_windows::PacketWindows};
 use std::collections::VecDeque;
 use std::mem::size_of;
 
-/// Entries that a table gets first.
+/// Initial entries of a table.
 const INITIAL_ENTRIES: usize = 8;
 
-/// Bins that a course always has.
+/// Bins that a time series may always have.
 const SERIES_BINS_MIN: usize = 2;
 
-/// The bounds of a shard.
+/// Memory budget of a shard.
 #[derive(Debug)]
 pub(super) struct MemoryBudget {
     pub(super) settings: Settings,
-    /// For tables. Less than zero by no more than the bins that courses always have.
+    /// Memory left for tables. Below zero by no more than the bins that every time series may have.
     tables_left_bytes: isize,
-    /// Flows that go on.
+    /// Active flows.
     flows: usize,
-    /// What they take beside their tables.
+    /// Memory of the active flows, without their tables.
     flows_bytes: usize,
-    pub(super) excerpts: PacketWindows,
+    pub(super) packet_windows: PacketWindows,
 }
 
 impl MemoryBudget {
-    /// No table has grown yet.
+    /// Creates the budget, with nothing used.
     pub(super) fn new(settings: Settings) -> Self {
         let tables_max = settings.tables_max_bytes - PacketWindows::bytes_max(&settings);
         Self {
             tables_left_bytes: isize::try_from(tables_max).unwrap_or(isize::MAX),
             flows: 0,
             flows_bytes: 0,
-            excerpts: PacketWindows::new(&settings),
+            packet_windows: PacketWindows::new(&settings),
             settings,
         }
     }
 
-    /// A flow begins.
+    /// Counts a new flow.
     pub(super) fn begin_flow(&mut self) {
         self.flows += 1;
     }
 
-    /// A flow that took `before` takes `now`.
+    /// Changes the memory of a flow from `before` to `now` bytes.
     #[inline]
     pub(super) fn account(&mut self, before: usize, now: usize) {
         self.flows_bytes = self.flows_bytes + now - before;
     }
 
-    /// A flow is over that took `bytes`, and `tables` for its tables.
+    /// Removes a flow that used `bytes`, and `tables` bytes for its tables.
     pub(super) fn end_flow(&mut self, bytes: usize, tables: usize) {
         self.flows -= 1;
         self.flows_bytes -= bytes;
         self.tables_left_bytes += tables.cast_signed();
     }
 
-    /// Whether there is no room for another flow: too many, or they take too much.
+    /// Returns whether there is no room for another flow: too many flows, or too much memory.
     pub(super) fn is_full(&self) -> bool {
         self.flows >= self.settings.flows_max.max(1) || self.is_exceeded()
     }
 
-    /// Whether flows take more than they may.
+    /// Returns whether the flows use more memory than they may.
     #[inline]
     pub(super) fn is_exceeded(&self) -> bool {
         self.flows_bytes > self.settings.flows_max_bytes
     }
 
-    /// What flows take, tables included.
+    /// Returns the memory of all flows, tables included, bytes.
     pub(super) fn used_bytes(&self) -> usize {
         let left = self.tables_left_bytes;
         let tables = self.settings.tables_max_bytes.saturating_add_signed(-left);
         self.flows_bytes + tables
     }
 
-    /// Whether `table` has room for one more, now or because it may grow: never beyond `most` entries.
+    /// Returns whether `table` has room for one more entry, after growing it if needed. A table never grows beyond
+    /// `most` entries.
     #[inline]
     pub(super) fn ensure_room<T>(&mut self, table: &mut VecDeque<T>, most: usize) -> bool {
         let length = table.len();
@@ -90,8 +91,8 @@ impl MemoryBudget {
         more > 0
     }
 
-    /// How many bins of those that a course may have at `most` it can have, if it shall have `wanted`;
-    /// makes room for them, and for two in any case.
+    /// Makes room for `wanted` bins in `table`, and for two in any case. Returns how many bins it may have now, at most
+    /// `most`.
     pub(super) fn reserve_bins<T>(
         &mut self,
         table: &mut Vec<T>,
@@ -109,8 +110,8 @@ impl MemoryBudget {
         if more > 0 { most } else { to }
     }
 
-    /// By how many a table of `length` grows that needs `wanted`: to twice as many, if that is enough and
-    /// there is memory left, or not at all.
+    /// Returns by how many entries a table of `length` entries that needs `wanted` grows. It doubles, if that is enough
+    /// and memory is left; otherwise 0.
     fn growth<T>(&self, length: usize, wanted: usize, most: usize) -> usize {
         let to = (2 * length).max(INITIAL_ENTRIES).max(wanted).min(most);
         let more = to.saturating_sub(length);
@@ -119,7 +120,7 @@ impl MemoryBudget {
     }
 }
 
-/// What `table` has taken.
+/// Returns the memory that `table` has allocated, bytes.
 pub(super) fn capacity_bytes<T>(table: &VecDeque<T>) -> usize {
     table.capacity() * size_of::<T>()
 }
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_grows_until_the_memory_is_gone() {
+    fn table_grows_until_memory_is_used_up() {
         let (mut budget, mut table) = (budget(200), VecDeque::<u32>::new());
         while budget.ensure_room(&mut table, 1_000) {
             table.push_back(0);
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_a_bound_of_its_own() {
+    fn table_stops_at_its_own_bound() {
         let (mut budget, mut table) = (budget(10_000), VecDeque::<u32>::new());
         while budget.ensure_room(&mut table, 21) {
             table.push_back(0);
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn two_bins_are_there_without_memory_and_are_counted() {
+    fn grants_and_counts_two_bins_without_memory() {
         let (mut budget, mut list) = (budget(0), Vec::<u32>::new());
         assert_eq!(budget.reserve_bins(&mut list, 1, 40), 2);
         assert_eq!((list.capacity(), budget.used_bytes()), (2, 8));
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_may_not_grow_says_what_it_has() {
+    fn returns_current_capacity_if_growth_is_refused() {
         let (mut budget, mut list) = (budget(100), Vec::<u32>::new());
         assert_eq!(budget.reserve_bins(&mut list, 3, 40), 40);
         assert_eq!(list.capacity(), 8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is said of a flow: `result.json` of `longhaul tap analyze` has these as they are.
+//! Result records: `result.json` of `longhaul tap analyze` has these structures.
 
 use super::segment::{CapturePoint, Endpoint};
 use super::time_series::TimeSeries;
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 /// One connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
-    /// The number of its first packet in the capture, as the caller counted; whoever collects the flows
-    /// may number them anew in that order.
+    /// Number of the first packet in the capture, as the caller counted. A program that merges flows may renumber them
+    /// in that order.
     pub number: u64,
-    /// Where it was seen.
+    /// Capture point that saw the flow.
     #[serde(rename = "vantage")]
     pub capture_point: CapturePoint,
-    /// The end that sent the first SYN; without one, that sent the first packet, unless it is a SYN/ACK,
-    /// which is the server's.
+    /// End that sent the first SYN. Without a SYN, the end that sent the first packet, unless that is a SYN/ACK, which
+    /// comes from the server.
     pub client: Endpoint,
-    /// The other.
+    /// Other end.
     pub server: Endpoint,
-    /// First packet, ns since 1970.
+    /// Time of the first packet, ns since 1970.
     pub first_ns: u64,
-    /// Last packet.
+    /// Time of the last packet, ns since 1970.
     pub last_ns: u64,
-    /// What its beginning was.
+    /// Handshake times and retransmissions.
     #[serde(rename = "opening")]
     pub handshake: Handshake,
-    /// How it ended.
+    /// Manner of the connection's end.
     #[serde(rename = "closing")]
     pub termination: Termination,
     /// Data from the client, and the ACKs for it.
@@ -36,7 +36,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Data from the client is the `upload`.
+    /// Returns the `upload` (data from the client) or the download.
     #[must_use]
     pub fn direction(&self, upload: bool) -> &Direction {
         match upload {
@@ -45,7 +45,7 @@ impl Flow {
         }
     }
 
-    /// From where to where that goes.
+    /// Returns sender and receiver of the data of a direction.
     #[must_use]
     pub fn ends(&self, upload: bool) -> (&Endpoint, &Endpoint) {
         match upload {
@@ -54,7 +54,7 @@ impl Flow {
         }
     }
 
-    /// Leaves out what only charts need, which is most of it.
+    /// Drops the data that only charts need, which is most of the record.
     pub fn drop_chart_data(&mut self) {
         for direction in [&mut self.upload, &mut self.download] {
             direction.time_series = TimeSeries::default();
@@ -63,21 +63,23 @@ impl Flow {
     }
 }
 
-/// The beginning of a connection.
+/// Handshake of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handshake {
-    /// From the SYN to its SYN/ACK, ns; none if it was sent again and no time stamp says which was answered (Karn).
+    /// Time from the SYN to its SYN/ACK, ns. `None` if the SYN was retransmitted and no time stamp shows which one was
+    /// answered (Karn).
     pub syn_to_syn_ack_ns: Option<u64>,
-    /// From the SYN/ACK to the ACK that ends the handshake, ns; none likewise.
+    /// Time from the SYN/ACK to the ACK that ends the handshake, ns. `None` if the SYN/ACK was retransmitted and no
+    /// time stamp shows which one was answered.
     pub syn_ack_to_ack_ns: Option<u64>,
-    /// SYNs that were sent again.
+    /// SYN retransmissions.
     pub syn_retransmissions: u32,
-    /// SYN/ACKs that were sent again.
+    /// SYN/ACK retransmissions.
     pub syn_ack_retransmissions: u32,
 }
 
 impl Handshake {
-    /// The round trip between both ends, ns; none if not the whole handshake was seen.
+    /// Returns the round trip between both ends, ns; `None` unless the whole handshake was seen.
     #[must_use]
     pub fn round_trip_ns(&self) -> Option<u64> {
         let halves = self.syn_to_syn_ack_ns.zip(self.syn_ack_to_ack_ns);
@@ -85,72 +87,72 @@ impl Handshake {
     }
 }
 
-/// The end of a connection.
+/// End of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Termination {
-    /// A FIN from each end.
+    /// FIN from both ends.
     Finished,
-    /// A FIN from one end only.
+    /// FIN from one end only.
     HalfClosed,
-    /// A RST, from the client.
+    /// RST from the client.
     ResetByClient,
-    /// A RST, from the server.
+    /// RST from the server.
     ResetByServer,
-    /// The capture ends before it does.
+    /// Still open at the end of the capture.
     Open,
 }
 
-/// One direction of data, with the ACKs that came back for it.
+/// Data of one direction, with the ACKs for it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Direction {
-    /// What its sender offered in its SYN.
+    /// Options of the sender's SYN.
     #[serde(rename = "offer")]
     pub syn_options: SynOptions,
-    /// Its data.
+    /// Counts of the data.
     pub data: Data,
-    /// ACKs for its data.
+    /// Counts of the ACKs for the data.
     pub acks: Acks,
-    /// Round trips of its data: by TSecr.
+    /// Round trips of the data by TSecr, ns.
     pub rtt_by_timestamps: Distribution,
-    /// Likewise, by data and the ACK that covers it, never for what was sent twice (Karn).
+    /// Round trips of the data by the ACK that covers each packet, ns. Retransmitted packets have no sample (Karn).
     pub rtt_by_pairs: Distribution,
-    /// Bytes newly acknowledged by each ACK that moved.
+    /// Bytes newly acknowledged by each advancing ACK.
     pub ack_diff: Distribution,
-    /// Packets newly acknowledged by each ACK that moved, in segments of the largest size seen.
+    /// Packets newly acknowledged by each advancing ACK, in segments of the largest size seen.
     pub packets_per_ack: Distribution,
-    /// ns from one data segment to the next; segments of one super-packet have none between them.
+    /// Inter-packet gaps of data, ns; the segments of one super-packet have no gaps between them.
     pub gaps: Distribution,
-    /// Segments in a row with gaps below the burst gap.
+    /// Segments of each burst: data with gaps below the burst gap.
     pub bursts: Distribution,
-    /// Most bytes in flight as the tap saw it.
+    /// Most bytes in flight as seen at the tap.
     pub in_flight_max_bytes: u64,
-    /// The whole of it over time, in a few thousand bins. `courses.jsonl` has it, column by column.
+    /// Time series of the whole direction, in a few thousand bins. `courses.jsonl` has it, column by column.
     #[serde(
         rename = "course",
         default,
         skip_serializing_if = "TimeSeries::is_empty"
     )]
     pub time_series: TimeSeries,
-    /// Single segments of some moments, in order of time. `courses.jsonl` has those that the page shows.
+    /// Single segments of some periods, in order of time. `courses.jsonl` has those that the page shows.
     #[serde(skip)]
     pub packet_windows: Vec<PacketWindow>,
-    /// What its ACKs released.
+    /// Data bursts by the ACK before them.
     #[serde(rename = "releases", default)]
     pub ack_clocking: AckClocking,
-    /// Where it was seen, and what can't be known from there.
+    /// Position of the tap, and what cannot be known from there.
     #[serde(rename = "standing", default)]
     pub tap_position: TapPosition,
-    /// Its course in phases, none for a few packets.
+    /// Phases of the transfer; empty for a few packets.
     pub phases: Vec<Phase>,
-    /// What limited it when, in order of time.
+    /// Periods and what limited each, in order of time.
     pub limits: Vec<LimitPeriod>,
-    /// The same in a sentence.
+    /// Verdict: the limits in a sentence.
     pub verdict: String,
 }
 
 impl Direction {
-    /// Round trips by the method that has more samples; by data and ACK if both have as many.
+    /// Returns the round trips of the method that has more samples; those by data and ACK if both have as many.
     #[must_use]
     pub fn round_trips(&self) -> &Distribution {
         match self.rtt_by_pairs.count >= self.rtt_by_timestamps.count {
@@ -160,109 +162,109 @@ impl Direction {
     }
 }
 
-/// What is sent when an ACK came: bursts by the ACK that released them. An ACK that moves or is a duplicate releases
-/// what is sent after it and before the next such, the first within `within_ns` of it and each within that of the one
-/// before.
+/// ACK clocking: data bursts by the ACK before them. The burst of an ACK that advances or is a duplicate is the data
+/// before the next such ACK. Its first packet comes within `within_ns` of the ACK, and each further one within that of
+/// the packet before.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AckClocking {
-    /// How soon after an ACK, or after the packet before, data must be sent: the burst gap.
+    /// Longest time after an ACK, or after the packet before, in which data must be sent, ns: the burst gap.
     pub within_ns: u64,
-    /// Payload that was released by ACKs.
+    /// Payload in bursts after ACKs, bytes.
     pub bytes: u64,
-    /// Payload that was sent since the first such ACK: what might have been.
+    /// Payload sent since the first such ACK, bytes: the most that `bytes` could be.
     pub of_bytes: u64,
-    /// Part of the time from the first such ACK to the last data that is within `within_ns` after any,
-    /// at most: what of a sender that does not look at ACKs would seem to be released by them.
+    /// Upper bound of the part of the time, from the first such ACK to the last data, that is within `within_ns` after
+    /// any ACK. It is the share of its data that a sender which ignores ACKs would seem to send in reply to them.
     pub by_chance: f64,
-    /// ACKs by their AckDiff, which is 0 of a duplicate; classes without any are left out.
+    /// ACKs by their AckDiff, which is 0 for a duplicate; empty classes are left out.
     pub by_ack_diff: Vec<AckDiffClass>,
 }
 
-/// Bursts released by ACKs for about as much.
+/// Bursts after ACKs of one class of AckDiff.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AckDiffClass {
-    /// AckDiff in segments of the largest size seen: least and greatest of this class; none is without end.
+    /// AckDiff in segments of the largest size seen: least and greatest of this class; `None` has no upper end.
     pub segments: (u64, Option<u64>),
-    /// How many ACKs.
+    /// Number of ACKs.
     pub acks: u64,
-    /// How many released 0, 1, 2, up to 4, 8, 16, 32, 64 and more segments.
+    /// Number of ACKs with bursts of 0, 1, 2, up to 4, 8, 16, 32, 64 and more segments.
     pub bursts: [u64; 9],
 }
 
-/// Where a direction was seen, on its way from sender to receiver.
+/// Position of the tap on the path from sender to receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct TapPosition {
-    /// In a word.
+    /// Class of the position.
     #[serde(rename = "place")]
     pub location: TapLocation,
-    /// The least round trip between the tap and the sender, ns.
+    /// Least round trip between the tap and the sender, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_sender_ns: Option<u64>,
-    /// And between the tap and the receiver.
+    /// Least round trip between the tap and the receiver, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_receiver_ns: Option<u64>,
 }
 
-/// Where a tap stands.
+/// Classes of tap positions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TapLocation {
-    /// A tenth of the round trip, or less than half a millisecond, lies between it and the sender.
+    /// Near the sender: a tenth of the round trip, or less than half a millisecond, lies between both.
     NearSender,
-    /// Neither.
+    /// Near neither end.
     Middle,
-    /// Likewise, and the receiver.
+    /// Near the receiver: a tenth of the round trip, or less than half a millisecond, lies between both.
     NearReceiver,
-    /// Nothing shows it.
+    /// Position unknown: the capture does not show it.
     #[default]
     Unknown,
 }
 
-/// Segments of a moment, one by one.
+/// Single segments of a short period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketWindow {
-    /// What was the occasion.
+    /// Reason why the window was recorded.
     pub trigger: WindowTrigger,
-    /// What the numbers of its marks are relative to, in bytes from the first of the direction.
+    /// Number that the events are relative to, in bytes from the first number of the direction.
     pub base: i64,
-    /// In the order in which they were seen; an excerpt of a loss begins with what was in flight.
+    /// Events in the order in which they were seen; a loss window begins with the segments in flight.
     pub events: Vec<PacketEvent>,
 }
 
-/// Why segments were kept.
+/// Reasons for recording a packet window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowTrigger {
-    /// The first of the flow.
+    /// Beginning of the flow.
     Beginning,
-    /// A loss showed.
+    /// Loss: a retransmission or a SACK.
     Loss,
-    /// One of several that are spread over the flow.
+    /// Sample: one of several that are spread over the flow.
     Sample,
 }
 
-/// A packet, or what an ACK says.
+/// A packet, or a number that an ACK reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketEvent {
-    /// When, ns since 1970.
+    /// Time, ns since 1970.
     pub at_ns: u64,
-    /// First number; of an ACK what it acknowledges.
+    /// First number; for an ACK its ACK number.
     pub low: i32,
-    /// Behind the last; of an ACK the window's end, or less than `low` if nobody knows.
+    /// End (exclusive); for an ACK the end of the window, or less than `low` if that is unknown.
     pub high: i32,
-    /// What it is.
+    /// Kind of the event.
     pub kind: PacketEventKind,
 }
 
 /// Kinds of [`PacketEvent`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketEventKind {
-    /// Data that was not sent before.
+    /// Data sent for the first time.
     Sent,
-    /// Data that was.
+    /// Data sent before.
     Retransmitted,
     /// An ACK.
     Ack,
-    /// A SACK block of the ACK before.
+    /// SACK block of the ACK before.
     Sack,
 }
 
@@ -277,138 +279,138 @@ pub struct SynOptions {
     pub sack: bool,
     /// Time stamps.
     pub timestamps: bool,
-    /// The capture has not all of its options: what is missing above may have been offered.
+    /// The capture does not have all options: those missing above may have been present.
     #[serde(default)]
     pub options_cut: bool,
 }
 
-/// What one end sent.
+/// Counts of what one end sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Data {
-    /// Captured packets of this direction, ACKs for the other included.
+    /// Captured packets of this direction, with ACKs for the other direction.
     pub packets: u64,
-    /// The same counted as on the wire.
+    /// Segments on the wire of these packets.
     pub wire_segments: u64,
     /// IP bytes on the wire.
     pub wire_bytes: u64,
     /// Captured packets with payload.
     pub data_packets: u64,
-    /// The same counted as on the wire.
+    /// Segments on the wire of the packets with payload.
     pub data_segments: u64,
-    /// Packets with more payload than a segment may have, of which the capture doesn't say how many
-    /// segments they were: estimated from the MSS.
+    /// Packets with more payload than a segment may have, whose number of segments the capture does not have: it is
+    /// estimated from the MSS.
     pub estimated_packets: u64,
-    /// Payload bytes, sent again or not.
+    /// Payload bytes, retransmissions included.
     pub payload_bytes: u64,
     /// Payload bytes counted once.
     pub unique_bytes: u64,
     /// Largest payload of a segment on the wire.
     pub segment_max_bytes: u32,
-    /// Retransmissions, captured packets: the sum of fast, time-out, spurious and other ones.
+    /// Retransmissions (captured packets): the sum of fast, time-out, spurious and other ones.
     pub retransmissions: u64,
-    /// Retransmissions (captured packets) after three duplicate ACKs or what SACK showed.
+    /// Retransmissions (captured packets) after three duplicate ACKs or a loss that SACK showed.
     pub fast_retransmissions: u64,
-    /// After a silence.
+    /// Retransmissions after a silence.
     pub timeout_retransmissions: u64,
-    /// Of what had been acknowledged or SACKed already.
+    /// Retransmissions of data that had been acknowledged or SACKed.
     pub spurious_retransmissions: u64,
-    /// Of which the capture doesn't show why, such as tail loss probes (RFC 8985 §7).
+    /// Retransmissions without a visible cause, such as tail loss probes (RFC 8985 §7).
     pub other_retransmissions: u64,
-    /// Retransmissions of bytes that the tap had not seen before: they were lost before it. Each of them
-    /// has one of the four causes as well, so this is no part of a sum.
+    /// Retransmissions of bytes that the tap had not seen before: the original was lost before the tap. Each one also
+    /// has one of the four causes, so this is not part of the sum.
     pub unseen_retransmissions: u64,
     /// Bytes of all retransmissions.
     pub retransmitted_bytes: u64,
-    /// Those among them that the tap had not seen before; they are in `unique_bytes` too.
+    /// Bytes of retransmissions that the tap had not seen before; `unique_bytes` includes them.
     pub unseen_retransmitted_bytes: u64,
-    /// Packets that came late but were not sent again.
+    /// Packets out of order that were not retransmitted.
     pub reordered: u64,
-    /// Bytes that were acknowledged although the capture does not have them.
+    /// Bytes that were acknowledged but are not in the capture (Wireshark: ACKed unseen segment).
     #[serde(rename = "missed_bytes")]
     pub acked_unseen_bytes: u64,
-    /// Window probes and keep-alives.
+    /// Zero-window probes and keep-alives.
     pub probes: u64,
-    /// First payload byte, ns since 1970.
+    /// Time of the first payload byte, ns since 1970.
     pub first_data_ns: Option<u64>,
-    /// Last.
+    /// Time of the last payload byte, ns since 1970.
     pub last_data_ns: Option<u64>,
 }
 
 impl Data {
-    /// From the first to the last payload byte, ns.
+    /// Returns the time from the first to the last payload byte, ns.
     #[must_use]
     pub fn duration_ns(&self) -> Option<u64> {
         Some(self.last_data_ns?.saturating_sub(self.first_data_ns?))
     }
 }
 
-/// ACKs for one direction's data; they travel the other way.
+/// Counts of the ACKs for the data of one direction, which travel in the other direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acks {
-    /// Segments without payload, SYN, FIN or RST.
+    /// Pure ACKs: segments without payload, SYN, FIN or RST.
     pub pure: u64,
-    /// Those that repeat a number, with no data, no new window (RFC 5681 §2).
+    /// Duplicate ACKs: the number and the window are unchanged, and there is no data (RFC 5681 §2).
     pub duplicates: u64,
-    /// With SACK blocks.
+    /// ACKs with SACK blocks.
     pub with_sack: u64,
     /// SACK blocks in them.
     pub sack_blocks: u64,
-    /// With D-SACK (RFC 2883).
+    /// ACKs with a D-SACK (RFC 2883).
     pub dsacks: u64,
-    /// Same number, another window.
+    /// Window updates: the same ACK number with another window.
     pub window_updates: u64,
-    /// With a lesser number than one before: they came out of order.
+    /// ACKs out of order: their number is less than one before.
     #[serde(rename = "late")]
     pub out_of_order: u64,
-    /// Those that acknowledged anything new, with data or without: the samples of AckDiff.
+    /// ACKs that acknowledge new data, with payload or without: the samples of AckDiff.
     #[serde(rename = "moving")]
     pub advancing: u64,
-    /// Window of zero.
+    /// ACKs with a window of zero.
     pub zero_windows: u64,
-    /// The shift that windows were scaled by; none if the capture lacks the handshake or its options, and
-    /// windows are as they stand in the header then.
+    /// Window scale that was applied. `None` if the capture lacks the handshake or its options: windows are then as in
+    /// the header.
     pub window_scale: Option<u8>,
-    /// Least and greatest window, scaled, bytes.
+    /// Least window, scaled, bytes.
     pub window_min_bytes: u64,
-    /// The greatest.
+    /// Greatest window, scaled, bytes.
     pub window_max_bytes: u64,
     /// Bytes acknowledged.
     pub acked_bytes: u64,
 }
 
-/// Samples, summed up: quantiles are right to 3 %.
+/// Summary of samples. The error of a quantile is at most 3 %.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many.
+    /// Number of samples.
     pub count: u64,
-    /// Least.
+    /// Least sample.
     pub min: u64,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Half are not greater.
+    /// Median.
     pub p50: u64,
-    /// Nine tenths are not greater.
+    /// 90th percentile.
     pub p90: u64,
-    /// 99 % are not greater.
+    /// 99th percentile.
     pub p99: u64,
-    /// Greatest.
+    /// Greatest sample.
     pub max: u64,
-    /// Lower edge and count of each bucket that has any, in order.
+    /// Lower edge and count of each bucket that has samples, in order.
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// A stretch of a transfer (paper 001, §2.3: growth, peak, and what follows).
+/// Phase of a transfer (paper 001, §2.3: growth, peak, and what follows).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// What it is.
+    /// Kind of the phase.
     pub kind: PhaseKind,
-    /// Beginning, ns since 1970.
+    /// Start, ns since 1970.
     pub from_ns: u64,
-    /// End.
+    /// End, ns since 1970.
     pub to_ns: u64,
-    /// Mean rate of the data in it, bits/s.
+    /// Mean rate of the data, bits/s.
     pub data_bps: f64,
-    /// Mean rate of what was acknowledged in it, bits/s.
+    /// Mean rate of newly acknowledged data, bits/s.
     pub acked_bps: f64,
     /// Pure ACKs a second.
     pub acks_per_s: f64,
@@ -417,7 +419,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// How long it was.
+    /// Returns the duration, ns.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
@@ -432,158 +434,158 @@ pub enum PhaseKind {
     RampUp,
     /// The rate is at its highest and the round trip grows: the queue fills.
     Peak,
-    /// The rate stays.
+    /// The rate is constant.
     Steady,
-    /// The rate comes back after a loss.
+    /// The rate recovers after a loss.
     Recovery,
     /// Nothing is sent.
     Idle,
 }
 
-/// What limited a direction for a while.
+/// Period in which one factor limited a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitPeriod {
-    /// By what.
+    /// Limiting factor.
     pub by: Limit,
-    /// Beginning, ns since 1970.
+    /// Start, ns since 1970.
     pub from_ns: u64,
-    /// End.
+    /// End, ns since 1970.
     pub to_ns: u64,
 }
 
 impl LimitPeriod {
-    /// How long.
+    /// Returns the duration, ns.
     #[must_use]
-    pub fn length_ns(&self) -> u64 {
+    pub fn duration_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
 }
 
-/// What can limit a direction.
+/// Factors that can limit a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// The sender had nothing to send.
     Application,
-    /// The receiver's window was full.
+    /// The receive window was full.
     ReceiveWindow,
     /// The congestion window, while it grows or after a loss.
     CongestionWindow,
-    /// The rate stays and the round trip is above its least: a queue stands.
+    /// The path's rate: the data rate is constant and the round trip is above its least, so a queue has built up.
     PathRate,
-    /// ACKs came late, merged or too seldom for the sender to go on.
+    /// The ACK stream: ACKs were late, merged or too rare for the sender to continue.
     AckStream,
 }
 
-/// One connection seen at two places, packet by packet.
+/// Comparison of one connection seen at two capture points, packet by packet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TwoPointComparison {
-    /// The number of the flow at the left.
+    /// Number of the flow at the left point.
     pub left: u64,
-    /// Of that at the right.
+    /// Number of the flow at the right point.
     pub right: u64,
-    /// Whether the left is nearer to the client.
+    /// Whether the left point is nearer to the client.
     pub client_is_left: bool,
-    /// Where the delays' zero comes from.
+    /// Reference of the delays' zero.
     pub clocks: Clocks,
-    /// What the right's clock showed more than the left's at the first packet, ns.
+    /// Clock of the right point less that of the left at the first packet, ns.
     pub offset_ns: i64,
-    /// How much faster it runs, parts per million.
+    /// Rate of the right clock above that of the left, parts per million.
     pub skew_ppm: f64,
-    /// What the client sent: its data, and ACKs for the server's.
+    /// Packets from the client: its data, and ACKs for the server's data.
     pub from_client: OneWayMetrics,
-    /// What the server sent.
+    /// Packets from the server.
     pub from_server: OneWayMetrics,
 }
 
-/// What is known of the clocks of two captures.
+/// Relation of the clocks of two captures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clocks {
-    /// They are the same: delays are true.
+    /// One clock: delays are true.
     Same,
-    /// They differ by an offset that is taken to make the least delays of both ways equal.
+    /// Two clocks, with an offset chosen so that the least delays of both directions are equal.
     Symmetric,
-    /// Packets of one way only were seen at both places: delays are above the least, which is 0.
+    /// Two clocks, and packets of one direction only were seen at both points: delays are relative to the least, which
+    /// is 0.
     Relative,
 }
 
-/// What travelled one way between two places.
+/// One-way metrics of the packets between two capture points.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OneWayMetrics {
-    /// Packets, or parts of super-packets, seen at both.
+    /// Packets, or parts of super-packets, seen at both points.
     pub matched: u64,
-    /// Their payload (and SYN and FIN).
+    /// Payload of the matched packets (with SYN and FIN), bytes.
     pub matched_bytes: u64,
     /// One-way delay, ns.
     pub delay: Distribution,
-    /// The same over time.
+    /// One-way delay over time.
     #[serde(rename = "course")]
     pub time_series: DelaySeries,
-    /// Seen where they came from only, in between of what was seen at both: lost on the path.
+    /// Lost on the path: seen at the first point only, at a time that both captures cover.
     pub lost: MissingPackets,
-    /// Seen where they went to only: the capture missed them, or they took another way to it.
+    /// Seen at the second point only: the first capture missed them, or they took another path.
     #[serde(rename = "missed")]
     pub uncaptured: MissingPackets,
-    /// Seen at one place only, before the first or after the last packet that was seen at both: the
-    /// captures don't cover the same time.
+    /// Seen at one point only, before the first or after the last matched packet: the captures do not cover the same
+    /// time.
     #[serde(rename = "at_edges")]
     pub outside_overlap: MissingPackets,
-    /// Bytes that were sent again although they were not seen before, even where they came from: lost
-    /// before that.
+    /// Retransmitted bytes that even the first point had not seen before: they were lost upstream of it.
     #[serde(rename = "lost_before_bytes")]
     pub lost_upstream_bytes: u64,
-    /// Packets that were overtaken between the places (RFC 4737 §3).
+    /// Packets reordered between the points (RFC 4737 §3).
     pub reordered: u64,
-    /// The ACKs among them.
+    /// Spacing of the ACKs.
     pub ack_spacing: AckSpacing,
 }
 
-/// Packets that are not where they should be.
+/// Packets that only one of the points has seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingPackets {
     /// Segments with payload, SYN or FIN, as on the wire.
     pub segments: u64,
-    /// Their payload (and SYN and FIN).
+    /// Payload (with SYN and FIN), bytes.
     pub bytes: u64,
     /// Packets without payload.
     pub acks: u64,
 }
 
-/// What the path does to the time between two pure ACKs that follow each other.
+/// Change of the time between two consecutive pure ACKs on the path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AckSpacing {
-    /// ns between them where they came from.
+    /// Time between them at the first point, ns.
     pub sent: Distribution,
-    /// ns between them where they went to.
+    /// Time between them at the second point, ns.
     pub arrived: Distribution,
-    /// Pairs that came to less than half of their distance: compression (Mogul, "Observing TCP dynamics
-    /// in real networks", 1992).
+    /// Pairs whose spacing shrank to less than half: compression (Mogul, "Observing TCP dynamics in real networks",
+    /// 1992).
     pub compressed: u64,
-    /// Pairs that came to more than twice of it.
+    /// Pairs whose spacing grew to more than twice.
     pub stretched: u64,
 }
 
-/// Delays over time, in bins of equal width by the left's clock.
+/// Delays over time, in bins of equal width by the left point's clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DelaySeries {
-    /// Width of a bin.
+    /// Width of a bin, ns.
     pub width_ns: u64,
-    /// Where the first begins, ns since 1970.
+    /// Start of the first bin, ns since 1970.
     pub from_ns: u64,
-    /// The bins.
+    /// Bins, in order.
     pub bins: Vec<DelayBin>,
 }
 
-/// Delays of a stretch of time, ns; all zero without any.
+/// Delays of one bin, ns; all zero for an empty one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelayBin {
-    /// How many.
+    /// Number of samples.
     pub count: u64,
-    /// Least.
+    /// Least delay, ns.
     pub min_ns: u64,
-    /// Mean.
+    /// Mean delay, ns.
     pub mean_ns: u64,
-    /// Greatest.
+    /// Greatest delay, ns.
     pub max_ns: u64,
 }

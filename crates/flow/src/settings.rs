@@ -1,42 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the analysis may use, and how finely it looks.
+//! Resource bounds and resolution of the analysis.
 
-/// Bounds of [`super::Flows`], each with the memory that it costs.
+/// Settings of [`super::Flows`]; each bound names the memory that it costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Widths of the bins that go to [`super::Sink::bin`], in ns, each at least 1. Every one costs 368
-    /// bytes a flow.
+    /// Widths of the bins that go to [`super::Sink::bin`], ns, each at least 1. Each one costs 368 bytes a flow.
     pub bin_widths_ns: Vec<u64>,
-    /// Data segments with gaps below this are one burst.
+    /// Data segments with inter-packet gaps below this are one burst, ns.
     pub burst_gap_ns: u64,
-    /// Flows that are looked at at once; when one more begins, that which was seen longest ago is over.
+    /// Most active flows. When one more begins, the flow seen longest ago ends.
     pub flows_max: usize,
-    /// What these may take together, beside the tables below. A flow takes 5 kB and, typically, 5 kB of
-    /// distributions, at most 98 kB. When it is used up, that which was seen longest ago is over.
+    /// Most memory of all flows, without the tables below, bytes. A flow takes 5 kB and, typically, 5 kB of
+    /// distributions, at most 98 kB. When the memory is used up, the flow seen longest ago ends.
     pub flows_max_bytes: usize,
-    /// What the tables below may take together, over all flows; the bound of each is what it may have of
-    /// that. When it is used up, tables stay as large as they are.
+    /// Most memory of the tables below, over all flows, bytes; the bound of each table is its part. When the memory is
+    /// used up, tables stop growing.
     pub tables_max_bytes: usize,
-    /// Packets sent and not yet acknowledged that wait for their ACK, a direction; those beyond it have
-    /// no RTT by pairs. 16 bytes each, when they are there.
+    /// Most unacknowledged packets that await their ACK, a direction. Packets beyond have no RTT by pairs. 16 bytes
+    /// each, allocated when needed.
     pub unacked_max: usize,
-    /// Ranges of bytes that were SACKed, and as many that the tap has not seen, a direction. 16 and 32
-    /// bytes each, when they are there.
+    /// Most SACKed ranges, and most sequence gaps, a direction. 16 and 32 bytes each, allocated when needed.
     pub ranges_max: usize,
-    /// TSvals that wait for their echo, a direction. 16 bytes each.
+    /// Most TSvals that await their echo, a direction. 16 bytes each.
     pub timestamps_max: usize,
-    /// Width of the bins that a [`super::course::Course`] begins with, in ns.
+    /// Initial width of the bins of a [`super::time_series::TimeSeries`], ns.
     pub time_series_width_ns: u64,
-    /// Bins of a course, a direction. 168 bytes each; a flow of few packets has fewer where there are many
-    /// flows, see [`Settings::course_bins`].
+    /// Most bins of a time series, a direction. 168 bytes each. A flow of few packets has fewer, see
+    /// [`Settings::time_series_bins`].
     pub time_series_bins_max: usize,
-    /// Flows at once of which single segments are kept, the largest; 0 for none. An eighth of
-    /// `tables_max_bytes` is theirs, at 24 bytes a segment and at most 8,192 a direction.
+    /// Number of flows, the largest active ones, that have packet windows; 0 for none. Windows take an eighth of
+    /// `tables_max_bytes`, at 24 bytes a segment and at most 8,192 a direction.
     pub packet_window_flows_max: usize,
 }
 
 impl Default for Settings {
-    /// 1 ms and 1 s; every segment of a flow of 10 Gbit/s and 70 ms, 400 MB in all.
+    /// Returns bins of 1 ms and 1 s, and room for every segment of a flow of 10 Gbit/s and 70 ms; 400 MB in all.
     fn default() -> Self {
         Self {
             bin_widths_ns: vec![1_000_000, 1_000_000_000],
@@ -54,15 +52,15 @@ impl Default for Settings {
     }
 }
 
-/// Bins of a course that every flow may have.
+/// Bins of a time series that every flow may have.
 const TIME_SERIES_BINS_MIN: u64 = 64;
-/// Packets that earn a flow one more.
+/// Packets for which a flow may have one more bin.
 const PACKETS_PER_BIN: u64 = 2;
 
 impl Settings {
-    /// Bins that the course of a flow of that many packets may have: many short ones, or long ones in which
-    /// little happens, shall not take the memory of as many large ones. What else goes on has no say, or
-    /// where a capture is cut into files would show.
+    /// Returns how many bins the time series of a flow with `packets` packets may have. Many short flows, or long ones
+    /// with little traffic, must not take the memory of as many large ones. Other flows do not count: otherwise the
+    /// results would depend on how a capture is cut into files.
     #[must_use]
     pub fn time_series_bins(&self, packets: u64) -> usize {
         let earned = TIME_SERIES_BINS_MIN.max(packets / PACKETS_PER_BIN);
@@ -77,12 +75,12 @@ mod tests {
     use crate::time_series::bin::Bin;
 
     #[test]
-    fn bins_are_as_large_as_said() {
+    fn bin_has_documented_size() {
         assert!(size_of::<Bin>() <= 168, "{}", size_of::<Bin>());
     }
 
     #[test]
-    fn a_course_is_earned() {
+    fn bins_grow_with_packets() {
         let bins = |packets| Settings::default().time_series_bins(packets);
         assert_eq!([0, 128, 1_000, 100_000].map(bins), [64, 64, 500, 4_096]);
     }

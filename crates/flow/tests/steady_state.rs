@@ -30,7 +30,7 @@ struct Transfer {
 
 impl Transfer {
     const SIZE: u32 = 1_448;
-    const IN_FLIGHT: u32 = 4_000;
+    const SEGMENTS_IN_FLIGHT: u32 = 4_000;
 
     fn run(&mut self, segments: std::ops::Range<u32>) {
         for index in segments {
@@ -40,14 +40,20 @@ impl Transfer {
             if index % 1_000 == 500 {
                 self.packet(at_ns + 1, true, lost, Self::SIZE, []);
             }
-            if index % 2 == 0 && index > Self::IN_FLIGHT {
-                let (behind, mark) = (
-                    index - Self::IN_FLIGHT,
-                    (index - Self::IN_FLIGHT) / 1_000 * 1_000,
+            if index % 2 == 0 && index > Self::SEGMENTS_IN_FLIGHT {
+                let (acked_end, gap_start) = (
+                    index - Self::SEGMENTS_IN_FLIGHT,
+                    (index - Self::SEGMENTS_IN_FLIGHT) / 1_000 * 1_000,
                 );
-                match behind % 1_000 {
-                    0..600 => self.packet(at_ns + 2, false, mark, 0, [(mark + 1, behind + 1)]),
-                    _ => self.packet(at_ns + 2, false, behind + 1, 0, []),
+                match acked_end % 1_000 {
+                    0..600 => self.packet(
+                        at_ns + 2,
+                        false,
+                        gap_start,
+                        0,
+                        [(gap_start + 1, acked_end + 1)],
+                    ),
+                    _ => self.packet(at_ns + 2, false, acked_end + 1, 0, []),
                 }
             }
         }
@@ -56,7 +62,7 @@ impl Transfer {
     fn packet<const N: usize>(
         &mut self,
         at_ns: u64,
-        forth: bool,
+        is_upload: bool,
         number: u32,
         payload: u32,
         sack: [(u32, u32); N],
@@ -71,7 +77,7 @@ impl Transfer {
         for (block, (left, right)) in blocks.iter_mut().zip(sack) {
             *block = (byte(left), byte(right));
         }
-        let (seq, ack) = if forth {
+        let (seq, ack) = if is_upload {
             (byte(number), 1)
         } else {
             (1, byte(number))
@@ -87,7 +93,7 @@ impl Transfer {
             window: 60_000,
             flags: longhaul_packet::tcp::ACK,
             sack_blocks: N as u8,
-            from_low: forth,
+            from_low: is_upload,
             window_scale: NO_SCALE,
             has_timestamps: true,
             tsval: millis,
@@ -111,7 +117,7 @@ impl Transfer {
 }
 
 #[test]
-fn a_warm_analysis_allocates_nothing() {
+fn warm_analysis_does_not_allocate() {
     let mut transfer = Transfer {
         flows: longhaul_flow::Flows::new(longhaul_flow::Settings::default()),
         sink: Counter::default(),

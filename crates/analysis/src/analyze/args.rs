@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul tap analyze` is told on the command line.
+//! Command-line arguments of `longhaul tap analyze`.
 #![allow(
     rustdoc::broken_intra_doc_links,
-    reason = "help texts are printed as they stand"
+    reason = "help texts are printed without changes"
 )]
 
 use super::config::{self, Config};
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Captures: pcap or pcapng, plain or gzip, files or FIFOs; - is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write result.json, report.html and series there; made if it is not there
+    /// Write result.json, report.html and series there; created if it does not exist
     #[arg(short, long, value_name = "DIR", required_unless_present = "json")]
     out: Option<PathBuf>,
     /// Width of the fine bins of every series, 10us to 1s; there are bins of 1 s beside them
@@ -41,11 +41,11 @@ pub(crate) struct Args {
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
-    /// Threads that work [default: one a core]
+    /// Worker threads [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// How many of the largest flows are drawn in the report and named on the terminal
-    #[arg(long, value_name = "N", default_value_t = config::DRAWN, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = config::DEFAULT_CHARTED_FLOWS, value_parser = clap::value_parser!(u16).range(1..=1000))]
     flows: u16,
     /// Write every flow's series as CSV
     #[arg(long, requires = "out")]
@@ -53,28 +53,28 @@ pub(crate) struct Args {
     /// Write every flow's series as Parquet
     #[arg(long, requires = "out")]
     parquet: bool,
-    /// What flows may take, 16MB or more: half for what is in flight and for their courses, a quarter for
-    /// flows under way, 16 KB each; of more at once, those that were silent longest are cut in two
+    /// Memory for flows, 16MB or more: half for packets in flight and time series, a quarter for open flows,
+    /// 16 KB each; if more are open at once, those that were silent longest are cut in two
     #[arg(long, value_name = "SIZE", default_value = "1GB")]
     memory: Bytes,
 }
 
 impl Args {
-    /// What the flags ask for.
+    /// Returns the configuration that the flags select.
     ///
     /// # Errors
-    /// A refusal that names the flag.
+    /// A value is out of range: a refusal that names the flag.
     pub(super) fn config(&self) -> Result<Config> {
         let formats = [(self.csv, Format::Csv), (self.parquet, Format::Parquet)];
-        let asked = formats.into_iter().filter(|(asked, _)| *asked);
-        let usual = Config::new(self.files.clone(), self.bin, self.memory)?;
+        let requested = formats.into_iter().filter(|(requested, _)| *requested);
+        let defaults = Config::new(self.files.clone(), self.bin, self.memory)?;
         Ok(Config {
             out: self.out.clone(),
             json: self.json,
-            threads: self.threads.map_or(usual.threads, usize::from),
-            formats: asked.map(|(_, format)| format).collect(),
+            threads: self.threads.map_or(defaults.threads, usize::from),
+            formats: requested.map(|(_, format)| format).collect(),
             ranks: config::ranks(self.flows.into()),
-            ..usual
+            ..defaults
         })
     }
 }
@@ -85,18 +85,23 @@ mod tests {
     use clap::{Args as _, FromArgMatches};
 
     #[test]
-    fn without_flags_the_configuration_is_the_usual_one() {
+    fn uses_default_config_without_flags() {
         let command = Args::augment_args(clap::Command::new("analyze").no_binary_name(true));
         let parsed = command.try_get_matches_from(["a.pcap", "--json"]).unwrap();
         let args = Args::from_arg_matches(&parsed).unwrap();
-        let usual = Config::new(vec!["a.pcap".into()], config::BIN, config::MEMORY).unwrap();
-        let usual = Config {
+        let defaults = Config::new(
+            vec!["a.pcap".into()],
+            config::DEFAULT_BIN,
+            config::DEFAULT_MEMORY,
+        )
+        .unwrap();
+        let defaults = Config {
             json: true,
-            ..usual
+            ..defaults
         };
         assert_eq!(
             format!("{:?}", args.config().unwrap()),
-            format!("{usual:?}")
+            format!("{defaults:?}")
         );
     }
 }

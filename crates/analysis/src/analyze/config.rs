@@ -6,8 +6,8 @@
 //! result. Series and all other flows are written during the analysis, so memory does not grow with the
 //! capture.
 
-use super::crew::SHARDS;
-use crate::{report::Ranks, series::Format};
+use super::worker_pool::SHARDS;
+use crate::{report::FlowLimits, series::Format};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_flow::Settings;
@@ -15,13 +15,13 @@ use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
 
 /// Default width of the fine bins.
-pub(super) const BIN: Time = Time::from_millis(1);
+pub(super) const DEFAULT_BIN: Time = Time::from_millis(1);
 /// Default memory.
-pub(super) const MEMORY: Bytes = Bytes::new(1_000_000_000);
+pub(super) const DEFAULT_MEMORY: Bytes = Bytes::new(1_000_000_000);
 /// Default number of flows with charts.
-pub(super) const DRAWN: u16 = 20;
+pub(super) const DEFAULT_CHARTED_FLOWS: u16 = 20;
 /// Width of the coarse bins.
-const COARSE: Time = Time::from_secs(1);
+const COARSE_BIN: Time = Time::from_secs(1);
 /// Smallest width of the fine bins.
 const BIN_MIN: Time = Time::from_micros(10);
 /// Smallest amount of memory.
@@ -29,7 +29,7 @@ const MEMORY_MIN: Bytes = Bytes::new(16_000_000);
 /// Maximum number of flows of a shard. Usually the memory limit is reached first; this one matters from 16 GB on.
 const FLOWS_MAX: usize = 1 << 16;
 /// Number of flows in `result.json`, if not more have charts.
-const TOLD: usize = 1000;
+const LISTED_FLOWS: usize = 1000;
 
 /// Configuration of an analysis.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) struct Config {
     pub(super) widths: Vec<Time>,
     /// Formats of the series files.
     pub(super) formats: Vec<Format>,
-    pub(super) ranks: Ranks,
+    pub(super) ranks: FlowLimits,
     /// Analysis settings of one shard.
     pub(super) settings: Settings,
 }
@@ -56,9 +56,9 @@ impl Config {
     /// # Errors
     /// A value is out of range: a refusal that names the flag.
     pub(super) fn new(files: Vec<PathBuf>, bin: Time, memory: Bytes) -> Result<Self> {
-        if !(BIN_MIN..=COARSE).contains(&bin) {
+        if !(BIN_MIN..=COARSE_BIN).contains(&bin) {
             return Err(Refusal::usage(format!(
-                "--bin is {}, but must be {BIN_MIN} to {COARSE}",
+                "--bin is {}, but must be {BIN_MIN} to {COARSE_BIN}",
                 bin.exact()
             )));
         }
@@ -68,7 +68,7 @@ impl Config {
                 memory.exact()
             )));
         }
-        let mut widths = vec![bin, COARSE];
+        let mut widths = vec![bin, COARSE_BIN];
         widths.dedup();
         Ok(Self {
             files,
@@ -78,16 +78,16 @@ impl Config {
             settings: settings(memory, &widths),
             widths,
             formats: Vec::new(),
-            ranks: ranks(DRAWN.into()),
+            ranks: ranks(DEFAULT_CHARTED_FLOWS.into()),
         })
     }
 }
 
 /// Returns the limits for this number of flows with charts.
-pub(super) fn ranks(drawn: usize) -> Ranks {
-    Ranks {
-        drawn,
-        told: TOLD.max(drawn),
+pub(super) fn ranks(drawn: usize) -> FlowLimits {
+    FlowLimits {
+        charted: drawn,
+        listed: LISTED_FLOWS.max(drawn),
     }
 }
 

@@ -10,30 +10,30 @@ use std::{
     path::Path,
 };
 
-/// Where bytes come from.
+/// Opened capture, as a stream of uncompressed bytes.
 pub(super) struct Input {
     bytes: Box<dyn Read + Send>,
-    /// Length in bytes, where that is known: not of what is packed or comes through a pipe.
+    /// Length in bytes; absent for compressed files and for pipes.
     pub(super) len: Option<u64>,
-    /// Whether it can be opened again and be the same.
+    /// True for a regular file: it can be opened again and has the same content.
     pub(super) is_file: bool,
-    /// What it was packed with.
-    pub(super) packed: Option<&'static str>,
+    /// Compression of the file, if any.
+    pub(super) compression: Option<&'static str>,
 }
 
-/// Standard input.
+/// Path that means standard input.
 const STDIN: &str = "-";
 
 impl Input {
     /// Opens a capture.
     ///
     /// # Errors
-    /// It is not there, may not be read, or is a directory: a refusal that names it.
+    /// The file does not exist, may not be read, or is a directory: a refusal that names it.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let cannot =
             |error: io::Error| Refusal::usage(format!("cannot read {}: {error}", path.display()));
         if path.as_os_str() == STDIN {
-            return Self::of(io::stdin(), None).map_err(cannot);
+            return Self::new(io::stdin(), None).map_err(cannot);
         }
         let file = File::open(path).map_err(cannot)?;
         let meta = file.metadata().map_err(cannot)?;
@@ -43,29 +43,29 @@ impl Input {
                 "{path} is a directory; name its files: {path}/*.pcap*"
             )));
         }
-        Self::of(file, meta.is_file().then_some(meta.len())).map_err(cannot)
+        Self::new(file, meta.is_file().then_some(meta.len())).map_err(cannot)
     }
 
-    fn of(mut bytes: impl Read + Send + 'static, len: Option<u64>) -> io::Result<Self> {
+    fn new(mut bytes: impl Read + Send + 'static, len: Option<u64>) -> io::Result<Self> {
         let mut head = [0; 2];
         let read = fill(&mut bytes, &mut head)?;
-        let whole = Cursor::new(head).take(read as u64).chain(bytes);
-        let packed = head == [0x1f, 0x8b];
+        let all_bytes = Cursor::new(head).take(read as u64).chain(bytes);
+        let is_gzip = head == [0x1f, 0x8b];
         Ok(Self {
-            bytes: match packed {
-                true => Box::new(MultiGzDecoder::new(whole)),
-                false => Box::new(whole),
+            bytes: match is_gzip {
+                true => Box::new(MultiGzDecoder::new(all_bytes)),
+                false => Box::new(all_bytes),
             },
-            len: len.filter(|_| !packed),
+            len: len.filter(|_| !is_gzip),
             is_file: len.is_some(),
-            packed: packed.then_some("gzip"),
+            compression: is_gzip.then_some("gzip"),
         })
     }
 
-    /// Reads until `into` is full or nothing more comes, so that pipes and files are cut alike.
+    /// Reads until `into` is full or the input ends, so that pipes and files are split alike.
     ///
     /// # Errors
-    /// What reading says; packed data that is damaged, too.
+    /// The input cannot be read, or its compressed data is damaged.
     pub(super) fn fill(&mut self, into: &mut [u8]) -> io::Result<usize> {
         fill(&mut self.bytes, into)
     }

@@ -6,124 +6,133 @@
 //! in the order of the batches and written by `report`.
 
 mod args;
+mod batch;
 mod config;
-mod crew;
-mod folder;
 mod input;
-mod load;
+mod output_directory;
 mod pairs;
+mod pipeline;
 mod progress;
 mod shard;
 mod source;
 mod sources;
 mod summary;
-mod work;
+mod worker_pool;
 
-use crate::report::{Finished, Output, Plan, Sources as Told};
+use crate::report::{AnalysisReport, CaptureInfo as Told, Output, OutputConfig};
 use anyhow::Result;
 pub(crate) use args::Args;
+use batch::Batch;
 use config::Config;
-use crew::Crew;
-use folder::Folder;
-use load::Load;
 use longhaul_command::{console::escaped_lines, exit::Refusal, outln};
+use output_directory::OutputDirectory;
+use pipeline::{AnalysisPipeline, Collected};
 use progress::Progress;
 use shard::Shard;
 use sources::Sources;
 use std::path::Path;
-use work::{Analyze, Gathered};
+use worker_pool::WorkerPool;
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let config = args.config()?;
     let sources = Sources::open(&config.files)?;
-    let folder = config.out.as_deref().map(Folder::open).transpose()?;
-    let unfinished = folder.as_ref().map(Folder::unfinished);
-    let finished = finished(sources, &config, unfinished, 0)?;
-    folder.map_or(Ok(()), Folder::finish)?;
-    tell(&config, &finished)
+    let output_directory = config
+        .out
+        .as_deref()
+        .map(OutputDirectory::open)
+        .transpose()?;
+    let unfinished = output_directory.as_ref().map(OutputDirectory::staging_path);
+    let finished = analyze_sources(sources, &config, unfinished, 0)?;
+    output_directory.map_or(Ok(()), OutputDirectory::finish)?;
+    print_result(&config, &finished)
 }
 
 /// Analyses one capture with the default flags; no file is written.
 ///
 /// # Errors
 /// The errors of the command.
-pub(crate) fn capture(file: &Path) -> Result<Finished> {
+pub(crate) fn capture(file: &Path) -> Result<AnalysisReport> {
     capture_with_bins(file, 0)
 }
 
 /// Analyses one capture with the default flags and returns its bins of 1 ms, too, if there are not more than
-/// `bins_kept`.
+/// `bins_max`.
 ///
 /// # Errors
 /// The errors of the command.
-pub fn capture_with_bins(file: &Path, bins_kept: usize) -> Result<Finished> {
-    let config = Config::new(vec![file.to_owned()], config::BIN, config::MEMORY)?;
-    finished(Sources::open(&config.files)?, &config, None, bins_kept)
+pub fn capture_with_bins(file: &Path, bins_kept: usize) -> Result<AnalysisReport> {
+    let config = Config::new(
+        vec![file.to_owned()],
+        config::DEFAULT_BIN,
+        config::DEFAULT_MEMORY,
+    )?;
+    analyze_sources(Sources::open(&config.files)?, &config, None, bins_kept)
 }
 
 /// Runs the whole analysis and writes the files that `config` selects to `directory`.
-fn finished(
+fn analyze_sources(
     sources: Sources,
     config: &Config,
     directory: Option<&Path>,
     bins_kept: usize,
-) -> Result<Finished> {
-    let output = Output::create(Plan {
+) -> Result<AnalysisReport> {
+    let output = Output::create(OutputConfig {
         directory: directory.map(Path::to_owned),
         widths: config.widths.clone(),
         formats: config.formats.clone(),
-        ranks: config.ranks,
-        bins_kept,
+        flow_limits: config.ranks,
+        bins_max: bins_kept,
         threads: config.threads,
     })?;
     let series = !config.formats.is_empty() || bins_kept > 0;
-    let told = go(sources, config, &output, series)?;
-    refuse_ruins(&told)?;
-    output.finish(told)
+    let info = run_pool(sources, config, &output, series)?;
+    reject_unreadable(&info)?;
+    output.finish(info)
 }
 
 /// Reads and analyses all files and writes all but the final output. `series`: bins are written or kept.
-fn go(sources: Sources, config: &Config, output: &Output, series: bool) -> Result<Told> {
+fn run_pool(sources: Sources, config: &Config, output: &Output, series: bool) -> Result<Told> {
     let progress = Progress::new(sources.len());
-    let work = Analyze {
+    let pipeline = AnalysisPipeline {
         series,
         progress: &progress,
         output,
     };
-    let gathered = Gathered::new(output);
+    let collected = Collected::new(output);
     let one_file = sources.is_one_file();
     let shard = || Shard::new(config.settings.clone(), one_file);
-    let crew = Crew::new(&work, sources, gathered, Load::default, shard);
-    let outcome = crew.go(config.threads);
-    progress.end();
+    let pool = WorkerPool::new(&pipeline, sources, collected, Batch::default, shard);
+    let outcome = pool.run(config.threads);
+    progress.finish();
     let (sources, gathered, _) = outcome?;
     Ok(gathered.close(sources))
 }
 
 /// Fails if no file has a readable packet. Damaged files are analysed as far as they are readable.
-fn refuse_ruins(told: &Told) -> Result<()> {
-    let ruined = |file: &&crate::report::CaptureFile| file.packets == 0 && !file.damages.is_empty();
-    if told.files.iter().any(|file| file.packets > 0) {
+fn reject_unreadable(info: &Told) -> Result<()> {
+    let is_unreadable =
+        |file: &&crate::report::CaptureFile| file.packets == 0 && !file.damages.is_empty();
+    if info.files.iter().any(|file| file.packets > 0) {
         return Ok(());
     }
-    match told.files.iter().find(ruined) {
+    match info.files.iter().find(is_unreadable) {
         Some(file) => Err(Refusal::usage(format!(
             "{}: no readable packet: {}",
-            file.name, file.damages[0].what
+            file.name, file.damages[0].description
         ))),
         None => Ok(()),
     }
 }
 
-fn tell(config: &Config, finished: &Finished) -> Result<()> {
+fn print_result(config: &Config, finished: &AnalysisReport) -> Result<()> {
     let analysis = &finished.analysis;
     let mut text = match config.json {
         true => serde_json::to_string(analysis)? + "\n",
-        false => escaped_lines(&summary::summary(analysis, config.ranks.drawn)),
+        false => escaped_lines(&summary::summary(analysis, config.ranks.charted)),
     };
-    if let (Some(place), false) = (&config.out, config.json) {
-        text += &format!("\nwritten to {}\n", place.display());
+    if let (Some(directory), false) = (&config.out, config.json) {
+        text += &format!("\nwritten to {}\n", directory.display());
     }
     outln!("{text}");
     Ok(())

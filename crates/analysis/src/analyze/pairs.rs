@@ -2,7 +2,7 @@
 //! Flows of a shard that were captured at two points: their segments are compared during the analysis.
 //!
 //! A connection is followed from its SYN, because a packet that only one point has counts as lost. If no second
-//! point has a segment after [`ALONE_MAX`] segments, it is not followed any more.
+//! point has a segment after [`UNMATCHED_MAX`] segments, it is not followed any more.
 
 use longhaul_flow::{
     record::{Flow, TwoPointComparison},
@@ -15,30 +15,30 @@ use std::collections::HashMap;
 /// Maximum number of connections that a shard follows at once: those that begin first.
 const PAIRS_MAX: usize = 4;
 /// Maximum number of segments at one point before the first at another.
-const ALONE_MAX: u32 = 4096;
+const UNMATCHED_MAX: u32 = 4096;
 /// Maximum number of unmatched packets for each point and direction: at worst 16 MB a connection.
 const PACKETS_MAX: usize = 1 << 15;
 
 /// Connections whose two capture points are compared.
 #[derive(Debug)]
-pub(super) struct Pairs {
-    pairs: HashMap<FlowKey, Pair>,
+pub(super) struct FlowPairs {
+    pairs: HashMap<FlowKey, FlowPair>,
     /// True if the times of all capture points are by one clock.
     same_clock: bool,
 }
 
 #[derive(Debug)]
-struct Pair {
+struct FlowPair {
     left: CapturePoint,
     right: Option<CapturePoint>,
     /// Number of segments before the first at a second point.
-    alone: u32,
+    unmatched_segments: u32,
     comparison: Comparison,
     /// Finished flow of each capture point.
     flows: [Option<Box<Flow>>; 2],
 }
 
-impl Pairs {
+impl FlowPairs {
     /// Creates an empty set.
     pub(super) fn new(same_clock: bool) -> Self {
         Self {
@@ -56,33 +56,33 @@ impl Pairs {
             return;
         };
         pair.segment(item);
-        if pair.alone > ALONE_MAX {
+        if pair.unmatched_segments > UNMATCHED_MAX {
             self.pairs.remove(&item.key);
         }
     }
 
     fn begin(&mut self, item: &CapturedSegment) {
         if self.pairs.len() < PAIRS_MAX {
-            let pair = || Pair::new(item.capture_point, self.same_clock);
+            let pair = || FlowPair::new(item.capture_point, self.same_clock);
             self.pairs.entry(item.key).or_insert_with(pair);
         }
     }
 
     /// Adds a finished flow. Returns the comparison when the flow is finished at both points.
     pub(super) fn flow(&mut self, flow: &Flow) -> Option<TwoPointComparison> {
-        let key = key(flow);
+        let key = flow_key(flow);
         let pair = self.pairs.get_mut(&key)?;
-        let at = match pair.place(flow.capture_point)? {
+        let side_index = match pair.side_of(flow.capture_point)? {
             Side::Left => 0,
             Side::Right => 1,
         };
-        pair.flows[at].get_or_insert_with(|| {
+        pair.flows[side_index].get_or_insert_with(|| {
             let mut flow = Box::new(flow.clone());
             flow.drop_chart_data();
             flow
         });
         pair.flows.iter().all(Option::is_some).then_some(())?;
-        let Pair {
+        let FlowPair {
             comparison, flows, ..
         } = self.pairs.remove(&key)?;
         let [left, right] = flows;
@@ -90,7 +90,7 @@ impl Pairs {
     }
 }
 
-impl Pair {
+impl FlowPair {
     fn new(left: CapturePoint, same_clock: bool) -> Self {
         let bounds = ComparisonSettings {
             packets_max: PACKETS_MAX,
@@ -99,7 +99,7 @@ impl Pair {
         Self {
             left,
             right: None,
-            alone: 0,
+            unmatched_segments: 0,
             comparison: Comparison::new(same_clock, bounds),
             flows: [None, None],
         }
@@ -109,23 +109,23 @@ impl Pair {
         if item.capture_point != self.left {
             self.right.get_or_insert(item.capture_point);
         }
-        self.alone += u32::from(self.right.is_none());
-        if let Some(place) = self.place(item.capture_point) {
+        self.unmatched_segments += u32::from(self.right.is_none());
+        if let Some(place) = self.side_of(item.capture_point) {
             self.comparison.segment(place, &item.segment);
         }
     }
 
-    /// Returns the side of a vantage; a third vantage has none.
-    fn place(&self, vantage: CapturePoint) -> Option<Side> {
-        match vantage {
-            _ if vantage == self.left => Some(Side::Left),
-            _ if Some(vantage) == self.right => Some(Side::Right),
+    /// Returns the side of a capture point; a third capture point has none.
+    fn side_of(&self, capture_point: CapturePoint) -> Option<Side> {
+        match capture_point {
+            _ if capture_point == self.left => Some(Side::Left),
+            _ if Some(capture_point) == self.right => Some(Side::Right),
             _ => None,
         }
     }
 }
 
-fn key(flow: &Flow) -> FlowKey {
+fn flow_key(flow: &Flow) -> FlowKey {
     FlowKey {
         low: flow.client.min(flow.server),
         high: flow.client.max(flow.server),

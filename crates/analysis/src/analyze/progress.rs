@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a person sees while an analysis takes its time: a bar on stderr, where that is a terminal.
+//! Progress bar of an analysis on stderr, if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
@@ -7,20 +7,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Whoever waits for less than this needs no bar.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Redraws a second.
-const RATE: u8 = 4;
+/// Time before the bar appears: a shorter analysis shows none.
+const SHOW_AFTER: Duration = Duration::from_secs(2);
+/// Redraws per second.
+const REDRAW_HZ: u8 = 4;
 
-/// How far the files are read.
+/// Progress bar over the bytes of all files.
 #[derive(Debug)]
 pub(super) struct Progress {
     bar: ProgressBar,
-    began: Instant,
+    started_at: Instant,
 }
 
 impl Progress {
-    /// Of so many bytes, if it is known how many there are.
+    /// Creates a bar for `len` bytes, or a spinner if the length is not known.
     pub(super) fn new(len: Option<u64>) -> Self {
         let bar = match std::io::stderr().is_terminal() {
             true => ProgressBar::with_draw_target(len, ProgressDrawTarget::hidden()),
@@ -33,24 +33,24 @@ impl Progress {
         let style = ProgressStyle::with_template(template);
         Self {
             bar: bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())),
-            began: Instant::now(),
+            started_at: Instant::now(),
         }
     }
 
-    /// So many bytes are read.
-    pub(super) fn is_at(&self, offset: u64) {
-        if self.began.elapsed() > PATIENCE
+    /// Sets the number of bytes read; shows the bar when it is due.
+    pub(super) fn set_position(&self, offset: u64) {
+        if self.started_at.elapsed() > SHOW_AFTER
             && self.bar.is_hidden()
             && std::io::stderr().is_terminal()
         {
             self.bar
-                .set_draw_target(ProgressDrawTarget::stderr_with_hz(RATE));
+                .set_draw_target(ProgressDrawTarget::stderr_with_hz(REDRAW_HZ));
         }
         self.bar.set_position(offset);
     }
 
-    /// All is read.
-    pub(super) fn end(&self) {
+    /// Removes the bar.
+    pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shard: a share of the flows. All vantages of a flow are in the same shard.
+//! Shard: a share of the flows. All capture points of a flow are in the same shard.
 
 use super::{
-    crew::SHARDS,
-    load::{Ear, Load},
-    pairs::Pairs,
+    batch::{Batch, OutputSink},
+    pairs::FlowPairs,
+    worker_pool::SHARDS,
 };
 use longhaul_flow::{
     Flows, Settings,
@@ -16,7 +16,7 @@ use std::{collections::VecDeque, net::IpAddr};
 pub(super) struct Shard {
     flows: Option<Flows>,
     /// Comparison of flows, if there may be more than one capture point.
-    pairs: Pairs,
+    pairs: FlowPairs,
     /// Waiting segments by file, each queue in order.
     waiting: Vec<VecDeque<CapturedSegment>>,
 }
@@ -26,31 +26,36 @@ impl Shard {
     pub(super) fn new(settings: Settings, one_file: bool) -> Self {
         Self {
             flows: Some(Flows::new(settings)),
-            pairs: Pairs::new(one_file),
+            pairs: FlowPairs::new(one_file),
             waiting: Vec::new(),
         }
     }
 
     /// Processes the shard's segments of a batch; `number` is the shard's.
-    pub(super) fn take(&mut self, number: usize, load: &Load, ear: &mut Ear<'_>) {
-        let items = &load.shares[number];
-        if load.mixed {
-            self.queue(load.file).extend(items);
-            self.take_waiting(load.complete_ns, load.places, ear);
+    pub(super) fn process(&mut self, number: usize, batch: &Batch, sink: &mut OutputSink<'_>) {
+        let items = &batch.shard_items[number];
+        if batch.overlapping {
+            self.queue(batch.file).extend(items);
+            self.process_waiting(batch.complete_until_ns, batch.multiple_points, sink);
         } else {
-            self.take_waiting(u64::MAX, load.places, ear);
-            self.segments(items, load.places, ear);
+            self.process_waiting(u64::MAX, batch.multiple_points, sink);
+            self.process_segments(items, batch.multiple_points, sink);
         }
-        if load.last {
-            self.take_waiting(u64::MAX, load.places, ear);
-            self.finish(ear);
+        if batch.last {
+            self.process_waiting(u64::MAX, batch.multiple_points, sink);
+            self.finish(sink);
         }
     }
 
-    /// Processes the waiting segments of all files up to `complete_ns`, in order of time.
-    fn take_waiting(&mut self, complete_ns: u64, places: bool, ear: &mut Ear<'_>) {
+    /// Processes the waiting segments of all files up to `complete_until_ns`, in order of time.
+    fn process_waiting(
+        &mut self,
+        complete_ns: u64,
+        multiple_points: bool,
+        sink: &mut OutputSink<'_>,
+    ) {
         while let Some(item) = self.next_waiting(complete_ns) {
-            self.segment(&item, places, ear);
+            self.process_segment(&item, multiple_points, sink);
         }
     }
 
@@ -72,45 +77,55 @@ impl Shard {
         &mut self.waiting[file]
     }
 
-    /// Processes segments. With more than one capture point (`places`), packets are compared in order of time.
+    /// Processes segments. With more than one capture point (`multiple_points`), packets are compared in order of time.
     /// Otherwise each flow gets all its segments at once.
-    fn segments(&mut self, items: &[CapturedSegment], places: bool, ear: &mut Ear<'_>) {
+    fn process_segments(
+        &mut self,
+        items: &[CapturedSegment],
+        multiple_points: bool,
+        sink: &mut OutputSink<'_>,
+    ) {
         match &mut self.flows {
-            Some(flows) if !places => flows.segments(items, ear),
+            Some(flows) if !multiple_points => flows.segments(items, sink),
             _ => items
                 .iter()
-                .for_each(|item| self.segment(item, places, ear)),
+                .for_each(|item| self.process_segment(item, multiple_points, sink)),
         }
     }
 
     /// Processes one segment.
     #[inline]
-    fn segment(&mut self, item: &CapturedSegment, places: bool, ear: &mut Ear<'_>) {
+    fn process_segment(
+        &mut self,
+        item: &CapturedSegment,
+        multiple_points: bool,
+        sink: &mut OutputSink<'_>,
+    ) {
         let Some(flows) = &mut self.flows else {
             return;
         };
-        let before = ear.said.flows.len();
-        flows.segments(std::slice::from_ref(item), ear);
-        self.pair(before, ear);
-        if places {
+        let before = sink.shard_output.flows.len();
+        flows.segments(std::slice::from_ref(item), sink);
+        self.match_finished(before, sink);
+        if multiple_points {
             self.pairs.segment(item);
         }
     }
 
-    fn finish(&mut self, ear: &mut Ear<'_>) {
-        let before = ear.said.flows.len();
+    fn finish(&mut self, sink: &mut OutputSink<'_>) {
+        let before = sink.shard_output.flows.len();
         if let Some(flows) = self.flows.take() {
-            flows.finish(ear);
+            flows.finish(sink);
         }
-        self.pair(before, ear);
+        self.match_finished(before, sink);
     }
 
     /// Passes the flows that have just ended, from index `before` on, to the comparison of capture points.
     #[inline]
-    fn pair(&mut self, before: usize, ear: &mut Ear<'_>) {
-        let said = &mut *ear.said;
-        for flow in &said.flows[before..] {
-            said.both_ends.extend(self.pairs.flow(flow));
+    fn match_finished(&mut self, before: usize, sink: &mut OutputSink<'_>) {
+        let output = &mut *sink.shard_output;
+        for flow in &output.flows[before..] {
+            output.both_ends.extend(self.pairs.flow(flow));
         }
     }
 }
@@ -120,12 +135,12 @@ pub(super) fn shard_of(key: &FlowKey) -> usize {
     /// 2⁶⁴ divided by the golden ratio: Fibonacci hashing (Knuth, vol. 3, §6.4).
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let ports = u64::from(key.low.port) << 16 | u64::from(key.high.port);
-    let addresses = fold(key.low.address).rotate_left(7) ^ fold(key.high.address);
+    let addresses = fold_to_u64(key.low.address).rotate_left(7) ^ fold_to_u64(key.high.address);
     let mixed = (addresses.wrapping_mul(GOLDEN) ^ ports).wrapping_mul(GOLDEN);
     (mixed >> 60) as usize % SHARDS
 }
 
-fn fold(address: IpAddr) -> u64 {
+fn fold_to_u64(address: IpAddr) -> u64 {
     match address {
         IpAddr::V4(v4) => u64::from(v4.to_bits()),
         IpAddr::V6(v6) => {

@@ -6,7 +6,7 @@
 //! same interfaces ended is its continuation (a rotated capture). Otherwise it was captured at another point.
 
 use super::{
-    load::Load,
+    batch::Batch,
     source::{self, Source},
 };
 use anyhow::Result;
@@ -25,16 +25,16 @@ const OVERLAP_NS: u64 = 1_000_000_000;
 /// Files of an analysis, some of them open.
 pub(super) struct Sources {
     /// Files that are not open yet, in order of their first packets.
-    waiting: VecDeque<Waiting>,
-    active: Vec<Active>,
+    pending: VecDeque<PendingFile>,
+    open: Vec<OpenFile>,
     tracks: Vec<Track>,
-    /// Capture points.
-    places: Vec<Place>,
+    /// Interfaces of all tracks.
+    capture_interfaces: Vec<CaptureInterface>,
     /// Facts about each file, in the order of the command line.
     files: Vec<FileFacts>,
     packets: u64,
     /// True after files overlapped in time.
-    mixed: bool,
+    overlapping: bool,
     ended: bool,
 }
 
@@ -47,44 +47,44 @@ pub(super) struct FileFacts {
     pub(super) damages: Vec<(u64, String)>,
 }
 
-/// Capture point: an interface of a track.
+/// Interface of a track: a capture point.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct CaptureInterface {
     pub(super) name: Option<Arc<str>>,
     pub(super) file: usize,
     pub(super) interface: u32,
 }
 
-struct Waiting {
+struct PendingFile {
     file: usize,
     first_ns: u64,
     len: Option<u64>,
     /// Open source of a file that cannot be opened twice, with its first batch.
-    opened: Option<(Source, Load)>,
+    opened: Option<(Source, Batch)>,
 }
 
-struct Active {
+struct OpenFile {
     file: usize,
     track: usize,
     source: Source,
     /// Batch that was read to find the file's first packet.
-    begun: Option<Load>,
+    first_batch: Option<Batch>,
     /// Time of the latest packet so far.
-    until_ns: u64,
+    latest_ns: u64,
 }
 
 /// Files that continue each other (a rotated capture).
 struct Track {
-    interfaces: Vec<Described>,
-    vantages: Arc<Vec<CapturePoint>>,
+    interfaces: Vec<InterfaceIdentity>,
+    capture_points: Arc<Vec<CapturePoint>>,
     first_ns: u64,
     last_ns: u64,
     /// True if none of its files is open.
-    free: bool,
+    idle: bool,
 }
 
 /// Identity of an interface across files.
-type Described = (Option<Arc<str>>, LinkType);
+type InterfaceIdentity = (Option<Arc<str>>, LinkType);
 
 impl Sources {
     /// Reads the beginning of every file.
@@ -92,22 +92,22 @@ impl Sources {
     /// # Errors
     /// A file cannot be read or is not a capture: a refusal that names it.
     pub(super) fn open(paths: &[PathBuf]) -> Result<Self> {
-        let glance = |(file, path): (usize, &PathBuf)| Waiting::glance(file, path);
-        let waiting: Result<Vec<_>> = paths.iter().enumerate().map(glance).collect();
-        let mut waiting = waiting?;
-        waiting.sort_by_key(|file| file.first_ns);
+        let probe = |(file, path): (usize, &PathBuf)| PendingFile::probe(file, path);
+        let pending: Result<Vec<_>> = paths.iter().enumerate().map(probe).collect();
+        let mut pending = pending?;
+        pending.sort_by_key(|file| file.first_ns);
         let facts = |path: &PathBuf| FileFacts {
             path: path.clone(),
             ..FileFacts::default()
         };
         Ok(Self {
-            waiting: waiting.into(),
-            active: Vec::new(),
+            pending: pending.into(),
+            open: Vec::new(),
             tracks: Vec::new(),
-            places: Vec::new(),
+            capture_interfaces: Vec::new(),
             files: paths.iter().map(facts).collect(),
             packets: 0,
-            mixed: false,
+            overlapping: false,
             ended: false,
         })
     }
@@ -116,70 +116,70 @@ impl Sources {
     ///
     /// # Errors
     /// A file changed since it was first opened.
-    pub(super) fn next(&mut self, load: &mut Load) -> Result<bool> {
+    pub(super) fn next(&mut self, batch: &mut Batch) -> Result<bool> {
         loop {
-            load.clear();
-            self.begin_what_is_due()?;
-            let Some(behind) = self.behind() else {
-                load.last = !self.ended;
-                load.places = self.files.len() > 1 || self.places.len() > 1;
+            batch.clear();
+            self.open_due_files()?;
+            let Some(earliest) = self.earliest() else {
+                batch.last = !self.ended;
+                batch.multiple_points = self.files.len() > 1 || self.capture_interfaces.len() > 1;
                 return Ok(!std::mem::replace(&mut self.ended, true));
             };
-            self.fill(behind, load)?;
-            if !load.pieces.is_empty() {
+            self.fill(earliest, batch)?;
+            if !batch.runs.is_empty() {
                 return Ok(true);
             }
         }
     }
 
     /// Returns the index of the open file with the earliest time.
-    fn behind(&self) -> Option<usize> {
-        let until = |at: &usize| self.active[*at].until_ns;
-        (0..self.active.len()).min_by_key(until)
+    fn earliest(&self) -> Option<usize> {
+        let until = |at: &usize| self.open[*at].latest_ns;
+        (0..self.open.len()).min_by_key(until)
     }
 
-    fn begin_what_is_due(&mut self) -> Result<()> {
-        while let Some(next) = self.waiting.front() {
-            let behind = self.active.iter().map(|file| file.until_ns).min();
-            if behind.is_some_and(|behind| behind < next.first_ns) {
+    fn open_due_files(&mut self) -> Result<()> {
+        while let Some(next) = self.pending.front() {
+            let earliest_ns = self.open.iter().map(|file| file.latest_ns).min();
+            if earliest_ns.is_some_and(|ns| ns < next.first_ns) {
                 return Ok(());
             }
-            if let Some(next) = self.waiting.pop_front() {
-                self.begin(next)?;
+            if let Some(next) = self.pending.pop_front() {
+                self.open_file(next)?;
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, next: Waiting) -> Result<()> {
-        let (source, begun) = match next.opened {
-            Some((source, load)) => (source, Some(load)),
+    fn open_file(&mut self, next: PendingFile) -> Result<()> {
+        let (source, first_batch) = match next.opened {
+            Some((source, batch)) => (source, Some(batch)),
             None => (Source::open(&self.files[next.file].path)?, None),
         };
-        let mut active = Active {
+        let mut opened = OpenFile {
             file: next.file,
             track: 0,
             source,
-            begun,
-            until_ns: next.first_ns,
+            first_batch,
+            latest_ns: next.first_ns,
         };
-        if active.begun.is_none() {
-            let mut load = Load::default();
-            active.source.fill(&mut load)?;
-            active.begun = Some(load);
+        if opened.first_batch.is_none() {
+            let mut batch = Batch::default();
+            opened.source.fill(&mut batch)?;
+            opened.first_batch = Some(batch);
         }
-        active.track = self.track(&active, next.first_ns);
-        self.mixed |= !self.active.is_empty();
-        self.active.push(active);
+        opened.track = self.find_track(&opened, next.first_ns);
+        self.overlapping |= !self.open.is_empty();
+        self.open.push(opened);
         Ok(())
     }
 
     /// Returns the track that a file continues, or a new one.
-    fn track(&mut self, file: &Active, first_ns: u64) -> usize {
-        let interfaces = described(file.source.interfaces());
+    fn find_track(&mut self, file: &OpenFile, first_ns: u64) -> usize {
+        let interfaces = identities(file.source.interfaces());
         let continues = |track: &Track| {
             let both = track.interfaces.len().min(interfaces.len());
-            track.free
+            track.idle
                 && track.interfaces[..both] == interfaces[..both]
                 && track.last_ns <= first_ns.saturating_add(track.overlap_ns())
         };
@@ -191,92 +191,99 @@ impl Sources {
         found.unwrap_or_else(|| {
             self.tracks.push(Track {
                 interfaces: Vec::new(),
-                vantages: Arc::default(),
+                capture_points: Arc::default(),
                 first_ns,
                 last_ns: 0,
-                free: false,
+                idle: false,
             });
             self.tracks.len() - 1
         })
     }
 
-    fn fill(&mut self, at: usize, load: &mut Load) -> Result<()> {
-        let active = &mut self.active[at];
-        match active.begun.take() {
-            Some(begun) => *load = begun,
-            None => active.source.fill(load)?,
+    fn fill(&mut self, at: usize, batch: &mut Batch) -> Result<()> {
+        let file = &mut self.open[at];
+        match file.first_batch.take() {
+            Some(first_batch) => *batch = first_batch,
+            None => file.source.fill(batch)?,
         }
-        load.file = active.file;
-        load.first_packet = self.packets + 1;
-        self.packets += load
-            .pieces
+        batch.file = file.file;
+        batch.first_packet = self.packets + 1;
+        self.packets += batch
+            .runs
             .iter()
-            .map(|piece| piece.run.packets)
+            .map(|records| records.run.packets)
             .sum::<u64>();
-        self.recognise(at);
-        self.take_note(at);
-        load.places = self.files.len() > 1 || self.places.len() > 1;
-        load.vantages = Arc::clone(&self.tracks[self.active[at].track].vantages);
-        self.set_times(at, load);
-        if self.active[at].source.is_over() {
-            self.end(at);
+        self.register_interfaces(at);
+        self.update_facts(at);
+        batch.multiple_points = self.files.len() > 1 || self.capture_interfaces.len() > 1;
+        batch.capture_points = Arc::clone(&self.tracks[self.open[at].track].capture_points);
+        self.update_times(at, batch);
+        if self.open[at].source.is_finished() {
+            self.close_file(at);
         }
         Ok(())
     }
 
     /// Adds the new interfaces of a file to its track.
-    fn recognise(&mut self, at: usize) {
-        let active = &self.active[at];
-        let track = &mut self.tracks[active.track];
-        track.free = false;
-        let known = track.interfaces.len();
-        for (number, interface) in active.source.interfaces().iter().enumerate().skip(known) {
+    fn register_interfaces(&mut self, at: usize) {
+        let file = &self.open[at];
+        let track = &mut self.tracks[file.track];
+        track.idle = false;
+        let known_count = track.interfaces.len();
+        for (number, interface) in file
+            .source
+            .interfaces()
+            .iter()
+            .enumerate()
+            .skip(known_count)
+        {
             track
                 .interfaces
                 .push((interface.name.clone(), interface.link_type));
-            Arc::make_mut(&mut track.vantages).push(CapturePoint(self.places.len() as u32));
-            self.places.push(Place {
+            Arc::make_mut(&mut track.capture_points)
+                .push(CapturePoint(self.capture_interfaces.len() as u32));
+            self.capture_interfaces.push(CaptureInterface {
                 name: interface.name.clone(),
-                file: active.file,
+                file: file.file,
                 interface: number as u32,
             });
         }
     }
 
-    fn take_note(&mut self, at: usize) {
-        let active = &mut self.active[at];
-        let facts = &mut self.files[active.file];
-        facts.bytes = active.source.offset();
-        facts.format = active.source.format();
-        facts.damages.append(&mut active.source.damages());
+    fn update_facts(&mut self, at: usize) {
+        let file = &mut self.open[at];
+        let facts = &mut self.files[file.file];
+        facts.bytes = file.source.offset();
+        facts.format = file.source.format();
+        facts.damages.append(&mut file.source.take_damages());
     }
 
     /// Updates the time up to which all files are read. A single file needs no such time.
-    fn set_times(&mut self, at: usize, load: &mut Load) {
+    fn update_times(&mut self, at: usize, batch: &mut Batch) {
         if self.files.len() == 1 {
             return;
         }
-        let active = &mut self.active[at];
-        let until = source::times(load).map_or(0, |(_, last)| last);
-        active.until_ns = active.until_ns.max(until);
-        let track = &mut self.tracks[active.track];
-        track.last_ns = track.last_ns.max(active.until_ns);
-        let next = self.waiting.front().map(|file| file.first_ns);
-        let under_way = self.active.iter().filter(|file| !file.source.is_over());
-        let complete = under_way.map(|file| file.until_ns).chain(next).min();
-        self.mixed |= next.is_some_and(|next| next <= until);
-        load.mixed = self.mixed;
-        load.complete_ns = complete.unwrap_or(u64::MAX);
+        let file = &mut self.open[at];
+        let until = source::time_span(batch).map_or(0, |(_, last)| last);
+        file.latest_ns = file.latest_ns.max(until);
+        let track = &mut self.tracks[file.track];
+        track.last_ns = track.last_ns.max(file.latest_ns);
+        let next = self.pending.front().map(|file| file.first_ns);
+        let unfinished = self.open.iter().filter(|file| !file.source.is_finished());
+        let complete = unfinished.map(|file| file.latest_ns).chain(next).min();
+        self.overlapping |= next.is_some_and(|next| next <= until);
+        batch.overlapping = self.overlapping;
+        batch.complete_until_ns = complete.unwrap_or(u64::MAX);
     }
 
-    fn end(&mut self, at: usize) {
-        let active = self.active.swap_remove(at);
-        self.tracks[active.track].free = true;
+    fn close_file(&mut self, at: usize) {
+        let file = self.open.swap_remove(at);
+        self.tracks[file.track].idle = true;
     }
 
     /// Returns the total number of bytes, if it is known: not for compressed files and pipes.
     pub(super) fn len(&self) -> Option<u64> {
-        self.waiting.iter().map(|file| file.len).sum()
+        self.pending.iter().map(|file| file.len).sum()
     }
 
     /// Returns whether there is only one file.
@@ -290,8 +297,8 @@ impl Sources {
     }
 
     /// Returns the facts of all files, and the capture points.
-    pub(super) fn close(self) -> (Vec<FileFacts>, Vec<Place>) {
-        (self.files, self.places)
+    pub(super) fn into_facts(self) -> (Vec<FileFacts>, Vec<CaptureInterface>) {
+        (self.files, self.capture_interfaces)
     }
 }
 
@@ -301,16 +308,16 @@ impl Track {
     }
 }
 
-impl Waiting {
+impl PendingFile {
     /// Reads the first batch to find the time of the first packet. A regular file is closed again, so that
     /// thousands of files need no descriptor.
-    fn glance(file: usize, path: &Path) -> Result<Self> {
+    fn probe(file: usize, path: &Path) -> Result<Self> {
         let mut source = Source::open(path)?;
-        let mut load = Load::default();
-        source.fill(&mut load)?;
-        let first_ns = source::times(&load).map_or(u64::MAX, |(first, _)| first);
+        let mut batch = Batch::default();
+        source.fill(&mut batch)?;
+        let first_ns = source::time_span(&batch).map_or(u64::MAX, |(first, _)| first);
         let len = source.len();
-        let opened = (!source.is_file()).then_some((source, load));
+        let opened = (!source.is_file()).then_some((source, batch));
         Ok(Self {
             file,
             first_ns,
@@ -320,7 +327,7 @@ impl Waiting {
     }
 }
 
-fn described(interfaces: &[Interface]) -> Vec<Described> {
-    let known = |one: &Interface| (one.name.clone(), one.link_type);
-    interfaces.iter().map(known).collect()
+fn identities(interfaces: &[Interface]) -> Vec<InterfaceIdentity> {
+    let identity = |one: &Interface| (one.name.clone(), one.link_type);
+    interfaces.iter().map(identity).collect()
 }

@@ -9,89 +9,94 @@ use longhaul_units::{BitRate, Bytes, Time};
 use std::fmt::Write as _;
 
 /// Maximum number of damages of a file in the summary; the result has more of them.
-const DAMAGES_TOLD: usize = 5;
+const DAMAGES_SHOWN: usize = 5;
 
 /// Returns the summary: the largest `flows` flows, and the problems of the files.
 pub(super) fn summary(analysis: &Analysis, flows: usize) -> String {
     let mut text = headline(analysis);
     for file in &analysis.files {
-        text += &unsound(file);
+        text += &file_problems(file);
     }
     for flow in analysis.flows.iter().take(flows) {
-        text += &lines(analysis, flow);
+        text += &flow_lines(analysis, flow);
     }
-    let untold = analysis.flows.len().saturating_sub(flows) as u64 + analysis.others.flows;
-    if untold > 0 {
-        let _ = writeln!(text, "\nand {}", counted(untold, "smaller flow"));
+    let hidden_flows = analysis.flows.len().saturating_sub(flows) as u64 + analysis.remainder.flows;
+    if hidden_flows > 0 {
+        let _ = writeln!(text, "\nand {}", with_unit(hidden_flows, "smaller flow"));
     }
     text
 }
 
 fn headline(analysis: &Analysis) -> String {
     let packets = analysis.files.iter().map(|file| file.packets).sum::<u64>();
-    let flows = analysis.flows.len() as u64 + analysis.others.flows;
+    let flows = analysis.flows.len() as u64 + analysis.remainder.flows;
     let first = analysis.files.iter().filter_map(|file| file.first_ns).min();
     let last = analysis.files.iter().filter_map(|file| file.last_ns).max();
     let span = first.zip(last).map(|(first, last)| last - first);
     let files = match analysis.files.as_slice() {
         [file] => escape(&file.name),
-        files => counted(files.len() as u64, "file"),
+        files => with_unit(files.len() as u64, "file"),
     };
-    let mut text = format!("{files}: {}", counted(packets, "packet"));
+    let mut text = format!("{files}: {}", with_unit(packets, "packet"));
     if let Some(span) = span {
         let _ = write!(text, " in {}", Time::from_nanos(span));
     }
-    let _ = writeln!(text, ", {}", counted(flows, "flow"));
+    let _ = writeln!(text, ", {}", with_unit(flows, "flow"));
     text
 }
 
 /// Returns a line for each reason why a part of a file was not analysed.
-fn unsound(file: &CaptureFile) -> String {
+fn file_problems(file: &CaptureFile) -> String {
     let mut text = String::new();
     if file.packets == 0 && file.damages.is_empty() {
         let _ = writeln!(text, "{}: an empty capture", file.name);
     }
-    for damage in file.damages.iter().take(DAMAGES_TOLD) {
-        let _ = writeln!(text, "{}: {}", file.name, damage.what);
+    for damage in file.damages.iter().take(DAMAGES_SHOWN) {
+        let _ = writeln!(text, "{}: {}", file.name, damage.description);
     }
-    let told = file.damages.len().min(DAMAGES_TOLD) as u64;
-    let more = file.damages.len() as u64 + file.damages_more - told;
+    let shown = file.damages.len().min(DAMAGES_SHOWN) as u64;
+    let more = file.damages.len() as u64 + file.damages_more - shown;
     if more > 0 {
-        let _ = writeln!(text, "{}: and {}", file.name, counted(more, "more damage"));
+        let _ = writeln!(
+            text,
+            "{}: and {}",
+            file.name,
+            with_unit(more, "more damage")
+        );
     }
     if let Some(drops) = file.kernel_drops.filter(|drops| *drops > 0) {
         let _ = writeln!(
             text,
             "{}: {} dropped during the capture; some losses of the flows are gaps of the capture",
             file.name,
-            counted(drops, "packet")
+            with_unit(drops, "packet")
         );
     }
-    for (reason, count) in &file.left_out {
+    for (reason, count) in &file.skipped {
         let _ = writeln!(
             text,
             "{}: {} left out: {reason}",
             file.name,
-            counted(*count, "packet")
+            with_unit(*count, "packet")
         );
     }
     text
 }
 
 /// Returns the lines of a flow: one for its endpoints, two for each direction that has data.
-fn lines(analysis: &Analysis, flow: &Flow) -> String {
+fn flow_lines(analysis: &Analysis, flow: &Flow) -> String {
     let mut text = format!(
         "\n{} {}:{} → {}:{}",
         flow.number, flow.client.address, flow.client.port, flow.server.address, flow.server.port
     );
-    if let Some(place) = analysis.place(flow.capture_point) {
-        let _ = write!(text, ", captured at {}", escape(place));
+    if let Some(capture_point) = analysis.capture_point_name(flow.capture_point) {
+        let _ = write!(text, ", captured at {}", escape(capture_point));
     }
     text.push('\n');
-    let ways = [("upload  ", &flow.upload), ("download", &flow.download)];
-    for (way, direction) in ways {
+    let directions = [("upload  ", &flow.upload), ("download", &flow.download)];
+    for (label, direction) in directions {
         if direction.data.payload_bytes > 0 {
-            let _ = writeln!(text, "  {way} {}", figures(direction));
+            let _ = writeln!(text, "  {label} {}", figures(direction));
             if !direction.verdict.is_empty() {
                 let _ = writeln!(text, "           {}", direction.verdict);
             }
@@ -126,11 +131,15 @@ fn figures(direction: &Direction) -> String {
 }
 
 /// Returns a number with its noun: `3 flows`, with a comma between thousands.
-fn counted(count: u64, what: &str) -> String {
-    format!("{} {}", grouped(count), plural(count, what))
+fn with_unit(count: u64, what: &str) -> String {
+    format!(
+        "{} {}",
+        with_thousands_separators(count),
+        plural(count, what)
+    )
 }
 
-fn grouped(count: u64) -> String {
+fn with_thousands_separators(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -145,7 +154,7 @@ fn grouped(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::VantagePoint;
+    use crate::report::CapturePointInfo;
 
     #[test]
     fn groups_thousands() {
@@ -156,7 +165,7 @@ mod tests {
             (3_000_000, "3,000,000"),
         ];
         for (count, text) in cases {
-            assert_eq!(grouped(count), text);
+            assert_eq!(with_thousands_separators(count), text);
         }
     }
 
@@ -166,13 +175,13 @@ mod tests {
             name: "a\u{1b}[31m.pcap".to_owned(),
             ..CaptureFile::default()
         };
-        let place = |name: &str| VantagePoint {
+        let place = |name: &str| CapturePointInfo {
             name: name.to_owned(),
-            ..VantagePoint::default()
+            ..CapturePointInfo::default()
         };
         let analysis = Analysis {
             files: vec![file],
-            vantages: vec![place("e\u{1b}[31m\n1 forged"), place("other")],
+            capture_points: vec![place("e\u{1b}[31m\n1 forged"), place("other")],
             ..Analysis::default()
         };
         let flow: Flow = serde_json::from_value(serde_json::json!({
@@ -183,9 +192,9 @@ mod tests {
             "closing": "open", "upload": Direction::default(), "download": Direction::default(),
         }))
         .unwrap();
-        let said = headline(&analysis) + &lines(&analysis, &flow);
-        assert!(!said.contains('\u{1b}'), "{said:?}");
-        assert!(!said.contains("\n1 forged"), "{said:?}");
+        let text = headline(&analysis) + &flow_lines(&analysis, &flow);
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+        assert!(!text.contains("\n1 forged"), "{text:?}");
     }
 
     #[test]
@@ -194,13 +203,13 @@ mod tests {
             name: "a.pcap".to_owned(),
             ..CaptureFile::default()
         };
-        assert_eq!(unsound(&file), "a.pcap: an empty capture\n");
+        assert_eq!(file_problems(&file), "a.pcap: an empty capture\n");
         file.packets = 5;
-        assert_eq!(unsound(&file), "");
+        assert_eq!(file_problems(&file), "");
         file.kernel_drops = Some(1);
-        file.left_out.insert("not TCP".to_owned(), 1200);
-        let said = unsound(&file);
-        assert!(said.contains("1 packet dropped"), "{said}");
-        assert!(said.contains("1,200 packets left out: not TCP"), "{said}");
+        file.skipped.insert("not TCP".to_owned(), 1200);
+        let text = file_problems(&file);
+        assert!(text.contains("1 packet dropped"), "{text}");
+        assert!(text.contains("1,200 packets left out: not TCP"), "{text}");
     }
 }

@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each ACK releases: bursts of data by the AckDiff of the ACK before them.
+//! Data bursts after each ACK, classed by the AckDiff of that ACK.
 //!
-//! An ACK stream rules its data if data is sent when ACKs come, and as much as they acknowledge. A
-//! sender that paces, or has nothing to send, does not follow them.
+//! ACKs clock a sender that transmits when ACKs arrive, and as much as they acknowledge. A sender that paces, or has
+//! nothing to send, does not follow its ACKs.
 
 use crate::record::{self, AckDiffClass, Data};
 
 /// Classes of AckDiff and of bursts, in segments: 0, 1, 2, up to 4, 8, 16, 32, 64, and more.
 const CLASSES: usize = 9;
 
-/// What became of the last ACK.
+/// Fate of the last ACK.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
-    /// There is none, or its burst is over.
+    /// No ACK yet, or its burst has ended.
     #[default]
     Idle,
-    /// Nothing was sent since.
+    /// No data was sent since the ACK.
     AwaitingBurst,
-    /// A burst goes on that it released.
+    /// Data follows the ACK within the burst gap.
     InBurst,
 }
 
-/// Bursts of one direction.
+/// State of the bursts of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct BurstTracker {
     state: State,
-    /// Where the counts of the last ACK's class begin.
+    /// Index of the first count of the last ACK's class.
     counts_start: u8,
     ack_ns: u64,
-    /// What had been sent when it came.
+    /// Data segments sent before the last ACK.
     segments: u64,
     bytes: u64,
-    /// Payload that ACKs released.
+    /// Payload that followed an ACK within the burst gap, bytes.
     released_bytes: u64,
-    /// The first ACK, and the payload that had been sent then.
+    /// Time of the first ACK, ns, and the payload sent before it.
     first_ns: u64,
     first_bytes: u64,
-    /// ACKs by class of AckDiff, then by class of their burst.
+    /// Number of ACKs by class of AckDiff, then by class of their burst.
     bursts: Counts,
 }
 
-/// By class of AckDiff, then of the burst.
+/// Counts by class of AckDiff, then by class of the burst.
 #[derive(Debug)]
 struct Counts([u32; CLASSES * CLASSES]);
 
@@ -51,7 +51,8 @@ impl Default for Counts {
 }
 
 impl BurstTracker {
-    /// An ACK for `packets` more came, or one that repeats a number; `data` is what was sent before.
+    /// Records an ACK that newly acknowledges `packets` packets; 0 is a duplicate ACK. `data` counts what was sent
+    /// before it.
     #[inline]
     pub(crate) fn on_ack(&mut self, at_ns: u64, packets: u64, data: &Data) {
         if self.state == State::Idle {
@@ -71,8 +72,8 @@ impl BurstTracker {
         }
     }
 
-    /// Data is sent, which `data` does not count yet. `pauses` is whether the packet before is
-    /// `within_ns` or more ago.
+    /// Records a data packet that `data` does not count yet. `pauses` is true if the packet before it is `within_ns` or
+    /// more ago.
     #[inline]
     pub(crate) fn on_data(&mut self, at_ns: u64, pauses: bool, within_ns: u64, data: &Data) {
         if self.state == State::AwaitingBurst && at_ns.saturating_sub(self.ack_ns) < within_ns {
@@ -83,7 +84,7 @@ impl BurstTracker {
         }
     }
 
-    /// Counts what the last ACK released.
+    /// Counts the burst after the last ACK.
     #[inline]
     fn count_burst(&mut self, data: &Data) {
         let class = class_of(data.data_segments - self.segments);
@@ -97,7 +98,7 @@ impl BurstTracker {
         self.released_bytes += data.payload_bytes - self.bytes;
     }
 
-    /// What is said of it.
+    /// Returns the counts, with the burst after the last ACK.
     pub(crate) fn finish(mut self, within_ns: u64, data: &Data) -> record::AckClocking {
         if self.first_ns == 0 {
             return record::AckClocking::default();
@@ -135,7 +136,7 @@ fn class_of(segments: u64) -> usize {
     ((u64::BITS - doubled.leading_zeros()) as usize).min(CLASSES - 1)
 }
 
-/// The least and the greatest number of segments of a class; the last has no end.
+/// Returns the least and the greatest number of segments of a class; the last class has no upper end.
 fn segments_of(class: usize) -> (u64, Option<u64>) {
     match class {
         0 => (0, Some(0)),
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_are_powers_of_two() {
+    fn classes_cover_powers_of_two() {
         for segments in 0..200 {
             let (least, greatest) = segments_of(class_of(segments));
             assert!(least <= segments && greatest.is_none_or(|most| segments <= most));
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(class_of(u64::MAX), 8);
     }
 
-    /// Events: an ACK for so many packets, or so many segments of 100 bytes after a pause or not.
+    /// Test event: an ACK (time, packets acknowledged), or data (time, segments of 100 bytes, after a pause or not).
     enum Event {
         Ack(u64, u64),
         Data(u64, u64, bool),
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_ends_with_a_pause_or_the_next_ack() {
+    fn ends_burst_at_pause_or_next_ack() {
         let found = released(&[
             Sent(1, 10, true),
             Ack(100, 2),
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_ack_there_is_nothing() {
+    fn returns_default_without_ack() {
         assert_eq!(
             released(&[Sent(1, 1, true)]),
             record::AckClocking::default()

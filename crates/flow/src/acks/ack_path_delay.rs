@@ -1,30 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long ACKs travel, from one tap: their TSval (RFC 7323 §3) says when they left.
+//! Delay variation of the ACK path, measured at one tap: the TSval of an ACK (RFC 7323 §3) gives the time when it left.
 //!
-//! The receiver's clock has an offset that nobody knows, so only differences mean anything: what an
-//! ACK takes longer than the fastest of its flow. It tells a queue of ACKs from one of data, which
-//! a round trip does not.
+//! The offset of the receiver's clock is unknown, so only differences are valid: the delay of an ACK above that of the
+//! fastest ACK of its flow. They separate a queue of ACKs from a queue of data; a round trip does not.
 
 use crate::clock_skew::slope_below;
 use crate::segment::Segment;
 use crate::time_series::bin::Bin;
 
-/// Clocks of hosts differ by no more than this in rate (RFC 5905 §7.1 takes 15 ppm, crystals are
-/// sold with 100).
+/// Greatest difference in rate between the clocks of two hosts (RFC 5905 §7.1 assumes 15 ppm; crystals are sold with
+/// 100 ppm).
 const SKEW_MAX: f64 = 100e-6;
-/// A clock that is so far off does not tick in milliseconds.
+/// Clock error above which the time stamps do not count milliseconds.
 const NO_MILLISECONDS: f64 = 0.2;
 
-/// One direction's ACKs.
+/// Time reference for the ACKs of one direction: the first one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AckPathDelay {
     first: Option<(u64, u32)>,
 }
 
 impl AckPathDelay {
-    /// Puts into `bin` what an ACK took longer (or, below zero, less long) than the first did, in ns,
-    /// if the receiver's time stamps count milliseconds, as those of Linux, FreeBSD, macOS and Windows
-    /// do. The least of a bin stays.
+    /// Stores in `bin` the delay of an ACK relative to the first ACK, ns; below zero if it was faster. Requires time
+    /// stamps that count milliseconds, as those of Linux, FreeBSD, macOS and Windows do. The bin keeps the least delay.
     #[inline]
     pub fn record(&mut self, ack: &Segment, bin: &mut Bin) {
         if ack.has_timestamps {
@@ -44,18 +42,18 @@ impl AckPathDelay {
     }
 }
 
-/// What the ACKs of each bin took longer than the fastest, in ns, with the clocks' difference in rate
-/// taken out: the line below all points that is nearest to them (Moon, Skelly and Towsley,
-/// "Estimation and removal of clock skew from network delay measurements", 1999), as far as a clock
-/// may be off. None without time stamps that count milliseconds.
+/// Returns the ACK delay of each bin above that of the fastest ACK, ns. The difference in rate of the clocks is
+/// removed, as far as a clock may be off: it is the slope of the nearest line below all points (Moon, Skelly and
+/// Towsley, "Estimation and removal of clock skew from network delay measurements", 1999). `None` without time stamps
+/// that count milliseconds.
 pub(crate) fn excess_ns(bins: &[Bin], width_ns: u64) -> Option<Vec<Option<f64>>> {
     let point = |(at, bin): (usize, &Bin)| {
-        let way = bin.ack_path_delay_ns? as f64;
-        Some((at as f64 * width_ns as f64, way))
+        let delay = bin.ack_path_delay_ns? as f64;
+        Some((at as f64 * width_ns as f64, delay))
     };
     let points: Vec<(f64, f64)> = bins.iter().enumerate().filter_map(point).collect();
     let slope = skew(&points)?;
-    let above = |(at, way): (f64, f64)| way - slope * at;
+    let above = |(at, delay): (f64, f64)| delay - slope * at;
     let least = points
         .iter()
         .copied()
@@ -67,8 +65,8 @@ pub(crate) fn excess_ns(bins: &[Bin], width_ns: u64) -> Option<Vec<Option<f64>>>
 
 fn skew(points: &[(f64, f64)]) -> Option<f64> {
     let (first, last) = (points.first()?, points.last()?);
-    let (time, way) = (last.0 - first.0, last.1 - first.1);
-    if time <= 0.0 || (way / time).abs() > NO_MILLISECONDS {
+    let (time, delay) = (last.0 - first.0, last.1 - first.1);
+    if time <= 0.0 || (delay / time).abs() > NO_MILLISECONDS {
         return (time <= 0.0).then_some(0.0);
     }
     let slope = slope_below(points)?;
@@ -88,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tsval_that_wraps_is_later() {
+    fn treats_wrapped_tsval_as_later() {
         let mut path_delay = AckPathDelay::default();
         assert_eq!(path_delay.delay_ns(5_000_000_000, u32::MAX), 0);
         assert_eq!(path_delay.delay_ns(5_012_500_000, 9), 2_500_000);
@@ -97,14 +95,14 @@ mod tests {
 
     /// 10 ms a bin, 50 ppm: half a millisecond after ten seconds.
     #[test]
-    fn a_clock_that_runs_slow_is_no_queue() {
+    fn removes_skew_of_slow_clock() {
         let drift = bins(|n| n as i64 / 2 + [0, 900, 400][n % 3]);
         let excess = excess_ns(&drift, 10_000_000).unwrap();
         assert!(excess.iter().flatten().all(|e| *e < 1_000_000.0));
     }
 
     #[test]
-    fn a_queue_of_acks_is_no_slow_clock() {
+    fn keeps_delay_of_queued_acks() {
         let queue = bins(|n| if n < 100 { 0 } else { 80_000 });
         let excess = excess_ns(&queue, 10_000_000).unwrap();
         assert!(excess[500].unwrap() > 70e6);
@@ -112,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ticks_are_left_alone() {
+    fn ignores_time_stamps_of_other_tick() {
         let tens = bins(|n| n as i64 * 9_000);
         assert_eq!(excess_ns(&tens, 10_000_000), None);
         assert_eq!(excess_ns(&[Bin::default()], 1), None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ACK stream that comes back for one direction's data.
+//! The ACK stream for the data of one direction.
 
 pub(super) mod ack_clocking;
 pub mod ack_path_delay;
@@ -13,54 +13,54 @@ use crate::time_series::bin::Bin;
 use ack_path_delay::AckPathDelay;
 use scoreboard::Scoreboard;
 
-/// Numbers that don't count as bytes when they are acknowledged; 0 is none.
+/// Sequence numbers of SYN and FIN, which are not bytes when they are acknowledged; 0 is none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SynFinNumbers {
-    /// The SYN's.
+    /// SYN.
     pub(super) syn: u64,
-    /// The FIN's.
+    /// FIN.
     pub(super) fin: u64,
 }
 
 impl SynFinNumbers {
-    /// How many of them are in `from..to`.
+    /// Returns how many of them are in `from..to`.
     #[inline]
     pub(super) fn within(self, from: u64, to: u64) -> u64 {
         if self.syn.max(self.fin) < from {
             return 0; // As for nearly all of a flow.
         }
-        let has = |mark: u64| u64::from(from <= mark && mark < to);
+        let has = |number: u64| u64::from(from <= number && number < to);
         has(self.syn) + has(self.fin)
     }
 }
 
-/// What the ACKs said so far.
+/// State from the ACKs so far.
 #[derive(Debug, Default)]
 pub(super) struct AckState {
-    /// Everything below is acknowledged; 0 before the first ACK.
+    /// Cumulative ACK number; 0 before the first ACK.
     pub(super) acked: u64,
-    /// Shift of the windows, if the handshake was seen (RFC 7323 §2.2).
+    /// Window scale, if the handshake was seen (RFC 7323 §2.2).
     pub(super) window_shift: Option<u8>,
-    /// Duplicate ACKs since the last that moved, but for those that D-SACK says are for what came twice: no hole is
-    /// behind them (RFC 6675 §2; Linux: `FLAG_DSACKING_ACK`).
+    /// Duplicate ACKs since the last advancing ACK. Those with a D-SACK for a packet that arrived twice do not count:
+    /// they show no gap (RFC 6675 §2; Linux: `FLAG_DSACKING_ACK`).
     pub(super) duplicates: u32,
     pub(super) scoreboard: Scoreboard,
-    /// The window as the last ACK's header has it.
+    /// Window field of the last ACK, unscaled.
     window: Option<u16>,
-    /// Where the window ends; 0 if it isn't known.
+    /// End of the advertised window as a sequence number; 0 if it is unknown.
     window_end: u64,
     path_delay: AckPathDelay,
     acks: Acks,
     ack_diff: Histogram,
     packets_per_ack: Histogram,
-    /// The last AckDiff, its packets, and how many like it are not in the distributions yet: most
-    /// ACKs are for as much as the one before.
+    /// Last AckDiff and its packets, and how many equal ones the distributions do not have yet: most ACKs repeat the
+    /// AckDiff of the one before.
     last_diff: u64,
     last_packets: u64,
     repeat_count: u32,
 }
 
-/// Whether a segment is an ACK and nothing else.
+/// Returns whether a segment is an ACK without payload, SYN, FIN or RST.
 #[inline]
 pub(super) fn is_pure(segment: &Segment) -> bool {
     use longhaul_packet::tcp::{FIN, RST, SYN};
@@ -68,42 +68,43 @@ pub(super) fn is_pure(segment: &Segment) -> bool {
 }
 
 impl AckState {
-    /// Whether the receiver had no room at last.
+    /// Returns whether the last advertised window was zero.
     pub(super) fn is_window_zero(&self) -> bool {
         self.window == Some(0)
     }
 
-    /// Whether a segment more would not fit behind `next`.
+    /// Returns whether one more segment after `next` would exceed the window.
     #[inline]
     pub(super) fn is_window_full(&self, next: u64, segment: u32) -> bool {
         self.window_end != 0 && next + u64::from(segment) > self.window_end
     }
 
-    /// The largest window that the receiver may have offered so far, if its scale is known: those of SYNs are not
-    /// scaled.
+    /// Returns the largest window that the receiver may have advertised so far, if its scale is known. The windows of
+    /// SYNs are not scaled.
     pub(super) fn window_max(&self) -> Option<u64> {
         self.window_shift?;
         Some(self.acks.window_max_bytes.max(u64::from(u16::MAX)))
     }
 
-    /// Nothing is known of what is acknowledged.
+    /// Forgets what was acknowledged, after a break of the sequence numbers.
     #[cold]
     pub(super) fn reset(&mut self) {
         (self.acked, self.duplicates, self.window_end) = (0, 0, 0);
         self.scoreboard.clear();
     }
 
-    /// Where the window ends, if its scale is known and it was seen.
+    /// Returns the end of the window, if its scale is known and a window was seen.
     pub(super) fn window_end(&self) -> Option<u64> {
         (self.window_end != 0).then_some(self.window_end)
     }
 
-    /// Whether the receiver has all of `start..end`, as far as its ACKs have said.
+    /// Returns whether the receiver has reported all of `start..end` as received.
     pub(super) fn has_received(&self, start: u64, end: u64) -> bool {
         end <= self.acked || self.scoreboard.covers(start.max(self.acked), end)
     }
 
-    /// Whether `segment`, with data of the other direction, says nothing but what was said before.
+    /// Returns whether `segment`, which carries data of the other direction, repeats the ACK fields of the segment
+    /// before.
     #[inline]
     pub(super) fn is_unchanged(&self, segment: &Segment) -> bool {
         segment.ack == self.acked as u32
@@ -112,7 +113,7 @@ impl AckState {
             && self.window == Some(segment.window)
     }
 
-    /// A pure ACK, whatever it says.
+    /// Counts a pure ACK.
     #[inline]
     pub(super) fn count_pure(&mut self, segment: &Segment, bin: &mut Bin) {
         self.acks.pure += 1;
@@ -120,8 +121,8 @@ impl AckState {
         self.path_delay.record(segment, bin);
     }
 
-    /// The number moves on to `ack`. `segment_max` is the largest segment of the data. How many packets
-    /// that acknowledges.
+    /// Advances the ACK number to `ack` and returns how many packets that acknowledges. `segment_max` is the largest
+    /// segment of the data.
     #[inline]
     pub(super) fn advance(
         &mut self,
@@ -166,9 +167,8 @@ impl AckState {
         }
     }
 
-    /// A pure ACK that repeats the number `ack`, `next` being the next new number of the data. A duplicate is one while
-    /// data is outstanding that leaves the window as it was (RFC 5681 §2).
-    /// Whether it is one.
+    /// Counts a pure ACK that repeats the number `ack`; `next` is the next new number of the data. Returns whether it
+    /// is a duplicate: data is outstanding and the window is unchanged (RFC 5681 §2).
     pub(super) fn count_duplicate(
         &mut self,
         segment: &Segment,
@@ -187,13 +187,13 @@ impl AckState {
         !updates && outstanding
     }
 
-    /// The number is less than one before.
+    /// Counts an ACK with a lesser number than one before.
     pub(super) fn count_out_of_order(&mut self) {
         self.acks.out_of_order += 1;
     }
 
-    /// The window that a segment (no SYN, whose window isn't scaled) offers. `tells` is whether it is more
-    /// than data of the other direction, which repeats an old ACK and would fill bins with nothing new.
+    /// Takes in the window that a segment advertises (no SYN, whose window is not scaled). `is_new` is false for data
+    /// of the other direction that repeats an old ACK: it would fill bins with nothing new.
     #[inline]
     pub(super) fn update_window(
         &mut self,
@@ -219,8 +219,8 @@ impl AckState {
         }
     }
 
-    /// SACK blocks of an ACK for everything below `ack`, `next` being the next new number of the data.
-    /// The end of what they have, which may be beyond `next` if the tap missed data.
+    /// Takes in the SACK blocks of an ACK with the number `ack`; `next` is the next new number of the data. Returns the
+    /// highest SACKed number, which may be beyond `next` if the tap missed data.
     pub(super) fn record_sack(
         &mut self,
         segment: &Segment,
@@ -247,13 +247,13 @@ impl AckState {
         end
     }
 
-    /// Memory of the distributions.
+    /// Returns the memory of the distributions, bytes.
     #[inline]
     pub(super) fn distributions_bytes(&self) -> usize {
         self.ack_diff.bytes() + self.packets_per_ack.bytes()
     }
 
-    /// What is said of the ACKs: counts, AckDiff, packets per ACK.
+    /// Returns the counts, and the distributions of AckDiff and of packets per ACK.
     pub(super) fn finish(mut self) -> (Acks, Histogram, Histogram) {
         self.flush_repeats();
         let acks = Acks {
@@ -264,7 +264,7 @@ impl AckState {
     }
 }
 
-/// SACK blocks as numbers near `next`; the first [`block_count`] count.
+/// Returns the SACK blocks unwrapped near `next`; the first [`block_count`] are valid.
 pub(super) fn blocks_of(segment: &Segment, next: u64) -> [(u64, u64); SACK_BLOCKS_MAX] {
     segment.sack.map(|(left, right)| {
         let left = unwrap_near(next, left);
@@ -281,7 +281,7 @@ fn has_dsack(segment: &Segment, ack: u64, next: u64) -> bool {
     is_dsack(&blocks[..block_count(segment)], ack)
 }
 
-/// RFC 2883 §4: the first block is below the acknowledged number, or inside the second block.
+/// Returns whether the first block is a D-SACK: it is below the ACK number, or inside the second block (RFC 2883 §4).
 fn is_dsack(blocks: &[(u64, u64)], ack: u64) -> bool {
     match blocks {
         [first, ..] if first.1 <= ack => true,
@@ -290,7 +290,7 @@ fn is_dsack(blocks: &[(u64, u64)], ack: u64) -> bool {
     }
 }
 
-/// AckDiff in segments, a part of one being one.
+/// Converts an AckDiff to segments, rounded up.
 #[inline]
 fn packets_in(diff: u64, segment_max: u32) -> u64 {
     match u32::try_from(diff) {
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dsack_is_told_from_sack() {
+    fn distinguishes_dsack_from_sack() {
         assert!(is_dsack(&[(10, 20)], 20));
         assert!(!is_dsack(&[(30, 40)], 20));
         assert!(is_dsack(&[(30, 40), (30, 60)], 20));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_packet_is_one() {
+    fn rounds_packets_up() {
         assert_eq!(
             [1, 1448, 1449, 2896].map(|diff| packets_in(diff, 1448)),
             [1, 1, 2, 2]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the receiver has above the highest number that it acknowledges (RFC 2018, RFC 6675 §4).
+//! The SACK scoreboard: ranges received above the ACK number (RFC 2018, RFC 6675 §4).
 
 use crate::memory_budget::{MemoryBudget, capacity_bytes};
 use std::collections::VecDeque;
 
-/// Ranges of SACKed numbers, apart from each other, in order.
+/// Disjoint ranges of SACKed numbers, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Scoreboard {
     ranges: VecDeque<(u64, u64)>,
@@ -12,27 +12,27 @@ pub(crate) struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// How many numbers are in it.
+    /// Returns how many numbers are SACKed.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The end of the last range; 0 without any.
+    /// Returns the end of the last range; 0 without ranges.
     pub(crate) fn highest(&self) -> u64 {
         self.ranges.back().map_or(0, |range| range.1)
     }
 
-    /// Whether all of `start..end` is in it.
+    /// Returns whether all of `start..end` is SACKed.
     pub(crate) fn covers(&self, start: u64, end: u64) -> bool {
         let at = self.ranges.partition_point(|range| range.1 < end);
         self.ranges.get(at).is_some_and(|range| range.0 <= start)
     }
 
-    /// `start..end` was SACKed. One range more than there may be is not kept: then less is known to
-    /// have arrived than has.
+    /// Inserts the SACKed range `start..end`. A range beyond the bound is dropped, so the scoreboard knows of fewer
+    /// received bytes than there are.
     pub(crate) fn insert(&mut self, start: u64, end: u64, budget: &mut MemoryBudget) {
-        // The first that touches it or lies behind it.
+        // The first range that touches the new one or lies behind it.
         let at = self.ranges.partition_point(|range| range.1 < start);
         match self.ranges.get(at) {
             Some(range) if range.0 <= start && end <= range.1 => {}
@@ -49,18 +49,18 @@ impl Scoreboard {
         }
     }
 
-    /// Nothing is in it any more.
+    /// Removes all ranges.
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();
         self.bytes = 0;
     }
 
-    /// Memory of the table.
+    /// Returns the memory of the table, bytes.
     pub(crate) fn table_bytes(&self) -> usize {
         capacity_bytes(&self.ranges)
     }
 
-    /// Makes `start..end` and all ranges from `at` on that touch it one.
+    /// Merges `start..end` with all ranges from index `at` on that touch it.
     fn merge_from(&mut self, at: usize, start: u64, end: u64) {
         let mut joined = (start.min(self.ranges[at].0), end);
         let mut behind = at;
@@ -74,7 +74,7 @@ impl Scoreboard {
         self.bytes += joined.1 - joined.0;
     }
 
-    /// Everything below `ack` is acknowledged.
+    /// Removes all numbers below `ack`.
     #[inline]
     pub(crate) fn remove_acked(&mut self, ack: u64) {
         while let Some(range) = self.ranges.front_mut() {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_become_one() {
+    fn merges_adjacent_ranges() {
         let scoreboard = with(&[(10, 20), (30, 40), (20, 30)]);
         assert_eq!(scoreboard.ranges, [(10, 40)]);
         assert!(
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_goes() {
+    fn removes_acknowledged_ranges() {
         let mut scoreboard = with(&[(10, 20), (30, 40)]);
         scoreboard.remove_acked(35);
         assert_eq!((scoreboard.bytes(), scoreboard.highest()), (5, 40));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_than_the_bound_is_not_kept() {
+    fn drops_range_beyond_bound() {
         let mut scoreboard = Scoreboard::default();
         for i in 0..4 {
             scoreboard.insert(i * 10, i * 10 + 5, &mut budget(3));
@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_a_set(steps in prop::collection::vec((0u64..200, 1u64..30, prop::bool::weighted(0.2)), 0..60)) {
+        fn matches_a_set(steps in prop::collection::vec((0u64..200, 1u64..30, prop::bool::weighted(0.2)), 0..60)) {
             let (mut scoreboard, mut set, mut acked) = (Scoreboard::default(), BTreeSet::new(), 0);
             for (start, length, ack) in steps {
                 if ack {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bins of several widths at once, for both directions of a flow.
 //!
-//! What happens is counted once, in a bin that closes when any of the widths does; only then is it
-//! merged into those. Time that runs backwards, as it does a little in captures of several queues, stays
-//! in the bin that is open.
+//! Events are counted once, in a current bin that closes when a bin of any width does; only then is it merged into the
+//! open bins. Time that runs backwards, as it does a little in captures of several queues, stays in the current bin.
 
 use crate::memory_budget::MemoryBudget;
 use crate::time_series::{TimeSeries, bin::Bin};
@@ -15,33 +14,33 @@ pub(super) type BinPair = [Bin; 2];
 /// All bins of a flow.
 #[derive(Debug)]
 pub(super) struct Bins {
-    /// When the first came into `now`.
+    /// Time of the first event in `current`, ns.
     opened_ns: u64,
-    /// The last nanosecond of `now`.
+    /// Last nanosecond of `current`.
     until_ns: u64,
     current: BinPair,
     open_bins: Box<[OpenBin]>,
     time_series: [TimeSeries; 2],
 }
 
-/// The open bin of one width.
+/// Open bin of one width.
 #[derive(Debug, Clone, Copy)]
 struct OpenBin {
     width_ns: u64,
     from_ns: u64,
     bins: BinPair,
-    /// Whether anything is in `bins`.
+    /// Whether `bins` has any events.
     used: [bool; 2],
 }
 
-/// Where bins go.
+/// Flow and width of a series of bins.
 struct BinOrigin {
     index: usize,
     flow: u64,
 }
 
 impl Bins {
-    /// Bins of a flow that begins at `at_ns`.
+    /// Creates the bins of a flow that begins at `at_ns`.
     pub(super) fn new(at_ns: u64, settings: &Settings) -> Self {
         let series = TimeSeries::new(at_ns, settings.time_series_width_ns);
         let mut bins = Self {
@@ -57,20 +56,20 @@ impl Bins {
         bins
     }
 
-    /// Whether `at_ns` is beyond the open bin.
+    /// Returns whether `at_ns` is beyond the current bin.
     #[inline]
     pub(super) fn is_over(&self, at_ns: u64) -> bool {
         at_ns > self.until_ns
     }
 
-    /// The open bin.
+    /// Returns the current bin.
     #[inline]
     pub(super) fn current(&mut self) -> &mut BinPair {
         &mut self.current
     }
 
-    /// Closes the open bin, and those of every width that are over at `at_ns`. `packets` is how many the
-    /// flow has had.
+    /// Closes the current bin, and the open bins that end before `at_ns`. `packets` is the number of the flow's packets
+    /// so far.
     pub(super) fn close(
         &mut self,
         at_ns: u64,
@@ -93,7 +92,7 @@ impl Bins {
         self.open(at_ns);
     }
 
-    /// The flow is over.
+    /// Emits the open bins at the end of the flow.
     pub(super) fn finish(
         &mut self,
         flow: u64,
@@ -107,12 +106,12 @@ impl Bins {
         }
     }
 
-    /// What courses there were.
+    /// Returns the time series.
     pub(super) fn into_time_series(self) -> [TimeSeries; 2] {
         self.time_series
     }
 
-    /// Brings what was counted to the courses.
+    /// Adds the current bin to the time series.
     fn flush_to_time_series(&mut self, packets: u64, budget: &mut MemoryBudget) {
         self.current = self.current.map(Bin::finest);
         for (series, now) in self.time_series.iter_mut().zip(&self.current) {
@@ -125,12 +124,12 @@ impl Bins {
         }
     }
 
-    /// Memory of the open bins.
+    /// Returns the memory of the open bins, bytes.
     pub(super) fn open_bins_bytes(&self) -> usize {
         size_of_val(&*self.open_bins)
     }
 
-    /// Memory of the courses.
+    /// Returns the memory of the time series, bytes.
     pub(super) fn table_bytes(&self) -> usize {
         let bins: usize = self
             .time_series
@@ -175,7 +174,7 @@ impl OpenBin {
         }
     }
 
-    /// Says what was in it, `now` included, and is empty then.
+    /// Emits the bin merged with `now`, and empties it.
     fn emit(&mut self, now: &BinPair, origin: &BinOrigin, sink: &mut impl Sink) {
         for (direction, now) in now.iter().enumerate() {
             let is_upload = direction == 0;
@@ -191,7 +190,7 @@ impl OpenBin {
     }
 }
 
-/// The last nanosecond of the bin that `at_ns` is in.
+/// Returns the last nanosecond of the bin that contains `at_ns`.
 fn bin_end_ns(at_ns: u64, from_ns: u64, width_ns: u64) -> u64 {
     let into = at_ns.saturating_sub(from_ns) % width_ns;
     at_ns.saturating_add(width_ns - 1 - into)

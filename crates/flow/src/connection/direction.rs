@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One direction of a connection: its data, and the ACKs that come back for it.
+//! One direction of a connection: its data, and the ACKs for it.
 
 use crate::acks::ack_clocking::BurstTracker;
 use crate::acks::{AckState, SynFinNumbers, block_count, blocks_of, is_pure};
@@ -19,11 +19,11 @@ use crate::time_series::{TimeSeries, bin::Bin};
 use longhaul_packet::tcp::{ACK, FIN, RST, SYN};
 use std::cmp::Ordering;
 
-/// All that is known of a direction.
+/// State of a direction.
 #[derive(Debug, Default)]
 pub(super) struct Direction {
-    /// What its sender offered.
-    pub(super) offer: SynOptions,
+    /// Options of the sender's SYN.
+    pub(super) syn_options: SynOptions,
     pub(super) send_state: SendState,
     pub(super) ack_state: AckState,
     pub(super) round_trips: RoundTrips,
@@ -34,7 +34,7 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    /// Its sender chose other numbers than all before: what it counted stays.
+    /// Restarts the sequence space, because the sender chose a new initial number; counts stay.
     #[cold]
     pub(super) fn restart_sequence(&mut self) {
         self.send_state.next = 0;
@@ -43,15 +43,16 @@ impl Direction {
         self.round_trips.reset();
     }
 
-    /// Whether it began with a SYN that was not acknowledged yet.
+    /// Returns whether it began with a SYN that is not acknowledged yet.
     #[inline]
     pub(super) fn awaits_syn_ack(&self) -> bool {
         let syn = self.send_state.syn_fin.syn;
         syn != 0 && self.ack_state.acked == syn
     }
 
-    /// Whether a SYN was sent, and what is acknowledged is not that (or data with it): a server answers so that still
-    /// knows an old connection (RFC 9293 §3.5.1, RFC 5961 §4.2), a guard that wants to see a reset, and what is late.
+    /// Returns whether a SYN was sent, and the segment acknowledges neither it nor data with it. Such ACKs come from a
+    /// server that still has an old connection (RFC 9293 §3.5.1, RFC 5961 §4.2) or from a firewall that wants to see a
+    /// reset, or they are late.
     #[inline]
     pub(super) fn is_unrelated_ack(&self, segment: &Segment) -> bool {
         self.awaits_syn_ack() && segment.flags & ACK != 0 && !self.covers_syn(segment.ack)
@@ -66,12 +67,12 @@ impl Direction {
         (syn + 1..=self.send_state.next).contains(&ack)
     }
 
-    /// Its sender sent a segment. `back` is the round trip between the tap and that sender.
+    /// Processes a segment from the sender. `sender_rtt` is the round trip between the tap and the sender.
     #[inline]
     pub(super) fn process_sent(
         &mut self,
         segment: &Segment,
-        back: RoundTrip,
+        sender_rtt: RoundTrip,
         budget: &mut MemoryBudget,
         bin: &mut Bin,
     ) {
@@ -79,38 +80,38 @@ impl Direction {
         if segment.flags & RST != 0 {
             return;
         }
-        let mut numbers = self.send_state.locate(segment);
-        if numbers.start != self.send_state.next {
-            match self.locate_out_of_order(segment, numbers, budget) {
-                Some(placed) => numbers = placed,
+        let mut range = self.send_state.locate(segment);
+        if range.start != self.send_state.next {
+            match self.locate_out_of_order(segment, range, budget) {
+                Some(located) => range = located,
                 None => return self.count_stray(segment, segments, budget, bin),
             }
         }
         if segment.flags & (SYN | FIN) != 0 {
-            self.send_state.record_syn_fin(segment, numbers);
+            self.send_state.record_syn_fin(segment, range);
         }
-        let answered = numbers.start < numbers.end;
+        let answered = range.start < range.end;
         self.round_trips.record_tsval(segment, answered, budget);
         if !answered {
-            self.process_empty(segment, numbers, budget);
+            self.process_empty(segment, range, budget);
             return;
         }
-        if numbers.start == self.send_state.next {
-            self.process_in_order(segment, numbers, budget);
+        if range.start == self.send_state.next {
+            self.process_in_order(segment, range, budget);
         } else {
-            self.process_out_of_order(segment, numbers, back, budget, bin);
+            self.process_out_of_order(segment, range, sender_rtt, budget, bin);
         }
         if segment.payload > 0 {
             self.count_data(segment, segments, budget, bin);
             if self.window_handle.is_open() {
-                self.record_data_event(segment, numbers, budget);
+                self.record_data_event(segment, range, budget);
             }
         } else {
             self.send_state.packet_gaps.record_syn_fin(segment.at_ns);
         }
     }
 
-    /// Counts what it carries, wherever that lies.
+    /// Counts the payload of a segment whose sequence range is unknown.
     #[cold]
     fn count_stray(
         &mut self,
@@ -146,20 +147,20 @@ impl Direction {
         bin.all_acked = Some(self.ack_state.acked >= self.send_state.next);
     }
 
-    /// An ACK of its sender for the other direction; or a keep-alive (RFC 9293 §3.8.4) or a window probe
-    /// of Linux, which ask for an ACK with a number that has been acknowledged. An ACK has the next number to
-    /// be sent (RFC 9293 §3.10.7.4): what is below has been sent, seen or not.
+    /// Processes a segment that occupies no sequence number: an ACK for the other direction, a keep-alive (RFC 9293
+    /// §3.8.4), or a window probe of Linux. Both probes have a number that has been acknowledged. An ACK has the next
+    /// number to be sent (RFC 9293 §3.10.7.4): numbers below it have been sent, seen or not.
     #[inline]
     fn process_empty(
         &mut self,
         segment: &Segment,
-        numbers: SequenceRange,
+        range: SequenceRange,
         budget: &mut MemoryBudget,
     ) {
-        if numbers.start > self.send_state.next {
+        if range.start > self.send_state.next {
             let tsval = segment.has_timestamps.then_some(segment.tsval);
-            self.open_gap(numbers.start, segment.at_ns, tsval, budget);
-        } else if numbers.start + 1 == self.send_state.next && self.is_all_acknowledged() {
+            self.open_gap(range.start, segment.at_ns, tsval, budget);
+        } else if range.start + 1 == self.send_state.next && self.is_all_acknowledged() {
             self.send_state.data.probes += 1;
         }
     }
@@ -168,57 +169,57 @@ impl Direction {
         self.ack_state.acked == 0 || self.ack_state.acked >= self.send_state.next
     }
 
-    /// What comes next.
+    /// Processes the next new numbers.
     #[inline]
     fn process_in_order(
         &mut self,
         segment: &Segment,
-        numbers: SequenceRange,
+        range: SequenceRange,
         budget: &mut MemoryBudget,
     ) {
         if segment.payload == 1 && self.ack_state.is_window_zero() {
-            self.send_state.zero_window_probe = numbers.start;
+            self.send_state.zero_window_probe = range.start;
             self.send_state.data.probes += 1;
         }
-        self.advance(segment, numbers, budget);
+        self.advance(segment, range, budget);
         self.send_state.data.unique_bytes += u64::from(segment.payload);
     }
 
-    /// New numbers, up to the highest.
+    /// Advances to the end of new numbers.
     #[inline]
-    fn advance(&mut self, segment: &Segment, numbers: SequenceRange, budget: &mut MemoryBudget) {
+    fn advance(&mut self, segment: &Segment, range: SequenceRange, budget: &mut MemoryBudget) {
         if self.ack_state.acked == 0 && segment.flags & SYN != 0 {
-            self.ack_state.acked = numbers.start;
+            self.ack_state.acked = range.start;
         }
         self.round_trips
-            .record_sent(numbers.start, numbers.len(), segment.at_ns, budget);
-        self.send_state.next = numbers.end;
+            .record_sent(range.start, range.len(), segment.at_ns, budget);
+        self.send_state.next = range.end;
     }
 
     #[cold]
     fn process_out_of_order(
         &mut self,
         segment: &Segment,
-        numbers: SequenceRange,
-        back: RoundTrip,
+        range: SequenceRange,
+        sender_rtt: RoundTrip,
         budget: &mut MemoryBudget,
         bin: &mut Bin,
     ) {
-        if numbers.start > self.send_state.next {
+        if range.start > self.send_state.next {
             let tsval = segment.has_timestamps.then_some(segment.tsval);
-            self.open_gap(numbers.start, segment.at_ns, tsval, budget);
-            self.advance(segment, numbers, budget);
+            self.open_gap(range.start, segment.at_ns, tsval, budget);
+            self.advance(segment, range, budget);
             self.send_state.data.unique_bytes += u64::from(segment.payload);
-        } else if self.is_probe(segment, numbers) && !self.fills_last_gap(segment, back) {
+        } else if self.is_probe(segment, range) && !self.is_late_in_gap(segment, sender_rtt) {
             self.send_state.data.probes += 1;
             self.round_trips
-                .record_retransmission(numbers.start..numbers.end);
+                .record_retransmission(range.start..range.end);
         } else {
-            self.process_below_next(segment, numbers, back, budget, bin);
+            self.process_below_next(segment, range, sender_rtt, budget, bin);
         }
     }
 
-    /// Something from `to` on, or for it, was seen, but not what lies before.
+    /// Opens a sequence gap up to `to`: a segment or ACK shows that the numbers before it were sent.
     pub(super) fn open_gap(
         &mut self,
         to: u64,
@@ -226,108 +227,108 @@ impl Direction {
         tsval: Option<u32>,
         budget: &mut MemoryBudget,
     ) {
-        let hole = SequenceGap {
+        let gap = SequenceGap {
             start: self.send_state.next,
             end: to,
             at_ns,
             tsval,
         };
-        (self.send_state.sequence_gaps).open(hole, self.ack_state.acked, budget);
+        (self.send_state.sequence_gaps).open(gap, self.ack_state.acked, budget);
         self.send_state.next = to;
     }
 
-    /// A keep-alive with a byte of garbage, or a byte sent into a window of zero once more.
-    fn is_probe(&self, segment: &Segment, numbers: SequenceRange) -> bool {
+    /// Returns whether a segment is a keep-alive with a byte of garbage, or a repeated byte in a zero window.
+    fn is_probe(&self, segment: &Segment, range: SequenceRange) -> bool {
         segment.payload == 1
             && segment.flags & (SYN | FIN) == 0
-            && numbers.end == self.send_state.next
+            && range.end == self.send_state.next
             && (self.is_all_acknowledged() || self.ack_state.is_window_zero())
     }
 
-    /// Whether the last number was passed over, and comes so soon after that it was late.
-    fn fills_last_gap(&self, segment: &Segment, back: RoundTrip) -> bool {
-        let hole = self
+    /// Returns whether the last number is in a gap, and the segment comes so soon that it is reordered.
+    fn is_late_in_gap(&self, segment: &Segment, sender_rtt: RoundTrip) -> bool {
+        let gap = self
             .send_state
             .sequence_gaps
             .last_ending_at(self.send_state.next);
-        let round_trip = self.round_trips.smoothed().plus(back);
-        hole.is_some_and(|hole| is_reordered_segment(segment, hole, round_trip))
+        let round_trip = self.round_trips.smoothed().plus(sender_rtt);
+        gap.is_some_and(|gap| is_reordered_segment(segment, gap, round_trip))
     }
 
-    /// Numbers below the highest: overtaken or sent again, perhaps with new ones behind.
+    /// Processes numbers below the highest: reordered or retransmitted, perhaps followed by new ones.
     fn process_below_next(
         &mut self,
         segment: &Segment,
-        numbers: SequenceRange,
-        back: RoundTrip,
+        range: SequenceRange,
+        sender_rtt: RoundTrip,
         budget: &mut MemoryBudget,
         bin: &mut Bin,
     ) {
         let next = self.send_state.next;
-        let old_end = numbers.end.min(next);
-        let marks = self.syn_fin_seen(segment, numbers);
-        let (unseen, hole) = (self.send_state.sequence_gaps).fill(numbers.start, old_end, budget);
-        let probed = (numbers.start..old_end).contains(&self.send_state.zero_window_probe);
+        let old_end = range.end.min(next);
+        let syn_fin = self.syn_fin_seen(segment, range);
+        let (unseen, gap) = (self.send_state.sequence_gaps).fill(range.start, old_end, budget);
+        let probed = (range.start..old_end).contains(&self.send_state.zero_window_probe);
         if probed {
-            self.send_state.zero_window_probe = 0; // From now on it is a byte like others.
+            self.send_state.zero_window_probe = 0; // From now on it is ordinary data.
         }
-        let seen = old_end - numbers.start - unseen - u64::from(probed);
-        let round_trip = self.round_trips.smoothed().plus(back);
-        let seen_bytes = seen.saturating_sub(marks); // A FIN may have the number of a probe.
-        if seen > 0 || hole.is_some_and(|hole| !is_reordered_segment(segment, &hole, round_trip)) {
+        let seen = old_end - range.start - unseen - u64::from(probed);
+        let round_trip = self.round_trips.smoothed().plus(sender_rtt);
+        let seen_bytes = seen.saturating_sub(syn_fin); // A FIN may have the number of a probe.
+        if seen > 0 || gap.is_some_and(|gap| !is_reordered_segment(segment, &gap, round_trip)) {
             self.count_retransmission(
                 segment,
-                numbers,
+                range,
                 [seen_bytes, unseen],
                 round_trip,
                 budget,
                 bin,
             );
-        } else if hole.is_some() {
+        } else if gap.is_some() {
             self.send_state.data.reordered += 1;
         }
         let known = seen_bytes + u64::from(probed);
         self.send_state.data.unique_bytes += u64::from(segment.payload).saturating_sub(known);
-        if numbers.end > next {
+        if range.end > next {
             let new = SequenceRange {
                 start: next,
-                ..numbers
+                ..range
             };
             self.advance(segment, new, budget);
         }
     }
 
-    /// How many of its SYN and FIN, which are no bytes, were seen before.
-    fn syn_fin_seen(&self, segment: &Segment, numbers: SequenceRange) -> u64 {
+    /// Returns how many of its SYN and FIN, which are not bytes, were seen before.
+    fn syn_fin_seen(&self, segment: &Segment, range: SequenceRange) -> u64 {
         let SendState {
             next,
-            sequence_gaps: holes,
+            sequence_gaps,
             ..
         } = &self.send_state;
         let seen = |flag: u8, at: u64| {
-            segment.flags & flag != 0 && at < *next && !holes.overlaps(at, at + 1)
+            segment.flags & flag != 0 && at < *next && !sequence_gaps.overlaps(at, at + 1)
         };
-        u64::from(seen(SYN, numbers.start)) + u64::from(seen(FIN, numbers.end - 1))
+        u64::from(seen(SYN, range.start)) + u64::from(seen(FIN, range.end - 1))
     }
 
-    /// A retransmission: of `seen` bytes that the tap saw before and `unseen` numbers.
+    /// Counts a retransmission of `seen` bytes that the tap saw before and `unseen` numbers.
     fn count_retransmission(
         &mut self,
         segment: &Segment,
-        numbers: SequenceRange,
+        range: SequenceRange,
         [seen, unseen]: [u64; 2],
         round_trip: PathRoundTrip,
         budget: &mut MemoryBudget,
         bin: &mut Bin,
     ) {
         self.round_trips
-            .record_retransmission(numbers.start..numbers.end.min(self.send_state.next));
+            .record_retransmission(range.start..range.end.min(self.send_state.next));
         if segment.flags & SYN != 0 {
-            return; // The handshake counts it.
+            return; // The handshake tracker counts it.
         }
         self.record_loss(budget);
         self.window_handle.retransmitted = true;
-        let cause = self.cause(segment, numbers, round_trip);
+        let cause = self.cause(segment, range, round_trip);
         let payload = u64::from(segment.payload);
         let bytes = (seen + unseen).min(payload);
         let data = &mut self.send_state.data;
@@ -351,14 +352,14 @@ impl Direction {
     fn cause(
         &mut self,
         segment: &Segment,
-        numbers: SequenceRange,
+        range: SequenceRange,
         round_trip: PathRoundTrip,
     ) -> Cause {
         let evidence = Evidence {
-            start: numbers.start,
+            start: range.start,
             next: self.send_state.next,
-            received: self.ack_state.has_received(numbers.start, numbers.end),
-            sacked_above: self.ack_state.scoreboard.highest() >= numbers.end,
+            received: self.ack_state.has_received(range.start, range.end),
+            sacked_above: self.ack_state.scoreboard.highest() >= range.end,
             duplicates: self.ack_state.duplicates,
             silence_ns: self.send_state.packet_gaps.silence_ns(segment.at_ns),
             round_trip,
@@ -366,7 +367,7 @@ impl Direction {
         self.send_state.recovery.cause(&evidence)
     }
 
-    /// Bytes sent and neither acknowledged nor SACKed; 0 before the first ACK.
+    /// Returns the bytes sent and neither acknowledged nor SACKed; 0 before the first ACK.
     #[inline]
     fn in_flight(&self) -> u64 {
         let (acked, next) = (self.ack_state.acked, self.send_state.next);
@@ -378,7 +379,7 @@ impl Direction {
         (next - acked).saturating_sub(others)
     }
 
-    /// The other end sent a segment with an ACK.
+    /// Processes the ACK fields of a segment from the other end.
     #[inline]
     pub(super) fn process_ack(
         &mut self,
@@ -390,14 +391,14 @@ impl Direction {
         if pure {
             self.ack_state.count_pure(segment, bin);
         } else if self.ack_state.is_unchanged(segment) && self.round_trips.is_echo_known(segment) {
-            return; // Bulk data one way has the same ACK for ever.
+            return; // Bulk data in one direction repeats the same ACK.
         }
         let Some(ack) = self.locate_ack(segment, budget) else {
             return;
         };
         let order = ack.cmp(&self.ack_state.acked);
         if order != Ordering::Greater && self.awaits_syn_ack() {
-            return; // It answers an older connection.
+            return; // The ACK is for an older connection.
         }
         bin.in_flight_max = bin.in_flight_max.max(self.in_flight());
         let numbers = [self.ack_state.acked, ack, self.send_state.next];
@@ -426,7 +427,7 @@ impl Direction {
     }
 
     fn process_repeated_ack(&mut self, segment: &Segment, ack: u64, bin: &mut Bin) {
-        // Of data that is not in the capture at all, nobody knows whether it is outstanding.
+        // If the capture has no data at all, it is unknown whether any is outstanding.
         let next = self.send_state.next;
         let outstanding = next > ack || self.send_state.data.packets == 0;
         if self
@@ -441,7 +442,7 @@ impl Direction {
     fn process_advancing_ack(&mut self, segment: &Segment, ack: u64, bin: &mut Bin) {
         bin.all_acked = Some(ack >= self.send_state.next);
         if self.ack_state.acked == 0 {
-            // Of the first ACK of a capture that begins in the middle, nobody knows how far it moves.
+            // How far the first ACK of a capture that begins in the middle advances is unknown.
             self.ack_state.acked = ack;
         } else {
             let segment_max = self.send_state.segment_max();
@@ -469,7 +470,7 @@ impl Direction {
         }
     }
 
-    /// Something was sent again, or SACKed: an occasion to look at single segments, once a loss.
+    /// Records a loss, which a retransmission or SACK shows: it triggers one packet window.
     #[cold]
     fn record_loss(&mut self, budget: &mut MemoryBudget) {
         if !self.window_handle.accepts_loss(self.ack_state.acked) {
@@ -477,12 +478,12 @@ impl Direction {
         }
         self.window_handle.loss_end = self.send_state.next;
         if budget
-            .excerpts
+            .packet_windows
             .begin(&mut self.window_handle, WindowTrigger::Loss)
         {
             for (at_ns, start, length) in self.round_trips.oldest().take(IN_FLIGHT_EVENTS_MAX) {
                 let numbers = numbers_of(self.send_state.next, start, length);
-                (budget.excerpts).record(
+                (budget.packet_windows).record(
                     &mut self.window_handle,
                     at_ns,
                     numbers,
@@ -496,15 +497,15 @@ impl Direction {
     fn record_data_event(
         &mut self,
         segment: &Segment,
-        numbers: SequenceRange,
+        range: SequenceRange,
         budget: &mut MemoryBudget,
     ) {
         let kind = match std::mem::take(&mut self.window_handle.retransmitted) {
             true => PacketEventKind::Retransmitted,
             false => PacketEventKind::Sent,
         };
-        let numbers = (numbers.start, numbers.end);
-        (budget.excerpts).record(&mut self.window_handle, segment.at_ns, numbers, kind);
+        let numbers = (range.start, range.end);
+        (budget.packet_windows).record(&mut self.window_handle, segment.at_ns, numbers, kind);
     }
 
     #[cold]
@@ -514,7 +515,7 @@ impl Direction {
         }
         let end = self.ack_state.window_end().unwrap_or(ack - 1);
         let at_ns = segment.at_ns;
-        (budget.excerpts).record(
+        (budget.packet_windows).record(
             &mut self.window_handle,
             at_ns,
             (ack, end),
@@ -522,7 +523,7 @@ impl Direction {
         );
         let blocks = blocks_of(segment, self.send_state.next);
         for block in &blocks[..block_count(segment)] {
-            (budget.excerpts).record(
+            (budget.packet_windows).record(
                 &mut self.window_handle,
                 at_ns,
                 *block,
@@ -531,19 +532,19 @@ impl Direction {
         }
     }
 
-    /// Whether the capture seems to lack its FIN: one number is acknowledged behind all that was seen.
+    /// Returns whether the capture seems to lack the FIN: one number behind all seen is acknowledged.
     fn lacks_fin(&self) -> bool {
         let SendState {
             next,
-            sequence_gaps: holes,
+            sequence_gaps,
             ..
         } = &self.send_state;
-        let last = holes.last_ending_at(*next);
-        let is_one = last.is_some_and(|hole| hole.end - hole.start == 1);
+        let last = sequence_gaps.last_ending_at(*next);
+        let is_one = last.is_some_and(|gap| gap.end - gap.start == 1);
         is_one && self.send_state.syn_fin.fin == 0 && self.ack_state.acked >= *next
     }
 
-    /// Memory of its distributions.
+    /// Returns the memory of the distributions, bytes.
     #[inline]
     pub(super) fn distributions_bytes(&self) -> usize {
         self.send_state.packet_gaps.bytes()
@@ -551,14 +552,14 @@ impl Direction {
             + self.round_trips.bytes()
     }
 
-    /// Memory of its tables.
+    /// Returns the memory of the tables, bytes.
     pub(super) fn table_bytes(&self) -> usize {
         self.send_state.sequence_gaps.table_bytes()
             + self.ack_state.scoreboard.table_bytes()
             + self.round_trips.table_bytes()
     }
 
-    /// What is said of it; `is_over` says that the other end sent a FIN, or either a RST.
+    /// Returns the record of the direction; `is_over` is true if the other end sent a FIN, or either a RST.
     pub(super) fn finish(
         self,
         is_over: bool,
@@ -576,7 +577,7 @@ impl Direction {
         let (gaps, bursts) = self.send_state.packet_gaps.finish();
         let (acks, ack_diff, packets_per_ack) = self.ack_state.finish();
         record::Direction {
-            syn_options: self.offer,
+            syn_options: self.syn_options,
             data: record::Data {
                 acked_unseen_bytes: missed_bytes,
                 ..self.send_state.data
@@ -597,9 +598,9 @@ impl Direction {
     }
 }
 
-fn is_reordered_segment(segment: &Segment, hole: &SequenceGap, round_trip: PathRoundTrip) -> bool {
+fn is_reordered_segment(segment: &Segment, gap: &SequenceGap, round_trip: PathRoundTrip) -> bool {
     let tsval = segment.has_timestamps.then_some(segment.tsval);
-    is_reordered(hole, segment.at_ns, tsval, round_trip)
+    is_reordered(gap, segment.at_ns, tsval, round_trip)
 }
 
 #[inline]

@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a connection opens (RFC 9293 §3.5), in the view of a tap.
+//! Handshake of a connection (RFC 9293 §3.5), as seen by a tap.
 
 use crate::record::Handshake;
 use crate::segment::Segment;
 use longhaul_packet::tcp::{ACK, SYN};
 
-/// The opening so far. Ends are 0, the client, and 1.
+/// Handshake so far. End 0 is the client, end 1 the server.
 #[derive(Debug, Default)]
 pub(super) struct HandshakeTracker {
     record: Handshake,
-    /// The last SYN of the client.
+    /// Last SYN of the client.
     syn: Option<PendingSyn>,
-    /// The last SYN/ACK, while its ACK is awaited.
+    /// Last SYN/ACK, while its ACK is awaited.
     syn_ack: Option<PendingSyn>,
-    /// Whether that ACK came.
+    /// Whether that ACK was seen.
     is_over: bool,
-    /// Which kinds of SYN each end has sent.
+    /// Kinds of SYN that each end has sent.
     syn_kinds_sent: [SynKinds; 2],
 }
 
-/// What waits for an answer.
+/// SYN or SYN/ACK that awaits an answer.
 #[derive(Debug, Clone, Copy)]
 struct PendingSyn {
     at_ns: u64,
     end: u8,
     seq: u32,
     tsval: Option<u32>,
-    /// It was sent before, so that only a time stamp says which of both is answered (Karn; RFC 6298 §3).
+    /// Whether it was sent before, so that only a time stamp shows which copy is answered (Karn; RFC 6298 §3).
     retransmitted: bool,
-    /// With the same time stamp, or none, too.
+    /// Whether the copy before had the same time stamp, or none had any.
     same_timestamp: bool,
 }
 
 impl PendingSyn {
-    /// `segment` from `end`, which comes after `before`.
+    /// Creates the entry for `segment` from `end`; `before` is the entry before it.
     fn new(segment: &Segment, end: usize, before: Option<Self>) -> Self {
         let (end, tsval) = (end as u8, segment.has_timestamps.then_some(segment.tsval));
         let before = before.filter(|before| (before.end, before.seq) == (end, segment.seq));
@@ -47,7 +47,7 @@ impl PendingSyn {
         }
     }
 
-    /// How long its answer took; none if that may have answered another.
+    /// Returns the time until its answer, ns; `None` if the answer may be for another copy.
     fn response_ns(self, answer: &Segment) -> Option<u64> {
         let echoed = answer.has_timestamps && self.tsval == Some(answer.tsecr);
         (!self.retransmitted || echoed && !self.same_timestamp)
@@ -62,13 +62,13 @@ struct SynKinds {
 }
 
 impl HandshakeTracker {
-    /// Whether a segment of `end` without a SYN may be the ACK that is awaited.
+    /// Returns whether a segment of `end` without a SYN may be the ACK that is awaited.
     #[inline]
     pub(super) fn awaits(&self, end: usize) -> bool {
         self.syn_ack.is_some_and(|sent| sent.end != end as u8)
     }
 
-    /// A segment with flags, from `end`.
+    /// Processes a segment of `end` with SYN or ACK flags.
     pub(super) fn process(&mut self, segment: &Segment, end: usize) {
         match (segment.flags & SYN != 0, segment.flags & ACK != 0) {
             (true, false) => self.syn(segment, end),
@@ -106,7 +106,7 @@ impl HandshakeTracker {
         }
     }
 
-    /// What is said of it.
+    /// Returns the record of the handshake.
     pub(super) fn record(&self) -> Handshake {
         self.record
     }
@@ -116,7 +116,7 @@ impl HandshakeTracker {
 mod tests {
     use super::*;
 
-    /// Flags, end, time, and TSval and TSecr.
+    /// Flags, end, time, TSval and TSecr.
     type ScriptSegment = (u8, usize, u64, Option<(u32, u32)>);
 
     fn handshake_of(segments: &[ScriptSegment]) -> Handshake {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_sent_again_has_no_round_trip() {
+    fn retransmitted_syn_has_no_round_trip() {
         let opening = handshake_of(&[
             (SYN, 0, 0, None),
             (SYN, 0, 1_000, None),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_stamp_says_which_syn_is_answered() {
+    fn time_stamp_identifies_answered_syn() {
         let to_syn_ack = |[first, second, echo]: [u32; 3]| {
             let opening = handshake_of(&[
                 (SYN, 0, 0, Some((first, 0))),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_ack_sent_again_has_no_round_trip() {
+    fn retransmitted_syn_ack_has_no_round_trip() {
         let opening = handshake_of(&[
             (SYN, 0, 0, None),
             (SYN | ACK, 1, 10, None),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn both_may_begin() {
+    fn measures_simultaneous_open() {
         let opening = handshake_of(&[
             (SYN, 0, 0, None),
             (SYN, 1, 10, None),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_syn_the_rest_is_measured() {
+    fn measures_rest_of_handshake_without_syn() {
         let opening = handshake_of(&[(SYN | ACK, 1, 5, None), (ACK, 0, 9, None)]);
         assert_eq!(opening.syn_to_syn_ack_ns, None);
         assert_eq!(opening.syn_ack_to_ack_ns, Some(4));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One connection at one vantage, from its first segment to its last.
+//! One connection at one capture point, from its first segment to its last.
 
 mod bins;
 mod direction;
@@ -20,18 +20,18 @@ use handshake::HandshakeTracker;
 use longhaul_packet::capture::{EmulatorRecord, Verdict};
 use longhaul_packet::tcp::{ACK, FIN, RST, SYN};
 
-/// Twice the maximum segment lifetime as systems have it (Linux: `TCP_TIMEWAIT_LEN`, 60 s; RFC 9293 says
-/// four minutes): after such a silence the same numbers may be of a new connection.
+/// Silence after which equal sequence numbers may belong to a new connection: twice the maximum segment lifetime as
+/// systems have it (Linux: `TCP_TIMEWAIT_LEN`, 60 s; RFC 9293 requires four minutes).
 const REUSE_NS: u64 = 120_000_000_000;
-/// Largest shift of a window (RFC 7323 §2.3).
+/// Largest window scale (RFC 7323 §2.3).
 const SHIFT_MAX: u8 = 14;
 
-/// A connection. In arrays of two, 0 is the client or the upload, 1 the server or the download.
+/// State of a connection. In arrays of two, 0 is the client or the upload, 1 the server or the download.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) vantage: CapturePoint,
+    pub(super) capture_point: CapturePoint,
     pub(super) key: FlowKey,
-    /// The number of its first packet.
+    /// Number of its first packet.
     pub(super) number: u64,
     client_is_low: bool,
     first_ns: u64,
@@ -40,19 +40,19 @@ pub(super) struct Connection {
     fin_seen: [bool; 2],
     reset: Option<Termination>,
     directions: [Direction; 2],
-    /// Packets after which it is asked again whether this is one of the largest flows.
+    /// Number of packets at which packet windows are updated next.
     next_window_update: u64,
     bins: Bins,
-    /// What the bounds know that it takes.
+    /// Memory that the budget counts for it, bytes.
     accounted_bytes: usize,
 }
 
 impl Connection {
-    /// A connection whose first segment is `item`'s, which is yet to be taken in.
+    /// Creates a connection whose first segment is that of `item`, which is processed later.
     pub(super) fn new(item: &CapturedSegment, budget: &mut MemoryBudget) -> Self {
         let segment = &item.segment;
         let mut connection = Self {
-            vantage: item.capture_point,
+            capture_point: item.capture_point,
             key: item.key,
             number: item.number,
             client_is_low: segment.from_low != is_syn_ack(segment),
@@ -70,25 +70,28 @@ impl Connection {
         connection
     }
 
-    /// Single segments are kept of the largest flows: of their beginning, and now and then.
+    /// Asks for a slot for packet windows, which only the largest flows have, and triggers a window: at the beginning,
+    /// and a sample now and then.
     #[cold]
     fn update_packet_windows(&mut self, packets: u64, budget: &mut MemoryBudget) {
         let [up, down] = &mut self.directions;
-        (budget.excerpts).claim_slot(
+        (budget.packet_windows).claim_slot(
             self.number,
             packets,
             [&mut up.window_handle, &mut down.window_handle],
         );
-        let occasion = match packets {
+        let trigger = match packets {
             0 => WindowTrigger::Beginning,
             _ => WindowTrigger::Sample,
         };
-        budget.excerpts.begin(&mut up.window_handle, occasion);
-        budget.excerpts.begin(&mut down.window_handle, occasion);
+        budget.packet_windows.begin(&mut up.window_handle, trigger);
+        budget
+            .packet_windows
+            .begin(&mut down.window_handle, trigger);
         self.next_window_update = packets + SAMPLE_EVERY;
     }
 
-    /// Tells the bounds what it takes now, beside its tables.
+    /// Reports its memory, without its tables, to the budget.
     #[inline]
     pub(super) fn account(&mut self, budget: &mut MemoryBudget) {
         let [up, down] = &self.directions;
@@ -98,11 +101,11 @@ impl Connection {
         self.accounted_bytes = now;
     }
 
-    /// Whether `segment` begins another connection between the same ports: a SYN of an end that sent a
-    /// different one before, or none though it sent something, or the same so long ago that it is no
-    /// retransmission. A SYN/ACK before the handshake is over does not: a server that keeps no
-    /// state (SYN cookies, RFC 4987 §3.6), or lost it, may choose another number each time, and one that still knows
-    /// an old connection says so first (RFC 9293 §3.5.1).
+    /// Returns whether `segment` begins another connection between the same ports. It is a SYN of an end that sent a
+    /// different SYN before, or data without a SYN. Or it is the same SYN, but so late that it is not a retransmission.
+    /// A SYN/ACK before the end of the handshake does not begin another one. A server without state (SYN cookies, RFC
+    /// 4987 §3.6), or one that lost its state, may choose another number each time. One that still has an old
+    /// connection answers for that first (RFC 9293 §3.5.1).
     #[inline]
     pub(super) fn is_reused_by(&self, segment: &Segment) -> bool {
         if segment.flags & (SYN | RST) != SYN {
@@ -116,8 +119,9 @@ impl Connection {
                     && !self.is_late_syn(segment))
     }
 
-    /// Whether a SYN comes behind what it began, in a capture whose packets are out of order: its end sent none before,
-    /// and its number is the one before the first that was seen, or it is older than all else and its number is less.
+    /// Returns whether a SYN comes after its own connection's data, in a capture with packets out of order. Its end
+    /// sent no SYN before. Its number is the one before the first seen, or it is older than all else and its number is
+    /// less.
     fn is_late_syn(&self, syn: &Segment) -> bool {
         let sending = &self.directions[self.end_of(syn)].send_state;
         let behind = (sending.next as u32).wrapping_sub(syn.seq);
@@ -126,7 +130,7 @@ impl Connection {
         sending.isn.is_none() && (begins || is_older)
     }
 
-    /// Whether `segment` is a SYN/ACK while a SYN awaits one, or another for the same SYN.
+    /// Returns whether `segment` is a SYN/ACK while a SYN awaits one, or another SYN/ACK for the same SYN.
     fn is_new_syn_ack(&self, segment: &Segment) -> bool {
         let end = self.end_of(segment);
         let other = &self.directions[1 - end];
@@ -135,7 +139,7 @@ impl Connection {
         is_syn_ack(segment) && (other.awaits_syn_ack() || self.handshake.awaits(1 - end) && answers)
     }
 
-    /// Whether the numbers of the SYN/ACK `segment` have nothing to do with those that its end sent before.
+    /// Returns whether the number of the SYN/ACK `segment` is unrelated to those that its end sent before.
     fn restarts_sequence(&self, segment: &Segment) -> bool {
         let sending = &self.directions[self.end_of(segment)].send_state;
         sending.next != 0
@@ -144,12 +148,12 @@ impl Connection {
             && !self.is_late_syn(segment)
     }
 
-    /// Whether nothing was seen of it for longer than packets live.
+    /// Returns whether the connection was silent for longer than packets live.
     pub(super) fn is_silent(&self, at_ns: u64) -> bool {
         at_ns.saturating_sub(self.last_ns) > REUSE_NS
     }
 
-    /// Whether both ends are done, or one broke off.
+    /// Returns whether both ends are closed, or one reset the connection.
     pub(super) fn is_closed(&self) -> bool {
         self.fin_seen == [true; 2] || self.reset.is_some()
     }
@@ -159,7 +163,7 @@ impl Connection {
         usize::from(segment.from_low != self.client_is_low)
     }
 
-    /// Takes a segment in.
+    /// Processes a segment.
     #[inline]
     pub(super) fn process(
         &mut self,
@@ -179,8 +183,8 @@ impl Connection {
             0 => (up, up_bin, down, down_bin),
             _ => (down, down_bin, up, up_bin),
         };
-        if let Some(truth) = segment.truth {
-            count_truth(truth, own_bin);
+        if let Some(truth) = segment.emulator_record {
+            count_emulator_record(truth, own_bin);
         }
         own.process_sent(segment, other.round_trips.smoothed(), budget, own_bin);
         if segment.flags & (ACK | RST) == ACK {
@@ -188,7 +192,7 @@ impl Connection {
         }
     }
 
-    /// Reports the bins that are over at `now_ns`.
+    /// Reports the bins that end before `now_ns`.
     #[inline]
     pub(super) fn close_bins(
         &mut self,
@@ -205,7 +209,7 @@ impl Connection {
         }
     }
 
-    /// Client and server.
+    /// Returns client and server.
     pub(super) fn ends(&self) -> [Endpoint; 2] {
         match self.client_is_low {
             true => [self.key.low, self.key.high],
@@ -241,7 +245,7 @@ impl Connection {
         }
     }
 
-    /// A SYN of `end`, which may have reset a connection before it.
+    /// Processes a SYN of `end`, which may have reset a connection before it.
     fn process_syn(&mut self, segment: &Segment, end: usize) {
         if self.restarts_sequence(segment) {
             self.directions[end].restart_sequence();
@@ -254,24 +258,29 @@ impl Connection {
         }
     }
 
-    /// The SYN of `end` says what it can do. An end sends no segments that the other does not take, and none that are
-    /// larger than what it takes itself: that is what its network carries.
+    /// Records the options in the SYN of `end`. An end sends no segments larger than the MSS of either end: its own MSS
+    /// is what its network carries.
     fn record_syn_options(&mut self, segment: &Segment, end: usize) {
-        self.directions[end].offer = syn_options_of(segment);
+        self.directions[end].syn_options = syn_options_of(segment);
         let [up, down] = &mut self.directions;
-        let mss = up.offer.mss.into_iter().chain(down.offer.mss).min();
+        let mss = up
+            .syn_options
+            .mss
+            .into_iter()
+            .chain(down.syn_options.mss)
+            .min();
         (up.send_state.mss, down.send_state.mss) = (mss, mss);
         self.scale_windows(end);
     }
 
-    /// Windows are scaled if both SYNs say so (RFC 7323 §2.2). If the other's SYN is not in the capture, or
-    /// its options are not, it is taken to agree.
+    /// Sets the window scales, if both SYNs have the option (RFC 7323 §2.2). If the other SYN or its options are not in
+    /// the capture, it is assumed to have the option.
     fn scale_windows(&mut self, end: usize) {
         let shift_of =
-            |direction: &Direction| direction.offer.window_scale.map(|s| s.min(SHIFT_MAX));
+            |direction: &Direction| direction.syn_options.window_scale.map(|s| s.min(SHIFT_MAX));
         let refuses = |at: usize| {
             let Direction {
-                offer,
+                syn_options: offer,
                 send_state: sending,
                 ..
             } = &self.directions[at];
@@ -285,18 +294,22 @@ impl Connection {
                 shift_of(&self.directions[1 - end]),
             ),
         };
-        // The windows of an end are for the other's data.
+        // An end advertises windows for the data of the other end.
         self.directions[1 - end].ack_state.window_shift = mine;
         self.directions[end].ack_state.window_shift = theirs;
     }
 
-    /// The connection is over, or the capture is.
+    /// Reports the flow when the connection or the capture ends.
     pub(super) fn finish(mut self, budget: &mut MemoryBudget, sink: &mut impl Sink) {
         let packets = self.packets();
         let closing = self.termination();
         let [client, server] = self.ends();
-        let origins = self.directions.each_ref().map(|way| way.send_state.origin);
-        let [upload_windows, download_windows] = budget.excerpts.release(self.number, origins);
+        let origins = self
+            .directions
+            .each_ref()
+            .map(|direction| direction.send_state.origin);
+        let [upload_windows, download_windows] =
+            budget.packet_windows.release(self.number, origins);
         self.bins.finish(self.number, packets, budget, sink);
         budget.end_flow(self.accounted_bytes, self.table_bytes());
         let [upload_series, download_series] = self.bins.into_time_series();
@@ -304,7 +317,7 @@ impl Connection {
         let [client_over, server_over] = self.fin_seen.map(|fin| fin || self.reset.is_some());
         let mut flow = Flow {
             number: self.number,
-            capture_point: self.vantage,
+            capture_point: self.capture_point,
             client,
             server,
             first_ns: self.first_ns,
@@ -333,7 +346,7 @@ impl Connection {
     }
 }
 
-/// A SYN/ACK comes from the server.
+/// Returns whether the segment is a SYN/ACK, which comes from the server.
 fn is_syn_ack(segment: &Segment) -> bool {
     segment.flags & (SYN | ACK) == SYN | ACK
 }
@@ -348,18 +361,18 @@ fn syn_options_of(segment: &Segment) -> SynOptions {
     }
 }
 
-fn count_truth(truth: EmulatorRecord, bin: &mut Bin) {
-    bin.queue_max = bin.queue_max.max(truth.queue_bytes);
-    bin.drops += u32::from(matches!(truth.fate, Verdict::Lost | Verdict::Dropped));
+fn count_emulator_record(record: EmulatorRecord, bin: &mut Bin) {
+    bin.queue_max = bin.queue_max.max(record.queue_bytes);
+    bin.drops += u32::from(matches!(record.fate, Verdict::Lost | Verdict::Dropped));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As `Settings::flows_max` says, with two widths of bins.
+    /// `Settings::flows_max_bytes` states this size, with two widths of bins.
     #[test]
-    fn takes_five_kilobytes() {
+    fn connection_fits_five_kilobytes() {
         let size = size_of::<Connection>() + 2 * 2 * (size_of::<Bin>() + 8);
         assert!(size <= 5 << 10, "{size}");
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where segments and ACKs of a direction lie in its sequence space, which is without wrap-around.
+//! Location of segments and ACKs in the unwrapped sequence space of a direction.
 //!
-//! A number of the wire is that which is nearest to the next one to be sent, if it lies in any window of that. Else it is
-//! damage, or the capture has a gap (`data/stray.rs`).
+//! A number of the wire is unwrapped to the value nearest to the next new number, if it lies within any window of that.
+//! Otherwise it is damage, or the capture has a gap (`data/stray.rs`).
 
 use super::direction::Direction;
 use crate::data::{SequenceRange, stray::StrayNumber};
@@ -10,37 +10,38 @@ use crate::memory_budget::MemoryBudget;
 use crate::segment::{Segment, WINDOW_MAX, unwrap_ahead, unwrap_near};
 
 impl Direction {
-    /// Where `segment` lies, which is at `numbers` by its number alone; none if that is too far away, and nothing says
-    /// that the flow went on there.
+    /// Returns the range of `segment`, which is at `range` by its number alone; `None` if that is out of any window,
+    /// and no second segment confirms a gap of the capture.
     #[cold]
     pub(super) fn locate_out_of_order(
         &mut self,
         segment: &Segment,
-        numbers: SequenceRange,
+        range: SequenceRange,
         budget: &mut MemoryBudget,
     ) -> Option<SequenceRange> {
-        match self.is_out_of_window(segment, numbers) {
-            false => Some(numbers),
+        match self.is_out_of_window(segment, range) {
+            false => Some(range),
             true => self.locate_stray(segment, budget),
         }
     }
 
-    /// Whether numbers are further away than any window reaches, or are sent long after they were acknowledged.
-    fn is_out_of_window(&self, segment: &Segment, numbers: SequenceRange) -> bool {
-        let is_far = numbers.start.abs_diff(self.send_state.next) > WINDOW_MAX;
-        is_far || self.is_long_acked(segment, numbers)
+    /// Returns whether the numbers are further away than any window reaches, or are sent long after they were
+    /// acknowledged.
+    fn is_out_of_window(&self, segment: &Segment, range: SequenceRange) -> bool {
+        let is_far = range.start.abs_diff(self.send_state.next) > WINDOW_MAX;
+        is_far || self.is_long_acked(segment, range)
     }
 
-    /// Whether numbers that were seen lie more than a window below what is acknowledged: their sender knows that by
-    /// now and repeats none of them. A packet that was overtaken, or is in the capture twice, has an older TSval.
-    fn is_long_acked(&self, segment: &Segment, numbers: SequenceRange) -> bool {
+    /// Returns whether numbers that were seen lie more than a window below the ACK number. Their sender has received
+    /// that ACK by now and does not repeat them. A reordered or duplicated packet has an older TSval.
+    fn is_long_acked(&self, segment: &Segment, range: SequenceRange) -> bool {
         let window = self.ack_state.window_max();
-        window.is_some_and(|window| numbers.end + window < self.ack_state.acked)
+        window.is_some_and(|window| range.end + window < self.ack_state.acked)
             && self.round_trips.is_newest(segment)
             && !self
                 .send_state
                 .sequence_gaps
-                .overlaps(numbers.start, numbers.end)
+                .overlaps(range.start, range.end)
     }
 
     fn locate_stray(
@@ -57,8 +58,8 @@ impl Direction {
         Some(SequenceRange::of(segment, unwrap_ahead(next, segment.seq)))
     }
 
-    /// The capture has a gap before `first`: of what was in flight there, nothing is known any more. Returns where it
-    /// ends.
+    /// Resumes after a gap of the capture before `first`: what was in flight there is unknown. Returns the end of the
+    /// gap.
     fn resume_after_gap(
         &mut self,
         first: StrayNumber,
@@ -74,8 +75,8 @@ impl Direction {
         start
     }
 
-    /// The number that is acknowledged; none if it is too far away, and nothing says that the flow went on there.
-    /// What it is beyond all data seen has been passed over.
+    /// Returns the unwrapped ACK number; `None` if it is out of any window, and no second one confirms a gap of the
+    /// capture. Numbers below it that were not seen become a sequence gap.
     #[inline]
     pub(super) fn locate_ack(
         &mut self,
@@ -115,7 +116,7 @@ impl Direction {
         Some(to)
     }
 
-    /// There is data up to `to`, which is more than the tap has seen.
+    /// Extends the data to `to`, which is more than the tap has seen.
     #[cold]
     pub(super) fn extend_to(&mut self, to: u64, at_ns: u64, budget: &mut MemoryBudget) {
         if self.send_state.data.packets > 0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The data stream of one direction: which numbers were sent, and how many bytes and segments that was.
+//! The data stream of one direction: sequence numbers sent, bytes and segments.
 
 mod packet_gaps;
 pub(super) mod retransmission;
@@ -15,52 +15,52 @@ use packet_gaps::PacketGaps;
 use retransmission::Recovery;
 use sequence_gaps::SequenceGaps;
 
-/// Largest payload that one segment carries if no MSS is known: jumbo frames of 9,000 bytes.
+/// Largest payload of one segment if no MSS is known: jumbo frames of 9,000 bytes.
 const DEFAULT_PAYLOAD_MAX: u32 = 8_960;
-/// What is taken for the MSS if none is known: Ethernet with IPv4.
+/// MSS that is assumed if none is known: Ethernet with IPv4.
 const DEFAULT_MSS: u16 = 1_460;
-/// Linux's least MSS (`TCP_MIN_MSS`, `include/net/tcp.h`): an offer below it is damage.
+/// Least MSS of Linux (`TCP_MIN_MSS`, `include/net/tcp.h`): a lesser option value is damage.
 const MSS_MIN: u16 = 88;
-/// What time stamps take of the MSS, with their padding.
+/// Bytes of the MSS that the time stamps option uses, with its padding.
 const TIMESTAMPS_LEN: u32 = 12;
 
-/// Where a segment lies.
+/// Sequence numbers of a segment, unwrapped.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SequenceRange {
-    /// First number, a SYN's included.
+    /// First number, that of a SYN included.
     pub(super) start: u64,
-    /// Behind the last, a FIN's included.
+    /// End (exclusive), the number of a FIN included.
     pub(super) end: u64,
 }
 
 impl SequenceRange {
-    /// Those of a segment that begins at `start`.
+    /// Returns the range of a segment that begins at `start`.
     #[inline]
     pub(super) fn of(segment: &Segment, start: u64) -> Self {
-        let marks = (segment.flags & (SYN | FIN)).count_ones();
-        let end = start + u64::from(segment.payload) + u64::from(marks);
+        let syn_fin = (segment.flags & (SYN | FIN)).count_ones();
+        let end = start + u64::from(segment.payload) + u64::from(syn_fin);
         Self { start, end }
     }
 
-    /// How many they are.
+    /// Returns the length of the range.
     pub(super) fn len(self) -> u32 {
         (self.end - self.start) as u32
     }
 }
 
-/// What was sent so far.
+/// State from the segments sent so far.
 #[derive(Debug, Default)]
 pub(super) struct SendState {
-    /// Behind the highest number sent; 0 while none is known.
+    /// Next new number (`SND.NXT`); 0 while none is known.
     pub(super) next: u64,
-    /// The first number of its data, or the first that was seen.
+    /// First number of the data, or the first number seen.
     pub(super) origin: u64,
     pub(super) syn_fin: SynFinNumbers,
-    /// The SYN's number on the wire.
+    /// Initial sequence number, as on the wire.
     pub(super) isn: Option<u32>,
-    /// The lesser MSS of those that both ends offered.
+    /// Lesser of the MSS options of both ends.
     pub(super) mss: Option<u16>,
-    /// The number of the last byte sent into a window of zero; 0 is none.
+    /// Number of the last byte sent into a zero window; 0 is none.
     pub(super) zero_window_probe: u64,
     pub(super) sequence_gaps: SequenceGaps,
     pub(super) recovery: Recovery,
@@ -69,7 +69,7 @@ pub(super) struct SendState {
 }
 
 impl SendState {
-    /// Where `segment` lies, which may be the first of this direction.
+    /// Returns the range of `segment`, which may be the first of this direction.
     #[inline]
     pub(super) fn locate(&mut self, segment: &Segment) -> SequenceRange {
         if self.next == 0 {
@@ -78,14 +78,14 @@ impl SendState {
         SequenceRange::of(segment, unwrap_near(self.next, segment.seq))
     }
 
-    /// The first number that is known.
+    /// Sets the first known number.
     #[cold]
     pub(super) fn init(&mut self, number: u32) {
         self.next = unwrap_first(number);
         self.origin = self.next;
     }
 
-    /// A segment with a SYN or a FIN lies there.
+    /// Records the numbers of a SYN or a FIN.
     #[cold]
     pub(super) fn record_syn_fin(&mut self, segment: &Segment, range: SequenceRange) {
         if segment.flags & SYN != 0 {
@@ -98,7 +98,7 @@ impl SendState {
         }
     }
 
-    /// A packet, whatever it carries: how many segments it was on the wire.
+    /// Counts a packet of any kind and returns the number of its segments on the wire.
     #[inline]
     pub(super) fn count_packet(&mut self, segment: &Segment) -> u32 {
         let segments = match segment.wire_segments {
@@ -111,7 +111,7 @@ impl SendState {
         segments
     }
 
-    /// The capture says nothing of it, but this was a super-packet.
+    /// Estimates the number of segments of a super-packet whose segment size the capture does not have.
     #[cold]
     fn estimate_segments(&mut self, segment: &Segment) -> u32 {
         let segments = segment
@@ -134,7 +134,7 @@ impl SendState {
         mss - if timestamps { TIMESTAMPS_LEN } else { 0 }
     }
 
-    /// The largest segment seen, or what it might be.
+    /// Returns the largest segment seen, or an estimate of it.
     #[inline]
     pub(super) fn segment_max(&self) -> u32 {
         match self.data.segment_max_bytes {
@@ -143,7 +143,7 @@ impl SendState {
         }
     }
 
-    /// A packet with payload, which was `segments` on the wire.
+    /// Counts a packet with payload that was `segments` segments on the wire.
     #[inline]
     pub(super) fn count_data(&mut self, segment: &Segment, segments: u32, bin: &mut Bin) {
         let data = &mut self.data;

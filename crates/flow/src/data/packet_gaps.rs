@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gaps between data packets, and the bursts that small gaps make: what pacing changes.
+//! Inter-packet gaps of data, and the bursts between longer gaps: what pacing changes.
 
 use crate::distribution::Histogram;
 
-/// Gaps and bursts of one direction. Gaps lie between captured packets; what was one super-packet has
-/// none inside.
+/// Gaps and bursts of one direction. Gaps lie between captured packets; the segments of one super-packet have no gaps
+/// between them.
 #[derive(Debug, Default)]
 pub(crate) struct PacketGaps {
     last_ns: u64,
-    /// The last SYN or FIN without data.
+    /// Time of the last SYN or FIN without data, ns.
     syn_fin_ns: u64,
     /// Wire segments of the burst so far; 0 before the first packet.
     burst: u64,
@@ -17,8 +17,8 @@ pub(crate) struct PacketGaps {
 }
 
 impl PacketGaps {
-    /// A packet with payload: `segments` on the wire. Time that runs backwards is a gap of 0. Whether a
-    /// burst begins with it.
+    /// Records a data packet of `segments` segments on the wire. Returns whether it begins a burst. Time that runs
+    /// backwards is a gap of 0.
     #[inline]
     pub(crate) fn record_data(&mut self, at_ns: u64, segments: u64, burst_gap_ns: u64) -> bool {
         if self.burst > 0 {
@@ -35,13 +35,13 @@ impl PacketGaps {
         begins
     }
 
-    /// A SYN or a FIN without data, which ends a silence and no burst.
+    /// Records a SYN or a FIN without data, which ends a silence but no burst.
     #[cold]
     pub(crate) fn record_syn_fin(&mut self, at_ns: u64) {
         self.syn_fin_ns = self.syn_fin_ns.max(at_ns);
     }
 
-    /// How long nothing was sent that is acknowledged; 0 before the first.
+    /// Returns the time since the last packet that needs an ACK, ns; 0 before the first one.
     pub(crate) fn silence_ns(&self, at_ns: u64) -> u64 {
         match self.last_ns.max(self.syn_fin_ns) {
             0 => 0,
@@ -49,13 +49,13 @@ impl PacketGaps {
         }
     }
 
-    /// Memory of the distributions.
+    /// Returns the memory of the distributions, bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.gaps.bytes() + self.bursts.bytes()
     }
 
-    /// Gaps, and bursts with the last one among them.
+    /// Returns the gaps and the bursts, the last burst included.
     pub(crate) fn finish(mut self) -> (Histogram, Histogram) {
         if self.burst > 0 {
             self.bursts.record(self.burst);
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_as_long_as_the_burst_gap_ends_a_burst() {
+    fn gap_equal_to_burst_gap_ends_burst() {
         let mut gaps = PacketGaps::default();
         for (at, segments) in [(0, 1), (9, 2), (19, 4), (28, 8)] {
             gaps.record_data(at, segments, 10);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fin_ends_a_silence_and_no_burst() {
+    fn fin_ends_silence_but_not_burst() {
         let mut gaps = PacketGaps::default();
         gaps.record_data(100, 1, 1_000);
         gaps.record_syn_fin(700);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_runs_backwards_is_no_gap() {
+    fn backward_time_is_zero_gap() {
         let mut gaps = PacketGaps::default();
         for at in [100, 90, 130] {
             gaps.record_data(at, 1, 1_000);

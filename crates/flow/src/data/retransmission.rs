@@ -1,71 +1,71 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why something was sent again, and whether it was sent again at all.
+//! Classification of retransmissions: their cause, and their distinction from reordering.
 //!
-//! Packets that come late, their bytes not having been seen here before, were either overtaken
-//! ([`is_reordered`]) or lost before the tap and sent again. Wireshark asks only whether 3 ms (or the
-//! handshake's round trip) have passed; tcptrace calls all of them out of order. A TSval tells both
-//! apart for good, because what was overtaken was stamped before what overtook it.
+//! A late packet whose bytes the tap has not seen before was either reordered ([`is_reordered`]) or lost before the tap
+//! and retransmitted. Wireshark only compares the delay with 3 ms or the handshake's round trip; tcptrace calls all
+//! such packets out of order. A TSval decides for certain: a reordered packet was stamped before the packets that
+//! overtook it.
 //!
-//! A retransmission has one cause, the first of these that holds:
-//! 1. *spurious*: all of it had been acknowledged or SACKed when it passed here. (Wireshark: acknowledged
-//!    only. What D-SACK reports later is counted apart.)
+//! A retransmission has one cause, the first of these that applies:
+//! 1. *spurious*: all of it had been acknowledged or SACKed when it passed the tap. Wireshark requires that it was
+//!    acknowledged. Later D-SACKs are counted separately.
 //! 2. *time-out*: nothing had been sent for longer than a round trip plus Linux's least time-out;
-//! 3. the cause of the recovery that goes on: what was outstanding when it began and is not acknowledged
-//!    (go-back after a time-out, partial ACKs of RFC 6582, further holes of RFC 6675);
-//! 4. *fast*: three duplicate ACKs (RFC 5681 §3.2), or SACK of anything above it (RFC 6675, RFC 8985).
-//!    Wireshark wants two duplicates and less than 20 ms since the last;
+//! 3. the cause of the current recovery, for data that was outstanding when the recovery began and is still
+//!    unacknowledged (go-back-N after a time-out, partial ACKs of RFC 6582, further gaps of RFC 6675);
+//! 4. *fast*: three duplicate ACKs (RFC 5681 §3.2), or SACKs above it (RFC 6675, RFC 8985). Wireshark requires two
+//!    duplicates and less than 20 ms since the last;
 //! 5. *time-out*: nothing had been sent for max(200 ms, SRTT + 4 RTTVAR);
-//! 6. *other*: tail loss probes, and what the tap can't see the reason of.
+//! 6. *other*: tail loss probes, and causes that the tap cannot see.
 
 use super::sequence_gaps::SequenceGap;
 use crate::round_trips::{round_trip::PathRoundTrip, timestamps::is_newer};
 
-/// RFC 5681 §3.2.
+/// Duplicate ACKs that trigger a fast retransmission (RFC 5681 §3.2).
 const DUPLICATE_ACKS: u32 = 3;
 
-/// Why something was sent again.
+/// Cause of a retransmission.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The receiver had it.
+    /// The receiver already had the data.
     Spurious,
-    /// ACKs said that it was lost.
+    /// ACKs reported a loss.
     Fast,
-    /// The sender's timer ran out.
+    /// The retransmission timer of the sender expired.
     Timeout,
-    /// Not to be seen from here.
+    /// Cause not visible at the tap.
     #[default]
     Other,
 }
 
-/// What is known when `start..end` is sent again.
+/// Evidence about one retransmission.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Evidence {
-    /// Its first number.
+    /// First number of the retransmission.
     pub(crate) start: u64,
-    /// The next new number of the same sender.
+    /// Next new number of the sender.
     pub(crate) next: u64,
     /// Whether the receiver had acknowledged or SACKed all of it.
     pub(crate) received: bool,
-    /// Whether it had SACKed anything above.
+    /// Whether the receiver had SACKed anything above it.
     pub(crate) sacked_above: bool,
     /// Duplicate ACKs in a row.
     pub(crate) duplicates: u32,
-    /// How long nothing had been sent.
+    /// Time since the sender's last packet, ns.
     pub(crate) silence_ns: u64,
-    /// Between both ends.
+    /// Round trip between both ends.
     pub(crate) round_trip: PathRoundTrip,
 }
 
-/// The recovery that goes on, if any.
+/// Current recovery, if any.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Recovery {
     cause: Cause,
-    /// What was outstanding when it began ends here.
+    /// Recovery ends when this number is acknowledged: it was the next new one when the recovery began.
     end: u64,
 }
 
 impl Recovery {
-    /// Why something was sent again.
+    /// Classifies a retransmission and updates the recovery.
     pub(crate) fn cause(&mut self, evidence: &Evidence) -> Cause {
         if evidence.received {
             return Cause::Spurious;
@@ -82,7 +82,7 @@ impl Recovery {
     }
 }
 
-/// Without regard to what went before.
+/// Returns the cause without regard to a current recovery.
 fn direct_cause(evidence: &Evidence) -> Cause {
     let silence = evidence.silence_ns;
     if evidence.round_trip.is_surely_timeout(silence) {
@@ -96,9 +96,9 @@ fn direct_cause(evidence: &Evidence) -> Cause {
     }
 }
 
-/// Whether what fills `hole` at `at_ns` was overtaken rather than sent again. Its TSval decides if it is
-/// older or newer than that of what came first. Else it must have come within half a round trip between
-/// both ends.
+/// Returns whether a packet that fills `gap` at `at_ns` was reordered rather than retransmitted. Its TSval decides if
+/// it differs from that of the packet that opened the gap. Otherwise the packet must come within half a round trip
+/// between both ends.
 pub(crate) fn is_reordered(
     gap: &SequenceGap,
     at_ns: u64,
@@ -120,7 +120,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// The tap is beside the sender.
+    /// Round trip of a path whose tap is beside the sender.
     fn path(rtt_ms: u64) -> PathRoundTrip {
         let [mut there, mut back] = [RoundTrip::default(); 2];
         (0..100).for_each(|_| there.add_sample(rtt_ms * MS));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn three_duplicates_or_sack_make_it_fast() {
+    fn three_duplicates_or_sack_mean_fast_retransmission() {
         let two = Evidence {
             duplicates: 2,
             ..evidence(10, 0)
@@ -162,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn silence_makes_it_a_time_out() {
+    fn silence_means_time_out() {
         let cause = |ms| Recovery::default().cause(&evidence(10, ms));
         assert_eq!([199, 201].map(cause), [Cause::Other, Cause::Timeout]);
     }
 
     #[test]
-    fn sack_above_outweighs_a_short_silence_only() {
+    fn sack_above_overrides_short_silence_only() {
         let sack = |ms| Evidence {
             sacked_above: true,
             ..evidence(10, ms)
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_has_one_cause_until_its_end() {
+    fn recovery_keeps_its_cause_until_end() {
         let mut recovery = Recovery::default();
         let sack = |start| Evidence {
             sacked_above: true,
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_spurious_whatever_else() {
+    fn received_data_is_spurious_in_any_case() {
         let held = Evidence {
             received: true,
             ..evidence(10, 500)
@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_time_stamp_tells_more_than_time() {
-        let hole = SequenceGap {
+    fn time_stamp_overrides_delay() {
+        let gap = SequenceGap {
             start: 1,
             end: 2,
             at_ns: 0,
             tsval: Some(50),
         };
-        let is = |at_ms, tsval| is_reordered(&hole, at_ms * MS, tsval, path(100));
+        let is = |at_ms, tsval| is_reordered(&gap, at_ms * MS, tsval, path(100));
         assert!(is(500, Some(49)));
         assert!(!is(0, Some(51)));
         assert!(is(49, Some(50)) && !is(50, Some(50)));
@@ -217,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_round_trip_three_milliseconds_decide() {
-        let hole = SequenceGap {
+    fn uses_three_milliseconds_without_round_trip() {
+        let gap = SequenceGap {
             start: 1,
             end: 2,
             at_ns: 0,
             tsval: None,
         };
-        let is = |at_ns| is_reordered(&hole, at_ns, None, PathRoundTrip::default());
+        let is = |at_ns| is_reordered(&gap, at_ns, None, PathRoundTrip::default());
         assert!(is(3 * MS - 1) && !is(3 * MS));
     }
 }

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers that were passed over: the tap has seen later ones, or ACKs for them, but not them.
+//! Sequence gaps: numbers that the tap has not seen, although it has seen later ones or ACKs for them.
 
 use crate::memory_budget::{MemoryBudget, capacity_bytes};
 use std::collections::VecDeque;
 
-/// Numbers that the tap has not seen.
+/// A range of numbers that the tap has not seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SequenceGap {
     /// First number.
     pub(crate) start: u64,
-    /// Number behind the last.
+    /// End (exclusive).
     pub(crate) end: u64,
-    /// When something beyond it was seen.
+    /// Time when the packet that opened the gap was seen, ns.
     pub(crate) at_ns: u64,
-    /// TSval of what was seen beyond it, of the same sender.
+    /// TSval of that packet, if the data's sender sent it.
     pub(crate) tsval: Option<u32>,
 }
 
-/// Holes apart from each other, in order. A hole stays when its numbers are acknowledged: captures put
-/// both directions out of order too, and only the end says that it was never seen.
+/// Disjoint gaps, in order. A gap stays when its numbers are acknowledged: captures may reorder both directions, so
+/// only at the end of the flow is it certain that they were never seen.
 #[derive(Debug, Default)]
 pub(crate) struct SequenceGaps {
     gaps: VecDeque<SequenceGap>,
-    /// Of holes that had to be forgotten and were acknowledged by then.
+    /// Acknowledged bytes of gaps that were removed to make room.
     forgotten_acked: u64,
 }
 
 impl SequenceGaps {
-    /// A hole behind all others. When there are too many, the first is forgotten.
+    /// Adds a gap behind all others. If there are too many, the first one is removed.
     pub(crate) fn open(&mut self, gap: SequenceGap, acked: u64, budget: &mut MemoryBudget) {
         let most = budget.settings.ranges_max;
         if !budget.ensure_room(&mut self.gaps, most)
@@ -40,13 +40,13 @@ impl SequenceGaps {
         }
     }
 
-    /// The last one, if it ends there.
+    /// Returns the last gap, if it ends at `end`.
     pub(crate) fn last_ending_at(&self, end: u64) -> Option<&SequenceGap> {
-        self.gaps.back().filter(|hole| hole.end == end)
+        self.gaps.back().filter(|gap| gap.end == end)
     }
 
-    /// `start..end` was seen after all: how many of these numbers had not been, and the first hole that
-    /// they were in.
+    /// Removes `start..end` from the gaps, because these numbers were seen. Returns how many of them were in gaps, and
+    /// the first such gap.
     pub(crate) fn fill(
         &mut self,
         start: u64,
@@ -54,22 +54,22 @@ impl SequenceGaps {
         budget: &mut MemoryBudget,
     ) -> (u64, Option<SequenceGap>) {
         let (mut filled, mut first) = (0, None);
-        let mut at = self.gaps.partition_point(|hole| hole.end <= start);
-        while let Some(&hole) = self.gaps.get(at).filter(|hole| hole.start < end) {
-            first = first.or(Some(hole));
-            filled += hole.end.min(end) - hole.start.max(start);
-            at = self.retain_outside(at, hole, start, end, budget);
+        let mut at = self.gaps.partition_point(|gap| gap.end <= start);
+        while let Some(&gap) = self.gaps.get(at).filter(|gap| gap.start < end) {
+            first = first.or(Some(gap));
+            filled += gap.end.min(end) - gap.start.max(start);
+            at = self.retain_outside(at, gap, start, end, budget);
         }
         (filled, first)
     }
 
-    /// Whether anything of `start..end` is in a hole.
+    /// Returns whether any of `start..end` is in a gap.
     pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
-        let at = self.gaps.partition_point(|hole| hole.end <= start);
-        self.gaps.get(at).is_some_and(|hole| hole.start < end)
+        let at = self.gaps.partition_point(|gap| gap.end <= start);
+        self.gaps.get(at).is_some_and(|gap| gap.start < end)
     }
 
-    /// Leaves of the hole at `at` what is outside of `start..end`; where the next one is.
+    /// Cuts `start..end` out of the gap at index `at` and returns the index of the next gap.
     fn retain_outside(
         &mut self,
         at: usize,
@@ -104,14 +104,14 @@ impl SequenceGaps {
         }
     }
 
-    /// Memory of the table.
+    /// Returns the memory of the table, bytes.
     pub(crate) fn table_bytes(&self) -> usize {
         capacity_bytes(&self.gaps)
     }
 
-    /// Numbers that were acknowledged, everything below `acked` being so, and were never seen.
+    /// Returns how many numbers below `acked` were never seen.
     pub(crate) fn acked_unseen(&self, acked: u64) -> u64 {
-        self.forgotten_acked + self.gaps.iter().map(|hole| below(hole, acked)).sum::<u64>()
+        self.forgotten_acked + self.gaps.iter().map(|gap| below(gap, acked)).sum::<u64>()
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         })
     }
 
-    fn hole(start: u64, end: u64) -> SequenceGap {
+    fn gap(start: u64, end: u64) -> SequenceGap {
         SequenceGap {
             start,
             end,
@@ -143,15 +143,15 @@ mod tests {
     fn with(ranges: &[(u64, u64)], max: usize) -> SequenceGaps {
         let mut holes = SequenceGaps::default();
         for &(start, end) in ranges {
-            holes.open(hole(start, end), 1_000, &mut budget(max));
+            holes.open(gap(start, end), 1_000, &mut budget(max));
         }
         holes
     }
 
     #[test]
-    fn is_filled_from_both_ends_and_the_middle() {
+    fn fills_gap_from_both_ends_and_middle() {
         let mut holes = with(&[(10, 40)], 8);
-        assert_eq!(holes.fill(20, 25, &mut budget(8)), (5, Some(hole(10, 40))));
+        assert_eq!(holes.fill(20, 25, &mut budget(8)), (5, Some(gap(10, 40))));
         assert_eq!(holes.fill(0, 15, &mut budget(8)).0, 5);
         assert_eq!(holes.fill(30, 50, &mut budget(8)).0, 10);
         assert_eq!(holes.acked_unseen(1_000), 5 + 5);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_acknowledged_is_missed() {
+    fn counts_only_acknowledged_numbers_as_unseen() {
         let holes = with(&[(10, 20), (30, 40)], 8);
         assert_eq!(
             [5, 15, 35, 99].map(|acked| holes.acked_unseen(acked)),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_hole_is_missed() {
+    fn counts_removed_gap_as_unseen() {
         let holes = with(&[(10, 20), (30, 40), (50, 60)], 2);
         assert_eq!(holes.gaps.len(), 2);
         assert_eq!(holes.acked_unseen(1_000), 30);

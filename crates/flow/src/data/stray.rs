@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers that are further from all that was seen than any window reaches.
+//! Stray numbers: sequence numbers further from all numbers seen than any window reaches.
 //!
-//! One alone is damage, or a packet of another connection or of nobody's: it is not looked at. When a second goes on
-//! behind it, both come behind a gap of the capture.
+//! A single one is damage, or belongs to another connection, and is ignored. If a second one continues the first, the
+//! capture has a gap before both.
 
 use crate::segment::WINDOW_MAX;
 
-/// How far behind a stray number the next may be that goes on from it: of two that are damaged, one in 256 is.
+/// Greatest distance from a stray number to one that continues it: of two random numbers, one in 256 is that near.
 const CONTINUATION_MAX: u32 = (WINDOW_MAX >> 6) as u32;
 
-/// The last number that strayed, of data or of an ACK.
+/// Last stray number, of data or of an ACK.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StrayNumber {
-    /// It, on the wire.
+    /// Number on the wire.
     pub(crate) number: u32,
-    /// Bytes that came with it.
+    /// Payload of its segment, bytes.
     pub(crate) payload: u32,
-    /// What was to be sent next when it came, on the wire. Before any came it is 0, as `number` is, and what goes on
-    /// behind that does not stray.
+    /// Next new number when the stray one was seen, on the wire. Before the first stray number it is 0, as `number` is;
+    /// numbers that continue that are not stray.
     next: u32,
 }
 
 impl StrayNumber {
-    /// `number`, with `payload` bytes, strays from `next`. Returns the one before, if this goes on behind it and
-    /// nothing else moved `next` since.
+    /// Records that `number`, with `payload` bytes, is stray relative to `next`. Returns the stray number before it, if
+    /// this one continues it and `next` has not changed since.
     pub(crate) fn confirm(&mut self, number: u32, payload: u32, next: u64) -> Option<Self> {
         let next = next as u32;
         let now = Self {
@@ -49,7 +49,7 @@ mod tests {
     const FAR: u32 = 3 << 30;
 
     #[test]
-    fn only_what_goes_on_follows() {
+    fn confirms_only_continuation() {
         let follows = |number| {
             let mut stray = StrayNumber::default();
             assert!(stray.confirm(FAR, 10, NEXT).is_none());
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_followed_is_forgotten() {
+    fn forgets_confirmed_stray_number() {
         let mut stray = StrayNumber::default();
         assert!(stray.confirm(FAR, 10, NEXT).is_none());
         assert!(stray.confirm(FAR + 10, 10, NEXT).is_some());
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_follows_once_the_flow_went_on() {
+    fn rejects_continuation_after_flow_advanced() {
         let mut stray = StrayNumber::default();
         assert!(stray.confirm(FAR, 10, NEXT).is_none());
         assert!(stray.confirm(FAR + 10, 10, NEXT + 1).is_none());

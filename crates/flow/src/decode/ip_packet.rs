@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an IP packet carries, and why there is no segment in a frame.
+//! Payload of an IP packet, and the reasons why a frame has no segment.
 
 use longhaul_packet::{capture::IpNotFound, ip};
 use serde::{Deserialize, Serialize};
 
-/// Why there is no segment in a frame.
+/// Reasons why a frame has no TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undecoded {
-    /// Nobody knows here what frames of this kind begin with.
+    /// Unsupported link type.
     LinkType,
-    /// Neither IPv4 nor IPv6.
+    /// Not an IPv4 or IPv6 packet.
     NotIp,
-    /// Another protocol on IP.
+    /// IP protocol other than TCP.
     NotTcp,
-    /// Tunnels in each other, more than [`TUNNELS_MAX`].
+    /// More than [`TUNNELS_MAX`] nested tunnels.
     Nested,
     /// Encrypted by IPsec (RFC 4303).
     Encrypted,
-    /// An 802.11 frame that is encrypted.
+    /// Encrypted 802.11 frame.
     EncryptedWifi,
-    /// An 802.11 frame with several packets in it (A-MSDU), not looked into.
+    /// Aggregated 802.11 frame (A-MSDU) with several packets, not decoded.
     AggregatedWifi,
-    /// A later fragment of an 802.11 frame, without a TCP header. The first one counts, with its packet's payload.
+    /// Later fragment of an 802.11 frame, without a TCP header. The first one counts, with its packet's payload.
     WifiFragment,
-    /// PPP with something compressed or encrypted.
+    /// Compressed or encrypted PPP.
     CompressedPpp,
-    /// A later fragment of an IP packet, without a TCP header. The first one counts, with its own payload.
+    /// Later fragment of an IP packet, without a TCP header. The first one counts, with its own payload.
     Fragment,
-    /// The capture ends within the headers, before the first 20 bytes of TCP's are over.
+    /// Frame cut within the headers, before the first 20 bytes of TCP's end.
     Short,
-    /// Lengths in the headers that contradict each other.
+    /// Inconsistent lengths in the headers.
     Lengths,
 }
 
-/// Most tunnels in each other that are looked into.
+/// Most nested tunnels that are decoded.
 pub const TUNNELS_MAX: usize = 8;
 
 impl From<IpNotFound> for Undecoded {
@@ -51,14 +51,14 @@ impl From<IpNotFound> for Undecoded {
     }
 }
 
-/// The protocol that an IP packet carries, and where.
+/// Protocol and offset of an IP packet's payload.
 pub(super) struct IpPayload {
     pub(super) protocol: u8,
     pub(super) offset: usize,
 }
 
 impl IpPayload {
-    /// Behind options, extension headers and an authentication header.
+    /// Returns the payload after options, extension headers and an authentication header.
     pub(super) fn of(packet: &[u8]) -> Result<Self, Undecoded> {
         let payload = match ip::version(packet) {
             Some(ip::Version::V4) => Self::of_v4(packet)?,
@@ -90,7 +90,7 @@ impl IpPayload {
         }
     }
 
-    /// That header says its length in words of four bytes, less two (RFC 4302 §2.2).
+    /// Skips an authentication header, whose length field counts words of four bytes, less two (RFC 4302 §2.2).
     fn skip_authentication(self, packet: &[u8]) -> Result<Self, Undecoded> {
         let header = packet
             .get(self.offset..self.offset + 2)
@@ -102,7 +102,7 @@ impl IpPayload {
     }
 }
 
-/// How long an IPv4 header is, with its options, of a packet that is whole or the first fragment.
+/// Returns the length of an IPv4 header with its options, for a whole packet or a first fragment.
 #[inline(always)]
 pub(super) fn header_len_v4(header: &[u8; 20]) -> Result<usize, Undecoded> {
     let header_len = usize::from(header[0] & 0xf) * 4;
@@ -115,6 +115,6 @@ pub(super) fn header_len_v4(header: &[u8; 20]) -> Result<usize, Undecoded> {
     Ok(header_len)
 }
 
-/// IP's protocol numbers (IANA).
+/// IP protocol numbers (IANA).
 const ESP: u8 = 50;
 const AH: u8 = 51;

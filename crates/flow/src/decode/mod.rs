@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a captured frame to a segment of a connection. The hot path: one call a packet.
+//! Decoder from a captured frame to a TCP segment. This is the hot path: one call a packet.
 
 mod ip_packet;
 mod tcp_header;
@@ -13,17 +13,17 @@ use longhaul_packet::{capture::Frame, ip, tunnel};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tcp_header::{Options, Tcp, be16, be32};
 
-/// What is made of a frame.
+/// Result of decoding a frame.
 type Decoded = Result<(FlowKey, Segment), Undecoded>;
 
-/// The segment in a frame, and of which connection it is; of tunnels in each other, that of the innermost packet.
-/// Lengths are those that IP says, so that neither a short snaplen nor Ethernet's padding changes them; if it says 0, as
-/// it does of packets above 64 KB and of those that a card will yet cut, that on the wire. Of TCP options, what was
-/// captured counts.
+/// Decodes the TCP segment in a frame and its connection; in nested tunnels, that of the innermost packet. Lengths are
+/// those of IP, so that neither a short snaplen nor Ethernet's padding changes them. If IP's length is 0, as for
+/// packets above 64 KB and for those that a card segments later, the length on the wire counts. Of TCP options, the
+/// captured part counts.
 ///
 /// # Errors
 ///
-/// If there is none: see [`Undecoded`].
+/// Returns the reason if the frame has no segment: see [`Undecoded`].
 #[inline(always)]
 pub fn decode(frame: &Frame<'_>) -> Decoded {
     let at = frame.link_type.ip_offset(frame.bytes)?;
@@ -35,8 +35,8 @@ pub fn decode(frame: &Frame<'_>) -> Decoded {
     }
 }
 
-/// All of this way is inlined, so that a segment is put together where it shall be: what is written field by
-/// field and copied as a whole soon after makes the processor wait, for as long as all the rest takes.
+/// Decodes an IPv4 packet. All functions on this path are inlined, so that a segment is built in its final place.
+/// Writing it field by field and then copying it as a whole stalls the processor for as long as all the rest takes.
 #[inline(always)]
 fn decode_v4(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
     let header = packet.first_chunk::<20>().ok_or(Undecoded::Short)?;
@@ -56,7 +56,7 @@ fn decode_v6(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
     }
 }
 
-/// What is behind extension headers or in tunnels.
+/// Decodes a packet with extension headers or in tunnels.
 #[cold]
 #[inline(never)]
 fn decode_innermost(frame: &Frame<'_>, packet: &[u8], wire_len: u32) -> Decoded {
@@ -101,8 +101,8 @@ fn tcp_v6(frame: &Frame<'_>, packet: &[u8], at: usize, wire_len: u32) -> Decoded
     Ok((key, segment(frame, &tcp, from_low)))
 }
 
-/// The connection, and whether its lesser end sent this. Both ends are numbers as long as they are compared:
-/// which is the lesser changes with every other packet, and no guess of the processor's would do.
+/// Returns the connection, and whether its lesser end is the sender. Ends are compared as numbers without a branch: the
+/// result alternates from packet to packet, so the processor could not predict it.
 #[inline(always)]
 fn key_v4(header: &[u8; 20], tcp: &Tcp<'_>) -> (FlowKey, bool) {
     let (source_port, destination_port) = tcp.ports();
@@ -163,12 +163,12 @@ fn segment(frame: &Frame<'_>, tcp: &Tcp<'_>, from_low: bool) -> Segment {
         has_timestamps: options.timestamps.is_some(),
         tsval: options.timestamps.map_or(0, |(tsval, _)| tsval),
         tsecr: options.timestamps.map_or(0, |(_, tsecr)| tsecr),
-        truth: frame.truth,
+        emulator_record: frame.truth,
         sack: options.sack,
     }
 }
 
-/// As many as carry the payload, if the size of each is known.
+/// Returns how many segments carry the payload, if their size is known.
 #[inline]
 fn wire_segments(payload: u32, segment_size: u16) -> u16 {
     match u32::from(segment_size) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP's header and its options, as far as they were captured.
+//! TCP header and options, as far as captured.
 
 use super::ip_packet::Undecoded;
 use crate::segment::{NO_SCALE, SACK_BLOCKS_MAX, SCALE_CUT};
 
-/// A TCP header, and lengths in bytes.
+/// A TCP header, with lengths in bytes.
 pub(super) struct Tcp<'a> {
     pub(super) fixed: &'a [u8; 20],
-    /// As far as they were captured.
+    /// Options, as far as captured.
     pub(super) options: &'a [u8],
-    /// They were not captured whole.
+    /// Whether part of the options was not captured.
     pub(super) options_cut: bool,
-    /// Of the packet from the IP header on.
+    /// Length of the packet from the IP header on.
     pub(super) total: u32,
-    /// Of IP's and TCP's headers.
+    /// Length of the IP and TCP headers.
     pub(super) headers: u32,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Tcp<'a> {
         })
     }
 
-    /// Source and destination.
+    /// Returns the source and the destination port.
     #[inline]
     pub(super) fn ports(&self) -> (u16, u16) {
         (be16(self.fixed, 0), be16(self.fixed, 2))
@@ -57,7 +57,7 @@ mod option {
     pub(super) const TIMESTAMPS: u8 = 8;
 }
 
-/// What TCP's options say, as [`Segment`] has it.
+/// TCP options, in the form of [`Segment`](crate::segment::Segment).
 pub(super) struct Options {
     pub(super) timestamps: Option<(u32, u32)>,
     pub(super) sack_blocks: u8,
@@ -77,7 +77,7 @@ impl Options {
         sack_permitted: false,
     };
 
-    /// Nearly every segment has time stamps and nothing else, behind two bytes of padding (RFC 7323
+    /// Parses the options. Nearly every segment has time stamps and nothing else, after two bytes of padding (RFC 7323
     /// appendix A).
     #[inline(always)]
     pub(super) fn parse(bytes: &[u8], cut: bool) -> Self {
@@ -94,7 +94,8 @@ impl Options {
         }
     }
 
-    /// Up to the end mark, or the first that is damaged or `cut` off; of SACK, the blocks before that are whole.
+    /// Parses up to the end mark, or the first option that is damaged or `cut` off; of a cut SACK option, the whole
+    /// blocks before that count.
     #[inline(never)]
     fn walk(bytes: &[u8], cut: bool) -> Self {
         let (mut options, mut rest) = (Self::NONE, bytes);

@@ -6,7 +6,7 @@ use longhaul_packet::tcp;
 
 const DATA: u32 = 1448;
 
-/// A TCP header with these options and flags, from port 5000 to 80.
+/// Returns a TCP header with these options and flags, from port 5000 to 80.
 fn tcp(flags: u8, options: &[u8]) -> Vec<u8> {
     let mut header = vec![
         0x13, 0x88, 0, 80, 0, 0, 0, 7, 0, 0, 0, 9, 0, flags, 1, 0, 0, 0, 0, 0,
@@ -58,7 +58,7 @@ fn undecoded(packet: &[u8]) -> Undecoded {
 
 /// A snaplen of 72 bytes leaves one of three blocks whole.
 #[test]
-fn blocks_of_a_sack_option_that_is_cut_count_as_far_as_they_are_whole() {
+fn counts_whole_blocks_of_cut_sack_option() {
     let mut options = vec![1, 1, 5, 26];
     for number in 1..=6u32 {
         options.extend(number.to_be_bytes());
@@ -79,7 +79,7 @@ fn blocks_of_a_sack_option_that_is_cut_count_as_far_as_they_are_whole() {
             (0, (0, 0))
         ]
     );
-    // Longer than the header: damage, not a cut.
+    // Longer than the header: damage, not a short snaplen.
     options[3] = 34;
     assert_eq!(segment(&v4(&tcp(tcp::ACK, &options), 0)).sack_blocks, 0);
 }
@@ -87,7 +87,7 @@ fn blocks_of_a_sack_option_that_is_cut_count_as_far_as_they_are_whole() {
 const STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 2, 0];
 
 #[test]
-fn an_ipv4_segment() {
+fn decodes_ipv4_segment() {
     let packet = v4(&tcp(tcp::ACK | tcp::PSH, &STAMPS), DATA);
     let (key, segment) = decode(&frame(&packet)).unwrap();
     let end = |last, port| Endpoint {
@@ -114,7 +114,7 @@ fn an_ipv4_segment() {
 }
 
 #[test]
-fn both_directions_have_one_key() {
+fn both_directions_have_same_key() {
     let there = v4(&tcp(tcp::ACK, &[]), 0);
     let mut back = there.clone();
     back[12..20].rotate_left(4);
@@ -126,7 +126,7 @@ fn both_directions_have_one_key() {
 }
 
 #[test]
-fn an_ipv6_segment_behind_extension_headers() {
+fn decodes_ipv6_segment_after_extension_headers() {
     let plain = segment(&v6(6, &tcp(tcp::ACK, &STAMPS), DATA));
     assert_eq!((plain.payload, plain.wire_bytes), (DATA, 40 + 32 + DATA));
     let hop_by_hop = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &tcp(tcp::ACK, &STAMPS)].concat();
@@ -136,7 +136,7 @@ fn an_ipv6_segment_behind_extension_headers() {
 }
 
 #[test]
-fn a_segment_behind_an_authentication_header() {
+fn decodes_segment_after_authentication_header() {
     let authentication = [
         6, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9,
     ];
@@ -154,14 +154,14 @@ fn a_segment_behind_an_authentication_header() {
 }
 
 #[test]
-fn ipv4_options_are_no_payload() {
+fn excludes_ipv4_options_from_payload() {
     let mut packet = v4(&[&[1; 4][..], &tcp(tcp::ACK, &[])].concat(), DATA);
     packet[0] = 0x46;
     assert_eq!(segment(&packet).payload, DATA);
 }
 
 #[test]
-fn ethernet_padding_is_no_payload() {
+fn excludes_ethernet_padding_from_payload() {
     let ack = v4(&tcp(tcp::ACK, &[]), 0);
     let padded = [&[0; 12][..], &[8, 0], &ack, &[0xff; 6]].concat();
     let frame = Frame {
@@ -174,7 +174,7 @@ fn ethernet_padding_is_no_payload() {
 }
 
 #[test]
-fn where_ip_has_no_length_the_wire_has() {
+fn uses_wire_length_if_ip_length_is_zero() {
     let mut packet = v4(&tcp(tcp::ACK, &[]), 0);
     packet[2..4].fill(0);
     assert_eq!(segment(&packet).payload, 9000 - 40);
@@ -184,7 +184,7 @@ fn where_ip_has_no_length_the_wire_has() {
 }
 
 #[test]
-fn super_packets_repeat_their_headers() {
+fn counts_repeated_headers_of_super_packets() {
     let packet = v4(&tcp(tcp::ACK, &STAMPS), 4 * DATA + 1);
     let count = |segment_size| {
         let frame = Frame {
@@ -206,7 +206,7 @@ fn super_packets_repeat_their_headers() {
 }
 
 #[test]
-fn options_of_a_syn() {
+fn parses_syn_options() {
     let options = [
         2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
     ];
@@ -219,7 +219,7 @@ fn options_of_a_syn() {
 }
 
 #[test]
-fn options_that_the_snaplen_cut_do_not_say_that_there_is_no_window_scale() {
+fn marks_window_scale_unknown_if_options_are_cut() {
     let options = [
         2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
     ];
@@ -232,7 +232,7 @@ fn options_that_the_snaplen_cut_do_not_say_that_there_is_no_window_scale() {
 }
 
 #[test]
-fn sack_behind_timestamps_and_alone() {
+fn parses_sack_with_and_without_time_stamps() {
     let blocks = [1, 1, 5, 18, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 1, 0, 0, 0, 2, 0];
     for options in [&[&STAMPS[..], &blocks].concat()[..], &blocks] {
         let ack = segment(&v4(&tcp(tcp::ACK, options), 0));
@@ -243,7 +243,7 @@ fn sack_behind_timestamps_and_alone() {
 }
 
 #[test]
-fn damaged_options_end_the_walk() {
+fn stops_at_damaged_option() {
     for options in [
         [1, 1, 1, 0, 2, 4, 5, 180],
         [3, 0, 2, 4, 5, 180, 1, 1],
@@ -256,7 +256,7 @@ fn damaged_options_end_the_walk() {
 }
 
 #[test]
-fn the_snaplen_may_cut_options_but_not_the_rest() {
+fn accepts_cut_options_but_not_cut_header() {
     let packet = v4(&tcp(tcp::ACK, &STAMPS), DATA);
     let whole = segment(&packet);
     for len in 0..packet.len() {
@@ -271,7 +271,7 @@ fn the_snaplen_may_cut_options_but_not_the_rest() {
 }
 
 #[test]
-fn what_is_no_segment_says_why() {
+fn reports_why_frame_has_no_segment() {
     let ack = tcp(tcp::ACK, &[]);
     let with = |at: usize, byte: u8| {
         let mut packet = v4(&ack, 0);
@@ -298,7 +298,7 @@ fn what_is_no_segment_says_why() {
 }
 
 #[test]
-fn a_first_fragment_counts_by_its_header() {
+fn decodes_first_fragment() {
     let mut packet = v4(&tcp(tcp::ACK, &[]), 560);
     packet[6] = 0x20;
     assert_eq!(segment(&packet).payload, 560);
@@ -306,7 +306,7 @@ fn a_first_fragment_counts_by_its_header() {
     assert_eq!(segment(&v6(44, &first, 560)).payload, 560);
 }
 
-/// An IPv4 packet of this protocol around the others.
+/// Returns an IPv4 packet of this protocol around `between` and `inner`.
 fn around(protocol: u8, between: &[u8], inner: &[u8]) -> Vec<u8> {
     let mut packet = v4(&[between, inner].concat(), 0);
     packet[9] = protocol;
@@ -316,7 +316,7 @@ fn around(protocol: u8, between: &[u8], inner: &[u8]) -> Vec<u8> {
 const GRE_KEYED: [u8; 8] = [0x20, 0, 8, 0, 0, 0, 0, 9];
 
 #[test]
-fn a_segment_in_tunnels_is_that_of_the_innermost_packet() {
+fn decodes_innermost_packet_of_nested_tunnels() {
     let inner = v4(&tcp(tcp::ACK, &STAMPS), DATA);
     let plain = decode(&frame(&inner)).unwrap();
     let mut tunnelled = inner;
@@ -332,7 +332,7 @@ fn a_segment_in_tunnels_is_that_of_the_innermost_packet() {
 }
 
 #[test]
-fn what_a_tunnel_carries_besides_tcp_says_why() {
+fn reports_why_tunnel_has_no_segment() {
     let mut datagram = v4(&tcp(tcp::ACK, &[]), 0);
     datagram[9] = 17;
     assert_eq!(undecoded(&around(4, &[], &datagram)), Undecoded::NotTcp);
@@ -349,9 +349,9 @@ fn what_a_tunnel_carries_besides_tcp_says_why() {
     }
 }
 
-/// Of a packet in a tunnel whose own packets are fragments, the first says all.
+/// The first fragment of a tunnel packet has the whole inner header.
 #[test]
-fn fragments_of_a_tunnel() {
+fn decodes_first_fragment_of_tunnel_packet() {
     let inner = v4(&tcp(tcp::ACK, &STAMPS), DATA);
     let mut first = around(47, &GRE_KEYED, &inner);
     (first[2], first[3], first[6]) = (2, 0, 0x20);
@@ -362,7 +362,7 @@ fn fragments_of_a_tunnel() {
 }
 
 #[test]
-fn a_packet_without_a_length_in_a_tunnel() {
+fn uses_wire_length_inside_tunnel() {
     let mut inner = v4(&tcp(tcp::ACK, &[]), 0);
     inner[2..4].fill(0);
     let payload = segment(&around(47, &GRE_KEYED, &inner)).payload;
@@ -370,7 +370,7 @@ fn a_packet_without_a_length_in_a_tunnel() {
 }
 
 #[test]
-fn truth_is_passed_on() {
+fn passes_emulator_record_on() {
     let packet = v4(&tcp(tcp::ACK, &[]), 0);
     let truth = Some(EmulatorRecord {
         queue_bytes: 9,
@@ -380,5 +380,5 @@ fn truth_is_passed_on() {
         truth,
         ..frame(&packet)
     };
-    assert_eq!(decode(&frame).unwrap().1.truth, truth);
+    assert_eq!(decode(&frame).unwrap().1.emulator_record, truth);
 }

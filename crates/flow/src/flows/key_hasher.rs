@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A fast hash of a flow's key, with a seed of its own, so that no capture can be made to collide.
+//! Fast hash of a flow's key. The seed is random, so that a capture cannot be crafted to collide.
 
 use crate::segment::{CapturePoint, Endpoint, FlowKey};
 use std::hash::{BuildHasher, RandomState};
@@ -15,18 +15,19 @@ pub(super) struct KeyHasher {
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl KeyHasher {
-    /// With a seed that differs from run to run. Results don't: nothing is done in the table's order.
+    /// Creates a hasher with a seed that differs from run to run. Results do not differ: nothing depends on the table's
+    /// order.
     pub(super) fn new() -> Self {
         Self {
             seed: RandomState::new().hash_one(0u8) | 1,
         }
     }
 
-    /// The hash of a flow.
+    /// Returns the hash of a flow.
     #[inline]
-    pub(super) fn of(self, vantage: CapturePoint, key: &FlowKey) -> u64 {
+    pub(super) fn of(self, capture_point: CapturePoint, key: &FlowKey) -> u64 {
         let ports = u64::from(key.low.port) << 16 | u64::from(key.high.port);
-        let hash = self.mix(self.seed, u64::from(vantage.0) << 32 | ports);
+        let hash = self.mix(self.seed, u64::from(capture_point.0) << 32 | ports);
         let hash = self.endpoint(hash, &key.low);
         self.endpoint(hash, &key.high)
     }
@@ -67,19 +68,19 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_hardly_differ_are_spread() {
+    fn spreads_similar_keys() {
         let hash = KeyHasher::new();
         let (mut whole, mut low, mut high) = (HashSet::new(), HashSet::new(), HashSet::new());
-        for (vantage, last, port) in
+        for (capture_point, last, port) in
             (0..2).flat_map(|v| (0..64).flat_map(move |l| (0..64).map(move |p| (v, l, p))))
         {
-            let h = hash.of(CapturePoint(vantage), &key(last, port));
+            let h = hash.of(CapturePoint(capture_point), &key(last, port));
             whole.insert(h);
             low.insert(h & 0xffff);
             high.insert(h >> 57);
         }
         assert_eq!(whole.len(), 8192);
-        // Of 65,536 values, 8,192 random ones hit 7,700 different ones.
+        // Of 65,536 values, 8,192 random ones reach 7,700 different ones.
         assert!(low.len() > 7_300, "{}", low.len());
         assert_eq!(high.len(), 128);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which slot was used longest ago: a list through two arrays, 8 bytes a slot.
+//! LRU list of slots: a linked list in one array, 8 bytes a slot.
 
-/// Nothing before or behind.
+/// End of the list.
 const NONE: u32 = u32::MAX;
 
 /// Slots in order of their last use.
@@ -19,7 +19,7 @@ struct Link {
 }
 
 impl LruList {
-    /// No slot yet.
+    /// Creates an empty list.
     pub(super) fn new() -> Self {
         Self {
             links: Vec::new(),
@@ -28,13 +28,12 @@ impl LruList {
         }
     }
 
-    /// The slot used longest ago.
+    /// Returns the slot used longest ago.
     pub(super) fn oldest(&self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// A slot that is not in the list comes into it, as the newest. Slots are numbered from 0 without a
-    /// gap.
+    /// Inserts a slot that is not in the list, as the newest. Slots are numbered from 0 without a gap.
     pub(super) fn insert(&mut self, slot: u32) {
         let none = Link {
             newer: NONE,
@@ -47,7 +46,7 @@ impl LruList {
         self.put_first(slot);
     }
 
-    /// A slot of the list is used.
+    /// Makes a slot of the list the newest.
     #[inline]
     pub(super) fn touch(&mut self, slot: u32) {
         if slot != self.newest {
@@ -56,7 +55,7 @@ impl LruList {
         }
     }
 
-    /// A slot leaves the list.
+    /// Removes a slot from the list.
     pub(super) fn remove(&mut self, slot: u32) {
         let Link { newer, older } = self.links[slot as usize];
         match newer {
@@ -89,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_an_order(steps in prop::collection::vec((0usize..8, prop::bool::ANY), 0..100)) {
+        fn matches_a_sorted_list(steps in prop::collection::vec((0usize..8, prop::bool::ANY), 0..100)) {
             let mut recency = LruList::new();
             let mut order: Vec<u32> = (0..8).collect();
             (0..8).for_each(|slot| recency.insert(slot));

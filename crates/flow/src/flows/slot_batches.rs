@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Items of a batch by the slot of their flow, so that a flow's state comes into the cache once a batch
+//! Groups the items of a batch by the slot of their flow, so that a flow's state is loaded into the cache once a batch
 //! and not once a packet.
 
-/// No item.
+/// End of a list.
 const NONE: u32 = u32::MAX;
 
-/// Lists of items through two arrays: 8 bytes a slot, 4 an item.
+/// Lists of items in two arrays: 8 bytes a slot, 4 an item.
 #[derive(Debug, Default)]
 pub(super) struct SlotBatches {
-    /// By item: the next of the same slot.
+    /// Next item of the same slot, by item.
     next: Vec<u32>,
-    /// By slot: its items.
+    /// First and last item, by slot.
     lists: Vec<List>,
-    /// Slots that got an item, in the order in which they did.
+    /// Slots with items, in the order in which they got their first one.
     slots: Vec<u32>,
 }
 
@@ -23,14 +23,14 @@ struct List {
 }
 
 impl SlotBatches {
-    /// A batch of so many items begins. Of the last, all were taken.
+    /// Starts a batch of `items` items. All items of the batch before must have been taken.
     pub(super) fn start_batch(&mut self, items: usize) {
         self.next.clear();
         self.next.resize(items, NONE);
         self.slots.clear();
     }
 
-    /// `item` is of `slot`, and comes behind those that are there.
+    /// Appends `item` to the list of `slot`.
     #[inline]
     pub(super) fn add(&mut self, slot: u32, item: u32) {
         if slot as usize >= self.lists.len() {
@@ -56,7 +56,7 @@ impl SlotBatches {
         self.lists.resize(slot as usize + 1, none);
     }
 
-    /// The slot that got its first item as the `at`th. It may have none any more.
+    /// Returns the slot that got its first item as the `at`th. Its list may be empty by now.
     pub(super) fn slot(&self, at: usize) -> Option<u32> {
         self.slots.get(at).copied()
     }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slot_has_its_items_in_order() {
+    fn returns_items_of_each_slot_in_order() {
         let mut groups = SlotBatches::default();
         for _ in 0..2 {
             groups.start_batch(6);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_early_does_not_come_again() {
+    fn returns_each_item_once() {
         let mut groups = SlotBatches::default();
         groups.start_batch(3);
         groups.add(1, 0);

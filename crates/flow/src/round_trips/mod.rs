@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Round trips from the tap to the receiver of one direction and back, by both methods.
+//! Round trips of one direction from the tap to the receiver and back, by both methods.
 //!
-//! SYN and FIN have a number and so an ACK: they are samples like data.
+//! SYN and FIN occupy a sequence number and so receive an ACK: they are samples like data.
 
 pub(super) mod round_trip;
 pub(super) mod timestamps;
@@ -15,17 +15,18 @@ use std::ops::Range;
 use timestamps::Timestamps;
 use unacked::{AckBoundary, UnackedPackets};
 
-/// What one ACK says of the round trip, ns.
+/// Round-trip sample of one ACK, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// From the packet with the last byte acknowledged to the ACK, or by time stamp.
+    /// Time from the packet with the last byte acknowledged to the ACK, or by time stamp.
     pub(super) rtt_ns: u64,
-    /// Age of the first byte that the ACK does not cover; see [`Bin::unacked_age_min_us`](crate::series::Bin::unacked_age_min_us).
-    /// None for a sample by time stamp, and if nobody knows when that byte was sent.
+    /// Age of the first byte that the ACK does not cover; see
+    /// [`Bin::unacked_age_min_us`](crate::bin::Bin::unacked_age_min_us). `None` for a sample by time stamp, and if the
+    /// time when that byte was sent is unknown.
     pub(super) unacked_age_ns: Option<u64>,
 }
 
-/// What waits for an answer, and the answers.
+/// Packets and TSvals that await an ACK, and the samples.
 #[derive(Debug, Default)]
 pub(super) struct RoundTrips {
     unacked: UnackedPackets,
@@ -36,12 +37,13 @@ pub(super) struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// SRTT and RTTVAR so far.
+    /// Returns SRTT and RTTVAR so far.
     pub(super) fn smoothed(&self) -> RoundTrip {
         self.smoothed
     }
 
-    /// A packet of this direction, with anything that is acknowledged or without.
+    /// Records the TSval of a packet of this direction. `has_sequence` is true if the packet occupies sequence numbers,
+    /// so that an ACK answers it.
     #[inline]
     pub(super) fn record_tsval(
         &mut self,
@@ -55,12 +57,12 @@ impl RoundTrips {
         }
     }
 
-    /// Whether `segment` has a TSval newer than all before.
+    /// Returns whether `segment` has a TSval newer than all before.
     pub(super) fn is_newest(&self, segment: &Segment) -> bool {
         segment.has_timestamps && self.timestamps.is_newest(segment.tsval)
     }
 
-    /// `length` numbers from `start` on were sent for the first time.
+    /// Records `length` numbers from `start` on, sent for the first time.
     #[inline]
     pub(super) fn record_sent(
         &mut self,
@@ -72,34 +74,34 @@ impl RoundTrips {
         self.unacked.record_sent(start, length, at_ns, budget);
     }
 
-    /// Numbers begin anew.
+    /// Forgets the unacknowledged packets, after a break of the sequence numbers.
     pub(super) fn reset(&mut self) {
         self.unacked.clear();
     }
 
-    /// Packets that wait longest for their ACK, as [`UnackedPackets::oldest`].
+    /// Returns the packets that have waited longest for their ACK, as [`UnackedPackets::oldest`].
     pub(super) fn oldest(&self) -> impl Iterator<Item = (u64, u32, u32)> {
         self.unacked.oldest()
     }
 
-    /// Memory of the distributions.
+    /// Returns the memory of the distributions, bytes.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.by_pairs.bytes() + self.by_timestamps.bytes()
     }
 
-    /// Memory of the tables.
+    /// Returns the memory of the tables, bytes.
     pub(super) fn table_bytes(&self) -> usize {
         self.unacked.table_bytes() + self.timestamps.table_bytes()
     }
 
-    /// These numbers were sent again.
+    /// Records that these numbers were retransmitted.
     pub(super) fn record_retransmission(&mut self, numbers: Range<u64>) {
         self.unacked.record_retransmission(numbers);
     }
 
-    /// A segment of the other end with an ACK for everything below `ack`; `before` is what it was before, and `next`
-    /// what was sent. The round trip that it says: by pair, or without one by time stamp.
+    /// Takes in the ACK number `ack` of a segment of the other end; `before` is the ACK number before it, and `next`
+    /// the next new number. Returns a round-trip sample: by packet and ACK, or else by time stamp.
     #[inline]
     pub(super) fn process_ack(
         &mut self,
@@ -132,7 +134,7 @@ impl RoundTrips {
         }
     }
 
-    /// Whether the time stamp of `segment` says nothing new.
+    /// Returns whether the TSecr of `segment` repeats the last one.
     #[inline]
     pub(super) fn is_echo_known(&self, segment: &Segment) -> bool {
         !segment.has_timestamps || self.timestamps.is_last_echo(segment.tsecr)

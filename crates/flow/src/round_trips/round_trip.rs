@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A smoothed round trip and the time-out that follows from it (RFC 6298 §2), as far as a tap can tell.
+//! Smoothed round trip and the time-out derived from it (RFC 6298 §2), as far as a tap can know them.
 
-/// Linux's least time-out, and what it adds to the round trip at least (`TCP_RTO_MIN`,
-/// `include/net/tcp.h`): no sender in use is quicker, though RFC 6298 asks for a second.
+/// Least time-out of Linux, and the least that it adds to the round trip (`TCP_RTO_MIN`, `include/net/tcp.h`). RFC 6298
+/// requires a second, but no common sender uses a shorter time-out than Linux.
 const RTO_MIN_NS: u64 = 200_000_000;
-/// What a round trip of which a part is unknown takes for reordering at least: Wireshark's figure.
+/// Least time that is taken for reordering if part of the round trip is unknown: the value of Wireshark.
 const REORDERING_NS: u64 = 3_000_000;
 
-/// SRTT and RTTVAR between the tap and one end; SRTT is 0 without a sample.
+/// SRTT and RTTVAR between the tap and one end, ns; SRTT is 0 without a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RoundTrip {
     srtt_ns: u64,
@@ -15,10 +15,10 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Takes a sample in (RFC 6298 §2.2, §2.3).
+    /// Adds a sample (RFC 6298 §2.2, §2.3).
     #[inline]
     pub(crate) fn add_sample(&mut self, rtt_ns: u64) {
-        // A day is no round trip, and keeps the sums below from overflow. Beside an end it may be 0.
+        // A clamp to one day keeps the sums below from overflow. Beside an end a sample may be 0.
         let rtt_ns = rtt_ns.clamp(1, 86_400_000_000_000);
         if self.srtt_ns == 0 {
             (self.srtt_ns, self.rttvar_ns) = (rtt_ns, rtt_ns / 2);
@@ -29,7 +29,7 @@ impl RoundTrip {
         }
     }
 
-    /// From one end to the other and back: the tap lies between both.
+    /// Adds the round trip to the other end: the tap lies between both.
     pub(crate) fn plus(self, other: Self) -> PathRoundTrip {
         PathRoundTrip {
             srtt_ns: self.srtt_ns + other.srtt_ns,
@@ -39,7 +39,7 @@ impl RoundTrip {
     }
 }
 
-/// SRTT and RTTVAR between both ends, or of the half that is known: then they are that long at least.
+/// SRTT and RTTVAR between both ends, ns. If only one half is known, they are lower bounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PathRoundTrip {
     srtt_ns: u64,
@@ -48,8 +48,8 @@ pub(crate) struct PathRoundTrip {
 }
 
 impl PathRoundTrip {
-    /// Within this, what comes late was overtaken: a retransmission takes a whole round trip, because an ACK must go
-    /// back before.
+    /// Returns the time within which a late packet counts as reordered. A retransmission takes a whole round trip,
+    /// because an ACK must return first.
     pub(crate) fn reordering_ns(self) -> u64 {
         let half = self.srtt_ns / 2;
         match self.is_whole {
@@ -58,12 +58,12 @@ impl PathRoundTrip {
         }
     }
 
-    /// The shortest silence that can be a time-out.
+    /// Returns the shortest silence that can be a time-out, ns.
     pub(crate) fn timeout_min_ns(self) -> u64 {
         RTO_MIN_NS.max(self.srtt_ns + 4 * self.rttvar_ns)
     }
 
-    /// Whether a silence can hardly be anything but a time-out.
+    /// Returns whether a silence is almost certainly a time-out.
     pub(crate) fn is_surely_timeout(self, silence_ns: u64) -> bool {
         self.is_whole && silence_ns >= self.srtt_ns + RTO_MIN_NS.max(4 * self.rttvar_ns)
     }
@@ -75,7 +75,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Between the tap and an end that many milliseconds away.
+    /// Round trip between the tap and an end, from samples in milliseconds.
     fn half(samples_ms: &[u64]) -> RoundTrip {
         let mut rtt = RoundTrip::default();
         samples_ms.iter().for_each(|ms| rtt.add_sample(ms * MS));
@@ -83,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sample_is_srtt() {
+    fn first_sample_sets_srtt() {
         let path = half(&[100]).plus(half(&[0]));
         assert_eq!(path.timeout_min_ns(), 300 * MS + 1);
         assert_eq!(path.reordering_ns(), 50 * MS);
     }
 
     #[test]
-    fn a_steady_path_leaves_the_least_time_out() {
+    fn steady_path_has_minimum_time_out() {
         let path = half(&[100; 100]).plus(half(&[0]));
         assert_eq!(path.timeout_min_ns(), 200 * MS);
         assert_eq!(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_is_the_least_that_the_whole_can_be() {
+    fn known_half_is_lower_bound() {
         let unknown = RoundTrip::default();
         let of = |ms| half(&[ms; 100]).plus(unknown);
         assert_eq!(
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_samples_do_no_harm() {
+    fn huge_samples_do_not_overflow() {
         let mut rtt = RoundTrip::default();
         (0..9).for_each(|_| rtt.add_sample(u64::MAX));
         assert!(rtt.plus(rtt).timeout_min_ns() > 0);

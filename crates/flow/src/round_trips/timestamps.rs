@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TSvals that wait for their echo: round trips by time stamps (RFC 7323 §4).
+//! TSvals that await their echo: round trips by time stamps (RFC 7323 §4).
 
 use crate::memory_budget::{MemoryBudget, capacity_bytes};
 use std::collections::VecDeque;
 
-/// When each TSval was first sent with numbers that are acknowledged. A TSval that was on a pure ACK
-/// first is left out: its echo might answer that.
+/// Time when each TSval was first sent with numbers that need an ACK. A TSval that a pure ACK carried first is left
+/// out: an echo might answer that ACK.
 #[derive(Debug, Default)]
 pub(crate) struct Timestamps {
     pending: VecDeque<(u32, u64)>,
@@ -14,21 +14,21 @@ pub(crate) struct Timestamps {
 }
 
 impl Timestamps {
-    /// A packet carried `tsval`; `answered` is whether an ACK will come for it. When too many wait, the
-    /// oldest is forgotten.
+    /// Records a packet with `tsval`; `is_answered` is true if an ACK will answer it. If too many are pending, the oldest
+    /// is dropped.
     #[inline]
     pub(crate) fn record_sent(
         &mut self,
         tsval: u32,
         at_ns: u64,
-        answered: bool,
+        is_answered: bool,
         budget: &mut MemoryBudget,
     ) {
         if self.newest.is_some_and(|newest| !is_newer(tsval, newest)) {
             return;
         }
         self.newest = Some(tsval);
-        if answered {
+        if is_answered {
             let most = budget.settings.timestamps_max;
             if !budget.ensure_room(&mut self.pending, most) {
                 self.pending.pop_front();
@@ -39,23 +39,23 @@ impl Timestamps {
         }
     }
 
-    /// Whether `tsval` is newer than one before, and than all of them.
+    /// Returns whether `tsval` is newer than all before; false for the first.
     pub(crate) fn is_newest(&self, tsval: u32) -> bool {
         self.newest.is_some_and(|newest| is_newer(tsval, newest))
     }
 
-    /// Memory of the table.
+    /// Returns the memory of the table, bytes.
     pub(crate) fn table_bytes(&self) -> usize {
         capacity_bytes(&self.pending)
     }
 
-    /// Whether the last ACK had this echo.
+    /// Returns whether the last ACK had this echo.
     #[inline]
     pub(crate) fn is_last_echo(&self, tsecr: u32) -> bool {
         self.last_echo == Some(tsecr)
     }
 
-    /// An ACK echoes `tsecr`. When that was first sent, if this is its first echo.
+    /// Takes in an ACK that echoes `tsecr`. Returns the time when that was first sent, if this is its first echo.
     #[inline]
     pub(crate) fn take_echo(&mut self, tsecr: u32) -> Option<u64> {
         self.last_echo = Some(tsecr);
@@ -72,7 +72,7 @@ impl Timestamps {
     }
 }
 
-/// RFC 7323 §5.2, on numbers that wrap.
+/// Compares time stamps that wrap (RFC 7323 §5.2).
 pub(crate) fn is_newer(tsval: u32, than: u32) -> bool {
     tsval.wrapping_sub(than).cast_signed() > 0
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn first_packet_to_first_echo() {
+    fn measures_first_packet_to_first_echo() {
         let mut timestamps = Timestamps::default();
         timestamps.record_sent(7, 100, true, &mut budget(8));
         timestamps.record_sent(7, 150, true, &mut budget(8));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_ends_the_wait_of_older_ones() {
+    fn echo_removes_older_tsvals() {
         let mut timestamps = Timestamps::default();
         for i in 0..4 {
             timestamps.record_sent(i, u64::from(i) * 10, true, &mut budget(8));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pure_ack_carried_first_is_no_sample() {
+    fn skips_tsval_first_sent_on_pure_ack() {
         let mut timestamps = Timestamps::default();
         timestamps.record_sent(5, 100, false, &mut budget(8));
         timestamps.record_sent(5, 110, true, &mut budget(8));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_when_too_many_wait() {
+    fn drops_oldest_tsval_beyond_bound() {
         let mut timestamps = Timestamps::default();
         for i in 0..5 {
             timestamps.record_sent(i, u64::from(i), true, &mut budget(3));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn time_stamps_wrap() {
+    fn handles_wrapping_time_stamps() {
         let mut timestamps = Timestamps::default();
         timestamps.record_sent(u32::MAX, 1, true, &mut budget(8));
         timestamps.record_sent(0, 2, true, &mut budget(8));

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets that wait for their ACK: round trips by pairs of data and ACK.
+//! Packets that await their ACK: round trips by pairs of data and ACK.
 
 use crate::memory_budget::{MemoryBudget, capacity_bytes};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A packet that was sent for the first time.
+/// A packet sent for the first time.
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     at_ns: u64,
-    /// First number, on the wire.
+    /// First number on the wire.
     start: u32,
-    /// Numbers that it has.
+    /// Length in sequence numbers.
     length: u32,
 }
 
-/// What an ACK says of the packets around its number.
+/// Send times of the packets around an ACK number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AckBoundary {
-    /// When the packet was sent that carried the last byte acknowledged, ns.
+    /// Send time of the packet with the last byte acknowledged, ns.
     pub(super) last_ns: u64,
-    /// When the packet was sent that carried the first byte not acknowledged, ns. None if every byte
-    /// sent is acknowledged, or if that packet is not in the table.
+    /// Send time of the packet with the first byte not acknowledged, ns. `None` if every byte sent is acknowledged, or
+    /// if that packet is not in the table.
     pub(super) next_ns: Option<u64>,
 }
 
@@ -29,17 +29,17 @@ pub(super) struct AckBoundary {
 #[derive(Debug, Default)]
 pub(super) struct UnackedPackets {
     packets: VecDeque<Packet>,
-    /// What was sent again, from the first of it to the last. An ACK that covers any of that is of no use,
-    /// because nobody knows which of both it answers, or how long what lies above waited for it (Karn; RFC
-    /// 6298 §3; Linux: `FLAG_RETRANS_DATA_ACKED`).
+    /// Range from the first to the last retransmitted number. An ACK that covers any of it is not a sample: it may
+    /// answer either copy, and the data above may have waited for it (Karn; RFC 6298 §3; Linux:
+    /// `FLAG_RETRANS_DATA_ACKED`).
     retransmitted: Range<u64>,
-    /// Everything below is acknowledged.
+    /// Cumulative ACK number.
     acked: u64,
 }
 
 impl UnackedPackets {
-    /// Numbers were sent that were never sent before. When there are too many, the newest are not kept,
-    /// so that their ACKs have no sample.
+    /// Records numbers that were sent for the first time. If there are too many packets, the newest is dropped, and its
+    /// ACK has no sample.
     #[inline]
     pub(super) fn record_sent(
         &mut self,
@@ -58,23 +58,23 @@ impl UnackedPackets {
         }
     }
 
-    /// Packets that wait longest: when they were sent, their first number on the wire, and their length.
+    /// Returns the packets that have waited longest: send time, first number on the wire, and length.
     pub(super) fn oldest(&self) -> impl Iterator<Item = (u64, u32, u32)> {
         (self.packets.iter()).map(|packet| (packet.at_ns, packet.start, packet.length))
     }
 
-    /// Memory of the table.
+    /// Returns the memory of the table, bytes.
     pub(super) fn table_bytes(&self) -> usize {
         capacity_bytes(&self.packets)
     }
 
-    /// Nothing waits any more: numbers begin anew.
+    /// Removes all packets, after a break of the sequence numbers.
     pub(super) fn clear(&mut self) {
         self.packets.clear();
         self.retransmitted = 0..0;
     }
 
-    /// These numbers were sent again.
+    /// Records that these numbers were retransmitted.
     pub(super) fn record_retransmission(&mut self, numbers: Range<u64>) {
         let is_over = self.acked >= self.retransmitted.end;
         self.retransmitted = match is_over {
@@ -85,19 +85,19 @@ impl UnackedPackets {
         };
     }
 
-    /// Everything below `ack` is acknowledged, and was not further than `before` until now. Returns when
-    /// the packets around `ack` were sent, if that is a round-trip sample: one sample an ACK.
+    /// Advances the ACK number from `before` to `ack`. Returns the send times of the packets around `ack`, if that is a
+    /// round-trip sample: one sample an ACK.
     #[inline]
     pub(super) fn acknowledge(&mut self, before: u64, ack: u64) -> Option<AckBoundary> {
         let mut last = None;
         while let Some(packet) = self.packets.front() {
-            // Signed, because both are numbers of the wire, less than half a turn apart.
+            // Signed, because both are numbers on the wire, less than half of the number space apart.
             let beyond = (ack as u32).wrapping_sub(packet.start).cast_signed();
             if beyond <= 0 {
                 break;
             }
             let over = beyond.cast_unsigned();
-            // `over == length` is its end; beyond that, another carried the last byte.
+            // `over == length` is the end of the packet; beyond it, another packet carried the last byte.
             last = (over <= packet.length).then_some(packet.at_ns);
             if over < packet.length {
                 break;
@@ -108,7 +108,7 @@ impl UnackedPackets {
         let last_ns =
             last.filter(|_| before >= self.retransmitted.end || ack <= self.retransmitted.start)?;
         let next = self.packets.front().filter(|packet| {
-            // A packet further on is not the next: the table was full when that was sent.
+            // A later packet is not the next: the table was full when the next one was sent.
             (ack as u32).wrapping_sub(packet.start) < packet.length
         });
         Some(AckBoundary {
@@ -130,7 +130,7 @@ mod tests {
         })
     }
 
-    /// Packets of 10 at times 100, 101, … from number 1,000.
+    /// Packets of 10 numbers at times 100, 101, … from number 1,000.
     fn sent(count: u32) -> UnackedPackets {
         let mut unacked = UnackedPackets::default();
         for i in 0..u64::from(count) {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_beyond_a_full_table_is_not_the_next() {
+    fn skips_packet_beyond_full_table() {
         let mut unacked = sent(4);
         unacked.record_sent(1_040, 10, 104, &mut four());
         assert_eq!(last(unacked.acknowledge(1_000, 1_020)), Some(101));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_packet_covered_is_the_sample() {
+    fn samples_last_packet_covered() {
         let mut unacked = sent(4);
         assert_eq!(last(unacked.acknowledge(1_000, 1_020)), Some(101));
         assert_eq!(unacked.acknowledge(1_020, 1_020), None);
@@ -173,23 +173,23 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_super_packet_is_a_sample_of_it() {
+    fn samples_part_of_super_packet() {
         let mut unacked = sent(2);
         assert_eq!(last(unacked.acknowledge(1_000, 1_005)), Some(100));
         assert_eq!(last(unacked.acknowledge(1_005, 1_010)), Some(100));
     }
 
     #[test]
-    fn what_was_sent_again_is_no_sample() {
+    fn skips_retransmitted_packet() {
         let mut unacked = sent(3);
         unacked.record_retransmission(1_000..1_010);
         assert_eq!(unacked.acknowledge(1_000, 1_020), None);
         assert_eq!(last(unacked.acknowledge(1_020, 1_030)), Some(102));
     }
 
-    /// A tail loss probe repeats the last packet; ACKs of those before it answer what was sent once.
+    /// A tail loss probe repeats the last packet; ACKs of the packets before it are unambiguous.
     #[test]
-    fn what_lies_below_is_a_sample() {
+    fn samples_packets_before_retransmission() {
         let mut unacked = sent(4);
         unacked.record_retransmission(1_030..1_040);
         assert_eq!(last(unacked.acknowledge(1_000, 1_020)), Some(101));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_is_none_until_both_are_acknowledged() {
+    fn skips_packets_between_retransmissions() {
         let mut unacked = sent(4);
         unacked.record_retransmission(1_000..1_010);
         unacked.record_retransmission(1_030..1_040);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_beyond_the_bound_are_no_sample() {
+    fn skips_packets_beyond_bound() {
         let mut unacked = sent(6);
         assert_eq!(unacked.packets.len(), 4);
         assert_eq!(unacked.acknowledge(1_000, 1_060), None);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_wrap() {
+    fn handles_wrapping_numbers() {
         let mut unacked = UnackedPackets::default();
         let start = (1 << 33) - 5;
         unacked.record_sent(start, 10, 7, &mut four());

@@ -1,88 +1,89 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A direction's course over time, bin by bin.
+//! Bin of a time series of one direction.
 
 use serde::{Deserialize, Serialize};
 
-/// What one bin of time had of one direction: its data stream, and the ACK stream that came back
-/// for it. Sums, but where it says otherwise. An empty bin is all zero.
+/// Counts of one direction in one bin of time: its data, and the ACKs for it. Values are sums unless stated otherwise.
+/// An empty bin is all zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bin {
-    /// Payload bytes that were sent, also again.
+    /// Payload bytes sent, retransmissions included.
     pub data_bytes: u64,
-    /// Most of them in one of the finest bins within this one: a burst that a mean hides.
+    /// Most of these bytes in one of the finest bins within this one: a burst that a mean hides.
     pub data_bytes_max: u64,
     /// Segments with payload, as on the wire.
     pub data_segments: u32,
-    /// Payload bytes among them that had been sent before.
+    /// Payload bytes that had been sent before.
     pub retransmitted_bytes: u64,
-    /// Packets with payload that were sent again.
+    /// Retransmitted packets with payload.
     pub retransmissions: u32,
-    /// Those after a time-out among them.
+    /// Retransmitted packets after a time-out.
     pub timeouts: u32,
-    /// Packets with payload whose end came within a segment of the advertised window's end.
+    /// Packets with payload that end within a segment of the advertised window's end.
     pub window_full: u32,
-    /// Packets that ended in a segment shorter than the largest: the sender had no more at hand.
+    /// Packets that end in a segment shorter than the largest: the sender had no more data.
     pub short_segments: u32,
     /// Bytes newly acknowledged: the sum of AckDiff.
     pub acked_bytes: u64,
-    /// Most of them in one of the finest bins within this one.
+    /// Most of these bytes in one of the finest bins within this one.
     pub acked_bytes_max: u64,
-    /// Pure ACKs that came back.
+    /// Pure ACKs.
     pub acks: u32,
-    /// Duplicates among them (RFC 5681 §2).
+    /// Duplicate ACKs (RFC 5681 §2).
     pub duplicate_acks: u32,
-    /// ACKs with SACK blocks, with data or without.
+    /// ACKs with SACK blocks, with payload or without.
     pub sacks: u32,
-    /// ACKs that acknowledged anything new, with data or without: the samples of AckDiff.
+    /// ACKs that acknowledge new data, with payload or without: the samples of AckDiff.
     #[serde(rename = "moving_acks")]
     pub advancing_acks: u32,
     /// Largest AckDiff, bytes.
     pub ack_diff_max: u32,
-    /// Round trip, least and greatest sample in ns; 0 is no sample.
+    /// Least round-trip sample, ns; 0 is no sample.
     pub rtt_min_ns: u64,
-    /// The greatest.
+    /// Greatest round-trip sample, ns.
     pub rtt_max_ns: u64,
-    /// Sum of the samples, for their mean.
+    /// Sum of the round-trip samples, for their mean, ns.
     pub rtt_sum_ns: u64,
-    /// How many there were.
+    /// Number of round-trip samples.
     pub rtt_samples: u32,
-    /// What the fastest ACK of this bin travelled longer than the flow's first did, by their TSval, in
-    /// ns ([`crate::ack_way`]); less than zero where it was faster, none without time stamps.
+    /// Delay of the fastest ACK of this bin relative to the flow's first ACK, by their TSval, ns
+    /// ([`crate::ack_path_delay`]). Below zero if it was faster, `None` without time stamps.
     #[serde(rename = "ack_way_ns")]
     pub ack_path_delay_ns: Option<i64>,
-    /// Most bytes in flight as the tap sees it.
+    /// Most bytes in flight as seen at the tap.
     pub in_flight_max: u64,
-    /// Least advertised window, scaled; none in a bin without a pure ACK, one that moved, or a change.
+    /// Least advertised window, scaled. `None` in a bin without a pure ACK, an advancing ACK, or a window update.
     pub window_min: Option<u64>,
-    /// The last of them, if there is any, for the judge alone. No window is larger than fits (RFC 7323 §2.3).
+    /// Last advertised window, if there is any; only the classification of limits uses it. `u32` holds the largest
+    /// window (RFC 7323 §2.3).
     #[serde(skip)]
     pub window_last: u32,
     /// Longest queue that the emulator reported, bytes.
     pub queue_max: u32,
     /// Segments that the emulator reported as lost or dropped.
     pub drops: u32,
-    /// Least age of the first unacknowledged byte when an ACK came, µs; at least 1, and 0 is no sample.
-    /// It is 1 where an ACK acknowledged every byte.
+    /// Least age of the first unacknowledged byte when an ACK came, µs; at least 1, and 0 is no sample. The age is 1 if
+    /// an ACK acknowledged every byte.
     ///
-    /// A receiver acknowledges all that it has. A byte that an ACK does not cover had not arrived when
-    /// the ACK left, so an age above the least round trip shows a queue. A delayed ACK makes a round
-    /// trip longer, but not this age.
+    /// A receiver acknowledges all data that it has. A byte that an ACK does not cover had not arrived when the ACK
+    /// left, so an age above the least round trip shows a queue. A delayed ACK makes a round trip longer, but not this
+    /// age.
     pub unacked_age_min_us: u32,
-    /// Whether everything sent was acknowledged after the last data, or ACK that moved, for the judge alone; none in a
-    /// bin without any.
+    /// Whether everything sent was acknowledged after the last data or advancing ACK; only the classification of limits
+    /// uses it. `None` in a bin without either.
     #[serde(skip)]
     pub all_acked: Option<bool>,
 }
 
 impl Bin {
-    /// Whether nothing happened: that everything is acknowledged is nothing by itself.
+    /// Returns whether the bin has no events; `all_acked` alone is not an event.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let all_acked = None;
         Self { all_acked, ..*self } == Self::default()
     }
 
-    /// Takes in the age of the first unacknowledged byte at one ACK.
+    /// Takes in the age of the first unacknowledged byte at one ACK, ns.
     #[inline]
     pub(crate) fn record_unacked_age(&mut self, age_ns: u64) {
         let age_us = u32::try_from(age_ns / 1_000).unwrap_or(u32::MAX).max(1);
@@ -97,7 +98,7 @@ impl Bin {
         };
     }
 
-    /// This as a finest bin: its sums are its most.
+    /// Returns this bin as a finest bin, whose maxima are its sums.
     pub(crate) fn finest(self) -> Self {
         Self {
             data_bytes_max: self.data_bytes,
@@ -106,7 +107,7 @@ impl Bin {
         }
     }
 
-    /// Takes in what a later stretch of the same direction had; counts stay at their type's end rather than wrap.
+    /// Merges a later bin of the same direction; counts saturate.
     pub fn merge(&mut self, other: &Self) {
         self.merge_data(other);
         self.merge_acks(other);

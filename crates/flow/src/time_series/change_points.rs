@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cuts a series into pieces that are straight lines but for noise: change points by optimal
-//! partitioning (Jackson et al., "An algorithm for optimal partitioning of data on an interval",
-//! 2005) with the penalty of Schwarz's criterion.
+//! Change points of a series: the pieces between them are straight lines with noise. The method is optimal partitioning
+//! (Jackson et al., "An algorithm for optimal partitioning of data on an interval", 2005) with the penalty of Schwarz's
+//! criterion.
 //!
-//! A threshold on the rate needs a level before it knows one; a cut that pays for itself does not.
+//! A threshold on the rate would need a level in advance; a change point only has to reduce the error by more than its
+//! penalty.
 
 use longhaul_stats::sample;
 
-/// Values `from..to` of a series, and the line through them.
+/// Values `from..to` of a series, with the line through them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LinearPiece {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// The line's value at the first of them, and at the last.
+    /// Value of the line at the first of them, and at the last.
     pub(crate) start: f64,
     pub(crate) end: f64,
     pub(crate) mean: f64,
 }
 
-/// A piece has two values at least: one alone is an outlier.
+/// Least number of values of a piece: a single one is an outlier.
 const LEN_MIN: usize = 2;
 
-/// The pieces with the least sum of squared distances in units of `sigma²`, and 3 ln n for each: a
-/// piece has three parameters, its two ends and where it begins (Schwarz, 1978). It takes n²/2
-/// looks. Fewer than four values are one piece.
+/// Returns the pieces with the least sum of squared distances in units of `sigma²`, plus a penalty of 3 ln n for each.
+/// A piece has three parameters, its two ends and its beginning (Schwarz, 1978). The time is proportional to n²/2.
+/// Fewer than four values are one piece.
 pub(crate) fn partition(values: &[f64], sigma: f64) -> Vec<LinearPiece> {
     let line = Lines::of(values);
     let n = values.len();
@@ -32,7 +33,7 @@ pub(crate) fn partition(values: &[f64], sigma: f64) -> Vec<LinearPiece> {
     }
     let penalty = 3.0 * (n as f64).ln();
     let scale = 1.0 / (sigma * sigma).max(f64::MIN_POSITIVE);
-    // The best sum up to each place, and where the last piece of it begins.
+    // Least sum up to each index, and the start of its last piece.
     let mut best = vec![(f64::INFINITY, 0); n + 1];
     best[0] = (0.0, 0);
     for to in LEN_MIN..=n {
@@ -58,8 +59,8 @@ fn walk_back(best: &[(f64, usize)], line: &Lines) -> Vec<LinearPiece> {
     pieces
 }
 
-/// The noise of a series: the median of second differences, which a line has none of, as the
-/// standard deviation that a normal distribution would have.
+/// Returns the noise of a series, as the standard deviation of a normal distribution. It is derived from the median of
+/// second differences, which are zero on a line.
 pub(crate) fn noise(values: &[f64]) -> f64 {
     let seconds = values
         .windows(3)
@@ -67,8 +68,8 @@ pub(crate) fn noise(values: &[f64]) -> f64 {
     median(seconds) * 1.4826 / 6f64.sqrt()
 }
 
-/// Each value but the ends as the median of it and its neighbours: a single outlier goes, an edge
-/// stays where it is.
+/// Replaces each value except the ends by the median of itself and its neighbours: this removes a single outlier but
+/// keeps an edge.
 pub(crate) fn without_outliers(values: &[f64]) -> Vec<f64> {
     let mut calm = values.to_vec();
     for (place, three) in values.windows(3).enumerate() {
@@ -77,12 +78,12 @@ pub(crate) fn without_outliers(values: &[f64]) -> Vec<f64> {
     calm
 }
 
-/// 0 of nothing.
+/// Returns the median; 0 without values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     sample::median(&sample::sorted(values)).unwrap_or(0.0)
 }
 
-/// Sums from which the line through any stretch follows.
+/// Running sums from which the line through any stretch is computed.
 struct Lines {
     y: Vec<f64>,
     xy: Vec<f64>,
@@ -106,7 +107,7 @@ impl Lines {
         }
     }
 
-    /// Mean of the values, slope, and squares that the line leaves.
+    /// Returns the mean of the values, the slope, and the sum of squared residuals.
     fn fit(&self, from: usize, to: usize) -> (f64, f64, f64) {
         let n = (to - from) as f64;
         let of = |sums: &[f64]| sums[to] - sums[from];
@@ -147,14 +148,15 @@ mod tests {
             .collect()
     }
 
-    /// Even noise of ±1, whose standard deviation is 0.58: the top bits of a multiplicative hash.
+    /// Returns `value` with uniform noise of ±1, whose standard deviation is 0.58: the top bits of a multiplicative
+    /// hash.
     fn noisy(value: f64, n: usize) -> f64 {
         let hash = (n as u32 + 1).wrapping_mul(0x9e37_79b1) ^ (n as u32).wrapping_mul(0x85eb_ca77);
         value + f64::from(hash) / f64::from(1u32 << 31) - 1.0
     }
 
     #[test]
-    fn a_line_is_one_piece_however_noisy() {
+    fn noisy_line_is_one_piece() {
         let line: Vec<f64> = (0..200).map(|n| noisy(n as f64 / 3.0, n)).collect();
         assert_eq!(places(&line, 0.7), [0]);
         assert!((0.3..0.9).contains(&noise(&line)), "{}", noise(&line));
@@ -162,9 +164,9 @@ mod tests {
         assert!(piece.start.abs() < 0.5 && (piece.end - 66.3).abs() < 0.5);
     }
 
-    /// The penalty keeps a line whole whatever its noise: one in a hundred is cut at most.
+    /// The penalty keeps a noisy line whole: at most one in a hundred is cut.
     #[test]
-    fn hardly_any_noisy_line_is_cut() {
+    fn rarely_cuts_noisy_line() {
         let line = |seed: usize| (0..200).map(move |n| noisy(n as f64 / 3.0, n + 1_000 * seed));
         let cut = |seed: &usize| places(&line(*seed).collect::<Vec<f64>>(), 0.58).len() > 1;
         let count = (1..100).filter(cut).count();
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kink_and_a_step_are_found_where_they_are() {
+    fn finds_kink_and_step() {
         let value = |n: usize| match n {
             0..50 => n as f64,
             50..120 => 50.0,
@@ -185,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn few_values_are_one_piece_and_none_are_none() {
+    fn few_values_are_one_piece() {
         assert_eq!(partition(&[], 1.0), []);
         assert_eq!(places(&[1.0, 9.0, 1.0], 0.1), [0]);
         assert_eq!(places(&[5.0; 4], 0.0), [0]);
     }
 
     #[test]
-    fn one_outlier_goes_and_an_edge_stays() {
+    fn removes_outlier_and_keeps_edge() {
         let values = [1.0, 1.0, 9.0, 1.0, 1.0, 5.0, 5.0, 5.0];
         let calm = without_outliers(&values);
         assert_eq!(calm, [1.0, 1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0]);

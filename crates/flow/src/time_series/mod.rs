@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A direction's whole course in a bounded number of bins, however long it lasts.
+//! Time series of a direction in a bounded number of bins, for any duration.
 
 pub mod bin;
 pub(super) mod change_points;
@@ -9,22 +9,22 @@ pub(super) mod spans;
 use bin::Bin;
 use serde::{Deserialize, Serialize};
 
-/// Bins of equal width, one after the other from the beginning of the flow; empty ones are there too.
+/// Bins of equal width, without gaps, from the beginning of the flow; empty bins are stored too.
 ///
-/// When time runs past the last bin that there may be, pairs of bins become one. Nothing is lost by
-/// that but resolution, because bins are sums, least and greatest values.
+/// When time passes the last possible bin, pairs of bins are merged. This only loses resolution, because bins are sums
+/// and extremes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeSeries {
-    /// Width of a bin.
+    /// Width of a bin, ns.
     pub width_ns: u64,
-    /// Where the first begins, ns since 1970.
+    /// Start of the first bin, ns since 1970.
     pub from_ns: u64,
-    /// The bins; none for a direction in which nothing happened.
+    /// Bins; empty for a direction without packets.
     pub bins: Vec<Bin>,
 }
 
 impl TimeSeries {
-    /// A course that begins with the bin of `from_ns`.
+    /// Creates a series that begins with the bin of `from_ns`.
     #[must_use]
     pub fn new(from_ns: u64, width_ns: u64) -> Self {
         let width_ns = width_ns.max(1);
@@ -35,21 +35,21 @@ impl TimeSeries {
         }
     }
 
-    /// Whether it has no bin: nothing happened, or it was left out.
+    /// Returns whether it has no bins: there were no packets, or the bins were dropped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bins.is_empty()
     }
 
-    /// Where bin `index` begins, ns since 1970.
+    /// Returns the start of bin `index`, ns since 1970.
     #[must_use]
     pub fn bin_start_ns(&self, index: usize) -> u64 {
         self.from_ns
             .saturating_add(self.width_ns.saturating_mul(index as u64))
     }
 
-    /// Takes in what happened at `at_ns` or shortly after it, and keeps to `bins_max` (at least 2). What
-    /// is before the first bin goes into that.
+    /// Adds the events of `at_ns` or shortly after it, within `bins_max` bins (at least 2). Events before the first bin
+    /// go into that.
     pub fn add(&mut self, at_ns: u64, bin: &Bin, bins_max: usize) {
         while self.index_of(at_ns) >= bins_max.max(2) as u64 {
             self.double_width();
@@ -61,7 +61,7 @@ impl TimeSeries {
         self.bins[index].merge(bin);
     }
 
-    /// How many bins it would have with what happened at `at_ns`, `bins_max` at most.
+    /// Returns how many bins it would have with events at `at_ns`, at most `bins_max`.
     pub(super) fn len_with(&self, at_ns: u64, bins_max: usize) -> usize {
         let index = usize::try_from(self.index_of(at_ns)).unwrap_or(usize::MAX);
         index.saturating_add(1).min(bins_max).max(self.bins.len())
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn doubling_keeps_sums_and_extremes() {
+    fn merging_pairs_keeps_sums_and_extremes() {
         let mut series = TimeSeries::new(1_500, 1_000);
         for i in 0..10 {
             series.add(1_500 + i * 1_000, &bytes(i + 1), 4);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_no_trouble() {
+    fn accepts_greatest_time() {
         let mut series = TimeSeries::new(0, 1);
         series.add(0, &bytes(1), 2);
         series.add(u64::MAX, &bytes(2), 2);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_empty_bins() {
+    fn stores_empty_bins_for_gap() {
         let mut series = TimeSeries::new(0, 10);
         series.add(0, &bytes(1), 8);
         series.add(35, &bytes(1), 8);

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A course looked at in round trips. A window leaves once a round trip and often in one burst, so
-//! that a rate over less than a round trip says how bursts fall, not how fast the flow is.
+//! A time series viewed in windows of whole round trips. A sender transmits a window once a round trip, often in one
+//! burst, so a rate over less than a round trip shows the position of bursts, not the flow's rate.
 
 use super::{TimeSeries, bin::Bin};
 use std::{collections::VecDeque, ops::Range};
 
-/// Steps of the whole course at most: what takes less than 0.4 % of it is not told apart.
+/// Most steps of the whole series: periods below 0.4 % of it are not distinguished.
 const STEPS_MAX: f64 = 256.0;
-/// Bins of a step at least, so that a burst which falls on a bin's edge matters little.
+/// Least number of bins of a step, so that a burst on the edge of a bin matters little.
 const BINS_MIN: f64 = 4.0;
 
-/// A course and its measure. Points in time are in bins, with fractions.
+/// A time series with its round trip and step. Times are in bins, with fractions.
 pub(crate) struct RttWindows<'a> {
     series: &'a TimeSeries,
-    /// The least round trip between tap and receiver and back.
+    /// Least round trip between the tap and the receiver, bins.
     pub(crate) tap_rtt: f64,
-    /// The least round trip of all, sender to receiver and back, as far as it is known.
+    /// Least round trip between sender and receiver, as far as it is known, bins.
     pub(crate) path_rtt: f64,
-    /// What rates are taken over: whole round trips, for as long as [`STEPS_MAX`] asks.
+    /// Step over which rates are taken, bins: whole round trips, as many as [`STEPS_MAX`] requires.
     pub(crate) step: f64,
-    /// Bytes sent before each bin, and acknowledged.
+    /// Bytes sent before each bin, and bytes acknowledged before each bin.
     sent: Vec<u64>,
     acked: Vec<u64>,
 }
 
 impl<'a> RttWindows<'a> {
-    /// `None` if no data was sent. `handshake_ns` is the round trip of the handshake, if it was seen:
-    /// near the receiver there is no other.
+    /// Creates the view; `None` if no data was sent. `handshake_ns` is the round trip of the handshake, if it was seen:
+    /// near the receiver no other shows the whole path.
     pub(crate) fn of(series: &'a TimeSeries, handshake_ns: Option<u64>) -> Option<Self> {
         let active = active(series)?;
         let width = series.width_ns.max(1) as f64;
@@ -48,29 +48,29 @@ impl<'a> RttWindows<'a> {
         &self.series.bins
     }
 
-    /// From the first bin with data to past the last.
+    /// Returns the bins from the first with data to the last.
     pub(crate) fn active(&self) -> Range<usize> {
         active(self.series).unwrap_or_default()
     }
 
-    /// Bytes sent in `range`, as if each bin's were spread over it.
+    /// Returns the bytes sent in `range`, as if those of each bin were spread evenly over it.
     pub(crate) fn sent_in(&self, range: Range<f64>) -> f64 {
         at(&self.sent, range.end) - at(&self.sent, range.start)
     }
 
-    /// Bytes acknowledged in `range`.
+    /// Returns the bytes acknowledged in `range`.
     pub(crate) fn acked_in(&self, range: Range<f64>) -> f64 {
         at(&self.acked, range.end) - at(&self.acked, range.start)
     }
 
-    /// The least round trip of each bin and those before it within `span` bins: what a queue that
-    /// stands adds shows in it, what a burst adds does not. Carried on where there is no sample.
+    /// Returns for each bin the least round trip of it and the bins before it, within `span` bins. It includes the
+    /// delay of a standing queue, but not that of a burst. Bins without samples repeat the last value.
     pub(crate) fn windowed_min_rtt_ns(&self, span: f64) -> Vec<u64> {
         let span = span.ceil().max(1.0) as usize;
         let mut last = 0;
-        // Samples of the window that no later one is below, so that the first is the least.
+        // Samples of the window with no later sample below them, so that the first is the least.
         let mut least: VecDeque<(usize, u64)> = VecDeque::new();
-        let standing = self.bins().iter().enumerate().map(|(at, bin)| {
+        let min_rtts = self.bins().iter().enumerate().map(|(at, bin)| {
             if bin.rtt_min_ns > 0 {
                 while least.back().is_some_and(|(_, rtt)| *rtt >= bin.rtt_min_ns) {
                     least.pop_back();
@@ -86,15 +86,15 @@ impl<'a> RttWindows<'a> {
             last = least.front().map_or(last, |(_, rtt)| *rtt);
             last
         });
-        standing.collect()
+        min_rtts.collect()
     }
 
-    /// `bin` as ns since 1970.
+    /// Returns the start of `bin`, ns since 1970.
     pub(crate) fn bin_start_ns(&self, bin: usize) -> u64 {
         self.series.bin_start_ns(bin)
     }
 
-    /// ns of `bins` bins.
+    /// Converts bins to ns.
     pub(crate) fn bins_to_ns(&self, bins: f64) -> f64 {
         bins * self.series.width_ns as f64
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standing_round_trip_is_the_least_of_a_window() {
+    fn returns_least_round_trip_of_window() {
         let series = series(&[0, 5, 9, 7, 8, 0, 0, 0, 6, 9]);
         let windows = RttWindows::of(&series, None).unwrap();
         assert_eq!(
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_spread_over_their_bins_and_steps_are_whole_round_trips() {
+    fn interpolates_bytes_and_rounds_step_to_round_trips() {
         let series = series(&[3; 2_000]);
         let windows = RttWindows::of(&series, None).unwrap();
         assert!((windows.sent_in(0.25..2.75) - 2.5).abs() < 1e-9);

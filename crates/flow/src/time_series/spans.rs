@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A stretch of bins cut into spans that each are of one kind.
+//! Spans: a stretch of bins divided into runs of one kind each.
 
 use std::ops::Range;
 
-/// Bins of one kind.
+/// Consecutive bins of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Span<K> {
     pub(crate) kind: K,
     pub(crate) bins: Range<usize>,
 }
 
-/// Puts `over` over what is there. `spans` are in order and without gaps, and so they stay.
+/// Replaces the part of `spans` under `over`. `spans` are in order and without gaps before and after.
 pub(crate) fn overlay<K: Copy>(spans: &mut Vec<Span<K>>, over: Span<K>) {
     if over.bins.is_empty() {
         return;
@@ -34,7 +34,7 @@ pub(crate) fn overlay<K: Copy>(spans: &mut Vec<Span<K>>, over: Span<K>) {
     *spans = painted;
 }
 
-/// Neighbours made one where `same` says that they are.
+/// Merges neighbours for which `same` returns true.
 pub(crate) fn merge_adjacent<K>(
     spans: Vec<Span<K>>,
     same: impl Fn(&Span<K>, &Span<K>) -> bool,
@@ -49,8 +49,7 @@ pub(crate) fn merge_adjacent<K>(
     joined
 }
 
-/// Without those that are too `short`: the one before takes their bins, or the one after where there
-/// is none before.
+/// Removes spans that are `short`: the span before takes their bins, or the one after if there is none before.
 pub(crate) fn absorb_short<K>(
     spans: Vec<Span<K>>,
     short: impl Fn(&Span<K>) -> bool,
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn paint_covers_just_what_it_is_put_on() {
+    fn overlay_replaces_only_its_range() {
         for (from, to, want) in [
             (0, 2, "XXabbc"),
             (1, 4, "aXXXbc"),
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_goes_to_its_neighbour() {
+    fn neighbour_absorbs_short_span() {
         let short = |span: &Span<char>| span.bins.len() < 2;
         assert_eq!(text(&absorb_short(spans("aabccd"), short)), "aaaccc");
         assert_eq!(text(&absorb_short(spans("abbc"), short)), "bbbb");

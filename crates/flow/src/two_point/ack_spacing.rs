@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far apart ACKs are at each place.
+//! Spacing of ACKs at both capture points.
 
 use crate::{distribution::Histogram, record};
 
-/// Pure ACKs that were seen at both places; arrays are left and right.
+/// Pure ACKs seen at both points; array index 0 is the left one.
 #[derive(Debug, Default)]
 pub(super) struct AckSpacing {
     last: Option<[u64; 2]>,
     gaps: [Histogram; 2],
-    /// Pairs that are less than half as far apart at this place as at the other.
+    /// Number of pairs whose spacing at this point is less than half of that at the other.
     closer: [u64; 2],
 }
 
 impl AckSpacing {
-    /// An ACK, and when each place saw it. One that was overtaken has no distance.
+    /// Records an ACK with its time at each point. A reordered ACK has no spacing.
     pub(super) fn record(&mut self, times: [u64; 2]) {
         let gaps = self.last.replace(times).and_then(|last| {
             let gap = |side: usize| times[side].checked_sub(last[side]);
@@ -43,9 +43,9 @@ impl AckSpacing {
 mod tests {
     use super::*;
 
-    /// Ten ACKs, 1 ms apart, of which every two come together.
+    /// Ten ACKs, 1 ms apart; every two arrive together.
     #[test]
-    fn acks_that_come_together_are_compressed() {
+    fn detects_ack_compression() {
         let mut spacing = AckSpacing::default();
         for n in 0..10 {
             let sent = n * 1_000_000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Differences between the times at which two places saw the same packet, and what they are as
-//! delays once the clocks are known.
+//! Differences between the times at which two points saw the same packet, and their conversion to delays once the clock
+//! offset is known.
 
 use crate::{
     clock_skew::slope_below,
@@ -9,24 +9,23 @@ use crate::{
     time_series::change_points::median,
 };
 
-/// What a comparison may hold.
+/// Bounds of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComparisonSettings {
-    /// Packets after which one that was seen at one place only is given up, for each place and
-    /// direction. It must be more than are on the way, or lie between the clocks. 120 bytes each at
-    /// worst, when nothing matches.
+    /// Packets after which an unmatched one expires, for each point and direction. It must exceed the number of packets
+    /// in flight or within the clock offset. 120 bytes each at worst, when nothing matches.
     pub packets_max: usize,
-    /// Delays that are kept for their distribution, each way: 16 bytes each. When there are more,
-    /// every second goes.
+    /// Most delay samples for the distribution, a direction: 16 bytes each. If there are more, every second one is
+    /// dropped.
     pub samples_max: usize,
-    /// Bins of a course, each way, 40 bytes each; when there are more, they become twice as wide.
+    /// Most bins of a delay series, a direction, 40 bytes each; if there are more, they become twice as wide.
     pub bins_max: usize,
-    /// Width of a bin at first, ns.
+    /// Initial width of a bin, ns.
     pub width_ns: u64,
 }
 
 impl Default for ComparisonSettings {
-    /// For 10 Gbit/s and 75 ms: at worst 32 MB, when nothing matches.
+    /// Returns bounds for 10 Gbit/s and 75 ms: at worst 32 MB, when nothing matches.
     fn default() -> Self {
         Self {
             packets_max: 1 << 16,
@@ -37,36 +36,35 @@ impl Default for ComparisonSettings {
     }
 }
 
-/// Two clocks, each as far off as crystals are sold (100 ppm).
+/// Greatest skew of two clocks, each as far off as crystals are sold (100 ppm).
 const SKEW_MAX: f64 = 200e-6;
-/// What a capture's time stamps are off by at best: its thread is not always running, ns.
+/// Least error of a capture's time stamps, ns: its thread does not always run.
 const STAMP_NOISE_NS: f64 = 10e3;
-/// A rate is believed that moves the least delays by so many times their noise.
+/// Least ratio of a skew's effect on the least delays to their noise, for the skew to be accepted.
 const SIGNIFICANT: f64 = 4.0;
-/// Parts of the time in which the least delays are looked at for their noise.
+/// Number of parts of the time in which the noise of the least delays is measured.
 const NOISE_PARTS: usize = 8;
-/// How much of a new difference goes into the recent one: an eighth, as in a smoothed round trip
-/// (RFC 6298 §2).
+/// Divisor for the weight of a new difference in the recent one: an eighth, as in a smoothed round trip (RFC 6298 §2).
 const RECENT_DIVISOR: i64 = 8;
 
-/// A clock less another, over time.
+/// Offset of one clock relative to another, as a line over time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct ClockOffset {
     origin_ns: u64,
     offset_ns: f64,
-    /// ns a ns.
+    /// Skew, ns a ns.
     pub(super) slope: f64,
 }
 
-/// The least delays of a way over time, with the clocks' difference in them.
+/// Least delays of a direction over time, the clock offset included.
 pub(super) struct MinDelays {
     from_ns: u64,
     points: Vec<(f64, f64)>,
 }
 
 impl ClockOffset {
-    /// By which the least delays of both ways are equal; `sign` is that of the clocks' difference in
-    /// those of `low`.
+    /// Returns the offset that makes the least delays of both directions equal; `sign` is that of the offset in the
+    /// delays of `low`.
     pub(super) fn between(low: &MinDelays, high: &MinDelays, sign: f64) -> Self {
         let slope = sign * common_rate(low.slope(), -high.slope());
         let from_ns = low.from_ns.min(high.from_ns);
@@ -79,7 +77,7 @@ impl ClockOffset {
         }
     }
 
-    /// By which the least delay is none.
+    /// Returns the offset that makes the least delay zero.
     pub(super) fn below(least: &MinDelays, sign: f64) -> Self {
         let slope = sign * least.slope();
         Self {
@@ -94,8 +92,8 @@ impl ClockOffset {
     }
 }
 
-/// The rate that both ways support: the lesser, or none if they differ in sign. A queue that grows or
-/// drains shows in one way only, a clock in both.
+/// Returns the skew that both directions support: the lesser one, or 0 if they differ in sign. A queue that grows or
+/// drains shows in one direction only, a clock in both.
 fn common_rate(one: f64, other: f64) -> f64 {
     match one * other > 0.0 {
         true if one.abs() < other.abs() => one,
@@ -105,7 +103,7 @@ fn common_rate(one: f64, other: f64) -> f64 {
 }
 
 impl MinDelays {
-    /// How the least delays change, ns a ns; 0 if that is no more than their noise.
+    /// Returns the slope of the least delays, ns a ns; 0 if it is within their noise.
     fn slope(&self) -> f64 {
         let slope = slope_below(&self.points).unwrap_or(0.0);
         let slope = slope.clamp(-SKEW_MAX, SKEW_MAX);
@@ -121,8 +119,8 @@ impl MinDelays {
         ends.map_or(0.0, |(first, last)| last.0 - first.0)
     }
 
-    /// By how much the least delays of each part of the time lie above the line of `slope` below all
-    /// points: the median of the parts.
+    /// Returns the median, over parts of the time, of the least delay's height above the line of `slope` below all
+    /// points.
     fn noise(&self, slope: f64) -> f64 {
         let floor = self.intercept(self.from_ns, slope);
         let above = |(at, delay): &(f64, f64)| delay - slope * at - floor;
@@ -132,7 +130,7 @@ impl MinDelays {
         median(parts.map(|part| part.iter().map(above).fold(f64::INFINITY, f64::min)))
     }
 
-    /// Of the line of this slope below all points, at `from_ns`.
+    /// Returns the value at `from_ns` of the line of this slope below all points.
     fn intercept(&self, from_ns: u64, slope: f64) -> f64 {
         let shift = self.from_ns as f64 - from_ns as f64;
         let above = |(at, delay): &(f64, f64)| delay - slope * (at + shift);
@@ -140,13 +138,13 @@ impl MinDelays {
     }
 }
 
-/// Right less left, of the packets of one way.
+/// Time differences (right less left) of the packets of one direction.
 #[derive(Debug)]
 pub(super) struct Delays {
     settings: ComparisonSettings,
     count: u64,
     recent: i64,
-    /// When (by the left's clock), and the difference: one in `stride`.
+    /// Time by the left clock, and the difference, of one packet in `stride`.
     samples: Vec<(u64, i64)>,
     stride: u64,
     width_ns: u64,
@@ -247,7 +245,7 @@ impl Delays {
         self.bins[place] = self.bins[place].merged(DelaySums::of(difference));
     }
 
-    /// The difference that is usual now.
+    /// Returns the usual difference of recent packets.
     pub(super) fn recent(&self) -> Option<i64> {
         (self.count > 0).then_some(self.recent)
     }
@@ -257,7 +255,7 @@ impl Delays {
         (self.count > 0).then(|| sum as f64 / self.count as f64)
     }
 
-    /// The least delays of packets that come to the left first, or to the right.
+    /// Returns the least delays of packets that reach the left point first, or the right one.
     pub(super) fn min_delays(&self, from_left: bool) -> Option<MinDelays> {
         let point = |(place, bin): (usize, &DelaySums)| {
             let at = (place as f64 + 0.5) * self.width_ns as f64;
@@ -304,17 +302,17 @@ impl Delays {
         for (at_ns, difference) in &self.samples {
             histogram.record(delay(*at_ns, *difference as f64));
         }
-        let course = DelaySeries {
+        let series = DelaySeries {
             width_ns: self.width_ns,
             from_ns: self.from_ns,
             bins: self.bins.iter().enumerate().map(bin).collect(),
         };
-        (self.scaled(&histogram.summary(), &course), course)
+        (self.scaled(&histogram.summary(), &series), series)
     }
 
-    /// Counts for all packets, not only for those that were kept; extremes and mean are of all.
-    fn scaled(&self, kept: &Distribution, course: &DelaySeries) -> Distribution {
-        let full = || course.bins.iter().filter(|bin| bin.count > 0);
+    /// Scales the counts from the kept samples to all packets; extremes and mean are of all packets.
+    fn scaled(&self, kept: &Distribution, series: &DelaySeries) -> Distribution {
+        let full = || series.bins.iter().filter(|bin| bin.count > 0);
         let sum: f64 = full()
             .map(|bin| bin.mean_ns as f64 * bin.count as f64)
             .sum();
@@ -344,19 +342,19 @@ mod tests {
     };
 
     #[test]
-    fn what_is_kept_is_bounded_and_says_the_same() {
+    fn bounded_samples_keep_extremes_and_mean() {
         let mut delays = Delays::new(SETTINGS);
         for n in 0..1_000u64 {
             delays.record(n * 1_000, n * 1_000 + 500 + n % 10);
         }
         assert!(delays.samples.len() <= 16 && delays.bins.len() <= 8);
-        let (delay, course) = delays.finish(true, ClockOffset::default());
+        let (delay, series) = delays.finish(true, ClockOffset::default());
         assert_eq!((delay.count, delay.min, delay.max), (1_000, 500, 509));
         assert!((delay.mean - 504.5).abs() < 1.0, "{}", delay.mean);
-        assert_eq!(course.bins.iter().map(|bin| bin.count).sum::<u64>(), 1_000);
+        assert_eq!(series.bins.iter().map(|bin| bin.count).sum::<u64>(), 1_000);
     }
 
-    /// One clock, 20 ms each way, time stamps that are up to 40 µs late.
+    /// One clock, 20 ms each way, and time stamps that are up to 40 µs late.
     fn noisy(packets: u64, every_ns: u64, queue: impl Fn(u64) -> u64) -> ClockOffset {
         let settings = ComparisonSettings {
             bins_max: 4_096,
@@ -377,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn one_clock_has_no_skew_in_short_flows() {
+    fn finds_no_skew_with_one_clock() {
         for packets in [2, 3, 10, 50, 500] {
             let line = noisy(packets, 100_000, |_| 0);
             assert!(line.slope.abs() < 1e-9, "{packets} packets: {line:?}");
@@ -390,9 +388,9 @@ mod tests {
         assert!(line.slope.abs() < 1e-9, "{line:?}");
     }
 
-    /// 3 s and 80 ppm between the clocks, 20 ms each way, and queues.
+    /// Clocks 3 s and 80 ppm apart, 20 ms each way, and queues.
     #[test]
-    fn offset_and_rate_come_from_the_least_delays() {
+    fn finds_offset_and_skew_from_least_delays() {
         let settings = ComparisonSettings {
             bins_max: 4_096,
             samples_max: 4_096,

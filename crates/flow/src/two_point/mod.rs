@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One connection seen at two places: which packet is which, how long it took in between, and what
-//! did not come.
+//! Comparison of one connection at two capture points: matched packets, their delays, and losses in between.
 //!
 //! ```text
-//! segments at the left ──┐  Travel, one a direction:
-//!                        ├─ what one place has and the other not yet (unmatched)
-//! segments at the right ─┘  differences of times (delays), distances of ACKs (ack_spacing)
+//! segments at the left ──┐  DirectionMatcher, one a direction:
+//!                        ├─ packets of one point that are unmatched yet (unmatched)
+//! segments at the right ─┘  time differences (delays), spacing of ACKs (ack_spacing)
 //! ```
 //!
-//! Data are matched byte by byte, because a super-packet here is many segments there, and only with
-//! the same TSval (RFC 7323 §3), which tells a retransmission from its original. Where more than one
-//! would do (no time stamps, or the same millisecond), that is taken whose delay is nearest to those
-//! just before. Packets without payload match if number, window, time stamp, flags and first SACK
-//! block are the same, the first sent first. Nothing that lies between the places may change sequence
-//! numbers or time stamps, as some firewalls do: nothing would match.
+//! Data is matched byte by byte, because a super-packet at one point is many segments at the other. The TSval (RFC 7323
+//! §3) must be equal, which distinguishes a retransmission from its original. If several candidates match (no time
+//! stamps, or the same millisecond), the one whose delay is nearest to the delays just before is taken. Packets without
+//! payload match if number, window, time stamp, flags and first SACK block are equal, in the order in which they were
+//! sent. No device between the points may change sequence numbers or time stamps, as some firewalls do: nothing would
+//! match.
 //!
-//! Which place is nearer to the client need not be known: delays of a packet from left to right and
-//! of one from right to left differ in sign. Two clocks differ by an offset and a rate: the rate is
-//! that of the least delays over time (`clock_skew.rs`), the offset is taken so that the least
-//! delays of both ways are equal, which no measurement can know better.
+//! The point nearer to the client need not be known: delays from left to right and from right to left differ in sign.
+//! Two clocks differ by an offset and a skew. The skew is that of the least delays over time (`clock_skew.rs`). The
+//! offset is chosen so that the least delays of both directions are equal; no measurement can determine it better.
 
 mod ack_spacing;
 mod delays;
@@ -34,25 +32,25 @@ use delays::{ClockOffset, Delays};
 use longhaul_packet::tcp::{FIN, SYN};
 use unmatched::{EmptySegment, MatchedPart, Packet, Unmatched};
 
-/// Where a packet was seen.
+/// Side of the comparison that saw a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// At the left.
+    /// Left point.
     Left,
-    /// At the right.
+    /// Right point.
     Right,
 }
 
-/// Compares one connection at two places.
+/// Compares one connection at two capture points.
 #[derive(Debug)]
 pub struct Comparison {
     same_clock: bool,
-    /// From the lesser end, and from the greater.
+    /// Packets from the lesser end, and from the greater.
     directions: [DirectionMatcher; 2],
 }
 
 impl Comparison {
-    /// Nothing seen yet. `same_clock` says that both places' times are by one clock, as in one file.
+    /// Creates an empty comparison. `same_clock` is true if one clock stamped both, as in one file.
     #[must_use]
     pub fn new(same_clock: bool, settings: ComparisonSettings) -> Self {
         Self {
@@ -64,12 +62,13 @@ impl Comparison {
         }
     }
 
-    /// Takes in a segment. Those of a place come in order of time, both places' about together.
+    /// Processes a segment. Those of each side come in order of time, and both sides at about the same time.
     pub fn segment(&mut self, side: Side, segment: &Segment) {
         self.directions[usize::from(!segment.from_low)].segment(side, segment);
     }
 
-    /// Parts of packets that wait for their like: at most [`ComparisonSettings::packets_max`] for each place and direction.
+    /// Returns the number of unmatched parts of packets: at most [`ComparisonSettings::packets_max`] for each point and
+    /// direction.
     #[must_use]
     pub fn unmatched_parts(&self) -> usize {
         self.directions
@@ -78,7 +77,8 @@ impl Comparison {
             .sum()
     }
 
-    /// Both captures are at their end; `left` and `right` are what the analysis of each says.
+    /// Returns the result at the end of both captures; `left` and `right` are the flows that the analysis found in
+    /// each.
     #[must_use]
     pub fn finish(mut self, left: &Flow, right: &Flow) -> TwoPointComparison {
         self.directions
@@ -119,8 +119,8 @@ impl Comparison {
         }
     }
 
-    /// Whether packets of the lesser end come to the left first: what right minus left is for them is
-    /// a delay and the clocks' offset, for the other way the offset less a delay.
+    /// Returns whether packets of the lesser end reach the left point first. For them, right minus left is a delay plus
+    /// the clock offset; for the other direction it is the offset minus a delay.
     fn low_is_left(&self, left: &Flow, right: &Flow) -> bool {
         let [low, high] = &self.directions;
         if let (Some(low), Some(high)) = (low.delays.mean(), high.delays.mean()) {
@@ -137,7 +137,7 @@ impl Comparison {
         client_is_left == (left.client <= left.server)
     }
 
-    /// The right's clock less the left's.
+    /// Returns the right clock less the left one.
     fn clock_offset(&self, low_is_left: bool) -> (Clocks, ClockOffset) {
         if self.same_clock {
             return (Clocks::Same, ClockOffset::default());
@@ -157,14 +157,14 @@ impl Comparison {
     }
 }
 
-/// Packets of one end.
+/// Matches the packets of one end.
 #[derive(Debug)]
 struct DirectionMatcher {
     settings: ComparisonSettings,
-    /// Highest sequence number and acknowledgement so far.
+    /// Highest sequence number and ACK number so far.
     seq: Option<u64>,
     ack: Option<u64>,
-    /// At the left, and at the right.
+    /// Unmatched packets of the left point and of the right.
     sides: [Unmatched; 2],
     delays: Delays,
     matched: u64,
@@ -191,8 +191,8 @@ impl DirectionMatcher {
     fn segment(&mut self, side: Side, segment: &Segment) {
         let place = side as usize;
         let serial = self.sides[place].next_serial();
-        let marks = u64::from(segment.flags & SYN != 0) + u64::from(segment.flags & FIN != 0);
-        let len = u64::from(segment.payload) + marks;
+        let syn_fin = u64::from(segment.flags & SYN != 0) + u64::from(segment.flags & FIN != 0);
+        let len = u64::from(segment.payload) + syn_fin;
         let at_ns = segment.at_ns;
         let tsval = segment.has_timestamps.then_some(segment.tsval);
         if len > 0 {
@@ -252,7 +252,7 @@ impl DirectionMatcher {
         self.sides[side].queue_empty(bare);
     }
 
-    /// When the other place will have seen, or saw, what comes here at `at_ns`.
+    /// Returns the expected time at the other point of a packet seen here at `at_ns`.
     fn expected_at_other(&self, side: usize, at_ns: u64) -> Option<u64> {
         let recent = self.delays.recent()?;
         let shift = if side == Side::Left as usize {
@@ -268,11 +268,11 @@ impl DirectionMatcher {
         self.delays.record(left, right);
         self.matched += 1;
         self.matched_bytes += found.end - found.start;
-        let overtaken = [
+        let reordered = [
             self.sides[side].matched(serial),
             self.sides[1 - side].matched(found.serial),
         ];
-        self.reordered += u64::from(overtaken[0] || overtaken[1]);
+        self.reordered += u64::from(reordered[0] || reordered[1]);
     }
 
     fn unmatched_parts(&self) -> usize {
@@ -285,9 +285,9 @@ impl DirectionMatcher {
         }
     }
 
-    /// What is known; `from_left` says that they come to the left first.
-    fn finish(self, from_left: bool, line: ClockOffset) -> OneWayMetrics {
-        let (delay, course) = self.delays.finish(from_left, line);
+    /// Returns the metrics; `from_left` is true if the packets reach the left point first.
+    fn finish(self, from_left: bool, clock_offset: ClockOffset) -> OneWayMetrics {
+        let (delay, time_series) = self.delays.finish(from_left, clock_offset);
         let [left, right] = &self.sides;
         let (here, there) = if from_left {
             (left, right)
@@ -298,7 +298,7 @@ impl DirectionMatcher {
             matched: self.matched,
             matched_bytes: self.matched_bytes,
             delay,
-            time_series: course,
+            time_series,
             lost: here.missing(),
             uncaptured: there.missing(),
             outside_overlap: here.outside_overlap(there),
@@ -316,7 +316,7 @@ fn left_right(side: usize, here: u64, there: u64) -> [u64; 2] {
     }
 }
 
-/// `number` without wrap-around.
+/// Unwraps `number`.
 fn unwrap(highest: &mut Option<u64>, number: u32) -> u64 {
     let place = match *highest {
         Some(highest) => unwrap_near(highest, number),
@@ -336,7 +336,7 @@ mod tests {
     use longhaul_packet::tcp;
 
     const MSS: u32 = 1_000;
-    /// Soon wraps.
+    /// Close to the wrap-around.
     const FIRST: u32 = u32::MAX - 4_500;
     const DELAY: u64 = 10_000_000;
 
@@ -364,7 +364,7 @@ mod tests {
         last.0.unwrap()
     }
 
-    /// Packet `number` of the client's, sent at `at_us`.
+    /// Returns packet `number` of the client, sent at `at_us`.
     fn data(at_us: u64, number: u32) -> Segment {
         Segment {
             at_ns: at_us * 1_000,
@@ -390,7 +390,7 @@ mod tests {
         }
     }
 
-    /// Both places' segments, in order of time.
+    /// Compares the segments of both points, in order of time.
     fn compare(left: &[Segment], right: &[Segment]) -> TwoPointComparison {
         let mut all: Vec<_> = left.iter().map(|segment| (Side::Left, *segment)).collect();
         all.extend(right.iter().map(|segment| (Side::Right, *segment)));
@@ -403,58 +403,64 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_is_overtaken_is_reordered_and_not_lost() {
+    fn counts_overtaken_packet_as_reordered() {
         let left: Vec<_> = (0..5).map(|n| data(u64::from(n) * 100, n)).collect();
         let mut right: Vec<_> = left.iter().map(|segment| later(segment, DELAY)).collect();
         right[2].at_ns += 250_000;
         right.sort_by_key(|segment| segment.at_ns);
-        let way = compare(&left, &right).from_client;
-        assert_eq!((way.matched, way.reordered), (5, 1));
-        assert_eq!((way.lost.bytes, way.uncaptured.bytes), (0, 0));
-        assert_eq!((way.delay.min, way.delay.max), (DELAY, DELAY + 250_000));
+        let metrics = compare(&left, &right).from_client;
+        assert_eq!((metrics.matched, metrics.reordered), (5, 1));
+        assert_eq!((metrics.lost.bytes, metrics.uncaptured.bytes), (0, 0));
+        assert_eq!(
+            (metrics.delay.min, metrics.delay.max),
+            (DELAY, DELAY + 250_000)
+        );
     }
 
-    /// The second time stamp is the first's, so only the delay tells which one came.
+    /// Both copies have the same time stamp, so only the delay shows which one arrived.
     #[test]
-    fn of_two_that_look_alike_the_one_with_the_usual_delay_came() {
+    fn matches_copy_with_usual_delay() {
         let mut left: Vec<_> = (0..10).map(|n| data(u64::from(n) * 100, n)).collect();
         let lost = left[4];
         left.push(later(&lost, 50_000_000));
         let came = left.iter().filter(|segment| **segment != lost);
         let right: Vec<_> = came.map(|segment| later(segment, DELAY)).collect();
-        let way = compare(&left, &right).from_client;
-        assert_eq!((way.delay.min, way.delay.max), (DELAY, DELAY));
-        assert_eq!((way.lost.segments, way.lost.bytes), (1, u64::from(MSS)));
+        let metrics = compare(&left, &right).from_client;
+        assert_eq!((metrics.delay.min, metrics.delay.max), (DELAY, DELAY));
+        assert_eq!(
+            (metrics.lost.segments, metrics.lost.bytes),
+            (1, u64::from(MSS))
+        );
     }
 
     #[test]
-    fn what_only_the_far_place_saw_was_missed_and_what_none_saw_was_lost_before() {
+    fn distinguishes_uncaptured_from_lost_upstream() {
         let all: Vec<_> = (0..10).map(|n| data(u64::from(n) * 100, n)).collect();
         let missed = |segment: &&Segment| segment.seq != all[3].seq;
         let left: Vec<_> = all.iter().filter(missed).copied().collect();
         let right: Vec<_> = all.iter().map(|segment| later(segment, DELAY)).collect();
-        let way = compare(&left, &right).from_client;
+        let metrics = compare(&left, &right).from_client;
         assert_eq!(
             (
-                way.uncaptured.segments,
-                way.lost.segments,
-                way.outside_overlap.segments
+                metrics.uncaptured.segments,
+                metrics.lost.segments,
+                metrics.outside_overlap.segments
             ),
             (1, 0, 0)
         );
-        // Sent again 300 ms later, and seen at both: the first one never came to the left.
+        // Retransmitted 300 ms later, and seen at both: the first copy never reached the left point.
         let mut left = left;
         left.push(data(300_000, 3));
         left.push(data(300_100, 10));
         let right: Vec<_> = left.iter().map(|segment| later(segment, DELAY)).collect();
-        let way = compare(&left, &right).from_client;
-        assert_eq!((way.uncaptured.segments, way.lost.segments), (0, 0));
-        assert_eq!(way.lost_upstream_bytes, u64::from(MSS));
+        let metrics = compare(&left, &right).from_client;
+        assert_eq!((metrics.uncaptured.segments, metrics.lost.segments), (0, 0));
+        assert_eq!(metrics.lost_upstream_bytes, u64::from(MSS));
     }
 
-    /// A packet with a FIN is one segment and not two, when it is lost.
+    /// A lost packet with a FIN is one segment, not two.
     #[test]
-    fn a_fin_makes_no_second_segment() {
+    fn counts_lost_fin_with_its_data_segment() {
         let mut left: Vec<_> = (0..10).map(|n| data(u64::from(n) * 100, n)).collect();
         left[9].flags |= tcp::FIN;
         let ack = Segment {
@@ -467,14 +473,14 @@ mod tests {
             .map(|s| later(s, DELAY))
             .collect();
         left.push(ack);
-        let way = compare(&left, &right).from_client;
-        assert_eq!((way.matched, way.lost.segments), (10, 1));
-        assert_eq!(way.lost.bytes, u64::from(MSS) + 1);
+        let metrics = compare(&left, &right).from_client;
+        assert_eq!((metrics.matched, metrics.lost.segments), (10, 1));
+        assert_eq!(metrics.lost.bytes, u64::from(MSS) + 1);
     }
 
-    /// Each second byte of a large packet comes alone: what is left are as many parts.
+    /// Every second byte of a large packet arrives alone, which leaves as many parts.
     #[test]
-    fn parts_are_bounded_as_packets_are() {
+    fn bounds_unmatched_parts() {
         let settings = ComparisonSettings {
             packets_max: 100,
             ..ComparisonSettings::default()
@@ -496,10 +502,10 @@ mod tests {
         }
     }
 
-    /// As many packets as may wait, all with the same number: looking at each of them for each that comes would take a
-    /// thousand million looks.
+    /// As many unmatched packets as may be, all with the same number: checking each pair would take a thousand million
+    /// steps.
     #[test]
-    fn packets_that_are_much_alike_are_matched_without_looking_at_all() {
+    fn matches_similar_packets_in_bounded_time() {
         const COUNT: u32 = 1 << 15;
         let by_stamp = |n: u32| Segment {
             tsval: n,
@@ -526,9 +532,9 @@ mod tests {
         }
     }
 
-    /// Three at the left in one super-packet, at the right two and one, or other pieces altogether.
+    /// Three segments at the left in one super-packet, two and one at the right, or other parts.
     #[test]
-    fn bytes_are_matched_however_they_are_cut() {
+    fn matches_bytes_across_segment_boundaries() {
         let join = |first: u32, count: u32| Segment {
             payload: count * MSS,
             wire_segments: count as u16,
@@ -539,13 +545,13 @@ mod tests {
             tsval: left[0].tsval,
             ..later(&segment, DELAY)
         });
-        let way = compare(&left, &right).from_client;
-        assert_eq!(way.matched_bytes, 7 * u64::from(MSS));
+        let metrics = compare(&left, &right).from_client;
+        assert_eq!(metrics.matched_bytes, 7 * u64::from(MSS));
         assert_eq!(
             (
-                way.lost.bytes,
-                way.uncaptured.bytes,
-                way.outside_overlap.bytes
+                metrics.lost.bytes,
+                metrics.uncaptured.bytes,
+                metrics.outside_overlap.bytes
             ),
             (0, 0, 0)
         );

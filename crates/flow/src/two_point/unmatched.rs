@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets that one place has seen and the other not yet.
+//! Packets that one point has seen and the other not yet.
 
 use crate::record::MissingPackets;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
-/// Most payload of a packet, as Linux's BIG TCP has it (`GSO_MAX_SIZE`, include/linux/netdevice.h).
+/// Largest payload of a packet, as in Linux's BIG TCP (`GSO_MAX_SIZE`, include/linux/netdevice.h).
 const LEN_MAX: u64 = 1 << 19;
-/// Parts that are looked at for the one that is meant. More have the same time stamp and number only where a packet is
-/// sent again and again, or where somebody wants a comparison to take long.
+/// Most candidates that are checked for a match. More have the same time stamp and number only if a packet is
+/// retransmitted very often, or if a sender attacks the comparison.
 const CANDIDATES_MAX: usize = 64;
 
 /// A packet with payload, without its first number.
@@ -20,7 +20,7 @@ pub(super) struct Packet {
     pub(super) segment_bytes: u32,
 }
 
-/// What a packet without payload is known by, whenever it was seen.
+/// Fields that identify a packet without payload, at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EmptySegment {
     pub(super) ack: u64,
@@ -30,7 +30,7 @@ pub(super) struct EmptySegment {
     pub(super) sack: Option<(u32, u32)>,
 }
 
-/// The part of a packet that is the same at both places.
+/// Part of a packet that both points have seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MatchedPart {
     pub(super) start: u64,
@@ -39,10 +39,10 @@ pub(super) struct MatchedPart {
     pub(super) serial: u64,
 }
 
-/// Time stamp, first number and packet of a part.
+/// TSval, first number and packet serial of a part.
 type Key = (Option<u32>, u64, u64);
 
-/// A part of a packet that waits.
+/// Unmatched part of a packet.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     end: u64,
@@ -50,20 +50,20 @@ struct Part {
     segment_bytes: u32,
 }
 
-/// What waits at one place, for one direction.
+/// Unmatched packets of one point and direction.
 #[derive(Debug, Default)]
 pub(super) struct Unmatched {
     /// Packets so far.
     packets_seen: u64,
-    /// Parts that found their like are cut out.
+    /// Unmatched parts; matched ones are cut out.
     data: BTreeMap<Key, Part>,
-    /// Packet and first number of parts that begin behind their packet's first number.
+    /// Serial and first number of parts that begin after their packet's first number.
     split_parts: BTreeSet<(u64, u64)>,
-    /// When each was seen, the first of several alike first.
+    /// Times of packets without payload, the first of equal ones first.
     empty_segments: BTreeMap<(EmptySegment, u64), u64>,
-    /// All of the last packets, matched or not.
+    /// Last packets, matched or not.
     order: VecDeque<QueuedPacket>,
-    /// The first and the last packet that found its like.
+    /// Serials of the first and of the last matched packet.
     first: Option<u64>,
     last: Option<u64>,
     missing: MissingPackets,
@@ -86,8 +86,8 @@ impl Unmatched {
         self.data.len() + self.empty_segments.len()
     }
 
-    /// Cuts out the first part of `from..packet.end` that waits here with the same time stamp. Of
-    /// several, that which came nearest to `due`, or first.
+    /// Cuts out the first unmatched part of `from..packet.end` with the same TSval. Of several, takes the one nearest
+    /// to `due`, or else the first.
     pub(super) fn take(
         &mut self,
         from: u64,
@@ -118,7 +118,7 @@ impl Unmatched {
         })
     }
 
-    /// The part that has number `from`.
+    /// Returns the part that contains number `from`.
     fn covering(&self, from: u64, tsval: Option<u32>, due: Option<u64>) -> Option<Key> {
         let least = (tsval, from.saturating_sub(LEN_MAX), 0);
         let before = self.data.range(least..(tsval, from, 0)).rev();
@@ -126,7 +126,7 @@ impl Unmatched {
         nearest(parts.filter(|(_, part)| part.end > from), due)
     }
 
-    /// The first part that begins behind `from`, before the end of `packet`.
+    /// Returns the first part that begins after `from`, before the end of `packet`.
     fn behind(&self, from: u64, packet: &Packet, due: Option<u64>) -> Option<Key> {
         let tsval = packet.tsval;
         let mut parts = self
@@ -136,7 +136,7 @@ impl Unmatched {
         nearest(self.at(*start, tsval), due)
     }
 
-    /// Parts that begin at `start`.
+    /// Returns the parts that begin at `start`.
     fn at(&self, start: u64, tsval: Option<u32>) -> impl Iterator<Item = (&Key, &Part)> {
         let keys: RangeInclusive<Key> = (tsval, start, 0)..=(tsval, start, u64::MAX);
         self.data.range(keys).take(CANDIDATES_MAX)
@@ -156,7 +156,7 @@ impl Unmatched {
         })
     }
 
-    /// The part of packet `serial`, which begins at `first`, from `start` on waits.
+    /// Inserts the part of packet `serial` from `start` on; the packet begins at `first`.
     pub(super) fn insert(&mut self, first: u64, start: u64, serial: u64, packet: &Packet) {
         let part = Part {
             end: packet.end,
@@ -185,15 +185,15 @@ impl Unmatched {
         self.order.push_back(QueuedPacket::Bare(segment));
     }
 
-    /// Packet `serial` found its like; whether a later one had before.
+    /// Marks packet `serial` as matched; returns whether a later one was matched before.
     pub(super) fn matched(&mut self, serial: u64) -> bool {
-        let overtaken = self.last.is_some_and(|last| last > serial);
+        let reordered = self.last.is_some_and(|last| last > serial);
         self.first = Some(self.first.map_or(serial, |first| first.min(serial)));
         self.last = self.last.max(Some(serial));
-        overtaken
+        reordered
     }
 
-    /// Gives up on all but the last `packets`, and on those before the last `packets` parts.
+    /// Expires all but the last `packets` packets, and more while there are more unmatched parts.
     pub(super) fn expire_beyond(&mut self, packets: usize) {
         while self.order.len() > packets || self.unmatched_parts() > packets {
             let serial = self.packets_seen + 1 - self.order.len() as u64;
@@ -255,7 +255,7 @@ impl Unmatched {
     }
 }
 
-/// That which came nearest to `due`, or first; of several the one with the least number.
+/// Returns the part nearest to `due`, or else the first; of equal ones that with the least number.
 fn nearest<'a>(parts: impl Iterator<Item = (&'a Key, &'a Part)>, due: Option<u64>) -> Option<Key> {
     let far = |at_ns: u64| due.map_or(at_ns, |due| at_ns.abs_diff(due));
     parts

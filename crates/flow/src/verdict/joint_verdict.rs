@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One verdict on a connection that was captured at two places.
+//! One verdict on a connection that was captured at two points.
 //!
-//! The capture nearer to the sender is judged, because it sees what is in flight. With one capture near the
-//! sender and one near the receiver, the one-way delays between them show queues, and no delayed ACK is
-//! taken for one. The other capture gets the same limits and the same sentence.
+//! The capture nearer to the sender is assessed, because it sees the data in flight. With one capture near the sender
+//! and one near the receiver, the one-way delays between them show queues, and no delayed ACK is mistaken for a queue.
+//! The other capture gets the same limits and the same sentence.
 
 use super::limits::{self, PathDelays, Windows};
 use crate::record::{Direction, Flow, LimitPeriod, TapLocation, TwoPointComparison};
 
-/// Judges both directions of a connection, seen as `left` and as `right`. `pair` is their comparison.
-/// Limits keep the clock of the capture that they are written to.
+/// Assesses both directions of a connection, seen as `left` and as `right`. `pair` is their comparison. Limits use the
+/// clock of the capture that they are stored in.
 pub fn assess(left: &mut Flow, right: &mut Flow, pair: &TwoPointComparison) {
     let of_left = SenderCapture {
         round_trip_ns: left.handshake.round_trip_ns(),
@@ -30,17 +30,17 @@ pub fn assess(left: &mut Flow, right: &mut Flow, pair: &TwoPointComparison) {
     }
 }
 
-/// The capture nearer to the sender.
+/// Capture nearer to the sender.
 struct SenderCapture {
     round_trip_ns: Option<u64>,
-    /// The clock of the one-way delays less that of this capture, ns.
+    /// Clock of the one-way delays less that of this capture, ns.
     delay_clock_ahead_ns: i64,
-    /// The clock of the other capture less that of this one, ns.
+    /// Clock of the other capture less that of this one, ns.
     other_clock_ahead_ns: i64,
 }
 
 impl SenderCapture {
-    /// Judges one direction: `near` the sender, and `far` from it.
+    /// Assesses one direction, seen `near` the sender and `far` from it.
     fn assess(
         &self,
         near: &mut Direction,
@@ -54,16 +54,16 @@ impl SenderCapture {
         };
         let locations = (near.tap_position.location, far.tap_position.location);
         let at_ends = locations == (TapLocation::NearSender, TapLocation::NearReceiver);
-        // Only the largest flows still have their course here.
+        // Only the largest flows still have their time series here.
         if at_ends && !near.time_series.is_empty() {
             let delays = PathDelays {
                 data: &data.time_series,
                 acks: &acks.time_series,
                 clock_ahead_ns: self.delay_clock_ahead_ns,
             };
-            near.limits = limits::of(
+            near.limits = limits::classify(
                 &near.time_series,
-                Windows::classify(&near.acks),
+                Windows::of(&near.acks),
                 self.round_trip_ns,
                 Some(&delays),
             );

@@ -1,45 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What limited a direction when, judged from its course a few round trips at a time.
+//! Limiting factors of a direction over time, from its time series a few round trips at a time.
 //!
-//! The classes are those of T-RAT (Zhang, Breslau, Paxson, Shenker, "On the characteristics and
-//! origins of Internet flow rates", SIGCOMM 2002, §3) and TAPO (Sun et al., "TCP stalls at the server
-//! side: measurement and mitigation", 2015), with the ACK stream as one of its own. What the sender's
-//! kernel would say (`longhaul_tcpsim::limiter`) needs `tcp_info`; a tap has packets only. The rules are
-//! asked in this order, for steps of one round trip or more (`course/rounds.rs`):
+//! The classes are those of T-RAT (Zhang, Breslau, Paxson, Shenker, "On the characteristics and origins of Internet
+//! flow rates", SIGCOMM 2002, §3) and TAPO (Sun et al., "TCP stalls at the server side: measurement and mitigation",
+//! 2015). The ACK stream is an additional class. The kernel's own view (`longhaul_tcpsim::limiter`) needs `tcp_info`; a
+//! tap has packets only. The rules apply in this order, to steps of one round trip or more
+//! (`time_series/rtt_windows.rs`):
 //!
-//! 1. **Application**: for more than half of the step nothing was in flight and nothing was sent although
-//!    the window was open; or half of the segments are shorter than the largest without a full window
-//!    (T-RAT §3.3: there was no more to send).
-//! 2. **Receive window**, by unread data: during the whole step the advertised window was below its
-//!    largest so far by a quarter of that, and by what a round trip delivers. The receiver holds data
-//!    that its application has not read, so the application is slower than the path.
-//! 3. **ACK stream**: a queue stood, as in 4, but half or more of what the round trip has in excess, and at least
-//!    3 ms, was the way of the ACKs, as their time stamps say ([`crate::ack_way`]). Without time
-//!    stamps of milliseconds this can't be told from path rate.
-//! 4. **Path rate**: a queue stood during the whole step: at every ACK, the first byte not acknowledged
-//!    was older than the least round trip by 5 % and by 0.5 ms ([`Bin::unacked_age_min_us`]). The age
-//!    is used because a delayed ACK makes the round trip longer without any queue. Path rate comes
-//!    before a full receive window, other than in the kernel's reckoning: a larger window would only
-//!    lengthen the queue. With a capture at both ends the one-way delays show the queue ([`PathDelays`]).
-//! 5. **Receive window**: a packet ended within a segment of the advertised window's end (as T-RAT),
-//!    or the window had no room for a segment.
-//! 6. **Congestion window**: something was sent again, in this step or in one of the three before;
-//!    or what is in flight is still below what it was at a loss that cut it by 15 % or more; or it
-//!    grew by a segment over what it was four steps ago and before, also before a silence that was
-//!    shorter than a time-out.
-//! 7. **Application**, for all that is left: less is in flight than was before without a loss, nothing
-//!    grows, nothing is in the way. The sender held back, for which a send buffer that is too small
-//!    and pacing are reasons as well: no tap can tell them apart.
+//! 1. **Application**: for more than half of the step nothing was in flight and nothing was sent although the window
+//!    was open. Or half of the segments are shorter than the largest without a full window (T-RAT §3.3: there was no
+//!    more to send).
+//! 2. **Receive window**, by unread data: during the whole step the advertised window was below its largest so far by a
+//!    quarter of that, and by what a round trip delivers. The receiver holds data that its application has not read, so
+//!    the application is slower than the path.
+//! 3. **ACK stream**: a queue had built up, as in 4. At least half of the excess of the round trip, and at least 3 ms,
+//!    was delay of the ACK path, by the ACKs' time stamps ([`crate::ack_path_delay`]). Without time stamps of
+//!    milliseconds this cannot be distinguished from path rate.
+//! 4. **Path rate**: a queue existed during the whole step. At every ACK, the first byte not acknowledged was older
+//!    than the least round trip by 5 % and by 0.5 ms ([`Bin::unacked_age_min_us`]). The age is used because a delayed
+//!    ACK makes the round trip longer without any queue. Path rate comes before a full receive window, unlike in the
+//!    kernel's accounting: a larger window would only lengthen the queue. With a capture at both ends the one-way
+//!    delays show the queue ([`PathDelays`]).
+//! 5. **Receive window**: a packet ended within a segment of the advertised window's end (as T-RAT), or the window had
+//!    no room for a segment.
+//! 6. **Congestion window**: data was retransmitted, in this step or in one of the three before. Or the data in flight
+//!    is still below its amount at a loss that cut it by 15 % or more. Or it grew by a segment over its amount four
+//!    steps ago and before, also before a silence shorter than a time-out.
+//! 7. **Application**, for the rest: without a loss, less is in flight than before, nothing grows, and nothing blocks.
+//!    The sender held back. A send buffer that is too small and pacing are reasons as well: a tap cannot distinguish
+//!    them.
 //!
-//! Then spans of less than two steps go to their neighbour; a span of congestion window beside one of
-//! path rate is path rate too if as much was acknowledged in most of it (to 3 %), since a queue that is short
-//! or gone for a moment takes nothing from the rate; and silence of a round trip or more with
-//! everything acknowledged, and windows without room for a segment, are put in with their own times.
+//! Then spans of less than two steps are merged into their neighbour. A congestion-window span beside a path-rate span
+//! becomes path rate if most of it acknowledges as much (to 3 %): a queue that is short or empty for a moment does not
+//! reduce the rate. Finally, silences of a round trip or more with everything acknowledged, and windows without room
+//! for a segment, are inserted with their own times.
 //!
-//! If the capture does not have the scale of the windows ([`Windows::Unknown`]), only a window of zero counts.
+//! If the capture does not have the window scale ([`Windows::Unknown`]), only a window of zero counts.
 //!
-//! The rules are for a tap near the sender. Elsewhere less of the round trip and of what is in flight
-//! is seen, and [`super`] says so.
+//! The rules assume a tap near the sender. Elsewhere less of the round trip and of the data in flight is seen; the
+//! verdict of [`super`] states that.
 
 use crate::acks::ack_path_delay;
 use crate::record::{Acks, DelayBin, DelaySeries, Limit, LimitPeriod};
@@ -52,45 +51,45 @@ use crate::time_series::{
 };
 use std::ops::Range;
 
-/// A round trip that is longer, for good, than the least: by this part of it, and by this.
+/// Excess of the round trip over its least that shows a standing queue: this part of it, and this time.
 const QUEUE_PART_MIN: f64 = 0.05;
 const QUEUE_MIN_NS: f64 = 500e3;
-/// What ACKs must lose on their way: time stamps are right to a millisecond.
+/// Least delay of the ACK path that counts: time stamps have a resolution of a millisecond.
 const ACK_DELAY_MIN_NS: f64 = 3e6;
-/// A window that was cut, after a loss, is below this part of what it was; CUBIC cuts to 0.7, the
-/// gentlest that is in use.
+/// A window that was cut after a loss is below this part of its former size. CUBIC cuts to 0.7, the gentlest cut in
+/// use.
 const CUT_RATIO: f64 = 0.85;
-/// Steps after a loss in which the cut must show.
+/// Steps after a loss in which the cut must appear.
 const CUT_STEPS: usize = 8;
-/// A rate that is as good as the path's.
+/// Part of the path's rate that counts as full.
 const FULL_RATE: f64 = 0.97;
-/// Steps that growth is looked for over, and that a repair takes.
+/// Steps over which growth is measured, and that a repair takes.
 const GROWTH_STEPS: usize = 4;
-/// The least time-out of Linux (`TCP_RTO_MIN`).
+/// Least time-out of Linux (`TCP_RTO_MIN`).
 const TIME_OUT_NS: f64 = 200e6;
-/// The part of the largest window that is unread data if a receiver is slow. Linux lowers a window by
-/// less than that when packets use its memory badly.
-const UNREAD_PART: u64 = 4;
-/// Round trips over which the bytes delivered in one are averaged: ACKs come in lumps.
-const DELIVERY_ROUNDS: f64 = 4.0;
-/// Segments that have a course.
+/// Divisor for the part of the largest window that is unread data if a receiver is slow. Linux lowers a window by less
+/// than that when packets use its memory badly.
+const UNREAD_DIVISOR: u64 = 4;
+/// Round trips over which the bytes delivered in one are averaged: ACKs come in groups.
+const DELIVERY_RTTS: f64 = 4.0;
+/// Least number of segments for an assessment.
 const SEGMENTS_MIN: u64 = 10;
 
 type Span = spans::Span<Limit>;
 
-/// What the windows of a course are worth.
+/// Interpretation of the windows of a time series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Windows {
-    /// They are bytes.
+    /// Windows are bytes.
     Scaled,
-    /// The capture does not have their scale: nothing follows from their size, unless it is 0.
+    /// The capture lacks the scale: window sizes mean nothing, unless they are 0.
     Unknown,
 }
 
 impl Windows {
-    /// Of the windows that `acks` advertise.
+    /// Returns how to interpret the windows that `acks` advertise.
     #[must_use]
-    pub fn classify(acks: &Acks) -> Self {
+    pub fn of(acks: &Acks) -> Self {
         match acks.window_scale {
             Some(_) => Self::Scaled,
             None => Self::Unknown,
@@ -105,16 +104,15 @@ pub struct PathDelays<'a> {
     pub data: &'a DelaySeries,
     /// Delays of ACKs.
     pub acks: &'a DelaySeries,
-    /// The clock of the delays less the clock of the sender's capture, ns.
+    /// Clock of the delays less the clock of the sender's capture, ns.
     pub clock_ahead_ns: i64,
 }
 
-/// What limited `course` from its first data to its last, in order and without gaps; nothing for
-/// fewer than ten segments. At most some hundreds. `handshake_ns` is the round trip of the handshake, if
-/// it was seen. `windows` is what those of the course are worth. `delays` replace the round trip as evidence
-/// of a queue.
+/// Returns the limiting factors of `series` from its first data to its last, in order and without gaps; empty for fewer
+/// than ten segments, and at most some hundreds. `handshake_ns` is the round trip of the handshake, if it was seen.
+/// `windows` tells how to interpret the windows of the series. `delays` replace the round trip as evidence of a queue.
 #[must_use]
-pub fn of(
+pub fn classify(
     series: &TimeSeries,
     windows: Windows,
     handshake_ns: Option<u64>,
@@ -175,12 +173,12 @@ fn spans(
     merge_adjacent(spans, same_kind)
 }
 
-/// What is known of each bin.
+/// Evidence of each bin.
 struct BinEvidence<'a> {
     silent: Vec<bool>,
     /// The receiver holds data that its application has not read.
     unread: Vec<bool>,
-    /// What its ACKs took longer than the fastest.
+    /// Delay of the bin's ACKs above that of the fastest ACK, ns.
     ack_excess: Option<Vec<Option<f64>>>,
     delays: Option<&'a PathDelays<'a>>,
 }
@@ -205,7 +203,7 @@ impl<'a> BinEvidence<'a> {
         }
     }
 
-    /// The evidence of a queue in the bins `range`.
+    /// Returns the evidence of a queue in the bins `range`.
     fn queue(&self, rtt_windows: &RttWindows<'_>, range: &Range<usize>) -> QueueEvidence {
         match self.delays {
             Some(delays) => delays.queue(
@@ -235,20 +233,20 @@ impl<'a> BinEvidence<'a> {
 
 /// Evidence of a queue in one step, ns.
 struct QueueEvidence {
-    /// What a queue added to every round trip; none without a sample.
+    /// Delay that a queue added to every round trip; `None` without a sample.
     excess_min: Option<f64>,
-    /// What the fastest round trip had over the least.
+    /// Excess of the fastest round trip over the least.
     rtt_excess: f64,
-    /// What every ACK took longer than the fastest.
+    /// Delay of every ACK above that of the fastest.
     ack_delay: Option<f64>,
-    /// The least of `acks` that is no error of measurement.
+    /// Least `ack_delay` that exceeds the measurement error.
     ack_delay_min: f64,
 }
 
 impl QueueEvidence {
     fn exceeds_threshold(&self, tap_rtt: f64) -> bool {
         let least = (QUEUE_PART_MIN * tap_rtt).max(QUEUE_MIN_NS);
-        self.excess_min.is_some_and(|standing| standing > least)
+        self.excess_min.is_some_and(|excess| excess > least)
     }
 
     fn is_ack_queue(&self) -> bool {
@@ -259,7 +257,7 @@ impl QueueEvidence {
 }
 
 impl PathDelays<'_> {
-    /// The queues of data and of ACKs from `from_ns` to `to_ns`, by the clock of the sender's capture.
+    /// Returns the queues of data and of ACKs from `from_ns` to `to_ns`, by the clock of the sender's capture.
     fn queue(&self, from_ns: u64, to_ns: u64) -> QueueEvidence {
         let [from, to] = [from_ns, to_ns].map(|at| at.saturating_add_signed(self.clock_ahead_ns));
         let [data, acks] = [self.data, self.acks].map(|series| excess_delay(series, from, to));
@@ -273,8 +271,7 @@ impl PathDelays<'_> {
     }
 }
 
-/// What every packet between two times took longer than the fastest of `course`, ns; none without a
-/// packet.
+/// Returns the least delay between two times above the least of `series`, ns; `None` without a packet.
 fn excess_delay(series: &DelaySeries, from_ns: u64, to_ns: u64) -> Option<f64> {
     let width = series.width_ns.max(1);
     let index = |at: u64| usize::try_from(at.saturating_sub(series.from_ns) / width);
@@ -291,7 +288,7 @@ fn same_kind(one: &Span, next: &Span) -> bool {
     one.kind == next.kind
 }
 
-/// What limits without longer silence.
+/// Classifies a stretch without longer silences.
 fn classify_active(
     rtt_windows: &RttWindows<'_>,
     bins: Range<usize>,
@@ -310,7 +307,7 @@ fn classify_active(
     merge_adjacent(absorb_into_path_rate(rtt_windows, spans), same_kind)
 }
 
-/// Congestion windows that take nothing from the rate of the path beside them.
+/// Turns congestion-window spans that do not reduce the path's rate into path-rate spans.
 fn absorb_into_path_rate(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span>) -> Vec<Span> {
     let rate = |span: &Span| typical_rate(rtt_windows, &span.bins);
     let full = |at: usize, beside: Option<&Span>| {
@@ -327,8 +324,8 @@ fn absorb_into_path_rate(rtt_windows: &RttWindows<'_>, mut spans: Vec<Span>) -> 
     spans
 }
 
-/// What is acknowledged in most steps of `bins` that repair nothing: a hole that is filled
-/// acknowledges what came long before.
+/// Returns the median rate of newly acknowledged data over the steps of `bins` without repair: an ACK that closes a gap
+/// also acknowledges data that arrived long before.
 fn typical_rate(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> f64 {
     let count = (bins.len() as f64 / rtt_windows.step).max(1.0) as usize;
     let edge = |step: usize| bins.start as f64 + step as f64 * rtt_windows.step;
@@ -348,7 +345,7 @@ fn typical_rate(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> f64 {
     median(calm)
 }
 
-/// Some round trips.
+/// A period of one or more round trips.
 struct Step {
     bins: Range<usize>,
     segments: u64,
@@ -360,7 +357,7 @@ struct Step {
     nanos: f64,
     /// Part of the time with nothing in flight.
     silent: f64,
-    /// The receiver held unread data all the time.
+    /// Whether the receiver held unread data all the time.
     unread: bool,
     queue: QueueEvidence,
     tap_rtt: f64,
@@ -406,7 +403,7 @@ impl Step {
         }
     }
 
-    /// The sender had no more at hand. A segment that a full window cut short says nothing of that.
+    /// Returns whether the sender had no more data. Segments that a full window cut short do not count.
     fn is_data_limited(&self) -> bool {
         2 * self.short.saturating_sub(self.window_full) >= self.segments.max(1)
     }
@@ -416,14 +413,14 @@ impl Step {
     }
 }
 
-/// What the steps before say of the next.
+/// State of the classification from the steps before.
 #[derive(Default)]
 struct LimitClassifier {
-    /// Most in flight before a silence after which the window is still as large.
+    /// Most data in flight before a silence after which the window is still as large.
     proven_in_flight: u64,
-    /// In flight in each step since the last loss or silence.
+    /// Data in flight in each step since the last loss or silence.
     history: Vec<u64>,
-    /// Most in flight before the last loss, as long as it has not been reached again.
+    /// Most data in flight before the last loss, as long as it has not been reached again.
     in_flight_at_loss: Option<u64>,
     cut: bool,
 }
@@ -440,7 +437,7 @@ impl LimitClassifier {
         limit
     }
 
-    /// Nothing was sent for a while. After a time-out the window begins anew (RFC 5681 §4.1).
+    /// Records a silence. After a time-out the window restarts (RFC 5681 §4.1).
     fn record_pause(&mut self, silent_ns: f64) {
         let most = self.history.iter().copied().max().unwrap_or(0);
         let known = if silent_ns < TIME_OUT_NS {
@@ -482,7 +479,7 @@ impl LimitClassifier {
         }
     }
 
-    /// A loss is not long ago.
+    /// Returns whether a loss was a few steps ago.
     fn is_repairing(&self) -> bool {
         self.in_flight_at_loss.is_some() && self.history.len() < GROWTH_STEPS
     }
@@ -495,7 +492,7 @@ impl LimitClassifier {
     }
 }
 
-/// Bins in which nothing is sent and everything that was is acknowledged, though the window is open.
+/// Returns for each bin whether nothing is sent and everything is acknowledged, though the window is open.
 fn silent_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
     let mut all_acked = false;
     bins.iter()
@@ -507,7 +504,7 @@ fn silent_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
         .collect()
 }
 
-/// Whether the receiver held unread data for more than half of the time of `course`.
+/// Returns whether the receiver held unread data for more than half of the time of `series`.
 pub(super) fn holds_unread_data(series: &TimeSeries) -> bool {
     RttWindows::of(series, None).is_some_and(|rtt_windows| {
         let (active, unread) = (rtt_windows.active(), unread_bins(&rtt_windows));
@@ -519,7 +516,7 @@ pub(super) fn holds_unread_data(series: &TimeSeries) -> bool {
     })
 }
 
-/// Bins in which the window is so much below its largest so far that the receiver must hold unread data.
+/// Returns for each bin whether the window is so much below its largest so far that the receiver must hold unread data.
 fn unread_bins(rtt_windows: &RttWindows<'_>) -> Vec<bool> {
     let mut largest = 0;
     let windows = least_windows(rtt_windows.bins()).enumerate();
@@ -529,13 +526,13 @@ fn unread_bins(rtt_windows: &RttWindows<'_>) -> Vec<bool> {
             let unread = largest - window.unwrap_or(largest);
             let end = (at + 1) as f64;
             let some =
-                rtt_windows.acked_in((end - DELIVERY_ROUNDS * rtt_windows.path_rtt).max(0.0)..end);
-            unread > largest / UNREAD_PART && unread as f64 >= some / DELIVERY_ROUNDS
+                rtt_windows.acked_in((end - DELIVERY_RTTS * rtt_windows.path_rtt).max(0.0)..end);
+            unread > largest / UNREAD_DIVISOR && unread as f64 >= some / DELIVERY_RTTS
         })
         .collect()
 }
 
-/// The least window of each bin: of those that came in it, or the last before.
+/// Returns the least window of each bin: of those advertised in it, or the last before.
 fn least_windows(bins: &[Bin]) -> impl Iterator<Item = Option<u64>> {
     let mut last = None;
     bins.iter().map(move |bin| {
@@ -545,7 +542,8 @@ fn least_windows(bins: &[Bin]) -> impl Iterator<Item = Option<u64>> {
     })
 }
 
-/// Bins in which the window had no room for a segment of the usual size at some time. Zero is zero by any scale.
+/// Returns for each bin whether the window had no room for a segment of the usual size at some time. Zero is zero by
+/// any scale.
 fn closed_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
     let segments = sum(bins, |bin| u64::from(bin.data_segments));
     let room = match windows {
@@ -556,7 +554,7 @@ fn closed_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
     least_windows(bins).map(is_closed).collect()
 }
 
-/// Where `what` is so for at least `least` bins within `active`.
+/// Returns the runs of at least `least` bins within `active` whose flags are set.
 fn runs(flags: &[bool], active: Range<usize>, least: f64) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut from = active.start;

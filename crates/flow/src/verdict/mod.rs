@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What limited a direction, in a sentence that says how sure it is.
+//! Verdict: the limiting factors of a direction in a sentence, with its certainty.
 
 pub mod joint_verdict;
 pub mod limits;
@@ -9,12 +9,12 @@ mod tap_position;
 use crate::record::{Direction, Flow, Limit, LimitPeriod, Phase, PhaseKind};
 use limits::Windows;
 
-/// Shares below this are not told.
+/// Least share of the time that the verdict mentions.
 const SHARE_MIN: f64 = 0.05;
-/// From here on it is "all the time".
+/// Least share of the time that the verdict calls "all the time".
 const ALL_SHARE: f64 = 0.95;
 
-/// Fills in phases, limits, places and verdicts of a flow whose courses are complete.
+/// Fills in phases, limits, tap positions and verdicts of a flow whose time series are complete.
 pub fn assess(flow: &mut Flow) {
     let (handshake, up, down) = (flow.handshake, &flow.upload, &flow.download);
     let to_server = tap_position::least_rtt(handshake.syn_to_syn_ack_ns, up);
@@ -26,16 +26,16 @@ pub fn assess(flow: &mut Flow) {
     assess_direction(&mut flow.download, whole);
 }
 
-/// Likewise for one direction, whose `standing` is known. `handshake_ns` is the round trip of the
-/// handshake, if it was seen.
+/// Fills in phases, limits and verdict of one direction, whose tap position is known. `handshake_ns` is the round trip
+/// of the handshake, if it was seen.
 pub fn assess_direction(direction: &mut Direction, handshake_ns: Option<u64>) {
     direction.phases = phases::detect(&direction.time_series, handshake_ns);
-    let windows = Windows::classify(&direction.acks);
-    direction.limits = limits::of(&direction.time_series, windows, handshake_ns, None);
+    let windows = Windows::of(&direction.acks);
+    direction.limits = limits::classify(&direction.time_series, windows, handshake_ns, None);
     direction.verdict = verdict_text(direction);
 }
 
-/// The verdict on `direction`, whose phases, limits and standing are known; empty without data.
+/// Returns the verdict on `direction`, whose phases, limits and tap position are known; empty without data.
 #[must_use]
 pub fn verdict_text(direction: &Direction) -> String {
     let position = &direction.tap_position;
@@ -43,7 +43,7 @@ pub fn verdict_text(direction: &Direction) -> String {
     compose(direction, prefix, &tap_position::caveat(position))
 }
 
-/// The verdict on `direction`, captured near its sender, whose limits were judged with the delays of a
+/// Returns the verdict on `direction`, captured near its sender, whose limits were classified with the delays of a
 /// capture near its receiver; empty without data.
 #[must_use]
 pub fn two_point_verdict_text(direction: &Direction) -> String {
@@ -63,9 +63,9 @@ fn compose(direction: &Direction, prefix: &str, caveat: &str) -> String {
     }
 }
 
-/// What a verdict without the scale of the windows can't take into account.
+/// Returns what a verdict without the window scale cannot take into account.
 fn scale_caveat(direction: &Direction) -> &'static str {
-    match Windows::classify(&direction.acks) {
+    match Windows::of(&direction.acks) {
         Windows::Scaled => "",
         Windows::Unknown => {
             " The capture lacks the scale of the windows (a SYN with all of its options): a full window would \
@@ -74,7 +74,7 @@ fn scale_caveat(direction: &Direction) -> &'static str {
     }
 }
 
-/// "limited all the time by ….", for shares of which there is one at least.
+/// Returns "limited all the time by ….", for at least one share.
 fn limited_by(direction: &Direction, shares: &[(Limit, f64)]) -> String {
     let (main, share) = shares[0];
     let mut text = match share {
@@ -99,10 +99,10 @@ fn limited_by(direction: &Direction, shares: &[(Limit, f64)]) -> String {
     text + "."
 }
 
-/// Parts of the time that was judged, the largest first.
+/// Returns the share of each limiting factor in the classified time, the largest first.
 #[must_use]
 pub fn shares(limits: &[LimitPeriod]) -> Vec<(Limit, f64)> {
-    let span = |limited: &LimitPeriod| limited.length_ns() as f64;
+    let span = |limited: &LimitPeriod| limited.duration_ns() as f64;
     let whole: f64 = limits.iter().map(span).sum();
     let mut shares: Vec<(Limit, f64)> = ALL_LIMITS
         .iter()
@@ -134,11 +134,11 @@ fn name_of(limit: Limit) -> &'static str {
     }
 }
 
-/// The figure that shows it best.
+/// Returns the figure that supports the verdict best.
 fn evidence(direction: &Direction, limit: Limit) -> String {
     let phase = longest_active_phase(direction);
     match limit {
-        Limit::ReceiveWindow if Windows::classify(&direction.acks) == Windows::Unknown => {
+        Limit::ReceiveWindow if Windows::of(&direction.acks) == Windows::Unknown => {
             ", which was zero".to_owned()
         }
         Limit::ReceiveWindow => {

@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A direction's course in phases, as paper 001 (§2.3) tells them apart: growth, peak, what follows.
+//! Phases of a direction, as paper 001 (§2.3) distinguishes them: growth, peak, and what follows.
 //!
-//! The rule, and why it is so:
+//! The rules and their reasons:
 //!
-//! 1. **Idle** is at least two round trips and 2 % of the course without data. Less is how windows
-//!    leave. A silence that a retransmission ends is a time-out, not idleness.
-//! 2. Between idle stretches the rate of sending is taken over whole round trips
-//!    (`course/rounds.rs`) and cut where straight lines change (`course/pieces.rs`). A line whose end is
-//!    15 % above its beginning, and more than noise explains, **grows**.
-//! 3. What grows is **ramp-up**; after a loss, and up to the rate before it, it is **recovery**. A
-//!    stretch below a tenth of the flow's rate belongs to the growth that it leads to: slow start
-//!    from ten packets is flat for many round trips against what it becomes. So do the first eight
-//!    steps where the rate is higher after them.
-//! 4. **Recovery** begins with the first retransmission of a loss, and lasts until the growth after
-//!    it ends; where that grows by less than 15 %, until the rate is back at nine tenths of what it
-//!    was or at what follows, and nothing is sent again any more. A loss after which the rate stays above nine tenths is none.
-//! 5. **Peak** follows ramp-up: the round trip grows because a queue stands. It begins when the
-//!    packets that found the queue were sent, since the rate of sending goes on doubling for another
-//!    round trip after the path is full; it ends with the first retransmission or when the round
-//!    trip is at its greatest.
-//! 6. Everything else is **steady**, the saw-tooth that a queue or the resolution hides included;
-//!    levels that differ by 15 % are two steady phases, as on a path whose rate changes.
+//! 1. **Idle** is at least two round trips and 2 % of the time without data. Shorter pauses lie between windows. A
+//!    silence that a retransmission ends is a time-out, not idleness.
+//! 2. Between idle stretches the sending rate is taken over whole round trips (`time_series/rtt_windows.rs`) and
+//!    partitioned into straight lines (`time_series/change_points.rs`). A line whose end is 15 % above its beginning,
+//!    and more than noise explains, **grows**.
+//! 3. Growth is **ramp-up**; after a loss, and up to the rate before it, it is **recovery**. A stretch below a tenth of
+//!    the flow's rate belongs to the growth that it leads to: slow start from ten packets is flat for many round trips
+//!    compared with the later rate. So do the first eight steps if the rate is higher after them.
+//! 4. **Recovery** begins with the first retransmission of a loss, and lasts until the growth after it ends. If that
+//!    growth is less than 15 %, recovery lasts until the rate is back at nine tenths of the rate before or at the rate
+//!    that follows, and nothing is retransmitted any more. A loss after which the rate stays above nine tenths causes
+//!    no recovery.
+//! 5. **Peak** follows ramp-up: the round trip grows because a queue builds up. It begins when the packets that found
+//!    the queue were sent, since the sending rate doubles for another round trip after the path is full. It ends with
+//!    the first retransmission or when the round trip is at its greatest.
+//! 6. The rest is **steady**, including a saw-tooth that a queue or the resolution hides. Levels that differ by 15 %
+//!    are two steady phases, as on a path whose rate changes.
 //!
-//! Times are right to about a round trip, or to 1/256 of the course if that is longer
-//! (`tests/analysis/tap_truth/`).
+//! Times are accurate to about a round trip, or to 1/256 of the duration if that is longer (`tests/flow/ground_truth/`).
 
 use crate::record::{Phase, PhaseKind};
 use crate::time_series::{
@@ -35,28 +33,27 @@ use crate::time_series::{
 };
 use std::ops::{Range, RangeInclusive};
 
-/// What a rate must change by to be another.
+/// Factor by which a rate must change to count as different.
 const RATE_CHANGE_MIN: f64 = 1.15;
-/// Below this share of the flow's rate nothing has happened yet.
+/// Share of the flow's rate below which the transfer has not begun yet.
 const LOW_SHARE: f64 = 0.1;
-/// A rate that is back where it was.
+/// Share of the former rate at which the rate has recovered.
 const RECOVERED_SHARE: f64 = 0.9;
-/// A rate that is what it will be.
+/// Share of the later rate at which the rate has settled.
 const SETTLED_SHARE: f64 = 0.97;
-/// Steps that a repair may go on when the rate is back; a path that loses all the time never ends one.
+/// Most steps of a repair after the rate is back; on a path with constant losses a repair never ends.
 const REPAIR_STEPS: usize = 8;
 /// Steps in which a flow may reach its rate without a line that grows.
 const BEGINNING_STEPS: usize = 8;
-/// Idle stretches are at least this part of the course; so there are few.
-const IDLE_PART: usize = 50;
-/// Segments that have a course.
+/// Divisor of the duration for the least idle stretch; it bounds their number.
+const IDLE_DIVISOR: usize = 50;
+/// Least number of segments for phases.
 const SEGMENTS_MIN: u64 = 10;
-/// The least noise of a rate, of its size: a window grows and sends in whole packets.
+/// Least noise of a rate, relative to it: a window grows and is sent in whole packets.
 const NOISE_MIN: f64 = 0.02;
 
-/// The phases of `course`, in order and without gaps from its first data to its last; none for
-/// fewer than ten segments. At most some hundreds. `handshake_ns` is the round trip of the handshake, if
-/// it was seen.
+/// Returns the phases of `series`, in order and without gaps from its first data to its last; empty for fewer than ten
+/// segments, and at most some hundreds. `handshake_ns` is the round trip of the handshake, if it was seen.
 #[must_use]
 pub fn detect(series: &TimeSeries, handshake_ns: Option<u64>) -> Vec<Phase> {
     let segments: u64 = series
@@ -90,11 +87,11 @@ fn spans(rtt_windows: &RttWindows<'_>) -> Vec<Span> {
     spans
 }
 
-/// Stretches with data, idle ones between them.
+/// Returns the stretches with data, separated by idle ones.
 fn stretches(rtt_windows: &RttWindows<'_>) -> Vec<Range<usize>> {
     let (bins, active) = (rtt_windows.bins(), rtt_windows.active());
     let least = (2.0 * rtt_windows.path_rtt).max(2.0).ceil() as usize;
-    let least = least.max(active.len() / IDLE_PART);
+    let least = least.max(active.len() / IDLE_DIVISOR);
     let (mut stretches, mut from, mut last) = (Vec::new(), active.start, active.start);
     for bin in active {
         if bins[bin].data_bytes == 0 {
@@ -114,11 +111,11 @@ fn stretches(rtt_windows: &RttWindows<'_>) -> Vec<Range<usize>> {
 struct ActiveStretch<'a> {
     rtt_windows: &'a RttWindows<'a>,
     bins: Range<usize>,
-    /// Bytes a bin, of each step.
+    /// Bytes a bin, for each step.
     rates: Vec<f64>,
     sigma: f64,
     pieces: Vec<LinearPiece>,
-    /// Bins in which losses are repaired, from the first to the last of each.
+    /// Bins of each repair, from the first retransmission to the last.
     losses: Vec<RangeInclusive<usize>>,
 }
 
@@ -139,7 +136,7 @@ impl<'a> ActiveStretch<'a> {
         stretch
     }
 
-    /// Where step `step` begins; the last takes what is left over.
+    /// Returns the start of step `step`; the last step takes the remainder.
     fn edge(&self, step: usize) -> f64 {
         match step < self.rates.len() {
             true => self.bins.start as f64 + step as f64 * self.rtt_windows.step,
@@ -156,13 +153,14 @@ impl<'a> ActiveStretch<'a> {
         (step as usize).min(self.rates.len() - 1)
     }
 
-    /// Bytes a bin. What is left over after the last step has the end of a burst and no time after it.
+    /// Returns bytes a bin. The remainder after the last step is not counted: it has the end of a burst and no time
+    /// after it.
     fn rate(&self, step: usize) -> f64 {
         let range = self.edge(step)..self.edge(step) + self.rtt_windows.step;
         self.rtt_windows.sent_in(range) / self.rtt_windows.step
     }
 
-    /// The rate of the flow when it is fast: nine tenths of the steps are not faster.
+    /// Returns the 90th percentile of the rates of the steps.
     fn high_rate(&self) -> f64 {
         let mut sorted = self.rates.clone();
         sorted.sort_by(f64::total_cmp);
@@ -174,8 +172,8 @@ impl<'a> ActiveStretch<'a> {
         piece.end > RATE_CHANGE_MIN * piece.start && rise > 3.0 * self.sigma
     }
 
-    /// Whether `piece` is the few steps before the rate is at `next`: a window that is small is reached
-    /// in so few of them that no line grows.
+    /// Returns whether `piece` is the few steps before the rate reaches `next`: a small window is reached in so few
+    /// steps that no line grows.
     fn is_short_ramp(&self, piece: &LinearPiece, next: f64) -> bool {
         piece.from == 0
             && piece.to <= BEGINNING_STEPS
@@ -183,7 +181,7 @@ impl<'a> ActiveStretch<'a> {
             && next - piece.mean > 3.0 * self.sigma
     }
 
-    /// Whether growth in `piece` makes up for a loss.
+    /// Returns whether the growth in `piece` follows a loss.
     fn is_recovery(&self, piece: &LinearPiece) -> bool {
         let soon = self.bin((piece.from + 2).min(self.rates.len()));
         let before = self.rates[..piece.from].iter().copied().fold(0.0, f64::max);
@@ -240,7 +238,7 @@ impl<'a> ActiveStretch<'a> {
         self.merged(self.without_short(spans))
     }
 
-    /// From the loss until the rate is back, or grows.
+    /// Returns the bins from the loss until the rate is back, or until its growth ends.
     fn recovery_span(
         &self,
         repair: &RangeInclusive<usize>,
@@ -271,7 +269,7 @@ impl<'a> ActiveStretch<'a> {
         dipped.then_some(loss..end)
     }
 
-    /// While a queue grows at the end of the first growth.
+    /// Returns the bins in which a queue grows at the end of the first growth.
     fn peak(&self, spans: &[Span]) -> Option<Range<usize>> {
         let ramp = spans
             .first()
@@ -285,7 +283,7 @@ impl<'a> ActiveStretch<'a> {
             .losses
             .first()
             .map_or(self.bins.end, |loss| *loss.start());
-        // Round trips of a flow that is slow yet are long because its ACKs wait for more data.
+        // Round trips of a flow that is still slow are long because its ACKs wait for more data.
         let high = self.high_rate();
         let fast = self.rates.iter().position(|rate| *rate >= high / 2.0)?;
         let most = (self.bin(fast)..end).map(excess).fold(0.0, f64::max);
@@ -297,8 +295,8 @@ impl<'a> ActiveStretch<'a> {
         let calm = (self.bins.start..top)
             .rev()
             .find(|bin| excess(*bin) < stands)?;
-        // The sample came a round trip after its packet left, and a window of one round trip had to
-        // pass before no lesser one was left in it.
+        // The sample came a round trip after its packet left, and another one had to pass until no lesser sample was
+        // left in the window.
         let lag = self.rtt_windows.tap_rtt + self.rtt_windows.path_rtt;
         let onset = (calm as f64 + 1.0 - lag).max(self.bins.start as f64) as usize;
         let latest = ramp.bins.end as f64 + 2.0 * self.rtt_windows.step;
@@ -333,7 +331,7 @@ impl<'a> ActiveStretch<'a> {
         );
     }
 
-    /// Without what is shorter than a step, or two where nothing happens; the one before takes it.
+    /// Removes spans shorter than a step, or than two steps if they are steady; the span before takes their bins.
     fn without_short(&self, spans: Vec<Span>) -> Vec<Span> {
         let step = self.rtt_windows.step.floor() as usize;
         let short = |span: &Span| {
@@ -343,7 +341,7 @@ impl<'a> ActiveStretch<'a> {
         absorb_short(spans, short)
     }
 
-    /// Neighbours that are the same phase made one.
+    /// Merges neighbours that are the same phase.
     fn merged(&self, spans: Vec<Span>) -> Vec<Span> {
         merge_adjacent(spans, |one, next| self.is_same_phase(one, next))
     }
@@ -362,7 +360,7 @@ impl<'a> ActiveStretch<'a> {
             }
     }
 
-    /// Whether a loss separates two recoveries.
+    /// Returns whether a loss separates two recoveries.
     fn has_loss_between(&self, one: &Span, next: &Span) -> bool {
         let step = self.rtt_windows.step.ceil() as usize;
         let range = one.bins.start + 2 * step..next.bins.start + step;
@@ -370,8 +368,8 @@ impl<'a> ActiveStretch<'a> {
     }
 }
 
-/// Bins in which something is sent again, those of one repair together: no two round trips and no step
-/// lie between them.
+/// Returns the bins with retransmissions, grouped into repairs: at most two round trips or one step lie between those
+/// of one repair.
 fn losses(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>> {
     let quiet = (2.0 * rtt_windows.path_rtt).max(rtt_windows.step);
     let mut losses: Vec<RangeInclusive<usize>> = Vec::new();

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a tap stands on the way from a sender to its receiver, and what can be known from there.
+//! Position of a tap on the path from a sender to its receiver, and what cannot be known from there.
 //!
-//! The round trip from the tap to one end and back and that to the other make up the whole. What the
-//! tap sees is late by half of the first; what is under way between it and the sender it does not
-//! see.
+//! The round trips from the tap to both ends add up to the whole. The tap sees the sender's packets later by half of
+//! the round trip to the sender; it does not see what is in flight between the sender and itself.
 
 use crate::record::{Direction, TapLocation, TapPosition};
 
-/// Part of the round trip that is next to nothing.
-const NEAR_PART: u64 = 10;
-/// A round trip within a host or a room.
+/// Divisor of the whole round trip for a part that is negligible.
+const NEAR_DIVISOR: u64 = 10;
+/// Round trip within a host or a room, ns.
 const NEAR_NS: u64 = 500_000;
 
-/// The least round trip that answers data of `direction`, or its end of the handshake.
+/// Returns the least round trip of the data of `direction`, or of its half of the handshake.
 pub(super) fn least_rtt(handshake_ns: Option<u64>, direction: &Direction) -> Option<u64> {
     let samples = [&direction.rtt_by_pairs, &direction.rtt_by_timestamps];
     let found = samples
@@ -22,7 +21,7 @@ pub(super) fn least_rtt(handshake_ns: Option<u64>, direction: &Direction) -> Opt
     found.chain(handshake_ns).min()
 }
 
-/// Where a tap stands with these round trips to the sender and to the receiver.
+/// Returns the position of a tap with these round trips to the sender and to the receiver.
 pub(super) fn locate(to_sender_ns: Option<u64>, to_receiver_ns: Option<u64>) -> TapPosition {
     let location = match to_sender_ns.zip(to_receiver_ns) {
         Some((sender, receiver)) if sender <= receiver => {
@@ -39,14 +38,14 @@ pub(super) fn locate(to_sender_ns: Option<u64>, to_receiver_ns: Option<u64>) -> 
 }
 
 fn near_or_middle(nearer: u64, farther: u64, location: TapLocation) -> TapLocation {
-    let part = nearer.saturating_add(farther) / NEAR_PART;
+    let part = nearer.saturating_add(farther) / NEAR_DIVISOR;
     match nearer <= part || nearer < NEAR_NS {
         true => location,
         false => TapLocation::Middle,
     }
 }
 
-/// How a verdict begins.
+/// Returns the first words of a verdict.
 pub(super) fn prefix(location: TapLocation) -> &'static str {
     match location {
         TapLocation::NearSender => "Seen near the sender: ",
@@ -56,7 +55,7 @@ pub(super) fn prefix(location: TapLocation) -> &'static str {
     }
 }
 
-/// What a verdict from there can't take into account.
+/// Returns what a verdict from this position cannot take into account.
 pub(super) fn caveat(position: &TapPosition) -> String {
     match position.location {
         TapLocation::NearSender => String::new(),
@@ -86,7 +85,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_tenth_of_the_round_trip_is_near() {
+    fn tenth_of_round_trip_counts_as_near() {
         let location = |sender, receiver| locate(Some(sender * MS), Some(receiver * MS)).location;
         assert_eq!(location(10, 90), TapLocation::NearSender);
         assert_eq!(location(11, 89), TapLocation::Middle);
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_room_the_nearer_end_counts() {
+    fn nearer_end_counts_within_room() {
         assert_eq!(
             locate(Some(100_000), Some(300_000)).location,
             TapLocation::NearSender

@@ -14,7 +14,7 @@ use std::{
 
 /// What the simulation does not say but packets do.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct PacketFormat {
     /// Payload of a packet, bytes.
     pub(crate) mss: u32,
     /// The window that every ACK announces, bytes; at most 1 GiB (RFC 7323 §2.3).
@@ -26,15 +26,15 @@ pub(crate) struct Look {
 /// Segments at both ends, kept in memory: 144 bytes each.
 #[derive(Debug)]
 pub(crate) struct SimulatedTap {
-    look: Look,
-    flows: Vec<Talk>,
+    format: PacketFormat,
+    flows: Vec<FlowState>,
     /// At the sender and at the receiver, with the flow's number.
     ends: [Vec<(usize, Segment)>; 2],
 }
 
 /// What packets of a flow repeat of earlier ones.
 #[derive(Debug, Default)]
-struct Talk {
+struct FlowState {
     next: u64,
     /// When each packet was last sent.
     sent: Vec<Time>,
@@ -61,9 +61,9 @@ const SCALE: u8 = 14;
 
 impl SimulatedTap {
     /// Nothing seen yet.
-    pub(crate) fn new(look: Look) -> Self {
+    pub(crate) fn new(look: PacketFormat) -> Self {
         Self {
-            look,
+            format: look,
             flows: Vec::new(),
             ends: [Vec::new(), Vec::new()],
         }
@@ -97,38 +97,38 @@ impl SimulatedTap {
         segments
     }
 
-    fn talk(&mut self, flow: usize) -> &mut Talk {
+    fn flow_state(&mut self, flow: usize) -> &mut FlowState {
         if self.flows.len() <= flow {
-            self.flows.resize_with(flow + 1, Talk::default);
+            self.flows.resize_with(flow + 1, FlowState::default);
         }
         &mut self.flows[flow]
     }
 
-    fn see(&mut self, end: usize, flow: usize, segment: Segment) {
+    fn capture(&mut self, end: usize, flow: usize, segment: Segment) {
         self.ends[end].push((flow, segment));
     }
 
     fn seq(&self, packet: u64) -> u32 {
-        let bytes = packet.wrapping_mul(u64::from(self.look.mss)) as u32;
+        let bytes = packet.wrapping_mul(u64::from(self.format.mss)) as u32;
         CLIENT_ISN.wrapping_add(1).wrapping_add(bytes)
     }
 
     fn window(&self) -> u16 {
-        (self.look.window >> SCALE).min(u64::from(u16::MAX)) as u16
+        (self.format.window >> SCALE).min(u64::from(u16::MAX)) as u16
     }
 
     fn data(&self, at: Time, first: u64, count: u32, tsval: u32, tsecr: u32) -> Segment {
         Segment {
             seq: self.seq(first),
             ack: SERVER_ISN + 1,
-            payload: count * self.look.mss,
-            wire_bytes: count * (self.look.mss + HEADERS),
+            payload: count * self.format.mss,
+            wire_bytes: count * (self.format.mss + HEADERS),
             wire_segments: count as u16,
             window: u16::MAX,
             flags: tcp::ACK,
             tsval,
             tsecr,
-            ..bare(at, true)
+            ..empty_segment(at, true)
         }
     }
 
@@ -156,7 +156,7 @@ impl SimulatedTap {
             tsecr,
             sack_blocks,
             sack,
-            ..bare(ack.at, false)
+            ..empty_segment(ack.at, false)
         }
     }
 
@@ -172,10 +172,10 @@ impl SimulatedTap {
             window: u16::MAX,
             flags,
             window_scale: SCALE,
-            mss: (self.look.mss + 12) as u16,
+            mss: (self.format.mss + 12) as u16,
             sack_permitted: true,
             tsval,
-            ..bare(at, from_client)
+            ..empty_segment(at, from_client)
         }
     }
 }
@@ -194,7 +194,7 @@ impl Observer for SimulatedTap {
             wire_segments: 1,
             ..third
         };
-        let talk = self.talk(flow);
+        let talk = self.flow_state(flow);
         (talk.echo, talk.recent) = (third.tsecr, third.tsval);
         let at = |segment: Segment, at: Time| Segment {
             at_ns: at.as_nanos(),
@@ -206,24 +206,24 @@ impl Observer for SimulatedTap {
             (RECEIVER, [middle, middle, arrival]),
         ] {
             for (segment, time) in [first, second, third].into_iter().zip(times) {
-                self.see(end, flow, at(segment, time));
+                self.capture(end, flow, at(segment, time));
             }
         }
     }
 
     fn sent(&mut self, now: Time, flow: usize, first: u64, count: u32) {
         let end = first + u64::from(count);
-        let talk = self.talk(flow);
+        let talk = self.flow_state(flow);
         talk.next = talk.next.max(end);
         let next = talk.next;
         talk.sent.resize(next as usize, now);
         talk.sent[first as usize..end as usize].fill(now);
         let (tsval, tsecr) = (stamp(CLIENT_TS, now), talk.echo);
-        let each = if self.look.super_packets { count } else { 1 };
+        let each = if self.format.super_packets { count } else { 1 };
         let mut packet = first;
         while packet < end {
             let segment = self.data(now, packet, each, tsval, tsecr);
-            self.see(SENDER, flow, segment);
+            self.capture(SENDER, flow, segment);
             packet += u64::from(each);
         }
     }
@@ -234,31 +234,31 @@ impl Observer for SimulatedTap {
             let talk = &self.flows[flow];
             let tsval = stamp(CLIENT_TS, talk.sent[packet as usize]);
             let segment = self.data(train.at(index), packet, 1, tsval, talk.echo);
-            self.see(RECEIVER, flow, segment);
+            self.capture(RECEIVER, flow, segment);
         }
     }
 
     fn acknowledged(&mut self, flow: usize, ack: &Ack) {
-        let talk = self.talk(flow);
+        let talk = self.flow_state(flow);
         if ack.una > talk.acked {
             talk.recent = stamp(CLIENT_TS, talk.sent[talk.acked as usize]);
             talk.acked = ack.una;
         }
         let recent = talk.recent;
         let segment = self.ack(ack, recent);
-        self.talk(flow).acks.push_back((*ack, segment));
-        self.see(RECEIVER, flow, segment);
+        self.flow_state(flow).acks.push_back((*ack, segment));
+        self.capture(RECEIVER, flow, segment);
     }
 
     /// The way back may lose ACKs but keeps their order.
     fn ack_arrived(&mut self, flow: usize, ack: &Ack) {
         let same = |sent: &Ack| (sent.una, sent.blocks) == (ack.una, ack.blocks);
-        let talk = self.talk(flow);
+        let talk = self.flow_state(flow);
         while let Some((sent, segment)) = talk.acks.pop_front() {
             if same(&sent) {
                 talk.echo = segment.tsval;
                 let at_ns = ack.at.as_nanos();
-                return self.see(SENDER, flow, Segment { at_ns, ..segment });
+                return self.capture(SENDER, flow, Segment { at_ns, ..segment });
             }
         }
     }
@@ -269,7 +269,7 @@ fn stamp(origin: u32, at: Time) -> u32 {
     origin.wrapping_add((at.as_nanos() / 1_000_000) as u32)
 }
 
-fn bare(at: Time, from_low: bool) -> Segment {
+fn empty_segment(at: Time, from_low: bool) -> Segment {
     Segment {
         at_ns: at.as_nanos(),
         wire_segments: 1,

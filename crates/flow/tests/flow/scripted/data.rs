@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The data stream: counts, super-packets, bytes that the tap misses, probes, gaps and bursts.
 
-use crate::tap_flows::script::{MS, US, c, handshake, run, run_one, run_with, s, script, settings};
+use crate::scripted::script::{
+    MS, US, client, handshake, run, run_one, run_with, script, server, settings,
+};
 use longhaul_packet::capture::Verdict;
 
 #[test]
-fn a_transfer_is_counted() {
+fn counts_a_transfer() {
     let said = run(&script(&[
         &handshake(10 * MS),
         &[
-            c(20 * MS, 1, 1).data(1_000),
-            c(20 * MS + 10 * US, 1_001, 1).data(1_000),
-            c(20 * MS + 30 * US, 2_001, 1).data(500),
-            s(30 * MS, 1, 2_001),
-            s(30 * MS + 40 * US, 1, 2_501),
+            client(20 * MS, 1, 1).data(1_000),
+            client(20 * MS + 10 * US, 1_001, 1).data(1_000),
+            client(20 * MS + 30 * US, 2_001, 1).data(500),
+            server(30 * MS, 1, 2_001),
+            server(30 * MS + 40 * US, 1, 2_501),
         ],
     ]));
     let flow = &said.flows[0];
@@ -44,13 +46,13 @@ fn a_transfer_is_counted() {
 }
 
 #[test]
-fn super_packets_are_as_many_segments_as_they_were() {
+fn counts_segments_of_super_packets() {
     let flow = run_one(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(2_500).segments(3),
-            c(3 * MS, 2_501, 1).data(1_000),
-            s(4 * MS, 1, 3_501),
+            client(2 * MS, 1, 1).data(2_500).segments(3),
+            client(3 * MS, 2_501, 1).data(1_000),
+            server(4 * MS, 1, 3_501),
         ],
     ]));
     let data = flow.upload.data;
@@ -69,13 +71,13 @@ fn super_packets_are_as_many_segments_as_they_were() {
 }
 
 #[test]
-fn super_packets_without_a_word_are_estimated_from_the_mss() {
+fn estimates_segments_of_super_packets_from_mss() {
     let flow = run_one(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(2_500),
-            c(3 * MS, 2_501, 1).data(2_500).stamps(1, 0),
-            c(3 * MS, 5_001, 1).data(1_000),
+            client(2 * MS, 1, 1).data(2_500),
+            client(3 * MS, 2_501, 1).data(2_500).stamps(1, 0),
+            client(3 * MS, 5_001, 1).data(1_000),
         ],
     ]));
     let data = flow.upload.data;
@@ -87,12 +89,12 @@ fn super_packets_without_a_word_are_estimated_from_the_mss() {
 
 /// An end sends none that are larger than it takes itself.
 #[test]
-fn the_lesser_mss_of_both_is_the_size_of_a_segment() {
+fn uses_lesser_mss_of_both_ends() {
     let flow = run_one(&[
-        c(0, 0, 0).syn(1_000, 7).no_ack(),
-        s(MS, 0, 1).syn(8_960, 7),
-        c(MS, 1, 1).data(2_500),
-        s(2 * MS, 1, 2_501).data(2_500),
+        client(0, 0, 0).syn(1_000, 7).without_ack(),
+        server(MS, 0, 1).syn(8_960, 7),
+        client(MS, 1, 1).data(2_500),
+        server(2 * MS, 1, 2_501).data(2_500),
     ]);
     for data in [flow.upload.data, flow.download.data] {
         assert_eq!((data.data_segments, data.estimated_packets), (3, 1));
@@ -101,8 +103,8 @@ fn the_lesser_mss_of_both_is_the_size_of_a_segment() {
 
 /// More than fits into 32 bits, within a millisecond.
 #[test]
-fn more_segments_than_can_be_counted_do_no_harm() {
-    let segments = (0..66_000u32).map(|i| c(MS, 1 + i, 1).data(1).segments(u16::MAX));
+fn saturates_segment_count() {
+    let segments = (0..66_000u32).map(|i| client(MS, 1 + i, 1).data(1).segments(u16::MAX));
     let segments: Vec<_> = segments.collect();
     let said = run_with(&segments, [1, 2], &settings());
     let sent = 66_000 * u64::from(u16::MAX);
@@ -111,23 +113,26 @@ fn more_segments_than_can_be_counted_do_no_harm() {
 }
 
 #[test]
-fn without_a_handshake_jumbo_frames_are_the_largest() {
-    let flow = run_one(&[c(0, 1, 1).data(8_948), c(1, 8_949, 1).data(14_600)]);
+fn assumes_jumbo_frames_without_handshake() {
+    let flow = run_one(&[
+        client(0, 1, 1).data(8_948),
+        client(1, 8_949, 1).data(14_600),
+    ]);
     let data = flow.upload.data;
     assert_eq!((data.data_segments, data.estimated_packets), (1 + 10, 1));
 }
 
 #[test]
-fn what_is_acknowledged_and_never_seen_is_missed() {
+fn counts_acked_unseen_bytes() {
     let flow = run_one(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(1_000),
-            c(2 * MS, 2_001, 1).data(1_000),
-            s(3 * MS, 1, 3_001),
-            s(4 * MS, 1, 5_001),
-            c(5 * MS, 5_001, 1).data(1_000),
-            c(5 * MS, 7_001, 1).data(1_000),
+            client(2 * MS, 1, 1).data(1_000),
+            client(2 * MS, 2_001, 1).data(1_000),
+            server(3 * MS, 1, 3_001),
+            server(4 * MS, 1, 5_001),
+            client(5 * MS, 5_001, 1).data(1_000),
+            client(5 * MS, 7_001, 1).data(1_000),
         ],
     ]));
     let data = flow.upload.data;
@@ -137,14 +142,14 @@ fn what_is_acknowledged_and_never_seen_is_missed() {
 }
 
 #[test]
-fn a_fin_that_was_never_seen_is_no_byte() {
+fn excludes_unseen_fin_from_bytes() {
     let closed = |last: u32| {
         let flow = run_one(&script(&[
             &handshake(MS),
             &[
-                c(2 * MS, 1, 1).data(100),
-                s(3 * MS, 1, last).fin(),
-                c(4 * MS, last, 2),
+                client(2 * MS, 1, 1).data(100),
+                server(3 * MS, 1, last).fin(),
+                client(4 * MS, last, 2),
             ],
         ]));
         flow.upload.data.acked_unseen_bytes
@@ -153,13 +158,13 @@ fn a_fin_that_was_never_seen_is_no_byte() {
 }
 
 #[test]
-fn an_ack_captured_before_its_data_is_no_miss() {
+fn accepts_ack_captured_before_its_data() {
     let flow = run_one(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(1_000),
-            s(3 * MS, 1, 2_001),
-            c(3 * MS + 1, 1_001, 1).data(1_000),
+            client(2 * MS, 1, 1).data(1_000),
+            server(3 * MS, 1, 2_001),
+            client(3 * MS + 1, 1_001, 1).data(1_000),
         ],
     ]));
     let data = flow.upload.data;
@@ -168,14 +173,14 @@ fn an_ack_captured_before_its_data_is_no_miss() {
 }
 
 #[test]
-fn a_last_byte_that_comes_behind_its_ack_is_no_keep_alive() {
+fn distinguishes_late_last_byte_from_keep_alive() {
     let flow = run_one(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(100),
-            s(3 * MS, 1, 102),
-            c(3 * MS + 1, 101, 1).data(1),
-            c(3_000 * MS, 101, 1).data(1),
+            client(2 * MS, 1, 1).data(100),
+            server(3 * MS, 1, 102),
+            client(3 * MS + 1, 101, 1).data(1),
+            client(3_000 * MS, 101, 1).data(1),
         ],
     ]));
     let data = flow.upload.data;
@@ -184,16 +189,16 @@ fn a_last_byte_that_comes_behind_its_ack_is_no_keep_alive() {
 }
 
 #[test]
-fn keep_alives_are_no_retransmissions() {
+fn counts_keep_alives_as_probes() {
     let flow = run_one(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(100),
-            s(3 * MS, 1, 101),
-            c(7_000 * MS, 100, 1),
-            s(7_001 * MS, 1, 101),
-            c(14_000 * MS, 100, 1).data(1),
-            s(14_001 * MS, 1, 101),
+            client(2 * MS, 1, 1).data(100),
+            server(3 * MS, 1, 101),
+            client(7_000 * MS, 100, 1),
+            server(7_001 * MS, 1, 101),
+            client(14_000 * MS, 100, 1).data(1),
+            server(14_001 * MS, 1, 101),
         ],
     ]));
     let data = flow.upload.data;
@@ -205,19 +210,19 @@ fn keep_alives_are_no_retransmissions() {
 }
 
 #[test]
-fn bytes_sent_into_a_closed_window_are_probes() {
+fn counts_zero_window_probes() {
     let flow = run_one(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(1_000),
-            s(3 * MS, 1, 1_001).window(0),
-            c(300 * MS, 1_001, 1).data(1),
-            s(301 * MS, 1, 1_001).window(0),
-            c(900 * MS, 1_001, 1).data(1),
-            s(901 * MS, 1, 1_001).window(0),
-            s(950 * MS, 1, 1_001).window(10),
-            c(951 * MS, 1_001, 1).data(1_000),
-            s(952 * MS, 1, 2_001),
+            client(2 * MS, 1, 1).data(1_000),
+            server(3 * MS, 1, 1_001).window(0),
+            client(300 * MS, 1_001, 1).data(1),
+            server(301 * MS, 1, 1_001).window(0),
+            client(900 * MS, 1_001, 1).data(1),
+            server(901 * MS, 1, 1_001).window(0),
+            server(950 * MS, 1, 1_001).window(10),
+            client(951 * MS, 1_001, 1).data(1_000),
+            server(952 * MS, 1, 2_001),
         ],
     ]));
     let data = flow.upload.data;
@@ -234,14 +239,14 @@ fn bytes_sent_into_a_closed_window_are_probes() {
 }
 
 #[test]
-fn a_fin_with_the_number_of_a_probe_is_no_trouble() {
+fn accepts_fin_with_number_of_probe() {
     let flow = run_one(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(1_000),
-            s(3 * MS, 1, 1_001).window(0),
-            c(300 * MS, 1_001, 1).data(1),
-            c(400 * MS, 1_001, 1).fin(),
+            client(2 * MS, 1, 1).data(1_000),
+            server(3 * MS, 1, 1_001).window(0),
+            client(300 * MS, 1_001, 1).data(1),
+            client(400 * MS, 1_001, 1).fin(),
         ],
     ]));
     assert_eq!(
@@ -251,12 +256,12 @@ fn a_fin_with_the_number_of_a_probe_is_no_trouble() {
 }
 
 #[test]
-fn pauses_end_bursts() {
+fn pause_ends_burst() {
     let mut segments = handshake(MS);
     for burst in 0..3u32 {
         for i in 0..4u32 {
             let at = 2 * MS + u64::from(burst) * MS + u64::from(i) * 10 * US;
-            segments.push(c(at, 1 + (burst * 4 + i) * 1_000, 1).data(1_000));
+            segments.push(client(at, 1 + (burst * 4 + i) * 1_000, 1).data(1_000));
         }
     }
     let upload = run_one(&segments).upload;
@@ -265,15 +270,15 @@ fn pauses_end_bursts() {
 }
 
 #[test]
-fn both_ends_may_send() {
+fn counts_data_of_both_ends() {
     let flow = run_one(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(100),
-            s(3 * MS, 1, 101).data(1_000),
-            s(3 * MS, 1_001, 101).data(700),
-            c(4 * MS, 101, 1_701).data(50),
-            s(5 * MS, 1_701, 151),
+            client(2 * MS, 1, 1).data(100),
+            server(3 * MS, 1, 101).data(1_000),
+            server(3 * MS, 1_001, 101).data(700),
+            client(4 * MS, 101, 1_701).data(50),
+            server(5 * MS, 1_701, 151),
         ],
     ]));
     assert_eq!(flow.upload.data.unique_bytes, 150);
@@ -289,16 +294,20 @@ fn both_ends_may_send() {
 }
 
 #[test]
-fn what_the_emulator_says_is_kept() {
+fn keeps_emulator_records() {
     let said = run(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(1_000).truth(5_000, Verdict::Passed),
-            c(2 * MS, 1_001, 1)
+            client(2 * MS, 1, 1)
                 .data(1_000)
-                .truth(9_000, Verdict::Dropped),
-            c(2 * MS, 2_001, 1).data(1_000).truth(8_000, Verdict::Lost),
-            s(3 * MS, 1, 1_001).truth(70, Verdict::AckFiltered),
+                .emulator_record(5_000, Verdict::Passed),
+            client(2 * MS, 1_001, 1)
+                .data(1_000)
+                .emulator_record(9_000, Verdict::Dropped),
+            client(2 * MS, 2_001, 1)
+                .data(1_000)
+                .emulator_record(8_000, Verdict::Lost),
+            server(3 * MS, 1, 1_001).emulator_record(70, Verdict::AckFiltered),
         ],
     ]));
     let upload = said.series(0, true, 0);
@@ -309,13 +318,13 @@ fn what_the_emulator_says_is_kept() {
 }
 
 #[test]
-fn a_full_window_is_seen() {
+fn detects_full_window() {
     let said = run(&script(&[
         &handshake(MS),
         &[
-            s(MS, 1, 1).window(16),
-            c(2 * MS, 1, 1).data(1_000),
-            c(2 * MS, 1_001, 1).data(1_000),
+            server(MS, 1, 1).window(16),
+            client(2 * MS, 1, 1).data(1_000),
+            client(2 * MS, 1_001, 1).data(1_000),
         ],
     ]));
     // 2,048 bytes: two segments fit, a third would not.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A simulated transfer, tapped at both ends, against what its sender and its path know.
 
-use crate::simulated_tap::{Look, SimulatedTap};
-use crate::tap_flows::script::{Said, settings};
+use crate::scripted::script::{Results, settings};
+use crate::simulated_tap::{PacketFormat, SimulatedTap};
 use longhaul_flow::record::{Data, Direction};
 use longhaul_flow::segment::{CapturePoint, Segment};
 use longhaul_flow::{Flows, Settings};
@@ -51,7 +51,7 @@ fn transfer(forth: &[(&str, &str)], changes: &[&str], super_packets: bool) -> Tr
         acks: AckPolicy::default(),
         control: Box::new(Reno),
     };
-    let look = Look {
+    let look = PacketFormat {
         mss: MSS,
         window: WINDOW,
         super_packets,
@@ -77,13 +77,13 @@ fn upload(segments: &[(usize, Segment)]) -> Direction {
         time_series_bins_max: 4096,
         ..settings()
     };
-    let (mut flows, mut said) = (Flows::new(bounds), Said::default());
+    let (mut flows, mut said) = (Flows::new(bounds), Results::default());
     for (number, (_, segment)) in segments.iter().enumerate() {
         let key = SimulatedTap::key(0);
         flows.segment(number as u64, CapturePoint(0), &key, segment, &mut said);
     }
     flows.finish(&mut said);
-    said.check(2);
+    said.check_consistency(2);
     assert_eq!(said.flows.len(), 1);
     said.flows.remove(0).upload
 }
@@ -96,7 +96,7 @@ fn retransmissions(data: &Data) -> u64 {
 }
 
 /// What holds whatever happens.
-fn check(transfer: &Transfer) {
+fn assert_consistent(transfer: &Transfer) {
     let (sent, counters) = (&transfer.at_sender.data, transfer.counters);
     assert_eq!(sent.data_segments, counters.sent);
     assert_eq!(retransmissions(sent), counters.retransmitted);
@@ -127,9 +127,9 @@ fn check(transfer: &Transfer) {
 }
 
 #[test]
-fn without_loss_nothing_is_sent_again() {
+fn counts_no_retransmission_without_loss() {
     let transfer = transfer(&[("queue", "10bdp")], &[], false);
-    check(&transfer);
+    assert_consistent(&transfer);
     assert_eq!((transfer.lost, transfer.counters.retransmitted), (0, 0));
     let rtt = &transfer.at_sender.rtt_by_pairs;
     assert!(rtt.min >= 40_000_000 && rtt.min < 42_000_000, "{}", rtt.min);
@@ -146,9 +146,9 @@ fn without_loss_nothing_is_sent_again() {
 }
 
 #[test]
-fn losses_are_repaired_fast() {
+fn classifies_repairs_of_random_loss_as_fast() {
     let transfer = transfer(&[("queue", "2bdp"), ("loss", "0.1%")], &[], false);
-    check(&transfer);
+    assert_consistent(&transfer);
     assert!(transfer.counters.retransmitted > 20);
     let arrived = &transfer.at_receiver.data;
     assert!(transfer.lost - arrived.unseen_retransmissions < 100);
@@ -164,10 +164,10 @@ fn losses_are_repaired_fast() {
 }
 
 #[test]
-fn super_packets_make_no_difference() {
+fn super_packets_equal_single_segments() {
     let single = transfer(&[("queue", "2bdp"), ("loss", "0.1%")], &[], false);
     let joined = transfer(&[("queue", "2bdp"), ("loss", "0.1%")], &[], true);
-    check(&single);
+    assert_consistent(&single);
     let (a, b) = (&single.at_sender, &joined.at_sender);
     assert!(b.data.data_packets < a.data.data_packets);
     assert_eq!(b.data.data_segments, a.data.data_segments);
@@ -181,10 +181,10 @@ fn super_packets_make_no_difference() {
 }
 
 #[test]
-fn a_blackout_is_a_time_out() {
+fn classifies_blackout_as_time_out() {
     let changes = ["5s: loss 100%", "6500ms: loss 0%"];
     let transfer = transfer(&[("queue", "2bdp")], &changes, false);
-    check(&transfer);
+    assert_consistent(&transfer);
     assert!(transfer.counters.timeouts > 0);
     let sent = &transfer.at_sender.data;
     assert!(

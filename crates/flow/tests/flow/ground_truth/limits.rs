@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What limited a flow when: the share of the time that the truth says, to within 5 % of the run.
 
-use super::truth::{Case, MSS, Sample, Truth, analysed, analysed_within, case};
+use super::simulated_flow::{Case, GroundTruth, MSS, Sample, analyse, analyse_with, case};
 use longhaul_flow::record::{
     Flow,
     Limit::{self, AckStream, Application, CongestionWindow, PathRate, ReceiveWindow},
@@ -12,12 +12,12 @@ use longhaul_tcpsim::congestion_control::cubic::Cubic;
 use longhaul_units::Time;
 
 struct Found {
-    truth: Truth,
+    truth: GroundTruth,
     limits: Vec<LimitPeriod>,
     flow: Flow,
 }
 
-fn judge(case: Case) -> Found {
+fn assess(case: Case) -> Found {
     let truth = case.run();
     let flow = truth.flow();
     Found {
@@ -39,14 +39,14 @@ impl Found {
     }
 
     /// How often something is so while the flow is judged.
-    fn truly(&self, so: impl Fn(&Sample) -> bool) -> f64 {
+    fn true_share(&self, so: impl Fn(&Sample) -> bool) -> f64 {
         let (from, to) = (self.limits[0].from_ns, self.limits.last().unwrap().to_ns);
         let during = |sample: &&Sample| (from..to).contains(&sample.at_ns);
         let samples: Vec<_> = self.truth.samples.iter().filter(during).collect();
         samples.iter().filter(|sample| so(sample)).count() as f64 / samples.len() as f64
     }
 
-    fn is(&self, by: Limit, share: f64) {
+    fn assert_share(&self, by: Limit, share: f64) {
         let found = self.share(by);
         assert!(
             (found - share).abs() < 0.05,
@@ -66,78 +66,82 @@ impl std::fmt::Display for Found {
 }
 
 #[test]
-fn an_application_that_stops_and_goes_limits_while_nothing_is_in_flight() {
+fn on_off_application_limits_while_idle() {
     let writes = (0..6).map(|n| (1.0 + 2.0 * f64::from(n), 8_000));
-    let found = judge(case("10ms", &[("rate", "100mbit"), ("queue", "2bdp")], 13.0).writes(writes));
-    found.is(Application, found.truly(|s| s.in_flight == 0));
+    let found =
+        assess(case("10ms", &[("rate", "100mbit"), ("queue", "2bdp")], 13.0).writes(writes));
+    found.assert_share(Application, found.true_share(|s| s.in_flight == 0));
     assert!(found.share(Application) > 0.3, "{found}");
 }
 
 /// 5.8 Mbit/s of 100: four packets in flight, more than a window of ten would hold up.
 #[test]
-fn an_application_that_has_little_at_a_time_limits_all_the_time() {
+fn small_writes_are_application_limited() {
     let writes = (0..1_000).map(|n| (0.1 + f64::from(n) / 100.0, 5));
-    let found = judge(case("10ms", &[("rate", "100mbit")], 10.0).writes(writes));
-    found.is(Application, 1.0);
+    let found = assess(case("10ms", &[("rate", "100mbit")], 10.0).writes(writes));
+    found.assert_share(Application, 1.0);
 }
 
 #[test]
-fn a_receive_window_limits_once_the_congestion_window_is_larger() {
+fn receive_window_limits_once_cwnd_exceeds_it() {
     let window = 4 << 20;
-    let found = judge(case("50ms", &[("rate", "1gbit")], 10.0).receive_window(window));
-    found.is(ReceiveWindow, found.truly(|s| s.cwnd * MSS >= window));
-    found.is(CongestionWindow, found.truly(|s| s.cwnd * MSS < window));
+    let found = assess(case("50ms", &[("rate", "1gbit")], 10.0).receive_window(window));
+    found.assert_share(ReceiveWindow, found.true_share(|s| s.cwnd * MSS >= window));
+    found.assert_share(
+        CongestionWindow,
+        found.true_share(|s| s.cwnd * MSS < window),
+    );
 }
 
 #[test]
-fn a_path_limits_while_its_queue_stands() {
+fn path_rate_limits_while_queue_stands() {
     for queue in ["1bdp", "4bdp"] {
         let path = [("rate", "50mbit"), ("queue", queue)];
-        let found = judge(case("20ms", &path, 30.0));
-        found.is(PathRate, found.truly(|s| s.queue > 0));
+        let found = assess(case("20ms", &path, 30.0));
+        found.assert_share(PathRate, found.true_share(|s| s.queue > 0));
         assert!(found.share(PathRate) > 0.85, "{found}");
     }
 }
 
 /// As on 10 Gbit/s and 200 ms, where more packets are in flight than wait for their ACK in a table.
 #[test]
-fn a_path_limits_though_few_of_the_packets_in_flight_are_kept() {
+fn path_rate_found_with_small_unacked_table() {
     let path = [("rate", "50mbit"), ("queue", "4bdp")];
     let truth = case("20ms", &path, 30.0).run();
     let bounds = longhaul_flow::Settings {
         unacked_max: 100,
         ..longhaul_flow::Settings::default()
     };
-    let few = analysed_within(&truth.at_sender, bounds).upload.limits;
+    let few = analyse_with(&truth.at_sender, bounds).upload.limits;
     let all = truth.flow().upload.limits;
     let shares = [&few, &all].map(|limits| share(limits, PathRate));
     assert!((shares[0] - shares[1]).abs() < 0.05, "{shares:?}");
 }
 
 #[test]
-fn losses_limit_a_path_that_has_more() {
+fn random_loss_is_cwnd_limited() {
     for cubic in [false, true] {
         let path = [("rate", "10gbit"), ("loss", "0.02%")];
         let mut case = case("20ms", &path, 30.0);
         if cubic {
             case = case.control(Cubic::new(false));
         }
-        let found = judge(case);
+        let found = assess(case);
         assert!(found.truth.backoffs.len() > 5);
-        found.is(CongestionWindow, 1.0);
+        found.assert_share(CongestionWindow, 1.0);
     }
 }
 
 /// Figures 6 and 7 at a tenth of the rate: 250 ms, ACKs at 6,000 a second whatever happens. With a
 /// deep buffer they wait; with a shallow one a later ACK takes the place of one before it.
 #[test]
-fn paced_acks_are_called_the_ack_stream() {
+fn paced_acks_are_ack_stream_limited() {
     for (buffer, packets_per_ack) in [("100000", 2.0), ("1000", 4.63)] {
         let case = case("125ms", &[("rate", "10gbit")], 40.0)
             .receive_window(16 << 20)
-            .back("ack-pace", "6000")
-            .back("ack-buffer", buffer);
-        let found = judge(case);
+            .reverse("ack-pace", "6000")
+            .reverse("ack-buffer", buffer);
+        let found = assess(case);
         assert_eq!(found.truth.lost, 0);
         let steady = *found.flow.upload.phases.last().unwrap();
         assert!(
@@ -150,38 +154,41 @@ fn paced_acks_are_called_the_ack_stream() {
         );
         // From when ACKs come at their fixed rate: the window has outgrown it.
         let paced = 6_000.0 * 2.0 * 0.25;
-        found.is(AckStream, found.truly(|s| s.in_flight as f64 > paced));
+        found.assert_share(AckStream, found.true_share(|s| s.in_flight as f64 > paced));
         assert!(found.share(AckStream) > 0.8, "{found}");
     }
 }
 
 /// The same path and window with all its ACKs, and with one in 64: nothing waits for them.
 #[test]
-fn acks_that_are_few_but_in_time_limit_nothing() {
+fn thinned_acks_do_not_limit() {
     for thin in ["0", "5"] {
         let case = case("125ms", &[("rate", "10gbit")], 20.0)
             .receive_window(16 << 20)
-            .back("ack-thin", thin);
-        let found = judge(case);
+            .reverse("ack-thin", thin);
+        let found = assess(case);
         assert_eq!(found.share(AckStream), 0.0, "{found}");
-        found.is(ReceiveWindow, found.truly(|s| s.cwnd * MSS >= 16 << 20));
+        found.assert_share(
+            ReceiveWindow,
+            found.true_share(|s| s.cwnd * MSS >= 16 << 20),
+        );
     }
 }
 
 /// GRO merges ACKs, delayed ACKs wait: a queue of data is a queue of data.
 #[test]
-fn merged_acks_on_a_full_path_are_the_paths_rate() {
+fn merged_acks_on_full_path_are_path_rate_limited() {
     for (packets, aggregate) in [(2, 100), (8, 0), (16, 0)] {
         let path = [("rate", "200mbit"), ("queue", "1bdp")];
         let case = case("50ms", &path, 20.0).acks(packets, Time::from_micros(aggregate));
-        let found = judge(case);
+        let found = assess(case);
         assert_eq!(found.share(AckStream), 0.0, "{found}");
-        found.is(PathRate, found.truly(|s| s.queue > 0));
+        found.assert_share(PathRate, found.true_share(|s| s.queue > 0));
     }
 }
 
 #[test]
-fn the_verdict_says_how_much_of_the_time() {
+fn verdict_states_shares_of_time() {
     let window = || case("50ms", &[("rate", "1gbit")], 10.0).receive_window(4 << 20);
     let truth = window().run();
     assert_eq!(
@@ -190,7 +197,7 @@ fn the_verdict_says_how_much_of_the_time() {
          9 % by the congestion window, as it grew or after losses."
     );
     assert_eq!(truth.flow().download.verdict, "");
-    let late = analysed(&truth.at_sender[3..]).upload;
+    let late = analyse(&truth.at_sender[3..]).upload;
     assert_eq!(late.tap_position.location, TapLocation::Unknown);
     assert!(
         late.verdict.contains("Neither a handshake"),
@@ -203,7 +210,7 @@ fn the_verdict_says_how_much_of_the_time() {
 
 /// Windows of 4 MiB stand as 1,024 in the header, which is less than a segment.
 #[test]
-fn windows_whose_scale_the_capture_lacks_limit_nothing_unless_they_are_zero() {
+fn unscaled_windows_limit_only_if_zero() {
     let path = [("rate", "50mbit"), ("queue", "4bdp")];
     let truth = case("20ms", &path, 10.0).receive_window(4 << 20).run();
     let mut cut = truth.at_sender.clone();
@@ -217,7 +224,7 @@ fn windows_whose_scale_the_capture_lacks_limit_nothing_unless_they_are_zero() {
     }
     let whole = share(&truth.flow().upload.limits, PathRate);
     for segments in [&cut[..], &truth.at_sender[3..]] {
-        let seen = analysed(segments).upload;
+        let seen = analyse(segments).upload;
         assert_eq!(seen.acks.window_scale, None);
         let path = share(&seen.limits, PathRate);
         assert!(
@@ -227,7 +234,7 @@ fn windows_whose_scale_the_capture_lacks_limit_nothing_unless_they_are_zero() {
         assert_eq!(share(&seen.limits, ReceiveWindow), 0.0, "{}", seen.verdict);
         assert!(seen.verdict.contains("lacks the scale"), "{}", seen.verdict);
     }
-    let closed = analysed(&closed).upload;
+    let closed = analyse(&closed).upload;
     assert!(
         share(&closed.limits, ReceiveWindow) > 0.3,
         "{}",
@@ -237,15 +244,13 @@ fn windows_whose_scale_the_capture_lacks_limit_nothing_unless_they_are_zero() {
 
 /// 100 ms to and fro, 4 MiB of window: what each place can know of it.
 #[test]
-fn the_verdict_says_where_the_tap_stood_and_what_can_not_be_known_from_there() {
+fn verdict_states_tap_position_and_caveats() {
     let truth = case("50ms", &[("rate", "1gbit")], 10.0)
         .receive_window(4 << 20)
         .run();
     let near = truth.flow().upload;
-    let middle = truth
-        .flow_seen_before_receiver(Time::from_millis(30))
-        .upload;
-    let far = truth.flow_seen_before_receiver(Time::ZERO).upload;
+    let middle = truth.flow_before_receiver(Time::from_millis(30)).upload;
+    let far = truth.flow_before_receiver(Time::ZERO).upload;
     for (seen, place, to_sender_ms, to_receiver_ms, said, not_known) in [
         (
             &near,
@@ -287,17 +292,17 @@ fn the_verdict_says_where_the_tap_stood_and_what_can_not_be_known_from_there() {
 
 /// A burst each 150 ms, less than a time-out: the window was large enough for it before.
 #[test]
-fn an_application_that_sends_the_same_burst_again_and_again_limits() {
+fn repeated_equal_bursts_are_application_limited() {
     let writes = (0..60).map(|n| (0.1 + 0.15 * f64::from(n), 60));
-    let found = judge(case("10ms", &[("rate", "1gbit")], 9.0).writes(writes));
-    found.is(Application, 1.0);
+    let found = assess(case("10ms", &[("rate", "1gbit")], 9.0).writes(writes));
+    found.assert_share(Application, 1.0);
 }
 
 /// A segment every 50 ms, of which each ACK is delayed by 40 ms: a long round trip, and no queue.
 #[test]
-fn delayed_acks_of_single_segments_are_no_queue() {
+fn delayed_acks_do_not_indicate_queue() {
     let writes = (0..100).map(|n| (0.1 + 0.05 * f64::from(n), 1));
-    let found = judge(case("10ms", &[("rate", "100mbit")], 5.0).writes(writes));
+    let found = assess(case("10ms", &[("rate", "100mbit")], 5.0).writes(writes));
     let rtt = &found.flow.upload.rtt_by_pairs;
     assert!(rtt.p50 > 50_000_000, "the ACKs are delayed: {rtt:?}");
     assert_eq!(found.share(PathRate), 0.0, "{found}");

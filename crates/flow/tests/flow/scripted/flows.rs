@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which segments are one flow, and how many flows there may be.
 
-use crate::tap_flows::script::{MS, Said, c, handshake, key, run, run_with, s, script, settings};
+use crate::scripted::script::{
+    MS, Results, client, handshake, key, run, run_with, script, server, settings,
+};
 use longhaul_flow::record::Termination;
 use longhaul_flow::segment::CapturePoint;
 use longhaul_flow::{Flows, Settings};
@@ -9,12 +11,12 @@ use longhaul_flow::{Flows, Settings};
 const S: u64 = 1_000 * MS;
 
 #[test]
-fn flows_have_the_numbers_of_their_first_packets() {
+fn flow_has_number_of_first_packet() {
     let said = run(&[
-        c(0, 1, 1).data(10),
-        c(1, 1, 1).data(10).port(1_001),
-        c(2, 11, 1).data(10),
-        c(3, 1, 1).data(10).port(1_002),
+        client(0, 1, 1).data(10),
+        client(1, 1, 1).data(10).port(1_001),
+        client(2, 11, 1).data(10),
+        client(3, 1, 1).data(10).port(1_002),
     ]);
     let numbers: Vec<_> = said
         .flows
@@ -26,10 +28,10 @@ fn flows_have_the_numbers_of_their_first_packets() {
 }
 
 #[test]
-fn a_vantage_is_a_flow_of_its_own() {
-    let (mut flows, mut said) = (Flows::new(settings()), Said::default());
+fn each_capture_point_has_its_own_flow() {
+    let (mut flows, mut said) = (Flows::new(settings()), Results::default());
     for number in 0..6 {
-        let segment = c(number, 1, 1).data(10).segment;
+        let segment = client(number, 1, 1).data(10).segment;
         flows.segment(
             number,
             CapturePoint(number as u32 % 2),
@@ -48,16 +50,16 @@ fn a_vantage_is_a_flow_of_its_own() {
 }
 
 #[test]
-fn a_syn_with_another_number_begins_another_flow() {
-    let again = |at, isn| c(at, isn, 0).syn(1_000, 7).no_ack();
+fn syn_with_new_number_begins_flow() {
+    let again = |at, isn| client(at, isn, 0).syn(1_000, 7).without_ack();
     let said = run(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).rst(),
+            client(2 * MS, 1, 1).rst(),
             again(3 * MS, 70_000),
             again(4 * MS, 70_000),
-            s(5 * MS, 90_000, 70_001).syn(1_000, 7),
-            c(5 * MS, 70_001, 90_001).data(5),
+            server(5 * MS, 90_000, 70_001).syn(1_000, 7),
+            client(5 * MS, 70_001, 90_001).data(5),
         ],
     ]));
     let flows: Vec<_> = said
@@ -74,21 +76,21 @@ fn a_syn_with_another_number_begins_another_flow() {
 }
 
 #[test]
-fn a_syn_after_data_begins_another_flow() {
+fn syn_after_data_begins_flow() {
     let said = run(&[
-        c(0, 1, 1).data(10),
-        s(1, 1, 11),
-        c(2 * MS, 500, 0).syn(1_000, 7).no_ack(),
+        client(0, 1, 1).data(10),
+        server(1, 1, 11),
+        client(2 * MS, 500, 0).syn(1_000, 7).without_ack(),
     ]);
     assert_eq!(said.flows.len(), 2);
 }
 
 /// As captures have it whose packets were put out of order.
 #[test]
-fn a_syn_behind_what_it_began_begins_nothing() {
+fn late_syn_belongs_to_same_flow() {
     let [syn, syn_ack, ack] = handshake(MS).try_into().unwrap();
-    let data = c(2 * MS, 1, 1).data(10);
-    let last = c(3 * MS, 11, 1).data(10);
+    let data = client(2 * MS, 1, 1).data(10);
+    let last = client(3 * MS, 11, 1).data(10);
     let said = run(&[ack, data, syn_ack, syn, last]);
     assert_eq!(said.flows.len(), 1);
     let upload = &said.flows[0].upload;
@@ -97,30 +99,30 @@ fn a_syn_behind_what_it_began_begins_nothing() {
     let older = run(&[last, syn, data, syn_ack, ack]);
     assert_eq!(older.flows.len(), 1);
     assert_eq!(older.flows[0].upload.data.payload_bytes, 20);
-    let older_and_far_away = c(0, 1 << 31, 0).syn(1_000, 7).no_ack();
+    let older_and_far_away = client(0, 1 << 31, 0).syn(1_000, 7).without_ack();
     assert_eq!(run(&[last, older_and_far_away]).flows.len(), 2);
 }
 
 #[test]
-fn the_same_syn_is_another_flow_only_after_a_long_silence() {
-    let syn = |at| c(at, 0, 0).syn(1_000, 7).no_ack();
+fn repeated_syn_begins_flow_after_long_silence() {
+    let syn = |at| client(at, 0, 0).syn(1_000, 7).without_ack();
     assert_eq!(run(&[syn(0), syn(120 * S)]).flows.len(), 1);
     assert_eq!(run(&[syn(0), syn(120 * S + 1)]).flows.len(), 2);
 }
 
 #[test]
-fn the_flow_seen_longest_ago_makes_room() {
+fn evicts_least_recently_seen_flow() {
     let bounds = Settings {
         flows_max: 2,
         ..settings()
     };
     let said = run_with(
         &[
-            c(0, 1, 1).data(10).port(1),
-            c(1, 1, 1).data(10).port(2),
-            c(2, 11, 1).data(10).port(1),
-            c(3, 1, 1).data(10).port(3),
-            c(4, 21, 1).data(10).port(1),
+            client(0, 1, 1).data(10).port(1),
+            client(1, 1, 1).data(10).port(2),
+            client(2, 11, 1).data(10).port(1),
+            client(3, 1, 1).data(10).port(3),
+            client(4, 21, 1).data(10).port(1),
         ],
         [0, 0],
         &bounds,
@@ -131,22 +133,22 @@ fn the_flow_seen_longest_ago_makes_room() {
         .map(|f| (f.client.port, f.upload.data.packets))
         .collect();
     assert_eq!(flows, [(2, 1), (1, 3), (3, 1)]);
-    said.check(2);
+    said.check_consistency(2);
 }
 
 /// Sixty flows fit in when they begin. Gaps that double take an octave of a distribution each.
 #[test]
-fn flows_that_grow_make_room() {
+fn evicts_flows_when_memory_grows() {
     let bounds = Settings {
         flows_max_bytes: 400_000,
         tables_max_bytes: 50_000,
         ..settings()
     };
-    let (mut flows, mut said) = (Flows::new(bounds), Said::default());
+    let (mut flows, mut said) = (Flows::new(bounds), Results::default());
     for round in 0..40u32 {
         for port in 0..60u16 {
             let at_ns = (1 << round) + u64::from(port);
-            let segment = c(at_ns, 1 + 10 * round, 1).data(10).segment;
+            let segment = client(at_ns, 1 + 10 * round, 1).data(10).segment;
             let number = u64::from(round) * 60 + u64::from(port);
             flows.segment(number, CapturePoint(0), &key(port), &segment, &mut said);
             assert!(flows.memory_bytes() <= 400_000 + 50_000 + 60 * 2 * 320);
@@ -161,26 +163,29 @@ fn flows_that_grow_make_room() {
 }
 
 #[test]
-fn a_flow_alone_may_take_more_than_there_is() {
+fn keeps_single_flow_over_budget() {
     let bounds = Settings {
         flows_max_bytes: 1,
         tables_max_bytes: 0,
         ..settings()
     };
     let segments: Vec<_> = (0..20u32)
-        .map(|i| c(u64::from(i) * MS, 1 + i, 1).data(1))
+        .map(|i| client(u64::from(i) * MS, 1 + i, 1).data(1))
         .collect();
     let said = run_with(&segments, [0, 0], &bounds);
     assert_eq!(said.flows[0].upload.data.packets, 20);
     assert_eq!(said.flows[0].upload.time_series.bins.len(), 2);
-    said.check(2);
+    said.check_consistency(2);
 }
 
 #[test]
-fn a_closed_flow_goes_when_it_is_old() {
+fn evicts_old_closed_flow() {
     let mut segments = handshake(MS);
-    segments.extend([c(2 * MS, 1, 1).rst(), c(200 * S, 1, 1).data(10).port(7)]);
-    let (mut flows, mut said) = (Flows::new(settings()), Said::default());
+    segments.extend([
+        client(2 * MS, 1, 1).rst(),
+        client(200 * S, 1, 1).data(10).port(7),
+    ]);
+    let (mut flows, mut said) = (Flows::new(settings()), Results::default());
     for (number, seg) in segments.iter().enumerate() {
         flows.segment(
             number as u64,
@@ -196,13 +201,13 @@ fn a_closed_flow_goes_when_it_is_old() {
 }
 
 #[test]
-fn slots_are_used_again() {
+fn reuses_slots() {
     let bounds = Settings {
         flows_max: 3,
         ..settings()
     };
     let segments: Vec<_> = (0..1_000u16)
-        .map(|port| c(u64::from(port), 1, 1).data(10).port(port))
+        .map(|port| client(u64::from(port), 1, 1).data(10).port(port))
         .collect();
     let said = run_with(&segments, [0, 0], &bounds);
     let ports: Vec<_> = said.flows.iter().map(|f| f.client.port).collect();
@@ -210,22 +215,22 @@ fn slots_are_used_again() {
 }
 
 #[test]
-fn shards_say_together_what_one_says() {
+fn shards_equal_single_table() {
     let segments: Vec<_> = (0..600u32)
         .map(|i| {
             let (port, number) = (i * i % 7, i / 7);
             let at_ns = u64::from(i) * 300_000;
             match i % 3 {
-                2 => s(at_ns, 1, 1 + number * 10),
-                _ => c(at_ns, 1 + number * 10, 1).data(10),
+                2 => server(at_ns, 1, 1 + number * 10),
+                _ => client(at_ns, 1 + number * 10, 1).data(10),
             }
             .port(port as u16)
         })
         .collect();
     let analyse = |shards: u16| {
-        let mut all = Said::default();
+        let mut all = Results::default();
         for shard in 0..shards {
-            let (mut flows, mut said) = (Flows::new(settings()), Said::default());
+            let (mut flows, mut said) = (Flows::new(settings()), Results::default());
             for (number, seg) in segments.iter().enumerate() {
                 if seg.port % shards == shard {
                     let key = key(seg.port);

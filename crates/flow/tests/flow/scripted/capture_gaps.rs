@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gaps of the capture in which numbers wrap, and numbers that are not of the flow.
 
-use crate::tap_flows::script::{MS, Seg, c, handshake, run_one, s, script};
+use crate::scripted::script::{MS, ScriptSegment, client, handshake, run_one, script, server};
 use longhaul_flow::record::Direction;
 
 /// 2^30.
 const GIB: u64 = 1 << 30;
-const TENTHS: u64 = GIB / 10;
+const GIB_TENTH: u64 = GIB / 10;
 
 /// Ten segments from number `from` on, each acknowledged after a millisecond, with TSvals of milliseconds.
-fn ten(at_ms: u64, from: u32) -> Vec<Seg> {
+fn ten_segments(at_ms: u64, from: u32) -> Vec<ScriptSegment> {
     let segment = |i: u32| {
         let (at_ms, seq) = (at_ms + 2 * u64::from(i), from.wrapping_add(i * 1_000));
-        let data = c(at_ms * MS, seq, 1).data(1_000).stamps(at_ms as u32, 1);
-        let ack = s((at_ms + 1) * MS, 1, seq.wrapping_add(1_000)).stamps(1, at_ms as u32);
+        let data = client(at_ms * MS, seq, 1)
+            .data(1_000)
+            .stamps(at_ms as u32, 1);
+        let ack = server((at_ms + 1) * MS, 1, seq.wrapping_add(1_000)).stamps(1, at_ms as u32);
         [data, ack]
     };
     (0..10).flat_map(segment).collect()
 }
 
-fn upload(parts: &[&[Seg]]) -> Direction {
+fn upload(parts: &[&[ScriptSegment]]) -> Direction {
     run_one(&script(parts)).upload
 }
 
@@ -30,10 +32,14 @@ fn is_in_order(upload: &Direction) -> bool {
 }
 
 #[test]
-fn what_comes_behind_a_gap_of_any_size_is_new() {
-    for gap in [5, 10, 11, 15, 20, 21, 25, 30, 32, 39].map(|tenths| tenths * TENTHS) {
+fn data_after_capture_gap_is_new() {
+    for gap in [5, 10, 11, 15, 20, 21, 25, 30, 32, 39].map(|tenths| tenths * GIB_TENTH) {
         let from = 10_001u32.wrapping_add(gap as u32);
-        let upload = upload(&[&handshake(MS), &ten(10, 1), &ten(100_000, from)]);
+        let upload = upload(&[
+            &handshake(MS),
+            &ten_segments(10, 1),
+            &ten_segments(100_000, from),
+        ]);
         let data = upload.data;
         assert!(is_in_order(&upload), "{gap}: {data:?}");
         assert_eq!((data.unique_bytes, data.acked_unseen_bytes), (20_000, gap));
@@ -44,9 +50,13 @@ fn what_comes_behind_a_gap_of_any_size_is_new() {
 
 /// Nobody knows what was acknowledged in the gap.
 #[test]
-fn acks_count_again_from_the_first_data_behind_a_gap() {
+fn acks_resume_at_first_data_after_gap() {
     let from = 10_001 + (3 * GIB / 2) as u32;
-    let upload = upload(&[&handshake(MS), &ten(10, 1), &ten(100_000, from)]);
+    let upload = upload(&[
+        &handshake(MS),
+        &ten_segments(10, 1),
+        &ten_segments(100_000, from),
+    ]);
     assert_eq!(
         (upload.acks.acked_bytes, upload.acks.out_of_order),
         (20_000, 0)
@@ -56,10 +66,11 @@ fn acks_count_again_from_the_first_data_behind_a_gap() {
 }
 
 #[test]
-fn acks_alone_go_on_behind_a_gap() {
-    for gap in [15, 25].map(|tenths| (tenths * TENTHS) as u32) {
+fn acks_without_data_resume_after_gap() {
+    for gap in [15, 25].map(|tenths| (tenths * GIB_TENTH) as u32) {
         let five = |at_ms: u64, from: u32| {
-            (0..5).map(move |i| s((at_ms + u64::from(i)) * MS, 1, from.wrapping_add(i * 2_000)))
+            (0..5)
+                .map(move |i| server((at_ms + u64::from(i)) * MS, 1, from.wrapping_add(i * 2_000)))
         };
         let acks: Vec<_> = five(0, 1_000).chain(five(9_000, 9_000 + gap)).collect();
         let acks = run_one(&acks).download.acks;
@@ -69,18 +80,27 @@ fn acks_alone_go_on_behind_a_gap() {
 }
 
 #[test]
-fn a_number_that_nothing_goes_on_behind_is_not_looked_at() {
-    for away in [11, 15, 20, 25, 29].map(|tenths| (tenths * TENTHS) as u32) {
+fn ignores_unconfirmed_stray_number() {
+    for away in [11, 15, 20, 25, 29].map(|tenths| (tenths * GIB_TENTH) as u32) {
         let stray = |at_ms: u64| {
-            c(at_ms * MS, 10_001u32.wrapping_add(away), 1)
+            client(at_ms * MS, 10_001u32.wrapping_add(away), 1)
                 .data(700)
                 .stamps(0, 1)
         };
-        let clean = upload(&[&handshake(MS), &ten(10, 1), &ten(200, 10_001)]);
+        let clean = upload(&[
+            &handshake(MS),
+            &ten_segments(10, 1),
+            &ten_segments(200, 10_001),
+        ]);
         // Once, and again, as a mirror port has it.
         for strays in [vec![stray(100)], vec![stray(100), stray(101)]] {
             let payload = 700 * strays.len() as u64;
-            let upload = upload(&[&handshake(MS), &ten(10, 1), &strays, &ten(200, 10_001)]);
+            let upload = upload(&[
+                &handshake(MS),
+                &ten_segments(10, 1),
+                &strays,
+                &ten_segments(200, 10_001),
+            ]);
             let data = upload.data;
             assert!(is_in_order(&upload), "{away}: {data:?}");
             assert_eq!(
@@ -97,9 +117,14 @@ fn a_number_that_nothing_goes_on_behind_is_not_looked_at() {
 }
 
 #[test]
-fn a_stray_fin_ends_nothing() {
-    let stray = c(100 * MS, 10_001 + (3 * GIB / 2) as u32, 1).fin();
-    let upload = upload(&[&handshake(MS), &ten(10, 1), &[stray], &ten(200, 10_001)]);
+fn ignores_stray_fin() {
+    let stray = client(100 * MS, 10_001 + (3 * GIB / 2) as u32, 1).fin();
+    let upload = upload(&[
+        &handshake(MS),
+        &ten_segments(10, 1),
+        &[stray],
+        &ten_segments(200, 10_001),
+    ]);
     assert_eq!(upload.acks.acked_bytes, 20_000);
     assert_eq!(
         (upload.data.unique_bytes, upload.data.acked_unseen_bytes),
@@ -110,14 +135,14 @@ fn a_stray_fin_ends_nothing() {
 /// More than a window of 128 kB is acknowledged before the capture has it, as where each direction has a queue of its
 /// own. Its TSvals are new.
 #[test]
-fn data_behind_its_ack_is_no_gap() {
+fn data_captured_after_its_ack_is_not_a_gap() {
     let data = |i: u32| {
-        c((20 + u64::from(i)) * MS, 1 + i * 1_000, 1)
+        client((20 + u64::from(i)) * MS, 1 + i * 1_000, 1)
             .data(1_000)
             .stamps(20 + i, 1)
     };
     let data: Vec<_> = (0..300).map(data).collect();
-    let upload = upload(&[&handshake(MS), &[s(10 * MS, 1, 300_001)], &data]);
+    let upload = upload(&[&handshake(MS), &[server(10 * MS, 1, 300_001)], &data]);
     assert_eq!(
         (upload.data.unique_bytes, upload.data.acked_unseen_bytes),
         (300_000, 0)
@@ -127,15 +152,15 @@ fn data_behind_its_ack_is_no_gap() {
 
 /// A copy of what was acknowledged long ago has an old TSval.
 #[test]
-fn an_old_copy_is_no_gap() {
+fn late_copy_is_not_a_gap() {
     let many: Vec<_> = (0..30)
-        .flat_map(|i| ten(10 + 20 * u64::from(i), 1 + i * 10_000))
+        .flat_map(|i| ten_segments(10 + 20 * u64::from(i), 1 + i * 10_000))
         .collect();
-    let copies: Vec<_> = ten(10, 1)
+    let copies: Vec<_> = ten_segments(10, 1)
         .into_iter()
         .filter(|seg| seg.segment.payload > 0)
         .collect();
-    let late = |mut seg: Seg| {
+    let late = |mut seg: ScriptSegment| {
         seg.segment.at_ns += 2_000 * MS;
         seg
     };

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bins of several widths, and the course.
 
-use crate::tap_flows::script::{MS, c, run, run_with, settings};
+use crate::scripted::script::{MS, client, run, run_with, settings};
 use longhaul_flow::Settings;
 
 #[test]
-fn empty_bins_are_left_out() {
+fn leaves_out_empty_bins() {
     let said = run(&[
-        c(500, 1, 1).data(10),
-        c(MS - 1, 11, 1).data(20),
-        c(7 * MS, 31, 1).data(30),
-        c(1_000 * MS, 61, 1).data(40),
+        client(500, 1, 1).data(10),
+        client(MS - 1, 11, 1).data(20),
+        client(7 * MS, 31, 1).data(30),
+        client(1_000 * MS, 61, 1).data(40),
     ]);
     let bytes = |width| -> Vec<(u64, u64)> {
         let series = said.series(0, true, width);
@@ -24,12 +24,12 @@ fn empty_bins_are_left_out() {
 }
 
 #[test]
-fn time_that_runs_backwards_stays_in_the_open_bin() {
+fn keeps_backward_time_in_open_bin() {
     let said = run(&[
-        c(5 * MS, 1, 1).data(10),
-        c(6 * MS, 11, 1).data(20),
-        c(6 * MS - 1, 31, 1).data(30),
-        c(6 * MS + 1, 61, 1).data(40),
+        client(5 * MS, 1, 1).data(10),
+        client(6 * MS, 11, 1).data(20),
+        client(6 * MS - 1, 31, 1).data(30),
+        client(6 * MS + 1, 61, 1).data(40),
     ]);
     let series = said.series(0, true, 0);
     let bytes: Vec<_> = series
@@ -40,17 +40,17 @@ fn time_that_runs_backwards_stays_in_the_open_bin() {
 }
 
 #[test]
-fn widths_need_not_divide_each_other() {
+fn accepts_widths_that_do_not_divide_each_other() {
     let odd = Settings {
         bin_widths_ns: vec![7, 10, 1],
         time_series_width_ns: 3,
         ..settings()
     };
     let segments: Vec<_> = (0..40u32)
-        .map(|i| c(u64::from(i), 1 + i, 1).data(1))
+        .map(|i| client(u64::from(i), 1 + i, 1).data(1))
         .collect();
     let said = run_with(&segments, [0, 0], &odd);
-    said.check(3);
+    said.check_consistency(3);
     let counts = |width| -> Vec<u64> {
         let series = said.series(0, true, width);
         series.iter().map(|(_, bin)| bin.data_bytes).collect()
@@ -64,9 +64,9 @@ fn widths_need_not_divide_each_other() {
 
 /// A packet every 10 ms: 64 bins reach over 400 ms when each is 8 ms wide.
 #[test]
-fn a_course_is_as_fine_whatever_else_goes_on() {
-    let slow = (0..40u32).map(|i| c(u64::from(i) * 10 * MS, 1 + i, 1).data(1));
-    let others = |count: u16| (0..count).map(|port| c(0, 1, 1).data(10).port(2_000 + port));
+fn resolution_is_independent_of_other_flows() {
+    let slow = (0..40u32).map(|i| client(u64::from(i) * 10 * MS, 1 + i, 1).data(1));
+    let others = |count: u16| (0..count).map(|port| client(0, 1, 1).data(10).port(2_000 + port));
     let width_ms = |count| {
         let segments: Vec<_> = others(count).chain(slow.clone()).collect();
         let mut said = run(&segments);
@@ -78,9 +78,9 @@ fn a_course_is_as_fine_whatever_else_goes_on() {
 }
 
 #[test]
-fn a_course_has_a_bound() {
+fn bounds_time_series() {
     let segments: Vec<_> = (0..1_000u32)
-        .map(|i| c(u64::from(i) * MS, 1 + i, 1).data(1))
+        .map(|i| client(u64::from(i) * MS, 1 + i, 1).data(1))
         .collect();
     let said = run(&segments);
     let course = &said.flows[0].upload.time_series;

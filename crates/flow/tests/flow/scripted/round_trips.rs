@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Round trips by pairs and by time stamps.
 
-use crate::tap_flows::script::{MS, US, c, handshake, run, run_one, run_with, s, script, settings};
+use crate::scripted::script::{
+    MS, US, client, handshake, run, run_one, run_with, script, server, settings,
+};
 use longhaul_flow::Settings;
 
 #[test]
-fn the_handshake_is_a_sample() {
+fn handshake_is_a_sample() {
     let flow = run_one(&handshake(10 * MS));
     assert_eq!(
         (flow.upload.rtt_by_pairs.count, flow.upload.rtt_by_pairs.max),
@@ -21,16 +23,16 @@ fn the_handshake_is_a_sample() {
 }
 
 #[test]
-fn one_sample_an_ack_from_the_last_segment_that_it_covers() {
+fn samples_last_segment_covered_by_each_ack() {
     let said = run(&script(&[
         &handshake(10 * MS),
         &[
-            c(20 * MS, 1, 1).data(1_000),
-            c(22 * MS, 1_001, 1).data(1_000),
-            c(24 * MS, 2_001, 1).data(1_000),
-            s(35 * MS, 1, 2_001),
-            s(35 * MS, 1, 2_001),
-            s(37 * MS, 1, 3_001),
+            client(20 * MS, 1, 1).data(1_000),
+            client(22 * MS, 1_001, 1).data(1_000),
+            client(24 * MS, 2_001, 1).data(1_000),
+            server(35 * MS, 1, 2_001),
+            server(35 * MS, 1, 2_001),
+            server(37 * MS, 1, 3_001),
         ],
     ]));
     let rtt = &said.flows[0].upload.rtt_by_pairs;
@@ -45,9 +47,9 @@ fn one_sample_an_ack_from_the_last_segment_that_it_covers() {
 
 /// The fourth packet is the last that there is room for: of the fifth nobody knows how long it has been out.
 #[test]
-fn a_packet_beyond_the_bound_has_no_age() {
-    let data = (0..8u32).map(|i| c(20 * MS, 1 + i * 1_000, 1).data(1_000));
-    let acks = [2_001, 4_001].map(|ack| s(30 * MS + u64::from(ack) * US / 10, 1, ack));
+fn packet_beyond_bound_has_no_age() {
+    let data = (0..8u32).map(|i| client(20 * MS, 1 + i * 1_000, 1).data(1_000));
+    let acks = [2_001, 4_001].map(|ack| server(30 * MS + u64::from(ack) * US / 10, 1, ack));
     let segments: Vec<_> = handshake(10 * MS)
         .into_iter()
         .chain(data)
@@ -64,16 +66,16 @@ fn a_packet_beyond_the_bound_has_no_age() {
 }
 
 #[test]
-fn what_was_sent_twice_is_no_sample() {
+fn retransmitted_segment_is_no_sample() {
     let flow = run_one(&script(&[
         &handshake(10 * MS),
         &[
-            c(20 * MS, 1, 1).data(1_000),
-            c(20 * MS, 1_001, 1).data(1_000),
-            c(300 * MS, 1, 1).data(1_000),
-            s(310 * MS, 1, 2_001),
-            c(320 * MS, 2_001, 1).data(1_000),
-            s(331 * MS, 1, 3_001),
+            client(20 * MS, 1, 1).data(1_000),
+            client(20 * MS, 1_001, 1).data(1_000),
+            client(300 * MS, 1, 1).data(1_000),
+            server(310 * MS, 1, 2_001),
+            client(320 * MS, 2_001, 1).data(1_000),
+            server(331 * MS, 1, 3_001),
         ],
     ]));
     let rtt = &flow.upload.rtt_by_pairs;
@@ -82,18 +84,18 @@ fn what_was_sent_twice_is_no_sample() {
 
 /// A byte that is sent into a closed window each time the sender's timer runs out.
 #[test]
-fn a_window_probe_sent_twice_is_no_sample() {
+fn repeated_window_probe_is_no_sample() {
     let flow = run_one(&script(&[
         &handshake(10 * MS),
         &[
-            c(20 * MS, 1, 1).data(1_000),
-            s(30 * MS, 1, 1_001).window(0),
-            c(300 * MS, 1_001, 1).data(1),
-            s(310 * MS, 1, 1_001).window(0),
-            c(900 * MS, 1_001, 1).data(1),
-            s(910 * MS, 1, 1_002).window(10),
-            c(920 * MS, 1_002, 1).data(1_000),
-            s(930 * MS, 1, 2_002).window(10),
+            client(20 * MS, 1, 1).data(1_000),
+            server(30 * MS, 1, 1_001).window(0),
+            client(300 * MS, 1_001, 1).data(1),
+            server(310 * MS, 1, 1_001).window(0),
+            client(900 * MS, 1_001, 1).data(1),
+            server(910 * MS, 1, 1_002).window(10),
+            client(920 * MS, 1_002, 1).data(1_000),
+            server(930 * MS, 1, 2_002).window(10),
         ],
     ]));
     let rtt = &flow.upload.rtt_by_pairs;
@@ -102,9 +104,9 @@ fn a_window_probe_sent_twice_is_no_sample() {
 }
 
 #[test]
-fn a_syn_sent_twice_is_no_sample() {
+fn retransmitted_syn_is_no_sample() {
     let mut segments = handshake(1_010 * MS);
-    segments.insert(1, c(1_000 * MS, 0, 0).syn(1_000, 7).no_ack());
+    segments.insert(1, client(1_000 * MS, 0, 0).syn(1_000, 7).without_ack());
     let flow = run_one(&segments);
     assert_eq!(flow.upload.rtt_by_pairs.count, 0);
     assert_eq!(flow.handshake.syn_retransmissions, 1);
@@ -114,13 +116,13 @@ fn a_syn_sent_twice_is_no_sample() {
 }
 
 #[test]
-fn parts_of_a_super_packet_are_samples_of_it() {
+fn samples_parts_of_super_packet() {
     let flow = run_one(&script(&[
         &handshake(10 * MS),
         &[
-            c(20 * MS, 1, 1).data(4_000).segments(4),
-            s(31 * MS, 1, 2_001),
-            s(32 * MS, 1, 4_001),
+            client(20 * MS, 1, 1).data(4_000).segments(4),
+            server(31 * MS, 1, 2_001),
+            server(32 * MS, 1, 4_001),
         ],
     ]));
     let rtt = &flow.upload.rtt_by_pairs;
@@ -128,16 +130,16 @@ fn parts_of_a_super_packet_are_samples_of_it() {
 }
 
 #[test]
-fn first_echo_of_the_first_packet_of_each_time_stamp() {
+fn samples_first_echo_of_each_time_stamp() {
     let flow = run_one(&script(&[
         &handshake(10 * MS),
         &[
-            c(20 * MS, 1, 1).data(1_000).stamps(100, 5),
-            c(21 * MS, 1_001, 1).data(1_000).stamps(100, 5),
-            c(22 * MS, 2_001, 1).data(1_000).stamps(101, 5),
-            s(30 * MS, 1, 1_001).stamps(6, 100),
-            s(31 * MS, 1, 2_001).stamps(6, 100),
-            s(34 * MS, 1, 3_001).stamps(6, 101),
+            client(20 * MS, 1, 1).data(1_000).stamps(100, 5),
+            client(21 * MS, 1_001, 1).data(1_000).stamps(100, 5),
+            client(22 * MS, 2_001, 1).data(1_000).stamps(101, 5),
+            server(30 * MS, 1, 1_001).stamps(6, 100),
+            server(31 * MS, 1, 2_001).stamps(6, 100),
+            server(34 * MS, 1, 3_001).stamps(6, 101),
         ],
     ]));
     let rtt = &flow.upload.rtt_by_timestamps;
@@ -146,13 +148,13 @@ fn first_echo_of_the_first_packet_of_each_time_stamp() {
 }
 
 #[test]
-fn time_stamps_have_a_sample_where_pairs_have_none() {
+fn time_stamps_sample_retransmitted_segment() {
     let said = run(&script(&[
         &handshake(10 * MS),
         &[
-            c(20 * MS, 1, 1).data(1_000).stamps(100, 5),
-            c(300 * MS, 1, 1).data(1_000).stamps(380, 5),
-            s(315 * MS, 1, 1_001).stamps(6, 380),
+            client(20 * MS, 1, 1).data(1_000).stamps(100, 5),
+            client(300 * MS, 1, 1).data(1_000).stamps(380, 5),
+            server(315 * MS, 1, 1_001).stamps(6, 380),
         ],
     ]));
     let upload = &said.flows[0].upload;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ACK stream: AckDiff, duplicates, windows, SACK.
 
-use crate::tap_flows::script::{MS, Seg, c, handshake, run, run_one, s, script};
+use crate::scripted::script::{MS, ScriptSegment, client, handshake, run, run_one, script, server};
 
-fn sent(segments: u32) -> Vec<Seg> {
-    let data = (0..segments).map(|i| c(2 * MS, 1 + i * 1_000, 1).data(1_000));
+fn sent(segments: u32) -> Vec<ScriptSegment> {
+    let data = (0..segments).map(|i| client(2 * MS, 1 + i * 1_000, 1).data(1_000));
     handshake(MS).into_iter().chain(data).collect()
 }
 
 #[test]
-fn ack_diff_is_what_each_ack_adds() {
+fn ack_diff_counts_newly_acknowledged_bytes() {
     let said = run(&script(&[
         &sent(9),
         &[
-            s(3 * MS, 1, 2_001),
-            s(4 * MS, 1, 2_001),
-            s(5 * MS, 1, 8_001),
-            s(6 * MS, 1, 9_001),
+            server(3 * MS, 1, 2_001),
+            server(4 * MS, 1, 2_001),
+            server(5 * MS, 1, 8_001),
+            server(6 * MS, 1, 9_001),
         ],
     ]));
     let upload = &said.flows[0].upload;
@@ -45,14 +45,14 @@ fn ack_diff_is_what_each_ack_adds() {
 }
 
 #[test]
-fn syn_and_fin_are_no_bytes() {
+fn excludes_syn_and_fin_from_bytes() {
     let flow = run_one(&script(&[
         &handshake(MS),
         &[
-            c(2 * MS, 1, 1).data(500).fin(),
-            s(3 * MS, 1, 502),
-            s(3 * MS, 1, 502).fin(),
-            c(3 * MS, 502, 2),
+            client(2 * MS, 1, 1).data(500).fin(),
+            server(3 * MS, 1, 502),
+            server(3 * MS, 1, 502).fin(),
+            client(3 * MS, 502, 2),
         ],
     ]));
     assert_eq!(
@@ -67,18 +67,18 @@ fn syn_and_fin_are_no_bytes() {
 }
 
 #[test]
-fn a_duplicate_has_the_same_number_and_window_and_no_data() {
+fn counts_duplicates_by_rfc5681() {
     let flow = run_one(&script(&[
         &sent(3),
         &[
-            s(3 * MS, 1, 1_001),
-            s(4 * MS, 1, 1_001),
-            s(5 * MS, 1, 1_001).window(999),
-            s(6 * MS, 1, 1_001).window(999).data(10),
-            s(7 * MS, 11, 1_001).window(999),
-            s(8 * MS, 11, 3_001).window(999),
+            server(3 * MS, 1, 1_001),
+            server(4 * MS, 1, 1_001),
+            server(5 * MS, 1, 1_001).window(999),
+            server(6 * MS, 1, 1_001).window(999).data(10),
+            server(7 * MS, 11, 1_001).window(999),
+            server(8 * MS, 11, 3_001).window(999),
             // Nothing is outstanding any more.
-            s(9 * MS, 11, 3_001).window(999),
+            server(9 * MS, 11, 3_001).window(999),
         ],
     ]));
     let acks = flow.upload.acks;
@@ -87,13 +87,13 @@ fn a_duplicate_has_the_same_number_and_window_and_no_data() {
 }
 
 #[test]
-fn acks_out_of_order_are_late() {
+fn counts_acks_out_of_order() {
     let flow = run_one(&script(&[
         &sent(3),
         &[
-            s(3 * MS, 1, 2_001),
-            s(3 * MS, 1, 1_001),
-            s(4 * MS, 1, 3_001),
+            server(3 * MS, 1, 2_001),
+            server(3 * MS, 1, 1_001),
+            server(4 * MS, 1, 3_001),
         ],
     ]));
     let acks = flow.upload.acks;
@@ -109,12 +109,12 @@ fn acks_out_of_order_are_late() {
 }
 
 #[test]
-fn windows_are_scaled_by_the_handshake() {
+fn scales_windows_by_handshake() {
     let said = run(&script(&[
         &sent(1),
         &[
-            s(3 * MS, 1, 1_001).window(50),
-            s(4 * MS, 1, 1_001).window(0),
+            server(3 * MS, 1, 1_001).window(50),
+            server(4 * MS, 1, 1_001).window(0),
         ],
     ]));
     let acks = said.flows[0].upload.acks;
@@ -137,12 +137,12 @@ fn windows_are_scaled_by_the_handshake() {
 }
 
 #[test]
-fn windows_are_not_scaled_unless_both_ends_want_it() {
+fn scales_windows_only_if_both_ends_offer() {
     let flow = run_one(&[
-        c(0, 0, 0).syn(1_000, 7).no_ack(),
-        s(MS, 0, 1).syn(1_000, 0xff),
-        c(MS, 1, 1).data(10),
-        s(2 * MS, 1, 11),
+        client(0, 0, 0).syn(1_000, 7).without_ack(),
+        server(MS, 0, 1).syn(1_000, 0xff),
+        client(MS, 1, 1).data(10),
+        server(2 * MS, 1, 11),
     ]);
     assert_eq!(flow.upload.acks.window_scale, Some(0));
     assert_eq!(flow.upload.acks.window_max_bytes, 1_000);
@@ -150,19 +150,19 @@ fn windows_are_not_scaled_unless_both_ends_want_it() {
 }
 
 #[test]
-fn without_a_handshake_the_scale_is_unknown() {
-    let flow = run_one(&[c(0, 1, 1).data(1_000), s(MS, 1, 1_001)]);
+fn scale_is_unknown_without_handshake() {
+    let flow = run_one(&[client(0, 1, 1).data(1_000), server(MS, 1, 1_001)]);
     assert_eq!(flow.upload.acks.window_scale, None);
     assert_eq!(flow.upload.acks.window_max_bytes, 1_000);
 }
 
 #[test]
-fn of_a_capture_that_begins_in_the_middle_the_first_ack_says_nothing() {
+fn ignores_first_ack_of_partial_capture() {
     let flow = run_one(&[
-        c(0, 50_000, 1).data(1_000),
-        s(MS, 1, 51_000),
-        c(2 * MS, 51_000, 1).data(1_000),
-        s(3 * MS, 1, 52_000),
+        client(0, 50_000, 1).data(1_000),
+        server(MS, 1, 51_000),
+        client(2 * MS, 51_000, 1).data(1_000),
+        server(3 * MS, 1, 52_000),
     ]);
     let acks = flow.upload.acks;
     assert_eq!((acks.advancing, acks.acked_bytes), (1, 1_000));
@@ -177,12 +177,12 @@ fn of_a_capture_that_begins_in_the_middle_the_first_ack_says_nothing() {
 }
 
 #[test]
-fn of_acks_alone_all_but_the_data_is_known() {
+fn analyses_acks_without_data() {
     let flow = run_one(&[
-        s(0, 1, 1_000),
-        s(MS, 1, 3_000),
-        s(2 * MS, 1, 3_000),
-        s(3 * MS, 1, 6_000),
+        server(0, 1, 1_000),
+        server(MS, 1, 3_000),
+        server(2 * MS, 1, 3_000),
+        server(3 * MS, 1, 6_000),
     ]);
     // Its only packets come from the server, which is the first that was seen.
     assert_eq!(flow.client.port, 80);
@@ -207,11 +207,11 @@ fn of_acks_alone_all_but_the_data_is_known() {
 }
 
 #[test]
-fn of_data_alone_nothing_is_in_flight() {
+fn nothing_is_in_flight_without_acks() {
     let flow = run_one(&[
-        c(0, 1, 1).data(1_000),
-        c(MS, 1_001, 1).data(1_000),
-        c(2 * MS, 1, 1).data(1_000),
+        client(0, 1, 1).data(1_000),
+        client(MS, 1_001, 1).data(1_000),
+        client(2 * MS, 1, 1).data(1_000),
     ]);
     assert_eq!(flow.upload.data.unique_bytes, 2_000);
     assert_eq!(flow.upload.data.other_retransmissions, 1);
@@ -224,9 +224,9 @@ fn sacked_bytes_are_not_in_flight() {
     let said = run(&script(&[
         &sent(4),
         &[
-            s(3 * MS, 1, 1).sack(&[(1_001, 3_001)]),
-            c(4 * MS, 4_001, 1).data(1_000),
-            s(5 * MS, 1, 1).sack(&[(4_001, 5_001), (1_001, 3_001)]),
+            server(3 * MS, 1, 1).sack(&[(1_001, 3_001)]),
+            client(4 * MS, 4_001, 1).data(1_000),
+            server(5 * MS, 1, 1).sack(&[(4_001, 5_001), (1_001, 3_001)]),
         ],
     ]));
     let upload = &said.flows[0].upload;
@@ -246,14 +246,14 @@ fn sacked_bytes_are_not_in_flight() {
 }
 
 #[test]
-fn a_first_block_below_the_number_or_in_the_second_is_dsack() {
+fn recognises_dsack_below_ack_or_in_second_block() {
     let flow = run_one(&script(&[
         &sent(6),
         &[
-            s(3 * MS, 1, 2_001),
-            s(4 * MS, 1, 2_001).sack(&[(1_001, 2_001)]),
-            s(5 * MS, 1, 2_001).sack(&[(4_001, 5_001)]),
-            s(6 * MS, 1, 2_001).sack(&[(4_001, 5_001), (4_001, 6_001)]),
+            server(3 * MS, 1, 2_001),
+            server(4 * MS, 1, 2_001).sack(&[(1_001, 2_001)]),
+            server(5 * MS, 1, 2_001).sack(&[(4_001, 5_001)]),
+            server(6 * MS, 1, 2_001).sack(&[(4_001, 5_001), (4_001, 6_001)]),
         ],
     ]));
     let acks = flow.upload.acks;
@@ -261,25 +261,25 @@ fn a_first_block_below_the_number_or_in_the_second_is_dsack() {
 }
 
 #[test]
-fn sack_beyond_what_was_seen_is_missed_data_once_acknowledged() {
+fn acked_data_beyond_seen_counts_as_unseen() {
     let flow = run_one(&script(&[
         &sent(2),
         &[
-            s(3 * MS, 1, 1_001).sack(&[(3_001, 4_001)]),
-            s(4 * MS, 1, 4_001),
+            server(3 * MS, 1, 1_001).sack(&[(3_001, 4_001)]),
+            server(4 * MS, 1, 4_001),
         ],
     ]));
     assert_eq!(flow.upload.data.acked_unseen_bytes, 2_000);
 }
 
 #[test]
-fn numbers_beyond_reason_are_left_alone() {
+fn ignores_implausible_numbers() {
     let flow = run_one(&script(&[
         &sent(2),
         &[
-            s(3 * MS, 1, 0x6000_0000),
-            s(4 * MS, 1, 1_001).sack(&[(0x6000_0000, 0x6000_1000), (900, 100)]),
-            s(5 * MS, 1, 2_001),
+            server(3 * MS, 1, 0x6000_0000),
+            server(4 * MS, 1, 1_001).sack(&[(0x6000_0000, 0x6000_1000), (900, 100)]),
+            server(5 * MS, 1, 2_001),
         ],
     ]));
     assert_eq!(flow.upload.acks.acked_bytes, 2_000);
@@ -287,11 +287,11 @@ fn numbers_beyond_reason_are_left_alone() {
 }
 
 #[test]
-fn a_fin_with_the_number_of_the_syn_is_no_trouble() {
+fn accepts_fin_with_number_of_syn() {
     let flow = run_one(&[
-        c(0, 0, 0).syn(1_000, 7).no_ack(),
-        c(MS, 0, 1).fin(),
-        s(2 * MS, 1, 1),
+        client(0, 0, 0).syn(1_000, 7).without_ack(),
+        client(MS, 0, 1).fin(),
+        server(2 * MS, 1, 1),
     ]);
     assert_eq!(flow.upload.acks.acked_bytes, 0);
 }

@@ -7,9 +7,9 @@ use longhaul_flow::{
 use std::collections::BTreeMap;
 
 /// The client's data and the ACKs for it.
-pub(crate) fn course(segments: &[Segment], width_ns: u64) -> TimeSeries {
+pub(crate) fn time_series(segments: &[Segment], width_ns: u64) -> TimeSeries {
     let mut course = TimeSeries::new(segments[0].at_ns, width_ns);
-    let mut flow = Plain::default();
+    let mut flow = Reference::default();
     for segment in segments.iter().filter(|segment| segment.flags & 0x02 == 0) {
         let bin = match segment.from_low {
             true => flow.data(segment),
@@ -21,19 +21,19 @@ pub(crate) fn course(segments: &[Segment], width_ns: u64) -> TimeSeries {
 }
 
 #[derive(Default)]
-struct Plain {
+struct Reference {
     /// The first sequence number of all, unwrapped by adding to it.
     origin: Option<u32>,
     next: u64,
     una: u64,
     window: Option<u64>,
-    way: AckPathDelay,
+    path_delay: AckPathDelay,
     /// When what ends here was sent, but not if it was sent again.
     outstanding: BTreeMap<u64, Option<u64>>,
 }
 
-impl Plain {
-    fn unwrap(&mut self, seq: u32) -> u64 {
+impl Reference {
+    fn unwrap_number(&mut self, seq: u32) -> u64 {
         let origin = *self.origin.get_or_insert(seq);
         let low = seq.wrapping_sub(origin);
         let near = self.next.max(self.una) as i64;
@@ -42,7 +42,7 @@ impl Plain {
     }
 
     fn data(&mut self, segment: &Segment) -> Bin {
-        let from = self.unwrap(segment.seq);
+        let from = self.unwrap_number(segment.seq);
         let payload = u64::from(segment.payload);
         if payload == 0 {
             return Bin::default();
@@ -67,7 +67,7 @@ impl Plain {
     }
 
     fn ack(&mut self, segment: &Segment) -> Bin {
-        let ack = self.unwrap(segment.ack);
+        let ack = self.unwrap_number(segment.ack);
         let newly = ack.saturating_sub(self.una);
         let sent = self.outstanding.get(&ack).copied().flatten();
         self.outstanding = self.outstanding.split_off(&(ack + 1));
@@ -89,7 +89,7 @@ impl Plain {
             window_min: Some(window),
             ..Bin::default()
         };
-        self.way.record(segment, &mut bin);
+        self.path_delay.record(segment, &mut bin);
         bin
     }
 }

@@ -14,22 +14,22 @@ pub(crate) const MS: u64 = 1_000_000;
 
 /// A segment before its numbers are put upon the ISNs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seg {
+pub(crate) struct ScriptSegment {
     pub(crate) segment: Segment,
     pub(crate) port: u16,
 }
 
 /// From the client.
-pub(crate) fn c(at_ns: u64, seq: u32, ack: u32) -> Seg {
+pub(crate) fn client(at_ns: u64, seq: u32, ack: u32) -> ScriptSegment {
     seg(true, at_ns, seq, ack)
 }
 
 /// From the server.
-pub(crate) fn s(at_ns: u64, seq: u32, ack: u32) -> Seg {
+pub(crate) fn server(at_ns: u64, seq: u32, ack: u32) -> ScriptSegment {
     seg(false, at_ns, seq, ack)
 }
 
-fn seg(from_low: bool, at_ns: u64, seq: u32, ack: u32) -> Seg {
+fn seg(from_low: bool, at_ns: u64, seq: u32, ack: u32) -> ScriptSegment {
     let segment = Segment {
         at_ns,
         seq,
@@ -42,13 +42,13 @@ fn seg(from_low: bool, at_ns: u64, seq: u32, ack: u32) -> Seg {
         window_scale: NO_SCALE,
         ..Segment::default()
     };
-    Seg {
+    ScriptSegment {
         segment,
         port: 1_000,
     }
 }
 
-impl Seg {
+impl ScriptSegment {
     pub(crate) fn data(mut self, payload: u32) -> Self {
         self.segment.payload = payload;
         self.segment.wire_bytes = 40 + payload;
@@ -89,7 +89,7 @@ impl Seg {
     }
 
     /// Without the ACK flag.
-    pub(crate) fn no_ack(mut self) -> Self {
+    pub(crate) fn without_ack(mut self) -> Self {
         self.segment.flags &= !ACK;
         self
     }
@@ -106,8 +106,8 @@ impl Seg {
         self
     }
 
-    pub(crate) fn truth(mut self, queue_bytes: u32, fate: Verdict) -> Self {
-        self.segment.truth = Some(EmulatorRecord { queue_bytes, fate });
+    pub(crate) fn emulator_record(mut self, queue_bytes: u32, fate: Verdict) -> Self {
+        self.segment.emulator_record = Some(EmulatorRecord { queue_bytes, fate });
         self
     }
 
@@ -118,7 +118,7 @@ impl Seg {
     }
 
     /// With numbers of the wire.
-    fn on_the_wire(&self, isn: [u32; 2]) -> Segment {
+    fn to_wire(&self, isn: [u32; 2]) -> Segment {
         let mut segment = self.segment;
         let [own, other] = if segment.from_low {
             isn
@@ -136,11 +136,11 @@ impl Seg {
 
 /// A handshake that begins at 0 and is seen at the client, whose data begins with number 1: MSS 1,000 and
 /// windows in units of 128 bytes.
-pub(crate) fn handshake(rtt_ns: u64) -> Vec<Seg> {
+pub(crate) fn handshake(rtt_ns: u64) -> Vec<ScriptSegment> {
     vec![
-        c(0, 0, 0).syn(1_000, 7).no_ack(),
-        s(rtt_ns, 0, 1).syn(1_000, 7),
-        c(rtt_ns, 1, 1),
+        client(0, 0, 0).syn(1_000, 7).without_ack(),
+        server(rtt_ns, 0, 1).syn(1_000, 7),
+        client(rtt_ns, 1, 1),
     ]
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn key(port: u16) -> FlowKey {
 
 /// A bin as it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Emitted {
+pub(crate) struct EmittedBin {
     pub(crate) flow: u64,
     pub(crate) upload: bool,
     pub(crate) width: usize,
@@ -168,14 +168,14 @@ pub(crate) struct Emitted {
 
 /// All that was said.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Said {
-    pub(crate) bins: Vec<Emitted>,
+pub(crate) struct Results {
+    pub(crate) bins: Vec<EmittedBin>,
     pub(crate) flows: Vec<Flow>,
 }
 
-impl Sink for Said {
+impl Sink for Results {
     fn bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &Bin) {
-        self.bins.push(Emitted {
+        self.bins.push(EmittedBin {
             flow,
             upload,
             width,
@@ -189,7 +189,7 @@ impl Sink for Said {
     }
 }
 
-impl Said {
+impl Results {
     /// The bins of one direction of a flow and one width.
     pub(crate) fn series(&self, flow: u64, upload: bool, width: usize) -> Vec<(u64, Bin)> {
         (self.bins.iter())
@@ -199,7 +199,7 @@ impl Said {
     }
 
     /// What bins and records say twice must be the same.
-    pub(crate) fn check(&self, widths: usize) {
+    pub(crate) fn check_consistency(&self, widths: usize) {
         for flow in &self.flows {
             for (upload, direction) in [(true, &flow.upload), (false, &flow.download)] {
                 for width in 0..widths {
@@ -262,10 +262,10 @@ pub(crate) fn settings() -> Settings {
 }
 
 /// Analyses the segments with numbers upon these ISNs.
-pub(crate) fn run_with(script: &[Seg], isn: [u32; 2], settings: &Settings) -> Said {
-    let (mut flows, mut said) = (Flows::new(settings.clone()), Said::default());
+pub(crate) fn run_with(script: &[ScriptSegment], isn: [u32; 2], settings: &Settings) -> Results {
+    let (mut flows, mut said) = (Flows::new(settings.clone()), Results::default());
     for (number, seg) in script.iter().enumerate() {
-        let segment = seg.on_the_wire(isn);
+        let segment = seg.to_wire(isn);
         flows.segment(
             number as u64,
             CapturePoint(0),
@@ -279,7 +279,7 @@ pub(crate) fn run_with(script: &[Seg], isn: [u32; 2], settings: &Settings) -> Sa
 }
 
 /// Analyses the segments, which must come to the same wherever the numbers wrap.
-pub(crate) fn run(script: &[Seg]) -> Said {
+pub(crate) fn run(script: &[ScriptSegment]) -> Results {
     let said = run_with(script, [7_000, 9_000], &settings());
     for below in [1, 2, 500, 1_500, 5_000] {
         let isn = [0u32.wrapping_sub(below), 0u32.wrapping_sub(below * 3)];
@@ -289,18 +289,18 @@ pub(crate) fn run(script: &[Seg]) -> Said {
             "{below} below 2^32"
         );
     }
-    said.check(2);
+    said.check_consistency(2);
     said
 }
 
 /// Likewise, of a script with one flow.
-pub(crate) fn run_one(script: &[Seg]) -> Flow {
+pub(crate) fn run_one(script: &[ScriptSegment]) -> Flow {
     let mut said = run(script);
     assert_eq!(said.flows.len(), 1);
     said.flows.remove(0)
 }
 
 /// A script of parts.
-pub(crate) fn script(parts: &[&[Seg]]) -> Vec<Seg> {
+pub(crate) fn script(parts: &[&[ScriptSegment]]) -> Vec<ScriptSegment> {
     parts.concat()
 }

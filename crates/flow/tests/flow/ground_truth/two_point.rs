@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The same connection tapped at both ends of the path: what took how long, and what was lost where.
 
-use super::truth::{Case, MSS, Truth, analysed, case};
+use super::simulated_flow::{Case, GroundTruth, MSS, analyse, case};
 use longhaul_flow::{
     joint_verdict,
     record::{Clocks, Flow, Limit, TwoPointComparison},
@@ -14,9 +14,9 @@ fn compare(
     left: &[Segment],
     right: &[Segment],
     same_clock: bool,
-    bounds: ComparisonSettings,
+    settings: ComparisonSettings,
 ) -> TwoPointComparison {
-    let mut comparison = Comparison::new(same_clock, bounds);
+    let mut comparison = Comparison::new(same_clock, settings);
     let mut rest = (left.iter().peekable(), right.iter().peekable());
     loop {
         let take_left = match (rest.0.peek(), rest.1.peek()) {
@@ -29,12 +29,12 @@ fn compare(
             false => (Side::Right, rest.1.next()),
         };
         comparison.segment(place, segment.unwrap());
-        assert!(comparison.unmatched_parts() <= 8 * bounds.packets_max);
+        assert!(comparison.unmatched_parts() <= 8 * settings.packets_max);
     }
-    comparison.finish(&analysed(left), &analysed(right))
+    comparison.finish(&analyse(left), &analyse(right))
 }
 
-fn at_once(truth: &Truth) -> TwoPointComparison {
+fn compare_same_clock(truth: &GroundTruth) -> TwoPointComparison {
     compare(
         &truth.at_sender,
         &truth.at_receiver,
@@ -53,7 +53,7 @@ fn lossy() -> Case {
 }
 
 /// Every packet that was sent and not lost is matched; what was lost, was lost on the path.
-fn agrees(truth: &Truth, found: &TwoPointComparison) {
+fn assert_agrees(truth: &GroundTruth, found: &TwoPointComparison) {
     assert!(found.client_is_left);
     let forth = &found.from_client;
     let (lost, edge) = (forth.lost, forth.outside_overlap);
@@ -70,11 +70,11 @@ fn agrees(truth: &Truth, found: &TwoPointComparison) {
 }
 
 #[test]
-fn losses_and_delays_by_one_clock_are_the_paths() {
+fn measures_losses_and_delays_with_one_clock() {
     let truth = lossy().run();
     assert!(truth.lost > 20);
-    let found = at_once(&truth);
-    agrees(&truth, &found);
+    let found = compare_same_clock(&truth);
+    assert_agrees(&truth, &found);
     assert_eq!((found.clocks, found.offset_ns), (Clocks::Same, 0));
     // A packet takes 240 µs on the wire; the handshake takes none.
     let (forth, back) = (&found.from_client.delay, &found.from_server.delay);
@@ -99,14 +99,14 @@ fn losses_and_delays_by_one_clock_are_the_paths() {
 }
 
 #[test]
-fn super_packets_at_one_place_are_matched_with_their_segments_at_the_other() {
+fn matches_super_packets_with_their_segments() {
     let truth = lossy().run_with_super_packets();
-    agrees(&truth, &at_once(&truth));
+    assert_agrees(&truth, &compare_same_clock(&truth));
 }
 
 /// Without them a retransmission and its original are told apart by their delays.
 #[test]
-fn losses_are_found_without_time_stamps() {
+fn finds_losses_without_time_stamps() {
     let truth = lossy().run();
     let bare = |segments: &[Segment]| -> Vec<Segment> {
         let without = |segment: &Segment| Segment {
@@ -116,7 +116,7 @@ fn losses_are_found_without_time_stamps() {
         segments.iter().map(without).collect()
     };
     let (left, right) = (bare(&truth.at_sender), bare(&truth.at_receiver));
-    agrees(
+    assert_agrees(
         &truth,
         &compare(&left, &right, true, ComparisonSettings::default()),
     );
@@ -124,7 +124,7 @@ fn losses_are_found_without_time_stamps() {
 
 /// The right's clock is 2.5 s ahead (or behind) and 60 ppm fast.
 #[test]
-fn clocks_that_differ_are_brought_together() {
+fn corrects_clock_offset_and_skew() {
     for ahead in [2_500_000_000i64, -2_500_000_000] {
         let truth = lossy().run();
         let origin = 10_000_000_000;
@@ -142,7 +142,7 @@ fn clocks_that_differ_are_brought_together() {
         let left = moved(&truth.at_sender, &|at| at + origin);
         let right = moved(&truth.at_receiver, &other);
         let found = compare(&left, &right, false, ComparisonSettings::default());
-        agrees(&truth, &found);
+        assert_agrees(&truth, &found);
         assert_eq!(found.clocks, Clocks::Symmetric);
         assert!(
             (found.offset_ns - ahead).abs() < 200_000,
@@ -151,15 +151,15 @@ fn clocks_that_differ_are_brought_together() {
         );
         // The first packets are short: 240 µs less on the wire are 20 ppm of both ways in 6 s.
         assert!((found.skew_ppm - 60.0).abs() < 21.0, "{}", found.skew_ppm);
-        let true_delay = at_once(&truth).from_client.delay;
+        let true_delay = compare_same_clock(&truth).from_client.delay;
         assert!(found.from_client.delay.p50.abs_diff(true_delay.p50) < 1_000_000);
     }
 }
 
 #[test]
-fn the_client_may_be_at_either_place() {
+fn accepts_client_on_either_side() {
     let truth = lossy().run();
-    let straight = at_once(&truth);
+    let straight = compare_same_clock(&truth);
     let other = compare(
         &truth.at_receiver,
         &truth.at_sender,
@@ -178,12 +178,12 @@ fn the_client_may_be_at_either_place() {
 
 /// One ACK in eight arrives: the others are lost on the path back, as far as anybody can see.
 #[test]
-fn acks_that_are_thinned_on_the_path_are_missing_there() {
+fn counts_thinned_acks_as_lost() {
     let truth = case("20ms", &[("rate", "50mbit")], 3.0)
         .receive_window(100_000)
-        .back("ack-thin", "3")
+        .reverse("ack-thin", "3")
         .run();
-    let found = at_once(&truth).from_server;
+    let found = compare_same_clock(&truth).from_server;
     let pure = |segments: &[Segment]| segments.iter().filter(|s| !s.from_low).count() as u64 - 1;
     let (sent, arrived) = (pure(&truth.at_receiver), pure(&truth.at_sender));
     assert_eq!(found.lost.acks + found.outside_overlap.acks, sent - arrived);
@@ -195,13 +195,13 @@ fn acks_that_are_thinned_on_the_path_are_missing_there() {
 
 /// Paced ACKs are evenly spaced where they arrive, whatever they were where they left.
 #[test]
-fn what_pacing_does_to_acks_shows_in_their_spacing() {
+fn measures_ack_spacing_after_pacing() {
     let truth = case("20ms", &[("rate", "1gbit")], 4.0)
         .receive_window(1 << 20)
-        .back("ack-pace", "1000")
-        .back("ack-buffer", "100000")
+        .reverse("ack-pace", "1000")
+        .reverse("ack-buffer", "100000")
         .run();
-    let spacing = at_once(&truth).from_server.ack_spacing;
+    let spacing = compare_same_clock(&truth).from_server.ack_spacing;
     assert!(
         spacing.arrived.p50.abs_diff(1_000_000) < 32_000,
         "{}",
@@ -213,7 +213,7 @@ fn what_pacing_does_to_acks_shows_in_their_spacing() {
 
 /// A capture that covers half of the time says nothing of losses in the other half.
 #[test]
-fn what_one_capture_does_not_cover_is_not_lost() {
+fn packets_outside_overlap_are_not_lost() {
     let truth = lossy().run();
     let late = truth
         .at_receiver
@@ -240,7 +240,7 @@ fn what_one_capture_does_not_cover_is_not_lost() {
 /// `compare` asserts that no more waits. With too little room less is matched, and every byte is still
 /// somewhere.
 #[test]
-fn what_waits_is_bounded_and_nothing_gets_lost_by_that() {
+fn bounded_comparison_accounts_for_every_byte() {
     let truth = lossy().run();
     let sent = |segments: &[Segment]| -> u64 {
         let data = segments.iter().filter(|segment| segment.from_low);
@@ -260,7 +260,7 @@ fn what_waits_is_bounded_and_nothing_gets_lost_by_that() {
 }
 
 /// Both flows after the joint verdict, the sender's first. The receiver's clock is `ahead_ns` ahead.
-fn judged_together(truth: &Truth, ahead_ns: u64) -> [Flow; 2] {
+fn assess_jointly(truth: &GroundTruth, ahead_ns: u64) -> [Flow; 2] {
     let later = |segment: &Segment| Segment {
         at_ns: segment.at_ns + ahead_ns,
         ..*segment
@@ -272,17 +272,17 @@ fn judged_together(truth: &Truth, ahead_ns: u64) -> [Flow; 2] {
         ahead_ns == 0,
         ComparisonSettings::default(),
     );
-    let (mut near, mut far) = (analysed(&truth.at_sender), analysed(&at_receiver));
+    let (mut near, mut far) = (analyse(&truth.at_sender), analyse(&at_receiver));
     joint_verdict::assess(&mut near, &mut far, &pair);
     [near, far]
 }
 
 #[test]
-fn both_ends_agree_that_a_queue_stood() {
+fn joint_verdict_finds_standing_queue() {
     for ahead_ns in [0, 3_000_000_000] {
         let path = [("rate", "50mbit"), ("queue", "2bdp")];
         let truth = case("20ms", &path, 20.0).run();
-        let [near, far] = judged_together(&truth, ahead_ns);
+        let [near, far] = assess_jointly(&truth, ahead_ns);
         assert_eq!(near.upload.verdict, far.upload.verdict);
         let verdict = &near.upload.verdict;
         assert!(verdict.starts_with("Seen at both ends: "), "{verdict}");
@@ -298,13 +298,13 @@ fn both_ends_agree_that_a_queue_stood() {
 
 /// ACKs at 6,000 a second whatever happens: the one-way delays show which way the queue is.
 #[test]
-fn both_ends_agree_that_acks_queued() {
+fn joint_verdict_finds_ack_queue() {
     let truth = case("125ms", &[("rate", "10gbit")], 40.0)
         .receive_window(16 << 20)
-        .back("ack-pace", "6000")
-        .back("ack-buffer", "100000")
+        .reverse("ack-pace", "6000")
+        .reverse("ack-buffer", "100000")
         .run();
-    let [near, far] = judged_together(&truth, 0);
+    let [near, far] = assess_jointly(&truth, 0);
     assert_eq!(near.upload.verdict, far.upload.verdict);
     let last = near.upload.limits.last().unwrap();
     assert_eq!(last.by, Limit::AckStream, "{}", near.upload.verdict);

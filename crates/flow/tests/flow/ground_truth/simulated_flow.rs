@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a flow, taps it at both ends, and writes down what only the simulation knows.
 
-use crate::simulated_tap::{Look, SimulatedTap};
+use crate::simulated_tap::{PacketFormat, SimulatedTap};
 use longhaul_flow::{
     Flows, Sink,
     bin::Bin,
@@ -19,12 +19,12 @@ use longhaul_units::{Bytes, Time};
 
 pub(crate) const MSS: u64 = 1448;
 /// How often the truth is written down.
-const EVERY: Time = Time::from_millis(1);
+const SAMPLE_INTERVAL: Time = Time::from_millis(1);
 
 /// One flow over one path.
 pub(crate) struct Case {
-    forth: Vec<(&'static str, &'static str)>,
-    back: Vec<(&'static str, &'static str)>,
+    forward: Vec<(&'static str, &'static str)>,
+    reverse: Vec<(&'static str, &'static str)>,
     changes: Vec<&'static str>,
     sender: SenderConfig,
     acks: AckPolicy,
@@ -44,7 +44,7 @@ pub(crate) struct Sample {
 }
 
 /// A run, and all that is known of it.
-pub(crate) struct Truth {
+pub(crate) struct GroundTruth {
     pub(crate) at_sender: Vec<Segment>,
     pub(crate) at_receiver: Vec<Segment>,
     pub(crate) samples: Vec<Sample>,
@@ -61,8 +61,8 @@ pub(crate) fn case(
     seconds: f64,
 ) -> Case {
     Case {
-        forth: [&[("delay", delay)], forth].concat(),
-        back: vec![("delay", delay)],
+        forward: [&[("delay", delay)], forth].concat(),
+        reverse: vec![("delay", delay)],
         changes: Vec::new(),
         sender: SenderConfig::default(),
         acks: AckPolicy {
@@ -81,8 +81,8 @@ impl Case {
         self
     }
 
-    pub(crate) fn back(mut self, key: &'static str, value: &'static str) -> Self {
-        self.back.push((key, value));
+    pub(crate) fn reverse(mut self, key: &'static str, value: &'static str) -> Self {
+        self.reverse.push((key, value));
         self
     }
 
@@ -119,16 +119,16 @@ impl Case {
         self
     }
 
-    pub(crate) fn run(self) -> Truth {
-        self.run_as(false)
+    pub(crate) fn run(self) -> GroundTruth {
+        self.run_with_format(false)
     }
 
-    pub(crate) fn run_with_super_packets(self) -> Truth {
-        self.run_as(true)
+    pub(crate) fn run_with_super_packets(self) -> GroundTruth {
+        self.run_with_format(true)
     }
 
-    fn run_as(self, super_packets: bool) -> Truth {
-        let look = Look {
+    fn run_with_format(self, super_packets: bool) -> GroundTruth {
+        let look = PacketFormat {
             mss: MSS as u32,
             window: self.sender.receive_window.get().min(1 << 29),
             super_packets,
@@ -136,8 +136,8 @@ impl Case {
         let end = Time::from_secs_f64(self.seconds);
         let mut writes = self.writes.into_iter().peekable();
         let path = Path {
-            forward: shape(&self.forth),
-            reverse: shape(&self.back),
+            forward: shape(&self.forward),
+            reverse: shape(&self.reverse),
             forward_changes: schedule(&self.changes),
             seed: 1,
             ..Path::default()
@@ -157,21 +157,21 @@ impl Case {
             {
                 simulation.write(0, packets);
             }
-            simulation.run_until(simulation.now() + EVERY);
+            simulation.run_until(simulation.now() + SAMPLE_INTERVAL);
             samples.push(sample(&mut simulation));
         }
         finish(simulation, samples)
     }
 }
 
-fn finish(mut simulation: Simulation<SimulatedTap>, samples: Vec<Sample>) -> Truth {
+fn finish(mut simulation: Simulation<SimulatedTap>, samples: Vec<Sample>) -> GroundTruth {
     let drops = simulation.drops();
     let tap = simulation.observer_mut();
     let alone =
         |seen: Vec<(usize, Segment)>| seen.into_iter().map(|(_, segment)| segment).collect();
     let (at_sender, at_receiver) = (alone(tap.take_at_sender()), alone(tap.take_at_receiver()));
     let sender = simulation.sender(0);
-    Truth {
+    GroundTruth {
         at_sender,
         at_receiver,
         samples,
@@ -193,15 +193,15 @@ fn sample(simulation: &mut Simulation<SimulatedTap>) -> Sample {
     }
 }
 
-impl Truth {
+impl GroundTruth {
     /// What the analysis says of it from the sender's end.
     pub(crate) fn flow(&self) -> Flow {
-        analysed(&self.at_sender)
+        analyse(&self.at_sender)
     }
 
     /// What a tap on the far stretch of the way says, `before` the receiver: data comes there earlier than
     /// at the receiver, ACKs later. There must be no queue on that stretch.
-    pub(crate) fn flow_seen_before_receiver(&self, before: Time) -> Flow {
+    pub(crate) fn flow_before_receiver(&self, before: Time) -> Flow {
         let before = before.as_nanos();
         let mut segments = self.at_receiver.clone();
         for segment in &mut segments {
@@ -211,17 +211,17 @@ impl Truth {
             };
         }
         segments.sort_by_key(|segment| segment.at_ns);
-        analysed(&segments)
+        analyse(&segments)
     }
 
     /// The first time at which something is so, in seconds.
-    pub(crate) fn first(&self, so: impl Fn(&Sample) -> bool) -> f64 {
+    pub(crate) fn first_time(&self, so: impl Fn(&Sample) -> bool) -> f64 {
         let sample = self.samples.iter().find(|sample| so(sample));
         sample.expect("it is so at some time").at_ns as f64 / 1e9
     }
 
     /// From when on a queue stands until `end`, in seconds.
-    pub(crate) fn queue_stands_from(&self, end: f64) -> f64 {
+    pub(crate) fn queue_start(&self, end: f64) -> f64 {
         let before = |sample: &&Sample| sample.at_ns as f64 / 1e9 <= end;
         let empty = self
             .samples
@@ -233,7 +233,7 @@ impl Truth {
     }
 
     /// When losses are answered, in seconds.
-    pub(crate) fn losses(&self) -> Vec<f64> {
+    pub(crate) fn loss_times(&self) -> Vec<f64> {
         self.backoffs.iter().map(|b| b.at.as_secs_f64()).collect()
     }
 }
@@ -250,11 +250,11 @@ impl Sink for Last {
     }
 }
 
-pub(crate) fn analysed(segments: &[Segment]) -> Flow {
-    analysed_within(segments, longhaul_flow::Settings::default())
+pub(crate) fn analyse(segments: &[Segment]) -> Flow {
+    analyse_with(segments, longhaul_flow::Settings::default())
 }
 
-pub(crate) fn analysed_within(segments: &[Segment], bounds: longhaul_flow::Settings) -> Flow {
+pub(crate) fn analyse_with(segments: &[Segment], bounds: longhaul_flow::Settings) -> Flow {
     let (mut flows, mut last) = (Flows::new(bounds), Last::default());
     for (number, segment) in (0..).zip(segments) {
         let key = SimulatedTap::key(0);

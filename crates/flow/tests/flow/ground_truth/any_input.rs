@@ -15,16 +15,16 @@ use longhaul_flow::{
 use proptest::prelude::*;
 
 /// Mostly what traffic has, now and then what no traffic has.
-fn amount() -> impl Strategy<Value = u64> {
+fn any_amount() -> impl Strategy<Value = u64> {
     prop_oneof![4 => Just(0), 8 => 1u64..5_000_000, 1 => Just(u64::MAX / 4)]
 }
 
 fn any_bin() -> impl Strategy<Value = Bin> {
-    let bytes = (amount(), amount(), amount(), amount());
+    let bytes = (any_amount(), any_amount(), any_amount(), any_amount());
     let times = (
-        amount(),
+        any_amount(),
         prop::option::of(any::<i64>()),
-        prop::option::of(amount()),
+        prop::option::of(any_amount()),
     );
     (bytes, times, 0u32..2_000, any::<bool>()).prop_map(
         |((data, again, acked, in_flight), (rtt, way, window), segments, full)| Bin {
@@ -56,13 +56,13 @@ fn any_time_series() -> impl Strategy<Value = TimeSeries> {
 }
 
 fn any_delays() -> impl Strategy<Value = DelaySeries> {
-    let bin = (0u64..3, amount()).prop_map(|(count, min_ns)| DelayBin {
+    let bin = (0u64..3, any_amount()).prop_map(|(count, min_ns)| DelayBin {
         count,
         min_ns,
         ..DelayBin::default()
     });
     let bins = prop::collection::vec(bin, 0..50);
-    (amount(), any::<u64>(), bins).prop_map(|(width_ns, from_ns, bins)| DelaySeries {
+    (any_amount(), any::<u64>(), bins).prop_map(|(width_ns, from_ns, bins)| DelaySeries {
         width_ns,
         from_ns,
         bins,
@@ -124,9 +124,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn phases_and_limits_of_any_course_follow_each_other(
+    fn phases_and_limits_are_contiguous(
         time_series in any_time_series(),
-        handshake in prop::option::of(amount()),
+        handshake in prop::option::of(any_amount()),
         delays in (any_delays(), any_delays()),
         ahead in any::<i64>(),
         known in any::<bool>(),
@@ -142,7 +142,7 @@ proptest! {
             prop_assert!(rates.iter().all(|rate| rate.is_finite()), "{:?}", phase);
         }
         let delays = PathDelays { data: &delays.0, acks: &delays.1, clock_ahead_ns: ahead };
-        let limits = limits::of(&time_series, windows, handshake, known.then_some(&delays));
+        let limits = limits::classify(&time_series, windows, handshake, known.then_some(&delays));
         for pair in limits.windows(2) {
             prop_assert_eq!(pair[0].to_ns, pair[1].from_ns);
             prop_assert_ne!(pair[0].by, pair[1].by);
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn any_segments_are_compared_within_bounds(
+    fn compares_any_segments_within_bounds(
         segments in prop::collection::vec(any_segment(), 0..300),
         same_clock in any::<bool>(),
         packets_max in 1usize..100,

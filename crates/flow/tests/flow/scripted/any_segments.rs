@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whatever comes, nothing breaks, and what is said twice is the same.
 
-use crate::tap_flows::script::{Said, Seg, c, key, s, settings};
+use crate::scripted::script::{Results, ScriptSegment, client, key, server, settings};
 use longhaul_flow::segment::{CapturePoint, CapturedSegment};
 use longhaul_flow::{Flows, Settings};
 use longhaul_packet::capture::Verdict;
 use proptest::prelude::*;
 
 /// Segments that are near each other, as those of a connection are, with all sorts of trouble.
-fn near() -> impl Strategy<Value = Seg> {
+fn related_segment() -> impl Strategy<Value = ScriptSegment> {
     let numbers = (0u32..40, 0u32..40, 0u64..3_000_000, any::<bool>());
     let content = (0u32..4, 1u16..4, any::<u8>(), 0u16..3);
     let options = (
@@ -18,7 +18,7 @@ fn near() -> impl Strategy<Value = Seg> {
     (numbers, content, options).prop_map(
         |((seq, ack, at, from_client), (length, segments, flags, window), (stamps, sack))| {
             let blocks: Vec<_> = sack.iter().map(|&(l, r)| (l * 500, r * 500)).collect();
-            let end = if from_client { c } else { s };
+            let end = if from_client { client } else { server };
             let mut seg = end(at, seq * 500, ack * 500)
                 .data(length * 500)
                 .segments(segments)
@@ -26,7 +26,7 @@ fn near() -> impl Strategy<Value = Seg> {
                 .sack(&blocks)
                 // RST and SYN are rare, so that there is something between them.
                 .flags(if flags < 12 { flags } else { 0x10 | flags & 1 })
-                .truth(u32::from(flags), Verdict::Lost);
+                .emulator_record(u32::from(flags), Verdict::Lost);
             if let Some((tsval, tsecr)) = stamps {
                 seg = seg.stamps(tsval, tsecr);
             }
@@ -36,12 +36,12 @@ fn near() -> impl Strategy<Value = Seg> {
 }
 
 /// Mostly none.
-fn jump() -> impl Strategy<Value = u32> {
+fn number_jump() -> impl Strategy<Value = u32> {
     prop_oneof![12 => Just(0), 1 => (1u32..16).prop_map(|quarters| quarters << 28), 1 => any::<u32>()]
 }
 
 /// Segments without any sense.
-fn wild() -> impl Strategy<Value = Seg> {
+fn random_segment() -> impl Strategy<Value = ScriptSegment> {
     let numbers = (any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>());
     let content = (any::<u32>(), any::<u16>(), any::<u8>(), any::<u16>());
     let options = (
@@ -56,7 +56,7 @@ fn wild() -> impl Strategy<Value = Seg> {
             (payload, segments, flags, window),
             (scale, mss, sack, sacks),
         )| {
-            let end = if from_client { c } else { s };
+            let end = if from_client { client } else { server };
             let mut seg = end(at, seq, ack)
                 .window(window)
                 .flags(flags)
@@ -73,7 +73,7 @@ fn wild() -> impl Strategy<Value = Seg> {
     )
 }
 
-fn analyse(segments: &[Seg], isn: u32, tables_max_bytes: usize) -> Said {
+fn analyse_script(segments: &[ScriptSegment], isn: u32, tables_max_bytes: usize) -> Results {
     let settings = Settings {
         bin_widths_ns: vec![1_000, 100_000],
         flows_max: 2,
@@ -84,7 +84,7 @@ fn analyse(segments: &[Seg], isn: u32, tables_max_bytes: usize) -> Said {
         time_series_bins_max: 8,
         ..Settings::default()
     };
-    let (mut flows, mut said) = (Flows::new(settings), Said::default());
+    let (mut flows, mut said) = (Flows::new(settings), Results::default());
     for (number, seg) in segments.iter().enumerate() {
         let mut segment = seg.segment;
         segment.seq = segment.seq.wrapping_add(isn);
@@ -110,20 +110,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn near_segments_add_up(mut segments in prop::collection::vec(near(), 1..150), isn: u32) {
+    fn consistent_for_related_segments(mut segments in prop::collection::vec(related_segment(), 1..150), isn: u32) {
         segments.sort_by_key(|seg| seg.segment.at_ns);
-        analyse(&segments, isn, 100_000).check(2);
+        analyse_script(&segments, isn, 100_000).check_consistency(2);
     }
 
     #[test]
-    fn segments_out_of_time_add_up(segments in prop::collection::vec(near(), 1..100), isn: u32, bytes in 0usize..6_000) {
-        analyse(&segments, isn, bytes).check(2);
+    fn consistent_for_segments_out_of_time_order(segments in prop::collection::vec(related_segment(), 1..100), isn: u32, bytes in 0usize..6_000) {
+        analyse_script(&segments, isn, bytes).check_consistency(2);
     }
 
     /// Numbers jump by up to 4 GiB, for one segment or for all that follow.
     #[test]
-    fn segments_around_gaps_add_up(
-        mut segments in prop::collection::vec((near(), jump(), any::<bool>()), 1..150),
+    fn consistent_around_capture_gaps(
+        mut segments in prop::collection::vec((related_segment(), number_jump(), any::<bool>()), 1..150),
         isn: u32,
     ) {
         segments.sort_by_key(|(seg, ..)| seg.segment.at_ns);
@@ -135,38 +135,38 @@ proptest! {
             seg.segment.ack = seg.segment.ack.wrapping_add(at);
             seg
         });
-        analyse(&jumped.collect::<Vec<_>>(), isn, 100_000).check(2);
+        analyse_script(&jumped.collect::<Vec<_>>(), isn, 100_000).check_consistency(2);
     }
 
     #[test]
-    fn wild_segments_break_nothing(segments in prop::collection::vec((wild(), 0u16..4), 1..60)) {
+    fn survives_random_segments(segments in prop::collection::vec((random_segment(), 0u16..4), 1..60)) {
         let segments: Vec<_> = segments.into_iter().map(|(seg, port)| seg.port(port)).collect();
-        analyse(&segments, 0, 100_000);
+        analyse_script(&segments, 0, 100_000);
     }
 
     /// Flows that reopen, end early and share their slots, with batches that end anywhere.
     #[test]
-    fn batches_say_of_each_flow_what_single_segments_do(
-        segments in prop::collection::vec((wild(), 0u16..5), 1..80),
+    fn batches_equal_single_segments(
+        segments in prop::collection::vec((random_segment(), 0u16..5), 1..80),
         length in 1usize..30,
     ) {
         let items: Vec<_> = segments.into_iter().enumerate().map(item).collect();
         let settings = Settings { flows_max: 3, ..settings() };
-        let (mut flows, mut one_by_one) = (Flows::new(settings.clone()), Said::default());
+        let (mut flows, mut one_by_one) = (Flows::new(settings.clone()), Results::default());
         for CapturedSegment { number, capture_point, key, segment } in &items {
             flows.segment(*number, *capture_point, key, segment, &mut one_by_one);
         }
         flows.finish(&mut one_by_one);
-        let (mut flows, mut batches) = (Flows::new(settings), Said::default());
+        let (mut flows, mut batches) = (Flows::new(settings), Results::default());
         for batch in items.chunks(length) {
             flows.segments(batch, &mut batches);
         }
         flows.finish(&mut batches);
-        prop_assert_eq!(by_flow(one_by_one), by_flow(batches));
+        prop_assert_eq!(sorted_by_flow(one_by_one), sorted_by_flow(batches));
     }
 }
 
-fn item((number, (seg, port)): (usize, (Seg, u16))) -> CapturedSegment {
+fn item((number, (seg, port)): (usize, (ScriptSegment, u16))) -> CapturedSegment {
     CapturedSegment {
         number: number as u64,
         capture_point: CapturePoint(u32::from(port % 2)),
@@ -175,7 +175,7 @@ fn item((number, (seg, port)): (usize, (Seg, u16))) -> CapturedSegment {
     }
 }
 
-fn by_flow(mut said: Said) -> Said {
+fn sorted_by_flow(mut said: Results) -> Results {
     said.bins
         .sort_by_key(|bin| (bin.flow, bin.width, bin.upload));
     said.flows.sort_by_key(|flow| flow.number);

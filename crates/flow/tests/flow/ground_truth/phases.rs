@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Phases, to within a round trip or 5 % of the run, whichever is longer.
 
-use super::truth::{Truth, case};
+use super::simulated_flow::{GroundTruth, case};
 use longhaul_flow::record::{
     Phase,
     PhaseKind::{self, Idle, Peak, RampUp, Recovery, Steady},
@@ -15,7 +15,7 @@ struct Found {
 }
 
 impl Found {
-    fn of(truth: &Truth, rtt: f64) -> Self {
+    fn of(truth: &GroundTruth, rtt: f64) -> Self {
         let phases = truth.flow().upload.phases;
         let run = phases.last().map_or(0.0, |last| last.to_ns as f64 / 1e9);
         Self {
@@ -28,18 +28,18 @@ impl Found {
         self.phases.iter().map(|phase| phase.kind).collect()
     }
 
-    fn near(&self, ns: u64, truth: f64) {
+    fn assert_near(&self, ns: u64, truth: f64) {
         let found = ns as f64 / 1e9;
         let off = (found - truth).abs();
         assert!(off <= self.tolerance, "{found} is not {truth}: {self}");
     }
 
-    fn begins(&self, phase: usize, truth: f64) {
-        self.near(self.phases[phase].from_ns, truth);
+    fn assert_begins(&self, phase: usize, truth: f64) {
+        self.assert_near(self.phases[phase].from_ns, truth);
     }
 
-    fn ends(&self, phase: usize, truth: f64) {
-        self.near(self.phases[phase].to_ns, truth);
+    fn assert_ends(&self, phase: usize, truth: f64) {
+        self.assert_near(self.phases[phase].to_ns, truth);
     }
 }
 
@@ -57,13 +57,13 @@ impl std::fmt::Display for Found {
 
 /// 4 MB at 100 ms are 335 Mbit/s of a path that has more.
 #[test]
-fn slow_start_that_a_window_ends_is_ramp_up_then_steady() {
+fn slow_start_into_window_is_ramp_up_then_steady() {
     let truth = case("50ms", &[("rate", "1gbit")], 10.0)
         .receive_window(4 << 20)
         .run();
     let found = Found::of(&truth, 0.1);
     assert_eq!(found.kinds(), [RampUp, Steady], "{found}");
-    found.ends(0, truth.first(|s| s.cwnd * 1448 >= 4 << 20));
+    found.assert_ends(0, truth.first_time(|s| s.cwnd * 1448 >= 4 << 20));
     assert!(
         (found.phases[1].data_bps / 335e6 - 1.0).abs() < 0.05,
         "{found}"
@@ -71,52 +71,52 @@ fn slow_start_that_a_window_ends_is_ramp_up_then_steady() {
 }
 
 #[test]
-fn slow_start_into_a_full_queue_has_a_peak_until_the_loss() {
+fn slow_start_into_full_queue_peaks_until_loss() {
     for (delay, seconds) in [("50ms", 10.0), ("100ms", 30.0), ("5ms", 4.0)] {
         let rtt = 2.0 * delay.trim_end_matches("ms").parse::<f64>().unwrap() / 1e3;
         let path = [("rate", "100mbit"), ("queue", "1bdp")];
         let truth = case(delay, &path, seconds).run();
         let found = Found::of(&truth, rtt);
-        let loss = truth.losses()[0];
+        let loss = truth.loss_times()[0];
         assert_eq!(found.kinds()[..2], [RampUp, Peak], "{found}");
-        found.begins(1, truth.queue_stands_from(loss));
-        found.ends(1, loss);
+        found.assert_begins(1, truth.queue_start(loss));
+        found.assert_ends(1, loss);
         assert!(found.phases[1].data_bps > 80e6, "{found}");
     }
 }
 
 /// A tenth of a BDP: each loss empties the queue, and the rate halves and grows back.
 #[test]
-fn a_saw_tooth_is_one_recovery_a_loss() {
+fn saw_tooth_has_one_recovery_per_loss() {
     let path = [("rate", "20mbit"), ("queue", "10p")];
     let truth = case("50ms", &path, 60.0).run();
     let found = Found::of(&truth, 0.1);
-    let losses = truth.losses();
+    let losses = truth.loss_times();
     let teeth: Vec<_> = found.phases.iter().filter(|p| p.kind == Recovery).collect();
     assert_eq!(teeth.len(), losses.len(), "{losses:?} {found}");
     for (tooth, loss) in teeth.iter().zip(&losses) {
-        found.near(tooth.from_ns, *loss);
+        found.assert_near(tooth.from_ns, *loss);
     }
 }
 
 /// The first loss ends slow start within two steps of 1/256 of the run, and is not told apart.
 #[test]
-fn cubic_comes_back_after_each_loss() {
+fn cubic_recovers_after_each_loss() {
     let path = [("rate", "100mbit"), ("queue", "20p")];
     // The next loss is at 58 s: what comes of it must be seen to be a recovery.
     let truth = case("50ms", &path, 55.0).control(Cubic::new(false)).run();
     let found = Found::of(&truth, 0.1);
-    let losses = &truth.losses()[1..];
+    let losses = &truth.loss_times()[1..];
     let teeth: Vec<_> = found.phases.iter().filter(|p| p.kind == Recovery).collect();
     assert_eq!(teeth.len(), losses.len(), "{losses:?} {found}");
     for (tooth, loss) in teeth.iter().zip(losses) {
-        found.near(tooth.from_ns, *loss);
+        found.assert_near(tooth.from_ns, *loss);
     }
 }
 
 /// A second of work, a second of nothing.
 #[test]
-fn an_application_that_stops_and_goes_is_idle_in_between() {
+fn on_off_application_is_idle_between_writes() {
     let writes: Vec<_> = (0..6).map(|n| (1.0 + 2.0 * f64::from(n), 4_000)).collect();
     let truth = case("10ms", &[("rate", "100mbit")], 12.0)
         .writes(writes)
@@ -125,13 +125,13 @@ fn an_application_that_stops_and_goes_is_idle_in_between() {
     let idle: Vec<_> = found.phases.iter().filter(|p| p.kind == Idle).collect();
     assert_eq!(idle.len(), 5, "{found}");
     for (n, phase) in idle.iter().enumerate() {
-        found.near(phase.to_ns, 3.0 + 2.0 * n as f64);
+        found.assert_near(phase.to_ns, 3.0 + 2.0 * n as f64);
         assert_eq!(phase.data_bps, 0.0);
     }
 }
 
 #[test]
-fn a_path_whose_rate_changes_has_a_steady_phase_for_each() {
+fn each_path_rate_has_steady_phase() {
     let truth = case("20ms", &[("rate", "100mbit"), ("queue", "1bdp")], 30.0)
         .change("10s: rate 50mbit")
         .change("20s: rate 80mbit")
@@ -144,12 +144,12 @@ fn a_path_whose_rate_changes_has_a_steady_phase_for_each() {
     assert_eq!(steady.len(), 3, "{rates:?} {found}");
     for (phase, (rate, from)) in steady.iter().zip([(97.0, 0.5), (48.0, 10.0), (77.0, 20.0)]) {
         assert!((phase.data_bps / 1e6 / rate - 1.0).abs() < 0.06, "{found}");
-        found.near(phase.from_ns, from);
+        found.assert_near(phase.from_ns, from);
     }
 }
 
 #[test]
-fn what_is_short_has_one_phase_or_none() {
+fn short_transfer_has_at_most_one_phase() {
     let run = |packets| {
         let truth = case("20ms", &[("rate", "100mbit")], 2.0)
             .packets(packets)
@@ -162,7 +162,7 @@ fn what_is_short_has_one_phase_or_none() {
 
 /// A rate of 1 ms is a burst or nothing here; with pacing it is even. The phases are the same.
 #[test]
-fn bursts_make_no_phases() {
+fn bursts_do_not_split_phases() {
     let rtt = 0.2;
     let flow = || case("100ms", &[("rate", "10gbit")], 20.0).receive_window(8 << 20);
     for truth in [
@@ -172,7 +172,7 @@ fn bursts_make_no_phases() {
     ] {
         let found = Found::of(&truth, rtt);
         assert_eq!(found.kinds(), [RampUp, Steady], "{found}");
-        found.ends(0, truth.first(|s| s.cwnd * 1448 >= 8 << 20));
+        found.assert_ends(0, truth.first_time(|s| s.cwnd * 1448 >= 8 << 20));
     }
 }
 
@@ -201,21 +201,21 @@ impl CongestionControl for Linear {
 /// The paper's figures 3 and 4 at a twentieth of the rate: 200 ms, no loss, a window that is a little
 /// more than the path holds, and one ACK in 2ⁿ.
 #[test]
-fn the_papers_flow_grows_peaks_and_is_steady_however_few_acks_there_are() {
+fn paper_flow_has_three_phases_at_any_ack_rate() {
     for (n, thin) in ["0", "1", "2", "3", "4", "5", "6"].into_iter().enumerate() {
         let path = [("rate", "350mbit"), ("queue", "4MB")];
         let window = 19 << 19;
         let truth = case("100ms", &path, 40.0)
             .control(Linear(50))
             .receive_window(window)
-            .back("ack-thin", thin)
+            .reverse("ack-thin", thin)
             .run_with_super_packets();
         assert_eq!(truth.lost, 0);
         let found = Found::of(&truth, 0.2);
         assert_eq!(found.kinds(), [RampUp, Peak, Steady], "{thin} {found}");
-        let full = truth.first(|s| s.in_flight * 1448 >= window - (1 << 15));
-        found.begins(1, truth.queue_stands_from(full));
-        found.ends(1, full);
+        let full = truth.first_time(|s| s.in_flight * 1448 >= window - (1 << 15));
+        found.assert_begins(1, truth.queue_start(full));
+        found.assert_ends(1, full);
         let per_ack = found.phases[2].packets_per_ack;
         let truth = 2.0 * f64::from(1 << n);
         assert!(
@@ -227,21 +227,23 @@ fn the_papers_flow_grows_peaks_and_is_steady_however_few_acks_there_are() {
 
 /// The receiver's end shows no round trip but the handshake's.
 #[test]
-fn phases_are_the_same_from_the_receivers_end() {
+fn phases_match_at_receivers_tap() {
     let path = [("rate", "100mbit"), ("queue", "1bdp")];
     let truth = case("50ms", &path, 10.0).run();
     let found = Found {
-        phases: super::truth::analysed(&truth.at_receiver).upload.phases,
+        phases: super::simulated_flow::analyse(&truth.at_receiver)
+            .upload
+            .phases,
         tolerance: 0.5,
     };
     assert_eq!(found.phases[0].kind, RampUp, "{found}");
-    found.ends(0, truth.queue_stands_from(truth.losses()[0]));
+    found.assert_ends(0, truth.queue_start(truth.loss_times()[0]));
     assert!(!found.kinds().contains(&Idle), "{found}");
 }
 
 /// Three round trips of slow start to a window of 70 packets, in a run of 10 s.
 #[test]
-fn a_window_that_is_soon_reached_has_a_ramp_up_too() {
+fn small_window_has_ramp_up() {
     let truth = case("50ms", &[("rate", "100mbit")], 10.0)
         .receive_window(100_000)
         .run();

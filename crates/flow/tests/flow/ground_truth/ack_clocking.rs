@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bursts by the ACK that released them: exactly what the sender did.
 
-use super::truth::{MSS, Truth, case};
+use super::simulated_flow::{GroundTruth, MSS, case};
 use longhaul_flow::{record::AckClocking, segment::Segment};
 use longhaul_units::Time;
 
-const WITHIN_NS: u64 = 100_000;
+const BURST_GAP_NS: u64 = 100_000;
 
 /// Bursts after each ACK that moved or repeated a number, in the plainest way: AckDiff and length in
 /// segments, and all payload in them.
@@ -25,7 +25,7 @@ fn bursts(segments: &[Segment]) -> (Vec<(u64, u64)>, u64) {
         }
         let (mut last_ns, mut length) = (ack.at_ns, 0);
         for data in talk[at + 1..].iter().take_while(|s| s.from_low) {
-            if data.at_ns - last_ns >= WITHIN_NS {
+            if data.at_ns - last_ns >= BURST_GAP_NS {
                 break;
             }
             last_ns = data.at_ns;
@@ -42,7 +42,7 @@ fn class(segments: u64) -> usize {
     edges.iter().position(|most| segments <= *most).unwrap()
 }
 
-fn agrees(truth: &Truth) -> AckClocking {
+fn assert_agrees(truth: &GroundTruth) -> AckClocking {
     let found = truth.flow().upload.ack_clocking;
     let (bursts, released) = bursts(&truth.at_sender);
     assert_eq!(found.bytes, released);
@@ -62,7 +62,7 @@ fn agrees(truth: &Truth) -> AckClocking {
 /// A full window: all data waits for ACKs. Those for 64 let 64 go each; of those for one, most let
 /// nothing go, since the sender waits until a super-packet is worth it (`tcp_tso_should_defer`).
 #[test]
-fn with_a_full_window_acks_release_everything() {
+fn full_window_is_fully_ack_clocked() {
     let run = |packets| {
         case("20ms", &[("rate", "1gbit")], 5.0)
             .receive_window(400 * MSS)
@@ -73,7 +73,7 @@ fn with_a_full_window_acks_release_everything() {
         let mut rows = found.by_ack_diff.iter();
         rows.find(|by| by.segments.0 == least).unwrap().clone()
     };
-    let (each, merged) = (agrees(&run(1)), agrees(&run(64)));
+    let (each, merged) = (assert_agrees(&run(1)), assert_agrees(&run(64)));
     for found in [&each, &merged] {
         assert_eq!(found.bytes, found.of_bytes, "{found:?}");
     }
@@ -86,24 +86,27 @@ fn with_a_full_window_acks_release_everything() {
 }
 
 #[test]
-fn losses_and_few_acks_are_counted_as_they_were() {
+fn counts_bursts_with_losses_and_few_acks() {
     let path = [("rate", "100mbit"), ("queue", "1bdp")];
-    agrees(&case("20ms", &path, 6.0).run());
-    agrees(&case("20ms", &path, 6.0).back("ack-thin", "4").run());
+    assert_agrees(&case("20ms", &path, 6.0).run());
+    assert_agrees(&case("20ms", &path, 6.0).reverse("ack-thin", "4").run());
     let truth = case("20ms", &[("rate", "1gbit"), ("loss", "0.1%")], 6.0).run();
-    agrees(&truth);
+    assert_agrees(&truth);
 }
 
 /// A sender that paces sends when it likes, whatever ACKs come.
 #[test]
-fn a_paced_sender_does_not_follow_its_acks() {
+fn paced_sender_is_not_ack_clocked() {
     let path = [("rate", "50mbit"), ("queue", "4bdp")];
     let run = || {
         case("50ms", &path, 10.0)
             .receive_window(100 * MSS)
             .acks(8, Time::ZERO)
     };
-    let (clocked, paced) = (agrees(&run().run()), agrees(&run().paced().run()));
+    let (clocked, paced) = (
+        assert_agrees(&run().run()),
+        assert_agrees(&run().paced().run()),
+    );
     let share = |found: &AckClocking| found.bytes as f64 / found.of_bytes as f64;
     assert!(share(&clocked) > 0.99, "{clocked:?}");
     assert!(share(&paced) < 0.5, "{paced:?}");

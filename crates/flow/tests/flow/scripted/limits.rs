@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What limited a flow, of captures written by hand. The simulated ones are in `tap_truth`.
 
-use crate::tap_flows::script::{MS, Seg, US, c, handshake, run_one, s};
+use crate::scripted::script::{MS, ScriptSegment, US, client, handshake, run_one, server};
 use longhaul_flow::record::{Direction, Limit};
 
 /// Bursts of `count` segments each 100 ms, the first at `at_ms`, each acknowledged after 10 ms.
 struct Sender {
     next: u32,
-    segments: Vec<Seg>,
+    segments: Vec<ScriptSegment>,
 }
 
 impl Sender {
     fn burst(&mut self, at_ms: u64, count: u32) {
         for i in 0..u64::from(count) {
             let at_ns = at_ms * MS + i * US;
-            self.segments.push(c(at_ns, self.next, 1).data(1_000));
+            self.segments.push(client(at_ns, self.next, 1).data(1_000));
             self.next += 1_000;
         }
-        self.segments.push(s((at_ms + 10) * MS, 1, self.next));
+        self.segments.push(server((at_ms + 10) * MS, 1, self.next));
     }
 }
 
@@ -41,7 +41,7 @@ fn share(upload: &Direction, by: Limit) -> f64 {
 }
 
 #[test]
-fn a_window_that_opened_again_limits_nothing_later() {
+fn reopened_window_does_not_limit_later() {
     let mut sender = Sender {
         next: 1,
         segments: handshake(10 * MS),
@@ -50,7 +50,7 @@ fn a_window_that_opened_again_limits_nothing_later() {
     let (at_ns, next) = (430 * MS + US, sender.next);
     sender.segments.extend([0, 1_000].map(|window| {
         let at_ns = at_ns + u64::from(window) * 100;
-        s(at_ns, 1, next).window(window)
+        server(at_ns, 1, next).window(window)
     }));
     (0..5).for_each(|n| sender.burst(20_000 + 100 * n, 20));
     let upload = run_one(&sender.segments).upload;
@@ -67,7 +67,7 @@ fn a_window_that_opened_again_limits_nothing_later() {
 /// Of the first ACK of a capture that begins in the middle nobody knows what it acknowledges, but that nothing is in
 /// flight is to be seen. After the loss, less is in flight than before.
 #[test]
-fn idleness_shows_in_a_capture_that_begins_in_the_middle() {
+fn detects_idleness_in_partial_capture() {
     let mut sender = Sender {
         next: 50_000,
         segments: Vec::new(),
@@ -75,10 +75,12 @@ fn idleness_shows_in_a_capture_that_begins_in_the_middle() {
     (0..20).for_each(|n| sender.burst(100 * n, 20));
     sender.burst(2_000, 20);
     let (ack, lost) = (sender.segments.pop().unwrap(), sender.next - 1_000);
-    let duplicates = (0..4).map(|n| s(2_010 * MS + n * US, 1, lost));
+    let duplicates = (0..4).map(|n| server(2_010 * MS + n * US, 1, lost));
     sender.segments.extend(duplicates);
-    sender.segments.push(c(2_011 * MS, lost, 1).data(1_000));
-    sender.segments.push(s(2_021 * MS, 1, ack.segment.ack));
+    sender
+        .segments
+        .push(client(2_011 * MS, lost, 1).data(1_000));
+    sender.segments.push(server(2_021 * MS, 1, ack.segment.ack));
     (21..30).for_each(|n| sender.burst(100 * n, 10));
     (0..10).for_each(|n| sender.burst(13_000 + 100 * n, 10));
     let upload = run_one(&sender.segments).upload;

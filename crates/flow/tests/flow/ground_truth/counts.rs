@@ -3,7 +3,7 @@
 
 use super::{
     reference,
-    truth::{Case, MSS, Truth, case},
+    simulated_flow::{Case, GroundTruth, MSS, case},
 };
 use longhaul_flow::{bin::Bin, record::Flow, segment::Segment};
 use longhaul_units::Time;
@@ -17,8 +17,8 @@ fn cases() -> Vec<(&'static str, Case)> {
         ("one for eight", flow().acks(8, Time::ZERO)),
         ("one for 64", flow().acks(64, Time::ZERO)),
         ("GRO", flow().acks(2, Time::from_micros(1_000))),
-        ("thinned", flow().back("ack-thin", "4")),
-        ("paced", flow().back("ack-pace", "2000")),
+        ("thinned", flow().reverse("ack-thin", "4")),
+        ("paced", flow().reverse("ack-pace", "2000")),
         ("a window", flow().receive_window(100_000)),
         (
             "random loss",
@@ -45,7 +45,7 @@ fn ack_diffs(segments: &[Segment]) -> Vec<u64> {
     diffs
 }
 
-fn agrees(truth: &Truth, flow: &Flow) {
+fn assert_agrees(truth: &GroundTruth, flow: &Flow) {
     let (counters, upload) = (truth.counters, &flow.upload);
     let data = upload.data;
     assert_eq!(data.data_segments, counters.sent);
@@ -67,21 +67,21 @@ fn agrees(truth: &Truth, flow: &Flow) {
 }
 
 #[test]
-fn what_the_tap_counts_is_what_the_sender_counted() {
+fn tap_counts_equal_sender_counters() {
     for (name, case) in cases() {
         println!("{name}");
         let truth = case.run();
-        agrees(&truth, &truth.flow());
+        assert_agrees(&truth, &truth.flow());
     }
 }
 
 #[test]
-fn super_packets_are_counted_as_the_segments_that_they_were() {
+fn counts_super_packets_as_segments() {
     let path = [("rate", "1gbit"), ("queue", "1bdp")];
     let run = || case("20ms", &path, 3.0);
     let truth = run().run_with_super_packets();
     let flow = truth.flow();
-    agrees(&truth, &flow);
+    assert_agrees(&truth, &flow);
     assert!(flow.upload.data.data_packets < flow.upload.data.data_segments / 4);
     let single = run().run().flow();
     assert_eq!(
@@ -93,12 +93,12 @@ fn super_packets_are_counted_as_the_segments_that_they_were() {
 
 /// The same in every bin as the plainest reckoning has it.
 #[test]
-fn a_course_is_what_happened_bin_by_bin() {
+fn time_series_equals_reference() {
     for (name, case) in cases() {
         println!("{name}");
         let truth = case.run();
         let found = truth.flow().upload.time_series;
-        let plain = reference::course(&truth.at_sender, found.width_ns);
+        let plain = reference::time_series(&truth.at_sender, found.width_ns);
         assert_eq!(found.from_ns, plain.from_ns);
         for (at, (found, plain)) in found.bins.iter().zip(&plain.bins).enumerate() {
             let counts = |bin: &Bin| {
@@ -124,7 +124,7 @@ fn a_course_is_what_happened_bin_by_bin() {
 
 /// Round trips are those of the path and its queue, window and time stamps included.
 #[test]
-fn round_trips_are_the_paths_and_its_queues() {
+fn round_trips_match_path_and_queue() {
     let path = [("rate", "100mbit"), ("queue", "100p")];
     let truth = case("20ms", &path, 6.0).acks(1, Time::ZERO).run();
     let upload = truth.flow().upload;

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Batch of work of the pool: records of one file, their segments, and the output of the shards.
+
+use super::worker_pool::SHARDS;
+use crate::{report::Output, series::Row};
+use longhaul_flow::{
+    Sink,
+    bin::Bin,
+    record::{Flow, TwoPointComparison},
+    segment::{CapturePoint, CapturedSegment},
+};
+use longhaul_packet::capture::{DamagedRange, Run, Statistics};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Arc, Mutex},
+};
+
+/// Complete records of one file. All memory is recycled: after the first few batches nothing is allocated.
+///
+/// Memory: the bytes (256 KiB, up to 20 MiB if a record is that long), 144 bytes for each packet in them, and
+/// the output of the shards. A batch has usually 2,500 packets, and at most 16,000 (empty packets only).
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Index of the file, in the order of the command line.
+    pub(super) file: usize,
+    /// True for the last batch of the capture: it has no bytes, and the shards finish all flows.
+    pub(super) last: bool,
+    /// Number of the first packet, counted over all files from 1, as Wireshark does.
+    pub(super) first_packet: u64,
+    /// Bytes of the file.
+    pub(super) bytes: Vec<u8>,
+    /// Position of the records in `bytes`.
+    pub(super) runs: Vec<RecordRun>,
+    /// Vantage of each interface of the file.
+    pub(super) capture_points: Arc<Vec<CapturePoint>>,
+    /// Segments may come from several capture points: there are several files, or interfaces.
+    pub(super) multiple_points: bool,
+    /// Files overlap in time here.
+    pub(super) overlapping: bool,
+    /// If files overlap: the time up to which all of them are read, ns since 1970.
+    pub(super) complete_until_ns: u64,
+
+    /// Segments of each shard, in the order of the file.
+    pub(super) shard_items: [Vec<CapturedSegment>; SHARDS],
+    /// Counters and damages of the batch.
+    pub(super) stats: BatchStats,
+
+    /// Output of each shard.
+    pub(super) outputs: [Mutex<ShardOutput>; SHARDS],
+}
+
+/// Consecutive records, and their position in the batch's bytes.
+#[derive(Debug)]
+pub(super) struct RecordRun {
+    pub(super) run: Run,
+    pub(super) range: Range<usize>,
+}
+
+/// Counters and damages of a batch.
+#[derive(Debug, Default)]
+pub(super) struct BatchStats {
+    /// Packets of all kinds.
+    pub(super) packets: u64,
+    /// Times of the first and the last packet, ns since 1970.
+    pub(super) times: Option<(u64, u64)>,
+    /// Number of segments by capture point.
+    pub(super) capture_points: Vec<u64>,
+    /// Number of packets that are not analysed, by reason.
+    pub(super) skipped: BTreeMap<&'static str, u64>,
+    /// Records that are complete but whose content is damaged.
+    pub(super) damages: Vec<DamagedRange>,
+    /// Drop counters of the interfaces.
+    pub(super) statistics: Vec<Statistics>,
+}
+
+impl BatchStats {
+    /// Counts a segment of this capture point.
+    pub(super) fn count_segment(&mut self, capture_point: CapturePoint) {
+        let at = capture_point.0 as usize;
+        if self.capture_points.len() <= at {
+            self.capture_points.resize(at + 1, 0);
+        }
+        self.capture_points[at] += 1;
+    }
+}
+
+/// Output of a shard for a batch.
+#[derive(Debug, Default)]
+pub(super) struct ShardOutput {
+    pub(super) bins: Vec<BinRow>,
+    #[allow(clippy::vec_box, reason = "they are large and go from hand to hand")]
+    pub(super) flows: Vec<Box<Flow>>,
+    /// Flows that were captured at two points.
+    pub(super) both_ends: Vec<TwoPointComparison>,
+}
+
+/// Bin with its width: the arguments of [`Sink::bin`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BinRow {
+    pub(super) width: usize,
+    pub(super) row: Row,
+}
+
+impl BinRow {
+    /// Returns the key by which the rows of a batch are sorted.
+    pub(super) fn sort_key(&self) -> (usize, u64, bool, u64) {
+        let Row {
+            flow,
+            upload,
+            from_ns,
+            ..
+        } = self.row;
+        (self.width, flow, !upload, from_ns)
+    }
+}
+
+/// Sink of a shard's flows that stores them in the batch.
+pub(super) struct OutputSink<'a> {
+    pub(super) shard_output: &'a mut ShardOutput,
+    pub(super) output: &'a Output,
+    /// True if bins are written or kept.
+    pub(super) series: bool,
+}
+
+impl Sink for OutputSink<'_> {
+    fn bin(&mut self, flow: u64, upload: bool, width: usize, from_ns: u64, bin: &Bin) {
+        if self.series {
+            self.shard_output.bins.push(BinRow {
+                width,
+                row: Row {
+                    flow,
+                    upload,
+                    from_ns,
+                    bin: *bin,
+                },
+            });
+        }
+    }
+
+    fn flow(&mut self, mut flow: Flow) {
+        self.output.drop_unused_chart_data(&mut flow);
+        self.shard_output.flows.push(Box::new(flow));
+    }
+}
+
+impl Batch {
+    /// Empties the batch and keeps its memory.
+    pub(super) fn clear(&mut self) {
+        self.runs.clear();
+        self.shard_items.iter_mut().for_each(Vec::clear);
+        self.stats = BatchStats::default();
+        self.last = false;
+        self.overlapping = false;
+        self.complete_until_ns = 0;
+    }
+}

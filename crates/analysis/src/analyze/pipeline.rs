@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pipeline of an analysis: reads records, decodes segments, gives each to its flow's shard, and collects the
+//! output of the shards.
+
+use super::{
+    batch::{Batch, BatchStats, OutputSink, ShardOutput},
+    progress::Progress,
+    shard::{Shard, shard_of},
+    source::extend_span,
+    sources::{CaptureInterface, FileFacts, Sources},
+    worker_pool::Pipeline,
+};
+use crate::report::{
+    CaptureFile, CaptureInfo as Told, CapturePointInfo, DAMAGES_MAX, Damage, Output, Writer,
+};
+use anyhow::Result;
+use longhaul_flow::{
+    decode::{Undecoded, decode},
+    record::TwoPointComparison,
+    segment::CapturedSegment,
+};
+use longhaul_packet::capture::{Frame, Record};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Maximum number of flows at two capture points in the result, those that end first: up to 400 kB each.
+const PAIRS_MAX: usize = 100;
+
+/// Pipeline of an analysis.
+pub(super) struct AnalysisPipeline<'a> {
+    /// True if bins are written or kept.
+    pub(super) series: bool,
+    pub(super) progress: &'a Progress,
+    pub(super) output: &'a Output,
+}
+
+/// Collected output of the shards and counters of the batches.
+pub(super) struct Collected<'a> {
+    writer: Writer<'a>,
+    /// Counters and damages by file.
+    files: Vec<FileStats>,
+    /// Number of segments by capture_point.
+    segment_counts: Vec<u64>,
+    /// Flows that were captured at two points.
+    both_ends: Vec<TwoPointComparison>,
+}
+
+/// Counters and damages of a file.
+#[derive(Debug, Default)]
+struct FileStats {
+    packets: u64,
+    times: Option<(u64, u64)>,
+    skipped: BTreeMap<String, u64>,
+    damages: Vec<Damage>,
+    damages_more: u64,
+    /// Packets that the capturing kernel dropped, by interface; the last counter replaces earlier ones.
+    drops: BTreeMap<u32, u64>,
+}
+
+impl<'a> Pipeline for AnalysisPipeline<'a> {
+    type Reader = Sources;
+    type Batch = Batch;
+    type Shard = Shard;
+    type Collector = Collected<'a>;
+
+    fn read(&self, sources: &mut Sources, batch: &mut Batch) -> Result<bool> {
+        let any = sources.next(batch)?;
+        self.progress.set_position(sources.offset());
+        Ok(any)
+    }
+
+    fn partition(&self, batch: &mut Batch) -> u32 {
+        partition(batch);
+        match batch.overlapping || batch.last {
+            true => u32::MAX,
+            false => shard_mask(batch),
+        }
+    }
+
+    fn process(&self, number: usize, shard: &mut Shard, batch: &Batch) {
+        let mut output = lock(&batch.outputs[number]);
+        let mut sink = OutputSink {
+            shard_output: &mut output,
+            output: self.output,
+            series: self.series,
+        };
+        shard.process(number, batch, &mut sink);
+    }
+
+    fn collect(&self, collected: &mut Collected<'a>, batch: &Batch) -> Result<()> {
+        let mut outputs: Vec<_> = batch.outputs.iter().map(lock).collect();
+        collected.write_bins(&outputs);
+        collected.write_flows(&mut outputs);
+        outputs.iter_mut().for_each(|output| output.bins.clear());
+        collected.add_stats(batch);
+        anyhow::ensure!(!self.output.has_failed(), "cannot write the result");
+        Ok(())
+    }
+}
+
+/// Decodes the records of a batch.
+fn partition(batch: &mut Batch) {
+    let mut number = batch.first_packet;
+    for records in std::mem::take(&mut batch.runs) {
+        let bytes = std::mem::take(&mut batch.bytes);
+        for record in records.run.records(&bytes[records.range]) {
+            match record {
+                Record::Frame(frame) => {
+                    batch.add_packet(number, &frame);
+                    number += 1;
+                }
+                Record::Statistics(statistics) => batch.stats.statistics.push(statistics),
+                Record::Damage(damage) => batch.stats.damages.push(damage),
+            }
+        }
+        batch.bytes = bytes;
+    }
+}
+
+impl Batch {
+    fn add_packet(&mut self, number: u64, frame: &Frame<'_>) {
+        self.stats.packets += 1;
+        self.stats.times = extend_span(self.stats.times, frame.timestamp_ns);
+        let segment = decode(frame);
+        match (segment, self.capture_points.get(frame.interface as usize)) {
+            (Ok((key, segment)), Some(&capture_point)) => {
+                self.stats.count_segment(capture_point);
+                self.shard_items[shard_of(&key)].push(CapturedSegment {
+                    number,
+                    capture_point: capture_point,
+                    key,
+                    segment,
+                });
+            }
+            (Err(reason), _) => *self.stats.skipped.entry(describe(reason)).or_default() += 1,
+            // Cannot happen: the reader returns no record of an interface that was not described.
+            (Ok(_), None) => {}
+        }
+    }
+}
+
+/// Returns a bit mask of the shards that have segments in a batch.
+fn shard_mask(batch: &Batch) -> u32 {
+    let items = batch.shard_items.iter().enumerate();
+    items
+        .filter(|(_, items)| !items.is_empty())
+        .map(|(shard, _)| 1 << shard)
+        .sum()
+}
+
+impl<'a> Collected<'a> {
+    /// Creates an empty collector that writes to `output`.
+    pub(super) fn new(output: &'a Output) -> Self {
+        Self {
+            writer: output.writer(),
+            files: Vec::new(),
+            segment_counts: Vec::new(),
+            both_ends: Vec::new(),
+        }
+    }
+
+    /// Writes bins in an order that does not depend on shards: by width, flow, direction and time.
+    fn write_bins(&mut self, outputs: &[MutexGuard<'_, ShardOutput>]) {
+        let mut bins: Vec<_> = outputs.iter().flat_map(|output| &output.bins).collect();
+        bins.sort_unstable_by_key(|bin| bin.sort_key());
+        for bin in bins {
+            self.writer.row(bin.width, bin.row);
+        }
+    }
+
+    /// Writes flows in order of their numbers.
+    fn write_flows(&mut self, outputs: &mut [MutexGuard<'_, ShardOutput>]) {
+        let mut flows = Vec::new();
+        for output in outputs {
+            flows.append(&mut output.flows);
+            let room = PAIRS_MAX.saturating_sub(self.both_ends.len());
+            self.both_ends.extend(output.both_ends.drain(..).take(room));
+        }
+        flows.sort_unstable_by_key(|flow| flow.number);
+        for flow in flows {
+            self.writer.flow(flow);
+        }
+    }
+
+    fn add_stats(&mut self, batch: &Batch) {
+        if self.files.len() <= batch.file {
+            self.files.resize_with(batch.file + 1, FileStats::default);
+        }
+        self.files[batch.file].add(&batch.stats);
+        add(&mut self.segment_counts, &batch.stats.capture_points);
+    }
+
+    /// Closes the writer and returns the facts about files and capture points.
+    pub(super) fn close(mut self, sources: Sources) -> Told {
+        let (facts, interfaces) = sources.into_facts();
+        self.files.resize_with(facts.len(), FileStats::default);
+        let names: Vec<_> = facts
+            .iter()
+            .map(|file| file.path.display().to_string())
+            .collect();
+        let files = facts.into_iter().zip(self.files);
+        let packets = self
+            .segment_counts
+            .iter()
+            .copied()
+            .chain(std::iter::repeat(0));
+        let vantages = interfaces.into_iter().zip(packets);
+        Told {
+            files: files
+                .map(|(facts, found)| found.into_capture_file(facts))
+                .collect(),
+            capture_points: vantages
+                .map(|(interface, packets)| {
+                    capture_point_info(&interface, &names[interface.file], packets)
+                })
+                .collect(),
+            two_point_comparisons: self.both_ends,
+        }
+    }
+}
+
+impl FileStats {
+    fn add(&mut self, stats: &BatchStats) {
+        self.packets += stats.packets;
+        if let Some((first, last)) = stats.times {
+            self.times = extend_span(extend_span(self.times, first), last);
+        }
+        for (reason, count) in &stats.skipped {
+            *self.skipped.entry((*reason).to_owned()).or_default() += count;
+        }
+        for damage in &stats.damages {
+            self.damage(damage.at, damage.to_string());
+        }
+        for statistics in &stats.statistics {
+            let drops = [statistics.if_dropped, statistics.os_dropped];
+            let reported = drops.iter().flatten().copied().max();
+            self.drops
+                .extend(reported.map(|drops| (statistics.interface, drops)));
+        }
+    }
+
+    /// Adds a damage; beyond the maximum it is only counted.
+    fn damage(&mut self, at_byte: u64, what: String) {
+        match self.damages.len() < DAMAGES_MAX {
+            true => self.damages.push(Damage {
+                at_byte,
+                description: what,
+            }),
+            false => self.damages_more += 1,
+        }
+    }
+
+    fn into_capture_file(mut self, facts: FileFacts) -> CaptureFile {
+        for (at, what) in facts.damages {
+            self.damage(at, what);
+        }
+        self.damages.sort_by_key(|damage| damage.at_byte);
+        CaptureFile {
+            name: facts.path.display().to_string(),
+            format: facts.format,
+            bytes: facts.bytes,
+            packets: self.packets,
+            first_ns: self.times.map(|(first, _)| first),
+            last_ns: self.times.map(|(_, last)| last),
+            kernel_drops: (!self.drops.is_empty()).then(|| self.drops.values().sum()),
+            damages: self.damages,
+            damages_more: self.damages_more,
+            skipped: self.skipped,
+        }
+    }
+}
+
+/// Returns the result's entry of a capture point. An interface without a name gets the name of its file.
+fn capture_point_info(interface: &CaptureInterface, file: &str, packets: u64) -> CapturePointInfo {
+    CapturePointInfo {
+        name: interface.name.as_deref().unwrap_or(file).to_owned(),
+        file: interface.file,
+        interface: interface.interface,
+        packets,
+    }
+}
+
+fn describe(reason: Undecoded) -> &'static str {
+    match reason {
+        Undecoded::LinkType => "a link type that is not known here",
+        Undecoded::NotIp => "not IP",
+        Undecoded::NotTcp => "not TCP",
+        Undecoded::Nested => "not read: in more than eight tunnels",
+        Undecoded::Encrypted => "not read: encrypted by IPsec",
+        Undecoded::EncryptedWifi => "not read: encrypted 802.11 data",
+        Undecoded::AggregatedWifi => "not read: several packets in one 802.11 frame (A-MSDU)",
+        Undecoded::WifiFragment => "later fragments of 802.11 frames",
+        Undecoded::CompressedPpp => "not read: compressed or encrypted by PPP",
+        Undecoded::Fragment => "later fragments of IP packets",
+        Undecoded::Short => "cut off before the end of TCP's header",
+        Undecoded::Lengths => "lengths that contradict each other",
+    }
+}
+
+fn add(sums: &mut Vec<u64>, more: &[u64]) {
+    sums.resize(sums.len().max(more.len()), 0);
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum += more;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
