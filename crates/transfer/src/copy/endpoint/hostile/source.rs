@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sources against a target that lies, or that a stream does not reach.
+#![allow(
+    clippy::single_range_in_vec_init,
+    clippy::reversed_empty_ranges,
+    reason = "such ranges are what is sent"
+)]
+
+use super::peer::HostilePeer;
+use crate::{
+    protocol::{
+        block::{Content, HEADER_LEN, Header},
+        control::Role,
+        message::{MissingBlocks, SourceMsg, TargetMsg},
+    },
+    transport::connection::Connection,
+};
+use std::{collections::BTreeSet, io::Read};
+
+/// Lets a source announce its one file, sends it messages, and returns the error that ends it.
+fn error_after(answers: &[TargetMsg]) -> String {
+    let mut liar = HostilePeer::start(Role::Source);
+    let _stream = liar.accept_first_stream();
+    while !matches!(
+        HostilePeer::receive(&mut liar.source_messages),
+        SourceMsg::ScanEnded
+    ) {}
+    for answer in answers {
+        liar.send_target_message(answer);
+    }
+    liar.endpoint.join().unwrap().unwrap_err().to_string()
+}
+
+#[test]
+fn rejects_false_counts_and_duplicate_requests() {
+    let received = TargetMsg::Received {
+        stream: 0,
+        blocks: 1000,
+    };
+    assert!(error_after(&[received]).contains("1000 parcels confirmed"));
+    let need = || TargetMsg::Request {
+        file: 0,
+        missing: MissingBlocks::Blocks(vec![0..1]),
+    };
+    assert!(error_after(&[need(), need()]).contains("asks again"));
+}
+
+#[test]
+fn withdraws_file_on_request_for_nonexistent_blocks() {
+    let mut liar = HostilePeer::start(Role::Source);
+    let _stream = liar.accept_first_stream();
+    while !matches!(
+        HostilePeer::receive(&mut liar.source_messages),
+        SourceMsg::ScanEnded
+    ) {}
+    let unknown = TargetMsg::Request {
+        file: 4711,
+        missing: MissingBlocks::Whole(u64::MAX),
+    };
+    liar.send_target_message(&unknown);
+    let beyond = MissingBlocks::Blocks(vec![u64::MAX - 1..u64::MAX, 5..u64::MAX, 9..3]);
+    liar.send_target_message(&TargetMsg::Request {
+        file: 0,
+        missing: beyond,
+    });
+    let message = HostilePeer::receive(&mut liar.source_messages);
+    assert!(
+        matches!(message, SourceMsg::Aborted { file: 0 }),
+        "{message:?}"
+    );
+    drop(liar.disconnect());
+}
+
+fn receive(from: &mut Connection) -> Header {
+    let mut header = [0; HEADER_LEN];
+    from.read_exact(&mut header).unwrap();
+    let header = Header::parse(&header).unwrap();
+    if let Content::Data(length) = header.content {
+        from.read_exact(&mut vec![0; length as usize]).unwrap();
+    }
+    header
+}
+
+/// A stalled stream delays a copy no longer than another stream takes to carry its blocks.
+#[test]
+fn repeats_blocks_of_stalled_stream_on_another() {
+    let mut liar = HostilePeer::start_with_streams(2, Role::Source);
+    let [(_, stalled), (number, mut good)] = liar.accept_first_streams();
+    while !matches!(
+        HostilePeer::receive(&mut liar.source_messages),
+        SourceMsg::ScanEnded
+    ) {}
+    liar.send_target_message(&TargetMsg::Request {
+        file: 0,
+        missing: MissingBlocks::Blocks(vec![0..2]),
+    });
+    let mut blocks = BTreeSet::new();
+    for received in 1..=2 {
+        blocks.insert(receive(&mut good).block);
+        liar.send_target_message(&TargetMsg::Received {
+            stream: number,
+            blocks: received,
+        });
+    }
+    assert_eq!(blocks, BTreeSet::from([0, 1]));
+    liar.send_target_message(&TargetMsg::Finished {
+        removed: 0,
+        failed: 0,
+    });
+    liar.endpoint.join().unwrap().unwrap();
+    drop(stalled);
+}
+
+/// A source learns nothing from a stream on which it has sent all its data, and the peer may never have
+/// started to read it.
+#[test]
+fn gives_up_stream_that_peer_closed_silently() {
+    let mut liar = HostilePeer::start(Role::Source);
+    let mut stream = liar.accept_first_stream();
+    while !matches!(
+        HostilePeer::receive(&mut liar.source_messages),
+        SourceMsg::ScanEnded
+    ) {}
+    liar.send_target_message(&TargetMsg::Request {
+        file: 0,
+        missing: MissingBlocks::Blocks(vec![0..1]),
+    });
+    assert_eq!(receive(&mut stream).block, 0);
+    drop(stream);
+    while !matches!(
+        HostilePeer::receive(&mut liar.source_messages),
+        SourceMsg::StreamAbandoned { stream: 0 }
+    ) {}
+    liar.send_target_message(&TargetMsg::StreamEnded {
+        stream: 0,
+        blocks: 0,
+    });
+    let (_, mut stream) = liar.accept_stream();
+    assert_eq!(receive(&mut stream).block, 0);
+    drop(liar.disconnect());
+}

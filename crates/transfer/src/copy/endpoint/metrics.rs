@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Metrics of an endpoint: the time of its threads by stage, and the TCP state of its streams' sockets.
+
+use super::thread_timer::{ThreadTimer, ThreadTimes, ThreadTimesRef};
+use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_scheduling::{Metrics, Network, Stage};
+use longhaul_tcpsim::limiter::{Limiter, Snapshot, limiter};
+use longhaul_transport::blocking::Handle;
+use parking_lot::Mutex;
+use rustix::net::sockopt::tcp_congestion;
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Minimum time between two samples of a socket. The kernel counts limited time in jiffies: closer samples
+/// are too coarse.
+const SAMPLE_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// Metrics shared by all threads of an endpoint.
+#[derive(Debug, Clone)]
+pub(super) struct EndpointMetrics(Arc<Mutex<MetricsState>>);
+
+#[derive(Debug)]
+struct MetricsState {
+    started_at: Instant,
+    next_number: u64,
+    threads: BTreeMap<u64, MeasuredThread>,
+    /// Times of threads that have ended, and samples of all sockets.
+    ended: Metrics,
+}
+
+#[derive(Debug)]
+struct MeasuredThread {
+    times: ThreadTimesRef,
+    socket: Option<MeasuredSocket>,
+}
+
+/// Socket of a stream that sends, with its last sample.
+#[derive(Debug)]
+struct MeasuredSocket {
+    handle: Handle,
+    sampled_at: Instant,
+    last_info: TcpInfo,
+}
+
+/// Measurement of one thread. Dropping it records the end of the thread.
+#[derive(Debug)]
+pub(super) struct ThreadMeasurement {
+    timer: ThreadTimer,
+    number: u64,
+    metrics: EndpointMetrics,
+}
+
+impl Default for EndpointMetrics {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(MetricsState {
+            started_at: Instant::now(),
+            next_number: 0,
+            threads: BTreeMap::new(),
+            ended: Metrics {
+                cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+                machine: boot_number(),
+                ..Metrics::default()
+            },
+        })))
+    }
+}
+
+impl EndpointMetrics {
+    /// Starts to measure the calling thread, and the socket that it writes to, if any.
+    pub(super) fn measure_thread(&self, stage: Stage, socket: Option<Handle>) -> ThreadMeasurement {
+        let timer = ThreadTimer::start(stage);
+        let socket = socket.and_then(|handle| {
+            let last = handle.connection().tcp_info()?;
+            let at = Instant::now();
+            Some(MeasuredSocket {
+                handle,
+                sampled_at: at,
+                last_info: last,
+            })
+        });
+        let tcp = socket.as_ref().and_then(|it| it.handle.connection().tcp());
+        let control = tcp.map(tcp_congestion);
+        let mut state = self.0.lock();
+        if let Some(Ok(control)) = control {
+            state.ended.network.shrugs_off_losses = control.starts_with("bbr");
+        }
+        let number = state.next_number;
+        state.next_number += 1;
+        let times = timer.times_ref();
+        state
+            .threads
+            .insert(number, MeasuredThread { times, socket });
+        ThreadMeasurement {
+            timer,
+            number,
+            metrics: self.clone(),
+        }
+    }
+
+    /// Returns all measurements so far.
+    pub(super) fn read(&self) -> Metrics {
+        self.0.lock().read()
+    }
+}
+
+impl ThreadMeasurement {
+    /// Switches the thread to another stage.
+    pub(super) fn enter(&mut self, stage: Stage) {
+        self.timer.enter(stage);
+    }
+}
+
+impl Drop for ThreadMeasurement {
+    fn drop(&mut self) {
+        let times = self.timer.stop();
+        let mut state = self.metrics.0.lock();
+        if let Some(MeasuredThread { socket, .. }) = state.threads.remove(&self.number)
+            && let Some(mut socket) = socket
+        {
+            socket.sample(&times, &mut state.ended.network);
+        }
+        add_thread(&mut state.ended, &times);
+    }
+}
+
+impl MetricsState {
+    fn read(&mut self) -> Metrics {
+        let (mut threads, mut rtts) = (Metrics::default(), Vec::new());
+        for thread in self.threads.values_mut() {
+            let Some(times) = thread.times.upgrade() else {
+                continue;
+            };
+            let times = times.lock().snapshot();
+            add_thread(&mut threads, &times);
+            if let Some(socket) = &mut thread.socket {
+                socket.sample(&times, &mut self.ended.network);
+                rtts.push((socket.last_info.rtt_us, socket.last_info.rtt_min_us));
+            }
+        }
+        record_rtts(&rtts, &mut self.ended.network);
+        let mut all = self.ended;
+        all.elapsed_us = self.started_at.elapsed().as_micros() as u64;
+        all.stages.add(&threads.stages);
+        all.crowded_us += threads.crowded_us;
+        all
+    }
+}
+
+fn add_thread(to: &mut Metrics, times: &ThreadTimes) {
+    to.stages.add(&times.stages);
+    to.crowded_us += times.runqueue_wait_us;
+}
+
+/// Sets the number of streams and their round-trip times from `(rtt, minimum rtt)` of each stream, in
+/// microseconds. All streams share a path, so the smallest minimum is the RTT of the path without a queue.
+/// After the last stream ends, the last known RTTs remain.
+fn record_rtts(rtts: &[(u32, u32)], network: &mut Network) {
+    network.streams = rtts.len() as u32;
+    let known: Vec<_> = rtts.iter().filter(|(_, min)| *min < u32::MAX).collect();
+    let Some(min) = known.iter().map(|(_, min)| *min).min() else {
+        return;
+    };
+    let sum: u64 = known.iter().map(|(rtt, _)| u64::from(*rtt)).sum();
+    network.rtt_us = (sum / known.len() as u64) as u32;
+    network.rtt_min_us = match network.rtt_min_us {
+        0 => min,
+        before => before.min(min),
+    };
+}
+
+impl MeasuredSocket {
+    fn sample(&mut self, times: &ThreadTimes, to: &mut Network) {
+        let (now, elapsed) = (Instant::now(), self.sampled_at.elapsed());
+        if elapsed < SAMPLE_INTERVAL_MIN {
+            return;
+        }
+        let Some(info) = self.handle.connection().tcp_info() else {
+            return;
+        };
+        let elapsed_us = elapsed.as_micros() as u64;
+        let waits = times.is_in(Stage::Sending);
+        let delta = |of: fn(&TcpInfo) -> u64| of(&info).saturating_sub(of(&self.last_info));
+        let busy = delta(|info| info.busy_us).min(elapsed_us);
+        let window = delta(|info| info.rwnd_limited_us);
+        let buffer = delta(|info| info.sndbuf_limited_us);
+        to.limited(Limiter::ReceiveWindow, window);
+        to.limited(Limiter::SendBuffer, buffer);
+        let rest = busy.saturating_sub(window + buffer);
+        to.limited(uncounted_limiter(&info, waits), rest);
+        to.sent_bytes += delta(|info| info.sent_bytes);
+        to.again_bytes += delta(|info| info.retransmitted_bytes);
+        to.again_segments += delta(|info| info.retransmits.into());
+        (self.sampled_at, self.last_info) = (now, info);
+    }
+}
+
+/// Returns the limiter of the time for which the kernel keeps no counter.
+fn uncounted_limiter(info: &TcpInfo, writer_waits: bool) -> Limiter {
+    let snapshot = Snapshot {
+        busy_us: 1,
+        notsent_bytes: info.notsent_bytes,
+        in_flight_segments: info.in_flight_segments,
+        cwnd_segments: info.cwnd_segments,
+        mss_bytes: info.mss_bytes,
+        send_window_bytes: info.send_window_bytes,
+        writer_waits,
+        ..Snapshot::default()
+    };
+    let rate_max = info.max_pacing_rate_bytes_per_s;
+    let is_user_rate = rate_max < u64::MAX && info.pacing_rate_bytes_per_s >= rate_max;
+    match limiter(&Snapshot::default(), &snapshot, 1) {
+        Limiter::Pacing if !is_user_rate => Limiter::CongestionWindow,
+        limiter => limiter,
+    }
+}
+
+/// Returns a number shared by all processes of a machine until it reboots. Containers on it return the same
+/// number, because they share its CPUs.
+fn boot_number() -> u64 {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = id
+        .chars()
+        .filter(char::is_ascii_hexdigit)
+        .take(16)
+        .collect();
+    u64::from_str_radix(&digits, 16).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_threads_that_ended_is_kept() {
+        let gauges = EndpointMetrics::default();
+        let waited = |gauges: &EndpointMetrics| gauges.read().stages[Stage::Reading].waited_us;
+        let gauge = gauges.measure_thread(Stage::Reading, None);
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(waited(&gauges) >= 5_000, "under way");
+        drop(gauge);
+        assert!(waited(&gauges) >= 4_000, "ended");
+        assert!(gauges.0.lock().threads.is_empty());
+        assert!(gauges.read().elapsed_us >= 5_000);
+    }
+
+    #[test]
+    fn round_trips_are_of_streams_that_know_theirs() {
+        let mut network = Network::default();
+        record_rtts(&[(10, 4), (30, 8), (0, u32::MAX)], &mut network);
+        assert_eq!(network.streams, 3);
+        assert_eq!((network.rtt_us, network.rtt_min_us), (20, 4));
+        record_rtts(&[], &mut network);
+        assert_eq!((network.streams, network.rtt_us), (0, 20));
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--checksum`: files of equal size are the same if their hashes are. The source reads its file as soon as
+//! the hash is requested; this endpoint reads its own when the hash has arrived.
+
+use super::{
+    large_file::{describe_left_out, made_outcome, remove_leftovers_of, size},
+    state::{Comparison, State},
+    target::Target,
+};
+use crate::protocol::message::{Outcome, Portion, TargetMsg};
+use anyhow::Result;
+use longhaul_command::threads;
+use longhaul_scheduling::Stage;
+use longhaul_store::{
+    blocks::{BLOCK, Blocks, FileHash},
+    entry::{Entry, Kind},
+    tree::place::{Options, Placed, Placer},
+};
+use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
+
+impl Target {
+    /// Starts the threads that read files here, one per CPU; they end with the session.
+    pub(super) fn start_comparing(self: &Arc<Self>) -> Result<()> {
+        threads::spawn_per_cpu(|| {
+            let target = self.clone();
+            move || target.compare_files()
+        })
+    }
+
+    /// Requests the hash of a file from the source.
+    pub(super) fn request_hash(&self, number: u64, entry: Entry) {
+        self.shared
+            .update(|state| state.comparing.insert(number, entry));
+        self.to_source.push(TargetMsg::HashRequest { file: number });
+    }
+
+    pub(super) fn handle_hash(&self, number: u64, hash: [u8; 32]) {
+        let hash = FileHash(hash);
+        self.shared.update(|state| {
+            if let Some(entry) = state.comparing.remove(&number) {
+                state.to_compare.push_back(Comparison {
+                    number,
+                    entry,
+                    hash,
+                });
+            }
+        });
+    }
+
+    fn compare_files(&self) {
+        let mut gauge = self.counters.metrics.measure_thread(Stage::Waiting, None);
+        while let Some(next) = self.shared.next(|state| state.to_compare.pop_front()) {
+            gauge.enter(Stage::Scanning);
+            self.compare_file(next);
+            gauge.enter(Stage::Waiting);
+        }
+    }
+
+    fn compare_file(&self, comparison: Comparison) {
+        let Comparison {
+            number,
+            entry,
+            hash,
+        } = comparison;
+        // A file that cannot be read here is replaced.
+        if let Some((file, _)) = self.hash_own_file(&entry).filter(|(_, own)| *own == hash) {
+            let outcome = self.compare_metadata(&entry, &file);
+            return self.complete(number, &entry.path, outcome);
+        }
+        match self.options.dry_run {
+            true => {
+                let outcome = self.plan(&entry, &Placed::Wanted);
+                self.complete(number, &entry.path, outcome);
+            }
+            false => self.request_file(number, entry, Portion::Whole),
+        }
+    }
+
+    fn hash_own_file(&self, entry: &Entry) -> Option<(File, FileHash)> {
+        let Kind::File { version, .. } = entry.kind else {
+            return None;
+        };
+        let file = self.root.open_file(&entry.path).ok()?;
+        let blocks = Blocks::of(file.metadata().ok()?.len());
+        if blocks.file_len() != version.size {
+            return None;
+        }
+        let (mut buffer, mut hashes) = (Vec::new(), Vec::new());
+        for index in 0..blocks.count() {
+            let range = blocks.range(index).ok()?;
+            buffer.resize((range.end - range.start) as usize, 0);
+            file.read_exact_at(&mut buffer, range.start).ok()?;
+            hashes.push(blocks.hash(index, &buffer).ok()?);
+        }
+        blocks.file_hash(&hashes).map(|hash| (file, hash))
+    }
+
+    /// Compares the metadata of a file with equal content.
+    fn compare_metadata(&self, entry: &Entry, file: &File) -> Outcome {
+        let options = Options {
+            dry_run: self.options.dry_run,
+            ..Options::default()
+        };
+        match Placer::new(&self.root, options).settle(entry, file) {
+            Ok((Placed::Unchanged, _)) if self.options.dry_run => Outcome::Same,
+            Ok((Placed::Unchanged, _)) => self.present_outcome(entry),
+            Ok((placed, _)) if self.options.dry_run => self.plan(entry, &placed),
+            Ok((_, left_out)) => made_outcome(describe_left_out(&left_out)),
+            Err(failure) => Outcome::Failed(failure.to_string()),
+        }
+    }
+
+    /// Returns the outcome of an entry that is present. Leftovers of a killed copy beside it are removed.
+    pub(super) fn present_outcome(&self, entry: &Entry) -> Outcome {
+        match (size(entry) > BLOCK).then(|| remove_leftovers_of(&self.root, entry)) {
+            Some(Err(why)) => Outcome::Failed(why),
+            _ => Outcome::Same,
+        }
+    }
+}
+
+impl State {
+    /// Removes a withdrawn file from the comparisons; returns whether it was among them.
+    pub(super) fn remove_comparison(&mut self, file: u64) -> bool {
+        let before = self.to_compare.len();
+        self.to_compare.retain(|other| other.number != file);
+        self.comparing.remove(&file).is_some() || self.to_compare.len() < before
+    }
+}

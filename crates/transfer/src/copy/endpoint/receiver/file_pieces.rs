@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files of which several hosts have a piece each: pieces that stay here, and pieces that are gathered here.
+
+use super::{
+    block_set::BlockSet,
+    large_file::{open_directory, with_directory},
+    target::Target,
+};
+use crate::protocol::message::{Outcome, Portion};
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_store::{
+    blocks::Blocks,
+    entry::{Entry, Kind},
+    metadata::Metadata,
+    piece,
+    tree::spread::{self, SpreadError},
+    vfs::{Dir, Directory as _, OpenError},
+};
+use std::os::fd::AsFd;
+
+impl Target {
+    /// Records the shares of spread trees, so that a gather can report missing shares.
+    ///
+    /// # Errors
+    ///
+    /// The record cannot be written. Then nothing is copied, because nobody would learn that the rest is on
+    /// other hosts.
+    pub(super) fn record_shares(&self, shares: &[spread::Share]) -> Result<()> {
+        if shares.is_empty() {
+            return Ok(());
+        }
+        let dir = Dir::new(self.root.open_dir(None)?.as_fd())?;
+        spread::note(&dir, shares).map_err(record_error)
+    }
+
+    /// Returns the outcome of a piece that is to stay here, if it is already here.
+    pub(super) fn kept_outcome(&self, entry: &Entry, portion: &Portion) -> Option<Outcome> {
+        let (Portion::KeepPiece(_), Kind::File { version, .. }) = (portion, &entry.kind) else {
+            return None;
+        };
+        let wanted = BlockSet::of(portion, Blocks::of(version.size))?;
+        let dir = open_directory(&self.root, &entry.path).ok()?;
+        let held = piece::held(&dir, entry).ok()??;
+        let label = piece::label(&dir, entry.path.name()).ok()??;
+        // The access time does not matter.
+        let metadata = Metadata {
+            accessed: label.metadata.accessed,
+            ..entry.metadata.clone()
+        };
+        let all = wanted.intersection(&held) == wanted.ranges() && label.metadata == metadata;
+        all.then(|| match self.remove_whole_file(entry) {
+            Ok(()) => Outcome::Same,
+            Err(why) => Outcome::Failed(why),
+        })
+    }
+
+    /// Removes the whole file of this name where a piece is kept: the old file would pass for the new one.
+    pub(super) fn remove_whole_file(&self, entry: &Entry) -> Result<(), String> {
+        match self.root.remove(&entry.path) {
+            Err(failure) if !failure.is_not_found() => Err(failure.to_string()),
+            removed => {
+                if removed.is_ok() {
+                    let dir = open_directory(&self.root, &entry.path)?;
+                    dir.sync().map_err(|error| with_directory(entry, &error))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Returns a refusal for a record that is damaged or in the way, which its user must solve. A full disk is
+/// not one.
+fn record_error(error: SpreadError) -> anyhow::Error {
+    match error {
+        SpreadError::Damaged
+        | SpreadError::TooLong
+        | SpreadError::Open(OpenError::Untrusted(_)) => Refusal::usage(error),
+        SpreadError::Open(_) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+    use std::io;
+
+    #[test]
+    fn a_full_disk_is_no_mistake_in_the_command() {
+        let full = io::Error::from(Errno::NOSPC);
+        let error = record_error(full.into());
+        assert!(!error.is::<Refusal>());
+        assert!(format!("{error:#}").contains("No space left"), "{error:#}");
+        assert!(record_error(SpreadError::Damaged).is::<Refusal>());
+    }
+}

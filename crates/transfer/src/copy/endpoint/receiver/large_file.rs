@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! File of several blocks that is being received.
+
+use super::block_set::BlockSet;
+use crate::protocol::{
+    block::Content,
+    message::{Outcome, Portion},
+};
+use longhaul_store::{
+    blocks::{BlockHash, Blocks, FileHash},
+    entry::{Entry, Kind},
+    metadata::{Metadata, SkippedField},
+    part::{Finished, Opened, Origin, Part, PartError, Renamed, journal::Record, remove_leftovers},
+    path::RelPath,
+    root::Root,
+    vfs::Dir,
+};
+use parking_lot::{Mutex, RwLock};
+use std::{fs::File, io, ops::Range, os::fd::AsFd, sync::Arc, time::Duration};
+
+/// File of several blocks. Threads write it concurrently; one finishes it.
+#[derive(Debug)]
+pub(super) struct LargeFile {
+    pub(super) entry: Arc<Entry>,
+    pub(super) blocks: Blocks,
+    /// Blocks that this session sends.
+    wanted: BlockSet,
+    portion: Portion,
+    dir: Dir,
+    origin: Origin,
+    part: RwLock<Option<Part>>,
+    sealed: Mutex<Option<Sealed>>,
+}
+
+/// Mark of a file that the source has sent whole and unchanged, with the hash, if the source has it.
+#[derive(Debug, Clone, Copy)]
+struct Sealed(Option<FileHash>);
+
+/// Outcome of opening a file.
+pub(super) enum OpenOutcome {
+    /// Open; blocks may be missing.
+    Incomplete(Box<LargeFile>),
+    /// Complete under its final name: the last run was killed right after the rename.
+    Renamed(Renamed),
+    /// Held by another copy.
+    Busy,
+}
+
+/// Completes a file that an earlier run renamed.
+pub(super) fn finish_renamed(entry: &Entry, renamed: Renamed) -> Result<FinishedFile, String> {
+    let mut left_out = Vec::new();
+    let finished = renamed.finish(|file| {
+        left_out = apply_metadata(&entry.metadata, file)?;
+        Ok(())
+    });
+    let finished = finished.map_err(|error| with_directory(entry, &error))?;
+    Ok(FinishedFile { finished, left_out })
+}
+
+/// File under its final name, with the metadata that could not be set.
+pub(super) struct FinishedFile {
+    pub(super) finished: Finished,
+    pub(super) left_out: Vec<String>,
+}
+
+impl LargeFile {
+    pub(super) fn open_part(
+        root: &Root,
+        entry: &Entry,
+        portion: &Portion,
+    ) -> Result<OpenOutcome, String> {
+        let Kind::File { version, sparse } = entry.kind else {
+            return Err(format!("{}: not a regular file", entry.path));
+        };
+        let wanted = BlockSet::of(portion, Blocks::of(version.size))
+            .ok_or_else(|| format!("{}: it has no such blocks", entry.path))?;
+        let dir = open_directory(root, &entry.path)?;
+        let origin = Origin {
+            version: (&version).into(),
+            length: version.size,
+            // The rest of a piece is on other hosts, and needs no space here.
+            sparse: sparse || matches!(portion, Portion::KeepPiece(_)),
+        };
+        let opened = open(&dir, entry.path.name(), &origin, portion, &wanted);
+        let part = match opened.map_err(|error| with_directory(entry, &error))? {
+            Opened::Busy => return Ok(OpenOutcome::Busy),
+            Opened::Fresh(part) | Opened::Resumed(part) => part,
+            Opened::Renamed(renamed) => return Ok(OpenOutcome::Renamed(renamed)),
+        };
+        if matches!(portion, Portion::KeepPiece(_)) {
+            // The host that gathers the pieces verifies each block.
+            part.trust();
+        }
+        Ok(OpenOutcome::Incomplete(Box::new(Self {
+            blocks: Blocks::of(version.size),
+            wanted,
+            portion: portion.clone(),
+            dir,
+            origin,
+            entry: Arc::new(entry.clone()),
+            part: RwLock::new(Some(part)),
+            sealed: Mutex::new(None),
+        })))
+    }
+
+    /// Returns the blocks still missing.
+    pub(super) fn missing(&self) -> Vec<Range<u64>> {
+        let missing = self.with_part(|part| Ok(part.missing()));
+        self.wanted.intersection(&missing.unwrap_or_default())
+    }
+
+    /// Writes a block. A block of a finished file is ignored: its copy on another stream came first.
+    pub(super) fn write(
+        &self,
+        index: u64,
+        content: Content,
+        bytes: &[u8],
+        hash: Option<BlockHash>,
+    ) -> Result<(), String> {
+        let part = self.part.read();
+        let Some(part) = part.as_ref() else {
+            return Ok(());
+        };
+        let written = match content {
+            Content::Hole => part.hole(index),
+            Content::Data(_) => part.write(index, bytes, hash),
+        };
+        written
+            .map(drop)
+            .map_err(|error| with_directory(&self.entry, &error))
+    }
+
+    /// Makes written data durable; returns the number of bytes.
+    pub(super) fn commit(&self) -> Result<u64, String> {
+        let blocks = self.with_part(Part::commit)?;
+        let length = |index: &u64| self.blocks.range(*index).map_or(0, |r| r.end - r.start);
+        Ok(blocks.iter().map(length).sum())
+    }
+
+    pub(super) fn seal(&self, hash: Option<[u8; 32]>) {
+        let sealed = Sealed(hash.map(FileHash));
+        *self.sealed.lock() = Some(sealed);
+    }
+
+    /// Returns whether all wanted blocks are durable and the source has sealed the file.
+    pub(super) fn is_complete(&self) -> bool {
+        let is_sealed = self.sealed.lock().is_some();
+        let durable = self.with_part(|part| Ok(part.durable()));
+        let wanted = |durable: Vec<Record>| {
+            let indices = durable.iter().map(|(index, _)| *index);
+            indices.filter(|index| self.wanted.contains(*index)).count() as u64
+        };
+        is_sealed && durable.is_ok_and(|durable| wanted(durable) == self.wanted.count())
+    }
+
+    /// Returns the hash of a complete file, unless the source's hash differs.
+    pub(super) fn verified_hash(&self) -> Option<FileHash> {
+        let hash = self.with_part(Part::hash).ok()??;
+        let expected = self.expected_hash();
+        expected
+            .is_none_or(|expected| expected == hash)
+            .then_some(hash)
+    }
+
+    fn expected_hash(&self) -> Option<FileHash> {
+        self.sealed.lock().and_then(|Sealed(hash)| hash)
+    }
+
+    /// Verifies the next block of an earlier run; returns whether there are more. A mismatch is reported when
+    /// the file is finished.
+    pub(super) fn verify_next(&self) -> bool {
+        self.with_part(Part::check_next).unwrap_or(false)
+    }
+
+    /// Skips the verification of blocks that were there already.
+    pub(super) fn trust(&self) {
+        let _closed = self.with_part(|part| {
+            part.trust();
+            Ok(())
+        });
+    }
+
+    /// Releases a finished piece. After the last piece, this object takes over the whole file.
+    pub(super) fn assemble(&self) -> Result<(), String> {
+        if !matches!(self.portion, Portion::JoinPiece(_)) {
+            return Ok(());
+        }
+        // Other sessions with a piece find the file busy as long as this one holds its piece.
+        drop(self.take_part()?);
+        let opened = Part::open(&self.dir, self.entry.path.name(), &self.origin);
+        let whole = match opened.map_err(|error| with_directory(&self.entry, &error))? {
+            Opened::Resumed(part) => part.missing().is_empty().then_some(part),
+            // Another session has renamed the file meanwhile.
+            Opened::Fresh(part) => {
+                let discarded = part.discard();
+                discarded.map_err(|error| with_directory(&self.entry, &error))?;
+                None
+            }
+            // The session that holds the file assembles it, or has done so.
+            Opened::Busy | Opened::Renamed(_) => None,
+        };
+        if let Some(whole) = &whole {
+            // The session that received a block has verified it.
+            whole.trust();
+        }
+        *self.part.write() = whole;
+        Ok(())
+    }
+
+    /// Gives the file its name and metadata; `None` if this session does not name it.
+    pub(super) fn finish(&self) -> Result<Option<FinishedFile>, String> {
+        let mut part = self.part.write();
+        let part = match (&self.portion, part.take()) {
+            (Portion::Blocks(_), Some(_)) | (Portion::JoinPiece(_), None) => return Ok(None),
+            (Portion::KeepPiece(_), Some(part)) => {
+                let kept = part.keep(&self.entry);
+                return kept
+                    .map(|()| None)
+                    .map_err(|error| with_directory(&self.entry, &error));
+            }
+            (_, Some(part)) => part,
+            (_, None) => return Err(self.closed_error()),
+        };
+        self.rename(part).map(Some)
+    }
+
+    fn rename(&self, part: Part) -> Result<FinishedFile, String> {
+        // The hash of the whole is unknown for a file that was in pieces.
+        let expected = self.expected_hash();
+        let mut left_out = Vec::new();
+        let finished = part.finish(expected, |file| {
+            left_out = apply_metadata(&self.entry.metadata, file)?;
+            Ok(())
+        });
+        let finished = finished.map_err(|error| with_directory(&self.entry, &error))?;
+        Ok(FinishedFile { finished, left_out })
+    }
+
+    /// Returns whether the file remains a piece here.
+    pub(super) fn remains_piece(&self) -> bool {
+        matches!(self.portion, Portion::KeepPiece(_))
+    }
+
+    /// Discards what arrived of the file.
+    pub(super) fn discard(&self) {
+        if let Ok(part) = self.take_part() {
+            // A remainder is found next time, and not trusted.
+            let _ = part.discard();
+        }
+    }
+
+    fn take_part(&self) -> Result<Part, String> {
+        let mut part = self.part.write();
+        part.take().ok_or_else(|| self.closed_error())
+    }
+
+    fn with_part<T>(&self, act: impl FnOnce(&Part) -> Result<T, PartError>) -> Result<T, String> {
+        let part = self.part.read();
+        let part = part.as_ref().ok_or_else(|| self.closed_error())?;
+        act(part).map_err(|error| with_directory(&self.entry, &error))
+    }
+
+    fn closed_error(&self) -> String {
+        format!("{}: done with already", self.entry.path)
+    }
+}
+
+fn open(
+    dir: &Dir,
+    name: &[u8],
+    origin: &Origin,
+    share: &Portion,
+    wanted: &BlockSet,
+) -> Result<Opened, PartError> {
+    match share {
+        Portion::Blocks(_) | Portion::JoinPiece(_) => {
+            Part::open_slice(dir, name, origin, wanted.ranges())
+        }
+        Portion::Whole | Portion::Finalize | Portion::KeepPiece(_) => Part::open(dir, name, origin),
+    }
+}
+
+/// Attempts to open a busy part, [`BETWEEN_LOOKS`] apart: its holder may have been killed a moment ago.
+const BUSY_ATTEMPTS: u32 = 30;
+const BUSY_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Repeats `act` while another copy is busy with the file, up to three seconds.
+pub(super) fn retry_while_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) -> bool) -> T {
+    for _ in 1..BUSY_ATTEMPTS {
+        let done = act();
+        if !is_busy(&done) {
+            return done;
+        }
+        std::thread::sleep(BUSY_RETRY_DELAY);
+    }
+    act()
+}
+
+/// Removes what a killed copy left beside an existing file. Another copy that still runs removes its files
+/// itself.
+pub(super) fn remove_leftovers_of(root: &Root, entry: &Entry) -> Result<(), String> {
+    let dir = open_directory(root, &entry.path)?;
+    match remove_leftovers(&dir, entry.path.name()) {
+        Err(error) if !error.is_busy() => Err(with_directory(entry, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the directory that a file is written in.
+pub(super) fn open_directory(root: &Root, path: &RelPath) -> Result<Dir, String> {
+    let parent = path.parent();
+    let opened = root.open_dir(parent.as_ref());
+    let opened = opened.map_err(|failure| format!("{path}: {failure}"))?;
+    Dir::new(opened.as_fd()).map_err(|error| format!("{path}: {error}"))
+}
+
+/// Sets metadata of an open file; describes what could not be set.
+pub(super) fn apply_metadata(metadata: &Metadata, file: &File) -> io::Result<Vec<String>> {
+    let applied = metadata.apply_to_file(file)?;
+    Ok(describe_left_out(&applied.skipped))
+}
+
+/// Describes metadata that could not be set.
+pub(super) fn describe_left_out(left_out: &[SkippedField]) -> Vec<String> {
+    let describe = |what: &SkippedField| format!("its {} ({})", what.field, what.errno);
+    left_out.iter().map(describe).collect()
+}
+
+/// Returns the outcome of a made entry, with the metadata that it lacks.
+pub(super) fn made_outcome(left_out: Vec<String>) -> Outcome {
+    match left_out.is_empty() {
+        true => Outcome::Made,
+        false => Outcome::MadeWithout(left_out),
+    }
+}
+
+/// Returns the bytes of a file; 0 for other entries.
+pub(super) fn size(entry: &Entry) -> u64 {
+    match entry.kind {
+        Kind::File { version, .. } => version.size,
+        _ => 0,
+    }
+}
+
+/// Adds the directory to an error of the part file, which has only the file's name.
+pub(super) fn with_directory(entry: &Entry, error: &dyn std::error::Error) -> String {
+    match entry.path.parent() {
+        Some(parent) => format!("{parent}/{error}"),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::fixtures::{entry, file};
+    use longhaul_store::blocks::BLOCK;
+
+    /// A slow stream's copy of a block arrives after the file is complete and renamed.
+    #[test]
+    fn ignores_block_of_finished_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let entry = entry("file", file(2 * BLOCK));
+        let Ok(OpenOutcome::Incomplete(large)) =
+            LargeFile::open_part(&root, &entry, &Portion::Whole)
+        else {
+            panic!("it lacks all");
+        };
+        let hole = |index| large.write(index, Content::Hole, &[], None);
+        assert_eq!((hole(0), hole(1), hole(0)), (Ok(()), Ok(()), Ok(())));
+        large.commit().unwrap();
+        large.seal(None);
+        assert!(large.is_complete() && large.finish().unwrap().is_some());
+        assert_eq!(hole(1), Ok(()));
+        assert!(large.finish().is_err(), "it has its name once");
+    }
+}

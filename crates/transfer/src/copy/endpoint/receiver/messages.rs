@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Thread that handles the source's messages: it makes entries without data, and requests data of the others.
+
+use super::{
+    block_set::reduce_version,
+    large_file::{describe_left_out, made_outcome},
+    state::State,
+    target::Target,
+};
+use crate::{
+    copy::endpoint::limits as attributes,
+    protocol::{
+        control::{Pass, Task},
+        message::{self, Outcome, Portion, SourceMsg, TargetMsg},
+    },
+    transport::connection::Connection,
+};
+use anyhow::{Context as _, Result, bail, ensure};
+use longhaul_command::{exit::Refusal, threads};
+use longhaul_scheduling::Stage;
+use longhaul_store::{
+    entry::{Entry, Kind},
+    metadata::{Metadata, MetadataField, SkippedField},
+    path::RelPath,
+    tree::{
+        delete::Extras,
+        filter::Filter,
+        origin,
+        place::{Options, Placed, Placer},
+    },
+};
+use std::collections::{BTreeSet, HashSet};
+
+/// Maximum bytes of all directories' attributes: 256 for each of four million.
+const DIRECTORY_XATTR_BYTES_MAX: u64 = 1 << 30;
+
+const CONTENTS_FOR_SINGLE_NAME: &str =
+    "the source copies what is in a directory, where one thing was to get a name";
+
+/// Maximum refused devices and fifos whose further names are recognised: 32 MB of digests. Further names of
+/// others fail as hard links.
+const REFUSED_NAMES_MAX: usize = 1 << 20;
+
+/// State of the message thread until the end of the session.
+struct EntryState<'a> {
+    placer: Placer<'a>,
+    extras: Extras<'a>,
+    filter: &'a Filter,
+    /// Hard links, made last: the files must exist first.
+    links: Vec<(u64, Entry)>,
+    unreadable: u64,
+    /// Number of devices and fifos that were not made, further names included. `untaken`: digests of their
+    /// first names.
+    refused: u64,
+    refused_names: HashSet<[u8; 16]>,
+    /// Bytes of directories' attributes, which are set at the end.
+    directory_xattr_bytes: u64,
+    /// Whether directories, links or metadata must be synced. Unchanged entries count too: another copy, or
+    /// one that was killed, may have made them a moment ago.
+    to_sync: bool,
+    /// Messages already reported about metadata that this user may not set.
+    reported: BTreeSet<&'static str>,
+}
+
+impl Target {
+    pub(super) fn handle_messages(&self, mut from: Connection) -> Result<()> {
+        let filter = self.filter(&mut from)?;
+        let root = self.root.clone();
+        let options = Options {
+            update: self.options.update,
+            dry_run: self.options.dry_run,
+            checksum: self.options.checksum,
+        };
+        let mut state = EntryState {
+            placer: Placer::new(&root, options),
+            extras: Extras::new(&root, &filter),
+            filter: &filter,
+            links: Vec::new(),
+            unreadable: 0,
+            refused: 0,
+            refused_names: HashSet::new(),
+            directory_xattr_bytes: 0,
+            to_sync: false,
+            reported: BTreeSet::new(),
+        };
+        let mut gauge = self.counters.metrics.measure_thread(Stage::Waiting, None);
+        loop {
+            gauge.enter(Stage::Waiting);
+            let order = message::read::<SourceMsg>(&mut from)?;
+            gauge.enter(Stage::Scanning);
+            let order = order.context("the source went away")?;
+            match self.handle_data_message(order) {
+                None => {}
+                Some(SourceMsg::Entry {
+                    number,
+                    entry,
+                    portion: share,
+                }) => self.handle_entry(&mut state, number, entry.into(), share)?,
+                // A source must not change the directory around a single named entry.
+                Some(SourceMsg::RootMetadata(_)) if self.top_name.is_some() => {
+                    return Err(Refusal::usage(CONTENTS_FOR_SINGLE_NAME));
+                }
+                Some(SourceMsg::RootMetadata(metadata)) => {
+                    let mut metadata = metadata.into();
+                    self.preserve.reduce_metadata(&mut metadata, true);
+                    state.placer.top(metadata);
+                    // A directory that does not exist yet has no extra entries.
+                    if self.planned_directory.is_none() {
+                        state.extras.top();
+                    }
+                }
+                Some(SourceMsg::Excluded(path)) => state.extras.spare(&self.path_here(path)?),
+                Some(SourceMsg::ScanError) => state.unreadable += 1,
+                Some(SourceMsg::ScanEnded) => break,
+                Some(_) => bail!("an order out of order"),
+            }
+        }
+        drop(gauge);
+        self.finish_session(state, from)
+    }
+
+    /// Reads the names of the sources; returns the filter of `--exclude`, which also protects entries here.
+    fn filter(&self, from: &mut Connection) -> Result<Filter> {
+        let Some(SourceMsg::Roots(tops)) = message::read(from)? else {
+            bail!("the source does not say what it copies");
+        };
+        if self.top_name.is_some() && tops.len() != 1 {
+            return Err(Refusal::usage(CONTENTS_FOR_SINGLE_NAME));
+        }
+        let here = tops.into_iter().map(|top| self.path_here(top));
+        let tops: Vec<RelPath> = here.collect::<Result<_>>()?;
+        Ok(self.options.filter()?.with_tops(tops.iter()))
+    }
+
+    /// Handles messages about data in flight; returns any other message.
+    fn handle_data_message(&self, order: SourceMsg) -> Option<SourceMsg> {
+        match order {
+            SourceMsg::Sealed { file, hash } => self.shared.update(|state| {
+                if let Some(large) = state.large.get(&file) {
+                    large.seal(hash);
+                }
+            }),
+            SourceMsg::HashReply { file, hash } => self.handle_hash(file, hash),
+            SourceMsg::Reannounce {
+                old,
+                number,
+                entry,
+                portion: share,
+            } => self.handle_reannounced(old, number, entry.into(), share),
+            SourceMsg::Aborted { file } => self.discard(file),
+            SourceMsg::StreamAbandoned { stream } => self.shut_down_stream(stream),
+            SourceMsg::StreamCount(count) => self.opener.set_wanted(count.into()),
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// Waits for the data of all announced entries. Then makes hard links, removes extra entries, and sets
+    /// the metadata of directories.
+    fn finish_session(&self, mut state: EntryState<'_>, mut from: Connection) -> Result<()> {
+        let reader = self.clone();
+        threads::spawn(move || {
+            while let Ok(Some(order)) = message::read::<SourceMsg>(&mut from)
+                && reader.handle_data_message(order).is_none()
+            {}
+            reader.shared.update(|state| state.source_gone = true);
+        })?;
+        self.shared
+            .wait_until(|state| state.has_only_links_left() || state.source_gone);
+        if !self.shared.read(State::has_only_links_left) {
+            bail!("the source went away");
+        }
+        for (number, entry) in std::mem::take(&mut state.links) {
+            self.place_entry(&mut state, number, entry, Portion::Whole);
+        }
+        let failed = self.counters.snapshot().failed;
+        let removed = match self.options.delete {
+            true => self.remove_extras(state.extras, state.filter, state.unreadable),
+            false => 0,
+        };
+        // Other workers still write in these directories; the session after all extents sets their metadata.
+        let directories = match self.task {
+            Task::Extents | Task::Gather(Pass::Data) => Vec::new(),
+            _ => state.placer.finish(),
+        };
+        self.counters.update(|now| now.removed += removed);
+        let to_sync = state.to_sync || removed > 0;
+        for (path, applied) in directories {
+            if let Err(failure) = applied {
+                let path = path.map_or(".".to_owned(), |path| path.to_string());
+                self.report_failure(format!("{path}: {failure}"));
+            }
+        }
+        if to_sync && !self.options.dry_run {
+            self.sync();
+        }
+        if state.refused > 0 {
+            let what = match state.refused {
+                1 => "1 device or fifo was left out".to_owned(),
+                count => format!("{count} devices and fifos were left out"),
+            };
+            self.reporter.send_problem(format!(
+                "{what} (--no-devices, --no-special; the default for a source at a site)"
+            ));
+        }
+        let failed = self.counters.snapshot().failed - failed;
+        // Streams that end from now on are not opened again.
+        self.opener.stop();
+        self.to_source.push(TargetMsg::Finished { removed, failed });
+        // The source closes its connection after that message.
+        self.shared.wait_until(|state| state.source_gone);
+        Ok(())
+    }
+
+    /// Makes names of directories, links and removals durable. This waits for data that others have written
+    /// there too; files alone are durable already and do not need it.
+    fn sync(&self) {
+        if let Ok(top) = self.root.open_dir(None)
+            && let Err(error) = rustix::fs::syncfs(&top)
+        {
+            self.report_failure(format!("cannot make directories durable: {error}"));
+        }
+    }
+
+    fn handle_entry(
+        &self,
+        state: &mut EntryState<'_>,
+        number: u64,
+        mut entry: Entry,
+        share: Portion,
+    ) -> Result<()> {
+        entry.path = self.path_here(entry.path)?;
+        entry.kind = reduce_version(entry.kind, &share);
+        self.preserve.reduce(&mut entry);
+        if let Kind::HardLink { to } = &mut entry.kind {
+            *to = self.path_here(to.clone())?;
+            entry.metadata = Metadata::default();
+        }
+        if entry.kind == Kind::Directory {
+            state.directory_xattr_bytes += attributes::xattr_bytes(&entry.metadata);
+        }
+        self.counters.update(|now| now.entries += 1);
+        let accepted = self.accepts(state, &entry);
+        let link = accepted && matches!(entry.kind, Kind::HardLink { .. });
+        let too_much = self.shared.update_silent(|state| {
+            state.in_flight += 1;
+            state.links += u64::from(link);
+            state.xattr_budget.add(number, &entry.metadata);
+            state.announced_too_much()
+        });
+        ensure!(
+            !too_much && state.directory_xattr_bytes <= DIRECTORY_XATTR_BYTES_MAX,
+            "the source announces more than it may"
+        );
+        state.extras.see(&entry);
+        match entry.kind {
+            _ if !accepted => {
+                state.refused += 1;
+                self.complete(number, &entry.path, Outcome::LeftOut);
+            }
+            Kind::HardLink { .. } => state.links.push((number, entry)),
+            _ => self.place_entry(state, number, entry, share),
+        }
+        Ok(())
+    }
+
+    /// Returns whether the entry is of a kind made here, and not a further name of a refused entry.
+    fn accepts(&self, state: &mut EntryState<'_>, entry: &Entry) -> bool {
+        if let Kind::HardLink { to } = &entry.kind {
+            return state.refused_names.is_empty() || !state.refused_names.contains(&digest(to));
+        }
+        let accepts = self.preserve.takes(&entry.kind);
+        if !accepts && state.refused_names.len() < REFUSED_NAMES_MAX {
+            state.refused_names.insert(digest(&entry.path));
+        }
+        accepts
+    }
+
+    /// Replaces a requested file that changed at the source by its new number and version.
+    fn handle_reannounced(&self, old: u64, number: u64, mut entry: Entry, share: Portion) {
+        // First, so that the copy does not look finished between the two steps.
+        self.shared.update(|state| {
+            state.in_flight += 1;
+            state.xattr_budget.add(number, &entry.metadata);
+        });
+        self.discard(old);
+        match self.path_here(entry.path.clone()) {
+            Ok(path) if !path.is_own() => {
+                entry.path = path;
+                entry.kind = reduce_version(entry.kind, &share);
+                self.preserve.reduce(&mut entry);
+                self.request_file(number, entry, share);
+            }
+            _ => {
+                let why = format!("{}: no name for a file", entry.path);
+                self.complete(number, &entry.path, Outcome::Failed(why));
+            }
+        }
+    }
+
+    /// Returns the path of an entry at the target.
+    fn path_here(&self, path: RelPath) -> Result<RelPath> {
+        if let Some(dir) = &self.planned_directory {
+            return Ok(dir.join_path(&path)?);
+        }
+        let Some(name) = &self.top_name else {
+            return Ok(path);
+        };
+        let rest: Vec<&[u8]> = path.components().skip(1).collect();
+        match rest.is_empty() {
+            true => Ok(name.clone()),
+            false => Ok(name.join_path(&RelPath::parse(&rest.join(&b'/'))?)?),
+        }
+    }
+
+    fn place_entry(&self, state: &mut EntryState<'_>, number: u64, entry: Entry, share: Portion) {
+        let is_named = self.is_named_top(&entry);
+        if is_named && self.root.stat(&entry.path).is_err() {
+            // On failure the directory is made below without the record, which is then added.
+            let _ = origin::make(&self.root, &entry.path, &self.options.origin);
+        }
+        let placed = state.placer.place(&entry);
+        if matches!(placed, Ok((Placed::Changed | Placed::Wanted, _))) && !self.options.dry_run {
+            self.report_denied(&mut state.reported, &entry);
+        }
+        if is_named && placed.is_ok() {
+            self.record_origin(&entry.path);
+        }
+        let placed = placed.map(|placed| self.report_foreign(&mut state.reported, placed));
+        let outcome = match placed {
+            Ok((Placed::Unchanged, _)) if self.options.dry_run => Outcome::Same,
+            Ok((placed @ (Placed::Changed | Placed::Wanted), _)) if self.options.dry_run => {
+                self.plan(&entry, &placed)
+            }
+            Ok((Placed::Unchanged, _)) => {
+                state.to_sync |= !matches!(entry.kind, Kind::File { .. });
+                self.present_outcome(&entry)
+            }
+            Ok((Placed::Newer, _)) => Outcome::Newer,
+            Ok((Placed::Changed, left_out)) => {
+                state.to_sync = true;
+                made_outcome(describe_left_out(&left_out))
+            }
+            Ok((Placed::Compare, _)) => match state.placer.make_room(&entry.path) {
+                Ok(()) => {
+                    // Its metadata may be changed later.
+                    state.to_sync = true;
+                    return self.request_hash(number, entry);
+                }
+                Err(failure) => Outcome::Failed(failure.to_string()),
+            },
+            Ok((Placed::Wanted, _)) => match self.kept_outcome(&entry, &share) {
+                Some(outcome) => outcome,
+                None => return self.request_file(number, entry, share),
+            },
+            Err(failure) => Outcome::Failed(failure.to_string()),
+        };
+        self.complete(number, &entry.path, outcome);
+    }
+
+    /// Reports metadata that this user may not set: once for each kind, not for each of thousands of files.
+    fn report_denied(&self, said: &mut BTreeSet<&'static str>, entry: &Entry) {
+        for what in entry.metadata.denied_fields() {
+            let why = match what {
+                MetadataField::Owner => {
+                    "owners are not set, which only root may: what is made here belongs to the user who writes it"
+                }
+                MetadataField::Group => {
+                    "groups are not set that the user who writes here is not in"
+                }
+                MetadataField::SetId => {
+                    "set-id bits are not set where the owner or the group is another"
+                }
+                _ => "attributes trusted.* and capabilities are not set, which only root may",
+            };
+            if said.insert(why) {
+                self.reporter.send_problem(why.to_owned());
+            }
+        }
+    }
+
+    /// Reports metadata of entries that belong to another user: also once.
+    fn report_foreign(
+        &self,
+        said: &mut BTreeSet<&'static str>,
+        (placed, left_out): (Placed, Vec<SkippedField>),
+    ) -> (Placed, Vec<SkippedField>) {
+        let (barred, left_out): (Vec<_>, Vec<_>) = left_out
+            .into_iter()
+            .partition(|left| left.field == MetadataField::OwnerOnly);
+        let why = "permissions and times are not set of what belongs to another user here";
+        if !barred.is_empty() && said.insert(why) {
+            self.reporter.send_problem(why.to_owned());
+        }
+        (placed, left_out)
+    }
+
+    /// Returns whether an entry is the directory that gets the name of the whole copy.
+    fn is_named_top(&self, entry: &Entry) -> bool {
+        let whole = self.top_name.as_ref() == Some(&entry.path);
+        whole && entry.kind == Kind::Directory && !self.options.dry_run
+    }
+
+    /// Records the command that made a directory, so that the same command finds it again.
+    fn record_origin(&self, path: &RelPath) {
+        if let Err(error) = origin::note(&self.root, path, &self.options.origin) {
+            self.reporter.send_problem(format!(
+                "{path}: {error}; the same command again would copy into it"
+            ));
+        }
+    }
+
+    fn shut_down_stream(&self, stream: u64) {
+        if let Some(blocks) = self.shared.update(|state| state.shut_down_stream(stream)) {
+            self.to_source
+                .push(TargetMsg::StreamEnded { stream, blocks });
+        }
+    }
+}
+
+fn digest(path: &RelPath) -> [u8; 16] {
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&blake3::hash(path.as_bytes()).as_bytes()[..16]);
+    digest
+}

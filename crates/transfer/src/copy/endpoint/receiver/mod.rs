@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Target endpoint. It requests what it lacks of what the source announces, writes blocks to their places as
+//! they arrive, makes them durable in batches, and only then counts them.
+
+mod block_set;
+mod commit;
+mod comparison;
+mod destination;
+mod dry_run;
+mod extras;
+mod file_pieces;
+mod large_file;
+mod messages;
+pub(super) mod session;
+mod small_file;
+mod state;
+mod stream;
+mod target;
+mod wanted_files;

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Session of the target. It requests what it lacks of what the source announces, writes blocks to their
+//! places as they arrive, makes them durable in batches, and only then counts them.
+//!
+//! One thread handles messages of the source. One thread per stream receives, checks and writes. One makes
+//! written data durable and renames files. One verifies data that an earlier run wrote. The source always
+//! reads the target's messages, so no deadlock is possible.
+
+use super::{destination, state::OpenLimits, target::Target};
+use crate::{
+    copy::endpoint::{
+        access_scope::AccessScope,
+        rendezvous::{ControlConnections, StreamHandler, StreamOpener, connect_endpoints},
+        reports::{Counters, Reporter, end_with_standard_input, report_ready},
+    },
+    protocol::{control::Begin, message::TargetMsg, report::Progress},
+    transport::{
+        connection::Connection,
+        send_queue::{QueueSender, send_queue},
+    },
+};
+use anyhow::Result;
+use longhaul_command::threads;
+use longhaul_scheduling::streams::STREAMS_MAX;
+use longhaul_transport::identity::Identity;
+use std::sync::Arc;
+
+pub(crate) fn run(
+    mut begin: Begin,
+    reach: &AccessScope,
+    identity: &Identity,
+    reporter: &Reporter,
+) -> Result<Progress> {
+    report_ready(&mut begin, reach, reporter)?;
+    threads::spawn(end_with_standard_input)?;
+    run_session(&begin, reach, identity, reporter)
+}
+
+/// Runs the session, once the address of the peer is known.
+pub(crate) fn run_session(
+    begin: &Begin,
+    reach: &AccessScope,
+    identity: &Identity,
+    reporter: &Reporter,
+) -> Result<Progress> {
+    // With few descriptors, fewer files are open at once.
+    let streams = begin.options.streams_fixed().map(usize::from);
+    let (descriptors, _) = longhaul_linux::descriptors::limits();
+    let room = OpenLimits::for_descriptors(descriptors, streams.unwrap_or(STREAMS_MAX));
+    let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
+    let (root, renamed, imagined) = destination::open_destination(reach, path, begin)?;
+    let (answers, sender) = send_queue();
+    let target = Arc::new(Target {
+        root: Arc::new(root),
+        top_name: renamed,
+        planned_directory: imagined,
+        preserve: Arc::new(begin.options.preserve.clone().into()),
+        options: Arc::new(begin.options.clone()),
+        task: begin.task,
+        shared: Arc::default(),
+        to_source: answers,
+        counters: Counters::default(),
+        reporter: reporter.clone(),
+        opener: Arc::default(),
+    });
+    target
+        .shared
+        .update_silent(|state| state.open_limits = room);
+    let shares = begin.shares.iter().cloned().map(Into::into);
+    target.record_shares(&shares.collect::<Vec<_>>())?;
+    let outcome = target.exchange(begin, identity, sender);
+    target.shared.update(|state| state.over = true);
+    target.opener.finish(outcome)?;
+    Ok(target.counters.snapshot())
+}
+
+impl Target {
+    /// Runs the session until all is done.
+    fn exchange(
+        self: &Arc<Self>,
+        begin: &Begin,
+        identity: &Identity,
+        sender: QueueSender<TargetMsg>,
+    ) -> Result<()> {
+        let ControlConnections {
+            source_messages: orders,
+            target_messages: answers,
+        } = connect_endpoints(begin, identity, &self.reporter, self.clone())?;
+        threads::spawn(move || sender.run(answers))?;
+        self.counters.start_reporting(self.reporter.clone())?;
+        if begin.options.checksum {
+            self.start_comparing()?;
+        }
+        if !begin.options.dry_run {
+            let committer = self.clone();
+            threads::spawn(move || committer.commit_until_over())?;
+            let verifier = self.clone();
+            threads::spawn(move || verifier.verify_all())?;
+        }
+        self.handle_messages(orders)
+    }
+}
+
+impl StreamHandler for Target {
+    fn handle_stream(&self, number: u64, stream: Connection) {
+        let Ok(handle) = stream.handle() else { return };
+        if !self.shared.update(|state| state.add_stream(number, handle)) {
+            return;
+        }
+        if let Err(error) = self.receive(number, stream)
+            && !self.is_over()
+        {
+            tracing::debug!("stream {number}: {error:#}");
+        }
+        if let Some(blocks) = self.shared.update(|state| state.remove_stream(number)) {
+            self.to_source.push(TargetMsg::StreamEnded {
+                stream: number,
+                blocks,
+            });
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_over()
+    }
+
+    fn opener(&self) -> &StreamOpener {
+        &self.opener
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files of at most one block: written whole, and renamed in batches.
+
+use super::{
+    large_file::{apply_metadata, open_directory, retry_while_busy, size, with_directory},
+    state::{State, WrittenFile},
+    target::Target,
+};
+use crate::protocol::message::Outcome;
+use longhaul_store::{
+    blocks::{BLOCK, Blocks, FileHash},
+    entry::{Entry, Kind},
+    small::Small,
+};
+use std::{fs::File, sync::Arc};
+
+impl Target {
+    /// Writes a file without data.
+    pub(super) fn write_empty(&self, number: u64) {
+        let hash = Blocks::of(0).file_hash(&[]).unwrap_or_default();
+        self.write_small(number, Some(&[]), Some(hash));
+    }
+
+    /// Writes a file of one block, or a hole (`None`); the commit thread renames it.
+    pub(super) fn write_small(&self, number: u64, bytes: Option<&[u8]>, hash: Option<FileHash>) {
+        self.shared
+            .wait_until(|state| state.batch.len() < state.open_limits.batch);
+        let Some(entry) = self
+            .shared
+            .update_silent(|state| state.small.remove(&number))
+        else {
+            return;
+        };
+        // A small file is announced with at most one block.
+        let length = size(&entry).min(BLOCK) as usize;
+        let zeros = vec![0; bytes.map_or(length, |_| 0)];
+        match self.write_file(&entry, bytes.unwrap_or(&zeros), hash) {
+            Ok((small, left_out)) => {
+                let written = WrittenFile {
+                    number,
+                    entry,
+                    small,
+                    left_out,
+                };
+                self.shared
+                    .update_if(|state| state.batch.push(written), State::needs_commit);
+            }
+            Err(why) => self.complete(number, &entry.path, Outcome::Failed(why)),
+        }
+    }
+
+    fn write_file(
+        &self,
+        entry: &Arc<Entry>,
+        bytes: &[u8],
+        hash: Option<FileHash>,
+    ) -> Result<(Small, Vec<String>), String> {
+        let dir = open_directory(&self.root, &entry.path)?;
+        let mut left_out = Vec::new();
+        let write = || {
+            let prepare = |file: &File| {
+                left_out = apply_metadata(&entry.metadata, file)?;
+                Ok(())
+            };
+            let sparse = has_holes(entry);
+            Small::write(&dir, entry.path.name(), bytes, hash, sparse, prepare)
+        };
+        let small = retry_while_busy(
+            write,
+            |small| matches!(small, Err(error) if error.is_busy()),
+        );
+        let small = small.map_err(|error| with_directory(entry, &error))?;
+        Ok((small, left_out))
+    }
+}
+
+fn has_holes(entry: &Entry) -> bool {
+    matches!(entry.kind, Kind::File { sparse: true, .. })
+}

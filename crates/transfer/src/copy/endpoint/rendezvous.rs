@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connections of the two endpoints: one listens, the other connects. Streams that break are opened again,
+//! under a new number.
+
+use super::reports::Reporter;
+use crate::{
+    protocol::{
+        control::{Begin, Rendezvous},
+        options::{Options, Ports, Switch, Transport},
+        report::Report,
+    },
+    transport::connection::{Connection, HANDSHAKE_TIMEOUT, Purpose},
+};
+use anyhow::{Context as _, Result, anyhow, bail};
+use longhaul_command::{
+    exit::Refusal,
+    threads::{self, Ends, Monitor},
+};
+use longhaul_linux::tcp_info::TcpInfo;
+use longhaul_scheduling::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
+use longhaul_transport::{
+    blocking::{self, Handle, end_when_silent},
+    identity::{Identity, Initiator, Responder},
+    port::{self, Control},
+};
+use longhaul_udt::socket::Socket;
+use longhaul_units::Time;
+use std::{
+    io,
+    iter::repeat_n,
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Connections for messages, which every session has.
+pub(super) struct ControlConnections {
+    pub(super) source_messages: Connection,
+    pub(super) target_messages: Connection,
+}
+
+/// Handler of streams at an endpoint.
+pub(super) trait StreamHandler: Send + Sync + 'static {
+    /// Uses a stream; returns when it has ended, for whatever reason.
+    fn handle_stream(&self, number: u64, stream: Connection);
+
+    /// Returns whether there is nothing more to carry.
+    fn is_over(&self) -> bool;
+
+    /// Returns the opener of streams, used if this endpoint connects.
+    fn opener(&self) -> &StreamOpener;
+}
+
+/// Opener of streams: keeps as many open as wanted, at the endpoint that connects.
+#[derive(Debug, Default)]
+pub(super) struct StreamOpener(Monitor<OpenerState>);
+
+#[derive(Debug, Default)]
+struct OpenerState {
+    wanted: usize,
+    /// Streams that are open or being opened.
+    open: usize,
+    /// Streams that are open.
+    connected: usize,
+    /// Time of the first failure since a stream was last open.
+    failing_since: Option<Instant>,
+    ended: bool,
+    /// Handles of the control connections. A connection stays open as long as its handle is here.
+    control_handles: Vec<Handle>,
+    /// Reason why no stream could be opened.
+    failure: Option<anyhow::Error>,
+}
+
+impl StreamOpener {
+    /// Sets the number of wanted streams. Excess streams end by themselves: the source closes them.
+    pub(super) fn set_wanted(&self, streams: usize) {
+        self.0
+            .update(|openings| openings.wanted = streams.min(STREAMS_MAX));
+    }
+
+    /// Opens no more streams.
+    pub(super) fn stop(&self) {
+        self.0.update(|openings| {
+            openings.ended = true;
+            openings.control_handles.clear();
+        });
+    }
+
+    /// Ends the opening of streams. Returns the session's outcome, or the reason why no stream could be
+    /// opened.
+    pub(super) fn finish<T>(&self, outcome: Result<T>) -> Result<T> {
+        match self.0.update_silent(|openings| openings.failure.take()) {
+            // The control connections stay open: the peer would report their end first, and the reason would
+            // be lost.
+            Some(why) => Err(why),
+            None => {
+                self.stop();
+                outcome
+            }
+        }
+    }
+
+    /// Keeps handles of the control connections, to shut them down if opening is given up.
+    fn keep_control_handles(&self, lines: &ControlConnections) -> Result<()> {
+        let handles = [
+            lines.source_messages.handle()?,
+            lines.target_messages.handle()?,
+        ];
+        self.0.update_silent(|openings| {
+            openings.control_handles.extend(handles);
+            openings.shut_down_if_given_up();
+        });
+        Ok(())
+    }
+
+    /// Gives up, because no stream can be opened. Readers of the control connections then see their end.
+    fn give_up(&self, why: anyhow::Error) {
+        self.0.update(|openings| {
+            openings.ended = true;
+            openings.failure.get_or_insert(why);
+            openings.shut_down_if_given_up();
+        });
+    }
+
+    /// Waits until a stream is missing, and counts it as open; `false` at the end.
+    fn wait_for_missing(&self) -> bool {
+        let missing = self.0.next(|openings| {
+            let missing = openings.open < openings.wanted;
+            openings.open += usize::from(missing);
+            missing.then_some(())
+        });
+        missing.is_some()
+    }
+
+    fn count_ended(&self) {
+        self.0.update(|openings| openings.open -= 1);
+    }
+
+    fn count_while_connected(&self, run: impl FnOnce()) {
+        self.0.update_silent(|openings| {
+            openings.connected += 1;
+            openings.failing_since = None;
+        });
+        run();
+        self.0.update_silent(|openings| openings.connected -= 1);
+    }
+
+    /// Records a failed attempt. Returns how long attempts have failed since a stream was last open; zero
+    /// while one is open.
+    fn record_failure(&self) -> Duration {
+        self.0.update_silent(|openings| match openings.connected {
+            0 => openings
+                .failing_since
+                .get_or_insert_with(Instant::now)
+                .elapsed(),
+            _ => Duration::ZERO,
+        })
+    }
+}
+
+impl Ends for OpenerState {
+    fn is_over(&self) -> bool {
+        self.ended
+    }
+}
+
+impl OpenerState {
+    fn shut_down_if_given_up(&self) {
+        if self.failure.is_some() {
+            self.control_handles.iter().for_each(Handle::deafen);
+        }
+    }
+}
+
+/// Maximum streams, whatever number the peer asks for.
+const STREAMS_MAX: usize = 256;
+
+/// Maximum concurrent handshakes, a thread each: all possible streams, and some strangers.
+const HANDSHAKES_MAX: usize = 300;
+/// Maximum addresses of one host that are tried.
+const ADDRESSES_MAX: usize = 4;
+/// Minimum time for a UDT handshake, if `--silence` is shorter.
+const UDT_HANDSHAKE_MIN: Duration = Duration::from_secs(3);
+/// Ports that are tried if any port is allowed.
+const BIND_ATTEMPTS: usize = 16;
+/// Delay before a stream is opened again.
+const REOPEN_DELAY: Duration = Duration::from_millis(500);
+
+/// Connects the two endpoints. Passes streams to `streams` as they arrive, in threads of their own.
+pub(super) fn connect_endpoints<S: StreamHandler>(
+    begin: &Begin,
+    identity: &Identity,
+    reporter: &Reporter,
+    streams: Arc<S>,
+) -> Result<ControlConnections> {
+    let (encrypt, silence) = (begin.options.encrypt, begin.options.silence());
+    let transport = begin.options.transport;
+    match &begin.rendezvous {
+        Rendezvous::Wait => bail!("no meeting was said"),
+        Rendezvous::Connect(addresses) => {
+            let trust = identity.initiator(&begin.peer_certificate)?;
+            let first = connect_any(addresses)?;
+            let address = first.peer_addr()?;
+            let udt = (transport == Transport::Udt)
+                .then(|| bind_udt(port::any_towards(address), &begin.options))
+                .transpose()?;
+            let way = Peer {
+                address,
+                udt: udt.map(Arc::new),
+                trust,
+                encrypt,
+                silence,
+            };
+            open_all(&way, first, &begin.options, &streams)
+        }
+        Rendezvous::Listen { at, ports } => {
+            let trust = identity.responder(&begin.peer_certificate)?;
+            let (listener, udt) = bind_listener(*at, *ports, |at| match transport {
+                Transport::Tcp => Ok(None),
+                Transport::Udt => bind_udt(at, &begin.options).map(Some),
+            })?;
+            let port = listener.local_addr()?.port();
+            let (to, from) = channel();
+            let acceptor = Arc::new(Acceptor {
+                trust,
+                encrypt,
+                streams,
+                handshakes: AtomicUsize::new(0),
+                connections: to,
+            });
+            if let Some(socket) = udt {
+                let acceptor = acceptor.clone();
+                threads::spawn(move || acceptor.accept_udt(&socket))?;
+            }
+            threads::spawn(move || acceptor.accept_tcp(&listener, silence))?;
+            reporter.send(&Report::Listening(port));
+            receive_control_connections(&from)
+        }
+    }
+}
+
+/// Error: no port is free. It may pass, because the peer of a broken session keeps its port until it notices.
+#[derive(Debug, thiserror::Error)]
+#[error("{at}: no port from {} to {} is free (--ports)", .ports.first, .ports.last)]
+pub(super) struct NoFreePort {
+    at: IpAddr,
+    ports: Ports,
+}
+
+/// Binds a TCP port; `beside` binds the same port of UDP.
+fn bind_listener<T>(
+    at: IpAddr,
+    ports: Option<Ports>,
+    bind_udp: impl Fn(SocketAddr) -> io::Result<T>,
+) -> Result<(TcpListener, T)> {
+    let any = Ports { first: 0, last: 0 };
+    // If any port is allowed, the next one that TCP gets may be free for UDP too.
+    let attempts = if ports.is_none() { BIND_ATTEMPTS } else { 1 };
+    let ports = ports.unwrap_or(any);
+    for port in (ports.first..=ports.last).flat_map(|port| repeat_n(port, attempts)) {
+        let bound = TcpListener::bind((at, port)).and_then(|listener| {
+            let udp = bind_udp(listener.local_addr()?)?;
+            Ok((listener, udp))
+        });
+        match bound {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => {
+                let why = format!("{}: {error} (--ports)", SocketAddr::from((at, port)));
+                return Err(Refusal::usage(why));
+            }
+            Ok(taken) => return Ok(taken),
+        }
+    }
+    Err(NoFreePort { at, ports }.into())
+}
+
+fn bind_udt(at: SocketAddr, options: &Options) -> io::Result<Socket> {
+    let config = longhaul_udt::Config {
+        patience: options
+            .silence()
+            .clamp(UDT_HANDSHAKE_MIN, HANDSHAKE_TIMEOUT)
+            .into(),
+        silence: options.silence().into(),
+        ..longhaul_udt::Config::default()
+    };
+    let control = options
+        .congestion_control
+        .as_deref()
+        .and_then(Control::named);
+    port::bind(at, config, control.unwrap_or_default())
+}
+
+/// Address and credentials of the peer.
+#[derive(Debug, Clone)]
+struct Peer {
+    address: SocketAddr,
+    /// UDP socket of the streams if they use UDT; `None` for TCP.
+    udt: Option<Arc<Socket>>,
+    trust: Initiator,
+    encrypt: Switch,
+    silence: Duration,
+}
+
+/// Opens all connections. The first one measures the RTT, from which the number of streams is guessed. The
+/// others are opened at once, and each takes two round trips.
+fn open_all<S: StreamHandler>(
+    way: &Peer,
+    first: TcpStream,
+    options: &Options,
+    streams: &Arc<S>,
+) -> Result<ControlConnections> {
+    let rtt = TcpInfo::of(&first).map_or(Time::ZERO, |info| Time::from_micros(info.rtt_us.into()));
+    let wanted = options
+        .streams_fixed()
+        .map_or_else(|| guess(rtt, window_max(), STREAMS_AUTO_MAX), usize::from);
+    streams.opener().set_wanted(wanted);
+    let (peer_to_open, opened) = (way.clone(), streams.clone());
+    threads::spawn(move || keep_streams_open(&peer_to_open, &opened))?;
+    let lines = thread::scope(|scope| -> Result<ControlConnections> {
+        let answers = threads::spawn_scoped(scope, || way.open(Purpose::TargetMessages))?;
+        let orders = way.handshake(first, Purpose::SourceMessages);
+        let answers = answers.join().map_err(|_| anyhow!("no answers"))?;
+        Ok(ControlConnections {
+            source_messages: orders?,
+            target_messages: answers?,
+        })
+    })?;
+    streams.opener().keep_control_handles(&lines)?;
+    Ok(lines)
+}
+
+/// Returns the largest window of a connection, in bytes, by this host's limits; the peer's limits are likely
+/// similar. About half of a buffer is data, the rest is bookkeeping (tcp(7), `tcp_adv_win_scale`).
+fn window_max() -> u64 {
+    let buffer_max = |name| -> Option<u64> {
+        let text = longhaul_linux::sysctl::read_here(name).ok()?;
+        text.split(' ').next_back()?.parse().ok()
+    };
+    let limits = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"].map(buffer_max);
+    limits.into_iter().flatten().min().unwrap_or(4 << 20) / 2
+}
+
+fn keep_streams_open<S: StreamHandler>(way: &Peer, streams: &Arc<S>) {
+    let mut number = 0;
+    while streams.opener().wait_for_missing() {
+        let (way, opening) = (way.clone(), streams.clone());
+        let begun = threads::spawn(move || {
+            let streams = opening;
+            match way.open(Purpose::Data(number)) {
+                Ok(stream) => streams
+                    .opener()
+                    .count_while_connected(|| streams.handle_stream(number, stream)),
+                Err(error) => give_up_if_none_opens(&way, &*streams, error),
+            }
+            if !streams.is_over() {
+                thread::sleep(REOPEN_DELAY);
+            }
+            streams.opener().count_ended();
+        });
+        if begun.is_err() {
+            // No thread could be started: the open streams must do until there can be more.
+            thread::sleep(REOPEN_DELAY);
+            streams.opener().count_ended();
+        }
+        number += 1;
+    }
+}
+
+/// Gives up if no stream has opened for the silence timeout. Then a middlebox passes the control connections
+/// and no further ones.
+fn give_up_if_none_opens<S: StreamHandler>(way: &Peer, streams: &S, error: anyhow::Error) {
+    let opener = streams.opener();
+    if opener.record_failure() >= way.silence && !streams.is_over() {
+        opener.give_up(error.context("no stream can be opened"));
+    }
+}
+
+/// Connects to the first of a host's addresses that answers. A host may have different addresses from
+/// different networks (network address translation).
+fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
+    if let [address] = *addresses {
+        return connect_tcp(address);
+    }
+    let (to, from) = channel();
+    for address in addresses.iter().take(ADDRESSES_MAX).copied() {
+        let to = to.clone();
+        // Later connections are not needed.
+        threads::spawn(move || drop(to.send(connect_tcp(address))))?;
+    }
+    drop(to);
+    let mut failed = Vec::new();
+    for connected in from {
+        match connected {
+            Ok(socket) => return Ok(socket),
+            Err(error) => failed.push(format!("{error:#}")),
+        }
+    }
+    bail!("{}", failed.join("; "))
+}
+
+fn connect_tcp(address: SocketAddr) -> Result<TcpStream> {
+    TcpStream::connect_timeout(&address, HANDSHAKE_TIMEOUT).map_err(|error| {
+        let hint = match error.kind() {
+            // In a new network namespace.
+            io::ErrorKind::NetworkUnreachable if address.ip().is_loopback() => {
+                "loopback is down: ip link set lo up"
+            }
+            _ => "if a firewall is in the way: --ports names what it lets pass",
+        };
+        anyhow::Error::new(error).context(format!("cannot connect to {address} ({hint})"))
+    })
+}
+
+impl Peer {
+    fn open(&self, purpose: Purpose) -> Result<Connection> {
+        match (&self.udt, purpose) {
+            (Some(socket), Purpose::Data(_)) => {
+                let address = self.address;
+                let carrier = blocking::Connection::udt_to(address, socket).with_context(|| {
+                    format!("cannot connect to {address} over UDT (does a firewall let UDP pass?)")
+                })?;
+                Connection::open(carrier, &self.trust, purpose, self.encrypt)
+            }
+            _ => self.handshake(connect_tcp(self.address)?, purpose),
+        }
+    }
+
+    fn handshake(&self, socket: TcpStream, purpose: Purpose) -> Result<Connection> {
+        end_when_silent(&socket, self.silence)?;
+        Connection::open(
+            blocking::Connection::Tcp(socket),
+            &self.trust,
+            purpose,
+            self.encrypt,
+        )
+    }
+}
+
+/// Acceptor of the peer's connections.
+struct Acceptor<S> {
+    trust: Responder,
+    encrypt: Switch,
+    streams: Arc<S>,
+    /// Handshakes in progress.
+    handshakes: AtomicUsize,
+    connections: Sender<ControlConnection>,
+}
+
+impl<S: StreamHandler> Acceptor<S> {
+    fn accept_tcp(self: &Arc<Self>, listener: &TcpListener, silence: Duration) {
+        for socket in listener.incoming() {
+            match socket {
+                Ok(socket) if end_when_silent(&socket, silence).is_ok() => {
+                    self.start_handshake(blocking::Connection::Tcp(socket));
+                }
+                // The connection is already broken.
+                Ok(_) => {}
+                // No descriptor may be free as long as all streams stay open.
+                Err(_) => thread::sleep(REOPEN_DELAY),
+            }
+        }
+    }
+
+    /// Accepts streams over UDT.
+    fn accept_udt(self: &Arc<Self>, socket: &Socket) {
+        socket.listen();
+        while let Ok(carrier) = blocking::Connection::udt_from(socket) {
+            self.start_handshake(carrier);
+        }
+    }
+
+    /// Starts the handshake of a connection in its own thread. A stranger fails in the handshake and costs
+    /// only a thread for [`HANDSHAKE_TIMEOUT`]. Beyond [`HANDSHAKES_MAX`] handshakes, connections are closed at once,
+    /// and the peer retries.
+    fn start_handshake(self: &Arc<Self>, carrier: blocking::Connection) {
+        if self.handshakes.fetch_add(1, Relaxed) >= HANDSHAKES_MAX {
+            self.handshakes.fetch_sub(1, Relaxed);
+            return;
+        }
+        let acceptor = self.clone();
+        let begun = threads::spawn(move || acceptor.handshake(carrier));
+        if begun.is_err() {
+            // The connection was closed; the peer retries.
+            self.handshakes.fetch_sub(1, Relaxed);
+        }
+    }
+
+    fn handshake(&self, carrier: blocking::Connection) {
+        let accepted = Connection::accept(carrier, &self.trust, self.encrypt);
+        self.handshakes.fetch_sub(1, Relaxed);
+        match accepted {
+            Ok((connection, Purpose::Data(number))) => {
+                self.streams.handle_stream(number, connection)
+            }
+            // Without a receiver the session is over.
+            Ok((connection, purpose)) => drop(self.connections.send((purpose, connection))),
+            // A stranger, or a connection that is already broken.
+            Err(_) => {}
+        }
+    }
+}
+
+type ControlConnection = (Purpose, Connection);
+
+fn receive_control_connections(from: &Receiver<ControlConnection>) -> Result<ControlConnections> {
+    let (mut orders, mut answers) = (None, None);
+    while orders.is_none() || answers.is_none() {
+        let Ok((purpose, connection)) = from.recv_timeout(2 * HANDSHAKE_TIMEOUT) else {
+            bail!("the other end did not come");
+        };
+        match purpose {
+            Purpose::SourceMessages => orders = Some(connection),
+            _ => answers = Some(connection),
+        }
+    }
+    Ok(ControlConnections {
+        source_messages: orders.context("no orders")?,
+        target_messages: answers.context("no answers")?,
+    })
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! File at the source, and its reads.
+
+use crate::{copy::open_file::OpenFile, protocol::message::Portion};
+use longhaul_store::entry::{Entry, Kind};
+use longhaul_store::{
+    blocks::{BlockHash, Blocks, FileHash},
+    entry::Version,
+    path::RelPath,
+    tree::scan::Source,
+};
+use rustix::{
+    fs::{Advice, SeekFrom, fadvise, seek},
+    io::Errno,
+};
+use std::{
+    collections::HashMap, fs::File, io, num::NonZeroU64, ops::Range, os::unix::fs::FileExt,
+    sync::Arc,
+};
+
+/// File at the source.
+#[derive(Debug)]
+pub(super) struct SourceFile {
+    pub(super) sources: Arc<[Source]>,
+    /// Index of its source.
+    pub(super) source: usize,
+    /// Path in the copy.
+    pub(super) path: RelPath,
+    pub(super) version: Version,
+    pub(super) sparse: bool,
+    /// Times that it was announced; it changed after each but the last.
+    pub(super) attempts: u32,
+    /// Part of it that is copied here.
+    pub(super) portion: Portion,
+    /// Whether it is a piece, which an earlier copy wrote.
+    pub(super) is_piece: bool,
+    /// Number of its extent, if the coordinator assigned it.
+    pub(super) assignment: Option<u64>,
+}
+
+/// Error of reading a file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("it changed each time that it was read")]
+    Changed,
+    #[error(
+        "the block at offset {offset} is not what was copied there: remove {own} beside it, and copy it there again"
+    )]
+    Damaged { offset: u64, own: String },
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+impl SourceFile {
+    pub(super) fn blocks(&self) -> Blocks {
+        Blocks::of(self.version.size)
+    }
+
+    /// Returns the maximum bytes that are copied here.
+    pub(super) fn bytes(&self) -> u64 {
+        let blocks = self.blocks();
+        let end = |index: u64| blocks.file_len().min(index * blocks.block_len());
+        match &self.portion {
+            Portion::Whole => blocks.file_len(),
+            Portion::Blocks(within) => end(within.end) - end(within.start),
+            Portion::KeepPiece(ranges) | Portion::JoinPiece(ranges) => ranges
+                .iter()
+                .map(|range| end(range.end) - end(range.start))
+                .sum(),
+            Portion::Finalize => 0,
+        }
+    }
+
+    pub(super) fn open(&self) -> Result<OpenFile, ReadError> {
+        let place = &self.sources[self.source];
+        match OpenFile::open(place, &self.path, self.is_piece) {
+            Ok(OpenFile::Piece(piece)) if piece.version != self.version => Err(ReadError::Changed),
+            other => other.map_err(|error| ReadError::Unreadable(error.to_string())),
+        }
+    }
+
+    /// Tells the kernel to read block `index` ahead; ignores a block that the file does not have.
+    pub(super) fn read_ahead(&self, from: &OpenFile, index: u64) {
+        let Ok(range) = self.blocks().range(index) else {
+            return;
+        };
+        let length = NonZeroU64::new(range.end - range.start);
+        let _only_slower = fadvise(from.file(), range.start, length, Advice::WillNeed);
+    }
+
+    /// Reads block `index` into a buffer, if the file is unchanged since it was announced. Returns whether
+    /// the block is a hole.
+    pub(super) fn read(
+        &self,
+        from: &OpenFile,
+        index: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<bool, ReadError> {
+        let range = self.blocks().range(index);
+        let range = range.map_err(|error| ReadError::Unreadable(error.to_string()))?;
+        into.resize((range.end - range.start) as usize, 0);
+        let file = from.file();
+        if self.sparse && is_hole(file, &range) {
+            into.fill(0);
+            return self.check_unchanged(from).map(|()| true);
+        }
+        match file.read_exact_at(into, range.start) {
+            Ok(()) => self.check_unchanged(from).map(|()| false),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(ReadError::Changed),
+            // A changed file explains the error better.
+            Err(error) => Err(self
+                .check_unchanged(from)
+                .err()
+                .unwrap_or(ReadError::Unreadable(error.to_string()))),
+        }
+    }
+
+    /// Checks that the file is unchanged. Blocks of a piece are checked by their hashes instead.
+    fn check_unchanged(&self, from: &OpenFile) -> Result<(), ReadError> {
+        let OpenFile::Whole(file) = from else {
+            return Ok(());
+        };
+        let now =
+            Version::of_file(file).map_err(|error| ReadError::Unreadable(error.to_string()))?;
+        match now == self.version {
+            true => Ok(()),
+            false => Err(ReadError::Changed),
+        }
+    }
+}
+
+/// Returns whether a range has no data on the disk; `false` if that is unknown.
+fn is_hole(file: &File, range: &Range<u64>) -> bool {
+    match seek(file, SeekFrom::Data(range.start)) {
+        Ok(data) => data >= range.end,
+        // No data follows.
+        Err(error) => error == Errno::NXIO,
+    }
+}
+
+/// File being sent. Memory: some 50 bytes per block, 12 MiB for a terabyte.
+#[derive(Debug)]
+pub(super) struct OutgoingFile {
+    pub(super) file: Arc<SourceFile>,
+    /// Number of blocks that the target lacks.
+    missing: u64,
+    /// Hashes of the blocks read so far.
+    hashes: HashMap<u64, BlockHash>,
+}
+
+impl OutgoingFile {
+    pub(super) fn new(file: Arc<SourceFile>, missing: u64) -> Self {
+        Self {
+            file,
+            missing,
+            hashes: HashMap::new(),
+        }
+    }
+
+    /// Records that a block was read. Returns whether this was the last missing block; `false` when a block
+    /// is read again.
+    pub(super) fn record_read(&mut self, index: u64, hash: BlockHash) -> bool {
+        self.hashes.insert(index, hash).is_none() && self.hashes.len() as u64 == self.missing
+    }
+
+    /// Returns the file's hash, if all of it was read.
+    pub(super) fn hash(&self) -> Option<FileHash> {
+        let blocks = self.file.blocks();
+        let known = |index| self.hashes.get(&index).copied();
+        let all = (0..blocks.count())
+            .map(|index| known(index).filter(|hash| *hash != BlockHash::UNKNOWN));
+        blocks.file_hash(&all.collect::<Option<Vec<_>>>()?)
+    }
+}
+
+/// Returns the whole file of an entry; `None` for other entries.
+pub(super) fn source_file(
+    entry: &Entry,
+    sources: &Arc<[Source]>,
+    source: usize,
+) -> Option<SourceFile> {
+    let Kind::File { version, sparse } = entry.kind else {
+        return None;
+    };
+    Some(SourceFile {
+        sources: sources.clone(),
+        source,
+        path: entry.path.clone(),
+        version,
+        sparse,
+        attempts: 1,
+        portion: Portion::Whole,
+        is_piece: false,
+        assignment: None,
+    })
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Part of a tree for one of several hosts that keep a share each.
+
+use super::{
+    file::{SourceFile, source_file},
+    state::Source,
+};
+use crate::{
+    copy::endpoint::{access_scope::AccessScope, location::Machine},
+    protocol::{
+        control::{Begin, Task},
+        message::Portion,
+        sources::Sources,
+        spread::Share as SpreadShare,
+    },
+};
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_scheduling::placement::{HostShare, Placement};
+use longhaul_store::{
+    blocks::BLOCK,
+    entry::{Entry, Kind},
+    path::RelPath,
+    tree::scan::Source as Place,
+};
+use longhaul_store::{
+    path::Shown,
+    tree::spread::{self, Share as Spread},
+};
+use sha2::{Digest as _, Sha256};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+use std::{ops::Range, sync::Arc};
+
+impl Source {
+    /// Returns the part of an entry that is copied here; `None` if it is for another host. All hosts get all
+    /// directories.
+    pub(super) fn portion_of(&self, place: &Place, entry: &Entry) -> Option<Portion> {
+        let Task::Spread(placement) = self.task else {
+            return Some(Portion::Whole);
+        };
+        let placement = Placement::from(placement);
+        let whole = |path| placement.has(name_hash(path)).then_some(Portion::Whole);
+        match &entry.kind {
+            Kind::Directory => Some(Portion::Whole),
+            Kind::HardLink { to } => whole(to),
+            Kind::File { version, .. } => {
+                // A file with several names goes to one host, with all of them. If the link count is unknown,
+                // the file is not divided.
+                let divisible = || place.links(&entry.path).is_ok_and(|links| links == 1);
+                match placement.of_file(name_hash(&entry.path), version.size, BLOCK, divisible) {
+                    HostShare::Nothing => None,
+                    HostShare::Whole => Some(Portion::Whole),
+                    HostShare::Blocks(blocks) => Some(Portion::KeepPiece(blocks)),
+                }
+            }
+            _ => whole(&entry.path),
+        }
+    }
+
+    /// Returns whether pieces are copied. Otherwise the receiver would take them for whole files.
+    pub(super) fn copies_pieces(&self) -> bool {
+        matches!(self.task, Task::Gather(_) | Task::Pieces)
+    }
+
+    /// Returns a piece of a file, which an earlier copy wrote.
+    pub(super) fn piece(
+        &self,
+        entry: &Entry,
+        held: Vec<Range<u64>>,
+        sources: &Arc<[Place]>,
+        source: usize,
+    ) -> Option<SourceFile> {
+        let file = source_file(entry, sources, source)?;
+        let share = match self.task {
+            Task::Gather(_) => Portion::JoinPiece(held),
+            _ => Portion::KeepPiece(held),
+        };
+        Some(SourceFile {
+            portion: share,
+            is_piece: true,
+            ..file
+        })
+    }
+}
+
+/// Hashes a path; the result is the same on every host and in every run.
+fn name_hash(path: &RelPath) -> u64 {
+    let hash = Sha256::digest(path.as_bytes());
+    let first = hash.first_chunk().copied().unwrap_or_default();
+    u64::from_be_bytes(first)
+}
+
+/// Returns the locations of the sources, for a target that may be on the same machine.
+pub(crate) fn source_locations(begin: &Begin, reach: &AccessScope) -> Sources {
+    let given = begin.paths.iter().filter_map(|path| {
+        let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
+        Some((path.clone(), name.ok()?, reach.real_path(path)?))
+    });
+    let machine = Machine::read();
+    machine.map_or_else(Sources::default, |machine| {
+        machine.source_locations(given, begin.options.one_file_system)
+    })
+}
+
+/// Returns the recorded shares of the sources, each with its name in the copy.
+pub(crate) fn recorded_shares(begin: &Begin, reach: &AccessScope) -> Result<Vec<SpreadShare>> {
+    let mut all = Vec::new();
+    for path in &begin.paths {
+        let (Some(real), Some(top)) = (reach.real_path(path), reach.root_path()) else {
+            continue;
+        };
+        let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
+        let name = name.map_err(Refusal::usage)?;
+        let shares = spread::of_tree(&real, &top).map_err(Refusal::usage)?;
+        all.extend(shares.into_iter().map(|share| {
+            let share = SpreadShare::from(share);
+            SpreadShare {
+                top: name.clone().or(share.top),
+                ..share
+            }
+        }));
+    }
+    Ok(all)
+}
+
+/// Describes the sources that are only one host's share of a spread tree: a copy of one is incomplete.
+pub(super) fn incomplete(begin: &Begin, reach: &AccessScope) -> Vec<String> {
+    // A gather counts the shares of the named source elsewhere.
+    if matches!(begin.task, Task::Gather(_)) || !reports_missing_shares(begin.task) {
+        return Vec::new();
+    }
+    let problems = begin.paths.iter().filter_map(|path| {
+        let why = match spread::of_tree(&reach.real_path(path)?, &reach.root_path()?) {
+            Ok(shares) => {
+                let mut lacking = shares
+                    .iter()
+                    .filter_map(|share| describe_missing(share, begin.task));
+                lacking.next()?
+            }
+            Err(error) => error.to_string(),
+        };
+        Some(format!("{}: {why}", Shown(path)))
+    });
+    problems.collect()
+}
+
+/// Returns whether this session reports missing shares. With several target hosts only the first does;
+/// sessions that copy shares as shares do not.
+pub(super) fn reports_missing_shares(task: Task) -> bool {
+    match task {
+        Task::Whole | Task::Gather(_) => true,
+        Task::Spread(placement) => placement.host == 0,
+        _ => false,
+    }
+}
+
+/// Describes what is missing here of a tree that was spread over several hosts.
+pub(super) fn describe_missing(share: &Spread, task: Task) -> Option<String> {
+    let hosts = share.hosts.join(", ");
+    (share.hosts.len() > 1).then(|| match task {
+        // Shares are counted only for the source itself, not for trees below it.
+        Task::Gather(_) => format!(
+            "it was spread over {hosts}; longhaul copy --apart source of it alone finds out whether all of it is there"
+        ),
+        _ => format!(
+            "only one host's share of it is here: it was spread over {hosts}; longhaul copy --apart source brings all of them together"
+        ),
+    })
+}

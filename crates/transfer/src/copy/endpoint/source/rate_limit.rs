@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--limit`: rate limit shared by all copies of a user on this host. They share a file of eight bytes with
+//! the time at which the line is free again. A process that wants to send locks the file and reserves its
+//! time. A killed process leaves no harm.
+
+use anyhow::{Result, ensure};
+use longhaul_command::exit::Refusal;
+use longhaul_linux::clock;
+use longhaul_scheduling::limit;
+use longhaul_units::{BitRate, Time};
+use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    thread::sleep,
+};
+
+/// In memory on every Linux, and lost at a reboot together with the clock that it refers to.
+const DIRECTORY: &str = "/dev/shm";
+
+/// Rate limit of this user on this host.
+#[derive(Debug)]
+pub(super) struct RateLimit {
+    file: Mutex<File>,
+    rate: BitRate,
+}
+
+impl RateLimit {
+    /// Opens the limit, in bits per second.
+    pub(super) fn open(bits_per_s: u64) -> Result<Self> {
+        let name = format!("longhaul-limit-{}", longhaul_linux::process::user());
+        Self::open_in(Path::new(DIRECTORY), &name, bits_per_s)
+    }
+
+    fn open_in(directory: &Path, name: &str, bits_per_s: u64) -> Result<Self> {
+        let path: PathBuf = directory.join(name);
+        let file = open_owned(&path)
+            .map_err(|error| Refusal::usage(format!("--limit: {}: {error:#}", path.display())))?;
+        Ok(Self {
+            file: Mutex::new(file),
+            rate: BitRate::from_bits(bits_per_s),
+        })
+    }
+
+    /// Waits until `bytes` may be sent.
+    pub(super) fn wait_for(&self, bytes: u64) -> io::Result<()> {
+        let now = clock::now();
+        sleep(self.reserve(now, bytes)?.since(now).into());
+        Ok(())
+    }
+
+    /// Reserves time for `bytes`; returns when they may be sent. The file lock excludes other processes, the
+    /// mutex other threads.
+    fn reserve(&self, now: Time, bytes: u64) -> io::Result<Time> {
+        let file = self.file.lock();
+        flock(&*file, FlockOperation::LockExclusive)?;
+        let start = reserve_in(&file, now, self.rate, bytes);
+        flock(&*file, FlockOperation::Unlock)?;
+        start
+    }
+}
+
+fn reserve_in(file: &File, now: Time, rate: BitRate, bytes: u64) -> io::Result<Time> {
+    let mut free = [0; 8];
+    // A new file is empty: the line has always been free.
+    let _ = file.read_exact_at(&mut free, 0);
+    let free = Time::from_nanos(u64::from_le_bytes(free));
+    let (start, free) = limit::take(now, free, rate, bytes);
+    file.write_all_at(&free.as_nanos().to_le_bytes(), 0)?;
+    Ok(start)
+}
+
+/// Opens or creates a file; refuses one of another user.
+fn open_owned(path: &Path) -> Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+        .open(path)?;
+    let owner = file.metadata()?.uid();
+    ensure!(
+        owner == longhaul_linux::process::user(),
+        "it belongs to user {owner}: remove it"
+    );
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_copies_share_the_line_and_go_on_from_what_the_other_took() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || RateLimit::open_in(directory.path(), "line", 8_000_000).unwrap();
+        let (one, other) = (open(), open());
+        let now = Time::from_secs(50);
+        // A burst of 20 ms at 1 MB/s is free at first.
+        let begins = |limit: &RateLimit| limit.reserve(now, 10_000).unwrap();
+        let taken = [begins(&one), begins(&other), begins(&one), begins(&other)];
+        let late = taken.map(|begins| begins.since(now).as_nanos() / 1_000_000);
+        assert_eq!(late, [0, 0, 0, 10]);
+    }
+
+    #[test]
+    fn a_link_to_elsewhere_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("line");
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        let refused = RateLimit::open_in(directory.path(), "line", 8_000_000).unwrap_err();
+        assert!(refused.to_string().contains("--limit: "), "{refused}");
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Retries of files that changed while they were read. They are announced again after a pause, because the
+//! program that writes them may be done by then.
+
+use super::{
+    file::{ReadError, SourceFile},
+    state::{Source, State},
+};
+use crate::protocol::message::SourceMsg;
+use longhaul_store::entry::{Entry, Kind};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Maximum attempts to read a file.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// Pause between detecting a change and the next attempt.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+impl Source {
+    /// Handles a file that could not be read, or not as it was announced.
+    pub(super) fn handle_read_error(&self, file: u64, source: &SourceFile, lost: &ReadError) {
+        match lost {
+            // The session after all extents copies the rest of an extent.
+            ReadError::Changed if source.attempts < ATTEMPTS_MAX && source.assignment.is_none() => {
+                self.shared.update(|state| state.queue_reannouncement(file));
+            }
+            _ => self.withdraw(file, source, lost),
+        }
+    }
+
+    /// Thread that announces changed files again, until the session ends.
+    pub(super) fn reannounce_all(&self) {
+        while let Some((changed, file)) = self.shared.next(|state| state.to_reannounce.pop_front())
+        {
+            let pause = RETRY_DELAY.saturating_sub(changed.elapsed());
+            self.shared.sleep(pause);
+            self.reannounce(file);
+        }
+    }
+
+    fn reannounce(&self, old: u64) {
+        let known = |state: &State| state.announced.get(&old).cloned().flatten();
+        // The target may have failed the file meanwhile.
+        let Some(file) = self.shared.read(known) else {
+            return;
+        };
+        match self.reread(&file) {
+            Ok((entry, new)) => {
+                let share = new.portion.clone();
+                self.counters.update(|now| {
+                    now.bytes = (now.bytes + new.bytes()).saturating_sub(file.bytes());
+                });
+                let number = self.shared.update(|state| {
+                    state.remove(old);
+                    state.announce(&entry, Some(Arc::new(new)))
+                });
+                self.to_target.push(SourceMsg::Reannounce {
+                    old,
+                    number,
+                    entry: entry.into(),
+                    portion: share,
+                });
+            }
+            Err(lost) => self.withdraw(old, &file, &lost),
+        }
+    }
+
+    /// Returns the current state of a file.
+    fn reread(&self, file: &SourceFile) -> Result<(Entry, SourceFile), ReadError> {
+        let place = &file.sources[file.source];
+        let entry = place.look_again(&file.path);
+        let entry = entry.map_err(|error| ReadError::Unreadable(error.to_string()))?;
+        let Kind::File { version, sparse } = entry.kind else {
+            return Err(ReadError::Changed);
+        };
+        // If the file now belongs to another host, the next copy sends it.
+        let share = self.portion_of(place, &entry);
+        let new = SourceFile {
+            sources: file.sources.clone(),
+            path: file.path.clone(),
+            version,
+            sparse,
+            portion: share.ok_or(ReadError::Changed)?,
+            assignment: None,
+            attempts: file.attempts + 1,
+            ..*file
+        };
+        Ok((entry, new))
+    }
+}
+
+impl State {
+    /// Queues a changed file to be announced again, if no other thread has done so.
+    fn queue_reannouncement(&mut self, file: u64) {
+        if self.outgoing.remove(&file).is_some() || self.hashing.remove(&file) {
+            self.to_reannounce.push_back((Instant::now(), file));
+        }
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Thread that scans the source and announces entries.
+
+use super::{
+    file::{SourceFile, source_file},
+    portion::{describe_missing, reports_missing_shares},
+    state::{Source, State},
+};
+use crate::{
+    copy::endpoint::access_scope::AccessScope,
+    protocol::{
+        control::Begin,
+        message::{Portion, SourceMsg},
+    },
+};
+use anyhow::Result;
+use longhaul_command::exit::Refusal;
+use longhaul_scheduling::Stage;
+use longhaul_store::{
+    entry::{Entry, Kind},
+    metadata::SkippedField,
+    path::RelPath,
+    tree::{
+        scan::{Item, Options, Scan, Source as Place},
+        spread::{Share as Spread, SpreadError},
+    },
+};
+use std::{fmt::Display, sync::Arc};
+
+/// Opens a scan of the sources.
+pub(crate) fn open(begin: &Begin, reach: &AccessScope) -> Result<Scan> {
+    let places = reach.open_sources(&begin.paths)?;
+    let filter = begin.options.filter()?;
+    let tops = places.iter().filter_map(Place::name);
+    let filter = filter.with_tops(tops);
+    let options = Options {
+        one_file_system: begin.options.one_file_system,
+    };
+    Scan::new(places, filter, options).map_err(Refusal::usage)
+}
+
+impl Source {
+    pub(super) fn announce_all(&self, mut scan: Scan) {
+        let sources = scan.sources().clone();
+        let tops = sources.iter().filter_map(Place::name).cloned();
+        self.to_target.push(SourceMsg::Roots(tops.collect()));
+        for why in &self.incomplete {
+            self.report_unreadable(why);
+        }
+        let mut gauge = self.counters.metrics.measure_thread(Stage::Scanning, None);
+        for item in &mut scan {
+            gauge.enter(Stage::Waiting);
+            match item {
+                Item::Entry {
+                    source,
+                    entry,
+                    left_out,
+                } => {
+                    let Some(share) = self.portion_of(&sources[source], &entry) else {
+                        continue;
+                    };
+                    self.report_left_out(&entry.path, &left_out);
+                    let file = source_file(&entry, &sources, source);
+                    let file = file.map(|file| {
+                        Arc::new(SourceFile {
+                            portion: share,
+                            ..file
+                        })
+                    });
+                    self.announce_entry(entry, file);
+                }
+                Item::Piece { entry, .. } if !self.copies_pieces() => {
+                    self.report_unreadable(&format!(
+                        "{}: only a piece of it is here: longhaul copy --apart source brings all of them together",
+                        entry.path
+                    ));
+                }
+                Item::Piece { entry, held, .. } if held.is_empty() => {
+                    self.report_unreadable(&format!(
+                        "{}: nothing is left of its piece",
+                        entry.path
+                    ));
+                }
+                Item::Piece {
+                    source,
+                    entry,
+                    held,
+                } => {
+                    let file = self.piece(&entry, held, &sources, source);
+                    self.announce_entry(entry, file.map(Arc::new));
+                }
+                Item::Top { metadata, left_out } => {
+                    self.report_left_out(".", &left_out);
+                    self.to_target
+                        .push(SourceMsg::RootMetadata(metadata.into()));
+                }
+                Item::Shares { path, shares } => self.report_missing_shares(&path, shares),
+                Item::Skipped { path, why } => {
+                    self.reporter.send_problem(format!("{path}: {why}"));
+                    self.to_target.push(SourceMsg::Excluded(path));
+                }
+                Item::Failed(failure) => self.report_unreadable(&failure),
+                Item::SourceFailed { source, failure } => {
+                    self.report_unreadable(&format!("{}: {failure}", source.display()));
+                }
+            }
+            gauge.enter(Stage::Scanning);
+        }
+        self.counters.update(|now| now.scanned = true);
+        self.to_target.push(SourceMsg::ScanEnded);
+    }
+
+    /// Reports trees below the source of which other hosts have shares.
+    fn report_missing_shares(&self, dir: &RelPath, shares: Result<Vec<Spread>, SpreadError>) {
+        if !reports_missing_shares(self.task) {
+            return;
+        }
+        let shares = match shares {
+            Ok(shares) => shares,
+            Err(error) => return self.report_unreadable(&format!("{dir}: {error}")),
+        };
+        for share in shares {
+            let tree = share.top.as_ref().map(|top| dir.join_path(top));
+            let tree = tree.and_then(Result::ok).unwrap_or_else(|| dir.clone());
+            if let Some(why) = describe_missing(&share, self.task) {
+                self.report_unreadable(&format!("{tree}: {why}"));
+            }
+        }
+    }
+
+    fn report_unreadable(&self, why: &dyn Display) {
+        self.to_target.push(SourceMsg::ScanError);
+        self.report_failure(why.to_string());
+    }
+
+    fn report_left_out(&self, path: impl Display, what: &[SkippedField]) {
+        for what in what {
+            let problem = format!("{path}: could not read its {}", what.field);
+            self.reporter.send_problem(problem);
+        }
+    }
+
+    /// Announces an entry. Waits while too many entries are in flight.
+    pub(super) fn announce_entry(&self, mut entry: Entry, file: Option<Arc<SourceFile>>) {
+        if matches!(entry.kind, Kind::HardLink { .. }) {
+            // The attributes came with the file.
+            entry.metadata.xattrs.clear();
+        }
+        self.shared.wait_until(State::has_room);
+        self.counters.update(|now| {
+            now.entries += 1;
+            now.bytes += file.as_ref().map_or(0, |file| file.bytes());
+        });
+        let number = self
+            .shared
+            .update(|state| state.announce(&entry, file.clone()));
+        let share = file.map_or(Portion::Whole, |file| file.portion.clone());
+        self.to_target.push(SourceMsg::Entry {
+            number,
+            entry: entry.into(),
+            portion: share,
+        });
+    }
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Thread of a stream: takes the next parcel, reads and hashes it, and sends it.
+
+use super::{
+    file::{OutgoingFile, ReadError, SourceFile},
+    state::{Source, next_parcel},
+};
+use crate::{
+    copy::{endpoint::metrics::ThreadMeasurement, open_file::OpenFile},
+    protocol::{
+        block::{BLOCK_LEN, Content, Header},
+        message::SourceMsg,
+        options::Switch,
+    },
+    transport::connection::Connection,
+};
+use anyhow::{Result, bail};
+use longhaul_linux::clock;
+use longhaul_scheduling::{Parcel, Stage, StreamEnded};
+use longhaul_store::{
+    blocks::{BlockHash, FileHash},
+    piece,
+};
+use std::{
+    io::{self, BufWriter, Write},
+    ops::Range,
+    sync::Arc,
+};
+
+/// Bytes of headers and small files collected before they are encrypted.
+const SEND_BUFFER_LEN: usize = 256 << 10;
+
+/// Bytes sent in one step under a `--limit`: half a second at 1 Mbit/s.
+const LIMITED_CHUNK_LEN: usize = 64 << 10;
+
+/// Maximum blocks of read-ahead, however many streams there are: 64 MiB of page cache.
+const READ_AHEAD_BLOCKS_MAX: usize = 16;
+
+/// Stream with the state of its thread.
+struct Stream {
+    number: u64,
+    to: BufWriter<Connection>,
+    /// Buffer of one block.
+    buffer: Vec<u8>,
+    /// File that was read last: the next block is likely from it.
+    open: Option<(u64, OpenFile)>,
+    gauge: ThreadMeasurement,
+}
+
+/// Properties of a block that is about to be sent.
+struct OutgoingBlock {
+    /// Whether another stream has the block in flight, but is slow.
+    repeated: bool,
+    /// Set if the block completes the reading of its file: the file's hash, if it is known.
+    sealed: Option<Option<FileHash>>,
+}
+
+impl Source {
+    /// Sends until nothing is left; an error is the stream's.
+    pub(super) fn send(&self, number: u64, stream: Connection) -> Result<()> {
+        let handle = stream.handle()?;
+        let mut stream = Stream {
+            number,
+            gauge: self
+                .counters
+                .metrics
+                .measure_thread(Stage::Idle, Some(handle)),
+            to: BufWriter::with_capacity(SEND_BUFFER_LEN, stream),
+            buffer: Vec::with_capacity(BLOCK_LEN as usize),
+            open: None,
+        };
+        while let Some(parcel) = next_parcel(&self.shared, number) {
+            match parcel {
+                Parcel::Block { file, block } => self.send_block(&mut stream, file, block)?,
+                Parcel::Files(files) => self.send_files(&mut stream, files)?,
+            }
+            stream.to.flush()?;
+            stream.gauge.enter(Stage::Idle);
+        }
+        let mut to = stream
+            .to
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?;
+        Ok(to.close()?)
+    }
+
+    /// Sends small files. If the stream breaks, the remaining files go to another one.
+    fn send_files(&self, stream: &mut Stream, files: Vec<u64>) -> Result<()> {
+        let mut files = files.into_iter();
+        while let Some(file) = files.next() {
+            if let Err(broken) = self.send_block(stream, file, 0) {
+                let remaining = Parcel::Files(files.collect());
+                self.shared.update(|state| state.work.requeue(remaining));
+                return Err(broken);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a block and sends it, or handles the error of its file.
+    fn send_block(&self, stream: &mut Stream, file: u64, block: u64) -> Result<()> {
+        let sending = |sending: &OutgoingFile| sending.file.clone();
+        let (source, streams) = self.shared.read(|state| {
+            let source = state.outgoing.get(&file).map(sending);
+            (source, state.streams.len())
+        });
+        // Withdrawn, or failed by the target.
+        let Some(source) = source else { return Ok(()) };
+        // Streams take blocks in turn: the next block of this stream is likely that many further on.
+        let next = block + streams.min(READ_AHEAD_BLOCKS_MAX) as u64;
+        match stream.read(file, &source, block..next, self.hash) {
+            Ok(header) => self.send_buffered(stream, &header),
+            Err(lost) => {
+                self.handle_read_error(file, &source, &lost);
+                Ok(())
+            }
+        }
+    }
+
+    fn send_buffered(&self, stream: &mut Stream, header: &Header) -> Result<()> {
+        let Header { file, block, .. } = *header;
+        let length = match header.content {
+            Content::Data(length) => length.into(),
+            Content::Hole => 0,
+        };
+        let block = self.shared.update(|state| {
+            let Some(sending) = state.outgoing.get_mut(&file) else {
+                return Ok(None);
+            };
+            let parcel = match sending.file.blocks().count() {
+                1 => Parcel::Files(vec![file]),
+                _ => Parcel::Block { file, block },
+            };
+            let repeated = state.stragglers.has_repeated(&parcel);
+            // Before the block is sent: the answer may be quick.
+            let recorded = state
+                .ledger
+                .record_sent(stream.number, parcel, length, clock::now());
+            if let Err(StreamEnded(parcel)) = recorded {
+                state.work.requeue(parcel);
+                bail!("the far end has ended it");
+            }
+            let last = sending.record_read(block, BlockHash(header.hash));
+            let sealed = last.then(|| sending.hash());
+            Ok(Some(OutgoingBlock { repeated, sealed }))
+        });
+        let Some(OutgoingBlock { repeated, sealed }) = block? else {
+            return Ok(());
+        };
+        // Valid even if this stream breaks now: the file was read as announced, and lost blocks are
+        // retransmitted.
+        if let Some(hash) = sealed {
+            let hash = hash.map(|hash| hash.0);
+            self.to_target.push(SourceMsg::Sealed { file, hash });
+        }
+        stream.to.write_all(&header.encode())?;
+        if length > 0 {
+            self.send_bytes(stream)?;
+        }
+        self.counters.update(|now| match repeated {
+            true => now.repeated += length,
+            false => now.sent += length,
+        });
+        Ok(())
+    }
+
+    /// Sends the block in the buffer.
+    fn send_bytes(&self, stream: &mut Stream) -> io::Result<()> {
+        let Some(limit) = &self.limit else {
+            return stream.to.write_all(&stream.buffer);
+        };
+        for piece in stream.buffer.chunks(LIMITED_CHUNK_LEN) {
+            stream.gauge.enter(Stage::Limited);
+            limit.wait_for(piece.len() as u64)?;
+            stream.gauge.enter(Stage::Sending);
+            stream.to.write_all(piece)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn withdraw(&self, file: u64, source: &SourceFile, lost: &ReadError) {
+        if self.shared.update(|state| state.complete(file)).is_some() {
+            self.to_target.push(SourceMsg::Aborted { file });
+            let why = format!("{}: {lost}", source.path);
+            self.complete_file(Some(source), Some(why.clone()));
+            self.report_failure(why);
+        }
+    }
+}
+
+impl Stream {
+    /// Reads the first block of a range into the buffer, and returns its header. Starts read-ahead of the
+    /// block after the range.
+    fn read(
+        &mut self,
+        file: u64,
+        source: &Arc<SourceFile>,
+        blocks: Range<u64>,
+        hash: Switch,
+    ) -> Result<Header, ReadError> {
+        let block = blocks.start;
+        self.gauge.enter(Stage::Reading);
+        let opened = match self.open.take() {
+            Some((number, opened)) if number == file => opened,
+            _ => source.open()?,
+        };
+        source.read_ahead(&opened, blocks.end);
+        let hole = source.read(&opened, block, &mut self.buffer)?;
+        self.gauge.enter(Stage::Hashing);
+        let hash = match hash {
+            Switch::On => source.blocks().hash(block, &self.buffer),
+            Switch::Off => Ok(BlockHash::UNKNOWN),
+        };
+        self.gauge.enter(Stage::Sending);
+        let hash = hash.map_err(|error| ReadError::Unreadable(error.to_string()))?;
+        if !opened.hash_matches(block, hash) {
+            return Err(ReadError::Damaged {
+                offset: block * source.blocks().block_len(),
+                own: piece::part_name(source.path.name()),
+            });
+        }
+        self.open = Some((file, opened));
+        Ok(Header {
+            file,
+            block,
+            content: match hole {
+                true => Content::Hole,
+                false => Content::Data(self.buffer.len() as u32),
+            },
+            hash: hash.0,
+        })
+    }
+}
