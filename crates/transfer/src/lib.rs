@@ -24,4 +24,4 @@ pub mod copy;
 pub mod protocol;
 mod transport;
 
-pub use transport::connection::SILENCE;
+pub use transport::connection::SILENCE_TIMEOUT;

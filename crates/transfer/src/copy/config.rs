@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A copy as it was asked for, after the check.
 
-use super::place::Place;
+use super::location::Location;
 use crate::protocol::options::{Options, Ports};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -12,9 +12,9 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub(crate) struct Config {
     /// What shall be copied. Each place may be at several hosts, which share it.
-    pub(crate) sources: Vec<Vec<Place>>,
+    pub(crate) sources: Vec<Vec<Location>>,
     /// Where to.
-    pub(crate) target: Vec<Place>,
+    pub(crate) target: Vec<Location>,
     /// How, as both ends are told.
     pub(crate) options: Options,
     pub(crate) ports: Option<Ports>,
@@ -23,7 +23,7 @@ pub(crate) struct Config {
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) leases: Option<String>,
     pub(crate) movers: Option<u8>,
-    pub(crate) apart: Option<Apart>,
+    pub(crate) distributed: Option<DistributedSide>,
     pub(crate) stripe: Option<Bytes>,
     pub(crate) extent: Option<Bytes>,
     pub(crate) lease_time: Time,
@@ -34,7 +34,7 @@ pub(crate) struct Config {
 
 /// Which side's hosts keep a share each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Apart {
+pub(crate) enum DistributedSide {
     Source,
     Target,
     Both,
@@ -43,8 +43,8 @@ pub(crate) enum Apart {
 impl Config {
     /// Refuses what no hosts can do.
     pub(super) fn check(&self) -> Result<()> {
-        on_one_side(&self.sources)?;
-        if self.leases.is_none() && self.apart.is_none() && self.pairs() > 1 {
+        check_one_source_host(&self.sources)?;
+        if self.leases.is_none() && self.distributed.is_none() && self.pair_count() > 1 {
             return Err(Refusal::usage(
                 "several hosts that see the same files share their work through a database: --leases postgresql://…; if each has \
                  files of its own: --apart source, target or both (or name one host)",
@@ -54,26 +54,26 @@ impl Config {
     }
 
     /// So many different ones there are until each host was in one.
-    pub(crate) fn pairs(&self) -> usize {
+    pub(crate) fn pair_count(&self) -> usize {
         let sources = self.sources.first().map_or(1, Vec::len);
         sources.max(self.target.len())
     }
 
     /// From one place of this machine to another.
-    pub(crate) fn stays_here(&self) -> bool {
-        stay_here(&self.sources, &self.target)
+    pub(crate) fn is_local(&self) -> bool {
+        all_local(&self.sources, &self.target)
     }
 }
 
 /// Whether all places are on this machine.
-pub(super) fn stay_here(sources: &[Vec<Place>], target: &[Place]) -> bool {
+pub(super) fn all_local(sources: &[Vec<Location>], target: &[Location]) -> bool {
     let mut places = sources.iter().flatten().chain(target);
     places.all(|place| place.host.is_none())
 }
 
-fn on_one_side(sources: &[Vec<Place>]) -> Result<()> {
-    let hosts = |places: &[Place]| -> Vec<String> {
-        let name = |place: &Place| place.host.as_ref().map(ToString::to_string);
+fn check_one_source_host(sources: &[Vec<Location>]) -> Result<()> {
+    let hosts = |places: &[Location]| -> Vec<String> {
+        let name = |place: &Location| place.host.as_ref().map(ToString::to_string);
         let shown = |place| name(place).unwrap_or("this machine".to_owned());
         places.iter().map(shown).collect()
     };

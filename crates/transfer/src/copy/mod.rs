@@ -3,24 +3,24 @@
 //! whatever befell it.
 //!
 //! Three processes: the one that was called starts a source and a target, here, by ssh or at a site, and makes them known to each
-//! other (`conversation`). Those two (`end`) connect: orders one way, answers the other ([`message`](crate::protocol::message)),
+//! other (`session`). Those two (`end`) connect: orders one way, answers the other ([`message`](crate::protocol::message)),
 //! and streams of blocks ([`block`](crate::protocol::block)). Files are the matter of the crate `store`; what goes next on which stream, of `longhaul_scheduling`.
 
-mod apart;
 mod args;
 mod config;
-mod conversation;
-mod end;
+mod distributed;
+mod endpoint;
+#[cfg(test)]
+mod fixtures;
+mod location;
 mod movers;
 mod open_file;
-mod place;
 mod progress;
 mod run;
-#[cfg(test)]
-mod samples;
+mod session;
 mod verify;
 
 pub use args::command::Args;
-pub use conversation::keyring::Keyring;
-pub use place::{Host, Place};
+pub use location::{Host, Location};
 pub use run::run;
+pub use session::keyring::Keyring;

@@ -13,10 +13,10 @@ pub(super) enum OpenFile {
 }
 
 impl OpenFile {
-    pub(super) fn of(place: &Source, path: &RelPath, in_piece: bool) -> Result<Self, Failure> {
-        match in_piece {
-            true => place.open_piece(path).map(Self::Piece),
-            false => place.open_file(path).map(Self::Whole),
+    pub(super) fn open(source: &Source, path: &RelPath, is_piece: bool) -> Result<Self, Failure> {
+        match is_piece {
+            true => source.open_piece(path).map(Self::Piece),
+            false => source.open_file(path).map(Self::Whole),
         }
     }
 
@@ -28,7 +28,7 @@ impl OpenFile {
     }
 
     /// Whether a block may have this hash: of a piece, it is what arrived.
-    pub(super) fn agrees(&self, index: u64, hash: BlockHash) -> bool {
+    pub(super) fn hash_matches(&self, index: u64, hash: BlockHash) -> bool {
         match self {
             Self::Whole(_) => true,
             Self::Piece(piece) => piece.agrees(index, hash),

@@ -2,12 +2,11 @@
 //! The process that was called: it lets movers share the bulk if it is asked to, and then has two ends copy whatever is left.
 
 use super::{
-    apart,
     args::command::{Args, Command},
     config::Config,
-    conversation::{follow::converse, job::Job},
-    end, movers,
-    progress::{hearing::Hearing, record::Record},
+    distributed, endpoint, movers,
+    progress::{monitor::CopyMonitor, record::Record},
+    session::{follow::run_sessions, job::Job},
     verify,
 };
 use crate::protocol::control::Task;
@@ -23,36 +22,36 @@ use std::time::Instant;
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     if args.attended {
-        threads::spawn(end::reports::end_with_standard_input)?;
+        threads::spawn(endpoint::reports::end_with_standard_input)?;
     }
     match &args.command {
         Some(Command::Verify(args)) => verify::run(&args.dir, args.json),
         Some(Command::Jobs(args)) => {
             movers::jobs::run(&args.leases, args.forget.as_deref(), args.json)
         }
-        None if args.end => end::process::run(args.confined),
+        None if args.end => endpoint::process::run(args.confined),
         None => copy(&args.config()?),
     }
 }
 
 fn copy(config: &Config) -> Result<()> {
     let job = Job::new(config)?;
-    report_interruption()?;
-    let mut hearing = Hearing::new(config, Instant::now());
-    if let Some(side) = config.apart {
-        return finish(config, &apart::run(&job, side, &mut hearing)?);
+    print_on_interruption()?;
+    let mut hearing = CopyMonitor::new(config, Instant::now());
+    if let Some(side) = config.distributed {
+        return print_result(config, &distributed::run(&job, side, &mut hearing)?);
     }
     let shared = match &config.leases {
         Some(address) => Some(movers::run::run(&job, address, &mut hearing)?),
         None => None,
     };
-    let first = shared.as_ref().map_or(0, |shared| shared.pair);
+    let first = shared.as_ref().map_or(0, |shared| shared.last_pair);
     let pair = |number| job.pair(first + number);
-    converse(&job, pair, Task::Whole, &mut hearing)?;
+    run_sessions(&job, pair, Task::Whole, &mut hearing)?;
     if let Some(shared) = shared {
-        shared.forget();
+        shared.remove();
     }
-    finish(config, &hearing.conclude())
+    print_result(config, &hearing.finish())
 }
 
 /// From now on SIGINT, SIGTERM and SIGHUP print a line on standard error before they end the process, as they would
@@ -60,7 +59,7 @@ fn copy(config: &Config) -> Result<()> {
 ///
 /// # Errors
 /// No descriptors or threads are left.
-fn report_interruption() -> Result<()> {
+fn print_on_interruption() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     threads::spawn(move || {
         for signal in signals.forever() {
@@ -74,7 +73,7 @@ fn report_interruption() -> Result<()> {
     Ok(())
 }
 
-fn finish(config: &Config, record: &Record) -> Result<()> {
+fn print_result(config: &Config, record: &Record) -> Result<()> {
     match (config.json, config.quiet) {
         (true, _) => outln!("{}", serde_json::to_string(record)?),
         (false, false) => outln!("{record}"),

@@ -23,8 +23,8 @@ use std::{
 /// What a connection is for. Orders go from the source to the target, answers back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    Orders,
-    Answers,
+    SourceMessages,
+    TargetMessages,
     /// Blocks. Streams are numbered as they are opened; a number never comes again in a conversation.
     Data(u64),
 }
@@ -32,8 +32,8 @@ pub(crate) enum Purpose {
 impl Purpose {
     fn encode(self) -> [u8; 9] {
         let (kind, number) = match self {
-            Self::Orders => (1, 0),
-            Self::Answers => (2, 0),
+            Self::SourceMessages => (1, 0),
+            Self::TargetMessages => (2, 0),
             Self::Data(number) => (3, number),
         };
         let mut bytes = [kind; 9];
@@ -42,14 +42,14 @@ impl Purpose {
     }
 
     /// Orders and answers are always encrypted.
-    fn goes_on_plain(self, encrypt: Switch) -> bool {
+    fn uses_plaintext(self, encrypt: Switch) -> bool {
         matches!(self, Self::Data(_)) && encrypt == Switch::Off
     }
 
     fn parse([kind, number @ ..]: [u8; 9]) -> Option<Self> {
         match (kind, u64::from_be_bytes(number)) {
-            (1, 0) => Some(Self::Orders),
-            (2, 0) => Some(Self::Answers),
+            (1, 0) => Some(Self::SourceMessages),
+            (2, 0) => Some(Self::TargetMessages),
             (3, number) => Some(Self::Data(number)),
             _ => None,
         }
@@ -58,38 +58,38 @@ impl Purpose {
 
 /// A connection, by either of its sides.
 pub(crate) enum Connection {
-    Opened(StreamOwned<rustls::ClientConnection, Buffered>),
+    Initiated(StreamOwned<rustls::ClientConnection, Buffered>),
     Accepted(StreamOwned<rustls::ServerConnection, Buffered>),
     /// A stream after `--encrypt off`.
     Plain(Buffered),
 }
 
 /// What each side says before it goes on without TLS.
-const PLAIN_FROM_HERE: [u8; 1] = [b'P'];
+const PLAINTEXT_MARKER: [u8; 1] = [b'P'];
 
 /// How long a handshake may take: some round trips, on any path.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(20);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Connection {
     /// Shakes hands as the side that connected, and says what for.
     pub(crate) fn open(
-        carrier: blocking::Connection,
+        transport: blocking::Connection,
         trust: &Initiator,
         purpose: Purpose,
         encrypt: Switch,
     ) -> Result<Self> {
-        let socket = Buffered::new(carrier, HANDSHAKE)?;
+        let socket = Buffered::new(transport, HANDSHAKE_TIMEOUT)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
-        shake_hands(&mut stream.conn, &mut stream.sock)?;
+        complete_handshake(&mut stream.conn, &mut stream.sock)?;
         stream.write_all(&purpose.encode())?;
         stream.flush()?;
-        if !purpose.goes_on_plain(encrypt) {
+        if !purpose.uses_plaintext(encrypt) {
             stream.sock.end_handshake()?;
-            return Ok(Self::Opened(stream));
+            return Ok(Self::Initiated(stream));
         }
-        expect(&mut stream, PLAIN_FROM_HERE)?;
+        expect(&mut stream, PLAINTEXT_MARKER)?;
         let mut socket = stream.sock;
-        socket.write_all(&PLAIN_FROM_HERE)?;
+        socket.write_all(&PLAINTEXT_MARKER)?;
         socket.end_handshake()?;
         Ok(Self::Plain(socket))
     }
@@ -100,22 +100,22 @@ impl Connection {
         trust: &Responder,
         encrypt: Switch,
     ) -> Result<(Self, Purpose)> {
-        let socket = Buffered::new(carrier, HANDSHAKE)?;
+        let socket = Buffered::new(carrier, HANDSHAKE_TIMEOUT)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
-        shake_hands(&mut stream.conn, &mut stream.sock)?;
+        complete_handshake(&mut stream.conn, &mut stream.sock)?;
         let mut purpose = [0; 9];
         stream.read_exact(&mut purpose)?;
         let Some(purpose) = Purpose::parse(purpose) else {
             bail!("a connection for nothing that is known");
         };
-        if !purpose.goes_on_plain(encrypt) {
+        if !purpose.uses_plaintext(encrypt) {
             stream.sock.end_handshake()?;
             return Ok((Self::Accepted(stream), purpose));
         }
-        stream.write_all(&PLAIN_FROM_HERE)?;
+        stream.write_all(&PLAINTEXT_MARKER)?;
         stream.flush()?;
         let mut socket = stream.sock;
-        expect(&mut socket, PLAIN_FROM_HERE)?;
+        expect(&mut socket, PLAINTEXT_MARKER)?;
         socket.end_handshake()?;
         Ok((Self::Plain(socket), purpose))
     }
@@ -123,7 +123,7 @@ impl Connection {
     /// By which another thread ends it.
     pub(crate) fn handle(&self) -> Result<Handle> {
         let socket = match self {
-            Self::Opened(stream) => &stream.sock,
+            Self::Initiated(stream) => &stream.sock,
             Self::Accepted(stream) => &stream.sock,
             Self::Plain(socket) => socket,
         };
@@ -133,17 +133,17 @@ impl Connection {
     /// Says that nothing more comes: what is missing after that was not cut off (RFC 8446 §6.1).
     pub(crate) fn close(&mut self) -> io::Result<()> {
         match self {
-            Self::Opened(stream) => end(&mut stream.conn, &mut stream.sock),
-            Self::Accepted(stream) => end(&mut stream.conn, &mut stream.sock),
+            Self::Initiated(stream) => close_tls(&mut stream.conn, &mut stream.sock),
+            Self::Accepted(stream) => close_tls(&mut stream.conn, &mut stream.sock),
             Self::Plain(socket) => socket.finish_sending(),
         }
     }
 }
 
 /// How long what was sent may stay without an answer, if nobody says. Shorter interruptions of a path are TCP's matter.
-pub const SILENCE: Duration = Duration::from_secs(60);
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn shake_hands<C, S>(connection: &mut C, socket: &mut Buffered) -> Result<()>
+fn complete_handshake<C, S>(connection: &mut C, socket: &mut Buffered) -> Result<()>
 where
     C: DerefMut<Target = ConnectionCommon<S>>,
     S: SideData,
@@ -166,7 +166,7 @@ fn expect(from: &mut impl Read, wanted: [u8; 1]) -> Result<()> {
     Ok(())
 }
 
-fn end<C, S>(connection: &mut C, socket: &mut Buffered) -> io::Result<()>
+fn close_tls<C, S>(connection: &mut C, socket: &mut Buffered) -> io::Result<()>
 where
     C: DerefMut<Target = ConnectionCommon<S>>,
     S: SideData,
@@ -181,7 +181,7 @@ where
 impl Read for Connection {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Opened(stream) => stream.read(bytes),
+            Self::Initiated(stream) => stream.read(bytes),
             Self::Accepted(stream) => stream.read(bytes),
             Self::Plain(socket) => socket.read(bytes),
         }
@@ -191,7 +191,7 @@ impl Read for Connection {
 impl Write for Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Opened(stream) => stream.write(bytes),
+            Self::Initiated(stream) => stream.write(bytes),
             Self::Accepted(stream) => stream.write(bytes),
             Self::Plain(socket) => socket.write(bytes),
         }
@@ -199,7 +199,7 @@ impl Write for Connection {
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Opened(stream) => stream.flush(),
+            Self::Initiated(stream) => stream.flush(),
             Self::Accepted(stream) => stream.flush(),
             Self::Plain(socket) => socket.flush(),
         }

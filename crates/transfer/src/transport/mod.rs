@@ -2,4 +2,4 @@
 //! Connections between hosts: TLS 1.3 over TCP or UDT.
 
 pub(crate) mod connection;
-pub(crate) mod outbox;
+pub(crate) mod send_queue;

@@ -13,8 +13,8 @@ use longhaul_store::{
     blocks::Blocks,
     entry::Version,
     manifest::{MANIFEST, Manifest},
-    vfs::Dir,
     part::{Opened, Origin, Part},
+    vfs::Dir,
 };
 use std::{
     fs::{self, File},

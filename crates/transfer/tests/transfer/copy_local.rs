@@ -4,8 +4,8 @@
 
 use longhaul_store::{
     entry::Version,
-    vfs::Dir,
     part::{Opened, Origin, Part},
+    vfs::Dir,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};

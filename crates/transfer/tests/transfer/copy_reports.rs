@@ -3,8 +3,8 @@
 
 use longhaul_store::{
     entry::Version,
-    vfs::Dir,
     part::{Opened, Origin, Part},
+    vfs::Dir,
 };
 use serde_json::Value;
 use std::{

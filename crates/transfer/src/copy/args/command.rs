@@ -3,13 +3,16 @@
 
 use super::{
     patterns::Patterns,
-    preserved::Preserved,
-    values::{Apart, Switch, Transport, extent, lease_time, limit, silence},
+    preserve::PreserveArgs,
+    values::{
+        DistributedSide, Switch, Transport, parse_extent, parse_lease_time, parse_limit,
+        parse_silence,
+    },
 };
 use crate::{
     copy::{
-        config::{Config, stay_here},
-        place::Place,
+        config::{Config, all_local},
+        location::Location,
     },
     protocol::options::{Options, Pace, Ports, Streams},
 };
@@ -26,7 +29,7 @@ use std::{
 };
 
 /// Streams within one machine: a thread at either end each, and no path to fill.
-const STREAMS_HERE: u16 = 4;
+const STREAMS_LOCAL: u16 = 4;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -95,7 +98,7 @@ pub struct Args {
     transport: Transport,
 
     /// Send at most this rate, shared with all copies of this user from this host that have a limit; 100kbit at the least
-    #[arg(long, value_name = "RATE", value_parser = limit)]
+    #[arg(long, value_name = "RATE", value_parser = parse_limit)]
     limit: Option<BitRate>,
 
     /// Encrypt the data: on, or off where the network is trusted. Both ends are authenticated and all else is encrypted
@@ -114,7 +117,7 @@ pub struct Args {
     hash: Switch,
 
     /// Give a connection up when the other end has not answered for so long, 1s to 1h; it is opened anew
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = silence)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_silence)]
     silence: u32,
     /// Only say what would be made, changed and removed at the target
     #[arg(long, short = 'n')]
@@ -140,7 +143,7 @@ pub struct Args {
     patterns: Patterns,
 
     #[command(flatten)]
-    preserved: Preserved,
+    preserved: PreserveArgs,
 
     /// Ports for data on the side that is connected to [default: any]
     #[arg(long, value_name = "FIRST-LAST")]
@@ -177,19 +180,19 @@ pub struct Args {
     /// spreads what is copied over them, large files in stripes; source brings it together again; both copies each share to the host of
     /// the same place in the other list. DST is a directory then
     #[arg(long, value_name = "SIDE", hide_possible_values = true, conflicts_with_all = ["leases", "dry_run", "checksum"])]
-    apart: Option<Apart>,
+    apart: Option<DistributedSide>,
 
     /// Bytes of a large file that lie together on one host, with --apart target: 16MB to 64GB [default: a 1024th of a file, 64 MiB to
     /// 64 GiB]
-    #[arg(long, value_name = "SIZE", value_parser = extent, requires = "apart")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_extent, requires = "apart")]
     stripe: Option<Bytes>,
 
     /// What one mover takes at a time: 16MB to 64GB [default: a 64th of a file, 1 GiB to 64 GiB]
-    #[arg(long, value_name = "SIZE", value_parser = extent, requires = "leases")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_extent, requires = "leases")]
     extent: Option<Bytes>,
 
     /// How long after its last word a mover's work goes to others, 2s to 1h
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = lease_time, requires = "leases")]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_lease_time, requires = "leases")]
     lease_time: Time,
 
     /// Print one JSON object about the copy at its end
@@ -222,8 +225,8 @@ impl Args {
     pub(crate) fn config(&self) -> Result<Config> {
         self.check_transport().map_err(Refusal::usage)?;
         self.check_places().map_err(Refusal::usage)?;
-        let places = self.places.iter().map(|text| Place::parse_shared(text));
-        let mut sources: Vec<Vec<Place>> = places.collect::<Result<_>>()?;
+        let places = self.places.iter().map(|text| Location::parse_list(text));
+        let mut sources: Vec<Vec<Location>> = places.collect::<Result<_>>()?;
         let target = sources.pop().context("no target")?;
         let config = Config {
             options: self.options(&sources, &target),
@@ -235,7 +238,7 @@ impl Args {
             token_file: self.token_file.clone(),
             leases: self.leases.clone(),
             movers: self.movers,
-            apart: self.apart.map(Into::into),
+            distributed: self.apart.map(Into::into),
             stripe: self.stripe,
             extent: self.extent,
             lease_time: self.lease_time,
@@ -248,15 +251,18 @@ impl Args {
     }
 
     /// What both ends are told.
-    fn options(&self, sources: &[Vec<Place>], target: &[Place]) -> Options {
-        let stays_here = stay_here(sources, target);
+    fn options(&self, sources: &[Vec<Location>], target: &[Location]) -> Options {
+        let stays_here = all_local(sources, target);
         // What a site sends is somebody else's, unless the user says otherwise.
-        let of_site = sources.iter().flatten().any(|place| place.site().is_some());
+        let of_site = sources
+            .iter()
+            .flatten()
+            .any(|place| place.site_address().is_some());
         Options {
             streams: match self.streams {
                 // Nothing goes over them.
                 _ if self.dry_run => Streams::Exactly(1),
-                Streams::Auto if stays_here => Streams::Exactly(STREAMS_HERE),
+                Streams::Auto if stays_here => Streams::Exactly(STREAMS_LOCAL),
                 streams => streams,
             },
             pace: self.pace,
@@ -279,15 +285,15 @@ impl Args {
             one_file_system: self.one_file_system,
             rules: self.patterns.rules.clone(),
             preserve: self.preserved.preserve(of_site).into(),
-            into_directory: self.goes_into_directory(sources, target),
-            origin: origin(sources),
+            into_directory: self.is_into_directory(sources, target),
+            origin: origin_id(sources),
         }
     }
 
     /// With several always: what one of them makes must not change what the next one means.
-    fn goes_into_directory(&self, sources: &[Vec<Place>], target: &[Place]) -> bool {
-        let slash = |place: &Place| place.path.as_bytes().ends_with(b"/");
-        let contents = |place: &Place| means_contents(Path::new(&place.path));
+    fn is_into_directory(&self, sources: &[Vec<Location>], target: &[Location]) -> bool {
+        let slash = |place: &Location| place.path.as_bytes().ends_with(b"/");
+        let contents = |place: &Location| means_contents(Path::new(&place.path));
         sources.len() > 1
             || self.leases.is_some()
             || self.apart.is_some()
@@ -323,8 +329,8 @@ impl Args {
 }
 
 /// The same for the same command, from wherever on this machine.
-fn origin(sources: &[Vec<Place>]) -> Origin {
-    let shown = |place: &Place| match &place.host {
+fn origin_id(sources: &[Vec<Location>]) -> Origin {
+    let shown = |place: &Location| match &place.host {
         Some(host) => format!("{host} {:?}", place.path),
         None => format!("{:?}", std::path::absolute(&place.path).ok()),
     };

@@ -4,5 +4,5 @@
 pub(super) mod command;
 
 mod patterns;
-mod preserved;
+mod preserve;
 mod values;

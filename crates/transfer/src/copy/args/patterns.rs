@@ -5,9 +5,9 @@ use crate::protocol::options::Rule;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
 
 /// What makes a rule of a pattern.
-type Kind = fn(String) -> Rule;
+type RuleConstructor = fn(String) -> Rule;
 
-const KINDS: [(&str, Kind, &str); 2] = [
+const KINDS: [(&str, RuleConstructor, &str); 2] = [
     (
         "exclude",
         Rule::Exclude,
@@ -42,7 +42,7 @@ impl FromArgMatches for Patterns {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut rules: Vec<(usize, Rule)> = KINDS
             .into_iter()
-            .flat_map(|(name, kind, _)| given(matches, name, kind))
+            .flat_map(|(name, kind, _)| positioned_rules(matches, name, kind))
             .collect();
         rules.sort_by_key(|(place, _)| *place);
         Ok(Self {
@@ -57,7 +57,11 @@ impl FromArgMatches for Patterns {
 }
 
 /// Each with its place among all words.
-fn given(matches: &ArgMatches, name: &str, kind: Kind) -> impl Iterator<Item = (usize, Rule)> {
+fn positioned_rules(
+    matches: &ArgMatches,
+    name: &str,
+    kind: RuleConstructor,
+) -> impl Iterator<Item = (usize, Rule)> {
     let places = matches.indices_of(name).into_iter().flatten();
     let patterns = matches.get_many::<String>(name).into_iter().flatten();
     let rules = patterns.cloned().map(kind);

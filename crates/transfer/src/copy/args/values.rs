@@ -45,30 +45,30 @@ impl FromStr for Pace {
     }
 }
 
-pub(super) fn limit(text: &str) -> Result<BitRate, String> {
+pub(super) fn parse_limit(text: &str) -> Result<BitRate, String> {
     let rate = text.parse::<BitRate>().map_err(|error| error.to_string())?;
     let rate = Some(rate).filter(|rate| rate.bits() >= PACE_MIN);
     rate.ok_or_else(|| "want a rate of 100kbit or more, as 500mbit".to_owned())
 }
 
-pub(super) fn extent(text: &str) -> Result<Bytes, String> {
+pub(super) fn parse_extent(text: &str) -> Result<Bytes, String> {
     let allowed = Bytes::new(16_000_000)..=Bytes::new(longhaul_scheduling::extents::EXTENT_MAX);
-    within(text, &allowed).ok_or_else(|| "want a size from 16MB to 64GiB, as 4GB".to_owned())
+    parse_within(text, &allowed).ok_or_else(|| "want a size from 16MB to 64GiB, as 4GB".to_owned())
 }
 
-pub(super) fn lease_time(text: &str) -> Result<Time, String> {
-    let time = within(text, &(Time::from_secs(2)..=Time::from_secs(3600)));
+pub(super) fn parse_lease_time(text: &str) -> Result<Time, String> {
+    let time = parse_within(text, &(Time::from_secs(2)..=Time::from_secs(3600)));
     time.ok_or_else(|| "want a time from 2s to 1h, as 30s".to_owned())
 }
 
 /// In milliseconds.
-pub(super) fn silence(text: &str) -> Result<u32, String> {
-    let time = within(text, &(Time::from_secs(1)..=Time::from_secs(3600)));
+pub(super) fn parse_silence(text: &str) -> Result<u32, String> {
+    let time = parse_within(text, &(Time::from_secs(1)..=Time::from_secs(3600)));
     let millis = time.and_then(|time| u32::try_from(time.as_nanos() / 1_000_000).ok());
     millis.ok_or_else(|| "want a time from 1s to 1h, as 20s".to_owned())
 }
 
-fn within<T: FromStr + PartialOrd>(text: &str, allowed: &RangeInclusive<T>) -> Option<T> {
+fn parse_within<T: FromStr + PartialOrd>(text: &str, allowed: &RangeInclusive<T>) -> Option<T> {
     text.parse().ok().filter(|value| allowed.contains(value))
 }
 
@@ -122,18 +122,18 @@ impl From<Switch> for options::Switch {
 
 /// Which side's hosts keep a share each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Apart {
+pub(super) enum DistributedSide {
     Source,
     Target,
     Both,
 }
 
-impl From<Apart> for config::Apart {
-    fn from(given: Apart) -> Self {
+impl From<DistributedSide> for config::DistributedSide {
+    fn from(given: DistributedSide) -> Self {
         match given {
-            Apart::Source => Self::Source,
-            Apart::Target => Self::Target,
-            Apart::Both => Self::Both,
+            DistributedSide::Source => Self::Source,
+            DistributedSide::Target => Self::Target,
+            DistributedSide::Both => Self::Both,
         }
     }
 }
@@ -154,10 +154,10 @@ mod tests {
 
     #[test]
     fn silence_has_bounds() {
-        assert_eq!(silence("1500ms"), Ok(1500));
-        assert_eq!(silence("3600s"), Ok(3_600_000));
+        assert_eq!(parse_silence("1500ms"), Ok(1500));
+        assert_eq!(parse_silence("3600s"), Ok(3_600_000));
         for text in ["999ms", "3601s", "soon", ""] {
-            assert!(silence(text).is_err(), "{text}");
+            assert!(parse_silence(text).is_err(), "{text}");
         }
     }
 

@@ -325,13 +325,13 @@ mod tests {
     #[test]
     fn nothing_beyond_the_export_is_a_source() {
         let (_temp, export) = export();
-        let reach = AccessScope::Export(export);
+        let scope = AccessScope::Export(export);
         for path in INVALID_PATHS {
-            let sources = reach.open_sources(&[path.as_bytes().to_vec()]);
+            let sources = scope.open_sources(&[path.as_bytes().to_vec()]);
             assert!(sources.is_err(), "{path:?}");
         }
         for path in ["/data", "/data/", "data", "/data/file", "/data/dir/"] {
-            let sources = reach.open_sources(&[path.as_bytes().to_vec()]);
+            let sources = scope.open_sources(&[path.as_bytes().to_vec()]);
             assert!(sources.is_ok(), "{path:?}: {sources:?}");
         }
     }
@@ -343,9 +343,9 @@ mod tests {
         let at = |name: &str| temp.path().join(name);
         fs::rename(at("in"), at("moved")).unwrap();
         symlink(at("outside"), at("in")).unwrap();
-        let reach = AccessScope::Export(export);
-        assert!(reach.open_sources(&[b"/data/secret".to_vec()]).is_err());
-        assert!(reach.open_target(b"/data/new", &options(false)).is_err());
+        let scope = AccessScope::Export(export);
+        assert!(scope.open_sources(&[b"/data/secret".to_vec()]).is_err());
+        assert!(scope.open_target(b"/data/new", &options(false)).is_err());
         assert!(!at("outside/new").exists());
     }
 
@@ -365,17 +365,17 @@ mod tests {
     #[test]
     fn nothing_beyond_the_export_is_a_target() {
         let (temp, export) = export();
-        let reach = AccessScope::Export(export);
+        let scope = AccessScope::Export(export);
         for into in [false, true] {
             for path in INVALID_PATHS {
-                let target = reach.open_target(path.as_bytes(), &options(into));
+                let target = scope.open_target(path.as_bytes(), &options(into));
                 assert!(target.is_err(), "{path:?}");
             }
         }
         // A link is not a directory: the copied entry replaces it, and does not follow it.
-        let into = reach.open_target(b"/data/link", &options(true));
+        let into = scope.open_target(b"/data/link", &options(true));
         assert!(into.is_err());
-        let (_, name) = reach.open_target(b"/data/link", &options(false)).unwrap();
+        let (_, name) = scope.open_target(b"/data/link", &options(false)).unwrap();
         assert_eq!(name, RelPath::parse(b"link").ok());
         let outside = fs::read_dir(temp.path().join("outside")).unwrap().count();
         assert_eq!(outside, 1);
@@ -384,9 +384,9 @@ mod tests {
     #[test]
     fn names_in_an_export_are_cp_s() {
         let (temp, export) = export();
-        let reach = AccessScope::Export(export);
+        let scope = AccessScope::Export(export);
         let name = |path: &str, into| {
-            let (_, name) = reach.open_target(path.as_bytes(), &options(into)).unwrap();
+            let (_, name) = scope.open_target(path.as_bytes(), &options(into)).unwrap();
             name.map(|name| name.to_string())
         };
         assert_eq!(name("/data", false), None);

@@ -24,10 +24,10 @@ const REPORT_BYTES_MAX: usize = 1 << 20;
 /// Maximum bytes of a range of blocks.
 const RANGE_BYTES_MAX: usize = 20;
 
-pub(super) fn run(begin: &Begin, reach: &AccessScope, reporter: &Reporter) -> Result<Progress> {
-    let scan = scan::open(begin, reach)?;
+pub(super) fn run(begin: &Begin, scope: &AccessScope, reporter: &Reporter) -> Result<Progress> {
+    let scan = scan::open(begin, scope)?;
     threads::spawn(end_with_standard_input)?;
-    reporter.send(&Report::Shares(recorded_shares(begin, reach)?));
+    reporter.send(&Report::Shares(recorded_shares(begin, scope)?));
     let (mut found, mut bytes) = (Vec::new(), 0);
     let mut progress = Progress::default();
     for entry in scan.filter_map(found_entry) {

@@ -237,10 +237,10 @@ mod tests {
     fn time_of_threads_that_ended_is_kept() {
         let gauges = EndpointMetrics::default();
         let waited = |gauges: &EndpointMetrics| gauges.read().stages[Stage::Reading].waited_us;
-        let gauge = gauges.measure_thread(Stage::Reading, None);
+        let measurement = gauges.measure_thread(Stage::Reading, None);
         std::thread::sleep(Duration::from_millis(5));
         assert!(waited(&gauges) >= 5_000, "under way");
-        drop(gauge);
+        drop(measurement);
         assert!(waited(&gauges) >= 4_000, "ended");
         assert!(gauges.0.lock().threads.is_empty());
         assert!(gauges.read().elapsed_us >= 5_000);

@@ -25,7 +25,7 @@ use std::{
 /// Runs an endpoint on standard input and output. `confined`: a site has started it, and sends first of all
 /// what it may access.
 pub(crate) fn run(confined: bool) -> Result<()> {
-    let reach = match confined {
+    let scope = match confined {
         true => AccessScope::receive()?,
         false => AccessScope::Unrestricted,
     };
@@ -37,7 +37,7 @@ pub(crate) fn run(confined: bool) -> Result<()> {
     reporter.write(&Hello::new(identity.certificate(), ssh_addresses()));
     let begin: Option<Begin> = message::read(&mut io::stdin().lock())?;
     let begin = begin.context("the driver went away")?;
-    let report = match run_task(begin, &reach, &identity, &reporter) {
+    let report = match run_task(begin, &scope, &identity, &reporter) {
         Ok(progress) => Report::Finished(progress),
         Err(error) => match error.downcast_ref::<Refusal>() {
             Some(refusal) => Report::Refused(refusal.to_string()),
@@ -52,30 +52,30 @@ pub(crate) fn run(confined: bool) -> Result<()> {
 
 fn run_task(
     begin: Begin,
-    reach: &AccessScope,
+    scope: &AccessScope,
     identity: &Identity,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    reach.check_task(&begin)?;
+    scope.check_task(&begin)?;
     // More descriptors let it read, send and write more files at once.
     raise_descriptor_limit(begin.role)?;
     match begin.role {
         Role::Source if begin.task == Task::Locate => {
             reporter.send(&Report::Sources(source::portion::source_locations(
-                &begin, reach,
+                &begin, scope,
             )));
             Ok(Progress::default())
         }
-        Role::Source if begin.task == Task::Scan => listing::run(&begin, reach, reporter),
-        Role::Source => source::session::run(begin, reach, identity, reporter),
+        Role::Source if begin.task == Task::Scan => listing::run(&begin, scope, reporter),
+        Role::Source => source::session::run(begin, scope, identity, reporter),
         Role::Target => match begin.task {
             Task::CreateProbe(number) => {
-                shared_fs_probe::create_probe_file(number, &begin, reach, reporter)
+                shared_fs_probe::create_probe_file(number, &begin, scope, reporter)
             }
             Task::FindProbe(number) => {
-                shared_fs_probe::find_probe_file(number, &begin, reach, reporter)
+                shared_fs_probe::find_probe_file(number, &begin, scope, reporter)
             }
-            _ => receiver::session::run(begin, reach, identity, reporter),
+            _ => receiver::session::run(begin, scope, identity, reporter),
         },
     }
 }

@@ -80,21 +80,21 @@ impl StreamOpener {
     /// Sets the number of wanted streams. Excess streams end by themselves: the source closes them.
     pub(super) fn set_wanted(&self, streams: usize) {
         self.0
-            .update(|openings| openings.wanted = streams.min(STREAMS_MAX));
+            .update(|state| state.wanted = streams.min(STREAMS_MAX));
     }
 
     /// Opens no more streams.
     pub(super) fn stop(&self) {
-        self.0.update(|openings| {
-            openings.ended = true;
-            openings.control_handles.clear();
+        self.0.update(|state| {
+            state.ended = true;
+            state.control_handles.clear();
         });
     }
 
     /// Ends the opening of streams. Returns the session's outcome, or the reason why no stream could be
     /// opened.
     pub(super) fn finish<T>(&self, outcome: Result<T>) -> Result<T> {
-        match self.0.update_silent(|openings| openings.failure.take()) {
+        match self.0.update_silent(|state| state.failure.take()) {
             // The control connections stay open: the peer would report their end first, and the reason would
             // be lost.
             Some(why) => Err(why),
@@ -106,55 +106,55 @@ impl StreamOpener {
     }
 
     /// Keeps handles of the control connections, to shut them down if opening is given up.
-    fn keep_control_handles(&self, lines: &ControlConnections) -> Result<()> {
+    fn keep_control_handles(&self, control: &ControlConnections) -> Result<()> {
         let handles = [
-            lines.source_messages.handle()?,
-            lines.target_messages.handle()?,
+            control.source_messages.handle()?,
+            control.target_messages.handle()?,
         ];
-        self.0.update_silent(|openings| {
-            openings.control_handles.extend(handles);
-            openings.shut_down_if_given_up();
+        self.0.update_silent(|state| {
+            state.control_handles.extend(handles);
+            state.shut_down_if_given_up();
         });
         Ok(())
     }
 
     /// Gives up, because no stream can be opened. Readers of the control connections then see their end.
     fn give_up(&self, why: anyhow::Error) {
-        self.0.update(|openings| {
-            openings.ended = true;
-            openings.failure.get_or_insert(why);
-            openings.shut_down_if_given_up();
+        self.0.update(|state| {
+            state.ended = true;
+            state.failure.get_or_insert(why);
+            state.shut_down_if_given_up();
         });
     }
 
     /// Waits until a stream is missing, and counts it as open; `false` at the end.
     fn wait_for_missing(&self) -> bool {
-        let missing = self.0.next(|openings| {
-            let missing = openings.open < openings.wanted;
-            openings.open += usize::from(missing);
+        let missing = self.0.next(|state| {
+            let missing = state.open < state.wanted;
+            state.open += usize::from(missing);
             missing.then_some(())
         });
         missing.is_some()
     }
 
     fn count_ended(&self) {
-        self.0.update(|openings| openings.open -= 1);
+        self.0.update(|state| state.open -= 1);
     }
 
     fn count_while_connected(&self, run: impl FnOnce()) {
-        self.0.update_silent(|openings| {
-            openings.connected += 1;
-            openings.failing_since = None;
+        self.0.update_silent(|state| {
+            state.connected += 1;
+            state.failing_since = None;
         });
         run();
-        self.0.update_silent(|openings| openings.connected -= 1);
+        self.0.update_silent(|state| state.connected -= 1);
     }
 
     /// Records a failed attempt. Returns how long attempts have failed since a stream was last open; zero
     /// while one is open.
     fn record_failure(&self) -> Duration {
-        self.0.update_silent(|openings| match openings.connected {
-            0 => openings
+        self.0.update_silent(|state| match state.connected {
+            0 => state
                 .failing_since
                 .get_or_insert_with(Instant::now)
                 .elapsed(),
@@ -209,14 +209,14 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
             let udt = (transport == Transport::Udt)
                 .then(|| bind_udt(port::any_towards(address), &begin.options))
                 .transpose()?;
-            let way = Peer {
+            let peer = Peer {
                 address,
                 udt: udt.map(Arc::new),
                 trust,
                 encrypt,
                 silence,
             };
-            open_all(&way, first, &begin.options, &streams)
+            open_all(&peer, first, &begin.options, &streams)
         }
         Rendezvous::Listen { at, ports } => {
             let trust = identity.responder(&begin.peer_certificate)?;
@@ -309,7 +309,7 @@ struct Peer {
 /// Opens all connections. The first one measures the RTT, from which the number of streams is guessed. The
 /// others are opened at once, and each takes two round trips.
 fn open_all<S: StreamHandler>(
-    way: &Peer,
+    peer: &Peer,
     first: TcpStream,
     options: &Options,
     streams: &Arc<S>,
@@ -319,19 +319,19 @@ fn open_all<S: StreamHandler>(
         .streams_fixed()
         .map_or_else(|| guess(rtt, window_max(), STREAMS_AUTO_MAX), usize::from);
     streams.opener().set_wanted(wanted);
-    let (peer_to_open, opened) = (way.clone(), streams.clone());
+    let (peer_to_open, opened) = (peer.clone(), streams.clone());
     threads::spawn(move || keep_streams_open(&peer_to_open, &opened))?;
-    let lines = thread::scope(|scope| -> Result<ControlConnections> {
-        let answers = threads::spawn_scoped(scope, || way.open(Purpose::TargetMessages))?;
-        let orders = way.handshake(first, Purpose::SourceMessages);
+    let control = thread::scope(|scope| -> Result<ControlConnections> {
+        let answers = threads::spawn_scoped(scope, || peer.open(Purpose::TargetMessages))?;
+        let orders = peer.handshake(first, Purpose::SourceMessages);
         let answers = answers.join().map_err(|_| anyhow!("no answers"))?;
         Ok(ControlConnections {
             source_messages: orders?,
             target_messages: answers?,
         })
     })?;
-    streams.opener().keep_control_handles(&lines)?;
-    Ok(lines)
+    streams.opener().keep_control_handles(&control)?;
+    Ok(control)
 }
 
 /// Returns the largest window of a connection, in bytes, by this host's limits; the peer's limits are likely
@@ -345,17 +345,17 @@ fn window_max() -> u64 {
     limits.into_iter().flatten().min().unwrap_or(4 << 20) / 2
 }
 
-fn keep_streams_open<S: StreamHandler>(way: &Peer, streams: &Arc<S>) {
+fn keep_streams_open<S: StreamHandler>(peer: &Peer, streams: &Arc<S>) {
     let mut number = 0;
     while streams.opener().wait_for_missing() {
-        let (way, opening) = (way.clone(), streams.clone());
+        let (peer, opening) = (peer.clone(), streams.clone());
         let begun = threads::spawn(move || {
             let streams = opening;
-            match way.open(Purpose::Data(number)) {
+            match peer.open(Purpose::Data(number)) {
                 Ok(stream) => streams
                     .opener()
                     .count_while_connected(|| streams.handle_stream(number, stream)),
-                Err(error) => give_up_if_none_opens(&way, &*streams, error),
+                Err(error) => give_up_if_none_opens(&peer, &*streams, error),
             }
             if !streams.is_over() {
                 thread::sleep(REOPEN_DELAY);
@@ -373,9 +373,9 @@ fn keep_streams_open<S: StreamHandler>(way: &Peer, streams: &Arc<S>) {
 
 /// Gives up if no stream has opened for the silence timeout. Then a middlebox passes the control connections
 /// and no further ones.
-fn give_up_if_none_opens<S: StreamHandler>(way: &Peer, streams: &S, error: anyhow::Error) {
+fn give_up_if_none_opens<S: StreamHandler>(peer: &Peer, streams: &S, error: anyhow::Error) {
     let opener = streams.opener();
-    if opener.record_failure() >= way.silence && !streams.is_over() {
+    if opener.record_failure() >= peer.silence && !streams.is_over() {
         opener.give_up(error.context("no stream can be opened"));
     }
 }
@@ -410,7 +410,7 @@ fn connect_tcp(address: SocketAddr) -> Result<TcpStream> {
             io::ErrorKind::NetworkUnreachable if address.ip().is_loopback() => {
                 "loopback is down: ip link set lo up"
             }
-            _ => "if a firewall is in the way: --ports names what it lets pass",
+            _ => "if a firewall is in the peer: --ports names what it lets pass",
         };
         anyhow::Error::new(error).context(format!("cannot connect to {address} ({hint})"))
     })

@@ -85,7 +85,7 @@ impl Counters {
 /// Reports that this endpoint is ready, if the coordinator asked for it, and reads how to reach the peer.
 pub(super) fn report_ready(
     begin: &mut Begin,
-    reach: &AccessScope,
+    scope: &AccessScope,
     reporter: &Reporter,
 ) -> Result<()> {
     if begin.rendezvous == Rendezvous::Wait {
@@ -93,7 +93,7 @@ pub(super) fn report_ready(
         let peer: Option<Rendezvous> = message::read(&mut io::stdin().lock())?;
         begin.rendezvous = peer.context("the driver went away")?;
     }
-    reach.override_listen_address(&mut begin.rendezvous);
+    scope.override_listen_address(&mut begin.rendezvous);
     Ok(())
 }
 

@@ -18,12 +18,12 @@ use std::io;
 pub(super) fn create_probe_file(
     number: u128,
     begin: &Begin,
-    reach: &AccessScope,
+    scope: &AccessScope,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    reach.refuse_inside_source(target_path(begin), begin)?;
+    scope.refuse_inside_source(target_path(begin), begin)?;
     let (root, name) = (
-        open_target(begin, reach, &begin.options)?,
+        open_target(begin, scope, &begin.options)?,
         probe_file_name(number)?,
     );
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
@@ -38,7 +38,7 @@ pub(super) fn create_probe_file(
 pub(super) fn find_probe_file(
     number: u128,
     begin: &Begin,
-    reach: &AccessScope,
+    scope: &AccessScope,
     reporter: &Reporter,
 ) -> Result<Progress> {
     // Nothing is created here: without the directory, the file is not found.
@@ -48,15 +48,15 @@ pub(super) fn find_probe_file(
         origin: [0; 32],
         ..begin.options.clone()
     };
-    let root = open_target(begin, reach, &options);
+    let root = open_target(begin, scope, &options);
     let found =
         root.is_ok_and(|root| probe_file_name(number).is_ok_and(|name| root.stat(&name).is_ok()));
     reporter.send(&Report::ProbeVisible(found));
     Ok(Progress::default())
 }
 
-fn open_target(begin: &Begin, reach: &AccessScope, options: &Options) -> Result<Root> {
-    Ok(reach.open_target(target_path(begin), options)?.0)
+fn open_target(begin: &Begin, scope: &AccessScope, options: &Options) -> Result<Root> {
+    Ok(scope.open_target(target_path(begin), options)?.0)
 }
 
 fn target_path(begin: &Begin) -> &[u8] {

@@ -12,7 +12,7 @@ use std::fmt;
 
 /// A job as it is shown.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct JobRecord {
     number: String,
     sources: Vec<String>,
     target: String,
@@ -32,7 +32,7 @@ pub(crate) fn run(leases: &str, forget: Option<&str>, json: bool) -> Result<()> 
     let Some(number) = forget else {
         return jobs.iter().try_for_each(|job| show(&board, job, json));
     };
-    match jobs.iter().find(|job| hex(job) == number) {
+    match jobs.iter().find(|job| job_number(job) == number) {
         Some(job) => board.forget(job.job).map(drop).map_err(Into::into),
         None => Err(Refusal::usage(format!(
             "{number}: no job of {} has this number (without --forget all are listed)",
@@ -44,8 +44,8 @@ pub(crate) fn run(leases: &str, forget: Option<&str>, json: bool) -> Result<()> 
 fn show(board: &Board, job: &Listed, json: bool) -> Result<()> {
     let standing = board.standing(job.job)?;
     let spec = Spec::read(&job.spec);
-    let shown = Shown {
-        number: hex(job),
+    let shown = JobRecord {
+        number: job_number(job),
         sources: spec.sources.iter().map(ToString::to_string).collect(),
         target: spec.target.to_string(),
         age_s: job.age.as_secs(),
@@ -65,12 +65,12 @@ fn show(board: &Board, job: &Listed, json: bool) -> Result<()> {
 }
 
 /// Enough of its name to tell it from others.
-fn hex(job: &Listed) -> String {
+fn job_number(job: &Listed) -> String {
     let first = job.name.iter().take(4);
     first.map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for JobRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = |seconds| Time::from_secs(seconds);
         write!(

@@ -6,10 +6,10 @@
 //! Movers bring data and nothing else. Whatever is more than that (links, metadata of directories, what is too much, what
 //! changed or failed meanwhile) is the matter of the one conversation after them, which finds the data in its place.
 
-mod conversation;
 pub(super) mod jobs;
 mod leases;
 mod mover;
 mod plan;
 pub(super) mod run;
+mod session;
 mod work;

@@ -2,17 +2,17 @@
 //! A mover: it takes extents, and has a pair of ends copy them, until nothing is left.
 
 use super::{
-    leases::Leases,
-    work::{Shared, Work, wrong},
+    leases::HeldLeases,
+    work::{SharedJob, Work, refuse_permanent},
 };
 use crate::{
     copy::{
-        conversation::{
-            follow::TICK,
-            job::{Job, Pair},
-            meeting::Ending,
+        progress::retry::RetryPolicy,
+        session::{
+            follow::POLL_INTERVAL,
+            job::{HostPair, Job},
+            startup::SessionOutcome,
         },
-        progress::patience::Patience,
     },
     protocol::{control::Role, report::Progress},
 };
@@ -32,12 +32,12 @@ use std::{
 pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// What a mover tells.
-pub(super) enum Said {
+pub(super) enum MoverEvent {
     Progress(usize, Role, Box<Progress>),
     /// It has brought an extent.
-    Done(usize),
+    ExtentDone(usize),
     /// Its next conversation counts from 0.
-    Again(usize),
+    SessionStarted(usize),
     Note(String),
 }
 
@@ -46,21 +46,21 @@ pub(super) struct Mover<'a> {
     pub(super) job: &'a Job<'a>,
     /// Its own connection.
     pub(super) board: Board,
-    pub(super) shared: longhaul_leases::Job,
+    pub(super) leases_job: longhaul_leases::Job,
     pub(super) number: usize,
     /// As the database calls it.
     pub(super) name: String,
-    pub(super) to: Sender<Said>,
+    pub(super) events: Sender<MoverEvent>,
     /// The job is no longer in the database.
-    forgotten: &'a AtomicBool,
+    job_removed: &'a AtomicBool,
 }
 
 impl<'a> Mover<'a> {
     pub(super) fn new(
         job: &'a Job<'a>,
-        shared: &Shared,
+        shared: &SharedJob,
         number: usize,
-        to: Sender<Said>,
+        to: Sender<MoverEvent>,
         forgotten: &'a AtomicBool,
     ) -> Result<Self> {
         let host = rustix::system::uname()
@@ -71,34 +71,34 @@ impl<'a> Mover<'a> {
         Ok(Self {
             job,
             board: shared.board.another()?,
-            shared: shared.job,
+            leases_job: shared.job,
             number,
             name: format!("{host} {process}.{number}: {}", job.pair(number)),
-            to,
-            forgotten,
+            events: to,
+            job_removed: forgotten,
         })
     }
 
-    pub(super) fn is_forgotten(&self) -> bool {
-        self.forgotten.load(Ordering::Relaxed)
+    pub(super) fn is_job_removed(&self) -> bool {
+        self.job_removed.load(Ordering::Relaxed)
     }
 
     /// Asks the database whether the job is there. One that does not answer says nothing about the job.
-    fn ask_presence(&self) {
-        if matches!(self.board.has(self.shared), Ok(false)) {
-            self.forgotten.store(true, Ordering::Relaxed);
+    fn refresh_job_presence(&self) {
+        if matches!(self.board.has(self.leases_job), Ok(false)) {
+            self.job_removed.store(true, Ordering::Relaxed);
         }
     }
 
     /// An error if the job is no longer in the database, as another command had it.
-    pub(super) fn check_presence(&self) -> Result<()> {
-        match self.is_forgotten() {
-            true => Err(forgotten()),
+    pub(super) fn check_job_exists(&self) -> Result<()> {
+        match self.is_job_removed() {
+            true => Err(job_removed_error()),
             false => Ok(()),
         }
     }
 
-    pub(super) fn pair(&self) -> Pair<'_> {
+    pub(super) fn pair(&self) -> HostPair<'_> {
         self.job.pair(self.number)
     }
 
@@ -107,26 +107,26 @@ impl<'a> Mover<'a> {
     }
 
     /// Until nothing is left to do, or this one can't.
-    pub(super) fn work(&self) -> Result<()> {
-        let mut patience = Patience::default();
+    pub(super) fn run(&self) -> Result<()> {
+        let mut patience = RetryPolicy::default();
         loop {
-            let (why, gained) = match self.step() {
-                Ok(Some(Ending::Over)) => {
-                    patience = Patience::default();
+            let (why, gained) = match self.run_once() {
+                Ok(Some(SessionOutcome::Finished)) => {
+                    patience = RetryPolicy::default();
                     continue;
                 }
                 Ok(None) => return Ok(()),
-                Ok(Some(Ending::Broken { why, gained })) => (why, gained),
+                Ok(Some(SessionOutcome::Broken { why, gained })) => (why, gained),
                 Err(error) if error.is::<Refusal>() => return Err(error),
                 Err(error) => (format!("{error:#}"), 0),
             };
             // A lease that is gone may be a job that is gone.
-            self.ask_presence();
-            self.check_presence()?;
-            let Some(pause) = patience.lose(gained > 0, Instant::now()) else {
+            self.refresh_job_presence();
+            self.check_job_exists()?;
+            let Some(pause) = patience.next_delay(gained > 0, Instant::now()) else {
                 bail!("{why}; given up, the same command goes on from here");
             };
-            self.note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
+            self.print_note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
             self.sleep(pause)?;
         }
     }
@@ -135,58 +135,58 @@ impl<'a> Mover<'a> {
     fn sleep(&self, pause: Duration) -> Result<()> {
         let until = Instant::now() + pause;
         loop {
-            self.check_presence()?;
+            self.check_job_exists()?;
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(());
             }
-            thread::sleep(left.min(TICK));
+            thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 
     /// One conversation, or a look whether there is anything to have one about; nothing if there never will be.
-    fn step(&self) -> Result<Option<Ending>> {
-        let Some(lease) = self.take()? else {
-            if self.is_over()? {
+    fn run_once(&self) -> Result<Option<SessionOutcome>> {
+        let Some(lease) = self.lease_next()? else {
+            if self.is_job_finished()? {
                 return Ok(None);
             }
             // Others have all that there is.
             thread::sleep(POLL);
-            return Ok(Some(Ending::Over));
+            return Ok(Some(SessionOutcome::Finished));
         };
         match Work::of(&lease)? {
-            Work::Plan => self.plan(lease).map(Some),
-            Work::Extent(extent) => self.converse(lease, extent).map(Some),
+            Work::Plan => self.run_plan(lease).map(Some),
+            Work::Extent(extent) => self.run_extents(lease, extent).map(Some),
         }
     }
 
-    pub(super) fn take(&self) -> Result<Option<Lease>> {
-        let taken = self.board.take(self.shared, &self.name, 1, self.ttl());
-        Ok(taken.map_err(wrong)?.into_iter().next())
+    pub(super) fn lease_next(&self) -> Result<Option<Lease>> {
+        let taken = self.board.take(self.leases_job, &self.name, 1, self.ttl());
+        Ok(taken.map_err(refuse_permanent)?.into_iter().next())
     }
 
-    pub(super) fn is_over(&self) -> Result<bool> {
-        match self.board.standing(self.shared) {
+    pub(super) fn is_job_finished(&self) -> Result<bool> {
+        match self.board.standing(self.leases_job) {
             Ok(standing) => Ok(standing.is_over()),
             Err(longhaul_leases::Error::NoJob) => {
-                self.forgotten.store(true, Ordering::Relaxed);
-                Err(forgotten())
+                self.job_removed.store(true, Ordering::Relaxed);
+                Err(job_removed_error())
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    pub(super) fn holding(&self) -> Leases<'_> {
-        Leases::new(&self.board, self.ttl())
+    pub(super) fn new_leases(&self) -> HeldLeases<'_> {
+        HeldLeases::new(&self.board, self.ttl())
     }
 
-    pub(super) fn note(&self, said: &str) {
+    pub(super) fn print_note(&self, said: &str) {
         let said = format!("{}: {said}", self.pair());
-        let _nobody_hears = self.to.send(Said::Note(said));
+        let _nobody_hears = self.events.send(MoverEvent::Note(said));
     }
 }
 
-fn forgotten() -> anyhow::Error {
+fn job_removed_error() -> anyhow::Error {
     Refusal::usage(
         "another command removed this copy from the database (longhaul copy jobs --forget): what has arrived stays, and the \
          same command copies the rest",

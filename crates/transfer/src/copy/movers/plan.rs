@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The mover that finds out what there is, and adds the extents of it while others copy them already.
 
-use super::{leases::Leases, mover::Mover, work::new_extent};
+use super::{leases::HeldLeases, mover::Mover, work::new_extent};
 use crate::{
-    copy::conversation::{follow::TICK, meeting::Ending},
+    copy::session::{follow::POLL_INTERVAL, startup::SessionOutcome},
     protocol::{
         control::{Content, Extent, Role, Task},
         entry::{Kind, Version},
@@ -26,66 +26,68 @@ const ADDED_LEN_MAX: usize = 8 << 20;
 
 /// Extents that are known and not yet added.
 struct Planner {
-    extent: Option<u64>,
+    extent_len: Option<u64>,
     /// Files too small for an extent of their own, of each source.
-    gathered: BTreeMap<u32, (ExtentFiles, Vec<longhaul_store::path::RelPath>)>,
-    ready: Vec<NewExtent>,
+    small_files: BTreeMap<u32, (ExtentFiles, Vec<longhaul_store::path::RelPath>)>,
+    extents: Vec<NewExtent>,
 }
 
 impl Mover<'_> {
     /// Plans, under a lease that is renewed meanwhile.
-    pub(super) fn plan(&self, lease: Lease) -> Result<Ending> {
-        let mut held = self.holding();
-        held.take(lease);
-        let planned = self.survey(&mut held);
-        if !matches!(planned, Ok(Ending::Over)) {
-            held.give_all_back("it could not be planned");
+    pub(super) fn run_plan(&self, lease: Lease) -> Result<SessionOutcome> {
+        let mut held = self.new_leases();
+        held.insert(lease);
+        let planned = self.scan_and_plan(&mut held);
+        if !matches!(planned, Ok(SessionOutcome::Finished)) {
+            held.release_all("it could not be planned");
         }
         planned
     }
 
-    fn survey(&self, held: &mut Leases<'_>) -> Result<Ending> {
+    fn scan_and_plan(&self, held: &mut HeldLeases<'_>) -> Result<SessionOutcome> {
         let mut planner = Planner {
-            extent: self.job.config.extent.map(longhaul_units::Bytes::get),
-            gathered: BTreeMap::new(),
-            ready: Vec::new(),
+            extent_len: self.job.config.extent.map(longhaul_units::Bytes::get),
+            small_files: BTreeMap::new(),
+            extents: Vec::new(),
         };
-        let mut source =
-            held.renewing(|| self.job.alone(self.pair(), Role::Source, Task::Scan))??;
+        let mut source = held
+            .run_while_renewing(|| self.job.start_alone(self.pair(), Role::Source, Task::Scan))??;
         let (to, from) = channel();
-        source.report_to(Role::Source, to)?;
+        source.forward_reports(Role::Source, to)?;
         loop {
-            self.check_presence()?;
+            self.check_job_exists()?;
             held.renew()?;
-            match from.recv_timeout(TICK) {
+            match from.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok((_, Some(Report::Found(found)))) => {
-                    for (file, version) in found.into_iter().filter_map(file) {
-                        planner.offer(file, version)?;
+                    for (file, version) in found.into_iter().filter_map(movable_file) {
+                        planner.add_file(file, version)?;
                         if planner.is_full() {
-                            held.add(&planner.take())?;
+                            held.add(&planner.take_extents())?;
                         }
                     }
                 }
                 Ok((_, Some(Report::Finished(_)))) => break,
                 Ok((_, Some(Report::Refused(why)))) => return Err(Refusal::usage(why)),
-                Ok((_, Some(Report::Broken(why)))) => return Ok(Ending::Broken { why, gained: 0 }),
+                Ok((_, Some(Report::Broken(why)))) => {
+                    return Ok(SessionOutcome::Broken { why, gained: 0 });
+                }
                 Ok((_, Some(_))) => {}
                 Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => {
                     let why = "the source went away".to_owned();
-                    return Ok(Ending::Broken { why, gained: 0 });
+                    return Ok(SessionOutcome::Broken { why, gained: 0 });
                 }
             }
         }
         planner.finish()?;
-        held.add(&planner.take())?;
-        held.all_done()?;
-        Ok(Ending::Over)
+        held.add(&planner.take_extents())?;
+        held.complete_all()?;
+        Ok(SessionOutcome::Finished)
     }
 }
 
 /// A file that movers bring: the rest is the last conversation's matter, and pieces are that of `--apart`.
-fn file(found: FoundEntry) -> Option<(FoundEntry, Version)> {
+fn movable_file(found: FoundEntry) -> Option<(FoundEntry, Version)> {
     match found.kind {
         Kind::File { version, .. } if found.piece_blocks.is_none() => Some((found, version)),
         _ => None,
@@ -93,22 +95,22 @@ fn file(found: FoundEntry) -> Option<(FoundEntry, Version)> {
 }
 
 impl Planner {
-    fn offer(&mut self, file: FoundEntry, version: Version) -> Result<()> {
-        let extent = self.extent.unwrap_or_else(|| extent_len(version.size));
+    fn add_file(&mut self, file: FoundEntry, version: Version) -> Result<()> {
+        let extent = self.extent_len.unwrap_or_else(|| extent_len(version.size));
         if version.size > extent {
-            return self.cut(file, version, extent);
+            return self.add_blocks(file, version, extent);
         }
-        let (gathered, paths) = self.gathered.entry(file.source).or_default();
+        let (gathered, paths) = self.small_files.entry(file.source).or_default();
         gathered.add(version.size, file.path.as_bytes().len());
         paths.push(file.path);
-        match gathered.is_enough(self.extent.unwrap_or(EXTENT_MIN)) {
-            true => self.bundle(file.source),
+        match gathered.is_enough(self.extent_len.unwrap_or(EXTENT_MIN)) {
+            true => self.push_bundle(file.source),
             false => Ok(()),
         }
     }
 
     /// A file that several bring: the extents of its blocks, and one to give it its name when all are there.
-    fn cut(&mut self, file: FoundEntry, version: Version, extent: u64) -> Result<()> {
+    fn add_blocks(&mut self, file: FoundEntry, version: Version, extent: u64) -> Result<()> {
         let FoundEntry { source, path, .. } = file;
         let bytes = version.size;
         for blocks in split(bytes, BLOCK, extent) {
@@ -119,37 +121,39 @@ impl Planner {
                 blocks,
                 version,
             };
-            self.ready
+            self.extents
                 .push(new_extent(Extent { source, content }, len)?);
         }
         let content = Content::Name(path);
-        self.ready.push(new_extent(Extent { source, content }, 0)?);
+        self.extents
+            .push(new_extent(Extent { source, content }, 0)?);
         Ok(())
     }
 
-    fn bundle(&mut self, source: u32) -> Result<()> {
-        if let Some((gathered, paths)) = self.gathered.remove(&source) {
+    fn push_bundle(&mut self, source: u32) -> Result<()> {
+        if let Some((gathered, paths)) = self.small_files.remove(&source) {
             let content = Content::Files(paths);
             let extent = new_extent(Extent { source, content }, gathered.bytes())?;
-            self.ready.push(extent);
+            self.extents.push(extent);
         }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<()> {
-        let sources: Vec<u32> = self.gathered.keys().copied().collect();
+        let sources: Vec<u32> = self.small_files.keys().copied().collect();
         sources
             .into_iter()
-            .try_for_each(|source| self.bundle(source))
+            .try_for_each(|source| self.push_bundle(source))
     }
 
     /// Between files, for the name of one must not be added before its blocks.
     fn is_full(&self) -> bool {
         let len = |extent: &NewExtent| extent.key.len() + extent.body.len();
-        self.ready.len() >= ADDED_MAX || self.ready.iter().map(len).sum::<usize>() >= ADDED_LEN_MAX
+        self.extents.len() >= ADDED_MAX
+            || self.extents.iter().map(len).sum::<usize>() >= ADDED_LEN_MAX
     }
 
-    fn take(&mut self) -> Vec<NewExtent> {
-        std::mem::take(&mut self.ready)
+    fn take_extents(&mut self) -> Vec<NewExtent> {
+        std::mem::take(&mut self.extents)
     }
 }

@@ -2,16 +2,16 @@
 //! All movers of this process: started, followed and shown together.
 
 use super::{
-    mover::{Mover, Said},
-    work::Shared,
+    mover::{Mover, MoverEvent},
+    work::SharedJob,
 };
 use crate::copy::{
-    conversation::{follow::TICK, job::Job, sharing},
     progress::{
-        hearing::{Hearing, Narrator as _},
-        record::{Brought, Record},
-        standing::Standing,
+        copy_progress::CopyProgress,
+        monitor::{CopyMonitor, SessionSink as _},
+        record::{MoverTotals, Record},
     },
+    session::{follow::POLL_INTERVAL, job::Job, sharing},
 };
 use anyhow::{Result, bail};
 use longhaul_command::threads;
@@ -25,17 +25,20 @@ use std::{
 };
 
 /// How often the database is asked whether the job is still there, so that movers of a job that was forgotten end.
-const PRESENCE_EVERY: Duration = Duration::from_secs(1);
+const PRESENCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often the database is asked how all is.
-const ALL_EVERY: Duration = Duration::from_secs(5);
+const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Brings the data, with everybody who does the same. Whoever has the result may forget the job.
-pub(crate) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result<Shared> {
-    sharing::must_be_shared(job)?;
-    sharing::sources_must_be_shared(job)?;
-    let mut shared = Shared::join(job, address)?;
-    let count = job.config.movers.map_or(job.config.pairs(), usize::from);
+pub(crate) fn run(job: &Job<'_>, address: &str, hearing: &mut CopyMonitor) -> Result<SharedJob> {
+    sharing::check_target_shared(job)?;
+    sharing::check_sources_shared(job)?;
+    let mut shared = SharedJob::join(job, address)?;
+    let count = job
+        .config
+        .movers
+        .map_or(job.config.pair_count(), usize::from);
     let (to, from) = channel();
     let forgotten = AtomicBool::new(false);
     let movers = (0..count).map(|number| Mover::new(job, &shared, number, to.clone(), &forgotten));
@@ -43,26 +46,26 @@ pub(crate) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result
     drop(to);
     let (pair, ended) = thread::scope(|scope| {
         let work = |mover: Mover<'_>| {
-            let ended = mover.work();
+            let ended = mover.run();
             // What concerns all movers alike is the command's error, and said once.
             if let Err(error) = &ended
-                && !mover.is_forgotten()
+                && !mover.is_job_removed()
             {
-                mover.note(&format!("{error:#}"));
+                mover.print_note(&format!("{error:#}"));
             }
             ended
         };
         let movers = movers.into_iter();
         let threads = movers.map(|mover| threads::spawn_scoped(scope, move || work(mover)));
         let threads: Vec<_> = threads.collect();
-        let pair = Movers::new(count).follow(&shared, hearing, &from, &forgotten);
+        let pair = MoverMonitor::new(count).follow(&shared, hearing, &from, &forgotten);
         let ended = threads.into_iter().map(|thread| match thread {
             Ok(thread) => thread.join(),
             Err(error) => Ok(Err(error)),
         });
         (pair, ended.collect::<Vec<_>>())
     });
-    shared.pair = pair;
+    shared.last_pair = pair;
     let mut failed = None;
     for ended in ended {
         match ended {
@@ -78,91 +81,106 @@ pub(crate) fn run(job: &Job<'_>, address: &str, hearing: &mut Hearing) -> Result
 }
 
 /// All movers of this process, as they are shown.
-struct Movers {
-    began: Instant,
-    movers: Vec<Standing>,
+struct MoverMonitor {
+    started_at: Instant,
+    movers: Vec<CopyProgress>,
     /// Who brought an extent last.
-    last: usize,
-    all: longhaul_leases::Standing,
+    last_mover: usize,
+    job_status: longhaul_leases::Standing,
     /// When that was asked for.
-    asked: Option<Instant>,
+    status_read_at: Option<Instant>,
     /// When it is asked next whether the job is still there.
-    presence: Instant,
+    next_presence_check: Instant,
 }
 
-impl Movers {
+impl MoverMonitor {
     fn new(count: usize) -> Self {
         let began = Instant::now();
         Self {
-            began,
-            movers: (0..count).map(|_| Standing::new(began)).collect(),
-            last: 0,
-            all: longhaul_leases::Standing::default(),
-            asked: None,
-            presence: began + PRESENCE_EVERY,
+            started_at: began,
+            movers: (0..count).map(|_| CopyProgress::new(began)).collect(),
+            last_mover: 0,
+            job_status: longhaul_leases::Standing::default(),
+            status_read_at: None,
+            next_presence_check: began + PRESENCE_INTERVAL,
         }
     }
 
     /// Until all have ended; whose pair worked last. Sets `forgotten` when the job is gone.
     fn follow(
         &mut self,
-        shared: &Shared,
-        hearing: &mut Hearing,
-        from: &Receiver<Said>,
+        shared: &SharedJob,
+        hearing: &mut CopyMonitor,
+        from: &Receiver<MoverEvent>,
         forgotten: &AtomicBool,
     ) -> usize {
         loop {
             let now = Instant::now();
-            if now >= self.presence {
-                self.presence = now + PRESENCE_EVERY;
+            if now >= self.next_presence_check {
+                self.next_presence_check = now + PRESENCE_INTERVAL;
                 // A database that does not answer says nothing about the job.
                 if matches!(shared.board.has(shared.job), Ok(false)) {
                     forgotten.store(true, Ordering::Relaxed);
                 }
             }
-            if self.asked.is_none_or(|asked| now >= asked + ALL_EVERY) {
-                self.asked = Some(now);
+            if self
+                .status_read_at
+                .is_none_or(|asked| now >= asked + STATUS_INTERVAL)
+            {
+                self.status_read_at = Some(now);
                 // What can't be asked is shown as it was.
-                self.all = shared.standing().unwrap_or_else(|_| self.all.clone());
+                self.job_status = shared.status().unwrap_or_else(|_| self.job_status.clone());
             }
             hearing.show(|| self.record(now), now);
-            match from.recv_timeout(TICK) {
-                Ok(said) => self.hear(said, hearing),
+            match from.recv_timeout(POLL_INTERVAL) {
+                Ok(said) => self.receive(said, hearing),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.all = shared.standing().unwrap_or_else(|_| self.all.clone());
-        hearing.brought(self.brought(), &self.record(Instant::now()));
-        self.last
+        self.job_status = shared.status().unwrap_or_else(|_| self.job_status.clone());
+        hearing.add_movers(self.totals(), &self.record(Instant::now()));
+        self.last_mover
     }
 
-    fn hear(&mut self, said: Said, hearing: &Hearing) {
+    fn receive(&mut self, said: MoverEvent, hearing: &CopyMonitor) {
         match said {
-            Said::Progress(mover, role, progress) => {
-                self.movers[mover].hear(role, *progress, Instant::now());
+            MoverEvent::Progress(mover, role, progress) => {
+                self.movers[mover].receive(role, *progress, Instant::now());
             }
-            Said::Done(mover) => self.last = mover,
-            Said::Again(mover) => self.movers[mover].again(),
-            Said::Note(said) => hearing.note(&said),
+            MoverEvent::ExtentDone(mover) => self.last_mover = mover,
+            MoverEvent::SessionStarted(mover) => self.movers[mover].start_session(),
+            MoverEvent::Note(said) => hearing.print_note(&said),
         }
     }
 
     fn record(&self, now: Instant) -> Record {
-        let movers = self.movers.iter().map(|mover| mover.now(now)).collect();
-        let amounts = [&self.all.open, &self.all.waiting, &self.all.leased];
+        let movers = self
+            .movers
+            .iter()
+            .map(|mover| mover.snapshot(now))
+            .collect();
+        let amounts = [
+            &self.job_status.open,
+            &self.job_status.waiting,
+            &self.job_status.leased,
+        ];
         let left: u64 = amounts.iter().map(|amount| amount.bytes).sum();
-        Record::together(movers, left, self.all.done.bytes + self.all.failed.bytes)
+        Record::of_movers(
+            movers,
+            left,
+            self.job_status.done.bytes + self.job_status.failed.bytes,
+        )
     }
 
-    fn brought(&self) -> Brought {
-        Brought {
+    fn totals(&self) -> MoverTotals {
+        MoverTotals {
             movers: self.movers.len(),
             // The plan is one.
-            extents: self.all.done.extents.saturating_sub(1),
-            failed: self.all.failed.extents,
-            bytes: self.all.done.bytes,
-            seconds: self.began.elapsed().as_secs_f64(),
+            extents: self.job_status.done.extents.saturating_sub(1),
+            failed: self.job_status.failed.extents,
+            bytes: self.job_status.done.bytes,
+            seconds: self.started_at.elapsed().as_secs_f64(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! A copy as the database has it: a job whose first extent is to plan the others.
 
 use crate::{
-    copy::{config::Config, conversation::job::Job, place::Place},
+    copy::{config::Config, location::Location, session::job::Job},
     protocol::{
         control::{Content, Extent},
         options::Rule,
@@ -37,14 +37,14 @@ impl Work {
 }
 
 /// A copy that movers share.
-pub(crate) struct Shared {
+pub(crate) struct SharedJob {
     pub(super) board: Board,
     pub(super) job: longhaul_leases::Job,
     /// The pair of hosts that worked last.
-    pub(crate) pair: usize,
+    pub(crate) last_pair: usize,
 }
 
-impl Shared {
+impl SharedJob {
     /// The job of this command: whoever gives it, wherever, shares the same.
     pub(super) fn join(job: &Job<'_>, address: &str) -> Result<Self> {
         let board = open(address)?;
@@ -55,20 +55,20 @@ impl Shared {
             ..NewExtent::default()
         };
         let joined = board.join(&Sha256::digest(&spec), &spec, &first);
-        let job = joined.map_err(wrong)?;
+        let job = joined.map_err(refuse_permanent)?;
         Ok(Self {
             board,
             job,
-            pair: 0,
+            last_pair: 0,
         })
     }
 
-    pub(super) fn standing(&self) -> Result<Standing> {
+    pub(super) fn status(&self) -> Result<Standing> {
         Ok(self.board.standing(self.job)?)
     }
 
     /// Nothing of it stays in the database.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn remove(&self) {
         if let Err(error) = self.board.forget(self.job) {
             errln!("longhaul: the job stays in {}: {error}", self.board.label());
         }
@@ -76,7 +76,7 @@ impl Shared {
 }
 
 /// What no repetition mends is the command's mistake.
-pub(super) fn wrong(error: longhaul_leases::Error) -> anyhow::Error {
+pub(super) fn refuse_permanent(error: longhaul_leases::Error) -> anyhow::Error {
     match error.is_unreachable() {
         true => error.into(),
         false => Refusal::usage(format!("{:#}", anyhow::Error::from(error))),
@@ -87,8 +87,8 @@ pub(super) fn wrong(error: longhaul_leases::Error) -> anyhow::Error {
 /// each begins with the first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Spec {
-    pub(super) sources: Vec<SharedPlace>,
-    pub(super) target: SharedPlace,
+    pub(super) sources: Vec<SharedLocation>,
+    pub(super) target: SharedLocation,
     rules: Vec<Rule>,
     update: bool,
     one_file_system: bool,
@@ -103,9 +103,9 @@ impl Spec {
             sources: config
                 .sources
                 .iter()
-                .map(|source| SharedPlace::of(source))
+                .map(|source| SharedLocation::of(source))
                 .collect(),
-            target: SharedPlace::of(&config.target),
+            target: SharedLocation::of(&config.target),
             rules: options.rules,
             update: options.update,
             one_file_system: options.one_file_system,
@@ -117,8 +117,8 @@ impl Spec {
     /// What another version wrote can't be read, but listed.
     pub(super) fn read(bytes: &[u8]) -> Self {
         postcard::from_bytes(bytes).unwrap_or_else(|_| Self {
-            sources: vec![SharedPlace::unknown()],
-            target: SharedPlace::unknown(),
+            sources: vec![SharedLocation::unreadable()],
+            target: SharedLocation::unreadable(),
             rules: Vec::new(),
             update: false,
             one_file_system: false,
@@ -130,13 +130,13 @@ impl Spec {
 
 /// Hosts in the order of their names, and the path that they share.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct SharedPlace {
+pub(super) struct SharedLocation {
     hosts: BTreeSet<String>,
     path: Vec<u8>,
 }
 
-impl SharedPlace {
-    fn of(places: &[Place]) -> Self {
+impl SharedLocation {
+    fn of(places: &[Location]) -> Self {
         let hosts = places.iter().filter_map(|place| place.host.as_ref());
         let path = places.first().map(|place| place.path.as_bytes().to_vec());
         Self {
@@ -145,7 +145,7 @@ impl SharedPlace {
         }
     }
 
-    fn unknown() -> Self {
+    fn unreadable() -> Self {
         Self {
             hosts: BTreeSet::new(),
             path: b"(of another version of longhaul)".to_vec(),
@@ -154,7 +154,7 @@ impl SharedPlace {
 }
 
 /// As on the command line, but for bytes that are not UTF-8.
-impl fmt::Display for SharedPlace {
+impl fmt::Display for SharedLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts = Vec::from_iter(self.hosts.iter().map(String::as_str)).join(",");
         let colon = if hosts.is_empty() { "" } else { ":" };
@@ -165,11 +165,11 @@ impl fmt::Display for SharedPlace {
 /// The database at an address, or at the one in a file.
 pub(super) fn open(address: &str) -> Result<Board> {
     let Some(file) = address.strip_prefix('@') else {
-        return Board::open(address).map_err(wrong);
+        return Board::open(address).map_err(refuse_permanent);
     };
     let text = fs::read_to_string(file);
     let text = text.map_err(|error| Refusal::usage(format!("--leases @{file}: {error}")))?;
-    Board::open(text.lines().next().unwrap_or_default().trim()).map_err(wrong)
+    Board::open(text.lines().next().unwrap_or_default().trim()).map_err(refuse_permanent)
 }
 
 /// As the database has it.

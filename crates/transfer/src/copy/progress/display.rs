@@ -12,11 +12,11 @@ use std::{
 };
 
 /// Whoever waits for less than this needs no display.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SHOW_AFTER: Duration = Duration::from_secs(2);
 /// Without a terminal, a line so often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Characters of the bar.
-const BAR: usize = 24;
+const BAR_LEN: usize = 24;
 
 /// The display of one copy.
 #[derive(Debug)]
@@ -24,65 +24,69 @@ pub(crate) struct Display {
     form: Form,
     json: bool,
     /// When it shows something next.
-    due: Instant,
+    next_update: Instant,
 }
 
 #[derive(Debug)]
 enum Form {
-    Nothing,
+    Hidden,
     Screen(ProgressBar),
     Lines,
     Json,
 }
 
 impl Display {
-    pub(crate) fn of(config: &Config, now: Instant) -> Self {
+    pub(crate) fn new(config: &Config, now: Instant) -> Self {
         let form = match (config.progress, config.quiet) {
             (true, _) => Form::Json,
-            (false, true) => Form::Nothing,
+            (false, true) => Form::Hidden,
             (false, false) if stderr().is_terminal() => Form::Screen(screen()),
             (false, false) => Form::Lines,
         };
         let due = match form {
             Form::Lines => now + LINE_EVERY,
             Form::Json => now,
-            _ => now + PATIENCE,
+            _ => now + SHOW_AFTER,
         };
         let json = config.json;
-        Self { form, json, due }
+        Self {
+            form,
+            json,
+            next_update: due,
+        }
     }
 
     /// Shows how it stands, if it is time to.
     pub(crate) fn show(&mut self, record: impl FnOnce() -> Record, now: Instant) {
-        if now < self.due {
+        if now < self.next_update {
             return;
         }
         match &self.form {
-            Form::Nothing => {}
+            Form::Hidden => {}
             Form::Screen(screen) => screen.set_message(lines(&record()).join("\n")),
             Form::Lines => {
-                self.due = now + LINE_EVERY;
+                self.next_update = now + LINE_EVERY;
                 errln!("{}", lines(&record())[1..].join("; "));
             }
             Form::Json => {
-                self.due = now + Duration::from_secs(1);
+                self.next_update = now + Duration::from_secs(1);
                 outln!("{}", serde_json::json!({ "progress": record() }));
             }
         }
     }
 
     /// Something that would be done.
-    pub(crate) fn plan(&self, planned: &PlannedAction) {
+    pub(crate) fn print_planned(&self, planned: &PlannedAction) {
         match &self.form {
             _ if self.json => outln!("{}", planned.json()),
-            Form::Nothing => {}
+            Form::Hidden => {}
             Form::Screen(screen) => screen.suspend(|| outln!("{planned}")),
             _ => outln!("{planned}"),
         }
     }
 
     /// Says something beside it.
-    pub(crate) fn note(&self, said: &str) {
+    pub(crate) fn print_note(&self, said: &str) {
         match &self.form {
             Form::Screen(screen) => screen.suspend(|| errln!("longhaul: {said}")),
             _ => errln!("longhaul: {said}"),
@@ -105,8 +109,8 @@ fn screen() -> ProgressBar {
 
 /// A bar, and what is said beside it.
 fn lines(record: &Record) -> Vec<String> {
-    let full = (record.share() * BAR as f64) as usize;
-    let bar = "█".repeat(full) + &"░".repeat(BAR - full);
+    let full = (record.fraction_done() * BAR_LEN as f64) as usize;
+    let bar = "█".repeat(full) + &"░".repeat(BAR_LEN - full);
     let mut lines = vec![bar, record.amount(), record.speed()];
     lines.extend(record.limit());
     lines

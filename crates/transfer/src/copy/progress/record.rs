@@ -45,26 +45,26 @@ pub(crate) struct Record {
     /// With a dry run, what would be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) plan: Option<Plan>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) brought: Option<Brought>,
+    #[serde(rename = "brought", skip_serializing_if = "Option::is_none")]
+    pub(super) movers: Option<MoverTotals>,
     /// What each stream carried; only at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) streams: Option<Vec<Stream>>,
+    pub(super) streams: Option<Vec<StreamRecord>>,
     /// Bytes of all that are at the target.
     #[serde(skip)]
-    pub(super) at: u64,
+    pub(super) at_target_bytes: u64,
 }
 
 /// What a stream carried.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Stream {
+pub(super) struct StreamRecord {
     lasted_s: f64,
     acked_bytes: u64,
     sent_again_bytes: u64,
     rtt_us: u32,
 }
 
-impl From<StreamStats> for Stream {
+impl From<StreamStats> for StreamRecord {
     fn from(told: StreamStats) -> Self {
         let StreamStats {
             duration_s: lasted_s,
@@ -97,7 +97,7 @@ fn limited_by<S: Serializer>(verdict: &Option<Verdict>, to: S) -> Result<S::Ok, 
 
 /// What movers brought before the first conversation.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Brought {
+pub(crate) struct MoverTotals {
     /// Of this process.
     pub(crate) movers: usize,
     /// By all of all processes: extents, those that were given up, and bytes.
@@ -108,8 +108,8 @@ pub(crate) struct Brought {
 }
 
 impl Record {
-    /// What several movers do; `left` bytes of all extents are not done, `done` are, whoever did them.
-    pub(crate) fn together(movers: Vec<Self>, left: u64, done: u64) -> Self {
+    /// What several movers do; `remaining_bytes` bytes of all extents are not done, `done` are, whoever did them.
+    pub(crate) fn of_movers(movers: Vec<Self>, left: u64, done: u64) -> Self {
         let slowest = movers.iter().filter(|one| one.limited_by.is_some());
         let slowest = slowest.min_by_key(|one| one.now_bps);
         let limited_by = slowest.and_then(|one| one.limited_by.clone());
@@ -121,9 +121,9 @@ impl Record {
         for one in movers {
             all.add(&one);
         }
-        all.at = all.at.max(done).min(all.bytes);
+        all.at_target_bytes = all.at_target_bytes.max(done).min(all.bytes);
         let rate = all.now_bps.filter(|rate| *rate > 0);
-        all.left_s = rate.map(|rate| (all.bytes - all.at) as f64 * 8.0 / rate as f64);
+        all.left_s = rate.map(|rate| (all.bytes - all.at_target_bytes) as f64 * 8.0 / rate as f64);
         all
     }
 
@@ -137,7 +137,7 @@ impl Record {
             scanned,
             failed,
             removed,
-            ..Self::together(each, bytes, 0)
+            ..Self::of_movers(each, bytes, 0)
         }
     }
 
@@ -161,11 +161,11 @@ impl Record {
         self.rtt_us = self.rtt_us.max(one.rtt_us);
         self.retransmitted_segments += one.retransmitted_segments;
         self.retransmitted_bytes += one.retransmitted_bytes;
-        self.at += one.at;
+        self.at_target_bytes += one.at_target_bytes;
     }
 
     /// Of a dry run: nothing was done of it.
-    pub(crate) fn planned(self, plan: Plan) -> Self {
+    pub(crate) fn with_plan(self, plan: Plan) -> Self {
         Self {
             made: 0,
             removed: 0,
@@ -176,18 +176,21 @@ impl Record {
     }
 
     /// Bytes that are still to come.
-    pub(super) fn left(&self) -> Option<u64> {
-        self.bytes.checked_sub(self.at)
+    pub(super) fn remaining_bytes(&self) -> Option<u64> {
+        self.bytes.checked_sub(self.at_target_bytes)
     }
 
     /// How far it is, from 0 to 1.
-    pub(crate) fn share(&self) -> f64 {
-        (self.at as f64 / self.bytes.max(1) as f64).min(1.0)
+    pub(crate) fn fraction_done(&self) -> f64 {
+        (self.at_target_bytes as f64 / self.bytes.max(1) as f64).min(1.0)
     }
 
     /// How much is done of what.
     pub(crate) fn amount(&self) -> String {
-        let (at, all) = (Bytes::new(self.at.min(self.bytes)), Bytes::new(self.bytes));
+        let (at, all) = (
+            Bytes::new(self.at_target_bytes.min(self.bytes)),
+            Bytes::new(self.bytes),
+        );
         let done = self.same + self.made + self.left_out + self.failed;
         let more = if self.scanned { "" } else { " found so far" };
         let left = self
@@ -225,7 +228,7 @@ impl Record {
 }
 
 impl Record {
-    fn sent(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_sent(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (bytes, seconds) = (self.sent_bytes, self.seconds);
         if bytes == 0 {
             return write!(f, "no data sent in {seconds:.1} s");
@@ -243,7 +246,7 @@ impl fmt::Display for Record {
             Some(plan) => write!(f, "{plan}; {} there already", self.same)?,
             None => {
                 write!(f, "{} copied, {} there already, ", self.made, self.same)?;
-                self.sent(f)?;
+                self.write_sent(f)?;
             }
         }
         for (count, what) in [
@@ -255,7 +258,7 @@ impl fmt::Display for Record {
                 write!(f, ", {count} {what}")?;
             }
         }
-        if let Some(brought) = &self.brought {
+        if let Some(brought) = &self.movers {
             write!(
                 f,
                 "\n{}, {}, {:.1} s of it",

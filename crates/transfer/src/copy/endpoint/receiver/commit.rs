@@ -31,11 +31,11 @@ type HashRecord = (Arc<Entry>, FileHash);
 impl Target {
     pub(super) fn commit_until_over(&self) {
         let mut manifest = self.load_manifest();
-        let mut gauge = self.counters.metrics.measure_thread(Stage::Waiting, None);
+        let mut measurement = self.counters.metrics.measure_thread(Stage::Waiting, None);
         while !self.shared.is_over() {
             self.shared
                 .wait_timeout(INTERVAL, |state| state.over || state.needs_commit());
-            gauge.enter(Stage::Syncing);
+            measurement.enter(Stage::Syncing);
             for (stream, blocks) in self.shared.update(State::take_unreported) {
                 self.to_source.push(TargetMsg::Received { stream, blocks });
             }
@@ -50,7 +50,7 @@ impl Target {
             if self.shared.update(State::requeue_busy) {
                 self.open_waiting();
             }
-            gauge.enter(Stage::Waiting);
+            measurement.enter(Stage::Waiting);
         }
     }
 

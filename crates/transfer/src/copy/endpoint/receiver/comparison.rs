@@ -48,11 +48,11 @@ impl Target {
     }
 
     fn compare_files(&self) {
-        let mut gauge = self.counters.metrics.measure_thread(Stage::Waiting, None);
+        let mut measurement = self.counters.metrics.measure_thread(Stage::Waiting, None);
         while let Some(next) = self.shared.next(|state| state.to_compare.pop_front()) {
-            gauge.enter(Stage::Scanning);
+            measurement.enter(Stage::Scanning);
             self.compare_file(next);
-            gauge.enter(Stage::Waiting);
+            measurement.enter(Stage::Waiting);
         }
     }
 

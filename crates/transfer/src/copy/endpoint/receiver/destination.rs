@@ -25,13 +25,13 @@ const LINKS_MAX: usize = 40;
 /// Opens the directory of the copy; also returns the name of the copied entry there, and with a dry run the
 /// directory that would have been made for it.
 pub(super) fn open_destination(
-    reach: &AccessScope,
+    scope: &AccessScope,
     path: &[u8],
     begin: &Begin,
 ) -> Result<(Root, Option<RelPath>, Option<RelPath>)> {
-    let target = reach.refuse_inside_source(path, begin)?;
-    refuse_special(reach, path, begin)?;
-    let found = open(reach, path, &begin.options)?;
+    let target = scope.refuse_inside_source(path, begin)?;
+    refuse_special(scope, path, begin)?;
+    let found = open(scope, path, &begin.options)?;
     if let Some(target) = &target {
         let (_, renamed, imagined) = &found;
         // A directory that would be made does not exist yet.
@@ -43,12 +43,12 @@ pub(super) fn open_destination(
 }
 
 fn open(
-    reach: &AccessScope,
+    scope: &AccessScope,
     path: &[u8],
     options: &Options,
 ) -> Result<(Root, Option<RelPath>, Option<RelPath>)> {
     if !options.dry_run || !options.into_directory {
-        let (root, renamed) = reach.open_target(path, options)?;
+        let (root, renamed) = scope.open_target(path, options)?;
         return Ok((root, renamed, None));
     }
     // An entry with a name of its own needs no new directory.
@@ -56,16 +56,16 @@ fn open(
         into_directory: false,
         ..options.clone()
     };
-    let (root, imagined) = reach.open_target(path, &without_directory)?;
+    let (root, imagined) = scope.open_target(path, &without_directory)?;
     Ok((root, None, imagined))
 }
 
 /// Refuses a special file at the target's path, or at a source's path in it, before anything is changed.
-fn refuse_special(reach: &AccessScope, path: &[u8], begin: &Begin) -> Result<()> {
-    let Some(place) = reach.local_path(path) else {
+fn refuse_special(scope: &AccessScope, path: &[u8], begin: &Begin) -> Result<()> {
+    let Some(place) = scope.local_path(path) else {
         return Ok(());
     };
-    let follow = matches!(reach, AccessScope::Unrestricted);
+    let follow = matches!(scope, AccessScope::Unrestricted);
     let refuse = |place: &Path, shown: &dyn std::fmt::Display| match describe_special(place, follow)
     {
         None => Ok(()),

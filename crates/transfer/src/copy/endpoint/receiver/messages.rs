@@ -83,11 +83,11 @@ impl Target {
             to_sync: false,
             reported: BTreeSet::new(),
         };
-        let mut gauge = self.counters.metrics.measure_thread(Stage::Waiting, None);
+        let mut measurement = self.counters.metrics.measure_thread(Stage::Waiting, None);
         loop {
-            gauge.enter(Stage::Waiting);
+            measurement.enter(Stage::Waiting);
             let order = message::read::<SourceMsg>(&mut from)?;
-            gauge.enter(Stage::Scanning);
+            measurement.enter(Stage::Scanning);
             let order = order.context("the source went away")?;
             match self.handle_data_message(order) {
                 None => {}
@@ -115,7 +115,7 @@ impl Target {
                 Some(_) => bail!("an order out of order"),
             }
         }
-        drop(gauge);
+        drop(measurement);
         self.finish_session(state, from)
     }
 

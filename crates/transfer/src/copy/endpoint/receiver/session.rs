@@ -27,19 +27,19 @@ use std::sync::Arc;
 
 pub(crate) fn run(
     mut begin: Begin,
-    reach: &AccessScope,
+    scope: &AccessScope,
     identity: &Identity,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    report_ready(&mut begin, reach, reporter)?;
+    report_ready(&mut begin, scope, reporter)?;
     threads::spawn(end_with_standard_input)?;
-    run_session(&begin, reach, identity, reporter)
+    run_session(&begin, scope, identity, reporter)
 }
 
 /// Runs the session, once the address of the peer is known.
 pub(crate) fn run_session(
     begin: &Begin,
-    reach: &AccessScope,
+    scope: &AccessScope,
     identity: &Identity,
     reporter: &Reporter,
 ) -> Result<Progress> {
@@ -48,7 +48,7 @@ pub(crate) fn run_session(
     let (descriptors, _) = longhaul_linux::descriptors::limits();
     let room = OpenLimits::for_descriptors(descriptors, streams.unwrap_or(STREAMS_MAX));
     let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
-    let (root, renamed, imagined) = destination::open_destination(reach, path, begin)?;
+    let (root, renamed, imagined) = destination::open_destination(scope, path, begin)?;
     let (answers, sender) = send_queue();
     let target = Arc::new(Target {
         root: Arc::new(root),

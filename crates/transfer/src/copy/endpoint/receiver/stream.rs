@@ -22,7 +22,7 @@ impl Target {
     /// file.
     pub(super) fn receive(&self, number: u64, mut from: Connection) -> Result<()> {
         let mut buffer = Buffer::new(BLOCK_LEN as usize);
-        let mut gauge = self.counters.metrics.measure_thread(Stage::Receiving, None);
+        let mut measurement = self.counters.metrics.measure_thread(Stage::Receiving, None);
         loop {
             let mut header = [0; HEADER_LEN];
             if !read_header(&mut from, &mut header)? {
@@ -35,14 +35,14 @@ impl Target {
             };
             let bytes = &mut buffer[..length];
             from.read_exact(bytes).context("cut off within a block")?;
-            gauge.enter(Stage::Writing);
+            measurement.enter(Stage::Writing);
             self.shared.wait_until(State::has_room);
             self.write_block(&header, bytes);
             self.shared.update_if(
                 |state| state.count_block(number, length),
                 State::needs_commit,
             );
-            gauge.enter(Stage::Receiving);
+            measurement.enter(Stage::Receiving);
         }
     }
 

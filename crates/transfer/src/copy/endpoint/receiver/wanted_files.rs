@@ -150,11 +150,11 @@ impl Target {
 
     /// Thread that verifies data of an earlier run, while the rest arrives.
     pub(super) fn verify_all(&self) {
-        let mut gauge = self.counters.metrics.measure_thread(Stage::Waiting, None);
+        let mut measurement = self.counters.metrics.measure_thread(Stage::Waiting, None);
         while let Some(large) = self.shared.next(|state| state.to_verify.pop_front()) {
-            gauge.enter(Stage::Scanning);
+            measurement.enter(Stage::Scanning);
             while large.verify_next() && !self.shared.is_over() {}
-            gauge.enter(Stage::Waiting);
+            measurement.enter(Stage::Waiting);
         }
     }
 }

@@ -21,14 +21,14 @@ impl Source {
     }
 
     fn hash_files(&self) {
-        let mut gauge = self.counters.metrics.measure_thread(Stage::Waiting, None);
+        let mut measurement = self.counters.metrics.measure_thread(Stage::Waiting, None);
         while let Some((number, file)) = self.shared.next(State::next_to_hash) {
-            gauge.enter(Stage::Scanning);
+            measurement.enter(Stage::Scanning);
             match hash_of(&file) {
                 Ok(hash) => self.send_hash(number, hash),
                 Err(lost) => self.handle_read_error(number, &file, &lost),
             }
-            gauge.enter(Stage::Waiting);
+            measurement.enter(Stage::Waiting);
         }
     }
 

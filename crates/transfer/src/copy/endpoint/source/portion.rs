@@ -91,10 +91,10 @@ fn name_hash(path: &RelPath) -> u64 {
 }
 
 /// Returns the locations of the sources, for a target that may be on the same machine.
-pub(crate) fn source_locations(begin: &Begin, reach: &AccessScope) -> Sources {
+pub(crate) fn source_locations(begin: &Begin, scope: &AccessScope) -> Sources {
     let given = begin.paths.iter().filter_map(|path| {
         let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
-        Some((path.clone(), name.ok()?, reach.real_path(path)?))
+        Some((path.clone(), name.ok()?, scope.real_path(path)?))
     });
     let machine = Machine::read();
     machine.map_or_else(Sources::default, |machine| {
@@ -103,10 +103,10 @@ pub(crate) fn source_locations(begin: &Begin, reach: &AccessScope) -> Sources {
 }
 
 /// Returns the recorded shares of the sources, each with its name in the copy.
-pub(crate) fn recorded_shares(begin: &Begin, reach: &AccessScope) -> Result<Vec<SpreadShare>> {
+pub(crate) fn recorded_shares(begin: &Begin, scope: &AccessScope) -> Result<Vec<SpreadShare>> {
     let mut all = Vec::new();
     for path in &begin.paths {
-        let (Some(real), Some(top)) = (reach.real_path(path), reach.root_path()) else {
+        let (Some(real), Some(top)) = (scope.real_path(path), scope.root_path()) else {
             continue;
         };
         let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
@@ -124,13 +124,13 @@ pub(crate) fn recorded_shares(begin: &Begin, reach: &AccessScope) -> Result<Vec<
 }
 
 /// Describes the sources that are only one host's share of a spread tree: a copy of one is incomplete.
-pub(super) fn incomplete(begin: &Begin, reach: &AccessScope) -> Vec<String> {
+pub(super) fn incomplete(begin: &Begin, scope: &AccessScope) -> Vec<String> {
     // A gather counts the shares of the named source elsewhere.
     if matches!(begin.task, Task::Gather(_)) || !reports_missing_shares(begin.task) {
         return Vec::new();
     }
     let problems = begin.paths.iter().filter_map(|path| {
-        let why = match spread::of_tree(&reach.real_path(path)?, &reach.root_path()?) {
+        let why = match spread::of_tree(&scope.real_path(path)?, &scope.root_path()?) {
             Ok(shares) => {
                 let mut lacking = shares
                     .iter()

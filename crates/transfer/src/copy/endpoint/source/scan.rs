@@ -28,8 +28,8 @@ use longhaul_store::{
 use std::{fmt::Display, sync::Arc};
 
 /// Opens a scan of the sources.
-pub(crate) fn open(begin: &Begin, reach: &AccessScope) -> Result<Scan> {
-    let places = reach.open_sources(&begin.paths)?;
+pub(crate) fn open(begin: &Begin, scope: &AccessScope) -> Result<Scan> {
+    let places = scope.open_sources(&begin.paths)?;
     let filter = begin.options.filter()?;
     let tops = places.iter().filter_map(Place::name);
     let filter = filter.with_tops(tops);
@@ -47,9 +47,9 @@ impl Source {
         for why in &self.incomplete {
             self.report_unreadable(why);
         }
-        let mut gauge = self.counters.metrics.measure_thread(Stage::Scanning, None);
+        let mut measurement = self.counters.metrics.measure_thread(Stage::Scanning, None);
         for item in &mut scan {
-            gauge.enter(Stage::Waiting);
+            measurement.enter(Stage::Waiting);
             match item {
                 Item::Entry {
                     source,
@@ -104,7 +104,7 @@ impl Source {
                     self.report_unreadable(&format!("{}: {failure}", source.display()));
                 }
             }
-            gauge.enter(Stage::Scanning);
+            measurement.enter(Stage::Scanning);
         }
         self.counters.update(|now| now.scanned = true);
         self.to_target.push(SourceMsg::ScanEnded);

@@ -43,16 +43,16 @@ use std::{
 
 pub(crate) fn run(
     mut begin: Begin,
-    reach: &AccessScope,
+    scope: &AccessScope,
     identity: &Identity,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    let ready = prepare(&begin, reach)?;
+    let ready = prepare(&begin, scope)?;
     if begin.task == Task::Pieces {
-        reporter.send(&Report::Shares(recorded_shares(&begin, reach)?));
+        reporter.send(&Report::Shares(recorded_shares(&begin, scope)?));
     }
-    reporter.send(&Report::Sources(source_locations(&begin, reach)));
-    report_ready(&mut begin, reach, reporter)?;
+    reporter.send(&Report::Sources(source_locations(&begin, scope)));
+    report_ready(&mut begin, scope, reporter)?;
     let ready = match begin.task {
         Task::Extents => PreparedSource {
             assigned: Some(extents::receive_assignments()?),
@@ -76,13 +76,13 @@ pub(crate) struct PreparedSource {
     incomplete: Vec<String>,
 }
 
-pub(crate) fn prepare(begin: &Begin, reach: &AccessScope) -> Result<PreparedSource> {
+pub(crate) fn prepare(begin: &Begin, scope: &AccessScope) -> Result<PreparedSource> {
     Ok(PreparedSource {
-        scan: scan::open(begin, reach)?,
+        scan: scan::open(begin, scope)?,
         assigned: None,
         tuning: StreamTuning::prepare(&begin.options)?,
         limit: begin.options.limit.map(RateLimit::open).transpose()?,
-        incomplete: incomplete(begin, reach),
+        incomplete: incomplete(begin, scope),
     })
 }
 

@@ -44,7 +44,7 @@ struct Stream {
     buffer: Vec<u8>,
     /// File that was read last: the next block is likely from it.
     open: Option<(u64, OpenFile)>,
-    gauge: ThreadMeasurement,
+    measurement: ThreadMeasurement,
 }
 
 /// Properties of a block that is about to be sent.
@@ -61,7 +61,7 @@ impl Source {
         let handle = stream.handle()?;
         let mut stream = Stream {
             number,
-            gauge: self
+            measurement: self
                 .counters
                 .metrics
                 .measure_thread(Stage::Idle, Some(handle)),
@@ -75,7 +75,7 @@ impl Source {
                 Parcel::Files(files) => self.send_files(&mut stream, files)?,
             }
             stream.to.flush()?;
-            stream.gauge.enter(Stage::Idle);
+            stream.measurement.enter(Stage::Idle);
         }
         let mut to = stream
             .to
@@ -170,9 +170,9 @@ impl Source {
             return stream.to.write_all(&stream.buffer);
         };
         for piece in stream.buffer.chunks(LIMITED_CHUNK_LEN) {
-            stream.gauge.enter(Stage::Limited);
+            stream.measurement.enter(Stage::Limited);
             limit.wait_for(piece.len() as u64)?;
-            stream.gauge.enter(Stage::Sending);
+            stream.measurement.enter(Stage::Sending);
             stream.to.write_all(piece)?;
         }
         Ok(())
@@ -199,19 +199,19 @@ impl Stream {
         hash: Switch,
     ) -> Result<Header, ReadError> {
         let block = blocks.start;
-        self.gauge.enter(Stage::Reading);
+        self.measurement.enter(Stage::Reading);
         let opened = match self.open.take() {
             Some((number, opened)) if number == file => opened,
             _ => source.open()?,
         };
         source.read_ahead(&opened, blocks.end);
         let hole = source.read(&opened, block, &mut self.buffer)?;
-        self.gauge.enter(Stage::Hashing);
+        self.measurement.enter(Stage::Hashing);
         let hash = match hash {
             Switch::On => source.blocks().hash(block, &self.buffer),
             Switch::Off => Ok(BlockHash::UNKNOWN),
         };
-        self.gauge.enter(Stage::Sending);
+        self.measurement.enter(Stage::Sending);
         let hash = hash.map_err(|error| ReadError::Unreadable(error.to_string()))?;
         if !opened.hash_matches(block, hash) {
             return Err(ReadError::Damaged {

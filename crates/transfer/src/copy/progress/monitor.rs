@@ -2,10 +2,10 @@
 //! What both ends of a copy say while it goes on, and what is shown of it.
 
 use super::{
+    copy_progress::CopyProgress,
     display::Display,
     plan::Plan,
-    record::{Brought, Record},
-    standing::Standing,
+    record::{MoverTotals, Record},
 };
 use crate::{
     copy::config::Config,
@@ -18,8 +18,8 @@ use anyhow::Result;
 use std::time::Instant;
 
 /// What is known of a copy over all its conversations.
-pub(crate) struct Hearing {
-    standing: Standing,
+pub(crate) struct CopyMonitor {
+    progress: CopyProgress,
     display: Display,
     /// What the streams of the last conversation carried.
     streams: Vec<StreamStats>,
@@ -27,11 +27,11 @@ pub(crate) struct Hearing {
     plan: Option<Plan>,
 }
 
-impl Hearing {
-    pub(crate) fn new(config: &Config, began: Instant) -> Self {
+impl CopyMonitor {
+    pub(crate) fn new(config: &Config, started_at: Instant) -> Self {
         Self {
-            standing: Standing::new(began),
-            display: Display::of(config, began),
+            progress: CopyProgress::new(started_at),
+            display: Display::new(config, started_at),
             streams: Vec::new(),
             plan: config.options.dry_run.then(Plan::default),
         }
@@ -43,29 +43,29 @@ impl Hearing {
     }
 
     /// Movers brought something before the first conversation.
-    pub(crate) fn brought(&mut self, brought: Brought, record: &Record) {
-        self.standing.brought(brought, record);
+    pub(crate) fn add_movers(&mut self, brought: MoverTotals, record: &Record) {
+        self.progress.add_movers(brought, record);
     }
 
     /// All is over, and nothing more is shown.
-    pub(crate) fn conclude(&mut self) -> Record {
+    pub(crate) fn finish(&mut self) -> Record {
         self.display.clear();
         let streams = std::mem::take(&mut self.streams);
-        let record = self.standing.over(Instant::now(), streams);
+        let record = self.progress.finish(Instant::now(), streams);
         match &self.plan {
-            Some(plan) => record.planned(plan.clone()),
+            Some(plan) => record.with_plan(plan.clone()),
             None => record,
         }
     }
 }
 
 /// Who hears what both ends of a conversation say.
-pub(crate) trait Listener {
+pub(crate) trait ReportSink {
     /// A report that neither ends the conversation nor breaks it.
-    fn hear(&mut self, role: Role, report: Report) -> Result<()>;
+    fn receive(&mut self, role: Role, report: Report) -> Result<()>;
 
     /// Time goes by. Why the conversation is to end, if it is.
-    fn look(&mut self) -> Result<Option<String>> {
+    fn poll(&mut self) -> Result<Option<String>> {
         Ok(None)
     }
 
@@ -74,23 +74,23 @@ pub(crate) trait Listener {
 }
 
 /// Who hears of one conversation after the other.
-pub(crate) trait Narrator: Listener {
+pub(crate) trait SessionSink: ReportSink {
     /// Says something beside what is shown.
-    fn note(&self, said: &str);
+    fn print_note(&self, said: &str);
 
     /// Another conversation begins.
-    fn again(&mut self);
+    fn start_session(&mut self);
 }
 
-impl Listener for Hearing {
-    fn hear(&mut self, role: Role, report: Report) -> Result<()> {
+impl ReportSink for CopyMonitor {
+    fn receive(&mut self, role: Role, report: Report) -> Result<()> {
         match report {
             Report::Progress(progress) | Report::Finished(progress) => {
-                self.standing.hear(role, progress, Instant::now());
+                self.progress.receive(role, progress, Instant::now());
             }
-            Report::Problem(problem) => self.display.note(&problem),
+            Report::Problem(problem) => self.display.print_note(&problem),
             Report::Planned(planned) => {
-                self.display.plan(&planned);
+                self.display.print_planned(&planned);
                 self.plan.get_or_insert_default().add(&planned);
             }
             Report::Streams(figures) => self.streams = figures,
@@ -99,24 +99,24 @@ impl Listener for Hearing {
         Ok(())
     }
 
-    fn look(&mut self) -> Result<Option<String>> {
+    fn poll(&mut self) -> Result<Option<String>> {
         let now = Instant::now();
-        self.display.show(|| self.standing.now(now), now);
+        self.display.show(|| self.progress.snapshot(now), now);
         Ok(None)
     }
 
     fn gained(&self) -> u64 {
-        self.standing.gained()
+        self.progress.gained()
     }
 }
 
-impl Narrator for Hearing {
-    fn note(&self, said: &str) {
-        self.display.note(said);
+impl SessionSink for CopyMonitor {
+    fn print_note(&self, said: &str) {
+        self.display.print_note(said);
     }
 
-    fn again(&mut self) {
-        self.standing.again();
+    fn start_session(&mut self) {
+        self.progress.start_session();
         self.plan = self.plan.as_ref().map(|_| Plan::default());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What there is in a tree, and what of it there should be.
 
-use super::kept::Kept;
+use super::known_hashes::KnownHashes;
 use crate::copy::open_file::OpenFile;
 use longhaul_store::{
     blocks::{BlockHash, Blocks},
@@ -19,25 +19,25 @@ use longhaul_store::{
 use std::{borrow::Cow, collections::BTreeSet, ops::Range, path::Path, sync::Arc};
 
 /// What comes next of a tree.
-pub(super) enum Next {
+pub(super) enum ScanStep {
     /// A file of the size that it should have.
-    File(ToRead),
+    File(FileToRead),
     /// Something that can be said without reading it.
-    Said(Found),
+    Finding(Finding),
     /// Nothing needs to be said.
     Nothing,
 }
 
 /// What is found of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct Finding {
     /// As the file system has it.
     pub(super) path: Vec<u8>,
-    pub(super) what: What,
+    pub(super) kind: FindingKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum FindingKind {
     Differs(Cow<'static, str>),
     Missing,
     Unknown,
@@ -45,7 +45,7 @@ pub(super) enum What {
 }
 
 /// A file that is to be read, or a piece of one.
-pub(super) struct ToRead {
+pub(super) struct FileToRead {
     pub(super) path: RelPath,
     pub(super) version: Version,
     pub(super) blocks: Blocks,
@@ -61,14 +61,14 @@ pub(super) enum Expected {
     Piece(Vec<Range<u64>>),
 }
 
-impl ToRead {
+impl FileToRead {
     pub(super) fn open(&self) -> Result<OpenFile, Failure> {
         let in_piece = matches!(self.expected, Expected::Piece(_));
         OpenFile::open(&self.source, &self.path, in_piece)
     }
 
     /// Blocks that there are of it.
-    pub(super) fn held(&self) -> Vec<Range<u64>> {
+    pub(super) fn block_ranges(&self) -> Vec<Range<u64>> {
         match &self.expected {
             Expected::Whole(_) => std::iter::once(0..self.blocks.count()).collect(),
             Expected::Piece(held) => held.clone(),
@@ -76,7 +76,7 @@ impl ToRead {
     }
 
     /// Whether it is as expected, by the hashes of all its blocks. Those of a piece were looked at one by one.
-    pub(super) fn is_as_expected(&self, hashes: &[BlockHash]) -> bool {
+    pub(super) fn matches(&self, hashes: &[BlockHash]) -> bool {
         match &self.expected {
             Expected::Whole(record) => self.blocks.file_hash(hashes) == Some(record.hash),
             Expected::Piece(_) => true,
@@ -84,10 +84,10 @@ impl ToRead {
     }
 
     /// What to say if its hash is another.
-    pub(super) fn difference(&self) -> What {
+    pub(super) fn hash_mismatch(&self) -> FindingKind {
         let modified = self.version.modified;
-        What::Differs(match &self.expected {
-            Expected::Whole(record) if noted(record).matches_stored(&modified) => {
+        FindingKind::Differs(match &self.expected {
+            Expected::Whole(record) if recorded_mtime(record).matches_stored(&modified) => {
                 "other contents, though size and time are the same: damaged".into()
             }
             Expected::Whole(_) => "other contents, written since".into(),
@@ -101,7 +101,7 @@ impl ToRead {
 }
 
 /// When the source's file was written.
-fn noted(record: &Record) -> Time {
+fn recorded_mtime(record: &Record) -> Time {
     let (seconds, nanos) = record.mtime;
     Time { seconds, nanos }
 }
@@ -110,34 +110,34 @@ fn noted(record: &Record) -> Time {
 pub(super) struct Files<'a> {
     scan: Scan,
     sources: Arc<[Source]>,
-    kept: &'a Kept,
+    known_hashes: &'a KnownHashes,
     /// Paths that have a hash and were not seen yet.
-    unseen: BTreeSet<&'a [u8]>,
+    missing: BTreeSet<&'a [u8]>,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn open(top: &Path, kept: &'a Kept) -> Result<Self, SourceError> {
+    pub(super) fn open(top: &Path, kept: &'a KnownHashes) -> Result<Self, SourceError> {
         // Its contents, not the directory under its name.
         let source = Source::open(&top.join(""))?;
         let scan = Scan::new([source], Filter::default(), Options::default())?;
         Ok(Self {
             sources: scan.sources().clone(),
             scan,
-            kept,
-            unseen: kept.iter().map(|(path, _)| path).collect(),
+            known_hashes: kept,
+            missing: kept.iter().map(|(path, _)| path).collect(),
         })
     }
 
-    fn judge(&mut self, entry: Entry, source: usize) -> Next {
-        let record = self.kept.lookup(entry.path.as_bytes());
-        self.unseen.remove(entry.path.as_bytes());
+    fn classify(&mut self, entry: Entry, source: usize) -> ScanStep {
+        let record = self.known_hashes.lookup(entry.path.as_bytes());
+        self.missing.remove(entry.path.as_bytes());
         let said = |what| {
             let path = entry.path.as_bytes().to_vec();
-            Next::Said(Found { path, what })
+            ScanStep::Finding(Finding { path, kind: what })
         };
         match (&entry.kind, record) {
             (Kind::File { version, .. }, Some(record)) if version.size == record.size => {
-                Next::File(ToRead {
+                ScanStep::File(FileToRead {
                     expected: Expected::Whole(record),
                     version: *version,
                     blocks: Blocks::of(version.size),
@@ -145,30 +145,30 @@ impl<'a> Files<'a> {
                     path: entry.path,
                 })
             }
-            (Kind::File { .. }, Some(_)) => said(What::Differs("another size".into())),
-            (Kind::File { .. }, None) => said(What::Unknown),
+            (Kind::File { .. }, Some(_)) => said(FindingKind::Differs("another size".into())),
+            (Kind::File { .. }, None) => said(FindingKind::Unknown),
             // Read under its first name.
-            (Kind::HardLink { to }, _) if self.kept.lookup(to.as_bytes()).is_some() => {
-                Next::Nothing
+            (Kind::HardLink { to }, _) if self.known_hashes.lookup(to.as_bytes()).is_some() => {
+                ScanStep::Nothing
             }
             (Kind::HardLink { .. }, None) if !self.sources[source].is_file(&entry.path) => {
-                Next::Nothing
+                ScanStep::Nothing
             }
             (Kind::HardLink { .. }, Some(_)) if !self.sources[source].is_file(&entry.path) => {
-                said(What::Differs("no file any more".into()))
+                said(FindingKind::Differs("no file any more".into()))
             }
-            (Kind::HardLink { .. }, _) => said(What::Unknown),
-            (_, Some(_)) => said(What::Differs("no file any more".into())),
-            (_, None) => Next::Nothing,
+            (Kind::HardLink { .. }, _) => said(FindingKind::Unknown),
+            (_, Some(_)) => said(FindingKind::Differs("no file any more".into())),
+            (_, None) => ScanStep::Nothing,
         }
     }
 
-    fn piece(&mut self, entry: Entry, held: Vec<Range<u64>>, source: usize) -> Next {
+    fn piece(&mut self, entry: Entry, held: Vec<Range<u64>>, source: usize) -> ScanStep {
         let Kind::File { version, .. } = entry.kind else {
-            return Next::Nothing;
+            return ScanStep::Nothing;
         };
-        self.unseen.remove(entry.path.as_bytes());
-        Next::File(ToRead {
+        self.missing.remove(entry.path.as_bytes());
+        ScanStep::File(FileToRead {
             expected: Expected::Piece(held),
             version,
             blocks: Blocks::of(version.size),
@@ -179,11 +179,11 @@ impl<'a> Files<'a> {
 }
 
 impl Iterator for Files<'_> {
-    type Item = Next;
+    type Item = ScanStep;
 
-    fn next(&mut self) -> Option<Next> {
+    fn next(&mut self) -> Option<ScanStep> {
         match self.scan.next() {
-            Some(Item::Entry { source, entry, .. }) => Some(self.judge(entry, source)),
+            Some(Item::Entry { source, entry, .. }) => Some(self.classify(entry, source)),
             Some(Item::Failed(failure) | Item::SourceFailed { failure, .. }) => {
                 Some(unreadable(&failure))
             }
@@ -193,24 +193,24 @@ impl Iterator for Files<'_> {
                 held,
             }) => Some(self.piece(entry, held, source)),
             Some(Item::Top { .. } | Item::Shares { .. } | Item::Skipped { .. }) => {
-                Some(Next::Nothing)
+                Some(ScanStep::Nothing)
             }
             None => {
-                let path = self.unseen.pop_first()?.to_vec();
-                let what = What::Missing;
-                Some(Next::Said(Found { path, what }))
+                let path = self.missing.pop_first()?.to_vec();
+                let what = FindingKind::Missing;
+                Some(ScanStep::Finding(Finding { path, kind: what }))
             }
         }
     }
 }
 
-fn unreadable(failure: &Failure) -> Next {
+fn unreadable(failure: &Failure) -> ScanStep {
     let path = failure.path().map_or(&b"."[..], RelPath::as_bytes);
     let said = failure.to_string();
     // It begins with the name, which the finding has.
     let why = said.strip_prefix(&format!("{}: ", Shown(path)));
-    Next::Said(Found {
+    ScanStep::Finding(Finding {
         path: path.to_vec(),
-        what: What::Unreadable(why.unwrap_or(&said).to_owned()),
+        kind: FindingKind::Unreadable(why.unwrap_or(&said).to_owned()),
     })
 }

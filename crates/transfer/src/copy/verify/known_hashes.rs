@@ -7,11 +7,11 @@ use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
     manifest::{MANIFEST, Manifest, Record},
-    vfs::Dir,
     tree::{
         filter::Filter,
         scan::{Item, Options, Scan, Source},
     },
+    vfs::Dir,
 };
 use rustix::fs::{self, Mode, OFlags};
 use std::{
@@ -21,15 +21,15 @@ use std::{
 };
 
 /// What a manifest says of a directory.
-pub(super) struct Kept {
+pub(super) struct KnownHashes {
     manifest: Manifest,
     /// The directory's path beneath the manifest's, with a slash behind it; empty if they are the same.
-    beneath: Vec<u8>,
+    prefix: Vec<u8>,
 }
 
-impl Kept {
+impl KnownHashes {
     /// The nearest that knows something in `dir`.
-    pub(super) fn of(dir: &Path) -> Result<Self> {
+    pub(super) fn find(dir: &Path) -> Result<Self> {
         let refused = |why: String| Refusal::usage(format!("{}: {why}", dir.display()));
         let here = dir
             .canonicalize()
@@ -39,10 +39,10 @@ impl Kept {
             let manifest = load(top).map_err(refused)?;
             let kept = Self {
                 manifest,
-                beneath: with_slash(&beneath),
+                prefix: with_slash(&beneath),
             };
             if kept.iter().next().is_some() {
-                kept.say_where(top);
+                kept.print_location(top);
                 return Ok(kept);
             }
             let name = top.file_name().unwrap_or_default();
@@ -51,7 +51,7 @@ impl Kept {
         if has_pieces(&here) {
             return Ok(Self {
                 manifest: load(&here).map_err(refused)?,
-                beneath: Vec::new(),
+                prefix: Vec::new(),
             });
         }
         Err(refused(format!(
@@ -59,15 +59,15 @@ impl Kept {
         )))
     }
 
-    fn say_where(&self, top: &Path) {
-        if !self.beneath.is_empty() {
+    fn print_location(&self, top: &Path) {
+        if !self.prefix.is_empty() {
             errln!("its hashes are in {}", top.join(MANIFEST).display());
         }
     }
 
     /// What is known of a path in the directory.
     pub(super) fn lookup(&self, path: &[u8]) -> Option<Record> {
-        let path = match self.beneath.as_slice() {
+        let path = match self.prefix.as_slice() {
             [] => Cow::Borrowed(path),
             beneath => Cow::Owned([beneath, path].concat()),
         };
@@ -77,7 +77,7 @@ impl Kept {
     /// Paths in the directory, and what is known of each.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Record)> {
         let all = self.manifest.iter();
-        all.filter_map(|(path, record)| Some((path.strip_prefix(self.beneath.as_slice())?, record)))
+        all.filter_map(|(path, record)| Some((path.strip_prefix(self.prefix.as_slice())?, record)))
     }
 
     /// Bytes to be read.

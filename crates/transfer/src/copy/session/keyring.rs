@@ -14,7 +14,7 @@ use std::{
 };
 
 /// A token for whichever site.
-const VARIABLE: &str = "LONGHAUL_TOKEN";
+const TOKEN_VARIABLE: &str = "LONGHAUL_TOKEN";
 
 /// Longer files of tokens are none.
 const FILE_LEN_MAX: u64 = 1 << 20;
@@ -26,14 +26,14 @@ pub struct Keyring(Vec<(Address, Token)>);
 /// `sites.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct SitesFile {
     #[serde(default)]
-    sites: BTreeMap<String, Entry>,
+    sites: BTreeMap<String, SiteEntry>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct SiteEntry {
     token: String,
 }
 
@@ -45,13 +45,13 @@ impl Keyring {
         }
         let single = match token_file {
             Some(path) => Some((path.display().to_string(), first_word(path)?)),
-            None => std::env::var(VARIABLE)
+            None => std::env::var(TOKEN_VARIABLE)
                 .ok()
-                .map(|text| (VARIABLE.to_owned(), text)),
+                .map(|text| (TOKEN_VARIABLE.to_owned(), text)),
         };
         match single {
-            Some((origin, text)) => Self::of_one(sites, &origin, text.trim()),
-            None => Self::read(sites, &own_file()?),
+            Some((origin, text)) => Self::single(sites, &origin, text.trim()),
+            None => Self::read_file(sites, &default_path()?),
         }
     }
 
@@ -61,8 +61,8 @@ impl Keyring {
         found.map(|(_, token)| token)
     }
 
-    fn of_one(sites: &[Address], origin: &str, text: &str) -> Result<Self> {
-        let token = parsed(origin, text)?;
+    fn single(sites: &[Address], origin: &str, text: &str) -> Result<Self> {
+        let token = parse_token(origin, text)?;
         match sites {
             [first, rest @ ..] if rest.iter().all(|other| other == first) => {
                 Ok(Self(vec![(first.clone(), token)]))
@@ -73,43 +73,43 @@ impl Keyring {
         }
     }
 
-    fn read(sites: &[Address], path: &Path) -> Result<Self> {
+    fn read_file(sites: &[Address], path: &Path) -> Result<Self> {
         let text = match private_file::read(path, FILE_LEN_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            read => read.map_err(|error| refused(path, error))?,
+            read => read.map_err(|error| refuse_file(path, error))?,
         };
-        let written: Written = toml::from_str(&text).map_err(|error| refused(path, error))?;
+        let written: SitesFile = toml::from_str(&text).map_err(|error| refuse_file(path, error))?;
         let mut found = Vec::new();
         for (name, entry) in written.sites {
-            let address: Address = name.parse().map_err(|error| refused(path, error))?;
+            let address: Address = name.parse().map_err(|error| refuse_file(path, error))?;
             let origin = format!("{}: {name}", path.display());
-            found.push((address, parsed(&origin, &entry.token)?));
+            found.push((address, parse_token(&origin, &entry.token)?));
         }
         let ring = Self(found);
         match sites.iter().find(|site| ring.token(site).is_none()) {
             None => Ok(ring),
             Some(site) => Err(Refusal::usage(format!(
                 "no token for {site}: who runs it makes one with `longhaul site token new`; it belongs into {} as \
-                 sites.\"{site}\".token, into the file that --token-file names, or into {VARIABLE}",
+                 sites.\"{site}\".token, into the file that --token-file names, or into {TOKEN_VARIABLE}",
                 path.display()
             ))),
         }
     }
 }
 
-fn parsed(origin: &str, text: &str) -> Result<Token> {
+fn parse_token(origin: &str, text: &str) -> Result<Token> {
     text.parse()
         .map_err(|error| Refusal::usage(format!("{origin}: {error}")))
 }
 
 fn first_word(path: &Path) -> Result<String> {
-    let text = private_file::read(path, FILE_LEN_MAX).map_err(|error| refused(path, error))?;
+    let text = private_file::read(path, FILE_LEN_MAX).map_err(|error| refuse_file(path, error))?;
     let word = text.split_whitespace().next();
     Ok(word.unwrap_or_default().to_owned())
 }
 
 /// `sites.toml` where the XDG Base Directory Specification wants it.
-fn own_file() -> Result<PathBuf> {
+fn default_path() -> Result<PathBuf> {
     let absolute = |name| {
         let path = std::env::var_os(name).map(PathBuf::from);
         path.filter(|path| path.is_absolute())
@@ -123,7 +123,7 @@ fn own_file() -> Result<PathBuf> {
     Ok(config.join("longhaul/sites.toml"))
 }
 
-fn refused(path: &Path, error: impl std::fmt::Display) -> anyhow::Error {
+fn refuse_file(path: &Path, error: impl std::fmt::Display) -> anyhow::Error {
     Refusal::usage(format!("{}: {error}", path.display()))
 }
 
@@ -158,12 +158,12 @@ mod tests {
             format!("[sites]\nnear.token = \"{near}\"\n\"far:9\" = {{ token = \"{far}\" }}\n");
         let file = file(0o600, &text);
         let sites = sites(&["near", "far:9"]);
-        let ring = Keyring::read(&sites, file.path()).unwrap();
+        let ring = Keyring::read_file(&sites, file.path()).unwrap();
         let found = |site| ring.token(site).map(Token::text);
         assert_eq!(found(&sites[0]), Some(near));
         assert_eq!(found(&sites[1]), Some(far));
         let strange = super::tests::sites(&["far"]);
-        let said = Keyring::read(&strange, file.path())
+        let said = Keyring::read_file(&strange, file.path())
             .unwrap_err()
             .to_string();
         assert!(said.contains("no token for far"), "{said}");
@@ -193,7 +193,7 @@ mod tests {
             ("[places]", "unknown field"),
         ] {
             let file = file(0o600, text);
-            let said = Keyring::read(&sites(&["far"]), file.path()).unwrap_err();
+            let said = Keyring::read_file(&sites(&["far"]), file.path()).unwrap_err();
             let said = said.to_string();
             assert!(said.contains(wanted) && !said.contains("hunter2"), "{said}");
         }

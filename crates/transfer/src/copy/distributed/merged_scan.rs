@@ -7,11 +7,11 @@
 
 use crate::{
     copy::{
-        conversation::{
-            far::{Far, LAST_TRACES},
+        progress::monitor::{CopyMonitor, SessionSink as _},
+        session::{
+            endpoint_process::{EndpointProcess, LOG_HINT},
             job::Job,
         },
-        progress::hearing::{Hearing, Narrator as _},
     },
     protocol::{
         control::{Role, Task},
@@ -29,36 +29,36 @@ use std::{
 };
 
 /// What one host says, and where it is in that.
-struct Survey {
+struct HostScan {
     /// The host, as it was given.
     name: String,
-    far: Far,
-    ready: VecDeque<FoundEntry>,
+    far: EndpointProcess,
+    found: VecDeque<FoundEntry>,
     shares: Vec<Share>,
-    over: bool,
+    finished: bool,
 }
 
 /// Where something is in the order of a scan: by source, then by the names on its way.
-type Key = (u32, Vec<Vec<u8>>);
+type SortKey = (u32, Vec<Vec<u8>>);
 
 /// Pieces of one file, each with its host.
 type Pieces = Vec<(usize, FoundEntry)>;
 
 /// Looks at all hosts; how many files can't be whole, which is said of each. Refused where hosts have different things of one
 /// name.
-pub(super) fn survey(job: &Job<'_>, hearing: &Hearing) -> Result<u64> {
+pub(super) fn scan_hosts(job: &Job<'_>, hearing: &CopyMonitor) -> Result<u64> {
     let hosts = 0..job.config.sources.first().map_or(0, Vec::len);
     let begin = |host| {
-        let survey = Survey::begin(job, host);
+        let survey = HostScan::start(job, host);
         survey.map_err(|error| error.context(job.source_name(host)))
     };
-    let mut surveys: Vec<Survey> = hosts.map(begin).collect::<Result<_>>()?;
-    let mut union = Union::default();
+    let mut surveys: Vec<HostScan> = hosts.map(begin).collect::<Result<_>>()?;
+    let mut union = MergedScan::default();
     for host in 0..surveys.len() {
         union.advance(&mut surveys, host)?;
     }
     while let Some((key, host, found)) = union.next() {
-        if let Some(other) = union.differs(&key, host, &found) {
+        if let Some(other) = union.find_conflict(&key, host, &found) {
             return Err(Refusal::usage(format!(
                 "{}: {} and {} have different things of this name: one is from before a change, and --apart target --delete from the source removes it",
                 found.path,
@@ -72,91 +72,91 @@ pub(super) fn survey(job: &Job<'_>, hearing: &Hearing) -> Result<u64> {
     let mut missing = 0;
     let all: Vec<&Share> = surveys.iter().flat_map(|survey| &survey.shares).collect();
     for why in missing_shares(&all) {
-        hearing.note(&why);
+        hearing.print_note(&why);
         missing += 1;
     }
     for pieces in union.pieces.values() {
-        if let Some(why) = what_is_wrong(pieces, |host| job.source_name(host)) {
-            hearing.note(&why);
+        if let Some(why) = piece_problem(pieces, |host| job.source_name(host)) {
+            hearing.print_note(&why);
             missing += 1;
         }
     }
     Ok(missing)
 }
 
-impl Survey {
-    fn begin(job: &Job<'_>, host: usize) -> Result<Self> {
+impl HostScan {
+    fn start(job: &Job<'_>, host: usize) -> Result<Self> {
         Ok(Self {
             name: job.source_name(host),
-            far: job.alone(job.pair_of(host, host), Role::Source, Task::Scan)?,
-            ready: VecDeque::new(),
+            far: job.start_alone(job.pair_of(host, host), Role::Source, Task::Scan)?,
+            found: VecDeque::new(),
             shares: Vec::new(),
-            over: false,
+            finished: false,
         })
     }
 
     fn next(&mut self) -> Result<Option<FoundEntry>> {
-        while self.ready.is_empty() && !self.over {
+        while self.found.is_empty() && !self.finished {
             let name = &self.name;
-            match self.far.report()? {
-                Some(Report::Found(found)) => self.ready.extend(found),
+            match self.far.receive_report()? {
+                Some(Report::Found(found)) => self.found.extend(found),
                 Some(Report::Shares(shares)) => self.shares = shares,
-                Some(Report::Finished(_)) => self.over = true,
+                Some(Report::Finished(_)) => self.finished = true,
                 Some(Report::Refused(why)) => {
                     return Err(Refusal::usage(format!("{name}: {why}")));
                 }
                 Some(Report::Broken(why)) => bail!("{name}: {why}"),
                 Some(_) => {}
-                None => bail!("{name}: the end of the copy there went away; {LAST_TRACES}"),
+                None => bail!("{name}: the end of the copy there went away; {LOG_HINT}"),
             }
         }
-        Ok(self.ready.pop_front())
+        Ok(self.found.pop_front())
     }
 }
 
 /// Streams of what was found, as one.
 #[derive(Default)]
-struct Union {
+struct MergedScan {
     /// The next thing of each host.
-    heads: BTreeMap<(Key, usize), FoundEntry>,
-    last: Option<(Key, usize, FoundEntry)>,
-    pieces: BTreeMap<Key, Pieces>,
+    next_entries: BTreeMap<(SortKey, usize), FoundEntry>,
+    last: Option<(SortKey, usize, FoundEntry)>,
+    pieces: BTreeMap<SortKey, Pieces>,
 }
 
-impl Union {
+impl MergedScan {
     /// The next thing of a host becomes its head; pieces are set aside.
-    fn advance(&mut self, surveys: &mut [Survey], host: usize) -> Result<()> {
+    fn advance(&mut self, surveys: &mut [HostScan], host: usize) -> Result<()> {
         while let Some(found) = surveys[host].next()? {
-            let key = key(&found);
+            let key = sort_key(&found);
             if found.piece_blocks.is_some() {
                 self.pieces.entry(key).or_default().push((host, found));
                 continue;
             }
-            self.heads.insert((key, host), found);
+            self.next_entries.insert((key, host), found);
             break;
         }
         Ok(())
     }
 
-    fn next(&mut self) -> Option<(Key, usize, FoundEntry)> {
-        let ((key, host), found) = self.heads.pop_first()?;
+    fn next(&mut self) -> Option<(SortKey, usize, FoundEntry)> {
+        let ((key, host), found) = self.next_entries.pop_first()?;
         Some((key, host, found))
     }
 
     /// Who has something else of this name, or a piece of something else.
-    fn differs(&self, key: &Key, host: usize, found: &FoundEntry) -> Option<usize> {
+    fn find_conflict(&self, key: &SortKey, host: usize, found: &FoundEntry) -> Option<usize> {
         let last = self.last.iter().filter(|(last, ..)| last == key);
         let last = last.map(|(_, host, found)| (*host, found));
         let pieces = self.pieces.get(key).into_iter().flatten();
         let pieces = pieces.map(|(host, found)| (*host, found));
         let mut others = last.chain(pieces).filter(|(other, _)| *other != host);
-        let differing = others.find(|(_, other)| !is_same(&other.kind, &found.kind));
+        let differing = others.find(|(_, other)| !is_same_entry(&other.kind, &found.kind));
         differing.map(|(host, _)| host)
     }
 }
 
 /// Files are the same if size and time are. What else there is of directories the last host says.
-fn is_same(one: &Kind, other: &Kind) -> bool {
+fn is_same_entry(one: &Kind, other: &Kind) -> bool {
     match (one, other) {
         (Kind::File { version: one, .. }, Kind::File { version: other, .. }) => {
             (one.size, one.modified) == (other.size, other.modified)
@@ -165,7 +165,7 @@ fn is_same(one: &Kind, other: &Kind) -> bool {
     }
 }
 
-fn key(found: &FoundEntry) -> Key {
+fn sort_key(found: &FoundEntry) -> SortKey {
     let names = found.path.components().map(<[u8]>::to_vec);
     (found.source, names.collect())
 }
@@ -195,11 +195,11 @@ fn missing_shares(all: &[&Share]) -> Vec<String> {
 }
 
 /// Why these pieces are no whole file.
-fn what_is_wrong(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<String> {
+fn piece_problem(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<String> {
     let (first_host, first) = pieces.first()?;
     let other = pieces
         .iter()
-        .find(|(_, one)| !is_same(&one.kind, &first.kind));
+        .find(|(_, one)| !is_same_entry(&one.kind, &first.kind));
     if let Some((host, _)) = other {
         return Some(format!(
             "{}: the pieces on {} and {} are of different versions of it: copy it there again",
@@ -215,7 +215,7 @@ fn what_is_wrong(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<Stri
     let held = pieces
         .iter()
         .filter_map(|(_, found)| found.piece_blocks.as_ref());
-    let there = covered(held.flatten().cloned().collect());
+    let there = count_covered_blocks(held.flatten().cloned().collect());
     (there < count).then(|| {
         format!(
             "{}: {} of its {count} blocks are on none of these hosts",
@@ -226,7 +226,7 @@ fn what_is_wrong(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<Stri
 }
 
 /// How many blocks are in some of these runs.
-fn covered(mut runs: Vec<Range<u64>>) -> u64 {
+fn count_covered_blocks(mut runs: Vec<Range<u64>>) -> u64 {
     runs.sort_unstable_by_key(|run| run.start);
     let mut end = 0;
     runs.iter().fold(0, |blocks, run| {
@@ -243,7 +243,7 @@ mod tests {
         reason = "a run of blocks is what is meant"
     )]
     use super::*;
-    use crate::copy::samples::file;
+    use crate::copy::fixtures::file;
     use longhaul_store::path::RelPath;
 
     fn found(path: &str, size: u64, held: Option<Vec<Range<u64>>>) -> FoundEntry {
@@ -257,8 +257,8 @@ mod tests {
 
     #[test]
     fn runs_are_counted_once() {
-        assert_eq!(covered(vec![4..9, 0..2, 1..3, 5..6]), 8);
-        assert_eq!(covered(Vec::new()), 0);
+        assert_eq!(count_covered_blocks(vec![4..9, 0..2, 1..3, 5..6]), 8);
+        assert_eq!(count_covered_blocks(Vec::new()), 0);
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
         let size = 10 * longhaul_store::blocks::BLOCK;
         let name = |host: usize| format!("a{host}");
         let piece = |host, size, held: Range<u64>| (host, found("f", size, Some(vec![held])));
-        let wrong = |pieces: Pieces| what_is_wrong(&pieces, name);
+        let wrong = |pieces: Pieces| piece_problem(&pieces, name);
         assert_eq!(
             wrong(vec![piece(0, size, 0..6), piece(1, size, 6..10)]),
             None
@@ -308,26 +308,26 @@ mod tests {
     #[test]
     fn files_are_in_the_order_of_a_scan() {
         let scanned = ["a/b", "a/c/d", "a-b", "b"];
-        let keys: Vec<Key> = scanned.map(|path| key(&found(path, 1, None))).into();
+        let keys: Vec<SortKey> = scanned.map(|path| sort_key(&found(path, 1, None))).into();
         assert!(keys.is_sorted());
     }
 
     #[test]
     fn files_of_one_name_are_the_same_or_not() {
-        let mut union = Union::default();
+        let mut union = MergedScan::default();
         let (file, larger) = (found("f", 1, None), found("f", 2, None));
-        union.last = Some((key(&file), 0, file.clone()));
-        assert_eq!(union.differs(&key(&file), 1, &file), None);
-        assert_eq!(union.differs(&key(&file), 1, &larger), Some(0));
+        union.last = Some((sort_key(&file), 0, file.clone()));
+        assert_eq!(union.find_conflict(&sort_key(&file), 1, &file), None);
+        assert_eq!(union.find_conflict(&sort_key(&file), 1, &larger), Some(0));
         let link = FoundEntry {
             kind: Kind::Fifo,
             ..file.clone()
         };
-        assert_eq!(union.differs(&key(&file), 1, &link), Some(0));
+        assert_eq!(union.find_conflict(&sort_key(&file), 1, &link), Some(0));
         union.last = None;
         let piece = found("f", 2, Some(vec![0..1]));
-        union.pieces.insert(key(&piece), vec![(2, piece)]);
-        assert_eq!(union.differs(&key(&file), 1, &file), Some(2));
-        assert_eq!(union.differs(&key(&larger), 1, &larger), None);
+        union.pieces.insert(sort_key(&piece), vec![(2, piece)]);
+        assert_eq!(union.find_conflict(&sort_key(&file), 1, &file), Some(2));
+        assert_eq!(union.find_conflict(&sort_key(&larger), 1, &larger), None);
     }
 }

@@ -5,7 +5,7 @@ use longhaul_store::tree::{chmod::Chmod, preserve::Preserve};
 
 /// What a copy takes over besides data and names.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Preserved {
+pub(crate) struct PreserveArgs {
     /// Leave owner and group as the target makes them
     #[arg(long)]
     no_owner: bool,
@@ -35,10 +35,10 @@ pub(crate) struct Preserved {
     chmod: Option<Chmod>,
 }
 
-impl Preserved {
-    /// `of_site`: a site sends it.
-    pub(crate) fn preserve(&self, of_site: bool) -> Preserve {
-        let safe = self.safe || of_site && !self.trust_source;
+impl PreserveArgs {
+    /// `from_site`: a site sends it.
+    pub(crate) fn preserve(&self, from_site: bool) -> Preserve {
+        let safe = self.safe || from_site && !self.trust_source;
         Preserve {
             owner: !(safe || self.no_owner),
             devices: !(safe || self.no_devices),
@@ -55,9 +55,9 @@ mod tests {
     use clap::{Args as _, FromArgMatches as _};
 
     fn preserve(arguments: &[&str], of_site: bool) -> Preserve {
-        let command = Preserved::augment_args(clap::Command::new("copy").no_binary_name(true));
+        let command = PreserveArgs::augment_args(clap::Command::new("copy").no_binary_name(true));
         let matches = command.try_get_matches_from(arguments).unwrap();
-        Preserved::from_arg_matches(&matches)
+        PreserveArgs::from_arg_matches(&matches)
             .unwrap()
             .preserve(of_site)
     }

@@ -5,7 +5,7 @@ use super::keyring::Keyring;
 use crate::{
     copy::{
         config::Config,
-        place::{Host, Place},
+        location::{Host, Location},
     },
     protocol::{
         control::{Role, Task},
@@ -21,23 +21,28 @@ use std::{fmt, path::Path};
 pub(crate) struct Job<'a> {
     pub(crate) config: &'a Config,
     /// For sites.
-    pub(super) keys: Keyring,
+    pub(super) keyring: Keyring,
 }
 
 /// Where the two ends of a conversation are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pair<'a> {
+pub(crate) struct HostPair<'a> {
     pub(super) source: Option<&'a Host>,
     pub(super) target: Option<&'a Host>,
 }
 
-impl fmt::Display for Pair<'_> {
+impl fmt::Display for HostPair<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} to {}", name(self.source), name(self.target))
+        write!(
+            f,
+            "{} to {}",
+            host_name(self.source),
+            host_name(self.target)
+        )
     }
 }
 
-impl<'a> Pair<'a> {
+impl<'a> HostPair<'a> {
     pub(super) fn host(self, role: Role) -> Option<&'a Host> {
         match role {
             Role::Source => self.source,
@@ -46,33 +51,36 @@ impl<'a> Pair<'a> {
     }
 
     pub(super) fn name(self, role: Role) -> String {
-        name(self.host(role))
+        host_name(self.host(role))
     }
 }
 
-fn name(host: Option<&Host>) -> String {
+fn host_name(host: Option<&Host>) -> String {
     host.map_or("here".to_owned(), ToString::to_string)
 }
 
 impl<'a> Job<'a> {
     pub(crate) fn new(config: &'a Config) -> Result<Self> {
         let sites = config.sources.iter().chain([&config.target]).flatten();
-        let sites: Vec<_> = sites.filter_map(Place::site).cloned().collect();
+        let sites: Vec<_> = sites.filter_map(Location::site_address).cloned().collect();
         let keys = Keyring::find(&sites, config.token_file.as_deref())?;
-        Ok(Self { config, keys })
+        Ok(Self {
+            config,
+            keyring: keys,
+        })
     }
 
     /// Hosts of both sides, in turn.
-    pub(crate) fn pair(&self, number: usize) -> Pair<'_> {
+    pub(crate) fn pair(&self, number: usize) -> HostPair<'_> {
         self.pair_of(number, number)
     }
 
     /// A host of either side, in turn.
-    pub(crate) fn pair_of(&self, source: usize, target: usize) -> Pair<'_> {
+    pub(crate) fn pair_of(&self, source: usize, target: usize) -> HostPair<'_> {
         let sources = self.config.sources.first();
-        Pair {
-            source: sources.and_then(|places| host_of(places, source)),
-            target: host_of(&self.config.target, target),
+        HostPair {
+            source: sources.and_then(|places| nth_host(places, source)),
+            target: nth_host(&self.config.target, target),
         }
     }
 
@@ -82,7 +90,7 @@ impl<'a> Job<'a> {
 
     fn target_names(&self) -> Vec<String> {
         let target = self.config.target.iter();
-        target.map(|place| name(place.host.as_ref())).collect()
+        target.map(|place| host_name(place.host.as_ref())).collect()
     }
 
     /// Where each host of the target is among them all in the order of their names: so it is the same in whichever order they
@@ -94,11 +102,11 @@ impl<'a> Job<'a> {
     }
 
     /// What the target of this rank keeps of each source that is spread.
-    pub(super) fn shares(&self, rank: u16) -> Vec<Share> {
+    pub(super) fn target_shares(&self, rank: u16) -> Vec<Share> {
         let mut hosts = self.target_names();
         hosts.sort();
         let sources = self.config.sources.iter();
-        let share = |place: &Place| Share {
+        let share = |place: &Location| Share {
             origin: self.config.options.origin,
             top: source_name(Path::new(&place.path)).ok().flatten(),
             rank,
@@ -120,6 +128,6 @@ impl<'a> Job<'a> {
     }
 }
 
-fn host_of(places: &[Place], number: usize) -> Option<&Host> {
+fn nth_host(places: &[Location], number: usize) -> Option<&Host> {
     places.get(number % places.len().max(1))?.host.as_ref()
 }

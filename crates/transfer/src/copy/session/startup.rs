@@ -2,11 +2,11 @@
 //! How two ends are started and made known to each other.
 
 use super::{
-    far::{Far, LAST_TRACES, shown},
-    job::{Job, Pair},
+    endpoint_process::{EndpointProcess, LOG_HINT, host_name},
+    job::{HostPair, Job},
 };
 use crate::{
-    copy::place::{Host, Place},
+    copy::location::{Host, Location},
     protocol::{
         control::{Begin, Rendezvous, Role, Task},
         report::Report,
@@ -22,8 +22,8 @@ use std::{
 };
 
 /// How a conversation ended.
-pub(crate) enum Ending {
-    Over,
+pub(crate) enum SessionOutcome {
+    Finished,
     /// So many bytes or entries became durable before it broke.
     Broken {
         why: String,
@@ -31,18 +31,18 @@ pub(crate) enum Ending {
     },
 }
 
-impl Ending {
+impl SessionOutcome {
     /// An end on `host` that did not get as far as to begin.
-    fn early(report: Option<Report>, role: Role, host: Option<&Host>) -> Result<Self> {
+    fn failed_start(report: Option<Report>, role: Role, host: Option<&Host>) -> Result<Self> {
         match report {
             Some(Report::Refused(why)) => Err(Refusal::usage(why)),
             Some(Report::PortsInUse(why)) => Err(anyhow!(why)),
             Some(Report::Broken(why)) => Ok(Self::Broken { why, gained: 0 }),
             _ => Ok(Self::Broken {
                 why: format!(
-                    "the {} on {} went away; {LAST_TRACES}",
+                    "the {} on {} went away; {LOG_HINT}",
                     role.name(),
-                    shown(host)
+                    host_name(host)
                 ),
                 gained: 0,
             }),
@@ -51,67 +51,74 @@ impl Ending {
 }
 
 /// What came of starting two ends.
-pub(crate) enum Met {
-    Both {
-        source: Far,
-        target: Far,
+pub(crate) enum StartOutcome {
+    Started {
+        source: EndpointProcess,
+        target: EndpointProcess,
     },
     /// One did not get as far as to begin.
-    Early(Ending),
+    Failed(SessionOutcome),
 }
 
 /// What a target is told of the sources: where they are, and which shares it keeps of them.
-type Known = (Sources, Vec<Share>);
+type TargetContext = (Sources, Vec<Share>);
 
 impl Job<'_> {
     /// One end by itself.
-    pub(crate) fn start(&self, host: Option<&Host>) -> Result<Far> {
-        Far::start(host, self.config, &self.keys)
+    pub(crate) fn start_endpoint(&self, host: Option<&Host>) -> Result<EndpointProcess> {
+        EndpointProcess::start(host, self.config, &self.keyring)
     }
 
     /// An end that meets nobody.
-    pub(crate) fn alone(&self, pair: Pair<'_>, role: Role, task: Task) -> Result<Far> {
-        self.alone_knowing(pair, role, task, Sources::default())
+    pub(crate) fn start_alone(
+        &self,
+        pair: HostPair<'_>,
+        role: Role,
+        task: Task,
+    ) -> Result<EndpointProcess> {
+        self.start_alone_with_sources(pair, role, task, Sources::default())
     }
 
     /// The same, for a target that may be where the sources are.
-    pub(crate) fn alone_knowing(
+    pub(crate) fn start_alone_with_sources(
         &self,
-        pair: Pair<'_>,
+        pair: HostPair<'_>,
         role: Role,
         task: Task,
         sources: Sources,
-    ) -> Result<Far> {
+    ) -> Result<EndpointProcess> {
         let host = pair.host(role);
-        let mut far = self.start(host)?;
+        let mut far = self.start_endpoint(host)?;
         let nobody = Contact::of(&mut far, host)?;
         let known = (sources, Vec::new());
-        far.tell(&self.begin((role, task), &nobody, Rendezvous::Wait, known))?;
+        far.send(&self.begin_message((role, task), &nobody, Rendezvous::Wait, known))?;
         Ok(far)
     }
 
     /// Two processes that know each other.
-    pub(crate) fn meet(&self, pair: Pair<'_>, task: Task) -> Result<Met> {
-        let mut source = self.start(pair.source)?;
-        let mut target = self.start(pair.target)?;
+    pub(crate) fn start_pair(&self, pair: HostPair<'_>, task: Task) -> Result<StartOutcome> {
+        let mut source = self.start_endpoint(pair.source)?;
+        let mut target = self.start_endpoint(pair.target)?;
         let near = Contact::of(&mut source, pair.source)?;
         let far = Contact::of(&mut target, pair.target)?;
         // Who is elsewhere can be reached: ssh did. And the source begins: before it has what it shall copy, the
         // target must not be touched.
         let source_listens = pair.source.is_some() && pair.target.is_none();
         let meeting = match source_listens {
-            true => self.listening(&near)?,
+            true => self.listen_on(&near)?,
             false => Rendezvous::Wait,
         };
-        let none = Known::default();
-        source.tell(&self.begin((Role::Source, task), &far, meeting, none))?;
+        let none = TargetContext::default();
+        source.send(&self.begin_message((Role::Source, task), &far, meeting, none))?;
         let mut shares = match task {
-            Task::Spread(placement) => self.shares(placement.host),
+            Task::Spread(placement) => self.target_shares(placement.host),
             _ => Vec::new(),
         };
-        let early = |report, role| Ending::early(report, role, pair.host(role)).map(Met::Early);
+        let early = |report, role| {
+            SessionOutcome::failed_start(report, role, pair.host(role)).map(StartOutcome::Failed)
+        };
         let sources = loop {
-            match source.report()? {
+            match source.receive_report()? {
                 Some(Report::Shares(kept)) => shares.extend(kept),
                 Some(Report::Sources(sources)) => break sources,
                 other => return early(other, Role::Source),
@@ -119,34 +126,39 @@ impl Job<'_> {
         };
         let known = (sources, shares);
         let as_target = (Role::Target, task);
-        match (source.report()?, source_listens) {
+        match (source.receive_report()?, source_listens) {
             (Some(Report::Listening(port)), true) => {
-                target.tell(&self.begin(as_target, &near, near.at(port), known))?;
+                target.send(&self.begin_message(
+                    as_target,
+                    &near,
+                    near.connect_to_port(port),
+                    known,
+                ))?;
             }
             (Some(Report::Ready), false) => {
-                let meeting = self.listening(&far)?;
-                target.tell(&self.begin(as_target, &near, meeting, known))?;
-                match target.report()? {
+                let meeting = self.listen_on(&far)?;
+                target.send(&self.begin_message(as_target, &near, meeting, known))?;
+                match target.receive_report()? {
                     Some(Report::Listening(port)) => {
-                        source.tell(&far.at(port))?;
+                        source.send(&far.connect_to_port(port))?;
                     }
                     other => return early(other, Role::Target),
                 }
             }
             (other, _) => return early(other, Role::Source),
         }
-        Ok(Met::Both { source, target })
+        Ok(StartOutcome::Started { source, target })
     }
 
-    fn begin(
+    fn begin_message(
         &self,
         (role, task): (Role, Task),
         peer: &Contact,
         meeting: Rendezvous,
-        (sources, shares): Known,
+        (sources, shares): TargetContext,
     ) -> Begin {
-        let bytes = |place: &Place| place.path.as_bytes().to_vec();
-        let first = |places: &Vec<Place>| places.first().map(bytes).unwrap_or_default();
+        let bytes = |place: &Location| place.path.as_bytes().to_vec();
+        let first = |places: &Vec<Location>| places.first().map(bytes).unwrap_or_default();
         Begin {
             role,
             paths: match role {
@@ -162,9 +174,9 @@ impl Job<'_> {
         }
     }
 
-    fn listening(&self, who: &Contact) -> Result<Rendezvous> {
+    fn listen_on(&self, who: &Contact) -> Result<Rendezvous> {
         Ok(Rendezvous::Listen {
-            at: who.listens_at()?,
+            at: who.listen_address()?,
             ports: self.config.ports,
         })
     }
@@ -174,40 +186,40 @@ impl Job<'_> {
 struct Contact {
     certificate: Vec<u8>,
     /// Its own address, of those it was reached at.
-    own: Option<IpAddr>,
+    own_address: Option<IpAddr>,
     /// Where it can be reached: as its host and as ours call it, which may differ (network address translation).
     addresses: Vec<IpAddr>,
 }
 
 impl Contact {
-    fn of(far: &mut Far, host: Option<&Host>) -> Result<Self> {
-        let Some(hello) = far.hello(host)? else {
+    fn of(far: &mut EndpointProcess, host: Option<&Host>) -> Result<Self> {
+        let Some(hello) = far.receive_hello(host)? else {
             bail!(
-                "the end of the copy on {} went away at once; {LAST_TRACES}",
-                shown(host)
+                "the end of the copy on {} went away at once; {LOG_HINT}",
+                host_name(host)
             );
         };
         let (own, reached) = match host {
             // What is here is reached from here alone.
             None => (Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), None),
-            Some(Host::Site { .. }) => (far.reached(), None),
-            Some(Host::Ssh(_)) => (hello.ssh.map(|(_, own)| own), far.reached()),
+            Some(Host::Site { .. }) => (far.peer_address(), None),
+            Some(Host::Ssh(_)) => (hello.ssh.map(|(_, own)| own), far.peer_address()),
         };
         let other = reached.filter(|reached| Some(*reached) != own);
         Ok(Self {
             certificate: hello.certificate,
-            own,
+            own_address: own,
             addresses: own.into_iter().chain(other).collect(),
         })
     }
 
     /// Where it listens: on all its addresses, if ssh's own is not known (sudo takes `SSH_CONNECTION` away).
-    fn listens_at(&self) -> Result<IpAddr> {
+    fn listen_address(&self) -> Result<IpAddr> {
         let any = |reached: &IpAddr| match reached {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        let at = self.own.or(self.addresses.first().map(any));
+        let at = self.own_address.or(self.addresses.first().map(any));
         at.ok_or_else(|| {
             Refusal::usage(
                 "it is not known where the other side can be reached: keep SSH_CONNECTION for longhaul there (with sudo: \
@@ -217,7 +229,7 @@ impl Contact {
     }
 
     /// How to come to what listens there.
-    fn at(&self, port: u16) -> Rendezvous {
+    fn connect_to_port(&self, port: u16) -> Rendezvous {
         let addresses = self.addresses.iter();
         Rendezvous::Connect(addresses.map(|ip| (*ip, port).into()).collect())
     }

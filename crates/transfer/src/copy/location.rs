@@ -12,7 +12,7 @@ use std::{
 
 /// A path on this machine or on another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// `None` is this machine.
     pub host: Option<Host>,
     /// At a site, it begins with the export's name.
@@ -42,13 +42,13 @@ impl fmt::Display for Host {
     }
 }
 
-impl Place {
+impl Location {
     /// As scp and rsync read it: a colon before any slash divides host and path. `[2001:db8::1]:path` is a host with
     /// colons in it; `./a:b` is a path. `longhaul://HOST[:PORT]/EXPORT/PATH` is at a site; the path is taken as it is.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let bytes = text.as_bytes();
         if let Some(rest) = bytes.strip_prefix(SCHEME.as_bytes()) {
-            return at_site(rest, &text.to_string_lossy());
+            return parse_site_location(rest, &text.to_string_lossy());
         }
         if let Some(scheme) = scheme(bytes) {
             return Err(Refusal::usage(format!(
@@ -56,14 +56,14 @@ impl Place {
                 text.to_string_lossy()
             )));
         }
-        let (host, path) = match split(bytes) {
+        let (host, path) = match split_host(bytes) {
             None => (None, bytes),
             Some((host, path)) => (Some(host), path),
         };
         let shown = text.to_string_lossy();
         let host = host.map(|host| {
             let host = std::str::from_utf8(host).ok();
-            let host = host.filter(|host| is_host(host));
+            let host = host.filter(|host| is_host_name(host));
             let host = host.map(|host| Host::Ssh(host.to_owned()));
             host.ok_or_else(|| {
                 Refusal::usage(format!(
@@ -73,7 +73,7 @@ impl Place {
         });
         let host = host.transpose()?;
         let path = match host {
-            Some(_) => at_home(path).ok_or_else(|| {
+            Some(_) => strip_home(path).ok_or_else(|| {
                 Refusal::usage(format!("{shown:?}: no other user's home: say its path"))
             })?,
             None => path,
@@ -91,7 +91,7 @@ impl Place {
     }
 
     /// Hosts that share the path, divided by commas before it: `a1,a2:/data`, `longhaul://s1,s2:7000/export/path`.
-    pub fn parse_shared(text: &OsStr) -> Result<Vec<Self>> {
+    pub fn parse_list(text: &OsStr) -> Result<Vec<Self>> {
         let bytes = text.as_bytes();
         let (before, hosts, path) = match bytes.strip_prefix(SCHEME.as_bytes()) {
             Some(rest) => {
@@ -99,7 +99,7 @@ impl Place {
                 let (hosts, path) = rest.split_at(end.unwrap_or(rest.len()));
                 (SCHEME.as_bytes(), hosts, path)
             }
-            None => match split(bytes) {
+            None => match split_host(bytes) {
                 Some((hosts, path)) if !bytes.starts_with(b"[") => {
                     (&b""[..], hosts, &bytes[bytes.len() - path.len() - 1..])
                 }
@@ -111,7 +111,7 @@ impl Place {
     }
 
     /// The site that it is at.
-    pub fn site(&self) -> Option<&Address> {
+    pub fn site_address(&self) -> Option<&Address> {
         match &self.host {
             Some(Host::Site { address, .. }) => Some(address),
             _ => None,
@@ -120,7 +120,7 @@ impl Place {
 }
 
 /// What is behind `longhaul://`.
-fn at_site(rest: &[u8], shown: &str) -> Result<Place> {
+fn parse_site_location(rest: &[u8], shown: &str) -> Result<Location> {
     let wrong = |why: &str| {
         Refusal::usage(format!(
             "{shown:?}: {why} (want {SCHEME}HOST[:PORT]/EXPORT/PATH)"
@@ -134,7 +134,7 @@ fn at_site(rest: &[u8], shown: &str) -> Result<Place> {
     let export = std::str::from_utf8(export).ok();
     let export = export.filter(|export| !export.is_empty());
     let export = export.ok_or_else(|| wrong("no export"))?.to_owned();
-    Ok(Place {
+    Ok(Location {
         host: Some(Host::Site { address, export }),
         path: OsString::from_vec(path.to_vec()),
     })
@@ -149,7 +149,7 @@ fn scheme(text: &[u8]) -> Option<&str> {
     (first && scheme.chars().all(rest)).then_some(scheme)
 }
 
-fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_host(text: &[u8]) -> Option<(&[u8], &[u8])> {
     if let Some(rest) = text.strip_prefix(b"[") {
         let end = rest.windows(2).position(|two| two == b"]:")?;
         return Some((&rest[..end], &rest[end + 2..]));
@@ -162,7 +162,7 @@ fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// `~/` is where ssh begins; a shell over there would know other homes. `./~` is a name.
-fn at_home(path: &[u8]) -> Option<&[u8]> {
+fn strip_home(path: &[u8]) -> Option<&[u8]> {
     match path {
         b"~" => Some(b""),
         [b'~', b'/', rest @ ..] => {
@@ -175,7 +175,7 @@ fn at_home(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// ssh takes what begins with a hyphen for an option.
-fn is_host(host: &str) -> bool {
+fn is_host_name(host: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@._-:%+".contains(c);
     !host.is_empty() && !host.starts_with('-') && host.chars().all(plain)
 }
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Option<(Option<String>, String)> {
-        let place = Place::parse(OsStr::new(text)).ok()?;
+        let place = Location::parse(OsStr::new(text)).ok()?;
         let host = place.host.map(|host| host.to_string());
         Some((host, place.path.into_string().unwrap()))
     }
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn hosts_may_share_a_path() {
         let all = |text: &str| {
-            let places = Place::parse_shared(OsStr::new(text)).ok()?;
-            let shown = |place: Place| {
+            let places = Location::parse_list(OsStr::new(text)).ok()?;
+            let shown = |place: Location| {
                 let host = place.host.map(|host| format!("{host} "));
                 host.unwrap_or_default() + place.path.to_str().unwrap()
             };
@@ -265,11 +265,11 @@ mod tests {
             "far://x",
             "LONGHAUL://h/e",
         ] {
-            let why = Place::parse(OsStr::new(text)).unwrap_err().to_string();
+            let why = Location::parse(OsStr::new(text)).unwrap_err().to_string();
             assert!(why.contains("unknown scheme"), "{why}");
-            assert!(Place::parse_shared(OsStr::new(text)).is_err(), "{text}");
+            assert!(Location::parse_list(OsStr::new(text)).is_err(), "{text}");
         }
-        assert!(Place::parse_shared(OsStr::new("s3://a,b/x")).is_err());
+        assert!(Location::parse_list(OsStr::new("s3://a,b/x")).is_err());
         assert_eq!(parsed("./s3://x"), Some((None, "./s3://x".to_owned())));
         let there = Some((Some("me@far".to_owned()), "//x".to_owned()));
         assert_eq!(parsed("me@far://x"), there);

@@ -9,7 +9,7 @@ use crate::{
         message,
         token::Token,
     },
-    transport::connection::SILENCE,
+    transport::connection::SILENCE_TIMEOUT,
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::{console::escape, exit::Refusal};
@@ -24,7 +24,7 @@ use std::{
 /// Goes there; what is read and written then is an end's of a copy.
 pub(crate) fn open(site: &Address, export: &str, token: &Token) -> Result<Duplex> {
     let socket = connect(site).with_context(|| format!("cannot reach the site {site}"))?;
-    let tls = shake_hands(&socket, token).map_err(|error| explained(error, site))?;
+    let tls = tls_handshake(&socket, token).map_err(|error| explain_tls_error(error, site))?;
     let mut line = Duplex::new(tls, socket)?;
     let ask = AuthRequest {
         secret: token.secret.clone(),
@@ -52,7 +52,7 @@ fn connect(site: &Address) -> io::Result<TcpStream> {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 socket.set_read_timeout(Some(AUTH_TIMEOUT))?;
-                end_when_silent(&socket, SILENCE)?;
+                end_when_silent(&socket, SILENCE_TIMEOUT)?;
                 return Ok(socket);
             }
             Err(error) => failure = error,
@@ -61,7 +61,7 @@ fn connect(site: &Address) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-fn shake_hands(mut socket: &TcpStream, token: &Token) -> io::Result<ClientConnection> {
+fn tls_handshake(mut socket: &TcpStream, token: &Token) -> io::Result<ClientConnection> {
     let mut config = to_key(token.site.0).map_err(io::Error::other)?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     // The key decides, not the name.
@@ -74,7 +74,7 @@ fn shake_hands(mut socket: &TcpStream, token: &Token) -> io::Result<ClientConnec
     Ok(tls)
 }
 
-fn explained(error: io::Error, site: &Address) -> anyhow::Error {
+fn explain_tls_error(error: io::Error, site: &Address) -> anyhow::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     match inner {
         Some(rustls::Error::InvalidCertificate(_)) => Refusal::usage(format!(

@@ -2,9 +2,9 @@
 //! An end of a copy as a process of its own: here a child, over there one that ssh or a site starts. Whatever ends it, the other
 //! end and the files are as a power loss would leave them: good to go on with.
 
-use super::{keyring::Keyring, site as client};
+use super::{keyring::Keyring, site_client as client};
 use crate::{
-    copy::{config::Config, place::Host},
+    copy::{config::Config, location::Host},
     protocol::{
         control::Role,
         hello::{GREETING, Hello},
@@ -28,40 +28,40 @@ use std::{
 };
 
 /// What a login may print before the greeting, in bytes.
-const NOISE_MAX: u64 = 64 << 10;
+const LOGIN_OUTPUT_MAX: u64 = 64 << 10;
 
 /// Where it may stand why an end is gone that said nothing.
-pub(crate) const LAST_TRACES: &str = "see what was said before this, or that host's journal";
+pub(crate) const LOG_HINT: &str = "see what was said before this, or that host's journal";
 
 /// The longest line that ssh or the far side says on standard error; what is longer is divided.
 const LINE_MAX: u64 = 4 << 10;
 
 /// How long the last words of one that does not answer are waited for: a process that ssh left behind may keep its standard error
 /// open for ever.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The process, and the way to it. Dropped, it ends.
-pub(crate) struct Far {
-    way: Way,
+pub(crate) struct EndpointProcess {
+    channel: Channel,
     to: Box<dyn Write + Send>,
-    from: Option<From>,
+    from: Option<ReportReader>,
 }
 
 /// Ends when ssh and the far side have nothing more to say on standard error.
-type LastWord = Receiver<()>;
+type StderrEnd = Receiver<()>;
 
-type From = BufReader<Box<dyn Read + Send>>;
+type ReportReader = BufReader<Box<dyn Read + Send>>;
 
 /// What it hangs on.
 #[derive(Debug)]
-enum Way {
+enum Channel {
     /// It is one, or ssh.
     Child(Child),
     /// The site has it.
     Site(Duplex),
 }
 
-impl Far {
+impl EndpointProcess {
     /// Starts it here, or on `host`.
     pub(crate) fn start(host: Option<&Host>, config: &Config, keys: &Keyring) -> Result<Self> {
         let (mut far, last_word) = match host {
@@ -77,15 +77,15 @@ impl Far {
                 Ok((Self::at_site(client::open(address, export, token)?), None))
             }
         }?;
-        far.greeted(host, last_word)?;
+        far.await_greeting(host, last_word)?;
         Ok(far)
     }
 
     /// Where the site that has it was reached, or its host by ssh, if that went there without detours.
-    pub(crate) fn reached(&self) -> Option<IpAddr> {
-        match &self.way {
-            Way::Site(line) => Some(line.peer()),
-            Way::Child(ssh) => {
+    pub(crate) fn peer_address(&self) -> Option<IpAddr> {
+        match &self.channel {
+            Channel::Site(line) => Some(line.peer()),
+            Channel::Child(ssh) => {
                 let mut sockets = process_sockets::tcp(ssh.id(), |_| true);
                 let peer = sockets.find_map(|socket| TcpStream::from(socket).peer_addr().ok())?;
                 Some(peer.ip().to_canonical())
@@ -97,20 +97,20 @@ impl Far {
         Self {
             to: Box::new(line.clone()),
             from: Some(BufReader::new(Box::new(line.clone()))),
-            way: Way::Site(line),
+            channel: Channel::Site(line),
         }
     }
 
-    fn spawn(command: &mut Command) -> Result<(Self, Option<LastWord>)> {
+    fn spawn(command: &mut Command) -> Result<(Self, Option<StderrEnd>)> {
         command.args(["copy", "--end"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let spawned = command.spawn();
         let mut child =
             spawned.with_context(|| format!("cannot start {:?}", command.get_program()))?;
         let (to, from) = (child.stdin.take(), child.stdout.take());
-        let said = child.stderr.take().map(repeat).transpose()?;
+        let said = child.stderr.take().map(print_lines).transpose()?;
         let far = Self {
-            way: Way::Child(child),
+            channel: Channel::Child(child),
             to: Box::new(to.context("no pipe")?),
             from: Some(BufReader::new(Box::new(from.context("no pipe")?))),
         };
@@ -118,9 +118,9 @@ impl Far {
     }
 
     /// Reads past whatever a login prints.
-    fn greeted(&mut self, host: Option<&Host>, last_word: Option<LastWord>) -> Result<()> {
+    fn await_greeting(&mut self, host: Option<&Host>, last_word: Option<StderrEnd>) -> Result<()> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
-        let (mut from, mut noise) = (from.take(NOISE_MAX), Vec::new());
+        let (mut from, mut noise) = (from.take(LOGIN_OUTPUT_MAX), Vec::new());
         loop {
             let begin = noise.len();
             if from.read_until(b'\n', &mut noise)? == 0 {
@@ -131,9 +131,9 @@ impl Far {
             }
         }
         if let Some(last_word) = last_word {
-            let _said_or_too_late = last_word.recv_timeout(LAST_WORDS);
+            let _said_or_too_late = last_word.recv_timeout(STDERR_TIMEOUT);
         }
-        let place = shown(host);
+        let place = host_name(host);
         let said = String::from_utf8_lossy(&noise);
         bail!(
             "no longhaul answers on {place} (--remote-program says where it is there){}",
@@ -145,25 +145,25 @@ impl Far {
     }
 
     /// Its first message; `None` when it has ended.
-    pub(super) fn hello(&mut self, host: Option<&Host>) -> Result<Option<Hello>> {
+    pub(super) fn receive_hello(&mut self, host: Option<&Host>) -> Result<Option<Hello>> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
-        Hello::read(from, shown(host))
+        Hello::read(from, host_name(host))
     }
 
     /// The next report; `None` when it has ended.
-    pub(crate) fn report(&mut self) -> Result<Option<Report>> {
+    pub(crate) fn receive_report(&mut self) -> Result<Option<Report>> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
         Ok(message::read(from)?.map(Report::escaped))
     }
 
     /// A [`crate::protocol::control::Begin`], or the meeting that was put off.
-    pub(crate) fn tell(&mut self, message: &impl Serialize) -> Result<()> {
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> Result<()> {
         message::write(&mut self.to, message)?;
         Ok(self.to.flush()?)
     }
 
     /// From now on its reports go there, and `None` at its end.
-    pub(crate) fn report_to(
+    pub(crate) fn forward_reports(
         &mut self,
         role: Role,
         to: Sender<(Role, Option<Report>)>,
@@ -185,7 +185,7 @@ impl Far {
 }
 
 /// What a host is called.
-pub(super) fn shown(host: Option<&Host>) -> &dyn Display {
+pub(super) fn host_name(host: Option<&Host>) -> &dyn Display {
     match host {
         Some(host) => host,
         None => &"this machine",
@@ -193,7 +193,7 @@ pub(super) fn shown(host: Option<&Host>) -> &dyn Display {
 }
 
 /// Says what comes on another's standard error, line by line, escaped: it may be anybody's text, and this may be a terminal.
-fn repeat(from: impl Read + Send + 'static) -> Result<LastWord> {
+fn print_lines(from: impl Read + Send + 'static) -> Result<StderrEnd> {
     let (to, said) = channel();
     threads::spawn(move || {
         let _until_the_end: Sender<()> = to;
@@ -207,15 +207,15 @@ fn repeat(from: impl Read + Send + 'static) -> Result<LastWord> {
     Ok(said)
 }
 
-impl Drop for Far {
+impl Drop for EndpointProcess {
     fn drop(&mut self) {
-        match &mut self.way {
-            Way::Child(child) => {
+        match &mut self.channel {
+            Channel::Child(child) => {
                 // It may have ended by itself.
                 let _ = child.kill();
                 let _ = child.wait();
             }
-            Way::Site(line) => line.cut(),
+            Channel::Site(line) => line.cut(),
         }
     }
 }

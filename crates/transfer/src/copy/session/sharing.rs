@@ -5,7 +5,7 @@
 //! One makes a file in the target's directory under a name that nobody else has, and the others look for it. Nothing is made at a
 //! source: there numbers and birth times are compared.
 
-use super::{far::Far, job::Job};
+use super::{endpoint_process::EndpointProcess, job::Job};
 use crate::protocol::{
     control::{Rendezvous, Role, Task},
     report::Report,
@@ -16,8 +16,8 @@ use longhaul_command::exit::Refusal;
 use rustix::rand::GetRandomFlags;
 
 /// Refuses a directory that the hosts do not share: each would get some of the data, and none all of it.
-pub(crate) fn must_be_shared(job: &Job<'_>) -> Result<()> {
-    let Some((first, blind)) = find(job, false)? else {
+pub(crate) fn check_target_shared(job: &Job<'_>) -> Result<()> {
+    let Some((first, blind)) = find_target_host(job, false)? else {
         return Ok(());
     };
     Err(Refusal::usage(format!(
@@ -27,8 +27,8 @@ pub(crate) fn must_be_shared(job: &Job<'_>) -> Result<()> {
 }
 
 /// Refuses one that some of them share: two would keep their shares in one place.
-pub(crate) fn must_be_apart(job: &Job<'_>) -> Result<()> {
-    let Some((first, seeing)) = find(job, true)? else {
+pub(crate) fn check_target_not_shared(job: &Job<'_>) -> Result<()> {
+    let Some((first, seeing)) = find_target_host(job, true)? else {
         return Ok(());
     };
     Err(Refusal::usage(format!(
@@ -38,12 +38,12 @@ pub(crate) fn must_be_apart(job: &Job<'_>) -> Result<()> {
 }
 
 /// Refuses source hosts of which one has other things than another: each would bring some of its own, and none all of it.
-pub(crate) fn sources_must_be_shared(job: &Job<'_>) -> Result<()> {
+pub(crate) fn check_sources_shared(job: &Job<'_>) -> Result<()> {
     let hosts = job.config.sources.first().map_or(0, Vec::len);
     if hosts < 2 {
         return Ok(());
     }
-    let mut located = located(job);
+    let mut located = source_locations(job);
     let Some((first, like)) = located.next() else {
         return Ok(());
     };
@@ -60,16 +60,16 @@ pub(crate) fn sources_must_be_shared(job: &Job<'_>) -> Result<()> {
 
 /// The first host, and another that does, or does not, see what is in its directory. A host that can't be reached now is not
 /// asked: its conversation will not get far either.
-fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
-    let number = random()?;
+fn find_target_host(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
+    let number = random_number()?;
     let hosts = 0..job.config.target.len();
     let sources = match hosts.len() {
         1 => Sources::default(),
-        _ => locate(job),
+        _ => locate_all_sources(job),
     };
     let ask = |host: usize, task| {
         let sources = sources.clone();
-        answer(job.alone_knowing(job.pair(host), Role::Target, task, sources))
+        probe_result(job.start_alone_with_sources(job.pair(host), Role::Target, task, sources))
     };
     let marked = |host: usize| Some((host, ask(host, Task::CreateProbe(number))?.0));
     // With one host there is nothing to find.
@@ -82,40 +82,40 @@ fn find(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
     };
     let found = |host: &usize| matches!(ask(*host, Task::FindProbe(number)), Some((_, seen)) if seen == sees);
     let found = hosts.skip(first + 1).find(found);
-    marking.tell(&Rendezvous::Wait)?;
-    marking.report()?;
+    marking.send(&Rendezvous::Wait)?;
+    marking.receive_report()?;
     let name = |host: usize| job.pair(host).name(Role::Target);
     Ok(found.map(|found| (name(first), name(found))))
 }
 
 /// Where the sources on all hosts are, so that no mark is made in one of them.
-fn locate(job: &Job<'_>) -> Sources {
-    let all = located(job).map(|(_, sources)| sources);
+fn locate_all_sources(job: &Job<'_>) -> Sources {
+    let all = source_locations(job).map(|(_, sources)| sources);
     all.fold(Sources::default(), Sources::merge)
 }
 
 /// Where they are on each host that can be reached now.
-fn located<'a>(job: &'a Job<'_>) -> impl Iterator<Item = (usize, Sources)> + 'a {
+fn source_locations<'a>(job: &'a Job<'_>) -> impl Iterator<Item = (usize, Sources)> + 'a {
     let hosts = 0..job.config.sources.first().map_or(0, Vec::len);
     hosts.filter_map(|host| {
-        let mut far = job.alone(job.pair_of(host, 0), Role::Source, Task::Locate);
-        match far.as_mut().ok()?.report() {
+        let mut far = job.start_alone(job.pair_of(host, 0), Role::Source, Task::Locate);
+        match far.as_mut().ok()?.receive_report() {
             Ok(Some(Report::Sources(sources))) => Some((host, sources)),
             _ => None,
         }
     })
 }
 
-fn random() -> Result<u128> {
+fn random_number() -> Result<u128> {
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, GetRandomFlags::empty())?;
     Ok(u128::from_ne_bytes(random))
 }
 
 /// Whether an end made the mark, or sees it; `None` of one that can't be reached, refuses or is gone: its conversation says why.
-fn answer(far: Result<Far>) -> Option<(Far, bool)> {
+fn probe_result(far: Result<EndpointProcess>) -> Option<(EndpointProcess, bool)> {
     let mut far = far.ok()?;
-    match far.report() {
+    match far.receive_report() {
         Ok(Some(Report::ProbeVisible(seen))) => Some((far, seen)),
         _ => None,
     }

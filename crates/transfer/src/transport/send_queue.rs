@@ -11,34 +11,34 @@ use std::{
 };
 
 /// Messages that wait at most: then who has more waits. An entry is some 200 bytes.
-const WAITING_MAX: usize = 4096;
+const QUEUE_LEN_MAX: usize = 4096;
 
 /// Where messages are put in.
 #[derive(Debug)]
-pub(crate) struct Outbox<M>(SyncSender<M>);
+pub(crate) struct SendQueue<M>(SyncSender<M>);
 
-impl<M> Clone for Outbox<M> {
+impl<M> Clone for SendQueue<M> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<M> Outbox<M> {
+impl<M> SendQueue<M> {
     /// Waits for room. Once the conversation is over, messages go nowhere: who needs to know that hears it elsewhere.
-    pub(crate) fn put(&self, message: M) {
+    pub(crate) fn push(&self, message: M) {
         let _ = self.0.send(message);
     }
 }
 
 /// An outbox, and what sends from it: it ends when all clones of the outbox are gone.
-pub(crate) fn outbox<M: Serialize>() -> (Outbox<M>, Sender<M>) {
-    let (into, from) = sync_channel(WAITING_MAX);
-    (Outbox(into), Sender(from))
+pub(crate) fn send_queue<M: Serialize>() -> (SendQueue<M>, QueueSender<M>) {
+    let (into, from) = sync_channel(QUEUE_LEN_MAX);
+    (SendQueue(into), QueueSender(from))
 }
 
-pub(crate) struct Sender<M>(Receiver<M>);
+pub(crate) struct QueueSender<M>(Receiver<M>);
 
-impl<M: Serialize> Sender<M> {
+impl<M: Serialize> QueueSender<M> {
     pub(crate) fn run(self, to: Connection) -> Result<()> {
         let mut to = BufWriter::with_capacity(64 << 10, to);
         while let Ok(first) = self.0.recv() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is said of a tree: each finding as it comes, how far it is, and the totals.
 
-use super::files::{Found, What};
+use super::scan::{Finding, FindingKind};
 use crate::copy::progress::plan::with_path;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,16 +16,16 @@ use std::{
 };
 
 /// Whoever waits for less than this needs no bar.
-const PATIENCE: Duration = Duration::from_secs(2);
+const BAR_DELAY: Duration = Duration::from_secs(2);
 /// Redraws a second.
-const RATE: u8 = 4;
+const REDRAWS_PER_SECOND: u8 = 4;
 
 /// What was found so far.
 #[derive(Debug)]
-pub(super) struct Findings {
+pub(super) struct VerifyReport {
     json: bool,
     totals: Totals,
-    began: Instant,
+    started_at: Instant,
     bar: ProgressBar,
 }
 
@@ -41,7 +41,7 @@ struct Totals {
     seconds: f64,
 }
 
-impl Findings {
+impl VerifyReport {
     /// Of a tree with so many bytes.
     pub(super) fn new(json: bool, bytes: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::hidden());
@@ -50,34 +50,34 @@ impl Findings {
         Self {
             json,
             totals: Totals::default(),
-            began: Instant::now(),
+            started_at: Instant::now(),
             bar: bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())),
         }
     }
 
     /// So many bytes more are read.
-    pub(super) fn read(&mut self, bytes: u64) {
+    pub(super) fn add_bytes(&mut self, bytes: u64) {
         self.totals.bytes += bytes;
-        let late = self.began.elapsed() > PATIENCE;
+        let late = self.started_at.elapsed() > BAR_DELAY;
         if late && self.bar.is_hidden() && stderr().is_terminal() {
-            let terminal = ProgressDrawTarget::stderr_with_hz(RATE);
+            let terminal = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
             self.bar.set_draw_target(terminal);
         }
         self.bar.set_position(self.totals.bytes);
     }
 
     /// A file is as it was copied.
-    pub(super) fn same(&mut self) {
+    pub(super) fn count_same(&mut self) {
         self.totals.same += 1;
     }
 
     /// A file of which something is to be said.
-    pub(super) fn say(&mut self, found: &Found) {
-        let count = match found.what {
-            What::Differs(_) => &mut self.totals.differ,
-            What::Missing => &mut self.totals.missing,
-            What::Unknown => &mut self.totals.unknown,
-            What::Unreadable(_) => &mut self.totals.unreadable,
+    pub(super) fn report_finding(&mut self, found: &Finding) {
+        let count = match found.kind {
+            FindingKind::Differs(_) => &mut self.totals.differ,
+            FindingKind::Missing => &mut self.totals.missing,
+            FindingKind::Unknown => &mut self.totals.unknown,
+            FindingKind::Unreadable(_) => &mut self.totals.unreadable,
         };
         *count += 1;
         let json = self.json;
@@ -88,10 +88,10 @@ impl Findings {
     }
 
     /// Says the totals; how many files are not as they should be.
-    pub(super) fn conclude(mut self) -> Result<u64> {
+    pub(super) fn print_totals(mut self) -> Result<u64> {
         self.bar.finish_and_clear();
         let totals = &mut self.totals;
-        totals.seconds = self.began.elapsed().as_secs_f64();
+        totals.seconds = self.started_at.elapsed().as_secs_f64();
         match self.json {
             true => outln!("{}", serde_json::to_string(totals)?),
             false => outln!("{totals}"),
@@ -100,9 +100,9 @@ impl Findings {
     }
 }
 
-impl Found {
+impl Finding {
     fn json(&self) -> serde_json::Value {
-        let (found, why) = self.what.words();
+        let (found, why) = self.kind.label();
         with_path(
             &self.path,
             serde_json::json!({ "found": found, "why": why }),
@@ -110,8 +110,8 @@ impl Found {
     }
 }
 
-impl What {
-    fn words(&self) -> (&str, Option<&str>) {
+impl FindingKind {
+    fn label(&self) -> (&str, Option<&str>) {
         match self {
             Self::Differs(why) => ("differs", Some(why)),
             Self::Missing => ("missing", None),
@@ -121,10 +121,10 @@ impl What {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = Shown(&self.path);
-        match self.what.words() {
+        match self.kind.label() {
             (found, Some(why)) => write!(f, "{found} {path}: {why}"),
             (found, None) => write!(f, "{found} {path}"),
         }
