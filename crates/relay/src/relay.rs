@@ -9,7 +9,7 @@ use crate::{
     records::{
         history::History, journal::Journal, reload_state::ReloadState, sampling::ConnectionSampler,
     },
-    stripe::groups::Groups,
+    stripe::incoming_groups::IncomingGroups,
 };
 use jiff::Timestamp;
 use longhaul_admin::relay_record::RelayRecord;
@@ -41,7 +41,7 @@ pub(crate) struct Relay {
     pub(crate) drain: Drain,
     pub(crate) journal: Journal,
     /// Client connections that other relays send over several legs.
-    pub(crate) groups: Arc<Groups>,
+    pub(crate) groups: Arc<IncomingGroups>,
     pub(crate) accounts: Accounts,
     pub(crate) lookups: Lookups,
     pub(crate) memory: Memory,

@@ -10,7 +10,7 @@ use crate::{
     relay::{ACCEPT_TIME, Phase, Relay},
     route::{
         Route,
-        far::Far,
+        far_leg::FarLeg,
         local::{LocalAccess, Origin},
         request::Request,
     },
@@ -151,7 +151,7 @@ impl Verifier {
 }
 
 /// Result of opening a far leg.
-type Outcome = Result<Far, Fault>;
+type Outcome = Result<FarLeg, Fault>;
 
 struct SynHolder {
     relay: Arc<Relay>,
@@ -227,7 +227,7 @@ impl SynHolder {
     }
 
     fn decide(&mut self, flow: Flow, held: &Held) -> Decision {
-        let (waiting, waiting_of_client) = self.listener.preconnected.count(flow.client().ip());
+        let (waiting, waiting_of_client) = self.listener.preconnected.counts(flow.client().ip());
         // Each SYN becomes a connection and has its share in the budget of descriptors.
         let places = self.relay.connection_permits.available_permits();
         let left = places.saturating_sub(1 + waiting + self.held.count());
@@ -257,7 +257,7 @@ impl SynHolder {
         self.listener.counters.pass_by();
         self.listener
             .warnings
-            .pass_by(&self.listener.name(), client);
+            .bypassed(&self.listener.name(), client);
     }
 
     fn open(&self, flow: Flow, dscp: u8) {
@@ -272,7 +272,7 @@ impl SynHolder {
             // The SYN was dropped in the meantime.
             Ok(far) if id.is_none() => return far.stream.carrier().reset_on_close(),
             Ok(far) => {
-                self.listener.preconnected.put(flow, far);
+                self.listener.preconnected.insert(flow, far);
                 self.approval()
             }
             Err(fault) => {
@@ -363,12 +363,12 @@ async fn far(relay: &Relay, listener: &Listener, flow: Flow, dscp: u8) -> Outcom
     };
     let mut far = route.open(&request).await?;
     let mut answer = far.answer().await;
-    if answer.is_err() && far.take_back().is_some() {
+    if answer.is_err() && far.take_replay().is_some() {
         request.may_stripe = false;
         far = route.open(&request).await?;
         answer = far.answer().await;
     }
-    while answer.is_err() && far.has_lost_peer().await && route.has_hope(&request) {
+    while answer.is_err() && far.lost_peer().await && route.has_up_chain(&request) {
         far = route.open(&request).await?;
         answer = far.answer().await;
     }

@@ -270,8 +270,8 @@ Examples:
   longhaul relay --socks5 127.0.0.1:1080 --admin 127.0.0.1:9100
       the same with a status page at http://127.0.0.1:9100/ and metrics for Prometheus
 
-Every listener prints 'listening KIND ADDR:PORT' on stderr when all of them are ready; port 0 takes
-a free port.";
+For each listener a line that ends with 'listening KIND ADDR:PORT' is logged on stderr when all of
+them are ready; port 0 takes a free port.";
 
 impl Args {
     /// Names of all options.

@@ -26,7 +26,7 @@ impl Args {
             None => (None, Settings::default()),
         };
         self.clone().apply(&mut settings)?;
-        let config = Config::checked(&settings, file.as_ref())?;
+        let config = Config::from_file(&settings, file.as_ref())?;
         Ok((config, settings, file))
     }
 
@@ -73,30 +73,30 @@ impl Args {
             far.mode = Some(mode);
         }
         let limits = &mut settings.limits;
-        replace(&mut limits.connections, self.max_connections);
-        replace(&mut limits.workers, self.workers);
-        replace(&mut limits.connect_timeout, self.connect_timeout);
-        replace(&mut limits.handshake_timeout, self.handshake_timeout);
-        replace(&mut limits.response_timeout, self.response_timeout);
-        replace(&mut limits.tunnel_idle_timeout, self.tunnel_idle_timeout);
-        replace(&mut limits.grace, self.grace);
-        replace(&mut limits.lookups_per_client, self.lookups_per_client);
-        replace(
+        override_with(&mut limits.connections, self.max_connections);
+        override_with(&mut limits.workers, self.workers);
+        override_with(&mut limits.connect_timeout, self.connect_timeout);
+        override_with(&mut limits.handshake_timeout, self.handshake_timeout);
+        override_with(&mut limits.response_timeout, self.response_timeout);
+        override_with(&mut limits.tunnel_idle_timeout, self.tunnel_idle_timeout);
+        override_with(&mut limits.grace, self.grace);
+        override_with(&mut limits.lookups_per_client, self.lookups_per_client);
+        override_with(
             &mut limits.connections_per_client,
             self.connections_per_client,
         );
-        replace(&mut limits.memory_per_client, self.memory_per_client);
-        replace(&mut limits.stall_timeout, self.stall_timeout);
-        replace(&mut limits.pipe_size, self.pipe_size);
-        replace(&mut limits.memory, self.memory);
-        replace(&mut settings.counters.file, self.counters);
-        replace(&mut settings.counters.interval, self.interval);
-        replace(&mut settings.admin.address, self.admin);
+        override_with(&mut limits.memory_per_client, self.memory_per_client);
+        override_with(&mut limits.stall_timeout, self.stall_timeout);
+        override_with(&mut limits.pipe_size, self.pipe_size);
+        override_with(&mut limits.memory, self.memory);
+        override_with(&mut settings.counters.file, self.counters);
+        override_with(&mut settings.counters.interval, self.interval);
+        override_with(&mut settings.admin.address, self.admin);
         Ok(())
     }
 
     /// Adds the intercepted networks of the listener's family.
-    fn intercepting(&self, listener: ListenerSettings) -> ListenerSettings {
+    fn with_targets(&self, listener: ListenerSettings) -> ListenerSettings {
         let intercept = targets_of(&self.intercept, listener.address);
         let any = !intercept.is_empty();
         ListenerSettings {
@@ -147,7 +147,7 @@ impl Args {
         listeners.extend(transparent.into_iter().map(|listener| ListenerSettings {
             keep_source: self.keep_source,
             direct_fallback: self.no_direct_fallback.then_some(false),
-            ..self.intercepting(listener)
+            ..self.with_targets(listener)
         }));
         for listener in &mut listeners {
             listener.send_proxy = self.send_proxy;
@@ -221,7 +221,7 @@ fn add_peers(
     });
 }
 
-fn replace<T>(value: &mut Option<T>, by: Option<T>) {
+fn override_with<T>(value: &mut Option<T>, by: Option<T>) {
     if by.is_some() {
         *value = by;
     }
@@ -286,7 +286,7 @@ mod tests {
         let (config, ..) = args.read().unwrap();
         assert_eq!(config.listeners.len(), 4);
         assert_eq!(config.listeners[3].address.port(), convert::PORT);
-        let way = config.policy.rules[0].way.as_ref().unwrap();
+        let way = config.policy.rules[0].target.as_ref().unwrap();
         let ports: Vec<u16> = way.chains[0].iter().map(|p| p.destination.port()).collect();
         assert_eq!(ports, [convert::PORT, 9]);
     }

@@ -8,7 +8,7 @@ use crate::{
         location::{Finding, Table},
         settings::Transport,
     },
-    route::local::{is_localhost, is_reached, led_to},
+    route::local::{effective_address, is_localhost, reaches_listener},
 };
 use longhaul_protocol::destination::Destination;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,19 +20,19 @@ pub(crate) fn find(config: &Config) -> Vec<Finding> {
             let text = format!("listener {}: {text}", listener.name);
             found.push(Finding::new(Table::Listener(n), text));
         };
-        taken(config, n).into_iter().for_each(&mut add);
+        port_conflicts(config, n).into_iter().for_each(&mut add);
         if let Kind::Forward(destination) = &listener.kind {
-            circle(config, listener, destination)
+            forwarding_loop(config, listener, destination)
                 .into_iter()
                 .for_each(&mut add);
         }
     }
-    found.extend(peers(config));
+    found.extend(own_peers(config));
     found
 }
 
 /// Ports that are used twice, which would make the start fail.
-fn taken(config: &Config, n: usize) -> Vec<String> {
+fn port_conflicts(config: &Config, n: usize) -> Vec<String> {
     let listener = &config.listeners[n];
     let mut found = Vec::new();
     let same = |other: &&ListenerConfig| {
@@ -63,23 +63,27 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 }
 
 /// Loop of a forward listener to itself, directly or through other forward listeners.
-fn circle(config: &Config, first: &ListenerConfig, destination: &Destination) -> Option<String> {
+fn forwarding_loop(
+    config: &Config,
+    first: &ListenerConfig,
+    destination: &Destination,
+) -> Option<String> {
     let (mut listener, mut destination) = (first, destination);
     for _ in &config.listeners {
         // Through a peer, the address is resolved at the peer's host.
-        if !config.policy.goes_straight(&listener.name, destination) {
+        if !config.policy.is_direct(&listener.name, destination) {
             return None;
         }
         if config
             .admin
-            .is_some_and(|admin| leads_to(destination, admin))
+            .is_some_and(|admin| reaches(destination, admin))
         {
             return Some("destination: it leads to the admin endpoint".to_owned());
         }
         let next = config
             .listeners
             .iter()
-            .find(|l| leads_to(destination, l.address))?;
+            .find(|l| reaches(destination, l.address))?;
         if next == first {
             return Some(format!("destination: {destination} leads back to itself"));
         }
@@ -93,8 +97,8 @@ fn circle(config: &Config, first: &ListenerConfig, destination: &Destination) ->
 
 /// Whether `destination` reaches `address` on this host. Other hosts' names are not resolved: a
 /// check sends nothing.
-fn leads_to(destination: &Destination, address: SocketAddr) -> bool {
-    let reaches = |to| is_reached(address, led_to(to)).unwrap_or(false);
+fn reaches(destination: &Destination, address: SocketAddr) -> bool {
+    let reaches = |to| reaches_listener(address, effective_address(to)).unwrap_or(false);
     match destination {
         _ if address.port() == 0 => false,
         Destination::Address(to) => reaches(*to),
@@ -108,15 +112,15 @@ fn leads_to(destination: &Destination, address: SocketAddr) -> bool {
 
 /// Peers that are this relay itself. A relay that is its own peer answers each request with `relay
 /// loop`; other kinds of listeners do not speak Convert.
-fn peers(config: &Config) -> Vec<Finding> {
+fn own_peers(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for peer in config.peers.values() {
         let place = &peer.destination;
         let is_here =
-            |l: &&ListenerConfig| l.transport == peer.transport && leads_to(place, l.address);
+            |l: &&ListenerConfig| l.transport == peer.transport && reaches(place, l.address);
         let own = config.listeners.iter().find(is_here);
         let own = own.map(|listener| format!("listener {}", listener.name));
-        let admin = config.admin.filter(|admin| leads_to(place, *admin));
+        let admin = config.admin.filter(|admin| reaches(place, *admin));
         let admin = admin.map(|_| "admin endpoint".to_owned());
         if let Some(own) = own.or(admin) {
             let text = format!("address: {place} is this relay's own {own}");
@@ -131,7 +135,7 @@ mod tests {
     use super::*;
 
     fn leads(destination: &str, address: &str) -> bool {
-        leads_to(&destination.parse().unwrap(), address.parse().unwrap())
+        reaches(&destination.parse().unwrap(), address.parse().unwrap())
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
         certificates::validity::Purpose,
         listener::{Kind, ListenerConfig},
         location::{Finding, Table},
-        policy::{Chain, WayOut},
+        policy::{Chain, RouteTarget},
         settings::Settings,
     },
 };
@@ -27,20 +27,20 @@ pub(crate) fn find(settings: &Settings, config: &Config) -> Vec<Finding> {
                 format!("listener {}: {text}", listener.name),
             )
         };
-        found.extend(of_listener(listener, now).into_iter().map(of));
+        found.extend(listener_problems(listener, now).into_iter().map(of));
     }
     found.extend(addresses::find(config));
-    found.extend(peers(config, now));
+    found.extend(peer_findings(config, now));
     found.extend(routes::find(config));
-    found.extend(ways(settings, config));
+    found.extend(route_findings(settings, config));
     found.extend(unused_profiles(settings));
-    found.extend(memory(config));
-    found.extend(shares(config));
-    found.extend(counters(config));
+    found.extend(memory_limit(config));
+    found.extend(client_limits(config));
+    found.extend(counter_file(config));
     found
 }
 
-fn of_listener(listener: &ListenerConfig, now: Timestamp) -> Vec<String> {
+fn listener_problems(listener: &ListenerConfig, now: Timestamp) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(tls) = &listener.tls {
         found.extend(tls.certificates().problems(Purpose::Server, now));
@@ -63,7 +63,7 @@ fn is_covered(prefix: Prefix, by: &[Prefix]) -> bool {
     by.iter().any(|other| other.covers(prefix))
 }
 
-fn peers(config: &Config, now: Timestamp) -> Vec<Finding> {
+fn peer_findings(config: &Config, now: Timestamp) -> Vec<Finding> {
     let used: BTreeSet<&str> = chains(config).flatten().map(|p| p.name.as_str()).collect();
     let for_others = match config.listeners.iter().any(|l| l.kind == Kind::Convert) {
         true => ", only a request of another relay that names its address",
@@ -85,17 +85,17 @@ fn peers(config: &Config, now: Timestamp) -> Vec<Finding> {
 }
 
 fn chains(config: &Config) -> impl Iterator<Item = &Chain> {
-    let ways = config.policy.rules.iter().flat_map(|rule| &rule.way);
+    let ways = config.policy.rules.iter().flat_map(|rule| &rule.target);
     ways.flat_map(|way| &way.chains)
 }
 
 /// Findings about chains and profiles of routes.
-fn ways(settings: &Settings, config: &Config) -> Vec<Finding> {
+fn route_findings(settings: &Settings, config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for (n, rule) in config.policy.rules.iter().enumerate() {
-        let Some(way) = &rule.way else { continue };
+        let Some(way) = &rule.target else { continue };
         let mut add = |text: String| found.push(Finding::named(Table::Route(n), text));
-        repeated(way).into_iter().for_each(&mut add);
+        repeated_chains(way).into_iter().for_each(&mut add);
         if way.chains.len() > 1 && way.chains[0].is_empty() {
             add("fallback has no effect: without via, the way is straight".to_owned());
         }
@@ -112,7 +112,7 @@ fn ways(settings: &Settings, config: &Config) -> Vec<Finding> {
     found
 }
 
-fn repeated(way: &WayOut) -> Vec<String> {
+fn repeated_chains(way: &RouteTarget) -> Vec<String> {
     let names = |chain: &Chain| chain.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
     let chains: Vec<_> = way.chains.iter().map(names).collect();
     let mut found = Vec::new();
@@ -146,7 +146,7 @@ fn unused_profiles(settings: &Settings) -> Vec<Finding> {
         .collect()
 }
 
-fn memory(config: &Config) -> Option<Finding> {
+fn memory_limit(config: &Config) -> Option<Finding> {
     let machine = longhaul_linux::memory::of_machine();
     let cgroup = longhaul_linux::memory::of_cgroup().unwrap_or(u64::MAX);
     let (who, there) = match cgroup < machine {
@@ -160,7 +160,7 @@ fn memory(config: &Config) -> Option<Finding> {
 }
 
 /// Findings about limits of one client that are not below those of all clients.
-fn shares(config: &Config) -> Vec<Finding> {
+fn client_limits(config: &Config) -> Vec<Finding> {
     let limits = &config.limits;
     let all = longhaul_admission::memory::budget(limits.memory).map(|budget| budget.bytes);
     let mut found = Vec::new();
@@ -184,7 +184,7 @@ fn shares(config: &Config) -> Vec<Finding> {
     found.into_iter().map(finding).collect()
 }
 
-fn counters(config: &Config) -> Option<Finding> {
+fn counter_file(config: &Config) -> Option<Finding> {
     let file = config
         .counters
         .as_deref()

@@ -5,7 +5,7 @@
 use crate::config::{
     Config,
     location::{Finding, Table},
-    policy::{Rule, any},
+    policy::{Rule, any_or_empty},
 };
 use longhaul_protocol::networks::{Ports, Prefix, Target};
 use std::{collections::BTreeSet, ops::RangeInclusive};
@@ -29,15 +29,15 @@ fn is_covered(rule: &Rule, earlier: &[Rule], all: &[&str]) -> bool {
         false => rule.listeners.iter().map(String::as_str).collect(),
     };
     let (from, to) = (clients(rule), destinations(rule));
-    let ports = split(&ranges(&rule.ports), earlier);
+    let ports = split_at_bounds(&ranges(&rule.ports), earlier);
     let parts = listeners.len() * from.len() * to.len() * ports.len();
     let covered =
         |listener: &str, from: Prefix, to: Option<&Target>, ports: &RangeInclusive<u16>| {
             earlier.iter().any(|earlier| {
-                earlier.is_for(listener)
-                    && any(&earlier.from, |prefix| prefix.covers(from))
-                    && any(&earlier.to, |target| to.is_some_and(|to| target.covers(to)))
-                    && any(&earlier.ports, |range| range.covers(ports))
+                earlier.applies_to(listener)
+                    && any_or_empty(&earlier.from, |prefix| prefix.covers(from))
+                    && any_or_empty(&earlier.to, |target| to.is_some_and(|to| target.covers(to)))
+                    && any_or_empty(&earlier.ports, |range| range.covers(ports))
             })
         };
     parts > 0
@@ -74,7 +74,7 @@ fn ranges(ports: &[Ports]) -> Vec<RangeInclusive<u16>> {
 }
 
 /// Splits port ranges at the bounds of earlier routes, several of which may cover a range together.
-fn split(ranges: &[RangeInclusive<u16>], earlier: &[Rule]) -> Vec<RangeInclusive<u16>> {
+fn split_at_bounds(ranges: &[RangeInclusive<u16>], earlier: &[Rule]) -> Vec<RangeInclusive<u16>> {
     let start = |range: &RangeInclusive<u16>| u32::from(*range.start());
     let behind = |range: &RangeInclusive<u16>| u32::from(*range.end()) + 1;
     let bounds = earlier.iter().flat_map(|rule| &rule.ports);

@@ -7,7 +7,7 @@ use crate::config::{
     listener::{Kind, ListenerConfig},
     location::Finding,
     peer::PeerConfig,
-    policy::{Chain, Rule, WayOut},
+    policy::{Chain, RouteTarget, Rule},
     settings::Transport,
 };
 use longhaul_admission::{
@@ -148,7 +148,7 @@ impl Summary {
     }
 
     /// Adds a warning, with its location if it comes from `file`.
-    pub(crate) fn warn_of(&mut self, finding: &Finding, file: Option<&File>) {
+    pub(crate) fn add_warning(&mut self, finding: &Finding, file: Option<&File>) {
         let place = file.and_then(|file| {
             let (line, column) = file.line_and_column(&finding.table, &finding.text)?;
             let file = file.path().display().to_string();
@@ -176,7 +176,7 @@ impl ListenerSummary {
             name: listener.name.clone(),
             kind: listener.kind.to_string(),
             address: listener.address,
-            serves: serves(listener),
+            serves: describe_clients(listener),
             tls: listener.tls.is_some(),
             transport: listener.transport,
             profile: listener.profile.name.clone(),
@@ -185,7 +185,7 @@ impl ListenerSummary {
 }
 
 /// Clients, restrictions and rate limits, as text.
-fn serves(listener: &ListenerConfig) -> String {
+fn describe_clients(listener: &ListenerConfig) -> String {
     let mut words = vec![clients(listener)];
     if !listener.deny_from.is_empty() {
         words.push(format!("not {}", list(&listener.deny_from)));
@@ -255,7 +255,7 @@ impl PeerSummary {
 fn routes(config: &Config) -> Vec<RouteSummary> {
     let otherwise = RouteSummary {
         when: "everything else".to_owned(),
-        then: way(Some(&config.policy.otherwise)),
+        then: describe_target(Some(&config.policy.default_target)),
     };
     let rules = config.policy.rules.iter().map(RouteSummary::new);
     rules.chain([otherwise]).collect()
@@ -274,7 +274,7 @@ impl RouteSummary {
             true => "everything".to_owned(),
             false => conditions.join(", "),
         };
-        let then = way(rule.way.as_ref());
+        let then = describe_target(rule.target.as_ref());
         Self { when, then }
     }
 }
@@ -284,15 +284,15 @@ fn condition<T: Display>(word: &str, values: &[T]) -> Option<String> {
     (!any.is_empty()).then(|| format!("{word} {}", any.join(" or ")))
 }
 
-fn way(way: Option<&WayOut>) -> String {
+fn describe_target(way: Option<&RouteTarget>) -> String {
     let Some(way) = way else {
         return "refused".to_owned();
     };
-    let chains = way.chains.iter().map(|chain| hops(chain, way));
+    let chains = way.chains.iter().map(|chain| describe_chain(chain, way));
     chains.collect::<Vec<_>>().join(", else ")
 }
 
-fn hops(chain: &Chain, way: &WayOut) -> String {
+fn describe_chain(chain: &Chain, way: &RouteTarget) -> String {
     let names: Vec<_> = chain.iter().map(|peer| peer.name.as_str()).collect();
     match names.is_empty() {
         true => format!("straight (profile {})", way.profile.name),
@@ -323,7 +323,8 @@ impl MemorySummary {
         let pipes_max = descriptors.pipes_per_worker * config.limits.workers;
         let sockets = config.descriptor_demand().per_connection();
         let sockets_max = (sockets * descriptors.connections) as u64;
-        let socket_bytes_max = largest("net.ipv4.tcp_rmem").zip(largest("net.ipv4.tcp_wmem"));
+        let socket_bytes_max =
+            autotuning_max("net.ipv4.tcp_rmem").zip(autotuning_max("net.ipv4.tcp_wmem"));
         let socket_bytes_max = socket_bytes_max.map(|(read, write)| read + write);
         let budget = memory::budget(config.limits.memory);
         Self {
@@ -341,7 +342,7 @@ impl MemorySummary {
 }
 
 /// Largest buffer size of autotuning: the third value of `sysctl`.
-fn largest(sysctl: &str) -> Option<u64> {
+fn autotuning_max(sysctl: &str) -> Option<u64> {
     let values = longhaul_linux::sysctl::read_here(sysctl).ok()?;
     values.split(' ').nth(2)?.parse().ok()
 }
@@ -383,12 +384,12 @@ impl Display for Summary {
         write!(f, "limits\n{}{}", self.limits, self.memory)?;
         write!(f, "descriptors\n{}", self.descriptors)?;
         section(f, "warnings", &self.warnings)?;
-        self.warn(f)
+        self.write_verdict(f)
     }
 }
 
 impl Summary {
-    fn warn(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (room, wanted) = (self.descriptors.connections, self.limits.connections);
         match room {
             0 => writeln!(f, "{NO_ROOM}"),
@@ -528,7 +529,7 @@ impl MemorySummary {
                 "  memory       no bound: give one with limits.memory (--memory)"
             );
         };
-        let (budget, why) = (Bytes::new(budget), explain(basis));
+        let (budget, why) = (Bytes::new(budget), describe_basis(basis));
         writeln!(
             f,
             "  memory       from {budget} in sockets on, new connections wait{why}"
@@ -536,7 +537,7 @@ impl MemorySummary {
     }
 }
 
-fn explain(basis: Basis) -> &'static str {
+fn describe_basis(basis: Basis) -> &'static str {
     match basis {
         Basis::Configured => "",
         Basis::TcpMem => " (half of net.ipv4.tcp_mem's second value)",

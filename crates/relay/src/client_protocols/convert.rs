@@ -2,14 +2,16 @@
 //! Convert clients: other relays (RFC 8803), which may open connections ahead of requests.
 
 use crate::{
-    client_protocols::language::{Asked, FAREWELL_TIME, Heard, Inbox, Language, Rejection, Unread},
-    faults::{disagreement::Stranger, fault::Fault},
+    client_protocols::language::{
+        LINGER_TIMEOUT, ParsedRequest, PeerMessage, ReadBuffer, ReadError, Rejection, ReplyFormat,
+    },
+    faults::{disagreement::DenialReason, fault::Fault},
     relay::Phase,
     route::set_dscp,
     session::Session,
     transfer::End,
 };
-use longhaul_protocol::convert::{ConvertError, MESSAGE_LEN_MAX, Opening};
+use longhaul_protocol::convert::{ConvertError, FirstMessage, MESSAGE_LEN_MAX};
 use longhaul_protocol::failure::Failure;
 use std::future::poll_fn;
 use tokio::{select, time::timeout};
@@ -18,17 +20,17 @@ use tokio::{select, time::timeout};
 /// drains: a pooled connection has no request yet. A connection that ends before is not a failure.
 pub(super) async fn await_request(session: &Session) -> Result<(), End> {
     let limit = session.config.limits.handshake_timeout;
-    if let Err(failure) = session.protect(limit).await {
+    if let Err(failure) = session.tls_handshake(limit).await {
         // A refused relay first receives the TLS alert. UDT would drop the alert at a reset, so it
         // is flushed before.
         if session.client.tcp().is_none() {
             let said = poll_fn(|cx| session.client.poll_finish_sending(cx));
-            let _ = timeout(FAREWELL_TIME, said).await;
+            let _ = timeout(LINGER_TIMEOUT, said).await;
         }
         session.client.reset_on_close();
         return Err(session.fail(failure));
     }
-    let near = session.near();
+    let near = session.client_leg();
     let first = timeout(session.listener_config.idle_timeout, near.disturbed());
     select! {
         first = first => match first {
@@ -39,49 +41,56 @@ pub(super) async fn await_request(session: &Session) -> Result<(), End> {
     }
 }
 
-pub(super) async fn ask(session: &Session) -> Result<Heard, Rejection> {
-    let mut inbox = Inbox::default();
+pub(super) async fn read_message(session: &Session) -> Result<PeerMessage, Rejection> {
+    let mut inbox = ReadBuffer::default();
     let answer = |error: &ConvertError| error.answer().encode();
     let opening = inbox
-        .message(&session.near(), MESSAGE_LEN_MAX, Opening::parse)
+        .read_message(&session.client_leg(), MESSAGE_LEN_MAX, FirstMessage::parse)
         .await;
-    if let Err(Unread::Malformed(error)) = &opening {
-        say_what_is_foreign(session, error, inbox.unread());
+    if let Err(ReadError::Malformed(error)) = &opening {
+        report_foreign_protocol(session, error, inbox.unparsed());
     }
     let opening = opening.map_err(|unread| Rejection::unread(unread, answer))?;
-    let refused = |failure: Failure| Rejection::new(failure, Fault::from(failure).convert());
+    let refused = |failure: Failure| Rejection::new(failure, Fault::from(failure).encode_convert());
     let request = match opening {
-        Opening::Request(request) if request.is_check() => return Ok(Heard::Checks),
-        Opening::Request(request) => request,
-        Opening::Join(join) => return session.join(join).map(Heard::Joins).map_err(refused),
+        FirstMessage::Request(request) if request.is_check() => {
+            return Ok(PeerMessage::HealthCheck);
+        }
+        FirstMessage::Request(request) => request,
+        FirstMessage::Join(join) => {
+            return session
+                .issue_ticket(join)
+                .map(PeerMessage::Join)
+                .map_err(refused);
+        }
     };
     set_dscp(
-        &session.near(),
+        &session.client_leg(),
         &session.listener_config.profile,
         request.dscp,
     );
-    if request.from_elsewhere {
-        session.asks_for_others();
+    if request.is_client_remote {
+        session.set_acts_for_remote();
     }
-    let mut early = inbox.into_rest();
+    let mut early = inbox.into_remaining();
     if let Some(stripes) = request.stripes {
         session
-            .found(stripes, std::mem::take(&mut early))
+            .register_group(stripes, std::mem::take(&mut early))
             .map_err(refused)?;
     }
-    Ok(Heard::Asks(Asked {
+    Ok(PeerMessage::Request(ParsedRequest {
         request: (request, early).into(),
-        language: Language::Convert,
+        reply_format: ReplyFormat::Convert,
     }))
 }
 
 /// Logs that the client does not use this version of Convert. Other malformed messages are bugs,
 /// not mistakes of the operator.
-fn say_what_is_foreign(session: &Session, error: &ConvertError, bytes: &[u8]) {
+fn report_foreign_protocol(session: &Session, error: &ConvertError, bytes: &[u8]) {
     let why = match error {
-        ConvertError::Magic => Stranger::Foreign(bytes.to_vec()),
-        ConvertError::Version(version) => Stranger::Version(*version),
+        ConvertError::Magic => DenialReason::Foreign(bytes.to_vec()),
+        ConvertError::Version(version) => DenialReason::Version(*version),
         _ => return,
     };
-    session.turn_away(&why);
+    session.refuse(&why);
 }

@@ -3,9 +3,9 @@
 
 use crate::{
     faults::fault::Fault,
-    route::{far::Far, request::Request},
+    route::{far_leg::FarLeg, request::Request},
     session::Session,
-    stripe::groups::Seat,
+    stripe::incoming_groups::JoinTicket,
     transfer::End,
 };
 use longhaul_protocol::{convert::Answer, failure::Failure, socks4, socks5::Reply};
@@ -18,66 +18,66 @@ use std::{net::SocketAddr, time::Duration};
 use tokio::time::timeout;
 
 /// A client's request, and the format of the reply.
-pub(crate) struct Asked {
+pub(crate) struct ParsedRequest {
     pub(crate) request: Request,
-    pub(crate) language: Language,
+    pub(crate) reply_format: ReplyFormat,
 }
 
 /// First message of another relay.
-pub(crate) enum Heard {
+pub(crate) enum PeerMessage {
     /// A new connection.
-    Asks(Asked),
+    Request(ParsedRequest),
     /// A further leg of a striped connection.
-    Joins(Seat),
+    Join(JoinTicket),
     /// A health check: would a request be served?
-    Checks,
+    HealthCheck,
 }
 
 /// Bytes received and not parsed yet.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox(Vec<u8>);
+pub(crate) struct ReadBuffer(Vec<u8>);
 
 /// Bytes of one read during a handshake: a request and some early data.
 const READ_LEN: usize = 4096;
 
-impl Inbox {
+impl ReadBuffer {
     /// Reads until `parse` returns a message, and removes the message from the buffer. A message
     /// that is still incomplete after `len_max` bytes is a bad request.
-    pub(crate) async fn message<T, E>(
+    pub(crate) async fn read_message<T, E>(
         &mut self,
         stream: &impl Channel,
         len_max: usize,
         parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
-    ) -> Result<T, Unread<E>> {
+    ) -> Result<T, ReadError<E>> {
         loop {
-            if let Some((message, len)) = parse(&self.0).map_err(Unread::Malformed)? {
+            if let Some((message, len)) = parse(&self.0).map_err(ReadError::Malformed)? {
                 self.0.drain(..len);
                 return Ok(message);
             }
             if self.0.len() >= len_max {
-                return Err(Unread::Failed(Failure::BadRequest));
+                return Err(ReadError::Failed(Failure::BadRequest));
             }
             match read_some(stream, &mut self.0, READ_LEN).await {
                 Ok(1..) => {}
-                _ => return Err(Unread::Failed(Failure::ClientGone)),
+                _ => return Err(ReadError::Failed(Failure::ClientGone)),
             }
         }
     }
 
     /// Bytes received and not parsed.
-    pub(crate) fn unread(&self) -> &[u8] {
+    pub(crate) fn unparsed(&self) -> &[u8] {
         &self.0
     }
 
     /// Returns the bytes behind the last message.
-    pub(crate) fn into_rest(self) -> Vec<u8> {
+    pub(crate) fn into_remaining(self) -> Vec<u8> {
         self.0
     }
 }
 
 /// Error while reading a message.
 #[derive(Debug)]
-pub(crate) enum Unread<E> {
+pub(crate) enum ReadError<E> {
     /// The parser rejects it.
     Malformed(E),
     /// The client left, or the message is too long.
@@ -86,7 +86,7 @@ pub(crate) enum Unread<E> {
 
 /// Format of replies to a request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Language {
+pub(crate) enum ReplyFormat {
     /// SOCKS5 replies.
     Socks5,
     /// SOCKS4 replies.
@@ -97,8 +97,8 @@ pub(crate) enum Language {
     Tcp,
 }
 
-impl Language {
-    pub(crate) fn success(self, far: &Far) -> Vec<u8> {
+impl ReplyFormat {
+    pub(crate) fn success(self, far: &FarLeg) -> Vec<u8> {
         match self {
             // The reply contains the local address of the outgoing leg (RFC 1928 §6).
             Self::Socks5 | Self::Socks4 => {
@@ -111,8 +111,8 @@ impl Language {
 
     pub(crate) fn failure(self, fault: &Fault) -> Vec<u8> {
         match self {
-            Self::Socks5 | Self::Socks4 => self.reply(fault.socks5(), None),
-            Self::Convert => fault.convert(),
+            Self::Socks5 | Self::Socks4 => self.reply(fault.socks5_reply(), None),
+            Self::Convert => fault.encode_convert(),
             Self::Tcp => Vec::new(),
         }
     }
@@ -141,32 +141,39 @@ impl Language {
 pub(crate) struct Rejection {
     pub(crate) failure: Failure,
     /// Last bytes to the client; if empty, the connection is reset.
-    pub(crate) answer: Vec<u8>,
+    pub(crate) reply: Vec<u8>,
 }
 
 impl Rejection {
     pub(crate) fn new(failure: Failure, answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
-        Self { failure, answer }
+        Self {
+            failure,
+            reply: answer,
+        }
     }
 
-    /// Rejection after a read error; `answer` encodes the reply to a malformed message.
-    pub(crate) fn unread<E>(unread: Unread<E>, answer: impl FnOnce(&E) -> Vec<u8>) -> Self {
+    /// Rejection after a read error; `reply` encodes the reply to a malformed message.
+    pub(crate) fn unread<E>(unread: ReadError<E>, answer: impl FnOnce(&E) -> Vec<u8>) -> Self {
         match unread {
-            Unread::Malformed(error) => Self::new(Failure::BadRequest, answer(&error)),
-            Unread::Failed(failure) => Self::new(failure, []),
+            ReadError::Malformed(error) => Self::new(Failure::BadRequest, answer(&error)),
+            ReadError::Failed(failure) => Self::new(failure, []),
         }
     }
 }
 
 /// Replies with the failure in the client's protocol, and closes.
-pub(crate) async fn refuse(session: &Session, fault: Fault, language: Language) -> End {
-    Box::pin(farewell(&session.near(), &language.failure(&fault))).await;
+pub(crate) async fn refuse(session: &Session, fault: Fault, language: ReplyFormat) -> End {
+    Box::pin(reply_and_close(
+        &session.client_leg(),
+        &language.failure(&fault),
+    ))
+    .await;
     session.fail(fault)
 }
 
 /// Returns the client's request if it arrives within the handshake time-out.
-pub(crate) async fn hear<T>(
+pub(crate) async fn with_handshake_timeout<T>(
     session: &Session,
     asking: impl Future<Output = Result<T, Rejection>>,
 ) -> Result<T, Rejection> {
@@ -177,19 +184,22 @@ pub(crate) async fn hear<T>(
 }
 
 pub(crate) async fn reject(session: &Session, rejected: Rejection) -> End {
-    let Rejection { failure, answer } = rejected;
-    Box::pin(farewell(&session.near(), &answer)).await;
+    let Rejection {
+        failure,
+        reply: answer,
+    } = rejected;
+    Box::pin(reply_and_close(&session.client_leg(), &answer)).await;
     session.fail(failure)
 }
 
 /// Time for a client to read a refusal. RFC 1928 §6 allows 10 s.
-pub(crate) const FAREWELL_TIME: Duration = Duration::from_secs(2);
+pub(crate) const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most bytes that are read and discarded meanwhile.
-const FAREWELL_BYTES_MAX: usize = 1 << 20;
+const LINGER_BYTES_MAX: usize = 1 << 20;
 
-/// Sends `answer` and lets the client close first: a close with unread bytes would send RST, which
+/// Sends `reply` and lets the client close first: a close with unread bytes would send RST, which
 /// can destroy the answer in flight. Without an answer, resets the connection.
-pub(crate) async fn farewell(client: &Leg, answer: &[u8]) {
+pub(crate) async fn reply_and_close(client: &Leg, answer: &[u8]) {
     if answer.is_empty() {
         client.carrier().reset_on_close();
         return;
@@ -197,21 +207,21 @@ pub(crate) async fn farewell(client: &Leg, answer: &[u8]) {
     let say = async {
         write_all(client, answer).await?;
         client.finish_sending().await?;
-        read_off(client).await
+        discard_input(client).await
     };
     // After an error the client is gone, so no answer is needed.
-    let _ = timeout(FAREWELL_TIME, say).await;
+    let _ = timeout(LINGER_TIMEOUT, say).await;
 }
 
 /// Lets the client close first; it has its answer and may still be sending.
-pub(crate) async fn linger(client: &Leg) {
-    let _ = timeout(FAREWELL_TIME, read_off(client)).await;
+pub(crate) async fn lingering_close(client: &Leg) {
+    let _ = timeout(LINGER_TIMEOUT, discard_input(client)).await;
 }
 
-async fn read_off(client: &Leg) -> std::io::Result<()> {
+async fn discard_input(client: &Leg) -> std::io::Result<()> {
     let mut heard = Vec::new();
     let mut total = 0;
-    while total < FAREWELL_BYTES_MAX {
+    while total < LINGER_BYTES_MAX {
         heard.clear();
         match read_some(client, &mut heard, 1 << 16).await? {
             0 => break,

@@ -10,7 +10,10 @@ pub(crate) mod tunnel;
 
 use crate::{
     client_protocols::{
-        language::{Asked, Heard, Language, Rejection, farewell, hear, local_address, reject},
+        language::{
+            ParsedRequest, PeerMessage, Rejection, ReplyFormat, local_address, reject,
+            reply_and_close, with_handshake_timeout,
+        },
         tunnel::{open, relay},
     },
     config::listener::Kind,
@@ -26,7 +29,7 @@ use std::net::SocketAddr;
 pub(crate) async fn serve(session: &Session, kind: &Kind) -> End {
     // Boxed, like every step that ends before bytes are relayed: an idle connection occupies as
     // much memory as the largest state of its future.
-    let opened = Box::pin(async { open(session, hear_out(session, kind).await?).await });
+    let opened = Box::pin(async { open(session, read_request(session, kind).await?).await });
     match opened.await {
         Ok(opened) => relay(session, opened).await,
         Err(end) => end,
@@ -35,23 +38,23 @@ pub(crate) async fn serve(session: &Session, kind: &Kind) -> End {
 
 /// Reads or derives the client's request. Relays must send theirs within the handshake time-out;
 /// forwarded and diverted clients send none.
-async fn hear_out(session: &Session, kind: &Kind) -> Result<Asked, End> {
+async fn read_request(session: &Session, kind: &Kind) -> Result<ParsedRequest, End> {
     let asked = match kind {
         Kind::Convert => {
             Box::pin(convert::await_request(session)).await?;
-            match hear(session, convert::ask(session)).await {
-                Ok(Heard::Asks(asked)) => Ok(asked),
-                Ok(Heard::Joins(seat)) => return Err(End::Joined(seat)),
-                Ok(Heard::Checks) => {
+            match with_handshake_timeout(session, convert::read_message(session)).await {
+                Ok(PeerMessage::Request(asked)) => Ok(asked),
+                Ok(PeerMessage::Join(seat)) => return Err(End::Joined(seat)),
+                Ok(PeerMessage::HealthCheck) => {
                     let yes = Answer::Accepted.encode();
-                    Box::pin(farewell(&session.near(), &yes)).await;
+                    Box::pin(reply_and_close(&session.client_leg(), &yes)).await;
                     return Err(End::Finished);
                 }
                 Err(rejected) => Err(rejected),
             }
         }
-        Kind::Forward(destination) => Ok(forwarded(destination)),
-        Kind::Transparent { keep_source } => diverted(session, *keep_source),
+        Kind::Forward(destination) => Ok(forward_request(destination)),
+        Kind::Transparent { keep_source } => transparent_request(session, *keep_source),
         Kind::Socks5 | Kind::Http => unreachable!("these protocols have their own loops"),
     };
     match asked {
@@ -61,30 +64,35 @@ async fn hear_out(session: &Session, kind: &Kind) -> Result<Asked, End> {
 }
 
 /// Request of a client of a forward listener: the configured destination.
-fn forwarded(destination: &Destination) -> Asked {
-    Asked {
-        request: Request::to(destination.clone(), Vec::new()).unanswered(),
-        language: Language::Tcp,
+fn forward_request(destination: &Destination) -> ParsedRequest {
+    ParsedRequest {
+        request: Request::to(destination.clone(), Vec::new()).with_longest_reply_delay(),
+        reply_format: ReplyFormat::Tcp,
     }
 }
 
 /// Request of a client that does not know of the relay: TPROXY diverted its connection, and the
 /// local address of the accepted socket is the destination (Documentation/networking/tproxy.rst).
-fn diverted(session: &Session, keep_source: bool) -> Result<Asked, Rejection> {
+fn transparent_request(session: &Session, keep_source: bool) -> Result<ParsedRequest, Rejection> {
     let wanted = local_address(&session.client)?;
     if is_own_port(wanted, session.listener.address) {
         return Err(Rejection::new(Failure::NotAllowed, []));
     }
     let dscp = session.client.tcp().and_then(syn_dscp).unwrap_or(0);
-    set_dscp(&session.near(), &session.listener_config.profile, dscp);
+    set_dscp(
+        &session.client_leg(),
+        &session.listener_config.profile,
+        dscp,
+    );
     let request = Request {
         dscp,
         source: keep_source.then_some(session.client_address),
-        ..Request::to(Destination::from_ip(wanted.ip(), wanted.port()), Vec::new()).unanswered()
+        ..Request::to(Destination::from_ip(wanted.ip(), wanted.port()), Vec::new())
+            .with_longest_reply_delay()
     };
-    Ok(Asked {
+    Ok(ParsedRequest {
         request,
-        language: Language::Tcp,
+        reply_format: ReplyFormat::Tcp,
     })
 }
 

@@ -2,23 +2,23 @@
 //! Opening of the upstream connection for a client with one request, and relaying over it.
 
 use crate::{
-    client_protocols::language::{Asked, Language, refuse},
+    client_protocols::language::{ParsedRequest, ReplyFormat, refuse},
     faults::fault::Fault,
-    route::{far::Far, request::Request},
+    route::{far_leg::FarLeg, request::Request},
     session::Session,
     transfer::End,
 };
 
 /// An open upstream connection for a client.
-pub(crate) struct Opened {
-    far: Far,
-    language: Language,
+pub(crate) struct OpenTunnel {
+    far: FarLeg,
+    reply_format: ReplyFormat,
     /// Request to repeat if the upstream connection was dead.
-    again: Option<Box<Request>>,
+    retry: Option<Box<Request>>,
 }
 
 /// Opens the upstream connection and relays.
-pub(crate) async fn connect(session: &Session, asked: Asked) -> End {
+pub(crate) async fn connect(session: &Session, asked: ParsedRequest) -> End {
     match Box::pin(open(session, asked)).await {
         Ok(opened) => relay(session, opened).await,
         Err(end) => end,
@@ -26,14 +26,14 @@ pub(crate) async fn connect(session: &Session, asked: Asked) -> End {
 }
 
 /// Relays over the upstream connection; if it was dead, over another one.
-pub(crate) async fn relay(session: &Session, mut opened: Box<Opened>) -> End {
+pub(crate) async fn relay(session: &Session, mut opened: Box<OpenTunnel>) -> End {
     loop {
-        let (far, language) = (&opened.far, opened.language);
+        let (far, language) = (&opened.far, opened.reply_format);
         let end = session.transfer(far, language.success(far)).await;
         let End::Failed(fault) = end else {
             return end;
         };
-        match Box::pin(another_way(session, &mut opened)).await {
+        match Box::pin(reopen(session, &mut opened)).await {
             Some(Ok(far)) => opened.far = far,
             Some(Err(fault)) => return refuse(session, fault, language).await,
             None => return refuse(session, fault, language).await,
@@ -43,28 +43,28 @@ pub(crate) async fn relay(session: &Session, mut opened: Box<Opened>) -> End {
 
 /// Repeats the request if that is safe. There are three cases: the pooled connection was stale; a
 /// peer refused a striped request unread; a peer is down and another route exists.
-async fn another_way(session: &Session, opened: &mut Opened) -> Option<Result<Far, Fault>> {
-    let (far, request) = (&opened.far, opened.again.as_mut()?);
-    if far.was_stale() {
+async fn reopen(session: &Session, opened: &mut OpenTunnel) -> Option<Result<FarLeg, Fault>> {
+    let (far, request) = (&opened.far, opened.retry.as_mut()?);
+    if far.was_dead() {
         request.may_stripe = false;
-        return Some(session.open_anew(request).await);
+        return Some(session.open_new_leg(request).await);
     }
-    if let Some(heard) = far.take_back() {
+    if let Some(heard) = far.take_replay() {
         request.may_stripe = false;
-        request.early.extend(heard);
-        return Some(session.open_unstriped(request).await);
+        request.early_bytes.extend(heard);
+        return Some(session.open_single_leg(request).await);
     }
-    match session.has_other_way(far, request).await {
-        true => Some(session.open_anew(request).await),
+    match session.can_retry(far, request).await {
+        true => Some(session.open_new_leg(request).await),
         false => None,
     }
 }
 
 /// Opens the upstream connection.
-pub(crate) async fn open(session: &Session, asked: Asked) -> Result<Box<Opened>, End> {
-    let Asked {
+pub(crate) async fn open(session: &Session, asked: ParsedRequest) -> Result<Box<OpenTunnel>, End> {
+    let ParsedRequest {
         mut request,
-        language,
+        reply_format: language,
     } = asked;
     request.may_stripe = true;
     let far = match session.open(&request).await {
@@ -75,12 +75,12 @@ pub(crate) async fn open(session: &Session, asked: Asked) -> Result<Box<Opened>,
     // request, which a peer may refuse unread; the group has that data.
     let striped = far.group.is_some();
     if !striped {
-        request.early = Vec::new();
+        request.early_bytes = Vec::new();
     }
     let again = far.peer.is_some().then(|| request.into());
-    Ok(Box::new(Opened {
+    Ok(Box::new(OpenTunnel {
         far,
-        language,
-        again,
+        reply_format: language,
+        retry: again,
     }))
 }

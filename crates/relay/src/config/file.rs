@@ -27,7 +27,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<(File, Settings)> {
 impl File {
     /// Location of the subject of `message`, as `FILE:LINE:COLUMN: `; empty if it comes from a
     /// flag.
-    pub(crate) fn place(&self, table: &Table, message: &str) -> String {
+    pub(crate) fn location_prefix(&self, table: &Table, message: &str) -> String {
         match self.line_and_column(table, message) {
             Some((line, column)) => format!("{}:{line}:{column}: ", self.path.display()),
             None => String::new(),
@@ -41,27 +41,27 @@ impl File {
     /// Line and column of the subject of `message`, both from 1.
     pub(crate) fn line_and_column(&self, table: &Table, message: &str) -> Option<(usize, usize)> {
         let at = location::offset(&self.text, table, message)?;
-        Some(position(&self.text, at))
+        Some(line_and_column_of(&self.text, at))
     }
 }
 
 /// Prefixes the error with its location in the file, if it has one.
 pub(crate) fn locate(error: anyhow::Error, file: Option<&File>) -> anyhow::Error {
     location::locate(error, |table, text| {
-        file.map_or_else(String::new, |file| file.place(table, text))
+        file.map_or_else(String::new, |file| file.location_prefix(table, text))
     })
 }
 
 fn parse(text: &str) -> Result<Settings, String> {
     toml::from_str(text).map_err(|error| {
-        let (line, column) = position(text, error.span().map_or(0, |span| span.start));
+        let (line, column) = line_and_column_of(text, error.span().map_or(0, |span| span.start));
         let message = error.message().lines().next().unwrap_or_default();
         format!("{line}:{column}: {}", with_range(message))
     })
 }
 
 /// Line and column of a byte offset, both from 1.
-fn position(text: &str, at: usize) -> (usize, usize) {
+fn line_and_column_of(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..at];
     let line = before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;

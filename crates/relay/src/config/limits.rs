@@ -39,7 +39,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// Idle pipes or buffers that a worker keeps: enough for a burst of busy connections. Memory: 640
 /// KiB a worker with 1 MiB pipes, 16 MiB in copy mode; buffers that had only small reads take 16
 /// KiB each.
-const IDLE_CONDUITS_MAX: usize = 64;
+const IDLE_BUFFERS_MAX: usize = 64;
 
 const CONNECTIONS_DEFAULT: u32 = 16384;
 const CONNECTIONS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
@@ -64,7 +64,7 @@ pub(crate) const IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(120_000);
 const TUNNEL_IDLE_TIMEOUT_DEFAULT: Time = Time::from_millis(7_200_000);
 const INTERVAL_DEFAULT: Time = Time::from_millis(1000);
 /// At shorter intervals, counters would fill the disk.
-const INTERVAL_LEAST: Time = Time::from_millis(1);
+const INTERVAL_MIN: Time = Time::from_millis(1);
 
 pub(crate) fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
     let size = settings.limits.pipe_size.unwrap_or(PIPE_DEFAULT);
@@ -77,7 +77,7 @@ pub(crate) fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
         pipe_bytes: size.get() as usize,
         buffer_bytes: BUFFER_BYTES,
         pipes_max: usize::MAX,
-        idle_max: IDLE_CONDUITS_MAX,
+        idle_max: IDLE_BUFFERS_MAX,
     })
 }
 
@@ -166,7 +166,7 @@ fn tunnel_idle_timeout(written: Option<Time>) -> anyhow::Result<Option<Duration>
 
 pub(crate) fn interval(wanted: Option<Time>) -> anyhow::Result<Duration> {
     match wanted.unwrap_or(INTERVAL_DEFAULT) {
-        time if time < INTERVAL_LEAST => Err(Refusal::usage(format!(
+        time if time < INTERVAL_MIN => Err(Refusal::usage(format!(
             "interval {time} (--interval): want 1ms or more"
         ))),
         time => Ok(time.into()),

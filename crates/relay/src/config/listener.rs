@@ -114,7 +114,7 @@ impl ListenerConfig {
             send_proxy: written.send_proxy,
             rate: written.rate,
             rate_per_client: written.rate_per_client,
-            intercept: intercept(written).map_err(|problem| refused(&problem))?,
+            intercept: intercept_config(written).map_err(|problem| refused(&problem))?,
             idle_timeout: positive(
                 "idle_timeout",
                 written.idle_timeout.unwrap_or(IDLE_TIMEOUT_DEFAULT),
@@ -127,7 +127,7 @@ impl ListenerConfig {
     }
 
     /// Checks that the listener may use `address`, which the service manager passed.
-    pub(crate) fn check_place(&self, address: SocketAddr) -> anyhow::Result<()> {
+    pub(crate) fn check_address(&self, address: SocketAddr) -> anyhow::Result<()> {
         if self.intercept.is_some() && address.is_ipv4() != self.address.is_ipv4() {
             let (name, own) = (&self.name, self.address);
             return Err(Refusal::usage(format!(
@@ -143,7 +143,7 @@ impl ListenerConfig {
 
     /// Refuses two intercepting listeners with one port: the port is part of the nft table's name
     /// and of the mark, so the rules of the second would replace those of the first.
-    pub(crate) fn check_rules(&self, before: &[Self]) -> anyhow::Result<()> {
+    pub(crate) fn check_intercept_port(&self, before: &[Self]) -> anyhow::Result<()> {
         let place = |listener: &Self| {
             let (port, is_ipv4) = (listener.address.port(), listener.address.is_ipv4());
             let intercepts = listener.intercept.is_some() && port != 0;
@@ -179,7 +179,7 @@ impl ListenerConfig {
     }
 }
 
-fn intercept(written: &ListenerSettings) -> Result<Option<Intercept>, String> {
+fn intercept_config(written: &ListenerSettings) -> Result<Option<Intercept>, String> {
     if written.intercept.is_empty() {
         let any = written.intercept_local || written.verify_connect || !written.bypass.is_empty();
         return match any {

@@ -57,11 +57,11 @@ impl Finding {
 }
 
 /// Extension of results that adds the table to an error.
-pub(crate) trait In {
+pub(crate) trait InTable {
     fn in_table(self, table: Table) -> Self;
 }
 
-impl<T> In for anyhow::Result<T> {
+impl<T> InTable for anyhow::Result<T> {
     fn in_table(self, table: Table) -> Self {
         self.map_err(|error| error.context(table))
     }
@@ -90,22 +90,23 @@ pub(crate) fn offset(text: &str, table: &Table, message: &str) -> Option<usize> 
     let (start, found) = find(whole.get_ref(), table)?;
     let mut entries = Vec::new();
     collect(found, &mut entries);
-    let message = without_user(message);
+    let message = without_owner(message);
     // A path is never a key's name. Most messages name a key first. Of several values, the longest
     // is the most specific.
-    let path = |e: &&Entry<'_>| mention(e, message).filter(|_| !e.is_key && e.text.contains('/'));
-    let key = |e: &&Entry<'_>| mention(e, message).filter(|_| e.is_key);
+    let path =
+        |e: &&Entry<'_>| position_in(e, message).filter(|_| !e.is_key && e.text.contains('/'));
+    let key = |e: &&Entry<'_>| position_in(e, message).filter(|_| e.is_key);
     let value = entries
         .iter()
-        .filter(|e| !e.is_key && mention(e, message).is_some());
-    let entry = first(&entries, path)
-        .or_else(|| first(&entries, key))
+        .filter(|e| !e.is_key && position_in(e, message).is_some());
+    let entry = first_mentioned(&entries, path)
+        .or_else(|| first_mentioned(&entries, key))
         .or_else(|| value.max_by_key(|e| e.text.len()));
     Some(entry.map_or(start, |entry| entry.at))
 }
 
 /// Entry that the message names first.
-fn first<'a, 'b>(
+fn first_mentioned<'a, 'b>(
     entries: &'b [Entry<'a>],
     at: impl Fn(&&'b Entry<'a>) -> Option<usize>,
 ) -> Option<&'b Entry<'a>> {
@@ -113,13 +114,13 @@ fn first<'a, 'b>(
     named.min_by_key(|entry| at(entry))
 }
 
-fn is_no_part_of_a_word(c: char) -> bool {
+fn is_word_boundary(c: char) -> bool {
     !c.is_alphanumeric() && c != '_'
 }
 
 /// Position at which the message contains the entry's text as a whole word.
-fn mention(entry: &Entry<'_>, message: &str) -> Option<usize> {
-    let ends = |c: Option<char>| c.is_none_or(is_no_part_of_a_word);
+fn position_in(entry: &Entry<'_>, message: &str) -> Option<usize> {
+    let ends = |c: Option<char>| c.is_none_or(is_word_boundary);
     let stands = |at: &usize| {
         let (before, rest) = message.split_at(*at);
         ends(before.chars().next_back()) && ends(rest[entry.text.len()..].chars().next())
@@ -129,7 +130,7 @@ fn mention(entry: &Entry<'_>, message: &str) -> Option<usize> {
 }
 
 /// Strips the prefix `listener NAME: `, whose name may equal a key.
-fn without_user(message: &str) -> &str {
+fn without_owner(message: &str) -> &str {
     let is_user = ["listener ", "peer ", "profile ", "route "];
     match message.split_once(": ") {
         Some((user, rest)) if is_user.iter().any(|word| user.starts_with(word)) => rest,

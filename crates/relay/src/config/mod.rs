@@ -17,7 +17,7 @@ use crate::config::{
     file::File,
     limits::{Limits, interval, limits, pool},
     listener::{Kind, ListenerConfig},
-    location::{In as _, Table},
+    location::{InTable as _, Table},
     peer::{PeerConfig, peers},
     policy::{Policy, Rule, policy},
     profile::{Profile, Profiles, profiles},
@@ -47,7 +47,7 @@ pub(crate) struct Config {
     /// All profiles by name.
     pub(crate) profiles: Profiles,
     /// Profile of legs towards relays that only a request names.
-    pub(crate) far: Arc<Profile>,
+    pub(crate) far_profile: Arc<Profile>,
     /// Pool of pipes or buffers of each worker.
     pub(crate) pool: PoolConfig,
     pub(crate) limits: Limits,
@@ -73,11 +73,11 @@ impl Config {
     /// Checks settings that are not from a file.
     #[cfg(test)]
     pub(crate) fn new(settings: &Settings) -> anyhow::Result<Self> {
-        Self::checked(settings, None)
+        Self::from_file(settings, None)
     }
 
     /// Checks settings, which come from `file` and flags; errors name their location.
-    pub(crate) fn checked(settings: &Settings, file: Option<&File>) -> anyhow::Result<Self> {
+    pub(crate) fn from_file(settings: &Settings, file: Option<&File>) -> anyhow::Result<Self> {
         Self::check(settings).map_err(|error| file::locate(error, file))
     }
 
@@ -95,38 +95,38 @@ impl Config {
             limits: limits(settings).in_table(Table::Limits)?,
             peers,
             profiles,
-            far,
+            far_profile: far,
             counters: settings.counters.file.clone(),
             interval: interval(settings.counters.interval).in_table(Table::Counters)?,
             admin: admin(settings).in_table(Table::Admin)?,
         };
-        config.check_ways()?;
+        config.check_references()?;
         Ok(config)
     }
 
     /// Keeps the values of `before` that can't change while the relay runs. Returns the keys whose
     /// new values need a restart.
-    pub(crate) fn keep(&mut self, before: &Self) -> Vec<&'static str> {
+    pub(crate) fn keep_fixed(&mut self, before: &Self) -> Vec<&'static str> {
         let (new, old) = (&mut self.limits, &before.limits);
         let mut fixed = vec![
-            keep(
+            keep_value(
                 "limits.connections",
                 &mut new.connections_max,
                 &old.connections_max,
             ),
-            keep("limits.workers", &mut new.workers, &old.workers),
-            keep("limits.memory", &mut new.memory, &old.memory),
-            keep("mtu_probing", &mut self.mtu_probing, &before.mtu_probing),
-            keep("counters.file", &mut self.counters, &before.counters),
-            keep("admin.address", &mut self.admin, &before.admin),
+            keep_value("limits.workers", &mut new.workers, &old.workers),
+            keep_value("limits.memory", &mut new.memory, &old.memory),
+            keep_value("mtu_probing", &mut self.mtu_probing, &before.mtu_probing),
+            keep_value("counters.file", &mut self.counters, &before.counters),
+            keep_value("admin.address", &mut self.admin, &before.admin),
         ];
         // The descriptor limit determined this value at the start.
         self.pool.pipes_max = before.pool.pipes_max;
-        fixed.push(keep("limits.pipe_size", &mut self.pool, &before.pool));
+        fixed.push(keep_value("limits.pipe_size", &mut self.pool, &before.pool));
         fixed.into_iter().flatten().collect()
     }
 
-    fn check_ways(&self) -> anyhow::Result<()> {
+    fn check_references(&self) -> anyhow::Result<()> {
         if self.listeners.is_empty() {
             return Err(Refusal::usage(
                 "no listener: give at least one of --socks5, --http, --forward, --transparent, \
@@ -137,10 +137,10 @@ impl Config {
         for (n, listener) in self.listeners.iter().enumerate() {
             let is_new = names.insert(&listener.name);
             self.check_listener(listener, is_new)
-                .and_then(|()| listener.check_rules(&self.listeners[..n]))
+                .and_then(|()| listener.check_intercept_port(&self.listeners[..n]))
                 .in_table(Table::Listener(n))?;
         }
-        self.check_conditions(&names)
+        self.check_listener_names(&names)
     }
 
     fn check_listener(&self, listener: &ListenerConfig, is_new: bool) -> anyhow::Result<()> {
@@ -158,7 +158,7 @@ impl Config {
 
     /// Refuses rules for listeners that do not exist: such a rule would never apply, so the name is
     /// mistyped.
-    fn check_conditions(&self, names: &BTreeSet<&String>) -> anyhow::Result<()> {
+    fn check_listener_names(&self, names: &BTreeSet<&String>) -> anyhow::Result<()> {
         for (n, rule) in self.policy.rules.iter().enumerate() {
             if let Some(name) = rule.listeners.iter().find(|name| !names.contains(name)) {
                 let text = format!("route {}: no listener is called {name}", n + 1);
@@ -176,7 +176,9 @@ impl Config {
         let applies =
             |rule: &&Rule| rule.listeners.is_empty() || rule.listeners.contains(&listener.name);
         let ways = self.policy.rules.iter().filter(applies);
-        let mut chains = ways.flat_map(|rule| &rule.way).flat_map(|way| &way.chains);
+        let mut chains = ways
+            .flat_map(|rule| &rule.target)
+            .flat_map(|way| &way.chains);
         match chains.any(|chain| !chain.is_empty()) {
             true => Err(Refusal::usage(
                 "keep_source (--keep-source) and peers (--peer, via) exclude each other: the leg \
@@ -187,7 +189,11 @@ impl Config {
     }
 }
 
-fn keep<T: Clone + PartialEq>(key: &'static str, new: &mut T, old: &T) -> Option<&'static str> {
+fn keep_value<T: Clone + PartialEq>(
+    key: &'static str,
+    new: &mut T,
+    old: &T,
+) -> Option<&'static str> {
     let changed = new != old;
     new.clone_from(old);
     changed.then_some(key)
@@ -280,7 +286,7 @@ mod tests {
         let config = checked(include_str!("example.toml")).unwrap();
         assert_eq!(config.listeners.len(), 2);
         assert_eq!(config.policy.rules.len(), 3);
-        let way = config.policy.rules[1].way.as_ref().unwrap();
+        let way = config.policy.rules[1].target.as_ref().unwrap();
         assert_eq!(way.chains.len(), 3);
         assert_eq!(way.chains[0][0].profile.name, "long");
     }

@@ -4,7 +4,7 @@
 use crate::config::{
     certificates::identity::Initiator,
     limits::positive,
-    location::{In as _, Table},
+    location::{InTable as _, Table},
     profile::{Profile, Profiles, check_transport, profile_named},
     settings::{PeerSettings, RouteSettings, Settings, Transport},
 };
@@ -31,7 +31,7 @@ pub(crate) struct PeerConfig {
     pub(crate) streams: u8,
     /// Chains contain the peer but none begins with it, so this relay never connects to it. Its
     /// health is what earlier relays report.
-    pub(crate) is_beyond: bool,
+    pub(crate) is_behind_peers: bool,
 }
 
 /// Half of the time for which a Convert listener waits for a request by default.
@@ -48,7 +48,7 @@ impl PeerConfig {
             transport: Transport::Tcp,
             pool: 0,
             pool_age: POOL_AGE_DEFAULT,
-            is_beyond: false,
+            is_behind_peers: false,
             streams: 1,
         }
     }
@@ -67,7 +67,7 @@ pub(crate) fn peers(
         check_transport(written.transport, written.tls.is_some(), &profile, &user)?;
         let initiator = |tls| Initiator::new(tls, &user, name).map(Arc::new);
         let peer = PeerConfig {
-            is_beyond: !begins && chains().any(|via| via.contains(name)),
+            is_behind_peers: !begins && chains().any(|via| via.contains(name)),
             tls: written.tls.as_ref().map(initiator).transpose()?,
             pool: pool_size(written, &user)?,
             streams: streams(written, &user)?,

@@ -2,13 +2,13 @@
 //! Routing policy: an ordered list of rules, of which the first that matches decides.
 
 use crate::config::{
-    location::{In as _, Table},
+    location::{InTable as _, Table},
     peer::PeerConfig,
     profile::{Profile, Profiles, profile_named},
     settings::{RouteSettings, Settings},
 };
 use longhaul_command::exit::Refusal;
-use longhaul_protocol::networks::{Ports, Prefix, Target, embedded};
+use longhaul_protocol::networks::{Ports, Prefix, Target, embedded_ipv4};
 use longhaul_protocol::{convert, destination::Destination};
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use std::{
 
 /// Properties of a request that rules match.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Question<'a> {
+pub(crate) struct RouteQuery<'a> {
     /// The listener's name.
     pub(crate) listener: &'a str,
     pub(crate) client: IpAddr,
@@ -30,7 +30,7 @@ pub(crate) type Chain = Vec<Arc<PeerConfig>>;
 
 /// Permitted routes of a request.
 #[derive(Debug, Clone)]
-pub(crate) struct WayOut {
+pub(crate) struct RouteTarget {
     /// Chains to try in order; never empty.
     pub(crate) chains: Vec<Chain>,
     /// Profile of a leg directly to the destination.
@@ -46,117 +46,118 @@ pub(crate) struct Rule {
     pub(crate) to: Vec<Target>,
     pub(crate) ports: Vec<Ports>,
     /// Routes; `None` refuses the request.
-    pub(crate) way: Option<WayOut>,
+    pub(crate) target: Option<RouteTarget>,
 }
 
 /// All rules, and the routes if none matches.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     pub(crate) rules: Vec<Rule>,
-    pub(crate) otherwise: WayOut,
+    pub(crate) default_target: RouteTarget,
 }
 
 impl Policy {
     /// Routes of a request; `None` if it is forbidden.
-    pub(crate) fn decide(&self, question: Question<'_>) -> Option<&WayOut> {
-        match self.rules.iter().find(|rule| rule.fits(question)) {
-            Some(rule) => rule.way.as_ref(),
-            None => Some(&self.otherwise),
+    pub(crate) fn decide(&self, question: RouteQuery<'_>) -> Option<&RouteTarget> {
+        match self.rules.iter().find(|rule| rule.matches(question)) {
+            Some(rule) => rule.target.as_ref(),
+            None => Some(&self.default_target),
         }
     }
 
     /// Relays before `peer` in a chain, if this relay never connects to `peer` itself.
-    pub(crate) fn way_to(&self, peer: &PeerConfig) -> Chain {
-        let ways = self.rules.iter().filter_map(|rule| rule.way.as_ref());
+    pub(crate) fn chain_to(&self, peer: &PeerConfig) -> Chain {
+        let ways = self.rules.iter().filter_map(|rule| rule.target.as_ref());
         let mut chains = ways.flat_map(|way| &way.chains);
         let before =
             |chain: &Chain| Some(chain[..chain.iter().position(|p| **p == *peer)?].to_vec());
-        match peer.is_beyond {
+        match peer.is_behind_peers {
             true => chains.find_map(before).unwrap_or_default(),
             false => Chain::new(),
         }
     }
 
     /// All routes that clients of a listener may get, whatever their address and destination.
-    pub(crate) fn ways_of(&self, listener: &str) -> Vec<&WayOut> {
+    pub(crate) fn targets_for(&self, listener: &str) -> Vec<&RouteTarget> {
         let mut ways = Vec::new();
-        for rule in self.rules.iter().filter(|rule| rule.is_for(listener)) {
-            ways.extend(&rule.way);
-            if rule.is_for_all() {
+        for rule in self.rules.iter().filter(|rule| rule.applies_to(listener)) {
+            ways.extend(&rule.target);
+            if rule.matches_all_clients() {
                 return ways;
             }
         }
-        ways.push(&self.otherwise);
+        ways.push(&self.default_target);
         ways
     }
 
     /// Whether the first attempt for a client of this listener may connect directly to
     /// `destination`.
-    pub(crate) fn goes_straight(&self, listener: &str, destination: &Destination) -> bool {
-        let straight = |way: &WayOut| way.chains[0].is_empty();
+    pub(crate) fn is_direct(&self, listener: &str, destination: &Destination) -> bool {
+        let straight = |way: &RouteTarget| way.chains[0].is_empty();
         for rule in &self.rules {
-            if !rule.is_for(listener) || !rule.leads_to(destination) {
+            if !rule.applies_to(listener) || !rule.matches_destination(destination) {
                 continue;
             }
-            if rule.way.as_ref().is_some_and(straight) {
+            if rule.target.as_ref().is_some_and(straight) {
                 return true;
             }
             if rule.from.is_empty() {
                 return false;
             }
         }
-        straight(&self.otherwise)
+        straight(&self.default_target)
     }
 }
 
 impl Rule {
     /// Whether the rule may match clients of this listener.
-    pub(crate) fn is_for(&self, listener: &str) -> bool {
-        any(&self.listeners, |name| name == listener)
+    pub(crate) fn applies_to(&self, listener: &str) -> bool {
+        any_or_empty(&self.listeners, |name| name == listener)
     }
 
     /// Whether the rule matches every client of its listeners.
-    fn is_for_all(&self) -> bool {
+    fn matches_all_clients(&self) -> bool {
         self.from.is_empty() && self.to.is_empty() && self.ports.is_empty()
     }
 
-    fn fits(&self, question: Question<'_>) -> bool {
-        let Question {
+    fn matches(&self, question: RouteQuery<'_>) -> bool {
+        let RouteQuery {
             listener,
             client,
             destination,
         } = question;
-        self.is_for(listener)
-            && any(&self.from, |prefix| prefix.contains(client))
-            && self.leads_to(destination)
+        self.applies_to(listener)
+            && any_or_empty(&self.from, |prefix| prefix.contains(client))
+            && self.matches_destination(destination)
     }
 
-    fn leads_to(&self, destination: &Destination) -> bool {
-        any(&self.to, |target| self.aims_at(target, destination))
-            && any(&self.ports, |ports| ports.contains(destination.port()))
+    fn matches_destination(&self, destination: &Destination) -> bool {
+        any_or_empty(&self.to, |target| self.matches_target(target, destination))
+            && any_or_empty(&self.ports, |ports| ports.contains(destination.port()))
     }
 
     /// Whether the destination matches. A refusing rule for an IPv4 address also matches IPv6
     /// addresses that embed it, since a translator may lead there. Other rules do not, since the
     /// IPv6 address may be another host.
-    fn aims_at(&self, target: &Target, destination: &Destination) -> bool {
-        let inside = || translated(destination).is_some_and(|inside| target.is(&inside));
-        target.is(destination) || self.way.is_none() && inside()
+    fn matches_target(&self, target: &Target, destination: &Destination) -> bool {
+        let inside =
+            || embedded_destination(destination).is_some_and(|inside| target.matches(&inside));
+        target.matches(destination) || self.target.is_none() && inside()
     }
 }
 
 /// IPv4 address embedded in an IPv6 destination.
-fn translated(destination: &Destination) -> Option<Destination> {
+fn embedded_destination(destination: &Destination) -> Option<Destination> {
     match destination {
         Destination::Address(SocketAddr::V6(to)) => {
-            embedded(*to.ip()).map(|ip| Destination::from_ip(ip.into(), to.port()))
+            embedded_ipv4(*to.ip()).map(|ip| Destination::from_ip(ip.into(), to.port()))
         }
         _ => None,
     }
 }
 
 /// Whether a condition matches: one of its values does, or it has none.
-pub(crate) fn any<T>(values: &[T], holds: impl Fn(&T) -> bool) -> bool {
+pub(crate) fn any_or_empty<T>(values: &[T], holds: impl Fn(&T) -> bool) -> bool {
     values.is_empty() || values.iter().any(holds)
 }
 
@@ -171,7 +172,7 @@ pub(crate) fn policy(
     let rules = settings.route.iter().enumerate().map(rule);
     Ok(Policy {
         rules: rules.collect::<Result<_, _>>()?,
-        otherwise: WayOut {
+        default_target: RouteTarget {
             chains: vec![Chain::new()],
             profile: profiles["far"].clone(),
         },
@@ -190,7 +191,7 @@ fn rule(
             "{name}: deny excludes via, fallback and profile"
         )));
     }
-    let way = WayOut {
+    let way = RouteTarget {
         chains: route
             .chains()
             .map(|via| chain(via, peers, name))
@@ -202,7 +203,7 @@ fn rule(
         from: route.from.clone(),
         to: route.to.clone(),
         ports: route.ports.clone(),
-        way: (!route.deny).then_some(way),
+        target: (!route.deny).then_some(way),
     })
 }
 
@@ -228,37 +229,37 @@ fn chain(
 mod tests {
     use super::*;
 
-    fn way(profile: &str) -> WayOut {
+    fn way(profile: &str) -> RouteTarget {
         let profile = Profile {
             name: profile.to_owned(),
             ..Profile::default()
         };
-        WayOut {
+        RouteTarget {
             chains: vec![Vec::new()],
             profile: profile.into(),
         }
     }
 
-    fn rule(to: &[&str], ports: &[&str], way: Option<WayOut>) -> Rule {
+    fn rule(to: &[&str], ports: &[&str], way: Option<RouteTarget>) -> Rule {
         Rule {
             listeners: Vec::new(),
             from: Vec::new(),
             to: to.iter().map(|t| t.parse().unwrap()).collect(),
             ports: ports.iter().map(|p| p.parse().unwrap()).collect(),
-            way,
+            target: way,
         }
     }
 
     fn policy(rules: Vec<Rule>) -> Policy {
         Policy {
             rules,
-            otherwise: way("otherwise"),
+            default_target: way("otherwise"),
         }
     }
 
-    fn asked(policy: &Policy, destination: &str) -> Option<String> {
+    fn profile_for(policy: &Policy, destination: &str) -> Option<String> {
         let destination = destination.parse().unwrap();
-        let question = Question {
+        let question = RouteQuery {
             listener: "l",
             client: [192, 0, 2, 1].into(),
             destination: &destination,
@@ -273,27 +274,30 @@ mod tests {
             rule(&["10.0.0.0/8"], &[], Some(way("ten"))),
             rule(&["10.1.0.0/16"], &[], None),
         ]);
-        assert_eq!(asked(&policy, "10.1.2.3:22"), None);
-        assert_eq!(asked(&policy, "10.1.2.3:80").as_deref(), Some("ten"));
-        assert_eq!(asked(&policy, "11.1.2.3:80").as_deref(), Some("otherwise"));
+        assert_eq!(profile_for(&policy, "10.1.2.3:22"), None);
+        assert_eq!(profile_for(&policy, "10.1.2.3:80").as_deref(), Some("ten"));
+        assert_eq!(
+            profile_for(&policy, "11.1.2.3:80").as_deref(),
+            Some("otherwise")
+        );
     }
 
     #[test]
     fn embedded_ipv4_matches_only_refusing_rules() {
         let inside = "[64:ff9b::10.1.2.3]:80";
         let refusing = policy(vec![rule(&["10.0.0.0/8"], &[], None)]);
-        assert_eq!(asked(&refusing, inside), None);
+        assert_eq!(profile_for(&refusing, inside), None);
         let leading = policy(vec![rule(&["10.0.0.0/8"], &[], Some(way("ten")))]);
-        assert_eq!(asked(&leading, inside).as_deref(), Some("otherwise"));
+        assert_eq!(profile_for(&leading, inside).as_deref(), Some("otherwise"));
     }
 
     #[test]
     fn compares_names_as_dns() {
         let policy = policy(vec![rule(&["Example.org", "*.example.net"], &[], None)]);
-        assert_eq!(asked(&policy, "example.ORG.:80"), None);
-        assert_eq!(asked(&policy, "a.b.example.net:80"), None);
+        assert_eq!(profile_for(&policy, "example.ORG.:80"), None);
+        assert_eq!(profile_for(&policy, "a.b.example.net:80"), None);
         for other in ["example.net:80", "badexample.net:80", "www.example.org:80"] {
-            assert!(asked(&policy, other).is_some(), "{other}");
+            assert!(profile_for(&policy, other).is_some(), "{other}");
         }
     }
 
@@ -301,12 +305,12 @@ mod tests {
     fn matches_listener_and_client() {
         let mut only = rule(&[], &[], None);
         only.listeners = vec!["other".into()];
-        assert!(asked(&policy(vec![only.clone()]), "10.0.0.1:80").is_some());
+        assert!(profile_for(&policy(vec![only.clone()]), "10.0.0.1:80").is_some());
         only.listeners = vec!["l".into()];
         only.from = vec!["192.0.2.0/24".parse().unwrap()];
-        assert!(asked(&policy(vec![only.clone()]), "10.0.0.1:80").is_none());
+        assert!(profile_for(&policy(vec![only.clone()]), "10.0.0.1:80").is_none());
         only.from = vec!["198.51.100.0/24".parse().unwrap()];
-        assert!(asked(&policy(vec![only]), "10.0.0.1:80").is_some());
+        assert!(profile_for(&policy(vec![only]), "10.0.0.1:80").is_some());
     }
 
     #[test]

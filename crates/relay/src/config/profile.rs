@@ -2,7 +2,7 @@
 //! Profiles: transport settings of legs.
 
 use crate::config::{
-    location::{In as _, Table},
+    location::{InTable as _, Table},
     settings::{ListenerSettings, Mode, ProfileSettings, Settings, Transport},
 };
 use longhaul_command::exit::Refusal;
@@ -180,7 +180,7 @@ pub(crate) fn check_transport(
         return Ok(());
     }
     let name = &profile.name;
-    let problem = match udt_problem(profile) {
+    let problem = match option_without_udt(profile) {
         Some(option) => format!("profile {name}: {option} is for TCP: give this leg another"),
         None if !has_tls => "transport = \"udt\" wants tls".to_owned(),
         None => return Ok(()),
@@ -189,13 +189,13 @@ pub(crate) fn check_transport(
 }
 
 /// First option of a profile that UDT does not have.
-fn udt_problem(profile: &Profile) -> Option<&'static str> {
+fn option_without_udt(profile: &Profile) -> Option<&'static str> {
     let options = &profile.options;
     let asked = [
         ("congestion_control", options.congestion_control.is_some()),
         ("pacing_rate", options.pacing_rate.is_some()),
         ("notsent_lowat", options.notsent_lowat.is_some()),
-        ("keepalive", asks_for_keepalive(options.keepalive)),
+        ("keepalive", has_custom_keepalive(options.keepalive)),
         ("dscp", options.dscp.is_some()),
         ("initial_window", profile.initial_window.is_some()),
         ("ecn", profile.ecn),
@@ -205,6 +205,6 @@ fn udt_problem(profile: &Profile) -> Option<&'static str> {
 }
 
 /// Whether a keepalive is configured: the default is for TCP, and UDT has its own keepalives.
-fn asks_for_keepalive(keepalive: Option<Duration>) -> bool {
+fn has_custom_keepalive(keepalive: Option<Duration>) -> bool {
     keepalive.is_some_and(|time| time != KEEPALIVE_DEFAULT)
 }

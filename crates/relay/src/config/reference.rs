@@ -16,17 +16,17 @@ mod tests {
 
     /// Role of a key's line.
     #[derive(Debug, Clone, Copy, PartialEq)]
-    enum Standing {
+    enum KeyRole {
         Default,
         Example,
-        Wanted,
+        Required,
     }
 
     #[derive(Debug)]
     struct Entry {
         key: String,
         value: String,
-        standing: Standing,
+        role: KeyRole,
         explained: bool,
     }
 
@@ -34,16 +34,16 @@ mod tests {
         fn new(line: &str, explained: bool) -> Option<Self> {
             let (key, rest) = line.split_once(" = ")?;
             let (value, standing) = match rest.rsplit_once(" # ") {
-                Some((value, "wanted")) => (value, Standing::Wanted),
-                Some((value, "example")) => (value, Standing::Example),
+                Some((value, "wanted")) => (value, KeyRole::Required),
+                Some((value, "example")) => (value, KeyRole::Example),
                 Some((_, other)) => panic!("{line}: {other}?"),
-                None => (rest, Standing::Default),
+                None => (rest, KeyRole::Default),
             };
             assert!(!value.contains('{'), "{line}: tables are shown as tables");
             Some(Self {
                 key: key.to_owned(),
                 value: value.trim().to_owned(),
-                standing,
+                role: standing,
                 explained,
             })
         }
@@ -57,7 +57,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Table {
         header: String,
-        stands: bool,
+        is_active: bool,
         entries: Vec<Entry>,
     }
 
@@ -70,7 +70,7 @@ mod tests {
         /// Text of the table: its required keys, and one more line.
         fn text(&self, more: &str) -> String {
             let wanted = self.entries.iter();
-            let wanted = wanted.filter(|e| e.standing == Standing::Wanted);
+            let wanted = wanted.filter(|e| e.role == KeyRole::Required);
             let lines: String = wanted.map(Entry::line).collect();
             format!("{}\n{lines}{more}\n", self.header)
         }
@@ -85,7 +85,7 @@ mod tests {
             if text.starts_with('[') {
                 tables.push(Table {
                     header: text.to_owned(),
-                    stands: !line.starts_with('#'),
+                    is_active: !line.starts_with('#'),
                     entries: Vec::new(),
                 });
             } else if !comment && !line.is_empty() {
@@ -99,13 +99,13 @@ mod tests {
     }
 
     /// Valid file that contains table `chosen` with the line `more`.
-    fn file(tables: &[Table], chosen: usize, more: &str) -> String {
+    fn valid_file(tables: &[Table], chosen: usize, more: &str) -> String {
         let parent = |n: &usize| {
             let (table, parent) = (tables[chosen].path(), tables[*n].path());
             *n < chosen && !parent.is_empty() && table.starts_with(&format!("{parent}."))
         };
         let parent = (0..tables.len()).rfind(parent);
-        let is_there = |n: usize| n == 0 || tables[n].stands || n == chosen || Some(n) == parent;
+        let is_there = |n: usize| n == 0 || tables[n].is_active || n == chosen || Some(n) == parent;
         let text = |n: usize| tables[n].text(if n == chosen { more } else { "" });
         (0..tables.len())
             .filter(|n| is_there(*n))
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn contains_every_key() {
         let tables = tables();
-        let known = |n| known_keys(&file(&tables, n, "no_such_key = 1"));
+        let known = |n| known_keys(&valid_file(&tables, n, "no_such_key = 1"));
         let known: Vec<_> = (0..tables.len()).map(known).collect();
         for keys in &known {
             let kin = || (0..tables.len()).filter(|n| known[*n] == *keys);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     /// Checked configuration with certificates in `directory`.
-    fn certified(text: &str, directory: &tempfile::TempDir) -> Config {
+    fn checked_with_certificates(text: &str, directory: &tempfile::TempDir) -> Config {
         let path = directory.path().to_str().unwrap();
         checked(&text.replace("/etc/longhaul", path))
     }
@@ -174,10 +174,11 @@ mod tests {
         authority::make(directory.path(), &names).unwrap();
         let tables = tables();
         for (n, table) in tables.iter().enumerate() {
-            let before = certified(&file(&tables, n, ""), &directory);
+            let before = checked_with_certificates(&valid_file(&tables, n, ""), &directory);
             let defaults = table.entries.iter();
-            for entry in defaults.filter(|e| e.standing == Standing::Default) {
-                let after = certified(&file(&tables, n, &entry.line()), &directory);
+            for entry in defaults.filter(|e| e.role == KeyRole::Default) {
+                let after =
+                    checked_with_certificates(&valid_file(&tables, n, &entry.line()), &directory);
                 let same = format!("{before:#?}") == format!("{after:#?}");
                 assert!(same, "{} {}", table.header, entry.line());
             }
@@ -189,8 +190,8 @@ mod tests {
         let tables = tables();
         for (n, table) in tables.iter().enumerate() {
             let examples = table.entries.iter();
-            for entry in examples.filter(|e| e.standing == Standing::Example) {
-                let text = file(&tables, n, &entry.line());
+            for entry in examples.filter(|e| e.role == KeyRole::Example) {
+                let text = valid_file(&tables, n, &entry.line());
                 let read = toml::from_str::<Settings>(&text);
                 assert!(read.is_ok(), "{}: {read:?}", entry.line());
             }
@@ -201,7 +202,7 @@ mod tests {
     fn explains_every_key() {
         for table in tables() {
             for entry in &table.entries {
-                let explained = entry.explained || entry.standing == Standing::Wanted;
+                let explained = entry.explained || entry.role == KeyRole::Required;
                 assert!(explained, "{} {}", table.header, entry.key);
             }
         }
@@ -244,7 +245,7 @@ mod tests {
             (format!("{path}.{}", entry.key), entry.value.clone())
         };
         let telling = |entry: &&Entry| {
-            entry.standing == Standing::Default && !matches!(&*entry.value, "false" | "[]")
+            entry.role == KeyRole::Default && !matches!(&*entry.value, "false" | "[]")
         };
         let tables = tables();
         let ours: BTreeSet<_> = tables
@@ -293,9 +294,9 @@ mod tests {
                 id => id,
             };
             let in_tables = tables.iter().filter(|t| !t.path().starts_with("listener"));
-            let entry = in_tables.flat_map(|t| &t.entries).find(|e| {
-                e.key == key && e.standing == Standing::Default && !e.value.starts_with('[')
-            });
+            let entry = in_tables
+                .flat_map(|t| &t.entries)
+                .find(|e| e.key == key && e.role == KeyRole::Default && !e.value.starts_with('['));
             if let Some(entry) = entry.filter(|e| e.value != "false" && e.key != "profile") {
                 let want = format!("[default: {}]", entry.value.trim_matches('"'));
                 assert!(help.contains(&want), "--{key}: {help}: {want}");

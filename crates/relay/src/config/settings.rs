@@ -49,12 +49,12 @@ pub(crate) struct Settings {
 pub(crate) struct ListenerSettings {
     pub(crate) kind: KindName,
     /// Address to listen on; port 0 takes a free port.
-    #[serde(deserialize_with = "place")]
+    #[serde(deserialize_with = "deserialize_address")]
     pub(crate) address: SocketAddr,
     /// Name in routes, records and metrics; the address if absent.
     pub(crate) name: Option<String>,
     /// `forward` only: destination of all connections.
-    #[serde(default, deserialize_with = "optional_text")]
+    #[serde(default, deserialize_with = "deserialize_optional")]
     pub(crate) destination: Option<Destination>,
     /// `transparent` only: the outgoing leg has the client's source address.
     #[serde(default)]
@@ -295,11 +295,11 @@ pub(crate) struct CounterSettings {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AdminSettings {
     /// Address on loopback; absent disables the endpoint.
-    #[serde(deserialize_with = "optional_place")]
+    #[serde(deserialize_with = "deserialize_optional_address")]
     pub(crate) address: Option<SocketAddr>,
 }
 
-fn optional_text<'de, D, T>(input: D) -> Result<Option<T>, D::Error>
+fn deserialize_optional<'de, D, T>(input: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
@@ -314,10 +314,12 @@ pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-fn place<'de, D: Deserializer<'de>>(input: D) -> Result<SocketAddr, D::Error> {
+fn deserialize_address<'de, D: Deserializer<'de>>(input: D) -> Result<SocketAddr, D::Error> {
     socket_address(&String::deserialize(input)?).map_err(serde::de::Error::custom)
 }
 
-fn optional_place<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SocketAddr>, D::Error> {
-    place(input).map(Some)
+fn deserialize_optional_address<'de, D: Deserializer<'de>>(
+    input: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    deserialize_address(input).map(Some)
 }

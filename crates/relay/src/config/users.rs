@@ -62,7 +62,7 @@ impl Users {
 
     /// Whether `user` exists and has this password. Takes the same time for an unknown user and for
     /// any wrong password.
-    pub(crate) fn know(&self, user: &[u8], password: &[u8]) -> bool {
+    pub(crate) fn verify(&self, user: &[u8], password: &[u8]) -> bool {
         let given: Hash = Sha256::digest(password).into();
         let known = self.0.get(user);
         let wanted = known.unwrap_or(&[0; 32]);
@@ -82,10 +82,13 @@ mod tests {
     #[test]
     fn accepts_only_users_of_the_file() {
         let users = Users::parse("# who\nme:secret\n\nyou:a:b\n").unwrap();
-        assert!(users.know(b"me", b"secret"));
-        assert!(users.know(b"you", b"a:b"));
+        assert!(users.verify(b"me", b"secret"));
+        assert!(users.verify(b"you", b"a:b"));
         for (user, password) in [("me", "a:b"), ("me", ""), ("", ""), ("they", "secret")] {
-            assert!(!users.know(user.as_bytes(), password.as_bytes()), "{user}");
+            assert!(
+                !users.verify(user.as_bytes(), password.as_bytes()),
+                "{user}"
+            );
         }
     }
 
@@ -114,6 +117,6 @@ mod tests {
         let problem = Users::read(file.path()).unwrap_err().to_string();
         assert!(problem.contains("chmod 600"), "{problem}");
         mode(0o600);
-        assert!(Users::read(file.path()).unwrap().know(b"me", b"secret"));
+        assert!(Users::read(file.path()).unwrap().verify(b"me", b"secret"));
     }
 }

@@ -3,7 +3,7 @@
 //! remedy.
 
 use crate::{
-    config::certificates::identity::{NotAllowed, listed},
+    config::certificates::identity::{NotAllowed, format_names},
     faults::fault::Fault,
 };
 use longhaul_protocol::{
@@ -16,7 +16,7 @@ use std::{fmt, io, net::SocketAddr, time::Duration};
 
 /// Error that makes a peer unusable for this relay.
 #[derive(Debug)]
-pub(crate) enum Obstacle {
+pub(crate) enum PeerError {
     /// Connecting failed.
     Unreachable(Failure),
     /// The TLS handshake failed, or an alert ended the connection.
@@ -24,24 +24,24 @@ pub(crate) enum Obstacle {
     /// The peer closed the connection without an answer. The address is this relay's end of it.
     Closed(Option<SocketAddr>),
     /// No answer within this time.
-    Silent(Duration),
+    NoAnswer(Duration),
     /// The answer is not Convert; it begins with these bytes.
-    Foreign(Vec<u8>),
+    NotConvert(Vec<u8>),
     /// The answer has another version of Convert.
     Version(u8),
     /// The peer rejects the form of longhaul's message.
-    Refuses(ErrorCode),
+    Rejected(ErrorCode),
     /// An earlier relay of the chain reports that it can't reach the peer.
-    Beyond(Fault),
+    NextHop(Fault),
 }
 
-impl Obstacle {
+impl PeerError {
     /// Failure reported to clients.
     pub(crate) fn failure(&self) -> Failure {
         match self {
             Self::Unreachable(failure) => *failure,
-            Self::Silent(_) => Failure::TimedOut,
-            Self::Beyond(fault) => fault.failure,
+            Self::NoAnswer(_) => Failure::TimedOut,
+            Self::NextHop(fault) => fault.failure,
             _ => Failure::PeerProtocol,
         }
     }
@@ -55,7 +55,7 @@ impl Obstacle {
     }
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for PeerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(Failure::Refused) => f.write_str(
@@ -70,7 +70,7 @@ impl fmt::Display for Obstacle {
                 )
             }
             Self::Unreachable(failure) => failure.fmt(f),
-            Self::Tls(error) => f.write_str(&TlsProblem::new(error).at_peer()),
+            Self::Tls(error) => f.write_str(&TlsProblem::new(error).message_about_peer()),
             Self::Closed(from) => {
                 f.write_str(
                     "it closes the connection without an answer: its allow_from may not name ",
@@ -81,23 +81,23 @@ impl fmt::Display for Obstacle {
                 }
                 f.write_str(", or it is no Convert listener of longhaul")
             }
-            Self::Silent(time) => write!(
+            Self::NoAnswer(time) => write!(
                 f,
                 "it takes connections and has not answered for {}: is this address its Convert \
                  listener, and has it places left?",
                 Time::from(*time)
             ),
-            Self::Foreign(bytes) => f.write_str(foreign_answer(bytes)),
+            Self::NotConvert(bytes) => f.write_str(describe_foreign_answer(bytes)),
             Self::Version(version) => write!(
                 f,
                 "it speaks version {version} of Convert, and this relay version 1: run the same \
                  longhaul at both ends"
             ),
-            Self::Beyond(fault) => write!(f, "{fault}: what these two say on stderr tells more"),
-            Self::Refuses(ErrorCode::MissingCookie) => {
+            Self::NextHop(fault) => write!(f, "{fault}: what these two say on stderr tells more"),
+            Self::Rejected(ErrorCode::MissingCookie) => {
                 f.write_str("it wants a cookie: it is no Convert listener of longhaul")
             }
-            Self::Refuses(code) => write!(
+            Self::Rejected(code) => write!(
                 f,
                 "it does not understand this relay (Convert error {}): it is an older longhaul, or \
                  another converter",
@@ -108,7 +108,7 @@ impl fmt::Display for Obstacle {
 }
 
 /// Description of an answer that is not Convert.
-fn foreign_answer(bytes: &[u8]) -> &'static str {
+fn describe_foreign_answer(bytes: &[u8]) -> &'static str {
     if is_tls(bytes) {
         return "it wants TLS: give this peer tls, or take it from its listener";
     }
@@ -128,15 +128,15 @@ fn is_tls(bytes: &[u8]) -> bool {
 
 /// Reason for which a listener refuses a client.
 #[derive(Debug)]
-pub(crate) enum Stranger {
+pub(crate) enum DenialReason {
     /// `allow_from` does not contain the client.
-    NotListed,
+    NotInAllowFrom,
     /// `deny_from` contains the client.
-    Denied,
+    InDenyFrom,
     /// The TLS handshake failed.
     Tls(io::Error),
     /// The client did not begin a TLS handshake.
-    NoHandshake,
+    NoTlsHandshake,
     /// The first bytes are not Convert.
     Foreign(Vec<u8>),
     /// The request has another version of Convert.
@@ -147,34 +147,34 @@ pub(crate) enum Stranger {
     WrongPassword,
 }
 
-impl Stranger {
+impl DenialReason {
     /// Number of the reason, for counters.
-    pub(crate) fn kind(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::NotListed => 0,
+            Self::NotInAllowFrom => 0,
             Self::Tls(_) => 1,
-            Self::NoHandshake => 2,
+            Self::NoTlsHandshake => 2,
             Self::Foreign(_) => 3,
             Self::Version(_) => 4,
             Self::NoProxyHeader => 5,
-            Self::Denied => 6,
+            Self::InDenyFrom => 6,
             Self::WrongPassword => 7,
         }
     }
 
     /// Message for the operator. `None` if nothing is misconfigured: the client only connected and
     /// left.
-    pub(crate) fn words(&self) -> Option<String> {
+    pub(crate) fn message(&self) -> Option<String> {
         Some(match self {
-            Self::NotListed => {
+            Self::NotInAllowFrom => {
                 "allow_from does not name it: add it there if it may use this".into()
             }
-            Self::Denied => "deny_from names it".into(),
+            Self::InDenyFrom => "deny_from names it".into(),
             Self::Tls(error) => {
                 tls_error(error)?;
-                TlsProblem::new(error).at_client()
+                TlsProblem::new(error).message_about_client()
             }
-            Self::NoHandshake => {
+            Self::NoTlsHandshake => {
                 "it begins no TLS, which this listener wants: give its peer tls, or \
                                   take it from this listener"
                     .into()
@@ -217,15 +217,15 @@ enum TlsProblem {
     NoTls13,
     NoCertificate,
     /// This side rejects the certificate of the other.
-    Theirs(Flaw),
+    PeerCertificate(CertificateProblem),
     /// The other side rejects this side's certificate.
-    Ours(Flaw),
-    Ended,
+    OwnCertificate(CertificateProblem),
+    Closed,
     Other(String),
 }
 
 /// Problem with a certificate.
-enum Flaw {
+enum CertificateProblem {
     Authority,
     Expired,
     NotYetValid,
@@ -240,28 +240,32 @@ enum Flaw {
 impl TlsProblem {
     fn new(error: &io::Error) -> Self {
         match tls_error(error) {
-            None => Self::Ended,
+            None => Self::Closed,
             Some(TlsError::InvalidMessage(_) | TlsError::InappropriateMessage { .. }) => {
                 Self::NoTls
             }
             Some(TlsError::PeerIncompatible(_)) => Self::NoTls13,
             Some(TlsError::NoCertificatesPresented) => Self::NoCertificate,
-            Some(TlsError::InvalidCertificate(error)) => Self::Theirs(Flaw::new(error)),
-            Some(TlsError::AlertReceived(alert)) => Self::alert(*alert),
+            Some(TlsError::InvalidCertificate(error)) => {
+                Self::PeerCertificate(CertificateProblem::new(error))
+            }
+            Some(TlsError::AlertReceived(alert)) => Self::from_alert(*alert),
             Some(error) => Self::Other(error.to_string()),
         }
     }
 
     /// Classifies a TLS alert (RFC 8446 §6.2), as rustls uses them.
-    fn alert(alert: AlertDescription) -> Self {
+    fn from_alert(alert: AlertDescription) -> Self {
         use AlertDescription as A;
         let no_names = String::new;
         match alert {
-            A::UnknownCA | A::DecryptError => Self::Ours(Flaw::Authority),
-            A::CertificateExpired => Self::Ours(Flaw::Expired),
-            A::CertificateUnknown | A::AccessDenied => Self::Ours(Flaw::NotAllowed(no_names())),
-            A::BadCertificate => Self::Ours(Flaw::Name(no_names())),
-            A::UnsupportedCertificate => Self::Ours(Flaw::Purpose),
+            A::UnknownCA | A::DecryptError => Self::OwnCertificate(CertificateProblem::Authority),
+            A::CertificateExpired => Self::OwnCertificate(CertificateProblem::Expired),
+            A::CertificateUnknown | A::AccessDenied => {
+                Self::OwnCertificate(CertificateProblem::NotAllowed(no_names()))
+            }
+            A::BadCertificate => Self::OwnCertificate(CertificateProblem::Name(no_names())),
+            A::UnsupportedCertificate => Self::OwnCertificate(CertificateProblem::Purpose),
             A::CertificateRequired => Self::Other("it wants a certificate".into()),
             A::ProtocolVersion | A::HandshakeFailure => Self::NoTls13,
             A::UnexpectedMessage | A::DecodeError => Self::NoTls,
@@ -270,22 +274,24 @@ impl TlsProblem {
     }
 
     /// Message at the connecting relay, which has the other as its peer.
-    fn at_peer(&self) -> String {
+    fn message_about_peer(&self) -> String {
         match self {
             Self::NoTls => {
                 "it does not speak TLS: take tls from this peer, or give its listener tls".into()
             }
             Self::NoTls13 => "it speaks no TLS 1.3: it is no Convert listener of longhaul".into(),
             Self::NoCertificate => "it shows no certificate".into(),
-            Self::Theirs(flaw) => flaw.of_theirs("set tls.name of this peer to one of these"),
-            Self::Ours(flaw) => flaw.of_ours(),
-            Self::Ended => "it ended the TLS handshake".into(),
+            Self::PeerCertificate(flaw) => {
+                flaw.message_about_peer("set tls.name of this peer to one of these")
+            }
+            Self::OwnCertificate(flaw) => flaw.message_about_own(),
+            Self::Closed => "it ended the TLS handshake".into(),
             Self::Other(error) => format!("TLS: {error}"),
         }
     }
 
     /// Message at the accepting relay, which the other has as its peer.
-    fn at_client(&self) -> String {
+    fn message_about_client(&self) -> String {
         match self {
             Self::NoTls => {
                 "it does not speak TLS, which this listener wants: give its peer tls, or \
@@ -296,15 +302,15 @@ impl TlsProblem {
             Self::NoCertificate => {
                 "it shows no certificate: give its peer tls with certificate and key".into()
             }
-            Self::Theirs(flaw) => flaw.of_theirs("add one of these to allow"),
-            Self::Ours(flaw) => flaw.of_ours(),
-            Self::Ended => "it ended the TLS handshake".into(),
+            Self::PeerCertificate(flaw) => flaw.message_about_peer("add one of these to allow"),
+            Self::OwnCertificate(flaw) => flaw.message_about_own(),
+            Self::Closed => "it ended the TLS handshake".into(),
             Self::Other(error) => format!("TLS: {error}"),
         }
     }
 }
 
-impl Flaw {
+impl CertificateProblem {
     fn new(error: &CertificateError) -> Self {
         use CertificateError as E;
         match error {
@@ -313,10 +319,10 @@ impl Flaw {
             E::Expired | E::ExpiredContext { .. } => Self::Expired,
             E::NotValidYet | E::NotValidYetContext { .. } => Self::NotYetValid,
             E::NotValidForName => Self::Name(String::new()),
-            E::NotValidForNameContext { presented, .. } => Self::Name(listed(presented)),
+            E::NotValidForNameContext { presented, .. } => Self::Name(format_names(presented)),
             E::InvalidPurpose | E::InvalidPurposeContext { .. } => Self::Purpose,
             E::Other(OtherError(error)) => match error.downcast_ref::<NotAllowed>() {
-                Some(refused) => Self::NotAllowed(listed(&refused.names)),
+                Some(refused) => Self::NotAllowed(format_names(&refused.names)),
                 None => Self::Other(error.to_string()),
             },
             error => Self::Other(error.to_string()),
@@ -325,7 +331,7 @@ impl Flaw {
 
     /// Message about the other side's certificate. `names` is the remedy if its names are the
     /// problem.
-    fn of_theirs(&self, names: &str) -> String {
+    fn message_about_peer(&self, names: &str) -> String {
         match self {
             Self::Authority => "its certificate is of another authority than ca here: make both \
                                 relays' files with one authority"
@@ -347,7 +353,7 @@ impl Flaw {
         }
     }
 
-    fn of_ours(&self) -> String {
+    fn message_about_own(&self) -> String {
         match self {
             Self::Authority => "its ca lacks the authority of this relay's certificate: make both \
                                 relays' files with one authority"

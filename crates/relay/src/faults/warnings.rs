@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Log lines about clients that a listener refused. Strangers cause them, so their number is bounded.
 
-use crate::faults::disagreement::Stranger;
+use crate::faults::disagreement::DenialReason;
 use longhaul_command::logging::{Decision, RateLimit};
 use longhaul_interception::held::CLIENT_MAX;
 use longhaul_protocol::networks::network;
@@ -17,12 +17,12 @@ pub(crate) struct Warnings {
 
 impl Warnings {
     /// Logs why `listener` refuses `client`.
-    pub(crate) fn refused(&self, listener: &str, client: IpAddr, why: &Stranger) {
-        let Some(reason) = why.words() else {
+    pub(crate) fn refused(&self, listener: &str, client: IpAddr, why: &DenialReason) {
+        let Some(reason) = why.message() else {
             return;
         };
         let client = client.to_canonical();
-        match self.refused.check((network(client), why.kind())) {
+        match self.refused.check((network(client), why.code())) {
             Decision::Write => warn!(%client, listener, "client refused: {reason}"),
             Decision::WriteOverflow => {
                 warn!(listener, "more clients refused; not named for some minutes");

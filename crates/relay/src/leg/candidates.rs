@@ -2,7 +2,7 @@
 //! Addresses of one destination in the order of attempts: IPv6 first, then alternating (RFC 8305
 //! §4). Addresses that a lookup returns later are included.
 
-use crate::leg::resolver::{Addresses, Answers, Resolver};
+use crate::leg::resolver::{Addresses, PendingLookups, Resolver};
 use futures_util::future::BoxFuture;
 use longhaul_admission::lookups::{LookupPermit, LookupQuota};
 use longhaul_protocol::destination::Destination;
@@ -26,7 +26,7 @@ pub(crate) struct Candidates<'a> {
     families: Families,
     ipv4_is_next: bool,
     /// Number of addresses that `next` may still return.
-    left: usize,
+    remaining: usize,
     /// Permit for the lookup.
     permit: Option<LookupPermit<'a>>,
 }
@@ -41,47 +41,47 @@ struct Families {
 #[derive(Default)]
 struct Family {
     known: VecDeque<IpAddr>,
-    due: Option<BoxFuture<'static, Addresses>>,
+    lookup: Option<BoxFuture<'static, Addresses>>,
 }
 
 impl Family {
-    fn asked(due: BoxFuture<'static, Addresses>) -> Self {
+    fn from_lookup(lookup: BoxFuture<'static, Addresses>) -> Self {
         Self {
             known: VecDeque::new(),
-            due: Some(due),
+            lookup: Some(lookup),
         }
     }
 
     /// Waits for the lookup; forever if there is none.
     async fn answer(&mut self) -> Result<(), Failure> {
-        let Some(due) = &mut self.due else {
+        let Some(lookup) = &mut self.lookup else {
             return std::future::pending().await;
         };
-        let answer = due.await;
-        self.due = None;
+        let answer = lookup.await;
+        self.lookup = None;
         self.known.extend(answer?);
         Ok(())
     }
 }
 
 impl Families {
-    fn asked(answers: Answers) -> Self {
+    fn from_lookups(lookups: PendingLookups) -> Self {
         Self {
-            ipv6: Family::asked(answers.ipv6),
-            ipv4: Family::asked(answers.ipv4),
+            ipv6: Family::from_lookup(lookups.ipv6),
+            ipv4: Family::from_lookup(lookups.ipv4),
         }
     }
 
-    fn is_known(&self) -> bool {
+    fn has_address(&self) -> bool {
         !(self.ipv6.known.is_empty() && self.ipv4.known.is_empty())
     }
 
-    fn is_due(&self) -> bool {
-        self.ipv6.due.is_some() || self.ipv4.due.is_some()
+    fn has_lookup(&self) -> bool {
+        self.ipv6.lookup.is_some() || self.ipv4.lookup.is_some()
     }
 
     /// Waits for the next lookup to end.
-    async fn more(&mut self) -> Result<(), Failure> {
+    async fn next_answer(&mut self) -> Result<(), Failure> {
         select! {
             biased;
             answer = self.ipv6.answer() => answer,
@@ -90,16 +90,16 @@ impl Families {
     }
 
     /// Waits for the first addresses, and then up to the resolution delay for IPv6 ones.
-    async fn first(&mut self) -> Result<(), Failure> {
+    async fn first_addresses(&mut self) -> Result<(), Failure> {
         let mut outcome = Err(Failure::NameNotFound);
-        while self.is_due() && !self.is_known() {
-            let answer = self.more().await;
+        while self.has_lookup() && !self.has_address() {
+            let answer = self.next_answer().await;
             outcome = answer.and(outcome);
         }
-        if !self.is_known() {
+        if !self.has_address() {
             return outcome;
         }
-        if self.ipv6.due.is_some() {
+        if self.ipv6.lookup.is_some() {
             // IPv4 addresses are known, so this lookup may fail.
             let _ = timeout(RESOLUTION_DELAY, self.ipv6.answer()).await;
         }
@@ -109,30 +109,32 @@ impl Families {
 
 impl<'a> Candidates<'a> {
     /// Resolves `destination`. A lookup for a client counts against its `lookup_quota`.
-    pub(crate) async fn of(
+    pub(crate) async fn resolve(
         destination: &Destination,
         lookup_quota: Option<LookupQuota<'a>>,
     ) -> Result<Self, Failure> {
         match destination {
-            Destination::Address(address) => Ok(Self::one(*address)),
-            Destination::Name(name, port) => Self::find(name.as_str(), *port, lookup_quota).await,
+            Destination::Address(address) => Ok(Self::single(*address)),
+            Destination::Name(name, port) => {
+                Self::look_up(name.as_str(), *port, lookup_quota).await
+            }
         }
     }
 
-    fn one(address: SocketAddr) -> Self {
+    fn single(address: SocketAddr) -> Self {
         let mut families = Families::default();
         families.ipv6.known.push_back(address.ip());
         Self {
             port: address.port(),
             families,
             ipv4_is_next: false,
-            left: 1,
+            remaining: 1,
             permit: None,
         }
     }
 
     /// Resolves the first of the names that `text` may stand for and that has addresses.
-    async fn find(
+    async fn look_up(
         text: &str,
         port: u16,
         lookup_quota: Option<LookupQuota<'a>>,
@@ -146,13 +148,13 @@ impl<'a> Candidates<'a> {
             port,
             families: Families::default(),
             ipv4_is_next: false,
-            left: ADDRESSES_MAX,
+            remaining: ADDRESSES_MAX,
             permit,
         };
         let mut outcome = Err(Failure::NameNotFound);
         for name in resolver.names(text)? {
-            candidates.families = Families::asked(resolver.ask(&name));
-            outcome = candidates.begin().await;
+            candidates.families = Families::from_lookups(resolver.look_up(&name));
+            outcome = candidates.await_first().await;
             if matches!(outcome, Ok(()) | Err(Failure::Exhausted)) {
                 break;
             }
@@ -161,8 +163,8 @@ impl<'a> Candidates<'a> {
     }
 
     /// Waits for the first addresses.
-    async fn begin(&mut self) -> Result<(), Failure> {
-        let first = self.families.first();
+    async fn await_first(&mut self) -> Result<(), Failure> {
+        let first = self.families.first_addresses();
         match &self.permit {
             Some(permit) => permit.run(first).await,
             None => first.await,
@@ -171,7 +173,7 @@ impl<'a> Candidates<'a> {
 
     /// Whether `next` has an address now.
     pub(crate) fn has_next(&self) -> bool {
-        self.left > 0 && self.families.is_known()
+        self.remaining > 0 && self.families.has_address()
     }
 
     /// Returns the next address to try.
@@ -181,7 +183,7 @@ impl<'a> Candidates<'a> {
             true => (ipv4, ipv6),
             false => (ipv6, ipv4),
         };
-        self.left = self.left.checked_sub(1)?;
+        self.remaining = self.remaining.checked_sub(1)?;
         let found = first.known.pop_front();
         let ip = found.or_else(|| second.known.pop_front())?;
         self.ipv4_is_next = ip.is_ipv6();
@@ -190,13 +192,13 @@ impl<'a> Candidates<'a> {
 
     /// Whether a pending lookup may return more addresses.
     pub(crate) fn is_pending(&self) -> bool {
-        self.left > 0 && self.families.is_due()
+        self.remaining > 0 && self.families.has_lookup()
     }
 
     /// Waits until a lookup has ended. A failure is ignored: addresses were found before.
-    pub(crate) async fn more(&mut self) {
+    pub(crate) async fn await_lookup(&mut self) {
         let next = async {
-            let _ = self.families.more().await;
+            let _ = self.families.next_answer().await;
             Ok(())
         };
         let outcome = match &self.permit {
@@ -204,15 +206,15 @@ impl<'a> Candidates<'a> {
             None => next.await,
         };
         if outcome.is_err() {
-            (self.families.ipv6.due, self.families.ipv4.due) = (None, None);
+            (self.families.ipv6.lookup, self.families.ipv4.lookup) = (None, None);
         }
-        if !self.families.is_due() {
+        if !self.families.has_lookup() {
             self.permit = None;
         }
     }
 
     /// Returns all addresses known now.
-    pub(crate) fn known(mut self) -> Vec<SocketAddr> {
+    pub(crate) fn into_known(mut self) -> Vec<SocketAddr> {
         std::iter::from_fn(|| self.next()).collect()
     }
 }

@@ -24,12 +24,12 @@ use tokio::{
 type Connected = (TcpStream, SocketAddr);
 
 /// Options for opening a leg.
-pub(crate) struct Departure<'a> {
+pub(crate) struct ConnectOptions<'a> {
     /// Source address and port, if not the relay's own.
     pub(crate) source: Option<SocketAddr>,
     pub(crate) profile: &'a Profile,
     /// Time limit, resolution included.
-    pub(crate) limit: Duration,
+    pub(crate) timeout: Duration,
     /// Quota that a lookup counts against, if it is for a client.
     pub(crate) lookup_quota: Option<LookupQuota<'a>>,
     /// DSCP of the client, used if the profile has none.
@@ -40,7 +40,7 @@ pub(crate) struct Departure<'a> {
 /// resolved.
 pub(crate) async fn connect(
     destination: &Destination,
-    departure: Departure<'_>,
+    departure: ConnectOptions<'_>,
     is_allowed: impl Fn(SocketAddr) -> bool,
 ) -> Result<Connected, Failure> {
     let source = departure.source;
@@ -61,10 +61,10 @@ pub(crate) async fn connect(
         }
     };
     let attempts = async {
-        let candidates = Candidates::of(destination, departure.lookup_quota).await?;
+        let candidates = Candidates::resolve(destination, departure.lookup_quota).await?;
         race(candidates, attempt).await
     };
-    with_timeout(departure.limit, Box::pin(attempts)).await
+    with_timeout(departure.timeout, Box::pin(attempts)).await
 }
 
 /// Time between two attempts (RFC 8305 §5, Connection Attempt Delay).
@@ -96,7 +96,7 @@ pub(crate) async fn race<'a, T>(
                 }
             },
             () = sleep_until(next_at), if candidates.has_next() => {}
-            () = candidates.more(), if candidates.is_pending() => {}
+            () = candidates.await_lookup(), if candidates.is_pending() => {}
             else => return outcome,
         }
     }

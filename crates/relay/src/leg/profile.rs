@@ -2,7 +2,7 @@
 //! Application of profiles to sockets.
 
 use crate::config::{
-    location::{In as _, Table},
+    location::{InTable as _, Table},
     profile::{Profile, Profiles},
 };
 use longhaul_command::exit::Refusal;
@@ -11,20 +11,20 @@ use longhaul_linux::socket::{self, Options};
 use std::{error::Error as _, io, net::SocketAddr, os::fd::AsFd};
 
 /// Checks that this system supports the profiles, on sockets that are discarded.
-pub(crate) fn try_out(profiles: &Profiles) -> anyhow::Result<()> {
+pub(crate) fn check_support(profiles: &Profiles) -> anyhow::Result<()> {
     profiles.iter().try_for_each(|(name, profile)| {
         let table = Table::Profile(name.clone());
-        try_one(profile).in_table(table)
+        check_profile_support(profile).in_table(table)
     })
 }
 
-fn try_one(profile: &Profile) -> anyhow::Result<()> {
+fn check_profile_support(profile: &Profile) -> anyhow::Result<()> {
     let needs_bpf = [
         ("initial_window", profile.initial_window.is_some()),
         ("ecn", profile.ecn),
     ];
     if let Some((key, _)) = needs_bpf.into_iter().find(|(_, is_set)| *is_set) {
-        initial_window::attach().map_err(|error| without_program(profile, key, &error))?;
+        initial_window::attach().map_err(|error| bpf_error(profile, key, &error))?;
     }
     let discard = SocketAddr::from(([127, 0, 0, 1], 9));
     // Interception, which needs the mark, checks it itself.
@@ -34,7 +34,7 @@ fn try_one(profile: &Profile) -> anyhow::Result<()> {
     };
     match socket::outgoing(discard, None, &options) {
         Ok(_) => Ok(()),
-        Err(error) => explain(profile, &error),
+        Err(error) => socket_error(profile, &error),
     }
 }
 
@@ -47,18 +47,21 @@ pub(crate) fn set_initial_window(profile: &Profile, socket: &impl AsFd) -> io::R
     }
 }
 
-fn without_program(profile: &Profile, key: &str, error: &initial_window::Error) -> anyhow::Error {
+fn bpf_error(profile: &Profile, key: &str, error: &initial_window::Error) -> anyhow::Error {
     let why = error.source().map(ToString::to_string).unwrap_or_default();
     Refusal::unsupported(format!("profile {}: {key}: {error} ({why})", profile.name))
 }
 
-fn explain(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
+fn socket_error(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
     let cc = profile.options.congestion_control.as_deref().unwrap_or("");
     let profile = &profile.name;
     Err(match error.kind() {
         io::ErrorKind::NotFound => {
             let available = socket::congestion_controls()?.join(", ");
-            Refusal::usage(format!("profile {profile}: {}", absent(cc, &available)))
+            Refusal::usage(format!(
+                "profile {profile}: {}",
+                unavailable_message(cc, &available)
+            ))
         }
         io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
             "profile {profile}: {cc}: needs CAP_NET_ADMIN, or {cc} in \
@@ -70,7 +73,7 @@ fn explain(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
 
 /// Message about a congestion control that is not among `available`, with the command that loads it
 /// if it is longhaul's.
-fn absent(cc: &str, available: &str) -> String {
+fn unavailable_message(cc: &str, available: &str) -> String {
     let nowhere = format!("{cc}: no such congestion control here");
     let Some(ours) = longhaul_congestion::math::algorithm(cc) else {
         return format!("{nowhere}; there are: {available}");
@@ -94,7 +97,7 @@ mod tests {
         let listener = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\n";
         let settings = toml::from_str(&format!("{listener}[profile.long]\n{profile}")).unwrap();
         let config = Config::new(&settings).unwrap();
-        try_out(&config.profiles).map_err(|error| format!("{:#}", error.root_cause()))
+        check_support(&config.profiles).map_err(|error| format!("{:#}", error.root_cause()))
     }
 
     #[test]
@@ -108,14 +111,14 @@ mod tests {
     #[test]
     fn names_the_command_that_loads_a_congestion_control() {
         assert_eq!(
-            absent("lh_bic_linux", "reno"),
+            unavailable_message("lh_bic_linux", "reno"),
             "lh_bic_linux is not loaded: longhaul cc load bic_linux"
         );
-        let message = absent("fast", "reno, cubic");
+        let message = unavailable_message("fast", "reno, cubic");
         assert!(
             message.contains("lh_fast (longhaul cc load fast); there are: reno, cubic"),
             "{message}"
         );
-        assert!(!absent("lh_no_such", "reno").contains("cc load"));
+        assert!(!unavailable_message("lh_no_such", "reno").contains("cc load"));
     }
 }

@@ -32,7 +32,7 @@ use std::{
 const FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
 
 /// Time between two checks for changes of the files.
-const PERIOD: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Answers that a thread caches, for as long as their TTL allows; about 1 KiB each.
 const CACHE_SIZE: u64 = 1024;
@@ -49,23 +49,23 @@ pub(crate) struct Resolver {
 }
 
 /// Resolver of a thread, and the state of the files it was configured from.
-struct Kept {
+struct CachedResolver {
     resolver: Arc<Resolver>,
-    files: Files,
-    looked: Instant,
+    files: FileStates,
+    checked_at: Instant,
 }
 
-type Files = [Option<(u64, i64, i64, u64)>; FILES.len()];
+type FileStates = [Option<(u64, i64, i64, u64)>; FILES.len()];
 
 thread_local! {
-    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+    static CACHED: RefCell<Option<CachedResolver>> = const { RefCell::new(None) };
 }
 
 /// Addresses of one family, or the cause of failure.
 pub(crate) type Addresses = Result<Vec<IpAddr>, Failure>;
 
 /// Lookups of one name, one for each family.
-pub(crate) struct Answers {
+pub(crate) struct PendingLookups {
     pub(crate) ipv6: BoxFuture<'static, Addresses>,
     pub(crate) ipv4: BoxFuture<'static, Addresses>,
 }
@@ -73,23 +73,23 @@ pub(crate) struct Answers {
 impl Resolver {
     /// Returns the calling thread's resolver, up to date with the files.
     pub(crate) fn of_this_thread() -> Result<Arc<Self>, Failure> {
-        KEPT.with_borrow_mut(|kept| {
+        CACHED.with_borrow_mut(|kept| {
             let now = Instant::now();
             if let Some(kept) = kept {
-                if now < kept.looked + PERIOD {
+                if now < kept.checked_at + CHECK_INTERVAL {
                     return Ok(kept.resolver.clone());
                 }
-                kept.looked = now;
-                if kept.files == files() {
+                kept.checked_at = now;
+                if kept.files == file_states() {
                     return Ok(kept.resolver.clone());
                 }
             }
-            let (files, looked) = (files(), now);
+            let (files, looked) = (file_states(), now);
             let resolver = Arc::new(Self::read().map_err(|_| Failure::Other)?);
-            *kept = Some(Kept {
+            *kept = Some(CachedResolver {
                 resolver: resolver.clone(),
                 files,
-                looked,
+                checked_at: looked,
             });
             Ok(resolver)
         })
@@ -154,30 +154,30 @@ impl Resolver {
 
     /// Looks up the addresses of `name`, which is fully qualified. A name in /etc/hosts has no
     /// other addresses.
-    pub(crate) fn ask(self: &Arc<Self>, name: &Name) -> Answers {
+    pub(crate) fn look_up(self: &Arc<Self>, name: &Name) -> PendingLookups {
         if self.is_in_hosts(name) {
             let known = |record| -> BoxFuture<'static, Addresses> {
                 Box::pin(std::future::ready(Ok(self.in_hosts(name, record))))
             };
-            return Answers {
+            return PendingLookups {
                 ipv6: known(RecordType::AAAA),
                 ipv4: known(RecordType::A),
             };
         }
         let asked = |record| -> BoxFuture<'static, Addresses> {
             let (resolver, name) = (self.clone(), name.clone());
-            Box::pin(async move { resolver.ask_servers(&name, record).await })
+            Box::pin(async move { resolver.query_servers(&name, record).await })
         };
-        Answers {
+        PendingLookups {
             ipv6: asked(RecordType::AAAA),
             ipv4: asked(RecordType::A),
         }
     }
 
-    async fn ask_servers(&self, name: &Name, record: RecordType) -> Addresses {
+    async fn query_servers(&self, name: &Name, record: RecordType) -> Addresses {
         let found = exhaustion::retry_on_exhaustion(async || {
             let found = self.dns.lookup(name.clone(), record).await;
-            found.map_err(described)
+            found.map_err(to_io_error)
         });
         match found.await {
             Ok(lookup) => Ok(addresses(&lookup)),
@@ -192,9 +192,9 @@ impl Resolver {
 
 /// Converts a resolver error. Without free descriptors the resolver returns errors of its own, so
 /// the descriptor limit is checked.
-fn described(error: NetError) -> io::Error {
+fn to_io_error(error: NetError) -> io::Error {
     match error {
-        NetError::Dns(DnsError::NoRecordsFound(none)) if says_there_is_none(&none) => {
+        NetError::Dns(DnsError::NoRecordsFound(none)) if means_no_records(&none) => {
             io::ErrorKind::NotFound.into()
         }
         NetError::Dns(error) => io::Error::other(error),
@@ -205,7 +205,7 @@ fn described(error: NetError) -> io::Error {
 
 /// Whether the answer means that the name has no such record, unlike SERVFAIL or REFUSED (RFC 1035
 /// §4.1.1).
-fn says_there_is_none(answer: &NoRecords) -> bool {
+fn means_no_records(answer: &NoRecords) -> bool {
     matches!(
         answer.response_code,
         ResponseCode::NoError | ResponseCode::NXDomain
@@ -220,7 +220,7 @@ fn addresses(lookup: &hickory_resolver::lookup::Lookup) -> Vec<IpAddr> {
 }
 
 /// Inode, modification time and size of each file, which reveal a change.
-fn files() -> Files {
+fn file_states() -> FileStates {
     FILES.map(|path| {
         let file = fs::metadata(path).ok()?;
         Some((file.ino(), file.mtime(), file.mtime_nsec(), file.size()))

@@ -11,13 +11,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A leg as an async stream. Clones of the leg share the socket, so the relay can still use it for
 /// splice, RST and TCP_INFO.
-pub(crate) struct Shared {
+pub(crate) struct LegStream {
     pub(crate) stream: Leg,
     /// Called with the numbers of bytes read (first) and written (second).
     pub(crate) on_bytes: Box<dyn Fn(usize, usize) + Send + Sync>,
 }
 
-impl AsyncRead for Shared {
+impl AsyncRead for LegStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -38,7 +38,7 @@ impl AsyncRead for Shared {
     }
 }
 
-impl AsyncWrite for Shared {
+impl AsyncWrite for LegStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -31,10 +31,10 @@ pub(crate) struct Listener {
     pub(crate) warnings: Warnings,
     /// Penalties of clients with wrong passwords.
     pub(crate) penalties: Penalties,
-    clients: ClientRateLimits,
+    client_limits: ClientRateLimits,
     /// Generation of the newest set of sockets, from 1. Sockets of older generations are to be
     /// closed.
-    sockets: watch::Sender<u64>,
+    generation: watch::Sender<u64>,
     /// Upstream connections opened before the client's handshake is complete.
     pub(crate) preconnected: Preconnected,
 }
@@ -64,8 +64,8 @@ impl Listener {
             counters: Counters::default(),
             warnings: Warnings::default(),
             penalties: Penalties::default(),
-            clients: ClientRateLimits::default(),
-            sockets: watch::Sender::new(0),
+            client_limits: ClientRateLimits::default(),
+            generation: watch::Sender::new(0),
             preconnected: Preconnected::default(),
         }
     }
@@ -96,7 +96,7 @@ impl Listener {
     }
 
     /// Applies new settings; open connections keep the old ones.
-    pub(crate) fn change(&self, listener: ListenerConfig) {
+    pub(crate) fn set_config(&self, listener: ListenerConfig) {
         let mut settings = self.settings.write();
         match settings.listener.rate == listener.rate {
             // The rate limit spans all connections, open ones included.
@@ -106,30 +106,30 @@ impl Listener {
     }
 
     /// Whether the listener never had sockets.
-    pub(crate) fn is_new(&self) -> bool {
-        *self.sockets.borrow() == 0
+    pub(crate) fn never_had_sockets(&self) -> bool {
+        *self.generation.borrow() == 0
     }
 
     /// Starts a new generation of sockets and returns its number. All older sockets are closed,
     /// even if no new ones follow.
-    pub(crate) fn next_sockets(&self) -> u64 {
-        self.sockets.send_modify(|newest| *newest += 1);
-        *self.sockets.borrow()
+    pub(crate) fn new_generation(&self) -> u64 {
+        self.generation.send_modify(|newest| *newest += 1);
+        *self.generation.borrow()
     }
 
     /// Returns as soon as sockets of this generation are to be closed.
-    pub(crate) async fn closed(&self, generation: u64) {
-        let mut newest = self.sockets.subscribe();
+    pub(crate) async fn generation_closed(&self, generation: u64) {
+        let mut newest = self.generation.subscribe();
         // An error would mean that the sender is gone, but `self` is the sender.
         let _ = newest.wait_for(|newest| *newest > generation).await;
     }
 
     /// Rate limits for a new connection from `client`.
-    pub(crate) fn limits(&self, listener: &ListenerConfig, client: IpAddr) -> RateLimits {
+    pub(crate) fn rate_limits(&self, listener: &ListenerConfig, client: IpAddr) -> RateLimits {
         let all = self.settings.read().rate.clone();
         let pair = |rate| {
             let client = client.to_canonical();
-            self.clients.limit(client, rate, Instant::now())
+            self.client_limits.limit(client, rate, Instant::now())
         };
         RateLimits::new(all.into_iter().chain(listener.rate_per_client.map(pair)))
     }

@@ -54,7 +54,7 @@ impl Listeners {
             .set(open.iter().map(|listener| listener.address));
         list.open = open;
         list.closing.extend(closed);
-        list.forget_idle();
+        list.drop_unused();
     }
 
     /// Addresses on which this relay accepts connections.
@@ -75,7 +75,7 @@ impl Listeners {
 impl Listeners {
     /// Connection durations by listener. An open and a closing listener of the same name count as
     /// one.
-    pub(crate) fn times(&self) -> Vec<ListenerTimes> {
+    pub(crate) fn durations(&self) -> Vec<ListenerTimes> {
         let list = self.list.read();
         let mut names = BTreeSet::new();
         let listeners = list.open.iter().chain(&list.closing);
@@ -87,7 +87,7 @@ impl Listeners {
 }
 
 impl List {
-    fn forget_idle(&mut self) {
+    fn drop_unused(&mut self) {
         let listeners = std::mem::take(&mut self.closing);
         for listener in listeners {
             // A worker may still accept connections from the listen queue.

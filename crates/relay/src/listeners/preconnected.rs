@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Upstream connections opened before their client's handshake is complete (`verify_connect`).
 
-use crate::route::far::Far;
+use crate::route::far_leg::FarLeg;
 use longhaul_interception::{flow::Flow, held::PerClient};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -17,7 +17,7 @@ pub(crate) struct Preconnected(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    legs: HashMap<Flow, (Instant, Far)>,
+    legs: HashMap<Flow, (Instant, FarLeg)>,
     clients: PerClient,
 }
 
@@ -25,7 +25,7 @@ impl Preconnected {
     /// Time within which the client's ACK must arrive.
     const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
-    pub(crate) fn put(&self, flow: Flow, far: Far) {
+    pub(crate) fn insert(&self, flow: Flow, far: FarLeg) {
         let mut state = self.lock();
         state.clients.add(flow.client().ip());
         if state.legs.insert(flow, (Instant::now(), far)).is_some() {
@@ -34,7 +34,7 @@ impl Preconnected {
     }
 
     /// Removes and returns the upstream connection of this flow.
-    pub(crate) fn take(&self, flow: Flow) -> Option<Far> {
+    pub(crate) fn take(&self, flow: Flow) -> Option<FarLeg> {
         let mut state = self.lock();
         let (_, far) = state.legs.remove(&flow)?;
         state.clients.remove(flow.client().ip());
@@ -46,7 +46,7 @@ impl Preconnected {
     }
 
     /// Number of connections of all clients, and of `client`.
-    pub(crate) fn count(&self, client: IpAddr) -> (usize, usize) {
+    pub(crate) fn counts(&self, client: IpAddr) -> (usize, usize) {
         let state = self.lock();
         (state.legs.len(), state.clients.count(client))
     }

@@ -53,7 +53,7 @@ impl PassedSockets {
         for passed in &taken {
             passed
                 .address()
-                .map_or(Ok(()), |at| listener.check_place(at))?;
+                .map_or(Ok(()), |at| listener.check_address(at))?;
         }
         Ok(taken.into_iter().map(TcpListener::from).collect())
     }
@@ -146,7 +146,7 @@ pub(crate) fn open_listener(
     };
     let sockets = sockets
         .and_then(|sockets| with_initial_window(sockets, listener))
-        .map_err(|error| explain(error, listener))?;
+        .map_err(|error| listen_error(error, listener))?;
     let mut listener = Listener::new(listener.clone(), sockets[0].local_addr()?);
     listener.is_passed = is_passed;
     Ok((
@@ -157,7 +157,7 @@ pub(crate) fn open_listener(
 
 fn open_udt_listener(listener: &ListenerConfig) -> anyhow::Result<OpenListener> {
     let socket = udt::listen(listener.address, &listener.profile);
-    let socket = socket.map_err(|error| explain(error, listener))?;
+    let socket = socket.map_err(|error| listen_error(error, listener))?;
     let listener = Listener::new(listener.clone(), socket.local_addr());
     Ok((Arc::new(listener), vec![ListenSocket::Udt(socket)]))
 }
@@ -186,7 +186,7 @@ pub(crate) fn socket_options(listener: &ListenerConfig) -> socket::Options {
     }
 }
 
-fn explain(error: io::Error, listener: &ListenerConfig) -> anyhow::Error {
+fn listen_error(error: io::Error, listener: &ListenerConfig) -> anyhow::Error {
     let ListenerConfig { kind, address, .. } = listener;
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     match kind {

@@ -2,7 +2,7 @@
 //! Checks whether peers serve this relay: after a failure, and when a peer may be up again.
 
 use crate::{
-    faults::{disagreement::Obstacle, fault::Fault},
+    faults::{disagreement::PeerError, fault::Fault},
     peers::{
         connection::{is_protocol_error, read_answer},
         current::{CurrentSetup, Setup},
@@ -40,7 +40,7 @@ impl Peer {
             match with_timeout(limit, Box::pin(peer.address.resolve())).await {
                 Ok(hop) => hops.push(hop),
                 Err(failure) => {
-                    peer.mark_down(&Obstacle::Unreachable(failure));
+                    peer.mark_down(&PeerError::Unreachable(failure));
                     return;
                 }
             }
@@ -51,7 +51,7 @@ impl Peer {
         let Ok(leg) = first.open_leg(limit).await else {
             return;
         };
-        let request = Request::check_over(&hops, limit);
+        let request = Request::check_through(&hops, limit);
         let _ = timeout(limit, write_all(&leg, &request.encode())).await;
         let Ok(Ok((answer, cause))) = timeout(limit, read_answer(&leg)).await else {
             return;
@@ -59,7 +59,7 @@ impl Peer {
         let Answer::Refused { code, detail } = answer else {
             return self.mark_up();
         };
-        let fault = Fault::of_answer((code, detail), cause, &first.config.name);
+        let fault = Fault::from_answer((code, detail), cause, &first.config.name);
         match fault.hop() {
             hop if hop == hops.last().copied() => self.mark_down_beyond(&fault),
             // The chain failed at an earlier hop: the last one was not asked.
@@ -83,13 +83,15 @@ impl Peer {
         !self.state.health.is_up()
     }
 
-    async fn probe(&self, limit: Duration) -> Result<(), Obstacle> {
+    async fn probe(&self, limit: Duration) -> Result<(), PeerError> {
         let leg = self.try_connect(limit).await?;
         // A peer that refuses closes the connection, and its answer says more than the write error.
         let _ = timeout(limit, write_all(&leg, &Request::check().encode())).await;
         let answer = timeout(limit, read_answer(&leg)).await;
-        match answer.unwrap_or(Err(Obstacle::Silent(limit)))?.0 {
-            Answer::Refused { code, .. } if is_protocol_error(code) => Err(Obstacle::Refuses(code)),
+        match answer.unwrap_or(Err(PeerError::NoAnswer(limit)))?.0 {
+            Answer::Refused { code, .. } if is_protocol_error(code) => {
+                Err(PeerError::Rejected(code))
+            }
             _ => Ok(()),
         }
     }
@@ -99,20 +101,20 @@ impl Peer {
 const RECHECK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// Interval of the search for peers whose check is due.
-const PERIOD: Duration = Duration::from_millis(250);
+const CHECK_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval of the name lookups for peers. Requests of other relays may name a peer by its address.
-const NAMES_PERIOD: Duration = Duration::from_secs(30);
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Checks peers that are down whenever their backoff is over, without end. A peer that is up again
 /// is used again, and no client's connection has to find out. If the admin endpoint reports peer
 /// health, idle peers are checked too.
-pub(crate) async fn watch(current: &CurrentSetup) {
+pub(crate) async fn run_checks(current: &CurrentSetup) {
     let mut names_due = Instant::now();
     loop {
         let Setup { config, peers } = current.get();
         if Instant::now() >= names_due {
-            names_due = Instant::now() + NAMES_PERIOD;
+            names_due = Instant::now() + RESOLVE_INTERVAL;
             for peer in peers.all().cloned() {
                 tokio::spawn(async move { peer.address.resolve().await });
             }
@@ -124,9 +126,9 @@ pub(crate) async fn watch(current: &CurrentSetup) {
         };
         for peer in peers.all().filter(due) {
             let (peer, limit) = (peer.clone(), config.limits.connect_timeout);
-            let way = peers.chain(&config.policy.way_to(&peer.config));
+            let way = peers.chain(&config.policy.chain_to(&peer.config));
             tokio::spawn(async move { peer.check_through(&way, limit).await });
         }
-        sleep(PERIOD).await;
+        sleep(CHECK_POLL_INTERVAL).await;
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     config::{certificates::identity::Initiator, settings::Transport},
-    faults::{disagreement::Obstacle, fault::Fault},
+    faults::{disagreement::PeerError, fault::Fault},
     leg::{
         candidates::Candidates,
         connect::{self, connect, race},
@@ -27,7 +27,7 @@ use std::{
 use tracing::warn;
 
 impl Peer {
-    /// Opens a leg to the peer within `limit`, handshakes included. A failure marks the peer as
+    /// Opens a leg to the peer within `timeout`, handshakes included. A failure marks the peer as
     /// down.
     pub(crate) async fn open_leg(&self, limit: Duration) -> Result<Leg, Failure> {
         let outcome = self.try_connect(limit).await;
@@ -42,11 +42,11 @@ impl Peer {
 
     /// Marks the peer as down because an earlier relay in the chain can't reach it.
     pub(crate) fn mark_down_beyond(&self, fault: &Fault) {
-        self.mark_down(&Obstacle::Beyond(fault.clone()));
+        self.mark_down(&PeerError::NextHop(fault.clone()));
     }
 
     /// Marks the peer as down for this reason.
-    pub(super) fn mark_down(&self, obstacle: &Obstacle) -> Failure {
+    pub(super) fn mark_down(&self, obstacle: &PeerError) -> Failure {
         let failure = obstacle.failure();
         // A lack of resources on this relay says nothing about the peer.
         if failure != Failure::Exhausted
@@ -58,7 +58,7 @@ impl Peer {
         failure
     }
 
-    pub(super) async fn try_connect(&self, limit: Duration) -> Result<Leg, Obstacle> {
+    pub(super) async fn try_connect(&self, limit: Duration) -> Result<Leg, PeerError> {
         let mut obstacle = None;
         let attempt = async {
             let (carrier, address) = self.connect(limit).await?;
@@ -68,7 +68,7 @@ impl Peer {
             let Some(initiator) = &self.config.tls else {
                 return Ok(Leg::plain(carrier));
             };
-            obstacle = Some(Obstacle::Silent(limit));
+            obstacle = Some(PeerError::NoAnswer(limit));
             let tls = self.tls_handshake(initiator, &carrier).await;
             let tls = tls.map_err(|error| {
                 obstacle = Some(error);
@@ -78,7 +78,7 @@ impl Peer {
         };
         let leg = with_timeout(limit, attempt).await;
         leg.map_err(|failure| match (failure, obstacle) {
-            (Failure::Exhausted, _) | (_, None) => Obstacle::Unreachable(failure),
+            (Failure::Exhausted, _) | (_, None) => PeerError::Unreachable(failure),
             (_, Some(obstacle)) => obstacle,
         })
     }
@@ -86,14 +86,14 @@ impl Peer {
     async fn connect(&self, limit: Duration) -> Result<(Carrier, SocketAddr), Failure> {
         let place = self.address.destination();
         if self.config.transport == Transport::Udt {
-            let candidates = Candidates::of(place, None).await?;
+            let candidates = Candidates::resolve(place, None).await?;
             let attempt = |address| -> BoxFuture<'_, _> { Box::pin(self.connect_udt(address)) };
             return race(candidates, attempt).await;
         }
-        let departure = connect::Departure {
+        let departure = connect::ConnectOptions {
             source: None,
             profile: &self.config.profile,
-            limit,
+            timeout: limit,
             lookup_quota: None,
             dscp: 0,
         };
@@ -106,43 +106,47 @@ impl Peer {
         Ok((Carrier::Udt(stream.into()), address))
     }
 
-    async fn tls_handshake(&self, by: &Initiator, carrier: &Carrier) -> Result<Arc<Tls>, Obstacle> {
+    async fn tls_handshake(
+        &self,
+        by: &Initiator,
+        carrier: &Carrier,
+    ) -> Result<Arc<Tls>, PeerError> {
         let tls = match by.connection() {
             Ok(connection) => Tls::handshake(carrier, connection).await,
             Err(error) => Err(error),
         };
         let from = carrier.local_addr().ok();
         tls.map(Arc::new)
-            .map_err(|error| Obstacle::from_io(error, from))
+            .map_err(|error| PeerError::from_io(error, from))
     }
 }
 
 /// Reads a peer's answer, and not one byte more.
-pub(crate) async fn read_answer(leg: &Leg) -> Result<(Answer, Option<Cause>), Obstacle> {
+pub(crate) async fn read_answer(leg: &Leg) -> Result<(Answer, Option<Cause>), PeerError> {
     let mut bytes = Vec::new();
     let from = || leg.carrier().local_addr().ok();
     loop {
-        let missing = Answer::missing(&bytes).map_err(|error| obstacle_of(&error, &bytes))?;
+        let missing = Answer::bytes_missing(&bytes).map_err(|error| obstacle_of(&error, &bytes))?;
         if missing == 0 {
             break;
         }
         match read_some(leg, &mut bytes, missing).await {
             Ok(1..) => {}
-            _ if !bytes.is_empty() => return Err(Obstacle::Foreign(bytes)),
-            Ok(_) => return Err(Obstacle::Closed(from())),
-            Err(error) => return Err(Obstacle::from_io(error, from())),
+            _ if !bytes.is_empty() => return Err(PeerError::NotConvert(bytes)),
+            Ok(_) => return Err(PeerError::Closed(from())),
+            Err(error) => return Err(PeerError::from_io(error, from())),
         }
     }
     match Answer::parse(&bytes) {
         Ok(Some((answer, _))) => Ok((answer, Cause::find(&bytes))),
-        _ => Err(Obstacle::Foreign(bytes)),
+        _ => Err(PeerError::NotConvert(bytes)),
     }
 }
 
-fn obstacle_of(error: &ConvertError, bytes: &[u8]) -> Obstacle {
+fn obstacle_of(error: &ConvertError, bytes: &[u8]) -> PeerError {
     match error {
-        ConvertError::Version(version) => Obstacle::Version(*version),
-        _ => Obstacle::Foreign(bytes.to_vec()),
+        ConvertError::Version(version) => PeerError::Version(*version),
+        _ => PeerError::NotConvert(bytes.to_vec()),
     }
 }
 
@@ -162,7 +166,9 @@ impl PeerAddress {
         if let Destination::Address(address) = self.destination() {
             return Ok(*address);
         }
-        let found = Candidates::of(self.destination(), None).await?.known();
+        let found = Candidates::resolve(self.destination(), None)
+            .await?
+            .into_known();
         self.set_resolved(found).ok_or(Failure::NameNotFound)
     }
 }

@@ -2,7 +2,7 @@
 //! The current configuration and its peers.
 
 use crate::{
-    config::{Config, peer::PeerConfig, policy::WayOut},
+    config::{Config, peer::PeerConfig, policy::RouteTarget},
     peers::peer::{Chain, Peer, is_chain_up},
 };
 use parking_lot::RwLock;
@@ -52,7 +52,7 @@ impl Peers {
     }
 
     /// Returns whether a chain is left whose peers, if it has any, are up.
-    pub(crate) fn has_up_chain(&self, way: &WayOut) -> bool {
+    pub(crate) fn has_up_chain(&self, way: &RouteTarget) -> bool {
         way.chains
             .iter()
             .any(|chain| is_chain_up(&self.chain(chain)))
@@ -128,7 +128,7 @@ mod tests {
             !is_up(&before, "y"),
             "a session keeps the setup of its start"
         );
-        let way = after.config.policy.rules[0].way.as_ref().unwrap();
+        let way = after.config.policy.rules[0].target.as_ref().unwrap();
         assert!(!after.peers.has_up_chain(way), "x is in its chain");
     }
 }

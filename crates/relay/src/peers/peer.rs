@@ -62,6 +62,6 @@ pub(crate) fn is_chain_up(chain: &Chain) -> bool {
     let mut counted = chain
         .iter()
         .enumerate()
-        .filter(|(n, peer)| *n == 0 || peer.config.is_beyond);
+        .filter(|(n, peer)| *n == 0 || peer.config.is_behind_peers);
     counted.all(|(_, peer)| peer.state.health.is_up())
 }

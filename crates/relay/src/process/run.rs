@@ -19,9 +19,12 @@ use crate::{
     },
     peers::{self, current::CurrentSetup},
     process::{
-        supervisor::{overview::Overview, reload, rounds, service_manager::ServiceManager, watch},
+        supervisor::{
+            admin_source::AdminSource, connection_limits, reload, sampling,
+            service_manager::ServiceManager,
+        },
         workers::{
-            crew::{Crew, Newcomer},
+            load_balancer::{AcceptedConnection, LoadBalancer},
             registry::Registry,
             worker::Worker,
         },
@@ -76,12 +79,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut passed = PassedSockets::take()?;
     let mut config = configuration(args)?;
     // Set before there are threads, and reset when the relay has ended.
-    let _probing = config.mtu_probing.then(probe_mtus).transpose()?;
+    let _probing = config.mtu_probing.then(enable_mtu_probing).transpose()?;
     let budget = budget(&config)?;
     config.pool.pipes_max = budget.pipes_per_worker;
     let endpoint = config.admin.map(longhaul_admin::listen).transpose()?;
     let opened = open_listeners(&config, &mut passed)?;
-    warn_of_few(budget.connections, config.limits.connections_max);
+    warn_of_descriptor_limit(budget.connections, config.limits.connections_max);
     let verifiers = open_verifiers(&opened)?;
     let (journal, writer) = config
         .counters
@@ -93,7 +96,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .iter()
         .map(|(listener, _)| listener.clone())
         .collect();
-    let (crew, newcomers) = Crew::new(config.limits.workers);
+    let (balancer, handovers) = LoadBalancer::new(config.limits.workers);
     let relay = Arc::new(Relay {
         listeners: Listeners::new(listeners),
         groups: Arc::default(),
@@ -114,12 +117,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         pseudonym: pseudonym(),
         current: CurrentSetup::new(config),
     });
-    let opened = Opened {
+    let opened = ServingParts {
         listeners: opened,
         verifiers,
         endpoint,
-        newcomers,
-        crew: crew.into(),
+        handovers,
+        balancer: balancer.into(),
     };
     serve(&relay, opened, args)?;
     // The writer ends when the last owner of the journal is gone.
@@ -141,7 +144,7 @@ pub(crate) fn configuration(args: &Args) -> anyhow::Result<Config> {
 /// Reads the configuration, together with the settings and the file it comes from.
 fn read(args: &Args) -> anyhow::Result<(Config, Settings, Option<File>)> {
     let (config, settings, file) = args.read()?;
-    profile::try_out(&config.profiles).map_err(|error| file::locate(error, file.as_ref()))?;
+    profile::check_support(&config.profiles).map_err(|error| file::locate(error, file.as_ref()))?;
     Ok((config, settings, file))
 }
 
@@ -150,7 +153,7 @@ fn check_config(args: &Args) -> anyhow::Result<()> {
     let (config, settings, file) = read(args)?;
     let mut summary = Summary::new(&config);
     for finding in findings::find(&settings, &config) {
-        summary.warn_of(&finding, file.as_ref());
+        summary.add_warning(&finding, file.as_ref());
     }
     let text = match args.json {
         true => serde_json::to_string_pretty(&summary)? + "\n",
@@ -166,14 +169,14 @@ fn budget(config: &Config) -> anyhow::Result<DescriptorBudget> {
         .ok_or_else(|| Refusal::unsupported(NO_ROOM))
 }
 
-fn probe_mtus() -> anyhow::Result<MtuProbing> {
+fn enable_mtu_probing() -> anyhow::Result<MtuProbing> {
     MtuProbing::hold().map_err(|error| {
-        let way_out = "it needs CAP_NET_ADMIN and a /proc/sys that is writable; sysctl.d(5) may set it instead";
-        Refusal::unsupported(format!("--mtu-probing: {error} ({way_out})"))
+        let remedy = "it needs CAP_NET_ADMIN and a /proc/sys that is writable; sysctl.d(5) may set it instead";
+        Refusal::unsupported(format!("--mtu-probing: {error} ({remedy})"))
     })
 }
 
-fn warn_of_few(places: usize, wanted: u32) {
+fn warn_of_descriptor_limit(places: usize, wanted: u32) {
     if places < wanted as usize {
         warn!(
             "RLIMIT_NOFILE has room for {places} connections at once, not \
@@ -188,36 +191,37 @@ fn pseudonym() -> String {
 }
 
 /// Sockets and channels that the relay needs for serving.
-struct Opened {
+struct ServingParts {
     listeners: Vec<OpenListener>,
     verifiers: Vec<Verifier>,
     /// Listening socket of the admin endpoint.
     endpoint: Option<TcpListener>,
     /// Receivers of the workers, for connections that other workers accepted.
-    newcomers: Vec<Receiver<Newcomer>>,
-    crew: Arc<Crew>,
+    handovers: Vec<Receiver<AcceptedConnection>>,
+    balancer: Arc<LoadBalancer>,
 }
 
 /// Starts the workers, waits for the signal, drains, and stops the workers.
-fn serve(relay: &Arc<Relay>, opened: Opened, args: &Args) -> anyhow::Result<()> {
-    let Opened {
+fn serve(relay: &Arc<Relay>, opened: ServingParts, args: &Args) -> anyhow::Result<()> {
+    let ServingParts {
         listeners: opened,
         verifiers,
         endpoint,
-        newcomers,
-        crew,
+        handovers,
+        balancer,
     } = opened;
     let registry = Arc::<Registry>::default();
     // First of all: a lack of descriptors is found before anything changes.
     let runtime = longhaul_command::event_loop::current_thread()?;
     let rule_sets = rule_sets(&relay.listeners.open(), &verifiers)?;
-    let (mut threads, workers) = start_workers((relay, &registry, &crew), opened.len(), newcomers)?;
+    let (mut threads, workers) =
+        start_workers((relay, &registry, &balancer), opened.len(), handovers)?;
     // A worker that has exited takes no listener; joining it returns the cause.
-    let handed_out = opened
-        .into_iter()
-        .try_for_each(|(listener, sockets)| reload::hand_out(&listener, sockets, &workers));
+    let distributed = opened.into_iter().try_for_each(|(listener, sockets)| {
+        reload::distribute_sockets(&listener, sockets, &workers)
+    });
     threads.extend(start_verifiers(relay, verifiers)?);
-    let interception = handed_out.and_then(|()| interception(relay, rule_sets));
+    let interception = distributed.and_then(|()| interception(relay, rule_sets));
     let outcome = interception.and_then(|interception| {
         runtime.block_on(async {
             serve_admin(relay, &registry, endpoint)?;
@@ -246,42 +250,42 @@ fn serve_admin(
         return Ok(());
     };
     info!("listening admin {}", endpoint.local_addr()?);
-    let (looked_at, registry) = (relay.clone(), registry.clone());
-    tokio::spawn(async move { rounds::go_round(&looked_at, &registry).await });
-    let remembered = relay.clone();
-    tokio::spawn(async move { rounds::write_history(&remembered).await });
+    let (sampled, registry) = (relay.clone(), registry.clone());
+    tokio::spawn(async move { sampling::run(&sampled, &registry).await });
+    let recorded = relay.clone();
+    tokio::spawn(async move { sampling::write_history(&recorded).await });
     let endpoint = tokio::net::TcpListener::from_std(endpoint)?;
-    tokio::spawn(longhaul_admin::serve(endpoint, Overview(relay.clone())));
+    tokio::spawn(longhaul_admin::serve(endpoint, AdminSource(relay.clone())));
     Ok(())
 }
 
 type WorkerThread = std::thread::JoinHandle<io::Result<()>>;
 
 /// Capacity for sockets that wait for a worker, besides those of the start.
-const OPENINGS_MAX: usize = 1024;
+const SOCKET_QUEUE_LEN: usize = 1024;
 
 /// Starts the worker threads. Returns their handles and the channels for their sockets.
 fn start_workers(
-    (relay, registry, crew): (&Arc<Relay>, &Arc<Registry>, &Arc<Crew>),
+    (relay, registry, balancer): (&Arc<Relay>, &Arc<Registry>, &Arc<LoadBalancer>),
     listeners: usize,
-    newcomers: Vec<Receiver<Newcomer>>,
+    handovers: Vec<Receiver<AcceptedConnection>>,
 ) -> io::Result<(Vec<WorkerThread>, Vec<Sender<WorkerSocket>>)> {
-    let start = |(index, newcomers)| {
-        let (sender, openings) = channel(listeners + OPENINGS_MAX);
+    let start = |(index, handovers)| {
+        let (sender, openings) = channel(listeners + SOCKET_QUEUE_LEN);
         let worker = Worker {
             relay: relay.clone(),
             registry: registry.clone(),
-            crew: crew.clone(),
+            balancer: balancer.clone(),
             index,
             openings,
-            newcomers,
+            handovers,
         };
         let thread = std::thread::Builder::new().name(format!("relay-{index}"));
-        let alarm = relay.clone();
-        let run = move || alarm.thread_exit.run(|| worker.run());
+        let relay = relay.clone();
+        let run = move || relay.thread_exit.run(|| worker.run());
         Ok((thread.spawn(run)?, sender))
     };
-    let workers = newcomers.into_iter().enumerate().map(start);
+    let workers = handovers.into_iter().enumerate().map(start);
     Ok(workers.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
 }
 
@@ -344,37 +348,37 @@ async fn supervise(
 ) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    let manager = ServiceManager::find(relay.clone(), registry.clone());
+    let manager = ServiceManager::from_env(relay.clone(), registry.clone());
     let reloading = reload_at_sighup(relay, args, workers, &manager)?;
     for listener in relay.listeners.open() {
         info!("listening {} {}", listener.config().kind, listener.address);
     }
     manager.ready();
-    let mut told_to_end = async || {
+    let mut termination_signal = async || {
         select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
     };
-    let life = async {
+    let serving = async {
         select! {
-            () = told_to_end() => {}
+            () = termination_signal() => {}
             () = report_counters(relay) => {}
             () = reloading => {}
-            () = watch::memory(relay, registry) => {}
-            () = watch::idle_tunnels(relay, registry) => {}
-            () = peers::check::watch(&relay.current) => {}
+            () = connection_limits::enforce_memory(relay, registry) => {}
+            () = connection_limits::cut_idle_tunnels(relay, registry) => {}
+            () = peers::check::run_checks(&relay.current) => {}
         }
         manager.stopping();
         if let Some(interception) = interception {
             interception.end_leases();
             wait_for_handshakes().await;
         }
-        wind_down(relay, registry, told_to_end()).await;
+        drain(relay, registry, termination_signal()).await;
     };
     select! {
-        () = life => {}
-        () = manager.attend() => {}
+        () = serving => {}
+        () = manager.run() => {}
         () = relay.thread_exit.wait() => manager.stopping(),
     }
     Ok(())
@@ -418,7 +422,7 @@ async fn report_counters(relay: &Relay) {
 }
 
 /// Time in which connections that were cut write their records.
-const CUT_TIME: Duration = Duration::from_secs(2);
+const RECORD_TIME: Duration = Duration::from_secs(2);
 
 /// Time to complete TCP handshakes that began before interception ended. Enough for clients with a
 /// round trip of 250 ms.
@@ -438,21 +442,21 @@ async fn wait_for_handshakes() {
 
 /// Stops accepting. Cuts the remaining connections after the grace period, or when `impatient`
 /// completes (a second signal).
-async fn wind_down(relay: &Relay, registry: &Registry, impatient: impl Future<Output = ()>) {
+async fn drain(relay: &Relay, registry: &Registry, impatient: impl Future<Output = ()>) {
     relay.drain.enter(Phase::Drain);
     sleep(ACCEPT_TIME).await;
     let all = relay.permits_total.load(Relaxed);
-    let patience = async {
+    let all_closed = async {
         select! {
             all_back = relay.connection_permits.acquire_many(all) => drop(all_back),
             () = impatient => {}
         }
     };
-    let _ = timeout(relay.config().limits.grace, patience).await;
+    let _ = timeout(relay.config().limits.grace, all_closed).await;
     let cut = registry.len();
     relay.drain.enter(Phase::Cut);
-    registry.cut();
-    let _ = timeout(CUT_TIME, relay.connection_permits.acquire_many(all)).await;
+    registry.cut_all();
+    let _ = timeout(RECORD_TIME, relay.connection_permits.acquire_many(all)).await;
     match cut {
         0 => info!("stopped, no connection cut"),
         n => warn!("stopped, {n} connections cut"),

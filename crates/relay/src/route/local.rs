@@ -6,7 +6,7 @@
 use crate::config::listener::{Kind, ListenerConfig};
 use longhaul_linux::socket::is_local_address;
 use longhaul_protocol::destination::{Destination, HostName};
-use longhaul_protocol::networks::{canonical, embedded};
+use longhaul_protocol::networks::{canonical, embedded_ipv4};
 use parking_lot::RwLock;
 use std::{
     io,
@@ -19,7 +19,7 @@ pub(crate) struct LocalAccess<'a> {
     origin: Origin<'a>,
     /// Listeners that a client of another host may not reach, nor any local address. `None` is no
     /// such limit.
-    closed: Option<&'a ListenAddresses>,
+    protected: Option<&'a ListenAddresses>,
 }
 
 /// Host of a client.
@@ -47,7 +47,7 @@ impl ListenAddresses {
         let all = self.0.read();
         // After an error, assume that it does.
         all.iter()
-            .any(|own| is_reached(*own, address).unwrap_or(true))
+            .any(|own| reaches_listener(*own, address).unwrap_or(true))
     }
 }
 
@@ -56,14 +56,14 @@ impl<'a> LocalAccess<'a> {
     pub(crate) fn new(origin: Origin<'a>, allowed: bool, own: &'a ListenAddresses) -> Self {
         Self {
             origin,
-            closed: (!allowed).then_some(own),
+            protected: (!allowed).then_some(own),
         }
     }
 
     /// Returns whether the client may reach `to`.
     pub(crate) fn permits(self, to: SocketAddr) -> bool {
         let is_closed = |own: &ListenAddresses| is_local(to.ip()) || own.has(to);
-        !(self.closed.is_some_and(is_closed) && self.is_from_elsewhere())
+        !(self.protected.is_some_and(is_closed) && self.is_from_elsewhere())
     }
 
     /// Returns whether the client may be on another host, or acts for one.
@@ -89,7 +89,7 @@ fn is_from_elsewhere(listener: &ListenerConfig, client: SocketAddr) -> bool {
 
 /// Returns whether the listener's configuration itself names a local destination, and no client
 /// chooses it: an address, or a name for this host.
-pub(crate) fn is_meant(kind: &Kind) -> bool {
+pub(crate) fn is_configured_local(kind: &Kind) -> bool {
     match kind {
         Kind::Forward(Destination::Address(_)) => true,
         Kind::Forward(Destination::Name(name, _)) => is_localhost(name),
@@ -105,7 +105,7 @@ pub(crate) fn is_localhost(name: &HostName) -> bool {
 
 /// Returns the canonical address that a connection to `address` reaches. The unspecified address
 /// reaches this host (ip(7)).
-pub(crate) fn led_to(address: SocketAddr) -> SocketAddr {
+pub(crate) fn effective_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip().to_canonical() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
@@ -124,7 +124,7 @@ pub(crate) fn led_to(address: SocketAddr) -> SocketAddr {
 fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => is_local_v4(ip),
-        IpAddr::V6(ip) => is_local_v6(ip) || embedded(ip).is_some_and(is_local_v4),
+        IpAddr::V6(ip) => is_local_v6(ip) || embedded_ipv4(ip).is_some_and(is_local_v4),
     }
 }
 
@@ -143,15 +143,15 @@ fn is_local_v6(ip: Ipv6Addr) -> bool {
         || ip.is_unspecified()
         || ip.is_unicast_link_local()
         || multicast_on_link
-        || ip == METADATA
+        || ip == CLOUD_METADATA
 }
 
 /// Metadata address of a cloud, with secrets of the instance, as 169.254.169.254 is. It is not
 /// link-local.
-const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+const CLOUD_METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
 /// Returns whether a connection from this host to `to` reaches a listener on `listener`.
-pub(crate) fn is_reached(listener: SocketAddr, to: SocketAddr) -> io::Result<bool> {
+pub(crate) fn reaches_listener(listener: SocketAddr, to: SocketAddr) -> io::Result<bool> {
     let (at, to_ip) = (listener.ip().to_canonical(), to.ip().to_canonical());
     let is_everywhere = at.is_unspecified() && at.is_ipv4() == to_ip.is_ipv4();
     match listener.port() == to.port() {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn unspecified_address_leads_to_loopback() {
-        let led_to = |text: &str| led_to(text.parse().unwrap()).to_string();
+        let led_to = |text: &str| effective_address(text.parse().unwrap()).to_string();
         assert_eq!(led_to("0.0.0.0:1"), "127.0.0.1:1");
         assert_eq!(led_to("[::]:1"), "[::1]:1");
         assert_eq!(led_to("[::ffff:0.0.0.0]:1"), "127.0.0.1:1");

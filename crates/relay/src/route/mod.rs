@@ -2,26 +2,26 @@
 //! Routing: opens the far leg, directly to the destination or to the next relay of a chain. The
 //! rest of the chain is sent in the preamble.
 
-pub(crate) mod far;
+pub(crate) mod far_leg;
 pub(crate) mod local;
 pub(crate) mod request;
 
 use crate::{
     config::{
         Config,
-        policy::{Question, WayOut},
+        policy::{RouteQuery, RouteTarget},
         profile::Profile,
     },
     faults::fault::Fault,
-    leg::connect::{Departure, connect},
+    leg::connect::{ConnectOptions, connect},
     peers::{
         current::Peers,
         peer::{Chain, Peer, is_chain_up},
         pool::PeerPools,
     },
     route::{
-        far::{Beyond, Far, relay_name},
-        local::{LocalAccess, led_to},
+        far_leg::{FarLeg, LaterHops, relay_name},
+        local::{LocalAccess, effective_address},
         request::Request,
     },
 };
@@ -64,7 +64,7 @@ pub(crate) struct Route<'a> {
 
 /// Chains that a request may take.
 #[derive(Debug)]
-struct Ways {
+struct ChainChoice {
     /// Chains in the order in which they are tried; never empty.
     chains: Vec<Chain>,
     /// Profile of a direct leg to the destination.
@@ -73,43 +73,45 @@ struct Ways {
 
 /// Target of the far leg.
 #[derive(Debug, PartialEq)]
-enum NextLeg {
+enum NextTarget {
     Destination(Destination),
     Peer(Arc<Peer>, convert::Request),
 }
 
 impl Route<'_> {
     /// Opens the far leg and sends the client's early bytes. To a peer, they are sent in one write
-    /// with the preamble, and its answer is read later, by [`Far::answer`]. If a peer can't be
+    /// with the preamble, and its answer is read later, by [`FarLeg::answer`]. If a peer can't be
     /// reached, the next chain is tried.
-    pub(crate) async fn open(&self, request: &Request) -> Result<Far, Fault> {
-        let ways = self.ways(request)?;
+    pub(crate) async fn open(&self, request: &Request) -> Result<FarLeg, Fault> {
+        let choose_chains = self.ways(request)?;
         let mut outcome = Err(Failure::NotAllowed.into());
-        for chain in by_hope(&ways.chains) {
-            let hops = match hops(chain, self.limit(request)).await {
+        for chain in up_first(&choose_chains.chains) {
+            let hops = match hops(chain, self.timeout(request)).await {
                 Ok(hops) => hops,
                 Err(fault) => {
                     outcome = Err(fault);
                     continue;
                 }
             };
-            let beyond = beyond(chain, &hops);
-            let missed = match next_leg(chain, hops, request)? {
-                NextLeg::Destination(to) => {
-                    if let Some(peer) = at_fault(&ways.chains[0]) {
+            let later_hops = beyond(chain, &hops);
+            let missed = match next_target(chain, hops, request)? {
+                NextTarget::Destination(to) => {
+                    if let Some(peer) = first_down(&choose_chains.chains[0]) {
                         peer.log_bypass(self.listener);
                     }
-                    return Ok(self.go_straight(&to, &ways.profile, request).await?);
+                    return Ok(self
+                        .connect_directly(&to, &choose_chains.profile, request)
+                        .await?);
                 }
                 // In a box: TLS is large, and most legs have none.
-                NextLeg::Peer(peer, onward) => {
-                    Box::pin(self.by_peer(&peer, &onward, request)).await
+                NextTarget::Peer(peer, onward) => {
+                    Box::pin(self.connect_to_peer(&peer, &onward, request)).await
                 }
             };
             match missed {
                 Err(fault) => outcome = Err(fault),
                 Ok(mut far) => {
-                    far.beyond = beyond;
+                    far.later_hops = later_hops;
                     return Ok(far);
                 }
             }
@@ -118,13 +120,13 @@ impl Route<'_> {
     }
 
     /// Returns whether a chain is left whose peers, if it has any, are up.
-    pub(crate) fn has_hope(&self, request: &Request) -> bool {
+    pub(crate) fn has_up_chain(&self, request: &Request) -> bool {
         let ways = self.ways(request);
         ways.is_ok_and(|ways| ways.chains.iter().any(is_chain_up))
     }
 
     /// Returns the timeout of each step.
-    fn limit(&self, request: &Request) -> Duration {
+    fn timeout(&self, request: &Request) -> Duration {
         let limit = self.config.limits.connect_timeout;
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
         request.deadline.map_or(limit, |at| limit.min(left(at)))
@@ -132,19 +134,19 @@ impl Route<'_> {
 
     /// Returns the chains by the rules. A request that names its own hops takes those, and both its
     /// first hop and its destination must be allowed.
-    fn ways(&self, request: &Request) -> Result<Ways, Fault> {
-        let allowed = self.decide(&request.destination)?;
+    fn ways(&self, request: &Request) -> Result<ChainChoice, Fault> {
+        let allowed = self.apply_rules_to(&request.destination)?;
         let chains = match request.hops.is_empty() {
             true => self.chains(allowed),
             false => vec![self.named_chain(&request.hops)?],
         };
-        Ok(Ways {
+        Ok(ChainChoice {
             chains,
             profile: allowed.profile.clone(),
         })
     }
 
-    fn chains(&self, way: &WayOut) -> Vec<Chain> {
+    fn chains(&self, way: &RouteTarget) -> Vec<Chain> {
         let chains = way.chains.iter().map(|chain| self.peers.chain(chain));
         let mut chains: Vec<_> = chains.collect();
         // If the client is a peer whose own legs are intercepted here, that peer would get them
@@ -160,59 +162,61 @@ impl Route<'_> {
 
     /// Returns the chain of relays that a request names.
     fn named_chain(&self, hops: &[SocketAddr]) -> Result<Chain, Fault> {
-        let denied = |failure| Fault::at(failure, &hops[0].to_string());
-        self.decide_hop(hops[0]).map_err(denied)?;
+        let denied = |failure| Fault::at_relay(failure, &hops[0].to_string());
+        self.apply_rules_to_hop(hops[0]).map_err(denied)?;
         Ok(hops.iter().map(|hop| self.peer_at(*hop)).collect())
     }
 
     /// Returns the peer that listens on `address`, or a new one with default settings.
     fn peer_at(&self, address: SocketAddr) -> Arc<Peer> {
         let known = self.peers.find_by_address(address).cloned();
-        known.unwrap_or_else(|| Peer::named_by_request(address, self.config.far.clone()).into())
+        known.unwrap_or_else(|| {
+            Peer::named_by_request(address, self.config.far_profile.clone()).into()
+        })
     }
 
     /// Returns the profile of a direct leg to `destination`, or `None` if the rules lead through
     /// peers.
-    pub(crate) fn straight(
+    pub(crate) fn direct_profile(
         &self,
         destination: &Destination,
     ) -> Result<Option<Arc<Profile>>, Failure> {
-        let way = self.decide(destination)?;
+        let way = self.apply_rules_to(destination)?;
         let straight = way.chains[0].is_empty();
         Ok(straight.then(|| way.profile.clone()))
     }
 
     /// Returns the profile of a direct leg to a destination that is not known yet. The destination
     /// must be checked later.
-    pub(crate) fn straight_to_anyone(&self) -> Result<Option<Arc<Profile>>, Failure> {
+    pub(crate) fn direct_profile_for_any(&self) -> Result<Option<Arc<Profile>>, Failure> {
         let anyone = Destination::from_ip(Ipv4Addr::UNSPECIFIED.into(), 0);
-        let way = self.ask(&anyone)?;
+        let way = self.apply_rules(&anyone)?;
         let straight = way.chains[0].is_empty();
         Ok(straight.then(|| way.profile.clone()))
     }
 
     /// Evaluates the rules for a hop. A configured peer may be a relay on this host.
-    fn decide_hop(&self, hop: SocketAddr) -> Result<&WayOut, Failure> {
+    fn apply_rules_to_hop(&self, hop: SocketAddr) -> Result<&RouteTarget, Failure> {
         match self.peers.find_by_address(hop) {
-            Some(_) => self.ask(&Destination::Address(hop)),
-            None => self.decide(&Destination::Address(hop)),
+            Some(_) => self.apply_rules(&Destination::Address(hop)),
+            None => self.apply_rules_to(&Destination::Address(hop)),
         }
     }
 
     /// Evaluates the rules for `destination`. Addresses are compared in canonical form.
-    fn decide(&self, destination: &Destination) -> Result<&WayOut, Failure> {
+    fn apply_rules_to(&self, destination: &Destination) -> Result<&RouteTarget, Failure> {
         let Destination::Address(address) = destination else {
-            return self.ask(destination);
+            return self.apply_rules(destination);
         };
-        let address = led_to(*address);
+        let address = effective_address(*address);
         match self.local.permits(address) {
-            true => self.ask(&Destination::Address(address)),
+            true => self.apply_rules(&Destination::Address(address)),
             false => Err(Failure::NotAllowed),
         }
     }
 
-    fn ask(&self, destination: &Destination) -> Result<&WayOut, Failure> {
-        let question = Question {
+    fn apply_rules(&self, destination: &Destination) -> Result<&RouteTarget, Failure> {
+        let question = RouteQuery {
             listener: self.listener,
             client: self.client,
             destination,
@@ -221,25 +225,25 @@ impl Route<'_> {
         way.ok_or(Failure::NotAllowed)
     }
 
-    async fn go_straight(
+    async fn connect_directly(
         &self,
         to: &Destination,
         profile: &Profile,
         request: &Request,
-    ) -> Result<Far, Failure> {
-        let limit = self.limit(request);
+    ) -> Result<FarLeg, Failure> {
+        let limit = self.timeout(request);
         // The addresses of a name need a check of their own.
-        let permits = |address| self.decide(&Destination::Address(address)).is_ok();
-        let departure = Departure {
+        let permits = |address| self.apply_rules_to(&Destination::Address(address)).is_ok();
+        let departure = ConnectOptions {
             source: request.source,
             profile,
-            limit,
+            timeout: limit,
             lookup_quota: self.lookup_quota,
             dscp: request.dscp,
         };
         let connected = connect(to, departure, permits).await?;
-        let far = Far::standing(connected, profile, limit).unhurried(request.patience);
-        let written = write_all(&far.stream, &request.early).await;
+        let far = FarLeg::direct(connected, profile, limit).with_reply_delay(request.reply_delay);
+        let written = write_all(&far.stream, &request.early_bytes).await;
         written.map_err(|error| Failure::from_connect(&error))?;
         Ok(far)
     }
@@ -247,43 +251,48 @@ impl Route<'_> {
     /// Sends the request to a peer, over a pooled connection if there is one. If a pooled
     /// connection does not take the request's first bytes, none has been delivered, and another
     /// connection may be used.
-    async fn by_peer(
+    async fn connect_to_peer(
         &self,
         peer: &Arc<Peer>,
         onward: &convert::Request,
         request: &Request,
-    ) -> Result<Far, Fault> {
-        let limit = self.limit(request);
+    ) -> Result<FarLeg, Fault> {
+        let limit = self.timeout(request);
         let stripes = stripes(peer, request);
         let onward = convert::Request {
-            patience: request.patience.min(limit / PATIENCE_SHARE),
+            patience: request.reply_delay.min(limit / REPLY_DELAY_DIVISOR),
             time: limit,
             stripes,
-            from_elsewhere: self.local.is_from_elsewhere(),
+            is_client_remote: self.local.is_from_elsewhere(),
             dscp: request.dscp,
             ..onward.clone()
         };
-        let first = [onward.encode(), early(request, stripes.is_some())].concat();
-        let is_bare = request.early.is_empty();
+        let first = [
+            onward.encode(),
+            bytes_after_preamble(request, stripes.is_some()),
+        ]
+        .concat();
+        let is_bare = request.early_bytes.is_empty();
         let asked = |leg, stood| {
-            let mut far = Far::asked(leg, peer, limit, stood, is_bare).unhurried(request.patience);
+            let mut far = FarLeg::to_peer(leg, peer, limit, stood, is_bare)
+                .with_reply_delay(request.reply_delay);
             let hop = request.hops.first().copied();
             far.hop = hop;
             match stripes {
-                Some(stripes) => far.striped(stripes, request.early.len(), peer),
+                Some(stripes) => far.into_striped(stripes, request.early_bytes.len(), peer),
                 None => far,
             }
         };
         while let Some(leg) = self.ready.take(peer) {
             leg.carrier().reset_unless_finished();
             set_dscp(&leg, &peer.config.profile, request.dscp);
-            if let Some(taken) = offer(&leg, &first) {
+            if let Some(taken) = try_first_write(&leg, &first) {
                 // An error of the leg shows again where its answer is read.
                 let _ = write_all(&leg, &first[taken..]).await;
                 return Ok(asked(leg, true));
             }
         }
-        let missed = |failure| Fault::at(failure, &relay_name(peer, request.hops.first()));
+        let missed = |failure| Fault::at_relay(failure, &relay_name(peer, request.hops.first()));
         let leg = peer.open_leg(limit).await.map_err(missed)?;
         leg.carrier().reset_unless_finished();
         set_dscp(&leg, &peer.config.profile, request.dscp);
@@ -306,19 +315,19 @@ pub(crate) fn set_dscp(leg: &Leg, profile: &Profile, dscp: u8) {
 }
 
 /// Divisor of the timeout: a relay may delay its answer by this part of the timeout.
-const PATIENCE_SHARE: u32 = 10;
+const REPLY_DELAY_DIVISOR: u32 = 10;
 
 /// Returns the stripe group of a request, if it is to be striped.
 fn stripes(peer: &Peer, request: &Request) -> Option<Stripes> {
-    let fits = request.early.len() <= stripe::PIECE_LEN_MAX as usize;
+    let fits = request.early_bytes.len() <= stripe::PIECE_LEN_MAX as usize;
     (request.may_stripe && fits)
         .then(|| peer.new_group())
         .flatten()
 }
 
 /// Returns the bytes that follow the preamble.
-fn early(request: &Request, striped: bool) -> Vec<u8> {
-    let early = &request.early;
+fn bytes_after_preamble(request: &Request, striped: bool) -> Vec<u8> {
+    let early = &request.early_bytes;
     if !striped || early.is_empty() {
         return early.clone();
     }
@@ -328,30 +337,32 @@ fn early(request: &Request, striped: bool) -> Vec<u8> {
 
 /// Returns the peers of a chain whose state this relay knows only from the answers of earlier
 /// relays, with the addresses in the request.
-fn beyond(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> Beyond {
+fn beyond(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> LaterHops {
     let others = hops.iter().copied().zip(chain.iter().skip(1).cloned());
-    others.filter(|(_, peer)| peer.config.is_beyond).collect()
+    others
+        .filter(|(_, peer)| peer.config.is_behind_peers)
+        .collect()
 }
 
 /// Returns the peer because of which a chain is not used.
-fn at_fault(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
+fn first_down(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
     let down = chain.iter().find(|peer| !peer.state.health.is_up());
     down.or(chain.first())
 }
 
 /// Sorts the chains: those whose peers are up come first, the others are the last resort.
-fn by_hope(chains: &[Chain]) -> Vec<&Chain> {
+fn up_first(chains: &[Chain]) -> Vec<&Chain> {
     let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(|chain| is_chain_up(chain));
     [up, down].concat()
 }
 
 /// Maximum size of the first write to a pooled connection, in bytes: with TLS one record, which the
 /// peer gets whole or not at all.
-const OFFER_BYTES_MAX: usize = 16 * 1024;
+const FIRST_WRITE_MAX: usize = 16 * 1024;
 
 /// Returns the number of bytes that a pooled connection took; `None` if it took none.
-fn offer(leg: &Leg, first: &[u8]) -> Option<usize> {
-    let most = first.len().min(OFFER_BYTES_MAX);
+fn try_first_write(leg: &Leg, first: &[u8]) -> Option<usize> {
+    let most = first.len().min(FIRST_WRITE_MAX);
     let slices = [io::IoSlice::new(&first[..most])];
     leg.try_write_vectored(&slices)
         .ok()
@@ -364,32 +375,32 @@ async fn hops(chain: &[Arc<Peer>], limit: Duration) -> Result<Vec<SocketAddr>, F
     let mut hops = Vec::new();
     for peer in chain.iter().skip(1) {
         let found = Box::pin(with_timeout(limit, peer.address.resolve())).await;
-        hops.push(found.map_err(|failure| Fault::at(failure, &peer.config.name))?);
+        hops.push(found.map_err(|failure| Fault::at_relay(failure, &peer.config.name))?);
     }
     Ok(hops)
 }
 
-fn next_leg(
+fn next_target(
     chain: &[Arc<Peer>],
     hops: Vec<SocketAddr>,
     request: &Request,
-) -> Result<NextLeg, Fault> {
+) -> Result<NextTarget, Fault> {
     let Some(next) = chain.first() else {
-        return Ok(NextLeg::Destination(request.destination.clone()));
+        return Ok(NextTarget::Destination(request.destination.clone()));
     };
-    let looped = || Fault::at(Failure::Loop, &relay_name(next, request.hops.first()));
+    let looped = || Fault::at_relay(Failure::Loop, &relay_name(next, request.hops.first()));
     let hop_limit = request.hop_limit.checked_sub(1).ok_or_else(looped)?;
     let onward = convert::Request {
         destination: request.destination.clone(),
         hops,
         hop_limit,
-        patience: request.patience,
+        patience: request.reply_delay,
         time: Duration::ZERO,
         stripes: None,
-        from_elsewhere: false,
+        is_client_remote: false,
         dscp: 0,
     };
-    Ok(NextLeg::Peer(next.clone(), onward))
+    Ok(NextTarget::Peer(next.clone(), onward))
 }
 
 #[cfg(test)]
@@ -414,7 +425,7 @@ mod tests {
         Config::new(&toml::from_str(&format!("{listener}{text}")).unwrap()).unwrap()
     }
 
-    fn ways(config: &Config, hops: &[&str], destination: &str) -> Result<Ways, Fault> {
+    fn ways(config: &Config, hops: &[&str], destination: &str) -> Result<ChainChoice, Fault> {
         let addresses = ListenAddresses::default();
         let route = Route {
             config,
@@ -434,15 +445,19 @@ mod tests {
 
     #[test]
     fn connects_directly_without_peers() {
-        let leg = next_leg(&[], Vec::new(), &request(0)).unwrap();
-        assert_eq!(leg, NextLeg::Destination("host.test:80".parse().unwrap()));
+        let leg = next_target(&[], Vec::new(), &request(0)).unwrap();
+        assert_eq!(
+            leg,
+            NextTarget::Destination("host.test:80".parse().unwrap())
+        );
     }
 
     #[tokio::test]
     async fn removes_first_relay_from_chain() {
         let chain = chain(&["10.0.0.1:1", "10.0.0.2:2"]);
         let hops = hops(&chain, Duration::from_secs(1)).await.unwrap();
-        let NextLeg::Peer(peer, onward) = next_leg(&chain, hops, &request(16)).unwrap() else {
+        let NextTarget::Peer(peer, onward) = next_target(&chain, hops, &request(16)).unwrap()
+        else {
             panic!("straight");
         };
         assert_eq!(peer, chain[0]);
@@ -453,9 +468,9 @@ mod tests {
     #[test]
     fn hop_limit_ends_loop() {
         let chain = chain(&["10.0.0.1:1"]);
-        assert!(next_leg(&chain, Vec::new(), &request(1)).is_ok());
-        let looped = next_leg(&chain, Vec::new(), &request(0));
-        assert_eq!(looped, Err(Fault::at(Failure::Loop, "10.0.0.1:1")));
+        assert!(next_target(&chain, Vec::new(), &request(1)).is_ok());
+        let looped = next_target(&chain, Vec::new(), &request(0));
+        assert_eq!(looped, Err(Fault::at_relay(Failure::Loop, "10.0.0.1:1")));
     }
 
     #[test]
@@ -468,13 +483,13 @@ mod tests {
                 .record_failure(Instant::now(), 0.5)
         };
         let [first, second, straight] = chains.each_ref();
-        assert_eq!(by_hope(&chains), [first, second, straight]);
+        assert_eq!(up_first(&chains), [first, second, straight]);
         die(0);
-        assert_eq!(by_hope(&chains), [second, straight, first]);
+        assert_eq!(up_first(&chains), [second, straight, first]);
         die(1);
-        assert_eq!(by_hope(&chains), [straight, first, second]);
+        assert_eq!(up_first(&chains), [straight, first, second]);
         first[0].state.health.record_success(Instant::now());
-        assert_eq!(by_hope(&chains), [first, straight, second]);
+        assert_eq!(up_first(&chains), [first, straight, second]);
     }
 
     #[test]

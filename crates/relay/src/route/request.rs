@@ -22,11 +22,11 @@ pub(crate) struct Request {
     pub(crate) source: Option<SocketAddr>,
     /// Time that the answer to the client may wait for bytes of the destination, to be sent in one
     /// segment. Zero for clients that wait for the answer.
-    pub(crate) patience: Duration,
+    pub(crate) reply_delay: Duration,
     /// Time at which the previous relay gives up.
     pub(crate) deadline: Option<Instant>,
     /// Bytes that the client sent behind its request.
-    pub(crate) early: Vec<u8>,
+    pub(crate) early_bytes: Vec<u8>,
     /// Whether the leg to a peer may be the first of a stripe group.
     pub(crate) may_stripe: bool,
     /// The client's DSCP, for legs whose profile has none.
@@ -41,9 +41,9 @@ impl Request {
             hops: Vec::new(),
             hop_limit: HOPS_MAX as u8,
             source: None,
-            patience: Duration::ZERO,
+            reply_delay: Duration::ZERO,
             deadline: None,
-            early,
+            early_bytes: early,
             may_stripe: false,
             dscp: 0,
         }
@@ -51,9 +51,9 @@ impl Request {
 
     /// Returns the request with the longest reply delay: the client waits for nothing but the
     /// destination's bytes.
-    pub(crate) fn unanswered(self) -> Self {
+    pub(crate) fn with_longest_reply_delay(self) -> Self {
         Self {
-            patience: convert::PATIENCE_MAX,
+            reply_delay: convert::PATIENCE_MAX,
             ..self
         }
     }
@@ -66,9 +66,9 @@ impl From<(convert::Request, Vec<u8>)> for Request {
             hops: request.hops,
             hop_limit: request.hop_limit,
             source: None,
-            patience: request.patience,
+            reply_delay: request.patience,
             deadline: deadline(request.time),
-            early,
+            early_bytes: early,
             may_stripe: false,
             dscp: request.dscp,
         }

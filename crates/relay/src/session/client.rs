@@ -3,7 +3,7 @@
 
 use crate::{
     config::{listener::Kind, settings::SendProxy, users::Users},
-    faults::disagreement::Stranger,
+    faults::disagreement::DenialReason,
     relay::Relay,
     route::request::Request,
     session::Session,
@@ -11,7 +11,7 @@ use crate::{
 use longhaul_protocol::networks::{Prefix, network};
 use longhaul_protocol::{
     failure::Failure,
-    proxy_protocol::{Header, encode_v1, encode_v2, missing, parse},
+    proxy_protocol::{Header, bytes_missing, encode_v1, encode_v2, parse},
 };
 use longhaul_transport::{carrier::Carrier, channel::read_some, tls::Tls};
 use sha2::{Digest as _, Sha256};
@@ -23,15 +23,15 @@ use tokio::time::{sleep, timeout};
 
 impl Session {
     /// Reads the PROXY header, in which the sender names its client.
-    pub(crate) async fn hear_announcement(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn read_proxy_header(&mut self) -> Result<(), Failure> {
         if !self.is_known(self.sender) {
             return Err(Failure::NotAllowed);
         }
         let limit = self.config.limits.handshake_timeout;
-        let heard = timeout(limit, read_header(&self.client)).await;
-        let header = heard.unwrap_or(Err(Failure::HandshakeTimeout));
+        let read = timeout(limit, read_header(&self.client)).await;
+        let header = read.unwrap_or(Err(Failure::HandshakeTimeout));
         if header == Err(Failure::BadRequest) {
-            self.turn_away(&Stranger::NoProxyHeader);
+            self.refuse(&DenialReason::NoProxyHeader);
         }
         let header = header?;
         if let Header::Proxied {
@@ -40,8 +40,10 @@ impl Session {
         } = header
         {
             self.client_address = source;
-            self.announced = Some(destination);
-            self.limits = self.listener.limits(&self.listener_config, source.ip());
+            self.proxied_destination = Some(destination);
+            self.rate_limits = self
+                .listener
+                .rate_limits(&self.listener_config, source.ip());
             let holder = Self::holder(&self.listener_config, source);
             let lookups = self.config.limits.lookups_per_client;
             self.account = self.relay.accounts.of(holder, lookups);
@@ -50,16 +52,19 @@ impl Session {
     }
 
     /// Returns the address that the client connected to: at this relay, or at the proxy before it.
-    fn entrance(&self) -> Option<SocketAddr> {
-        self.announced.or_else(|| self.client.local_addr().ok())
+    fn accepted_address(&self) -> Option<SocketAddr> {
+        self.proxied_destination
+            .or_else(|| self.client.local_addr().ok())
     }
 
     /// Acquires a permit of the client's limit on connections.
-    pub(crate) fn enter(&self) -> Result<(), Failure> {
+    pub(crate) fn acquire_connection_permit(&self) -> Result<(), Failure> {
         let left = self.relay.connection_permits.available_permits();
         let most = Relay::connections_max(&self.config, self.account.holder, left);
         let permit = self.account.acquire_connection(most);
-        let _ = self.permit.set(permit.ok_or(Failure::Exhausted)?);
+        let _ = self
+            .connection_permit
+            .set(permit.ok_or(Failure::Exhausted)?);
         Ok(())
     }
 
@@ -67,32 +72,33 @@ impl Session {
     ///
     /// Invariant: no relay forwards for unknown senders. A sender that speaks for others must be
     /// listed. Its clients may be denied as if they had connected themselves.
-    pub(crate) fn stranger(&self) -> Option<Stranger> {
+    pub(crate) fn access_refusal(&self) -> Option<DenialReason> {
         let transparent = matches!(self.listener_config.kind, Kind::Transparent { .. });
-        let denied = |address: SocketAddr| listed(&self.listener_config.deny_from, address);
+        let denied = |address: SocketAddr| any_contains(&self.listener_config.deny_from, address);
         if !transparent && !self.is_known(self.sender) {
-            return Some(Stranger::NotListed);
+            return Some(DenialReason::NotInAllowFrom);
         }
-        (denied(self.sender) || denied(self.client_address)).then_some(Stranger::Denied)
+        (denied(self.sender) || denied(self.client_address)).then_some(DenialReason::InDenyFrom)
     }
 
     fn is_known(&self, sender: SocketAddr) -> bool {
-        sender.ip().to_canonical().is_loopback() || listed(&self.listener_config.allow_from, sender)
+        sender.ip().to_canonical().is_loopback()
+            || any_contains(&self.listener_config.allow_from, sender)
     }
 
     /// Makes the TLS handshake within `limit`, if the listener has TLS.
-    pub(crate) async fn protect(&self, limit: Duration) -> Result<(), Failure> {
+    pub(crate) async fn tls_handshake(&self, limit: Duration) -> Result<(), Failure> {
         let Some(responder) = &self.listener_config.tls else {
             return Ok(());
         };
-        let shaken = async { Tls::handshake(&self.client, responder.connection()?).await };
-        let tls = match timeout(limit, shaken).await {
+        let handshake = async { Tls::handshake(&self.client, responder.connection()?).await };
+        let tls = match timeout(limit, handshake).await {
             Ok(Ok(tls)) => tls,
-            Ok(Err(error)) => return Err(self.turn_away(&Stranger::Tls(error))),
+            Ok(Err(error)) => return Err(self.refuse(&DenialReason::Tls(error))),
             Err(_) => {
                 // Over UDT, a client that gave up looks the same as a silent one.
                 if self.client.tcp().is_some() {
-                    self.turn_away(&Stranger::NoHandshake);
+                    self.refuse(&DenialReason::NoTlsHandshake);
                 }
                 return Err(Failure::HandshakeTimeout);
             }
@@ -102,23 +108,23 @@ impl Session {
     }
 
     /// Logs why the client is refused.
-    pub(crate) fn turn_away(&self, why: &Stranger) -> Failure {
+    pub(crate) fn refuse(&self, why: &DenialReason) -> Failure {
         let listener = format!("{} {}", self.listener_config.kind, self.listener.name());
         self.listener
             .warnings
-            .turned_away(&listener, self.client_address.ip(), why);
+            .refused(&listener, self.client_address.ip(), why);
         Failure::NotAllowed
     }
 
     /// Returns the request with a PROXY header in front of its data. Peers pass it on like any byte
     /// of the client.
-    pub(super) fn introduce(&self, request: &Request) -> Option<Request> {
-        let (version, entrance) = (self.listener_config.send_proxy?, self.entrance()?);
-        let header = write_header(version, self.client_address, entrance);
+    pub(super) fn with_proxy_header(&self, request: &Request) -> Option<Request> {
+        let (version, entrance) = (self.listener_config.send_proxy?, self.accepted_address()?);
+        let header = encode_header(version, self.client_address, entrance);
         Some(Request {
             destination: request.destination.clone(),
             hops: request.hops.clone(),
-            early: [header, request.early.clone()].concat(),
+            early_bytes: [header, request.early_bytes.clone()].concat(),
             ..*request
         })
     }
@@ -128,7 +134,7 @@ impl Session {
 pub(crate) async fn read_header(stream: &Carrier) -> Result<Header, Failure> {
     let mut bytes = Vec::new();
     loop {
-        match missing(&bytes).map_err(|_| Failure::BadRequest)? {
+        match bytes_missing(&bytes).map_err(|_| Failure::BadRequest)? {
             0 => break,
             more => match read_some(stream, &mut bytes, more).await {
                 Ok(1..) => {}
@@ -144,7 +150,7 @@ pub(crate) async fn read_header(stream: &Carrier) -> Result<Header, Failure> {
 
 /// Encodes the PROXY header for a destination: the client's address and the address that it
 /// connected to.
-pub(crate) fn write_header(
+pub(crate) fn encode_header(
     version: SendProxy,
     client: SocketAddr,
     entrance: SocketAddr,
@@ -155,17 +161,17 @@ pub(crate) fn write_header(
     }
 }
 
-fn listed(prefixes: &[Prefix], address: SocketAddr) -> bool {
+fn any_contains(prefixes: &[Prefix], address: SocketAddr) -> bool {
     prefixes.iter().any(|prefix| prefix.contains(address.ip()))
 }
 
 /// Result of a check of user and password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Right,
-    Wrong,
+pub(crate) enum Credentials {
+    Accepted,
+    Rejected,
     /// Not checked: too many clients of the same address wait.
-    Unseen,
+    NotChecked,
 }
 
 impl Session {
@@ -177,26 +183,30 @@ impl Session {
         users: &Users,
         user: &[u8],
         password: &[u8],
-    ) -> Verdict {
-        let given = digest(user, password);
-        if self.credentials.get().is_some_and(|known| **known == given) {
-            return Verdict::Right;
+    ) -> Credentials {
+        let digest = digest(user, password);
+        if self
+            .credentials
+            .get()
+            .is_some_and(|known| **known == digest)
+        {
+            return Credentials::Accepted;
         }
         let (client, penalties) = (network(self.client_address.ip()), &self.listener.penalties);
         let Some(wait) = penalties.wait(client, Instant::now()) else {
-            return Verdict::Unseen;
+            return Credentials::NotChecked;
         };
         if !wait.is_zero() {
             sleep(wait).await;
         }
-        if users.know(user, password) {
+        if users.verify(user, password) {
             penalties.succeed(client, user);
-            let _ = self.credentials.set(given.into());
-            return Verdict::Right;
+            let _ = self.credentials.set(digest.into());
+            return Credentials::Accepted;
         }
         penalties.fail(client, user, Instant::now());
-        self.turn_away(&Stranger::WrongPassword);
-        Verdict::Wrong
+        self.refuse(&DenialReason::WrongPassword);
+        Credentials::Rejected
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct HttpMemory {
 
 /// Counts one hyper connection until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Counted(Arc<HttpMemory>);
+pub(crate) struct ConnectionCount(Arc<HttpMemory>);
 
 impl HttpMemory {
     pub(crate) fn bytes(&self) -> u64 {
@@ -37,9 +37,9 @@ impl HttpMemory {
     }
 
     /// Counts a hyper connection.
-    pub(crate) fn connection(self: &Arc<Self>) -> Counted {
+    pub(crate) fn connection(self: &Arc<Self>) -> ConnectionCount {
         self.connections.fetch_add(1, Relaxed);
-        Counted(self.clone())
+        ConnectionCount(self.clone())
     }
 
     /// Sets the buffer size of an incomplete head.
@@ -68,7 +68,7 @@ impl HttpMemory {
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Relaxed);
     }

@@ -2,11 +2,11 @@
 //! One client connection and its state.
 
 pub(crate) mod client;
-pub(crate) mod end;
+pub(crate) mod close;
 pub(crate) mod http_memory;
-pub(crate) mod observation;
-pub(crate) mod stillness;
-pub(crate) mod way_out;
+pub(crate) mod measurement;
+pub(crate) mod stall;
+pub(crate) mod upstream;
 
 use crate::{
     config::{
@@ -27,11 +27,11 @@ use crate::{
     relay::Relay,
     session::{
         http_memory::HttpMemory,
-        stillness::{Idleness, Standstill},
+        stall::{IdleTimer, StallDetector},
     },
     stripe::{
-        groups::{Entry, Founder, Seat},
-        trunk::Trunk,
+        bundle::Bundle,
+        incoming_groups::{GroupRegistration, JoinTicket, LegOrigin},
     },
 };
 use longhaul_admission::{
@@ -67,24 +67,24 @@ pub(crate) struct Session {
     pub(crate) peers: Arc<Peers>,
     pub(crate) listener_config: Arc<ListenerConfig>,
     pub(crate) listener: Arc<Listener>,
-    pool: Arc<Pool>,
-    ready: Arc<PeerPools>,
-    limits: RateLimits,
+    pipe_pool: Arc<Pool>,
+    peer_pools: Arc<PeerPools>,
+    rate_limits: RateLimits,
     /// Account of the client.
     account: Arc<Account>,
-    permit: OnceLock<ConnectionPermit>,
+    connection_permit: OnceLock<ConnectionPermit>,
     pub(crate) client: Carrier,
     /// TLS of the leg to the client, after the handshake.
     tls: OnceLock<Arc<Tls>>,
     /// Stripe group that the client has requested.
-    founder: OnceLock<Box<Founder>>,
+    group: OnceLock<Box<GroupRegistration>>,
     /// Client's address: the connection's remote end, or the source in a PROXY header.
     pub(crate) client_address: SocketAddr,
     /// Remote end of the connection.
     pub(crate) sender: SocketAddr,
     /// Destination in the PROXY header, if there is one.
-    announced: Option<SocketAddr>,
-    asks_for_others: AtomicBool,
+    proxied_destination: Option<SocketAddr>,
+    acts_for_remote: AtomicBool,
     /// Digest of a user and password that were accepted.
     pub(crate) credentials: OnceLock<Box<[u8; 32]>>,
     pub(crate) started: Instant,
@@ -92,24 +92,24 @@ pub(crate) struct Session {
     pub(crate) pauses: Pauses,
     pub(crate) http: Arc<HttpMemory>,
     first_byte: FirstByte,
-    idleness: Idleness,
+    idle_timer: IdleTimer,
     /// Stall detectors of the client and of the far end.
-    standstills: Mutex<[Standstill; 2]>,
+    stalls: Mutex<[StallDetector; 2]>,
     /// Reason for a cut of this connection alone.
-    why_cut: OnceLock<WhyCut>,
+    cut_reason: OnceLock<CutReason>,
     /// Whether the final sample was taken.
-    pub(crate) seen_last: AtomicBool,
-    way_out: Mutex<WayOut>,
+    pub(crate) final_sample_taken: AtomicBool,
+    upstream: Mutex<Upstream>,
 }
 
 /// State of the client's last request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WayOut {
+pub(crate) struct Upstream {
     pub(crate) destination: Option<String>,
     pub(crate) next_hop: Option<SocketAddr>,
     pub(crate) far: Option<Carrier>,
     /// Bundle of which `far` is the first leg.
-    pub(crate) trunk: Option<Arc<Trunk>>,
+    pub(crate) bundle: Option<Arc<Bundle>>,
     /// Peer at the other end of the far leg.
     pub(crate) peer: Option<Arc<Peer>>,
     /// Copy mode, once the transfer has begun.
@@ -120,16 +120,19 @@ pub(crate) struct WayOut {
 
 /// Resources that the connections of one worker share.
 #[derive(Debug, Clone)]
-pub(crate) struct Shares {
-    pub(crate) pool: Arc<Pool>,
-    pub(crate) ready: Arc<PeerPools>,
+pub(crate) struct WorkerResources {
+    pub(crate) pipe_pool: Arc<Pool>,
+    pub(crate) peer_pools: Arc<PeerPools>,
 }
 
 impl Session {
     pub(crate) fn new(
         relay: Arc<Relay>,
         listener: Arc<Listener>,
-        Shares { pool, ready }: Shares,
+        WorkerResources {
+            pipe_pool: pool,
+            peer_pools: ready,
+        }: WorkerResources,
         (client, client_address): (Carrier, SocketAddr),
         number: u64,
     ) -> Self {
@@ -141,86 +144,87 @@ impl Session {
             account: relay.accounts.of(holder, config.limits.lookups_per_client),
             config,
             peers,
-            limits: listener.limits(&listener_config, client_address.ip()),
+            rate_limits: listener.rate_limits(&listener_config, client_address.ip()),
             relay,
             listener_config,
             listener,
-            pool,
-            ready,
+            pipe_pool: pool,
+            peer_pools: ready,
             tls: OnceLock::new(),
-            founder: OnceLock::new(),
+            group: OnceLock::new(),
             client,
             client_address,
             sender: client_address,
-            announced: None,
+            proxied_destination: None,
             started: now,
             first_byte: FirstByte::new(now),
-            idleness: Idleness::default(),
-            asks_for_others: AtomicBool::new(false),
+            idle_timer: IdleTimer::default(),
+            acts_for_remote: AtomicBool::new(false),
             credentials: OnceLock::new(),
             traffic: Traffic::default(),
             pauses: Pauses::default(),
             http: Arc::default(),
-            permit: OnceLock::new(),
-            standstills: Mutex::default(),
-            why_cut: OnceLock::new(),
-            seen_last: AtomicBool::new(false),
-            way_out: Mutex::default(),
+            connection_permit: OnceLock::new(),
+            stalls: Mutex::default(),
+            cut_reason: OnceLock::new(),
+            final_sample_taken: AtomicBool::new(false),
+            upstream: Mutex::default(),
         }
     }
 
     /// Registers the stripe group that the client requests. `ahead` was read behind the request.
-    pub(crate) fn found(&self, stripes: Stripes, ahead: Vec<u8>) -> Result<(), Failure> {
+    pub(crate) fn register_group(&self, stripes: Stripes, ahead: Vec<u8>) -> Result<(), Failure> {
         let legs_max = stripes.count.into();
-        let trunk = Trunk::new(self.near(), legs_max, &self.listener_config.profile);
-        let founder = Founder::new(&self.relay.groups, stripes, self.entry(), (trunk, ahead));
+        let trunk = Bundle::new(self.client_leg(), legs_max, &self.listener_config.profile);
+        let founder =
+            GroupRegistration::new(&self.relay.groups, stripes, self.origin(), (trunk, ahead));
         let founder = founder.ok_or(Failure::BadRequest)?;
-        let _ = self.founder.set(founder.into());
+        let _ = self.group.set(founder.into());
         Ok(())
     }
 
     /// Returns a ticket for the group that the client wants to join.
-    pub(crate) fn join(&self, join: Join) -> Result<Seat, Failure> {
-        let seat = self.relay.groups.seat(join, &self.entry());
+    pub(crate) fn issue_ticket(&self, join: Join) -> Result<JoinTicket, Failure> {
+        let seat = self.relay.groups.issue_ticket(join, &self.origin());
         seat.ok_or(Failure::NotAllowed)
     }
 
-    fn entry(&self) -> Entry {
-        Entry {
+    fn origin(&self) -> LegOrigin {
+        LegOrigin {
             listener: self.listener.address,
             source: self.client_address.ip(),
-            certificate: self.near().certificate(),
+            certificate: self.client_leg().certificate(),
         }
     }
 
     /// Returns the leg to the client, for use by another session.
-    pub(crate) fn into_near(self) -> Leg {
+    pub(crate) fn into_client_leg(self) -> Leg {
         Leg::protected(self.client, self.tls.into_inner())
     }
 
     /// Returns the leg to the client.
-    pub(crate) fn near(&self) -> Leg {
+    pub(crate) fn client_leg(&self) -> Leg {
         Leg::protected(self.client.clone(), self.tls.get().cloned())
     }
 
     /// Returns the bundle of legs to the client, if the client is a relay that requested one.
-    pub(crate) fn near_trunk(&self) -> Option<&Arc<Trunk>> {
-        self.founder.get().map(|founder| &founder.trunk)
+    pub(crate) fn client_bundle(&self) -> Option<&Arc<Bundle>> {
+        self.group.get().map(|founder| &founder.bundle)
     }
 
     /// Starts the timer of a further request on the client's connection.
-    pub(crate) fn asks_again(&self) {
+    pub(crate) fn start_request_timer(&self) {
         self.first_byte.asked();
     }
 
     /// Records the first byte of the answer to the last request.
-    pub(crate) fn hears_answer(&self) {
+    pub(crate) fn stop_request_timer(&self) {
         self.first_byte.came(&self.listener.counters.times);
     }
 
     /// Stores that the client, a relay, acts for a client on another host.
-    pub(crate) fn asks_for_others(&self) {
-        self.asks_for_others.store(true, Relaxed);
+    pub(crate) fn set_acts_for_remote(&self) {
+        self.acts_for_remote.store(true, Relaxed);
     }
 
     /// Returns the holder of the client's account.
@@ -231,7 +235,7 @@ impl Session {
     /// Tries to acquire permits for descriptors beyond the two of every connection; a permit stands
     /// for two descriptors. It does not wait: a connection that waits while it holds a permit could
     /// wait without end.
-    pub(crate) fn more_places(&self, count: u32) -> Result<OwnedSemaphorePermit, Failure> {
+    pub(crate) fn try_acquire_permits(&self, count: u32) -> Result<OwnedSemaphorePermit, Failure> {
         let places = self
             .relay
             .connection_permits
@@ -241,25 +245,25 @@ impl Session {
     }
 
     /// Returns the rate limits of the connection.
-    pub(crate) fn limits(&self) -> &RateLimits {
-        &self.limits
+    pub(crate) fn rate_limits(&self) -> &RateLimits {
+        &self.rate_limits
     }
 
     /// Stores the requested destination for the record.
-    pub(crate) fn asks_for(&self, what: String) {
-        self.way_out().destination = Some(what);
+    pub(crate) fn set_destination(&self, what: String) {
+        self.lock_upstream().destination = Some(what);
     }
 
     /// Waits as long as the rate limits require for these bytes.
     pub(crate) async fn pace(&self, direction: Direction, bytes: usize) {
-        if let Some(until) = self.limits.spend(direction, bytes, Instant::now) {
+        if let Some(until) = self.rate_limits.spend(direction, bytes, Instant::now) {
             tokio::time::sleep_until(until.into()).await;
         }
     }
 
     /// Starts the idle timer: from now on the connection is cut when it is idle for too long.
-    pub(crate) fn is_tunnel(&self) {
-        self.idleness.begin(Instant::now());
+    pub(crate) fn start_idle_timer(&self) {
+        self.idle_timer.start(Instant::now());
     }
 
     /// Counts bytes that did not pass through [`Session::transfer`].
@@ -269,21 +273,21 @@ impl Session {
     }
 
     /// Returns a copy of the state of the last request.
-    pub(crate) fn last_way_out(&self) -> WayOut {
-        self.way_out().clone()
+    pub(crate) fn upstream(&self) -> Upstream {
+        self.lock_upstream().clone()
     }
 
-    fn way_out(&self) -> parking_lot::MutexGuard<'_, WayOut> {
-        self.way_out.lock()
+    fn lock_upstream(&self) -> parking_lot::MutexGuard<'_, Upstream> {
+        self.upstream.lock()
     }
 }
 
 /// Reason why the relay cut one connection and not all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum WhyCut {
+pub(crate) enum CutReason {
     /// The client or the far end has taken no bytes for too long.
     #[error("nothing was taken for the time of limits.stall_timeout")]
-    TookNothing,
+    Stalled,
     /// The memory budget was used up.
     #[error("the memory budget was used up")]
     Memory,

@@ -13,8 +13,8 @@ use crate::{
         counters::{Counters, Guard, Pause, Pauses, Traffic},
         times::FirstByte,
     },
-    route::far::Far,
-    stripe::groups::Seat,
+    route::far_leg::FarLeg,
+    stripe::incoming_groups::JoinTicket,
 };
 use longhaul_admission::rate_limits::{Direction, RateLimits};
 use longhaul_linux::pipe_pool::{self, Lease, Pool, Shortfall};
@@ -50,7 +50,7 @@ pub(crate) enum End {
     /// The relay cut the connection.
     Cut,
     /// The connection has become a further leg of another client's connection.
-    Joined(Seat),
+    Joined(JoinTicket),
 }
 
 /// Side of a leg.
@@ -72,7 +72,7 @@ impl Side {
 }
 
 /// Counters, limits and resources of a transfer, besides its two legs.
-pub(crate) struct Means<'a> {
+pub(crate) struct TransferContext<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) counters: &'a Counters,
     pub(crate) traffic: &'a Traffic,
@@ -83,11 +83,11 @@ pub(crate) struct Means<'a> {
     /// Copy mode.
     pub(crate) mode: Mode,
     /// Set when the first byte is taken from the client.
-    pub(crate) client_heard: &'a AtomicBool,
+    pub(crate) client_bytes_taken: &'a AtomicBool,
 }
 
-impl Means<'_> {
-    pub(super) fn delivered(&self, direction: Direction, bytes: usize) {
+impl TransferContext<'_> {
+    pub(super) fn count_delivered(&self, direction: Direction, bytes: usize) {
         self.counters.traffic.add(direction, bytes);
         self.traffic.add(direction, bytes);
         if direction == Direction::Down && bytes > 0 {
@@ -96,19 +96,19 @@ impl Means<'_> {
     }
 }
 
-type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Relays until both directions have ended, or one leg breaks. `on_success` is the answer to the
 /// client once the destination is reached. The caller resets both legs unless the end is
 /// [`End::Finished`] or [`End::Failed`].
 ///
 /// The client's bytes are sent at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
-pub(crate) async fn run(near: &Leg, far: &Far, on_success: &[u8], means: &Means<'_>) -> End {
+pub(crate) async fn run(near: &Leg, far: &FarLeg, on_success: &[u8], means: &TransferContext<'_>) -> End {
     let transfer = Transfer {
         answer: answer(near, far, on_success, means),
-        hushed: None,
-        up: Flow::new(Direction::Up, near, &far.stream, means),
-        down: Flow::new(Direction::Down, &far.stream, near, means),
+        deferred_error: None,
+        up: HalfTransfer::new(Direction::Up, near, &far.stream, means),
+        down: HalfTransfer::new(Direction::Down, &far.stream, near, means),
     };
     match transfer.await {
         Ok(()) => End::Finished,
@@ -119,59 +119,59 @@ pub(crate) async fn run(near: &Leg, far: &Far, on_success: &[u8], means: &Means<
 /// Waits for the peer's answer, then answers the client; `None` if there is neither answer.
 fn answer<'a>(
     near: &'a Leg,
-    far: &'a Far,
+    far: &'a FarLeg,
     on_success: &'a [u8],
-    means: &'a Means<'a>,
-) -> Option<Later<'a, Result<Option<Instant>, End>>> {
-    let has_any = far.owes_answer() || !on_success.is_empty();
+    means: &'a TransferContext<'a>,
+) -> Option<BoxFuture<'a, Result<Option<Instant>, End>>> {
+    let has_any = far.awaits_answer() || !on_success.is_empty();
     has_any.then(|| {
         let answer = async move {
             far.answer().await.map_err(End::Failed)?;
-            let told = tell(near, far, on_success, means).await;
+            let told = send_answer(near, far, on_success, means).await;
             told.map_err(|broken| broken.end(Direction::Down))
         };
-        Box::pin(answer) as Later<'a, _>
+        Box::pin(answer) as BoxFuture<'a, _>
     })
 }
 
 /// Answers the client, and returns the time at which the next bytes may be taken. Bytes that the
 /// destination sends within the reply delay are sent in the same write. The answer alone would take
 /// a segment of its own, one of the ten of the initial window.
-async fn tell(
+async fn send_answer(
     near: &Leg,
-    far: &Far,
+    far: &FarLeg,
     on_success: &[u8],
-    means: &Means<'_>,
-) -> Result<Option<Instant>, Broken> {
+    means: &TransferContext<'_>,
+) -> Result<Option<Instant>, TransferError> {
     let mut words = on_success.to_vec();
-    let heard = match far.patience() {
+    let heard = match far.reply_delay() {
         Some(patience) if !words.is_empty() => {
-            let most = means.limits.chunk(Direction::Down).min(FIRST_BYTES_MAX);
-            let first = read_some(&far.stream, &mut words, most);
+            let read_max = means.limits.chunk(Direction::Down).min(FIRST_BYTES_LEN_MAX);
+            let first = read_some(&far.stream, &mut words, read_max);
             timeout(patience, first).await.unwrap_or(Ok(0))
         }
         _ => Ok(0),
     };
     let told = write_all(near, &words).await;
-    told.map_err(Broken::Sink)?;
+    told.map_err(TransferError::Sink)?;
     // The next read finds an end again, but not an error.
-    let heard = heard.map_err(Broken::Source)?;
-    means.delivered(Direction::Down, heard);
+    let heard = heard.map_err(TransferError::Source)?;
+    means.count_delivered(Direction::Down, heard);
     Ok(means.limits.spend(Direction::Down, heard, Instant::now))
 }
 
 /// Maximum size of the first bytes sent with an answer. It is larger than a usual initial window,
 /// so that the rest of the flight does not begin in the middle of a segment.
-const FIRST_BYTES_MAX: usize = 64 * 1024;
+const FIRST_BYTES_LEN_MAX: usize = 64 * 1024;
 
 /// Transfer in both directions.
 struct Transfer<'a> {
     /// Pending answer. Until it is done, nothing else is read from the far leg.
-    answer: Option<Later<'a, Result<Option<Instant>, End>>>,
+    answer: Option<BoxFuture<'a, Result<Option<Instant>, End>>>,
     /// Error of the up direction while the answer is pending.
-    hushed: Option<End>,
-    up: Flow<'a>,
-    down: Flow<'a>,
+    deferred_error: Option<End>,
+    up: HalfTransfer<'a>,
+    down: HalfTransfer<'a>,
 }
 
 impl Future for Transfer<'_> {
@@ -194,12 +194,12 @@ impl Transfer<'_> {
     /// Polls the up direction. A peer that refuses may close before it has read everything: its
     /// answer says more than the write error, which is deferred.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        if self.hushed.is_some() {
+        if self.deferred_error.is_some() {
             return Poll::Pending;
         }
         match self.up.poll(cx) {
             Poll::Ready(Err(end @ End::Broken(Side::Far, _))) if self.answer.is_some() => {
-                self.hushed = Some(end);
+                self.deferred_error = Some(end);
                 Poll::Pending
             }
             polled => polled,
@@ -210,9 +210,9 @@ impl Transfer<'_> {
         if let Some(answer) = &mut self.answer {
             let pause = ready!(answer.as_mut().poll(cx))?;
             self.answer = None;
-            self.down.state = rest(pause);
+            self.down.state = state_after_delivery(pause);
         }
-        match self.hushed.take() {
+        match self.deferred_error.take() {
             Some(end) => Poll::Ready(Err(end)),
             None => self.down.poll(cx),
         }
@@ -220,27 +220,27 @@ impl Transfer<'_> {
 }
 
 /// One direction: moves all bytes from one leg to the other, then the end.
-struct Flow<'a> {
+struct HalfTransfer<'a> {
     direction: Direction,
     from: &'a Leg,
     to: &'a Leg,
-    means: &'a Means<'a>,
+    means: &'a TransferContext<'a>,
     /// Whether large reads are expected: then a pipe is worth its two system calls.
     bulk: bool,
-    state: State<'a>,
+    state: HalfState<'a>,
     /// Watches `from` for errors while nothing is read from it; otherwise a RST would go unnoticed.
-    watch: Option<Later<'a, io::Error>>,
+    watch: Option<BoxFuture<'a, io::Error>>,
 }
 
 /// State of a direction: the event that it waits for.
-enum State<'a> {
+enum HalfState<'a> {
     /// Waits until the source is readable.
     Reading,
     /// Waits until the sink takes the remaining bytes. In a box: an idle connection does not need
     /// the space.
-    Delivering(Box<Held<'a>>),
+    Delivering(Box<PendingWrite<'a>>),
     /// Waits for a rate limit, or yields to other connections.
-    Pausing(Later<'static, ()>),
+    Pausing(BoxFuture<'static, ()>),
     /// Waits until the sink takes the end.
     Finishing,
     Finished,
@@ -248,7 +248,7 @@ enum State<'a> {
 
 /// Bytes taken from the source and not yet given to the sink. They are lost if the source breaks,
 /// as are bytes queued in the sink's socket.
-struct Held<'a> {
+struct PendingWrite<'a> {
     conduit: Lease<'a>,
     /// Time at which the next bytes may be taken.
     pause: Option<Instant>,
@@ -256,12 +256,12 @@ struct Held<'a> {
     _paused: Pause<'a>,
 }
 
-pub(super) enum Broken {
+pub(super) enum TransferError {
     Source(io::Error),
     Sink(io::Error),
 }
 
-impl Broken {
+impl TransferError {
     pub(super) fn end(self, direction: Direction) -> End {
         let source = match direction {
             Direction::Up => Side::Near,
@@ -275,21 +275,21 @@ impl Broken {
 }
 
 /// Fills of one conduit before other connections of this thread run: 16 MiB with pipes of 1 MiB.
-const FILLS_PER_TURN: usize = 16;
+const FILLS_PER_YIELD: usize = 16;
 
 /// Size in bytes below which reads are copied: below a few pages, splice(2) costs more than it
 /// saves.
 pub(super) const BULK_BYTES: usize = 16 * 1024;
 
-impl<'a> Flow<'a> {
-    fn new(direction: Direction, from: &'a Leg, to: &'a Leg, means: &'a Means<'a>) -> Self {
+impl<'a> HalfTransfer<'a> {
+    fn new(direction: Direction, from: &'a Leg, to: &'a Leg, means: &'a TransferContext<'a>) -> Self {
         Self {
             direction,
             from,
             to,
             means,
             bulk: false,
-            state: State::Reading,
+            state: HalfState::Reading,
             watch: None,
         }
     }
@@ -300,56 +300,56 @@ impl<'a> Flow<'a> {
         self.advance(cx).map_err(|broken| broken.end(direction))
     }
 
-    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransferError>> {
         loop {
             self.state = match &mut self.state {
-                State::Reading => {
-                    ready!(self.from.poll_read_ready(cx)).map_err(Broken::Source)?;
-                    self.turn(cx)?
+                HalfState::Reading => {
+                    ready!(self.from.poll_read_ready(cx)).map_err(TransferError::Source)?;
+                    self.move_available(cx)?
                 }
-                State::Delivering(held) => {
+                HalfState::Delivering(held) => {
                     let path = (self.direction, self.to, self.means);
                     ready!(deliver(path, &mut held.conduit, cx))?;
-                    rest(held.pause)
+                    state_after_delivery(held.pause)
                 }
-                State::Pausing(pause) => {
+                HalfState::Pausing(pause) => {
                     ready!(pause.as_mut().poll(cx));
-                    State::Reading
+                    HalfState::Reading
                 }
-                State::Finishing => {
-                    ready!(self.to.poll_finish_sending(cx)).map_err(Broken::Sink)?;
-                    State::Finished
+                HalfState::Finishing => {
+                    ready!(self.to.poll_finish_sending(cx)).map_err(TransferError::Sink)?;
+                    HalfState::Finished
                 }
-                State::Finished => return Poll::Ready(Ok(())),
+                HalfState::Finished => return Poll::Ready(Ok(())),
             }
         }
     }
 
     /// Leases a conduit, moves the available bytes, returns the conduit, and returns the next
     /// state.
-    fn turn(&mut self, cx: &mut Context<'_>) -> Result<State<'a>, Broken> {
+    fn move_available(&mut self, cx: &mut Context<'_>) -> Result<HalfState<'a>, TransferError> {
         let mut conduit = self.lease();
         let mut moved = 0;
-        for _ in 0..FILLS_PER_TURN {
+        for _ in 0..FILLS_PER_YIELD {
             let most = self.most();
             let filled = match self.from.fill(&mut conduit, most) {
-                Ok(0) => return Ok(State::Finishing),
+                Ok(0) => return Ok(HalfState::Finishing),
                 Ok(filled) => filled,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.bulk &= moved >= BULK_BYTES;
-                    return Ok(State::Reading);
+                    return Ok(HalfState::Reading);
                 }
-                Err(error) => return Err(Broken::Source(error)),
+                Err(error) => return Err(TransferError::Source(error)),
             };
             moved += filled;
-            let pause = self.account(filled);
+            let pause = self.charge(filled);
             let path = (self.direction, self.to, self.means);
             match deliver(path, &mut conduit, cx)? {
                 Poll::Ready(()) => {}
-                Poll::Pending => return Ok(self.hold(conduit, pause)),
+                Poll::Pending => return Ok(self.deliver_later(conduit, pause)),
             }
             if pause.is_some() {
-                return Ok(rest(pause));
+                return Ok(state_after_delivery(pause));
             }
             if !self.bulk && filled == most {
                 self.bulk = true;
@@ -357,7 +357,7 @@ impl<'a> Flow<'a> {
                 conduit = self.lease();
             }
         }
-        Ok(State::Pausing(Box::pin(yield_now())))
+        Ok(HalfState::Pausing(Box::pin(yield_now())))
     }
 
     fn lease(&self) -> Lease<'a> {
@@ -381,16 +381,16 @@ impl<'a> Flow<'a> {
 
     /// Counts bytes that were taken, and returns the time until which the rate limit pauses
     /// reading.
-    fn account(&self, bytes: usize) -> Option<Instant> {
+    fn charge(&self, bytes: usize) -> Option<Instant> {
         if self.direction == Direction::Up {
-            self.means.client_heard.store(true, Relaxed);
+            self.means.client_bytes_taken.store(true, Relaxed);
         }
         let limits = self.means.limits;
         limits.spend(self.direction, bytes, Instant::now)
     }
 
-    fn hold(&self, conduit: Lease<'a>, pause: Option<Instant>) -> State<'a> {
-        State::Delivering(Box::new(Held {
+    fn deliver_later(&self, conduit: Lease<'a>, pause: Option<Instant>) -> HalfState<'a> {
+        HalfState::Delivering(Box::new(PendingWrite {
             _counted: self.means.counters.hold(conduit.held()),
             _paused: self.means.pauses.begin(self.direction, conduit.held()),
             conduit,
@@ -400,7 +400,7 @@ impl<'a> Flow<'a> {
 
     /// Ends the connection if `from` has an error that no read would find now.
     fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
-        if matches!(self.state, State::Reading) {
+        if matches!(self.state, HalfState::Reading) {
             self.watch = None;
             return Ok(());
         }
@@ -409,38 +409,38 @@ impl<'a> Flow<'a> {
             .watch
             .get_or_insert_with(|| Box::pin(from.carrier().broken()));
         match watch.as_mut().poll(cx) {
-            Poll::Ready(error) => Err(Broken::Source(error).end(self.direction)),
+            Poll::Ready(error) => Err(TransferError::Source(error).end(self.direction)),
             Poll::Pending => Ok(()),
         }
     }
 }
 
 /// Returns the state after a delivery.
-fn rest<'a>(pause: Option<Instant>) -> State<'a> {
+fn state_after_delivery<'a>(pause: Option<Instant>) -> HalfState<'a> {
     match pause {
-        Some(until) => State::Pausing(Box::pin(sleep_until(until.into()))),
-        None => State::Reading,
+        Some(until) => HalfState::Pausing(Box::pin(sleep_until(until.into()))),
+        None => HalfState::Reading,
     }
 }
 
 /// Empties the conduit into the sink.
 fn deliver(
-    (direction, to, means): (Direction, &Leg, &Means<'_>),
+    (direction, to, means): (Direction, &Leg, &TransferContext<'_>),
     conduit: &mut Lease<'_>,
     cx: &mut Context<'_>,
-) -> Poll<Result<(), Broken>> {
+) -> Poll<Result<(), TransferError>> {
     while conduit.held() > 0 {
         match to.drain(conduit) {
             Ok(delivered) => {
-                means.delivered(direction, delivered);
+                means.count_delivered(direction, delivered);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                ready!(to.poll_write_ready(cx)).map_err(Broken::Sink)?;
+                ready!(to.poll_write_ready(cx)).map_err(TransferError::Sink)?;
             }
-            Err(error) => return Poll::Ready(Err(Broken::Sink(error))),
+            Err(error) => return Poll::Ready(Err(TransferError::Sink(error))),
         }
     }
-    to.poll_flush(cx).map_err(Broken::Sink)
+    to.poll_flush(cx).map_err(TransferError::Sink)
 }
 
 /// Logs once that pipes are smaller than requested, or missing.

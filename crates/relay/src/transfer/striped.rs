@@ -4,15 +4,15 @@
 use crate::{
     config::settings::Mode,
     peers::pool::PeerPools,
-    route::far::Far,
+    route::far_leg::FarLeg,
     stripe::{
-        gatherer::Gatherer,
-        group::{Group, Kept},
-        groups::Founder,
-        spreader::{Load, Spreader},
-        trunk::Trunk,
+        bundle::Bundle,
+        incoming_groups::GroupRegistration,
+        outgoing_group::{OutgoingGroup, ReplayBuffer},
+        receiver::StripeReceiver,
+        sender::{OutgoingPiece, StripeSender},
     },
-    transfer::{BULK_BYTES, Broken, End, Means, Side, report_shortfall},
+    transfer::{BULK_BYTES, TransferError, End, TransferContext, Side, report_shortfall},
 };
 use longhaul_admission::rate_limits::Direction;
 use longhaul_linux::{conduit::Conduit, pipe_pool};
@@ -34,47 +34,47 @@ use tokio::{
 };
 
 /// Both sides of a connection.
-pub(crate) struct Ends<'a> {
+pub(crate) struct StripedLegs<'a> {
     pub(crate) near: &'a Leg,
     /// Group of the client's leg, if the client is a relay that requested several legs.
-    pub(crate) founder: Option<&'a Founder>,
-    pub(crate) far: &'a Far,
+    pub(crate) founder: Option<&'a GroupRegistration>,
+    pub(crate) far: &'a FarLeg,
     /// Pooled connections for joining legs.
     pub(crate) ready: &'a Arc<PeerPools>,
 }
 
 /// One side: a leg or a bundle.
 #[derive(Clone, Copy)]
-enum Party<'a> {
+enum LegOrBundle<'a> {
     One(&'a Leg),
-    Many(&'a Trunk, &'a Receiving),
+    Many(&'a Bundle, &'a ReceiverLock),
 }
 
-type Receiving = AsyncMutex<Gatherer>;
+type ReceiverLock = AsyncMutex<StripeReceiver>;
 
-impl Ends<'_> {
-    fn near(&self) -> Party<'_> {
+impl StripedLegs<'_> {
+    fn near(&self) -> LegOrBundle<'_> {
         match self.founder {
-            Some(founder) => Party::Many(&founder.trunk, &founder.receiving),
-            None => Party::One(self.near),
+            Some(founder) => LegOrBundle::Many(&founder.bundle, &founder.receiver),
+            None => LegOrBundle::One(self.near),
         }
     }
 
-    fn far(&self) -> Party<'_> {
+    fn far(&self) -> LegOrBundle<'_> {
         match self.group() {
-            Some(group) => Party::Many(&group.trunk, &group.receiving),
-            None => Party::One(&self.far.stream),
+            Some(group) => LegOrBundle::Many(&group.bundle, &group.receiver),
+            None => LegOrBundle::One(&self.far.stream),
         }
     }
 
-    fn group(&self) -> Option<&Group> {
+    fn group(&self) -> Option<&OutgoingGroup> {
         self.far.group.as_deref()
     }
 }
 
 /// Relays until both directions have ended, or a leg breaks. `on_success` is the answer to the
 /// client, on its first leg, once the destination is reached.
-pub(crate) async fn run(ends: &Ends<'_>, on_success: &[u8], means: &Means<'_>) -> End {
+pub(crate) async fn run(ends: &StripedLegs<'_>, on_success: &[u8], means: &TransferContext<'_>) -> End {
     let answered = Notify::new();
     let (accept, accepted) = watch::channel(false);
     let up = pin!(async {
@@ -90,7 +90,7 @@ pub(crate) async fn run(ends: &Ends<'_>, on_success: &[u8], means: &Means<'_>) -
         answered.notify_one();
         let _ = accept.send(true);
         if let Some(group) = ends.group() {
-            group.kept.settle();
+            group.replay.accept();
         }
         let told = write_all(ends.near, on_success).await;
         told.map_err(|error| End::Broken(Side::Near, error))?;
@@ -109,16 +109,16 @@ pub(crate) async fn run(ends: &Ends<'_>, on_success: &[u8], means: &Means<'_>) -
 }
 
 /// Adds joining legs on both sides, without end.
-async fn join(ends: &Ends<'_>, accepted: watch::Receiver<bool>) {
+async fn join(ends: &StripedLegs<'_>, accepted: watch::Receiver<bool>) {
     let near = async {
         match ends.founder {
-            Some(founder) => founder.welcome().await,
+            Some(founder) => founder.accept_joins().await,
             None => pending().await,
         }
     };
     let far = async {
         match ends.group() {
-            Some(group) => group.gather(ends.ready, accepted).await,
+            Some(group) => group.join_legs(ends.ready, accepted).await,
             None => pending().await,
         }
     };
@@ -127,7 +127,7 @@ async fn join(ends: &Ends<'_>, accepted: watch::Receiver<bool>) {
 
 /// Waits for an error of a leg, whether or not a task reads from it. Errors of the far side count
 /// from the peer's answer on, since a refusal may come with one.
-async fn breaks(ends: &Ends<'_>, mut accepted: watch::Receiver<bool>) -> End {
+async fn breaks(ends: &StripedLegs<'_>, mut accepted: watch::Receiver<bool>) -> End {
     let far = async {
         if accepted.wait_for(|yes| *yes).await.is_err() {
             return pending().await;
@@ -140,16 +140,16 @@ async fn breaks(ends: &Ends<'_>, mut accepted: watch::Receiver<bool>) -> End {
     }
 }
 
-async fn go_up(ends: &Ends<'_>, means: &Means<'_>) -> Result<(), End> {
+async fn go_up(ends: &StripedLegs<'_>, means: &TransferContext<'_>) -> Result<(), End> {
     let mut source = ends.near().source().await;
     let outcome = match ends.group() {
         Some(group) => {
-            let way = Spreading {
+            let way = BundleDirection {
                 direction: Direction::Up,
                 means,
-                kept: Some(&group.kept),
+                kept: Some(&group.replay),
             };
-            let mut sink = Spreader::new(&group.trunk, group.ahead());
+            let mut sink = StripeSender::new(&group.bundle, group.early_bytes_sent());
             way.run(&mut source, &mut sink).await
         }
         None => deliver_all(Direction::Up, &mut source, &ends.far.stream, means).await,
@@ -159,16 +159,16 @@ async fn go_up(ends: &Ends<'_>, means: &Means<'_>) -> Result<(), End> {
     Ok(())
 }
 
-async fn go_down(ends: &Ends<'_>, means: &Means<'_>) -> Result<(), End> {
+async fn go_down(ends: &StripedLegs<'_>, means: &TransferContext<'_>) -> Result<(), End> {
     let mut source = ends.far().source().await;
     let outcome = match ends.founder {
         Some(founder) => {
-            let way = Spreading {
+            let way = BundleDirection {
                 direction: Direction::Down,
                 means,
                 kept: None,
             };
-            let mut sink = Spreader::new(&founder.trunk, 0);
+            let mut sink = StripeSender::new(&founder.bundle, 0);
             way.run(&mut source, &mut sink).await
         }
         None => deliver_all(Direction::Down, &mut source, ends.near, means).await,
@@ -178,7 +178,7 @@ async fn go_down(ends: &Ends<'_>, means: &Means<'_>) -> Result<(), End> {
     Ok(())
 }
 
-impl<'a> Party<'a> {
+impl<'a> LegOrBundle<'a> {
     async fn source(self) -> Source<'a> {
         match self {
             Self::One(leg) => Source::One(leg),
@@ -189,7 +189,7 @@ impl<'a> Party<'a> {
     async fn broken(self) -> io::Error {
         match self {
             Self::One(leg) => leg.carrier().broken().await,
-            Self::Many(trunk, _) => trunk.broken().await,
+            Self::Many(trunk, _) => trunk.wait_for_error().await,
         }
     }
 }
@@ -197,7 +197,7 @@ impl<'a> Party<'a> {
 /// Source of bytes.
 enum Source<'a> {
     One(&'a Leg),
-    Many(&'a Trunk, MutexGuard<'a, Gatherer>),
+    Many(&'a Bundle, MutexGuard<'a, StripeReceiver>),
 }
 
 impl Source<'_> {
@@ -242,8 +242,8 @@ async fn deliver_all(
     direction: Direction,
     source: &mut Source<'_>,
     to: &Leg,
-    means: &Means<'_>,
-) -> Result<(), Broken> {
+    means: &TransferContext<'_>,
+) -> Result<(), TransferError> {
     let (mut fills, mut bulk) = (0, false);
     loop {
         let mut conduit = means.pool.lease(source.mode(means.mode, bulk));
@@ -264,50 +264,54 @@ async fn deliver_all(
                 drop(conduit);
                 poll_fn(|cx| source.poll_ready(cx)).await;
             }
-            Err(error) => return Err(Broken::Source(error)),
+            Err(error) => return Err(TransferError::Source(error)),
         }
     }
-    to.finish_sending().await.map_err(Broken::Sink)
+    to.finish_sending().await.map_err(TransferError::Sink)
 }
 
 async fn deliver(
     direction: Direction,
     conduit: &mut Conduit,
     to: &Leg,
-    means: &Means<'_>,
-) -> Result<(), Broken> {
+    means: &TransferContext<'_>,
+) -> Result<(), TransferError> {
     let _held = means.counters.hold(conduit.held());
     while conduit.held() > 0 {
         match to.drain(conduit) {
-            Ok(bytes) => means.delivered(direction, bytes),
+            Ok(bytes) => means.count_delivered(direction, bytes),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let _paused = means.pauses.begin(direction, conduit.held());
                 let writable = poll_fn(|cx| to.poll_write_ready(cx)).await;
-                writable.map_err(Broken::Sink)?;
+                writable.map_err(TransferError::Sink)?;
             }
-            Err(error) => return Err(Broken::Sink(error)),
+            Err(error) => return Err(TransferError::Sink(error)),
         }
     }
-    to.flush().await.map_err(Broken::Sink)
+    to.flush().await.map_err(TransferError::Sink)
 }
 
 /// One direction towards a bundle.
-struct Spreading<'a> {
+struct BundleDirection<'a> {
     direction: Direction,
-    means: &'a Means<'a>,
+    means: &'a TransferContext<'a>,
     /// Copy of the bytes sent before the peer's answer.
-    kept: Option<&'a Kept>,
+    kept: Option<&'a ReplayBuffer>,
 }
 
-impl<'a> Spreading<'a> {
+impl<'a> BundleDirection<'a> {
     /// Moves all bytes, then the end.
-    async fn run(&self, source: &mut Source<'_>, sink: &mut Spreader<'a>) -> Result<(), Broken> {
+    async fn run(
+        &self,
+        source: &mut Source<'_>,
+        sink: &mut StripeSender<'a>,
+    ) -> Result<(), TransferError> {
         let (mut fills, mut bulk) = (0, false);
         loop {
             self.push(sink)?;
             match self.fetch(source, sink, bulk)? {
-                Fetched::End => break,
-                Fetched::Piece(bytes) => {
+                FetchOutcome::End => break,
+                FetchOutcome::Piece(bytes) => {
                     bulk = bytes >= BULK_BYTES;
                     self.means.rest(self.direction, bytes).await;
                     fills += 1;
@@ -322,22 +326,22 @@ impl<'a> Spreading<'a> {
         sink.end();
         self.empty(sink).await?;
         let finished = poll_fn(|cx| sink.poll_finish(cx)).await;
-        finished.map_err(Broken::Sink)
+        finished.map_err(TransferError::Sink)
     }
 
     /// Takes a piece from the source if a leg would take it.
     fn fetch(
         &self,
         source: &mut Source<'_>,
-        sink: &mut Spreader<'a>,
+        sink: &mut StripeSender<'a>,
         bulk: bool,
-    ) -> Result<Fetched, Broken> {
-        let room = self.kept.and_then(Kept::room);
+    ) -> Result<FetchOutcome, TransferError> {
+        let room = self.kept.and_then(ReplayBuffer::room);
         if room == Some(0) {
-            return Ok(Fetched::Unanswered);
+            return Ok(FetchOutcome::Unanswered);
         }
-        let Some(leg) = sink.free().map_err(Broken::Sink)? else {
-            return Ok(Fetched::Blocked);
+        let Some(leg) = sink.free().map_err(TransferError::Sink)? else {
+            return Ok(FetchOutcome::Blocked);
         };
         let mode = match room {
             Some(_) => pipe_pool::Mode::Copy,
@@ -348,38 +352,44 @@ impl<'a> Spreading<'a> {
         let most = room.unwrap_or(PIECE_LEN).min(PIECE_LEN);
         let most = most.min(self.means.limits.chunk(self.direction));
         let bytes = match source.fill(&mut conduit, most) {
-            Ok(0) => return Ok(Fetched::End),
+            Ok(0) => return Ok(FetchOutcome::End),
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Fetched::Dry),
-            Err(error) => return Err(Broken::Source(error)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(FetchOutcome::SourceEmpty),
+            Err(error) => return Err(TransferError::Source(error)),
         };
         self.means.hear(self.direction);
         if let (Some(_), Some(kept)) = (room, self.kept) {
-            kept.keep(conduit.held_bytes());
+            kept.append(conduit.held_bytes());
         }
         let _held = self.means.counters.hold(bytes);
-        sink.begin(leg, Load { conduit, _held });
+        sink.begin(
+            leg,
+            OutgoingPiece {
+                buffer: conduit,
+                _held,
+            },
+        );
         self.push(sink)?;
-        Ok(Fetched::Piece(bytes))
+        Ok(FetchOutcome::Piece(bytes))
     }
 
-    fn push(&self, sink: &mut Spreader<'a>) -> Result<(), Broken> {
-        let pushed = sink.push().map_err(Broken::Sink)?;
-        self.means.delivered(self.direction, pushed);
+    fn push(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
+        let pushed = sink.push().map_err(TransferError::Sink)?;
+        self.means.count_delivered(self.direction, pushed);
         Ok(())
     }
 
-    async fn wait(&self, reason: Fetched, source: &Source<'_>, sink: &Spreader<'a>) {
-        let blocked = matches!(reason, Fetched::Blocked);
+    async fn wait(&self, reason: FetchOutcome, source: &Source<'_>, sink: &StripeSender<'a>) {
+        let blocked = matches!(reason, FetchOutcome::Blocked);
         let _paused = blocked.then(|| self.means.pauses.begin(self.direction, 0));
         poll_fn(|cx| {
-            let idle = matches!(reason, Fetched::Blocked);
+            let idle = matches!(reason, FetchOutcome::Blocked);
             let mut ready = sink.poll_ready(idle, cx).is_ready();
-            if let Fetched::Dry = reason {
+            if let FetchOutcome::SourceEmpty = reason {
                 ready |= source.poll_ready(cx).is_ready();
             }
-            if let (Fetched::Unanswered, Some(kept)) = (&reason, self.kept) {
-                ready |= kept.poll_settled(cx).is_ready();
+            if let (FetchOutcome::Unanswered, Some(kept)) = (&reason, self.kept) {
+                ready |= kept.poll_accepted(cx).is_ready();
             }
             match ready {
                 true => Poll::Ready(()),
@@ -390,7 +400,7 @@ impl<'a> Spreading<'a> {
     }
 
     /// Waits until every leg has taken its piece.
-    async fn empty(&self, sink: &mut Spreader<'a>) -> Result<(), Broken> {
+    async fn empty(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
         self.push(sink)?;
         while sink.is_busy() {
             poll_fn(|cx| sink.poll_ready(false, cx)).await;
@@ -401,10 +411,10 @@ impl<'a> Spreading<'a> {
 }
 
 /// Result of an attempt to take a piece from the source.
-enum Fetched {
+enum FetchOutcome {
     Piece(usize),
     /// The source has no bytes now.
-    Dry,
+    SourceEmpty,
     /// No leg would take a piece.
     Blocked,
     /// No more bytes may be sent before the peer's answer.
@@ -412,10 +422,10 @@ enum Fetched {
     End,
 }
 
-impl Means<'_> {
+impl TransferContext<'_> {
     fn hear(&self, direction: Direction) {
         if direction == Direction::Up {
-            self.client_heard.store(true, Relaxed);
+            self.client_bytes_taken.store(true, Relaxed);
         }
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The binary and its commands of this crate, with real sockets, files and processes.
+//! Tests of `longhaul relay` as a process, with real sockets, files and processes.
 
 mod relay_admin;
 mod relay_authentication;

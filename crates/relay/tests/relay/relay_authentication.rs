@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections that nobody between the ends can split pass by: those whose segments are signed (TCP-MD5, TCP-AO), and
-//! subflows that join an MPTCP connection.
+//! Connections that can't be split bypass the relay: those with signed segments (TCP-MD5, TCP-AO),
+//! and subflows that join an MPTCP connection.
 
 use longhaul_linux::process::inside;
 use longhaul_testnet::{
@@ -9,7 +9,7 @@ use longhaul_testnet::{
 };
 use std::process::{Command, Output, Stdio};
 
-/// Programs of Python's, which can set the kernel's keys and write a SYN by hand.
+/// Python, which can set the kernel's keys and build a SYN by hand.
 const PYTHON: &str = "/usr/bin/python3";
 
 /// `struct tcp_md5sig` (include/uapi/linux/tcp.h).
@@ -24,7 +24,7 @@ def signed(address):
     return s
 ";
 
-/// Says where its only client comes from.
+/// Server that sends the address of its only client back to it.
 const SERVER: &str = r"
 s = signed('10.77.1.1')
 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -48,7 +48,8 @@ const OPTIONS: [&str; 2] = [
     "option = bytes([30, 12, 0x10, 1]) + bytes(8)",
 ];
 
-/// Sends a SYN with `option` and prints the hop limit of what answers it: the relay is a hop nearer than the server.
+/// Sends a SYN with `option` and prints TTL and flags of the reply: the relay is a hop nearer than
+/// the server.
 const SYN: &str = r"
 import socket, struct
 def checksum(data):
@@ -82,37 +83,37 @@ fn on_client(bed: &Testbed, script: &str) -> Output {
 }
 
 fn printed(output: &Output) -> &str {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     std::str::from_utf8(&output.stdout).unwrap().trim()
 }
 
-fn skips() -> bool {
+fn should_skip() -> bool {
     if !may_use_namespaces() {
         return true;
     }
     let can_sign = python(&(KEY.to_owned() + "signed('127.0.0.1')")).output();
-    let skips = !can_sign.is_ok_and(|output| output.status.success());
-    if skips {
+    let should_skip = !can_sign.is_ok_and(|output| output.status.success());
+    if should_skip {
         println!("skipped: no {PYTHON}, or a kernel without CONFIG_TCP_MD5SIG");
     }
-    skips
+    should_skip
 }
 
 #[test]
-fn connections_that_cannot_be_split_pass_by() {
-    if skips() {
+fn inseparable_connections_bypass_relay() {
+    if should_skip() {
         return;
     }
     let bed = Testbed::new("signed");
-    for way in [&[][..], &["--verify-connect"], &["--keep-source"]] {
+    for flags in [&[][..], &["--verify-connect"], &["--keep-source"]] {
         let listener = [
             "--transparent",
             "127.0.0.1:3129",
             "--intercept",
             "10.77.2.0/24",
         ];
-        let _relay = bed.relay(&[&listener[..], way].concat());
+        let _relay = bed.relay(&[&listener[..], flags].concat());
 
         let mut server = python(&[KEY, SERVER].concat());
         let mut server = inside(server.stdout(Stdio::piped()), &bed.server)
@@ -123,12 +124,12 @@ fn connections_that_cannot_be_split_pass_by() {
         let client = on_client(&bed, &[KEY, CLIENT].concat());
         server.kill().unwrap();
         server.wait().unwrap();
-        assert_eq!(printed(&client), IPV4.client.to_string(), "{way:?}");
+        assert_eq!(printed(&client), IPV4.client.to_string(), "{flags:?}");
 
         let _server = bed.listen(IPV4.at(8081));
         for option in OPTIONS {
             let syn_ack = on_client(&bed, &[option, SYN].concat());
-            assert_eq!(printed(&syn_ack), "63 18", "{option} {way:?}");
+            assert_eq!(printed(&syn_ack), "63 18", "{option} {flags:?}");
         }
     }
 }
@@ -139,7 +140,7 @@ fn bypass_excludes_connections() {
         return;
     }
     let bed = Testbed::new("bypass");
-    for way in [&[][..], &["--verify-connect"]] {
+    for flags in [&[][..], &["--verify-connect"]] {
         let listener = [
             "--transparent",
             "127.0.0.1:3129",
@@ -150,12 +151,12 @@ fn bypass_excludes_connections() {
             "--bypass",
             "[::/0]:8081",
         ];
-        let _relay = bed.relay(&[&listener[..], way].concat());
+        let _relay = bed.relay(&[&listener[..], flags].concat());
         for (port, wanted) in [(8081, IPV4.far), (8082, IPV4.client), (22, IPV4.client)] {
             let server = bed.listen(IPV4.at(port));
             let _client = bed.connect(IPV4.at(port)).unwrap();
             let (_, from) = server.accept().unwrap();
-            assert_eq!(from.ip(), wanted, "{port} {way:?}");
+            assert_eq!(from.ip(), wanted, "{port} {flags:?}");
         }
     }
 }

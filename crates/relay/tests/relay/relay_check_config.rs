@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an operator asks before the start: every key, and what a configuration comes to.
+//! `--check-config` and `--print-default-config`: errors, warnings and the summary of a
+//! configuration.
 
 use serde_json::Value;
 use std::{
@@ -13,7 +14,7 @@ fn relay(args: &[&str]) -> Output {
     command.arg("relay").args(args).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn stdout_of(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout.clone()).unwrap()
 }
@@ -26,9 +27,9 @@ fn check(text: &str, more: &[&str]) -> Output {
 }
 
 #[test]
-fn the_default_configuration_stands_as_printed() {
-    let printed = said(&relay(&["--print-default-config"]));
-    let summary = said(&check(&printed, &[]));
+fn accepts_printed_default_configuration() {
+    let printed = stdout_of(&relay(&["--print-default-config"]));
+    let summary = stdout_of(&check(&printed, &[]));
     assert!(
         summary.contains("socks5 127.0.0.1:1080, for this machine only"),
         "{summary}"
@@ -65,8 +66,8 @@ pipe_size = "256KiB"
 "#;
 
 #[test]
-fn a_summary_says_who_where_and_how_much() {
-    let text = said(&check(SITE, &[]));
+fn summary_lists_clients_routes_and_limits() {
+    let text = stdout_of(&check(SITE, &[]));
     for line in [
         "web: http 10.1.0.1:3128, for this machine and 10.1.0.0/16, not 10.1.9.0/24, 1 Gbit/s a \
          client (profile near)",
@@ -84,8 +85,8 @@ fn a_summary_says_who_where_and_how_much() {
 }
 
 #[test]
-fn json_says_the_same() {
-    let summary: Value = serde_json::from_str(&said(&check(SITE, &["--json"]))).unwrap();
+fn json_matches_text() {
+    let summary: Value = serde_json::from_str(&stdout_of(&check(SITE, &["--json"]))).unwrap();
     assert_eq!(summary["listeners"][0]["name"], "web");
     assert_eq!(summary["peers"][1]["pool"], 8);
     assert_eq!(summary["routes"][0]["then"], "refused");
@@ -94,8 +95,9 @@ fn json_says_the_same() {
     assert_eq!(memory["budget_bytes"], 3u64 << 30);
     let pipes = memory["pipes_max"].as_u64().unwrap();
     assert_eq!(memory["pipes_bytes_max"], pipes * (256 << 10));
-    // 16 and, a worker, 16, a listener's two and 8 ready connections; two sockets a connection,
-    // two pipes with two ends each; four a lookup of a name, for which there is a 64th.
+    // 16 for the process. For each worker 16, two for a listener and 8 pooled connections. Two
+    // sockets a connection, two pipes with two ends each. Four for each lookup of a name, which may
+    // use a 64th of all.
     let lookups = (16 + 2 * (16 + 2 + 8) + 2000 + 4000) / 64 / 4 * 4;
     let descriptors = &summary["descriptors"];
     assert_eq!(descriptors["needed_idle"], 16 + 2 * (16 + 2 + 8) + 2000);
@@ -106,7 +108,7 @@ fn json_says_the_same() {
 }
 
 #[test]
-fn too_few_descriptors_are_named() {
+fn reports_too_few_descriptors() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(SITE.as_bytes()).unwrap();
     let limited = |limit: u32, more: &str| {
@@ -117,22 +119,22 @@ fn too_few_descriptors_are_named() {
         );
         Command::new("sh").args(["-c", &line]).output().unwrap()
     };
-    let text = said(&limited(400, "--check-config"));
+    let text = stdout_of(&limited(400, "--check-config"));
     assert!(
         text.contains("room for 94 connections at once, not 1000: others wait"),
         "{text}"
     );
-    let way_out = "too low for a single connection: raise the hard limit (ulimit -Hn, LimitNOFILE=";
-    let text = said(&limited(60, "--check-config"));
-    assert!(text.contains(way_out), "{text}");
+    let remedy = "too low for a single connection: raise the hard limit (ulimit -Hn, LimitNOFILE=";
+    let text = stdout_of(&limited(60, "--check-config"));
+    assert!(text.contains(remedy), "{text}");
     let output = limited(60, "");
     assert_eq!(output.status.code(), Some(3));
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains(way_out), "{error}");
+    assert!(error.contains(remedy), "{error}");
 }
 
 #[test]
-fn a_mistake_is_named_with_its_place() {
+fn locates_unknown_key() {
     let output = check("[limits]\nconections = 5\n", &[]);
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).unwrap();
@@ -144,9 +146,9 @@ fn a_mistake_is_named_with_its_place() {
     assert!(output.stdout.is_empty());
 }
 
-/// The kernel shows net.ipv4.tcp_mem in the first network namespace only.
+/// The kernel shows net.ipv4.tcp_mem only in the initial network namespace.
 #[test]
-fn in_a_network_namespace_the_memory_budget_has_a_default() {
+fn network_namespace_has_default_memory_budget() {
     if !longhaul_testnet::relay_process::may_use_namespaces() {
         return;
     }
@@ -154,7 +156,7 @@ fn in_a_network_namespace_the_memory_budget_has_a_default() {
         let mut command = Command::new("unshare");
         command.args(["--net", longhaul_testbed::longhaul(), "relay"]);
         command.args(["--socks5", "127.0.0.1:0", "--check-config"]);
-        said(&command.args(more).output().unwrap())
+        stdout_of(&command.args(more).output().unwrap())
     };
     let memory = serde_json::from_str::<Value>(&inside(&["--json"])).unwrap()["memory"].take();
     let machine = longhaul_linux::memory::of_machine();
@@ -168,22 +170,22 @@ fn in_a_network_namespace_the_memory_budget_has_a_default() {
     assert!(text.contains("from 3.22 GB in sockets on"), "{text}");
 }
 
-/// Line and column of a file of this text, and what is said of it.
+/// Location (`LINE:COLUMN`) and message of the error that a file with this text gives.
 fn refused(text: &str) -> (String, String) {
     let output = check(text, &[]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(error.lines().count(), 1, "{error}");
     let error = error.trim().strip_prefix("longhaul: ").unwrap().to_owned();
-    let (place, message) = error.split_once(": ").unwrap();
-    let place: Vec<_> = place.split(':').skip(1).collect();
-    (place.join(":"), message.to_owned())
+    let (location, message) = error.split_once(": ").unwrap();
+    let location: Vec<_> = location.split(':').skip(1).collect();
+    (location.join(":"), message.to_owned())
 }
 
 #[test]
-fn what_a_file_means_wrongly_is_named_with_its_place() {
+fn locates_invalid_values() {
     let listener = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:1080'\n";
-    for (text, place, word) in [
+    for (text, location, word) in [
         (
             "[[route]]\nvia = ['a',\n  'tokyo']\n[peer.a]\naddress = '10.0.0.1'",
             "6:3",
@@ -282,14 +284,14 @@ fn what_a_file_means_wrongly_is_named_with_its_place() {
         ),
     ] {
         let (found, message) = refused(&format!("{listener}{text}"));
-        assert_eq!(found, place, "{text}: {message}");
+        assert_eq!(found, location, "{text}: {message}");
         assert!(message.contains(word), "{text}: {message}");
     }
 }
 
-/// The rules of two families, and of two ports, don't get into each other's way.
+/// Rules of different families or ports do not conflict.
 #[test]
-fn transparent_listeners_of_two_ports_or_families_stand() {
+fn accepts_transparent_listeners_of_two_ports_or_families() {
     let listener = |address: &str, network: &str| {
         format!(
             "[[listener]]\nkind = 'transparent'\naddress = '{address}'\nintercept = ['{network}']\n"
@@ -297,22 +299,22 @@ fn transparent_listeners_of_two_ports_or_families_stand() {
     };
     let first = listener("127.0.0.1:1", "10.0.0.0/8");
     for (address, network) in [("[::1]:1", "[fd00::/8]"), ("127.0.0.2:2", "10.0.0.0/8")] {
-        said(&check(&(first.clone() + &listener(address, network)), &[]));
+        stdout_of(&check(&(first.clone() + &listener(address, network)), &[]));
     }
 }
 
-/// The range of each time that is written in days.
+/// Days are a unit of time.
 #[test]
-fn days_are_a_unit() {
+fn accepts_days() {
     let limits = "[limits]\ntunnel_idle_timeout = '7d'\n";
-    let text = said(&check(&format!("{SOCKS}{limits}"), &["--json"]));
+    let text = stdout_of(&check(&format!("{SOCKS}{limits}"), &["--json"]));
     let summary: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(summary["limits"]["tunnel_idle_timeout_s"], 604_800.0);
 }
 
-/// A flag has no line.
+/// An error in a flag has no location.
 #[test]
-fn what_a_flag_means_wrongly_has_no_place() {
+fn flag_error_has_no_location() {
     let output = check("", &["--http", "10.0.0.1:3128"]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(
@@ -321,26 +323,26 @@ fn what_a_flag_means_wrongly_has_no_place() {
     );
 }
 
-/// What is warned of, as `LINE:COLUMN: TEXT`; the file is named before it.
+/// Warnings about a file with this text, as `LINE:COLUMN: TEXT`.
 fn warnings(text: &str) -> Vec<String> {
-    // Of one file: its name is in both.
+    // One file for both runs, so that its name is the same.
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     let args = ["--config", file.path().to_str().unwrap(), "--check-config"];
-    let words = said(&relay(&args));
-    let summary = said(&relay(&[&args[..], &["--json"]].concat()));
+    let words = stdout_of(&relay(&args));
+    let summary = stdout_of(&relay(&[&args[..], &["--json"]].concat()));
     let summary: Value = serde_json::from_str(&summary).unwrap();
     let warnings = summary["warnings"].as_array().unwrap().iter();
     let warnings: Vec<_> = warnings
         .map(|warning| {
-            let place = &warning["place"];
+            let location = &warning["place"];
             let text = warning["text"].as_str().unwrap();
-            let file = place["file"].as_str().unwrap();
+            let file = location["file"].as_str().unwrap();
             assert!(
-                words.contains(&format!("  {file}:{}:", place["line"])),
+                words.contains(&format!("  {file}:{}:", location["line"])),
                 "{words}"
             );
-            format!("{}:{}: {text}", place["line"], place["column"])
+            format!("{}:{}: {text}", location["line"], location["column"])
         })
         .collect();
     for warning in &warnings {
@@ -357,7 +359,7 @@ fn warnings(text: &str) -> Vec<String> {
 const SOCKS: &str = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:1080'\nname = 'socks'\n";
 
 #[test]
-fn what_nobody_can_have_meant_is_warned_of() {
+fn warns_of_probable_mistakes() {
     let peer = "[peer.tokyo]\naddress = '192.0.2.9'\n";
     for (text, want) in [
         (peer, "5:1: peer tokyo: no route uses it"),
@@ -433,7 +435,7 @@ fn what_nobody_can_have_meant_is_warned_of() {
 }
 
 #[test]
-fn chains_that_do_nothing_are_warned_of() {
+fn warns_of_useless_chains() {
     let peers = "[peer.a]\naddress = '192.0.2.9'\n[peer.b]\naddress = '192.0.2.10'\n\
                  [[route]]\nvia = ['a', 'a']\n[[route]]\n";
     let later = |text: &str| {
@@ -467,7 +469,7 @@ fn chains_that_do_nothing_are_warned_of() {
 }
 
 #[test]
-fn a_circle_of_forwards_is_warned_of() {
+fn warns_of_forwarding_loop() {
     let forward = |at: u16, to: u16| {
         format!(
             "[[listener]]\nkind = 'forward'\naddress = '127.0.0.1:{at}'\ndestination = '0.0.0.0:{to}'\n"
@@ -479,57 +481,57 @@ fn a_circle_of_forwards_is_warned_of() {
     assert!(found.is_empty(), "{found:?}");
 }
 
-/// Behind a peer, 127.0.0.1 is the peer's.
+/// Behind a peer, 127.0.0.1 is the peer's host.
 #[test]
-fn a_forward_through_a_peer_is_no_circle() {
+fn forward_through_peer_is_no_loop() {
     let forward = "[[listener]]\nkind = 'forward'\nname = 'f'\naddress = '127.0.0.1:80'\n\
                    destination = '127.0.0.1:80'\n[peer.tokyo]\naddress = '192.0.2.9'\n";
     let found = |routes: &str| warnings(&format!("{forward}{routes}"));
     let via = "[[route]]\nvia = ['tokyo']\n";
     let on = |condition: &str| format!("[[route]]\n{condition}\nvia = ['tokyo']\n");
-    for sound in [
+    for valid in [
         via,
         &on("listener = ['f']"),
         &on("to = ['127.0.0.0/8']"),
         &format!("[[route]]\nports = [81]\n{via}"),
         &on("fallback = [[]]"),
     ] {
-        assert_eq!(found(sound), Vec::<String>::new(), "{sound}");
+        assert_eq!(found(valid), Vec::<String>::new(), "{valid}");
     }
-    for circle in [
+    for looping in [
         &on("to = ['10.0.0.0/8']"),
         &on("from = ['10.0.0.0/8']"),
         &format!("[[route]]\nto = ['127.0.0.1']\n{via}"),
     ] {
-        let found = found(circle);
+        let found = found(looping);
         assert!(
             found[0].contains("leads back to itself"),
-            "{circle}: {found:?}"
+            "{looping}: {found:?}"
         );
     }
 }
 
 #[test]
-fn a_sound_file_has_no_warning() {
-    let sound = "[[listener]]\nkind = 'convert'\naddress = '127.0.0.1:5124'\n[peer.tokyo]\n\
+fn valid_file_has_no_warnings() {
+    let valid = "[[listener]]\nkind = 'convert'\naddress = '127.0.0.1:5124'\n[peer.tokyo]\n\
                  address = '192.0.2.9'\nprofile = 'long'\n[profile.long]\nmss = 1400\n[[route]]\n\
                  listener = ['socks']\nto = ['*.example.jp']\nvia = ['tokyo']\nfallback = [[]]\n[[route]]\n\
                  to = ['10.0.0.0/8']\ndeny = true\n";
-    assert_eq!(warnings(&format!("{SOCKS}{sound}")), Vec::<String>::new());
-    let printed = said(&relay(&["--print-default-config"]));
+    assert_eq!(warnings(&format!("{SOCKS}{valid}")), Vec::<String>::new());
+    let printed = stdout_of(&relay(&["--print-default-config"]));
     assert_eq!(warnings(&printed), Vec::<String>::new());
 }
 
-/// An authority and certificates of it in a directory.
+/// A directory with an authority and its certificates.
 fn authority(names: &[&str]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_str().unwrap();
-    said(&relay(&[&["--make-certificates", path], names].concat()));
+    stdout_of(&relay(&[&["--make-certificates", path], names].concat()));
     directory
 }
 
-/// A Convert listener and a peer with these certificates.
-fn protected(own: &std::path::Path, ca: &std::path::Path, name: &str) -> String {
+/// Configuration of a Convert listener and a peer with these certificates.
+fn with_certificates(own: &std::path::Path, ca: &std::path::Path, name: &str) -> String {
     let tls = format!(
         "ca = '{}/ca.pem'\ncertificate = '{own}/{name}.pem'\nkey = '{own}/{name}-key.pem'\n",
         ca.display(),
@@ -542,11 +544,11 @@ fn protected(own: &std::path::Path, ca: &std::path::Path, name: &str) -> String 
 }
 
 #[test]
-fn a_certificate_that_its_authority_did_not_sign_is_warned_of() {
+fn warns_of_certificate_from_other_authority() {
     let (ours, others) = (authority(&["here"]), authority(&["here"]));
-    let sound = protected(ours.path(), ours.path(), "here");
-    assert_eq!(warnings(&sound), Vec::<String>::new());
-    let found = warnings(&protected(ours.path(), others.path(), "here"));
+    let valid = with_certificates(ours.path(), ours.path(), "here");
+    assert_eq!(warnings(&valid), Vec::<String>::new());
+    let found = warnings(&with_certificates(ours.path(), others.path(), "here"));
     assert_eq!(found.len(), 2, "{found:?}");
     for (warning, user) in found.iter().zip(["listener far", "peer tokyo"]) {
         assert!(warning.contains(user), "{found:?}");
@@ -562,7 +564,7 @@ fn a_certificate_that_its_authority_did_not_sign_is_warned_of() {
 }
 
 #[test]
-fn certificates_that_do_not_hold_now_are_warned_of() {
+fn warns_of_expired_and_future_certificates() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
@@ -585,7 +587,7 @@ fn certificates_that_do_not_hold_now_are_warned_of() {
         std::fs::write(&key_file, key.serialize_pem()).unwrap();
         let only_owner = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&key_file, only_owner).unwrap();
-        let found = warnings(&protected(path, path, name));
+        let found = warnings(&with_certificates(path, path, name));
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(
             found.iter().all(|warning| warning.contains(word)),
@@ -595,12 +597,12 @@ fn certificates_that_do_not_hold_now_are_warned_of() {
 }
 
 #[test]
-fn certificates_and_keys_that_do_not_fit_are_named_in_words() {
+fn explains_mismatched_certificate_and_key() {
     let ours = authority(&["here", "there"]);
     let path = ours.path();
     std::fs::copy(path.join("there-key.pem"), path.join("here-key.pem")).unwrap();
-    let (place, message) = refused(&protected(path, path, "here"));
-    assert_eq!(place, "14:7");
+    let (location, message) = refused(&with_certificates(path, path, "here"));
+    assert_eq!(location, "14:7");
     let want = format!(
         "here-key.pem: it is not the key to {}/here.pem",
         path.display()
@@ -611,12 +613,12 @@ fn certificates_and_keys_that_do_not_fit_are_named_in_words() {
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
     )
     .unwrap();
-    let (_, message) = refused(&protected(path, path, "here"));
+    let (_, message) = refused(&with_certificates(path, path, "here"));
     assert!(
         message.ends_with("here-key.pem: no private key in it, or one that a password protects"),
         "{message}"
     );
-    let found = warnings(&protected(path, path, "ca"));
+    let found = warnings(&with_certificates(path, path, "ca"));
     assert!(
         found
             .iter()

@@ -137,7 +137,7 @@ fn get(near: &Relay, listener: &TcpListener, origin: SocketAddr) {
 fn say_once(near: Relay, near_says: &str, far: Relay, far_says: &str) {
     near.says("peer far is down");
     if !far_says.is_empty() {
-        far.says("is turned away");
+        far.says("client refused");
     }
     let (_, near) = near.stop();
     let said = line(&near, "peer far is down");
@@ -145,12 +145,12 @@ fn say_once(near: Relay, near_says: &str, far: Relay, far_says: &str) {
     assert_eq!(count(&near, "peer far"), 1, "{near}");
     let (_, far) = far.stop();
     if far_says.is_empty() {
-        assert_eq!(count(&far, "turned away"), 0, "{far}");
+        assert_eq!(count(&far, "client refused"), 0, "{far}");
         return;
     }
-    let said = line(&far, "is turned away");
+    let said = line(&far, "client refused");
     assert!(said.contains(far_says), "{far_says}: {said}");
-    assert_eq!(count(&far, "turned away"), 1, "{far}");
+    assert_eq!(count(&far, "client refused"), 1, "{far}");
 }
 
 /// Two relays with these settings of `[peer.far]` and of its listener, and the words of each. The far one answers, however
@@ -382,7 +382,7 @@ fn an_allow_from_that_lacks_the_other_relay() {
         near,
         near_says,
         far,
-        "10.77.1.2 is turned away: allow_from does not name it",
+        "client refused: allow_from does not name it client=10.77.1.2",
     );
     drop(second);
 }

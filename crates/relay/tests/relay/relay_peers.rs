@@ -352,7 +352,7 @@ fn a_chain_whose_further_peer_is_away_makes_room_for_the_next() {
     near.says("peer b is back");
     dialled("socks5");
     let (_, said) = b.stop();
-    assert!(!said.contains("turned away"), "{said}");
+    assert!(!said.contains("client refused"), "{said}");
 }
 
 /// It may not be let in there, and the path that matters is another.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PROXY protocol in and out of the relay.
 
-use longhaul_protocol::proxy_protocol::{Header, encode_v1, encode_v2, missing, parse};
+use longhaul_protocol::proxy_protocol::{Header, bytes_missing, encode_v1, encode_v2, parse};
 use longhaul_testnet::relay_process::{Relay, accept, connect, exchange, origin, read_array};
 use serde_json::Value;
 use std::{
@@ -24,7 +24,7 @@ fn forward(to: SocketAddr, more: &[&str]) -> Relay {
 
 fn header(server: &mut TcpStream) -> Header {
     let mut bytes = Vec::new();
-    while let more @ 1.. = missing(&bytes).unwrap() {
+    while let more @ 1.. = bytes_missing(&bytes).unwrap() {
         let mut read = vec![0; more];
         server.read_exact(&mut read).unwrap();
         bytes.extend(read);

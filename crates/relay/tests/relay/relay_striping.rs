@@ -4,7 +4,7 @@
 
 use longhaul_linux::socket::reset_on_close;
 use longhaul_protocol::{
-    convert::{Answer, ErrorCode, GroupId, Join, Opening, Request, Stripes},
+    convert::{Answer, ErrorCode, FirstMessage, GroupId, Join, Request, Stripes},
     destination::Destination,
     stripe::Frame,
 };
@@ -386,7 +386,7 @@ fn a_peer_whose_first_leg_stands_is_not_down_for_the_others() {
 }
 
 /// Reads what every connection to a peer is opened with.
-fn openings(peer: TcpListener) -> Receiver<(Opening, TcpStream)> {
+fn openings(peer: TcpListener) -> Receiver<(FirstMessage, TcpStream)> {
     let (tell, told) = channel();
     std::thread::spawn(move || {
         for mut stream in peer.incoming().flatten() {
@@ -442,15 +442,15 @@ fn a_ready_leg_that_cannot_join_is_replaced() {
             .recv_timeout(longhaul_testnet::relay_process::PATIENCE)
             .unwrap()
     };
-    let (Opening::Request(_), mut first) = next() else {
+    let (FirstMessage::Request(_), mut first) = next() else {
         panic!("no request");
     };
     first.write_all(&Answer::Accepted.encode()).unwrap();
-    let (Opening::Join(once), stale) = next() else {
+    let (FirstMessage::Join(once), stale) = next() else {
         panic!("no join");
     };
     drop(stale);
-    let (Opening::Join(again), mut second) = next() else {
+    let (FirstMessage::Join(again), mut second) = next() else {
         panic!("no other join");
     };
     assert_eq!(once, again);
@@ -497,11 +497,11 @@ fn a_slow_reader_is_waited_for_within_bounds() {
     assert_eq!(received, sent);
 }
 
-fn read_opening(stream: &mut TcpStream) -> Opening {
+fn read_opening(stream: &mut TcpStream) -> FirstMessage {
     let mut bytes = Vec::new();
     loop {
         bytes.extend(read_array::<1>(stream));
-        if let Some((opening, _)) = Opening::parse(&bytes).unwrap() {
+        if let Some((opening, _)) = FirstMessage::parse(&bytes).unwrap() {
             return opening;
         }
     }
@@ -509,8 +509,8 @@ fn read_opening(stream: &mut TcpStream) -> Opening {
 
 fn read_request(stream: &mut TcpStream) -> Request {
     match read_opening(stream) {
-        Opening::Request(request) => request,
-        Opening::Join(join) => panic!("{join:?}"),
+        FirstMessage::Request(request) => request,
+        FirstMessage::Join(join) => panic!("{join:?}"),
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FTP download, streamed into an HTTP response.
 
-use crate::client_protocols::ftp::refusal::in_time;
+use crate::client_protocols::ftp::refusal::with_limit;
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame};
 use std::{
@@ -43,7 +43,7 @@ impl Download {
         tokio::spawn(async move {
             let left = sender.clone();
             select! {
-                outcome = pass_on(stream, len, &sender, limit) => if let Err(error) = outcome {
+                outcome = copy_chunks(stream, len, &sender, limit) => if let Err(error) = outcome {
                     let _ = sender.send(Err(error)).await;
                 },
                 () = left.closed() => {}
@@ -56,7 +56,7 @@ impl Download {
     }
 }
 
-async fn pass_on(
+async fn copy_chunks(
     mut stream: TransferStream<AsyncNoTlsStream>,
     len: Option<u64>,
     chunks: &Chunks,
@@ -67,12 +67,12 @@ async fn pass_on(
         let mut chunk = BytesMut::with_capacity(CHUNK_LEN);
         let read = part.read_buf(&mut chunk);
         let read = async { read.await.map_err(FtpError::ConnectionError) };
-        if in_time(limit, read).await.map_err(io::Error::other)? == 0 {
+        if with_limit(limit, read).await.map_err(io::Error::other)? == 0 {
             // The rest was not requested; closing the connection makes the server abort.
             if part.limit() == 0 {
                 return Ok(());
             }
-            let finished = in_time(limit, stream.finish()).await;
+            let finished = with_limit(limit, stream.finish()).await;
             return finished.map_err(io::Error::other);
         }
         let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);

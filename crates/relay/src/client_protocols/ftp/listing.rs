@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FTP directory listings as plain HTML pages.
 
-use crate::client_protocols::ftp::refusal::in_time;
+use crate::client_protocols::ftp::refusal::with_limit;
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
@@ -18,20 +18,20 @@ pub(super) async fn read(
     limit: Duration,
 ) -> Result<Vec<String>, FtpError> {
     let opened = [Status::AboutToSend, Status::AlreadyOpen];
-    let (_, mut stream) = in_time(limit, ftp.custom_data_command("LIST", &opened)).await?;
+    let (_, mut stream) = with_limit(limit, ftp.custom_data_command("LIST", &opened)).await?;
     let mut bytes = Vec::new();
     let mut listing = (&mut stream).take(LEN_MAX);
     loop {
         let read = listing.read_buf(&mut bytes);
         let read = async { read.await.map_err(FtpError::ConnectionError) };
-        if in_time(limit, read).await? == 0 {
+        if with_limit(limit, read).await? == 0 {
             break;
         }
     }
     let text = String::from_utf8_lossy(&bytes);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     match (bytes.len() as u64) < LEN_MAX {
-        true => in_time(limit, stream.finish()).await?,
+        true => with_limit(limit, stream.finish()).await?,
         false => lines.push("(more than this page takes)".to_owned()),
     }
     Ok(lines)

@@ -12,9 +12,9 @@ pub(crate) use download::Download;
 pub(crate) use url::Url;
 
 use crate::{
-    client_protocols::ftp::refusal::{Refusal, code, if_known, in_time, lacks_epsv},
+    client_protocols::ftp::refusal::{GatewayError, lacks_epsv, optional, reply_code, with_limit},
     faults::fault::Fault,
-    leg::stream::Shared,
+    leg::stream::LegStream,
     route::request::Request,
     session::Session,
 };
@@ -52,7 +52,7 @@ pub(crate) type Body = Either<Full<Bytes>, Download>;
 /// Permits needed besides the client's own, two descriptors each. Control and data connection have
 /// up to three each (the leg, and with TLS both ends of a bridge), and the client's last origin may
 /// still be connected.
-const PLACES: u32 = 3;
+const PERMITS: u32 = 3;
 
 /// Uploads the body to `url`; calls `invite` once the server accepts the body.
 pub(crate) async fn put(
@@ -60,9 +60,9 @@ pub(crate) async fn put(
     server: &Destination,
     (url, headers): (&Url, &HeaderMap),
     body: (impl hyper::body::Body<Data = Bytes> + Unpin, impl FnOnce()),
-) -> Result<Response<Body>, Refusal> {
-    store::refuse_parts(url, headers)?;
-    let _places = session.more_places(PLACES)?;
+) -> Result<Response<Body>, GatewayError> {
+    store::check_put(url, headers)?;
+    let _places = session.try_acquire_permits(PERMITS)?;
     let limit = session.config.limits.response_timeout;
     let ftp = log_in(session, server, url).await?;
     let mut response = Response::new(Either::Left(Full::default()));
@@ -76,14 +76,14 @@ pub(crate) async fn get(
     server: &Destination,
     (url, headers): (&Url, &HeaderMap),
     only_head: bool,
-) -> Result<Response<Body>, Refusal> {
-    let places = session.more_places(PLACES)?;
+) -> Result<Response<Body>, GatewayError> {
+    let places = session.try_acquire_permits(PERMITS)?;
     let limit = session.config.limits.response_timeout;
     let mut ftp = log_in(session, server, url).await?;
     match url.is_directory() {
-        true => directory(&mut ftp, url, limit).await,
-        false if only_head => file(ftp, url, None, (limit, places)).await,
-        false => file(ftp, url, Some(headers), (limit, places)).await,
+        true => list_directory(&mut ftp, url, limit).await,
+        false if only_head => download_file(ftp, url, None, (limit, places)).await,
+        false => download_file(ftp, url, Some(headers), (limit, places)).await,
     }
 }
 
@@ -91,9 +91,9 @@ async fn log_in(
     session: &Arc<Session>,
     server: &Destination,
     url: &Url,
-) -> Result<AsyncFtpStream, Refusal> {
-    let (control, address) = open(session, server).await?;
-    let straight = matches!(session.straight_way(server), Ok(Some(_)));
+) -> Result<AsyncFtpStream, GatewayError> {
+    let (control, address) = open_connection(session, server).await?;
+    let straight = matches!(session.direct_profile(server), Ok(Some(_)));
     // Uses the address that answered; behind a peer, only the name is known.
     let host = match straight {
         true => Destination::Address(address),
@@ -101,26 +101,28 @@ async fn log_in(
     };
     let session = session.clone();
     let limit = session.config.limits.response_timeout;
-    let mut ftp = in_time(limit, AsyncFtpStream::connect_with_stream(control))
+    let mut ftp = with_limit(limit, AsyncFtpStream::connect_with_stream(control))
         .await?
-        .passive_stream_builder(move |given| data(session.clone(), host.clone(), given.port()));
-    in_time(limit, ftp.login(&url.user, &url.password)).await?;
-    in_time(limit, ftp.transfer_type(FileType::Binary)).await?;
+        .passive_stream_builder(move |given| {
+            open_data_connection(session.clone(), host.clone(), given.port())
+        });
+    with_limit(limit, ftp.login(&url.user, &url.password)).await?;
+    with_limit(limit, ftp.transfer_type(FileType::Binary)).await?;
     ftp.set_mode(Mode::ExtendedPassive);
     Ok(ftp)
 }
 
-type DataLeg = Pin<Box<dyn Future<Output = Result<TcpStream, FtpError>> + Send + Sync>>;
+type DataConnection = Pin<Box<dyn Future<Output = Result<TcpStream, FtpError>> + Send + Sync>>;
 
 /// Opens a data connection to the host of the control connection, whatever address the server gave.
 /// That address could be any host's, and behind an address translator it is wrong (RFC 2577 §3).
-fn data(session: Arc<Session>, host: Destination, port: u16) -> DataLeg {
+fn open_data_connection(session: Arc<Session>, host: Destination, port: u16) -> DataConnection {
     let to = match host {
         Destination::Address(address) => Destination::from_ip(address.ip(), port),
         Destination::Name(name, _) => Destination::Name(name, port),
     };
-    // Spawned as a task: suppaftp needs a future that is Sync, and `open`'s is not.
-    let opening = tokio::spawn(async move { open(&session, &to).await });
+    // Spawned as a task: suppaftp needs a future that is Sync, and `open_connection`'s is not.
+    let opening = tokio::spawn(async move { open_connection(&session, &to).await });
     Box::pin(async move {
         let opened = opening.await.map_err(io::Error::other);
         let opened = opened.and_then(|leg| leg.map_err(io::Error::other));
@@ -130,9 +132,12 @@ fn data(session: Arc<Session>, host: Destination, port: u16) -> DataLeg {
 
 /// Opens a connection for suppaftp. The session keeps a handle of the socket, for the record and
 /// for RST.
-async fn open(session: &Session, to: &Destination) -> Result<(TcpStream, SocketAddr), Fault> {
+async fn open_connection(
+    session: &Session,
+    to: &Destination,
+) -> Result<(TcpStream, SocketAddr), Fault> {
     let request = Request::to(to.clone(), Vec::new());
-    let far = session.open_answered(&request).await?;
+    let far = session.open_and_await_answer(&request).await?;
     // A FIN on close is harmless: only commands are sent, except by uploads, which handle their own
     // end.
     far.stream.carrier().fin_on_close();
@@ -165,7 +170,7 @@ async fn bridge(leg: Leg) -> io::Result<TcpStream> {
     };
     tokio::spawn(async move {
         let on_bytes = Box::new(|_, _| {});
-        let mut leg = Shared {
+        let mut leg = LegStream {
             stream: leg,
             on_bytes,
         };
@@ -178,13 +183,13 @@ async fn bridge(leg: Leg) -> io::Result<TcpStream> {
     Ok(outer)
 }
 
-async fn directory(
+async fn list_directory(
     ftp: &mut AsyncFtpStream,
     url: &Url,
     limit: Duration,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<Body>, GatewayError> {
     if !url.path.is_empty() {
-        in_time(limit, ftp.cwd(&url.path)).await?;
+        with_limit(limit, ftp.cwd(&url.path)).await?;
     }
     let lines = match listing::read(ftp, limit).await {
         Err(error) if lacks_epsv(&error) => {
@@ -204,30 +209,30 @@ async fn directory(
 }
 
 /// Downloads a file, or only its head if `fields` is `None`.
-async fn file(
+async fn download_file(
     mut ftp: AsyncFtpStream,
     url: &Url,
     fields: Option<&HeaderMap>,
     (limit, places): (Duration, OwnedSemaphorePermit),
-) -> Result<Response<Body>, Refusal> {
-    let size = if_known(in_time(limit, ftp.size(&url.path)).await)?.map(|size| size as u64);
-    let modified = if_known(in_time(limit, ftp.mdtm(&url.path)).await)?;
+) -> Result<Response<Body>, GatewayError> {
+    let size = optional(with_limit(limit, ftp.size(&url.path)).await)?.map(|size| size as u64);
+    let modified = optional(with_limit(limit, ftp.mdtm(&url.path)).await)?;
     let modified = modified.and_then(|time| url::http_date(time.and_utc().timestamp()));
     let asked = fields.zip(size).map_or(Part::Whole, |(fields, size)| {
-        Part::asked(fields, size, modified.as_deref())
+        Part::requested(fields, size, modified.as_deref())
     });
     let (body, part) = match asked {
         _ if fields.is_none() && size.is_some() => (Either::Left(Full::default()), Part::Whole),
         Part::Nothing => (Either::Left(Full::default()), Part::Nothing),
-        part => match in_time(limit, retrieve(&mut ftp, &url.path, part)).await {
-            Err(error) if code(&error) == Some(550) => {
-                return in_time(limit, elsewhere(&mut ftp, url, error))
+        part => match with_limit(limit, retrieve(&mut ftp, &url.path, part)).await {
+            Err(error) if reply_code(&error) == Some(550) => {
+                return with_limit(limit, redirect_if_directory(&mut ftp, url, error))
                     .await
-                    .map_err(Refusal::from);
+                    .map_err(GatewayError::from);
             }
             retrieved => {
                 let (stream, part) = retrieved?;
-                let len = bounded(part, size);
+                let len = read_limit(part, size);
                 let download = Download::start(ftp, (stream, len), (limit, places));
                 (Either::Right(download), part)
             }
@@ -236,7 +241,7 @@ async fn file(
     let mut response = Response::new(body);
     put_field(&mut response, header::CONTENT_TYPE, url.content_type());
     if let Some(size) = size {
-        measure(&mut response, part, size);
+        set_length(&mut response, part, size);
     }
     if let Some(modified) = modified {
         put_field(&mut response, header::LAST_MODIFIED, &modified);
@@ -245,7 +250,7 @@ async fn file(
 }
 
 /// Bytes after which the download stops before the end of the file.
-fn bounded(part: Part, size: Option<u64>) -> Option<u64> {
+fn read_limit(part: Part, size: Option<u64>) -> Option<u64> {
     match part {
         Part::Bytes(first, last) if Some(last + 1) != size => Some(last + 1 - first),
         _ => None,
@@ -253,7 +258,7 @@ fn bounded(part: Part, size: Option<u64>) -> Option<u64> {
 }
 
 /// Sets status, length and range fields for `part` of a file of `size` bytes.
-fn measure(response: &mut Response<Body>, part: Part, size: u64) {
+fn set_length(response: &mut Response<Body>, part: Part, size: u64) {
     put_field(response, header::ACCEPT_RANGES, "bytes");
     let (status, len, range) = match part {
         Part::Whole => (StatusCode::OK, size, None),
@@ -310,7 +315,7 @@ async fn retrieve_from(
 
 /// Redirects to the directory if the path is one: its URL needs a final slash for the links on its
 /// page.
-async fn elsewhere(
+async fn redirect_if_directory(
     ftp: &mut AsyncFtpStream,
     url: &Url,
     error: FtpError,

@@ -10,14 +10,14 @@ use tokio::time::timeout;
 
 /// HTTP error response for a failed FTP request.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct GatewayError {
     pub(crate) status: StatusCode,
     pub(crate) reason: String,
     /// Set if the connection to the server failed.
     pub(crate) fault: Option<Fault>,
 }
 
-impl Refusal {
+impl GatewayError {
     pub(crate) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self {
@@ -28,13 +28,13 @@ impl Refusal {
     }
 }
 
-impl From<Failure> for Refusal {
+impl From<Failure> for GatewayError {
     fn from(failure: Failure) -> Self {
         Fault::from(failure).into()
     }
 }
 
-impl From<Fault> for Refusal {
+impl From<Fault> for GatewayError {
     fn from(fault: Fault) -> Self {
         Self {
             fault: Some(fault.clone()),
@@ -44,12 +44,12 @@ impl From<Fault> for Refusal {
 }
 
 /// Maps FTP reply codes (RFC 959 §4.2) to HTTP status codes.
-impl From<FtpError> for Refusal {
+impl From<FtpError> for GatewayError {
     fn from(error: FtpError) -> Self {
-        if is_late(&error) {
+        if is_timeout(&error) {
             return Self::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server is silent");
         }
-        let status = match code(&error) {
+        let status = match reply_code(&error) {
             Some(332 | 430 | 530 | 532) => StatusCode::UNAUTHORIZED,
             Some(550) => StatusCode::NOT_FOUND,
             Some(552) => StatusCode::INSUFFICIENT_STORAGE,
@@ -57,12 +57,12 @@ impl From<FtpError> for Refusal {
             Some(421 | 425 | 426 | 450 | 451 | 452) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_GATEWAY,
         };
-        Self::new(status, format!("the FTP server: {}", words(&error)))
+        Self::new(status, format!("the FTP server: {}", reply_text(&error)))
     }
 }
 
 /// Reply of the server, with its code.
-fn words(error: &FtpError) -> String {
+fn reply_text(error: &FtpError) -> String {
     match error {
         FtpError::UnexpectedResponse(reply) => {
             String::from_utf8_lossy(&reply.body).trim().to_owned()
@@ -71,7 +71,7 @@ fn words(error: &FtpError) -> String {
     }
 }
 
-pub(crate) fn code(error: &FtpError) -> Option<u32> {
+pub(crate) fn reply_code(error: &FtpError) -> Option<u32> {
     match error {
         FtpError::UnexpectedResponse(response) => Some(response.status.code()),
         _ => None,
@@ -80,11 +80,11 @@ pub(crate) fn code(error: &FtpError) -> Option<u32> {
 
 /// Whether the server does not support EPSV (RFC 2428); PASV is the fallback.
 pub(crate) fn lacks_epsv(error: &FtpError) -> bool {
-    matches!(code(error), Some(500..=504 | 522))
+    matches!(reply_code(error), Some(500..=504 | 522))
 }
 
 /// Runs one step of the protocol, with a time-out of `limit`.
-pub(crate) async fn in_time<T>(
+pub(crate) async fn with_limit<T>(
     limit: Duration,
     step: impl Future<Output = Result<T, FtpError>>,
 ) -> Result<T, FtpError> {
@@ -92,14 +92,14 @@ pub(crate) async fn in_time<T>(
     timeout(limit, step).await.unwrap_or_else(late)
 }
 
-fn is_late(error: &FtpError) -> bool {
+fn is_timeout(error: &FtpError) -> bool {
     matches!(error, FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::TimedOut)
 }
 
 /// Makes an optional step's failure `None`, except a time-out.
-pub(crate) fn if_known<T>(outcome: Result<T, FtpError>) -> Result<Option<T>, FtpError> {
+pub(crate) fn optional<T>(outcome: Result<T, FtpError>) -> Result<Option<T>, FtpError> {
     match outcome {
-        Err(error) if is_late(&error) => Err(error),
+        Err(error) if is_timeout(&error) => Err(error),
         outcome => Ok(outcome.ok()),
     }
 }

@@ -2,7 +2,7 @@
 //! FTP upload: STOR for an HTTP PUT.
 
 use crate::client_protocols::ftp::{
-    refusal::{Refusal, code, if_known, in_time, lacks_epsv},
+    refusal::{GatewayError, lacks_epsv, optional, reply_code, with_limit},
     url::Url,
 };
 use bytes::{Buf as _, Bytes};
@@ -20,7 +20,7 @@ type Stream = TransferStream<AsyncNoTlsStream>;
 
 /// Refuses partial and conditional uploads: a part would replace the whole file, and a condition
 /// can't be held until the file is written.
-pub(super) fn refuse_parts(url: &Url, headers: &HeaderMap) -> Result<(), Refusal> {
+pub(super) fn check_put(url: &Url, headers: &HeaderMap) -> Result<(), GatewayError> {
     let conditions = [
         header::IF_MATCH,
         header::IF_NONE_MATCH,
@@ -38,7 +38,7 @@ pub(super) fn refuse_parts(url: &Url, headers: &HeaderMap) -> Result<(), Refusal
         ),
         () => return Ok(()),
     };
-    Err(Refusal::new(status, reason))
+    Err(GatewayError::new(status, reason))
 }
 
 /// Uploads the body under its final name, since servers have no common way to rename. Calls
@@ -49,16 +49,18 @@ pub(super) async fn store(
     path: &str,
     (body, invite): (impl hyper::body::Body<Data = Bytes> + Unpin, impl FnOnce()),
     limit: Duration,
-) -> Result<StatusCode, Refusal> {
-    let known = if_known(in_time(limit, ftp.size(path)).await)?;
-    let stream = in_time(limit, open(&mut ftp, path)).await.map_err(denied)?;
+) -> Result<StatusCode, GatewayError> {
+    let known = optional(with_limit(limit, ftp.size(path)).await)?;
+    let stream = with_limit(limit, open(&mut ftp, path))
+        .await
+        .map_err(put_error)?;
     // An interrupted upload must not look complete.
-    let broken = |_| Refusal::new(StatusCode::BAD_GATEWAY, "the data connection is gone");
+    let broken = |_| GatewayError::new(StatusCode::BAD_GATEWAY, "the data connection is gone");
     reset_on_close(stream.get_ref().get_ref()).map_err(broken)?;
     invite();
-    let stream = fill(stream, body, limit).await?;
+    let stream = upload(stream, body, limit).await?;
     fin_on_close(stream.get_ref().get_ref()).map_err(broken)?;
-    in_time(limit, stream.finish()).await?;
+    with_limit(limit, stream.finish()).await?;
     Ok(match known {
         Some(_) => StatusCode::NO_CONTENT,
         None => StatusCode::CREATED,
@@ -76,29 +78,29 @@ async fn open(ftp: &mut AsyncFtpStream, path: &str) -> Result<Stream, FtpError> 
 }
 
 /// Error for a refused STOR: code 550, "not found" when reading, means "forbidden" when writing.
-fn denied(error: FtpError) -> Refusal {
-    let is_denied = code(&error) == Some(550);
-    let mut refusal = Refusal::from(error);
+fn put_error(error: FtpError) -> GatewayError {
+    let is_denied = reply_code(&error) == Some(550);
+    let mut refusal = GatewayError::from(error);
     if is_denied {
         refusal.status = StatusCode::FORBIDDEN;
     }
     refusal
 }
 
-async fn fill(
+async fn upload(
     mut stream: Stream,
     mut body: impl hyper::body::Body<Data = Bytes> + Unpin,
     limit: Duration,
-) -> Result<Stream, Refusal> {
+) -> Result<Stream, GatewayError> {
     while let Some(frame) = body.frame().await {
-        let cut = |_| Refusal::new(StatusCode::BAD_REQUEST, "the upload was cut short");
+        let cut = |_| GatewayError::new(StatusCode::BAD_REQUEST, "the upload was cut short");
         let mut data = frame.map_err(cut)?.into_data().unwrap_or_default();
         while data.has_remaining() {
             let write = stream.write_buf(&mut data);
             let write = async { write.await.map_err(FtpError::ConnectionError) };
-            if let Err(error) = in_time(limit, write).await {
+            if let Err(error) = with_limit(limit, write).await {
                 // A server that stopped reading may have sent the reason.
-                in_time(limit, stream.finish()).await?;
+                with_limit(limit, stream.finish()).await?;
                 return Err(error.into());
             }
         }

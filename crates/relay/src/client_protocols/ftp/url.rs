@@ -15,7 +15,7 @@ pub(crate) struct Url {
     /// it.
     pub(crate) path: String,
     /// URL as written, without user and password, for redirects.
-    written: String,
+    without_user: String,
 }
 
 impl Url {
@@ -26,10 +26,10 @@ impl Url {
         let (user_info, host) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = match (user_info, given) {
             ("", None) => ("anonymous".to_owned(), "anonymous@".to_owned()),
-            ("", Some((user, password))) => (clean(user)?, clean(password)?),
+            ("", Some((user, password))) => (checked_text(user)?, checked_text(password)?),
             (info, _) => {
                 let (user, password) = info.split_once(':').unwrap_or((info, ""));
-                (decoded(user)?, decoded(password)?)
+                (percent_decoded(user)?, percent_decoded(password)?)
             }
         };
         let raw = uri.path().strip_prefix('/').unwrap_or_default();
@@ -37,8 +37,8 @@ impl Url {
         Ok(Self {
             user,
             password,
-            path: decoded(raw)?,
-            written: format!("ftp://{host}/{raw}"),
+            path: percent_decoded(raw)?,
+            without_user: format!("ftp://{host}/{raw}"),
         })
     }
 
@@ -48,7 +48,7 @@ impl Url {
 
     /// URL with a final slash.
     pub(crate) fn as_directory(&self) -> String {
-        format!("{}/", self.written)
+        format!("{}/", self.without_user)
     }
 
     /// Media type guessed from the file name extension; by default, a byte stream.
@@ -73,12 +73,12 @@ impl Url {
     }
 }
 
-fn decoded(text: &str) -> Result<String, String> {
-    clean(percent_decode_str(text).collect())
+fn percent_decoded(text: &str) -> Result<String, String> {
+    checked_text(percent_decode_str(text).collect())
 }
 
 /// Decodes UTF-8 and rejects line ends, which would begin another FTP command.
-fn clean(bytes: Vec<u8>) -> Result<String, String> {
+fn checked_text(bytes: Vec<u8>) -> Result<String, String> {
     let text = String::from_utf8(bytes).map_err(|_| "the URL is not UTF-8".to_owned())?;
     match text.contains(['\r', '\n', '\0']) {
         true => Err("the URL has control characters".to_owned()),

@@ -3,12 +3,12 @@
 
 use crate::{
     client_protocols::http::{
-        silence::Progress,
-        trailers::{END, First, before_end},
+        silence::RequestProgress,
+        trailers::{LAST_CHUNK, PendingWrite, without_last_chunk},
     },
     faults::fault::Fault,
-    leg::stream::Shared,
-    route::far::Far,
+    leg::stream::LegStream,
+    route::far_leg::FarLeg,
 };
 use parking_lot::Mutex;
 use std::{
@@ -19,67 +19,67 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-type Answer = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
+type ReplyFuture = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 
 /// Upstream connection as an async stream: the reply of the peer on the path, if there is one, is
 /// read before the first byte of HTTP. Writes do not wait for it.
-pub(crate) struct Answered {
-    stream: Shared,
-    answer: Option<Answer>,
+pub(crate) struct AwaitReply {
+    stream: LegStream,
+    reply: Option<ReplyFuture>,
     /// Receives the fault if the peer refuses.
-    refused: Arc<OnceLock<Fault>>,
+    fault: Arc<OnceLock<Fault>>,
     /// Progress of the current request.
-    current: Arc<Mutex<Arc<Progress>>>,
-    first: First,
+    progress: Arc<Mutex<Arc<RequestProgress>>>,
+    pending: PendingWrite,
 }
 
-impl Answered {
+impl AwaitReply {
     pub(crate) fn new(
-        far: Arc<Far>,
+        far: Arc<FarLeg>,
         refused: Arc<OnceLock<Fault>>,
-        current: Arc<Mutex<Arc<Progress>>>,
+        current: Arc<Mutex<Arc<RequestProgress>>>,
     ) -> Self {
-        let stream = Shared {
+        let stream = LegStream {
             stream: far.stream.clone(),
             on_bytes: Box::new(|_, _| {}),
         };
         Self {
             stream,
-            answer: Some(Box::pin(async move { far.answer().await })),
-            refused,
-            current,
-            first: First::default(),
+            reply: Some(Box::pin(async move { far.answer().await })),
+            fault: refused,
+            progress: current,
+            pending: PendingWrite::default(),
         }
     }
 }
 
-impl Answered {
+impl AwaitReply {
     /// Ready once the reply has arrived; a refusal is an error.
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(answer) = &mut self.answer else {
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(answer) = &mut self.reply else {
             return Poll::Ready(Ok(()));
         };
         let outcome = ready!(answer.as_mut().poll(cx));
-        self.answer = None;
+        self.reply = None;
         Poll::Ready(outcome.map_err(|fault| {
-            let _ = self.refused.set(fault.clone());
+            let _ = self.fault.set(fault.clone());
             io::Error::other(fault)
         }))
     }
 }
 
-impl AsyncRead for Answered {
+impl AsyncRead for AwaitReply {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.poll_answer(cx))?;
+        ready!(self.poll_reply(cx))?;
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Answered {
+impl AsyncWrite for AwaitReply {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -93,22 +93,26 @@ impl AsyncWrite for Answered {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Self { first, stream, .. } = &mut *self;
+        let Self {
+            pending: first,
+            stream,
+            ..
+        } = &mut *self;
         ready!(first.poll_write(cx, stream))?;
-        let progress = self.current.lock().clone();
+        let progress = self.progress.lock().clone();
         let mut trailers = progress.trailers.lock();
         let slices = match *trailers {
-            Some(_) => before_end(slices),
+            Some(_) => without_last_chunk(slices),
             None => Some(slices),
         };
         let Some(slices) = slices else {
-            self.first = First(trailers.take().unwrap_or_default().into());
-            return Poll::Ready(Ok(END.len()));
+            self.pending = PendingWrite(trailers.take().unwrap_or_default().into());
+            return Poll::Ready(Ok(LAST_CHUNK.len()));
         };
         match Pin::new(&mut self.stream).poll_write_vectored(cx, slices) {
             // A refusing peer closes the connection: its reply says more than the error.
             Poll::Ready(Err(error)) => {
-                ready!(self.poll_answer(cx))?;
+                ready!(self.poll_reply(cx))?;
                 Poll::Ready(Err(error))
             }
             polled => polled,
@@ -120,7 +124,11 @@ impl AsyncWrite for Answered {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { first, stream, .. } = &mut *self;
+        let Self {
+            pending: first,
+            stream,
+            ..
+        } = &mut *self;
         ready!(first.poll_write(cx, stream))?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }

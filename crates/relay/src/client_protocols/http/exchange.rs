@@ -23,17 +23,17 @@ pub(crate) struct Exchange(Mutex<State>);
 struct State {
     turn: Turn,
     /// The client waits for 100 (Continue), and has received neither that nor a response.
-    held_back: bool,
+    awaits_continue: bool,
     /// hyper has written bytes that are not flushed.
     unflushed: bool,
     /// Framing of the body behind the last head, until the reader takes it.
     body: Option<Framing>,
     /// The last request may not be read to its end.
-    unread: bool,
+    request_unread: bool,
     /// The client supports chunked encoding.
-    chunks: bool,
+    accepts_chunks: bool,
     /// Bytes to write before anything else.
-    out: Vec<u8>,
+    pending_output: Vec<u8>,
     /// Trailer section that replaces the end of the response.
     trailers: Option<Vec<u8>>,
     refusal: Option<(StatusCode, Option<String>)>,
@@ -66,58 +66,58 @@ impl Exchange {
         let (version, hint) = (request.version(), request.body().size_hint());
         let mut state = self.0.lock();
         // HTTP/1.0 clients do not know interim responses.
-        state.chunks = version == Version::HTTP_11;
-        state.turn = match state.chunks && !state.unflushed {
+        state.accepts_chunks = version == Version::HTTP_11;
+        state.turn = match state.accepts_chunks && !state.unflushed {
             true => Turn::Origin,
             false => Turn::Response,
         };
         let empty = request.body().is_end_stream();
-        state.held_back = !empty && waits_for_100(version, request.headers());
-        state.unread = !empty;
+        state.awaits_continue = !empty && waits_for_100(version, request.headers());
+        state.request_unread = !empty;
         state.body = Some(hint.exact().map_or(Framing::Chunked, Framing::Length));
         state.trailers = None;
     }
 
     /// Queues an interim response for the client.
-    pub(crate) fn interim(&self, head: &[u8]) {
+    pub(crate) fn queue_interim(&self, head: &[u8]) {
         let mut state = self.0.lock();
-        state.held_back &= !head.starts_with(b"HTTP/1.1 100 ");
-        if state.turn == Turn::Origin && state.out.len() < HEAD_LEN_MAX {
-            state.out.extend(head);
+        state.awaits_continue &= !head.starts_with(b"HTTP/1.1 100 ");
+        if state.turn == Turn::Origin && state.pending_output.len() < HEAD_LEN_MAX {
+            state.pending_output.extend(head);
             state.wake();
         }
     }
 
     /// Asks the client to send its body, if it waits for 100 (Continue).
-    pub(crate) fn invite_body(&self) {
-        if self.is_held_back() {
-            self.interim(CONTINUE);
+    pub(crate) fn request_body(&self) {
+        if self.awaits_continue() {
+            self.queue_interim(CONTINUE);
         }
     }
 
     /// Whether the client may still hold back its body.
-    pub(super) fn is_held_back(&self) -> bool {
-        self.0.lock().held_back
+    pub(super) fn awaits_continue(&self) -> bool {
+        self.0.lock().awaits_continue
     }
 
     /// Notes that body data has arrived, with or without 100 (Continue).
-    pub(super) fn body_comes(&self) {
-        self.0.lock().held_back = false;
+    pub(super) fn on_body_data(&self) {
+        self.0.lock().awaits_continue = false;
     }
 
     /// Notes that the last request was read to its end.
-    pub(super) fn has_read_all(&self) {
-        self.0.lock().unread = false;
+    pub(super) fn on_request_end(&self) {
+        self.0.lock().request_unread = false;
     }
 
-    pub(super) fn is_unread(&self) -> bool {
-        self.0.lock().unread
+    pub(super) fn has_unread_request(&self) -> bool {
+        self.0.lock().request_unread
     }
 
     /// Sets the end of the response's body, trailers included.
     pub(super) fn set_trailers(&self, end: Vec<u8>) {
         let mut state = self.0.lock();
-        state.trailers = state.chunks.then_some(end);
+        state.trailers = state.accepts_chunks.then_some(end);
     }
 
     pub(super) fn has_trailers(&self) -> bool {
@@ -155,18 +155,18 @@ impl Exchange {
     }
 
     /// Notes that bytes of a response are being written.
-    pub(super) fn responds(&self) {
+    pub(super) fn on_response_bytes(&self) {
         let mut state = self.0.lock();
         state.turn = Turn::Response;
         state.unflushed = true;
     }
 
-    pub(super) fn take_out(&self) -> Vec<u8> {
-        take(&mut self.0.lock().out)
+    pub(super) fn take_output(&self) -> Vec<u8> {
+        take(&mut self.0.lock().pending_output)
     }
 
     /// Notes that hyper's output is flushed, and keeps the waker for later interim responses.
-    pub(super) fn flushed(&self, cx: &Context<'_>) {
+    pub(super) fn on_flush(&self, cx: &Context<'_>) {
         let mut state = self.0.lock();
         state.unflushed = false;
         let waited = state.waker.take().is_some_and(|(_, waits)| waits);
@@ -181,7 +181,7 @@ impl Exchange {
     }
 
     /// Ready once the previous response is flushed: then the next request may begin.
-    pub(super) fn poll_next(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll_client_turn(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
         if state.unflushed {
             state.waker = Some((cx.waker().clone(), true));

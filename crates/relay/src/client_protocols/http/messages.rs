@@ -6,8 +6,8 @@
 use crate::{
     client_protocols::http::{
         exchange::{CONTINUE, Exchange, Framing, Turn},
-        pacing::Paced,
-        trailers::{END, First, before_end},
+        pacing::RateLimitedIo,
+        trailers::{LAST_CHUNK, PendingWrite, without_last_chunk},
     },
     session::http_memory::{HEAD_LEN_MAX, HttpMemory},
 };
@@ -34,96 +34,100 @@ const BUFFER_LEN: usize = 512;
 const READ_MAX: usize = 8191;
 
 /// Stream of a client's HTTP messages, for hyper's server.
-pub(crate) struct Messages {
-    stream: Paced,
+pub(crate) struct MessageStream {
+    stream: RateLimitedIo,
     exchange: Arc<Exchange>,
     memory: Arc<HttpMemory>,
     /// Bytes that were read ahead of hyper.
-    ahead: BytesMut,
-    /// Bytes of `ahead` that were searched for the end of a head.
-    seen: usize,
-    reading: Reading,
-    first: First,
+    read_ahead: BytesMut,
+    /// Bytes of `read_ahead` that were searched for the end of a head.
+    searched: usize,
+    state: ReadState,
+    pending: PendingWrite,
 }
 
 /// Part of a message that hyper reads next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
+enum ReadState {
     Head,
     /// Bytes left of a complete head.
-    Given(usize),
+    HeadRest(usize),
     Body(u64),
     Chunks(Chunks),
     /// Anything: the bytes are not HTTP.
-    Loose,
+    Unframed,
 }
 
-impl Reading {
+impl ReadState {
     /// Whether the message has ended.
     fn is_over(self) -> bool {
         [Self::Body(0), Self::Chunks(Chunks::Over)].contains(&self)
     }
 }
 
-impl Messages {
-    pub(super) fn new(stream: Paced, exchange: Arc<Exchange>, memory: Arc<HttpMemory>) -> Self {
+impl MessageStream {
+    pub(super) fn new(
+        stream: RateLimitedIo,
+        exchange: Arc<Exchange>,
+        memory: Arc<HttpMemory>,
+    ) -> Self {
         Self {
             stream,
             exchange,
             memory,
-            ahead: BytesMut::new(),
-            seen: 0,
-            reading: Reading::Head,
-            first: First::default(),
+            read_ahead: BytesMut::new(),
+            searched: 0,
+            state: ReadState::Head,
+            pending: PendingWrite::default(),
         }
     }
 
     /// Whether the client has sent nothing since its last message.
-    pub(super) fn is_silent(&self) -> bool {
-        self.ahead.is_empty()
+    pub(super) fn has_no_input(&self) -> bool {
+        self.read_ahead.is_empty()
     }
 
     /// Returns the bytes that were read ahead.
-    pub(super) fn into_ahead(self) -> Bytes {
-        self.ahead.freeze()
+    pub(super) fn into_read_ahead(self) -> Bytes {
+        self.read_ahead.freeze()
     }
 
     /// Reads until a head is complete or can't become one; then hyper reports the error.
     pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.reading == Reading::Head {
-            self.ahead.advance(empty_lines(&self.ahead));
-            let end = end_of_head(&self.ahead, self.seen);
-            self.seen = self.ahead.len();
+        while self.state == ReadState::Head {
+            self.read_ahead.advance(empty_lines(&self.read_ahead));
+            let end = end_of_head(&self.read_ahead, self.searched);
+            self.searched = self.read_ahead.len();
             if let Some(end) = end {
-                self.give(end);
-            } else if is_hopeless(&self.ahead)
-                || self.seen >= HEAD_LEN_MAX
-                || ready!(self.poll_more(cx))? == 0
+                self.release_head(end);
+            } else if is_hopeless(&self.read_ahead)
+                || self.searched >= HEAD_LEN_MAX
+                || ready!(self.poll_fill(cx))? == 0
             {
-                self.reading = Reading::Loose;
+                self.state = ReadState::Unframed;
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if self.ahead.len() == self.ahead.capacity() {
-            self.ahead.reserve(BUFFER_LEN);
-            self.memory.set_head(self.ahead.capacity());
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.read_ahead.len() == self.read_ahead.capacity() {
+            self.read_ahead.reserve(BUFFER_LEN);
+            self.memory.set_head(self.read_ahead.capacity());
         }
-        pin!(self.stream.read_buf(&mut self.ahead)).poll(cx)
+        pin!(self.stream.read_buf(&mut self.read_ahead)).poll(cx)
     }
 
     /// Hands a head of this length to hyper, if its first line is valid.
-    fn give(&mut self, end: usize) {
-        self.seen = 0;
-        self.reading = Reading::Given(end);
-        match encode_request_line(&self.ahead[..end]) {
+    fn release_head(&mut self, end: usize) {
+        self.searched = 0;
+        self.state = ReadState::HeadRest(end);
+        match encode_request_line(&self.read_ahead[..end]) {
             Ok(None) => {}
             Ok(Some(head)) => {
-                self.reading = Reading::Given(head.len());
-                let rest = self.ahead.split_off(end);
-                self.ahead = BytesMut::from(&[&head[..], &rest].concat()[..]);
+                self.state = ReadState::HeadRest(head.len());
+                let rest = self.read_ahead.split_off(end);
+                self.read_ahead = BytesMut::from(&[&head[..], &rest].concat()[..]);
             }
             Err(error) => {
                 let status = StatusCode::BAD_REQUEST;
@@ -133,30 +137,30 @@ impl Messages {
     }
 
     /// Most bytes that hyper may read now.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_read_limit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.exchange.is_refused() {
             return Poll::Ready(Ok(0));
         }
-        if self.reading == Reading::Given(0) {
-            self.reading = match self.exchange.take_body() {
-                Some(Framing::Length(len)) => Reading::Body(len),
-                Some(Framing::Chunked) => Reading::Chunks(Chunks::BEGIN),
-                None => Reading::Loose,
+        if self.state == ReadState::HeadRest(0) {
+            self.state = match self.exchange.take_body() {
+                Some(Framing::Length(len)) => ReadState::Body(len),
+                Some(Framing::Chunked) => ReadState::Chunks(Chunks::BEGIN),
+                None => ReadState::Unframed,
             };
         }
-        if self.reading.is_over() {
-            self.reading = Reading::Head;
+        if self.state.is_over() {
+            self.state = ReadState::Head;
         }
-        if self.reading == Reading::Head {
-            ready!(self.exchange.poll_next(cx));
+        if self.state == ReadState::Head {
+            ready!(self.exchange.poll_client_turn(cx));
         }
         ready!(self.poll_head(cx))?;
         let refused = self.exchange.is_refused();
-        let most = match self.reading {
+        let most = match self.state {
             // End of the stream.
             _ if refused => 0,
-            Reading::Given(len) => len,
-            Reading::Body(len) => usize::try_from(len).unwrap_or(usize::MAX),
+            ReadState::HeadRest(len) => len,
+            ReadState::Body(len) => usize::try_from(len).unwrap_or(usize::MAX),
             _ => usize::MAX,
         };
         Poll::Ready(Ok(match self.memory.may_be_head() {
@@ -166,54 +170,54 @@ impl Messages {
     }
 
     /// Counts `bytes` as part of the message, and returns how many of them belong to it.
-    fn pass(&mut self, bytes: &[u8]) -> usize {
-        let taken = match &mut self.reading {
-            Reading::Chunks(chunks) => chunks.take(bytes),
+    fn count_bytes(&mut self, bytes: &[u8]) -> usize {
+        let taken = match &mut self.state {
+            ReadState::Chunks(chunks) => chunks.advance(bytes),
             _ => bytes.len(),
         };
-        match &mut self.reading {
-            Reading::Given(left) => *left -= taken,
-            Reading::Body(left) => *left -= taken as u64,
+        match &mut self.state {
+            ReadState::HeadRest(left) => *left -= taken,
+            ReadState::Body(left) => *left -= taken as u64,
             _ => {}
         }
-        if self.reading.is_over() {
-            self.exchange.has_read_all();
+        if self.state.is_over() {
+            self.exchange.on_request_end();
         }
         self.memory.add_read(taken);
         taken
     }
 }
 
-impl AsyncRead for Messages {
+impl AsyncRead for MessageStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let room = ready!(self.poll_room(cx))?.min(buffer.remaining());
-        if !self.ahead.is_empty() {
-            let len = self.ahead.len().min(room);
-            let mut part = self.ahead.split_to(len);
-            let mut rest = part.split_off(self.pass(&part));
+        let room = ready!(self.poll_read_limit(cx))?.min(buffer.remaining());
+        if !self.read_ahead.is_empty() {
+            let len = self.read_ahead.len().min(room);
+            let mut part = self.read_ahead.split_to(len);
+            let mut rest = part.split_off(self.count_bytes(&part));
             buffer.put_slice(&part);
-            rest.unsplit(take(&mut self.ahead));
-            self.ahead = rest;
-            if self.ahead.is_empty() {
-                self.ahead = BytesMut::new();
+            rest.unsplit(take(&mut self.read_ahead));
+            self.read_ahead = rest;
+            if self.read_ahead.is_empty() {
+                self.read_ahead = BytesMut::new();
                 self.memory.set_head(0);
             }
             return Poll::Ready(Ok(()));
         }
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
-        let taken = self.pass(part.filled());
-        self.ahead.extend_from_slice(&part.filled()[taken..]);
+        let taken = self.count_bytes(part.filled());
+        self.read_ahead.extend_from_slice(&part.filled()[taken..]);
         buffer.advance(taken);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Messages {
+impl AsyncWrite for MessageStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -246,16 +250,16 @@ impl AsyncWrite for Messages {
             Turn::Origin if beginning.starts_with(CONTINUE) => {
                 return Poll::Ready(Ok(CONTINUE.len()));
             }
-            _ => ready!(self.poll_first(cx))?,
+            _ => ready!(self.poll_pending(cx))?,
         }
-        self.exchange.responds();
+        self.exchange.on_response_bytes();
         let slices = match self.exchange.has_trailers() {
-            true => before_end(slices),
+            true => without_last_chunk(slices),
             false => Some(slices),
         };
         let Some(slices) = slices else {
-            self.first = First(self.exchange.take_trailers().into());
-            return Poll::Ready(Ok(END.len()));
+            self.pending = PendingWrite(self.exchange.take_trailers().into());
+            return Poll::Ready(Ok(LAST_CHUNK.len()));
         };
         Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
@@ -266,9 +270,9 @@ impl AsyncWrite for Messages {
 
     /// Flushes. hyper calls it at each wake-up, and only when all its output is written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_first(cx))?;
+        ready!(self.poll_pending(cx))?;
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        self.exchange.flushed(cx);
+        self.exchange.on_flush(cx);
         Poll::Ready(Ok(()))
     }
 
@@ -280,13 +284,13 @@ impl AsyncWrite for Messages {
     }
 }
 
-impl Messages {
+impl MessageStream {
     /// Writes pending bytes that precede hyper's output.
-    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.first.poll_write(cx, &mut self.stream))?;
-            self.first = First(self.exchange.take_out().into());
-            if self.first.0.is_empty() {
+            ready!(self.pending.poll_write(cx, &mut self.stream))?;
+            self.pending = PendingWrite(self.exchange.take_output().into());
+            if self.pending.0.is_empty() {
                 return Poll::Ready(Ok(()));
             }
         }

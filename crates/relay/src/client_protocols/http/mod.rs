@@ -13,24 +13,24 @@ mod trailers;
 
 use crate::{
     client_protocols::{
-        ftp::{self, refusal::Refusal},
+        ftp::{self, refusal::GatewayError},
         http::{
-            answer::Answered,
+            answer::AwaitReply,
             exchange::Exchange,
-            messages::Messages,
-            pacing::Paced,
+            messages::MessageStream,
+            pacing::RateLimitedIo,
             proxy::{
-                Body, ClientRequest, Declined, FIELDS_MAX, Proxy, Tunnel, explanation,
-                explanation_bytes, own,
+                Body, ClientRequest, ErrorResponse, FIELDS_MAX, Proxy, Tunnel, own_body,
+                text_response, text_response_bytes,
             },
-            silence::Upload,
+            silence::RequestBody,
         },
-        language::{farewell, linger},
+        language::{lingering_close, reply_and_close},
     },
-    leg::stream::Shared,
+    leg::stream::LegStream,
     relay::Phase,
     route::request::Request,
-    session::{Session, client::Verdict, http_memory::HEAD_LEN_MAX},
+    session::{Session, client::Credentials, http_memory::HEAD_LEN_MAX},
     transfer::{End, Side},
 };
 use bytes::Bytes;
@@ -45,7 +45,7 @@ use longhaul_protocol::{
     destination::Destination,
     failure::Failure,
     proxy_headers::{
-        ambiguity, credentials, destination, has_passed, is_ftp, max_forwards, traced,
+        ambiguity, credentials, destination, has_passed, is_ftp, max_forwards, trace_response,
     },
 };
 use longhaul_transport::leg::Leg;
@@ -73,15 +73,15 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
         session: session.clone(),
         exchange: Arc::default(),
         origin: tokio::sync::Mutex::default(),
-        asked: Mutex::default(),
+        last_upstream: Mutex::default(),
         tunnel: Mutex::default(),
     });
-    let mut messages = messages(session, &proxy.exchange);
+    let mut messages = open_stream(session, &proxy.exchange);
     if let Err(end) = await_head(session, &mut messages).await {
         return end;
     }
     // Boxed: a client that has sent nothing yet occupies no more memory than its head.
-    if let Some(end) = Box::pin(exchange_until_broken(&proxy, messages)).await {
+    if let Some(end) = Box::pin(run_exchange(&proxy, messages)).await {
         return end;
     }
     let tunnel = proxy.tunnel.lock().take();
@@ -89,38 +89,38 @@ pub(crate) async fn serve(session: &Arc<Session>) -> End {
         Some(tunnel) => Box::pin(run_tunnel(session, tunnel)).await,
         None => {
             // A close with unread bytes could destroy the response in flight (RFC 9112 §9.6).
-            if proxy.exchange.is_unread() {
-                Box::pin(linger(&session.near())).await;
+            if proxy.exchange.has_unread_request() {
+                Box::pin(lingering_close(&session.client_leg())).await;
             }
             End::Finished
         }
     }
 }
 
-fn messages(session: &Arc<Session>, exchange: &Arc<Exchange>) -> Messages {
+fn open_stream(session: &Arc<Session>, exchange: &Arc<Exchange>) -> MessageStream {
     let counted = session.clone();
-    let stream = Shared {
+    let stream = LegStream {
         stream: Leg::plain(session.client.clone()),
         on_bytes: Box::new(move |read, written| {
             counted.count(Direction::Up, read);
             counted.count(Direction::Down, written);
         }),
     };
-    let (limits, memory) = (session.limits().clone(), session.http.clone());
-    let paced = Paced::new(stream, limits, memory.clone());
-    Messages::new(paced, exchange.clone(), memory)
+    let (limits, memory) = (session.rate_limits().clone(), session.http.clone());
+    let paced = RateLimitedIo::new(stream, limits, memory.clone());
+    MessageStream::new(paced, exchange.clone(), memory)
 }
 
 /// Waits for the first head. A client that leaves before it ends without an error.
-async fn await_head(session: &Session, messages: &mut Messages) -> Result<(), End> {
+async fn await_head(session: &Session, messages: &mut MessageStream) -> Result<(), End> {
     let limit = session.config.limits.handshake_timeout;
     let mut drained = pin!(session.relay.drain.wait_for(Phase::Drain));
     let head = poll_fn(|cx| match messages.poll_head(cx) {
-        Poll::Pending if messages.is_silent() => drained.as_mut().poll(cx).map(Ok),
+        Poll::Pending if messages.has_no_input() => drained.as_mut().poll(cx).map(Ok),
         polled => polled,
     });
     match timeout(limit, head).await {
-        Ok(Ok(())) if messages.is_silent() => Err(End::Finished),
+        Ok(Ok(())) if messages.has_no_input() => Err(End::Finished),
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(End::Broken(Side::Near, error)),
         Err(_) => Err(session.fail(Failure::HandshakeTimeout)),
@@ -128,7 +128,7 @@ async fn await_head(session: &Session, messages: &mut Messages) -> Result<(), En
 }
 
 /// Side that caused an error: the origin if a response body failed, else the client.
-fn culprit(error: &hyper::Error) -> Side {
+fn failed_side(error: &hyper::Error) -> Side {
     match error.is_user() {
         true => Side::Far,
         false => Side::Near,
@@ -138,16 +138,16 @@ fn culprit(error: &hyper::Error) -> Side {
 /// Runs the exchange, and returns how it ended if it failed. While an origin is silent, nothing
 /// reads from the client or writes to it, so this function watches for the client's reset or
 /// keepalive failure.
-async fn exchange_until_broken(proxy: &Arc<Proxy>, messages: Messages) -> Option<End> {
+async fn run_exchange(proxy: &Arc<Proxy>, messages: MessageStream) -> Option<End> {
     // Keeps the exchange until its leg is reset: HTTP ends a dropped exchange cleanly.
-    let exchange = exchange(proxy, messages);
+    let exchange = serve_requests(proxy, messages);
     tokio::pin!(exchange);
     select! {
         biased;
         outcome = exchange.as_mut() => match (proxy.exchange.take_refusal(), outcome) {
-            (Some(refusal), outcome) => Some(proxy.refuse(refusal, outcome.err()).await),
+            (Some(refusal), outcome) => Some(proxy.send_refusal(refusal, outcome.err()).await),
             (None, Ok(())) => None,
-            (None, Err(error)) => Some(proxy.broken_off(error).await),
+            (None, Err(error)) => Some(proxy.on_exchange_error(error).await),
         },
         error = proxy.session.client.broken() => {
             proxy.reset_origin();
@@ -157,7 +157,7 @@ async fn exchange_until_broken(proxy: &Arc<Proxy>, messages: Messages) -> Option
 }
 
 /// Serves requests until the client leaves or CONNECT succeeds.
-async fn exchange(proxy: &Arc<Proxy>, messages: Messages) -> hyper::Result<()> {
+async fn serve_requests(proxy: &Arc<Proxy>, messages: MessageStream) -> hyper::Result<()> {
     let session = proxy.session.clone();
     let _counted = session.http.connection();
     let io = TokioIo::new(messages);
@@ -187,14 +187,14 @@ async fn exchange(proxy: &Arc<Proxy>, messages: Messages) -> hyper::Result<()> {
 
 impl Proxy {
     async fn respond(&self, request: ClientRequest) -> Response<Body> {
-        self.session.asks_again();
+        self.session.start_request_timer();
         self.session.http.end_message();
         if let Some(reason) = ambiguity(request.method(), request.version(), request.headers()) {
             let status = StatusCode::BAD_REQUEST;
             self.exchange.refuse(status, Some(reason.to_owned()));
-            return Response::new(own(Bytes::new()));
+            return Response::new(own_body(Bytes::new()));
         }
-        let checked = self.check(&request).await;
+        let checked = self.authorize(&request).await;
         let wanted = checked
             .as_ref()
             .map_or_else(|_| String::new(), ToString::to_string);
@@ -206,9 +206,9 @@ impl Proxy {
             if !self.exchange.is_refused() {
                 self.session.listener.counters.fail(declined.fault.failure);
             }
-            self.explain(declined, &wanted)
+            self.error_response(declined, &wanted)
         });
-        if self.exchange.is_held_back() {
+        if self.exchange.awaits_continue() {
             // The client may still send the body, but nothing reads it (RFC 9110 §10.1.1).
             let close = header::HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
@@ -217,21 +217,21 @@ impl Proxy {
     }
 
     /// Replies to a request that can't be parsed, with a reason, which hyper's reply lacks.
-    async fn refuse(
+    async fn send_refusal(
         &self,
         (status, reason): (StatusCode, Option<String>),
         error: Option<hyper::Error>,
     ) -> End {
         let reason = reason.or(error.map(|error| format!("the request can't be read: {error}")));
-        let answer = explanation_bytes(status, &reason.unwrap_or_default());
-        Box::pin(farewell(&self.session.near(), &answer)).await;
+        let answer = text_response_bytes(status, &reason.unwrap_or_default());
+        Box::pin(reply_and_close(&self.session.client_leg(), &answer)).await;
         self.session.fail(Failure::BadRequest)
     }
 
     /// Error response with a message and a Proxy-Status field (RFC 9209). Relays have their names
     /// in this relay's configuration.
-    fn explain(&self, declined: Declined, wanted: &str) -> Response<Body> {
-        let Declined {
+    fn error_response(&self, declined: ErrorResponse, wanted: &str) -> Response<Body> {
+        let ErrorResponse {
             fault,
             status,
             reason,
@@ -239,8 +239,8 @@ impl Proxy {
         } = declined;
         let peers = &self.session.peers;
         let fault =
-            fault.renamed(|address| Some(peers.find_by_address(address)?.config.name.clone()));
-        let mut response = explanation(status, &reason.unwrap_or_else(|| fault.words(wanted)));
+            fault.with_names(|address| Some(peers.find_by_address(address)?.config.name.clone()));
+        let mut response = text_response(status, &reason.unwrap_or_else(|| fault.message(wanted)));
         let error = error.unwrap_or(fault.error_type());
         let field = fault.proxy_status(&self.session.relay.pseudonym, wanted, error);
         if let (false, Ok(field)) = (error.is_empty(), header::HeaderValue::try_from(field)) {
@@ -253,7 +253,7 @@ impl Proxy {
         &self,
         request: ClientRequest,
         destination: Destination,
-    ) -> Result<Response<Body>, Declined> {
+    ) -> Result<Response<Body>, ErrorResponse> {
         if request.method() == Method::CONNECT {
             return self.connect(request, destination).await;
         }
@@ -261,7 +261,7 @@ impl Proxy {
             return self.ftp(request, &destination).await;
         }
         match max_forwards(request.method(), request.headers()) {
-            Some(0) => Ok(answer_here(&request)),
+            Some(0) => Ok(answer_locally(&request)),
             _ => self.pass_on(request, destination).await,
         }
     }
@@ -270,8 +270,8 @@ impl Proxy {
         &self,
         request: ClientRequest,
         server: &Destination,
-    ) -> Result<Response<Body>, Declined> {
-        let bad = |reason| Declined::new(Failure::BadRequest, reason);
+    ) -> Result<Response<Body>, ErrorResponse> {
+        let bad = |reason| ErrorResponse::new(Failure::BadRequest, reason);
         let (head, body) = request.into_parts();
         let given = credentials(&head.headers, header::AUTHORIZATION);
         let url = ftp::Url::new(&head.uri, given).map_err(bad)?;
@@ -282,63 +282,63 @@ impl Proxy {
             }
             Method::PUT => {
                 let memory = &self.session.http;
-                let upload = Upload::new(body, &Arc::default(), &self.exchange, memory);
-                let body = (upload, || self.exchange.invite_body());
+                let upload = RequestBody::new(body, &Arc::default(), &self.exchange, memory);
+                let body = (upload, || self.exchange.request_body());
                 ftp::put(&self.session, server, what, body).await
             }
             _ => return Err(bad("ftp:// takes GET, HEAD and PUT".to_owned())),
         };
         match outcome {
             Ok(response) => {
-                self.session.hears_answer();
+                self.session.stop_request_timer();
                 Ok(response.map(Either::Right))
             }
-            Err(Refusal {
+            Err(GatewayError {
                 fault: Some(fault), ..
             }) => Err(fault.into()),
-            Err(Refusal { status, reason, .. }) => {
+            Err(GatewayError { status, reason, .. }) => {
                 let reason = format!("{}: {reason}", head.uri.path());
                 let (failure, error) = match status {
                     StatusCode::GATEWAY_TIMEOUT => (Failure::TimedOut, "http_response_timeout"),
                     _ => (Failure::Other, ""),
                 };
-                Err(Declined {
+                Err(ErrorResponse {
                     status,
                     error: Some(error),
-                    ..Declined::new(failure, reason)
+                    ..ErrorResponse::new(failure, reason)
                 })
             }
         }
     }
 
     /// Checks the Proxy-Authorization field (RFC 9110 §11.7.1).
-    async fn authenticate(&self, request: &ClientRequest) -> Verdict {
+    async fn authenticate(&self, request: &ClientRequest) -> Credentials {
         let Some(users) = &self.session.listener_config.users else {
-            return Verdict::Right;
+            return Credentials::Accepted;
         };
         match credentials(request.headers(), header::PROXY_AUTHORIZATION) {
             Some((user, password)) => self.session.authenticate(users, &user, &password).await,
-            None => Verdict::Wrong,
+            None => Credentials::Rejected,
         }
     }
 
-    async fn check(&self, request: &ClientRequest) -> Result<Destination, Declined> {
+    async fn authorize(&self, request: &ClientRequest) -> Result<Destination, ErrorResponse> {
         match self.authenticate(request).await {
-            Verdict::Right => {}
-            Verdict::Wrong => {
-                return Err(Declined::stranger(
+            Credentials::Accepted => {}
+            Credentials::Rejected => {
+                return Err(ErrorResponse::unauthenticated(
                     StatusCode::PROXY_AUTHENTICATION_REQUIRED,
                     "this proxy wants a user and a password",
                 ));
             }
-            Verdict::Unseen => {
-                return Err(Declined::stranger(
+            Credentials::NotChecked => {
+                return Err(ErrorResponse::unauthenticated(
                     StatusCode::TOO_MANY_REQUESTS,
                     "wrong passwords came from this address: try again later, once those that wait were looked at",
                 ));
             }
         }
-        let bad = |reason| Declined::new(Failure::BadRequest, reason);
+        let bad = |reason| ErrorResponse::new(Failure::BadRequest, reason);
         let destination = destination(request.method(), request.uri()).map_err(bad)?;
         if has_passed(request.headers(), &self.session.relay.pseudonym) {
             return Err(Failure::Loop.into());
@@ -351,26 +351,26 @@ impl Proxy {
         &self,
         mut request: ClientRequest,
         destination: Destination,
-    ) -> Result<Response<Body>, Declined> {
+    ) -> Result<Response<Body>, ErrorResponse> {
         let wanted = Request {
             may_stripe: true,
             ..Request::to(destination, Vec::new())
         };
-        let far = self.session.open_answered(&wanted).await?;
-        self.leave_http(Tunnel {
+        let far = self.session.open_and_await_answer(&wanted).await?;
+        self.set_tunnel(Tunnel {
             client: hyper::upgrade::on(&mut request),
             origin: None,
             far: Arc::new(far),
         });
-        Ok(Response::new(own(Bytes::new())))
+        Ok(Response::new(own_body(Bytes::new())))
     }
 
     /// Handles an exchange that did not end by a clean close between two requests.
-    async fn broken_off(&self, error: hyper::Error) -> End {
+    async fn on_exchange_error(&self, error: hyper::Error) -> End {
         let origin = self.origin.lock().await;
         if error.is_timeout() {
             // Either the keep-alive time is over, or the first request never completed.
-            return match self.asked.lock().ptr_eq(&Weak::new()) {
+            return match self.last_upstream.lock().ptr_eq(&Weak::new()) {
                 false => End::Finished,
                 true => {
                     self.session.client.fin_on_close();
@@ -383,7 +383,7 @@ impl Proxy {
         if let Some(origin) = &*origin {
             origin.far.stream.carrier().reset_on_close();
         }
-        End::Broken(culprit(&error), io::Error::other(error))
+        End::Broken(failed_side(&error), io::Error::other(error))
     }
 
     /// Resets the connection to the origin: the client is gone in mid-exchange.
@@ -395,7 +395,7 @@ impl Proxy {
             return idle.far.stream.carrier().reset_on_close();
         }
         // The origin owes a response or the rest of one; HTTP would end it cleanly.
-        let asked = self.asked.lock();
+        let asked = self.last_upstream.lock();
         if let Some(far) = asked.upgrade() {
             far.stream.carrier().reset();
         }
@@ -403,13 +403,13 @@ impl Proxy {
 }
 
 /// Answers TRACE and OPTIONS with Max-Forwards 0 (RFC 9110 §7.6.2).
-fn answer_here(request: &ClientRequest) -> Response<Body> {
+fn answer_locally(request: &ClientRequest) -> Response<Body> {
     let trace = request.method() == Method::TRACE;
     let body = match trace {
-        true => traced(request.method(), request.uri(), request.headers()),
+        true => trace_response(request.method(), request.uri(), request.headers()),
         false => Vec::new(),
     };
-    let mut response = Response::new(own(body));
+    let mut response = Response::new(own_body(body));
     if trace {
         let echo = header::HeaderValue::from_static("message/http");
         response.headers_mut().insert(header::CONTENT_TYPE, echo);
@@ -425,27 +425,29 @@ async fn run_tunnel(session: &Session, tunnel: Tunnel) -> End {
         origin,
         far,
     } = tunnel;
-    let early = match left_over::<Messages>(client).await {
-        Ok((early, messages)) => [early, messages.into_ahead()].concat(),
+    let early = match reclaim_connection::<MessageStream>(client).await {
+        Ok((early, messages)) => [early, messages.into_read_ahead()].concat(),
         Err(error) => return End::Broken(Side::Near, error),
     };
     session.http.end_message();
     let late = match origin {
-        Some(origin) => left_over::<Answered>(origin).await.map(|(late, _)| late),
+        Some(origin) => reclaim_connection::<AwaitReply>(origin)
+            .await
+            .map(|(late, _)| late),
         None => Ok(Bytes::new()),
     };
     let late = match late {
         Ok(late) => late,
         Err(error) => return End::Broken(Side::Far, error),
     };
-    match far.send_first(&early).await {
+    match far.send_early_bytes(&early).await {
         Ok(()) => session.transfer(&far, &late).await,
         Err(error) => End::Broken(Side::Far, error),
     }
 }
 
 /// Takes a connection back from hyper: the bytes read behind the last message, and the stream.
-async fn left_over<T>(upgrade: OnUpgrade) -> io::Result<(Bytes, T)>
+async fn reclaim_connection<T>(upgrade: OnUpgrade) -> io::Result<(Bytes, T)>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

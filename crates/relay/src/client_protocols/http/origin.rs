@@ -3,14 +3,14 @@
 
 use crate::{
     client_protocols::http::{
-        answer::Answered,
+        answer::AwaitReply,
         proxy::{
-            Body, ClientRequest, Declined, FIELDS_MAX, OnwardRequest, Origin, Proxy, Tunnel,
+            Body, ClientRequest, ErrorResponse, FIELDS_MAX, Origin, OriginRequest, Proxy, Tunnel,
             no_response,
         },
-        silence::{Download, Progress, Silence, Upload},
+        silence::{RequestBody, RequestProgress, ResponseBody, ResponseTimeout},
     },
-    route::{far::Far, request::Request},
+    route::{far_leg::FarLeg, request::Request},
     session::http_memory::HEAD_LEN_MAX,
 };
 use http_body_util::{Either, Empty};
@@ -19,7 +19,9 @@ use hyper_util::rt::TokioIo;
 use longhaul_protocol::{
     destination::Destination,
     failure::Failure,
-    proxy_headers::{interim_response, is_framed_twice, onward_request, onward_response, upgrade},
+    proxy_headers::{
+        forward_request, forward_response, interim_response, is_framed_twice, upgrade,
+    },
 };
 use longhaul_units::Time;
 use std::{
@@ -34,105 +36,110 @@ impl Proxy {
         &self,
         mut request: ClientRequest,
         destination: Destination,
-    ) -> Result<Response<Body>, Declined> {
+    ) -> Result<Response<Body>, ErrorResponse> {
         let offered =
             upgrade(request.version(), request.headers()).map(|_| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
-        onward_request(&mut head, &self.session.relay.pseudonym);
+        forward_request(&mut head, &self.session.relay.pseudonym);
         let progress = Arc::default();
-        let body = Upload::new(body, &progress, &self.exchange, &self.session.http);
+        let body = RequestBody::new(body, &progress, &self.exchange, &self.session.http);
         let mut request = hyper::Request::from_parts(head, Either::Left(body));
         self.pass_on_interim(&mut request, &progress);
         let mut kept = self.origin.lock().await;
         let asked = (request, &progress);
-        let response = self.ask(&mut kept, asked, &destination).await?;
-        self.answer(&mut kept, response, offered)
+        let response = self.send_with_retry(&mut kept, asked, &destination).await?;
+        self.client_response(&mut kept, response, offered)
     }
 
     /// Forwards interim responses, 100 included, as they arrive (RFC 9110 §15.2).
-    fn pass_on_interim(&self, request: &mut OnwardRequest, progress: &Arc<Progress>) {
+    fn pass_on_interim(&self, request: &mut OriginRequest, progress: &Arc<RequestProgress>) {
         let (exchange, relay) = (self.exchange.clone(), self.session.relay.clone());
         let progress = progress.clone();
         on_informational(request, move |response| {
             let status = response.status();
-            if status == StatusCode::CONTINUE && exchange.is_held_back() {
-                progress.invited();
+            if status == StatusCode::CONTINUE && exchange.awaits_continue() {
+                progress.on_continue();
             }
             let head = interim_response(status, response.headers(), &relay.pseudonym);
-            exchange.interim(&head);
+            exchange.queue_interim(&head);
         });
     }
 
     /// Sends a request over the persistent connection, else over a pooled one, else over a new one.
     /// A dead connection may return the request unsent; then the next is tried. If the request may
     /// have been sent, it is repeated only if that is safe (RFC 9110 §9.2.2).
-    async fn ask(
+    async fn send_with_retry(
         &self,
         kept: &mut Option<Origin>,
-        (mut request, progress): (OnwardRequest, &Arc<Progress>),
+        (mut request, progress): (OriginRequest, &Arc<RequestProgress>),
         destination: &Destination,
-    ) -> Result<Response<Download>, Declined> {
-        let ways = std::iter::repeat_n(Source::New, WAYS_MAX);
+    ) -> Result<Response<ResponseBody>, ErrorResponse> {
+        let ways = std::iter::repeat_n(ConnectionSource::New, NEW_CONNECTIONS_MAX);
         // The request may have arrived each time, so it is repeated only once.
         let mut again = true;
-        for source in [Source::Kept, Source::Ready].into_iter().chain(ways) {
-            let Some(origin) = self.origin(source, kept, destination).await? else {
+        for source in [ConnectionSource::Persistent, ConnectionSource::Pooled]
+            .into_iter()
+            .chain(ways)
+        {
+            let Some(origin) = self.connection(source, kept, destination).await? else {
                 continue;
             };
-            let may_die = origin.stood || origin.far.owes_answer();
-            let copy = may_die.then(|| harmless_copy(&request)).flatten();
+            let may_die = origin.is_reused || origin.far.awaits_answer();
+            let copy = may_die.then(|| retryable_copy(&request)).flatten();
             request = match self.send(kept, origin, (request, progress)).await {
                 Ok(response) => return Ok(response),
-                Err(Unsent::GivenBack(same)) => *same,
-                Err(Unsent::Lost(declined)) => return Err(declined),
-                Err(Unsent::Refused(declined)) => copy.ok_or(declined)?,
-                Err(Unsent::Died(declined)) => copy.filter(|_| take(&mut again)).ok_or(declined)?,
+                Err(SendError::NotSent(same)) => *same,
+                Err(SendError::Failed(declined)) => return Err(declined),
+                Err(SendError::Refused(declined)) => copy.ok_or(declined)?,
+                Err(SendError::ConnectionLost(declined)) => {
+                    copy.filter(|_| take(&mut again)).ok_or(declined)?
+                }
             };
         }
         Err(no_response("closed at once"))
     }
 
-    async fn origin(
+    async fn connection(
         &self,
-        source: Source,
+        source: ConnectionSource,
         kept: &mut Option<Origin>,
         destination: &Destination,
-    ) -> Result<Option<Origin>, Declined> {
-        let request = || Request::to(destination.clone(), Vec::new()).unanswered();
+    ) -> Result<Option<Origin>, ErrorResponse> {
+        let request = || Request::to(destination.clone(), Vec::new()).with_longest_reply_delay();
         let far = match source {
-            Source::Kept => {
-                let origin = kept.take().filter(|origin| origin.serves(destination));
+            ConnectionSource::Persistent => {
+                let origin = kept.take().filter(|origin| origin.can_serve(destination));
                 return Ok(origin.map(|origin| Origin {
-                    stood: true,
+                    is_reused: true,
                     ..origin
                 }));
             }
-            Source::Ready => self.session.open(&request()).await?,
-            Source::New => self.session.open_anew(&request()).await?,
+            ConnectionSource::Pooled => self.session.open(&request()).await?,
+            ConnectionSource::New => self.session.open_new_leg(&request()).await?,
         };
-        self.speak(destination, far).await.map(Some)
+        self.start_http(destination, far).await.map(Some)
     }
 
     /// Converts the response for the client. After 101 (RFC 9110 §7.8), both legs leave HTTP once
     /// it is written.
-    fn answer(
+    fn client_response(
         &self,
         kept: &mut Option<Origin>,
-        mut response: Response<Download>,
+        mut response: Response<ResponseBody>,
         offered: Option<OnUpgrade>,
-    ) -> Result<Response<Body>, Declined> {
+    ) -> Result<Response<Body>, ErrorResponse> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let (Some(client), Some(origin)) = (offered, kept.take()) else {
                 return Err(no_response("101, though no upgrade was offered"));
             };
-            self.leave_http(Tunnel {
+            self.set_tunnel(Tunnel {
                 client,
                 origin: Some(hyper::upgrade::on(&mut response)),
                 far: origin.far,
             });
         }
         let (mut head, body) = response.into_parts();
-        onward_response(&mut head, &self.session.relay.pseudonym);
+        forward_response(&mut head, &self.session.relay.pseudonym);
         Ok(Response::from_parts(head, Either::Left(body)))
     }
 
@@ -140,34 +147,34 @@ impl Proxy {
         &self,
         kept: &mut Option<Origin>,
         mut origin: Origin,
-        (request, progress): (OnwardRequest, &Arc<Progress>),
-    ) -> Result<Response<Download>, Unsent> {
-        *self.asked.lock() = Arc::downgrade(&origin.far);
+        (request, progress): (OriginRequest, &Arc<RequestProgress>),
+    ) -> Result<Response<ResponseBody>, SendError> {
+        *self.last_upstream.lock() = Arc::downgrade(&origin.far);
         let limit = self.session.config.limits.response_timeout;
-        let mut silence = Silence::new(&origin.far, progress, limit);
-        (*origin.current.lock()).clone_from(progress);
+        let mut silence = ResponseTimeout::new(&origin.far, progress, limit);
+        (*origin.progress.lock()).clone_from(progress);
         let sent = select! {
             sent = origin.sender.try_send_request(request) => sent,
-            () = silence.too_long() => {
+            () = silence.expired() => {
                 let reason = format!("the origin has said nothing for {}", Time::from(limit));
-                return Err(Unsent::Lost(Declined {
+                return Err(SendError::Failed(ErrorResponse {
                     error: Some("http_response_timeout"),
-                    ..Declined::new(Failure::TimedOut, reason)
+                    ..ErrorResponse::new(Failure::TimedOut, reason)
                 }));
             }
         };
         let mut error = match sent {
             Ok(response) => {
-                self.session.hears_answer();
+                self.session.stop_request_timer();
                 let mut response =
-                    response.map(|body| Download::new(body, silence, &self.exchange));
+                    response.map(|body| ResponseBody::new(body, silence, &self.exchange));
                 // A client that still waits for 100 will not send its body, or sends it unread.
-                let refused = self.exchange.is_held_back();
+                let refused = self.exchange.awaits_continue();
                 if refused {
-                    progress.refused.store(true, Relaxed);
+                    progress.body_refused.store(true, Relaxed);
                 }
                 match refused || is_framed_twice(response.headers()) {
-                    true => response.body_mut().is_last_of(origin.connection),
+                    true => response.body_mut().close_after(origin.connection),
                     false => *kept = Some(origin),
                 }
                 return Ok(response);
@@ -175,34 +182,38 @@ impl Proxy {
             Err(error) => error,
         };
         match error.take_message() {
-            Some(request) if origin.refused.get().is_none() => {
-                Err(Unsent::GivenBack(Box::new(request)))
+            Some(request) if origin.fault.get().is_none() => {
+                Err(SendError::NotSent(Box::new(request)))
             }
-            _ => Err(self.lost(&origin, &error.into_error()).await),
+            _ => Err(self.classify_loss(&origin, &error.into_error()).await),
         }
     }
 
     /// Classifies the loss of a request that was sent and had no response.
-    async fn lost(&self, origin: &Origin, error: &hyper::Error) -> Unsent {
+    async fn classify_loss(&self, origin: &Origin, error: &hyper::Error) -> SendError {
         let wanted = Request::to(origin.destination.clone(), Vec::new());
-        match origin.refused.get() {
-            Some(fault) if origin.far.was_stale() => Unsent::Refused(fault.clone().into()),
-            Some(fault) => match self.session.has_other_way(&origin.far, &wanted).await {
-                true => Unsent::Refused(fault.clone().into()),
-                false => Unsent::Lost(fault.clone().into()),
+        match origin.fault.get() {
+            Some(fault) if origin.far.was_dead() => SendError::Refused(fault.clone().into()),
+            Some(fault) => match self.session.can_retry(&origin.far, &wanted).await {
+                true => SendError::Refused(fault.clone().into()),
+                false => SendError::Failed(fault.clone().into()),
             },
-            None if error.is_parse() => Unsent::Lost(no_response(&error.to_string())),
-            None => Unsent::Died(no_response(&error.to_string())),
+            None if error.is_parse() => SendError::Failed(no_response(&error.to_string())),
+            None => SendError::ConnectionLost(no_response(&error.to_string())),
         }
     }
 
     /// Starts HTTP on an upstream connection. Requests follow the peer's preamble at once, and its
     /// reply is read before the first response: that saves a round trip (RFC 8803 §3).
-    async fn speak(&self, destination: &Destination, far: Far) -> Result<Origin, Declined> {
+    async fn start_http(
+        &self,
+        destination: &Destination,
+        far: FarLeg,
+    ) -> Result<Origin, ErrorResponse> {
         let far = Arc::new(far);
         let refused = Arc::new(OnceLock::new());
         let current = Arc::default();
-        let io = TokioIo::new(Answered::new(
+        let io = TokioIo::new(AwaitReply::new(
             far.clone(),
             refused.clone(),
             Arc::clone(&current),
@@ -222,10 +233,10 @@ impl Proxy {
         Ok(Origin {
             destination: destination.clone(),
             sender,
-            stood: far.stood_ready(),
+            is_reused: far.was_pooled(),
             far,
-            refused,
-            current,
+            fault: refused,
+            progress: current,
             connection: connection.abort_handle(),
             _counted: self.session.http.connection(),
         })
@@ -233,22 +244,22 @@ impl Proxy {
 }
 
 /// Most new connections for one request: one, and one more for each peer that is down.
-const WAYS_MAX: usize = 4;
+const NEW_CONNECTIONS_MAX: usize = 4;
 
 /// Source of a connection to an origin.
 #[derive(Debug, Clone, Copy)]
-enum Source {
-    Kept,
+enum ConnectionSource {
+    Persistent,
     /// A pooled connection to a peer, or a new one.
-    Ready,
+    Pooled,
     New,
 }
 
 /// Copy of the request for a repetition, if it is idempotent and has no body.
-fn harmless_copy(request: &OnwardRequest) -> Option<OnwardRequest> {
+fn retryable_copy(request: &OriginRequest) -> Option<OriginRequest> {
     let harmless = request.method().is_idempotent() && request.body().is_end_stream();
     harmless.then(|| {
-        let mut copy = OnwardRequest::new(Either::Right(Empty::new()));
+        let mut copy = OriginRequest::new(Either::Right(Empty::new()));
         copy.method_mut().clone_from(request.method());
         copy.uri_mut().clone_from(request.uri());
         *copy.version_mut() = request.version();
@@ -259,19 +270,19 @@ fn harmless_copy(request: &OnwardRequest) -> Option<OnwardRequest> {
 }
 
 impl Origin {
-    fn serves(&self, destination: &Destination) -> bool {
+    fn can_serve(&self, destination: &Destination) -> bool {
         self.destination == *destination && self.sender.is_ready()
     }
 }
 
 /// Cause of a missing response.
-enum Unsent {
+enum SendError {
     /// Nothing was sent; the request can be repeated.
-    GivenBack(Box<OnwardRequest>),
+    NotSent(Box<OriginRequest>),
     /// The request failed for good.
-    Lost(Declined),
+    Failed(ErrorResponse),
     /// A peer on the path did not forward it; there is another route.
-    Refused(Declined),
+    Refused(ErrorResponse),
     /// The connection was lost; the request may have arrived.
-    Died(Declined),
+    ConnectionLost(ErrorResponse),
 }

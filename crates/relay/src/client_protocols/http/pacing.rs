@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rate limits for a client's HTTP messages, as [`crate::transfer`] applies them to relayed bytes.
 
-use crate::{leg::stream::Shared, session::http_memory::HttpMemory};
+use crate::{leg::stream::LegStream, session::http_memory::HttpMemory};
 use longhaul_admission::rate_limits::{Direction, RateLimits};
 use std::{
     io,
@@ -16,16 +16,16 @@ use tokio::{
 };
 
 /// Async stream with rate limits. Reads count as up, writes as down.
-pub(crate) struct Paced {
-    stream: Shared,
+pub(crate) struct RateLimitedIo {
+    stream: LegStream,
     limits: RateLimits,
     memory: Arc<HttpMemory>,
     up: Pause,
     down: Pause,
 }
 
-impl Paced {
-    pub(crate) fn new(stream: Shared, limits: RateLimits, memory: Arc<HttpMemory>) -> Self {
+impl RateLimitedIo {
+    pub(crate) fn new(stream: LegStream, limits: RateLimits, memory: Arc<HttpMemory>) -> Self {
         Self {
             stream,
             limits,
@@ -42,12 +42,12 @@ struct Pause(Option<Pin<Box<Sleep>>>);
 
 impl Pause {
     /// Starts the pause that `bytes` bytes cause.
-    fn follow(&mut self, limits: &RateLimits, direction: Direction, bytes: usize) {
+    fn start(&mut self, limits: &RateLimits, direction: Direction, bytes: usize) {
         let until = limits.spend(direction, bytes, Instant::now);
         self.0 = until.map(|until| Box::pin(sleep_until(until.into())));
     }
 
-    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(sleep) = &mut self.0 {
             ready!(sleep.as_mut().poll(cx));
             self.0 = None;
@@ -56,25 +56,25 @@ impl Pause {
     }
 }
 
-impl AsyncRead for Paced {
+impl AsyncRead for RateLimitedIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.up.poll_over(cx));
+        ready!(self.up.poll_end(cx));
         let len = buffer.remaining().min(self.limits.chunk(Direction::Up));
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(len));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
         buffer.advance(read);
         let Self { up, limits, .. } = &mut *self;
-        up.follow(limits, Direction::Up, read);
+        up.start(limits, Direction::Up, read);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Paced {
+impl AsyncWrite for RateLimitedIo {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -88,7 +88,7 @@ impl AsyncWrite for Paced {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.down.poll_over(cx));
+        ready!(self.down.poll_end(cx));
         let most = self.limits.chunk(Direction::Down);
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         let stream = Pin::new(&mut self.stream);
@@ -100,7 +100,7 @@ impl AsyncWrite for Paced {
             .set_queued(if written.is_pending() { total } else { 0 });
         let written = ready!(written)?;
         let Self { down, limits, .. } = &mut *self;
-        down.follow(limits, Direction::Down, written);
+        down.start(limits, Direction::Down, written);
         Poll::Ready(Ok(written))
     }
 

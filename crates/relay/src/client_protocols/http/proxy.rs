@@ -6,12 +6,12 @@ use crate::{
         ftp,
         http::{
             exchange::Exchange,
-            silence::{Download, Progress, Upload},
+            silence::{RequestBody, RequestProgress, ResponseBody},
         },
     },
     faults::fault::Fault,
-    route::far::Far,
-    session::{Session, http_memory::Counted},
+    route::far_leg::FarLeg,
+    session::{Session, http_memory::ConnectionCount},
 };
 use bytes::Bytes;
 use http_body_util::{Either, Empty, Full};
@@ -27,10 +27,10 @@ use tokio::task::AbortHandle;
 
 pub(crate) type ClientRequest = hyper::Request<Incoming>;
 /// Request to the origin; a repeated one has no body.
-pub(crate) type OnwardRequest = hyper::Request<OnwardBody>;
-type OnwardBody = Either<Upload, Empty<Bytes>>;
+pub(crate) type OriginRequest = hyper::Request<OriginRequestBody>;
+type OriginRequestBody = Either<RequestBody, Empty<Bytes>>;
 /// Response body: the origin's, or the proxy's own.
-pub(super) type Body = Either<Download, ftp::Body>;
+pub(super) type Body = Either<ResponseBody, ftp::Body>;
 
 /// Most fields of a message head; more is an error 431.
 pub(crate) const FIELDS_MAX: usize = 512;
@@ -42,7 +42,7 @@ pub(crate) struct Proxy {
     /// Persistent connection to the origin of the last request.
     pub(super) origin: tokio::sync::Mutex<Option<Origin>>,
     /// Connection of the last request, while it is open.
-    pub(super) asked: Mutex<Weak<Far>>,
+    pub(super) last_upstream: Mutex<Weak<FarLeg>>,
     /// Tunnel to start after the response to CONNECT or Upgrade.
     pub(super) tunnel: Mutex<Option<Tunnel>>,
 }
@@ -52,27 +52,27 @@ pub(crate) struct Tunnel {
     pub(super) client: OnUpgrade,
     /// `None` after CONNECT: that leg never used HTTP.
     pub(super) origin: Option<OnUpgrade>,
-    pub(super) far: Arc<Far>,
+    pub(super) far: Arc<FarLeg>,
 }
 
 /// Connection to an origin server that can take the next request.
 pub(crate) struct Origin {
     pub(super) destination: Destination,
-    pub(super) sender: SendRequest<OnwardBody>,
+    pub(super) sender: SendRequest<OriginRequestBody>,
     /// The connection was open before this request, and may have died unnoticed.
-    pub(super) stood: bool,
-    pub(super) far: Arc<Far>,
+    pub(super) is_reused: bool,
+    pub(super) far: Arc<FarLeg>,
     /// Fault from the peer on the path, if it refused.
-    pub(super) refused: Arc<OnceLock<Fault>>,
+    pub(super) fault: Arc<OnceLock<Fault>>,
     /// Progress of the current request.
-    pub(super) current: Arc<Mutex<Arc<Progress>>>,
+    pub(super) progress: Arc<Mutex<Arc<RequestProgress>>>,
     /// Task in which hyper drives the connection.
     pub(super) connection: AbortHandle,
-    pub(super) _counted: Counted,
+    pub(super) _counted: ConnectionCount,
 }
 
 /// Error response of the proxy itself.
-pub(crate) struct Declined {
+pub(crate) struct ErrorResponse {
     pub(super) fault: Fault,
     pub(super) status: StatusCode,
     /// Body of the response, if not the fault's message.
@@ -81,7 +81,7 @@ pub(crate) struct Declined {
     pub(super) error: Option<&'static str>,
 }
 
-impl Declined {
+impl ErrorResponse {
     pub(super) fn new(failure: Failure, reason: String) -> Self {
         Self {
             reason: Some(reason),
@@ -90,7 +90,7 @@ impl Declined {
     }
 
     /// Response for a client that is not authenticated.
-    pub(super) fn stranger(status: StatusCode, reason: &str) -> Self {
+    pub(super) fn unauthenticated(status: StatusCode, reason: &str) -> Self {
         Self {
             status,
             error: Some(""),
@@ -99,13 +99,13 @@ impl Declined {
     }
 }
 
-impl From<Failure> for Declined {
+impl From<Failure> for ErrorResponse {
     fn from(failure: Failure) -> Self {
         Fault::from(failure).into()
     }
 }
 
-impl From<Fault> for Declined {
+impl From<Fault> for ErrorResponse {
     fn from(fault: Fault) -> Self {
         Self {
             status: fault.failure.http(),
@@ -117,19 +117,19 @@ impl From<Fault> for Declined {
 }
 
 impl Proxy {
-    pub(super) fn leave_http(&self, tunnel: Tunnel) {
+    pub(super) fn set_tunnel(&self, tunnel: Tunnel) {
         *self.tunnel.lock() = Some(tunnel);
     }
 }
 
-pub(crate) fn own(bytes: impl Into<Bytes>) -> Body {
+pub(crate) fn own_body(bytes: impl Into<Bytes>) -> Body {
     Either::Right(Either::Left(Full::new(bytes.into())))
 }
 
-pub(crate) fn no_response(error: &str) -> Declined {
-    Declined {
+pub(crate) fn no_response(error: &str) -> ErrorResponse {
+    ErrorResponse {
         error: Some("http_response_incomplete"),
-        ..Declined::new(
+        ..ErrorResponse::new(
             Failure::Other,
             format!("no response from the origin: {error}"),
         )
@@ -137,16 +137,16 @@ pub(crate) fn no_response(error: &str) -> Declined {
 }
 
 /// Error response as bytes, for clients that hyper does not answer.
-pub(super) fn explanation_bytes(status: StatusCode, reason: &str) -> Vec<u8> {
+pub(super) fn text_response_bytes(status: StatusCode, reason: &str) -> Vec<u8> {
     let body = format!("longhaul relay: {reason}\n");
     let fields = "Content-Type: text/plain; charset=utf-8\r\nConnection: close";
     let len = body.len();
     format!("HTTP/1.1 {status}\r\n{fields}\r\nContent-Length: {len}\r\n\r\n{body}").into_bytes()
 }
 
-pub(super) fn explanation(status: StatusCode, reason: &str) -> Response<Body> {
+pub(super) fn text_response(status: StatusCode, reason: &str) -> Response<Body> {
     let text = Bytes::from(format!("longhaul relay: {reason}\n"));
-    let mut response = Response::new(own(text));
+    let mut response = Response::new(own_body(text));
     *response.status_mut() = status;
     let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);

@@ -4,7 +4,8 @@
 //! the origin.
 
 use crate::{
-    client_protocols::http::exchange::Exchange, route::far::Far, session::http_memory::HttpMemory,
+    client_protocols::http::exchange::Exchange, route::far_leg::FarLeg,
+    session::http_memory::HttpMemory,
 };
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -29,91 +30,95 @@ use tokio::{
 
 /// Checks of the connection within the time limit: a time-out is detected at most a quarter of the
 /// limit late.
-const LOOKS: u32 = 4;
+const CHECKS: u32 = 4;
 
 /// Lowest rate, in bytes a second, at which a peer is assumed to forward its backlog: 8 kbit/s.
-const SLOWEST: f64 = 1000.0;
+const PEER_RATE_MIN: f64 = 1000.0;
 
 /// Largest backlog assumed at a peer, in bytes: a common socket buffer on long fat paths. At the
 /// lowest rate it lasts 4 h 40 min.
 const PEER_BYTES_MAX: f64 = (16 << 20) as f64;
 
 /// Response timer of one exchange with an origin.
-pub(crate) struct Silence {
-    far: Arc<Far>,
-    progress: Arc<Progress>,
-    look: Interval,
+pub(crate) struct ResponseTimeout {
+    far: Arc<FarLeg>,
+    progress: Arc<RequestProgress>,
+    timer: Interval,
     /// Consecutive checks without progress.
-    vain: u32,
+    idle_checks: u32,
     /// Data has arrived since the last check.
-    heard: bool,
+    received: bool,
     /// Byte counts at the last check.
-    seen: Passed,
+    counts: ByteCounts,
     /// Estimated backlog of the peer in bytes.
-    with_peer: f64,
+    peer_backlog: f64,
 }
 
-impl Silence {
-    /// Timer for an origin behind `far`; the limit does not apply while the client must act.
-    pub(crate) fn new(far: &Arc<Far>, progress: &Arc<Progress>, limit: Duration) -> Self {
-        let step = (limit / LOOKS).max(Duration::from_millis(1));
+impl ResponseTimeout {
+    /// Timer for an origin behind `far_leg`; the limit does not apply while the client must act.
+    pub(crate) fn new(far: &Arc<FarLeg>, progress: &Arc<RequestProgress>, limit: Duration) -> Self {
+        let step = (limit / CHECKS).max(Duration::from_millis(1));
         let mut look = interval_at(Instant::now() + step, step);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
-            seen: Passed::over(far).unwrap_or_default(),
-            with_peer: 0.0,
+            counts: ByteCounts::of(far).unwrap_or_default(),
+            peer_backlog: 0.0,
             far: far.clone(),
             progress: progress.clone(),
-            look,
-            vain: 0,
-            heard: false,
+            timer: look,
+            idle_checks: 0,
+            received: false,
         }
     }
 
     /// Returns when the origin has timed out, after resetting the connection. Await it only while
     /// there is nothing to read from the origin.
-    pub(crate) async fn too_long(&mut self) {
+    pub(crate) async fn expired(&mut self) {
         poll_fn(|cx| self.poll(cx)).await;
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.vain < LOOKS {
-            ready!(self.look.poll_tick(cx));
-            self.vain = if self.has_moved() { 0 } else { self.vain + 1 };
+        while self.idle_checks < CHECKS {
+            ready!(self.timer.poll_tick(cx));
+            self.idle_checks = if self.has_progress() {
+                0
+            } else {
+                self.idle_checks + 1
+            };
         }
         self.far.stream.carrier().reset();
         Poll::Ready(())
     }
 
-    fn has_moved(&mut self) -> bool {
-        let Some(passed) = Passed::over(&self.far) else {
+    fn has_progress(&mut self) -> bool {
+        let Some(passed) = ByteCounts::of(&self.far) else {
             return false;
         };
-        let before = std::mem::replace(&mut self.seen, passed);
-        let with_peer = self.is_with_peer(passed.up.saturating_sub(before.up));
-        let heard = std::mem::take(&mut self.heard) || passed != before;
-        heard || with_peer || self.progress.unasked.load(Relaxed)
+        let before = std::mem::replace(&mut self.counts, passed);
+        let with_peer = self.update_peer_backlog(passed.up.saturating_sub(before.up));
+        let heard = std::mem::take(&mut self.received) || passed != before;
+        heard || with_peer || self.progress.awaiting_client.load(Relaxed)
     }
 
     /// Whether sent bytes may still be queued at the peer, which has taken `more` since the last
     /// check.
-    fn is_with_peer(&mut self, more: u64) -> bool {
-        let left = SLOWEST * self.look.period().as_secs_f64();
-        self.with_peer = (self.with_peer + more as f64).min(PEER_BYTES_MAX) - left;
-        self.with_peer = self.with_peer.max(0.0);
-        self.far.peer.is_some() && self.with_peer > 0.0
+    fn update_peer_backlog(&mut self, more: u64) -> bool {
+        let left = PEER_RATE_MIN * self.timer.period().as_secs_f64();
+        self.peer_backlog = (self.peer_backlog + more as f64).min(PEER_BYTES_MAX) - left;
+        self.peer_backlog = self.peer_backlog.max(0.0);
+        self.far.peer.is_some() && self.peer_backlog > 0.0
     }
 }
 
 /// Bytes acknowledged by the neighbour, and received from it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Passed {
+struct ByteCounts {
     up: u64,
     down: u64,
 }
 
-impl Passed {
-    fn over(far: &Far) -> Option<Self> {
+impl ByteCounts {
+    fn of(far: &FarLeg) -> Option<Self> {
         let info = far.stream.carrier().tcp_info()?;
         Some(Self {
             up: info.acked_bytes,
@@ -123,40 +128,40 @@ impl Passed {
 }
 
 /// Error of a response that timed out.
-pub(crate) fn fallen_silent() -> io::Error {
+pub(crate) fn timeout_error() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the origin has fallen silent")
 }
 
 /// Progress of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct RequestProgress {
     /// The client must act: the rest of the request is missing.
-    unasked: AtomicBool,
+    awaiting_client: AtomicBool,
     /// The response arrived before the body, which is not sent.
-    pub(super) refused: AtomicBool,
+    pub(super) body_refused: AtomicBool,
     /// Trailer section that replaces the end of the request.
     pub(super) trailers: Mutex<Option<Vec<u8>>>,
 }
 
-impl Progress {
+impl RequestProgress {
     /// Notes that the origin has sent 100 (Continue).
-    pub(super) fn invited(&self) {
-        self.unasked.store(true, Relaxed);
+    pub(super) fn on_continue(&self) {
+        self.awaiting_client.store(true, Relaxed);
     }
 }
 
 /// Request body that records whether the client must act.
-pub(crate) struct Upload {
+pub(crate) struct RequestBody {
     body: Incoming,
-    progress: Arc<Progress>,
+    progress: Arc<RequestProgress>,
     exchange: Arc<Exchange>,
     memory: Arc<HttpMemory>,
 }
 
-impl Upload {
+impl RequestBody {
     pub(crate) fn new(
         body: Incoming,
-        progress: &Arc<Progress>,
+        progress: &Arc<RequestProgress>,
         exchange: &Arc<Exchange>,
         memory: &Arc<HttpMemory>,
     ) -> Self {
@@ -169,7 +174,7 @@ impl Upload {
     }
 }
 
-impl Body for Upload {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -177,12 +182,12 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        if self.progress.refused.load(Relaxed) {
+        if self.progress.body_refused.load(Relaxed) {
             return Poll::Pending;
         }
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        let unasked = frame.is_pending() && !self.exchange.is_held_back();
-        self.progress.unasked.store(unasked, Relaxed);
+        let unasked = frame.is_pending() && !self.exchange.awaits_continue();
+        self.progress.awaiting_client.store(unasked, Relaxed);
         let frame = match ready!(frame) {
             Some(Ok(frame)) => frame.into_trailers().map(|trailers| {
                 *self.progress.trailers.lock() = Some(end_with_trailers(&trailers));
@@ -198,7 +203,7 @@ impl Body for Upload {
         match frame {
             Ok(()) => Poll::Ready(None),
             Err(data) => {
-                self.exchange.body_comes();
+                self.exchange.on_body_data();
                 Poll::Ready(Some(Ok(data)))
             }
         }
@@ -215,7 +220,7 @@ impl Body for Upload {
 
 /// Whether the body is complete and only its trailers are malformed: they may be dropped (RFC 9110
 /// §6.5.1). hyper reports it in its parser's words for fields.
-fn is_of_trailers(error: &hyper::Error) -> bool {
+fn is_trailer_error(error: &hyper::Error) -> bool {
     let words = ["invalid header name", "invalid header value"];
     cause(error).is_some_and(|cause| words.contains(&cause.to_string().as_str()))
 }
@@ -231,48 +236,48 @@ fn is_malformed(error: &hyper::Error) -> bool {
 }
 
 /// An origin that stops reading the body no longer waits for the client.
-impl Drop for Upload {
+impl Drop for RequestBody {
     fn drop(&mut self) {
-        self.progress.unasked.store(false, Relaxed);
+        self.progress.awaiting_client.store(false, Relaxed);
         self.memory.end_message();
     }
 }
 
 /// Response body that fails when its origin times out.
-pub(crate) struct Download {
+pub(crate) struct ResponseBody {
     body: Incoming,
-    silence: Silence,
+    timeout: ResponseTimeout,
     exchange: Arc<Exchange>,
     /// Task of the connection, if it closes after this response.
-    last: Option<AbortHandle>,
+    closing_task: Option<AbortHandle>,
 }
 
-impl Download {
-    pub(crate) fn new(body: Incoming, silence: Silence, exchange: &Arc<Exchange>) -> Self {
+impl ResponseBody {
+    pub(crate) fn new(body: Incoming, silence: ResponseTimeout, exchange: &Arc<Exchange>) -> Self {
         Self {
             body,
-            silence,
+            timeout: silence,
             exchange: exchange.clone(),
-            last: None,
+            closing_task: None,
         }
     }
 
     /// Closes the connection after this response: the origin still waits for a body that will not
     /// come, or its messages are ambiguous.
-    pub(super) fn is_last_of(&mut self, connection: AbortHandle) {
-        self.last = Some(connection);
+    pub(super) fn close_after(&mut self, connection: AbortHandle) {
+        self.closing_task = Some(connection);
     }
 }
 
-impl Drop for Download {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
-        if let Some(connection) = &self.last {
+        if let Some(connection) = &self.closing_task {
             connection.abort();
         }
     }
 }
 
-impl Body for Download {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -281,13 +286,13 @@ impl Body for Download {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
-            ready!(self.silence.poll(cx));
-            return Poll::Ready(Some(Err(fallen_silent())));
+            ready!(self.timeout.poll(cx));
+            return Poll::Ready(Some(Err(timeout_error())));
         };
-        self.silence.heard = true;
+        self.timeout.received = true;
         Poll::Ready(match frame.map(|frame| frame.map(Frame::into_trailers)) {
             None => None,
-            Some(Err(error)) if is_of_trailers(&error) => None,
+            Some(Err(error)) if is_trailer_error(&error) => None,
             Some(Err(error)) => Some(Err(io::Error::other(error))),
             Some(Ok(Err(data))) => Some(Ok(data)),
             Some(Ok(Ok(trailers))) => {

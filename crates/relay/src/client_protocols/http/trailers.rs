@@ -11,24 +11,24 @@ use std::{
 use tokio::io::AsyncWrite;
 
 /// Last chunk, as hyper writes it: always as a separate slice, and the last one.
-pub(super) const END: &[u8] = b"0\r\n\r\n";
+pub(super) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// Slices before the last chunk, which trailers replace; `None` if only the last chunk is left.
 /// Data that looks like a last chunk is not mistaken for it: its slices are followed by the line
 /// break that ends the data's chunk.
-pub(super) fn before_end<'a, 'b>(slices: &'a [IoSlice<'b>]) -> Option<&'a [IoSlice<'b>]> {
+pub(super) fn without_last_chunk<'a, 'b>(slices: &'a [IoSlice<'b>]) -> Option<&'a [IoSlice<'b>]> {
     match slices {
-        [end] if **end == *END => None,
-        [before @ .., end] if **end == *END => Some(before),
+        [end] if **end == *LAST_CHUNK => None,
+        [before @ .., end] if **end == *LAST_CHUNK => Some(before),
         all => Some(all),
     }
 }
 
 /// Pending bytes that precede all others.
 #[derive(Debug, Default)]
-pub(super) struct First(pub(super) Bytes);
+pub(super) struct PendingWrite(pub(super) Bytes);
 
-impl First {
+impl PendingWrite {
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -50,11 +50,11 @@ mod tests {
     fn recognizes_last_chunk_only_as_last_slice() {
         let lens = |parts: &[&[u8]]| {
             let slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
-            before_end(&slices).map(<[IoSlice<'_>]>::len)
+            without_last_chunk(&slices).map(<[IoSlice<'_>]>::len)
         };
-        assert_eq!(lens(&[END]), None);
-        assert_eq!(lens(&[b"1\r\n", b"x", b"\r\n", END]), Some(3));
-        assert_eq!(lens(&[b"5\r\n", END, b"\r\n"]), Some(3));
+        assert_eq!(lens(&[LAST_CHUNK]), None);
+        assert_eq!(lens(&[b"1\r\n", b"x", b"\r\n", LAST_CHUNK]), Some(3));
+        assert_eq!(lens(&[b"5\r\n", LAST_CHUNK, b"\r\n"]), Some(3));
         assert_eq!(lens(&[b"HTTP/1.1 200 OK\r\n\r\n"]), Some(1));
     }
 }

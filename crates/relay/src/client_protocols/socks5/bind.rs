@@ -4,10 +4,10 @@
 //! of the peer that connected.
 
 use crate::{
-    client_protocols::language::{Language, Rejection, reject},
+    client_protocols::language::{Rejection, ReplyFormat, reject},
     config::profile::Profile,
     leg::profile::set_initial_window,
-    route::far::Far,
+    route::far_leg::FarLeg,
     session::Session,
     transfer::{End, Side},
 };
@@ -30,14 +30,14 @@ pub(super) async fn serve(
     session: &Session,
     expected: &Destination,
     early: &[u8],
-    language: Language,
+    language: ReplyFormat,
 ) -> End {
-    session.asks_for(format!("bind {expected}"));
-    let (far, peer) = match wait(session, expected, language).await {
+    session.set_destination(format!("bind {expected}"));
+    let (far, peer) = match accept_peer(session, expected, language).await {
         Ok(came) => came,
         Err(rejected) => return reject(session, rejected).await,
     };
-    session.leaves_by(&far);
+    session.set_far_leg(&far);
     if let Err(error) = write_all(&far.stream, early).await {
         return End::Broken(Side::Far, error);
     }
@@ -46,24 +46,24 @@ pub(super) async fn serve(
     session.transfer(&far, &came).await
 }
 
-async fn wait(
+async fn accept_peer(
     session: &Session,
     expected: &Destination,
-    language: Language,
-) -> Result<(Far, SocketAddr), Rejection> {
+    language: ReplyFormat,
+) -> Result<(FarLeg, SocketAddr), Rejection> {
     let rejected = |failure| language.rejection(failure);
-    let way = match is_anyone(expected) {
-        true => session.straight_way_to_anyone(),
-        false => session.straight_way(expected),
+    let way = match is_unspecified(expected) {
+        true => session.direct_profile_for_any(),
+        false => session.direct_profile(expected),
     };
     let profile = way
         .map_err(rejected)?
         .ok_or_else(|| language.unsupported())?;
     let limit = session.config.limits.connect_timeout;
     // Permit for the listening socket, until it is replaced by the accepted one.
-    let _place = session.more_places(1).map_err(rejected)?;
+    let _place = session.try_acquire_permits(1).map_err(rejected)?;
     let arrival = async {
-        let peers = addresses(session, expected).await?;
+        let peers = peer_addresses(session, expected).await?;
         let listener = listen(session, &peers, &profile).await?;
         let bound = listener
             .local_addr()
@@ -74,21 +74,21 @@ async fn wait(
             .map_err(|_| Failure::ClientGone)?;
         select! {
             came = accept(session, &listener, &peers) => came,
-            () = gone(&session.client) => Err(Failure::ClientGone),
+            () = client_closed(&session.client) => Err(Failure::ClientGone),
         }
     };
     let (stream, peer) = with_timeout(limit, arrival).await.map_err(rejected)?;
-    Ok((Far::standing((stream, peer), &profile, limit), peer))
+    Ok((FarLeg::direct((stream, peer), &profile, limit), peer))
 }
 
 /// Whether the client does not know its peer yet.
-fn is_anyone(expected: &Destination) -> bool {
+fn is_unspecified(expected: &Destination) -> bool {
     matches!(expected, Destination::Address(address) if address.ip().is_unspecified())
 }
 
 /// Addresses that may connect; empty if the client does not know its peer yet.
-async fn addresses(session: &Session, expected: &Destination) -> Result<Vec<IpAddr>, Failure> {
-    if is_anyone(expected) {
+async fn peer_addresses(session: &Session, expected: &Destination) -> Result<Vec<IpAddr>, Failure> {
+    if is_unspecified(expected) {
         return Ok(Vec::new());
     }
     let found = session.resolve(expected).await?.into_iter();
@@ -103,7 +103,7 @@ async fn addresses(session: &Session, expected: &Destination) -> Result<Vec<IpAd
 
 fn goes_straight(session: &Session, address: SocketAddr) -> bool {
     let address = Destination::from_ip(address.ip(), address.port());
-    matches!(session.straight_way(&address), Ok(Some(_)))
+    matches!(session.direct_profile(&address), Ok(Some(_)))
 }
 
 /// Listens on the address that the expected peer can reach; if there is none, on the address that
@@ -155,19 +155,19 @@ async fn accept(
         if known && goes_straight(session, peer) {
             return Ok((stream, peer));
         }
-        turn_away(&stream);
+        reset_unexpected(&stream);
     }
 }
 
 /// Returns when the client has closed; early data from it is for the peer and stays queued.
-async fn gone(client: &Carrier) {
+async fn client_closed(client: &Carrier) {
     if matches!(client.peeked().await, Ok(1..)) {
         std::future::pending::<()>().await;
     }
 }
 
 /// Resets an unexpected connection when it is dropped.
-fn turn_away(stranger: &TcpStream) {
+fn reset_unexpected(stranger: &TcpStream) {
     // An error here means that the socket has lost its connection already.
     let _ = reset_on_close(stranger);
 }

@@ -7,11 +7,13 @@ mod udp;
 
 use crate::{
     client_protocols::{
-        language::{Asked, Inbox, Language, Rejection, hear, reject},
+        language::{
+            ParsedRequest, ReadBuffer, Rejection, ReplyFormat, reject, with_handshake_timeout,
+        },
         tunnel::connect,
     },
     config::users::Users,
-    session::{Session, client::Verdict},
+    session::{Session, client::Credentials},
     transfer::End,
 };
 use longhaul_protocol::{
@@ -26,10 +28,11 @@ use longhaul_transport::{carrier::Carrier, channel::write_all};
 
 /// Serves one client until its connection ends.
 pub(crate) async fn serve(session: &Session) -> End {
-    let (request, early, language) = match hear(session, ask(session)).await {
-        Ok(asked) => asked,
-        Err(rejected) => return reject(session, rejected).await,
-    };
+    let (request, early, language) =
+        match with_handshake_timeout(session, read_request(session)).await {
+            Ok(asked) => asked,
+            Err(rejected) => return reject(session, rejected).await,
+        };
     let Request {
         command,
         destination,
@@ -37,7 +40,14 @@ pub(crate) async fn serve(session: &Session) -> End {
     match command {
         Command::Connect => {
             let request = crate::route::request::Request::to(destination, early);
-            connect(session, Asked { request, language }).await
+            connect(
+                session,
+                ParsedRequest {
+                    request,
+                    reply_format: language,
+                },
+            )
+            .await
         }
         Command::Bind => bind::serve(session, &destination, &early, language).await,
         Command::UdpAssociate => udp::serve(session, &destination).await,
@@ -46,51 +56,54 @@ pub(crate) async fn serve(session: &Session) -> End {
 }
 
 /// Authenticates the client and reads its request. Also returns the bytes behind it.
-async fn ask(session: &Session) -> Result<(Request, Vec<u8>, Language), Rejection> {
+async fn read_request(session: &Session) -> Result<(Request, Vec<u8>, ReplyFormat), Rejection> {
     let client = &session.client;
-    let mut inbox = Inbox::default();
+    let mut inbox = ReadBuffer::default();
     let first = |input: &[u8]| Ok(input.first().map(|byte| (*byte, 0)));
-    let version = inbox.message(client, MESSAGE_LEN_MAX, first).await;
-    if version.map_err(|unread| Rejection::unread(unread, answer))? == socks4::VERSION {
-        let request = ask_in_socks4(session, &mut inbox).await?;
-        return Ok((request, inbox.into_rest(), Language::Socks4));
+    let version = inbox.read_message(client, MESSAGE_LEN_MAX, first).await;
+    if version.map_err(|unread| Rejection::unread(unread, error_reply))? == socks4::VERSION {
+        let request = read_socks4_request(session, &mut inbox).await?;
+        return Ok((request, inbox.into_remaining(), ReplyFormat::Socks4));
     }
     authenticate(session, &mut inbox).await?;
     let request = inbox
-        .message(client, MESSAGE_LEN_MAX, parse_request)
+        .read_message(client, MESSAGE_LEN_MAX, parse_request)
         .await
-        .map_err(|unread| Rejection::unread(unread, answer))?;
-    Ok((request, inbox.into_rest(), Language::Socks5))
+        .map_err(|unread| Rejection::unread(unread, error_reply))?;
+    Ok((request, inbox.into_remaining(), ReplyFormat::Socks5))
 }
 
 /// Reads a SOCKS4 request. Its user name proves nothing, so it is refused where the listener
 /// requires a password.
-async fn ask_in_socks4(session: &Session, inbox: &mut Inbox) -> Result<Request, Rejection> {
+async fn read_socks4_request(
+    session: &Session,
+    inbox: &mut ReadBuffer,
+) -> Result<Request, Rejection> {
     let len_max = socks4::MESSAGE_LEN_MAX;
-    let request = inbox.message(&session.client, len_max, socks4::parse_request);
-    let rejected = |failure| Language::Socks4.rejection(failure);
+    let request = inbox.read_message(&session.client, len_max, socks4::parse_request);
+    let rejected = |failure| ReplyFormat::Socks4.rejection(failure);
     let request = request
         .await
-        .map_err(|unread| Rejection::unread(unread, |_| rejected(Failure::BadRequest).answer))?;
+        .map_err(|unread| Rejection::unread(unread, |_| rejected(Failure::BadRequest).reply))?;
     match session.listener_config.users {
         None => Ok(request),
         Some(_) => Err(rejected(Failure::NotAllowed)),
     }
 }
 
-async fn authenticate(session: &Session, inbox: &mut Inbox) -> Result<(), Rejection> {
+async fn authenticate(session: &Session, inbox: &mut ReadBuffer) -> Result<(), Rejection> {
     let (client, users) = (&session.client, session.listener_config.users.as_deref());
     let wanted = users.map_or(Method::None, |_| Method::Password);
     let method = inbox
-        .message(client, MESSAGE_LEN_MAX, |input| {
+        .read_message(client, MESSAGE_LEN_MAX, |input| {
             parse_greeting(input, wanted)
         })
         .await
-        .map_err(|unread| Rejection::unread(unread, answer))?;
+        .map_err(|unread| Rejection::unread(unread, error_reply))?;
     if method == Method::NoneAcceptable {
         return Err(Rejection::new(Failure::NotAllowed, method.encode()));
     }
-    say(client, &method.encode()).await?;
+    send(client, &method.encode()).await?;
     match users {
         Some(users) => check_password(session, inbox, users).await,
         None => Ok(()),
@@ -99,29 +112,29 @@ async fn authenticate(session: &Session, inbox: &mut Inbox) -> Result<(), Reject
 
 async fn check_password(
     session: &Session,
-    inbox: &mut Inbox,
+    inbox: &mut ReadBuffer,
     users: &Users,
 ) -> Result<(), Rejection> {
     let client = &session.client;
     let found = inbox
-        .message(client, PASSWORD_LEN_MAX, parse_password)
+        .read_message(client, PASSWORD_LEN_MAX, parse_password)
         .await
-        .map_err(|unread| Rejection::unread(unread, answer))?;
+        .map_err(|unread| Rejection::unread(unread, error_reply))?;
     let known = session.authenticate(users, &found.user, &found.password);
     match known.await {
-        Verdict::Right => say(client, &password_answer(true)).await,
-        Verdict::Wrong => Err(Rejection::new(Failure::NotAllowed, password_answer(false))),
+        Credentials::Accepted => send(client, &password_answer(true)).await,
+        Credentials::Rejected => Err(Rejection::new(Failure::NotAllowed, password_answer(false))),
         // RFC 1929 §2 has no reply for it.
-        Verdict::Unseen => Err(Rejection::new(Failure::NotAllowed, [])),
+        Credentials::NotChecked => Err(Rejection::new(Failure::NotAllowed, [])),
     }
 }
 
-async fn say(client: &Carrier, answer: &[u8]) -> Result<(), Rejection> {
+async fn send(client: &Carrier, answer: &[u8]) -> Result<(), Rejection> {
     let gone = |_| Rejection::new(Failure::ClientGone, []);
     write_all(client, answer).await.map_err(gone)
 }
 
-fn answer(error: &Socks5Error) -> Vec<u8> {
+fn error_reply(error: &Socks5Error) -> Vec<u8> {
     let reply = error.reply().map(|reply| reply.encode(None));
     reply.unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 //! open.
 
 use crate::{
-    client_protocols::language::{Language, Rejection, reject},
+    client_protocols::language::{Rejection, ReplyFormat, reject},
     session::Session,
     transfer::{End, Side},
 };
@@ -34,7 +34,7 @@ const DATAGRAM_LEN_MAX: usize = 65_535;
 const HOSTS_MAX: usize = 1024;
 /// Most names whose addresses are cached, and for how long.
 const NAMES_MAX: usize = 64;
-const NAME_TIME: Duration = Duration::from_secs(30);
+const NAME_TTL: Duration = Duration::from_secs(30);
 
 /// UDP sockets of an association, and the addresses seen on them.
 struct Association<'a> {
@@ -48,19 +48,19 @@ struct Association<'a> {
 }
 
 struct Sockets {
-    near: UdpSocket,
-    far_v4: UdpSocket,
+    downstream: UdpSocket,
+    upstream_v4: UdpSocket,
     /// `None` if the host has no IPv6.
-    far_v6: Option<UdpSocket>,
+    upstream_v6: Option<UdpSocket>,
 }
 
 impl Sockets {
     async fn bind(session: &Session) -> io::Result<Self> {
         let local = session.client.local_addr()?.ip();
         Ok(Self {
-            near: UdpSocket::bind((local, 0)).await?,
-            far_v4: UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?,
-            far_v6: match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).await {
+            downstream: UdpSocket::bind((local, 0)).await?,
+            upstream_v4: UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?,
+            upstream_v6: match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).await {
                 Err(error) if is_exhaustion(&error) => return Err(error),
                 socket => socket.ok(),
             },
@@ -70,24 +70,24 @@ impl Sockets {
 
 /// Relays datagrams until the client closes its TCP connection.
 pub(super) async fn serve(session: &Session, announced: &Destination) -> End {
-    session.asks_for("udp".to_owned());
+    session.set_destination("udp".to_owned());
     let association = match Association::open(session, announced).await {
         Ok(association) => association,
         Err(rejected) => return reject(session, rejected).await,
     };
-    session.is_tunnel();
+    session.start_idle_timer();
     let end = async {
-        let bound = association.sockets.near.local_addr()?;
+        let bound = association.sockets.downstream.local_addr()?;
         write_all(&session.client, &Reply::Succeeded.encode(Some(bound))).await?;
-        closed(&session.client).await
+        client_closed(&session.client).await
     };
     select! {
         end = end => match end {
             Ok(()) => End::Finished,
             Err(error) => End::Broken(Side::Near, error),
         },
-        error = association.up() => End::Broken(Side::Near, error),
-        error = association.down() => End::Broken(Side::Far, error),
+        error = association.relay_up() => End::Broken(Side::Near, error),
+        error = association.relay_down() => End::Broken(Side::Far, error),
     }
 }
 
@@ -95,10 +95,10 @@ impl<'a> Association<'a> {
     async fn open(session: &'a Session, announced: &Destination) -> Result<Self, Rejection> {
         // Datagrams only go directly to destinations. If all routes lead through peers, the command
         // is not supported.
-        let rejected = |failure| Language::Socks5.rejection(failure);
-        let way = session.straight_way_to_anyone().map_err(rejected)?;
-        way.ok_or_else(|| Language::Socks5.unsupported())?;
-        let place = session.more_places(1).map_err(rejected)?;
+        let rejected = |failure| ReplyFormat::Socks5.rejection(failure);
+        let way = session.direct_profile_for_any().map_err(rejected)?;
+        way.ok_or_else(|| ReplyFormat::Socks5.unsupported())?;
+        let place = session.try_acquire_permits(1).map_err(rejected)?;
         let limit = session.config.limits.connect_timeout;
         let sockets = async {
             let bound = retry_on_exhaustion(|| Sockets::bind(session)).await;
@@ -111,13 +111,13 @@ impl<'a> Association<'a> {
             client: OnceLock::new(),
             hosts: Mutex::default(),
         };
-        association.expect(announced);
+        association.set_announced_address(announced);
         Ok(association)
     }
 
     /// Takes the source address that the client announces, or zeroes (RFC 1928 §6). A client behind
     /// an address translator can't know its address; then its first datagram sets it.
-    fn expect(&self, announced: &Destination) {
+    fn set_announced_address(&self, announced: &Destination) {
         let client_ip = self.session.sender.ip().to_canonical();
         match announced {
             Destination::Address(address) if address.ip() == client_ip && address.port() != 0 => {
@@ -135,11 +135,11 @@ impl<'a> Association<'a> {
     }
 
     /// Relays datagrams from the client to destinations until its socket fails.
-    async fn up(&self) -> io::Error {
+    async fn relay_up(&self) -> io::Error {
         let mut buffer = vec![0; DATAGRAM_LEN_MAX];
-        let mut names = Names::default();
+        let mut names = NameCache::default();
         loop {
-            let (len, from) = match self.sockets.near.recv_from(&mut buffer).await {
+            let (len, from) = match self.sockets.downstream.recv_from(&mut buffer).await {
                 Ok(received) => received,
                 Err(error) => return error,
             };
@@ -154,7 +154,11 @@ impl<'a> Association<'a> {
     }
 
     /// Address to send a datagram to; `None` if it is not allowed: UDP has no error reply.
-    async fn resolve(&self, destination: &Destination, names: &mut Names) -> Option<SocketAddr> {
+    async fn resolve(
+        &self,
+        destination: &Destination,
+        names: &mut NameCache,
+    ) -> Option<SocketAddr> {
         self.goes_straight(destination).then_some(())?;
         let address = match destination {
             Destination::Address(address) => return Some(*address),
@@ -166,16 +170,16 @@ impl<'a> Association<'a> {
     }
 
     fn goes_straight(&self, destination: &Destination) -> bool {
-        matches!(self.session.straight_way(destination), Ok(Some(_)))
+        matches!(self.session.direct_profile(destination), Ok(Some(_)))
     }
 
     async fn send(&self, to: SocketAddr, data: &[u8]) {
         let socket = match to {
-            SocketAddr::V4(_) => Some(&self.sockets.far_v4),
-            SocketAddr::V6(_) => self.sockets.far_v6.as_ref(),
+            SocketAddr::V4(_) => Some(&self.sockets.upstream_v4),
+            SocketAddr::V6(_) => self.sockets.upstream_v6.as_ref(),
         };
         let Some(socket) = socket else { return };
-        self.remember(to.ip());
+        self.remember_host(to.ip());
         self.session.pace(Direction::Up, data.len()).await;
         // A datagram that can't be sent is lost, as UDP permits.
         if socket.send_to(data, to).await.is_ok() {
@@ -183,7 +187,7 @@ impl<'a> Association<'a> {
         }
     }
 
-    fn remember(&self, host: IpAddr) {
+    fn remember_host(&self, host: IpAddr) {
         let mut hosts = self.hosts.lock();
         if hosts.len() >= HOSTS_MAX && !hosts.contains(&host) {
             hosts.shift_remove_index(0);
@@ -191,13 +195,13 @@ impl<'a> Association<'a> {
         hosts.insert(host);
     }
 
-    fn is_awaited(&self, host: IpAddr) -> bool {
+    fn is_known_host(&self, host: IpAddr) -> bool {
         let hosts = self.hosts.lock();
         hosts.contains(&host)
     }
 
     /// Relays datagrams from known hosts to the client until a socket fails.
-    async fn down(&self) -> io::Error {
+    async fn relay_down(&self) -> io::Error {
         const AT: usize = DATAGRAM_HEADER_LEN_MAX;
         let mut buffer = vec![0; AT + DATAGRAM_LEN_MAX];
         loop {
@@ -205,7 +209,7 @@ impl<'a> Association<'a> {
                 Ok(received) => received,
                 Err(error) => return error,
             };
-            let Some(client) = self.client.get().filter(|_| self.is_awaited(from.ip())) else {
+            let Some(client) = self.client.get().filter(|_| self.is_known_host(from.ip())) else {
                 continue;
             };
             let header = datagram_header(from);
@@ -213,19 +217,25 @@ impl<'a> Association<'a> {
             buffer[start..AT].copy_from_slice(&header);
             self.session.pace(Direction::Down, len).await;
             let datagram = &buffer[start..AT + len];
-            if self.sockets.near.send_to(datagram, client).await.is_ok() {
+            if self
+                .sockets
+                .downstream
+                .send_to(datagram, client)
+                .await
+                .is_ok()
+            {
                 self.session.count(Direction::Down, len);
             }
         }
     }
 
     async fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let Some(far_v6) = &self.sockets.far_v6 else {
-            return self.sockets.far_v4.recv_from(buffer).await;
+        let Some(far_v6) = &self.sockets.upstream_v6 else {
+            return self.sockets.upstream_v4.recv_from(buffer).await;
         };
         loop {
             let ready = select! {
-                ready = self.sockets.far_v4.readable() => ready.map(|()| &self.sockets.far_v4),
+                ready = self.sockets.upstream_v4.readable() => ready.map(|()| &self.sockets.upstream_v4),
                 ready = far_v6.readable() => ready.map(|()| far_v6),
             };
             match ready?.try_recv_from(buffer) {
@@ -237,7 +247,7 @@ impl<'a> Association<'a> {
 }
 
 /// Returns when the client has closed its TCP connection. Bytes that it sends before are ignored.
-async fn closed(client: &Carrier) -> std::io::Result<()> {
+async fn client_closed(client: &Carrier) -> std::io::Result<()> {
     let mut ignored = Vec::new();
     while read_some(client, &mut ignored, 4096).await? > 0 {
         ignored.clear();
@@ -247,9 +257,9 @@ async fn closed(client: &Carrier) -> std::io::Result<()> {
 
 /// Cache of recently resolved names, since one lookup for each datagram would be slow.
 #[derive(Default)]
-struct Names(IndexMap<HostName, (Instant, IpAddr)>);
+struct NameCache(IndexMap<HostName, (Instant, IpAddr)>);
 
-impl Names {
+impl NameCache {
     async fn address(
         &mut self,
         session: &Session,
@@ -258,7 +268,7 @@ impl Names {
     ) -> Option<SocketAddr> {
         let (now, port) = (Instant::now(), destination.port());
         if let Some((when, ip)) = self.0.get(name)
-            && now.duration_since(*when) < NAME_TIME
+            && now.duration_since(*when) < NAME_TTL
         {
             return Some((*ip, port).into());
         }

@@ -54,7 +54,7 @@ pub(crate) struct Responder {
 
 /// Verifier of client certificates: an authority must have signed them, and `allow` must name them.
 #[derive(Debug)]
-struct Guests {
+struct AllowListVerifier {
     authority: Arc<dyn ClientCertVerifier>,
     /// Permitted names; empty permits all.
     allow: Vec<ServerName<'static>>,
@@ -62,7 +62,7 @@ struct Guests {
 
 /// Refuses certificates whose names are not in `allow` by a TLS alert, as any other invalid
 /// certificate.
-impl ClientCertVerifier for Guests {
+impl ClientCertVerifier for AllowListVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.authority.root_hint_subjects()
     }
@@ -105,7 +105,7 @@ impl ClientCertVerifier for Guests {
     }
 }
 
-impl Guests {
+impl AllowListVerifier {
     fn check_name(&self, certificate: &CertificateDer<'_>) -> Result<(), rustls::Error> {
         let certificate = webpki::EndEntityCert::try_from(certificate)
             .map_err(|_| rustls::CertificateError::BadEncoding)?;
@@ -130,12 +130,12 @@ pub(crate) struct NotAllowed {
 
 impl fmt::Display for NotAllowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the certificate is for {}", listed(&self.names))
+        write!(f, "the certificate is for {}", format_names(&self.names))
     }
 }
 
 /// Formats names of a certificate, without characters that are not printable.
-pub(crate) fn listed(names: &[String]) -> String {
+pub(crate) fn format_names(names: &[String]) -> String {
     // webpki writes DnsName("tokyo").
     let shown = |name: &String| {
         let name = name.split('"').nth(1).unwrap_or(name);
@@ -166,13 +166,13 @@ impl From<NotAllowed> for rustls::Error {
 
 impl PartialEq for Initiator {
     fn eq(&self, other: &Self) -> bool {
-        self.certificates.written == other.certificates.written
+        self.certificates.settings == other.certificates.settings
     }
 }
 
 impl PartialEq for Responder {
     fn eq(&self, other: &Self) -> bool {
-        self.certificates.written == other.certificates.written
+        self.certificates.settings == other.certificates.settings
     }
 }
 
@@ -192,14 +192,14 @@ impl Initiator {
         } = Identity::read(written, owner)?;
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
-            .map_err(|error| refused(owner, error))?
+            .map_err(|error| tls_error(owner, error))?
             .with_root_certificates(authorities)
             .with_client_auth_cert(certificates.chain.clone(), key)
-            .map_err(|error| unfit(written, owner, error))?;
+            .map_err(|error| key_error(written, owner, error))?;
         Ok(Self {
             certificates,
             config: Arc::new(config),
-            peer: name(written.name.as_deref().unwrap_or(peer), owner)?,
+            peer: server_name(written.name.as_deref().unwrap_or(peer), owner)?,
         })
     }
 
@@ -228,18 +228,21 @@ impl Responder {
         } = Identity::read(written, owner)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider())
             .build()
-            .map_err(|error| refused(owner, error))?;
-        let allow = written.allow.iter().map(|allowed| name(allowed, owner));
-        let guests = Guests {
+            .map_err(|error| tls_error(owner, error))?;
+        let allow = written
+            .allow
+            .iter()
+            .map(|allowed| server_name(allowed, owner));
+        let guests = AllowListVerifier {
             authority: verifier,
             allow: allow.collect::<Result<_, _>>()?,
         };
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
-            .map_err(|error| refused(owner, error))?
+            .map_err(|error| tls_error(owner, error))?
             .with_client_cert_verifier(Arc::new(guests))
             .with_single_cert(certificates.chain.clone(), key)
-            .map_err(|error| unfit(written, owner, error))?;
+            .map_err(|error| key_error(written, owner, error))?;
         // A session ticket that the peer never reads would turn its close into RST (RFC 1122
         // §4.2.2.13). Pooled connections make resumption unnecessary.
         config.send_tls13_tickets = 0;
@@ -266,24 +269,24 @@ impl Identity {
         let trusted = certificates(&written.ca, owner)?;
         for authority in &trusted {
             let added = authorities.add(authority.clone());
-            added.map_err(|error| unusable(&written.ca, owner, error))?;
+            added.map_err(|error| file_error(&written.ca, owner, error))?;
         }
         let key = private_file::read(&written.key, KEY_LEN_MAX)
-            .map_err(|error| unusable(&written.key, owner, error))?;
+            .map_err(|error| file_error(&written.key, owner, error))?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
         Ok(Self {
             certificates: Certificates {
-                written: written.clone(),
+                settings: written.clone(),
                 chain: certificates(&written.certificate, owner)?,
                 authorities: trusted,
             },
             authorities: authorities.into(),
-            key: key.map_err(|error| unusable(&written.key, owner, in_words(&error)))?,
+            key: key.map_err(|error| file_error(&written.key, owner, pem_error_text(&error)))?,
         })
     }
 }
 
-fn in_words(error: &pem::Error) -> String {
+fn pem_error_text(error: &pem::Error) -> String {
     match error {
         pem::Error::NoItemsFound => {
             "no private key in it, or one that a password protects".to_owned()
@@ -296,12 +299,12 @@ fn certificates(path: &Path, owner: &str) -> anyhow::Result<Vec<CertificateDer<'
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(unusable(path, owner, "no certificate in it")),
-        Err(error) => Err(unusable(path, owner, error)),
+        Ok(_) => Err(file_error(path, owner, "no certificate in it")),
+        Err(error) => Err(file_error(path, owner, error)),
     }
 }
 
-fn name(text: &str, owner: &str) -> anyhow::Result<ServerName<'static>> {
+fn server_name(text: &str, owner: &str) -> anyhow::Result<ServerName<'static>> {
     let name = ServerName::try_from(text.to_owned());
     name.map_err(|_| {
         Refusal::usage(format!(
@@ -314,25 +317,25 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn unusable(path: &Path, owner: &str, error: impl Display) -> anyhow::Error {
+fn file_error(path: &Path, owner: &str, error: impl Display) -> anyhow::Error {
     Refusal::usage(format!("{owner}: {}: {error}", path.display()))
 }
 
 /// Error of a certificate and a key that are each valid but do not match.
-fn unfit(written: &TlsSettings, owner: &str, error: rustls::Error) -> anyhow::Error {
+fn key_error(written: &TlsSettings, owner: &str, error: rustls::Error) -> anyhow::Error {
     match error {
         rustls::Error::InconsistentKeys(_) => {
             let certificate = written.certificate.display();
-            unusable(
+            file_error(
                 &written.key,
                 owner,
                 format!("it is not the key to {certificate}"),
             )
         }
-        other => refused(owner, other),
+        other => tls_error(owner, other),
     }
 }
 
-fn refused(owner: &str, error: impl Display) -> anyhow::Error {
+fn tls_error(owner: &str, error: impl Display) -> anyhow::Error {
     Refusal::usage(format!("{owner}: tls: {error}"))
 }

@@ -13,7 +13,7 @@ use webpki::{EndEntityCert, Error, KeyUsage};
 /// Certificates from the files of one `tls` table.
 #[derive(Debug)]
 pub(crate) struct Certificates {
-    pub(crate) written: TlsSettings,
+    pub(crate) settings: TlsSettings,
     /// Own certificate first, then intermediate ones.
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) authorities: Vec<CertificateDer<'static>>,
@@ -21,13 +21,13 @@ pub(crate) struct Certificates {
 
 impl Certificates {
     /// Time at which the first certificate of the own chain expires.
-    pub(crate) fn own_end(&self) -> Option<Timestamp> {
+    pub(crate) fn own_not_after(&self) -> Option<Timestamp> {
         self.chain.iter().filter_map(not_after).min()
     }
 
     /// Time at which the last authority expires: one valid authority is enough, so a file may
     /// contain an old and a new one.
-    pub(crate) fn authority_end(&self) -> Option<Timestamp> {
+    pub(crate) fn authorities_not_after(&self) -> Option<Timestamp> {
         self.authorities.iter().filter_map(not_after).max()
     }
 }
@@ -42,31 +42,35 @@ pub(crate) enum Purpose {
 }
 
 /// Remaining validity below which a warning is given.
-const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
+const EXPIRY_WARNING: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 impl Certificates {
     /// Problems for which other relays refuse the certificates, now or soon.
     pub(crate) fn problems(&self, purpose: Purpose, now: Timestamp) -> Vec<String> {
         let mut problems = Vec::new();
         let files = [
-            (&self.written.certificate, self.own_start(), self.own_end()),
-            (&self.written.ca, None, self.authority_end()),
+            (
+                &self.settings.certificate,
+                self.own_not_before(),
+                self.own_not_after(),
+            ),
+            (&self.settings.ca, None, self.authorities_not_after()),
         ];
         for (file, start, end) in files {
             let late = time_problem((start, end), now);
             problems.extend(late.map(|problem| format!("{}: {problem}", file.display())));
         }
-        problems.extend(self.unsigned(purpose, now));
+        problems.extend(self.chain_problem(purpose, now));
         problems
     }
 
-    fn own_start(&self) -> Option<Timestamp> {
+    fn own_not_before(&self) -> Option<Timestamp> {
         let starts = self.chain.iter().filter_map(|c| Some(validity(c)?.0));
         starts.max()
     }
 
     /// Problem with the signature chain or the purpose of the own certificate, whatever the time.
-    fn unsigned(&self, purpose: Purpose, now: Timestamp) -> Option<String> {
+    fn chain_problem(&self, purpose: Purpose, now: Timestamp) -> Option<String> {
         let (own, intermediates) = self.chain.split_first()?;
         let (start, end) = validity(own)?;
         let authorities = self.authorities.iter();
@@ -76,8 +80,8 @@ impl Certificates {
         let time = now.clamp(start, end).as_second();
         let time = UnixTime::since_unix_epoch(Duration::from_secs(time.try_into().ok()?));
         let (file, ca) = (
-            self.written.certificate.display(),
-            self.written.ca.display(),
+            self.settings.certificate.display(),
+            self.settings.ca.display(),
         );
         match verify(own, &anchors, intermediates, time, purpose)? {
             // An intermediate certificate's validity.
@@ -109,7 +113,7 @@ fn time_problem(
     match (start, end) {
         (_, Some(end)) if end < now => Some(format!("expired on {}", date(end))),
         (Some(start), _) if start > now => Some(format!("not valid before {}", date(start))),
-        (_, Some(end)) if end.duration_since(now) < SOON => {
+        (_, Some(end)) if end.duration_since(now) < EXPIRY_WARNING => {
             Some(format!("expires on {}", date(end)))
         }
         _ => None,
@@ -192,7 +196,7 @@ mod tests {
     #[test]
     fn chain_expires_with_its_first_authorities_with_their_last() {
         let certificates = Certificates {
-            written: TlsSettings {
+            settings: TlsSettings {
                 ca: "ca.pem".into(),
                 certificate: "here.pem".into(),
                 key: "here-key.pem".into(),
@@ -202,7 +206,10 @@ mod tests {
             chain: vec![certificate(2090), certificate(2050)],
             authorities: vec![certificate(2002), certificate(2090)],
         };
-        assert_eq!(certificates.own_end(), not_after(&certificate(2050)));
-        assert_eq!(certificates.authority_end(), not_after(&certificate(2090)));
+        assert_eq!(certificates.own_not_after(), not_after(&certificate(2050)));
+        assert_eq!(
+            certificates.authorities_not_after(),
+            not_after(&certificate(2090))
+        );
     }
 }

@@ -59,16 +59,16 @@ fn has_same_sockets(old: &ListenerConfig, new: &ListenerConfig) -> bool {
 /// # Errors
 ///
 /// Names a change that needs a restart.
-fn plan(old: &[Arc<ListenerConfig>], new: &[ListenerConfig]) -> Result<Plan, String> {
+fn plan_listeners(old: &[Arc<ListenerConfig>], new: &[ListenerConfig]) -> Result<Plan, String> {
     let mut steps = Vec::<Step>::new();
     for listener in new {
         let is_free = |n: &usize| !steps.iter().any(|step| step.old() == Some(*n));
         let place = (0..old.len())
             .filter(is_free)
-            .find(|n| is_same_place(&old[*n], listener));
+            .find(|n| is_same_listener(&old[*n], listener));
         steps.push(match place {
             Some(n) if has_same_sockets(&old[n], listener) => Step::Keep(n),
-            Some(_) if listener.transport == Transport::Udt => return Err(fixed(listener)),
+            Some(_) if listener.transport == Transport::Udt => return Err(needs_restart(listener)),
             Some(n) => Step::Reopen(n),
             None => Step::Open,
         });
@@ -81,13 +81,13 @@ fn plan(old: &[Arc<ListenerConfig>], new: &[ListenerConfig]) -> Result<Plan, Str
 }
 
 /// Returns the error for new UDT options: a UDP port can't be bound a second time beside the first.
-fn fixed(listener_config: &ListenerConfig) -> String {
+fn needs_restart(listener_config: &ListenerConfig) -> String {
     let name = &listener_config.name;
     format!("listener {name}: over UDT, a profile with other options takes a restart")
 }
 
 /// Returns whether both settings are for one listener. A listener on port 0 is matched by its name.
-fn is_same_place(a: &ListenerConfig, b: &ListenerConfig) -> bool {
+fn is_same_listener(a: &ListenerConfig, b: &ListenerConfig) -> bool {
     if a.transport != b.transport {
         return false;
     }
@@ -150,7 +150,7 @@ fn check_passed(
 
 /// Divides the file descriptors again: listeners and pooled connections take permits, or give them
 /// back. Permits of open connections are not taken.
-fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
+fn divide_descriptors(relay: &Relay, config: &Config) -> Result<(), String> {
     let limit = longhaul_linux::descriptors::raise_limit();
     let demand = config.descriptor_demand();
     let room = relay.budget.connections_with(limit, &demand);
@@ -178,7 +178,7 @@ fn share_out(relay: &Relay, config: &Config) -> Result<(), String> {
 }
 
 /// Listener of the new configuration, with new sockets if it needs any.
-type Ready = (Arc<Listener>, ListenerConfig, Option<Vec<ListenSocket>>);
+type PreparedListener = (Arc<Listener>, ListenerConfig, Option<Vec<ListenSocket>>);
 
 /// Applies a configuration that was read again. After an error, nothing has changed.
 pub(crate) fn reload(
@@ -188,36 +188,40 @@ pub(crate) fn reload(
 ) -> anyhow::Result<()> {
     let before = relay.config();
     config.listeners.retain(is_supported);
-    let fixed = config.keep(&before);
+    let fixed = config.keep_fixed(&before);
     let listeners = relay.listeners.open();
     let old: Vec<_> = listeners.iter().map(|listener| listener.config()).collect();
-    let plan = plan(&old, &config.listeners).map_err(anyhow::Error::msg)?;
+    let plan = plan_listeners(&old, &config.listeners).map_err(anyhow::Error::msg)?;
     check_passed(&plan, &listeners, &config.listeners).map_err(anyhow::Error::msg)?;
-    let ready = open(&config, &plan, &listeners)?;
-    share_out(relay, &config).map_err(anyhow::Error::msg)?;
+    let prepared = open_sockets(&config, &plan, &listeners)?;
+    divide_descriptors(relay, &config).map_err(anyhow::Error::msg)?;
     for key in fixed {
         warn!("{key} takes a restart to change");
     }
     relay.current.set(config);
-    let open = ready
+    let open = prepared
         .iter()
         .map(|(listener, ..)| listener.clone())
         .collect();
     let closed: Vec<_> = plan.close.iter().map(|n| listeners[*n].clone()).collect();
-    for (listener, listener_config, sockets) in ready {
-        settle(&listener, listener_config, sockets, workers)?;
+    for (listener, listener_config, sockets) in prepared {
+        apply_listener(&listener, listener_config, sockets, workers)?;
     }
     for listener in &closed {
-        listener.next_sockets();
+        listener.new_generation();
     }
     relay.listeners.replace(open, closed);
     Ok(())
 }
 
 /// Opens all new sockets: the steps that may fail.
-fn open(config: &Config, plan: &Plan, listeners: &[Arc<Listener>]) -> anyhow::Result<Vec<Ready>> {
+fn open_sockets(
+    config: &Config,
+    plan: &Plan,
+    listeners: &[Arc<Listener>],
+) -> anyhow::Result<Vec<PreparedListener>> {
     let steps = plan.steps.iter().zip(&config.listeners);
-    let ready = steps.map(|(step, listener_config)| match *step {
+    let prepared = steps.map(|(step, listener_config)| match *step {
         Step::Keep(n) => Ok((listeners[n].clone(), listener_config.clone(), None)),
         Step::Reopen(n) => {
             let (address, options) = (listeners[n].address, socket_options(listener_config));
@@ -233,19 +237,19 @@ fn open(config: &Config, plan: &Plan, listeners: &[Arc<Listener>]) -> anyhow::Re
             Ok((listener, listener_config.clone(), Some(sockets)))
         }
     });
-    ready.collect()
+    prepared.collect()
 }
 
-fn settle(
+fn apply_listener(
     listener: &Arc<Listener>,
     listener_config: ListenerConfig,
     sockets: Option<Vec<ListenSocket>>,
     workers: &[Sender<WorkerSocket>],
 ) -> anyhow::Result<()> {
-    let is_new = listener.is_new();
-    listener.change(listener_config);
+    let is_new = listener.never_had_sockets();
+    listener.set_config(listener_config);
     if let Some(sockets) = sockets {
-        hand_out(listener, sockets, workers)?;
+        distribute_sockets(listener, sockets, workers)?;
     }
     if is_new {
         info!("listening {} {}", listener.config().kind, listener.address);
@@ -255,12 +259,12 @@ fn settle(
 
 /// Gives each worker one socket of the listener, or more if there are more sockets than workers.
 /// Earlier sockets of the listener are closed.
-pub(crate) fn hand_out(
+pub(crate) fn distribute_sockets(
     listener: &Arc<Listener>,
     sockets: Vec<ListenSocket>,
     workers: &[Sender<WorkerSocket>],
 ) -> anyhow::Result<()> {
-    let generation = listener.next_sockets();
+    let generation = listener.new_generation();
     for (worker, socket) in workers.iter().cycle().zip(sockets) {
         let opening = WorkerSocket {
             listener: listener.clone(),
@@ -281,7 +285,7 @@ mod tests {
 
     fn planned(old: &[ListenerConfig], new: &[ListenerConfig]) -> Result<Plan, String> {
         let old: Vec<_> = old.iter().cloned().map(Arc::new).collect();
-        plan(&old, new)
+        plan_listeners(&old, new)
     }
 
     #[test]

@@ -20,39 +20,39 @@ pub(crate) struct ServiceManager {
     relay: Arc<Relay>,
     registry: Arc<Registry>,
     /// Time without a watchdog message after which the manager kills the relay (`WatchdogSec=`).
-    patience: Option<Duration>,
+    watchdog_timeout: Option<Duration>,
 }
 
 /// Interval at which the status is checked for changes.
-const STATUS_PERIOD: Duration = Duration::from_secs(5);
+const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
 impl ServiceManager {
     /// Reads the environment.
-    pub(crate) fn find(relay: Arc<Relay>, registry: Arc<Registry>) -> Self {
-        let patience = sd_notify::watchdog_enabled();
+    pub(crate) fn from_env(relay: Arc<Relay>, registry: Arc<Registry>) -> Self {
+        let watchdog_timeout = sd_notify::watchdog_enabled();
         Self {
             relay,
             registry,
-            patience,
+            watchdog_timeout,
         }
     }
 
-    fn tell(&self, news: &[NotifyState]) {
-        if let Err(error) = sd_notify::notify(news) {
+    fn notify(&self, states: &[NotifyState]) {
+        if let Err(error) = sd_notify::notify(states) {
             warn!("NOTIFY_SOCKET: {error}");
         }
     }
 
     /// Reports that all listeners accept and that interception is installed.
     pub(crate) fn ready(&self) {
-        self.tell(&[NotifyState::Ready, NotifyState::Status(&self.status())]);
+        self.notify(&[NotifyState::Ready, NotifyState::Status(&self.status())]);
     }
 
     /// Reports that a reload begins; [`Self::reloaded`] reports its end.
     pub(crate) fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => self.tell(&[NotifyState::Reloading, now]),
-            Err(_) => self.tell(&[NotifyState::Reloading]),
+            Ok(now) => self.notify(&[NotifyState::Reloading, now]),
+            Err(_) => self.notify(&[NotifyState::Reloading]),
         }
     }
 
@@ -62,7 +62,7 @@ impl ServiceManager {
             None => self.ready(),
             Some(problem) => {
                 let status = format!("not reloaded: {problem}");
-                self.tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
+                self.notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
             }
         }
     }
@@ -70,35 +70,39 @@ impl ServiceManager {
     /// Reports that no new connections are accepted.
     pub(crate) fn stopping(&self) {
         let status = NotifyState::Status("stopping: open connections may go on for a while");
-        self.tell(&[NotifyState::Stopping, status]);
+        self.notify(&[NotifyState::Stopping, status]);
     }
 
     /// Sends watchdog messages as long as all threads are alive, and the status whenever it has
     /// changed, without end.
-    pub(crate) async fn attend(&self) {
-        let mut ticks = interval(self.period());
+    pub(crate) async fn run(&self) {
+        let mut ticks = interval(self.watchdog_interval());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut told, mut next) = (self.status(), Instant::now() + STATUS_PERIOD);
+        let (mut last_sent, mut next) = (self.status(), Instant::now() + STATUS_INTERVAL);
         loop {
             let now = ticks.tick().await.into_std();
-            if self.patience.is_some() && self.relay.heartbeats.are_all_alive(Instant::now()) {
-                self.tell(&[NotifyState::Watchdog]);
+            if self.watchdog_timeout.is_some()
+                && self.relay.heartbeats.are_all_alive(Instant::now())
+            {
+                self.notify(&[NotifyState::Watchdog]);
             }
             if now >= next && self.relay.drain.phase() == Phase::Run {
-                next = now + STATUS_PERIOD;
+                next = now + STATUS_INTERVAL;
                 let status = self.status();
-                if status != told {
-                    self.tell(&[NotifyState::Status(&status)]);
-                    told = status;
+                if status != last_sent {
+                    self.notify(&[NotifyState::Status(&status)]);
+                    last_sent = status;
                 }
             }
         }
     }
 
     /// Returns the interval of the watchdog messages: a quarter of the manager's timeout.
-    fn period(&self) -> Duration {
-        let quarter = self.patience.map_or(STATUS_PERIOD, |patience| patience / 4);
-        quarter.clamp(Duration::from_millis(1), STATUS_PERIOD)
+    fn watchdog_interval(&self) -> Duration {
+        let quarter = self
+            .watchdog_timeout
+            .map_or(STATUS_INTERVAL, |timeout| timeout / 4);
+        quarter.clamp(Duration::from_millis(1), STATUS_INTERVAL)
     }
 
     /// Returns the status as one short line.

@@ -4,9 +4,9 @@
 use crate::{
     client_protocols,
     config::listener::Kind,
-    process::workers::crew::Newcomer,
-    session::{Session, Shares, end::Finale},
-    stripe::groups::Seat,
+    process::workers::load_balancer::AcceptedConnection,
+    session::{Session, WorkerResources, close::CloseGuard},
+    stripe::incoming_groups::JoinTicket,
     transfer::End,
 };
 use longhaul_protocol::failure::Failure;
@@ -14,27 +14,33 @@ use std::sync::Arc;
 
 /// Serves an accepted connection, closes both legs as they ended, and writes the record. If the
 /// future is dropped earlier, the connection is cut.
-pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
+pub(crate) async fn run(connection: AcceptedConnection, shares: WorkerResources) {
     // The permit is released, and the load reduced, once the sockets are closed.
-    let Newcomer {
-        place: _place,
-        seated: _seated,
-        entry,
+    let AcceptedConnection {
+        permit: _permit,
+        load: _load,
+        registration,
         relay,
         listener,
         client,
         address,
-    } = newcomer;
-    let session = Session::new(relay, listener, shares, (client, address), entry.number);
+    } = connection;
+    let session = Session::new(
+        relay,
+        listener,
+        shares,
+        (client, address),
+        registration.number,
+    );
     let mut session = Arc::new(session);
     let announced = match Arc::get_mut(&mut session) {
-        Some(own) if own.listener_config.accept_proxy => Box::pin(own.hear_announcement()).await,
+        Some(own) if own.listener_config.accept_proxy => Box::pin(own.read_proxy_header()).await,
         _ => Ok(()),
     };
-    entry.is(&session);
+    registration.set_session(&session);
     let seat = {
         let _active = session.listener.counters.connection();
-        let mut finale = Finale {
+        let mut finale = CloseGuard {
             session: &session,
             end: End::Cut,
         };
@@ -51,25 +57,25 @@ pub(crate) async fn run(newcomer: Newcomer, shares: Shares) {
             }
         }
     };
-    entry.is_anothers();
-    Box::pin(take_seat(session, seat)).await;
+    registration.clear_session();
+    Box::pin(join_group(session, seat)).await;
 }
 
 /// Hands the leg to another session, and keeps its permit here until that session no longer needs
 /// it.
-async fn take_seat(session: Arc<Session>, seat: Seat) {
+async fn join_group(session: Arc<Session>, seat: JoinTicket) {
     let leg = match Arc::try_unwrap(session) {
-        Ok(session) => session.into_near(),
+        Ok(session) => session.into_client_leg(),
         // The memory check holds the session right now. The leg stays shared, which costs wake-ups.
-        Err(shared) => shared.near(),
+        Err(shared) => shared.client_leg(),
     };
-    seat.take(leg).await;
+    seat.hand_over(leg).await;
 }
 
 async fn serve(session: &Arc<Session>, announced: Result<(), Failure>) -> End {
-    let stranger = session.stranger().map(|why| session.turn_away(&why));
+    let stranger = session.access_refusal().map(|why| session.refuse(&why));
     let welcome = stranger.map_or(announced, Err);
-    let welcome = welcome.and_then(|()| session.enter());
+    let welcome = welcome.and_then(|()| session.acquire_connection_permit());
     if let Err(failure) = welcome {
         session.client.reset_on_close();
         return session.fail(failure);

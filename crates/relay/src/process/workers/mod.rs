@@ -3,6 +3,6 @@
 //! accepted or that another worker handed over.
 
 pub(crate) mod connection;
-pub(crate) mod crew;
+pub(crate) mod load_balancer;
 pub(crate) mod registry;
 pub(crate) mod worker;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registry of open connections, for the memory budget, the status page and the shutdown.
 
-use crate::session::{Session, WhyCut};
+use crate::session::{CutReason, Session};
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::HashMap, sync::Arc};
 use tokio::task::AbortHandle;
 
 /// Open connections by number. A number is never used again.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(Mutex<Open>);
+pub(crate) struct Registry(Mutex<RegistryState>);
 
 #[derive(Debug, Default)]
-struct Open {
-    next: u64,
+struct RegistryState {
+    next_number: u64,
     connections: HashMap<u64, Connection>,
     /// Whether all connections are cut, later ones included.
-    cut: bool,
+    is_cut: bool,
 }
 
 #[derive(Debug, Default)]
@@ -28,39 +28,39 @@ struct Connection {
 
 impl Registry {
     /// Returns a number for a connection, which is registered until the guard is dropped.
-    pub(crate) fn enter(self: &Arc<Self>) -> Entry {
-        let mut open = self.open();
-        let number = open.next;
-        open.next += 1;
-        open.connections.insert(number, Connection::default());
-        Entry {
+    pub(crate) fn register(self: &Arc<Self>) -> Registration {
+        let mut state = self.open();
+        let number = state.next_number;
+        state.next_number += 1;
+        state.connections.insert(number, Connection::default());
+        Registration {
             registry: self.clone(),
             number,
         }
     }
 
     /// Stores the task of a registered connection. Does nothing if the connection has ended.
-    pub(crate) fn runs_as(&self, number: u64, abort: AbortHandle) {
-        let mut open = self.open();
-        if open.cut {
+    pub(crate) fn set_task(&self, number: u64, abort: AbortHandle) {
+        let mut state = self.open();
+        if state.is_cut {
             abort.abort();
         }
-        if let Some(connection) = open.connections.get_mut(&number) {
+        if let Some(connection) = state.connections.get_mut(&number) {
             connection.abort = Some(abort);
         }
     }
 
     /// Aborts the tasks of all connections, later ones included.
-    pub(crate) fn cut(&self) {
+    pub(crate) fn cut_all(&self) {
         let mut open = self.open();
-        open.cut = true;
+        open.is_cut = true;
         let tasks = open.connections.values().filter_map(|c| c.abort.as_ref());
         tasks.for_each(AbortHandle::abort);
     }
 
     /// Aborts one connection if it is still open, and stores the reason for its record.
-    pub(crate) fn cut_one(&self, session: &Session, why: WhyCut) {
-        session.is_cut_for(why);
+    pub(crate) fn cut(&self, session: &Session, why: CutReason) {
+        session.set_cut_reason(why);
         let abort = {
             let open = self.open();
             let connection = open.connections.get(&session.number);
@@ -84,21 +84,21 @@ impl Registry {
         self.open().connections.len()
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, RegistryState> {
         self.0.lock()
     }
 }
 
 /// Registration of a connection, removed on drop.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct Registration {
     pub(crate) registry: Arc<Registry>,
     pub(crate) number: u64,
 }
 
-impl Entry {
+impl Registration {
     /// Stores the session once the client is known.
-    pub(crate) fn is(&self, session: &Arc<Session>) {
+    pub(crate) fn set_session(&self, session: &Arc<Session>) {
         let mut open = self.registry.open();
         if let Some(connection) = open.connections.get_mut(&self.number) {
             connection.session = Some(session.clone());
@@ -106,7 +106,7 @@ impl Entry {
     }
 
     /// Removes the session: its leg is now part of another session, which has its own registration.
-    pub(crate) fn is_anothers(&self) {
+    pub(crate) fn clear_session(&self) {
         let mut open = self.registry.open();
         let connection = open.connections.get_mut(&self.number);
         let left = connection.and_then(|connection| connection.session.take());
@@ -116,7 +116,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for Registration {
     fn drop(&mut self) {
         let left = self.registry.open().connections.remove(&self.number);
         // This may be the last reference to the session: it is dropped without the lock.

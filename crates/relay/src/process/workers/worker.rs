@@ -8,11 +8,11 @@ use crate::{
     },
     process::workers::{
         connection,
-        crew::{Crew, Newcomer},
+        load_balancer::{AcceptedConnection, LoadBalancer},
         registry::Registry,
     },
     relay::{Phase, Relay},
-    session::Shares,
+    session::WorkerResources,
 };
 use longhaul_admission::exhaustion::{self, is_exhaustion};
 use longhaul_linux::pipe_pool::Pool;
@@ -37,13 +37,13 @@ use tracing::{error, info, warn};
 pub(crate) struct Worker {
     pub(crate) relay: Arc<Relay>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) crew: Arc<Crew>,
+    pub(crate) balancer: Arc<LoadBalancer>,
     /// Index among the serving threads.
     pub(crate) index: usize,
     /// Listening sockets, as they are opened.
     pub(crate) openings: Receiver<WorkerSocket>,
     /// Connections that other workers accepted.
-    pub(crate) newcomers: Receiver<Newcomer>,
+    pub(crate) handovers: Receiver<AcceptedConnection>,
 }
 
 impl Worker {
@@ -55,33 +55,33 @@ impl Worker {
 
     async fn serve(mut self) -> io::Result<()> {
         tokio::spawn(self.relay.heartbeats.clone().send(self.index));
-        let shares = Shares {
-            pool: Arc::new(Pool::new(self.relay.config().pool)),
-            ready: Arc::default(),
+        let shares = WorkerResources {
+            pipe_pool: Arc::new(Pool::new(self.relay.config().pool)),
+            peer_pools: Arc::default(),
         };
-        let (relay, ready) = (self.relay.clone(), shares.ready.clone());
-        let kept = async {
+        let (relay, ready) = (self.relay.clone(), shares.peer_pools.clone());
+        let maintenance = async {
             select! {
                 () = ready.maintain(&relay.current) => {}
                 () = relay.drain.wait_for(Phase::Drain) => ready.clear(),
             }
             relay.drain.wait_for(Phase::Stop).await;
         };
-        tokio::pin!(kept);
+        tokio::pin!(maintenance);
         loop {
             select! {
-                Some(newcomer) = self.newcomers.recv() => welcome(newcomer, &shares),
+                Some(connection) = self.handovers.recv() => serve_handover(connection, &shares),
                 Some(opening) = self.openings.recv() => self.open(opening, &shares)?,
-                () = &mut kept => return Ok(()),
+                () = &mut maintenance => return Ok(()),
             }
         }
     }
 
-    fn open(&self, opening: WorkerSocket, shares: &Shares) -> io::Result<()> {
-        let entrance = Entrance {
+    fn open(&self, opening: WorkerSocket, shares: &WorkerResources) -> io::Result<()> {
+        let acceptor = Acceptor {
             relay: self.relay.clone(),
             registry: self.registry.clone(),
-            crew: self.crew.clone(),
+            balancer: self.balancer.clone(),
             worker: self.index,
             listener: opening.listener,
             shares: shares.clone(),
@@ -89,10 +89,10 @@ impl Worker {
         match opening.socket {
             ListenSocket::Tcp(listener) => {
                 let listener = TcpListener::from_std(listener)?;
-                tokio::spawn(entrance.accept_all(opening.generation, listener));
+                tokio::spawn(acceptor.accept_all(opening.generation, listener));
             }
             ListenSocket::Udt(socket) => {
-                tokio::spawn(entrance.accept_all_udt(opening.generation, socket));
+                tokio::spawn(acceptor.accept_all_udt(opening.generation, socket));
             }
         }
         Ok(())
@@ -100,32 +100,35 @@ impl Worker {
 }
 
 /// Serves a connection that another worker accepted.
-fn welcome(newcomer: Newcomer, shares: &Shares) {
+fn serve_handover(connection: AcceptedConnection, shares: &WorkerResources) {
     // An error means that the event loop is out of memory: the client is dropped.
-    if let Ok(newcomer) = newcomer.at_home_here() {
-        begin(newcomer, shares);
+    if let Ok(connection) = connection.move_to_current_runtime() {
+        spawn_connection(connection, shares);
     }
 }
 
 /// Spawns the task of a connection on this thread.
-fn begin(newcomer: Newcomer, shares: &Shares) {
-    let (registry, number) = (newcomer.entry.registry.clone(), newcomer.entry.number);
-    let task = tokio::spawn(connection::run(newcomer, shares.clone()));
-    registry.runs_as(number, task.abort_handle());
+fn spawn_connection(connection: AcceptedConnection, shares: &WorkerResources) {
+    let (registry, number) = (
+        connection.registration.registry.clone(),
+        connection.registration.number,
+    );
+    let task = tokio::spawn(connection::run(connection, shares.clone()));
+    registry.set_task(number, task.abort_handle());
 }
 
 /// Accept loop of one worker for one listener.
-struct Entrance {
+struct Acceptor {
     relay: Arc<Relay>,
     registry: Arc<Registry>,
-    crew: Arc<Crew>,
+    balancer: Arc<LoadBalancer>,
     /// Index of the worker.
     worker: usize,
     listener: Arc<Listener>,
-    shares: Shares,
+    shares: WorkerResources,
 }
 
-impl Entrance {
+impl Acceptor {
     /// Accepts until the relay drains or a reload closes the socket.
     async fn accept_all(self, generation: u64, listener: TcpListener) {
         select! {
@@ -151,14 +154,14 @@ impl Entrance {
         };
         select! {
             () = accepting => {}
-            () = self.listener.closed(generation) => {}
+            () = self.listener.generation_closed(generation) => {}
             () = self.relay.drain.wait_for(Phase::Drain) => {}
         }
     }
 
     async fn accept_until_closed(&self, generation: u64, listener: &TcpListener) {
-        let mut shortage = Shortage::default();
-        let mut closed = pin!(self.listener.closed(generation));
+        let mut backoff = AcceptBackoff::default();
+        let mut closed = pin!(self.listener.generation_closed(generation));
         loop {
             let accepted = select! {
                 accepted = listener.accept() => accepted,
@@ -166,10 +169,10 @@ impl Entrance {
             };
             match accepted {
                 Ok((client, address)) => {
-                    shortage.ended();
+                    backoff.recovered();
                     self.admit(client, address).await;
                 }
-                Err(error) => shortage.wait(&error).await,
+                Err(error) => backoff.wait(&error).await,
             }
         }
     }
@@ -181,8 +184,8 @@ impl Entrance {
             return;
         };
         let mut queue = Vec::new();
-        while let Ok(newcomer) = listener.accept() {
-            queue.push(newcomer);
+        while let Ok(connection) = listener.accept() {
+            queue.push(connection);
         }
         drop(listener);
         for (client, address) in queue {
@@ -197,59 +200,63 @@ impl Entrance {
     /// in the listen queue.
     async fn admit(&self, client: impl Into<Carrier>, address: SocketAddr) {
         self.relay.memory.wait_for_room(address.ip()).await;
-        let Ok(place) = self.relay.connection_permits.clone().acquire_owned().await else {
+        let Ok(permit) = self.relay.connection_permits.clone().acquire_owned().await else {
             return;
         };
-        let seated = self.crew.place(self.worker);
-        let newcomer = Newcomer {
-            place,
-            entry: self.registry.enter(),
+        let load = self.balancer.assign(self.worker);
+        let connection = AcceptedConnection {
+            permit,
+            registration: self.registry.register(),
             relay: self.relay.clone(),
             listener: self.listener.clone(),
             client: client.into(),
             address,
-            seated,
+            load,
         };
-        self.seat(newcomer);
+        self.dispatch(connection);
     }
 
-    fn seat(&self, newcomer: Newcomer) {
-        if newcomer.seated.worker == self.worker {
-            begin(newcomer, &self.shares);
-        } else if let Some(newcomer) = self.crew.hand_over(newcomer) {
-            begin(newcomer, &self.shares);
+    fn dispatch(&self, connection: AcceptedConnection) {
+        if connection.load.worker == self.worker {
+            spawn_connection(connection, &self.shares);
+        } else if let Some(connection) = self.balancer.hand_over(connection) {
+            spawn_connection(connection, &self.shares);
         }
     }
 }
 
 /// Backoff of an accept loop without descriptors or memory. Logs the shortage once.
 #[derive(Default)]
-struct Shortage {
-    told: bool,
+struct AcceptBackoff {
+    is_logged: bool,
     /// Time of the last log line.
-    last: Option<Instant>,
+    last_logged: Option<Instant>,
 }
 
 /// Minimum interval of log lines about a shortage: clients cause it, but must not control the
 /// volume of the log.
-const TELLING_PERIOD: Duration = Duration::from_secs(60);
+const LOG_INTERVAL_MIN: Duration = Duration::from_secs(60);
 
-impl Shortage {
+impl AcceptBackoff {
     /// Waits after a failed accept(2). Errors of the connection itself (accept(2), "Error
     /// handling") need no wait.
     async fn wait(&mut self, error: &io::Error) {
         if !is_exhaustion(error) {
             return;
         }
-        if !self.told && self.last.is_none_or(|at| at.elapsed() >= TELLING_PERIOD) {
-            (self.told, self.last) = (true, Some(Instant::now()));
+        if !self.is_logged
+            && self
+                .last_logged
+                .is_none_or(|at| at.elapsed() >= LOG_INTERVAL_MIN)
+        {
+            (self.is_logged, self.last_logged) = (true, Some(Instant::now()));
             warn!("{error}; new connections wait");
         }
         sleep(exhaustion::PAUSE).await;
     }
 
-    fn ended(&mut self) {
-        if std::mem::take(&mut self.told) {
+    fn recovered(&mut self) {
+        if std::mem::take(&mut self.is_logged) {
             info!("accepting again");
         }
     }

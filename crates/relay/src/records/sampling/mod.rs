@@ -28,8 +28,8 @@ const READER_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct ConnectionSampler {
     is_enabled: bool,
-    book: Mutex<SampleStore>,
-    asked: watch::Sender<Option<Instant>>,
+    store: Mutex<SampleStore>,
+    last_read: watch::Sender<Option<Instant>>,
     latest: watch::Sender<Option<LatestSnapshot>>,
 }
 
@@ -41,11 +41,11 @@ struct LatestSnapshot {
 
 impl ConnectionSampler {
     /// Returns a sampler that takes no samples unless `is_enabled`.
-    pub(crate) fn new(wanted: bool) -> Self {
+    pub(crate) fn new(is_enabled: bool) -> Self {
         Self {
-            is_enabled: wanted,
-            book: Mutex::default(),
-            asked: watch::Sender::new(None),
+            is_enabled,
+            store: Mutex::default(),
+            last_read: watch::Sender::new(None),
             latest: watch::Sender::new(None),
         }
     }
@@ -58,61 +58,57 @@ impl ConnectionSampler {
     /// Returns a snapshot of all connections, at most about two seconds old.
     pub(crate) async fn snapshot(&self) -> Arc<Snapshot> {
         let now = Instant::now();
-        self.asked.send_replace(Some(now));
+        self.last_read.send_replace(Some(now));
         let mut latest = self.latest.subscribe();
-        let good = |l: &Option<LatestSnapshot>| l.as_ref().is_some_and(|l| l.valid_until > now);
+        let is_valid = |l: &Option<LatestSnapshot>| l.as_ref().is_some_and(|l| l.valid_until > now);
         // An error would mean that the sender is gone, but `self` is the sender.
-        let found = latest.wait_for(good).await.ok();
+        let found = latest.wait_for(is_valid).await.ok();
         let snapshot = found.and_then(|found| Some(found.as_ref()?.snapshot.clone()));
         snapshot.expect("it was waited for")
     }
 
     /// Records the final sample of a connection. Later samples of it are ignored.
-    pub(crate) fn record_final(&self, glimpse: Sample, seen_last: &AtomicBool) {
-        let mut samples = self.book();
+    pub(crate) fn record_final(&self, sample: Sample, seen_last: &AtomicBool) {
+        let mut store = self.store();
         seen_last.store(true, Relaxed);
-        let number = glimpse.number;
-        samples.record(glimpse);
-        samples.forget(number);
+        let number = sample.number;
+        store.record(sample);
+        store.forget(number);
     }
 
     /// Records a sample of a connection. Returns `None` after its final sample.
-    pub(crate) fn record(
-        &self,
-        glimpse: Sample,
-        seen_last: &AtomicBool,
-    ) -> Option<(Sample, Rates)> {
-        let mut book = self.book();
+    pub(crate) fn record(&self, sample: Sample, seen_last: &AtomicBool) -> Option<(Sample, Rates)> {
+        let mut store = self.store();
         let is_over = seen_last.load(Relaxed);
-        (!is_over).then(|| (glimpse.clone(), book.record(glimpse)))
+        (!is_over).then(|| (sample.clone(), store.record(sample)))
     }
 
     /// Waits until there is a reader.
-    pub(crate) async fn last_read(&self) {
+    pub(crate) async fn wait_for_reader(&self) {
         // No error, as above.
-        let _ = self.asked.subscribe().wait_for(is_recent).await;
+        let _ = self.last_read.subscribe().wait_for(is_recent).await;
     }
 
     /// Returns whether there was a read within [`READER_TIMEOUT`].
     pub(crate) fn has_readers(&self) -> bool {
-        is_recent(&self.asked.borrow())
+        is_recent(&self.last_read.borrow())
     }
 
     /// Publishes a snapshot to the waiting readers.
-    pub(crate) fn publish(&self, snapshot: Snapshot, good_until: Instant) {
+    pub(crate) fn publish(&self, snapshot: Snapshot, valid_until: Instant) {
         self.latest.send_replace(Some(LatestSnapshot {
             snapshot: snapshot.into(),
-            valid_until: good_until,
+            valid_until,
         }));
     }
 
     /// Returns the sums of these listeners, and forgets those of others.
     pub(crate) fn sums(&self, listeners: &[String]) -> BTreeMap<Group, LegSums> {
-        self.book().sums(listeners)
+        self.store().sums(listeners)
     }
 
-    fn book(&self) -> MutexGuard<'_, SampleStore> {
-        self.book.lock()
+    fn store(&self) -> MutexGuard<'_, SampleStore> {
+        self.store.lock()
     }
 }
 

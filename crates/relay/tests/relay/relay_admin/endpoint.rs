@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asking an admin endpoint as a client that knows no more HTTP than it needs.
+//! Minimal HTTP client for admin endpoints.
 
 use longhaul_testnet::relay_process::{PATIENCE, Relay, connect};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What an endpoint answered.
+/// Response of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -17,7 +17,7 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// Sends these bytes and reads to the end.
+/// Sends a request and reads the response to the end of the connection.
 pub(crate) fn send(address: SocketAddr, request: &str) -> Answer {
     let mut stream = connect(address);
     stream.write_all(request.as_bytes()).unwrap();
@@ -31,7 +31,7 @@ pub(crate) fn send(address: SocketAddr, request: &str) -> Answer {
     }
 }
 
-/// A running relay's admin endpoint.
+/// Admin endpoint of a running relay.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Endpoint(pub(crate) SocketAddr);
 
@@ -44,7 +44,7 @@ impl Endpoint {
         self.get_with(path, "")
     }
 
-    /// With these fields, each of which ends its line.
+    /// Sends a GET with further header fields, each of which ends with CRLF.
     pub(crate) fn get_with(self, path: &str, fields: &str) -> Answer {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}Connection: close\r\n\r\n");
@@ -56,15 +56,15 @@ impl Endpoint {
         serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{answer:?}: {error}"))
     }
 
-    /// Asks until the answer holds what is wanted; only a failure takes long.
+    /// Polls `path` until `wanted` returns a value; only a failure takes long.
     pub(crate) fn until<T>(self, path: &str, wanted: impl Fn(&Value) -> Option<T>) -> T {
-        let begin = Instant::now();
+        let start = Instant::now();
         loop {
             let answer = self.json(path);
             if let Some(found) = wanted(&answer) {
                 return found;
             }
-            assert!(begin.elapsed() < PATIENCE, "{path} stays at {answer:#}");
+            assert!(start.elapsed() < PATIENCE, "{path} stays at {answer:#}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is not answered, and who can't keep others from being answered.
+//! Access to the admin endpoint: refused requests, and clients that try to block others.
 
 use crate::{
     relay_admin::ANY,
@@ -14,40 +14,40 @@ use std::{
     process::{Command, Output},
 };
 
-fn refused(args: &[&str]) -> Output {
+fn run_to_exit(args: &[&str]) -> Output {
     let mut command = Command::new(longhaul_testbed::longhaul());
     command.arg("relay").args(args).output().unwrap()
 }
 
 #[test]
-fn off_loopback_it_is_refused_with_the_way_out() {
+fn refuses_address_off_loopback() {
     for address in ["0.0.0.0:9100", "192.0.2.1:9100", "[::]:9100"] {
-        let output = refused(&["--socks5", ANY, "--admin", address]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let output = run_to_exit(&["--socks5", ANY, "--admin", address]);
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{log}");
+        assert_eq!(log.lines().count(), 1, "{log}");
         for word in [address, "loopback", "ssh -L", "reverse proxy"] {
-            assert!(said.contains(word), "{said}");
+            assert!(log.contains(word), "{log}");
         }
     }
 }
 
-/// Nothing else has been opened by then: the first line is the only one.
+/// The error comes before any socket is opened, so it is the only line.
 #[test]
-fn a_port_in_use_is_one_line() {
-    let taken = TcpListener::bind(ANY).unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let output = refused(&["--socks5", ANY, "--admin", &address]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let line = said.lines().last().unwrap();
-    assert!(line.contains(&format!("--admin {address}")), "{said}");
-    assert!(line.contains("in use"), "{said}");
-    assert!(!said.contains("listening"), "{said}");
+fn reports_port_in_use_in_one_line() {
+    let occupied = TcpListener::bind(ANY).unwrap();
+    let address = occupied.local_addr().unwrap().to_string();
+    let output = run_to_exit(&["--socks5", ANY, "--admin", &address]);
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{log}");
+    let line = log.lines().last().unwrap();
+    assert!(line.contains(&format!("--admin {address}")), "{log}");
+    assert!(line.contains("in use"), "{log}");
+    assert!(!log.contains("listening"), "{log}");
 }
 
 #[test]
-fn only_this_host_s_own_names_are_answered() {
+fn answers_only_own_host_names() {
     let (_listener, address) = origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay).0;
@@ -78,7 +78,7 @@ fn only_this_host_s_own_names_are_answered() {
 }
 
 #[test]
-fn answers_are_for_nobody_else_s_page() {
+fn forbids_access_from_other_origins() {
     let (_listener, address) = origin();
     let relay = forwarding(address, &[]);
     for path in [
@@ -102,9 +102,9 @@ fn answers_are_for_nobody_else_s_page() {
     }
 }
 
-/// Those who never finish a request are sent away, and meanwhile others are answered.
+/// Clients that never finish a request are disconnected, and others are served meanwhile.
 #[test]
-fn slow_clients_keep_nobody_waiting() {
+fn slow_clients_do_not_block_others() {
     let (_listener, address) = origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay);
@@ -115,7 +115,7 @@ fn slow_clients_keep_nobody_waiting() {
     };
     let some: Vec<_> = (0..20).map(slow).collect();
     assert_eq!(endpoint.get("/").status, 200);
-    // More than there are places: whoever comes then waits until the slow ones' time is up.
+    // More clients than the endpoint has permits: the next one waits until the slow ones time out.
     let many: Vec<_> = (0..60).map(slow).collect();
     assert_eq!(endpoint.get("/").status, 200);
     for stream in some.into_iter().chain(many) {
@@ -126,7 +126,7 @@ fn slow_clients_keep_nobody_waiting() {
 fn assert_ended(mut stream: TcpStream) {
     patient(&stream);
     let mut rest = Vec::new();
-    // A reset is as good an end as an answer.
+    // A reset ends the connection as well as a response.
     match stream.read_to_end(&mut rest) {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
@@ -134,7 +134,7 @@ fn assert_ended(mut stream: TcpStream) {
 }
 
 #[test]
-fn a_head_without_end_is_refused() {
+fn rejects_endless_head() {
     let (_listener, address) = origin();
     let relay = forwarding(address, &[]);
     let mut stream = connect(Endpoint::of(&relay).0);
@@ -142,7 +142,7 @@ fn a_head_without_end_is_refused() {
         "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}",
         "x".repeat(100_000)
     );
-    // It may be cut before all of it is sent.
+    // The endpoint may close before all of it is sent.
     let _ = stream.write_all(long.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -155,7 +155,7 @@ fn a_head_without_end_is_refused() {
 }
 
 #[test]
-fn another_address_takes_a_restart() {
+fn address_change_requires_restart() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relay.toml");
     let write = |admin: &str| {
@@ -170,7 +170,7 @@ fn another_address_takes_a_restart() {
     let relay = longhaul_testnet::relay_process::Relay::spawn_waiting(command, 2);
     write("127.0.0.1:9");
     relay.signal(Signal::HUP);
-    let said = relay.says("configuration reloaded");
-    assert!(said.contains("admin.address takes a restart"), "{said}");
+    let log = relay.says("configuration reloaded");
+    assert!(log.contains("admin.address takes a restart"), "{log}");
     assert_eq!(Endpoint::of(&relay).get("/").status, 200);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/healthz` in each state that a test can bring about.
+//! `/healthz` in each state.
 
 use crate::{
     relay_admin::endpoint::{Endpoint, send},
@@ -13,7 +13,7 @@ use std::{
 };
 
 #[test]
-fn serving_and_then_draining() {
+fn reports_serving_then_draining() {
     let (listener, address) = origin();
     let relay = forwarding(address, &["--grace", "20s"]);
     let endpoint = Endpoint::of(&relay);
@@ -31,16 +31,16 @@ fn serving_and_then_draining() {
     assert_eq!(endpoint.get("/healthz").status, 503);
     assert_eq!(endpoint.json("/api/v1/connections")["total"], 1);
     drop((client, server));
-    let (status, said) = relay.wait();
+    let (status, log) = relay.wait();
     assert!(
-        status.success() && said.contains("no connection cut"),
-        "{said}"
+        status.success() && log.contains("no connection cut"),
+        "{log}"
     );
 }
 
-/// A process that drains is seen until the next one wants its place, and gives way then.
+/// A draining process keeps its admin address until its successor asks for it.
 #[test]
-fn the_next_process_takes_the_address_of_one_that_drains() {
+fn successor_takes_over_address_of_draining_process() {
     let (listener, address) = origin();
     let first = forwarding(address, &["--grace", "60s"]);
     let endpoint = Endpoint::of(&first);
@@ -67,32 +67,32 @@ fn the_next_process_takes_the_address_of_one_that_drains() {
     });
     let next = Relay::start(&["--socks5", "127.0.0.1:0", "--admin", &at]);
     assert_eq!(Endpoint::of(&next).0, endpoint.0);
-    // Only the next one answers from now on.
+    // Only the successor answers from now on.
     for _ in 0..20 {
         assert_ne!(endpoint.json("/healthz")["status"], "draining");
     }
     assert_eq!(
         second().status.code(),
         Some(1),
-        "nobody shares with one that serves"
+        "a serving process keeps its address"
     );
-    // The first one's connection goes on all the while.
+    // The connection of the first process stays open.
     client.write_all(b"still there").unwrap();
     server.read_exact(&mut [0; 11]).unwrap();
     drop((client, server));
-    let (status, said) = first.wait();
+    let (status, log) = first.wait();
     assert!(
-        status.success() && said.contains("no connection cut"),
-        "{said}"
+        status.success() && log.contains("no connection cut"),
+        "{log}"
     );
     endpoint.until("/healthz", |health| {
         (health["status"] == "serving").then_some(())
     });
 }
 
-/// Only for a successor, and only while it drains.
+/// The address is released only to a successor, and only while the relay drains.
 #[test]
-fn a_release_is_refused_to_others() {
+fn release_is_refused_unless_draining() {
     let (_listener, address) = origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay);
@@ -110,15 +110,15 @@ fn a_release_is_refused_to_others() {
     assert_eq!(endpoint.get("/").status, 200);
 }
 
-/// New connections wait, old ones go on: that is no reason to take the relay out of service.
+/// New connections wait and open ones continue, so the relay should stay in service.
 #[test]
-fn a_memory_budget_that_is_used_up_is_said_and_is_healthy() {
+fn reports_exhausted_memory_as_healthy() {
     let (listener, address) = origin();
     let relay = forwarding(address, &["--memory", "256KiB"]);
     let endpoint = Endpoint::of(&relay);
     let client = connect(relay.address("forward"));
     let mut server = accept(&listener);
-    // The client never reads: what does not fit waits in the relay's sockets.
+    // The client never reads, so the data fills the relay's sockets.
     let writer = std::thread::spawn(move || while server.write_all(&[0; 1 << 16]).is_ok() {});
     endpoint.until("/healthz", |health| {
         (health["memory_exhausted"] == true).then_some(())
@@ -132,9 +132,9 @@ fn a_memory_budget_that_is_used_up_is_said_and_is_healthy() {
     writer.join().unwrap();
 }
 
-/// The only way on leads through a dead peer: nobody has to find out by a connection.
+/// All routes lead through a peer that is down; the relay detects it without a client's connection.
 #[test]
-fn cut_off_while_the_only_peer_is_down() {
+fn reports_cut_off_while_only_peer_is_down() {
     let (socket, dead) = refusing();
     let (_listener, address) = origin();
     let relay = forwarding(address, &["--peer", &dead.to_string()]);
@@ -144,7 +144,7 @@ fn cut_off_while_the_only_peer_is_down() {
     });
     assert_eq!(health["peers_down"][0], dead.to_string());
     assert_eq!(endpoint.get("/healthz").status, 503);
-    // A relay rises at that address.
+    // A relay starts at that address.
     drop(socket);
     let _far = Relay::start(&["--convert", &dead.to_string()]);
     endpoint.until("/healthz", |health| {
@@ -153,9 +153,9 @@ fn cut_off_while_the_only_peer_is_down() {
     assert_eq!(endpoint.get("/healthz").status, 200);
 }
 
-/// With a fallback it serves, and says what is down.
+/// With a fallback, the relay serves and names the peer that is down.
 #[test]
-fn serving_by_the_fallback_while_a_peer_is_down() {
+fn reports_serving_by_fallback_while_peer_is_down() {
     let (_socket, dead) = refusing();
     let text = format!(
         "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:0'\n[admin]\naddress = '127.0.0.1:0'\n\

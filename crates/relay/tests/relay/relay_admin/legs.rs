@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/api/v1/connections`, and what limits real sockets.
+//! `/api/v1/connections`, and the limiting factors of real sockets.
 
 use crate::{relay_admin::ANY, relay_admin::endpoint::Endpoint, relay_admin::forwarding};
 use longhaul_protocol::destination::Destination;
@@ -10,11 +10,11 @@ use std::{
     net::TcpStream,
 };
 
-/// More than sockets and pipes hold.
-const MUCH: usize = 64 << 20;
+/// Bytes: more than sockets and pipes hold.
+const LARGE: usize = 64 << 20;
 const CONNECTIONS: &str = "/api/v1/connections";
 
-/// Waits for the only connection to be so, and returns it.
+/// Waits until the only connection satisfies `wanted`, and returns it.
 fn connection(endpoint: Endpoint, wanted: impl Fn(&Value) -> bool) -> Value {
     endpoint.until(CONNECTIONS, |list| {
         let connection = &list["connections"][0];
@@ -22,13 +22,13 @@ fn connection(endpoint: Endpoint, wanted: impl Fn(&Value) -> bool) -> Value {
     })
 }
 
-/// Fills `stream` for as long as it takes anything.
-fn pour(mut stream: TcpStream) -> std::thread::JoinHandle<()> {
+/// Writes to `stream` until it fails.
+fn write_forever(mut stream: TcpStream) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || while stream.write_all(&[7; 1 << 16]).is_ok() {})
 }
 
-/// Reads and forgets until the end.
-fn swallow(mut stream: TcpStream) -> std::thread::JoinHandle<()> {
+/// Reads and discards to the end.
+fn discard_all(mut stream: TcpStream) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
         while matches!(stream.read(&mut bytes), Ok(1..)) {}
@@ -36,7 +36,7 @@ fn swallow(mut stream: TcpStream) -> std::thread::JoinHandle<()> {
 }
 
 #[test]
-fn a_connection_is_described() {
+fn describes_connection() {
     let (listener, address) = origin();
     let relay = Relay::start(&["--socks5", ANY, "--admin", ANY]);
     let endpoint = Endpoint::of(&relay);
@@ -66,9 +66,9 @@ fn a_connection_is_described() {
     endpoint.until(CONNECTIONS, |list| (list["total"] == 0).then_some(()));
 }
 
-/// One leg of several connections, at both of its ends, while it stands and afterwards.
+/// A striped leg is one leg with several streams at both ends, while it is open and afterwards.
 #[test]
-fn a_striped_leg_is_one_leg_of_several_streams() {
+fn striped_leg_lists_its_streams() {
     const BYTES: u64 = 8 << 20;
     let (listener, address) = origin();
     let far = Relay::start(&["--convert", ANY, "--admin", ANY]);
@@ -76,7 +76,7 @@ fn a_striped_leg_is_one_leg_of_several_streams() {
     let near = forwarding(address, &["--peer", &peer, "--streams", "4"]);
     let mut client = connect(near.address("forward"));
     let mut server = accept(&listener);
-    let writer = pour_some(client.try_clone().unwrap(), BYTES);
+    let writer = write_bytes(client.try_clone().unwrap(), BYTES);
     server.read_exact(&mut vec![0; BYTES as usize]).unwrap();
     writer.join().unwrap();
     server.write_all(b"!").unwrap();
@@ -113,12 +113,12 @@ fn a_striped_leg_is_one_leg_of_several_streams() {
     assert!(sent > BYTES, "{sent}");
 }
 
-fn pour_some(mut stream: TcpStream, bytes: u64) -> std::thread::JoinHandle<()> {
+fn write_bytes(mut stream: TcpStream, bytes: u64) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || stream.write_all(&vec![7; bytes as usize]).unwrap())
 }
 
 #[test]
-fn who_sends_nothing_is_limited_by_the_application() {
+fn idle_connection_is_application_limited() {
     let (listener, address) = origin();
     let relay = forwarding(address, &[]);
     let _client = connect(relay.address("forward"));
@@ -130,14 +130,14 @@ fn who_sends_nothing_is_limited_by_the_application() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_is_limited_by_its_window() {
+fn stalled_reader_is_window_limited() {
     let (listener, address) = origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay);
     let client = connect(relay.address("forward"));
     let mut server = accept(&listener);
     let writer = std::thread::spawn(move || {
-        server.write_all(&vec![7; MUCH]).unwrap();
+        server.write_all(&vec![7; LARGE]).unwrap();
         server
     });
     let found = connection(endpoint, |c| {
@@ -164,25 +164,25 @@ fn a_reader_that_does_not_read_is_limited_by_its_window() {
     assert_eq!(near["limited_by"]["receive_window"], 1, "{near}");
     assert_eq!(far["reading_paused"], 1, "{far}");
 
-    let reader = swallow(client);
-    // Once it has read all, there is nothing more to send.
+    let reader = discard_all(client);
+    // Once the client has read everything, there is nothing more to send.
     connection(endpoint, |c| {
-        c["bytes_down"] == MUCH && c["near"]["limited_by"] == "application"
+        c["bytes_down"] == LARGE && c["near"]["limited_by"] == "application"
     });
     drop((writer.join().unwrap(), relay));
     reader.join().unwrap();
 }
 
 #[test]
-fn a_tiny_send_buffer_is_found() {
+fn detects_send_buffer_limit() {
     let (listener, address) = origin();
     let text = format!(
         "[[listener]]\nkind = 'forward'\naddress = '{ANY}'\ndestination = '{address}'\n\
          profile = 'narrow'\n[profile.narrow]\nsend_buffer = '4KiB'\n[admin]\naddress = '{ANY}'"
     );
     let relay = Relay::configured(&text, 2);
-    let reader = swallow(connect(relay.address("forward")));
-    let writer = pour(accept(&listener));
+    let reader = discard_all(connect(relay.address("forward")));
+    let writer = write_forever(accept(&listener));
     let found = connection(Endpoint::of(&relay), |c| {
         c["near"]["limited_by"] == "send_buffer"
     });
@@ -196,7 +196,7 @@ fn a_tiny_send_buffer_is_found() {
 }
 
 #[test]
-fn the_list_is_bounded_and_sorted() {
+fn limits_and_sorts_list() {
     let (listener, address) = origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay);
@@ -236,7 +236,7 @@ fn the_list_is_bounded_and_sorted() {
 }
 
 #[test]
-fn throughput_is_remembered() {
+fn keeps_throughput_history() {
     let (listener, address) = origin();
     let relay = forwarding(address, &[]);
     let client = connect(relay.address("forward"));
@@ -247,6 +247,6 @@ fn throughput_is_remembered() {
         let sum: f64 = points.iter().map(down).sum();
         (sum > 7e6).then_some(sum)
     });
-    // A point is an average over a second, which may be a late one.
+    // A point is an average over a second, which may end late.
     assert!(sum < 1.2 * f64::from(8 << 20), "{sum}");
 }

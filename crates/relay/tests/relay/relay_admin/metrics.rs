@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/metrics`: well-formed, and the values are what was moved.
+//! `/metrics`: format, and values that match the traffic.
 
 use crate::{
     relay_admin::ANY, relay_admin::endpoint::Endpoint, relay_admin::forwarding,
@@ -19,7 +19,7 @@ use std::{
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-fn scraped(endpoint: Endpoint) -> Exposition {
+fn scrape(endpoint: Endpoint) -> Exposition {
     let accept = "Accept: application/openmetrics-text;version=1.0.0\r\n";
     let answer = endpoint.get_with("/metrics", accept);
     assert_eq!(answer.status, 200);
@@ -28,22 +28,23 @@ fn scraped(endpoint: Endpoint) -> Exposition {
     Exposition::parse(&answer.body)
 }
 
-/// What has ended is counted when its record is written: soon after its last byte.
-fn after_all_have_ended(endpoint: Endpoint) -> Exposition {
+/// Scrapes once all connections have ended: a connection is counted when its record is written,
+/// soon after its last byte.
+fn scrape_when_idle(endpoint: Endpoint) -> Exposition {
     let is_idle = |status: &serde_json::Value| status["relay"]["total"]["active"] == 0;
     endpoint.until("/api/v1/status", |status| is_idle(status).then_some(()));
-    // The survey may be a second older than the counters.
+    // The connection samples may be a second older than the counters.
     endpoint.until("/api/v1/status", |status| {
         let legs = status["legs"].as_array().unwrap();
         let open = |leg: &serde_json::Value| leg["limited_by"].as_object().unwrap().len();
         legs.iter().all(|leg| open(leg) == 0).then_some(())
     });
-    scraped(endpoint)
+    scrape(endpoint)
 }
 
-/// Neither side ends before it has all: what waits in a socket when the relay closes it is sent by
-/// the kernel, unseen.
-fn deliver_both_ways(client: &TcpStream, server: &TcpStream, mib: usize) {
+/// Sends `mib` MiB both ways. Neither side closes before it has received all: bytes still queued
+/// when the relay closes a socket are sent by the kernel, uncounted.
+fn transfer_both_ways(client: &TcpStream, server: &TcpStream, mib: usize) {
     let write = |mut to: &TcpStream| to.write_all(&vec![5; mib << 20]).unwrap();
     let read = |mut from: &TcpStream| from.read_exact(&mut vec![0; mib << 20]).unwrap();
     std::thread::scope(|scope| {
@@ -55,14 +56,14 @@ fn deliver_both_ways(client: &TcpStream, server: &TcpStream, mib: usize) {
 }
 
 #[test]
-fn values_are_what_was_moved() {
+fn counters_match_traffic() {
     let (listener, address) = origin();
     let (_socket, closed) = refusing();
     let relay = forwarding(address, &["--socks5", ANY]);
     let endpoint = Endpoint::of(&relay);
     for _ in 0..2 {
         let client = connect(relay.address("forward"));
-        deliver_both_ways(&client, &accept(&listener), 3);
+        transfer_both_ways(&client, &accept(&listener), 3);
     }
     let refused = dial(
         "socks5",
@@ -71,7 +72,7 @@ fn values_are_what_was_moved() {
     );
     assert_eq!(refused.err(), Some(5));
 
-    let found = after_all_have_ended(endpoint);
+    let found = scrape_when_idle(endpoint);
     let of = |name, labels: &[&str]| found.sum(name, &[&[r#"kind="forward""#], labels].concat());
     let up = [r#"direction="up""#];
     let down = [r#"direction="down""#];
@@ -90,8 +91,8 @@ fn values_are_what_was_moved() {
     let name = format!(r#"listener="{}""#, relay.address("forward"));
     for leg in [r#"leg="near""#, r#"leg="far""#] {
         let sent = found.sum("longhaul_leg_sent_bytes_total", &[&name, leg]);
-        let again = found.sum("longhaul_leg_retransmitted_bytes_total", &[&name, leg]);
-        assert_eq!(sent - again, 6.0 * MIB, "{leg}");
+        let retransmitted = found.sum("longhaul_leg_retransmitted_bytes_total", &[&name, leg]);
+        assert_eq!(sent - retransmitted, 6.0 * MIB, "{leg}");
         assert_eq!(found.sum("longhaul_legs_open", &[&name, leg]), 0.0);
     }
     assert_eq!(found.sum("longhaul_serving", &[]), 1.0);
@@ -99,14 +100,14 @@ fn values_are_what_was_moved() {
 }
 
 #[test]
-fn every_metric_is_in_the_manual() {
+fn manual_lists_every_metric() {
     let (listener, address) = origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let relay = forwarding(address, &["--peer", &peer]);
     let client = connect(relay.address("forward"));
     exchange(&client, &accept(&listener), 1);
-    let found = after_all_have_ended(Endpoint::of(&relay));
+    let found = scrape_when_idle(Endpoint::of(&relay));
     let manual = include_str!("../../../../../docs/admin.md");
     for family in found.families() {
         let suffix = match found.kind(family) {
@@ -120,16 +121,16 @@ fn every_metric_is_in_the_manual() {
 }
 
 #[test]
-fn a_peer_has_its_own() {
+fn peer_metrics_count_its_traffic() {
     let (listener, address) = origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert");
     let relay = forwarding(address, &["--peer", &peer.to_string(), "--peer-pool", "1"]);
     let endpoint = Endpoint::of(&relay);
     let client = connect(relay.address("forward"));
-    deliver_both_ways(&client, &accept(&listener), 2);
+    transfer_both_ways(&client, &accept(&listener), 2);
     drop(client);
-    let found = after_all_have_ended(endpoint);
+    let found = scrape_when_idle(endpoint);
     let label = format!(r#"peer="{peer}""#);
     let of = |name, labels: &[&str]| found.sum(name, &[&[&*label], labels].concat());
     assert_eq!(of("longhaul_peer_up", &[]), 1.0);
@@ -144,7 +145,7 @@ fn a_peer_has_its_own() {
     assert!(of("longhaul_leg_sent_bytes_total", &[r#"leg="far""#]) >= 2.0 * MIB);
 
     drop(far);
-    // A connection that is opened now finds it out.
+    // The next connection detects it.
     drop(connect(relay.address("forward")));
     endpoint.until("/api/v1/status", |status| {
         let down = !status["peers"][0]["down_s"].is_null();
@@ -153,14 +154,14 @@ fn a_peer_has_its_own() {
         }
         down.then_some(())
     });
-    let found = scraped(endpoint);
+    let found = scrape(endpoint);
     assert_eq!(found.sum("longhaul_peer_up", &[&label]), 0.0);
     assert!(found.sum("longhaul_peer_failures_total", &[&label]) >= 1.0);
 }
 
-/// However many clients come, they make no new series.
+/// Clients create no new series, however many there are.
 #[test]
-fn clients_make_no_series() {
+fn clients_create_no_series() {
     let (listener, address) = origin();
     let relay = forwarding(address, &[]);
     let endpoint = Endpoint::of(&relay);
@@ -169,13 +170,13 @@ fn clients_make_no_series() {
         exchange(&client, &accept(&listener), 1);
     };
     one();
-    let before = after_all_have_ended(endpoint);
+    let before = scrape_when_idle(endpoint);
     (0..5).for_each(|_| one());
-    let after = after_all_have_ended(endpoint);
+    let after = scrape_when_idle(endpoint);
     assert_eq!(before.series(), after.series());
 }
 
-/// A relay with a peer, on which something was carried, refused and waited for.
+/// A relay with a peer that has relayed, refused and waited.
 fn busy() -> (Relay, Relay) {
     let (listener, address) = origin();
     let (_socket, closed) = refusing();
@@ -192,7 +193,7 @@ fn busy() -> (Relay, Relay) {
 fn promtool_accepts_the_classic_format() {
     let (_far, relay) = busy();
     let endpoint = Endpoint::of(&relay);
-    after_all_have_ended(endpoint);
+    scrape_when_idle(endpoint);
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
@@ -208,13 +209,16 @@ fn promtool_accepts_the_classic_format() {
         .write_all(text.as_bytes())
         .unwrap();
     let output = promtool.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success() && said.is_empty(), "{said}\n{text}");
+    let output_text = [output.stdout, output.stderr].concat();
+    let output_text = String::from_utf8_lossy(&output_text);
+    assert!(
+        output.status.success() && output_text.is_empty(),
+        "{output_text}\n{text}"
+    );
 }
 
 #[test]
-fn the_client_chooses_the_format() {
+fn negotiates_format() {
     let (_far, relay) = busy();
     let kind = |fields: &str| {
         let answer = Endpoint::of(&relay).get_with("/metrics", fields);
@@ -232,19 +236,19 @@ fn the_client_chooses_the_format() {
     assert_eq!(kind("Accept: */*\r\n"), classic);
     assert_eq!(kind("Accept: text/plain\r\n"), classic);
     assert_eq!(kind("Accept: application/openmetrics-text\r\n"), open);
-    // As Prometheus 2.42 asks.
+    // The header of Prometheus 2.42.
     let prometheus = "Accept: application/openmetrics-text;version=1.0.0,\
                       application/openmetrics-text;version=0.0.1;q=0.75,\
                       text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n";
     assert_eq!(kind(prometheus), open);
 }
 
-/// Both formats have the same samples; only what changes by itself differs.
+/// Both formats have the same series.
 #[test]
-fn both_formats_say_the_same() {
+fn formats_have_same_series() {
     let (_far, relay) = busy();
     let endpoint = Endpoint::of(&relay);
-    let open = after_all_have_ended(endpoint);
+    let open = scrape_when_idle(endpoint);
     let classic = endpoint.get("/metrics").body;
     let samples = classic.lines().filter(|line| !line.starts_with('#'));
     let series: BTreeSet<_> = samples
@@ -253,11 +257,11 @@ fn both_formats_say_the_same() {
     assert_eq!(series, open.series());
 }
 
-/// Names and those labels whose values are words of ours.
+/// Names, and labels whose values are longhaul's own words.
 #[test]
 fn labels_are_in_snake_case() {
     let (_far, relay) = busy();
-    let found = after_all_have_ended(Endpoint::of(&relay));
+    let found = scrape_when_idle(Endpoint::of(&relay));
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     for series in found.series() {
         let (_, labels) = series
@@ -291,9 +295,9 @@ fn labels_are_in_snake_case() {
 }
 
 #[test]
-fn times_are_counted_once_a_connection() {
+fn counts_durations_once_per_connection() {
     let (_far, relay) = busy();
-    let found = after_all_have_ended(Endpoint::of(&relay));
+    let found = scrape_when_idle(Endpoint::of(&relay));
     let of = |kind: &str, name: &str| {
         let label = format!(r#"listener="{}""#, relay.address(kind));
         let count = format!("longhaul_listener_{name}_seconds_count");
@@ -305,15 +309,15 @@ fn times_are_counted_once_a_connection() {
     assert_eq!(of("forward", "connect"), 1.0);
     assert_eq!(of("forward", "first_byte"), 1.0);
     assert_eq!(of("forward", "connection_duration"), 1.0);
-    // The peer was reached, and then refused.
+    // The peer was reached, and then refused the destination.
     assert_eq!(of("socks5", "connect"), 1.0);
     assert_eq!(of("socks5", "first_byte"), 0.0);
     assert_eq!(of("socks5", "connection_duration"), 1.0);
 }
 
-/// Each request waits by itself, however long the client's connection stays.
+/// Each request is timed by itself, however long the client's connection lasts.
 #[test]
-fn requests_on_a_kept_connection_are_counted_each() {
+fn counts_each_request_of_persistent_connection() {
     let (listener, address) = origin();
     let relay = Relay::start(&["--http", ANY, "--admin", ANY]);
     let mut client = connect(relay.address("http"));
@@ -332,7 +336,7 @@ fn requests_on_a_kept_connection_are_counted_each() {
         http_head(&mut client);
         client.read_exact(&mut [0]).unwrap();
     }
-    let found = scraped(Endpoint::of(&relay));
+    let found = scrape(Endpoint::of(&relay));
     assert_eq!(
         found.sum("longhaul_listener_first_byte_seconds_count", &[]),
         3.0
@@ -344,9 +348,9 @@ fn requests_on_a_kept_connection_are_counted_each() {
 }
 
 #[test]
-fn the_process_is_described() {
+fn exports_process_metrics() {
     let (_far, relay) = busy();
-    let found = scraped(Endpoint::of(&relay));
+    let found = scrape(Endpoint::of(&relay));
     let value = |name| found.sum(name, &[]);
     assert!(value("process_resident_memory_bytes") > 1e6);
     assert!(value("process_virtual_memory_bytes") >= value("process_resident_memory_bytes"));
@@ -364,7 +368,7 @@ fn the_process_is_described() {
 }
 
 #[test]
-fn reloads_and_certificates_are_told() {
+fn exports_reloads_and_certificates() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().display().to_string();
     let mut make = Command::new(longhaul_testbed::longhaul());
@@ -388,7 +392,7 @@ fn reloads_and_certificates_are_told() {
     let relay = Relay::spawn_waiting(command, 2);
     let endpoint = Endpoint::of(&relay);
     let now = jiff::Timestamp::now().as_second() as f64;
-    let found = scraped(endpoint);
+    let found = scrape(endpoint);
     let end = |labels: &[&str]| found.sum("longhaul_certificate_expiry_timestamp_seconds", labels);
     let years = 365.0 * 86400.0;
     for (user, name) in [("listener", "far"), ("peer", "tokyo")] {
@@ -416,7 +420,7 @@ fn reloads_and_certificates_are_told() {
         failed["problem"].as_str().unwrap().contains("relay.toml:1"),
         "{failed}"
     );
-    let found = scraped(endpoint);
+    let found = scrape(endpoint);
     let value = |name: &str| found.sum(&format!("longhaul_config_last_reload_{name}"), &[]);
     assert_eq!(value("successful"), 0.0);
     assert!(value("timestamp_seconds") > value("success_timestamp_seconds"));
@@ -426,7 +430,7 @@ fn reloads_and_certificates_are_told() {
     endpoint.until("/api/v1/status", |status| {
         (status["reload"]["successful"] == true).then_some(())
     });
-    let found = scraped(endpoint);
+    let found = scrape(endpoint);
     let value = |name: &str| found.sum(&format!("longhaul_config_last_reload_{name}"), &[]);
     assert_eq!(
         value("timestamp_seconds"),

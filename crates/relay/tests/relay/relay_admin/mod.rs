@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The admin endpoint of a real relay with real connections: what it says is what happened, and it
-//! says so to nobody else.
+//! Admin endpoint of a real relay with real connections: its reports match the traffic, and access
+//! is restricted.
 
 mod endpoint;
 mod guarded;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 
 pub(crate) const ANY: &str = "127.0.0.1:0";
 
-/// A relay with an endpoint that forwards to `to`.
+/// Starts a relay with an admin endpoint that forwards to `to`.
 pub(crate) fn forwarding(to: SocketAddr, more: &[&str]) -> Relay {
     let forward = format!("{ANY}={to}");
     Relay::start(&[&["--forward", &forward, "--admin", ANY], more].concat())

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A strict reader of OpenMetrics 1.0 text, for the kinds of metrics that the relay has: what it
-//! does not know, it refuses.
+//! Strict parser of OpenMetrics 1.0 text, for the relay's kinds of metrics; it rejects everything
+//! else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Samples by name and labels, as written.
+/// Samples by name and labels, and kinds by family.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {
     samples: BTreeMap<String, f64>,
     kinds: BTreeMap<String, String>,
 }
 
-/// The metric family that lines belong to.
+/// Metric family of the current lines.
 #[derive(Debug, Default)]
 struct Family {
     name: String,
@@ -22,7 +22,8 @@ struct Family {
 
 impl Exposition {
     /// # Panics
-    /// If the text is not what the specification asks for.
+    ///
+    /// If the text violates the specification.
     pub(crate) fn parse(text: &str) -> Self {
         let body = text.strip_suffix("# EOF\n").expect("ends in # EOF");
         assert!(!body.contains("# EOF"), "only one end");
@@ -78,8 +79,8 @@ impl Exposition {
             "gauge" => &[""],
             kind => panic!("{line}: in a family of type {kind:?}"),
         };
-        let is_its = |suffix: &&str| name == format!("{}{suffix}", family.name);
-        assert!(suffixes.iter().any(is_its), "{line}");
+        let matches_family = |suffix: &&str| name == format!("{}{suffix}", family.name);
+        assert!(suffixes.iter().any(matches_family), "{line}");
         check_labels(labels, line);
         let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
         assert!(value.is_finite(), "{line}");
@@ -89,7 +90,7 @@ impl Exposition {
         family.has_samples = true;
     }
 
-    /// The sum over all series of this name that have these labels.
+    /// Sum over all series of this name that have these labels.
     pub(crate) fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         let has = |series: &&String| {
             let is_named = **series == name || series.starts_with(&format!("{name}{{"));
@@ -112,7 +113,7 @@ impl Exposition {
         self.samples.keys().map(String::as_str).collect()
     }
 
-    /// Families of this kind.
+    /// Names of all families.
     pub(crate) fn families(&self) -> impl Iterator<Item = &str> {
         self.kinds.keys().map(String::as_str)
     }
@@ -152,7 +153,7 @@ fn check_labels(mut labels: &str, line: &str) {
 }
 
 #[test]
-fn the_reader_is_strict() {
+fn parser_is_strict() {
     let good = "# HELP a_bytes A.\n# TYPE a_bytes counter\n# UNIT a_bytes bytes\n\
                 a_bytes_total{x=\"1\\\"2\",y=\"\"} 1\n# EOF\n";
     assert_eq!(Exposition::parse(good).sum("a_bytes_total", &[]), 1.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The status page in a real browser.
+//! Status page in a real browser.
 
 use crate::{
     relay_admin::ANY,
@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-/// Names come from the file, and a file may be as odd as it likes.
+/// A hostile listener name: names from the file may contain anything.
 const ODD_NAME: &str = "<img src=x onerror=alert(1)>";
 
 fn configured(to: SocketAddr) -> Relay {
@@ -29,11 +29,12 @@ fn configured(to: SocketAddr) -> Relay {
     Relay::configured(&text, 2)
 }
 
-fn assert_quiet(shown: &Shown) {
+fn assert_console_empty(shown: &Shown) {
     assert!(shown.console.is_empty(), "{:#?}", shown.console);
 }
 
-/// A relay whose page has something in each of its tables, and both ends of the connection that is open.
+/// A relay with an entry in each table of its page, the origin's address, and both ends of the open
+/// connection.
 fn busy() -> (Relay, SocketAddr, [TcpStream; 2]) {
     let (listener, address) = origin();
     let relay = configured(address);
@@ -66,10 +67,10 @@ fn shows_listeners_peers_and_a_live_connection() {
         assert!(shown.dom.contains(&text), "no {text} in {}", shown.dom);
     }
     assert!(!shown.dom.contains("<img"), "{}", shown.dom);
-    assert_quiet(&shown);
+    assert_console_empty(&shown);
 }
 
-/// Tells what stands in each card of a connection, once there is one.
+/// Reports the label and layout of each card of a connection, once there is one.
 const CARDS: &str = "<script>
 const look = () => {
   const cells = [...document.querySelectorAll('#connections tbody tr > *')];
@@ -81,13 +82,14 @@ addEventListener('load', () => setTimeout(look, 300));
 </script>";
 
 #[test]
-fn a_phone_has_a_card_for_each_connection_and_nothing_beside_the_page() {
+fn shows_cards_on_narrow_screen() {
     let (relay, _, _ends) = busy();
     let scripts = [CARDS, frame::WIDE].concat();
-    let Some((mut told, console)) = told(Endpoint::of(&relay), &scripts, 390, Scheme::Light) else {
+    let Some((mut reports, console)) = reports(Endpoint::of(&relay), &scripts, 390, Scheme::Light)
+    else {
         return;
     };
-    told.sort();
+    reports.sort();
     let labels = [
         "Age",
         "Client",
@@ -101,23 +103,23 @@ fn a_phone_has_a_card_for_each_connection_and_nothing_beside_the_page() {
     let rest = ["drawn 1".to_owned(), "wide ".to_owned()];
     let mut wanted = [&cards[..], &rest[..]].concat();
     wanted.sort();
-    assert_eq!(told, wanted);
+    assert_eq!(reports, wanted);
     assert!(console.is_empty(), "{console:#?}");
 }
 
-/// Tells, just before the checker looks, whether the page has anything to look at.
+/// Reports, just before the accessibility check, the number of connections on the page.
 const COUNT: &str = "<script>
 addEventListener('load', () => setTimeout(() => tell(`${document.querySelectorAll('#connections tbody tr').length} connection to judge`), 290));
 </script>";
 
 #[test]
-fn the_page_fits_a_desk_and_keeps_the_rules_of_accessibility() {
+fn fits_wide_screen_and_passes_axe() {
     let (relay, _, _ends) = busy();
     let endpoint = Endpoint::of(&relay);
     endpoint.until("/api/v1/connections", |list| {
         (list["total"] == 1).then_some(())
     });
-    let Some((wide, _)) = told(endpoint, frame::WIDE, 1280, Scheme::Light) else {
+    let Some((wide, _)) = reports(endpoint, frame::WIDE, 1280, Scheme::Light) else {
         return;
     };
     assert_eq!(wide, ["wide "]);
@@ -127,22 +129,24 @@ fn the_page_fits_a_desk_and_keeps_the_rules_of_accessibility() {
     let schemes = |width| [(width, Scheme::Light), (width, Scheme::Dark)];
     for (width, scheme) in [390, 1280].into_iter().flat_map(schemes) {
         let scripts = [COUNT, &scripts].concat();
-        let mut told = told(endpoint, &scripts, width, scheme).expect("the browser was there");
-        assert_eq!(told.0.remove(0), "1 connection to judge");
-        let found = axe::found(told);
+        let mut reports =
+            reports(endpoint, &scripts, width, scheme).expect("the browser was there");
+        assert_eq!(reports.0.remove(0), "1 connection to judge");
+        let found = axe::found(reports);
         assert!(found.is_empty(), "{width} px, {scheme:?}: {found:#?}");
     }
 }
 
-/// What the page tells in a frame with these scripts at its end, without the policy that forbids both.
-fn told(
+/// Opens the page in a frame, with these scripts at its end and without its content security
+/// policy. Returns the reports of the scripts and the console.
+fn reports(
     endpoint: Endpoint,
     scripts: &str,
     width: u32,
     scheme: Scheme,
 ) -> Option<(Vec<String>, Vec<String>)> {
     let scripts = scripts.to_owned();
-    let server = passing(endpoint, move |path, answer| {
+    let server = modifying_proxy(endpoint, move |path, answer| {
         answer.body = match path {
             "/" => frame::telling(&answer.body, &scripts),
             "/frame" => frame::around("/", width),
@@ -154,7 +158,7 @@ fn told(
 }
 
 #[test]
-fn shows_how_many_streams_a_leg_has() {
+fn shows_streams_of_leg() {
     let (listener, address) = origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
@@ -170,12 +174,12 @@ fn shows_how_many_streams_a_leg_has() {
         return;
     };
     assert!(shown.dom.contains("3 streams · RTT"), "{}", shown.dom);
-    assert_quiet(&shown);
+    assert_console_empty(&shown);
 }
 
-/// Nothing that the interface may say becomes markup, wherever it stands.
+/// No text from the API becomes markup, in any place.
 #[test]
-fn no_text_becomes_markup() {
+fn escapes_all_text() {
     let (listener, address) = origin();
     let relay = configured(address);
     let _client = connect(relay.address("forward"));
@@ -184,10 +188,10 @@ fn no_text_becomes_markup() {
     endpoint.until("/api/v1/connections", |list| {
         (list["total"] == 1).then_some(())
     });
-    let forger = passing(endpoint, |path, answer| {
+    let forger = modifying_proxy(endpoint, |path, answer| {
         if path.starts_with("/api/") {
             let mut value = serde_json::from_str(&answer.body).unwrap();
-            poison(&mut value);
+            inject_markup(&mut value);
             answer.body = value.to_string();
         }
     });
@@ -197,11 +201,11 @@ fn no_text_becomes_markup() {
     let hostile = shown.dom.matches("&lt;b id=\"owned\"&gt;").count();
     assert!(hostile > 10, "{hostile} places in {}", shown.dom);
     assert!(!shown.dom.contains("<b id"), "{}", shown.dom);
-    assert_quiet(&shown);
+    assert_console_empty(&shown);
 }
 
-/// A server that passes on what the endpoint answers, changed.
-fn passing(
+/// A server that forwards the endpoint's responses after `change`.
+fn modifying_proxy(
     endpoint: Endpoint,
     change: impl Fn(&str, &mut Answer) + Send + Sync + 'static,
 ) -> SocketAddr {
@@ -211,13 +215,13 @@ fn passing(
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let change = change.clone();
-            std::thread::spawn(move || pass(client.unwrap(), endpoint, &*change));
+            std::thread::spawn(move || forward(client.unwrap(), endpoint, &*change));
         }
     });
     address
 }
 
-fn pass(mut client: TcpStream, endpoint: Endpoint, change: &dyn Fn(&str, &mut Answer)) {
+fn forward(mut client: TcpStream, endpoint: Endpoint, change: &dyn Fn(&str, &mut Answer)) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -244,23 +248,23 @@ fn pass(mut client: TcpStream, endpoint: Endpoint, change: &dyn Fn(&str, &mut An
     );
 }
 
-fn poison(value: &mut Value) {
+fn inject_markup(value: &mut Value) {
     match value {
         Value::String(text) => *text = "<b id=\"owned\">".to_owned(),
-        Value::Array(all) => all.iter_mut().for_each(poison),
-        Value::Object(all) => all.values_mut().for_each(poison),
+        Value::Array(all) => all.iter_mut().for_each(inject_markup),
+        Value::Object(all) => all.values_mut().for_each(inject_markup),
         _ => {}
     }
 }
 
 #[test]
-fn a_relay_that_is_gone_is_called_unreachable() {
+fn shows_unreachable_relay() {
     let (_listener, address) = origin();
     let relay = configured(address);
     let endpoint = Endpoint::of(&relay);
     let listener = TcpListener::bind(ANY).unwrap();
     let forger = listener.local_addr().unwrap();
-    // Passes the page on and breaks off whatever asks for data.
+    // Forwards the page, and closes requests for data.
     std::thread::spawn(move || {
         for mut client in listener.incoming().flatten() {
             let mut head = [0; 4096];

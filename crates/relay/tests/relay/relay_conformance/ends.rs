@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How connections end: a FIN ends one direction and overtakes nothing, a RST ends both and never
-//! looks like a FIN.
+//! Ends of connections: a FIN ends one direction and never precedes data, a RST ends both and never
+//! becomes a FIN.
 
 use crate::{
-    relay_conformance::flow::{arrives_whole, fill},
+    relay_conformance::chain::{TestPath, is_reset, wait_until},
+    relay_conformance::flow::{fill, transfer_and_check},
     relay_conformance::payload::send,
-    relay_conformance::way::{Way, is_reset, wait_until},
 };
 use longhaul_linux::socket::{pending_error, reset_on_close};
 use longhaul_testnet::relay_process::read_array;
@@ -15,16 +15,16 @@ use std::{
     thread::scope,
 };
 
-pub(crate) fn half_close_then_much_data_back(way: &Way<'_>) {
-    let (from, mut to) = way.open();
+pub(crate) fn half_close_then_much_data_back(path: &TestPath<'_>) {
+    let (from, mut to) = path.open();
     from.shutdown(Shutdown::Write).unwrap();
     assert_eq!(to.read(&mut [0]).unwrap(), 0);
-    arrives_whole(&to, &from, 32 << 20);
+    transfer_and_check(&to, &from, 32 << 20);
 }
 
-/// It fits into the buffers on the way: the sender is gone before anyone has read.
-pub(crate) fn fin_behind_the_data(way: &Way<'_>) {
-    let (mut from, mut to) = way.open();
+/// The data fits into the buffers on the path: the sender closes before the receiver has read.
+pub(crate) fn fin_behind_the_data(path: &TestPath<'_>) {
+    let (mut from, mut to) = path.open();
     from.write_all(&[7; 64 << 10]).unwrap();
     drop(from);
     let mut got = Vec::new();
@@ -37,7 +37,7 @@ pub(crate) fn reset(stream: TcpStream) {
     drop(stream);
 }
 
-/// Reads until an error, which must be a reset; an end of the stream is a lie.
+/// Reads until an error, which must be a reset; an end of the stream is a failure.
 pub(crate) fn assert_reset(mut stream: &TcpStream) {
     let mut block = vec![0; 1 << 16];
     let error = loop {
@@ -50,7 +50,7 @@ pub(crate) fn assert_reset(mut stream: &TcpStream) {
     assert!(is_reset(&error), "{error}");
 }
 
-/// Without reading: what is unread is no reason to hear of it late.
+/// Waits for a reset without reading: unread data must not delay it.
 pub(crate) fn assert_reset_noticed(stream: &TcpStream) {
     let mut error = None;
     wait_until("a reset", || {
@@ -60,23 +60,23 @@ pub(crate) fn assert_reset_noticed(stream: &TcpStream) {
     assert!(is_reset(error.as_ref().unwrap()), "{error:?}");
 }
 
-/// The relays carry bytes both ways before anything ends.
-pub(crate) fn warm(from: &mut TcpStream, to: &mut TcpStream) {
+/// Transfers a byte both ways.
+pub(crate) fn transfer_both_ways(from: &mut TcpStream, to: &mut TcpStream) {
     from.write_all(b"x").unwrap();
     assert_eq!(read_array(to), *b"x");
     to.write_all(b"y").unwrap();
     assert_eq!(read_array(from), *b"y");
 }
 
-pub(crate) fn reset_at_rest(way: &Way<'_>) {
-    let (mut from, mut to) = way.open();
-    warm(&mut from, &mut to);
+pub(crate) fn reset_at_rest(path: &TestPath<'_>) {
+    let (mut from, mut to) = path.open();
+    transfer_both_ways(&mut from, &mut to);
     reset(from);
     assert_reset_noticed(&to);
 }
 
-pub(crate) fn reset_by_a_sender_in_full_flow(way: &Way<'_>) {
-    let (from, mut to) = way.open();
+pub(crate) fn reset_by_a_sender_in_full_flow(path: &TestPath<'_>) {
+    let (from, mut to) = path.open();
     scope(|scope| {
         let resetting = scope.spawn(|| {
             send(&from, 1, 16 << 20, |_| ()).unwrap();
@@ -89,8 +89,8 @@ pub(crate) fn reset_by_a_sender_in_full_flow(way: &Way<'_>) {
     });
 }
 
-pub(crate) fn reset_by_a_reader_in_full_flow(way: &Way<'_>) {
-    let (from, mut to) = way.open();
+pub(crate) fn reset_by_a_reader_in_full_flow(path: &TestPath<'_>) {
+    let (from, mut to) = path.open();
     scope(|scope| {
         let sending = scope.spawn(|| send(&from, 1, u64::MAX, |_| ()));
         let mut block = vec![0; 1 << 20];
@@ -101,40 +101,40 @@ pub(crate) fn reset_by_a_reader_in_full_flow(way: &Way<'_>) {
     });
 }
 
-/// Nobody reads and everything is full: a reset is not a byte that could wait in a queue.
-pub(crate) fn reset_by_a_stalled_sender(way: &Way<'_>) {
-    let (from, to) = way.open();
+/// All buffers are full and nothing is read: a reset must not wait in a queue.
+pub(crate) fn reset_by_a_stalled_sender(path: &TestPath<'_>) {
+    let (from, to) = path.open();
     fill(&from);
     reset(from);
     assert_reset_noticed(&to);
 }
 
-pub(crate) fn reset_by_a_stalled_reader(way: &Way<'_>) {
-    let (from, to) = way.open();
+pub(crate) fn reset_by_a_stalled_reader(path: &TestPath<'_>) {
+    let (from, to) = path.open();
     fill(&from);
     reset(to);
     assert_reset_noticed(&from);
 }
 
-pub(crate) fn reset_after_fin(way: &Way<'_>) {
-    let (from, mut to) = way.open();
+pub(crate) fn reset_after_fin(path: &TestPath<'_>) {
+    let (from, mut to) = path.open();
     from.shutdown(Shutdown::Write).unwrap();
     assert_eq!(to.read(&mut [0]).unwrap(), 0);
     reset(from);
     assert_reset_noticed(&to);
 }
 
-pub(crate) fn reset_after_the_other_s_fin(way: &Way<'_>) {
-    let (from, mut to) = way.open();
+pub(crate) fn reset_after_peer_fin(path: &TestPath<'_>) {
+    let (from, mut to) = path.open();
     from.shutdown(Shutdown::Write).unwrap();
     assert_eq!(to.read(&mut [0]).unwrap(), 0);
     reset(to);
     assert_reset_noticed(&from);
 }
 
-/// What was sent before may be lost, as TCP has it, but what follows it is no clean end.
-pub(crate) fn reset_behind_the_data(way: &Way<'_>) {
-    let (mut from, to) = way.open();
+/// Data sent before a reset may be lost, as in TCP, but the stream must not end cleanly.
+pub(crate) fn reset_behind_the_data(path: &TestPath<'_>) {
+    let (mut from, to) = path.open();
     from.write_all(&[7; 64 << 10]).unwrap();
     reset(from);
     assert_reset(&to);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes on their way: all of them, at once, and no more than the reader wants.
+//! Transfer of bytes: complete, without delay, and with flow control.
 
 use crate::{
+    relay_conformance::chain::{BUFFER_MAX, Chain, LISTENERS, TestPath},
     relay_conformance::payload::{receive, receive_after, send},
-    relay_conformance::way::{BUFFER_MAX, Chain, LISTENERS, Way},
 };
 use longhaul_testnet::{
     relay_process::{PATIENCE, exchange, read_array},
@@ -17,18 +17,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// On both sides of what a segment, a pipe's default and a copy buffer hold.
+/// Sizes around the limits of a segment, a pipe and a copy buffer.
 const SIZES: [u64; 7] = [0, 1, 1449, 65_535, 65_537, (256 << 10) + 1, (8 << 20) + 1];
 
-pub(crate) fn every_size_arrives_whole(way: &Way<'_>) {
+pub(crate) fn transfers_every_size(path: &TestPath<'_>) {
     for size in SIZES {
-        let (from, to) = way.open();
-        arrives_whole(&from, &to, size);
+        let (from, to) = path.open();
+        transfer_and_check(&from, &to, size);
     }
 }
 
-/// `size` bytes and the FIN behind them.
-pub(crate) fn arrives_whole(from: &TcpStream, to: &TcpStream, size: u64) {
+/// Transfers `size` bytes and the FIN behind them.
+pub(crate) fn transfer_and_check(from: &TcpStream, to: &TcpStream, size: u64) {
     scope(|scope| {
         let sent = scope.spawn(|| {
             let sent = send(from, size, size, |_| ()).unwrap();
@@ -40,17 +40,17 @@ pub(crate) fn arrives_whole(from: &TcpStream, to: &TcpStream, size: u64) {
     });
 }
 
-pub(crate) fn both_directions_at_once(way: &Way<'_>) {
-    let (from, to) = way.open();
+pub(crate) fn transfers_both_directions_at_once(path: &TestPath<'_>) {
+    let (from, to) = path.open();
     exchange(&from, &to, 4);
 }
 
-/// A second small write behind a first unacknowledged one is what Nagle's algorithm and delayed
-/// ACKs hold back together, for 40 ms each time. A busy machine makes many rounds slow, that
-/// pair makes every round slow: one batch in many will do, if most of its rounds are fast.
-pub(crate) fn single_bytes_wait_for_nothing(way: &Way<'_>) {
+/// Nagle's algorithm and delayed ACKs together hold back a second small write behind an
+/// unacknowledged one, for 40 ms each time. A busy machine slows many rounds, that pair slows every
+/// round. So it is enough that most rounds of one batch are fast.
+pub(crate) fn sends_single_bytes_without_delay(path: &TestPath<'_>) {
     const ROUNDS: usize = 20;
-    let (mut from, mut to) = way.open();
+    let (mut from, mut to) = path.open();
     let mut is_slow = |round: usize| {
         let start = Instant::now();
         for half in [b'a', b'b'] {
@@ -74,12 +74,11 @@ pub(crate) fn single_bytes_wait_for_nothing(way: &Way<'_>) {
     }
 }
 
-/// There and back in less than two milliseconds, the path itself included: half of a batch's rounds.
-/// On a busy machine one batch in many will do, since whatever delays most messages is in each of
-/// them.
-pub(crate) fn tiny_messages_pass_within_a_millisecond(way: &Way<'_>) {
+/// Checks that the median round trip takes less than two milliseconds, path included. On a busy
+/// machine one batch among many is enough, since a delay of most messages would be in each batch.
+pub(crate) fn relays_small_messages_within_two_milliseconds(path: &TestPath<'_>) {
     const ROUNDS: usize = 50;
-    let (mut from, mut to) = way.open();
+    let (mut from, mut to) = path.open();
     let mut round_trip = |round: usize| {
         let message = [round as u8; 16];
         let start = Instant::now();
@@ -101,10 +100,10 @@ pub(crate) fn tiny_messages_pass_within_a_millisecond(way: &Way<'_>) {
     }
 }
 
-/// A write and a segment each, both ways at once: nothing waits for the other.
-pub(crate) fn single_bytes_add_up(way: &Way<'_>) {
+/// Sends single bytes, a write and a segment each, in both directions at once.
+pub(crate) fn transfers_many_single_bytes(path: &TestPath<'_>) {
     const BYTES: u64 = 3000;
-    let (from, to) = way.open();
+    let (from, to) = path.open();
     let write = |mut stream: &TcpStream| {
         for number in 0..BYTES {
             stream.write_all(&[number as u8]).unwrap();
@@ -128,16 +127,16 @@ pub(crate) fn single_bytes_add_up(way: &Way<'_>) {
     });
 }
 
-/// Longer than several retransmission time-outs (0.2 s each to begin with, on a short path): the
-/// sender's kernel sends window probes meanwhile.
+/// Longer than several retransmission time-outs (0.2 s each at first, on a short path), so that the
+/// sender's kernel sends window probes.
 const STALL: Duration = Duration::from_secs(3);
 
-/// Every listener at once, both ways.
-pub(crate) fn stalls_of_some_seconds_are_survived(chain: &Chain, family: &Family) {
+/// Stalls transfers through every listener at once, both ways.
+pub(crate) fn survives_stalls(chain: &Chain, family: &Family) {
     const BYTES: u64 = 24 << 20;
-    let ways = LISTENERS.map(|kind| [true, false].map(|upward| (kind, upward)));
-    let pairs = ways.as_flattened().iter().map(|&(kind, upward)| {
-        Way {
+    let paths = LISTENERS.map(|kind| [true, false].map(|upward| (kind, upward)));
+    let pairs = paths.as_flattened().iter().map(|&(kind, upward)| {
+        TestPath {
             chain,
             kind,
             family,
@@ -148,26 +147,26 @@ pub(crate) fn stalls_of_some_seconds_are_survived(chain: &Chain, family: &Family
     let pairs: Vec<_> = pairs.collect();
     scope(|scope| {
         for (from, to) in &pairs {
-            scope.spawn(|| stalls_and_goes_on(from, to, BYTES));
+            scope.spawn(|| stall_and_resume(from, to, BYTES));
         }
     });
 }
 
-fn stalls_and_goes_on(from: &TcpStream, mut to: &TcpStream, bytes: u64) {
-    let taken = AtomicU64::new(0);
+fn stall_and_resume(from: &TcpStream, mut to: &TcpStream, bytes: u64) {
+    let written = AtomicU64::new(0);
     scope(|scope| {
         let sent = scope.spawn(|| {
             let on_write = |bytes| {
-                taken.fetch_add(bytes, Relaxed);
+                written.fetch_add(bytes, Relaxed);
             };
             let sent = send(from, 1, bytes, on_write).unwrap();
             from.shutdown(Shutdown::Write).unwrap();
             sent
         });
         sleep(STALL);
-        let stalled_at = taken.load(Relaxed);
-        assert!(stalled_at < bytes, "no stall: all of it was taken");
-        // A little, and no more again: the window opens and closes once more.
+        let stalled_at = written.load(Relaxed);
+        assert!(stalled_at < bytes, "no stall: all of it was written");
+        // Reads a little and stalls again: the window opens and closes once more.
         let mut little = vec![0; 1 << 20];
         to.read_exact(&mut little).unwrap();
         sleep(STALL / 3);
@@ -176,38 +175,38 @@ fn stalls_and_goes_on(from: &TcpStream, mut to: &TcpStream, bytes: u64) {
     });
 }
 
-/// The reader's window closes, the sender stops, no more than every buffer on the way is taken;
-/// when the reader reads again, everything comes.
-pub(crate) fn a_slow_reader_stops_the_sender(way: &Way<'_>) {
+/// The reader stalls: the sender may write at most what all buffers on the path hold. When the
+/// reader reads again, all data arrives.
+pub(crate) fn slow_reader_stops_sender(path: &TestPath<'_>) {
     const BYTES: u64 = 40 << 20;
     const PIPE: u64 = 1 << 20;
-    let (from, to) = way.open();
-    let relays = way.chain.relays.len() as u64;
-    let room = way.chain.sockets() * 2 * BUFFER_MAX + relays * PIPE;
-    let taken = AtomicU64::new(0);
+    let (from, to) = path.open();
+    let relays = path.chain.relays.len() as u64;
+    let room = path.chain.sockets() * 2 * BUFFER_MAX + relays * PIPE;
+    let written = AtomicU64::new(0);
     scope(|scope| {
         let sent = scope.spawn(|| {
             let sent = send(&from, 1, BYTES, |bytes| {
-                taken.fetch_add(bytes, Relaxed);
+                written.fetch_add(bytes, Relaxed);
             })
             .unwrap();
             from.shutdown(Shutdown::Write).unwrap();
             sent
         });
-        let stalled_at = at_rest(&taken);
-        // Twice, as the kernel may grant more than it says.
+        let stalled_at = settled_value(&written);
+        // Twice, as the kernel may allocate more than it reports.
         assert!(
             stalled_at < 2 * room && 2 * room < BYTES,
-            "{stalled_at} bytes taken"
+            "{stalled_at} bytes written"
         );
         let received = receive(&to).unwrap();
         assert_eq!(received, sent.join().unwrap());
     });
 }
 
-/// The value of a counter that has begun and stopped to move. What is believed too early makes a
-/// bound on it easier to keep, never harder.
-pub(crate) fn at_rest(counter: &AtomicU64) -> u64 {
+/// Value of a counter once it has stopped to change. If it only paused, the checked upper bound is
+/// easier to meet, never harder.
+pub(crate) fn settled_value(counter: &AtomicU64) -> u64 {
     loop {
         let before = counter.load(Relaxed);
         sleep(Duration::from_millis(100));
@@ -217,7 +216,7 @@ pub(crate) fn at_rest(counter: &AtomicU64) -> u64 {
     }
 }
 
-/// Writes until nothing is taken any more.
+/// Writes until all buffers are full.
 pub(crate) fn fill(stream: &TcpStream) {
     stream
         .set_write_timeout(Some(Duration::from_millis(200)))

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests for `http://` URIs, where no half-close ends a body but its framing does: every framing
-//! arrives whole and at once in both directions, and a body that was cut short never looks whole.
+//! `http://` requests, whose bodies end by their framing. Bodies of every framing are transferred
+//! completely and without delay in both directions, and a truncated body never looks complete.
 
 use crate::{
+    relay_conformance::chain::{BUFFER_MAX, Chain, DestinationKind, accept},
     relay_conformance::ends::{assert_reset, assert_reset_noticed, reset},
-    relay_conformance::flow::{at_rest, fill},
-    relay_conformance::payload::{Seen, receive_after, send},
-    relay_conformance::way::{BUFFER_MAX, Chain, Goal, accept},
+    relay_conformance::flow::{fill, settled_value},
+    relay_conformance::payload::{PayloadDigest, receive_after, send},
 };
 use longhaul_testnet::{
     relay_process::{connect, http_head},
@@ -23,12 +23,12 @@ use std::{
     thread::scope,
 };
 
-/// How a body says where it ends (RFC 9112 §6).
+/// Framing of a body (RFC 9112 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Length,
     Chunked,
-    /// Responses only: by the end of the connection.
+    /// Responses only: the end of the connection.
     Close,
 }
 
@@ -42,68 +42,80 @@ impl Framing {
     }
 }
 
-/// A client that has asked and a server that has heard the question's head.
-struct Asked {
+/// Client and server of an exchange whose request head has arrived.
+struct Exchange {
     client: TcpStream,
     server: TcpStream,
 }
 
-fn ask(chain: &Chain, family: &Family, asked: [&str; 3]) -> Asked {
-    let [method, version, fields] = asked;
-    let door = (family.near, 3128).into();
-    let mut client = chain.testbed.client.run(|| Ok(connect(door))).unwrap();
-    let at = Goal::Origin.address(family);
+fn start_exchange(chain: &Chain, family: &Family, request_line: [&str; 3]) -> Exchange {
+    let [method, version, fields] = request_line;
+    let proxy = (family.near, 3128).into();
+    let mut client = chain.testbed.client.run(|| Ok(connect(proxy))).unwrap();
+    let at = DestinationKind::Origin.address(family);
     let head = format!("{method} http://{at}/ {version}\r\nHost: {at}\r\n{fields}\r\n");
     client.write_all(head.as_bytes()).unwrap();
     let mut server = accept(chain.origin(family));
     let head = http_head(&mut server);
     assert!(head.starts_with(method), "{head}");
-    Asked { client, server }
+    Exchange { client, server }
 }
 
-fn answer(mut server: &TcpStream, fields: &str) {
+fn response(mut server: &TcpStream, fields: &str) {
     let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
     server.write_all(head.as_bytes()).unwrap();
 }
 
-pub(crate) fn bodies_of_every_framing_arrive_whole(chain: &Chain, family: &Family) {
+pub(crate) fn transfers_bodies_of_every_framing(chain: &Chain, family: &Family) {
     const BYTES: u64 = (6 << 20) + 1;
-    for asked in [Framing::Length, Framing::Chunked] {
-        for answered in [Framing::Length, Framing::Chunked, Framing::Close] {
-            eprintln!("asked with {asked:?}, answered with {answered:?}");
-            let ends = ask(chain, family, ["POST", "HTTP/1.1", &asked.field(BYTES)]);
-            both_bodies(&ends, asked, answered, BYTES);
+    for request_framing in [Framing::Length, Framing::Chunked] {
+        for response_framing in [Framing::Length, Framing::Chunked, Framing::Close] {
+            eprintln!(
+                "request_framing with {request_framing:?}, response_framing with {response_framing:?}"
+            );
+            let exchange = start_exchange(
+                chain,
+                family,
+                ["POST", "HTTP/1.1", &request_framing.field(BYTES)],
+            );
+            both_bodies(&exchange, request_framing, response_framing, BYTES);
         }
     }
 }
 
-fn both_bodies(ends: &Asked, asked: Framing, answered: Framing, bytes: u64) {
+fn both_bodies(
+    exchange: &Exchange,
+    request_framing: Framing,
+    response_framing: Framing,
+    bytes: u64,
+) {
     let both_done = Barrier::new(2);
     scope(|scope| {
-        let up = scope.spawn(|| send_body(&ends.client, asked, 1, bytes));
+        let up = scope.spawn(|| send_body(&exchange.client, request_framing, 1, bytes));
         let down = scope.spawn(|| {
-            answer(&ends.server, &answered.field(bytes));
-            let sent = send_body(&ends.server, answered, 2, bytes);
-            // Who ends a connection has no use for the rest of a request (RFC 9112 §9.5).
+            response(&exchange.server, &response_framing.field(bytes));
+            let sent = send_body(&exchange.server, response_framing, 2, bytes);
+            // The server closes only after the whole request: closing earlier would end the upload
+            // (RFC 9112 §9.5).
             both_done.wait();
-            if answered == Framing::Close {
-                ends.server.shutdown(Shutdown::Write).unwrap();
+            if response_framing == Framing::Close {
+                exchange.server.shutdown(Shutdown::Write).unwrap();
             }
             sent
         });
-        let heard = scope.spawn(|| {
-            let heard = receive_body(&ends.server, asked, bytes);
+        let received = scope.spawn(|| {
+            let received = receive_body(&exchange.server, request_framing, bytes);
             both_done.wait();
-            heard
+            received
         });
-        let framed = framing(&http_head(&mut &ends.client));
-        let answer = receive_body(&ends.client, framed, bytes);
-        assert!(heard.join().unwrap() == up.join().unwrap(), "the request's");
-        assert!(answer == down.join().unwrap(), "the response's");
+        let framed = framing(&http_head(&mut &exchange.client));
+        let response = receive_body(&exchange.client, framed, bytes);
+        assert!(received.join().unwrap() == up.join().unwrap(), "request");
+        assert!(response == down.join().unwrap(), "response");
     });
 }
 
-/// As the relay has framed it anew.
+/// Framing that the relay chose.
 fn framing(head: &str) -> Framing {
     let head = head.to_lowercase();
     match () {
@@ -113,11 +125,11 @@ fn framing(head: &str) -> Framing {
     }
 }
 
-fn send_body(to: &TcpStream, framing: Framing, seed: u64, bytes: u64) -> Seen {
+fn send_body(to: &TcpStream, framing: Framing, seed: u64, bytes: u64) -> PayloadDigest {
     if framing != Framing::Chunked {
         return send(to, seed, bytes, |_| ()).unwrap();
     }
-    // What `send` writes, in chunks that fit no buffer.
+    // The same bytes in chunks that match no buffer size.
     const CHUNK: usize = 40_001;
     let (content, mut hash) = (vec![seed as u8; CHUNK], Sha256::new());
     let (mut to, mut left) = (to, bytes as usize);
@@ -130,18 +142,18 @@ fn send_body(to: &TcpStream, framing: Framing, seed: u64, bytes: u64) -> Seen {
     }
     to.write_all(b"0\r\n\r\n").unwrap();
     let sha256 = hash.finalize().to_vec();
-    Seen { bytes, sha256 }
+    PayloadDigest { bytes, sha256 }
 }
 
-fn receive_body(from: &TcpStream, framing: Framing, bytes: u64) -> Seen {
+fn receive_body(from: &TcpStream, framing: Framing, bytes: u64) -> PayloadDigest {
     match framing {
         Framing::Close => receive_after(&[], from).unwrap(),
-        Framing::Length => seen(&mut from.take(bytes)),
+        Framing::Length => digest_of(&mut from.take(bytes)),
         Framing::Chunked => dechunk(&mut BufReader::new(from)),
     }
 }
 
-fn seen(from: &mut impl Read) -> Seen {
+fn digest_of(from: &mut impl Read) -> PayloadDigest {
     let (mut hash, mut bytes) = (Sha256::new(), 0);
     let mut block = vec![0; 1 << 16];
     while let read @ 1.. = from.read(&mut block).unwrap() {
@@ -149,10 +161,10 @@ fn seen(from: &mut impl Read) -> Seen {
         bytes += read as u64;
     }
     let sha256 = hash.finalize().to_vec();
-    Seen { bytes, sha256 }
+    PayloadDigest { bytes, sha256 }
 }
 
-fn dechunk(from: &mut impl BufRead) -> Seen {
+fn dechunk(from: &mut impl BufRead) -> PayloadDigest {
     let (mut hash, mut bytes) = (Sha256::new(), 0);
     loop {
         let mut size = String::new();
@@ -163,66 +175,66 @@ fn dechunk(from: &mut impl BufRead) -> Seen {
         assert_eq!(&chunk[size..], b"\r\n");
         if size == 0 {
             let sha256 = hash.finalize().to_vec();
-            return Seen { bytes, sha256 };
+            return PayloadDigest { bytes, sha256 };
         }
         hash.update(&chunk[..size]);
         bytes += size as u64;
     }
 }
 
-/// A great body of which only the beginning will come.
-const GREAT: u64 = 1 << 40;
+/// Length of a body of which only the beginning is sent.
+const HUGE: u64 = 1 << 40;
 
-pub(crate) fn a_body_that_is_cut_short_never_looks_whole(chain: &Chain, family: &Family) {
+pub(crate) fn truncated_body_never_looks_complete(chain: &Chain, family: &Family) {
     for framing in [Framing::Length, Framing::Chunked, Framing::Close] {
         eprintln!("RST in a response with {framing:?}");
-        let mut ends = halfway(chain, family, framing);
-        reset(ends.server);
-        assert_reset(&ends.client);
+        let mut exchange = partial_response(chain, family, framing);
+        reset(exchange.server);
+        assert_reset(&exchange.client);
         if framing == Framing::Close {
             continue;
         }
         eprintln!("FIN in a response with {framing:?}");
-        ends = halfway(chain, family, framing);
-        drop(ends.server);
-        assert_reset(&ends.client);
+        exchange = partial_response(chain, family, framing);
+        drop(exchange.server);
+        assert_reset(&exchange.client);
     }
     for framing in [Framing::Length, Framing::Chunked] {
         eprintln!("RST, then FIN, in a request with {framing:?}");
-        let ends = halfway_up(chain, family, framing);
-        reset(ends.client);
-        assert_reset(&ends.server);
-        let ends = halfway_up(chain, family, framing);
-        drop(ends.client);
-        assert_reset(&ends.server);
+        let exchange = partial_request(chain, family, framing);
+        reset(exchange.client);
+        assert_reset(&exchange.server);
+        let exchange = partial_request(chain, family, framing);
+        drop(exchange.client);
+        assert_reset(&exchange.server);
     }
 }
 
-/// A response's head and the beginning of its body have arrived.
-fn halfway(chain: &Chain, family: &Family, framing: Framing) -> Asked {
-    // Who speaks 1.0 gets no chunks.
+/// Exchange in which the response's head and the beginning of its body have arrived.
+fn partial_response(chain: &Chain, family: &Family, framing: Framing) -> Exchange {
+    // HTTP/1.0 clients receive no chunks.
     let version = if framing == Framing::Close {
         "HTTP/1.0"
     } else {
         "HTTP/1.1"
     };
-    let mut ends = ask(chain, family, ["GET", version, ""]);
-    answer(&ends.server, &framing.field(GREAT));
-    begin(&mut ends.server, framing);
-    assert_eq!(self::framing(&http_head(&mut ends.client)), framing);
-    hear_beginning(&mut ends.client, framing);
-    ends
+    let mut exchange = start_exchange(chain, family, ["GET", version, ""]);
+    response(&exchange.server, &framing.field(HUGE));
+    send_beginning(&mut exchange.server, framing);
+    assert_eq!(self::framing(&http_head(&mut exchange.client)), framing);
+    read_beginning(&mut exchange.client, framing);
+    exchange
 }
 
-/// The same of a request.
-fn halfway_up(chain: &Chain, family: &Family, framing: Framing) -> Asked {
-    let mut ends = ask(chain, family, ["POST", "HTTP/1.1", &framing.field(GREAT)]);
-    begin(&mut ends.client, framing);
-    hear_beginning(&mut ends.server, framing);
-    ends
+/// Exchange in which the request's head and the beginning of its body have arrived.
+fn partial_request(chain: &Chain, family: &Family, framing: Framing) -> Exchange {
+    let mut exchange = start_exchange(chain, family, ["POST", "HTTP/1.1", &framing.field(HUGE)]);
+    send_beginning(&mut exchange.client, framing);
+    read_beginning(&mut exchange.server, framing);
+    exchange
 }
 
-fn begin(to: &mut TcpStream, framing: Framing) {
+fn send_beginning(to: &mut TcpStream, framing: Framing) {
     let frame = if framing == Framing::Chunked {
         "3\r\nabc\r\n"
     } else {
@@ -231,45 +243,45 @@ fn begin(to: &mut TcpStream, framing: Framing) {
     to.write_all(frame.as_bytes()).unwrap();
 }
 
-fn hear_beginning(from: &mut TcpStream, framing: Framing) {
-    let mut heard = vec![0; if framing == Framing::Chunked { 8 } else { 3 }];
-    from.read_exact(&mut heard).unwrap();
-    assert!(heard.windows(3).any(|window| window == b"abc"));
+fn read_beginning(from: &mut TcpStream, framing: Framing) {
+    let mut received = vec![0; if framing == Framing::Chunked { 8 } else { 3 }];
+    from.read_exact(&mut received).unwrap();
+    assert!(received.windows(3).any(|window| window == b"abc"));
 }
 
-/// The client stops to read: the server's writes stop, too, and go on with it.
-pub(crate) fn a_slow_reader_stops_the_server(chain: &Chain, family: &Family) {
+/// The client stalls: the server's writes stop, and continue when the client reads.
+pub(crate) fn slow_reader_stops_server(chain: &Chain, family: &Family) {
     const BYTES: u64 = 64 << 20;
-    let ends = ask(chain, family, ["GET", "HTTP/1.0", ""]);
-    answer(&ends.server, &Framing::Close.field(BYTES));
-    let taken = AtomicU64::new(0);
+    let exchange = start_exchange(chain, family, ["GET", "HTTP/1.0", ""]);
+    response(&exchange.server, &Framing::Close.field(BYTES));
+    let written = AtomicU64::new(0);
     let relays = chain.relays.len() as u64;
     let room = (relays + 1) * 2 * BUFFER_MAX + relays * (1 << 20);
     scope(|scope| {
         let sent = scope.spawn(|| {
             let on_write = |bytes| {
-                taken.fetch_add(bytes, Relaxed);
+                written.fetch_add(bytes, Relaxed);
             };
-            let sent = send(&ends.server, 1, BYTES, on_write).unwrap();
-            ends.server.shutdown(Shutdown::Write).unwrap();
+            let sent = send(&exchange.server, 1, BYTES, on_write).unwrap();
+            exchange.server.shutdown(Shutdown::Write).unwrap();
             sent
         });
-        let stalled_at = at_rest(&taken);
+        let stalled_at = settled_value(&written);
         assert!(
             stalled_at < 3 * room && 3 * room < BYTES,
-            "{stalled_at} bytes taken"
+            "{stalled_at} bytes written"
         );
-        http_head(&mut &ends.client);
-        let received = receive_after(&[], &ends.client).unwrap();
+        http_head(&mut &exchange.client);
+        let received = receive_after(&[], &exchange.client).unwrap();
         assert!(received == sent.join().unwrap(), "{} bytes", received.bytes);
     });
 }
 
-/// A client that reads nothing and resets: the server hears of it although all is full.
-pub(crate) fn a_reset_passes_a_full_response(chain: &Chain, family: &Family) {
-    let ends = ask(chain, family, ["GET", "HTTP/1.1", ""]);
-    answer(&ends.server, &Framing::Length.field(GREAT));
-    fill(&ends.server);
-    reset(ends.client);
-    assert_reset_noticed(&ends.server);
+/// The client reads nothing and resets: the reset reaches the server although all buffers are full.
+pub(crate) fn reset_overtakes_full_response(chain: &Chain, family: &Family) {
+    let exchange = start_exchange(chain, family, ["GET", "HTTP/1.1", ""]);
+    response(&exchange.server, &Framing::Length.field(HUGE));
+    fill(&exchange.server);
+    reset(exchange.client);
+    assert_reset_noticed(&exchange.server);
 }

@@ -1,50 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every connection through a relay can rely on: each listener, direct and through one and two
-//! peers, with splice, with copying and with TLS between the relays, over IPv4 and IPv6, on real
-//! sockets between network namespaces.
+//! Conformance of connections through relays: each listener, direct and through one and two peers,
+//! with splice, with copying and with TLS between the relays, over IPv4 and IPv6, on real sockets
+//! between network namespaces.
 //!
-//! Clocks decide nothing here but how long a failure takes, and when a sender that has stopped is
-//! believed to have stopped.
+//! Time only decides how long a failure takes, and when a sender counts as stopped.
 
-mod crowd;
+mod chain;
 mod ends;
+mod exhaustion;
 mod flow;
 mod http;
+mod many_connections;
 mod payload;
 mod refusals;
-mod shortage;
 mod shutdown;
 mod slowloris;
 mod striped;
 mod vanished;
-mod way;
 
+use chain::{Chain, LISTENERS, LegMode, TestPath};
 use longhaul_testnet::relay_process::may_use_namespaces;
 use longhaul_testnet::relay_testbed::{BOTH, Family, IPV4};
 use std::{io::Read, net::Shutdown, thread::scope};
-use way::{Carry, Chain, LISTENERS, Way};
 
-type Check = (&'static str, fn(&Way<'_>));
+type Check = (&'static str, fn(&TestPath<'_>));
 
-/// Both ways round: what holds for a client must hold for a server.
+/// Checks in both roles: what holds for a client must hold for a server.
 const CHECKS: [Check; 16] = [
-    ("every size arrives whole", flow::every_size_arrives_whole),
-    ("both directions at once", flow::both_directions_at_once),
+    ("every size", flow::transfers_every_size),
     (
-        "single bytes wait for nothing",
-        flow::single_bytes_wait_for_nothing,
+        "both directions at once",
+        flow::transfers_both_directions_at_once,
     ),
     (
-        "tiny messages pass within a millisecond",
-        flow::tiny_messages_pass_within_a_millisecond,
-    ),
-    ("single bytes add up", flow::single_bytes_add_up),
-    (
-        "a slow reader stops the sender",
-        flow::a_slow_reader_stops_the_sender,
+        "single bytes without delay",
+        flow::sends_single_bytes_without_delay,
     ),
     (
-        "half-close, then much data back",
+        "small messages within two milliseconds",
+        flow::relays_small_messages_within_two_milliseconds,
+    ),
+    ("many single bytes", flow::transfers_many_single_bytes),
+    ("slow reader stops sender", flow::slow_reader_stops_sender),
+    (
+        "half-close, then data back",
         ends::half_close_then_much_data_back,
     ),
     ("FIN behind the data", ends::fin_behind_the_data),
@@ -57,130 +56,122 @@ const CHECKS: [Check; 16] = [
         "RST by a reader in full flow",
         ends::reset_by_a_reader_in_full_flow,
     ),
-    (
-        "RST by a sender that is stalled",
-        ends::reset_by_a_stalled_sender,
-    ),
-    (
-        "RST by a reader that has stalled",
-        ends::reset_by_a_stalled_reader,
-    ),
+    ("RST by a stalled sender", ends::reset_by_a_stalled_sender),
+    ("RST by a stalled reader", ends::reset_by_a_stalled_reader),
     ("RST after FIN", ends::reset_after_fin),
-    (
-        "RST after the other side's FIN",
-        ends::reset_after_the_other_s_fin,
-    ),
+    ("RST after the other side's FIN", ends::reset_after_peer_fin),
     ("RST behind the data", ends::reset_behind_the_data),
 ];
 
-fn conform(peers: usize, carry: Carry) {
-    conform_over(peers, carry, &BOTH);
+fn conform(peers: usize, mode: LegMode) {
+    conform_over(peers, mode, &BOTH);
 }
 
-fn conform_over(peers: usize, carry: Carry, families: &[Family]) {
+fn conform_over(peers: usize, mode: LegMode, families: &[Family]) {
     if !may_use_namespaces() {
         return;
     }
-    let chain = Chain::new(peers, carry);
-    // Most of the time passes in waiting for what shall not happen: both families wait together.
+    let chain = Chain::new(peers, mode);
+    // Most of the time is spent waiting for events that must not happen, so both families run at
+    // once.
     scope(|scope| {
         for family in families {
             scope.spawn(|| conform_in(&chain, family));
         }
     });
-    shutdown::drains_and_counts_what_it_cuts(chain);
+    shutdown::drains_and_counts_reset_connections(chain);
 }
 
 fn conform_in(chain: &Chain, family: &Family) {
     let peers = chain.relays.len() - 1;
     for kind in LISTENERS {
         for upward in [true, false] {
-            let way = Way {
+            let path = TestPath {
                 chain,
                 kind,
                 family,
                 upward,
             };
             for (name, check) in CHECKS {
-                eprintln!("{way}, {peers} peers, {:?}: {name}", chain.carry);
-                check(&way);
+                eprintln!("{path}, {peers} peers, {:?}: {name}", chain.mode);
+                check(&path);
             }
         }
     }
-    refusals::are_said_in_each_protocol_s_words(chain, family);
-    http::bodies_of_every_framing_arrive_whole(chain, family);
-    http::a_body_that_is_cut_short_never_looks_whole(chain, family);
-    http::a_slow_reader_stops_the_server(chain, family);
-    http::a_reset_passes_a_full_response(chain, family);
-    flow::stalls_of_some_seconds_are_survived(chain, family);
+    refusals::are_reported_in_each_protocol(chain, family);
+    http::transfers_bodies_of_every_framing(chain, family);
+    http::truncated_body_never_looks_complete(chain, family);
+    http::slow_reader_stops_server(chain, family);
+    http::reset_overtakes_full_response(chain, family);
+    flow::survives_stalls(chain, family);
 }
 
 #[test]
 fn direct_with_splice() {
-    conform(0, Carry::Splice);
+    conform(0, LegMode::Splice);
 }
 
 #[test]
 fn direct_with_copying() {
-    conform(0, Carry::Copy);
+    conform(0, LegMode::Copy);
 }
 
 #[test]
 fn one_peer_with_splice() {
-    conform(1, Carry::Splice);
+    conform(1, LegMode::Splice);
 }
 
 #[test]
 fn one_peer_with_copying() {
-    conform(1, Carry::Copy);
+    conform(1, LegMode::Copy);
 }
 
 #[test]
 fn one_peer_with_tls() {
-    conform(1, Carry::Tls);
+    conform(1, LegMode::Tls);
 }
 
 #[test]
 fn two_peers_with_splice() {
-    conform(2, Carry::Splice);
+    conform(2, LegMode::Splice);
 }
 
 #[test]
 fn two_peers_with_copying() {
-    conform(2, Carry::Copy);
+    conform(2, LegMode::Copy);
 }
 
 #[test]
 fn two_peers_with_tls() {
-    conform(2, Carry::Tls);
+    conform(2, LegMode::Tls);
 }
 
-/// 1 GiB through each listener, in turns up and down, and once each way through two copying peers,
-/// after the other direction has ended.
+/// Transfers 1 GiB through each listener, alternately up and down, and once each way through two
+/// copying peers, after the other direction has ended.
 #[test]
-fn a_gibibyte_arrives_whole() {
+fn transfers_a_gibibyte() {
     if !may_use_namespaces() {
         return;
     }
-    let direct = Chain::new(0, Carry::Splice);
-    let turns = LISTENERS.iter().zip([true, false].into_iter().cycle());
-    turns.for_each(|(kind, upward)| carry_a_gibibyte(&direct, kind, upward));
-    let far = Chain::new(2, Carry::Copy);
+    let direct = Chain::new(0, LegMode::Splice);
+    let alternating = LISTENERS.iter().zip([true, false].into_iter().cycle());
+    alternating.for_each(|(kind, upward)| transfer_gibibyte(&direct, kind, upward));
+    let two_peers = Chain::new(2, LegMode::Copy);
     for upward in [true, false] {
-        carry_a_gibibyte(&far, "socks5", upward);
+        transfer_gibibyte(&two_peers, "socks5", upward);
     }
 }
 
-fn carry_a_gibibyte(chain: &Chain, kind: &str, upward: bool) {
-    let way = Way {
+fn transfer_gibibyte(chain: &Chain, kind: &str, upward: bool) {
+    let path = TestPath {
         chain,
         kind,
         family: &IPV4,
         upward,
     };
-    eprintln!("{way}: 1 GiB");
-    let (mut from, to) = way.open();
+    eprintln!("{path}: 1 GiB");
+    let (mut from, to) = path.open();
     to.shutdown(Shutdown::Write).unwrap();
     assert_eq!(from.read(&mut [0]).unwrap(), 0);
-    flow::arrives_whole(&from, &to, 1 << 30);
+    flow::transfer_and_check(&from, &to, 1 << 30);
 }

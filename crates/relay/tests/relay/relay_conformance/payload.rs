@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes of any number whose hash tells a lost, doubled or displaced one.
+//! Payloads whose hash reveals lost, duplicated and reordered bytes.
 
 use sha2::{Digest, Sha256};
 use std::{
@@ -7,21 +7,22 @@ use std::{
     net::TcpStream,
 };
 
-/// How many bytes, and their SHA-256.
+/// Length and SHA-256 of a payload.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct PayloadDigest {
     pub(crate) bytes: u64,
     pub(crate) sha256: Vec<u8>,
 }
 
-/// Writes `bytes` that no other seed gives, and calls `on_write` with the number of each write.
+/// Writes `bytes` pseudorandom bytes from `seed`, and calls `on_write` with the length of each
+/// write.
 pub(crate) fn send(
     mut to: &TcpStream,
     seed: u64,
     bytes: u64,
     on_write: impl Fn(u64),
-) -> std::io::Result<Seen> {
-    // A crate's own code is fast in a test's build, too, but what it has others inline is not.
+) -> std::io::Result<PayloadDigest> {
+    // Blake3 generates the bytes: unlike code that is inlined, it is optimized in test builds, too.
     let mut random = blake3::Hasher::new()
         .update(&seed.to_be_bytes())
         .finalize_xof();
@@ -35,23 +36,26 @@ pub(crate) fn send(
         on_write(part.len() as u64);
     }
     let sha256 = hash.finalize().to_vec();
-    Ok(Seen { bytes, sha256 })
+    Ok(PayloadDigest { bytes, sha256 })
 }
 
 /// Reads to the end of the stream.
-pub(crate) fn receive(from: &TcpStream) -> std::io::Result<Seen> {
+pub(crate) fn receive(from: &TcpStream) -> std::io::Result<PayloadDigest> {
     receive_after(&[], from)
 }
 
-/// The same, of a stream whose beginning has been read.
-pub(crate) fn receive_after(beginning: &[u8], mut from: &TcpStream) -> std::io::Result<Seen> {
+/// Reads to the end of a stream whose beginning has been read.
+pub(crate) fn receive_after(
+    beginning: &[u8],
+    mut from: &TcpStream,
+) -> std::io::Result<PayloadDigest> {
     let mut hash = Sha256::new_with_prefix(beginning);
     let (mut block, mut bytes) = (vec![0; 1 << 18], beginning.len() as u64);
     loop {
         let read = from.read(&mut block)?;
         if read == 0 {
             let sha256 = hash.finalize().to_vec();
-            return Ok(Seen { bytes, sha256 });
+            return Ok(PayloadDigest { bytes, sha256 });
         }
         hash.update(&block[..read]);
         bytes += read as u64;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SIGTERM: what can end by itself does, the rest is cut, counted and reset.
+//! SIGTERM: connections that end in time are completed, the rest is reset and counted.
 
-use crate::relay_conformance::way::{Chain, LISTENERS, is_reset};
+use crate::relay_conformance::chain::{Chain, LISTENERS, is_reset};
 use longhaul_testnet::{relay_process::exchange, relay_testbed::IPV4};
 use rustix::process::Signal;
 use std::io::Read;
 
-/// The count also tells that none of the connections before is still held.
-pub(crate) fn drains_and_counts_what_it_cuts(chain: Chain) {
+/// Checks the count of reset connections, which also shows that no earlier connection is still
+/// open.
+pub(crate) fn drains_and_counts_reset_connections(chain: Chain) {
     let mut open: Vec<_> = LISTENERS
         .iter()
         .map(|kind| chain.connect(kind, &IPV4))
@@ -15,12 +16,12 @@ pub(crate) fn drains_and_counts_what_it_cuts(chain: Chain) {
     let (client, server) = open.pop().expect("as many as listeners");
     let left = open.len();
     let mut relays = chain.relays.into_iter();
-    let near = relays.next().expect("one at least");
+    let near = relays.next().expect("at least one");
     near.signal(Signal::TERM);
     exchange(&client, &server, 1);
-    let (status, said) = near.wait();
-    assert!(status.success(), "{said}");
-    assert!(said.contains(&format!("{left} connections cut")), "{said}");
+    let (status, log) = near.wait();
+    assert!(status.success(), "{log}");
+    assert!(log.contains(&format!("{left} connections cut")), "{log}");
     for end in open
         .iter_mut()
         .flat_map(|(client, server)| [client, server])
@@ -29,8 +30,8 @@ pub(crate) fn drains_and_counts_what_it_cuts(chain: Chain) {
         assert!(is_reset(&error), "{error}");
     }
     for relay in relays {
-        let (status, said) = relay.stop();
-        assert!(status.success(), "{said}");
-        assert!(said.contains("no connection cut"), "{said}");
+        let (status, log) = relay.stop();
+        assert!(status.success(), "{log}");
+        assert!(log.contains("no connection cut"), "{log}");
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A destination that falls silent in the middle: after the leg's user time-out the client hears of
-//! it as of a RST.
+//! A destination that vanishes in mid-connection: after the leg's user time-out, the client
+//! receives a RST.
 
 use crate::{
-    relay_conformance::ends::{assert_reset_noticed, warm},
-    relay_conformance::way::{Goal, accept, testbed},
+    relay_conformance::chain::{DestinationKind, accept, testbed},
+    relay_conformance::ends::{assert_reset_noticed, transfer_both_ways},
 };
 use longhaul_testnet::{
     relay_process::{Relay, may_use_namespaces, patient},
@@ -13,30 +13,34 @@ use longhaul_testnet::{
 use std::{io::Write, net::SocketAddr};
 
 #[test]
-fn a_destination_that_vanishes_is_a_reset_at_the_client() {
+fn resets_client_when_destination_vanishes() {
     if !may_use_namespaces() {
         return;
     }
     let bed = testbed();
     let _relay = relay(&bed);
-    let origin = bed.listen(Goal::Origin.address(&IPV4));
-    let mut client = bed.connect(door()).unwrap();
+    let origin = bed.listen(DestinationKind::Origin.address(&IPV4));
+    let mut client = bed.connect(listener_address()).unwrap();
     patient(&client);
     let mut server = accept(&origin);
-    warm(&mut client, &mut server);
+    transfer_both_ways(&mut client, &mut server);
     ip(&bed.server, "link set eth0 down");
     client.write_all(b"anyone?").unwrap();
     assert_reset_noticed(&client);
 }
 
-fn door() -> SocketAddr {
+fn listener_address() -> SocketAddr {
     (IPV4.near, 8000).into()
 }
 
 fn relay(bed: &Testbed) -> Relay {
     let mut profile = tempfile::NamedTempFile::new().unwrap();
     writeln!(profile, "[profile.far]\nuser_timeout = '1s'").unwrap();
-    let forward = format!("{}={}", door(), Goal::Origin.address(&IPV4));
+    let forward = format!(
+        "{}={}",
+        listener_address(),
+        DestinationKind::Origin.address(&IPV4)
+    );
     bed.relay(&[
         "--config",
         profile.path().to_str().unwrap(),

@@ -3,7 +3,7 @@
 
 use crate::{
     peers::{connection::read_answer, peer::Peer, pool::PeerPools},
-    stripe::{gatherer::Gatherer, trunk::Trunk},
+    stripe::{bundle::Bundle, receiver::StripeReceiver},
 };
 use longhaul_protocol::{
     convert::{Answer, Join, Stripes},
@@ -30,23 +30,23 @@ use tokio::{
 
 /// A request for several legs, and its state.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct OutgoingGroup {
     stripes: Stripes,
     peer: Arc<Peer>,
     /// Timeout for connecting, and for an answer.
-    limit: Duration,
-    pub(crate) trunk: Arc<Trunk>,
+    timeout: Duration,
+    pub(crate) bundle: Arc<Bundle>,
     /// Receiving half of the bundle.
-    pub(crate) receiving: AsyncMutex<Gatherer>,
+    pub(crate) receiver: AsyncMutex<StripeReceiver>,
     /// Bytes of the stream that were sent before the transfer began.
-    ahead: AtomicUsize,
-    pub(crate) kept: Kept,
+    early_bytes_sent: AtomicUsize,
+    pub(crate) replay: ReplayBuffer,
     /// Whether the peer has refused groups as unsupported.
     unsupported: AtomicBool,
 }
 
-impl Group {
-    /// Makes the group after the request and `ahead` bytes of the stream were sent over `first`.
+impl OutgoingGroup {
+    /// Makes the group after the request and `early_bytes_sent` bytes of the stream were sent over `first`.
     pub(crate) fn new(
         stripes: Stripes,
         first: Leg,
@@ -58,61 +58,59 @@ impl Group {
         Arc::new(Self {
             stripes,
             peer: peer.clone(),
-            limit,
-            trunk: Trunk::new(first, legs_max, &peer.config.profile),
-            receiving: Gatherer::new(Vec::new()).into(),
-            ahead: ahead.into(),
-            kept: Kept::default(),
+            timeout: limit,
+            bundle: Bundle::new(first, legs_max, &peer.config.profile),
+            receiver: StripeReceiver::new(Vec::new()).into(),
+            early_bytes_sent: ahead.into(),
+            replay: ReplayBuffer::default(),
             unsupported: AtomicBool::new(false),
         })
     }
 
     /// Returns the values needed to make this group again on another thread.
-    pub(crate) fn plan(&self) -> (Stripes, Arc<Peer>) {
+    pub(crate) fn recreation_data(&self) -> (Stripes, Arc<Peer>) {
         (self.stripes, self.peer.clone())
     }
 
     /// Sends the client's first bytes over the first leg, before the transfer begins.
-    pub(crate) async fn send_first(&self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn send_early_bytes(&self, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.chunks(PIECE_LEN) {
-            let (offset, len) = (self.ahead() as u64, piece.len() as u32);
+            let (offset, len) = (self.early_bytes_sent() as u64, piece.len() as u32);
             let header = Frame::Data { offset, len }.encode();
-            write_all(&self.trunk.first().leg, &[&header, piece].concat()).await?;
-            self.ahead.fetch_add(piece.len(), Relaxed);
+            write_all(&self.bundle.first().leg, &[&header, piece].concat()).await?;
+            self.early_bytes_sent.fetch_add(piece.len(), Relaxed);
         }
         Ok(())
     }
 
-    pub(crate) fn ahead(&self) -> usize {
-        self.ahead.load(Relaxed)
+    pub(crate) fn early_bytes_sent(&self) -> usize {
+        self.early_bytes_sent.load(Relaxed)
     }
 
     /// Records, for later requests too, that the peer does not support groups.
-    pub(crate) fn is_unsupported(&self) {
+    pub(crate) fn mark_unsupported(&self) {
         self.unsupported.store(true, Relaxed);
         self.peer.record_no_striping();
     }
 
     /// Returns the client's bytes since the request, if the request may be repeated over a single
     /// leg because the peer has refused to read it.
-    pub(crate) fn take_back(&self) -> Option<Vec<u8>> {
-        self.unsupported
-            .load(Relaxed)
-            .then(|| self.kept.take_back())
+    pub(crate) fn take_replay(&self) -> Option<Vec<u8>> {
+        self.unsupported.load(Relaxed).then(|| self.replay.take())
     }
 
     /// Opens the other legs at once. They join as soon as `accepted` reports that the peer knows
     /// the group. Legs that fail are left out.
-    pub(crate) async fn gather(&self, ready: &Arc<PeerPools>, accepted: watch::Receiver<bool>) {
+    pub(crate) async fn join_legs(&self, ready: &Arc<PeerPools>, accepted: watch::Receiver<bool>) {
         let mut joining = JoinSet::new();
         for index in 1..self.stripes.count {
-            let joiner = Joiner {
+            let joiner = JoinTask {
                 join: Join {
                     group: self.stripes.group,
                     index,
                 },
                 peer: self.peer.clone(),
-                limit: self.limit,
+                limit: self.timeout,
                 ready: ready.clone(),
             };
             joining.spawn(joiner.run(accepted.clone()));
@@ -120,38 +118,38 @@ impl Group {
         let mut missing = Vec::new();
         while let Some(outcome) = joining.join_next().await {
             match outcome.unwrap_or(Err(Failure::Other)) {
-                Ok(leg) => self.trunk.join(leg, None),
+                Ok(leg) => self.bundle.join(leg, None),
                 Err(failure) => missing.push(failure),
             }
         }
         self.peer.record_missing_streams(&missing);
-        self.trunk.close_entry();
+        self.bundle.close();
         pending::<()>().await;
     }
 }
 
 /// Task that joins one leg.
-struct Joiner {
+struct JoinTask {
     join: Join,
     peer: Arc<Peer>,
     limit: Duration,
     ready: Arc<PeerPools>,
 }
 
-impl Joiner {
+impl JoinTask {
     /// Joins a leg. A pooled connection may be dead: then a new one is opened.
     async fn run(self, mut accepted: watch::Receiver<bool>) -> Result<Leg, Failure> {
         if let Some(leg) = self.ready.take(&self.peer)
-            && let Ok(leg) = self.ask(leg, &mut accepted).await
+            && let Ok(leg) = self.join(leg, &mut accepted).await
         {
             return Ok(leg);
         }
         let leg = self.peer.open_further_leg(self.limit).await?;
-        self.ask(leg, &mut accepted).await
+        self.join(leg, &mut accepted).await
     }
 
     /// Sends the join message once the group is accepted.
-    async fn ask(&self, leg: Leg, accepted: &mut watch::Receiver<bool>) -> Result<Leg, Failure> {
+    async fn join(&self, leg: Leg, accepted: &mut watch::Receiver<bool>) -> Result<Leg, Failure> {
         let gone = |_| Failure::Other;
         accepted.wait_for(|yes| *yes).await.map_err(gone)?;
         let asked = async {
@@ -166,35 +164,35 @@ impl Joiner {
 }
 
 /// Copy of the client's bytes that were sent before the peer's answer, for the case that the peer
-/// does not support groups. At most [`Kept::MAX`] bytes are sent before the answer: more than the
+/// does not support groups. At most [`ReplayBuffer::MAX`] bytes are sent before the answer: more than the
 /// initial window of a new leg anyway.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<KeptState>);
+pub(crate) struct ReplayBuffer(Mutex<ReplayState>);
 
 #[derive(Debug, Default)]
-struct KeptState {
+struct ReplayState {
     bytes: Vec<u8>,
-    settled: bool,
+    is_accepted: bool,
     waker: Option<Waker>,
 }
 
-impl Kept {
+impl ReplayBuffer {
     const MAX: usize = 64 * 1024;
 
     /// Returns the number of bytes that may be sent now. `None`: no limit, and no copy is needed.
     pub(crate) fn room(&self) -> Option<usize> {
         let state = self.state();
-        (!state.settled).then(|| Self::MAX - state.bytes.len())
+        (!state.is_accepted).then(|| Self::MAX - state.bytes.len())
     }
 
-    pub(crate) fn keep(&self, bytes: &[u8]) {
+    pub(crate) fn append(&self, bytes: &[u8]) {
         self.state().bytes.extend(bytes);
     }
 
     /// Records that the peer has accepted, and drops the copy.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn accept(&self) {
         let mut state = self.state();
-        state.settled = true;
+        state.is_accepted = true;
         state.bytes = Vec::new();
         if let Some(waker) = state.waker.take() {
             waker.wake();
@@ -202,9 +200,9 @@ impl Kept {
     }
 
     /// Ready when the peer has accepted.
-    pub(crate) fn poll_settled(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_accepted(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state();
-        match state.settled {
+        match state.is_accepted {
             true => Poll::Ready(()),
             false => {
                 state.waker = Some(cx.waker().clone());
@@ -213,11 +211,11 @@ impl Kept {
         }
     }
 
-    fn take_back(&self) -> Vec<u8> {
+    fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.state().bytes)
     }
 
-    fn state(&self) -> MutexGuard<'_, KeptState> {
+    fn state(&self) -> MutexGuard<'_, ReplayState> {
         self.0.lock()
     }
 }

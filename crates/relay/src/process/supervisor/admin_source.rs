@@ -21,9 +21,9 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// The relay as data source of its admin endpoint.
 #[derive(Clone)]
-pub(crate) struct Overview(pub(crate) Arc<Relay>);
+pub(crate) struct AdminSource(pub(crate) Arc<Relay>);
 
-impl Source for Overview {
+impl Source for AdminSource {
     fn health(&self) -> Health {
         let are_alive = self.0.heartbeats.are_all_alive(std::time::Instant::now());
         let Setup { config, peers } = self.0.setup();
@@ -58,7 +58,7 @@ impl Source for Overview {
             peers: relay.peers.iter().map(peer).collect(),
             relay,
             legs,
-            times: self.0.listeners.times(),
+            times: self.0.listeners.durations(),
             reload: self.0.reloads.read(),
             certificates: certificates(&self.0),
             process: process(),
@@ -97,19 +97,23 @@ fn certificates(relay: &Relay) -> Vec<Certificate> {
     let config = relay.config();
     let listeners = config.listeners.iter().filter_map(|listener| {
         let tls = listener.tls.as_ref()?;
-        Some(both("listener", &listener.name, tls.certificates()))
+        Some(own_and_authority(
+            "listener",
+            &listener.name,
+            tls.certificates(),
+        ))
     });
     let peers = config.peers.values().filter_map(|peer| {
         let tls = peer.tls.as_ref()?;
-        Some(both("peer", &peer.name, tls.certificates()))
+        Some(own_and_authority("peer", &peer.name, tls.certificates()))
     });
     listeners.chain(peers).flatten().collect()
 }
 
 /// Returns the own certificate and the authority's.
-fn both(user: &str, name: &str, of: &Certificates) -> Vec<Certificate> {
-    let own = ("own", &of.written.certificate, of.own_end());
-    let authority = ("authority", &of.written.ca, of.authority_end());
+fn own_and_authority(user: &str, name: &str, of: &Certificates) -> Vec<Certificate> {
+    let own = ("own", &of.settings.certificate, of.own_not_after());
+    let authority = ("authority", &of.settings.ca, of.authorities_not_after());
     let certificate = |(role, file, end): (&str, &std::path::PathBuf, Option<Timestamp>)| {
         Some(Certificate {
             user: user.to_owned(),
@@ -138,7 +142,7 @@ fn status(phase: Phase, are_alive: bool, obstacle: Option<HealthStatus>) -> Heal
 /// connections does not count.
 fn is_cut_off(config: &Config, peers: &Peers) -> bool {
     let mut blocked = config.listeners.iter().filter_map(|listener| {
-        let ways = config.policy.ways_of(&listener.name);
+        let ways = config.policy.targets_for(&listener.name);
         let any = !ways.is_empty();
         let open = listener.direct_fallback || ways.iter().any(|way| peers.has_up_chain(way));
         any.then_some(!open)

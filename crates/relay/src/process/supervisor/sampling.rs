@@ -10,7 +10,7 @@ use crate::{
         sampling::samples::{LegSample, Rates, Sample},
     },
     relay::Relay,
-    session::{Session, WayOut},
+    session::{Session, Upstream},
 };
 use jiff::Timestamp;
 use longhaul_admin::{
@@ -31,65 +31,65 @@ use tokio::{
 
 /// Sampling interval. With more than 5,000 connections it grows, so that sampling takes a few
 /// hundredths of one core at most.
-const PERIOD: Duration = Duration::from_secs(1);
-const PERIOD_PER_CONNECTION: Duration = Duration::from_micros(200);
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
+const INTERVAL_PER_CONNECTION: Duration = Duration::from_micros(200);
 /// Interval between the first two rounds; rates and limiters need two. Long enough for the kernel's
 /// chronograph, which counts in jiffies.
-const FIRST_PERIOD: Duration = Duration::from_millis(200);
+const FIRST_INTERVAL: Duration = Duration::from_millis(200);
 /// Connections that are sampled before other tasks of the supervisor run.
-const LOOKS_PER_TURN: usize = 64;
+const SESSIONS_PER_YIELD: usize = 64;
 
 /// Samples while there are readers, without end.
-pub(crate) async fn go_round(relay: &Relay, sessions: &Registry) {
-    let survey = &relay.sampler;
+pub(crate) async fn run(relay: &Relay, sessions: &Registry) {
+    let sampler = &relay.sampler;
     loop {
-        survey.last_read().await;
-        round(relay, sessions).await;
-        sleep(FIRST_PERIOD).await;
-        while survey.has_readers() {
-            sleep(publish(relay, sessions).await).await;
+        sampler.wait_for_reader().await;
+        sample_all(relay, sessions).await;
+        sleep(FIRST_INTERVAL).await;
+        while sampler.has_readers() {
+            sleep(sample_and_publish(relay, sessions).await).await;
         }
     }
 }
 
 /// Publishes a round, and returns the pause after it.
-async fn publish(relay: &Relay, sessions: &Registry) -> Duration {
+async fn sample_and_publish(relay: &Relay, sessions: &Registry) -> Duration {
     let begin = Instant::now();
-    let snapshot = round(relay, sessions).await;
+    let snapshot = sample_all(relay, sessions).await;
     let connections = snapshot.connections.len() as u32;
-    let pause = PERIOD.max(PERIOD_PER_CONNECTION * connections);
+    let pause = INTERVAL_MIN.max(INTERVAL_PER_CONNECTION * connections);
     relay.sampler.publish(snapshot, begin + 2 * pause);
     pause
 }
 
-async fn round(relay: &Relay, sessions: &Registry) -> Snapshot {
+async fn sample_all(relay: &Relay, sessions: &Registry) -> Snapshot {
     let time = Timestamp::now();
     let sessions = sessions.all();
     // Weak references: a connection that ends in the meantime must close at once.
     let sessions: Vec<_> = sessions.iter().map(Arc::downgrade).collect();
     let (mut connections, mut gauges) = (Vec::new(), BTreeMap::new());
     for (n, session) in sessions.into_iter().enumerate() {
-        if n % LOOKS_PER_TURN == LOOKS_PER_TURN - 1 {
+        if n % SESSIONS_PER_YIELD == SESSIONS_PER_YIELD - 1 {
             yield_now().await;
         }
         let Some(session) = session.upgrade() else {
             continue;
         };
-        let way_out = session.last_way_out();
-        let glimpse = session.glimpse(&way_out);
-        if let Some((glimpse, verdict)) = relay.sampler.record(glimpse, &session.seen_last) {
-            gauge(&glimpse, &verdict, &mut gauges);
-            connections.push(connection(&session, way_out, glimpse, &verdict));
+        let way_out = session.upstream();
+        let sample = session.sample(&way_out);
+        if let Some((sample, rates)) = relay.sampler.record(sample, &session.final_sample_taken) {
+            add_to_gauges(&sample, &rates, &mut gauges);
+            connections.push(connection(&session, way_out, sample, &rates));
         }
     }
     Snapshot {
         time,
         connections,
-        legs: groups(relay, gauges),
+        legs: leg_groups(relay, gauges),
     }
 }
 
-fn groups(relay: &Relay, mut gauges: BTreeMap<Group, Gauge>) -> Vec<LegGroup> {
+fn leg_groups(relay: &Relay, mut gauges: BTreeMap<Group, GroupGauges>) -> Vec<LegGroup> {
     let (listeners, _) = relay.listeners.counts();
     let names: Vec<_> = listeners.into_iter().map(|l| l.name).collect();
     let sums = relay.sampler.sums(&names);
@@ -117,13 +117,13 @@ pub(crate) async fn write_history(relay: &Relay) {
 
 /// Gauges of a group of open legs.
 #[derive(Debug, Default)]
-struct Gauge {
+struct GroupGauges {
     now: LegGauges,
     rtts: u64,
     rtt_sum_us: f64,
 }
 
-impl Gauge {
+impl GroupGauges {
     fn add(&mut self, leg: &LegSample, limited_by: Option<Limiter>) {
         let limiter = limited_by.map_or("unknown", Limiter::name);
         *self.now.limited_by.entry(limiter.to_owned()).or_default() += 1;
@@ -155,8 +155,8 @@ impl Gauge {
     }
 }
 
-fn gauge(glimpse: &Sample, verdict: &Rates, gauges: &mut BTreeMap<Group, Gauge>) {
-    let legs = [(&glimpse.near, verdict.near), (&glimpse.far, verdict.far)];
+fn add_to_gauges(sample: &Sample, rates: &Rates, gauges: &mut BTreeMap<Group, GroupGauges>) {
+    let legs = [(&sample.near, rates.near), (&sample.far, rates.far)];
     for (leg, limited_by) in legs {
         if let Some(leg) = leg {
             let gauge = gauges.entry(leg.group.clone()).or_default();
@@ -165,7 +165,7 @@ fn gauge(glimpse: &Sample, verdict: &Rates, gauges: &mut BTreeMap<Group, Gauge>)
     }
 }
 
-fn connection(session: &Session, way_out: WayOut, glimpse: Sample, verdict: &Rates) -> Connection {
+fn connection(session: &Session, way_out: Upstream, sample: Sample, rates: &Rates) -> Connection {
     let state = |leg: Option<LegSample>, limited_by| {
         leg.map(|leg| LegState {
             limited_by,
@@ -189,12 +189,12 @@ fn connection(session: &Session, way_out: WayOut, glimpse: Sample, verdict: &Rat
         destination: way_out.destination,
         age_s: session.started.elapsed().as_secs_f64(),
         mode: way_out.mode.map(|mode| mode_name(mode).to_owned()),
-        bytes_up: glimpse.bytes_up,
-        bytes_down: glimpse.bytes_down,
-        bytes_up_per_s: verdict.bytes_up_per_s,
-        bytes_down_per_s: verdict.bytes_down_per_s,
-        near: state(glimpse.near, verdict.near),
-        far: state(glimpse.far, verdict.far),
+        bytes_up: sample.bytes_up,
+        bytes_down: sample.bytes_down,
+        bytes_up_per_s: rates.bytes_up_per_s,
+        bytes_down_per_s: rates.bytes_down_per_s,
+        near: state(sample.near, rates.near),
+        far: state(sample.far, rates.far),
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::{
     process::workers::registry::Registry,
     relay::Relay,
-    session::{Session, WhyCut},
+    session::{CutReason, Session},
 };
 use longhaul_admission::{
     eviction::{self, ConnectionMemory, WaitingClients},
@@ -19,42 +19,42 @@ use std::{
 };
 use tokio::{task::yield_now, time::sleep};
 
-const PERIOD_PER_CONNECTION: Duration = Duration::from_micros(100);
+const INTERVAL_PER_CONNECTION: Duration = Duration::from_micros(100);
 
 /// Stall after which a connection is evicted first when memory is short.
-const STILL: Duration = Duration::from_secs(10);
+const STALLED_AFTER: Duration = Duration::from_secs(10);
 
 /// Time that a client may wait for its own connections to free memory. After that, other clients
 /// may wait behind it in listen queues, which can't be inspected.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Interval of the checks for stalled receivers.
-const LOOK_PERIOD: Duration = Duration::from_secs(2);
+const STALL_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Connections that are checked before other tasks of the supervisor run.
-const LOOKS_PER_TURN: usize = 64;
+const SESSIONS_PER_YIELD: usize = 64;
 
 /// Sums up the memory of all connections, and evicts connections over the budget, without end.
-pub(crate) async fn memory(relay: &Relay, registry: &Registry) {
-    let mut looked = Instant::now();
+pub(crate) async fn enforce_memory(relay: &Relay, registry: &Registry) {
+    let mut last_stall_check = Instant::now();
     loop {
         let sessions = registry.all();
         let connections = sessions.len() as u32;
         let now = Instant::now();
-        let holding = |session: &Arc<Session>| session.holding(now, STILL);
-        let holdings = sessions.iter().map(holding).collect();
+        let usage_of = |session: &Arc<Session>| session.memory_usage(now, STALLED_AFTER);
+        let usages = sessions.iter().map(usage_of).collect();
         drop(sessions);
-        make_room(relay, registry, holdings);
-        if now - looked >= LOOK_PERIOD {
-            looked = now;
-            look(registry).await;
+        evict(relay, registry, usages);
+        if now - last_stall_check >= STALL_CHECK_INTERVAL {
+            last_stall_check = now;
+            cut_stalled(registry).await;
         }
-        sleep(PERIOD.max(PERIOD_PER_CONNECTION * connections)).await;
+        sleep(PERIOD.max(INTERVAL_PER_CONNECTION * connections)).await;
     }
 }
 
-fn make_room(relay: &Relay, registry: &Registry, holdings: Vec<ConnectionMemory>) {
-    let held: u64 = holdings.iter().map(|holding| holding.bytes).sum();
+fn evict(relay: &Relay, registry: &Registry, usages: Vec<ConnectionMemory>) {
+    let held: u64 = usages.iter().map(|holding| holding.bytes).sum();
     let addresses: Vec<IpAddr> = relay.memory.waiting().drain().collect();
     let waiting = WaitingClients {
         for_long: relay.memory.time_waited(!addresses.is_empty()) >= WAIT_MAX,
@@ -62,14 +62,14 @@ fn make_room(relay: &Relay, registry: &Registry, holdings: Vec<ConnectionMemory>
     };
     let share = relay.config().limits.memory_per_client;
     let chosen = match relay.memory.bounds(share) {
-        Some(bounds) => eviction::choose(holdings, bounds, waiting),
+        Some(bounds) => eviction::choose(usages, bounds, waiting),
         None => Vec::new(),
     };
     let numbers: HashSet<u64> = chosen.iter().map(|chosen| chosen.number).collect();
     if !numbers.is_empty() {
         let sessions = registry.all().into_iter();
         let chosen = sessions.filter(|session| numbers.contains(&session.number));
-        chosen.for_each(|session| registry.cut_one(&session, WhyCut::Memory));
+        chosen.for_each(|session| registry.cut(&session, CutReason::Memory));
     }
     relay.memory.log_eviction(&chosen);
     let freed: u64 = chosen.iter().map(|holding| holding.bytes).sum();
@@ -77,19 +77,19 @@ fn make_room(relay: &Relay, registry: &Registry, holdings: Vec<ConnectionMemory>
 }
 
 /// Updates the stall of each connection, and cuts those stalled for too long.
-async fn look(registry: &Registry) {
+async fn cut_stalled(registry: &Registry) {
     let sessions = registry.all();
     // Weak references: a connection that ends in the meantime must close at once.
     let sessions: Vec<_> = sessions.iter().map(Arc::downgrade).collect();
     for (n, session) in sessions.into_iter().enumerate() {
-        if n % LOOKS_PER_TURN == LOOKS_PER_TURN - 1 {
+        if n % SESSIONS_PER_YIELD == SESSIONS_PER_YIELD - 1 {
             yield_now().await;
         }
         if let Some(session) = session.upgrade() {
             let now = Instant::now();
             session.look(now);
-            if session.stands_still(now) >= session.config.limits.stall_timeout {
-                registry.cut_one(&session, WhyCut::TookNothing);
+            if session.stalled_for(now) >= session.config.limits.stall_timeout {
+                registry.cut(&session, CutReason::Stalled);
             }
         }
     }
@@ -97,20 +97,22 @@ async fn look(registry: &Registry) {
 
 /// Checks during the idle timeout of a tunnel. An idle tunnel is found at most a quarter of the
 /// timeout late, and at most a minute.
-const LOOKS: u32 = 4;
-const TUNNEL_PERIOD_MIN: Duration = Duration::from_millis(50);
-const TUNNEL_PERIOD_MAX: Duration = Duration::from_secs(60);
+const CHECKS_PER_TIMEOUT: u32 = 4;
+const TUNNEL_CHECK_INTERVAL_MIN: Duration = Duration::from_millis(50);
+const TUNNEL_CHECK_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Cuts idle tunnels, without end.
-pub(crate) async fn idle_tunnels(relay: &Relay, registry: &Registry) {
+pub(crate) async fn cut_idle_tunnels(relay: &Relay, registry: &Registry) {
     loop {
         let limit = relay.config().limits.tunnel_idle_timeout;
-        let period = limit.map_or(TUNNEL_PERIOD_MAX, |limit| limit / LOOKS);
-        sleep(period.clamp(TUNNEL_PERIOD_MIN, TUNNEL_PERIOD_MAX)).await;
+        let period = limit.map_or(TUNNEL_CHECK_INTERVAL_MAX, |limit| {
+            limit / CHECKS_PER_TIMEOUT
+        });
+        sleep(period.clamp(TUNNEL_CHECK_INTERVAL_MIN, TUNNEL_CHECK_INTERVAL_MAX)).await;
         let now = Instant::now();
         for session in registry.all() {
             if session.is_idle(now) {
-                registry.cut_one(&session, WhyCut::Idle);
+                registry.cut(&session, CutReason::Idle);
             }
         }
     }

@@ -4,8 +4,8 @@
 
 use crate::{
     records::sampling::samples::{LegSample, Sample},
-    session::{Session, WayOut, stillness::Standstill},
-    stripe::trunk::Trunk,
+    session::{Session, Upstream, stall::StallDetector},
+    stripe::bundle::Bundle,
 };
 use longhaul_admin::record::{Group, Leg};
 use longhaul_admission::eviction::ConnectionMemory;
@@ -18,17 +18,17 @@ use std::{
 };
 
 /// Label of peers that are not in the configuration: other relays name them in their requests.
-const NAMED_BY_OTHERS: &str = "(not configured)";
+const UNCONFIGURED_PEER: &str = "(not configured)";
 
 /// Transports of a leg.
 #[derive(Clone, Copy)]
-enum Wires<'a> {
+enum LegTransport<'a> {
     One(&'a Carrier),
-    Many(&'a Trunk),
+    Many(&'a Bundle),
 }
 
-impl<'a> Wires<'a> {
-    fn of(carrier: &'a Carrier, trunk: Option<&'a Arc<Trunk>>) -> Self {
+impl<'a> LegTransport<'a> {
+    fn of(carrier: &'a Carrier, trunk: Option<&'a Arc<Bundle>>) -> Self {
         trunk.map_or(Self::One(carrier), |trunk| Self::Many(trunk))
     }
 
@@ -41,39 +41,39 @@ impl<'a> Wires<'a> {
 }
 
 /// Returns the kernel counters of each socket.
-fn tcp_info(wires: Wires<'_>) -> Vec<TcpInfo> {
+fn tcp_info(wires: LegTransport<'_>) -> Vec<TcpInfo> {
     match wires {
-        Wires::One(carrier) => carrier.tcp_info().into_iter().collect(),
-        Wires::Many(trunk) => trunk.tcp_info(),
+        LegTransport::One(carrier) => carrier.tcp_info().into_iter().collect(),
+        LegTransport::Many(trunk) => trunk.tcp_info(),
     }
 }
 
 impl Session {
     /// Takes a sample of the connection and its last far leg.
-    pub(crate) fn glimpse(&self, way_out: &WayOut) -> Sample {
+    pub(crate) fn sample(&self, way_out: &Upstream) -> Sample {
         let (bytes_up, bytes_down) = self.traffic.read();
-        let look = |leg, number, wires: Wires<'_>| {
+        let update_stalls = |leg, number, wires: LegTransport<'_>| {
             let group = Group {
                 listener: self.listener.name(),
                 leg,
                 peer: self.peer_label(way_out).filter(|_| leg == Leg::Far),
             };
-            self.leg_glimpse(group, number, wires)
+            self.leg_sample(group, number, wires)
         };
         let far = way_out.far.as_ref();
-        let far = far.map(|far| Wires::of(far, way_out.trunk.as_ref()));
+        let far = far.map(|far| LegTransport::of(far, way_out.bundle.as_ref()));
         Sample {
             number: self.number,
             at: Instant::now(),
             bytes_up,
             bytes_down,
-            near: look(Leg::Near, 0, self.near_wires()),
-            far: far.and_then(|far| look(Leg::Far, way_out.legs, far)),
+            near: update_stalls(Leg::Near, 0, self.client_transport()),
+            far: far.and_then(|far| update_stalls(Leg::Far, way_out.legs, far)),
         }
     }
 
     /// Takes a sample of a leg. `None` if the socket is closed.
-    fn leg_glimpse(&self, group: Group, number: u64, wires: Wires<'_>) -> Option<LegSample> {
+    fn leg_sample(&self, group: Group, number: u64, wires: LegTransport<'_>) -> Option<LegSample> {
         let (read, written) = match group.leg {
             Leg::Near => (Direction::Up, Direction::Down),
             Leg::Far => (Direction::Down, Direction::Up),
@@ -83,7 +83,7 @@ impl Session {
             group,
             number,
             streams: Some(tcp_info(wires)).filter(|streams| !streams.is_empty())?,
-            is_striped: matches!(wires, Wires::Many(_)),
+            is_striped: matches!(wires, LegTransport::Many(_)),
             buffered_bytes: wires.memory()?,
             pauses,
             is_paused,
@@ -92,26 +92,26 @@ impl Session {
     }
 
     /// Returns the label of the far leg's peer. The configuration bounds the number of labels.
-    pub(crate) fn peer_label(&self, way_out: &WayOut) -> Option<String> {
+    pub(crate) fn peer_label(&self, way_out: &Upstream) -> Option<String> {
         let peer = way_out.peer.as_ref()?;
         Some(match self.config.peers.contains_key(&peer.config.name) {
             true => peer.config.name.clone(),
-            false => NAMED_BY_OTHERS.to_owned(),
+            false => UNCONFIGURED_PEER.to_owned(),
         })
     }
 
-    fn near_wires(&self) -> Wires<'_> {
-        Wires::of(&self.client, self.near_trunk())
+    fn client_transport(&self) -> LegTransport<'_> {
+        LegTransport::of(&self.client, self.client_bundle())
     }
 
     /// Applies `of` to each leg; there may be no far leg.
-    fn legs<T>(&self, of: impl Fn(Wires<'_>) -> T) -> (T, Option<T>) {
+    fn map_legs<T>(&self, of: impl Fn(LegTransport<'_>) -> T) -> (T, Option<T>) {
         let (far, trunk) = {
-            let way_out = self.way_out();
-            (way_out.far.clone(), way_out.trunk.clone())
+            let way_out = self.lock_upstream();
+            (way_out.far.clone(), way_out.bundle.clone())
         };
-        let far = far.map(|far| of(Wires::of(&far, trunk.as_ref())));
-        (of(self.near_wires()), far)
+        let far = far.map(|far| of(LegTransport::of(&far, trunk.as_ref())));
+        (of(self.client_transport()), far)
     }
 
     /// Returns the connection's memory in bytes: socket buffers of both legs, bytes that were read
@@ -120,38 +120,38 @@ impl Session {
         self.socket_memory() + self.pauses.held() + self.http.bytes()
     }
 
-    /// Returns the connection's memory, and whether a receiver has been stalled for `patience`.
-    pub(crate) fn holding(&self, now: Instant, patience: Duration) -> ConnectionMemory {
+    /// Returns the connection's memory, and whether a receiver has been stalled for `stall_min`.
+    pub(crate) fn memory_usage(&self, now: Instant, stall_min: Duration) -> ConnectionMemory {
         ConnectionMemory {
             number: self.number,
             holder: self.account.holder,
             bytes: self.memory(),
-            is_stalled: self.stands_still(now) >= patience,
+            is_stalled: self.stalled_for(now) >= stall_min,
         }
     }
 
     /// Returns for how long the client or the far end has taken none of the waiting bytes: the
     /// longer of both.
-    pub(crate) fn stands_still(&self, now: Instant) -> Duration {
-        let [near, far] = &*self.standstills();
-        near.time(now).max(far.time(now))
+    pub(crate) fn stalled_for(&self, now: Instant) -> Duration {
+        let [near, far] = &*self.lock_stalls();
+        near.duration(now).max(far.duration(now))
     }
 
     /// Updates the stall detectors of both ends.
     pub(crate) fn look(&self, now: Instant) {
-        let (near, far) = self.legs(tcp_info);
-        let [near_still, far_still] = &mut *self.standstills();
-        near_still.look(&near, now);
-        far_still.look(&far.unwrap_or_default(), now);
+        let (near, far) = self.map_legs(tcp_info);
+        let [near_stall, far_stall] = &mut *self.lock_stalls();
+        near_stall.update(&near, now);
+        far_stall.update(&far.unwrap_or_default(), now);
     }
 
-    fn standstills(&self) -> parking_lot::MutexGuard<'_, [Standstill; 2]> {
-        self.standstills.lock()
+    fn lock_stalls(&self) -> parking_lot::MutexGuard<'_, [StallDetector; 2]> {
+        self.stalls.lock()
     }
 
     /// Returns the kernel memory for data of both legs, in bytes.
     fn socket_memory(&self) -> u64 {
-        let (near, far) = self.legs(|wires| wires.memory().unwrap_or(0));
+        let (near, far) = self.map_legs(|wires| wires.memory().unwrap_or(0));
         near + far.unwrap_or(0)
     }
 
@@ -159,6 +159,6 @@ impl Session {
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         let (up, down) = self.traffic.read();
         let limit = self.config.limits.tunnel_idle_timeout;
-        limit.is_some_and(|limit| self.idleness.exceeds(limit, up + down, now))
+        limit.is_some_and(|limit| self.idle_timer.exceeds(limit, up + down, now))
     }
 }

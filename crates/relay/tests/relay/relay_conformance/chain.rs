@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every way in and every way out, with connections made on demand.
+//! Chains of relays with every listener, and connections through them.
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::{
@@ -16,30 +16,30 @@ use std::{
 
 pub(crate) const LISTENERS: [&str; 5] = ["socks5", "http", "forward", "convert", "transparent"];
 
-/// Where a client may want to go.
+/// Kind of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Goal {
+pub(crate) enum DestinationKind {
     Origin,
-    /// Nobody listens there.
+    /// A closed port.
     Refusing,
-    /// SYNs are lost on the way.
+    /// SYNs are lost.
     Silent,
-    /// The relay's routes say so (EHOSTUNREACH).
+    /// The relay's route is unreachable (EHOSTUNREACH).
     HostUnreachable,
     /// The relay has no route at all (ENETUNREACH).
     NetworkUnreachable,
 }
 
-/// One forward listener each, from port 8000 on.
-const GOALS: [Goal; 5] = [
-    Goal::Origin,
-    Goal::Refusing,
-    Goal::Silent,
-    Goal::HostUnreachable,
-    Goal::NetworkUnreachable,
+/// Each kind has a forward listener, from port 8000 on.
+const DESTINATION_KINDS: [DestinationKind; 5] = [
+    DestinationKind::Origin,
+    DestinationKind::Refusing,
+    DestinationKind::Silent,
+    DestinationKind::HostUnreachable,
+    DestinationKind::NetworkUnreachable,
 ];
 
-impl Goal {
+impl DestinationKind {
     pub(crate) fn address(self, family: &Family) -> SocketAddr {
         match self {
             Self::Origin => family.at(8080),
@@ -51,23 +51,24 @@ impl Goal {
     }
 }
 
-/// In the network that [`ROUTER`] calls unreachable.
+/// Address in the network that [`ROUTER`] makes unreachable.
 fn unreachable(family: &Family) -> IpAddr {
     let (v4, v6) = ("10.77.3.1", "fd77:3::1");
     let text = if family.server.is_ipv4() { v4 } else { v6 };
     text.parse().unwrap()
 }
 
-/// A neighbour of each family that never answers, and a network behind which nobody is.
+/// Routes and neighbours of the router: a neighbour of each family that never answers, and an
+/// unreachable network.
 const ROUTER: &str = "neighbour add 10.77.2.9 lladdr 02:00:00:00:00:09 dev far nud permanent
 neighbour add fd77:2::9 lladdr 02:00:00:00:00:09 dev far nud permanent
 route add unreachable 10.77.3.0/24
 -6 route add unreachable fd77:3::/64";
 
-/// What one socket buffer may grow to: small enough that a stalled connection is full soon.
+/// Largest socket buffer: small, so that a stalled connection is soon full.
 pub(crate) const BUFFER_MAX: u64 = 1 << 20;
 
-/// A testbed whose router forwards nothing: what arrives was relayed.
+/// Testbed whose router forwards nothing, so that all traffic is relayed.
 pub(crate) fn testbed() -> Testbed {
     let bed = Testbed::new("conform");
     bed.divert();
@@ -82,9 +83,9 @@ pub(crate) fn testbed() -> Testbed {
     bed
 }
 
-/// How bytes get from relay to relay.
+/// Mode of the legs between relays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Carry {
+pub(crate) enum LegMode {
     Splice,
     Copy,
     /// TLS on the legs between relays, splice on the others.
@@ -93,36 +94,36 @@ pub(crate) enum Carry {
     Striped,
 }
 
-/// Connections that a striped leg consists of.
+/// Connections of a striped leg.
 pub(crate) const STREAMS: u64 = 4;
 
-/// A relay with every listener in front of others, a testbed for them, and an origin server.
+/// A relay with every listener, in front of other relays, with a testbed and origin servers.
 pub(crate) struct Chain {
     pub(crate) testbed: Testbed,
-    /// The nearest first.
+    /// Nearest relay first.
     pub(crate) relays: Vec<Relay>,
-    pub(crate) carry: Carry,
+    pub(crate) mode: LegMode,
     origins: [TcpListener; 2],
     _files: tempfile::TempDir,
 }
 
 impl Chain {
-    pub(crate) fn new(peers: usize, carry: Carry) -> Self {
-        Self::patient(peers, carry, "3s")
+    pub(crate) fn new(peers: usize, mode: LegMode) -> Self {
+        Self::with_timeout(peers, mode, "3s")
     }
 
-    /// Relays that give destinations and peers this time.
-    pub(crate) fn patient(peers: usize, carry: Carry, connect_timeout: &str) -> Self {
+    /// Chain with this connect time-out.
+    pub(crate) fn with_timeout(peers: usize, mode: LegMode, connect_timeout: &str) -> Self {
         let testbed = testbed();
         let files = tempfile::tempdir().unwrap();
-        write_files(files.path(), peers, carry);
-        let mode = if carry == Carry::Copy {
+        write_files(files.path(), peers, mode);
+        let copy_mode = if mode == LegMode::Copy {
             "copy"
         } else {
             "splice"
         };
         let start = |hop: usize, args: &[String], listeners| {
-            let mut command = testbed.command(&["--mode", mode]);
+            let mut command = testbed.command(&["--mode", copy_mode]);
             command.args(["--connect-timeout", connect_timeout, "--grace", "3s"]);
             command.arg("--config");
             command.arg(files.path().join(format!("hop{hop}.toml")));
@@ -130,48 +131,58 @@ impl Chain {
             Relay::spawn_waiting(command, listeners)
         };
         let far: Vec<_> = (1..=peers).map(|hop| start(hop, &[], 1)).collect();
-        let doors = doors();
-        let listeners = doors.iter().filter(|arg| arg.starts_with("--")).count();
-        let mut relays = vec![start(0, &doors, listeners)];
+        let flags = listener_flags();
+        let listeners = flags.iter().filter(|arg| arg.starts_with("--")).count();
+        let mut relays = vec![start(0, &flags, listeners)];
         relays.extend(far);
-        let origins = BOTH.map(|family| testbed.listen(Goal::Origin.address(&family)));
+        let origins = BOTH.map(|family| testbed.listen(DestinationKind::Origin.address(&family)));
         Self {
             testbed,
             relays,
-            carry,
+            mode,
             origins,
             _files: files,
         }
     }
 
-    /// A client's connection, once the relay has granted it; or its refusal.
-    pub(crate) fn dial(&self, kind: &str, family: &Family, goal: Goal) -> Result<TcpStream, u16> {
-        let destination = goal.address(family);
+    /// Connects a client through the relay. Returns the connection, or the code of the refusal.
+    pub(crate) fn dial(
+        &self,
+        kind: &str,
+        family: &Family,
+        kind_of_destination: DestinationKind,
+    ) -> Result<TcpStream, u16> {
+        let destination = kind_of_destination.address(family);
         let port = match kind {
             "socks5" => 1080,
             "http" => 3128,
             "convert" => 5124,
-            _ => 8000 + GOALS.iter().position(|g| *g == goal).unwrap() as u16,
+            _ => {
+                8000 + DESTINATION_KINDS
+                    .iter()
+                    .position(|g| *g == kind_of_destination)
+                    .unwrap() as u16
+            }
         };
-        let way_in = match kind {
+        let listener = match kind {
             "transparent" => destination,
             _ => (family.near, port).into(),
         };
         let to = Destination::Address(destination);
-        let dial = || Ok(longhaul_testnet::relay_process::dial(kind, way_in, &to));
+        let dial = || Ok(longhaul_testnet::relay_process::dial(kind, listener, &to));
         self.testbed.client.run(dial).unwrap()
     }
 
-    /// A client and its server.
+    /// Connects a client, and accepts its connection at the origin.
     pub(crate) fn connect(&self, kind: &str, family: &Family) -> (TcpStream, TcpStream) {
-        let client = self.dial(kind, family, Goal::Origin).unwrap();
+        let client = self.dial(kind, family, DestinationKind::Origin).unwrap();
         (client, accept(self.origin(family)))
     }
 
-    /// The kernel's connections between a client and its server.
+    /// Number of TCP connections between a client and its server.
     pub(crate) fn sockets(&self) -> u64 {
         let between_relays = self.relays.len() as u64 - 1;
-        let streams = if self.carry == Carry::Striped {
+        let streams = if self.mode == LegMode::Striped {
             STREAMS
         } else {
             1
@@ -184,27 +195,30 @@ impl Chain {
     }
 }
 
-/// Every listener, for clients of both families.
-fn doors() -> Vec<String> {
+/// Flags for every listener, for clients of both families.
+fn listener_flags() -> Vec<String> {
     let mut args = vec![];
-    let mut door = |kind: &str, at: String| args.extend([format!("--{kind}"), at]);
+    let mut add = |kind: &str, at: String| args.extend([format!("--{kind}"), at]);
     for family in &BOTH {
         let at = |port| SocketAddr::from((family.near, port)).to_string();
-        door("socks5", at(1080));
-        door("http", at(3128));
-        door("convert", at(5124));
-        for (port, goal) in (8000..).zip(GOALS) {
-            door("forward", format!("{}={}", at(port), goal.address(family)));
+        add("socks5", at(1080));
+        add("http", at(3128));
+        add("convert", at(5124));
+        for (port, kind_of_destination) in (8000..).zip(DESTINATION_KINDS) {
+            add(
+                "forward",
+                format!("{}={}", at(port), kind_of_destination.address(family)),
+            );
         }
     }
-    door("transparent", "0.0.0.0:3129".into());
-    door("transparent", "[::]:3129".into());
+    add("transparent", "0.0.0.0:3129".into());
+    add("transparent", "[::]:3129".into());
     args
 }
 
-/// Both families in turn, each of them first in some chains.
-fn address(hop: usize, carry: Carry) -> SocketAddr {
-    let ipv6 = hop.is_multiple_of(2) == matches!(carry, Carry::Splice | Carry::Striped);
+/// Listener address of a relay. The families alternate, and each is first in some chains.
+fn address(hop: usize, mode: LegMode) -> SocketAddr {
+    let ipv6 = hop.is_multiple_of(2) == matches!(mode, LegMode::Splice | LegMode::Striped);
     let ip: IpAddr = match ipv6 {
         true => Ipv6Addr::LOCALHOST.into(),
         false => Ipv4Addr::LOCALHOST.into(),
@@ -212,7 +226,7 @@ fn address(hop: usize, carry: Carry) -> SocketAddr {
     (ip, 5200 + hop as u16).into()
 }
 
-/// Certificates of `hop0`, `hop1`…, who trust each other.
+/// Makes certificates of `hop0`, `hop1`…, which trust each other.
 pub(crate) fn make_certificates(directory: &Path, peers: usize) {
     let mut command = Command::new(longhaul_testbed::longhaul());
     command
@@ -222,7 +236,7 @@ pub(crate) fn make_certificates(directory: &Path, peers: usize) {
     assert!(command.output().unwrap().status.success(), "{command:?}");
 }
 
-/// The configuration's line for a listener or peer of one of them.
+/// `tls` setting for a listener or peer of one of the relays.
 pub(crate) fn tls(directory: &Path, hop: usize) -> String {
     let at = directory.display();
     format!(
@@ -231,13 +245,14 @@ pub(crate) fn tls(directory: &Path, hop: usize) -> String {
     )
 }
 
-/// `hop0.toml` of the relay next to the client, `hop1.toml` of the next one…
-fn write_files(directory: &Path, peers: usize, carry: Carry) {
-    if carry == Carry::Tls {
+/// Writes the configuration files: `hop0.toml` for the relay next to the client, `hop1.toml` for
+/// the next one…
+fn write_files(directory: &Path, peers: usize, mode: LegMode) {
+    if mode == LegMode::Tls {
         make_certificates(directory, peers);
     }
-    let tls = |hop| match carry {
-        Carry::Tls => tls(directory, hop),
+    let tls = |hop| match mode {
+        LegMode::Tls => tls(directory, hop),
         _ => String::new(),
     };
     for hop in 0..=peers {
@@ -245,15 +260,15 @@ fn write_files(directory: &Path, peers: usize, carry: Carry) {
         match hop {
             0 => text += "allow_from = ['10.77.1.0/24', 'fd77:1::/64']\n",
             _ => {
-                let at = address(hop, carry);
+                let at = address(hop, mode);
                 let listener = "[[listener]]\nkind = 'convert'";
                 write!(text, "{listener}\naddress = '{at}'\n{}", tls(hop)).unwrap();
             }
         }
         for next in hop + 1..=peers {
-            let at = address(next, carry);
+            let at = address(next, mode);
             write!(text, "[peer.hop{next}]\naddress = '{at}'\n{}", tls(hop)).unwrap();
-            if carry == Carry::Striped {
+            if mode == LegMode::Striped {
                 writeln!(text, "streams = {STREAMS}").unwrap();
             }
         }
@@ -265,16 +280,16 @@ fn write_files(directory: &Path, peers: usize, carry: Carry) {
     }
 }
 
-/// A chain, one of its listeners, and which end plays the first part.
-pub(crate) struct Way<'a> {
+/// Path through a chain: a listener, an address family, and a direction.
+pub(crate) struct TestPath<'a> {
     pub(crate) chain: &'a Chain,
     pub(crate) kind: &'a str,
     pub(crate) family: &'a Family,
     pub(crate) upward: bool,
 }
 
-impl Way<'_> {
-    /// A new connection's two ends, the first part first.
+impl TestPath<'_> {
+    /// Opens a connection. Returns the sending end first.
     pub(crate) fn open(&self) -> (TcpStream, TcpStream) {
         let (client, server) = self.chain.connect(self.kind, self.family);
         if self.upward {
@@ -285,7 +300,7 @@ impl Way<'_> {
     }
 }
 
-impl std::fmt::Display for Way<'_> {
+impl std::fmt::Display for TestPath<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let direction = match self.upward {
             true => "client to server",
@@ -295,7 +310,7 @@ impl std::fmt::Display for Way<'_> {
     }
 }
 
-/// The next client of an origin server.
+/// Accepts the next connection to an origin server.
 pub(crate) fn accept(origin: &TcpListener) -> TcpStream {
     let mut accepted = None;
     origin.set_nonblocking(true).unwrap();
@@ -309,16 +324,16 @@ pub(crate) fn accept(origin: &TcpListener) -> TcpStream {
     stream
 }
 
-/// Waits until `held` holds, and gives up after [`PATIENCE`].
-pub(crate) fn wait_until(what: &str, mut held: impl FnMut() -> bool) {
+/// Waits until `condition` is true, at most for [`PATIENCE`].
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
-    while !held() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "timed out waiting for {what}");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 
-/// Whether an error of a socket's peer is a RST.
+/// Whether the error of a socket means a RST.
 pub(crate) fn is_reset(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -8,14 +8,14 @@ use crate::{
     peers::pool::PeerPools,
     route::{
         Route,
-        far::Far,
+        far_leg::FarLeg,
         local::{self, LocalAccess, Origin},
         request::Request,
     },
     session::Session,
     transfer::{
-        self, End, Means,
-        striped::{self, Ends},
+        self, End, TransferContext,
+        striped::{self, StripedLegs},
     },
 };
 use longhaul_admission::lookups::LookupQuota;
@@ -30,68 +30,70 @@ use std::{
 
 impl Session {
     /// Opens the far leg and stores it for the record.
-    pub(crate) async fn open(&self, request: &Request) -> Result<Far, Fault> {
-        self.open_by(request, &self.ready).await
+    pub(crate) async fn open(&self, request: &Request) -> Result<FarLeg, Fault> {
+        self.open_by(request, &self.peer_pools).await
     }
 
     /// Opens the far leg without a pooled connection.
-    pub(crate) async fn open_anew(&self, request: &Request) -> Result<Far, Fault> {
+    pub(crate) async fn open_new_leg(&self, request: &Request) -> Result<FarLeg, Fault> {
         self.open_by(request, &PeerPools::default()).await
     }
 
     /// Repeats the request over a single leg, for a peer that has refused to read it. The client's
     /// bytes were counted before.
-    pub(crate) async fn open_unstriped(&self, request: &Request) -> Result<Far, Fault> {
-        let introduced = self.introduce(request);
+    pub(crate) async fn open_single_leg(&self, request: &Request) -> Result<FarLeg, Fault> {
+        let introduced = self.with_proxy_header(request);
         let wanted = introduced.as_ref().unwrap_or(request);
         // By now the peer is known to refuse groups.
         let far = Box::pin(self.route(&PeerPools::default()).open(wanted)).await?;
-        self.leaves_by(&far);
+        self.set_far_leg(&far);
         Ok(far)
     }
 
     /// Opens the far leg and waits for the peer's answer, if there is a peer. If a pooled
     /// connection is found dead, a new one is opened.
-    pub(crate) async fn open_answered(&self, request: &Request) -> Result<Far, Fault> {
+    pub(crate) async fn open_and_await_answer(&self, request: &Request) -> Result<FarLeg, Fault> {
         let mut far = self.open(request).await?;
         let mut answer = far.answer().await;
-        if answer.is_err() && far.was_stale() {
-            far = self.open_anew(request).await?;
+        if answer.is_err() && far.was_dead() {
+            far = self.open_new_leg(request).await?;
             answer = far.answer().await;
         }
-        if answer.is_err() && far.take_back().is_some() {
-            far = self.open_unstriped(request).await?;
+        if answer.is_err() && far.take_replay().is_some() {
+            far = self.open_single_leg(request).await?;
             answer = far.answer().await;
         }
-        while answer.is_err() && self.has_other_way(&far, request).await {
-            far = self.open_anew(request).await?;
+        while answer.is_err() && self.can_retry(&far, request).await {
+            far = self.open_new_leg(request).await?;
             answer = far.answer().await;
         }
         answer.map(|()| far)
     }
 
-    /// Returns, after a failure of `far`, whether the request may be repeated over another chain.
+    /// Returns, after a failure of `far_leg`, whether the request may be repeated over another chain.
     /// Each time, one more peer is down.
-    pub(crate) async fn has_other_way(&self, far: &Far, request: &Request) -> bool {
-        far.has_lost_peer().await && self.route(&self.ready).has_hope(request)
+    pub(crate) async fn can_retry(&self, far: &FarLeg, request: &Request) -> bool {
+        far.lost_peer().await && self.route(&self.peer_pools).has_up_chain(request)
     }
 
-    async fn open_by(&self, request: &Request, ready: &PeerPools) -> Result<Far, Fault> {
-        self.asks_for(request.destination.to_string());
+    async fn open_by(&self, request: &Request, ready: &PeerPools) -> Result<FarLeg, Fault> {
+        self.set_destination(request.destination.to_string());
         self.first_byte.asked_unless_waiting();
-        let introduced = self.introduce(request);
+        let introduced = self.with_proxy_header(request);
         let wanted = introduced.as_ref().unwrap_or(request);
-        let far = match self.opened_ahead(&request.destination) {
-            Some(far) => Self::greet(far.at_home_here()?, &wanted.early).await?,
+        let far = match self.take_preconnected(&request.destination) {
+            Some(far) => {
+                Self::send_early_bytes(far.move_to_current_runtime()?, &wanted.early_bytes).await?
+            }
             None => self.connect(ready, wanted).await?,
         };
-        self.count(Direction::Up, request.early.len());
-        self.leaves_by(&far);
+        self.count(Direction::Up, request.early_bytes.len());
+        self.set_far_leg(&far);
         Ok(far)
     }
 
     /// Opens the far leg and records the time that this took.
-    async fn connect(&self, ready: &PeerPools, wanted: &Request) -> Result<Far, Fault> {
+    async fn connect(&self, ready: &PeerPools, wanted: &Request) -> Result<FarLeg, Fault> {
         let begin = Instant::now();
         let far = Box::pin(self.route(ready).open(wanted)).await?;
         self.listener.counters.times.connect.add(begin.elapsed());
@@ -99,8 +101,8 @@ impl Session {
     }
 
     /// Sends the first bytes over a leg that was opened in advance.
-    async fn greet(far: Far, first: &[u8]) -> Result<Far, Failure> {
-        let written = far.send_first(first).await;
+    async fn send_early_bytes(far: FarLeg, first: &[u8]) -> Result<FarLeg, Failure> {
+        let written = far.send_early_bytes(first).await;
         written.map_err(|error| Failure::from_connect(&error))?;
         Ok(far)
     }
@@ -119,11 +121,12 @@ impl Session {
     }
 
     fn local_access(&self) -> LocalAccess<'_> {
-        let origin = match self.asks_for_others.load(Relaxed) {
+        let origin = match self.acts_for_remote.load(Relaxed) {
             true => Origin::Elsewhere,
             false => Origin::Addresses(&self.listener_config, [self.sender, self.client_address]),
         };
-        let allowed = self.config.allow_local || local::is_meant(&self.listener_config.kind);
+        let allowed =
+            self.config.allow_local || local::is_configured_local(&self.listener_config.kind);
         LocalAccess::new(origin, allowed, self.relay.listeners.addresses())
     }
 
@@ -139,37 +142,37 @@ impl Session {
         &self,
         destination: &Destination,
     ) -> Result<Vec<SocketAddr>, Failure> {
-        let candidates = Candidates::of(destination, Some(self.lookup_quota())).await?;
-        Ok(candidates.known())
+        let candidates = Candidates::resolve(destination, Some(self.lookup_quota())).await?;
+        Ok(candidates.into_known())
     }
 
     /// Returns the profile of a direct leg to `destination`, or `None` if the rules lead through
     /// peers.
-    pub(crate) fn straight_way(
+    pub(crate) fn direct_profile(
         &self,
         destination: &Destination,
     ) -> Result<Option<Arc<Profile>>, Failure> {
-        self.route(&self.ready).straight(destination)
+        self.route(&self.peer_pools).direct_profile(destination)
     }
 
     /// Returns the profile of a direct leg to a destination that is not known yet.
-    pub(crate) fn straight_way_to_anyone(&self) -> Result<Option<Arc<Profile>>, Failure> {
-        self.route(&self.ready).straight_to_anyone()
+    pub(crate) fn direct_profile_for_any(&self) -> Result<Option<Arc<Profile>>, Failure> {
+        self.route(&self.peer_pools).direct_profile_for_any()
     }
 
     /// Stores the far leg, for the record and for the close.
-    pub(crate) fn leaves_by(&self, far: &Far) {
-        self.see_last_of_far();
-        let mut way_out = self.way_out();
+    pub(crate) fn set_far_leg(&self, far: &FarLeg) {
+        self.sample_far_leg();
+        let mut way_out = self.lock_upstream();
         way_out.next_hop = Some(far.address);
         way_out.far = Some(far.stream.carrier().clone());
-        way_out.trunk = far.group.as_ref().map(|group| group.trunk.clone());
+        way_out.bundle = far.group.as_ref().map(|group| group.bundle.clone());
         way_out.peer.clone_from(&far.peer);
         way_out.legs += 1;
     }
 
     /// Returns the far leg that was opened before the client's SYN was answered, if there is one.
-    fn opened_ahead(&self, destination: &Destination) -> Option<Far> {
+    fn take_preconnected(&self, destination: &Destination) -> Option<FarLeg> {
         match destination {
             Destination::Address(to) => self
                 .listener
@@ -179,44 +182,47 @@ impl Session {
         }
     }
 
-    /// Relays between the client and `far` until the connection ends.
-    pub(crate) async fn transfer(&self, far: &Far, on_success: impl AsRef<[u8]>) -> End {
-        let near = self.near();
+    /// Relays between the client and `far_leg` until the connection ends.
+    pub(crate) async fn transfer(&self, far: &FarLeg, on_success: impl AsRef<[u8]>) -> End {
+        let near = self.client_leg();
         let mode = match near.needs_copy() || far.stream.needs_copy() {
             true => Mode::Copy,
-            false => far.mode.or(self.config.far.mode).unwrap_or_default(),
+            false => far
+                .mode
+                .or(self.config.far_profile.mode)
+                .unwrap_or_default(),
         };
-        self.way_out().mode = Some(mode);
-        self.is_tunnel();
-        let means = Means {
-            pool: &self.pool,
+        self.lock_upstream().mode = Some(mode);
+        self.start_idle_timer();
+        let context = TransferContext {
+            pool: &self.pipe_pool,
             counters: &self.listener.counters,
             traffic: &self.traffic,
             pauses: &self.pauses,
             first_byte: &self.first_byte,
-            limits: &self.limits,
+            limits: &self.rate_limits,
             mode,
-            client_heard: &far.client_heard,
+            client_bytes_taken: &far.client_bytes_taken,
         };
-        if self.founder.get().is_none() && far.group.is_none() {
-            return transfer::run(&near, far, on_success.as_ref(), &means).await;
+        if self.group.get().is_none() && far.group.is_none() {
+            return transfer::run(&near, far, on_success.as_ref(), &context).await;
         }
-        let ends = Ends {
+        let ends = StripedLegs {
             near: &near,
-            founder: self.founder.get().map(Box::as_ref),
+            founder: self.group.get().map(Box::as_ref),
             far,
-            ready: &self.ready,
+            ready: &self.peer_pools,
         };
-        Box::pin(striped::run(&ends, on_success.as_ref(), &means)).await
+        Box::pin(striped::run(&ends, on_success.as_ref(), &context)).await
     }
 
     /// Takes a sample of the present far leg before another one replaces it.
-    fn see_last_of_far(&self) {
-        let way_out = self.last_way_out();
+    fn sample_far_leg(&self) {
+        let way_out = self.upstream();
         if self.relay.sampler.is_enabled() && way_out.far.is_some() {
             self.relay
                 .sampler
-                .record(self.glimpse(&way_out), &self.seen_last);
+                .record(self.sample(&way_out), &self.final_sample_taken);
         }
     }
 }

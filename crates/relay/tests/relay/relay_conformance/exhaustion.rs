@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Descriptors run out while the relay serves, as when others use up the system's: it says so once,
-//! waits without spinning, loses nobody, and goes on.
+//! Descriptor exhaustion while the relay serves, as when other processes use up the system's: the
+//! relay logs it once, waits without spinning, loses no client, and continues.
 
-use crate::relay_conformance::way::{Carry, Chain, Goal, LISTENERS, accept};
+use crate::relay_conformance::chain::{Chain, DestinationKind, LISTENERS, LegMode, accept};
 use longhaul_testnet::{
     relay_process::{Relay, connect, exchange, http_head, may_use_namespaces, origin, read_array},
     relay_testbed::{BOTH, Family},
@@ -21,22 +21,22 @@ use std::{
 const CLIENTS: u8 = 50;
 
 #[test]
-fn without_descriptors_it_waits_and_says_so() {
-    waits_with_so_many_left(0);
+fn waits_and_logs_without_descriptors() {
+    check_waiting_with_spare(0);
 }
 
-/// Enough for a client's leg, but not for the other.
+/// One descriptor is enough for a client's leg, but not for the other.
 #[test]
-fn with_one_descriptor_left_it_refuses_nobody() {
-    waits_with_so_many_left(1);
+fn waits_with_one_descriptor() {
+    check_waiting_with_spare(1);
 }
 
-fn waits_with_so_many_left(spare: u64) {
+fn check_waiting_with_spare(spare: u64) {
     let (listener, address) = origin();
     let forward = format!("127.0.0.1:0={address}");
     let relay = Relay::start(&["--forward", &forward, "--workers", "1"]);
     let pid = relay.pid();
-    // Now it has all descriptors that it needs without clients, and pipes besides.
+    // The relay now has all descriptors that it needs without clients, and pipes besides.
     exchange(&connect(relay.address("forward")), &accept(&listener), 1);
     let hard = hard_limit(pid);
     limit_descriptors(pid, lowest_free_descriptor(pid) + spare, hard);
@@ -59,63 +59,63 @@ fn waits_with_so_many_left(spare: u64) {
     seen.sort_unstable();
     assert!(seen.into_iter().eq(0..CLIENTS));
     drop(clients);
-    let (_, said) = relay.stop();
-    assert!(said.contains("no connection cut"), "{said}");
-    let times = |words| said.matches(words).count();
-    assert!((1..5).contains(&times("new connections wait")), "{said}");
+    let (_, log) = relay.stop();
+    assert!(log.contains("no connection cut"), "{log}");
+    let times = |words| log.matches(words).count();
+    assert!((1..5).contains(&times("new connections wait")), "{log}");
     assert_eq!(
         times("accepting again"),
         times("new connections wait"),
-        "{said}"
+        "{log}"
     );
 }
 
 /// Each listener of both families, and each kind of leg to and from peers: whichever relay of the
-/// chain is short, all its clients wait at once, and are served when it has descriptors again.
+/// chain lacks descriptors, its clients wait and are served once it has descriptors again.
 #[test]
-fn every_listener_and_every_leg_waits_without_descriptors() {
+fn all_listeners_and_legs_wait_without_descriptors() {
     if !may_use_namespaces() {
         return;
     }
-    for (peers, carry, hop) in [
-        (0, Carry::Splice, 0),
-        (1, Carry::Copy, 0),
-        (1, Carry::Copy, 1),
-        (1, Carry::Tls, 0),
-        (1, Carry::Tls, 1),
+    for (peers, mode, hop) in [
+        (0, LegMode::Splice, 0),
+        (1, LegMode::Copy, 0),
+        (1, LegMode::Copy, 1),
+        (1, LegMode::Tls, 0),
+        (1, LegMode::Tls, 1),
     ] {
         for spare in [0, 1] {
-            eprintln!("{peers} peers, {carry:?}, hop {hop} has {spare} left");
-            let mut chain = Chain::patient(peers, carry, "20s");
+            eprintln!("{peers} peers, {mode:?}, hop {hop} has {spare} left");
+            let mut chain = Chain::with_timeout(peers, mode, "20s");
             for family in &BOTH {
                 let origin = chain.origin(family).try_clone().unwrap();
                 spawn(move || echo(&origin));
             }
-            // Pipes and buffers, and whatever else comes with the first connection.
-            all_ways(|kind, family| asks(&chain, kind, family));
+            // The first connections allocate pipes and buffers.
+            for_all_listeners(|kind, family| request(&chain, kind, family));
             let pid = chain.relays[hop].pid();
-            let asked = AtomicU64::new(0);
-            starved(pid, spare, |fed| {
+            let completed = AtomicU64::new(0);
+            with_exhausted_descriptors(pid, spare, |restore| {
                 scope(|scope| {
                     scope.spawn(|| {
-                        all_ways(|kind, family| {
-                            asks(&chain, kind, family);
-                            asked.fetch_add(1, Relaxed);
+                        for_all_listeners(|kind, family| {
+                            request(&chain, kind, family);
+                            completed.fetch_add(1, Relaxed);
                         });
                     });
                     sleep(Duration::from_millis(500));
-                    fed();
+                    restore();
                 });
             });
-            assert_eq!(asked.into_inner(), 2 * 4 * LISTENERS.len() as u64);
-            let (_, said) = chain.relays.remove(hop).stop();
-            assert_spoke_little(&said, 2 * LISTENERS.len());
+            assert_eq!(completed.into_inner(), 2 * 4 * LISTENERS.len() as u64);
+            let (_, log) = chain.relays.remove(hop).stop();
+            assert_few_log_lines(&log, 2 * LISTENERS.len());
         }
     }
 }
 
-/// Four at a time of each.
-fn all_ways(ask: impl Fn(&str, &Family) + Sync) {
+/// Makes four requests at once through each listener of each family.
+fn for_all_listeners(ask: impl Fn(&str, &Family) + Sync) {
     let ask = &ask;
     scope(|scope| {
         for (family, kind) in BOTH.iter().flat_map(|f| LISTENERS.map(|k| (f, k))) {
@@ -126,35 +126,35 @@ fn all_ways(ask: impl Fn(&str, &Family) + Sync) {
     });
 }
 
-fn asks(chain: &Chain, kind: &str, family: &Family) {
-    let client = chain.dial(kind, family, Goal::Origin);
+fn request(chain: &Chain, kind: &str, family: &Family) {
+    let client = chain.dial(kind, family, DestinationKind::Origin);
     let mut client = client.unwrap_or_else(|code| panic!("{kind}, {}: {code}", family.client));
     client.write_all(b"hello").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    let mut heard = String::new();
-    client.read_to_string(&mut heard).unwrap();
-    assert_eq!(heard, "hello", "{kind} from {}", family.client);
+    let mut received = String::new();
+    client.read_to_string(&mut received).unwrap();
+    assert_eq!(received, "hello", "{kind} from {}", family.client);
 }
 
-/// Answers with what it heard, for as long as the test runs.
+/// Echo server, for as long as the test runs.
 fn echo(origin: &TcpListener) {
     origin.set_nonblocking(false).unwrap();
     while let Ok((mut client, _)) = origin.accept() {
         spawn(move || {
-            let mut heard = Vec::new();
-            if client.read_to_end(&mut heard).is_ok() {
-                let _ = client.write_all(&heard);
+            let mut received = Vec::new();
+            if client.read_to_end(&mut received).is_ok() {
+                let _ = client.write_all(&received);
             }
         });
     }
 }
 
-/// What takes more descriptors than a leg waits for all of them: BIND, UDP ASSOCIATE, names, and
-/// requests and files over HTTP.
+/// Requests that need more descriptors than a leg wait for all of them: BIND, UDP ASSOCIATE, names,
+/// and requests over HTTP.
 #[test]
-fn what_takes_more_than_a_leg_waits_too() {
+fn requests_with_many_descriptors_wait() {
     type Ask = fn(&Relay, SocketAddr) -> String;
-    let asks: [(&str, Ask); 4] = [
+    let kinds: [(&str, Ask); 4] = [
         ("BIND", bind),
         ("UDP ASSOCIATE", associate),
         ("a name", by_name),
@@ -162,25 +162,26 @@ fn what_takes_more_than_a_leg_waits_too() {
     ];
     let (listener, at) = origin();
     spawn(move || echo(&listener));
-    for (what, ask) in asks {
+    for (what, ask) in kinds {
         for spare in 0..4 {
             eprintln!("{what} with {spare} left");
             let any = "127.0.0.1:0";
             let args = ["--socks5", any, "--http", any, "--workers", "1"];
             let relay = Relay::start(&[&args[..], &["--connect-timeout", "20s"]].concat());
             let before = ask(&relay, at);
-            starved(relay.pid(), spare, |fed| {
+            with_exhausted_descriptors(relay.pid(), spare, |restore| {
                 scope(|scope| {
-                    let asking: Vec<_> = (0..4).map(|_| scope.spawn(|| ask(&relay, at))).collect();
+                    let requests: Vec<_> =
+                        (0..4).map(|_| scope.spawn(|| ask(&relay, at))).collect();
                     sleep(Duration::from_millis(500));
-                    fed();
-                    for answer in asking {
+                    restore();
+                    for answer in requests {
                         assert_eq!(answer.join().unwrap(), before);
                     }
                 });
             });
-            let (_, said) = relay.stop();
-            assert_spoke_little(&said, 2);
+            let (_, log) = relay.stop();
+            assert_few_log_lines(&log, 2);
         }
     }
 }
@@ -193,8 +194,8 @@ fn socks5(relay: &Relay, command: u8, to: &[u8]) -> TcpStream {
     client
 }
 
-/// The address in a reply of success.
-fn granted(client: &mut TcpStream) -> SocketAddr {
+/// Address in a SOCKS5 reply of success.
+fn reply_address(client: &mut TcpStream) -> SocketAddr {
     let [5, code, 0, 1] = read_array(client) else {
         panic!("no SOCKS5 reply with an IPv4 address");
     };
@@ -203,20 +204,20 @@ fn granted(client: &mut TcpStream) -> SocketAddr {
     (ip, u16::from_be_bytes(port)).into()
 }
 
-const NOWHERE: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
+const UNSPECIFIED: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 fn bind(relay: &Relay, _: SocketAddr) -> String {
-    let mut client = socks5(relay, 2, &NOWHERE);
-    let peer = connect(granted(&mut client));
-    granted(&mut client);
+    let mut client = socks5(relay, 2, &UNSPECIFIED);
+    let peer = connect(reply_address(&mut client));
+    reply_address(&mut client);
     exchange(&client, &peer, 1);
-    "met".to_owned()
+    "connected".to_owned()
 }
 
-/// Datagrams to both families.
+/// Sends datagrams of both families.
 fn associate(relay: &Relay, _: SocketAddr) -> String {
-    let mut control = socks5(relay, 3, &NOWHERE);
-    let bound = granted(&mut control);
+    let mut control = socks5(relay, 3, &UNSPECIFIED);
+    let bound = reply_address(&mut control);
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     for host in ["127.0.0.1:0", "[::1]:0"] {
         let server = UdpSocket::bind(host).unwrap();
@@ -227,25 +228,25 @@ fn associate(relay: &Relay, _: SocketAddr) -> String {
         client
             .send_to(&[&to[..], b"hello"].concat(), bound)
             .unwrap();
-        let mut heard = [0; 5];
-        server.recv(&mut heard).expect(host);
-        assert_eq!(heard, *b"hello");
+        let mut received = [0; 5];
+        server.recv(&mut received).expect(host);
+        assert_eq!(received, *b"hello");
     }
-    "heard".to_owned()
+    "received".to_owned()
 }
 
 fn by_name(relay: &Relay, at: SocketAddr) -> String {
     let name = [&[3, 9], &b"localhost"[..], &at.port().to_be_bytes()].concat();
     let mut client = socks5(relay, 1, &name);
-    granted(&mut client);
+    reply_address(&mut client);
     client.write_all(b"hello").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    let mut heard = String::new();
-    client.read_to_string(&mut heard).unwrap();
-    heard
+    let mut received = String::new();
+    client.read_to_string(&mut received).unwrap();
+    received
 }
 
-/// From an origin of its own.
+/// Requests a page from its own origin.
 fn get(relay: &Relay, _: SocketAddr) -> String {
     let (listener, at) = origin();
     let serving = spawn(move || {
@@ -262,25 +263,25 @@ fn get(relay: &Relay, _: SocketAddr) -> String {
     head.lines().next().unwrap().to_owned()
 }
 
-/// Leaves the process `spare` descriptors while `asking` begins, sees that it rests once all have
-/// asked, and gives it the others back when `asking` calls its argument.
-fn starved(pid: Pid, spare: u64, asking: impl FnOnce(&dyn Fn())) {
+/// Leaves the process `spare` descriptors during `run`. When `run` calls its argument, checks that
+/// the process uses no CPU, and restores the limit.
+fn with_exhausted_descriptors(pid: Pid, spare: u64, requests: impl FnOnce(&dyn Fn())) {
     let hard = hard_limit(pid);
     limit_descriptors(pid, lowest_free_descriptor(pid) + spare, hard);
-    asking(&|| {
+    requests(&|| {
         let spent = ticks_in_a_second(pid);
         limit_descriptors(pid, hard, hard);
         assert!(spent < 10, "{spent} ticks of CPU in a second of waiting");
     });
 }
 
-/// A line when the wait begins and one when it is over, for each of the sockets that waited.
-fn assert_spoke_little(said: &str, listeners: usize) {
-    let times = |words| said.matches(words).count();
+/// Checks the log: one line when waiting begins and one when it ends, for each socket that waited.
+fn assert_few_log_lines(log: &str, listeners: usize) {
+    let times = |words| log.matches(words).count();
     let waits = times("new connections wait");
-    assert!(waits <= 4 * listeners, "{said}");
-    // The last one of a socket may have been served by another.
-    assert!(times("accepting again") <= waits, "{said}");
+    assert!(waits <= 4 * listeners, "{log}");
+    // Another socket may have served the last client of a socket.
+    assert!(times("accepting again") <= waits, "{log}");
 }
 
 fn limit_descriptors(pid: Pid, current: u64, maximum: u64) {
@@ -291,7 +292,7 @@ fn limit_descriptors(pid: Pid, current: u64, maximum: u64) {
     prlimit(Some(pid), Resource::Nofile, limit).unwrap();
 }
 
-/// The relay has raised its soft limit to this one.
+/// Hard limit on descriptors; the relay has raised its soft limit to it.
 fn hard_limit(pid: Pid) -> u64 {
     let limits = fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).unwrap();
     let line = limits
@@ -305,14 +306,14 @@ fn hard_limit(pid: Pid) -> u64 {
         .unwrap()
 }
 
-/// With this as its limit, a process has no descriptor left.
+/// Lowest free descriptor: with this limit, the process has none left.
 fn lowest_free_descriptor(pid: Pid) -> u64 {
     let taken = format!("/proc/{}/fd", pid.as_raw_nonzero());
     let free = (0..).find(|number| fs::symlink_metadata(format!("{taken}/{number}")).is_err());
     free.unwrap()
 }
 
-/// User and system time (proc_pid_stat(5), fields 14 and 15), in ticks of 10 ms.
+/// User and system time of the process (proc_pid_stat(5), fields 14 and 15), in ticks of 10 ms.
 fn ticks(pid: Pid) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
     let behind_name = stat.rsplit_once(')').unwrap().1;
@@ -327,7 +328,7 @@ fn ticks_in_a_second(pid: Pid) -> u64 {
 }
 
 #[test]
-fn a_limit_known_from_the_start_is_kept_without_a_word() {
+fn respects_initial_limit_silently() {
     let (listener, address) = origin();
     let mut command = Command::new("prlimit");
     command.args(["--nofile=128:128", longhaul_testbed::longhaul(), "relay"]);
@@ -335,12 +336,12 @@ fn a_limit_known_from_the_start_is_kept_without_a_word() {
     command.args(["--workers", "1", "--forward", &forward]);
     let relay = Relay::spawn(command);
     let waiting = (0..2 * CLIENTS).map(|_| connect(relay.address("forward")));
-    // More at once than it has room for; each that goes makes room.
+    // More connections than the limit allows; each that ends lets another in.
     for mut client in waiting.collect::<Vec<_>>() {
         client.write_all(b"x").unwrap();
         assert_eq!(read_array(&mut accept(&listener)), *b"x");
     }
-    let (_, said) = relay.stop();
-    assert!(said.contains("no connection cut"), "{said}");
-    assert!(!said.contains("new connections wait"), "{said}");
+    let (_, log) = relay.stop();
+    assert!(log.contains("no connection cut"), "{log}");
+    assert!(!log.contains("new connections wait"), "{log}");
 }

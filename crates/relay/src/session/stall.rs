@@ -11,24 +11,24 @@ use std::time::{Duration, Instant};
 
 /// Stall detector of the receiver at one end of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Standstill {
+pub(crate) struct StallDetector {
     acked: u64,
     /// Whether the kernel reports the receive window of the remote end (Linux 5.4).
-    windows_are_told: bool,
+    windows_reported: bool,
     since: Option<Instant>,
 }
 
-impl Standstill {
+impl StallDetector {
     /// Updates the detector with the counters of the legs at `now`.
-    pub(crate) fn look(&mut self, legs: &[TcpInfo], now: Instant) {
+    pub(crate) fn update(&mut self, legs: &[TcpInfo], now: Instant) {
         let acked = legs.iter().map(|leg| leg.acked_bytes).sum();
-        self.windows_are_told |= legs.iter().any(|leg| leg.send_window_bytes > 0);
-        let told = self.windows_are_told;
+        self.windows_reported |= legs.iter().any(|leg| leg.send_window_bytes > 0);
+        let windows_reported = self.windows_reported;
         let waits = |leg: &TcpInfo| match leg.unacked_segments {
             0 => leg.notsent_bytes > 0,
             // A receiver short of memory drops segments in its window, and closes the window
             // (`tcp_data_queue`, net/ipv4/tcp_input.c).
-            _ => told && leg.send_window_bytes == 0,
+            _ => windows_reported && leg.send_window_bytes == 0,
         };
         let moved = acked != std::mem::replace(&mut self.acked, acked);
         self.since = match legs.iter().any(waits) && !moved {
@@ -38,32 +38,32 @@ impl Standstill {
     }
 
     /// Returns the duration of the stall.
-    pub(crate) fn time(&self, now: Instant) -> Duration {
+    pub(crate) fn duration(&self, now: Instant) -> Duration {
         self.since.map_or(Duration::ZERO, |since| now - since)
     }
 }
 
 /// Idle timer of one tunnel.
 #[derive(Debug, Default)]
-pub(crate) struct Idleness(
+pub(crate) struct IdleTimer(
     /// `None` before the connection is a tunnel.
-    Mutex<Option<Seen>>,
+    Mutex<Option<LastProgress>>,
 );
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct LastProgress {
     bytes: u64,
     since: Instant,
 }
 
-impl Idleness {
+impl IdleTimer {
     /// Starts the timer: the connection is a tunnel now.
-    pub(crate) fn begin(&self, now: Instant) {
-        let seen = Seen {
+    pub(crate) fn start(&self, now: Instant) {
+        let lock = LastProgress {
             bytes: 0,
             since: now,
         };
-        *self.seen() = Some(seen);
+        *self.seen() = Some(lock);
     }
 
     /// Returns whether no byte was carried for `limit`; `bytes` is the total so far.
@@ -73,12 +73,12 @@ impl Idleness {
             return false;
         };
         if seen.bytes != bytes {
-            *seen = Seen { bytes, since: now };
+            *seen = LastProgress { bytes, since: now };
         }
         now.saturating_duration_since(seen.since) >= limit
     }
 
-    fn seen(&self) -> MutexGuard<'_, Option<Seen>> {
+    fn seen(&self) -> MutexGuard<'_, Option<LastProgress>> {
         self.0.lock()
     }
 }
@@ -99,18 +99,18 @@ mod tests {
     }
 
     /// Returns the stall after samples a second apart.
-    fn stood(looks: &[TcpInfo]) -> Duration {
-        let (mut standstill, mut now) = (Standstill::default(), Instant::now());
-        for look in looks {
+    fn stall_after(samples: &[TcpInfo]) -> Duration {
+        let (mut detector, mut now) = (StallDetector::default(), Instant::now());
+        for sample in samples {
             now += S;
-            standstill.look(&[*look], now);
+            detector.update(&[*sample], now);
         }
-        standstill.time(now)
+        detector.duration(now)
     }
 
     #[test]
     fn closed_window_is_stall() {
-        assert_eq!(stood(&[leg(5, 9, 0); 4]), 2 * S);
+        assert_eq!(stall_after(&[leg(5, 9, 0); 4]), 2 * S);
     }
 
     #[test]
@@ -120,33 +120,37 @@ mod tests {
             ..leg(5, 9, 3)
         };
         let closed = leg(5, 9, 3);
-        assert_eq!(stood(&[open, closed, closed, closed]), 2 * S);
-        assert_eq!(stood(&[open; 4]), Duration::ZERO, "lost in flight");
+        assert_eq!(stall_after(&[open, closed, closed, closed]), 2 * S);
+        assert_eq!(stall_after(&[open; 4]), Duration::ZERO, "lost in flight");
     }
 
     #[test]
     fn progress_ends_stall() {
         let taken = [leg(5, 9, 0), leg(5, 9, 0), leg(5, 9, 0), leg(6, 8, 0)];
-        assert_eq!(stood(&taken), Duration::ZERO);
+        assert_eq!(stall_after(&taken), Duration::ZERO);
     }
 
     #[test]
     fn silence_and_loss_are_not_stalls() {
-        assert_eq!(stood(&[leg(5, 0, 0); 4]), Duration::ZERO, "nothing to take");
-        assert_eq!(stood(&[leg(5, 9, 3); 4]), Duration::ZERO, "in flight");
+        assert_eq!(
+            stall_after(&[leg(5, 0, 0); 4]),
+            Duration::ZERO,
+            "nothing to take"
+        );
+        assert_eq!(stall_after(&[leg(5, 9, 3); 4]), Duration::ZERO, "in flight");
     }
 
     const LIMIT: Duration = Duration::from_secs(10);
 
     #[test]
     fn tunnel_without_bytes_becomes_idle() {
-        let (idleness, start) = (Idleness::default(), Instant::now());
+        let (timer, start) = (IdleTimer::default(), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert!(!idleness.exceeds(LIMIT, 0, after(100)), "not a tunnel yet");
-        idleness.begin(after(100));
-        assert!(!idleness.exceeds(LIMIT, 0, after(109)));
-        assert!(!idleness.exceeds(LIMIT, 1, after(115)), "a byte has passed");
-        assert!(!idleness.exceeds(LIMIT, 1, after(124)));
-        assert!(idleness.exceeds(LIMIT, 1, after(125)));
+        assert!(!timer.exceeds(LIMIT, 0, after(100)), "not a tunnel yet");
+        timer.start(after(100));
+        assert!(!timer.exceeds(LIMIT, 0, after(109)));
+        assert!(!timer.exceeds(LIMIT, 1, after(115)), "a byte has passed");
+        assert!(!timer.exceeds(LIMIT, 1, after(124)));
+        assert!(timer.exceeds(LIMIT, 1, after(125)));
     }
 }

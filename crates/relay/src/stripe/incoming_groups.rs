@@ -5,7 +5,7 @@
 //! its size. A leg that names no open group is refused at once, so that nothing waits for a group
 //! to be made.
 
-use crate::stripe::{gatherer::Gatherer, trunk::Trunk};
+use crate::stripe::{bundle::Bundle, receiver::StripeReceiver};
 use longhaul_protocol::convert::{Answer, GroupId, Join, Stripes};
 use longhaul_transport::{channel::write_all, leg::Leg};
 use parking_lot::{Mutex, MutexGuard};
@@ -23,19 +23,19 @@ use tokio::sync::{
 
 /// Groups of all workers.
 #[derive(Debug, Default)]
-pub(crate) struct Groups(Mutex<HashMap<GroupId, Group>>);
+pub(crate) struct IncomingGroups(Mutex<HashMap<GroupId, JoinableGroup>>);
 
 #[derive(Debug)]
-struct Group {
-    entry: Entry,
-    seats: Sender<Newcomer>,
+struct JoinableGroup {
+    origin: LegOrigin,
+    join_requests: Sender<JoinRequest>,
     /// Number of legs that may still join.
-    free: u8,
+    joins_left: u8,
 }
 
 /// Origin of a leg. All legs of a group must have the same origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct LegOrigin {
     /// Address of the listener.
     pub(crate) listener: SocketAddr,
     pub(crate) source: IpAddr,
@@ -44,21 +44,21 @@ pub(crate) struct Entry {
 }
 
 /// An admitted leg, on its way to the session.
-struct Newcomer {
+struct JoinRequest {
     leg: Leg,
-    seat: oneshot::Sender<()>,
+    done: oneshot::Sender<()>,
 }
 
 /// Permission to join a group.
 #[derive(Debug)]
-pub(crate) struct Seat(Sender<Newcomer>);
+pub(crate) struct JoinTicket(Sender<JoinRequest>);
 
-impl Seat {
+impl JoinTicket {
     /// Hands the leg over, and returns when it is no longer needed.
-    pub(crate) async fn take(self, leg: Leg) {
+    pub(crate) async fn hand_over(self, leg: Leg) {
         let (seat, left) = oneshot::channel();
         // The channel has room for every ticket; an error means that the group has ended.
-        if self.0.try_send(Newcomer { leg, seat }).is_ok() {
+        if self.0.try_send(JoinRequest { leg, done: seat }).is_ok() {
             drop(self.0);
             let _ = left.await;
         }
@@ -66,36 +66,36 @@ impl Seat {
 }
 
 /// Registration of a session's group, removed on drop.
-pub(crate) struct Founder {
-    groups: Arc<Groups>,
+pub(crate) struct GroupRegistration {
+    groups: Arc<IncomingGroups>,
     id: GroupId,
-    pub(crate) trunk: Arc<Trunk>,
+    pub(crate) bundle: Arc<Bundle>,
     /// Receiving half of the bundle. It lasts for the session, since several far legs may serve one
     /// client in turn.
-    pub(crate) receiving: AsyncMutex<Gatherer>,
-    newcomers: AsyncMutex<Receiver<Newcomer>>,
+    pub(crate) receiver: AsyncMutex<StripeReceiver>,
+    join_requests: AsyncMutex<Receiver<JoinRequest>>,
 }
 
-impl std::fmt::Debug for Founder {
+impl std::fmt::Debug for GroupRegistration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Founder").finish_non_exhaustive()
     }
 }
 
-impl Drop for Founder {
+impl Drop for GroupRegistration {
     fn drop(&mut self) {
         self.groups.lock().remove(&self.id);
     }
 }
 
-impl Founder {
+impl GroupRegistration {
     /// Registers a group. `ahead` was already read from its first leg. `None` if the identifier is
     /// in use.
     pub(crate) fn new(
-        groups: &Arc<Groups>,
+        groups: &Arc<IncomingGroups>,
         stripes: Stripes,
-        entry: Entry,
-        (trunk, ahead): (Arc<Trunk>, Vec<u8>),
+        entry: LegOrigin,
+        (trunk, ahead): (Arc<Bundle>, Vec<u8>),
     ) -> Option<Self> {
         let others = stripes.count - 1;
         let (seats, newcomers) = channel(others.into());
@@ -103,52 +103,52 @@ impl Founder {
         if listed.contains_key(&stripes.group) {
             return None;
         }
-        let group = Group {
-            entry,
-            seats,
-            free: others,
+        let group = JoinableGroup {
+            origin: entry,
+            join_requests: seats,
+            joins_left: others,
         };
         listed.insert(stripes.group, group);
         drop(listed);
         Some(Self {
             groups: groups.clone(),
             id: stripes.group,
-            trunk,
-            receiving: Gatherer::new(ahead).into(),
-            newcomers: newcomers.into(),
+            bundle: trunk,
+            receiver: StripeReceiver::new(ahead).into(),
+            join_requests: newcomers.into(),
         })
     }
 
     /// Adds joining legs to the bundle, without end.
-    pub(crate) async fn welcome(&self) {
-        let mut newcomers = self.newcomers.lock().await;
-        while let Some(Newcomer { leg, seat }) = newcomers.recv().await {
+    pub(crate) async fn accept_joins(&self) {
+        let mut newcomers = self.join_requests.lock().await;
+        while let Some(JoinRequest { leg, done: seat }) = newcomers.recv().await {
             let Ok(leg) = leg.at_home_here() else {
                 continue;
             };
             // The first bytes of a new connection always fit into its send buffer.
             if write_all(&leg, &Answer::Accepted.encode()).await.is_ok() {
-                self.trunk.join(leg, Some(seat));
+                self.bundle.join(leg, Some(seat));
             }
         }
         pending::<()>().await;
     }
 }
 
-impl Groups {
-    /// Returns a ticket for a leg from `entry`, if the group exists, has room, and has the same
+impl IncomingGroups {
+    /// Returns a ticket for a leg from `origin`, if the group exists, has room, and has the same
     /// origin.
-    pub(crate) fn seat(&self, join: Join, entry: &Entry) -> Option<Seat> {
+    pub(crate) fn issue_ticket(&self, join: Join, entry: &LegOrigin) -> Option<JoinTicket> {
         let mut groups = self.lock();
         let group = groups.get_mut(&join.group)?;
-        if group.entry != *entry {
+        if group.origin != *entry {
             return None;
         }
-        group.free = group.free.checked_sub(1)?;
-        Some(Seat(group.seats.clone()))
+        group.joins_left = group.joins_left.checked_sub(1)?;
+        Some(JoinTicket(group.join_requests.clone()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<GroupId, Group>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<GroupId, JoinableGroup>> {
         self.0.lock()
     }
 }

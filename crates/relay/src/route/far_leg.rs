@@ -3,9 +3,9 @@
 
 use crate::{
     config::{profile::Profile, settings::Mode},
-    faults::{disagreement::Obstacle, fault::Fault},
+    faults::{disagreement::PeerError, fault::Fault},
     peers::{connection, peer::Peer},
-    stripe::group::Group,
+    stripe::outgoing_group::OutgoingGroup,
 };
 use longhaul_protocol::{
     convert::{Answer, Cause, ErrorCode, Stripes},
@@ -23,11 +23,11 @@ use std::{
 };
 use tokio::time::timeout;
 
-pub(super) type Beyond = Box<[(SocketAddr, Arc<Peer>)]>;
+pub(super) type LaterHops = Box<[(SocketAddr, Arc<Peer>)]>;
 
 /// The far leg of a connection.
 #[derive(Debug)]
-pub(crate) struct Far {
+pub(crate) struct FarLeg {
     pub(crate) stream: Leg,
     /// Remote address: the destination's or the peer's.
     pub(crate) address: SocketAddr,
@@ -36,54 +36,54 @@ pub(crate) struct Far {
     /// Peer at the other end; `None` for a direct leg.
     pub(crate) peer: Option<Arc<Peer>>,
     /// Whether the peer's answer has not been read yet.
-    answer_due: AtomicBool,
-    limit: Duration,
+    awaits_answer: AtomicBool,
+    timeout: Duration,
     /// Time that the answer to the client may wait for bytes of the destination.
-    patience: Duration,
+    reply_delay: Duration,
     /// Whether the leg came from the pool, and only the request has been sent over it.
-    replaceable: bool,
+    is_pooled: bool,
     /// Whether the leg ended before any byte of the peer's answer.
-    unanswered: AtomicBool,
+    closed_without_answer: AtomicBool,
     /// Whether a wrong or missing answer has caused a check of the peer.
-    doubtful: AtomicBool,
+    peer_rechecked: AtomicBool,
     /// Relays behind the peer, as named by the request.
-    pub(super) beyond: Beyond,
+    pub(super) later_hops: LaterHops,
     /// Whether the answer says that one of these can't be reached.
-    cut_off: AtomicBool,
+    hop_unreachable: AtomicBool,
     /// Address by which the request names the peer, if it does.
     pub(super) hop: Option<SocketAddr>,
     /// Whether no bytes of the client were sent with the request.
-    is_bare: bool,
-    since: Instant,
+    sent_no_client_bytes: bool,
+    opened_at: Instant,
     /// Whether a byte was taken from the client for this leg.
-    pub(crate) client_heard: AtomicBool,
+    pub(crate) client_bytes_taken: AtomicBool,
     /// Stripe group of which this is the first leg.
-    pub(crate) group: Option<Arc<Group>>,
+    pub(crate) group: Option<Arc<OutgoingGroup>>,
 }
 
-impl Far {
+impl FarLeg {
     /// Moves the leg to the calling thread's event loop.
-    pub(crate) fn at_home_here(mut self) -> Result<Self, Failure> {
+    pub(crate) fn move_to_current_runtime(mut self) -> Result<Self, Failure> {
         // A group shares the leg, which only its last owner can move.
-        let plan = self.group.take().map(|group| group.plan());
+        let plan = self.group.take().map(|group| group.recreation_data());
         let stream = self.stream.at_home_here().map_err(|_| Failure::Other)?;
         let far = Self { stream, ..self };
         Ok(match plan {
-            Some((stripes, peer)) => far.striped(stripes, 0, &peer),
+            Some((stripes, peer)) => far.into_striped(stripes, 0, &peer),
             None => far,
         })
     }
 
     /// Sends bytes of the client before the transfer begins.
-    pub(crate) async fn send_first(&self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn send_early_bytes(&self, bytes: &[u8]) -> io::Result<()> {
         match &self.group {
-            Some(group) => group.send_first(bytes).await,
+            Some(group) => group.send_early_bytes(bytes).await,
             None => write_all(&self.stream, bytes).await,
         }
     }
 
     /// Wraps a direct connection to the destination.
-    pub(crate) fn standing(
+    pub(crate) fn direct(
         (stream, address): (tokio::net::TcpStream, SocketAddr),
         profile: &Profile,
         limit: Duration,
@@ -97,26 +97,26 @@ impl Far {
             address,
             mode: profile.mode,
             peer: None,
-            answer_due: AtomicBool::new(false),
-            limit,
-            patience: Duration::ZERO,
-            replaceable: false,
-            unanswered: AtomicBool::new(false),
-            doubtful: AtomicBool::new(false),
-            beyond: Beyond::default(),
-            cut_off: AtomicBool::new(false),
+            awaits_answer: AtomicBool::new(false),
+            timeout: limit,
+            reply_delay: Duration::ZERO,
+            is_pooled: false,
+            closed_without_answer: AtomicBool::new(false),
+            peer_rechecked: AtomicBool::new(false),
+            later_hops: LaterHops::default(),
+            hop_unreachable: AtomicBool::new(false),
             hop: None,
-            is_bare: false,
-            since: Instant::now(),
-            client_heard: AtomicBool::new(false),
+            sent_no_client_bytes: false,
+            opened_at: Instant::now(),
+            client_bytes_taken: AtomicBool::new(false),
             group: None,
         }
     }
 
     /// Makes the leg the first of a stripe group, over which `ahead` bytes of the client have been
     /// sent.
-    pub(super) fn striped(self, stripes: Stripes, ahead: usize, peer: &Arc<Peer>) -> Self {
-        let group = Group::new(stripes, self.stream.clone(), ahead, peer, self.limit);
+    pub(super) fn into_striped(self, stripes: Stripes, ahead: usize, peer: &Arc<Peer>) -> Self {
+        let group = OutgoingGroup::new(stripes, self.stream.clone(), ahead, peer, self.timeout);
         Self {
             group: Some(group),
             ..self
@@ -124,7 +124,7 @@ impl Far {
     }
 
     /// Wraps a leg to a peer that has received a request and will answer.
-    pub(super) fn asked(
+    pub(super) fn to_peer(
         leg: Leg,
         peer: &Arc<Peer>,
         limit: Duration,
@@ -135,63 +135,68 @@ impl Far {
         let address = address.unwrap_or_else(|| peer.address.preferred());
         Self {
             peer: Some(peer.clone()),
-            answer_due: AtomicBool::new(true),
-            replaceable: stood && is_bare,
-            is_bare,
+            awaits_answer: AtomicBool::new(true),
+            is_pooled: stood && is_bare,
+            sent_no_client_bytes: is_bare,
             ..Self::new((leg, address), &peer.config.profile, limit)
         }
     }
 
     /// Sets the reply delay, for a client that does not wait for an answer.
-    pub(super) fn unhurried(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub(super) fn with_reply_delay(self, patience: Duration) -> Self {
+        Self {
+            reply_delay: patience,
+            ..self
+        }
     }
 
     /// Returns the time that the answer to the client may wait for bytes of this leg. `None`: the
     /// answer is sent alone. A peer has waited already: bytes that it had in time came with its
     /// answer.
-    pub(crate) fn patience(&self) -> Option<Duration> {
+    pub(crate) fn reply_delay(&self) -> Option<Duration> {
         let own = match self.peer {
             Some(_) => Duration::ZERO,
-            None => self.patience,
+            None => self.reply_delay,
         };
-        (!self.patience.is_zero()).then_some(own)
+        (!self.reply_delay.is_zero()).then_some(own)
     }
 
     /// Returns whether the leg came from the pool.
-    pub(crate) fn stood_ready(&self) -> bool {
-        self.replaceable
+    pub(crate) fn was_pooled(&self) -> bool {
+        self.is_pooled
     }
 
     /// Returns whether the leg was probably dead before the request, and the request may be
     /// repeated: no byte of the client has been sent.
-    pub(crate) fn was_stale(&self) -> bool {
-        self.replaceable && self.unanswered.load(Relaxed) && !self.client_heard.load(Relaxed)
+    pub(crate) fn was_dead(&self) -> bool {
+        self.is_pooled
+            && self.closed_without_answer.load(Relaxed)
+            && !self.client_bytes_taken.load(Relaxed)
     }
 
     /// Returns whether the peer's answer has not been read yet.
-    pub(crate) fn owes_answer(&self) -> bool {
-        self.answer_due.load(Relaxed)
+    pub(crate) fn awaits_answer(&self) -> bool {
+        self.awaits_answer.load(Relaxed)
     }
 
     /// Waits for the destination to be reached. A direct leg returns at once. Over a peer, this
     /// reads the answer, and not one byte more. Must be called before anything else is read; later
     /// calls do nothing.
     pub(crate) async fn answer(&self) -> Result<(), Fault> {
-        if !self.answer_due.swap(false, Relaxed) {
+        if !self.awaits_answer.swap(false, Relaxed) {
             return Ok(());
         }
-        let answer = timeout(self.limit, connection::read_answer(&self.stream)).await;
-        match answer.unwrap_or(Err(Obstacle::Silent(self.limit))) {
-            Ok((answer, cause)) => self.hear(answer, cause),
+        let answer = timeout(self.timeout, connection::read_answer(&self.stream)).await;
+        match answer.unwrap_or(Err(PeerError::NoAnswer(self.timeout))) {
+            Ok((answer, cause)) => self.handle_answer(answer, cause),
             Err(obstacle) => {
-                let closed = matches!(obstacle, Obstacle::Closed(_));
-                self.unanswered.store(closed, Relaxed);
+                let closed = matches!(obstacle, PeerError::Closed(_));
+                self.closed_without_answer.store(closed, Relaxed);
                 // A pooled connection may have died by itself; the pool handles that.
-                if !closed || !self.replaceable {
-                    self.doubt_peer();
+                if !closed || !self.is_pooled {
+                    self.recheck_peer();
                 }
-                Err(Fault::at(obstacle.failure(), &self.relay_name()))
+                Err(Fault::at_relay(obstacle.failure(), &self.relay_name()))
             }
         }
     }
@@ -201,54 +206,54 @@ impl Far {
         self.peer.as_deref().map(name).unwrap_or_default()
     }
 
-    fn hear(&self, answer: Answer, cause: Option<Cause>) -> Result<(), Fault> {
+    fn handle_answer(&self, answer: Answer, cause: Option<Cause>) -> Result<(), Fault> {
         let Answer::Refused { code, detail } = answer else {
-            let others = self.beyond.iter().map(|(_, peer)| peer);
+            let others = self.later_hops.iter().map(|(_, peer)| peer);
             for peer in self.peer.iter().chain(others) {
                 peer.mark_up();
             }
             return Ok(());
         };
         match (code, &self.group) {
-            (ErrorCode::UnsupportedMessage, Some(group)) => group.is_unsupported(),
-            (code, _) if connection::is_protocol_error(code) => self.doubt_peer(),
+            (ErrorCode::UnsupportedMessage, Some(group)) => group.mark_unsupported(),
+            (code, _) if connection::is_protocol_error(code) => self.recheck_peer(),
             _ => {}
         }
-        let fault = Fault::of_answer((code, detail), cause, &self.relay_name());
-        self.blame(&fault);
+        let fault = Fault::from_answer((code, detail), cause, &self.relay_name());
+        self.mark_down_hop(&fault);
         Err(fault)
     }
 
     /// Marks a relay that can't be reached as down. A lack of resources on another relay is
     /// temporary and ignored.
-    fn blame(&self, fault: &Fault) {
+    fn mark_down_hop(&self, fault: &Fault) {
         let named = |(hop, _): &&(SocketAddr, _)| fault.hop() == Some(*hop);
         if fault.failure != Failure::Exhausted
-            && let Some((_, peer)) = self.beyond.iter().find(named)
+            && let Some((_, peer)) = self.later_hops.iter().find(named)
         {
-            self.cut_off.store(true, Relaxed);
+            self.hop_unreachable.store(true, Relaxed);
             peer.mark_down_beyond(fault);
         }
     }
 
     /// Starts a check of the peer.
-    fn doubt_peer(&self) {
+    fn recheck_peer(&self) {
         let Some(peer) = self.peer.clone() else {
             return;
         };
-        self.doubtful.store(true, Relaxed);
-        let (now, limit) = (Instant::now(), self.limit);
+        self.peer_rechecked.store(true, Relaxed);
+        let (now, limit) = (Instant::now(), self.timeout);
         tokio::spawn(async move { peer.recheck(now, limit).await });
     }
 
     /// Returns, after a failure, whether a peer of the chain is down and the request may be
     /// repeated over another chain, because no byte of the client has been sent.
-    pub(crate) async fn has_lost_peer(&self) -> bool {
-        let nothing_left = self.is_bare && !self.client_heard.load(Relaxed);
+    pub(crate) async fn lost_peer(&self) -> bool {
+        let nothing_left = self.sent_no_client_bytes && !self.client_bytes_taken.load(Relaxed);
         match &self.peer {
-            Some(_) if nothing_left && self.cut_off.load(Relaxed) => true,
-            Some(peer) if nothing_left && self.doubtful.load(Relaxed) => {
-                peer.recheck(self.since, self.limit).await
+            Some(_) if nothing_left && self.hop_unreachable.load(Relaxed) => true,
+            Some(peer) if nothing_left && self.peer_rechecked.load(Relaxed) => {
+                peer.recheck(self.opened_at, self.timeout).await
             }
             _ => false,
         }
@@ -256,8 +261,8 @@ impl Far {
 
     /// Returns the bytes that the client has sent since the request, if the request may be repeated
     /// over a single leg.
-    pub(crate) fn take_back(&self) -> Option<Vec<u8>> {
-        self.group.as_ref().and_then(|group| group.take_back())
+    pub(crate) fn take_replay(&self) -> Option<Vec<u8>> {
+        self.group.as_ref().and_then(|group| group.take_replay())
     }
 }
 

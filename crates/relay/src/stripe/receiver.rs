@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receiving half of a bundle: reads headers, and moves the piece that is next.
 
-use crate::stripe::trunk::{Strand, Trunk};
+use crate::stripe::bundle::{Bundle, Subflow};
 use longhaul_linux::conduit::Conduit;
 use longhaul_protocol::stripe::HEADER_LEN;
-use longhaul_protocol::stripe::{Broken, Gather, Turn};
+use longhaul_protocol::stripe::{Broken, NextRead, StripeReceiver};
 use longhaul_transport::channel::Channel;
 use std::{
     io,
@@ -14,20 +14,20 @@ use std::{
 
 /// Merges the bytes of the legs. It reads no byte ahead of its turn, except headers.
 #[derive(Debug)]
-pub(crate) struct Gatherer {
-    gather: Gather,
-    strands: Vec<Arc<Strand>>,
+pub(crate) struct StripeReceiver {
+    gather: StripeReceiver,
+    subflows: Vec<Arc<Subflow>>,
     /// Bytes of the first leg that were read behind the request and are not used yet.
-    ahead: Vec<u8>,
+    early_bytes: Vec<u8>,
     version: usize,
     /// Number of legs, from the first on, whose close is complete or not needed.
     closed: usize,
 }
 
-impl Gatherer {
+impl StripeReceiver {
     pub(crate) fn new(ahead: Vec<u8>) -> Self {
         Self {
-            gather: Gather::default(),
+            gather: StripeReceiver::default(),
             strands: Vec::new(),
             ahead,
             version: 0,
@@ -43,7 +43,7 @@ impl Gatherer {
     /// Fills the conduit from the merged stream, as `Leg::fill` does from a leg.
     pub(crate) fn fill(
         &mut self,
-        trunk: &Trunk,
+        trunk: &Bundle,
         conduit: &mut Conduit,
         most: usize,
     ) -> io::Result<usize> {
@@ -52,22 +52,22 @@ impl Gatherer {
             if self.gather.is_complete() {
                 return Ok(0);
             }
-            if let Some(turn) = self.gather.turn() {
+            if let Some(turn) = self.gather.next_read() {
                 return self.take(turn, conduit, most);
             }
             if !self.read_headers()? {
                 if !open {
-                    self.gather.check_progress().map_err(abnormal)?;
+                    self.gather.check_progress().map_err(to_io_error)?;
                 }
                 return Err(io::ErrorKind::WouldBlock.into());
             }
         }
     }
 
-    /// Ready when [`Gatherer::fill`] may make progress.
-    pub(crate) fn poll_ready(&self, trunk: &Trunk, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when [`StripeReceiver::fill`] may make progress.
+    pub(crate) fn poll_ready(&self, trunk: &Bundle, cx: &mut Context<'_>) -> Poll<()> {
         let mut ready = trunk.poll_changed(self.version, cx).is_ready();
-        match self.gather.turn() {
+        match self.gather.next_read() {
             Some(turn) => ready |= self.has_some(turn.connection, cx),
             // Every leg must be polled, or it would not wake this task.
             None => {
@@ -95,26 +95,31 @@ impl Gatherer {
         Poll::Ready(())
     }
 
-    fn has_some(&self, n: usize, cx: &mut Context<'_>) -> bool {
+    fn is_readable(&self, n: usize, cx: &mut Context<'_>) -> bool {
         let ahead = n == 0 && !self.ahead.is_empty();
         ahead || self.strands[n].leg.poll_read_ready(cx).is_ready()
     }
 
     /// Adds new legs. Returns whether more legs may join.
-    fn look_for_joins(&mut self, trunk: &Trunk) -> bool {
-        let view = trunk.look(self.strands.len());
-        for strand in view.new {
+    fn add_new_subflows(&mut self, trunk: &Bundle) -> bool {
+        let updates = trunk.updates_since(self.strands.len());
+        for strand in updates.new {
             if !self.strands.is_empty() {
                 self.gather.join();
             }
             self.strands.push(strand);
         }
-        self.version = view.version;
-        view.open
+        self.version = updates.version;
+        updates.open
     }
 
     /// Moves bytes of the piece that is next.
-    fn take(&mut self, turn: Turn, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
+    fn fill_from_turn(
+        &mut self,
+        turn: NextRead,
+        conduit: &mut Conduit,
+        most: usize,
+    ) -> io::Result<usize> {
         let most = most.min(turn.bytes as usize);
         let taken = match turn.connection {
             0 if !self.ahead.is_empty() => conduit.fill_by(most, |bytes| {
@@ -126,9 +131,9 @@ impl Gatherer {
             n => self.strands[n].leg.fill(conduit, most)?,
         };
         if taken == 0 {
-            return Err(abnormal(Broken::CutOff));
+            return Err(to_io_error(Broken::CutOff));
         }
-        self.gather.took(taken).map_err(abnormal)?;
+        self.gather.consume(taken).map_err(to_io_error)?;
         Ok(taken)
     }
 
@@ -148,10 +153,10 @@ impl Gatherer {
             return Ok(false);
         }
         match self.read(n, wanted) {
-            Ok(0) => self.closed(n, abnormal(Broken::CutOff))?,
+            Ok(0) => self.closed(n, to_io_error(Broken::CutOff))?,
             Ok(len) => {
-                self.strands[n].use_it();
-                self.gather.header(n, &bytes[..len]).map_err(abnormal)?;
+                self.strands[n].mark_used();
+                self.gather.header(n, &bytes[..len]).map_err(to_io_error)?;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => self.closed(n, error)?,
@@ -160,10 +165,10 @@ impl Gatherer {
     }
 
     /// Handles a closed leg. Only a leg that never carried anything may close.
-    fn closed(&mut self, n: usize, error: io::Error) -> io::Result<()> {
+    fn handle_close(&mut self, n: usize, error: io::Error) -> io::Result<()> {
         self.gather.closed(n).map_err(|_| error)?;
         if !self.strands[n].is_used() {
-            self.strands[n].give_up();
+            self.strands[n].mark_dead();
         }
         Ok(())
     }
@@ -180,6 +185,6 @@ impl Gatherer {
 }
 
 /// Converts a protocol violation to an error: an abnormal end, as RST is.
-fn abnormal(broken: Broken) -> io::Error {
+fn to_io_error(broken: Broken) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, broken)
 }

@@ -23,18 +23,18 @@ const UNSENT_MAX: u32 = 2 * longhaul_protocol::stripe::PIECE_LEN as u32;
 
 /// One leg of a bundle.
 #[derive(Debug)]
-pub(crate) struct Strand {
+pub(crate) struct Subflow {
     pub(crate) leg: Leg,
     /// Whether the leg has carried bytes, so that its failure is the connection's.
     used: AtomicBool,
     /// Whether the leg failed before it carried anything.
     dead: AtomicBool,
     /// Dropped with the leg, which reports that the leg is no longer needed.
-    _seat: Option<oneshot::Sender<()>>,
+    _done: Option<oneshot::Sender<()>>,
 }
 
-impl Strand {
-    pub(crate) fn use_it(&self) {
+impl Subflow {
+    pub(crate) fn mark_used(&self) {
         self.used.store(true, Relaxed);
     }
 
@@ -42,7 +42,7 @@ impl Strand {
         self.used.load(Relaxed)
     }
 
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn mark_dead(&self) {
         self.dead.store(true, Relaxed);
     }
 
@@ -54,7 +54,7 @@ impl Strand {
         }
         match self.leg.has_room() {
             Err(_) if !self.is_used() => {
-                self.give_up();
+                self.mark_dead();
                 Ok(false)
             }
             outcome => outcome,
@@ -68,7 +68,7 @@ impl Strand {
 
 /// Several legs to one relay.
 #[derive(Debug)]
-pub(crate) struct Trunk {
+pub(crate) struct Bundle {
     state: Mutex<State>,
     legs_max: usize,
     unsent_max: Option<u32>,
@@ -76,9 +76,9 @@ pub(crate) struct Trunk {
 
 #[derive(Debug)]
 struct State {
-    strands: Vec<Arc<Strand>>,
+    subflows: Vec<Arc<Subflow>>,
     /// Whether further legs may join.
-    open: bool,
+    accepts_joins: bool,
     /// Number of changes.
     version: usize,
     /// Wakers of tasks that wait for the next change: one, or two after a move.
@@ -86,21 +86,21 @@ struct State {
 }
 
 /// Snapshot for one half of the bundle.
-pub(crate) struct View {
+pub(crate) struct BundleUpdate {
     /// Legs that are new to this half.
-    pub(crate) new: Vec<Arc<Strand>>,
+    pub(crate) new: Vec<Arc<Subflow>>,
     pub(crate) open: bool,
     pub(crate) version: usize,
 }
 
-impl Trunk {
+impl Bundle {
     /// Returns a bundle with its first leg. It may get `legs_max` legs in all, which follow
     /// `profile`.
     pub(crate) fn new(first: Leg, legs_max: usize, profile: &Profile) -> Arc<Self> {
         let trunk = Self {
             state: Mutex::new(State {
-                strands: Vec::new(),
-                open: true,
+                subflows: Vec::new(),
+                accepts_joins: true,
                 version: 0,
                 wakers: Vec::new(),
             }),
@@ -111,7 +111,7 @@ impl Trunk {
             },
         };
         trunk.join(first, None);
-        trunk.first().use_it();
+        trunk.first().mark_used();
         trunk.into()
     }
 
@@ -123,29 +123,29 @@ impl Trunk {
         // A leg that was accepted as a connection of its own was to be closed cleanly.
         leg.carrier().reset_unless_finished();
         let mut state = self.state();
-        state.strands.push(Arc::new(Strand {
+        state.subflows.push(Arc::new(Subflow {
             leg,
             used: AtomicBool::new(false),
             dead: AtomicBool::new(false),
-            _seat: seat,
+            _done: seat,
         }));
-        state.open &= state.strands.len() < self.legs_max;
-        state.changed();
+        state.accepts_joins &= state.subflows.len() < self.legs_max;
+        state.notify();
     }
 
     /// Records that no further leg will join.
-    pub(crate) fn close_entry(&self) {
+    pub(crate) fn close(&self) {
         let mut state = self.state();
-        state.open = false;
-        state.changed();
+        state.accepts_joins = false;
+        state.notify();
     }
 
     /// Returns the legs from number `seen` on.
-    pub(crate) fn look(&self, seen: usize) -> View {
+    pub(crate) fn updates_since(&self, seen: usize) -> BundleUpdate {
         let state = self.state();
-        View {
-            new: state.strands[seen..].to_vec(),
-            open: state.open,
+        BundleUpdate {
+            new: state.subflows[seen..].to_vec(),
+            open: state.accepts_joins,
             version: state.version,
         }
     }
@@ -162,18 +162,18 @@ impl Trunk {
         Poll::Pending
     }
 
-    pub(crate) fn first(&self) -> Arc<Strand> {
-        self.state().strands[0].clone()
+    pub(crate) fn first(&self) -> Arc<Subflow> {
+        self.state().subflows[0].clone()
     }
 
     /// Waits for an error of a leg that has carried bytes. Other legs with errors are left out.
-    pub(crate) async fn broken(&self) -> io::Error {
+    pub(crate) async fn wait_for_error(&self) -> io::Error {
         type Watched = Pin<Box<dyn Future<Output = io::Error> + Send>>;
-        let mut watched: Vec<(Arc<Strand>, Watched)> = Vec::new();
+        let mut watched: Vec<(Arc<Subflow>, Watched)> = Vec::new();
         let (mut seen, mut version) = (0, 0);
         poll_fn(|cx| {
             while self.poll_changed(version, cx).is_ready() {
-                let view = self.look(seen);
+                let view = self.updates_since(seen);
                 (seen, version) = (seen + view.new.len(), view.version);
                 watched.extend(view.new.into_iter().map(|strand| {
                     let carrier = strand.leg.carrier().clone();
@@ -188,7 +188,7 @@ impl Trunk {
                     false
                 }
                 Poll::Ready(_) => {
-                    strand.give_up();
+                    strand.mark_dead();
                     false
                 }
                 Poll::Pending => true,
@@ -200,35 +200,35 @@ impl Trunk {
 
     /// Makes the later close of every leg an abnormal one.
     pub(crate) fn reset_on_close(&self) {
-        for strand in &self.state().strands {
+        for strand in &self.state().subflows {
             strand.leg.carrier().reset_on_close();
         }
     }
 
     /// Makes the later close of every leg a clean one.
     pub(crate) fn fin_on_close(&self) {
-        for strand in &self.state().strands {
+        for strand in &self.state().subflows {
             strand.leg.carrier().fin_on_close();
         }
     }
 
     /// Returns the kernel memory for data of all legs, in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        let each = self.strands().into_iter();
+        let each = self.subflows().into_iter();
         each.filter_map(|strand| strand.leg.carrier().memory())
             .sum()
     }
 
     /// Returns the kernel counters of each leg.
     pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
-        let each = self.strands().into_iter();
+        let each = self.subflows().into_iter();
         each.filter_map(|strand| strand.leg.carrier().tcp_info())
             .collect()
     }
 
     /// Returns all legs, so that system calls can be made without a lock.
-    fn strands(&self) -> Vec<Arc<Strand>> {
-        self.state().strands.clone()
+    fn subflows(&self) -> Vec<Arc<Subflow>> {
+        self.state().subflows.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -237,7 +237,7 @@ impl Trunk {
 }
 
 impl State {
-    fn changed(&mut self) {
+    fn notify(&mut self) {
         self.version += 1;
         for waker in self.wakers.drain(..) {
             waker.wake();

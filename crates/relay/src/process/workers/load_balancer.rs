@@ -4,7 +4,9 @@
 //! The kernel spreads connections over the workers' sockets by a hash of their addresses. It
 //! ignores the load, and often puts two long flows on one of two workers.
 
-use crate::{listeners::listener::Listener, process::workers::registry::Entry, relay::Relay};
+use crate::{
+    listeners::listener::Listener, process::workers::registry::Registration, relay::Relay,
+};
 use longhaul_transport::carrier::Carrier;
 use std::{
     io,
@@ -21,20 +23,20 @@ use tokio::sync::{
 
 /// Accepted connection with its permit, on its way to the worker that will serve it.
 #[derive(Debug)]
-pub(crate) struct Newcomer {
+pub(crate) struct AcceptedConnection {
     pub(crate) relay: Arc<Relay>,
     pub(crate) listener: Arc<Listener>,
     pub(crate) client: Carrier,
     pub(crate) address: SocketAddr,
-    pub(crate) entry: Entry,
-    pub(crate) seated: Seated,
+    pub(crate) registration: Registration,
+    pub(crate) load: LoadGuard,
     /// Permit of the limit on connections.
-    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) permit: OwnedSemaphorePermit,
 }
 
-impl Newcomer {
+impl AcceptedConnection {
     /// Moves the socket to the calling thread's event loop.
-    pub(crate) fn at_home_here(self) -> io::Result<Self> {
+    pub(crate) fn move_to_current_runtime(self) -> io::Result<Self> {
         let client = self.client.at_home_here()?;
         Ok(Self { client, ..self })
     }
@@ -42,73 +44,75 @@ impl Newcomer {
 
 /// Loads of all workers.
 #[derive(Debug)]
-pub(crate) struct Crew(Box<[Seat]>);
+pub(crate) struct LoadBalancer(Box<[WorkerLoad]>);
 
 #[derive(Debug)]
-struct Seat {
+struct WorkerLoad {
     connections: AtomicUsize,
-    newcomers: Sender<Newcomer>,
+    handovers: Sender<AcceptedConnection>,
 }
 
 /// Capacity of a worker's handover queue, in connections.
-const NEWCOMERS_MAX: usize = 1024;
+const HANDOVER_QUEUE_LEN: usize = 1024;
 
 /// Minimum imbalance for a handover, in connections: the accepting worker must exceed the other's
 /// load by this number and by half of the other's load. A handover costs a wake-up, and small
 /// differences do not matter.
-const EDGE: usize = 2;
+const IMBALANCE_MIN: usize = 2;
 
-impl Crew {
+impl LoadBalancer {
     /// Returns the balancer of `count` workers, and each worker's receiver of handovers.
-    pub(crate) fn new(count: usize) -> (Self, Vec<Receiver<Newcomer>>) {
+    pub(crate) fn new(count: usize) -> (Self, Vec<Receiver<AcceptedConnection>>) {
         let (senders, receivers): (Vec<_>, Vec<_>) =
-            (0..count).map(|_| channel(NEWCOMERS_MAX)).unzip();
-        let seat = |newcomers| Seat {
+            (0..count).map(|_| channel(HANDOVER_QUEUE_LEN)).unzip();
+        let new_load = |handovers| WorkerLoad {
             connections: AtomicUsize::new(0),
-            newcomers,
+            handovers,
         };
-        (Self(senders.into_iter().map(seat).collect()), receivers)
+        (Self(senders.into_iter().map(new_load).collect()), receivers)
     }
 
     /// Chooses a worker for a connection that worker `own` has accepted, and counts it there.
-    pub(crate) fn place(self: &Arc<Self>, own: usize) -> Seated {
-        let loads = self.0.iter().map(|seat| seat.connections.load(Relaxed));
+    pub(crate) fn assign(self: &Arc<Self>, own: usize) -> LoadGuard {
+        let loads = self.0.iter().map(|worker| worker.connections.load(Relaxed));
         let worker = choose(own, loads);
         self.0[worker].connections.fetch_add(1, Relaxed);
-        Seated {
-            crew: self.clone(),
+        LoadGuard {
+            balancer: self.clone(),
             worker,
         }
     }
 
     /// Sends the connection to its worker. Returns it if that worker's queue is full.
-    pub(crate) fn hand_over(&self, newcomer: Newcomer) -> Option<Newcomer> {
-        let seat = &self.0[newcomer.seated.worker];
-        let sent = seat.newcomers.try_send(newcomer);
+    pub(crate) fn hand_over(&self, connection: AcceptedConnection) -> Option<AcceptedConnection> {
+        let load = &self.0[connection.load.worker];
+        let sent = load.handovers.try_send(connection);
         sent.err().map(TrySendError::into_inner)
     }
 }
 
-/// Returns the least busy worker if `own` is busier by [`EDGE`], and `own` otherwise.
+/// Returns the least busy worker if `own` is busier by [`IMBALANCE_MIN`], and `own` otherwise.
 fn choose(own: usize, loads: impl Iterator<Item = usize> + Clone) -> usize {
     let own_load = loads.clone().nth(own).unwrap_or(0);
     let least = loads.enumerate().min_by_key(|(_, load)| *load);
     match least {
-        Some((worker, load)) if load + load / 2 + EDGE <= own_load => worker,
+        Some((worker, load)) if load + load / 2 + IMBALANCE_MIN <= own_load => worker,
         _ => own,
     }
 }
 
 /// Counts one connection of a worker until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seated {
-    crew: Arc<Crew>,
+pub(crate) struct LoadGuard {
+    balancer: Arc<LoadBalancer>,
     pub(crate) worker: usize,
 }
 
-impl Drop for Seated {
+impl Drop for LoadGuard {
     fn drop(&mut self) {
-        self.crew.0[self.worker].connections.fetch_sub(1, Relaxed);
+        self.balancer.0[self.worker]
+            .connections
+            .fetch_sub(1, Relaxed);
     }
 }
 
@@ -128,16 +132,17 @@ mod tests {
 
     #[test]
     fn spreads_long_flows_over_workers() {
-        let (crew, _receivers) = Crew::new(2);
-        let crew = Arc::new(crew);
-        let flows: Vec<_> = (0..8).map(|_| crew.place(0)).collect();
+        let (balancer, _receivers) = LoadBalancer::new(2);
+        let balancer = Arc::new(balancer);
+        let flows: Vec<_> = (0..8).map(|_| balancer.assign(0)).collect();
         let on_first = flows.iter().filter(|flow| flow.worker == 0).count();
         assert_eq!(on_first, 5);
         drop(flows);
         assert!(
-            crew.0
+            balancer
+                .0
                 .iter()
-                .all(|seat| seat.connections.load(Relaxed) == 0)
+                .all(|worker| worker.connections.load(Relaxed) == 0)
         );
     }
 }

@@ -4,7 +4,7 @@
 use crate::{
     config::listener::Kind,
     faults::fault::Fault,
-    session::{Session, WayOut, WhyCut},
+    session::{CutReason, Session, Upstream},
     transfer::{End, Side},
 };
 use jiff::Timestamp;
@@ -12,27 +12,27 @@ use longhaul_admin::relay_record::{ConnectionRecord, Ended, Record};
 use longhaul_transport::carrier::Carrier;
 
 /// Closes a connection and writes its record when dropped, however the connection ends.
-pub(crate) struct Finale<'a> {
+pub(crate) struct CloseGuard<'a> {
     pub(crate) session: &'a Session,
     pub(crate) end: End,
 }
 
-impl Drop for Finale<'_> {
+impl Drop for CloseGuard<'_> {
     fn drop(&mut self) {
         let Self { session, end } = self;
         if session.relay.sampler.is_enabled() {
-            let glimpse = session.glimpse(&session.last_way_out());
+            let sample = session.sample(&session.upstream());
             session
                 .relay
                 .sampler
-                .record_final(glimpse, &session.seen_last);
+                .record_final(sample, &session.final_sample_taken);
         }
         session.close(end);
-        if !session.was_unused(end) {
+        if !session.was_idle_pooled(end) {
             let lasted = session.started.elapsed();
             session.listener.counters.times.duration.add(lasted);
         }
-        if session.relay.journal.is_kept() && !session.was_unused(end) {
+        if session.relay.journal.is_kept() && !session.was_idle_pooled(end) {
             session.relay.journal.put(session.record(end));
         }
     }
@@ -56,15 +56,15 @@ impl Session {
             return self.close_cleanly();
         }
         if matches!(end, End::Broken(..) | End::Cut) {
-            if let Some(trunk) = self.near_trunk() {
+            if let Some(trunk) = self.client_bundle() {
                 trunk.reset_on_close();
             }
             self.client.reset_on_close();
         }
-        let way_out = self.way_out();
+        let way_out = self.lock_upstream();
         if let Some(far) = &way_out.far {
             far.reset_on_close();
-            if let Some(trunk) = &way_out.trunk {
+            if let Some(trunk) = &way_out.bundle {
                 trunk.reset_on_close();
             }
         }
@@ -72,33 +72,35 @@ impl Session {
 
     /// Closes all legs by FIN: all bytes have been delivered.
     fn close_cleanly(&self) {
-        let WayOut { far, trunk, .. } = self.last_way_out();
+        let Upstream {
+            far, bundle: trunk, ..
+        } = self.upstream();
         self.client.fin_on_close();
         if let Some(far) = far {
             far.fin_on_close();
         }
-        for trunk in trunk.iter().chain(self.near_trunk()) {
+        for trunk in trunk.iter().chain(self.client_bundle()) {
             trunk.fin_on_close();
         }
     }
 
     /// Returns whether this was a pooled connection of a peer without a request; such a connection
     /// is not recorded.
-    fn was_unused(&self, end: &End) -> bool {
+    fn was_idle_pooled(&self, end: &End) -> bool {
         let finished = matches!(
             (&self.listener_config.kind, end),
             (Kind::Convert, End::Finished)
         );
-        finished && self.way_out().destination.is_none()
+        finished && self.lock_upstream().destination.is_none()
     }
 
     fn record(&self, end: &End) -> Record {
-        let way_out = self.way_out();
+        let way_out = self.lock_upstream();
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
-        let cause = cause.or(self.why_cut.get().map(ToString::to_string));
+        let cause = cause.or(self.cut_reason.get().map(ToString::to_string));
         let far = way_out.far.as_ref();
-        let (near, trunk) = (self.near_trunk(), &way_out.trunk);
+        let (near, trunk) = (self.client_bundle(), &way_out.bundle);
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
             kind: self.listener_config.kind.to_string(),
@@ -122,8 +124,8 @@ impl Session {
     }
 
     /// Stores the reason of a cut for the record.
-    pub(crate) fn is_cut_for(&self, why: WhyCut) {
-        let _ = self.why_cut.set(why);
+    pub(crate) fn set_cut_reason(&self, why: CutReason) {
+        let _ = self.cut_reason.set(why);
     }
 }
 
