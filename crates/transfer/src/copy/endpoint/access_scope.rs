@@ -46,7 +46,7 @@ impl AccessScope {
         };
         if begin.options.encrypt == Switch::Off {
             return Err(Refusal::usage(
-                "a site encrypts what it sends and receives: leave --encrypt off out",
+                "a site encrypts what it sends and receives: remove --encrypt off",
             ));
         }
         if begin.role == Role::Target && !export.writable {
@@ -60,8 +60,8 @@ impl AccessScope {
     }
 
     /// Replaces the address and ports to listen on by the site's own.
-    pub(super) fn override_listen_address(&self, meeting: &mut Rendezvous) {
-        if let (Self::Export(export), Rendezvous::Listen { at, ports }) = (self, meeting) {
+    pub(super) fn override_listen_address(&self, rendezvous: &mut Rendezvous) {
+        if let (Self::Export(export), Rendezvous::Listen { at, ports }) = (self, rendezvous) {
             (*at, *ports) = (export.local_address, export.ports);
         }
     }
@@ -84,7 +84,9 @@ impl AccessScope {
     /// Returns a path without symbolic links, as far as it exists.
     pub(super) fn real_path(&self, path: &[u8]) -> Option<PathBuf> {
         match self {
-            Self::Unrestricted => longhaul_store::path::real(Path::new(OsStr::from_bytes(path))),
+            Self::Unrestricted => {
+                longhaul_store::path::resolve_links(Path::new(OsStr::from_bytes(path)))
+            }
             Self::Export(_) => self.local_path(path),
         }
     }
@@ -103,9 +105,9 @@ impl AccessScope {
         let Self::Export(export) = self else {
             return Some(path.to_owned());
         };
-        let top = self.root_path()?;
+        let root = self.root_path()?;
         let inside = export.path_below(path).ok()?;
-        Some(inside.map_or_else(|| top.clone(), |inside| top.join(inside.as_path())))
+        Some(inside.map_or_else(|| root.clone(), |inside| root.join(inside.as_path())))
     }
 
     /// Opens the directory of the copy; also returns the name of the copied entry there. As with cp, an
@@ -159,13 +161,13 @@ fn open_unrestricted_target(path: &Path, options: &Options) -> Result<(Root, Opt
 /// Opens the parent directory of a path; also returns the path's name in it. A dry run does not create the
 /// parent: it opens the nearest existing ancestor.
 fn open_parent(path: &Path, dry_run: bool) -> Result<(Root, RelPath)> {
-    let name = path
-        .file_name()
-        .ok_or_else(|| Refusal::usage(format!("{}: no name for what is copied", path.display())))?;
+    let name = path.file_name().ok_or_else(|| {
+        Refusal::usage(format!("{}: no name for the copied entry", path.display()))
+    })?;
     let name = RelPath::parse(name.as_bytes()).map_err(Refusal::usage)?;
     let parent = path
         .parent()
-        .filter(|around| !around.as_os_str().is_empty());
+        .filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let failed = |error| Refusal::usage(format!("{}: {error}", parent.display()));
     match dry_run {
@@ -192,7 +194,7 @@ impl ExportScope {
         let opened = match Root::open_without_links(&self.directory) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
                 return Err(Refusal::usage(format!(
-                    "{name}: the site does not serve it, for a symbolic link is now where it was"
+                    "{name}: the site does not serve it, because a symbolic link has replaced it"
                 )));
             }
             opened => {
@@ -213,13 +215,13 @@ impl ExportScope {
         let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
         let whole = RelPath::parse(bytes).map_err(Refusal::usage)?;
         let export = RelPath::parse(self.export.as_bytes()).map_err(Refusal::usage)?;
-        if whole.is_own() {
+        if whole.is_internal() {
             let why = longhaul_store::root::Refusal::OwnName;
             return Err(Refusal::usage(format!("{whole}: {why}")));
         }
-        match whole.below(&export) {
+        match whole.strip_prefix(&export) {
             None if whole != export => Err(Refusal::usage(format!(
-                "{whole}: not in {export}, for which this end was started"
+                "{whole}: not in {export}, for which this endpoint was started"
             ))),
             inside => Ok(inside),
         }
@@ -242,7 +244,7 @@ impl ExportScope {
             Some(inside) => {
                 if !options.dry_run {
                     let parent = inside.parent();
-                    let made = parent.map(|around| root.below_or_create(Some(&around)));
+                    let made = parent.map(|parent| root.below_or_create(Some(&parent)));
                     made.transpose().map_err(Refusal::usage)?;
                 }
                 let (parent, name) = root.nearest(&inside).map_err(Refusal::usage)?;
@@ -323,7 +325,7 @@ mod tests {
     ];
 
     #[test]
-    fn nothing_beyond_the_export_is_a_source() {
+    fn refuses_sources_outside_export() {
         let (_temp, export) = export();
         let scope = AccessScope::Export(export);
         for path in INVALID_PATHS {
@@ -338,7 +340,7 @@ mod tests {
 
     /// A user who may write the export's parent directory can replace the export by a link.
     #[test]
-    fn an_export_is_not_where_a_link_leads() {
+    fn refuses_export_replaced_by_link() {
         let (temp, export) = export();
         let at = |name: &str| temp.path().join(name);
         fs::rename(at("in"), at("moved")).unwrap();
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_in_the_export_is_kept() {
+    fn protects_export_inside_export() {
         let (temp, mut export) = export();
         export.other_exports = vec![temp.path().join("in/dir")];
         let (root, _) = AccessScope::Export(export)
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beyond_the_export_is_a_target() {
+    fn refuses_targets_outside_export() {
         let (temp, export) = export();
         let scope = AccessScope::Export(export);
         for into in [false, true] {
@@ -382,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_an_export_are_cp_s() {
+    fn names_targets_as_cp_does() {
         let (temp, export) = export();
         let scope = AccessScope::Export(export);
         let name = |path: &str, into| {
@@ -400,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_site_says_where_data_comes_in() {
+    fn site_overrides_listen_address() {
         let (_temp, export) = export();
         let any_address = || Rendezvous::Listen {
             at: [0, 0, 0, 0].into(),

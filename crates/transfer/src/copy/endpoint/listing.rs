@@ -45,23 +45,23 @@ pub(super) fn run(begin: &Begin, scope: &AccessScope, reporter: &Reporter) -> Re
 
 /// Returns the bytes of all fields of variable length.
 fn variable_bytes(entry: &FoundEntry) -> usize {
-    let pointed_to = match &entry.kind {
+    let link_target_len = match &entry.kind {
         Kind::Symlink { target } => target.len(),
         Kind::HardLink { to } => to.as_bytes().len(),
         _ => 0,
     };
-    let held = entry.piece_blocks.as_ref().map_or(0, Vec::len);
-    entry.path.as_bytes().len() + pointed_to + RANGE_BYTES_MAX * held
+    let piece_blocks = entry.piece_blocks.as_ref().map_or(0, Vec::len);
+    entry.path.as_bytes().len() + link_target_len + RANGE_BYTES_MAX * piece_blocks
 }
 
 /// Returns the report of an item. Unreadable items are reported by the session that copies the rest.
 fn found_entry(item: Item) -> Option<FoundEntry> {
-    let (source, entry, held) = match item {
+    let (source, entry, piece_blocks) = match item {
         Item::Entry { source, entry, .. } => (source, entry, None),
         Item::Piece {
             source,
             entry,
-            held,
+            piece_blocks: held,
         } => (source, entry, Some(held)),
         _ => return None,
     };
@@ -69,7 +69,7 @@ fn found_entry(item: Item) -> Option<FoundEntry> {
         source: source as u32,
         path: entry.path,
         kind: entry.kind.into(),
-        piece_blocks: held,
+        piece_blocks,
     })
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     /// Further fields are numbers.
     #[test]
-    fn what_may_be_long_is_counted() {
+    fn counts_all_fields_of_variable_length() {
         let long_path = RelPath::parse(&[b'a'; 200]).unwrap();
         let kinds = [
             Kind::Symlink {

@@ -12,7 +12,7 @@ use crate::protocol::sources::{FileIdentity, LocationId, SourceLocation, Sources
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
-    path::{RelPath, Shown},
+    path::{Printable, RelPath},
     tree::filter::{Filter, Verdict},
 };
 use rustix::fs::{AtFlags, CWD, StatxFlags};
@@ -77,26 +77,23 @@ impl Machine {
         one_file_system: bool,
     ) -> Sources {
         let (mut containing, mut seen_parents) = (BTreeMap::new(), BTreeSet::new());
-        let all = given.map(|(shown, name, path)| {
+        let all = given.map(|(given_path, name, path)| {
             // Sources in one directory share its ancestors: compute them once, however many sources there
             // are.
             let is_mount = self.mounts.iter().any(|mount| mount.mount_point == path);
             if seen_parents.insert(path.parent().map(Path::to_owned)) || is_mount {
                 containing.extend(self.containing_directories(&path, false));
             }
-            let own = self
-                .location_ids(&path)
-                .into_iter()
-                .map(|spot| (spot, None));
+            let own_ids = self.location_ids(&path).into_iter().map(|id| (id, None));
             let mounted = match one_file_system {
                 true => Vec::new(),
                 false => self.mounts_below(&path),
             };
             SourceLocation {
-                given_path: shown,
+                given_path,
                 name,
                 special: is_special(&path),
-                location_ids: own.chain(mounted).collect(),
+                location_ids: own_ids.chain(mounted).collect(),
                 identity: file_identity(&path),
             }
         });
@@ -112,9 +109,9 @@ impl Machine {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        let mut spot = [0; 16];
-        spot.copy_from_slice(&hash.finalize()[..16]);
-        spot
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash.finalize()[..16]);
+        id
     }
 
     fn path_id(&self, device: &[u8], path: &Path) -> LocationId {
@@ -157,17 +154,17 @@ impl Machine {
         for (from, above) in path.ancestors().enumerate() {
             let below = path.strip_prefix(above).unwrap_or(Path::new(""));
             if from > 0 && !one_file_system {
-                let spots = self.location_ids(above).into_iter();
-                containing.extend(spots.map(|spot| (spot, below.to_owned())));
+                let ids = self.location_ids(above).into_iter();
+                containing.extend(ids.map(|id| (id, below.to_owned())));
             }
             let Some((device, path_on_device)) = self.device_and_path(above) else {
                 continue;
             };
             for outer in path_on_device.ancestors().skip(1) {
                 let inner = path_on_device.strip_prefix(outer).unwrap_or(Path::new(""));
-                let spot = self.path_id(device, outer);
+                let id = self.path_id(device, outer);
                 containing
-                    .entry(spot)
+                    .entry(id)
                     .or_insert_with(|| plain_join(inner, below));
             }
             if one_file_system {
@@ -193,16 +190,16 @@ impl Machine {
 pub(crate) struct TargetLocation {
     machine: Machine,
     path: PathBuf,
-    shown: String,
+    given_path: String,
 }
 
 impl TargetLocation {
-    pub(crate) fn new(machine: Machine, path: PathBuf, shown: &[u8]) -> Self {
-        let shown = Shown(shown).to_string();
+    pub(crate) fn new(machine: Machine, path: PathBuf, given_path: &[u8]) -> Self {
+        let given_path = Printable(given_path).to_string();
         Self {
             machine,
             path,
-            shown,
+            given_path,
         }
     }
 
@@ -214,14 +211,14 @@ impl TargetLocation {
         filter: &Filter,
         one_file_system: bool,
     ) -> Result<()> {
-        let own = self.machine.location_ids(&self.path);
+        let own_ids = self.machine.location_ids(&self.path);
         let mut containing = self
             .machine
             .containing_directories(&self.path, one_file_system);
-        containing.extend(own.into_iter().map(|spot| (spot, PathBuf::new())));
+        containing.extend(own_ids.into_iter().map(|id| (id, PathBuf::new())));
         for source in &sources.all {
-            let found = source.location_ids.iter().find_map(|(spot, mounted)| {
-                let below = containing.get(spot)?;
+            let found = source.location_ids.iter().find_map(|(id, mounted)| {
+                let below = containing.get(id)?;
                 let inside = source.path_in_copy(mounted.as_ref(), below);
                 let copied = inside.is_none_or(|inside| {
                     filter.verdict_from_top(&inside, true) != Verdict::Excluded
@@ -229,12 +226,12 @@ impl TargetLocation {
                 copied.then_some(below)
             });
             if let Some(below) = found {
-                let source = Shown(&source.given_path);
+                let source = Printable(&source.given_path);
                 return Err(Refusal::usage(match below.as_os_str().is_empty() {
-                    true => format!("{}: it is the same as the source {source}", self.shown),
+                    true => format!("{}: it is the same as the source {source}", self.given_path),
                     false => format!(
                         "{}: it is in the source {source}, which would be copied into itself: name a target outside of it",
-                        self.shown
+                        self.given_path
                     ),
                 }));
             }
@@ -250,22 +247,22 @@ impl TargetLocation {
                 Some(name) if !renamed => self.path.join(name.as_path()),
                 _ => self.path.clone(),
             };
-            let shown = Shown(&source.given_path);
-            let spots = self.machine.location_ids(&path);
-            if spots
+            let given_path = Printable(&source.given_path);
+            let ids = self.machine.location_ids(&path);
+            if ids
                 .iter()
-                .any(|spot| source.location_ids.contains(&(*spot, None)))
+                .any(|id| source.location_ids.contains(&(*id, None)))
             {
-                let target = &self.shown;
+                let target = &self.given_path;
                 return Err(Refusal::usage(format!(
-                    "{shown}: it would be copied onto itself in {target}"
+                    "{given_path}: it would be copied onto itself in {target}"
                 )));
             }
-            if delete && spots.iter().any(|spot| sources.enclosing.contains(spot)) {
+            if delete && ids.iter().any(|id| sources.enclosing.contains(id)) {
                 return Err(Refusal::usage(format!(
-                    "{}: a source is in the directory that {shown} is copied to, and --delete would remove it: leave --delete out, or \
+                    "{}: a source is in the directory that {given_path} is copied to, and --delete would remove it: leave --delete out, or \
                      name another target",
-                    self.shown
+                    self.given_path
                 )));
             }
         }
@@ -312,12 +309,12 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
 fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = field;
-    while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..3).filter(|_| *first == b'\\');
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| *first == b'\\');
         let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
         let code = code.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         bytes.push(code.unwrap_or(*first));
-        rest = &behind[if code.is_some() { 3 } else { 0 }..];
+        rest = &after[if code.is_some() { 3 } else { 0 }..];
     }
     PathBuf::from(OsString::from_vec(bytes))
 }
@@ -360,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_in_the_source_is_refused_whichever_mount_leads_there() {
+    fn refuses_target_in_source_through_any_mount() {
         for target in [
             "/home/src",
             "/home/src/new",
@@ -379,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_not_copied_is_allowed() {
+    fn allows_target_in_excluded_directory() {
         let exclude = |pattern: &str| [Rule::Exclude(pattern.to_owned())];
         let refused = |target, rules: &[Rule], one| {
             let named = is_refused_with("/home/src", Some("src"), target, rules, one);
@@ -402,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_in_a_directory_that_delete_empties_is_refused() {
+    fn refuses_source_in_directory_that_delete_empties() {
         let is_refused = |source: &str, name: Option<&str>, target: &str, renamed, delete| {
             let name = name.map(|name| RelPath::parse(name.as_bytes()).unwrap());
             let given = (source.into(), name, PathBuf::from(source));
@@ -447,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn escaped_names_are_read() {
+    fn unescapes_mount_points() {
         assert_eq!(unescape(b"a\\040b\\134\\"), Path::new("a b\\\\"));
         assert_eq!(unescape(b"\\9"), Path::new("\\9"));
         assert_eq!(parse_mounts(b"\n1 2\n"), []);

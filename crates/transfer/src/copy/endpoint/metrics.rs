@@ -81,7 +81,9 @@ impl EndpointMetrics {
                 last_info: last,
             })
         });
-        let tcp = socket.as_ref().and_then(|it| it.handle.connection().tcp());
+        let tcp = socket
+            .as_ref()
+            .and_then(|socket| socket.handle.connection().tcp());
         let control = tcp.map(tcp_congestion);
         let mut state = self.0.lock();
         if let Some(Ok(control)) = control {
@@ -234,20 +236,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_of_threads_that_ended_is_kept() {
-        let gauges = EndpointMetrics::default();
-        let waited = |gauges: &EndpointMetrics| gauges.read().stages[Stage::Reading].waited_us;
-        let measurement = gauges.measure_thread(Stage::Reading, None);
+    fn keeps_times_of_ended_threads() {
+        let metrics = EndpointMetrics::default();
+        let waited = |metrics: &EndpointMetrics| metrics.read().stages[Stage::Reading].waited_us;
+        let measurement = metrics.measure_thread(Stage::Reading, None);
         std::thread::sleep(Duration::from_millis(5));
-        assert!(waited(&gauges) >= 5_000, "under way");
+        assert!(waited(&metrics) >= 5_000, "current stage");
         drop(measurement);
-        assert!(waited(&gauges) >= 4_000, "ended");
-        assert!(gauges.0.lock().threads.is_empty());
-        assert!(gauges.read().elapsed_us >= 5_000);
+        assert!(waited(&metrics) >= 4_000, "ended");
+        assert!(metrics.0.lock().threads.is_empty());
+        assert!(metrics.read().elapsed_us >= 5_000);
     }
 
     #[test]
-    fn round_trips_are_of_streams_that_know_theirs() {
+    fn ignores_streams_without_rtt_samples() {
         let mut network = Network::default();
         record_rtts(&[(10, 4), (30, 8), (0, u32::MAX)], &mut network);
         assert_eq!(network.streams, 3);

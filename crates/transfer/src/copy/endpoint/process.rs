@@ -36,7 +36,7 @@ pub(crate) fn run(confined: bool) -> Result<()> {
     let identity = Identity::new()?;
     reporter.write(&Hello::new(identity.certificate(), ssh_addresses()));
     let begin: Option<Begin> = message::read(&mut io::stdin().lock())?;
-    let begin = begin.context("the driver went away")?;
+    let begin = begin.context("the coordinator went away")?;
     let report = match run_task(begin, &scope, &identity, &reporter) {
         Ok(progress) => Report::Finished(progress),
         Err(error) => match error.downcast_ref::<Refusal>() {

@@ -201,7 +201,7 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
     let (encrypt, silence) = (begin.options.encrypt, begin.options.silence());
     let transport = begin.options.transport;
     match &begin.rendezvous {
-        Rendezvous::Wait => bail!("no meeting was said"),
+        Rendezvous::Wait => bail!("the coordinator sent no address of the peer"),
         Rendezvous::Connect(addresses) => {
             let trust = identity.initiator(&begin.peer_certificate)?;
             let first = connect_any(addresses)?;
@@ -252,7 +252,7 @@ pub(super) struct NoFreePort {
     ports: Ports,
 }
 
-/// Binds a TCP port; `beside` binds the same port of UDP.
+/// Binds a TCP port; `bind_udp` binds the same port of UDP.
 fn bind_listener<T>(
     at: IpAddr,
     ports: Option<Ports>,
@@ -273,7 +273,7 @@ fn bind_listener<T>(
                 let why = format!("{}: {error} (--ports)", SocketAddr::from((at, port)));
                 return Err(Refusal::usage(why));
             }
-            Ok(taken) => return Ok(taken),
+            Ok(bound) => return Ok(bound),
         }
     }
     Err(NoFreePort { at, ports }.into())
@@ -319,15 +319,17 @@ fn open_all<S: StreamHandler>(
         .streams_fixed()
         .map_or_else(|| guess(rtt, window_max(), STREAMS_AUTO_MAX), usize::from);
     streams.opener().set_wanted(wanted);
-    let (peer_to_open, opened) = (peer.clone(), streams.clone());
-    threads::spawn(move || keep_streams_open(&peer_to_open, &opened))?;
+    let (opening_peer, opening_streams) = (peer.clone(), streams.clone());
+    threads::spawn(move || keep_streams_open(&opening_peer, &opening_streams))?;
     let control = thread::scope(|scope| -> Result<ControlConnections> {
-        let answers = threads::spawn_scoped(scope, || peer.open(Purpose::TargetMessages))?;
-        let orders = peer.handshake(first, Purpose::SourceMessages);
-        let answers = answers.join().map_err(|_| anyhow!("no answers"))?;
+        let target_messages = threads::spawn_scoped(scope, || peer.open(Purpose::TargetMessages))?;
+        let source_messages = peer.handshake(first, Purpose::SourceMessages);
+        let target_messages = target_messages
+            .join()
+            .map_err(|_| anyhow!("no connection for the target's messages"))?;
         Ok(ControlConnections {
-            source_messages: orders?,
-            target_messages: answers?,
+            source_messages: source_messages?,
+            target_messages: target_messages?,
         })
     })?;
     streams.opener().keep_control_handles(&control)?;
@@ -349,7 +351,7 @@ fn keep_streams_open<S: StreamHandler>(peer: &Peer, streams: &Arc<S>) {
     let mut number = 0;
     while streams.opener().wait_for_missing() {
         let (peer, opening) = (peer.clone(), streams.clone());
-        let begun = threads::spawn(move || {
+        let spawned = threads::spawn(move || {
             let streams = opening;
             match peer.open(Purpose::Data(number)) {
                 Ok(stream) => streams
@@ -362,7 +364,7 @@ fn keep_streams_open<S: StreamHandler>(peer: &Peer, streams: &Arc<S>) {
             }
             streams.opener().count_ended();
         });
-        if begun.is_err() {
+        if spawned.is_err() {
             // No thread could be started: the open streams must do until there can be more.
             thread::sleep(REOPEN_DELAY);
             streams.opener().count_ended();
@@ -410,7 +412,7 @@ fn connect_tcp(address: SocketAddr) -> Result<TcpStream> {
             io::ErrorKind::NetworkUnreachable if address.ip().is_loopback() => {
                 "loopback is down: ip link set lo up"
             }
-            _ => "if a firewall is in the peer: --ports names what it lets pass",
+            _ => "if a firewall is in between: give the ports that it lets pass with --ports",
         };
         anyhow::Error::new(error).context(format!("cannot connect to {address} ({hint})"))
     })
@@ -483,8 +485,8 @@ impl<S: StreamHandler> Acceptor<S> {
             return;
         }
         let acceptor = self.clone();
-        let begun = threads::spawn(move || acceptor.handshake(carrier));
-        if begun.is_err() {
+        let spawned = threads::spawn(move || acceptor.handshake(carrier));
+        if spawned.is_err() {
             // The connection was closed; the peer retries.
             self.handshakes.fetch_sub(1, Relaxed);
         }
@@ -508,18 +510,18 @@ impl<S: StreamHandler> Acceptor<S> {
 type ControlConnection = (Purpose, Connection);
 
 fn receive_control_connections(from: &Receiver<ControlConnection>) -> Result<ControlConnections> {
-    let (mut orders, mut answers) = (None, None);
-    while orders.is_none() || answers.is_none() {
+    let (mut source_messages, mut target_messages) = (None, None);
+    while source_messages.is_none() || target_messages.is_none() {
         let Ok((purpose, connection)) = from.recv_timeout(2 * HANDSHAKE_TIMEOUT) else {
-            bail!("the other end did not come");
+            bail!("the peer did not connect");
         };
         match purpose {
-            Purpose::SourceMessages => orders = Some(connection),
-            _ => answers = Some(connection),
+            Purpose::SourceMessages => source_messages = Some(connection),
+            _ => target_messages = Some(connection),
         }
     }
     Ok(ControlConnections {
-        source_messages: orders.context("no orders")?,
-        target_messages: answers.context("no answers")?,
+        source_messages: source_messages.context("no connection for the source's messages")?,
+        target_messages: target_messages.context("no connection for the target's messages")?,
     })
 }

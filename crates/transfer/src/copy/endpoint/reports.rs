@@ -90,8 +90,8 @@ pub(super) fn report_ready(
 ) -> Result<()> {
     if begin.rendezvous == Rendezvous::Wait {
         reporter.send(&Report::Ready);
-        let peer: Option<Rendezvous> = message::read(&mut io::stdin().lock())?;
-        begin.rendezvous = peer.context("the driver went away")?;
+        let rendezvous: Option<Rendezvous> = message::read(&mut io::stdin().lock())?;
+        begin.rendezvous = rendezvous.context("the coordinator went away")?;
     }
     scope.override_listen_address(&mut begin.rendezvous);
     Ok(())

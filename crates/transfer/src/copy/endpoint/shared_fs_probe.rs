@@ -10,7 +10,7 @@ use crate::protocol::{
     report::{Progress, Report},
 };
 use anyhow::Result;
-use longhaul_store::{part::OWN_PREFIX, path::RelPath, root::Root};
+use longhaul_store::{part::INTERNAL_PREFIX, path::RelPath, root::Root};
 use rustix::fs::{Mode, OFlags};
 use std::io;
 
@@ -64,6 +64,6 @@ fn target_path(begin: &Begin) -> &[u8] {
 }
 
 fn probe_file_name(number: u128) -> Result<RelPath> {
-    let name = format!("{OWN_PREFIX}{number:032x}.mark");
+    let name = format!("{INTERNAL_PREFIX}{number:032x}.mark");
     Ok(RelPath::parse(name.as_bytes())?)
 }

@@ -149,7 +149,7 @@ mod tests {
 
     /// A sleeping thread waits; a thread that loops until its CPU clock moves runs.
     #[test]
-    fn running_and_waiting_are_told_apart_by_stage() {
+    fn measures_running_and_waiting_by_stage() {
         let mut timer = ThreadTimer::start(Stage::Reading);
         std::thread::sleep(Duration::from_millis(20));
         timer.enter(Stage::Hashing);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_counts_as_waited() {
+    fn counts_current_stage_as_waited() {
         let timer = ThreadTimer::start(Stage::Sending);
         std::thread::sleep(Duration::from_millis(2));
         let times = timer.times.lock().snapshot();

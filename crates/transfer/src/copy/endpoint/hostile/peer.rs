@@ -18,7 +18,7 @@ use crate::{
 };
 use anyhow::Result;
 use longhaul_store::{
-    blocks::{BLOCK, Blocks},
+    blocks::{BLOCK_LEN, Blocks},
     entry::Kind,
 };
 use longhaul_transport::{
@@ -86,10 +86,10 @@ impl HostilePeer {
     }
 
     pub(super) fn start_with_options(options: Options, role: Role) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("from"), directory.path().join("to"));
         fs::create_dir(&from).unwrap();
-        fs::write(from.join("file"), vec![1; 2 * BLOCK as usize]).unwrap();
+        fs::write(from.join("file"), vec![1; 2 * BLOCK_LEN as usize]).unwrap();
         let [own, theirs] = [(); 2].map(|()| Identity::new().unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let begin = Begin {
@@ -107,10 +107,10 @@ impl HostilePeer {
         };
         let trust = own.responder(theirs.certificate()).unwrap();
         let reporter = Reporter(Arc::new(Mutex::new(io::sink())));
-        let end = thread::spawn(move || match role {
+        let endpoint = thread::spawn(move || match role {
             Role::Source => {
-                let ready = source::session::prepare(&begin, &AccessScope::Unrestricted)?;
-                source::session::run_session(begin, ready, &theirs, &reporter)
+                let prepared = source::session::prepare(&begin, &AccessScope::Unrestricted)?;
+                source::session::run_session(begin, prepared, &theirs, &reporter)
             }
             Role::Target => receiver::session::run_session(
                 &begin,
@@ -124,8 +124,8 @@ impl HostilePeer {
             trust,
             source_messages: None,
             target_messages: None,
-            endpoint: end,
-            directory: folder,
+            endpoint,
+            directory,
         }
     }
 
@@ -136,8 +136,8 @@ impl HostilePeer {
             .unwrap()
         {
             (stream, Purpose::Data(number)) => return Some((number, stream)),
-            (orders, Purpose::SourceMessages) => self.source_messages = Some(orders),
-            (answers, Purpose::TargetMessages) => self.target_messages = Some(answers),
+            (connection, Purpose::SourceMessages) => self.source_messages = Some(connection),
+            (connection, Purpose::TargetMessages) => self.target_messages = Some(connection),
         }
         None
     }
@@ -171,10 +171,10 @@ impl HostilePeer {
         streams.try_into().ok().unwrap()
     }
 
-    pub(super) fn send_source_message(&mut self, order: &SourceMsg) {
+    pub(super) fn send_source_message(&mut self, message: &SourceMsg) {
         // An endpoint that has read enough closes the connection.
         let to = self.source_messages.as_mut().unwrap();
-        drop(message::write(to, order).and_then(|()| Ok(to.flush()?)));
+        drop(message::write(to, message).and_then(|()| Ok(to.flush()?)));
     }
 
     pub(super) fn announce(&mut self, number: u64, path: &str, kind: Kind) {
@@ -185,9 +185,9 @@ impl HostilePeer {
         });
     }
 
-    pub(super) fn send_target_message(&mut self, answer: &TargetMsg) {
+    pub(super) fn send_target_message(&mut self, message: &TargetMsg) {
         let to = self.target_messages.as_mut().unwrap();
-        message::write(to, answer).unwrap();
+        message::write(to, message).unwrap();
         to.flush().unwrap();
     }
 
@@ -231,13 +231,13 @@ impl HostilePeer {
 
 /// Returns a valid block of a file.
 pub(super) fn block(file: u64, size: u64, index: u64) -> (Header, Vec<u8>) {
-    let range = Blocks::of(size).range(index).unwrap();
+    let range = Blocks::new(size).range(index).unwrap();
     let bytes = vec![index as u8 + 1; (range.end - range.start) as usize];
     let header = Header {
         file,
         block: index,
         content: Content::Data(bytes.len() as u32),
-        hash: Blocks::of(size).hash(index, &bytes).unwrap().0,
+        hash: Blocks::new(size).hash(index, &bytes).unwrap().0,
     };
     (header, bytes)
 }
@@ -248,8 +248,8 @@ pub(super) fn send_block(to: &mut Connection, (header, bytes): &(Header, Vec<u8>
     to.flush().unwrap();
 }
 
-pub(super) fn names(folder: &Path) -> Vec<String> {
-    let all = fs::read_dir(folder).into_iter().flatten().flatten();
+pub(super) fn names(directory: &Path) -> Vec<String> {
+    let all = fs::read_dir(directory).into_iter().flatten().flatten();
     let names = all.map(|entry| entry.file_name().into_string().unwrap());
     let mut names: Vec<_> = names
         .filter(|name| !name.starts_with(".longhaul-"))

@@ -3,7 +3,7 @@
 #![allow(
     clippy::single_range_in_vec_init,
     clippy::reversed_empty_ranges,
-    reason = "such ranges are what is sent"
+    reason = "the tests send such ranges"
 )]
 
 use super::peer::HostilePeer;
@@ -18,17 +18,17 @@ use crate::{
 use std::{collections::BTreeSet, io::Read};
 
 /// Lets a source announce its one file, sends it messages, and returns the error that ends it.
-fn error_after(answers: &[TargetMsg]) -> String {
-    let mut liar = HostilePeer::start(Role::Source);
-    let _stream = liar.accept_first_stream();
+fn error_after(messages: &[TargetMsg]) -> String {
+    let mut peer = HostilePeer::start(Role::Source);
+    let _stream = peer.accept_first_stream();
     while !matches!(
-        HostilePeer::receive(&mut liar.source_messages),
+        HostilePeer::receive(&mut peer.source_messages),
         SourceMsg::ScanEnded
     ) {}
-    for answer in answers {
-        liar.send_target_message(answer);
+    for message in messages {
+        peer.send_target_message(message);
     }
-    liar.endpoint.join().unwrap().unwrap_err().to_string()
+    peer.endpoint.join().unwrap().unwrap_err().to_string()
 }
 
 #[test]
@@ -38,40 +38,40 @@ fn rejects_false_counts_and_duplicate_requests() {
         blocks: 1000,
     };
     assert!(error_after(&[received]).contains("1000 parcels confirmed"));
-    let need = || TargetMsg::Request {
+    let request = || TargetMsg::Request {
         file: 0,
         missing: MissingBlocks::Blocks(vec![0..1]),
     };
-    assert!(error_after(&[need(), need()]).contains("asks again"));
+    assert!(error_after(&[request(), request()]).contains("requested a file twice"));
 }
 
 #[test]
 fn withdraws_file_on_request_for_nonexistent_blocks() {
-    let mut liar = HostilePeer::start(Role::Source);
-    let _stream = liar.accept_first_stream();
+    let mut peer = HostilePeer::start(Role::Source);
+    let _stream = peer.accept_first_stream();
     while !matches!(
-        HostilePeer::receive(&mut liar.source_messages),
+        HostilePeer::receive(&mut peer.source_messages),
         SourceMsg::ScanEnded
     ) {}
     let unknown = TargetMsg::Request {
         file: 4711,
         missing: MissingBlocks::Whole(u64::MAX),
     };
-    liar.send_target_message(&unknown);
+    peer.send_target_message(&unknown);
     let beyond = MissingBlocks::Blocks(vec![u64::MAX - 1..u64::MAX, 5..u64::MAX, 9..3]);
-    liar.send_target_message(&TargetMsg::Request {
+    peer.send_target_message(&TargetMsg::Request {
         file: 0,
         missing: beyond,
     });
-    let message = HostilePeer::receive(&mut liar.source_messages);
+    let message = HostilePeer::receive(&mut peer.source_messages);
     assert!(
         matches!(message, SourceMsg::Aborted { file: 0 }),
         "{message:?}"
     );
-    drop(liar.disconnect());
+    drop(peer.disconnect());
 }
 
-fn receive(from: &mut Connection) -> Header {
+fn receive_block(from: &mut Connection) -> Header {
     let mut header = [0; HEADER_LEN];
     from.read_exact(&mut header).unwrap();
     let header = Header::parse(&header).unwrap();
@@ -84,30 +84,30 @@ fn receive(from: &mut Connection) -> Header {
 /// A stalled stream delays a copy no longer than another stream takes to carry its blocks.
 #[test]
 fn repeats_blocks_of_stalled_stream_on_another() {
-    let mut liar = HostilePeer::start_with_streams(2, Role::Source);
-    let [(_, stalled), (number, mut good)] = liar.accept_first_streams();
+    let mut peer = HostilePeer::start_with_streams(2, Role::Source);
+    let [(_, stalled), (number, mut good)] = peer.accept_first_streams();
     while !matches!(
-        HostilePeer::receive(&mut liar.source_messages),
+        HostilePeer::receive(&mut peer.source_messages),
         SourceMsg::ScanEnded
     ) {}
-    liar.send_target_message(&TargetMsg::Request {
+    peer.send_target_message(&TargetMsg::Request {
         file: 0,
         missing: MissingBlocks::Blocks(vec![0..2]),
     });
     let mut blocks = BTreeSet::new();
     for received in 1..=2 {
-        blocks.insert(receive(&mut good).block);
-        liar.send_target_message(&TargetMsg::Received {
+        blocks.insert(receive_block(&mut good).block);
+        peer.send_target_message(&TargetMsg::Received {
             stream: number,
             blocks: received,
         });
     }
     assert_eq!(blocks, BTreeSet::from([0, 1]));
-    liar.send_target_message(&TargetMsg::Finished {
+    peer.send_target_message(&TargetMsg::Finished {
         removed: 0,
         failed: 0,
     });
-    liar.endpoint.join().unwrap().unwrap();
+    peer.endpoint.join().unwrap().unwrap();
     drop(stalled);
 }
 
@@ -115,27 +115,27 @@ fn repeats_blocks_of_stalled_stream_on_another() {
 /// started to read it.
 #[test]
 fn gives_up_stream_that_peer_closed_silently() {
-    let mut liar = HostilePeer::start(Role::Source);
-    let mut stream = liar.accept_first_stream();
+    let mut peer = HostilePeer::start(Role::Source);
+    let mut stream = peer.accept_first_stream();
     while !matches!(
-        HostilePeer::receive(&mut liar.source_messages),
+        HostilePeer::receive(&mut peer.source_messages),
         SourceMsg::ScanEnded
     ) {}
-    liar.send_target_message(&TargetMsg::Request {
+    peer.send_target_message(&TargetMsg::Request {
         file: 0,
         missing: MissingBlocks::Blocks(vec![0..1]),
     });
-    assert_eq!(receive(&mut stream).block, 0);
+    assert_eq!(receive_block(&mut stream).block, 0);
     drop(stream);
     while !matches!(
-        HostilePeer::receive(&mut liar.source_messages),
+        HostilePeer::receive(&mut peer.source_messages),
         SourceMsg::StreamAbandoned { stream: 0 }
     ) {}
-    liar.send_target_message(&TargetMsg::StreamEnded {
+    peer.send_target_message(&TargetMsg::StreamEnded {
         stream: 0,
         blocks: 0,
     });
-    let (_, mut stream) = liar.accept_stream();
-    assert_eq!(receive(&mut stream).block, 0);
-    drop(liar.disconnect());
+    let (_, mut stream) = peer.accept_stream();
+    assert_eq!(receive_block(&mut stream).block, 0);
+    drop(peer.disconnect());
 }

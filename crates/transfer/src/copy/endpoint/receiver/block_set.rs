@@ -90,16 +90,16 @@ pub(super) fn reduce_version(kind: Kind, portion: &Portion) -> Kind {
 mod tests {
     #![allow(
         clippy::single_range_in_vec_init,
-        reason = "a run of blocks is what is meant"
+        reason = "the test needs a range of blocks"
     )]
     use super::*;
-    use longhaul_store::blocks::BLOCK;
+    use longhaul_store::blocks::BLOCK_LEN;
     use proptest::prelude::*;
 
     fn wanted(ranges: &[Range<u64>], count: u64) -> Option<BlockSet> {
         BlockSet::of(
             &Portion::KeepPiece(ranges.to_vec()),
-            Blocks::of(count * BLOCK),
+            Blocks::new(count * BLOCK_LEN),
         )
     }
 
@@ -118,7 +118,7 @@ mod tests {
         for ranges in invalid {
             assert_eq!(wanted(ranges, 10), None, "{ranges:?}");
         }
-        let far = BlockSet::of(&Portion::Blocks(7..u64::MAX), Blocks::of(10 * BLOCK));
+        let far = BlockSet::of(&Portion::Blocks(7..u64::MAX), Blocks::new(10 * BLOCK_LEN));
         assert_eq!(far.unwrap().ranges(), [7..10]);
     }
 
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn among_runs_are_those_blocks_that_both_have(own in runs(), other in runs()) {
+        fn intersection_has_blocks_of_both_sets(own in runs(), other in runs()) {
             prop_assume!(!own.is_empty());
             let wanted = wanted(&own, 60).unwrap();
             let blocks = |runs: &[Range<u64>]| runs.iter().cloned().flatten().collect::<Vec<u64>>();

@@ -3,7 +3,7 @@
 
 use super::{
     large_file::{LargeFile, made_outcome, size, with_directory},
-    state::{RenamedFile, State, WrittenFile},
+    state::{FinalizedFile, State, WrittenFile},
     target::Target,
 };
 use crate::protocol::{
@@ -14,8 +14,8 @@ use longhaul_scheduling::Stage;
 use longhaul_store::{
     blocks::FileHash,
     entry::Entry,
-    manifest::{Manifest, Record},
-    part::Finished,
+    manifest::{FileRecord, Manifest},
+    part::FinishedFile,
     small,
     vfs::Dir,
 };
@@ -23,7 +23,7 @@ use std::{sync::Arc, time::Duration};
 
 /// Maximum time for which written blocks wait for a commit. A kill loses the data received in this time and
 /// during a sync, at most [`AT_RISK_MAX`](super::state::AT_RISK_MAX), and the data in flight.
-const INTERVAL: Duration = Duration::from_millis(250);
+const COMMIT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Entry and hash of a file for the manifest.
 type HashRecord = (Arc<Entry>, FileHash);
@@ -34,7 +34,7 @@ impl Target {
         let mut measurement = self.counters.metrics.measure_thread(Stage::Waiting, None);
         while !self.shared.is_over() {
             self.shared
-                .wait_timeout(INTERVAL, |state| state.over || state.needs_commit());
+                .wait_timeout(COMMIT_INTERVAL, |state| state.over || state.needs_commit());
             measurement.enter(Stage::Syncing);
             for (stream, blocks) in self.shared.update(State::take_unreported) {
                 self.to_source.push(TargetMsg::Received { stream, blocks });
@@ -56,7 +56,7 @@ impl Target {
 
     /// Commits data first, then the manifest, then names: no kill leaves a file under its final name that the
     /// manifest lacks.
-    fn commit(&self, manifest: Option<&mut Manifest>) -> Vec<RenamedFile> {
+    fn commit(&self, manifest: Option<&mut Manifest>) -> Vec<FinalizedFile> {
         let written = self.shared.read(State::begin_commit);
         let complete = self.commit_large();
         let mut done = self
@@ -68,8 +68,8 @@ impl Target {
         let renamed = done
             .iter()
             .filter_map(|done| Some((done.entry.clone(), done.finished.as_ref()?.hash?)));
-        let noted: Vec<HashRecord> = large.chain(renamed).collect();
-        done.extend(self.commit_small(manifest, noted));
+        let hash_records: Vec<HashRecord> = large.chain(renamed).collect();
+        done.extend(self.commit_small(manifest, hash_records));
         self.shared.update(|state| state.end_commit(written));
         done.extend(
             complete
@@ -97,10 +97,10 @@ impl Target {
     fn commit_small(
         &self,
         manifest: Option<&mut Manifest>,
-        mut noted: Vec<HashRecord>,
-    ) -> Vec<RenamedFile> {
+        mut hash_records: Vec<HashRecord>,
+    ) -> Vec<FinalizedFile> {
         let batch = self.shared.update(|state| std::mem::take(&mut state.batch));
-        let (mut about, mut files) = (Vec::new(), Vec::new());
+        let (mut entries, mut files) = (Vec::new(), Vec::new());
         for WrittenFile {
             number,
             entry,
@@ -108,20 +108,21 @@ impl Target {
             left_out,
         } in batch
         {
-            about.push((number, entry, left_out));
+            entries.push((number, entry, left_out));
             files.push(small);
         }
         let outcomes = small::commit(files, |hashes| {
-            let small = about.iter().zip(hashes);
-            noted.extend(small.filter_map(|((_, entry, _), hash)| Some((entry.clone(), (*hash)?))));
-            self.record_hashes(manifest, &noted);
+            let small = entries.iter().zip(hashes);
+            hash_records
+                .extend(small.filter_map(|((_, entry, _), hash)| Some((entry.clone(), (*hash)?))));
+            self.record_hashes(manifest, &hash_records);
         });
         let mut done = Vec::new();
-        for ((number, entry, left_out), outcome) in about.into_iter().zip(outcomes) {
+        for ((number, entry, left_out), outcome) in entries.into_iter().zip(outcomes) {
             match outcome {
                 Ok(_) => {
                     self.report_durable(size(&entry));
-                    done.push(RenamedFile {
+                    done.push(FinalizedFile {
                         number,
                         entry,
                         left_out,
@@ -164,7 +165,7 @@ impl Target {
         complete
     }
 
-    fn rename_large(&self, number: u64, large: &LargeFile) -> Option<RenamedFile> {
+    fn rename_large(&self, number: u64, large: &LargeFile) -> Option<FinalizedFile> {
         let finished = large.finish().and_then(|named| {
             if large.remains_piece() {
                 self.remove_whole_file(&large.entry)?;
@@ -179,7 +180,7 @@ impl Target {
                     self.open_waiting();
                     return None;
                 };
-                Some(RenamedFile::of(number, large.entry.clone(), named))
+                Some(FinalizedFile::of(number, large.entry.clone(), named))
             }
             Err(why) => {
                 self.fail_file(number, large, why);
@@ -201,14 +202,14 @@ impl Target {
 
     fn report_durable(&self, bytes: u64) {
         if bytes > 0 {
-            self.counters.update(|now| now.durable += bytes);
+            self.counters.update(|progress| progress.durable += bytes);
             self.to_source.push(TargetMsg::Durable { bytes });
         }
     }
 
     /// Appends hashes to the manifest.
-    fn record_hashes(&self, manifest: Option<&mut Manifest>, noted: &[HashRecord]) {
-        let records: Vec<(&[u8], Record)> = noted.iter().map(manifest_record).collect();
+    fn record_hashes(&self, manifest: Option<&mut Manifest>, hash_records: &[HashRecord]) {
+        let records: Vec<(&[u8], FileRecord)> = hash_records.iter().map(manifest_record).collect();
         if let Some(manifest) = manifest
             && let Err(error) = manifest.append(&records)
         {
@@ -218,18 +219,19 @@ impl Target {
     }
 
     /// Removes old hashes of files that were written without hashing.
-    fn remove_hashes_of(&self, manifest: Option<&mut Manifest>, done: &[RenamedFile]) {
+    fn remove_hashes_of(&self, manifest: Option<&mut Manifest>, done: &[FinalizedFile]) {
         let Some(manifest) = manifest else { return };
         let paths = done.iter().map(|done| done.entry.path.as_bytes());
         let known = paths.filter(|path| manifest.lookup(path).is_some());
-        let gone: Vec<(&[u8], Record)> = known.map(|path| (path, Record::GONE)).collect();
-        if let Err(error) = manifest.append(&gone) {
-            self.report_failure(format!("hashes that are not known any more stay: {error}"));
+        let removed: Vec<(&[u8], FileRecord)> =
+            known.map(|path| (path, FileRecord::REMOVED)).collect();
+        if let Err(error) = manifest.append(&removed) {
+            self.report_failure(format!("outdated hashes could not be removed: {error}"));
         }
     }
 
-    fn forget_journal(&self, file: RenamedFile) {
-        let forgotten = file.finished.map_or(Ok(()), Finished::forget_journal);
+    fn forget_journal(&self, file: FinalizedFile) {
+        let forgotten = file.finished.map_or(Ok(()), FinishedFile::remove_journal);
         if let Err(error) = forgotten {
             self.reporter
                 .send_problem(with_directory(&file.entry, &error));
@@ -238,9 +240,9 @@ impl Target {
     }
 }
 
-fn manifest_record((entry, hash): &HashRecord) -> (&[u8], Record) {
+fn manifest_record((entry, hash): &HashRecord) -> (&[u8], FileRecord) {
     let modified = entry.metadata.modified;
-    let record = Record {
+    let record = FileRecord {
         hash: *hash,
         size: size(entry),
         mtime: (modified.seconds, modified.nanos),

@@ -12,7 +12,7 @@ use anyhow::Result;
 use longhaul_command::threads;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    blocks::{BLOCK, Blocks, FileHash},
+    blocks::{BLOCK_LEN, Blocks, FileHash},
     entry::{Entry, Kind},
     tree::place::{Options, Placed, Placer},
 };
@@ -81,7 +81,7 @@ impl Target {
             return None;
         };
         let file = self.root.open_file(&entry.path).ok()?;
-        let blocks = Blocks::of(file.metadata().ok()?.len());
+        let blocks = Blocks::new(file.metadata().ok()?.len());
         if blocks.file_len() != version.size {
             return None;
         }
@@ -112,7 +112,7 @@ impl Target {
 
     /// Returns the outcome of an entry that is present. Leftovers of a killed copy beside it are removed.
     pub(super) fn present_outcome(&self, entry: &Entry) -> Outcome {
-        match (size(entry) > BLOCK).then(|| remove_leftovers_of(&self.root, entry)) {
+        match (size(entry) > BLOCK_LEN).then(|| remove_leftovers_of(&self.root, entry)) {
             Some(Err(why)) => Outcome::Failed(why),
             _ => Outcome::Same,
         }

@@ -9,7 +9,7 @@ use crate::{
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
-    path::{RelPath, Shown},
+    path::{Printable, RelPath},
     root::Root,
 };
 use rustix::fs::{PROC_SUPER_MAGIC, statfs};
@@ -33,10 +33,10 @@ pub(super) fn open_destination(
     refuse_special(scope, path, begin)?;
     let found = open(scope, path, &begin.options)?;
     if let Some(target) = &target {
-        let (_, renamed, imagined) = &found;
+        let (_, top_name, planned_directory) = &found;
         // A directory that would be made does not exist yet.
-        if imagined.is_none() {
-            target.refuse_onto(&begin.sources, renamed.is_some(), begin.options.delete)?;
+        if planned_directory.is_none() {
+            target.refuse_onto(&begin.sources, top_name.is_some(), begin.options.delete)?;
         }
     }
     Ok(found)
@@ -48,37 +48,38 @@ fn open(
     options: &Options,
 ) -> Result<(Root, Option<RelPath>, Option<RelPath>)> {
     if !options.dry_run || !options.into_directory {
-        let (root, renamed) = scope.open_target(path, options)?;
-        return Ok((root, renamed, None));
+        let (root, top_name) = scope.open_target(path, options)?;
+        return Ok((root, top_name, None));
     }
     // An entry with a name of its own needs no new directory.
     let without_directory = Options {
         into_directory: false,
         ..options.clone()
     };
-    let (root, imagined) = scope.open_target(path, &without_directory)?;
-    Ok((root, None, imagined))
+    let (root, planned_directory) = scope.open_target(path, &without_directory)?;
+    Ok((root, None, planned_directory))
 }
 
 /// Refuses a special file at the target's path, or at a source's path in it, before anything is changed.
 fn refuse_special(scope: &AccessScope, path: &[u8], begin: &Begin) -> Result<()> {
-    let Some(place) = scope.local_path(path) else {
+    let Some(local_path) = scope.local_path(path) else {
         return Ok(());
     };
     let follow = matches!(scope, AccessScope::Unrestricted);
-    let refuse = |place: &Path, shown: &dyn std::fmt::Display| match describe_special(place, follow)
-    {
+    let refuse = |local_path: &Path, shown: &dyn std::fmt::Display| match describe_special(
+        local_path, follow,
+    ) {
         None => Ok(()),
-        Some(what) => Err(Refusal::usage(format!(
-            "{shown}: {what} is there, which a copy does not replace: name a file or a directory"
+        Some(kind_name) => Err(Refusal::usage(format!(
+            "{shown}: {kind_name} is there, which a copy does not replace: name a file or a directory"
         ))),
     };
     for name in begin.sources.non_special_names() {
-        let shown = Shown(path);
-        refuse(&place, &shown)?;
+        let shown = Printable(path);
+        refuse(&local_path, &shown)?;
         if let Some(name) = name {
             refuse(
-                &place.join(name.as_path()),
+                &local_path.join(name.as_path()),
                 &format_args!("{name} in {shown}"),
             )?;
         }
@@ -129,7 +130,7 @@ mod tests {
     use std::os::unix::{fs::symlink, net::UnixListener};
 
     #[test]
-    fn tells_devices_fifos_and_sockets_by_all_their_names() {
+    fn detects_special_files_through_links() {
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name);
         let fifo = rustix::fs::FileType::Fifo;
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(
             describe_special(&at("link"), false),
             None,
-            "it is replaced itself"
+            "a copy replaces the link itself"
         );
         assert!(describe_special(&at("open"), true).is_some());
         for name in ["file", "loop", "none", ""] {

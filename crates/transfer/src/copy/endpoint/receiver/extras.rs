@@ -8,7 +8,7 @@ use longhaul_store::tree::{
     scan::Ended,
 };
 use longhaul_store::{
-    manifest::{Manifest, Record},
+    manifest::{FileRecord, Manifest},
     path::RelPath,
     tree::place::{There, look},
 };
@@ -16,8 +16,13 @@ use std::collections::HashSet;
 
 impl Target {
     /// Removes entries that the source does not have; returns their number.
-    pub(super) fn remove_extras(&self, extras: Extras<'_>, filter: &Filter, unread: u64) -> u64 {
-        let ended = match unread {
+    pub(super) fn remove_extras(
+        &self,
+        extras: Extras<'_>,
+        filter: &Filter,
+        unreadable: u64,
+    ) -> u64 {
+        let ended = match unreadable {
             0 => Ended::Whole,
             failures => Ended::Failures(failures),
         };
@@ -52,9 +57,9 @@ impl Target {
             return;
         };
         let missing: Vec<Vec<u8>> = self.missing_paths(&manifest, &removed.iter().collect());
-        let records: Vec<(&[u8], Record)> = missing
+        let records: Vec<(&[u8], FileRecord)> = missing
             .iter()
-            .map(|path| (path.as_slice(), Record::GONE))
+            .map(|path| (path.as_slice(), FileRecord::REMOVED))
             .collect();
         if let Err(error) = manifest.append(&records) {
             self.report_failure(format!("hashes of removed files are still kept: {error}"));

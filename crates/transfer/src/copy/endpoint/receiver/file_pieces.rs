@@ -39,10 +39,10 @@ impl Target {
         let (Portion::KeepPiece(_), Kind::File { version, .. }) = (portion, &entry.kind) else {
             return None;
         };
-        let wanted = BlockSet::of(portion, Blocks::of(version.size))?;
+        let wanted = BlockSet::of(portion, Blocks::new(version.size))?;
         let dir = open_directory(&self.root, &entry.path).ok()?;
-        let held = piece::held(&dir, entry).ok()??;
-        let label = piece::label(&dir, entry.path.name()).ok()??;
+        let held = piece::held_blocks(&dir, entry).ok()??;
+        let label = piece::label_entry(&dir, entry.path.name()).ok()??;
         // The access time does not matter.
         let metadata = Metadata {
             accessed: label.metadata.accessed,
@@ -88,7 +88,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn a_full_disk_is_no_mistake_in_the_command() {
+    fn full_disk_is_not_a_usage_error() {
         let full = io::Error::from(Errno::NOSPC);
         let error = record_error(full.into());
         assert!(!error.is::<Refusal>());

@@ -10,7 +10,10 @@ use longhaul_store::{
     blocks::{BlockHash, Blocks, FileHash},
     entry::{Entry, Kind},
     metadata::{Metadata, SkippedField},
-    part::{Finished, Opened, Origin, Part, PartError, Renamed, journal::Record, remove_leftovers},
+    part::{
+        FinishedFile, OpenOutcome, Part, PartError, RenamedFile, SourceInfo, journal::BlockRecord,
+        remove_leftovers,
+    },
     path::RelPath,
     root::Root,
     vfs::Dir,
@@ -27,7 +30,7 @@ pub(super) struct LargeFile {
     wanted: BlockSet,
     portion: Portion,
     dir: Dir,
-    origin: Origin,
+    origin: SourceInfo,
     part: RwLock<Option<Part>>,
     sealed: Mutex<Option<Sealed>>,
 }
@@ -37,62 +40,62 @@ pub(super) struct LargeFile {
 struct Sealed(Option<FileHash>);
 
 /// Outcome of opening a file.
-pub(super) enum OpenOutcome {
+pub(super) enum OpenedFile {
     /// Open; blocks may be missing.
     Incomplete(Box<LargeFile>),
     /// Complete under its final name: the last run was killed right after the rename.
-    Renamed(Renamed),
+    Renamed(RenamedFile),
     /// Held by another copy.
     Busy,
 }
 
 /// Completes a file that an earlier run renamed.
-pub(super) fn finish_renamed(entry: &Entry, renamed: Renamed) -> Result<FinishedFile, String> {
+pub(super) fn finish_renamed(entry: &Entry, renamed: RenamedFile) -> Result<CompletedFile, String> {
     let mut left_out = Vec::new();
     let finished = renamed.finish(|file| {
         left_out = apply_metadata(&entry.metadata, file)?;
         Ok(())
     });
     let finished = finished.map_err(|error| with_directory(entry, &error))?;
-    Ok(FinishedFile { finished, left_out })
+    Ok(CompletedFile { finished, left_out })
 }
 
 /// File under its final name, with the metadata that could not be set.
-pub(super) struct FinishedFile {
-    pub(super) finished: Finished,
+pub(super) struct CompletedFile {
+    pub(super) finished: FinishedFile,
     pub(super) left_out: Vec<String>,
 }
 
 impl LargeFile {
-    pub(super) fn open_part(
+    pub(super) fn open(
         root: &Root,
         entry: &Entry,
         portion: &Portion,
-    ) -> Result<OpenOutcome, String> {
+    ) -> Result<OpenedFile, String> {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(format!("{}: not a regular file", entry.path));
         };
-        let wanted = BlockSet::of(portion, Blocks::of(version.size))
+        let wanted = BlockSet::of(portion, Blocks::new(version.size))
             .ok_or_else(|| format!("{}: it has no such blocks", entry.path))?;
         let dir = open_directory(root, &entry.path)?;
-        let origin = Origin {
+        let origin = SourceInfo {
             version: (&version).into(),
             length: version.size,
             // The rest of a piece is on other hosts, and needs no space here.
             sparse: sparse || matches!(portion, Portion::KeepPiece(_)),
         };
-        let opened = open(&dir, entry.path.name(), &origin, portion, &wanted);
+        let opened = open_part(&dir, entry.path.name(), &origin, portion, &wanted);
         let part = match opened.map_err(|error| with_directory(entry, &error))? {
-            Opened::Busy => return Ok(OpenOutcome::Busy),
-            Opened::Fresh(part) | Opened::Resumed(part) => part,
-            Opened::Renamed(renamed) => return Ok(OpenOutcome::Renamed(renamed)),
+            OpenOutcome::Busy => return Ok(OpenedFile::Busy),
+            OpenOutcome::Fresh(part) | OpenOutcome::Resumed(part) => part,
+            OpenOutcome::Renamed(renamed) => return Ok(OpenedFile::Renamed(renamed)),
         };
         if matches!(portion, Portion::KeepPiece(_)) {
             // The host that gathers the pieces verifies each block.
-            part.trust();
+            part.trust_inherited();
         }
-        Ok(OpenOutcome::Incomplete(Box::new(Self {
-            blocks: Blocks::of(version.size),
+        Ok(OpenedFile::Incomplete(Box::new(Self {
+            blocks: Blocks::new(version.size),
             wanted,
             portion: portion.clone(),
             dir,
@@ -122,7 +125,7 @@ impl LargeFile {
             return Ok(());
         };
         let written = match content {
-            Content::Hole => part.hole(index),
+            Content::Hole => part.write_hole(index),
             Content::Data(_) => part.write(index, bytes, hash),
         };
         written
@@ -146,7 +149,7 @@ impl LargeFile {
     pub(super) fn is_complete(&self) -> bool {
         let is_sealed = self.sealed.lock().is_some();
         let durable = self.with_part(|part| Ok(part.durable()));
-        let wanted = |durable: Vec<Record>| {
+        let wanted = |durable: Vec<BlockRecord>| {
             let indices = durable.iter().map(|(index, _)| *index);
             indices.filter(|index| self.wanted.contains(*index)).count() as u64
         };
@@ -169,13 +172,13 @@ impl LargeFile {
     /// Verifies the next block of an earlier run; returns whether there are more. A mismatch is reported when
     /// the file is finished.
     pub(super) fn verify_next(&self) -> bool {
-        self.with_part(Part::check_next).unwrap_or(false)
+        self.with_part(Part::verify_next_inherited).unwrap_or(false)
     }
 
     /// Skips the verification of blocks that were there already.
     pub(super) fn trust(&self) {
         let _closed = self.with_part(|part| {
-            part.trust();
+            part.trust_inherited();
             Ok(())
         });
     }
@@ -189,31 +192,31 @@ impl LargeFile {
         drop(self.take_part()?);
         let opened = Part::open(&self.dir, self.entry.path.name(), &self.origin);
         let whole = match opened.map_err(|error| with_directory(&self.entry, &error))? {
-            Opened::Resumed(part) => part.missing().is_empty().then_some(part),
+            OpenOutcome::Resumed(part) => part.missing().is_empty().then_some(part),
             // Another session has renamed the file meanwhile.
-            Opened::Fresh(part) => {
+            OpenOutcome::Fresh(part) => {
                 let discarded = part.discard();
                 discarded.map_err(|error| with_directory(&self.entry, &error))?;
                 None
             }
             // The session that holds the file assembles it, or has done so.
-            Opened::Busy | Opened::Renamed(_) => None,
+            OpenOutcome::Busy | OpenOutcome::Renamed(_) => None,
         };
         if let Some(whole) = &whole {
             // The session that received a block has verified it.
-            whole.trust();
+            whole.trust_inherited();
         }
         *self.part.write() = whole;
         Ok(())
     }
 
     /// Gives the file its name and metadata; `None` if this session does not name it.
-    pub(super) fn finish(&self) -> Result<Option<FinishedFile>, String> {
+    pub(super) fn finish(&self) -> Result<Option<CompletedFile>, String> {
         let mut part = self.part.write();
         let part = match (&self.portion, part.take()) {
             (Portion::Blocks(_), Some(_)) | (Portion::JoinPiece(_), None) => return Ok(None),
             (Portion::KeepPiece(_), Some(part)) => {
-                let kept = part.keep(&self.entry);
+                let kept = part.keep_as_piece(&self.entry);
                 return kept
                     .map(|()| None)
                     .map_err(|error| with_directory(&self.entry, &error));
@@ -224,7 +227,7 @@ impl LargeFile {
         self.rename(part).map(Some)
     }
 
-    fn rename(&self, part: Part) -> Result<FinishedFile, String> {
+    fn rename(&self, part: Part) -> Result<CompletedFile, String> {
         // The hash of the whole is unknown for a file that was in pieces.
         let expected = self.expected_hash();
         let mut left_out = Vec::new();
@@ -233,7 +236,7 @@ impl LargeFile {
             Ok(())
         });
         let finished = finished.map_err(|error| with_directory(&self.entry, &error))?;
-        Ok(FinishedFile { finished, left_out })
+        Ok(CompletedFile { finished, left_out })
     }
 
     /// Returns whether the file remains a piece here.
@@ -261,18 +264,18 @@ impl LargeFile {
     }
 
     fn closed_error(&self) -> String {
-        format!("{}: done with already", self.entry.path)
+        format!("{}: already finished", self.entry.path)
     }
 }
 
-fn open(
+fn open_part(
     dir: &Dir,
     name: &[u8],
-    origin: &Origin,
-    share: &Portion,
+    origin: &SourceInfo,
+    portion: &Portion,
     wanted: &BlockSet,
-) -> Result<Opened, PartError> {
-    match share {
+) -> Result<OpenOutcome, PartError> {
+    match portion {
         Portion::Blocks(_) | Portion::JoinPiece(_) => {
             Part::open_slice(dir, name, origin, wanted.ranges())
         }
@@ -280,16 +283,16 @@ fn open(
     }
 }
 
-/// Attempts to open a busy part, [`BETWEEN_LOOKS`] apart: its holder may have been killed a moment ago.
+/// Attempts to open a busy part, [`BUSY_RETRY_DELAY`] apart: its holder may have been killed a moment ago.
 const BUSY_ATTEMPTS: u32 = 30;
 const BUSY_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Repeats `act` while another copy is busy with the file, up to three seconds.
 pub(super) fn retry_while_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) -> bool) -> T {
     for _ in 1..BUSY_ATTEMPTS {
-        let done = act();
-        if !is_busy(&done) {
-            return done;
+        let result = act();
+        if !is_busy(&result) {
+            return result;
         }
         std::thread::sleep(BUSY_RETRY_DELAY);
     }
@@ -354,18 +357,17 @@ pub(super) fn with_directory(entry: &Entry, error: &dyn std::error::Error) -> St
 mod tests {
     use super::*;
     use crate::copy::fixtures::{entry, file};
-    use longhaul_store::blocks::BLOCK;
+    use longhaul_store::blocks::BLOCK_LEN;
 
     /// A slow stream's copy of a block arrives after the file is complete and renamed.
     #[test]
     fn ignores_block_of_finished_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::open(folder.path()).unwrap();
-        let entry = entry("file", file(2 * BLOCK));
-        let Ok(OpenOutcome::Incomplete(large)) =
-            LargeFile::open_part(&root, &entry, &Portion::Whole)
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let entry = entry("file", file(2 * BLOCK_LEN));
+        let Ok(OpenedFile::Incomplete(large)) = LargeFile::open(&root, &entry, &Portion::Whole)
         else {
-            panic!("it lacks all");
+            panic!("all blocks are missing");
         };
         let hole = |index| large.write(index, Content::Hole, &[], None);
         assert_eq!((hole(0), hole(1), hole(0)), (Ok(()), Ok(()), Ok(())));
@@ -373,6 +375,6 @@ mod tests {
         large.seal(None);
         assert!(large.is_complete() && large.finish().unwrap().is_some());
         assert_eq!(hole(1), Ok(()));
-        assert!(large.finish().is_err(), "it has its name once");
+        assert!(large.finish().is_err(), "a file is renamed only once");
     }
 }

@@ -8,7 +8,7 @@ use super::{
     target::Target,
 };
 use crate::{
-    copy::endpoint::limits as attributes,
+    copy::endpoint::limits,
     protocol::{
         control::{Pass, Task},
         message::{self, Outcome, Portion, SourceMsg, TargetMsg},
@@ -35,7 +35,7 @@ use std::collections::{BTreeSet, HashSet};
 const DIRECTORY_XATTR_BYTES_MAX: u64 = 1 << 30;
 
 const CONTENTS_FOR_SINGLE_NAME: &str =
-    "the source copies what is in a directory, where one thing was to get a name";
+    "the source copies the contents of a directory, but the target names a single entry";
 
 /// Maximum refused devices and fifos whose further names are recognised: 32 MB of digests. Further names of
 /// others fail as hard links.
@@ -49,7 +49,7 @@ struct EntryState<'a> {
     /// Hard links, made last: the files must exist first.
     links: Vec<(u64, Entry)>,
     unreadable: u64,
-    /// Number of devices and fifos that were not made, further names included. `untaken`: digests of their
+    /// Number of devices and fifos that were not made, further names included. `refused_names`: digests of their
     /// first names.
     refused: u64,
     refused_names: HashSet<[u8; 16]>,
@@ -71,7 +71,7 @@ impl Target {
             dry_run: self.options.dry_run,
             checksum: self.options.checksum,
         };
-        let mut state = EntryState {
+        let mut entries = EntryState {
             placer: Placer::new(&root, options),
             extras: Extras::new(&root, &filter),
             filter: &filter,
@@ -86,16 +86,16 @@ impl Target {
         let mut measurement = self.counters.metrics.measure_thread(Stage::Waiting, None);
         loop {
             measurement.enter(Stage::Waiting);
-            let order = message::read::<SourceMsg>(&mut from)?;
+            let message = message::read::<SourceMsg>(&mut from)?;
             measurement.enter(Stage::Scanning);
-            let order = order.context("the source went away")?;
-            match self.handle_data_message(order) {
+            let message = message.context("the source went away")?;
+            match self.handle_data_message(message) {
                 None => {}
                 Some(SourceMsg::Entry {
                     number,
                     entry,
-                    portion: share,
-                }) => self.handle_entry(&mut state, number, entry.into(), share)?,
+                    portion,
+                }) => self.handle_entry(&mut entries, number, entry.into(), portion)?,
                 // A source must not change the directory around a single named entry.
                 Some(SourceMsg::RootMetadata(_)) if self.top_name.is_some() => {
                     return Err(Refusal::usage(CONTENTS_FOR_SINGLE_NAME));
@@ -103,38 +103,38 @@ impl Target {
                 Some(SourceMsg::RootMetadata(metadata)) => {
                     let mut metadata = metadata.into();
                     self.preserve.reduce_metadata(&mut metadata, true);
-                    state.placer.top(metadata);
+                    entries.placer.top(metadata);
                     // A directory that does not exist yet has no extra entries.
                     if self.planned_directory.is_none() {
-                        state.extras.top();
+                        entries.extras.top();
                     }
                 }
-                Some(SourceMsg::Excluded(path)) => state.extras.spare(&self.path_here(path)?),
-                Some(SourceMsg::ScanError) => state.unreadable += 1,
+                Some(SourceMsg::Excluded(path)) => entries.extras.spare(&self.path_here(path)?),
+                Some(SourceMsg::ScanError) => entries.unreadable += 1,
                 Some(SourceMsg::ScanEnded) => break,
-                Some(_) => bail!("an order out of order"),
+                Some(_) => bail!("unexpected message of the source"),
             }
         }
         drop(measurement);
-        self.finish_session(state, from)
+        self.finish_session(entries, from)
     }
 
     /// Reads the names of the sources; returns the filter of `--exclude`, which also protects entries here.
     fn filter(&self, from: &mut Connection) -> Result<Filter> {
-        let Some(SourceMsg::Roots(tops)) = message::read(from)? else {
-            bail!("the source does not say what it copies");
+        let Some(SourceMsg::Roots(roots)) = message::read(from)? else {
+            bail!("the source did not send the names of its sources");
         };
-        if self.top_name.is_some() && tops.len() != 1 {
+        if self.top_name.is_some() && roots.len() != 1 {
             return Err(Refusal::usage(CONTENTS_FOR_SINGLE_NAME));
         }
-        let here = tops.into_iter().map(|top| self.path_here(top));
-        let tops: Vec<RelPath> = here.collect::<Result<_>>()?;
-        Ok(self.options.filter()?.with_tops(tops.iter()))
+        let root_paths = roots.into_iter().map(|top| self.path_here(top));
+        let roots: Vec<RelPath> = root_paths.collect::<Result<_>>()?;
+        Ok(self.options.filter()?.with_tops(roots.iter()))
     }
 
     /// Handles messages about data in flight; returns any other message.
-    fn handle_data_message(&self, order: SourceMsg) -> Option<SourceMsg> {
-        match order {
+    fn handle_data_message(&self, message: SourceMsg) -> Option<SourceMsg> {
+        match message {
             SourceMsg::Sealed { file, hash } => self.shared.update(|state| {
                 if let Some(large) = state.large.get(&file) {
                     large.seal(hash);
@@ -145,8 +145,8 @@ impl Target {
                 old,
                 number,
                 entry,
-                portion: share,
-            } => self.handle_reannounced(old, number, entry.into(), share),
+                portion,
+            } => self.handle_reannounced(old, number, entry.into(), portion),
             SourceMsg::Aborted { file } => self.discard(file),
             SourceMsg::StreamAbandoned { stream } => self.shut_down_stream(stream),
             SourceMsg::StreamCount(count) => self.opener.set_wanted(count.into()),
@@ -157,11 +157,11 @@ impl Target {
 
     /// Waits for the data of all announced entries. Then makes hard links, removes extra entries, and sets
     /// the metadata of directories.
-    fn finish_session(&self, mut state: EntryState<'_>, mut from: Connection) -> Result<()> {
+    fn finish_session(&self, mut entries: EntryState<'_>, mut from: Connection) -> Result<()> {
         let reader = self.clone();
         threads::spawn(move || {
-            while let Ok(Some(order)) = message::read::<SourceMsg>(&mut from)
-                && reader.handle_data_message(order).is_none()
+            while let Ok(Some(message)) = message::read::<SourceMsg>(&mut from)
+                && reader.handle_data_message(message).is_none()
             {}
             reader.shared.update(|state| state.source_gone = true);
         })?;
@@ -170,21 +170,21 @@ impl Target {
         if !self.shared.read(State::has_only_links_left) {
             bail!("the source went away");
         }
-        for (number, entry) in std::mem::take(&mut state.links) {
-            self.place_entry(&mut state, number, entry, Portion::Whole);
+        for (number, entry) in std::mem::take(&mut entries.links) {
+            self.place_entry(&mut entries, number, entry, Portion::Whole);
         }
         let failed = self.counters.snapshot().failed;
         let removed = match self.options.delete {
-            true => self.remove_extras(state.extras, state.filter, state.unreadable),
+            true => self.remove_extras(entries.extras, entries.filter, entries.unreadable),
             false => 0,
         };
         // Other workers still write in these directories; the session after all extents sets their metadata.
         let directories = match self.task {
             Task::Extents | Task::Gather(Pass::Data) => Vec::new(),
-            _ => state.placer.finish(),
+            _ => entries.placer.finish(),
         };
-        self.counters.update(|now| now.removed += removed);
-        let to_sync = state.to_sync || removed > 0;
+        self.counters.update(|progress| progress.removed += removed);
+        let to_sync = entries.to_sync || removed > 0;
         for (path, applied) in directories {
             if let Err(failure) = applied {
                 let path = path.map_or(".".to_owned(), |path| path.to_string());
@@ -194,8 +194,8 @@ impl Target {
         if to_sync && !self.options.dry_run {
             self.sync();
         }
-        if state.refused > 0 {
-            let what = match state.refused {
+        if entries.refused > 0 {
+            let what = match entries.refused {
                 1 => "1 device or fifo was left out".to_owned(),
                 count => format!("{count} devices and fifos were left out"),
             };
@@ -224,23 +224,23 @@ impl Target {
 
     fn handle_entry(
         &self,
-        state: &mut EntryState<'_>,
+        entries: &mut EntryState<'_>,
         number: u64,
         mut entry: Entry,
-        share: Portion,
+        portion: Portion,
     ) -> Result<()> {
         entry.path = self.path_here(entry.path)?;
-        entry.kind = reduce_version(entry.kind, &share);
+        entry.kind = reduce_version(entry.kind, &portion);
         self.preserve.reduce(&mut entry);
         if let Kind::HardLink { to } = &mut entry.kind {
             *to = self.path_here(to.clone())?;
             entry.metadata = Metadata::default();
         }
         if entry.kind == Kind::Directory {
-            state.directory_xattr_bytes += attributes::xattr_bytes(&entry.metadata);
+            entries.directory_xattr_bytes += limits::xattr_bytes(&entry.metadata);
         }
-        self.counters.update(|now| now.entries += 1);
-        let accepted = self.accepts(state, &entry);
+        self.counters.update(|progress| progress.entries += 1);
+        let accepted = self.accepts(entries, &entry);
         let link = accepted && matches!(entry.kind, Kind::HardLink { .. });
         let too_much = self.shared.update_silent(|state| {
             state.in_flight += 1;
@@ -249,35 +249,36 @@ impl Target {
             state.announced_too_much()
         });
         ensure!(
-            !too_much && state.directory_xattr_bytes <= DIRECTORY_XATTR_BYTES_MAX,
-            "the source announces more than it may"
+            !too_much && entries.directory_xattr_bytes <= DIRECTORY_XATTR_BYTES_MAX,
+            "the source announces more than allowed"
         );
-        state.extras.see(&entry);
+        entries.extras.see(&entry);
         match entry.kind {
             _ if !accepted => {
-                state.refused += 1;
+                entries.refused += 1;
                 self.complete(number, &entry.path, Outcome::LeftOut);
             }
-            Kind::HardLink { .. } => state.links.push((number, entry)),
-            _ => self.place_entry(state, number, entry, share),
+            Kind::HardLink { .. } => entries.links.push((number, entry)),
+            _ => self.place_entry(entries, number, entry, portion),
         }
         Ok(())
     }
 
     /// Returns whether the entry is of a kind made here, and not a further name of a refused entry.
-    fn accepts(&self, state: &mut EntryState<'_>, entry: &Entry) -> bool {
+    fn accepts(&self, entries: &mut EntryState<'_>, entry: &Entry) -> bool {
         if let Kind::HardLink { to } = &entry.kind {
-            return state.refused_names.is_empty() || !state.refused_names.contains(&digest(to));
+            return entries.refused_names.is_empty()
+                || !entries.refused_names.contains(&digest(to));
         }
         let accepts = self.preserve.takes(&entry.kind);
-        if !accepts && state.refused_names.len() < REFUSED_NAMES_MAX {
-            state.refused_names.insert(digest(&entry.path));
+        if !accepts && entries.refused_names.len() < REFUSED_NAMES_MAX {
+            entries.refused_names.insert(digest(&entry.path));
         }
         accepts
     }
 
     /// Replaces a requested file that changed at the source by its new number and version.
-    fn handle_reannounced(&self, old: u64, number: u64, mut entry: Entry, share: Portion) {
+    fn handle_reannounced(&self, old: u64, number: u64, mut entry: Entry, portion: Portion) {
         // First, so that the copy does not look finished between the two steps.
         self.shared.update(|state| {
             state.in_flight += 1;
@@ -285,11 +286,11 @@ impl Target {
         });
         self.discard(old);
         match self.path_here(entry.path.clone()) {
-            Ok(path) if !path.is_own() => {
+            Ok(path) if !path.is_internal() => {
                 entry.path = path;
-                entry.kind = reduce_version(entry.kind, &share);
+                entry.kind = reduce_version(entry.kind, &portion);
                 self.preserve.reduce(&mut entry);
-                self.request_file(number, entry, share);
+                self.request_file(number, entry, portion);
             }
             _ => {
                 let why = format!("{}: no name for a file", entry.path);
@@ -313,45 +314,51 @@ impl Target {
         }
     }
 
-    fn place_entry(&self, state: &mut EntryState<'_>, number: u64, entry: Entry, share: Portion) {
+    fn place_entry(
+        &self,
+        entries: &mut EntryState<'_>,
+        number: u64,
+        entry: Entry,
+        portion: Portion,
+    ) {
         let is_named = self.is_named_top(&entry);
         if is_named && self.root.stat(&entry.path).is_err() {
             // On failure the directory is made below without the record, which is then added.
             let _ = origin::make(&self.root, &entry.path, &self.options.origin);
         }
-        let placed = state.placer.place(&entry);
+        let placed = entries.placer.place(&entry);
         if matches!(placed, Ok((Placed::Changed | Placed::Wanted, _))) && !self.options.dry_run {
-            self.report_denied(&mut state.reported, &entry);
+            self.report_denied(&mut entries.reported, &entry);
         }
         if is_named && placed.is_ok() {
             self.record_origin(&entry.path);
         }
-        let placed = placed.map(|placed| self.report_foreign(&mut state.reported, placed));
+        let placed = placed.map(|placed| self.report_foreign(&mut entries.reported, placed));
         let outcome = match placed {
             Ok((Placed::Unchanged, _)) if self.options.dry_run => Outcome::Same,
             Ok((placed @ (Placed::Changed | Placed::Wanted), _)) if self.options.dry_run => {
                 self.plan(&entry, &placed)
             }
             Ok((Placed::Unchanged, _)) => {
-                state.to_sync |= !matches!(entry.kind, Kind::File { .. });
+                entries.to_sync |= !matches!(entry.kind, Kind::File { .. });
                 self.present_outcome(&entry)
             }
             Ok((Placed::Newer, _)) => Outcome::Newer,
             Ok((Placed::Changed, left_out)) => {
-                state.to_sync = true;
+                entries.to_sync = true;
                 made_outcome(describe_left_out(&left_out))
             }
-            Ok((Placed::Compare, _)) => match state.placer.make_room(&entry.path) {
+            Ok((Placed::Compare, _)) => match entries.placer.make_room(&entry.path) {
                 Ok(()) => {
                     // Its metadata may be changed later.
-                    state.to_sync = true;
+                    entries.to_sync = true;
                     return self.request_hash(number, entry);
                 }
                 Err(failure) => Outcome::Failed(failure.to_string()),
             },
-            Ok((Placed::Wanted, _)) => match self.kept_outcome(&entry, &share) {
+            Ok((Placed::Wanted, _)) => match self.kept_outcome(&entry, &portion) {
                 Some(outcome) => outcome,
-                None => return self.request_file(number, entry, share),
+                None => return self.request_file(number, entry, portion),
             },
             Err(failure) => Outcome::Failed(failure.to_string()),
         };
@@ -359,21 +366,23 @@ impl Target {
     }
 
     /// Reports metadata that this user may not set: once for each kind, not for each of thousands of files.
-    fn report_denied(&self, said: &mut BTreeSet<&'static str>, entry: &Entry) {
+    fn report_denied(&self, reported: &mut BTreeSet<&'static str>, entry: &Entry) {
         for what in entry.metadata.denied_fields() {
             let why = match what {
                 MetadataField::Owner => {
-                    "owners are not set, which only root may: what is made here belongs to the user who writes it"
+                    "owners are not set, because only root may set them: new entries belong to the user who writes them"
                 }
                 MetadataField::Group => {
-                    "groups are not set that the user who writes here is not in"
+                    "groups are not set if the user who writes here is not a member"
                 }
                 MetadataField::SetId => {
-                    "set-id bits are not set where the owner or the group is another"
+                    "set-id bits are not set where the owner or the group differs"
                 }
-                _ => "attributes trusted.* and capabilities are not set, which only root may",
+                _ => {
+                    "attributes trusted.* and capabilities are not set, because only root may set them"
+                }
             };
-            if said.insert(why) {
+            if reported.insert(why) {
                 self.reporter.send_problem(why.to_owned());
             }
         }
@@ -382,14 +391,14 @@ impl Target {
     /// Reports metadata of entries that belong to another user: also once.
     fn report_foreign(
         &self,
-        said: &mut BTreeSet<&'static str>,
+        reported: &mut BTreeSet<&'static str>,
         (placed, left_out): (Placed, Vec<SkippedField>),
     ) -> (Placed, Vec<SkippedField>) {
-        let (barred, left_out): (Vec<_>, Vec<_>) = left_out
+        let (foreign, left_out): (Vec<_>, Vec<_>) = left_out
             .into_iter()
             .partition(|left| left.field == MetadataField::OwnerOnly);
-        let why = "permissions and times are not set of what belongs to another user here";
-        if !barred.is_empty() && said.insert(why) {
+        let why = "permissions and times of entries that belong to another user are not set";
+        if !foreign.is_empty() && reported.insert(why) {
             self.reporter.send_problem(why.to_owned());
         }
         (placed, left_out)

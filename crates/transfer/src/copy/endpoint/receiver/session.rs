@@ -46,26 +46,26 @@ pub(crate) fn run_session(
     // With few descriptors, fewer files are open at once.
     let streams = begin.options.streams_fixed().map(usize::from);
     let (descriptors, _) = longhaul_linux::descriptors::limits();
-    let room = OpenLimits::for_descriptors(descriptors, streams.unwrap_or(STREAMS_MAX));
+    let open_limits = OpenLimits::for_descriptors(descriptors, streams.unwrap_or(STREAMS_MAX));
     let path = begin.paths.first().map_or(&b"."[..], Vec::as_slice);
-    let (root, renamed, imagined) = destination::open_destination(scope, path, begin)?;
-    let (answers, sender) = send_queue();
+    let (root, top_name, planned_directory) = destination::open_destination(scope, path, begin)?;
+    let (to_source, sender) = send_queue();
     let target = Arc::new(Target {
         root: Arc::new(root),
-        top_name: renamed,
-        planned_directory: imagined,
+        top_name,
+        planned_directory,
         preserve: Arc::new(begin.options.preserve.clone().into()),
         options: Arc::new(begin.options.clone()),
         task: begin.task,
         shared: Arc::default(),
-        to_source: answers,
+        to_source,
         counters: Counters::default(),
         reporter: reporter.clone(),
         opener: Arc::default(),
     });
     target
         .shared
-        .update_silent(|state| state.open_limits = room);
+        .update_silent(|state| state.open_limits = open_limits);
     let shares = begin.shares.iter().cloned().map(Into::into);
     target.record_shares(&shares.collect::<Vec<_>>())?;
     let outcome = target.exchange(begin, identity, sender);
@@ -83,10 +83,10 @@ impl Target {
         sender: QueueSender<TargetMsg>,
     ) -> Result<()> {
         let ControlConnections {
-            source_messages: orders,
-            target_messages: answers,
+            source_messages,
+            target_messages,
         } = connect_endpoints(begin, identity, &self.reporter, self.clone())?;
-        threads::spawn(move || sender.run(answers))?;
+        threads::spawn(move || sender.run(target_messages))?;
         self.counters.start_reporting(self.reporter.clone())?;
         if begin.options.checksum {
             self.start_comparing()?;
@@ -97,7 +97,7 @@ impl Target {
             let verifier = self.clone();
             threads::spawn(move || verifier.verify_all())?;
         }
-        self.handle_messages(orders)
+        self.handle_messages(source_messages)
     }
 }
 

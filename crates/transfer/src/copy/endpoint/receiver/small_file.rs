@@ -8,16 +8,16 @@ use super::{
 };
 use crate::protocol::message::Outcome;
 use longhaul_store::{
-    blocks::{BLOCK, Blocks, FileHash},
+    blocks::{BLOCK_LEN, Blocks, FileHash},
     entry::{Entry, Kind},
-    small::Small,
+    small::SmallFile,
 };
 use std::{fs::File, sync::Arc};
 
 impl Target {
     /// Writes a file without data.
     pub(super) fn write_empty(&self, number: u64) {
-        let hash = Blocks::of(0).file_hash(&[]).unwrap_or_default();
+        let hash = Blocks::new(0).file_hash(&[]).unwrap_or_default();
         self.write_small(number, Some(&[]), Some(hash));
     }
 
@@ -32,7 +32,7 @@ impl Target {
             return;
         };
         // A small file is announced with at most one block.
-        let length = size(&entry).min(BLOCK) as usize;
+        let length = size(&entry).min(BLOCK_LEN) as usize;
         let zeros = vec![0; bytes.map_or(length, |_| 0)];
         match self.write_file(&entry, bytes.unwrap_or(&zeros), hash) {
             Ok((small, left_out)) => {
@@ -54,7 +54,7 @@ impl Target {
         entry: &Arc<Entry>,
         bytes: &[u8],
         hash: Option<FileHash>,
-    ) -> Result<(Small, Vec<String>), String> {
+    ) -> Result<(SmallFile, Vec<String>), String> {
         let dir = open_directory(&self.root, &entry.path)?;
         let mut left_out = Vec::new();
         let write = || {
@@ -63,7 +63,7 @@ impl Target {
                 Ok(())
             };
             let sparse = has_holes(entry);
-            Small::write(&dir, entry.path.name(), bytes, hash, sparse, prepare)
+            SmallFile::write(&dir, entry.path.name(), bytes, hash, sparse, prepare)
         };
         let small = retry_while_busy(
             write,

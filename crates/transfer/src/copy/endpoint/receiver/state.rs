@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! State shared by all threads of a target.
 
-use super::large_file::{FinishedFile, LargeFile, size};
+use super::large_file::{CompletedFile, LargeFile, size};
 use crate::{
     copy::endpoint::limits::{DESCRIPTORS_OTHER, DESCRIPTORS_STREAM, XattrBudget},
     protocol::message::Portion,
@@ -10,8 +10,8 @@ use longhaul_command::threads::{Ends, Monitor};
 use longhaul_store::{
     blocks::{Blocks, FileHash},
     entry::Entry,
-    part::Finished,
-    small::Small,
+    part::FinishedFile,
+    small::SmallFile,
 };
 use longhaul_transport::blocking::Handle;
 use longhaul_units::Time;
@@ -98,11 +98,11 @@ pub(super) struct State {
     /// Blocks of each file that is being opened.
     opening: HashMap<u64, u64>,
     /// Files under their final names that are not yet recorded in the manifest.
-    pub(super) renamed: Vec<RenamedFile>,
+    pub(super) renamed: Vec<FinalizedFile>,
     /// Small files written and not yet renamed.
     pub(super) batch: Vec<WrittenFile>,
     streams: HashMap<u64, Stream>,
-    /// Bytes of blocks written. `committed`: of these, the bytes written before the start of the last
+    /// Bytes of blocks written. `committed_bytes`: of these, the bytes written before the start of the last
     /// finished commit.
     written_bytes: u64,
     committed_bytes: u64,
@@ -123,11 +123,11 @@ pub(super) struct WaitingFile {
 }
 
 impl WaitingFile {
-    pub(super) fn new(number: u64, entry: Entry, share: Portion) -> Self {
+    pub(super) fn new(number: u64, entry: Entry, portion: Portion) -> Self {
         Self {
             number,
             entry,
-            portion: share,
+            portion,
             busy_deadline: None,
         }
     }
@@ -149,17 +149,17 @@ pub(super) struct Comparison {
 }
 
 /// File under its final name.
-pub(super) struct RenamedFile {
+pub(super) struct FinalizedFile {
     pub(super) number: u64,
     pub(super) entry: Arc<Entry>,
     pub(super) left_out: Vec<String>,
     /// `None` for a small file, which has no journal.
-    pub(super) finished: Option<Finished>,
+    pub(super) finished: Option<FinishedFile>,
 }
 
-impl RenamedFile {
-    pub(super) fn of(number: u64, entry: Arc<Entry>, named: FinishedFile) -> Self {
-        let FinishedFile { finished, left_out } = named;
+impl FinalizedFile {
+    pub(super) fn of(number: u64, entry: Arc<Entry>, completed: CompletedFile) -> Self {
+        let CompletedFile { finished, left_out } = completed;
         Self {
             number,
             entry,
@@ -173,7 +173,7 @@ impl RenamedFile {
 pub(super) struct WrittenFile {
     pub(super) number: u64,
     pub(super) entry: Arc<Entry>,
-    pub(super) small: Small,
+    pub(super) small: SmallFile,
     pub(super) left_out: Vec<String>,
 }
 
@@ -199,10 +199,10 @@ impl State {
         self.bytes_at_risk() < AT_RISK_MAX
     }
 
-    /// Takes the next waiting file, if it may be opened now. The caller must then call [`Self::opened`].
+    /// Takes the next waiting file, if it may be opened now. The caller must then call [`Self::record_opened`].
     pub(super) fn next_to_open(&mut self) -> Option<WaitingFile> {
         let next = self.waiting.front()?;
-        let (number, next) = (next.number, Blocks::of(size(&next.entry)).count());
+        let (number, next) = (next.number, Blocks::new(size(&next.entry)).count());
         let open = self.opening.len() + self.large.len();
         let large = self.large.values().map(|large| large.blocks.count());
         let blocks: u64 = self.opening.values().copied().chain(large).sum();
@@ -230,8 +230,8 @@ impl State {
         mut file: WaitingFile,
         now: Time,
     ) -> Option<WaitingFile> {
-        let until = *file.busy_deadline.get_or_insert(now + BUSY_WAIT_MAX);
-        if now >= until {
+        let deadline = *file.busy_deadline.get_or_insert(now + BUSY_WAIT_MAX);
+        if now >= deadline {
             return Some(file);
         }
         self.busy.push(file);
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
     use crate::copy::endpoint::limits::{DESCRIPTORS_LARGE, DESCRIPTORS_SMALL};
     use crate::copy::fixtures::{entry, file};
-    use longhaul_store::blocks::BLOCK;
+    use longhaul_store::blocks::BLOCK_LEN;
 
     fn waiting(number: u64, size: u64) -> WaitingFile {
         WaitingFile::new(number, entry("file", file(size)), Portion::Whole)
@@ -350,9 +350,12 @@ mod tests {
     /// A source may announce any number of sparse files of 64 TiB.
     #[test]
     fn opens_huge_files_one_at_a_time() {
-        let huge = (OPEN_BLOCKS_MAX + 1) * BLOCK;
+        let huge = (OPEN_BLOCKS_MAX + 1) * BLOCK_LEN;
         let mut state = State::default();
-        for (number, size) in [5 * BLOCK, huge, huge, 5 * BLOCK].into_iter().enumerate() {
+        for (number, size) in [5 * BLOCK_LEN, huge, huge, 5 * BLOCK_LEN]
+            .into_iter()
+            .enumerate()
+        {
             state.waiting.push_back(waiting(number as u64, size));
         }
         let open = |state: &mut State| state.next_to_open().map(|file| file.number);
@@ -370,7 +373,7 @@ mod tests {
         let mut state = State::default();
         state.open_limits.open = 2;
         for number in 0..3 {
-            state.waiting.push_back(waiting(number, 2 * BLOCK));
+            state.waiting.push_back(waiting(number, 2 * BLOCK_LEN));
         }
         let opened = std::iter::from_fn(|| state.next_to_open()).count();
         assert_eq!(opened, 2);
@@ -383,7 +386,7 @@ mod tests {
         let begun = Time::from_secs(100);
         state
             .waiting
-            .extend([waiting(0, 2 * BLOCK), waiting(1, 2 * BLOCK)]);
+            .extend([waiting(0, 2 * BLOCK_LEN), waiting(1, 2 * BLOCK_LEN)]);
         let busy = state.next_to_open().unwrap();
         assert!(state.set_aside_busy(busy, begun).is_none());
         state.record_opened(0, None);
@@ -405,19 +408,19 @@ mod tests {
 
     #[test]
     fn opens_fewer_files_with_few_descriptors() {
-        let room = |descriptors, streams| {
+        let file_limits = |descriptors, streams| {
             let OpenLimits { open, batch } = OpenLimits::for_descriptors(descriptors, streams);
             assert!((1..=OPEN_FILES_MAX).contains(&open) && (1..=BATCH_MAX).contains(&batch));
             let files = DESCRIPTORS_LARGE * open + DESCRIPTORS_SMALL * batch;
             let others = DESCRIPTORS_OTHER + DESCRIPTORS_STREAM * streams;
             (files, others)
         };
-        assert_eq!(room(None, 64), room(Some(1 << 20), 64));
+        assert_eq!(file_limits(None, 64), file_limits(Some(1 << 20), 64));
         for (descriptors, streams) in [(4096, 256), (1024, 64), (512, 64), (256, 16), (128, 4)] {
-            let (files, others) = room(Some(descriptors), streams);
+            let (files, others) = file_limits(Some(descriptors), streams);
             assert!(files + others <= descriptors as usize, "{descriptors}");
         }
-        assert_eq!(room(Some(10), 4).0, 8);
+        assert_eq!(file_limits(Some(10), 4).0, 8);
     }
 
     #[test]

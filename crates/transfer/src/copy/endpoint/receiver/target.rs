@@ -39,12 +39,12 @@ pub(super) struct Target {
 impl Target {
     /// Completes an entry: counts and reports its outcome.
     pub(super) fn complete(&self, number: u64, path: &RelPath, outcome: Outcome) {
-        self.counters.update(|now| now.count(&outcome));
+        self.counters.update(|progress| progress.count(&outcome));
         match &outcome {
             Outcome::MadeWithout(what) => {
                 let what = what.join(", ");
                 self.reporter
-                    .send_problem(format!("{path}: copied, but for {what}"));
+                    .send_problem(format!("{path}: copied without {what}"));
             }
             Outcome::Failed(why) => self.reporter.send_problem(why.clone()),
             _ => {}
@@ -63,7 +63,7 @@ impl Target {
 
     /// Counts and reports an error that belongs to no file.
     pub(super) fn report_failure(&self, why: String) {
-        self.counters.update(|now| now.failed += 1);
+        self.counters.update(|progress| progress.failed += 1);
         self.reporter.send_problem(why);
     }
 }

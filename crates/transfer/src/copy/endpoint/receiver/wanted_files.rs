@@ -3,17 +3,17 @@
 //! Data of an earlier run is verified.
 
 use super::{
-    large_file::{LargeFile, OpenOutcome, finish_renamed},
-    state::{RenamedFile, State, WaitingFile},
+    large_file::{LargeFile, OpenedFile, finish_renamed},
+    state::{FinalizedFile, State, WaitingFile},
     target::Target,
 };
 use crate::protocol::message::{MissingBlocks, Outcome, Portion, TargetMsg};
 use longhaul_linux::clock;
 use longhaul_scheduling::Stage;
 use longhaul_store::{
-    blocks::BLOCK,
+    blocks::BLOCK_LEN,
     entry::{Entry, Kind},
-    part::Renamed,
+    part::RenamedFile,
 };
 use std::{ops::Range, sync::Arc};
 
@@ -27,7 +27,7 @@ impl Target {
             let why = format!("{}: not a regular file", entry.path);
             return self.complete(number, &entry.path, Outcome::Failed(why));
         };
-        if version.size > BLOCK {
+        if version.size > BLOCK_LEN {
             self.shared.update_silent(|state| {
                 state
                     .waiting
@@ -69,14 +69,14 @@ impl Target {
     /// Opens a file. Returns `None` if that completes it, and the file as an error if another copy writes it.
     fn open(&self, waiting: WaitingFile) -> Result<Option<Arc<LargeFile>>, Box<WaitingFile>> {
         let number = waiting.number;
-        let (path, share) = (&waiting.entry.path, &waiting.portion);
-        let large = match LargeFile::open_part(&self.root, &waiting.entry, share) {
-            Ok(OpenOutcome::Incomplete(large)) => large,
-            Ok(OpenOutcome::Renamed(renamed)) => {
+        let (path, portion) = (&waiting.entry.path, &waiting.portion);
+        let large = match LargeFile::open(&self.root, &waiting.entry, portion) {
+            Ok(OpenedFile::Incomplete(large)) => large,
+            Ok(OpenedFile::Renamed(renamed)) => {
                 self.finish_renamed(number, waiting.entry, renamed);
                 return Ok(None);
             }
-            Ok(OpenOutcome::Busy) => return Err(waiting.into()),
+            Ok(OpenedFile::Busy) => return Err(waiting.into()),
             Err(why) => {
                 self.complete(number, path, Outcome::Failed(why));
                 return Ok(None);
@@ -86,7 +86,7 @@ impl Target {
             // An earlier run was killed before the rename, or others sent all blocks. Nothing is sent, so the
             // source will not seal the file.
             large.seal(None);
-            if *share == Portion::Finalize {
+            if *portion == Portion::Finalize {
                 large.trust();
             }
         }
@@ -105,10 +105,10 @@ impl Target {
     }
 
     /// Renames a file that is complete; the commit thread records its hash.
-    fn finish_renamed(&self, number: u64, entry: Entry, renamed: Renamed) {
+    fn finish_renamed(&self, number: u64, entry: Entry, renamed: RenamedFile) {
         match finish_renamed(&entry, renamed) {
             Ok(named) => {
-                let done = RenamedFile::of(number, entry.into(), named);
+                let done = FinalizedFile::of(number, entry.into(), named);
                 self.shared.update(|state| state.renamed.push(done));
             }
             Err(why) => self.complete(number, &entry.path, Outcome::Failed(why)),

@@ -17,7 +17,7 @@ use longhaul_store::{
     part::journal,
     path::RelPath,
     root::Failure,
-    tree::scan::Source as Place,
+    tree::scan::Source as ScanSource,
 };
 use parking_lot::Mutex;
 use std::{
@@ -49,20 +49,20 @@ pub(super) struct Assignment {
 /// expires or the coordinator is gone: others may have its extents by then.
 pub(super) fn receive_assignments() -> anyhow::Result<Receiver<Assignment>> {
     let (to, from) = channel();
-    let until = Arc::new(Mutex::new(None));
-    let watched = until.clone();
+    let deadline = Arc::new(Mutex::new(None));
+    let watched = deadline.clone();
     threads::spawn(move || watch_lease(&watched))?;
     threads::spawn(move || {
         let mut to = Some(to);
-        while let Ok(Some(word)) = message::read(&mut io::stdin().lock()) {
-            match word {
+        while let Ok(Some(message)) = message::read(&mut io::stdin().lock()) {
+            match message {
                 ControlMsg::Assignment { number, extent } => {
                     let to = to.as_ref();
-                    let _nobody_hears = to.map(|to| to.send(Assignment { number, extent }));
+                    let _no_receiver = to.map(|to| to.send(Assignment { number, extent }));
                 }
                 ControlMsg::LeaseRemaining(millis) => {
                     let end = Instant::now() + Duration::from_millis(millis.into());
-                    *until.lock() = Some(end);
+                    *deadline.lock() = Some(end);
                 }
                 ControlMsg::NoMoreExtents => to = None,
             }
@@ -72,10 +72,13 @@ pub(super) fn receive_assignments() -> anyhow::Result<Receiver<Assignment>> {
     Ok(from)
 }
 
-fn watch_lease(until: &Mutex<Option<Instant>>) {
+fn watch_lease(deadline: &Mutex<Option<Instant>>) {
     loop {
         thread::sleep(LEASE_CHECK_INTERVAL);
-        if until.lock().is_some_and(|until| until < Instant::now()) {
+        if deadline
+            .lock()
+            .is_some_and(|deadline| deadline < Instant::now())
+        {
             std::process::exit(1);
         }
     }
@@ -84,11 +87,11 @@ fn watch_lease(until: &Mutex<Option<Instant>>) {
 impl Source {
     pub(super) fn announce_assigned(
         &self,
-        sources: &Arc<[Place]>,
+        sources: &Arc<[ScanSource]>,
         assigned: &Receiver<Assignment>,
     ) {
-        let tops = sources.iter().filter_map(Place::name).cloned();
-        self.to_target.push(SourceMsg::Roots(tops.collect()));
+        let roots = sources.iter().filter_map(ScanSource::name).cloned();
+        self.to_target.push(SourceMsg::Roots(roots.collect()));
         let mut known = HashSet::new();
         for Assignment { number, extent } in assigned {
             let progress = ExtentProgress {
@@ -101,19 +104,19 @@ impl Source {
             self.update_extent(number, |extent| extent.more = false);
             self.report_if_done(number);
         }
-        self.counters.update(|now| now.scanned = true);
+        self.counters.update(|progress| progress.scanned = true);
         self.to_target.push(SourceMsg::ScanEnded);
     }
 
     fn announce_extent(
         &self,
-        sources: &Arc<[Place]>,
+        sources: &Arc<[ScanSource]>,
         known: &mut HashSet<RelPath>,
         number: u64,
         extent: Extent,
     ) {
         let mut planned = None;
-        let shares = match extent.content {
+        let portions = match extent.content {
             Content::Files(paths) => paths
                 .into_iter()
                 .map(|path| (path, Portion::Whole))
@@ -129,19 +132,19 @@ impl Source {
             Content::Name(path) => vec![(path, Portion::Finalize)],
         };
         let source = extent.source as usize;
-        for (path, share) in shares {
+        for (path, portion) in portions {
             let found = match sources.get(source) {
-                Some(place) => self
-                    .stat_with_parents(place, known, &path)
+                Some(scan_source) => self
+                    .stat_with_parents(scan_source, known, &path)
                     .map_err(|error| error.to_string()),
                 None => Err(format!("{path}: there is no source {source}")),
             };
             match found {
                 Ok(entry) if differs(&entry, planned) => {
-                    let why = format!("{path}: it is another file here, or has changed");
+                    let why = format!("{path}: it is a different file here, or has changed");
                     self.record_failure(number, why);
                 }
-                Ok(entry) => self.announce_share(sources, source, number, entry, share),
+                Ok(entry) => self.announce_portion(sources, source, number, entry, portion),
                 Err(why) => self.record_failure(number, why),
             }
         }
@@ -150,7 +153,7 @@ impl Source {
     /// Returns the current entry of a file, after announcing its parent directories.
     fn stat_with_parents(
         &self,
-        place: &Place,
+        scan_source: &ScanSource,
         known: &mut HashSet<RelPath>,
         path: &RelPath,
     ) -> Result<Entry, Failure> {
@@ -161,37 +164,38 @@ impl Source {
             parents.push(path);
         }
         for path in parents.into_iter().rev() {
-            self.announce_entry(place.look_again(&path)?, None);
+            self.announce_entry(scan_source.look_again(&path)?, None);
             if known.len() == DIRECTORIES_MAX {
                 known.clear();
             }
             known.insert(path);
         }
-        place.look_again(path)
+        scan_source.look_again(path)
     }
 
-    fn announce_share(
+    fn announce_portion(
         &self,
-        sources: &Arc<[Place]>,
+        sources: &Arc<[ScanSource]>,
         source: usize,
         number: u64,
         entry: Entry,
-        share: Portion,
+        portion: Portion,
     ) {
         let Some(file) = source_file(&entry, sources, source) else {
-            return self.record_failure(number, format!("{}: it is no file any more", entry.path));
+            return self
+                .record_failure(number, format!("{}: it is not a file any more", entry.path));
         };
-        let share = match share {
+        let portion = match portion {
             Portion::Blocks(blocks) => match clip(&blocks, file.blocks().count()) {
                 // The file has become shorter.
                 None => return,
                 Some(within) => Portion::Blocks(within),
             },
-            share => share,
+            portion => portion,
         };
         let assignment = Some(number);
         let file = Arc::new(SourceFile {
-            portion: share,
+            portion,
             assignment,
             ..file
         });
@@ -205,9 +209,9 @@ impl Source {
         });
     }
 
-    fn update_extent(&self, number: u64, change: impl FnOnce(&mut ExtentProgress)) {
+    fn update_extent(&self, number: u64, update: impl FnOnce(&mut ExtentProgress)) {
         self.shared.update(|state| {
-            state.extents.get_mut(&number).map(change);
+            state.extents.get_mut(&number).map(update);
         });
     }
 
@@ -226,8 +230,8 @@ impl Source {
     fn report_if_done(&self, number: u64) {
         let done = self.shared.update(|state| {
             let extent = state.extents.get(&number)?;
-            let over = extent.files == 0 && !extent.more;
-            over.then(|| state.extents.remove(&number))?
+            let is_done = extent.files == 0 && !extent.more;
+            is_done.then(|| state.extents.remove(&number))?
         });
         if let Some(ExtentProgress { failed, .. }) = done {
             self.reporter.send(&Report::ExtentDone { number, failed });

@@ -44,16 +44,16 @@ pub(super) enum ReadError {
     #[error("it changed each time that it was read")]
     Changed,
     #[error(
-        "the block at offset {offset} is not what was copied there: remove {own} beside it, and copy it there again"
+        "the block at offset {offset} is not what was copied there: remove {part_name} beside it, and copy it there again"
     )]
-    Damaged { offset: u64, own: String },
+    Damaged { offset: u64, part_name: String },
     #[error("{0}")]
     Unreadable(String),
 }
 
 impl SourceFile {
     pub(super) fn blocks(&self) -> Blocks {
-        Blocks::of(self.version.size)
+        Blocks::new(self.version.size)
     }
 
     /// Returns the maximum bytes that are copied here.
@@ -72,8 +72,8 @@ impl SourceFile {
     }
 
     pub(super) fn open(&self) -> Result<OpenFile, ReadError> {
-        let place = &self.sources[self.source];
-        match OpenFile::open(place, &self.path, self.is_piece) {
+        let scan_source = &self.sources[self.source];
+        match OpenFile::open(scan_source, &self.path, self.is_piece) {
             Ok(OpenFile::Piece(piece)) if piece.version != self.version => Err(ReadError::Changed),
             other => other.map_err(|error| ReadError::Unreadable(error.to_string())),
         }
@@ -120,9 +120,9 @@ impl SourceFile {
         let OpenFile::Whole(file) = from else {
             return Ok(());
         };
-        let now =
+        let current =
             Version::of_file(file).map_err(|error| ReadError::Unreadable(error.to_string()))?;
-        match now == self.version {
+        match current == self.version {
             true => Ok(()),
             false => Err(ReadError::Changed),
         }

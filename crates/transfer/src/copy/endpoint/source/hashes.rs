@@ -26,7 +26,7 @@ impl Source {
             measurement.enter(Stage::Scanning);
             match hash_of(&file) {
                 Ok(hash) => self.send_hash(number, hash),
-                Err(lost) => self.handle_read_error(number, &file, &lost),
+                Err(error) => self.handle_read_error(number, &file, &error),
             }
             measurement.enter(Stage::Waiting);
         }
@@ -42,7 +42,7 @@ fn hash_of(file: &SourceFile) -> Result<FileHash, ReadError> {
     let (opened, blocks) = (file.open()?, file.blocks());
     let (mut buffer, mut hashes) = (Vec::new(), Vec::new());
     let invalid_block =
-        |error: longhaul_store::blocks::NoSuchBlock| ReadError::Unreadable(error.to_string());
+        |error: longhaul_store::blocks::BlockError| ReadError::Unreadable(error.to_string());
     for index in 0..blocks.count() {
         file.read(&opened, index, &mut buffer)?;
         hashes.push(blocks.hash(index, &buffer).map_err(invalid_block)?);

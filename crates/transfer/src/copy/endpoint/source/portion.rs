@@ -11,20 +11,20 @@ use crate::{
         control::{Begin, Task},
         message::Portion,
         sources::Sources,
-        spread::Share as SpreadShare,
+        spread::Share as StoredShare,
     },
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_scheduling::placement::{HostShare, Placement};
 use longhaul_store::{
-    blocks::BLOCK,
+    blocks::BLOCK_LEN,
     entry::{Entry, Kind},
     path::RelPath,
-    tree::scan::Source as Place,
+    tree::scan::Source as ScanSource,
 };
 use longhaul_store::{
-    path::Shown,
+    path::Printable,
     tree::spread::{self, Share as Spread},
 };
 use sha2::{Digest as _, Sha256};
@@ -34,7 +34,7 @@ use std::{ops::Range, sync::Arc};
 impl Source {
     /// Returns the part of an entry that is copied here; `None` if it is for another host. All hosts get all
     /// directories.
-    pub(super) fn portion_of(&self, place: &Place, entry: &Entry) -> Option<Portion> {
+    pub(super) fn portion_of(&self, scan_source: &ScanSource, entry: &Entry) -> Option<Portion> {
         let Task::Spread(placement) = self.task else {
             return Some(Portion::Whole);
         };
@@ -46,8 +46,9 @@ impl Source {
             Kind::File { version, .. } => {
                 // A file with several names goes to one host, with all of them. If the link count is unknown,
                 // the file is not divided.
-                let divisible = || place.links(&entry.path).is_ok_and(|links| links == 1);
-                match placement.of_file(name_hash(&entry.path), version.size, BLOCK, divisible) {
+                let divisible = || scan_source.links(&entry.path).is_ok_and(|links| links == 1);
+                match placement.of_file(name_hash(&entry.path), version.size, BLOCK_LEN, divisible)
+                {
                     HostShare::Nothing => None,
                     HostShare::Whole => Some(Portion::Whole),
                     HostShare::Blocks(blocks) => Some(Portion::KeepPiece(blocks)),
@@ -66,17 +67,17 @@ impl Source {
     pub(super) fn piece(
         &self,
         entry: &Entry,
-        held: Vec<Range<u64>>,
-        sources: &Arc<[Place]>,
+        blocks: Vec<Range<u64>>,
+        sources: &Arc<[ScanSource]>,
         source: usize,
     ) -> Option<SourceFile> {
         let file = source_file(entry, sources, source)?;
-        let share = match self.task {
-            Task::Gather(_) => Portion::JoinPiece(held),
-            _ => Portion::KeepPiece(held),
+        let portion = match self.task {
+            Task::Gather(_) => Portion::JoinPiece(blocks),
+            _ => Portion::KeepPiece(blocks),
         };
         Some(SourceFile {
-            portion: share,
+            portion,
             is_piece: true,
             ..file
         })
@@ -103,7 +104,7 @@ pub(crate) fn source_locations(begin: &Begin, scope: &AccessScope) -> Sources {
 }
 
 /// Returns the recorded shares of the sources, each with its name in the copy.
-pub(crate) fn recorded_shares(begin: &Begin, scope: &AccessScope) -> Result<Vec<SpreadShare>> {
+pub(crate) fn recorded_shares(begin: &Begin, scope: &AccessScope) -> Result<Vec<StoredShare>> {
     let mut all = Vec::new();
     for path in &begin.paths {
         let (Some(real), Some(top)) = (scope.real_path(path), scope.root_path()) else {
@@ -113,8 +114,8 @@ pub(crate) fn recorded_shares(begin: &Begin, scope: &AccessScope) -> Result<Vec<
         let name = name.map_err(Refusal::usage)?;
         let shares = spread::of_tree(&real, &top).map_err(Refusal::usage)?;
         all.extend(shares.into_iter().map(|share| {
-            let share = SpreadShare::from(share);
-            SpreadShare {
+            let share = StoredShare::from(share);
+            StoredShare {
                 top: name.clone().or(share.top),
                 ..share
             }
@@ -132,14 +133,14 @@ pub(super) fn incomplete(begin: &Begin, scope: &AccessScope) -> Vec<String> {
     let problems = begin.paths.iter().filter_map(|path| {
         let why = match spread::of_tree(&scope.real_path(path)?, &scope.root_path()?) {
             Ok(shares) => {
-                let mut lacking = shares
+                let mut missing = shares
                     .iter()
                     .filter_map(|share| describe_missing(share, begin.task));
-                lacking.next()?
+                missing.next()?
             }
             Err(error) => error.to_string(),
         };
-        Some(format!("{}: {why}", Shown(path)))
+        Some(format!("{}: {why}", Printable(path)))
     });
     problems.collect()
 }

@@ -64,12 +64,12 @@ impl RateLimit {
 }
 
 fn reserve_in(file: &File, now: Time, rate: BitRate, bytes: u64) -> io::Result<Time> {
-    let mut free = [0; 8];
+    let mut line_free_at = [0; 8];
     // A new file is empty: the line has always been free.
-    let _ = file.read_exact_at(&mut free, 0);
-    let free = Time::from_nanos(u64::from_le_bytes(free));
-    let (start, free) = limit::take(now, free, rate, bytes);
-    file.write_all_at(&free.as_nanos().to_le_bytes(), 0)?;
+    let _ = file.read_exact_at(&mut line_free_at, 0);
+    let line_free_at = Time::from_nanos(u64::from_le_bytes(line_free_at));
+    let (start, line_free_at) = limit::take(now, line_free_at, rate, bytes);
+    file.write_all_at(&line_free_at.as_nanos().to_le_bytes(), 0)?;
     Ok(start)
 }
 
@@ -96,24 +96,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_copies_share_the_line_and_go_on_from_what_the_other_took() {
+    fn two_copies_share_one_rate() {
         let directory = tempfile::tempdir().unwrap();
         let open = || RateLimit::open_in(directory.path(), "line", 8_000_000).unwrap();
         let (one, other) = (open(), open());
         let now = Time::from_secs(50);
         // A burst of 20 ms at 1 MB/s is free at first.
-        let begins = |limit: &RateLimit| limit.reserve(now, 10_000).unwrap();
-        let taken = [begins(&one), begins(&other), begins(&one), begins(&other)];
-        let late = taken.map(|begins| begins.since(now).as_nanos() / 1_000_000);
-        assert_eq!(late, [0, 0, 0, 10]);
+        let start = |limit: &RateLimit| limit.reserve(now, 10_000).unwrap();
+        let starts = [start(&one), start(&other), start(&one), start(&other)];
+        let delays_ms = starts.map(|start| start.since(now).as_nanos() / 1_000_000);
+        assert_eq!(delays_ms, [0, 0, 0, 10]);
     }
 
     #[test]
-    fn a_link_to_elsewhere_is_refused() {
+    fn refuses_symlink() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("line");
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();
-        let refused = RateLimit::open_in(directory.path(), "line", 8_000_000).unwrap_err();
-        assert!(refused.to_string().contains("--limit: "), "{refused}");
+        let error = RateLimit::open_in(directory.path(), "line", 8_000_000).unwrap_err();
+        assert!(error.to_string().contains("--limit: "), "{error}");
     }
 }

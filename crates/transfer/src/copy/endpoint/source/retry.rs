@@ -21,13 +21,13 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Source {
     /// Handles a file that could not be read, or not as it was announced.
-    pub(super) fn handle_read_error(&self, file: u64, source: &SourceFile, lost: &ReadError) {
-        match lost {
+    pub(super) fn handle_read_error(&self, file: u64, source: &SourceFile, error: &ReadError) {
+        match error {
             // The session after all extents copies the rest of an extent.
             ReadError::Changed if source.attempts < ATTEMPTS_MAX && source.assignment.is_none() => {
                 self.shared.update(|state| state.queue_reannouncement(file));
             }
-            _ => self.withdraw(file, source, lost),
+            _ => self.withdraw(file, source, error),
         }
     }
 
@@ -49,9 +49,9 @@ impl Source {
         };
         match self.reread(&file) {
             Ok((entry, new)) => {
-                let share = new.portion.clone();
-                self.counters.update(|now| {
-                    now.bytes = (now.bytes + new.bytes()).saturating_sub(file.bytes());
+                let portion = new.portion.clone();
+                self.counters.update(|progress| {
+                    progress.bytes = (progress.bytes + new.bytes()).saturating_sub(file.bytes());
                 });
                 let number = self.shared.update(|state| {
                     state.remove(old);
@@ -61,29 +61,29 @@ impl Source {
                     old,
                     number,
                     entry: entry.into(),
-                    portion: share,
+                    portion,
                 });
             }
-            Err(lost) => self.withdraw(old, &file, &lost),
+            Err(error) => self.withdraw(old, &file, &error),
         }
     }
 
     /// Returns the current state of a file.
     fn reread(&self, file: &SourceFile) -> Result<(Entry, SourceFile), ReadError> {
-        let place = &file.sources[file.source];
-        let entry = place.look_again(&file.path);
+        let scan_source = &file.sources[file.source];
+        let entry = scan_source.look_again(&file.path);
         let entry = entry.map_err(|error| ReadError::Unreadable(error.to_string()))?;
         let Kind::File { version, sparse } = entry.kind else {
             return Err(ReadError::Changed);
         };
         // If the file now belongs to another host, the next copy sends it.
-        let share = self.portion_of(place, &entry);
+        let portion = self.portion_of(scan_source, &entry);
         let new = SourceFile {
             sources: file.sources.clone(),
             path: file.path.clone(),
             version,
             sparse,
-            portion: share.ok_or(ReadError::Changed)?,
+            portion: portion.ok_or(ReadError::Changed)?,
             assignment: None,
             attempts: file.attempts + 1,
             ..*file

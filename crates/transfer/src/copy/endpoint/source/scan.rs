@@ -21,7 +21,7 @@ use longhaul_store::{
     metadata::SkippedField,
     path::RelPath,
     tree::{
-        scan::{Item, Options, Scan, Source as Place},
+        scan::{Item, Options, Scan, Source as ScanSource},
         spread::{Share as Spread, SpreadError},
     },
 };
@@ -29,21 +29,21 @@ use std::{fmt::Display, sync::Arc};
 
 /// Opens a scan of the sources.
 pub(crate) fn open(begin: &Begin, scope: &AccessScope) -> Result<Scan> {
-    let places = scope.open_sources(&begin.paths)?;
+    let sources = scope.open_sources(&begin.paths)?;
     let filter = begin.options.filter()?;
-    let tops = places.iter().filter_map(Place::name);
-    let filter = filter.with_tops(tops);
+    let roots = sources.iter().filter_map(ScanSource::name);
+    let filter = filter.with_tops(roots);
     let options = Options {
         one_file_system: begin.options.one_file_system,
     };
-    Scan::new(places, filter, options).map_err(Refusal::usage)
+    Scan::new(sources, filter, options).map_err(Refusal::usage)
 }
 
 impl Source {
     pub(super) fn announce_all(&self, mut scan: Scan) {
         let sources = scan.sources().clone();
-        let tops = sources.iter().filter_map(Place::name).cloned();
-        self.to_target.push(SourceMsg::Roots(tops.collect()));
+        let roots = sources.iter().filter_map(ScanSource::name).cloned();
+        self.to_target.push(SourceMsg::Roots(roots.collect()));
         for why in &self.incomplete {
             self.report_unreadable(why);
         }
@@ -75,7 +75,11 @@ impl Source {
                         entry.path
                     ));
                 }
-                Item::Piece { entry, held, .. } if held.is_empty() => {
+                Item::Piece {
+                    entry,
+                    piece_blocks: held,
+                    ..
+                } if held.is_empty() => {
                     self.report_unreadable(&format!(
                         "{}: nothing is left of its piece",
                         entry.path
@@ -84,7 +88,7 @@ impl Source {
                 Item::Piece {
                     source,
                     entry,
-                    held,
+                    piece_blocks: held,
                 } => {
                     let file = self.piece(&entry, held, &sources, source);
                     self.announce_entry(entry, file.map(Arc::new));
@@ -106,7 +110,7 @@ impl Source {
             }
             measurement.enter(Stage::Scanning);
         }
-        self.counters.update(|now| now.scanned = true);
+        self.counters.update(|progress| progress.scanned = true);
         self.to_target.push(SourceMsg::ScanEnded);
     }
 
@@ -147,18 +151,18 @@ impl Source {
             entry.metadata.xattrs.clear();
         }
         self.shared.wait_until(State::has_room);
-        self.counters.update(|now| {
-            now.entries += 1;
-            now.bytes += file.as_ref().map_or(0, |file| file.bytes());
+        self.counters.update(|progress| {
+            progress.entries += 1;
+            progress.bytes += file.as_ref().map_or(0, |file| file.bytes());
         });
         let number = self
             .shared
             .update(|state| state.announce(&entry, file.clone()));
-        let share = file.map_or(Portion::Whole, |file| file.portion.clone());
+        let portion = file.map_or(Portion::Whole, |file| file.portion.clone());
         self.to_target.push(SourceMsg::Entry {
             number,
             entry: entry.into(),
-            portion: share,
+            portion,
         });
     }
 }

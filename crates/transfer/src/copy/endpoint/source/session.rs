@@ -47,23 +47,23 @@ pub(crate) fn run(
     identity: &Identity,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    let ready = prepare(&begin, scope)?;
+    let prepared = prepare(&begin, scope)?;
     if begin.task == Task::Pieces {
         reporter.send(&Report::Shares(recorded_shares(&begin, scope)?));
     }
     reporter.send(&Report::Sources(source_locations(&begin, scope)));
     report_ready(&mut begin, scope, reporter)?;
-    let ready = match begin.task {
+    let prepared = match begin.task {
         Task::Extents => PreparedSource {
             assigned: Some(extents::receive_assignments()?),
-            ..ready
+            ..prepared
         },
         _ => {
             threads::spawn(end_with_standard_input)?;
-            ready
+            prepared
         }
     };
-    run_session(begin, ready, identity, reporter)
+    run_session(begin, prepared, identity, reporter)
 }
 
 /// Prepared source. Preparation comes first, so that no target starts for a source that cannot be read.
@@ -89,24 +89,24 @@ pub(crate) fn prepare(begin: &Begin, scope: &AccessScope) -> Result<PreparedSour
 /// Runs the session, once the address of the peer is known.
 pub(crate) fn run_session(
     begin: Begin,
-    ready: PreparedSource,
+    prepared: PreparedSource,
     identity: &Identity,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    let (orders, sender) = send_queue();
+    let (to_target, sender) = send_queue();
     let source = Arc::new(Source {
         shared: Arc::default(),
-        to_target: orders,
+        to_target,
         counters: Counters::default(),
         reporter: reporter.clone(),
         opener: Arc::default(),
-        tuning: Arc::new(ready.tuning),
-        limit: ready.limit.map(Arc::new),
+        tuning: Arc::new(prepared.tuning),
+        limit: prepared.limit.map(Arc::new),
         hash: begin.options.hash,
         task: begin.task,
-        incomplete: ready.incomplete,
+        incomplete: prepared.incomplete,
     });
-    let outcome = source.exchange(begin, ready.scan, ready.assigned, identity, sender);
+    let outcome = source.exchange(begin, prepared.scan, prepared.assigned, identity, sender);
     // First, so that streams that end now are not opened again.
     let outcome = source.opener.finish(outcome);
     source.shared.update(|state| state.over = true);
@@ -127,10 +127,10 @@ impl Source {
         sender: QueueSender<SourceMsg>,
     ) -> Result<JoinHandle<()>> {
         let ControlConnections {
-            source_messages: orders,
-            target_messages: answers,
+            source_messages,
+            target_messages,
         } = connect_endpoints(&begin, identity, &self.reporter, self.clone())?;
-        threads::spawn(move || sender.run(orders))?;
+        threads::spawn(move || sender.run(source_messages))?;
         let announcer = self.clone();
         threads::spawn(move || match assigned {
             None => announcer.announce_all(scan),
@@ -144,14 +144,14 @@ impl Source {
         self.counters.start_reporting(self.reporter.clone())?;
         let monitored = self.clone();
         let monitor = threads::spawn(move || monitored.monitor_streams(&begin))?;
-        self.handle_messages(answers)?;
+        self.handle_messages(target_messages)?;
         Ok(monitor)
     }
 
     /// Handles the target's messages until all is done.
     fn handle_messages(&self, mut from: Connection) -> Result<()> {
-        while let Some(answer) = message::read::<TargetMsg>(&mut from)? {
-            match answer {
+        while let Some(message) = message::read::<TargetMsg>(&mut from)? {
+            match message {
                 TargetMsg::Request { file, missing } => self.handle_request(file, missing)?,
                 TargetMsg::HashRequest { file } => {
                     self.shared.update(|state| state.queue_hash(file))
@@ -165,11 +165,13 @@ impl Source {
                     state.requeue(lost);
                     anyhow::Ok(())
                 })?,
-                TargetMsg::Durable { bytes } => self.counters.update(|now| now.durable += bytes),
+                TargetMsg::Durable { bytes } => {
+                    self.counters.update(|progress| progress.durable += bytes)
+                }
                 TargetMsg::Finished { removed, failed } => {
-                    self.counters.update(|now| {
-                        now.removed = removed;
-                        now.failed += failed;
+                    self.counters.update(|progress| {
+                        progress.removed = removed;
+                        progress.failed += failed;
                     });
                     return Ok(());
                 }
@@ -179,8 +181,8 @@ impl Source {
     }
 
     /// Handles a request for a file. A second request is an error: it would only cost memory.
-    fn handle_request(&self, file: u64, need: MissingBlocks) -> Result<()> {
-        let (missing, count) = match need {
+    fn handle_request(&self, file: u64, missing: MissingBlocks) -> Result<()> {
+        let (missing, count) = match missing {
             MissingBlocks::Whole(len) => (Missing::Whole(len), 1),
             MissingBlocks::Blocks(ranges) => {
                 let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
@@ -189,10 +191,10 @@ impl Source {
                 (Missing::Blocks(ranges), count)
             }
         };
-        let new = self
+        let is_new = self
             .shared
             .update(|state| state.request(file, missing, count));
-        ensure!(new, "the target asks again for what it has asked for");
+        ensure!(is_new, "the target requested a file twice");
         Ok(())
     }
 
@@ -212,7 +214,7 @@ impl Source {
         let bytes = |range: &Range<u64>| end(range.end).saturating_sub(end(range.start));
         let missing_bytes: u64 = missing.iter().map(bytes).sum();
         self.counters
-            .update(|now| now.present += file.bytes().saturating_sub(missing_bytes));
+            .update(|progress| progress.present += file.bytes().saturating_sub(missing_bytes));
     }
 
     /// Removes a completed entry and counts its outcome. The target reports the outcome to the coordinator
@@ -222,10 +224,10 @@ impl Source {
             return;
         };
         let bytes = file.as_ref().map_or(0, |file| file.bytes());
-        self.counters.update(|now| {
-            now.count(outcome);
+        self.counters.update(|progress| {
+            progress.count(outcome);
             if matches!(outcome, Outcome::Same | Outcome::Newer) {
-                now.present += bytes;
+                progress.present += bytes;
             }
         });
         let failed = match outcome {

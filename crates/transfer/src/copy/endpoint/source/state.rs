@@ -45,7 +45,7 @@ pub(super) struct Source {
 impl Source {
     /// Counts and reports an entry that could not be copied.
     pub(super) fn report_failure(&self, why: String) {
-        self.counters.update(|now| now.failed += 1);
+        self.counters.update(|progress| progress.failed += 1);
         self.reporter.send_problem(why);
     }
 }
@@ -135,8 +135,8 @@ impl State {
 
     /// Removes a stream that is one too many; returns whether it was.
     fn retire_excess(&mut self, stream: u64) -> bool {
-        let most = self.streams_max;
-        most.is_some_and(|most| is_excess(&self.streams, most, stream))
+        let streams_max = self.streams_max;
+        streams_max.is_some_and(|streams_max| is_excess(&self.streams, streams_max, stream))
             && self.streams.remove(&stream).is_some()
     }
 
@@ -199,8 +199,8 @@ impl State {
 
 /// Returns whether a stream is beyond the first `most`. The newest streams end, because the windows of the
 /// others have grown.
-fn is_excess<T>(streams: &BTreeMap<u64, T>, most: usize, stream: u64) -> bool {
-    let first_excess = streams.keys().nth(most);
+fn is_excess<T>(streams: &BTreeMap<u64, T>, streams_max: usize, stream: u64) -> bool {
+    let first_excess = streams.keys().nth(streams_max);
     first_excess.is_some_and(|first| stream >= *first)
 }
 
@@ -212,7 +212,7 @@ mod tests {
 
     /// The target makes links at the end: waiting for them would never end.
     #[test]
-    fn any_number_of_hard_links_may_be_announced() {
+    fn hard_links_take_no_room() {
         let shared = Shared::default();
         let to = RelPath::parse(b"a").unwrap();
         let link = Kind::HardLink { to };
@@ -234,11 +234,11 @@ mod tests {
     }
 
     #[test]
-    fn the_streams_that_came_last_are_too_many() {
+    fn retires_newest_streams_first() {
         let streams: BTreeMap<u64, ()> = [1, 4, 6, 9].map(|number| (number, ())).into();
-        let excess = |most| -> Vec<u64> {
+        let excess = |streams_max| -> Vec<u64> {
             let all = streams.keys().copied();
-            all.filter(|stream| is_excess(&streams, most, *stream))
+            all.filter(|stream| is_excess(&streams, streams_max, *stream))
                 .collect()
         };
         assert_eq!(excess(2), [6, 9]);

@@ -99,9 +99,9 @@ impl Source {
 
     /// Reads a block and sends it, or handles the error of its file.
     fn send_block(&self, stream: &mut Stream, file: u64, block: u64) -> Result<()> {
-        let sending = |sending: &OutgoingFile| sending.file.clone();
+        let outgoing = |outgoing: &OutgoingFile| outgoing.file.clone();
         let (source, streams) = self.shared.read(|state| {
-            let source = state.outgoing.get(&file).map(sending);
+            let source = state.outgoing.get(&file).map(outgoing);
             (source, state.streams.len())
         });
         // Withdrawn, or failed by the target.
@@ -110,8 +110,8 @@ impl Source {
         let next = block + streams.min(READ_AHEAD_BLOCKS_MAX) as u64;
         match stream.read(file, &source, block..next, self.hash) {
             Ok(header) => self.send_buffered(stream, &header),
-            Err(lost) => {
-                self.handle_read_error(file, &source, &lost);
+            Err(error) => {
+                self.handle_read_error(file, &source, &error);
                 Ok(())
             }
         }
@@ -123,11 +123,11 @@ impl Source {
             Content::Data(length) => length.into(),
             Content::Hole => 0,
         };
-        let block = self.shared.update(|state| {
-            let Some(sending) = state.outgoing.get_mut(&file) else {
+        let outgoing_block = self.shared.update(|state| {
+            let Some(outgoing) = state.outgoing.get_mut(&file) else {
                 return Ok(None);
             };
-            let parcel = match sending.file.blocks().count() {
+            let parcel = match outgoing.file.blocks().count() {
                 1 => Parcel::Files(vec![file]),
                 _ => Parcel::Block { file, block },
             };
@@ -138,13 +138,13 @@ impl Source {
                 .record_sent(stream.number, parcel, length, clock::now());
             if let Err(StreamEnded(parcel)) = recorded {
                 state.work.requeue(parcel);
-                bail!("the far end has ended it");
+                bail!("the peer has ended the stream");
             }
-            let last = sending.record_read(block, BlockHash(header.hash));
-            let sealed = last.then(|| sending.hash());
+            let last = outgoing.record_read(block, BlockHash(header.hash));
+            let sealed = last.then(|| outgoing.hash());
             Ok(Some(OutgoingBlock { repeated, sealed }))
         });
-        let Some(OutgoingBlock { repeated, sealed }) = block? else {
+        let Some(OutgoingBlock { repeated, sealed }) = outgoing_block? else {
             return Ok(());
         };
         // Valid even if this stream breaks now: the file was read as announced, and lost blocks are
@@ -157,9 +157,9 @@ impl Source {
         if length > 0 {
             self.send_bytes(stream)?;
         }
-        self.counters.update(|now| match repeated {
-            true => now.repeated += length,
-            false => now.sent += length,
+        self.counters.update(|progress| match repeated {
+            true => progress.repeated += length,
+            false => progress.sent += length,
         });
         Ok(())
     }
@@ -178,10 +178,10 @@ impl Source {
         Ok(())
     }
 
-    pub(super) fn withdraw(&self, file: u64, source: &SourceFile, lost: &ReadError) {
+    pub(super) fn withdraw(&self, file: u64, source: &SourceFile, error: &ReadError) {
         if self.shared.update(|state| state.complete(file)).is_some() {
             self.to_target.push(SourceMsg::Aborted { file });
-            let why = format!("{}: {lost}", source.path);
+            let why = format!("{}: {error}", source.path);
             self.complete_file(Some(source), Some(why.clone()));
             self.report_failure(why);
         }
@@ -216,7 +216,7 @@ impl Stream {
         if !opened.hash_matches(block, hash) {
             return Err(ReadError::Damaged {
                 offset: block * source.blocks().block_len(),
-                own: piece::part_name(source.path.name()),
+                part_name: piece::piece_data_name(source.path.name()),
             });
         }
         self.open = Some((file, opened));

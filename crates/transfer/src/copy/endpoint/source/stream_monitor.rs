@@ -22,7 +22,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 /// State of the stream monitor.
 #[derive(Debug, Default)]
 struct StreamMonitor {
-    statistics: BTreeMap<u64, StreamStatistics>,
+    streams: BTreeMap<u64, MonitoredStream>,
     /// Streams at the last sample.
     count: usize,
     controller: Option<StreamCount>,
@@ -44,8 +44,8 @@ impl Source {
             }
             self.queue_repeats(&infos);
         }
-        let figures = monitor.statistics.into_values().map(|one| one.figures);
-        self.reporter.send(&Report::Streams(figures.collect()));
+        let stats = monitor.streams.into_values().map(|one| one.stats);
+        self.reporter.send(&Report::Streams(stats.collect()));
     }
 
     /// Removes streams that the peer closed, or that broke, while nothing was written to them. The target
@@ -55,10 +55,10 @@ impl Source {
             .iter()
             .filter(|(_, one)| one.connection().has_ended())
         {
-            let carried = self
+            let removed = self
                 .shared
                 .update_silent(|state| state.streams.remove(number));
-            if carried.is_some() {
+            if removed.is_some() {
                 self.to_target
                     .push(SourceMsg::StreamAbandoned { stream: *number });
             }
@@ -82,9 +82,9 @@ impl Source {
             let Some(info) = stream.connection().tcp_info() else {
                 continue;
             };
-            let statistics = monitor.statistics.entry(*number);
-            statistics
-                .or_insert_with(|| StreamStatistics::new(now))
+            let stream_entry = monitor.streams.entry(*number);
+            stream_entry
+                .or_insert_with(|| MonitoredStream::new(now))
                 .update(now, &info);
             self.tuning
                 .limit_unsent(stream, info.delivery_rate_bytes_per_s);
@@ -95,8 +95,10 @@ impl Source {
 
     /// Returns the maximum bytes still to send, once the scan is complete.
     fn remaining_bytes(&self) -> Option<u64> {
-        let now = self.counters.snapshot();
-        now.scanned.then(|| now.bytes.saturating_sub(now.sent))
+        let progress = self.counters.snapshot();
+        progress
+            .scanned
+            .then(|| progress.bytes.saturating_sub(progress.sent))
     }
 
     fn adjust_stream_count(&self, monitor: &mut StreamMonitor, infos: &BTreeMap<u64, TcpInfo>) {
@@ -105,18 +107,18 @@ impl Source {
         let Some(rtt) = infos.iter().map(|info| info.rtt_min_us).max() else {
             return;
         };
-        let share = |which: fn(&TcpInfo) -> bool| {
+        let fraction = |which: fn(&TcpInfo) -> bool| {
             infos.iter().filter(|info| which(info)).count() as f64 / infos.len() as f64
         };
         let sample = StreamSample {
             acked_bytes: monitor
-                .statistics
+                .streams
                 .values()
-                .map(|one| one.figures.acked_bytes)
+                .map(|one| one.stats.acked_bytes)
                 .sum(),
             rtt: micros(rtt),
-            waiting: share(|info| info.notsent_bytes > 0),
-            queued: share(|info| sees_queue(micros(info.rtt_us), micros(info.rtt_min_us))),
+            waiting: fraction(|info| info.notsent_bytes > 0),
+            queued: fraction(|info| sees_queue(micros(info.rtt_us), micros(info.rtt_min_us))),
             left_bytes: self.remaining_bytes(),
         };
         let streams = monitor
@@ -137,14 +139,14 @@ impl Source {
         if self.limit.is_some() {
             return;
         }
-        let pace = |(number, info): (&u64, &TcpInfo)| (*number, pace_of(info));
-        let paces = infos.iter().map(pace).collect();
+        let rate = |(number, info): (&u64, &TcpInfo)| (*number, stream_rate(info));
+        let rates = infos.iter().map(rate).collect();
         self.shared
-            .update(|state| state.queue_repeats(&paces, clock::now()));
+            .update(|state| state.queue_repeats(&rates, clock::now()));
     }
 }
 
-fn pace_of(info: &TcpInfo) -> StreamRate {
+fn stream_rate(info: &TcpInfo) -> StreamRate {
     StreamRate {
         window_bytes: u64::from(info.cwnd_segments) * u64::from(info.mss_bytes),
         rtt: micros(info.rtt_us),
@@ -158,21 +160,21 @@ fn micros(count: u32) -> Time {
 
 /// Statistics of a stream since its first sample.
 #[derive(Debug)]
-struct StreamStatistics {
+struct MonitoredStream {
     first_sample: Time,
-    figures: StreamStats,
+    stats: StreamStats,
 }
 
-impl StreamStatistics {
+impl MonitoredStream {
     fn new(now: Time) -> Self {
         Self {
             first_sample: now,
-            figures: StreamStats::default(),
+            stats: StreamStats::default(),
         }
     }
 
     fn update(&mut self, now: Time, info: &TcpInfo) {
-        self.figures = StreamStats {
+        self.stats = StreamStats {
             duration_s: now.since(self.first_sample).as_secs_f64(),
             acked_bytes: info.acked_bytes,
             retransmitted_bytes: info.retransmitted_bytes,
