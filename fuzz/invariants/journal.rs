@@ -7,9 +7,9 @@
 
 use super::{damage::befall, memory::Memory};
 use longhaul_store::{
-    blocks::{BLOCK, BlockHash, Blocks},
+    blocks::{BLOCK_LEN, BlockHash, Blocks},
     part::journal::{
-        HEADER_LEN, Header, Journal, RECORD_LEN, Record, Version, is_of, read, records,
+        BlockRecord, HEADER_LEN, Header, Journal, RECORD_LEN, Version, has_header, read, records,
     },
 };
 use std::collections::HashMap;
@@ -20,10 +20,10 @@ pub(crate) fn check(input: &[u8]) {
     };
     let header = header(u64::from(*blocks), *version);
     assert_eq!(records(input, &header), [], "nothing of it was sealed");
-    let sealed: Vec<Record> = (0..u64::from(*count)).map(record).collect();
+    let sealed: Vec<BlockRecord> = (0..u64::from(*count)).map(record).collect();
     let file = Memory::default();
-    let mut journal = Journal::begin(file.clone(), &header).unwrap();
-    journal.add(&sealed).unwrap();
+    let mut journal = Journal::create(file.clone(), &header).unwrap();
+    journal.append(&sealed).unwrap();
     let whole = file.bytes().clone();
     assert_eq!(whole.len(), HEADER_LEN + sealed.len() * RECORD_LEN);
     befall(&mut file.bytes(), script);
@@ -46,26 +46,31 @@ fn header(blocks: u64, v: [u8; 11]) -> Header {
         inode: u64::from_be_bytes([v[5], 0, 0, 0, 0, 0, 0, v[6]]),
     };
     // The last block may be a whole one, or a byte.
-    let short = u64::from_be_bytes([0, 0, 0, 0, 0, v[8], v[9], v[10]]) % BLOCK;
-    let length = (blocks * BLOCK).saturating_sub(short);
+    let short = u64::from_be_bytes([0, 0, 0, 0, 0, v[8], v[9], v[10]]) % BLOCK_LEN;
+    let length = (blocks * BLOCK_LEN).saturating_sub(short);
     Header {
         version,
-        blocks: Blocks::of(length),
+        blocks: Blocks::new(length),
     }
 }
 
 /// Some are of blocks that the file does not have.
-fn record(number: u64) -> Record {
+fn record(number: u64) -> BlockRecord {
     (number, BlockHash([number as u8 ^ 0x5a; 32]))
 }
 
 /// The records that still stand at a multiple of their length, as they were written.
-fn unharmed(header: &Header, sealed: &[Record], whole: &[u8], damaged: &[u8]) -> Vec<Record> {
+fn unharmed(
+    header: &Header,
+    sealed: &[BlockRecord],
+    whole: &[u8],
+    damaged: &[u8],
+) -> Vec<BlockRecord> {
     if damaged.get(..HEADER_LEN) != Some(&whole[..HEADER_LEN]) {
         return Vec::new();
     }
     let written = whole[HEADER_LEN..].chunks(RECORD_LEN);
-    let written: HashMap<&[u8], &Record> = written.zip(sealed).collect();
+    let written: HashMap<&[u8], &BlockRecord> = written.zip(sealed).collect();
     let slots = damaged[HEADER_LEN..].chunks_exact(RECORD_LEN);
     let found = slots.filter_map(|slot| written.get(slot));
     let found = found.map(|record| **record);
@@ -75,8 +80,8 @@ fn unharmed(header: &Header, sealed: &[Record], whole: &[u8], damaged: &[u8]) ->
 }
 
 /// As the next run does.
-fn goes_on(file: &Memory, header: &Header, mut believed: Vec<Record>) {
-    let of_header = is_of(&file.bytes(), header);
+fn goes_on(file: &Memory, header: &Header, mut believed: Vec<BlockRecord>) {
+    let of_header = has_header(&file.bytes(), header);
     let contents = read(file, header).unwrap();
     assert_eq!(contents.is_some(), of_header);
     let mut journal = match contents {
@@ -84,13 +89,13 @@ fn goes_on(file: &Memory, header: &Header, mut believed: Vec<Record>) {
             assert_eq!(contents.records, believed, "in pieces, or all at once");
             Journal::resume(file.clone(), header, contents.end).unwrap()
         }
-        None => Journal::begin(file.clone(), header).unwrap(),
+        None => Journal::create(file.clone(), header).unwrap(),
     };
     let Some(last) = header.blocks.count().checked_sub(1) else {
         return;
     };
     let new = (last, BlockHash([7; 32]));
-    journal.add(&[new]).unwrap();
+    journal.append(&[new]).unwrap();
     believed.push(new);
     assert_eq!(read(file, header).unwrap().unwrap().records, believed);
 }

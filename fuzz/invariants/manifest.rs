@@ -11,13 +11,13 @@ use super::{
 };
 use longhaul_store::{
     blocks::FileHash,
-    manifest::{MANIFEST, Manifest, Record, parse},
+    manifest::{FileRecord, MANIFEST, Manifest, parse},
     path::PATH_LEN_MAX,
     vfs::{Directory as _, OpenMode},
 };
 use std::collections::{BTreeMap, HashMap};
 
-type Known = BTreeMap<Vec<u8>, Record>;
+type Known = BTreeMap<Vec<u8>, FileRecord>;
 
 pub(crate) fn check(input: &[u8]) {
     assert_eq!(parse(input), None, "nobody has checked it");
@@ -60,24 +60,24 @@ fn loads_anything(input: &[u8]) {
 }
 
 /// What a line is of: a few paths, some twice, some gone again.
-fn record(number: u8, paths: u8, path: &[u8]) -> (Vec<u8>, Record) {
+fn record(number: u8, paths: u8, path: &[u8]) -> (Vec<u8>, FileRecord) {
     let name = number & (paths | 1);
     let path = [path, b"/", &[name]].concat();
-    let record = Record {
+    let record = FileRecord {
         hash: FileHash([number; 32]),
         size: u64::MAX >> (number & 63),
         mtime: (i64::from(number.cast_signed()) << 40, u32::from(number)),
     };
     match number % 5 {
-        3 => (path, Record::GONE),
+        3 => (path, FileRecord::REMOVED),
         _ => (path, record),
     }
 }
 
 /// What the lines say that are still there as they were written.
-fn unharmed(written: &[(Vec<u8>, Record)], whole: &[u8], damaged: &Memory) -> Known {
+fn unharmed(written: &[(Vec<u8>, FileRecord)], whole: &[u8], damaged: &Memory) -> Known {
     let lines = whole.split(|byte| *byte == b'\n');
-    let lines: HashMap<&[u8], &(Vec<u8>, Record)> = lines.zip(written).collect();
+    let lines: HashMap<&[u8], &(Vec<u8>, FileRecord)> = lines.zip(written).collect();
     let mut known = Known::new();
     for line in damaged.bytes().split(|byte| *byte == b'\n') {
         if let Some((path, record)) = lines.get(line) {
@@ -87,8 +87,8 @@ fn unharmed(written: &[(Vec<u8>, Record)], whole: &[u8], damaged: &Memory) -> Kn
     known
 }
 
-fn take(known: &mut Known, path: &[u8], record: Record) {
-    match record.hash == Record::GONE.hash {
+fn take(known: &mut Known, path: &[u8], record: FileRecord) {
+    match record.hash == FileRecord::REMOVED.hash {
         true => known.remove(path),
         false => known.insert(path.to_vec(), record),
     };

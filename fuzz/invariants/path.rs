@@ -94,10 +94,10 @@ fn joined(dir: &RelPath, name: &[u8]) {
     assert_eq!(path.as_bytes(), whole);
     stays_below(&path);
     let below = RelPath::parse(name).unwrap();
-    assert_eq!(path.below(dir), Some(below.clone()));
+    assert_eq!(path.strip_prefix(dir), Some(below.clone()));
     assert_eq!(dir.join_path(&below), Ok(path.clone()));
     assert!(*dir < path, "a directory comes before what is in it");
-    assert_eq!(path.is_own(), dir.is_own() || below.is_own());
+    assert_eq!(path.is_internal(), dir.is_internal() || below.is_internal());
 }
 
 fn is_one_line(said: &str) -> bool {

@@ -53,7 +53,7 @@ pub(super) fn keep_secrets(
     state: &State,
     certificate: Option<&Path>,
 ) -> Result<()> {
-    let real = |path: &Path| path::real(path).unwrap_or_else(|| path.to_owned());
+    let real = |path: &Path| path::resolve_links(path).unwrap_or_else(|| path.to_owned());
     let of_state = real(state.directory());
     let of_certificate = certificate.map(real);
     for (name, export) in exports {

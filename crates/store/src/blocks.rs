@@ -12,7 +12,7 @@ use blake3::{
 use std::{fmt, ops::Range, str::FromStr};
 
 /// Bytes in every block of a file except the last: 4 MiB.
-pub const BLOCK: u64 = 4 << 20;
+pub const BLOCK_LEN: u64 = 4 << 20;
 
 /// Longest file, in bytes: 64 TiB. While a file is written, the hash and state of each block take
 /// 33 bytes of memory: 528 MiB for a file of this length.
@@ -40,7 +40,7 @@ pub struct BadHash;
 
 /// Reason why bytes cannot be the block with the given number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoSuchBlock {
+pub enum BlockError {
     /// The file ends before this block.
     #[error("there is no block {index} in a file of {file_len} bytes")]
     Beyond {
@@ -71,15 +71,15 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Divides a file into blocks of [`BLOCK`] bytes.
+    /// Divides a file into blocks of [`BLOCK_LEN`] bytes.
     #[must_use]
-    pub fn of(file_len: u64) -> Self {
-        Self::sized(file_len, BLOCK)
+    pub fn new(file_len: u64) -> Self {
+        Self::with_block_len(file_len, BLOCK_LEN)
     }
 
     /// Divides a file into blocks of another size: a power of two, and at least 1024, a chunk of
     /// BLAKE3.
-    pub(crate) fn sized(file_len: u64, block_len: u64) -> Self {
+    pub(crate) fn with_block_len(file_len: u64, block_len: u64) -> Self {
         assert!(block_len.is_power_of_two() && block_len >= blake3::CHUNK_LEN as u64);
         Self {
             file_len,
@@ -106,27 +106,27 @@ impl Blocks {
     }
 
     /// Byte range of a block in the file.
-    pub fn range(self, index: u64) -> Result<Range<u64>, NoSuchBlock> {
+    pub fn range(self, index: u64) -> Result<Range<u64>, BlockError> {
         let file_len = self.file_len;
         let start = index.checked_mul(self.block_len);
         let start = start.filter(|start| *start < file_len);
-        let start = start.ok_or(NoSuchBlock::Beyond { index, file_len })?;
+        let start = start.ok_or(BlockError::Beyond { index, file_len })?;
         Ok(start..file_len.min(start.saturating_add(self.block_len)))
     }
 
     /// Hashes the bytes of a block.
-    pub fn hash(self, index: u64, bytes: &[u8]) -> Result<BlockHash, NoSuchBlock> {
-        self.has_length(index, bytes.len() as u64)?;
+    pub fn hash(self, index: u64, bytes: &[u8]) -> Result<BlockHash, BlockError> {
+        self.check_len(index, bytes.len() as u64)?;
         Ok(self.subtree_hash(self.range(index)?.start, bytes))
     }
 
     /// Checks that a block has this number of bytes.
-    pub fn has_length(self, index: u64, got: u64) -> Result<(), NoSuchBlock> {
+    pub fn check_len(self, index: u64, got: u64) -> Result<(), BlockError> {
         let range = self.range(index)?;
         let (offset, len) = (range.start, range.end - range.start);
         match got == len {
             true => Ok(()),
-            false => Err(NoSuchBlock::Length {
+            false => Err(BlockError::Length {
                 index,
                 offset,
                 len,
@@ -136,7 +136,7 @@ impl Blocks {
     }
 
     /// Hash of a block of zeros. Needs 64 KiB of memory, not a whole block.
-    pub fn hole_hash(self, index: u64) -> Result<BlockHash, NoSuchBlock> {
+    pub fn hole_hash(self, index: u64) -> Result<BlockHash, BlockError> {
         let range = self.range(index)?;
         let mut hasher = Hasher::new();
         hasher.set_input_offset(range.start);
@@ -146,16 +146,16 @@ impl Blocks {
             hasher.update(&ZEROS[..piece]);
             rest -= piece;
         }
-        Ok(self.finished(&hasher))
+        Ok(self.finalize(&hasher))
     }
 
     fn subtree_hash(self, offset: u64, bytes: &[u8]) -> BlockHash {
         let mut hasher = Hasher::new();
         hasher.set_input_offset(offset).update(bytes);
-        self.finished(&hasher)
+        self.finalize(&hasher)
     }
 
-    fn finished(self, hasher: &Hasher) -> BlockHash {
+    fn finalize(self, hasher: &Hasher) -> BlockHash {
         BlockHash(if self.file_len <= self.block_len {
             *hasher.finalize().as_bytes()
         } else {
@@ -174,32 +174,32 @@ impl Blocks {
             [] => *blake3::hash(b"").as_bytes(),
             [whole] => whole.0,
             _ => {
-                let (left, right) = self.halves(self.file_len, hashes);
+                let (left, right) = self.merge_halves(self.file_len, hashes);
                 *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
             }
         }))
     }
 
-    fn halves(self, len: u64, hashes: &[BlockHash]) -> ([u8; 32], [u8; 32]) {
+    fn merge_halves(self, len: u64, hashes: &[BlockHash]) -> ([u8; 32], [u8; 32]) {
         let left_len = left_subtree_len(len);
         let (left, right) = hashes.split_at((left_len / self.block_len) as usize);
         (
-            self.merged(left_len, left),
-            self.merged(len - left_len, right),
+            self.merge(left_len, left),
+            self.merge(len - left_len, right),
         )
     }
 
-    fn merged(self, len: u64, hashes: &[BlockHash]) -> [u8; 32] {
+    fn merge(self, len: u64, hashes: &[BlockHash]) -> [u8; 32] {
         if let [block] = hashes {
             return block.0;
         }
-        let (left, right) = self.halves(len, hashes);
+        let (left, right) = self.merge_halves(len, hashes);
         merge_subtrees_non_root(&left, &right, Mode::Hash)
     }
 }
 
 /// Merges ascending block numbers into ranges of consecutive numbers.
-pub(crate) fn runs(indexes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+pub(crate) fn to_ranges(indexes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for index in indexes {
         match runs.last_mut() {
@@ -211,15 +211,15 @@ pub(crate) fn runs(indexes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
 }
 
 /// Hashes block `index` of a file of `file_len` bytes.
-pub fn block_hash(file_len: u64, index: u64, bytes: &[u8]) -> Result<BlockHash, NoSuchBlock> {
-    Blocks::of(file_len).hash(index, bytes)
+pub fn block_hash(file_len: u64, index: u64, bytes: &[u8]) -> Result<BlockHash, BlockError> {
+    Blocks::new(file_len).hash(index, bytes)
 }
 
 /// Merges the hashes of all blocks of a file of `file_len` bytes, in order, into the hash of the
 /// file. `None` if there are too many or too few.
 #[must_use]
 pub fn file_hash(file_len: u64, hashes: &[BlockHash]) -> Option<FileHash> {
-    Blocks::of(file_len).file_hash(hashes)
+    Blocks::new(file_len).file_hash(hashes)
 }
 
 fn from_hex(text: &str) -> Result<[u8; 32], BadHash> {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     fn merges(len: u64, block_len: u64) -> bool {
-        let (blocks, content) = (Blocks::sized(len, block_len), content(len));
+        let (blocks, content) = (Blocks::with_block_len(len, block_len), content(len));
         let merged = blocks.file_hash(&hashes(blocks, &content)).unwrap();
         merged.0 == *blake3::hash(&content).as_bytes()
     }
@@ -297,13 +297,13 @@ mod tests {
             0,
             1,
             1024,
-            BLOCK - 1,
-            BLOCK,
-            BLOCK + 1,
-            2 * BLOCK,
-            5 * BLOCK + 1025,
+            BLOCK_LEN - 1,
+            BLOCK_LEN,
+            BLOCK_LEN + 1,
+            2 * BLOCK_LEN,
+            5 * BLOCK_LEN + 1025,
         ] {
-            assert!(merges(len, BLOCK), "{len}");
+            assert!(merges(len, BLOCK_LEN), "{len}");
         }
     }
 
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn hash_depends_on_offset_and_length() {
-        let (len, zeros) = (3 * BLOCK + 5, vec![0; BLOCK as usize]);
+        let (len, zeros) = (3 * BLOCK_LEN + 5, vec![0; BLOCK_LEN as usize]);
         let first = block_hash(len, 0, &zeros).unwrap();
         assert_ne!(first, block_hash(len, 1, &zeros).unwrap(), "displaced");
         assert_ne!(first.0, *blake3::hash(&zeros).as_bytes(), "a whole file");
@@ -335,8 +335,8 @@ mod tests {
 
     #[test]
     fn hole_hash_equals_hash_of_zeros() {
-        for len in [1, BLOCK - 1, BLOCK, 2 * BLOCK + 70_000] {
-            let blocks = Blocks::of(len);
+        for len in [1, BLOCK_LEN - 1, BLOCK_LEN, 2 * BLOCK_LEN + 70_000] {
+            let blocks = Blocks::new(len);
             for index in 0..blocks.count() {
                 let range = blocks.range(index).unwrap();
                 let zeros = vec![0; (range.end - range.start) as usize];
@@ -347,12 +347,12 @@ mod tests {
 
     #[test]
     fn swapped_or_truncated_blocks_change_the_file_hash() {
-        let blocks = Blocks::sized(4096, 1024);
+        let blocks = Blocks::with_block_len(4096, 1024);
         let mut hashes = hashes(blocks, &content(4096));
         let whole = blocks.file_hash(&hashes).unwrap();
         assert_eq!(blocks.file_hash(&hashes[1..]), None);
         assert_ne!(
-            Blocks::sized(3072, 1024).file_hash(&hashes[..3]),
+            Blocks::with_block_len(3072, 1024).file_hash(&hashes[..3]),
             Some(whole)
         );
         hashes.swap(1, 2);

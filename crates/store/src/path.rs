@@ -20,16 +20,22 @@ pub const PATH_LEN_MAX: usize = 4096;
 pub const NAME_LEN_MAX: usize = 255;
 
 /// Prefix of internal names: parts, journals, manifests. They are never copied.
-pub const OWN_PREFIX: &[u8] = b".longhaul-";
+pub const INTERNAL_PREFIX: &[u8] = b".longhaul-";
 
 /// Suffix of a part that is kept as a piece. It differs from the suffix of a part that an
 /// interrupted copy leaves.
-pub(crate) const KEPT: &str = "piece-data";
+pub(crate) const PIECE_DATA: &str = "piece-data";
 
 /// Internal name, of this kind, beside a file.
-pub(crate) fn own_name(file: &[u8], kind: &str) -> Vec<u8> {
+pub(crate) fn internal_name(file: &[u8], kind: &str) -> Vec<u8> {
     let hash = blake3::hash(file).to_hex();
-    [OWN_PREFIX, &hash.as_bytes()[..32], b".", kind.as_bytes()].concat()
+    [
+        INTERNAL_PREFIX,
+        &hash.as_bytes()[..32],
+        b".",
+        kind.as_bytes(),
+    ]
+    .concat()
 }
 
 /// Relative path: names separated by '/'. Each name is not empty, not "." or "..", has no NUL, and
@@ -102,7 +108,7 @@ impl RelPath {
         match check(bytes) {
             Ok(()) => Ok(Self(bytes.into())),
             Err(reason) => Err(BadPath {
-                path: shown_start(bytes),
+                path: printable_start(bytes),
                 reason,
             }),
         }
@@ -144,15 +150,16 @@ impl RelPath {
 
     /// Rest of the path below `top`, if the entry lies there.
     #[must_use]
-    pub fn below(&self, top: &Self) -> Option<Self> {
+    pub fn strip_prefix(&self, top: &Self) -> Option<Self> {
         let rest = self.0.strip_prefix(&*top.0)?.strip_prefix(b"/")?;
         Some(Self(rest.into()))
     }
 
     /// Whether any name in the path is an internal one.
     #[must_use]
-    pub fn is_own(&self) -> bool {
-        self.components().any(|name| name.starts_with(OWN_PREFIX))
+    pub fn is_internal(&self) -> bool {
+        self.components()
+            .any(|name| name.starts_with(INTERNAL_PREFIX))
     }
 
     /// Bytes of the path.
@@ -196,24 +203,27 @@ fn check_name(name: &[u8]) -> Result<(), Reason> {
 }
 
 /// Start of a refused path, which may have any length. The start identifies it.
-fn shown_start(bytes: &[u8]) -> String {
+fn printable_start(bytes: &[u8]) -> String {
     const SHOWN: usize = 200;
     match bytes.get(..SHOWN) {
-        Some(start) => format!("{}…", Shown(start)),
+        Some(start) => format!("{}…", Printable(start)),
         None if bytes.is_empty() => "\"\"".into(),
-        None => Shown(bytes).to_string(),
+        None => Printable(bytes).to_string(),
     }
 }
 
 /// Displays the bytes of a name. Bytes that are not printable UTF-8 are escaped: a name must not
 /// control a terminal, nor imitate another name with an invisible character.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown<'a>(pub &'a [u8]);
+pub struct Printable<'a>(pub &'a [u8]);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.utf8_chunks().try_for_each(|chunk| {
-            chunk.valid().chars().try_for_each(|c| show_char(c, f))?;
+            chunk
+                .valid()
+                .chars()
+                .try_for_each(|c| write_printable(c, f))?;
             chunk
                 .invalid()
                 .iter()
@@ -224,7 +234,7 @@ impl fmt::Display for Shown<'_> {
 
 /// Writes a character as `escape_debug` does: control characters, line and direction marks and
 /// unassigned characters are escaped. Quotes are harmless here.
-fn show_char(c: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_printable(c: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match c {
         '\'' | '"' => write!(f, "{c}"),
         _ => write!(f, "{}", c.escape_debug()),
@@ -245,7 +255,7 @@ impl PartialOrd for RelPath {
 
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Shown(&self.0).fmt(f)
+        Printable(&self.0).fmt(f)
     }
 }
 
@@ -257,7 +267,7 @@ impl fmt::Debug for RelPath {
 
 /// Resolves symbolic links in the part of a path that exists.
 #[must_use]
-pub fn real(path: &Path) -> Option<PathBuf> {
+pub fn resolve_links(path: &Path) -> Option<PathBuf> {
     if let Ok(real) = path.canonicalize() {
         return Some(real);
     }
@@ -266,7 +276,7 @@ pub fn real(path: &Path) -> Option<PathBuf> {
         true => Path::new("."),
         false => around,
     };
-    Some(real(around)?.join(path.file_name()?))
+    Some(resolve_links(around)?.join(path.file_name()?))
 }
 
 #[cfg(test)]
@@ -331,16 +341,16 @@ mod tests {
 
     #[test]
     fn detects_internal_names_at_any_depth() {
-        assert!(path(".longhaul-manifest").is_own());
-        assert!(path("a/.longhaul-0.part/b").is_own());
-        assert!(!path("a/longhaul-0").is_own());
+        assert!(path(".longhaul-manifest").is_internal());
+        assert!(path("a/.longhaul-0.part/b").is_internal());
+        assert!(!path("a/longhaul-0").is_internal());
     }
 
     #[test]
     fn below_matches_whole_names() {
-        assert_eq!(path("a/b").below(&path("a")), Some(path("b")));
-        assert_eq!(path("ab").below(&path("a")), None);
-        assert_eq!(path("a").below(&path("a")), None);
+        assert_eq!(path("a/b").strip_prefix(&path("a")), Some(path("b")));
+        assert_eq!(path("ab").strip_prefix(&path("a")), None);
+        assert_eq!(path("a").strip_prefix(&path("a")), None);
     }
 
     fn any_name() -> impl Strategy<Value = Vec<u8>> {
@@ -381,14 +391,14 @@ mod tests {
             let inside = a.join(&name).unwrap();
             prop_assert!(a < inside);
             if a < b && b < inside {
-                prop_assert!(b.below(&a).is_some());
+                prop_assert!(b.strip_prefix(&a).is_some());
             }
             prop_assert_eq!(a == b, a.cmp(&b) == Ordering::Equal);
         }
 
         #[test]
         fn below_reverses_join(top in any_path(), rest in any_path()) {
-            prop_assert_eq!(top.join_path(&rest).unwrap().below(&top), Some(rest));
+            prop_assert_eq!(top.join_path(&rest).unwrap().strip_prefix(&top), Some(rest));
         }
 
         #[test]
@@ -403,9 +413,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().canonicalize().unwrap();
         std::os::unix::fs::symlink(".", top.join("link")).unwrap();
-        assert_eq!(real(&top.join("link/a/b")), Some(top.join("a/b")));
+        assert_eq!(resolve_links(&top.join("link/a/b")), Some(top.join("a/b")));
         assert_eq!(
-            real(Path::new("nothing")).unwrap().file_name(),
+            resolve_links(Path::new("nothing")).unwrap().file_name(),
             Some("nothing".as_ref())
         );
     }

@@ -7,7 +7,7 @@
 
 use crate::{
     blocks::FileHash,
-    part::{PartError, Site},
+    part::{PartError, PartPaths},
     vfs::{
         Dir, Directory, FileOps,
         sparse::{Run, runs},
@@ -26,13 +26,13 @@ pub const BATCH_MAX: usize = 256;
 const SYNC_EACH_MAX: usize = 8;
 
 /// File that is written but does not have its name yet.
-pub struct Small<D: Directory = Dir> {
-    site: Site<D>,
+pub struct SmallFile<D: Directory = Dir> {
+    site: PartPaths<D>,
     file: D::File,
     hash: Option<FileHash>,
 }
 
-impl<D: Directory> Small<D> {
+impl<D: Directory> SmallFile<D> {
     /// Writes a file of these bytes, if they have the expected hash. `prepare` sets its metadata.
     /// Without a hash the bytes are not checked. A `sparse` file gets holes for its zeros.
     /// [`commit`] gives the file its name. If the value is dropped, the file stays until the next
@@ -45,21 +45,21 @@ impl<D: Directory> Small<D> {
         sparse: bool,
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
     ) -> Result<Self, PartError> {
-        let site = Site::new(dir, name)?;
+        let site = PartPaths::new(dir, name)?;
         if let Some(expected) = expected {
             check(&site, bytes, expected)?;
         }
-        let file = site.new_whole()?;
+        let file = site.create_whole()?;
         let laid = match sparse {
-            true => lay_sparse(&file, bytes),
+            true => write_sparse(&file, bytes),
             false => file.write_at(bytes, 0),
         };
         laid.map_err(|source| PartError::Write {
-            name: site.shown(),
+            name: site.display_name(),
             offset: 0,
             source,
         })?;
-        site.io("set its metadata", prepare(&file))?;
+        site.io_context("set its metadata", prepare(&file))?;
         Ok(Self {
             site,
             file,
@@ -68,11 +68,12 @@ impl<D: Directory> Small<D> {
     }
 
     fn sync(&self) -> Result<(), PartError> {
-        self.site.io("make it durable", self.file.sync_all())
+        self.site
+            .io_context("make it durable", self.file.sync_all())
     }
 }
 
-fn lay_sparse(file: &impl FileOps, bytes: &[u8]) -> io::Result<()> {
+fn write_sparse(file: &impl FileOps, bytes: &[u8]) -> io::Result<()> {
     file.set_len(bytes.len() as u64)?;
     runs(bytes).try_for_each(|run| match run {
         Run::Zeros(_) => Ok(()),
@@ -80,12 +81,16 @@ fn lay_sparse(file: &impl FileOps, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-fn check<D: Directory>(site: &Site<D>, bytes: &[u8], expected: FileHash) -> Result<(), PartError> {
+fn check<D: Directory>(
+    site: &PartPaths<D>,
+    bytes: &[u8],
+    expected: FileHash,
+) -> Result<(), PartError> {
     let got = FileHash(*blake3::hash(bytes).as_bytes());
     match got == expected {
         true => Ok(()),
         false => Err(PartError::Mismatch {
-            name: site.shown(),
+            name: site.display_name(),
             expected,
             got,
         }),
@@ -99,16 +104,16 @@ fn check<D: Directory>(site: &Site<D>, bytes: &[u8], expected: FileHash) -> Resu
 /// durable, and before any file has its name. So a file that has its name always has its record,
 /// even after a crash.
 pub fn commit<D: Directory>(
-    batch: Vec<Small<D>>,
+    batch: Vec<SmallFile<D>>,
     record: impl FnOnce(&[Option<FileHash>]),
 ) -> Vec<Result<Option<FileHash>, PartError>> {
-    let mut outcomes = synced(&batch);
+    let mut outcomes = sync_batch(&batch);
     let durable = batch.iter().zip(&outcomes);
     let durable = durable.map(|(small, outcome)| small.hash.filter(|_| outcome.is_ok()));
     record(&durable.collect::<Vec<_>>());
     for (small, outcome) in batch.iter().zip(&mut outcomes) {
         if outcome.is_ok() {
-            *outcome = small.site.rename(&small.site.whole);
+            *outcome = small.site.rename_to_final_name(&small.site.whole);
         }
     }
     sync_names(&batch, &mut outcomes);
@@ -121,21 +126,21 @@ pub fn commit<D: Directory>(
 
 type Outcomes = Vec<Result<(), PartError>>;
 
-fn synced<D: Directory>(batch: &[Small<D>]) -> Outcomes {
+fn sync_batch<D: Directory>(batch: &[SmallFile<D>]) -> Outcomes {
     if batch.len() <= SYNC_EACH_MAX {
-        return batch.iter().map(Small::sync).collect();
+        return batch.iter().map(SmallFile::sync).collect();
     }
     let mut file_systems = HashMap::new();
     batch
         .iter()
-        .map(|small| synced_together(small, &mut file_systems))
+        .map(|small| sync_once_per_file_system(small, &mut file_systems))
         .collect()
 }
 
 /// Syncs the file system of a file, once for all files on it. If that fails, or the file system is
 /// unknown, syncs the file itself for its own result.
-fn synced_together<D: Directory>(
-    small: &Small<D>,
+fn sync_once_per_file_system<D: Directory>(
+    small: &SmallFile<D>,
     done: &mut HashMap<u64, bool>,
 ) -> Result<(), PartError> {
     let Ok(file_system) = small.file.file_system_id() else {
@@ -148,7 +153,7 @@ fn synced_together<D: Directory>(
     }
 }
 
-fn sync_names<D: Directory>(batch: &[Small<D>], outcomes: &mut Outcomes) {
+fn sync_names<D: Directory>(batch: &[SmallFile<D>], outcomes: &mut Outcomes) {
     let mut directories: BTreeMap<(u64, u64), Vec<usize>> = BTreeMap::new();
     for (at, small) in batch
         .iter()
@@ -162,13 +167,15 @@ fn sync_names<D: Directory>(batch: &[Small<D>], outcomes: &mut Outcomes) {
             continue;
         };
         for at in files {
-            let error = copied(&error);
-            outcomes[*at] = batch[*at].site.io("make its name durable", Err(error));
+            let error = clone_error(&error);
+            outcomes[*at] = batch[*at]
+                .site
+                .io_context("make its name durable", Err(error));
         }
     }
 }
 
-fn copied(error: &io::Error) -> io::Error {
+fn clone_error(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
         None => io::Error::new(error.kind(), error.to_string()),
@@ -179,8 +186,8 @@ fn copied(error: &io::Error) -> io::Error {
 mod tests {
     use super::*;
     use crate::{
-        blocks::BLOCK,
-        part::{Opened, Origin, Part, journal::Version},
+        blocks::BLOCK_LEN,
+        part::{OpenOutcome, Part, SourceInfo, journal::Version},
         tests::{as_ordinary_user, is_root},
     };
     use std::{
@@ -200,9 +207,9 @@ mod tests {
         FileHash(*blake3::hash(bytes).as_bytes())
     }
 
-    fn write(dir: &Dir, name: &str) -> Small {
+    fn write(dir: &Dir, name: &str) -> SmallFile {
         let bytes = name.as_bytes();
-        Small::write(dir, bytes, bytes, Some(hash(bytes)), false, |_| Ok(())).unwrap()
+        SmallFile::write(dir, bytes, bytes, Some(hash(bytes)), false, |_| Ok(())).unwrap()
     }
 
     #[test]
@@ -241,7 +248,7 @@ mod tests {
     #[test]
     fn rejects_content_damaged_in_transit() {
         let temp = tempfile::tempdir().unwrap();
-        let done = Small::write(
+        let done = SmallFile::write(
             &dir(temp.path()),
             b"a",
             b"b",
@@ -261,7 +268,7 @@ mod tests {
         bytes[500_000] = 1;
         for bytes in [&bytes[..], &bytes[..400_000]] {
             let dir = dir(temp.path());
-            let small = Small::write(&dir, b"a", bytes, Some(hash(bytes)), true, |_| Ok(()));
+            let small = SmallFile::write(&dir, b"a", bytes, Some(hash(bytes)), true, |_| Ok(()));
             assert!(commit(vec![small.unwrap()], |_| {})[0].is_ok());
             let found = temp.path().join("a");
             assert!(found.metadata().unwrap().blocks() * 512 <= 64 << 10);
@@ -274,21 +281,21 @@ mod tests {
     fn begin_again_after(give_away: impl FnOnce(&File)) {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
-        let large = Origin {
+        let large = SourceInfo {
             version: Version::default(),
-            length: 2 * BLOCK,
+            length: 2 * BLOCK_LEN,
             sparse: true,
         };
-        let first = Small::write(&dir, b"a", b"a", None, false, |file| {
+        let first = SmallFile::write(&dir, b"a", b"a", None, false, |file| {
             give_away(file);
             Ok(())
         });
-        let busy = Small::write(&dir, b"a", b"b", None, false, |_| Ok(())).err();
+        let busy = SmallFile::write(&dir, b"a", b"b", None, false, |_| Ok(())).err();
         assert!(busy.unwrap().is_busy());
         let large = Part::open(&dir, b"a", &large).unwrap();
-        assert!(matches!(large, Opened::Busy));
+        assert!(matches!(large, OpenOutcome::Busy));
         drop(first.unwrap());
-        let again = Small::write(&dir, b"a", b"b", None, false, |_| Ok(()));
+        let again = SmallFile::write(&dir, b"a", b"b", None, false, |_| Ok(()));
         assert!(commit(vec![again.unwrap()], |_| {})[0].is_ok());
         assert_eq!(fs::read(temp.path().join("a")).unwrap(), b"b");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
@@ -309,7 +316,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
         for kind in ["part", "journal"] {
-            let site = Site::new(&dir, b"a").unwrap();
+            let site = PartPaths::new(&dir, b"a").unwrap();
             let own = if kind == "part" {
                 site.part
             } else {
@@ -318,7 +325,7 @@ mod tests {
             fs::write(temp.path().join(String::from_utf8(own).unwrap()), kind).unwrap();
         }
         let small = write(&dir, "a");
-        let second = Small::write(&dir, b"a", b"a", Some(hash(b"a")), false, |_| Ok(()));
+        let second = SmallFile::write(&dir, b"a", b"a", Some(hash(b"a")), false, |_| Ok(()));
         let error = second.err().unwrap().to_string();
         assert!(error.ends_with("another process is writing it"), "{error}");
         assert!(commit(vec![small], |_| {})[0].is_ok());

@@ -57,7 +57,7 @@ pub(super) async fn get(files: Files, target: &Target, mut request: Request<Byte
 /// A file; not a directory, nor what is not there.
 async fn open(files: &Files, target: &Target) -> Option<Download> {
     let (root, path) = (files.root.clone(), target.path.clone()?);
-    if path.is_own() {
+    if path.is_internal() {
         return None;
     }
     blocking(move || Download::open(&root, &path)).await.ok()

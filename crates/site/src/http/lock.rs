@@ -116,7 +116,7 @@ fn grant(
     holder: &Holder,
 ) -> Result<Answer, Rejection> {
     let path = target.path.as_ref();
-    if !files.access.writable || path.is_some_and(RelPath::is_own) {
+    if !files.access.writable || path.is_some_and(RelPath::is_internal) {
         return Err((StatusCode::FORBIDDEN, "this may not be written"));
     }
     let info = LockInfo::read(body)?;

@@ -184,7 +184,7 @@ impl Check {
     /// What is known of what is at a path; none is the request's.
     fn meta(&self, path: Option<Option<RelPath>>) -> Option<Meta> {
         let path = path.unwrap_or_else(|| self.target.path.clone());
-        match path.as_ref().is_some_and(RelPath::is_own) {
+        match path.as_ref().is_some_and(RelPath::is_internal) {
             true => None,
             false => Meta::shown(&self.files.root, path.as_ref()).ok(),
         }

@@ -177,7 +177,7 @@ const EXPORTED: Plan = Plan::Refuse(
 fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
     let root = &files.root;
     // What is not served is not found.
-    let Some(source) = target.path.as_ref().filter(|path| !path.is_own()) else {
+    let Some(source) = target.path.as_ref().filter(|path| !path.is_internal()) else {
         return Ok(Plan::Plain);
     };
     let Some(meta) = found(Meta::shown(root, Some(source)))? else {
@@ -371,7 +371,7 @@ impl Replacement {
 
     /// What was moved is not at its old name any more.
     fn hide(&self) -> FsResult<RelPath> {
-        if self.new.is_own() {
+        if self.new.is_internal() {
             return Ok(self.new.clone());
         }
         let hidden = temporary(&self.new)?;

@@ -9,7 +9,7 @@
 //! - PATH may contain spaces. Bytes that are not printable are `\xNN`, a backslash is two.
 //! - CHECK is 16 hexadecimal digits of the BLAKE3 of the line before it.
 //!
-//! The last line of a path counts. A line with a hash of zeros removes the path ([`Record::GONE`]).
+//! The last line of a path counts. A line with a hash of zeros removes the path ([`FileRecord::REMOVED`]).
 //! A line that was torn by a crash, or written by another program, is ignored.
 //!
 //! Every user who may write in the directory may write the manifest: it has the group and the read
@@ -32,7 +32,7 @@ const REPLACEMENT: &str = ".longhaul-manifest.new";
 const COMPACT_MIN: u64 = 1 << 20;
 
 /// Bytes read or written at once: 1 MiB of memory.
-const PIECE: usize = 1 << 20;
+const CHUNK_LEN: usize = 1 << 20;
 
 /// Longest line, in bytes: a path of 4096 bytes, each escaped, and the other fields. No more of a
 /// longer line is kept in memory.
@@ -42,7 +42,7 @@ const CHECK_CONTEXT: &str = "longhaul 2026 manifest line";
 
 /// Manifest entry of a finished file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
+pub struct FileRecord {
     /// BLAKE3 hash of its bytes.
     pub hash: FileHash,
     /// Bytes in the file.
@@ -51,10 +51,10 @@ pub struct Record {
     pub mtime: (i64, u32),
 }
 
-impl Record {
+impl FileRecord {
     /// Marks a path as unknown: its file was removed, or replaced by one that was not hashed. No
     /// known input has this hash.
-    pub const GONE: Self = Self {
+    pub const REMOVED: Self = Self {
         hash: FileHash([0; 32]),
         size: 0,
         mtime: (0, 0),
@@ -86,7 +86,7 @@ pub struct Manifest<D: Directory = Dir> {
 
 #[derive(Debug, Default)]
 struct Contents {
-    records: BTreeMap<Vec<u8>, Record>,
+    records: BTreeMap<Vec<u8>, FileRecord>,
     lines: u64,
     ignored: u64,
 }
@@ -95,7 +95,7 @@ impl<D: Directory> Manifest<D> {
     /// Reads the manifest of a directory. A missing manifest counts as an empty one.
     pub fn load(dir: &D) -> Result<Self, ManifestError> {
         let contents = match dir.open(MANIFEST.as_bytes(), OpenMode::Read)? {
-            Some(file) => doing("read", Contents::read(&file))?,
+            Some(file) => with_action("read", Contents::read(&file))?,
             None => Contents::default(),
         };
         Ok(Self {
@@ -106,12 +106,12 @@ impl<D: Directory> Manifest<D> {
 
     /// Entry of a file.
     #[must_use]
-    pub fn lookup(&self, path: &[u8]) -> Option<&Record> {
+    pub fn lookup(&self, path: &[u8]) -> Option<&FileRecord> {
         self.contents.records.get(path)
     }
 
     /// Entries of all files, in the order of their paths' bytes.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Record)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &FileRecord)> {
         let records = self.contents.records.iter();
         records.map(|(path, record)| (path.as_slice(), record))
     }
@@ -123,18 +123,18 @@ impl<D: Directory> Manifest<D> {
     }
 
     /// Appends entries, durably.
-    pub fn append(&mut self, batch: &[(&[u8], Record)]) -> Result<(), ManifestError> {
+    pub fn append(&mut self, batch: &[(&[u8], FileRecord)]) -> Result<(), ManifestError> {
         if batch.is_empty() {
             return Ok(());
         }
-        let file = self.locked()?;
-        let mut text = doing("read", start_of_line(&file))?.to_owned();
+        let file = self.open_locked()?;
+        let mut text = with_action("read", start_of_line(&file))?.to_owned();
         text.extend(batch.iter().map(|(path, record)| line(path, record)));
-        doing("add to", file.append(text.as_bytes()))?;
-        doing("make durable", file.sync_data())?;
-        doing("make durable the name of", self.dir.sync())?;
+        with_action("add to", file.append(text.as_bytes()))?;
+        with_action("make durable", file.sync_data())?;
+        with_action("make durable the name of", self.dir.sync())?;
         for (path, record) in batch {
-            self.contents.take(path.to_vec(), *record);
+            self.contents.apply(path.to_vec(), *record);
         }
         Ok(())
     }
@@ -149,11 +149,11 @@ impl<D: Directory> Manifest<D> {
         if self.contents.is_mostly_live() {
             return Ok(false);
         }
-        let file = self.locked()?;
-        if doing("read the size of", file.len())? <= min {
+        let file = self.open_locked()?;
+        if with_action("read the size of", file.len())? <= min {
             return Ok(false);
         }
-        let mut contents = doing("read", Contents::read(&file))?;
+        let mut contents = with_action("read", Contents::read(&file))?;
         let worthwhile = !contents.is_mostly_live();
         if worthwhile {
             self.replace(&contents)?;
@@ -166,11 +166,11 @@ impl<D: Directory> Manifest<D> {
     /// Opens and locks the file that has the manifest's name. Its name becomes durable only when
     /// the directory is synced, even if the file existed: the process that created it may have
     /// died.
-    fn locked(&self) -> Result<D::File, ManifestError> {
+    fn open_locked(&self) -> Result<D::File, ManifestError> {
         let file = self
             .dir
             .open(MANIFEST.as_bytes(), OpenMode::CreateAndWait)?;
-        doing("create", file.ok_or(io::ErrorKind::NotFound.into()))
+        with_action("create", file.ok_or(io::ErrorKind::NotFound.into()))
     }
 
     /// Replaces the manifest. The directory need not be synced: the former file has the same
@@ -178,15 +178,15 @@ impl<D: Directory> Manifest<D> {
     fn replace(&self, contents: &Contents) -> Result<(), ManifestError> {
         let dir = &self.dir;
         let file = dir.open(REPLACEMENT.as_bytes(), OpenMode::CreateAndWait)?;
-        let file = doing("create a new", file.ok_or(io::ErrorKind::NotFound.into()))?;
-        doing("write a new", contents.write(&file))?;
-        doing("make durable a new", file.sync_all())?;
+        let file = with_action("create a new", file.ok_or(io::ErrorKind::NotFound.into()))?;
+        with_action("write a new", contents.write(&file))?;
+        with_action("make durable a new", file.sync_all())?;
         let renamed = dir.rename(REPLACEMENT.as_bytes(), MANIFEST.as_bytes());
-        doing("replace", renamed)
+        with_action("replace", renamed)
     }
 }
 
-fn doing<T>(action: &'static str, done: io::Result<T>) -> Result<T, ManifestError> {
+fn with_action<T>(action: &'static str, done: io::Result<T>) -> Result<T, ManifestError> {
     done.map_err(|source| ManifestError::Io { action, source })
 }
 
@@ -203,12 +203,12 @@ fn start_of_line(file: &impl FileOps) -> io::Result<&'static str> {
 impl Contents {
     fn read(file: &impl FileOps) -> io::Result<Self> {
         let mut contents = Self::default();
-        let (mut piece, mut begun, mut offset) = (vec![0; PIECE], Vec::new(), 0);
+        let (mut piece, mut begun, mut offset) = (vec![0; CHUNK_LEN], Vec::new(), 0);
         loop {
             let read = file.read_at(&mut piece, offset)?;
             offset += read as u64;
             contents.parse(&piece[..read], &mut begun);
-            if read < PIECE {
+            if read < CHUNK_LEN {
                 contents.parse_end(&begun);
                 return Ok(contents);
             }
@@ -235,7 +235,7 @@ impl Contents {
 
     fn parse_line(&mut self, line: &[u8]) {
         match parse(line) {
-            Some((path, record)) => self.take(path, record),
+            Some((path, record)) => self.apply(path, record),
             None => {
                 self.lines += 1;
                 self.ignored += 1;
@@ -243,9 +243,9 @@ impl Contents {
         }
     }
 
-    fn take(&mut self, path: Vec<u8>, record: Record) {
+    fn apply(&mut self, path: Vec<u8>, record: FileRecord) {
         self.lines += 1;
-        match record.hash == Record::GONE.hash {
+        match record.hash == FileRecord::REMOVED.hash {
             true => self.records.remove(&path),
             false => self.records.insert(path, record),
         };
@@ -260,7 +260,7 @@ impl Contents {
         let mut text = String::new();
         for (path, record) in &self.records {
             text += &line(path, record);
-            if text.len() >= PIECE {
+            if text.len() >= CHUNK_LEN {
                 file.append(text.as_bytes())?;
                 text.clear();
             }
@@ -269,8 +269,8 @@ impl Contents {
     }
 }
 
-fn line(path: &[u8], record: &Record) -> String {
-    let Record { hash, size, mtime } = record;
+fn line(path: &[u8], record: &FileRecord) -> String {
+    let FileRecord { hash, size, mtime } = record;
     let (seconds, nanoseconds) = mtime;
     let path = Escaped(path);
     let line = format!("{hash} {size} {seconds}.{nanoseconds:09} {path}");
@@ -283,7 +283,7 @@ fn check(line: &[u8]) -> String {
 }
 
 /// Parses a line; `None` if another program wrote it, or it is damaged.
-pub fn parse(line: &[u8]) -> Option<(Vec<u8>, Record)> {
+pub fn parse(line: &[u8]) -> Option<(Vec<u8>, FileRecord)> {
     let (checked, sum) = line.split_at(line.len().checked_sub(17)?);
     if sum != format!(" {}", check(checked)).as_bytes() {
         return None;
@@ -294,7 +294,7 @@ pub fn parse(line: &[u8]) -> Option<(Vec<u8>, Record)> {
     let size = text()?.parse().ok()?;
     let mtime = parse_time(text()?)?;
     let path = unescape(fields.next()?)?;
-    Some((path, Record { hash, size, mtime }))
+    Some((path, FileRecord { hash, size, mtime }))
 }
 
 fn parse_time(text: &str) -> Option<(i64, u32)> {

@@ -6,14 +6,14 @@ use std::{
     os::fd::AsFd,
 };
 
-fn place() -> (tempfile::TempDir, Dir) {
+fn test_dir() -> (tempfile::TempDir, Dir) {
     let temp = tempfile::tempdir().unwrap();
     let dir = Dir::new(File::open(temp.path()).unwrap().as_fd()).unwrap();
     (temp, dir)
 }
 
-fn record(size: u64) -> Record {
-    Record {
+fn record(size: u64) -> FileRecord {
+    FileRecord {
         hash: FileHash(*blake3::hash(&size.to_be_bytes()).as_bytes()),
         size,
         mtime: (-7, 5),
@@ -23,7 +23,7 @@ fn record(size: u64) -> Record {
 #[test]
 fn writes_the_documented_line_format() {
     let hash = FileHash([0xab; 32]);
-    let record = Record {
+    let record = FileRecord {
         hash,
         size: 12,
         mtime: (-1, 5),
@@ -36,7 +36,7 @@ fn writes_the_documented_line_format() {
 
 #[test]
 fn last_line_of_a_path_wins_and_damaged_lines_are_ignored() {
-    let (temp, dir) = place();
+    let (temp, dir) = test_dir();
     let mut manifest = Manifest::load(&dir).unwrap();
     manifest
         .append(&[(b"a", record(1)), (b"b/c", record(2))])
@@ -69,12 +69,12 @@ fn last_line_of_a_path_wins_and_damaged_lines_are_ignored() {
 
 #[test]
 fn compacts_when_most_lines_are_outdated() {
-    let (temp, dir) = place();
+    let (temp, dir) = test_dir();
     let mut manifest = Manifest::load(&dir).unwrap();
     let paths: Vec<Vec<u8>> = (0..5000)
         .map(|n| format!("path {n}").into_bytes())
         .collect();
-    let batch = |size| -> Vec<(&[u8], Record)> {
+    let batch = |size| -> Vec<(&[u8], FileRecord)> {
         paths
             .iter()
             .map(|path| (path.as_slice(), record(size)))
@@ -101,12 +101,12 @@ fn compacts_when_most_lines_are_outdated() {
 
 #[test]
 fn removed_path_is_unknown_until_added_again() {
-    let (_temp, dir) = place();
+    let (_temp, dir) = test_dir();
     let mut manifest = Manifest::load(&dir).unwrap();
     manifest
         .append(&[(b"a", record(1)), (b"b", record(2))])
         .unwrap();
-    manifest.append(&[(b"a", Record::GONE)]).unwrap();
+    manifest.append(&[(b"a", FileRecord::REMOVED)]).unwrap();
     let known = |manifest: &Manifest| [&b"a"[..], b"b"].map(|path| manifest.lookup(path).copied());
     assert_eq!(known(&manifest), [None, Some(record(2))]);
     assert_eq!(
@@ -119,7 +119,7 @@ fn removed_path_is_unknown_until_added_again() {
 
 #[test]
 fn does_not_compact_a_short_manifest() {
-    let (_temp, dir) = place();
+    let (_temp, dir) = test_dir();
     let mut manifest = Manifest::load(&dir).unwrap();
     for size in 0..10 {
         manifest.append(&[(b"a", record(size))]).unwrap();
@@ -129,7 +129,7 @@ fn does_not_compact_a_short_manifest() {
 
 #[test]
 fn concurrent_append_and_compact_lose_no_entry() {
-    let (_temp, dir) = place();
+    let (_temp, dir) = test_dir();
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let dir = &dir;
@@ -177,7 +177,7 @@ fn longest_path_fits_in_a_line() {
 
 #[test]
 fn refuses_a_planted_symlink() {
-    let (temp, dir) = place();
+    let (temp, dir) = test_dir();
     std::os::unix::fs::symlink("elsewhere", temp.path().join(MANIFEST)).unwrap();
     let error = Manifest::load(&dir).err().unwrap().to_string();
     assert!(
@@ -189,7 +189,7 @@ fn refuses_a_planted_symlink() {
 proptest! {
     #[test]
     fn parse_reverses_line(path: Vec<u8>, hash: [u8; 32], size: u64, seconds: i64, nanoseconds in 0u32..1_000_000_000) {
-        let record = Record { hash: FileHash(hash), size, mtime: (seconds, nanoseconds) };
+        let record = FileRecord { hash: FileHash(hash), size, mtime: (seconds, nanoseconds) };
         let line = line(&path, &record);
         prop_assert_eq!(line.matches('\n').count(), 1);
         prop_assert_eq!(parse(line.trim_end_matches('\n').as_bytes()), Some((path, record)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Metadata that could not be copied, with the reasons.
 
-use crate::path::Shown;
+use crate::path::Printable;
 use rustix::io::Errno;
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl fmt::Display for MetadataField {
             Self::Mode => f.write_str("permissions"),
             Self::SetId => f.write_str("set-id bits"),
             Self::Xattrs => f.write_str("extended attributes"),
-            Self::Xattr(name) => write!(f, "attribute {}", Shown(name)),
+            Self::Xattr(name) => write!(f, "attribute {}", Printable(name)),
             Self::Times => f.write_str("times"),
             Self::OwnerOnly => f.write_str("permissions and times"),
         }

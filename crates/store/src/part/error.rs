@@ -2,8 +2,8 @@
 //! Errors when writing a file in parts.
 
 use crate::{
-    blocks::{BlockHash, FILE_LEN_MAX, FileHash, NoSuchBlock},
-    part::label::BadLabel,
+    blocks::{BlockError, BlockHash, FILE_LEN_MAX, FileHash},
+    part::label::LabelError,
     vfs::{OpenError, UntrustedFile},
 };
 use std::io;
@@ -61,7 +61,7 @@ pub enum PartError {
         /// The file.
         name: String,
         /// Reason.
-        source: NoSuchBlock,
+        source: BlockError,
     },
     /// The bytes are not those that were hashed: they were damaged on the way.
     #[error(
@@ -111,7 +111,7 @@ pub enum PartError {
         /// The file.
         name: String,
         /// Reason.
-        why: BadLabel,
+        why: LabelError,
     },
     /// The file has another hash than expected, though each block was right: the source changed
     /// while it was read. The part was discarded.
@@ -141,7 +141,7 @@ impl PartError {
 
     /// Whether an internal file already has its final owner or mode, so that it cannot be written
     /// any more.
-    pub(super) fn is_given_away(&self) -> bool {
+    pub(super) fn has_final_owner_or_mode(&self) -> bool {
         match self {
             Self::Open { source, .. } => match source {
                 OpenError::Untrusted(refusal) => *refusal == UntrustedFile::Owner,

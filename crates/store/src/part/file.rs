@@ -3,16 +3,16 @@
 
 use super::{
     PartError,
-    finished::Finished,
-    site::Site,
-    state::{Kind, State},
+    block_states::{BlockState, BlockStates},
+    finished::FinishedFile,
+    paths::PartPaths,
 };
 use crate::{
-    blocks::{BlockHash, Blocks, FileHash, NoSuchBlock},
+    blocks::{BlockError, BlockHash, Blocks, FileHash},
     entry::Entry,
     part::{
-        journal::{Header, Journal, Record},
-        label::{self, BadLabel},
+        journal::{BlockRecord, Header, Journal},
+        label::{self, LabelError},
     },
     vfs::{
         Dir, Directory, FileOps,
@@ -25,16 +25,16 @@ use std::{fmt, io, ops::Range};
 
 /// File that is being written block by block.
 pub struct Part<D: Directory = Dir> {
-    pub(super) site: Site<D>,
+    pub(super) site: PartPaths<D>,
     pub(super) blocks: Blocks,
     /// This is a slice: other processes may write the same file.
-    pub(super) shared: bool,
+    pub(super) is_slice: bool,
     /// The file gets holes for its zeros.
     pub(super) sparse: bool,
     pub(super) file: D::File,
     pub(super) direct: DirectFile<D::File>,
     pub(super) journal: Mutex<Journal<D::File>>,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<BlockStates>,
 }
 
 impl<D: Directory> Part<D> {
@@ -45,7 +45,7 @@ impl<D: Directory> Part<D> {
     }
 
     #[cfg(test)]
-    pub(crate) fn own_name(&self) -> &[u8] {
+    pub(crate) fn internal_name(&self) -> &[u8] {
         match self.site.open_part(crate::vfs::OpenMode::Read) {
             Ok(Some((_, own))) => own,
             _ => &self.site.part,
@@ -54,25 +54,25 @@ impl<D: Directory> Part<D> {
 
     /// Block numbers that this part covers: all of the file's, or a slice's.
     #[must_use]
-    pub fn within(&self) -> Range<u64> {
-        self.state().within.clone()
+    pub fn block_range(&self) -> Range<u64> {
+        self.state().range.clone()
     }
 
     /// Skips reading inherited blocks again at the end: the caller has read them, or they were
     /// written in the same copy.
-    pub fn trust(&self) {
+    pub fn trust_inherited(&self) {
         self.state().inherited.clear();
     }
 
     /// Reads an inherited block again; returns whether there are more. Calling it while other
     /// blocks arrive shortens [`Part::finish`]. A block that does not match its record, or cannot
     /// be read, is left for `finish` to report.
-    pub fn check_next(&self) -> Result<bool, PartError> {
+    pub fn verify_next_inherited(&self) -> Result<bool, PartError> {
         let Some((index, hash)) = self.state().inherited.pop() else {
             return Ok(false);
         };
         let mut buffer = vec![0; self.blocks.block_len() as usize];
-        let as_known = self.is_as_known(index, hash, &mut buffer);
+        let as_known = self.matches_record(index, hash, &mut buffer);
         let mut state = self.state();
         if !matches!(as_known, Ok(true)) {
             state.inherited.push((index, hash));
@@ -82,7 +82,7 @@ impl<D: Directory> Part<D> {
 
     /// Durable blocks, in order.
     #[must_use]
-    pub fn durable(&self) -> Vec<Record> {
+    pub fn durable(&self) -> Vec<BlockRecord> {
         self.state().durable()
     }
 
@@ -102,22 +102,22 @@ impl<D: Directory> Part<D> {
         hash: Option<BlockHash>,
     ) -> Result<bool, PartError> {
         let range = self.range(index)?;
-        if !self.state().lacks(index) {
+        if !self.state().is_missing(index) {
             return Ok(false);
         }
         match hash {
             Some(hash) => self.check(index, bytes, hash)?,
-            None => self.has_length(index, bytes.len() as u64)?,
+            None => self.check_len(index, bytes.len() as u64)?,
         }
-        self.put(index, hash.unwrap_or(BlockHash::UNKNOWN), || {
+        self.write_claimed(index, hash.unwrap_or(BlockHash::UNKNOWN), || {
             match self.sparse {
-                true => self.lay_sparse(bytes, range.start),
+                true => self.write_sparse(bytes, range.start),
                 false => self.direct.write(&self.file, bytes, range.start),
             }
         })
     }
 
-    fn lay_sparse(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+    fn write_sparse(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         runs(bytes).try_for_each(|run| match run {
             Run::Data(range) => {
                 let at = offset + range.start as u64;
@@ -130,17 +130,17 @@ impl<D: Directory> Part<D> {
     }
 
     /// Writes a block that is a hole at the source. Returns false if the block was written already.
-    pub fn hole(&self, index: u64) -> Result<bool, PartError> {
+    pub fn write_hole(&self, index: u64) -> Result<bool, PartError> {
         let range = self.range(index)?;
-        if !self.state().lacks(index) {
+        if !self.state().is_missing(index) {
             return Ok(false);
         }
-        let hash = self.named(self.blocks.hole_hash(index))?;
-        self.put(index, hash, || self.make_hole(range))
+        let hash = self.with_name(self.blocks.hole_hash(index))?;
+        self.write_claimed(index, hash, || self.make_hole(range))
     }
 
     fn make_hole(&self, range: Range<u64>) -> io::Result<()> {
-        let reads_as_zeros = self.state().clean;
+        let reads_as_zeros = self.state().reads_as_zeros;
         match reads_as_zeros {
             true => Ok(()),
             false => self.file.zero(range),
@@ -152,11 +152,11 @@ impl<D: Directory> Part<D> {
     /// were durable before are there when the part is opened again.
     pub fn commit(&self) -> Result<Vec<u64>, PartError> {
         let mut journal = self.journal.lock();
-        self.sound()?;
+        self.check_usable()?;
         let batch = self.state().take_written();
         if !batch.is_empty() {
             let done = self.make_durable(&mut journal, &batch);
-            self.state().settle(&batch, done.is_ok());
+            self.state().finish_commit(&batch, done.is_ok());
             done?;
         }
         Ok(batch.into_iter().map(|(index, _)| index).collect())
@@ -165,11 +165,11 @@ impl<D: Directory> Part<D> {
     fn make_durable(
         &self,
         journal: &mut Journal<D::File>,
-        batch: &[Record],
+        batch: &[BlockRecord],
     ) -> Result<(), PartError> {
         let site = &self.site;
-        site.io("make its blocks durable", self.file.sync_data())?;
-        site.io("write its journal", journal.add(batch))
+        site.io_context("make its blocks durable", self.file.sync_data())?;
+        site.io_context("write its journal", journal.append(batch))
     }
 
     /// Gives the file its final name. All blocks must be durable, and the file must have the
@@ -179,12 +179,12 @@ impl<D: Directory> Part<D> {
         self,
         expected: Option<FileHash>,
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
-    ) -> Result<Finished<D>, PartError> {
-        self.sound()?;
-        let got = self.merged()?;
+    ) -> Result<FinishedFile<D>, PartError> {
+        self.check_usable()?;
+        let got = self.file_hash()?;
         let differs = |got: &FileHash| expected.is_some_and(|expected| expected != *got);
         if let (Some(got), Some(expected)) = (got.filter(differs), expected) {
-            let name = self.site.shown();
+            let name = self.site.display_name();
             self.discard()?;
             return Err(PartError::Mismatch {
                 name,
@@ -192,13 +192,13 @@ impl<D: Directory> Part<D> {
                 got,
             });
         }
-        if let Some(offset) = self.changed()? {
-            let name = self.site.shown();
+        if let Some(offset) = self.first_mismatch()? {
+            let name = self.site.display_name();
             self.discard()?;
             return Err(PartError::Changed { name, offset });
         }
-        self.site.publish(&self.file, prepare)?;
-        Ok(Finished {
+        self.site.finalize(&self.file, prepare)?;
+        Ok(FinishedFile {
             site: self.site,
             hash: got,
             journal: self.journal.into_inner().into_file(),
@@ -206,24 +206,24 @@ impl<D: Directory> Part<D> {
     }
 
     /// Offset of the first inherited block that does not match its record.
-    fn changed(&self) -> Result<Option<u64>, PartError> {
-        let first = self.not_as_known().next().transpose()?;
+    fn first_mismatch(&self) -> Result<Option<u64>, PartError> {
+        let first = self.mismatched_blocks().next().transpose()?;
         first.map(|index| Ok(self.range(index)?.start)).transpose()
     }
 
     /// Inherited blocks that do not match their records, in turn.
-    pub(super) fn not_as_known(&self) -> impl Iterator<Item = Result<u64, PartError>> {
+    pub(super) fn mismatched_blocks(&self) -> impl Iterator<Item = Result<u64, PartError>> {
         let inherited = std::mem::take(&mut self.state().inherited);
         let mut buffer = vec![0; self.blocks.block_len() as usize];
         inherited.into_iter().filter_map(move |(index, hash)| {
-            match self.is_as_known(index, hash, &mut buffer) {
+            match self.matches_record(index, hash, &mut buffer) {
                 Ok(true) => None,
                 other => Some(other.map(|_| index)),
             }
         })
     }
 
-    fn is_as_known(
+    fn matches_record(
         &self,
         index: u64,
         hash: BlockHash,
@@ -231,13 +231,13 @@ impl<D: Directory> Part<D> {
     ) -> Result<bool, PartError> {
         let offset = self.range(index)?.start;
         let read = self.file.read_at(buffer, offset);
-        let read = self.site.io("read it again", read)?;
+        let read = self.site.io_context("read it again", read)?;
         Ok(self.blocks.hash(index, &buffer[..read]) == Ok(hash))
     }
 
     /// Hash of the file, unless a block came without a hash. All blocks must be durable.
     pub fn hash(&self) -> Result<Option<FileHash>, PartError> {
-        self.merged()
+        self.file_hash()
     }
 
     /// Keeps the part as a piece of the file, whose other blocks are on other hosts. Part and
@@ -247,29 +247,30 @@ impl<D: Directory> Part<D> {
     /// # Errors
     /// The entry is of another file or version, this is a slice, a commit failed before, or the
     /// system refuses. The part stays as it was.
-    pub fn keep(self, entry: &Entry) -> Result<(), PartError> {
+    pub fn keep_as_piece(self, entry: &Entry) -> Result<(), PartError> {
         self.commit()?;
         let label = self.label(entry).map_err(|why| PartError::Label {
-            name: self.site.shown(),
+            name: self.site.display_name(),
             why,
         })?;
         // Makes the length durable if no block came.
-        self.site.io("make it durable", self.file.sync_data())?;
-        self.site.keep_part()?;
-        self.site.put_label(&label)
+        self.site
+            .io_context("make it durable", self.file.sync_data())?;
+        self.site.rename_to_piece()?;
+        self.site.write_label(&label)
     }
 
-    fn label(&self, entry: &Entry) -> Result<Vec<u8>, BadLabel> {
-        let version = label::of_file(entry)?;
+    fn label(&self, entry: &Entry) -> Result<Vec<u8>, LabelError> {
+        let version = label::file_version(entry)?;
         let header = Header {
             version: version.into(),
-            blocks: Blocks::sized(version.size, self.blocks.block_len()),
+            blocks: Blocks::with_block_len(version.size, self.blocks.block_len()),
         };
-        if self.shared {
-            return Err(BadLabel::Slice);
+        if self.is_slice {
+            return Err(LabelError::Slice);
         }
-        if entry.path.name() != self.site.name || !self.journal.lock().is_of(&header) {
-            return Err(BadLabel::Other);
+        if entry.path.name() != self.site.name || !self.journal.lock().has_header(&header) {
+            return Err(LabelError::OtherVersion);
         }
         label::encode(entry)
     }
@@ -277,41 +278,41 @@ impl<D: Directory> Part<D> {
     /// Removes the part and its journal. A slice is only closed, because other processes may write
     /// the same file.
     pub fn discard(self) -> Result<(), PartError> {
-        if self.shared {
+        if self.is_slice {
             return Ok(());
         }
         let site = &self.site;
         site.remove_label()?;
-        site.io("remove its journal", site.dir.remove(&site.journal))?;
+        site.io_context("remove its journal", site.dir.remove(&site.journal))?;
         site.remove_part()
     }
 
     /// Hash of the file, if all blocks have one.
-    fn merged(&self) -> Result<Option<FileHash>, PartError> {
+    fn file_hash(&self) -> Result<Option<FileHash>, PartError> {
         let state = self.state();
-        let kinds = state.kinds.iter().zip(state.within.clone());
-        let mut awaited = kinds.filter(|(kind, _)| **kind != Kind::Durable);
+        let kinds = state.states.iter().zip(state.range.clone());
+        let mut awaited = kinds.filter(|(kind, _)| **kind != BlockState::Durable);
         match (awaited.next(), self.blocks.file_hash(&state.hashes)) {
             (None, Some(hash)) => Ok(state.all_hashed().then_some(hash)),
             (first, _) => Err(PartError::Incomplete {
-                name: self.site.shown(),
+                name: self.site.display_name(),
                 offset: first.map_or(0, |(_, index)| index) * self.blocks.block_len(),
                 more: awaited.count(),
             }),
         }
     }
 
-    fn has_length(&self, index: u64, got: u64) -> Result<(), PartError> {
-        self.named(self.blocks.has_length(index, got))
+    fn check_len(&self, index: u64, got: u64) -> Result<(), PartError> {
+        self.with_name(self.blocks.check_len(index, got))
     }
 
     fn check(&self, index: u64, bytes: &[u8], expected: BlockHash) -> Result<(), PartError> {
-        let got = self.named(self.blocks.hash(index, bytes))?;
+        let got = self.with_name(self.blocks.hash(index, bytes))?;
         if got == expected {
             return Ok(());
         }
         Err(PartError::Damaged {
-            name: self.site.shown(),
+            name: self.site.display_name(),
             offset: self.range(index)?.start,
             expected,
             got,
@@ -319,21 +320,21 @@ impl<D: Directory> Part<D> {
     }
 
     /// Writes a block, unless another thread is writing it.
-    fn put(
+    fn write_claimed(
         &self,
         index: u64,
         hash: BlockHash,
         write: impl FnOnce() -> io::Result<()>,
     ) -> Result<bool, PartError> {
         let range = self.range(index)?;
-        self.sound()?;
+        self.check_usable()?;
         if !self.state().claim(index) {
             return Ok(false);
         }
         let written = write();
-        self.state().written(index, hash, written.is_ok());
+        self.state().finish_write(index, hash, written.is_ok());
         written.map_err(|source| PartError::Write {
-            name: self.site.shown(),
+            name: self.site.display_name(),
             offset: range.start,
             source,
         })?;
@@ -341,33 +342,33 @@ impl<D: Directory> Part<D> {
     }
 
     fn range(&self, index: u64) -> Result<Range<u64>, PartError> {
-        self.named(self.blocks.range(index))
+        self.with_name(self.blocks.range(index))
     }
 
-    fn named<T>(&self, block: Result<T, NoSuchBlock>) -> Result<T, PartError> {
-        let name = || self.site.shown();
+    fn with_name<T>(&self, block: Result<T, BlockError>) -> Result<T, PartError> {
+        let name = || self.site.display_name();
         block.map_err(|source| PartError::Block {
             name: name(),
             source,
         })
     }
 
-    fn sound(&self) -> Result<(), PartError> {
-        match self.state().broken {
+    fn check_usable(&self) -> Result<(), PartError> {
+        match self.state().commit_failed {
             false => Ok(()),
             true => Err(PartError::Broken {
-                name: self.site.shown(),
+                name: self.site.display_name(),
             }),
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, BlockStates> {
         self.state.lock()
     }
 }
 
 impl<D: Directory> fmt::Debug for Part<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Part({})", self.site.shown())
+        write!(f, "Part({})", self.site.display_name())
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files that have their final name.
 
-use super::{PartError, site::Site};
+use super::{PartError, paths::PartPaths};
 use crate::{
     blocks::FileHash,
     vfs::{Dir, Directory, FileOps},
@@ -9,25 +9,25 @@ use crate::{
 use std::io;
 
 /// File that has its final name, and whose blocks match the journal, as read again.
-pub struct Renamed<D: Directory = Dir> {
-    pub(super) site: Site<D>,
+pub struct RenamedFile<D: Directory = Dir> {
+    pub(super) site: PartPaths<D>,
     pub(super) hash: FileHash,
     pub(super) file: D::File,
     pub(super) journal: D::File,
 }
 
-impl<D: Directory> Renamed<D> {
+impl<D: Directory> RenamedFile<D> {
     /// Makes the file durable. Sets its metadata, because it may be another copy with the same
     /// bytes.
     pub fn finish(
         self,
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
-    ) -> Result<Finished<D>, PartError> {
+    ) -> Result<FinishedFile<D>, PartError> {
         let site = self.site;
-        site.io("set its metadata", prepare(&self.file))?;
-        site.io("make it durable", self.file.sync_all())?;
-        site.io("make its name durable", site.dir.sync())?;
-        Ok(Finished {
+        site.io_context("set its metadata", prepare(&self.file))?;
+        site.io_context("make it durable", self.file.sync_all())?;
+        site.io_context("make its name durable", site.dir.sync())?;
+        Ok(FinishedFile {
             site,
             hash: Some(self.hash),
             journal: self.journal,
@@ -36,29 +36,29 @@ impl<D: Directory> Renamed<D> {
 }
 
 /// File that durably has its final name.
-pub struct Finished<D: Directory = Dir> {
-    pub(super) site: Site<D>,
+pub struct FinishedFile<D: Directory = Dir> {
+    pub(super) site: PartPaths<D>,
     /// Hash of the file, unless a block came without a hash.
     pub hash: Option<FileHash>,
     /// Locked journal. No other process can begin the file again, and miss the journal, before
-    /// [`Finished::forget_journal`].
+    /// [`FinishedFile::remove_journal`].
     pub(super) journal: D::File,
 }
 
-impl<D: Directory> Finished<D> {
+impl<D: Directory> FinishedFile<D> {
     /// Removes the journal, and the label of a piece that became complete. The caller must first
     /// make durable in the manifest that the file is complete. Until then the journal prevents a
     /// second copy.
-    pub fn forget_journal(self) -> Result<(), PartError> {
+    pub fn remove_journal(self) -> Result<(), PartError> {
         let site = &self.site;
-        let ours = site.io(
+        let ours = site.io_context(
             "find its journal",
             site.dir.refers_to(&site.journal, &self.journal),
         )?;
         if !ours {
             return Ok(());
         }
-        site.remove_own(&site.label)?;
-        site.io("remove its journal", site.dir.remove(&site.journal))
+        site.remove_internal(&site.label)?;
+        site.io_context("remove its journal", site.dir.remove(&site.journal))
     }
 }

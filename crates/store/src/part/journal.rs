@@ -75,7 +75,7 @@ pub struct Header {
 }
 
 /// Number and hash of a durable block.
-pub type Record = (u64, BlockHash);
+pub type BlockRecord = (u64, BlockHash);
 
 impl Header {
     /// Encodes the header.
@@ -107,30 +107,30 @@ impl Header {
         Key(blake3::derive_key(KEY_CONTEXT, &self.encode()))
     }
 
-    fn accepts(&self, record: &Record) -> bool {
+    fn accepts(&self, record: &BlockRecord) -> bool {
         record.0 < self.blocks.count()
     }
 }
 
 /// Whether a journal begins with this header, undamaged.
 #[must_use]
-pub fn is_of(journal: &[u8], header: &Header) -> bool {
+pub fn has_header(journal: &[u8], header: &Header) -> bool {
     journal.starts_with(&header.encode())
 }
 
 /// Valid records in the bytes of a journal with this header.
-pub fn records(journal: &[u8], header: &Header) -> Vec<Record> {
-    if !is_of(journal, header) {
+pub fn records(journal: &[u8], header: &Header) -> Vec<BlockRecord> {
+    if !has_header(journal, header) {
         return Vec::new();
     }
-    believed(&journal[HEADER_LEN..], header, &header.key()).collect()
+    valid_records(&journal[HEADER_LEN..], header, &header.key()).collect()
 }
 
-fn believed<'a>(
+fn valid_records<'a>(
     slots: &'a [u8],
     header: &'a Header,
     key: &'a Key,
-) -> impl Iterator<Item = Record> + 'a {
+) -> impl Iterator<Item = BlockRecord> + 'a {
     let slots = slots.as_chunks().0.iter();
     slots
         .filter_map(|slot| key.open(slot))
@@ -142,7 +142,7 @@ fn believed<'a>(
 struct Key([u8; 32]);
 
 impl Key {
-    fn seal(&self, (index, hash): &Record) -> [u8; RECORD_LEN] {
+    fn seal(&self, (index, hash): &BlockRecord) -> [u8; RECORD_LEN] {
         let mut slot = [0; RECORD_LEN];
         slot[..8].copy_from_slice(&index.to_be_bytes());
         slot[8..40].copy_from_slice(&hash.0);
@@ -151,7 +151,7 @@ impl Key {
         slot
     }
 
-    fn open(&self, slot: &[u8; RECORD_LEN]) -> Option<Record> {
+    fn open(&self, slot: &[u8; RECORD_LEN]) -> Option<BlockRecord> {
         let (index, rest) = slot.split_first_chunk()?;
         let (hash, check) = rest.split_first_chunk()?;
         let whole = *check == self.check(&slot[..40]);
@@ -169,7 +169,7 @@ impl Key {
 #[derive(Debug)]
 pub struct Contents {
     /// Valid records: 40 bytes of memory each.
-    pub records: Vec<Record>,
+    pub records: Vec<BlockRecord>,
     /// Offset at which the next record is written.
     pub end: u64,
 }
@@ -178,7 +178,7 @@ pub struct Contents {
 pub fn read(file: &impl FileOps, header: &Header) -> io::Result<Option<Contents>> {
     let mut start = [0; HEADER_LEN];
     file.read_at(&mut start, 0)?;
-    if !is_of(&start, header) {
+    if !has_header(&start, header) {
         return Ok(None);
     }
     let (key, mut records) = (header.key(), Vec::new());
@@ -186,7 +186,7 @@ pub fn read(file: &impl FileOps, header: &Header) -> io::Result<Option<Contents>
     let mut slots = vec![0; READ_RECORDS * RECORD_LEN];
     loop {
         let read = file.read_at(&mut slots, end)?;
-        records.extend(believed(&slots[..read], header, &key));
+        records.extend(valid_records(&slots[..read], header, &key));
         end += read.next_multiple_of(RECORD_LEN) as u64;
         if read < slots.len() {
             return Ok(Some(Contents { records, end }));
@@ -212,7 +212,7 @@ impl<M: FileOps> Journal<M> {
     }
 
     /// Writes an empty journal, durably. The former contents of the file are lost.
-    pub fn begin(file: M, header: &Header) -> io::Result<Self> {
+    pub fn create(file: M, header: &Header) -> io::Result<Self> {
         file.set_len(0)?;
         file.write_at(&header.encode(), 0)?;
         file.sync_data()?;
@@ -224,7 +224,7 @@ impl<M: FileOps> Journal<M> {
     }
 
     /// Appends records and makes them durable. After an error, any of them may be durable.
-    pub fn add(&mut self, records: &[Record]) -> io::Result<()> {
+    pub fn append(&mut self, records: &[BlockRecord]) -> io::Result<()> {
         let mut slots = Vec::with_capacity(records.len() * RECORD_LEN);
         for record in records {
             slots.extend(self.key.seal(record));
@@ -236,7 +236,7 @@ impl<M: FileOps> Journal<M> {
     }
 
     /// Whether the journal has this header.
-    pub(crate) fn is_of(&self, header: &Header) -> bool {
+    pub(crate) fn has_header(&self, header: &Header) -> bool {
         self.key.0 == header.key().0
     }
 
@@ -261,17 +261,17 @@ mod tests {
                 ctime: (3, 4),
                 inode: 5,
             },
-            blocks: Blocks::sized(100 * 1024, 1024),
+            blocks: Blocks::with_block_len(100 * 1024, 1024),
         }
     }
 
-    fn journal(header: &Header, records: &[Record]) -> Vec<u8> {
+    fn journal(header: &Header, records: &[BlockRecord]) -> Vec<u8> {
         let key = header.key();
         let slots = records.iter().flat_map(|record| key.seal(record));
         header.encode().into_iter().chain(slots).collect()
     }
 
-    fn some() -> Vec<Record> {
+    fn some() -> Vec<BlockRecord> {
         (0..5).map(|n| (n * 7, BlockHash([n as u8; 32]))).collect()
     }
 
@@ -314,7 +314,7 @@ mod tests {
             |header| header.version.ctime.0 += 1,
             |header| header.version.ctime.1 += 1,
             |header| header.version.inode += 1,
-            |header| header.blocks = Blocks::sized(header.blocks.file_len() + 1, 1024),
+            |header| header.blocks = Blocks::with_block_len(header.blocks.file_len() + 1, 1024),
         ];
         for change in changes {
             let mut other = header();
@@ -347,20 +347,20 @@ mod tests {
                 .unwrap()
         };
         let header = Header {
-            blocks: Blocks::sized(1 << 40, 1024),
+            blocks: Blocks::with_block_len(1 << 40, 1024),
             ..header()
         };
         let many = READ_RECORDS as u64 * 2;
-        let mut want: Vec<Record> = (0..many).map(|n| (n, BlockHash::default())).collect();
-        let mut journal = Journal::begin(open(), &header).unwrap();
-        journal.add(&want).unwrap();
+        let mut want: Vec<BlockRecord> = (0..many).map(|n| (n, BlockHash::default())).collect();
+        let mut journal = Journal::create(open(), &header).unwrap();
+        journal.append(&want).unwrap();
         journal.file.append(b"torn").unwrap();
         drop(journal);
         let file = open();
         let contents = read(&file, &header).unwrap().unwrap();
         assert_eq!(contents.records, want);
         let mut journal = Journal::resume(file, &header, contents.end).unwrap();
-        journal.add(&[(many, BlockHash::default())]).unwrap();
+        journal.append(&[(many, BlockHash::default())]).unwrap();
         drop(journal);
         want.push((many, BlockHash::default()));
         let contents = read(&open(), &header).unwrap().unwrap();

@@ -6,7 +6,7 @@
 use crate::{
     blocks::FILE_LEN_MAX,
     entry::{Entry, Kind, Version},
-    path::{RelPath, own_name},
+    path::{RelPath, internal_name},
     vfs::UntrustedFile,
 };
 use rustix::io::Errno;
@@ -19,13 +19,13 @@ const FORMAT: u32 = 1;
 
 /// Reason why an internal file of a piece is not trusted, or not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadLabel {
+pub enum LabelError {
     /// Error of the system.
     #[error("cannot read it: {0}")]
     System(#[from] Errno),
     /// The file may have been placed by another user.
     #[error("{0}")]
-    Refused(UntrustedFile),
+    Untrusted(UntrustedFile),
     /// Longer than [`LABEL_LEN_MAX`].
     #[error("longer than a label may be, {LABEL_LEN_MAX} bytes")]
     TooLong,
@@ -40,70 +40,70 @@ pub enum BadLabel {
     Name,
     /// The entry is a directory, a link or a special file.
     #[error("its entry is not a file that can be in pieces")]
-    NoFile,
+    NotAFile,
     /// The part is of another file or of another version.
     #[error("the part is not of this version of this file")]
-    Other,
+    OtherVersion,
     /// The part is a slice: other processes write the same file.
     #[error("this is only a slice of the file")]
     Slice,
 }
 
 /// Version of the entry, if it is a file that can be kept in pieces.
-pub(crate) fn of_file(entry: &Entry) -> Result<&Version, BadLabel> {
+pub(crate) fn file_version(entry: &Entry) -> Result<&Version, LabelError> {
     match &entry.kind {
         Kind::File { version, .. } if version.size <= FILE_LEN_MAX => Ok(version),
-        _ => Err(BadLabel::NoFile),
+        _ => Err(LabelError::NotAFile),
     }
 }
 
 /// Encodes a label for this entry. Only the last component of its path is kept.
-pub(crate) fn encode(entry: &Entry) -> Result<Vec<u8>, BadLabel> {
+pub(crate) fn encode(entry: &Entry) -> Result<Vec<u8>, LabelError> {
     let entry = Entry {
-        path: RelPath::parse(entry.path.name()).map_err(|_| BadLabel::Name)?,
+        path: RelPath::parse(entry.path.name()).map_err(|_| LabelError::Name)?,
         ..entry.clone()
     };
-    let bytes = postcard::to_stdvec(&(FORMAT, &entry)).map_err(|_| BadLabel::Damaged)?;
-    let label = sealed(bytes);
+    let bytes = postcard::to_stdvec(&(FORMAT, &entry)).map_err(|_| LabelError::Damaged)?;
+    let label = seal(bytes);
     // Checks that the label can be read again.
-    decode(&label, &own_name(entry.path.name(), "piece"))?;
+    decode(&label, &internal_name(entry.path.name(), "piece"))?;
     Ok(label)
 }
 
-fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     let check = blake3::hash(&bytes);
     bytes.extend(check.as_bytes());
     bytes
 }
 
 /// Decodes the label with the name `own`.
-pub(crate) fn decode(label: &[u8], own: &[u8]) -> Result<Entry, BadLabel> {
+pub(crate) fn decode(label: &[u8], own: &[u8]) -> Result<Entry, LabelError> {
     if label.len() > LABEL_LEN_MAX {
-        return Err(BadLabel::TooLong);
+        return Err(LabelError::TooLong);
     }
-    let entry = opened(label)?;
+    let entry = open(label)?;
     let name = entry.path.as_bytes();
-    let plain = entry.path.components().count() == 1 && !entry.path.is_own();
-    if !plain || own_name(name, "piece") != own {
-        return Err(BadLabel::Name);
+    let plain = entry.path.components().count() == 1 && !entry.path.is_internal();
+    if !plain || internal_name(name, "piece") != own {
+        return Err(LabelError::Name);
     }
-    of_file(&entry)?;
+    file_version(&entry)?;
     Ok(entry)
 }
 
-fn opened(label: &[u8]) -> Result<Entry, BadLabel> {
-    let damaged = |_| BadLabel::Damaged;
-    let (bytes, check) = label.split_last_chunk::<32>().ok_or(BadLabel::Damaged)?;
+fn open(label: &[u8]) -> Result<Entry, LabelError> {
+    let damaged = |_| LabelError::Damaged;
+    let (bytes, check) = label.split_last_chunk::<32>().ok_or(LabelError::Damaged)?;
     if blake3::hash(bytes).as_bytes() != check {
-        return Err(BadLabel::Damaged);
+        return Err(LabelError::Damaged);
     }
     let (format, rest) = postcard::take_from_bytes::<u32>(bytes).map_err(damaged)?;
     if format != FORMAT {
-        return Err(BadLabel::Format);
+        return Err(LabelError::Format);
     }
     match postcard::take_from_bytes(rest) {
         Ok((entry, [])) => Ok(entry),
-        _ => Err(BadLabel::Damaged),
+        _ => Err(LabelError::Damaged),
     }
 }
 
@@ -143,34 +143,34 @@ mod tests {
     }
 
     fn own(name: &[u8]) -> Vec<u8> {
-        own_name(name, "piece")
+        internal_name(name, "piece")
     }
 
     fn forged(format: u32, entry: &Entry) -> Vec<u8> {
-        sealed(postcard::to_stdvec(&(format, entry)).unwrap())
+        seal(postcard::to_stdvec(&(format, entry)).unwrap())
     }
 
     #[test]
     fn decodes_an_entry_under_its_last_name() {
         let label = encode(&entry(b"a/b/na\xffme")).unwrap();
         assert_eq!(decode(&label, &own(b"na\xffme")), Ok(entry(b"na\xffme")));
-        assert_eq!(decode(&label, &own(b"name")), Err(BadLabel::Name));
+        assert_eq!(decode(&label, &own(b"name")), Err(LabelError::Name));
     }
 
     #[test]
     fn rejects_labels_of_other_directories_and_internal_names() {
         for name in [&b"a/b"[..], b".longhaul-x", b".longhaul-x/y"] {
             let label = forged(FORMAT, &entry(name));
-            assert_eq!(decode(&label, &own(name)), Err(BadLabel::Name));
+            assert_eq!(decode(&label, &own(name)), Err(LabelError::Name));
         }
         let like_a_path = |name: &[u8]| {
             let entry = entry(b"x");
             let label = (FORMAT, name, entry.kind, entry.metadata);
-            decode(&sealed(postcard::to_stdvec(&label).unwrap()), &own(name))
+            decode(&seal(postcard::to_stdvec(&label).unwrap()), &own(name))
         };
         assert!(like_a_path(b"x").is_ok());
         for name in [&b"../x"[..], b"/x", b"..", b"", b"x/", b"x\0"] {
-            assert_eq!(like_a_path(name), Err(BadLabel::Damaged));
+            assert_eq!(like_a_path(name), Err(LabelError::Damaged));
         }
     }
 
@@ -178,26 +178,26 @@ mod tests {
     fn rejects_entries_that_cannot_have_a_label() {
         let mut other = entry(b"x");
         other.kind = Kind::Directory;
-        assert_eq!(encode(&other), Err(BadLabel::NoFile));
+        assert_eq!(encode(&other), Err(LabelError::NotAFile));
         assert_eq!(
             decode(&forged(FORMAT, &other), &own(b"x")),
-            Err(BadLabel::NoFile)
+            Err(LabelError::NotAFile)
         );
         let mut long = entry(b"x");
         if let Kind::File { version, .. } = &mut long.kind {
             version.size += 1;
         }
-        assert_eq!(encode(&long), Err(BadLabel::NoFile));
+        assert_eq!(encode(&long), Err(LabelError::NotAFile));
         let mut large = entry(b"x");
         large.metadata.xattrs[0].value = vec![0; LABEL_LEN_MAX].into();
-        assert_eq!(encode(&large), Err(BadLabel::TooLong));
-        assert_eq!(encode(&entry(b".longhaul-x")), Err(BadLabel::Name));
+        assert_eq!(encode(&large), Err(LabelError::TooLong));
+        assert_eq!(encode(&entry(b".longhaul-x")), Err(LabelError::Name));
     }
 
     #[test]
     fn reports_an_unknown_format() {
         let label = forged(FORMAT + 1, &entry(b"x"));
-        assert_eq!(decode(&label, &own(b"x")), Err(BadLabel::Format));
+        assert_eq!(decode(&label, &own(b"x")), Err(LabelError::Format));
     }
 
     #[test]
@@ -208,28 +208,28 @@ mod tests {
         for at in 0..label.len() {
             let mut damaged = label.clone();
             damaged[at] ^= 1;
-            assert_eq!(decode(&damaged, &own(b"x")), Err(BadLabel::Damaged));
-            assert_eq!(decode(&label[..at], &own(b"x")), Err(BadLabel::Damaged));
+            assert_eq!(decode(&damaged, &own(b"x")), Err(LabelError::Damaged));
+            assert_eq!(decode(&label[..at], &own(b"x")), Err(LabelError::Damaged));
         }
-        let longer = sealed([&label[..label.len() - 32], b"?"].concat());
-        assert_eq!(decode(&longer, &own(b"x")), Err(BadLabel::Damaged));
+        let longer = seal([&label[..label.len() - 32], b"?"].concat());
+        assert_eq!(decode(&longer, &own(b"x")), Err(LabelError::Damaged));
     }
 
     /// Accepts an error, or a file of this name in this very directory.
-    fn harmless(label: &[u8], name: &[u8]) {
+    fn assert_harmless(label: &[u8], name: &[u8]) {
         if let Ok(entry) = decode(label, &own(name)) {
             assert_eq!(entry.path.as_bytes(), name);
             assert_eq!(entry.path.components().count(), 1);
-            assert!(!entry.path.is_own() && of_file(&entry).is_ok());
+            assert!(!entry.path.is_internal() && file_version(&entry).is_ok());
         }
     }
 
     proptest! {
         #[test]
         fn arbitrary_bytes_are_harmless(bytes in vec(any::<u8>(), 0..200), name in vec(any::<u8>(), 0..6)) {
-            harmless(&bytes, &name);
-            harmless(&sealed(bytes.clone()), &name);
-            harmless(&sealed([&[1][..], &bytes].concat()), &name);
+            assert_harmless(&bytes, &name);
+            assert_harmless(&seal(bytes.clone()), &name);
+            assert_harmless(&seal([&[1][..], &bytes].concat()), &name);
         }
 
         /// A user who crafts labels computes the check, too.
@@ -244,9 +244,9 @@ mod tests {
                     *place = byte;
                 }
             }
-            let label = sealed(bytes);
+            let label = seal(bytes);
             for name in [&b"..x"[..], b"..", b"./x", b"../", b"/.x", b"..\0", b"."] {
-                harmless(&label, name);
+                assert_harmless(&label, name);
             }
         }
     }

@@ -16,29 +16,29 @@
 //!   beside the file that it describes.
 //!
 //! A part whose file has other blocks on other hosts stays a part. Its name is then
-//! `.longhaul-HASH.piece-data`, and it has a label ([`Part::keep`], [`crate::piece`]).
+//! `.longhaul-HASH.piece-data`, and it has a label ([`Part::keep_as_piece`], [`crate::piece`]).
 //!
-//! Several processes may write one file, each a slice ([`Part::open_slice`]): see `part/slots.rs`.
+//! Several processes may write one file, each a slice ([`Part::open_slice`]): see `part/slices.rs`.
 
+mod block_states;
 mod error;
 mod file;
 mod finished;
 pub mod journal;
 pub(crate) mod label;
 mod open;
-mod site;
-mod slots;
-mod state;
+mod paths;
+mod slices;
 
 pub use error::PartError;
 pub use file::Part;
-pub use finished::{Finished, Renamed};
-pub use open::Opened;
-pub(crate) use site::Site;
-pub use site::{Origin, SLICES_MAX, remove_leftovers};
+pub use finished::{FinishedFile, RenamedFile};
+pub use open::OpenOutcome;
+pub(crate) use paths::PartPaths;
+pub use paths::{SLICES_MAX, SourceInfo, remove_leftovers};
 
 /// Prefix of all internal names. Other files should not have it.
-pub const OWN_PREFIX: &str = ".longhaul-";
+pub const INTERNAL_PREFIX: &str = ".longhaul-";
 
 #[cfg(test)]
 mod tests;

@@ -3,22 +3,22 @@
 
 use super::{
     PartError,
+    block_states::{BlockState, BlockStates},
     file::Part,
-    finished::Renamed,
-    site::{Origin, Site},
-    slots,
-    state::{Kind, State},
+    finished::RenamedFile,
+    paths::{PartPaths, SourceInfo},
+    slices,
 };
 use crate::{
-    blocks::{BLOCK, BlockHash, Blocks, FileHash},
-    part::journal::{self, Header, Journal, Record},
+    blocks::{BLOCK_LEN, BlockHash, Blocks, FileHash},
+    part::journal::{self, BlockRecord, Header, Journal},
     vfs::{Dir, Directory, FileOps, OpenMode, direct::DirectFile},
 };
 use parking_lot::Mutex;
 use std::{io, ops::Range};
 
 /// Outcome of [`Part::open`].
-pub enum Opened<D: Directory = Dir> {
+pub enum OpenOutcome<D: Directory = Dir> {
     /// The file is being written by another copy.
     Busy,
     /// New part: no usable one was found.
@@ -26,24 +26,24 @@ pub enum Opened<D: Directory = Dir> {
     /// Existing part with some durable blocks, maybe none: [`Part::durable`].
     Resumed(Part<D>),
     /// The whole file has its final name already. The last copy ended before it recorded that.
-    Renamed(Renamed<D>),
+    Renamed(RenamedFile<D>),
 }
 
 impl<D: Directory> Part<D> {
     /// Opens the part of the file `name` in `dir`, or creates it.
-    pub fn open(dir: &D, name: &[u8], origin: &Origin) -> Result<Opened<D>, PartError> {
-        Self::open_sized(dir, name, origin, BLOCK)
+    pub fn open(dir: &D, name: &[u8], origin: &SourceInfo) -> Result<OpenOutcome<D>, PartError> {
+        Self::open_with_block_len(dir, name, origin, BLOCK_LEN)
     }
 
-    pub(crate) fn open_sized(
+    pub(crate) fn open_with_block_len(
         dir: &D,
         name: &[u8],
-        origin: &Origin,
+        origin: &SourceInfo,
         block_len: u64,
-    ) -> Result<Opened<D>, PartError> {
-        let site = Site::new(dir, name)?;
+    ) -> Result<OpenOutcome<D>, PartError> {
+        let site = PartPaths::new(dir, name)?;
         let header = site.header(origin, block_len)?;
-        unless_busy(Start::new(site, header, origin.sparse).and_then(Start::open))
+        busy_to_outcome(PartOpener::new(site, header, origin.sparse).and_then(PartOpener::open))
     }
 
     /// Opens blocks of a file while other processes write other blocks of it, or the same. At most
@@ -57,50 +57,52 @@ impl<D: Directory> Part<D> {
     pub fn open_slice(
         dir: &D,
         name: &[u8],
-        origin: &Origin,
+        origin: &SourceInfo,
         blocks: &[Range<u64>],
-    ) -> Result<Opened<D>, PartError> {
-        Self::open_slice_sized(dir, name, origin, blocks, BLOCK)
+    ) -> Result<OpenOutcome<D>, PartError> {
+        Self::open_slice_with_block_len(dir, name, origin, blocks, BLOCK_LEN)
     }
 
-    pub(crate) fn open_slice_sized(
+    pub(crate) fn open_slice_with_block_len(
         dir: &D,
         name: &[u8],
-        origin: &Origin,
+        origin: &SourceInfo,
         blocks: &[Range<u64>],
         block_len: u64,
-    ) -> Result<Opened<D>, PartError> {
+    ) -> Result<OpenOutcome<D>, PartError> {
         let join = || {
-            let site = Site::new(dir, name)?;
+            let site = PartPaths::new(dir, name)?;
             let header = site.header(origin, block_len)?;
-            slots::join(site, header, origin.sparse, blocks)
+            slices::open_slice(site, header, origin.sparse, blocks)
         };
-        unless_busy(join().and_then(|joined| {
+        busy_to_outcome(join().and_then(|joined| {
             if let Some(slice) = joined {
-                return Ok(Opened::Resumed(slice));
+                return Ok(OpenOutcome::Resumed(slice));
             }
-            match Self::open_sized(dir, name, origin, block_len)? {
+            match Self::open_with_block_len(dir, name, origin, block_len)? {
                 // Created; from now on slices can share it.
-                Opened::Fresh(whole) | Opened::Resumed(whole) => drop(whole),
+                OpenOutcome::Fresh(whole) | OpenOutcome::Resumed(whole) => drop(whole),
                 other => return Ok(other),
             }
-            Ok(join()?.map_or(Opened::Busy, Opened::Resumed))
+            Ok(join()?.map_or(OpenOutcome::Busy, OpenOutcome::Resumed))
         }))
     }
 }
 
 /// Turns the error that another process holds the file into an outcome.
-fn unless_busy<D: Directory>(opened: Result<Opened<D>, PartError>) -> Result<Opened<D>, PartError> {
+fn busy_to_outcome<D: Directory>(
+    opened: Result<OpenOutcome<D>, PartError>,
+) -> Result<OpenOutcome<D>, PartError> {
     match opened {
-        Err(error) if error.is_busy() => Ok(Opened::Busy),
+        Err(error) if error.is_busy() => Ok(OpenOutcome::Busy),
         opened => opened,
     }
 }
 
 /// State known when a part is opened. The journal is opened first, because its lock is held
 /// longest.
-struct Start<D: Directory> {
-    site: Site<D>,
+struct PartOpener<D: Directory> {
+    site: PartPaths<D>,
     header: Header,
     sparse: bool,
     journal: D::File,
@@ -109,13 +111,13 @@ struct Start<D: Directory> {
     contents: Option<journal::Contents>,
 }
 
-impl<D: Directory> Start<D> {
-    fn new(site: Site<D>, header: Header, sparse: bool) -> Result<Self, PartError> {
+impl<D: Directory> PartOpener<D> {
+    fn new(site: PartPaths<D>, header: Header, sparse: bool) -> Result<Self, PartError> {
         // Another version of the file may have been so small that it was written whole.
-        site.displace(&site.whole)?;
-        let journal = site.make(&site.journal)?;
-        let used = !site.io("read the size of its journal", journal.is_empty())?;
-        let contents = site.io("read its journal", journal::read(&journal, &header))?;
+        site.remove_unlocked(&site.whole)?;
+        let journal = site.create(&site.journal)?;
+        let used = !site.io_context("read the size of its journal", journal.is_empty())?;
+        let contents = site.io_context("read its journal", journal::read(&journal, &header))?;
         Ok(Self {
             site,
             header,
@@ -126,81 +128,92 @@ impl<D: Directory> Start<D> {
         })
     }
 
-    fn open(mut self) -> Result<Opened<D>, PartError> {
-        let part = self.site.earlier_part()?;
+    fn open(mut self) -> Result<OpenOutcome<D>, PartError> {
+        let part = self.site.open_earlier_part()?;
         let contents = self.contents.take();
         match (part, contents) {
-            (Some(part), Some(contents)) if self.has_its_length(&part)? => {
-                Ok(Opened::Resumed(self.resume(part, contents)?))
+            (Some(part), Some(contents)) if self.has_expected_len(&part)? => {
+                Ok(OpenOutcome::Resumed(self.resume(part, contents)?))
             }
-            (None, Some(contents)) => match self.renamed(&contents.records)? {
-                Some((file, hash)) => Ok(Opened::Renamed(Renamed {
+            (None, Some(contents)) => match self.find_renamed(&contents.records)? {
+                Some((file, hash)) => Ok(OpenOutcome::Renamed(RenamedFile {
                     site: self.site,
                     hash,
                     file,
                     journal: self.journal,
                 })),
-                None => Ok(Opened::Fresh(self.begin()?)),
+                None => Ok(OpenOutcome::Fresh(self.create()?)),
             },
             (part, _) => {
                 drop(part);
-                Ok(Opened::Fresh(self.begin()?))
+                Ok(OpenOutcome::Fresh(self.create()?))
             }
         }
     }
 
-    fn has_its_length(&self, part: &D::File) -> Result<bool, PartError> {
-        let len = self.site.io("read the size of its part", part.len())?;
+    fn has_expected_len(&self, part: &D::File) -> Result<bool, PartError> {
+        let len = self
+            .site
+            .io_context("read the size of its part", part.len())?;
         Ok(len == self.header.blocks.file_len())
     }
 
-    fn begin(self) -> Result<Part<D>, PartError> {
+    fn create(self) -> Result<Part<D>, PartError> {
         let (site, header) = (self.site, self.header);
         site.remove_label()?;
         if self.used {
-            site.remove_slots()?;
+            site.remove_slice_journals()?;
         }
-        let file = site.new_part()?;
-        let journal = site.io("create its journal", Journal::begin(self.journal, &header))?;
-        site.io("make its name durable", site.dir.sync())?;
-        let sized = size(&file, header.blocks.file_len(), self.sparse);
+        let file = site.create_part()?;
+        let journal =
+            site.io_context("create its journal", Journal::create(self.journal, &header))?;
+        site.io_context("make its name durable", site.dir.sync())?;
+        let sized = set_size(&file, header.blocks.file_len(), self.sparse);
         if sized.is_err() {
             let _gives_back_the_space = file.set_len(0);
         }
-        site.io("reserve space for it", sized)?;
-        let state = State::empty(0..header.blocks.count());
-        Ok(whole(site, &header, self.sparse, file, journal, state))
+        site.io_context("reserve space for it", sized)?;
+        let state = BlockStates::empty(0..header.blocks.count());
+        Ok(assemble(site, &header, self.sparse, file, journal, state))
     }
 
     /// Continues a part. It has its length, so its name and the journal's are durable.
     fn resume(self, file: D::File, contents: journal::Contents) -> Result<Part<D>, PartError> {
         let (site, header) = (self.site, self.header);
         let journal::Contents { records, end } = contents;
-        let sized = size(&file, header.blocks.file_len(), self.sparse);
-        site.io("reserve space for it", sized)?;
+        let sized = set_size(&file, header.blocks.file_len(), self.sparse);
+        site.io_context("reserve space for it", sized)?;
         let journal = Journal::resume(self.journal, &header, end);
-        let mut journal = site.io("make its journal durable", journal)?;
-        let records = slots::gather(&site, &header, &mut journal, records)?;
-        let state = State::with(0..header.blocks.count(), &records);
-        Ok(whole(site, &header, self.sparse, file, journal, state))
+        let mut journal = site.io_context("make its journal durable", journal)?;
+        let records = slices::merge_slices(&site, &header, &mut journal, records)?;
+        let state = BlockStates::from_records(0..header.blocks.count(), &records);
+        Ok(assemble(site, &header, self.sparse, file, journal, state))
     }
 
     /// File that has the final name, if every block of it matches the journal.
-    fn renamed(&self, records: &[Record]) -> Result<Option<(D::File, FileHash)>, PartError> {
+    fn find_renamed(
+        &self,
+        records: &[BlockRecord],
+    ) -> Result<Option<(D::File, FileHash)>, PartError> {
         let (site, blocks) = (&self.site, self.header.blocks);
-        let state = State::with(0..blocks.count(), records);
+        let state = BlockStates::from_records(0..blocks.count(), records);
         let Ok(Some(file)) = site.dir.open(&site.name, OpenMode::Read) else {
             return Ok(None);
         };
-        let all_known = !state.kinds.contains(&Kind::Missing) && state.all_hashed();
-        if !all_known || !site.io("read it again", is_as_known(&file, blocks, &state.hashes))? {
+        let all_known = !state.states.contains(&BlockState::Missing) && state.all_hashed();
+        if !all_known
+            || !site.io_context(
+                "read it again",
+                matches_hashes(&file, blocks, &state.hashes),
+            )?
+        {
             return Ok(None);
         }
         Ok(blocks.file_hash(&state.hashes).map(|hash| (file, hash)))
     }
 }
 
-fn is_as_known(file: &impl FileOps, blocks: Blocks, hashes: &[BlockHash]) -> io::Result<bool> {
+fn matches_hashes(file: &impl FileOps, blocks: Blocks, hashes: &[BlockHash]) -> io::Result<bool> {
     if file.len()? != blocks.file_len() {
         return Ok(false);
     }
@@ -215,18 +228,18 @@ fn is_as_known(file: &impl FileOps, blocks: Blocks, hashes: &[BlockHash]) -> io:
     Ok(true)
 }
 
-fn whole<D: Directory>(
-    site: Site<D>,
+fn assemble<D: Directory>(
+    site: PartPaths<D>,
     header: &Header,
     sparse: bool,
     file: D::File,
     journal: Journal<D::File>,
-    state: State,
+    state: BlockStates,
 ) -> Part<D> {
     Part {
         state: Mutex::new(state),
         blocks: header.blocks,
-        shared: false,
+        is_slice: false,
         sparse,
         site,
         direct: DirectFile::open(&file),
@@ -235,7 +248,7 @@ fn whole<D: Directory>(
     }
 }
 
-fn size(file: &impl FileOps, len: u64, sparse: bool) -> io::Result<()> {
+fn set_size(file: &impl FileOps, len: u64, sparse: bool) -> io::Result<()> {
     if !sparse {
         file.allocate(len)?;
     }

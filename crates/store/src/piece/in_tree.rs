@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds and removes pieces in a directory tree.
 
-use super::open::{Unusable, read_label};
+use super::open::{PieceFileError, read_label};
 use crate::{
     part::remove_leftovers,
-    path::{OWN_PREFIX, RelPath, own_name},
+    path::{INTERNAL_PREFIX, RelPath, internal_name},
     root::{Failure, Names, Root},
     vfs::Dir,
 };
@@ -16,7 +16,10 @@ use std::collections::HashSet;
 
 /// Names of the files of which a directory has pieces, sorted: their bytes and sixteen each. Also
 /// the internal files that have the name of a label and are not valid.
-pub(crate) fn in_directory(dir: BorrowedFd<'_>, names: &Names) -> (Vec<Box<[u8]>>, Vec<Unusable>) {
+pub(crate) fn find_in_directory(
+    dir: BorrowedFd<'_>,
+    names: &Names,
+) -> (Vec<Box<[u8]>>, Vec<PieceFileError>) {
     let (mut files, mut bad) = (Vec::new(), Vec::new());
     for own in names.iter().filter(|name| is_label(name)) {
         match read_label(dir, own) {
@@ -29,18 +32,18 @@ pub(crate) fn in_directory(dir: BorrowedFd<'_>, names: &Names) -> (Vec<Box<[u8]>
 }
 
 fn is_label(name: &[u8]) -> bool {
-    name.starts_with(OWN_PREFIX) && name.ends_with(b".piece")
+    name.starts_with(INTERNAL_PREFIX) && name.ends_with(b".piece")
 }
 
 /// Internal names that belong to the pieces of some files.
-pub(crate) struct OwnNames(HashSet<Vec<u8>>);
+pub(crate) struct PieceFileNames(HashSet<Vec<u8>>);
 
-impl OwnNames {
+impl PieceFileNames {
     pub(crate) fn of(files: &[Box<[u8]>]) -> Self {
-        Self(files.iter().map(|file| own_name(file, "")).collect())
+        Self(files.iter().map(|file| internal_name(file, "")).collect())
     }
 
-    pub(crate) fn have(&self, own: &[u8]) -> bool {
+    pub(crate) fn contains(&self, own: &[u8]) -> bool {
         let Some(dot) = own.iter().rposition(|byte| *byte == b'.') else {
             return false;
         };
@@ -54,9 +57,9 @@ impl OwnNames {
 }
 
 /// Whether the tree has a piece of this file.
-pub(crate) fn is_of(root: &Root, file: &RelPath) -> bool {
+pub(crate) fn exists(root: &Root, file: &RelPath) -> bool {
     let place = root.place(file);
-    place.is_ok_and(|(dir, name)| read_label(dir.as_fd(), &own_name(name, "piece")).is_ok())
+    place.is_ok_and(|(dir, name)| read_label(dir.as_fd(), &internal_name(name, "piece")).is_ok())
 }
 
 /// Removes the piece of a file unless another process is using it.

@@ -4,7 +4,7 @@
 //! On each host, the part and the journal stay ([`crate::part`]). The part is as long as the file,
 //! and its name is `.longhaul-HASH.piece-data`. A label beside them, `.longhaul-HASH.piece`, has
 //! the file's name and entry, because the hash cannot be turned back into a name. The label is
-//! written when the part is kept as a piece ([`crate::part::Part::keep`]). It is removed when the
+//! written when the part is kept as a piece ([`crate::part::Part::keep_as_piece`]). It is removed when the
 //! file gets its final name on this host, is discarded or is begun again.
 //!
 //! A label alone does not say which blocks exist. The journal says that, for the version in the
@@ -14,20 +14,20 @@
 mod in_tree;
 mod open;
 
-pub use crate::part::label::{BadLabel, LABEL_LEN_MAX};
-pub(crate) use in_tree::{OwnNames, in_directory, is_of, remove};
+pub use crate::part::label::{LABEL_LEN_MAX, LabelError};
+pub(crate) use in_tree::{PieceFileNames, exists, find_in_directory, remove};
 pub use open::OpenPiece;
-pub(crate) use open::look;
+pub(crate) use open::read_piece;
 
 use crate::{
-    blocks::{BLOCK, Blocks, runs},
+    blocks::{BLOCK_LEN, Blocks, to_ranges},
     entry::{Entry, Version},
     part::{
-        PartError, Site,
-        journal::{self, Header, Record},
+        PartError, PartPaths,
+        journal::{self, BlockRecord, Header},
         label,
     },
-    path::{KEPT, own_name},
+    path::{PIECE_DATA, internal_name},
     vfs::{Directory, FileOps, OpenMode},
 };
 use std::{io, ops::Range};
@@ -39,19 +39,22 @@ use std::{io, ops::Range};
 ///
 /// # Errors
 /// Errors of the system.
-pub fn held<D: Directory>(dir: &D, entry: &Entry) -> Result<Option<Vec<Range<u64>>>, PartError> {
-    held_sized(dir, entry, BLOCK)
+pub fn held_blocks<D: Directory>(
+    dir: &D,
+    entry: &Entry,
+) -> Result<Option<Vec<Range<u64>>>, PartError> {
+    held_blocks_with_len(dir, entry, BLOCK_LEN)
 }
 
 /// Opens the part before the journal. A journal that is read later belongs to this part or to a
 /// later one. A later one has another header before its part gets its length.
-pub(crate) fn held_sized<D: Directory>(
+pub(crate) fn held_blocks_with_len<D: Directory>(
     dir: &D,
     entry: &Entry,
     block_len: u64,
 ) -> Result<Option<Vec<Range<u64>>>, PartError> {
-    let site = Site::new(dir, entry.path.name())?;
-    let Ok(version) = label::of_file(entry) else {
+    let site = PartPaths::new(dir, entry.path.name())?;
+    let Ok(version) = label::file_version(entry) else {
         return Ok(None);
     };
     let header = header(version, block_len);
@@ -61,12 +64,12 @@ pub(crate) fn held_sized<D: Directory>(
     ) else {
         return Ok(None);
     };
-    if !is_labelled_so(&site, &header)? {
+    if !label_matches(&site, &header)? {
         return Ok(None);
     }
-    let records = known(&part, &journal, &header);
-    let records = site.io("read its piece", records)?;
-    site.io("make its journal durable", journal.sync_data())?;
+    let records = matching_records(&part, &journal, &header);
+    let records = site.io_context("read its piece", records)?;
+    site.io_context("make its journal durable", journal.sync_data())?;
     Ok(records.map(|records| runs_of(&records)))
 }
 
@@ -75,62 +78,68 @@ pub(crate) fn held_sized<D: Directory>(
 ///
 /// # Errors
 /// Errors of the system.
-pub fn label<D: Directory>(dir: &D, file: &[u8]) -> Result<Option<Entry>, PartError> {
-    labelled(&Site::new(dir, file)?)
+pub fn label_entry<D: Directory>(dir: &D, file: &[u8]) -> Result<Option<Entry>, PartError> {
+    read_label_entry(&PartPaths::new(dir, file)?)
 }
 
-fn labelled<D: Directory>(site: &Site<D>) -> Result<Option<Entry>, PartError> {
+fn read_label_entry<D: Directory>(site: &PartPaths<D>) -> Result<Option<Entry>, PartError> {
     let Some(label) = site.open(&site.label, OpenMode::Read)? else {
         return Ok(None);
     };
-    let entry = site.io("read its label", read(&label, &site.label))?;
+    let entry = site.io_context("read its label", read(&label, &site.label))?;
     Ok(entry.ok())
 }
 
 /// Name of the part that is kept as a piece of the file, for users who are to remove it.
 #[must_use]
-pub fn part_name(file: &[u8]) -> String {
-    String::from_utf8_lossy(&own_name(file, KEPT)).into_owned()
+pub fn piece_data_name(file: &[u8]) -> String {
+    String::from_utf8_lossy(&internal_name(file, PIECE_DATA)).into_owned()
 }
 
 fn header(version: &Version, block_len: u64) -> Header {
     Header {
         version: version.into(),
-        blocks: Blocks::sized(version.size, block_len),
+        blocks: Blocks::with_block_len(version.size, block_len),
     }
 }
 
-fn is_labelled_so<D: Directory>(site: &Site<D>, header: &Header) -> Result<bool, PartError> {
-    let entry = labelled(site)?;
-    let version = entry.as_ref().and_then(|entry| label::of_file(entry).ok());
+fn label_matches<D: Directory>(site: &PartPaths<D>, header: &Header) -> Result<bool, PartError> {
+    let entry = read_label_entry(site)?;
+    let version = entry
+        .as_ref()
+        .and_then(|entry| label::file_version(entry).ok());
     Ok(version.is_some_and(|version| journal::Version::from(version) == header.version))
 }
 
-fn read(label: &impl FileOps, own: &[u8]) -> io::Result<Result<Entry, BadLabel>> {
+fn read(label: &impl FileOps, own: &[u8]) -> io::Result<Result<Entry, LabelError>> {
     let mut bytes = vec![0; label.len()?.min(LABEL_LEN_MAX as u64 + 1) as usize];
     let read = label.read_at(&mut bytes, 0)?;
     Ok(label::decode(&bytes[..read], own))
 }
 
 /// One record for each block, in order, if journal and part match.
-fn known<M: FileOps>(part: &M, journal: &M, header: &Header) -> io::Result<Option<Vec<Record>>> {
+fn matching_records<M: FileOps>(
+    part: &M,
+    journal: &M,
+    header: &Header,
+) -> io::Result<Option<Vec<BlockRecord>>> {
     if part.len()? != header.blocks.file_len() {
         return Ok(None);
     }
     let contents = journal::read(journal, header)?;
-    Ok(contents.map(|contents| latest(contents.records)))
+    Ok(contents.map(|contents| last_records(contents.records)))
 }
 
 /// Last record of each block.
-fn latest(mut records: Vec<Record>) -> Vec<Record> {
+fn last_records(mut records: Vec<BlockRecord>) -> Vec<BlockRecord> {
     records.reverse();
     records.sort_by_key(|(index, _)| *index);
     records.dedup_by_key(|(index, _)| *index);
     records
 }
 
-fn runs_of(records: &[Record]) -> Vec<Range<u64>> {
-    runs(records.iter().map(|(index, _)| *index))
+fn runs_of(records: &[BlockRecord]) -> Vec<Range<u64>> {
+    to_ranges(records.iter().map(|(index, _)| *index))
 }
 
 #[cfg(test)]

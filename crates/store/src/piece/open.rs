@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens a piece for reading, in a directory that other users may write to.
 
-use super::{header, known, read, runs_of};
+use super::{header, matching_records, read, runs_of};
 use crate::{
-    blocks::{BLOCK, BlockHash},
+    blocks::{BLOCK_LEN, BlockHash},
     entry::{Entry, Version},
     metadata::handle::open_handle,
     part::{
-        journal::Record,
-        label::{self, BadLabel},
+        journal::BlockRecord,
+        label::{self, LabelError},
     },
-    path::{BadPath, KEPT, RelPath, own_name},
+    path::{BadPath, PIECE_DATA, RelPath, internal_name},
     root::Failure,
     vfs,
 };
@@ -25,7 +25,7 @@ pub struct OpenPiece {
     /// Version of the file.
     pub version: Version,
     /// Blocks that the piece has: 40 bytes of memory each.
-    records: Vec<Record>,
+    records: Vec<BlockRecord>,
 }
 
 impl OpenPiece {
@@ -42,25 +42,26 @@ impl OpenPiece {
     /// Whether the piece has the block, and it may have this hash. An unknown hash
     /// ([`BlockHash::UNKNOWN`]), on either side, agrees with every hash.
     #[must_use]
-    pub fn agrees(&self, index: u64, hash: BlockHash) -> bool {
+    pub fn may_match(&self, index: u64, hash: BlockHash) -> bool {
         let unknown = BlockHash::UNKNOWN;
         let known = self.hash_of(index);
         known.is_some_and(|known| known == hash || known == unknown || hash == unknown)
     }
 
-    pub(crate) fn open(dir: BorrowedFd<'_>, file: &[u8]) -> Result<Self, Unusable> {
-        let entry = read_label(dir, &own_name(file, "piece"))?;
+    pub(crate) fn open(dir: BorrowedFd<'_>, file: &[u8]) -> Result<Self, PieceFileError> {
+        let entry = read_label(dir, &internal_name(file, "piece"))?;
         Self::of(dir, &entry)
     }
 
-    fn of(dir: BorrowedFd<'_>, entry: &Entry) -> Result<Self, Unusable> {
-        let name = |kind| own_name(entry.path.name(), kind);
+    fn of(dir: BorrowedFd<'_>, entry: &Entry) -> Result<Self, PieceFileError> {
+        let name = |kind| internal_name(entry.path.name(), kind);
         let label = name("piece");
-        let version = *label::of_file(entry).map_err(|why| Unusable::new(&label, why))?;
-        // Opened before the journal, for the reason given at [`super::held`]. Under the name that
+        let version =
+            *label::file_version(entry).map_err(|why| PieceFileError::new(&label, why))?;
+        // Opened before the journal, for the reason given at [`super::held_blocks`]. Under the name that
         // earlier versions used, or if power was lost before the part was renamed.
-        let file = match own_file(dir, &name(KEPT)) {
-            Err(unusable) if unusable.is_not_found() => own_file(dir, &name("part"))?,
+        let file = match open_internal(dir, &name(PIECE_DATA)) {
+            Err(unusable) if unusable.is_not_found() => open_internal(dir, &name("part"))?,
             found => found?,
         };
         let records = records(dir, &name("journal"), &file, &version)?;
@@ -78,11 +79,11 @@ fn records(
     journal: &[u8],
     part: &File,
     version: &Version,
-) -> Result<Vec<Record>, Unusable> {
-    match own_file(dir, journal) {
-        Ok(file) => match known(part, &file, &header(version, BLOCK)) {
+) -> Result<Vec<BlockRecord>, PieceFileError> {
+    match open_internal(dir, journal) {
+        Ok(file) => match matching_records(part, &file, &header(version, BLOCK_LEN)) {
             Ok(records) => Ok(records.unwrap_or_default()),
-            Err(error) => Err(Unusable::new(journal, errno(&error))),
+            Err(error) => Err(PieceFileError::new(journal, errno(&error))),
         },
         Err(unusable) if unusable.is_not_found() => Ok(Vec::new()),
         Err(unusable) => Err(unusable),
@@ -91,13 +92,13 @@ fn records(
 
 /// Internal file of a piece that is not valid.
 #[derive(Debug)]
-pub(crate) struct Unusable {
+pub(crate) struct PieceFileError {
     own: Vec<u8>,
-    why: BadLabel,
+    why: LabelError,
 }
 
-impl Unusable {
-    fn new(own: &[u8], why: BadLabel) -> Self {
+impl PieceFileError {
+    fn new(own: &[u8], why: LabelError) -> Self {
         Self {
             own: own.into(),
             why,
@@ -105,11 +106,11 @@ impl Unusable {
     }
 
     fn is_not_found(&self) -> bool {
-        self.why == BadLabel::System(Errno::NOENT)
+        self.why == LabelError::System(Errno::NOENT)
     }
 
     /// Error for this file in the directory `dir`.
-    pub(crate) fn at(self, dir: Option<&RelPath>) -> Failure {
+    pub(crate) fn into_failure(self, dir: Option<&RelPath>) -> Failure {
         match below(dir, &self.own) {
             Ok(path) => Failure::Piece {
                 path,
@@ -127,35 +128,38 @@ fn below(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, BadPath> {
     }
 }
 
-fn errno(error: &io::Error) -> BadLabel {
+fn errno(error: &io::Error) -> LabelError {
     Errno::from_io_error(error).unwrap_or(Errno::IO).into()
 }
 
 /// Opens an internal file for reading, and checks that no other user can have placed it: the copied
 /// data gets the owner and mode in the label.
-fn own_file(dir: BorrowedFd<'_>, own: &[u8]) -> Result<File, Unusable> {
+fn open_internal(dir: BorrowedFd<'_>, own: &[u8]) -> Result<File, PieceFileError> {
     let opened = || {
         let held = open_handle(dir, own)?;
         if held.kind() != FileType::RegularFile {
-            return Err(BadLabel::Refused(vfs::UntrustedFile::NotRegular));
+            return Err(LabelError::Untrusted(vfs::UntrustedFile::NotRegular));
         }
-        vfs::check_owned(&held.stat).map_err(BadLabel::Refused)?;
+        vfs::check_owned(&held.stat).map_err(LabelError::Untrusted)?;
         held.unreadable.map_or(Ok(()), Err)?;
         Ok(File::from(held.fd))
     };
-    opened().map_err(|why| Unusable::new(own, why))
+    opened().map_err(|why| PieceFileError::new(own, why))
 }
 
-pub(super) fn read_label(dir: BorrowedFd<'_>, own: &[u8]) -> Result<Entry, Unusable> {
-    let file = own_file(dir, own)?;
+pub(super) fn read_label(dir: BorrowedFd<'_>, own: &[u8]) -> Result<Entry, PieceFileError> {
+    let file = open_internal(dir, own)?;
     let entry = read(&file, own).unwrap_or_else(|error| Err(errno(&error)));
-    entry.map_err(|why| Unusable::new(own, why))
+    entry.map_err(|why| PieceFileError::new(own, why))
 }
 
 /// Reads the label of a file's piece. Returns the entry, and the ranges of the blocks that the
 /// piece has.
-pub(crate) fn look(dir: BorrowedFd<'_>, file: &[u8]) -> Result<(Entry, Vec<Range<u64>>), Unusable> {
-    let entry = read_label(dir, &own_name(file, "piece"))?;
+pub(crate) fn read_piece(
+    dir: BorrowedFd<'_>,
+    file: &[u8],
+) -> Result<(Entry, Vec<Range<u64>>), PieceFileError> {
+    let entry = read_label(dir, &internal_name(file, "piece"))?;
     let held = match OpenPiece::of(dir, &entry) {
         Ok(piece) => runs_of(&piece.records),
         Err(unusable) if unusable.is_not_found() => Vec::new(),

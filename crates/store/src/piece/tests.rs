@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     blocks::BlockHash,
-    part::{Opened, Part, remove_leftovers},
+    part::{OpenOutcome, Part, remove_leftovers},
     path::RelPath,
     tests::{dir_of, file_in_pieces, keep_piece, origin_of, part_of, write_block},
     vfs::UntrustedFile,
@@ -23,12 +23,12 @@ use std::{
 
 const ALL: Range<u64> = 0..3;
 
-struct Place {
+struct TestDir {
     temp: tempfile::TempDir,
     entry: Entry,
 }
 
-impl Place {
+impl TestDir {
     fn new() -> Self {
         Self {
             temp: tempfile::tempdir().unwrap(),
@@ -47,7 +47,7 @@ impl Place {
     fn slice(&self) -> Part {
         let dir = dir_of(self.temp.path(), &self.entry);
         match Part::open_slice(&dir, b"file", &origin_of(&self.entry), &[ALL]) {
-            Ok(Opened::Resumed(slice)) => slice,
+            Ok(OpenOutcome::Resumed(slice)) => slice,
             _ => panic!("no slice"),
         }
     }
@@ -57,11 +57,11 @@ impl Place {
     }
 
     fn held_of(&self, entry: &Entry) -> Option<Vec<Range<u64>>> {
-        held(&dir_of(self.temp.path(), entry), entry).unwrap()
+        held_blocks(&dir_of(self.temp.path(), entry), entry).unwrap()
     }
 
     fn own(&self, kind: &str) -> PathBuf {
-        let own = own_name(self.entry.path.name(), kind);
+        let own = internal_name(self.entry.path.name(), kind);
         self.temp.path().join(std::ffi::OsStr::from_bytes(&own))
     }
 
@@ -72,18 +72,18 @@ impl Place {
     fn open(&self) -> Result<OpenPiece, String> {
         let dir = fs::File::open(self.temp.path()).unwrap();
         let opened = OpenPiece::open(dir.as_fd(), self.entry.path.name());
-        opened.map_err(|unusable| unusable.at(None).to_string())
+        opened.map_err(|unusable| unusable.into_failure(None).to_string())
     }
 }
 
 #[test]
 fn resumes_a_kept_piece() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.part();
     write_block(&part, 1);
     part.commit().unwrap();
     assert_eq!(place.held(), None, "not kept yet");
-    part.keep(&place.entry).unwrap();
+    part.keep_as_piece(&place.entry).unwrap();
     assert_eq!(place.names(), 3, "part, journal, label");
     assert_eq!(place.held(), Some(vec![1..2]));
     let mut elsewhere = place.entry.clone();
@@ -93,21 +93,21 @@ fn resumes_a_kept_piece() {
     let part = place.part();
     assert_eq!(part.missing(), [0..1, 2..3]);
     write_block(&part, 2);
-    part.keep(&place.entry).unwrap();
+    part.keep_as_piece(&place.entry).unwrap();
     assert_eq!(place.held(), Some(vec![1..3]));
     assert_eq!(place.names(), 3);
 }
 
 #[test]
 fn keeps_a_piece_without_blocks() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.keep(0..0);
     assert_eq!(place.held(), Some(vec![]));
 }
 
 #[test]
 fn another_version_removes_the_label() {
-    let mut place = Place::new();
+    let mut place = TestDir::new();
     place.keep(ALL);
     place.entry = file_in_pieces("file", 2);
     assert_eq!(place.held(), None);
@@ -120,22 +120,22 @@ fn another_version_removes_the_label() {
 
 #[test]
 fn reports_no_blocks_without_label_part_or_journal() {
-    for kind in ["piece", KEPT, "journal"] {
-        let place = Place::new();
+    for kind in ["piece", PIECE_DATA, "journal"] {
+        let place = TestDir::new();
         place.keep(ALL);
         fs::remove_file(place.own(kind)).unwrap();
         assert_eq!(place.held(), None, "{kind}");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     place.keep(ALL);
-    let part = fs::File::options().write(true).open(place.own(KEPT));
+    let part = fs::File::options().write(true).open(place.own(PIECE_DATA));
     part.unwrap().set_len(5).unwrap();
     assert_eq!(place.held(), None);
 }
 
 #[test]
 fn replaces_an_invalid_label() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.keep(ALL);
     for nonsense in [&b""[..], b"nonsense", &vec![0; LABEL_LEN_MAX + 1]] {
         fs::write(place.own("piece"), nonsense).unwrap();
@@ -147,20 +147,20 @@ fn replaces_an_invalid_label() {
 
 #[test]
 fn finishing_a_file_removes_its_label() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.keep(0..2);
     let part = place.part();
     write_block(&part, 2);
     part.commit().unwrap();
     let finished = part.finish(None, |_| Ok(())).unwrap();
     assert_eq!(place.held(), None);
-    finished.forget_journal().unwrap();
+    finished.remove_journal().unwrap();
     assert_eq!(place.names(), 1);
 }
 
 #[test]
 fn discarding_a_piece_removes_its_label() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.keep(ALL);
     place.part().discard().unwrap();
     assert_eq!(place.names(), 0);
@@ -172,15 +172,15 @@ fn discarding_a_piece_removes_its_label() {
     place.keep(0..1);
     assert_eq!(place.names(), 3);
     let dir = dir_of(place.temp.path(), &place.entry);
-    drop(crate::small::Small::write(&dir, b"file", b"", None, false, |_| Ok(())).unwrap());
+    drop(crate::small::SmallFile::write(&dir, b"file", b"", None, false, |_| Ok(())).unwrap());
     assert_eq!(place.names(), 1, "a small file on its way");
 }
 
 #[test]
 fn refuses_to_keep_slices_and_other_entries() {
-    let place = Place::new();
+    let place = TestDir::new();
     let refused = |part: Part, entry: &Entry| {
-        let error = part.keep(entry).unwrap_err().to_string();
+        let error = part.keep_as_piece(entry).unwrap_err().to_string();
         assert!(error.starts_with("file: cannot be kept"), "{error}");
         assert!(!place.own("piece").exists());
     };
@@ -188,12 +188,15 @@ fn refuses_to_keep_slices_and_other_entries() {
     refused(place.part(), &file_in_pieces("file", 2));
     let slice = place.slice();
     refused(slice, &place.entry);
-    place.part().keep(&file_in_pieces("d/file", 1)).unwrap();
+    place
+        .part()
+        .keep_as_piece(&file_in_pieces("d/file", 1))
+        .unwrap();
 }
 
 #[test]
 fn counts_slice_records_after_merging() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.keep(0..1);
     let slice = place.slice();
     write_block(&slice, 2);
@@ -206,38 +209,38 @@ fn counts_slice_records_after_merging() {
 
 #[test]
 fn reads_blocks_and_hashes_of_a_piece() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.keep(1..2);
     let part = place.part();
     let bytes = vec![3; 1000];
     assert!(part.write(2, &bytes, None).unwrap());
-    part.keep(&place.entry).unwrap();
+    part.keep_as_piece(&place.entry).unwrap();
     let piece = place.open().unwrap();
-    let blocks = Blocks::of(2 * BLOCK + 1000);
-    let hash = blocks.hash(1, &vec![2; BLOCK as usize]).ok();
+    let blocks = Blocks::new(2 * BLOCK_LEN + 1000);
+    let hash = blocks.hash(1, &vec![2; BLOCK_LEN as usize]).ok();
     assert_eq!(piece.hash_of(0), None);
     assert_eq!(piece.hash_of(1), hash);
     assert_eq!(piece.hash_of(2), Some(BlockHash::UNKNOWN));
     assert_eq!(piece.hash_of(3), None);
     let other = BlockHash([9; 32]);
-    assert!(piece.agrees(1, hash.unwrap()) && !piece.agrees(1, other));
-    assert!(piece.agrees(1, BlockHash::UNKNOWN) && piece.agrees(2, other));
-    assert!(!piece.agrees(0, other) && !piece.agrees(0, BlockHash::UNKNOWN));
+    assert!(piece.may_match(1, hash.unwrap()) && !piece.may_match(1, other));
+    assert!(piece.may_match(1, BlockHash::UNKNOWN) && piece.may_match(2, other));
+    assert!(!piece.may_match(0, other) && !piece.may_match(0, BlockHash::UNKNOWN));
     assert_eq!(
-        Some(&*part_name(b"file")),
-        place.own(KEPT).file_name().unwrap().to_str()
+        Some(&*piece_data_name(b"file")),
+        place.own(PIECE_DATA).file_name().unwrap().to_str()
     );
-    assert_eq!(Some(&piece.version), label::of_file(&place.entry).ok());
+    assert_eq!(Some(&piece.version), label::file_version(&place.entry).ok());
     let mut last = [0; 1000];
-    piece.file.read_exact_at(&mut last, 2 * BLOCK).unwrap();
+    piece.file.read_exact_at(&mut last, 2 * BLOCK_LEN).unwrap();
     assert_eq!(last, [3; 1000]);
 }
 
 #[test]
 fn refuses_planted_internal_files() {
-    let precious = |place: &Place| place.temp.path().join("precious");
-    for kind in ["piece", KEPT, "journal"] {
-        let place = Place::new();
+    let precious = |place: &TestDir| place.temp.path().join("precious");
+    for kind in ["piece", PIECE_DATA, "journal"] {
+        let place = TestDir::new();
         place.keep(ALL);
         let own = place.own(kind);
         fs::rename(&own, precious(&place)).unwrap();
@@ -253,7 +256,7 @@ fn refuses_planted_internal_files() {
         symlink(precious(&place), &own).unwrap();
         assert_eq!(place.open().unwrap_err(), refused);
         let dir = dir_of(place.temp.path(), &place.entry);
-        assert!(held(&dir, &place.entry).is_err());
+        assert!(held_blocks(&dir, &place.entry).is_err());
     }
 }
 
@@ -261,29 +264,36 @@ fn refuses_planted_internal_files() {
 fn uses_the_last_record_of_a_block() {
     let (first, second) = (BlockHash([1; 32]), BlockHash([2; 32]));
     let records = vec![(7, first), (3, first), (7, second)];
-    assert_eq!(latest(records), [(3, first), (7, second)]);
+    assert_eq!(last_records(records), [(3, first), (7, second)]);
 }
 
 #[test]
 fn recognises_internal_names_of_a_piece() {
-    let names = OwnNames::of(&[(*b"file").into()]);
-    let own = |kind: &str| own_name(b"file", kind);
-    for kind in ["piece", KEPT, "part", "journal", "journal-12", "whole"] {
-        assert!(names.have(&own(kind)), "{kind}");
+    let names = PieceFileNames::of(&[(*b"file").into()]);
+    let own = |kind: &str| internal_name(b"file", kind);
+    for kind in [
+        "piece",
+        PIECE_DATA,
+        "part",
+        "journal",
+        "journal-12",
+        "whole",
+    ] {
+        assert!(names.contains(&own(kind)), "{kind}");
     }
-    for other in [own("new"), own_name(b"x", "part")] {
-        assert!(!names.have(&other));
+    for other in [own("new"), internal_name(b"x", "part")] {
+        assert!(!names.contains(&other));
     }
-    assert!(!names.have(b"file") && !names.have(b"file.part"));
+    assert!(!names.contains(b"file") && !names.contains(b"file.part"));
 }
 
 #[test]
 fn error_names_the_path_of_the_label() {
-    let place = Place::new();
+    let place = TestDir::new();
     let dir = fs::File::open(place.temp.path()).unwrap();
-    let unusable = look(dir.as_fd(), b"file").unwrap_err();
+    let unusable = read_piece(dir.as_fd(), b"file").unwrap_err();
     let shown = unusable
-        .at(Some(&RelPath::parse(b"d/e").unwrap()))
+        .into_failure(Some(&RelPath::parse(b"d/e").unwrap()))
         .to_string();
     assert!(shown.starts_with("d/e/.longhaul-"), "{shown}");
     assert!(

@@ -78,7 +78,7 @@ impl Directories {
 
     /// Removes a directory, and those below it, from the cache: another directory may get the name.
     pub(super) fn forget(&self, path: &RelPath) {
-        let kept = |held: &RelPath| held != path && held.below(path).is_none();
+        let kept = |held: &RelPath| held != path && held.strip_prefix(path).is_none();
         self.open().retain(|(held, _)| kept(held));
     }
 

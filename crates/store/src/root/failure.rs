@@ -2,7 +2,7 @@
 //! Errors of operations on the entries of a tree.
 
 use crate::{
-    part::{PartError, label::BadLabel},
+    part::{PartError, label::LabelError},
     path::{BadPath, RelPath},
 };
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ pub enum Failure {
         /// Internal file that is not valid.
         path: RelPath,
         /// Reason.
-        why: BadLabel,
+        why: LabelError,
     },
     /// A piece cannot be removed.
     #[error("{}{error}", path.parent().map_or_else(String::new, |dir| format!("{dir}/")))]
@@ -82,7 +82,7 @@ impl Failure {
         match self {
             Self::System { errno, .. } => Some(*errno),
             Self::Piece {
-                why: BadLabel::System(errno),
+                why: LabelError::System(errno),
                 ..
             } => Some(*errno),
             _ => None,

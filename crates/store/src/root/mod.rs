@@ -141,7 +141,7 @@ impl Root {
                 }
                 Err(failure) => return Err(failure),
                 Ok(root) => {
-                    let name = around.and_then(|around| path.below(&around));
+                    let name = around.and_then(|around| path.strip_prefix(&around));
                     return Ok((root, name.unwrap_or_else(|| path.clone())));
                 }
             }

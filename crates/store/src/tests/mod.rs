@@ -6,10 +6,10 @@ mod power_loss;
 mod trees;
 
 use crate::{
-    blocks::BLOCK,
+    blocks::BLOCK_LEN,
     entry::{Entry, Kind, Version, extents},
     metadata::{Metadata, Time},
-    part::{Opened, Origin, Part},
+    part::{OpenOutcome, Part, SourceInfo},
     path::RelPath,
     vfs::Dir,
 };
@@ -101,7 +101,7 @@ pub(crate) fn file_in_pieces(path: &str, version: i64) -> Entry {
         nanos: 1,
     };
     let version = Version {
-        size: 2 * BLOCK + 1000,
+        size: 2 * BLOCK_LEN + 1000,
         modified,
         changed: modified,
         inode: 5,
@@ -125,16 +125,16 @@ pub(crate) fn file_in_pieces(path: &str, version: i64) -> Entry {
 pub(crate) fn part_of(top: &Path, entry: &Entry) -> Part {
     let dir = dir_of(top, entry);
     match Part::open(&dir, entry.path.name(), &origin_of(entry)).unwrap() {
-        Opened::Fresh(part) | Opened::Resumed(part) => part,
+        OpenOutcome::Fresh(part) | OpenOutcome::Resumed(part) => part,
         _ => panic!("somebody is at it"),
     }
 }
 
-pub(crate) fn origin_of(entry: &Entry) -> Origin {
+pub(crate) fn origin_of(entry: &Entry) -> SourceInfo {
     let Kind::File { version, .. } = &entry.kind else {
         panic!("no file");
     };
-    Origin {
+    SourceInfo {
         version: version.into(),
         length: version.size,
         sparse: true,
@@ -152,7 +152,7 @@ pub(crate) fn keep_piece(top: &Path, entry: &Entry, indexes: Range<u64>) {
     for index in indexes {
         write_block(&part, index);
     }
-    part.keep(entry).unwrap();
+    part.keep_as_piece(entry).unwrap();
 }
 
 pub(crate) fn write_block(part: &Part, index: u64) {
@@ -240,7 +240,7 @@ fn xattrs(top: &Path, path: &Path, stat: &fs::Metadata) -> Vec<(String, String)>
         Metadata::of(&root.handle(&path).unwrap()).0
     };
     assert_eq!(metadata.uid, stat.uid());
-    let shown = |bytes: &[u8]| crate::path::Shown(bytes).to_string();
+    let shown = |bytes: &[u8]| crate::path::Printable(bytes).to_string();
     metadata
         .xattrs
         .iter()

@@ -9,8 +9,8 @@
 
 use crate::{
     entry::{Entry, Kind},
-    path::{OWN_PREFIX, RelPath},
-    piece::{self, OwnNames},
+    path::{INTERNAL_PREFIX, RelPath},
+    piece::{self, PieceFileNames},
     root::{Failure, Names, Root},
     tree::{
         filter::{Filter, Verdict},
@@ -137,7 +137,9 @@ impl<'a> Extras<'a> {
         }
         let files = pieces(self.root, frame.path.as_ref(), &names)?;
         let pieces = files.iter().map(AsRef::as_ref);
-        let all = names.iter().filter(|name| !name.starts_with(OWN_PREFIX));
+        let all = names
+            .iter()
+            .filter(|name| !name.starts_with(INTERNAL_PREFIX));
         let unknown = all
             .chain(pieces)
             .filter(|name| !frame.names.contains(*name));
@@ -200,7 +202,7 @@ fn below(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, Failure> {
 /// Files of which a directory has pieces. Invalid labels are left alone.
 fn pieces(root: &Root, dir: Option<&RelPath>, names: &Names) -> Result<Vec<Box<[u8]>>, Failure> {
     let dir = root.dir(dir)?;
-    Ok(piece::in_directory(dir.as_fd(), names).0)
+    Ok(piece::find_in_directory(dir.as_fd(), names).0)
 }
 
 fn is_dir(stat: &Stat) -> bool {
@@ -299,7 +301,7 @@ impl<S: FnMut(&RelPath)> Listing<'_, S> {
 
     fn goes(&mut self, path: &RelPath, above: Verdict) -> Result<bool, Failure> {
         let (dir, beyond) = match self.root.stat(path) {
-            Err(failure) if failure.is_not_found() && piece::is_of(self.root, path) => {
+            Err(failure) if failure.is_not_found() && piece::exists(self.root, path) => {
                 (false, false)
             }
             stat => looked_at(&stat?, self.home),
@@ -308,17 +310,17 @@ impl<S: FnMut(&RelPath)> Listing<'_, S> {
             Verdict::Excluded => above,
             _ => self.filter.verdict(path, dir, above),
         };
-        if path.is_own() || beyond || verdict == Verdict::Excluded {
+        if path.is_internal() || beyond || verdict == Verdict::Excluded {
             return Ok(false);
         }
         let mut all = true;
         if dir {
             let (names, error) = self.root.list(Some(path))?;
             let files = pieces(self.root, Some(path), &names)?;
-            let with_pieces = OwnNames::of(&files);
+            let with_pieces = PieceFileNames::of(&files);
             let alone = files.iter().map(AsRef::as_ref);
             let alone = alone.filter(|file| !names.contains(file));
-            let others = names.iter().filter(|name| !with_pieces.have(name));
+            let others = names.iter().filter(|name| !with_pieces.contains(name));
             for name in others.chain(alone) {
                 all &= self.all_goes(&path.join(name)?, verdict);
             }
@@ -369,10 +371,10 @@ impl Removal<'_> {
             Verdict::Excluded => above,
             _ => self.filter.verdict(path, dir, above),
         };
-        if path.is_own() || beyond || verdict == Verdict::Excluded {
+        if path.is_internal() || beyond || verdict == Verdict::Excluded {
             return Ok(());
         }
-        if piece::is_of(self.root, path) {
+        if piece::exists(self.root, path) {
             let done = self.count(|root| piece::remove(root, path));
             self.failures.extend(done.err());
         }

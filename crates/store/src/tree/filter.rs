@@ -8,7 +8,7 @@
 //! excluded, except directories that may hold matches, and the contents of included directories.
 //! Otherwise they are copied.
 
-use crate::path::{RelPath, Shown};
+use crate::path::{Printable, RelPath};
 use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
@@ -146,7 +146,7 @@ impl Filter {
         if !self.tops.contains(first) {
             return Some(path.clone());
         }
-        path.below(&RelPath::parse(first).ok()?)
+        path.strip_prefix(&RelPath::parse(first).ok()?)
     }
 }
 
@@ -162,7 +162,7 @@ fn add(builder: &mut GitignoreBuilder, rule: &Rule) -> Result<(), BadPattern> {
     check(pattern).map_err(|why| bad(why.into()))?;
     builder
         .add_line(None, &format!("{sign}{}", plain(pattern, sign)))
-        .map_err(|error| bad(Shown(why(&error).as_bytes()).to_string()))?;
+        .map_err(|error| bad(Printable(why(&error).as_bytes()).to_string()))?;
     Ok(())
 }
 

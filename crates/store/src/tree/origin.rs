@@ -13,7 +13,7 @@
 //! [`crate::part`].
 
 use crate::{
-    path::{RelPath, own_name},
+    path::{RelPath, internal_name},
     root::{Failure, Root},
     vfs::{Dir, Directory, FileOps, OpenError, OpenMode},
 };
@@ -111,7 +111,7 @@ fn around(root: &Root, path: &RelPath) -> Result<Dir, NoteError> {
 }
 
 fn beside(path: &RelPath) -> Result<RelPath, crate::path::BadPath> {
-    let name = own_name(path.name(), "new");
+    let name = internal_name(path.name(), "new");
     path.parent()
         .map_or_else(|| RelPath::parse(&name), |dir| dir.join(&name))
 }
@@ -196,7 +196,7 @@ fn is_noted<D: Directory>(
 }
 
 fn note_name(name: &[u8]) -> Vec<u8> {
-    own_name(name, "origin")
+    internal_name(name, "origin")
 }
 
 fn bytes(identity: &Identity, origin: &Origin) -> [u8; LEN] {

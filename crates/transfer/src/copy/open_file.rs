@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is read of a file: all of it, or a piece, whose blocks have hashes.
+//! Open file of a source: a whole file, or a piece of a file, whose blocks have recorded hashes.
 
 use longhaul_store::{
     blocks::BlockHash, path::RelPath, piece::OpenPiece, root::Failure, tree::scan::Source,
 };
 use std::fs::File;
 
+/// Open file or piece of a file.
 #[derive(Debug)]
 pub(super) enum OpenFile {
     Whole(File),
@@ -27,11 +28,11 @@ impl OpenFile {
         }
     }
 
-    /// Whether a block may have this hash: of a piece, it is what arrived.
+    /// Whether the hash of a block matches the recorded one. A whole file has no recorded block hashes.
     pub(super) fn hash_matches(&self, index: u64, hash: BlockHash) -> bool {
         match self {
             Self::Whole(_) => true,
-            Self::Piece(piece) => piece.agrees(index, hash),
+            Self::Piece(piece) => piece.may_match(index, hash),
         }
     }
 }

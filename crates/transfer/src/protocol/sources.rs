@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locations of the sources of a copy. A target that may be on the same machine needs them.
 
-use longhaul_store::path::{RelPath, Shown};
+use longhaul_store::path::{Printable, RelPath};
 use serde::{Deserialize, Serialize};
 
 /// Hash that identifies a location in the file systems of one running machine.
@@ -38,7 +38,7 @@ impl Sources {
             _ => false,
         });
         let (other, _) = others.next()?;
-        Some(Shown(&other.given_path).to_string())
+        Some(Printable(&other.given_path).to_string())
     }
 
     /// Returns the names in the copy of the sources that are not devices, fifos or sockets.

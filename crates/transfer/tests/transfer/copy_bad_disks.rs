@@ -13,7 +13,7 @@ use longhaul_store::{
     blocks::Blocks,
     entry::Version,
     manifest::{MANIFEST, Manifest},
-    part::{Opened, Origin, Part},
+    part::{OpenOutcome, Part, SourceInfo},
     vfs::Dir,
 };
 use std::{
@@ -163,15 +163,15 @@ fn all_but_its_name(large: &Path, to: &Path) {
     let version = Version::of_file(&file).unwrap();
     let sparse = file.metadata().unwrap().blocks() * 512 < version.size;
     let dir = Dir::new(File::open(to).unwrap().as_fd()).unwrap();
-    let origin = Origin {
+    let origin = SourceInfo {
         version: (&version).into(),
         length: version.size,
         sparse,
     };
-    let Opened::Fresh(part) = Part::open(&dir, b"large", &origin).unwrap() else {
+    let OpenOutcome::Fresh(part) = Part::open(&dir, b"large", &origin).unwrap() else {
         panic!("there is something already");
     };
-    let (blocks, contents) = (Blocks::of(version.size), fs::read(large).unwrap());
+    let (blocks, contents) = (Blocks::new(version.size), fs::read(large).unwrap());
     for (index, block) in (0..).zip(contents.chunks(BLOCK as usize)) {
         let hash = blocks.hash(index, block).unwrap();
         assert!(part.write(index, block, Some(hash)).unwrap());

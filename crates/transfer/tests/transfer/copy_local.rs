@@ -4,7 +4,7 @@
 
 use longhaul_store::{
     entry::Version,
-    part::{Opened, Origin, Part},
+    part::{OpenOutcome, Part, SourceInfo},
     vfs::Dir,
 };
 use serde_json::Value;
@@ -408,13 +408,13 @@ fn a_file_that_lacks_only_its_name_gets_it() {
     let contents = bytes(5, 2 * BLOCK + 9);
     fs::write(&from, &contents).unwrap();
     let version = Version::of_file(&File::open(&from).unwrap()).unwrap();
-    let origin = Origin {
+    let origin = SourceInfo {
         version: (&version).into(),
         length: version.size,
         sparse: false,
     };
     let dir = Dir::new(File::open(folder.path()).unwrap().as_fd()).unwrap();
-    let Opened::Fresh(part) = Part::open(&dir, b"to", &origin).unwrap() else {
+    let OpenOutcome::Fresh(part) = Part::open(&dir, b"to", &origin).unwrap() else {
         panic!("something is there");
     };
     for (index, block) in (0..).zip(contents.chunks(BLOCK as usize)) {
@@ -431,13 +431,13 @@ fn a_file_that_lacks_only_its_name_gets_it() {
 
 /// As another copy has it that writes another version.
 fn hold(folder: &Path, name: &str) -> Part {
-    let other = Origin {
+    let other = SourceInfo {
         version: longhaul_store::part::journal::Version::default(),
         length: 3 * BLOCK,
         sparse: false,
     };
     let dir = Dir::new(File::open(folder).unwrap().as_fd()).unwrap();
-    let Opened::Fresh(part) = Part::open(&dir, name.as_bytes(), &other).unwrap() else {
+    let OpenOutcome::Fresh(part) = Part::open(&dir, name.as_bytes(), &other).unwrap() else {
         panic!("something is there");
     };
     part

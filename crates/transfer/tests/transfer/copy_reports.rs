@@ -3,7 +3,7 @@
 
 use longhaul_store::{
     entry::Version,
-    part::{Opened, Origin, Part},
+    part::{OpenOutcome, Part, SourceInfo},
     vfs::Dir,
 };
 use serde_json::Value;
@@ -69,13 +69,13 @@ fn what_an_earlier_copy_brought_is_there() {
     let contents = vec![7; 2 * BLOCK as usize + 9];
     fs::write(&from, &contents).unwrap();
     let version = Version::of_file(&File::open(&from).unwrap()).unwrap();
-    let origin = Origin {
+    let origin = SourceInfo {
         version: (&version).into(),
         length: version.size,
         sparse: false,
     };
     let dir = Dir::new(File::open(folder.path()).unwrap().as_fd()).unwrap();
-    let Opened::Fresh(part) = Part::open(&dir, b"to", &origin).unwrap() else {
+    let OpenOutcome::Fresh(part) = Part::open(&dir, b"to", &origin).unwrap() else {
         panic!("something is there");
     };
     let block = &contents[BLOCK as usize..2 * BLOCK as usize];

@@ -23,7 +23,7 @@ use dav_server::{
 };
 use futures_util::stream;
 use longhaul_store::{
-    path::{OWN_PREFIX, RelPath},
+    path::{INTERNAL_PREFIX, RelPath},
     root::Root,
 };
 use parking_lot::Mutex;
@@ -135,7 +135,7 @@ impl Files {
         let (from, to) = self.copied.as_ref()?;
         match made == to {
             true => Some(from.clone()),
-            false => from.join(made.below(to)?.as_bytes()).ok(),
+            false => from.join(made.strip_prefix(to)?.as_bytes()).ok(),
         }
     }
 
@@ -151,8 +151,8 @@ impl Files {
             return Ok(None);
         };
         let staged = self.staged.as_ref();
-        let is_staged = staged.is_some_and(|top| path == *top || path.below(top).is_some());
-        match path.is_own() && !is_staged {
+        let is_staged = staged.is_some_and(|top| path == *top || path.strip_prefix(top).is_some());
+        match path.is_internal() && !is_staged {
             true => Err(FsError::NotFound),
             false => Ok(Some(path)),
         }
@@ -246,7 +246,7 @@ fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry
         let name = name.to_vec();
         Ok(Some(Entry { name, meta }))
     };
-    let names = || names.iter().filter(|name| !name.starts_with(OWN_PREFIX));
+    let names = || names.iter().filter(|name| !name.starts_with(INTERNAL_PREFIX));
     match names().count() > ENTRIES_MAX {
         true => Err(FsError::TooLarge),
         false => names().filter_map(|name| entry(name).transpose()).collect(),

@@ -30,9 +30,9 @@ pub(crate) fn is_busy(root: &Root, top: &RelPath, entries_max: usize) -> FsResul
     let (mut rest, mut is_busy, mut is_large) = (vec![None], false, false);
     while let Some(directory) = rest.pop() {
         let members = members(&tree, directory.as_ref())?;
-        is_large |= members.iter().filter(|path| !path.is_own()).count() > entries_max;
+        is_large |= members.iter().filter(|path| !path.is_internal()).count() > entries_max;
         for path in members {
-            if path.is_own() {
+            if path.is_internal() {
                 is_busy |= !is_orphaned(&tree, &path);
             } else if tree.is_dir(&path) {
                 rest.push(Some(path));

@@ -101,7 +101,7 @@ pub(super) async fn patch(files: Files, target: Target, request: Request<Bytes>)
 
 /// What is there.
 async fn look(files: &Files, target: &Target) -> Result<Meta, Answer> {
-    if target.path.as_ref().is_some_and(RelPath::is_own) {
+    if target.path.as_ref().is_some_and(RelPath::is_internal) {
         return Err(said(StatusCode::NOT_FOUND, "not there"));
     }
     files

@@ -190,17 +190,17 @@ fn destination<B>(
         "the destination is what the source is in, or the source itself",
     );
     let destination = path_in(uri.path(), export)?.ok_or(ancestor)?;
-    if destination.is_own() {
+    if destination.is_internal() {
         let own = "names that begin with .longhaul- are the site's own";
         return Err((StatusCode::FORBIDDEN, own));
     }
     let Some(source) = source else {
         return Err((StatusCode::FORBIDDEN, "the destination is in the source"));
     };
-    if destination == *source || source.below(&destination).is_some() {
+    if destination == *source || source.strip_prefix(&destination).is_some() {
         return Err(ancestor);
     }
-    match destination.below(source) {
+    match destination.strip_prefix(source) {
         Some(_) => Err((StatusCode::FORBIDDEN, "the destination is in the source")),
         None => Ok(destination),
     }

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     blocks::{BlockHash, FILE_LEN_MAX, FileHash},
     part::journal::Version,
-    path::own_name,
+    path::internal_name,
     tests::{as_ordinary_user, is_root},
     vfs::{
         Dir,
@@ -33,20 +33,20 @@ use std::{
 const LEN: u64 = 64 << 10;
 
 /// Directory, and a file of nine and a half blocks to be copied into it.
-struct Place {
+struct TestDir {
     temp: tempfile::TempDir,
     dir: Dir,
     content: Vec<u8>,
-    origin: Origin,
+    origin: SourceInfo,
 }
 
-impl Place {
+impl TestDir {
     fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
         let dir = Dir::new(File::open(temp.path()).unwrap().as_fd()).unwrap();
         let mut content = vec![0; (9 * LEN + LEN / 2) as usize];
         blake3::Hasher::new().finalize_xof().fill(&mut content);
-        let origin = Origin {
+        let origin = SourceInfo {
             version: Version::default(),
             length: content.len() as u64,
             sparse: false,
@@ -67,13 +67,13 @@ impl Place {
         fs::read_dir(self.temp.path()).unwrap().count()
     }
 
-    fn open(&self) -> Result<Opened, PartError> {
-        Part::open_sized(&self.dir, b"file", &self.origin, LEN)
+    fn open(&self) -> Result<OpenOutcome, PartError> {
+        Part::open_with_block_len(&self.dir, b"file", &self.origin, LEN)
     }
 
     fn fresh(&self) -> Part {
         match self.open() {
-            Ok(Opened::Fresh(part)) => part,
+            Ok(OpenOutcome::Fresh(part)) => part,
             Ok(_) => panic!("not fresh"),
             Err(error) => panic!("{error}"),
         }
@@ -81,15 +81,15 @@ impl Place {
 
     fn resumed(&self) -> Part {
         match self.open() {
-            Ok(Opened::Resumed(part)) => part,
+            Ok(OpenOutcome::Resumed(part)) => part,
             Ok(_) => panic!("not resumed"),
             Err(error) => panic!("{error}"),
         }
     }
 
     fn slice(&self, within: Range<u64>) -> Part {
-        match Part::open_slice_sized(&self.dir, b"file", &self.origin, &[within], LEN) {
-            Ok(Opened::Resumed(part)) => part,
+        match Part::open_slice_with_block_len(&self.dir, b"file", &self.origin, &[within], LEN) {
+            Ok(OpenOutcome::Resumed(part)) => part,
             Ok(_) => panic!("no slice"),
             Err(error) => panic!("{error}"),
         }
@@ -119,7 +119,7 @@ fn error<T>(done: Result<T, PartError>) -> String {
 
 #[test]
 fn threads_write_blocks_while_another_commits() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
     let taken = Mutex::new(Vec::new());
     let mut durable = std::thread::scope(|scope| {
@@ -149,13 +149,13 @@ fn threads_write_blocks_while_another_commits() {
     assert_eq!(finished.hash, Some(place.hash()));
     assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
     assert_eq!(place.names(), 2, "the file and its journal");
-    finished.forget_journal().unwrap();
+    finished.remove_journal().unwrap();
     assert_eq!(place.names(), 1);
 }
 
 #[test]
 fn resumes_with_committed_blocks_only() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
     assert_eq!(part.missing(), [0..10]);
     place.write(&part, 2..4);
@@ -178,7 +178,7 @@ fn resumes_with_committed_blocks_only() {
 
 #[test]
 fn another_version_starts_again() {
-    let mut place = Place::new();
+    let mut place = TestDir::new();
     let part = place.fresh();
     place.write(&part, 0..10);
     part.commit().unwrap();
@@ -186,19 +186,19 @@ fn another_version_starts_again() {
     place.origin.version.ctime.1 += 1;
     let part = place.fresh();
     assert_eq!(part.missing(), [0..10]);
-    let bytes = fs::read(place.path(part.own_name())).unwrap();
+    let bytes = fs::read(place.path(part.internal_name())).unwrap();
     assert!(bytes.iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn starts_again_without_part_or_without_journal() {
-    let place = Place::new();
+    let place = TestDir::new();
     for kind in ["part", "journal"] {
         let part = place.fresh();
         place.write(&part, 0..3);
         part.commit().unwrap();
         drop(part);
-        fs::remove_file(place.path(&own_name(b"file", kind))).unwrap();
+        fs::remove_file(place.path(&internal_name(b"file", kind))).unwrap();
         let part = place.fresh();
         assert_eq!(part.missing(), [0..10], "without {kind}");
         part.discard().unwrap();
@@ -208,20 +208,23 @@ fn starts_again_without_part_or_without_journal() {
 
 #[test]
 fn second_copy_of_a_file_is_busy() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
-    assert!(matches!(place.open(), Ok(Opened::Busy)));
+    assert!(matches!(place.open(), Ok(OpenOutcome::Busy)));
     place.write(&part, 0..10);
     part.commit().unwrap();
     let finished = part.finish(None, |_| Ok(())).unwrap();
-    assert!(matches!(place.open(), Ok(Opened::Busy)), "not forgotten");
-    finished.forget_journal().unwrap();
+    assert!(
+        matches!(place.open(), Ok(OpenOutcome::Busy)),
+        "not forgotten"
+    );
+    finished.remove_journal().unwrap();
     drop(place.fresh());
 }
 
 #[test]
 fn verifies_a_renamed_file_missing_in_the_manifest() {
-    let place = Place::new();
+    let place = TestDir::new();
     let finish = || {
         let part = place.fresh();
         place.write(&part, 0..10);
@@ -229,7 +232,7 @@ fn verifies_a_renamed_file_missing_in_the_manifest() {
         drop(part.finish(None, |_| Ok(())).unwrap());
     };
     finish();
-    let Ok(Opened::Renamed(renamed)) = place.open() else {
+    let Ok(OpenOutcome::Renamed(renamed)) = place.open() else {
         panic!("not found");
     };
     let finished = renamed.finish(|_| Ok(())).unwrap();
@@ -243,7 +246,7 @@ fn verifies_a_renamed_file_missing_in_the_manifest() {
 
 #[test]
 fn file_without_block_hashes_has_no_hash() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
     place.write(&part, 0..9);
     let (bytes, _) = place.block(&part, 9);
@@ -264,7 +267,7 @@ fn file_without_block_hashes_has_no_hash() {
 
 #[test]
 fn rejects_blocks_damaged_in_transit() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
     let (bytes, hash) = place.block(&part, 1);
     let mut damaged = bytes.to_vec();
@@ -278,20 +281,20 @@ fn rejects_blocks_damaged_in_transit() {
     error(part.write(1, &bytes[1..], Some(hash)));
     error(part.write(10, bytes, Some(hash)));
     assert_eq!(part.missing(), [0..10]);
-    let kept = fs::read(place.path(part.own_name())).unwrap();
+    let kept = fs::read(place.path(part.internal_name())).unwrap();
     assert!(kept.iter().all(|byte| *byte == 0));
     assert!(part.write(1, bytes, Some(hash)).unwrap());
 }
 
 #[test]
 fn holes_take_no_space_and_read_as_zeros() {
-    let mut place = Place::new();
+    let mut place = TestDir::new();
     place.origin.sparse = true;
     place.content[..LEN as usize * 9].fill(0);
     let part = place.fresh();
     for index in 0..9 {
-        assert!(part.hole(index).unwrap());
-        assert!(!part.hole(index).unwrap());
+        assert!(part.write_hole(index).unwrap());
+        assert!(!part.write_hole(index).unwrap());
     }
     place.write(&part, 9..10);
     part.commit().unwrap();
@@ -303,7 +306,7 @@ fn holes_take_no_space_and_read_as_zeros() {
 
 #[test]
 fn sparse_file_gets_holes_for_zeros() {
-    let mut place = Place::new();
+    let mut place = TestDir::new();
     place.origin.sparse = true;
     let earlier = place.fresh();
     place.write(&earlier, 0..10);
@@ -320,20 +323,20 @@ fn sparse_file_gets_holes_for_zeros() {
 
 #[test]
 fn hole_overwrites_data_of_an_earlier_run() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
     place.write(&part, 0..10);
     drop(part);
     let part = place.resumed();
-    assert!(part.hole(3).unwrap());
-    let bytes = fs::read(place.path(part.own_name())).unwrap();
+    assert!(part.write_hole(3).unwrap());
+    let bytes = fs::read(place.path(part.internal_name())).unwrap();
     let hole = &bytes[3 * LEN as usize..4 * LEN as usize];
     assert!(hole.iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn refuses_to_finish_an_incomplete_file() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
     place.write(&part, 0..9);
     part.commit().unwrap();
@@ -349,7 +352,7 @@ fn refuses_to_finish_an_incomplete_file() {
 
 #[test]
 fn discards_a_file_with_the_wrong_hash() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
     place.write(&part, 0..10);
     part.commit().unwrap();
@@ -360,7 +363,7 @@ fn discards_a_file_with_the_wrong_hash() {
 
 #[test]
 fn sets_metadata_before_renaming() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
     place.write(&part, 0..10);
     part.commit().unwrap();
@@ -373,9 +376,9 @@ fn sets_metadata_before_renaming() {
 #[test]
 fn refuses_planted_internal_files() {
     for kind in ["part", "journal"] {
-        let place = Place::new();
+        let place = TestDir::new();
         fs::write(place.path(b"precious"), "precious").unwrap();
-        let own = own_name(b"file", kind);
+        let own = internal_name(b"file", kind);
         symlink("precious", place.path(&own)).unwrap();
         let told = error(place.open());
         let own = String::from_utf8(own).unwrap();
@@ -387,7 +390,7 @@ fn refuses_planted_internal_files() {
 
 #[test]
 fn replaces_a_symlink_at_the_final_name() {
-    let place = Place::new();
+    let place = TestDir::new();
     fs::write(place.path(b"precious"), "precious").unwrap();
     symlink("precious", place.path(b"file")).unwrap();
     let part = place.fresh();
@@ -400,7 +403,7 @@ fn replaces_a_symlink_at_the_final_name() {
 
 #[test]
 fn accepts_only_single_component_names() {
-    let place = Place::new();
+    let place = TestDir::new();
     for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b", &[b'a'; 256]] {
         let told = error(Part::open(&place.dir, name, &place.origin));
         assert!(told.ends_with("not a file name"), "{told}");
@@ -412,14 +415,14 @@ fn accepts_only_single_component_names() {
 
 #[test]
 fn full_disk_leaves_an_empty_part() {
-    let mut place = Place::new();
+    let mut place = TestDir::new();
     place.origin.length = FILE_LEN_MAX;
     let told = error(Part::open(&place.dir, b"file", &place.origin));
     assert!(
         told.starts_with("file: cannot reserve space for it: "),
         "{told}"
     );
-    let part = fs::metadata(place.path(&own_name(b"file", "part"))).unwrap();
+    let part = fs::metadata(place.path(&internal_name(b"file", "part"))).unwrap();
     assert_eq!((part.len(), part.blocks()), (0, 0));
     place.origin.length += 1;
     let told = error(Part::open(&place.dir, b"file", &place.origin));
@@ -428,7 +431,7 @@ fn full_disk_leaves_an_empty_part() {
 
 #[test]
 fn finishes_an_empty_file_without_blocks() {
-    let mut place = Place::new();
+    let mut place = TestDir::new();
     (place.origin.length, place.content) = (0, Vec::new());
     let part = place.fresh();
     assert_eq!(part.missing(), []);
@@ -442,16 +445,16 @@ fn finishes_an_empty_file_without_blocks() {
 fn failed_commit_keeps_only_earlier_blocks() {
     let (disk, mut dice) = (SimulatedDisk::default(), SimRng(0));
     let dir = disk.directory();
-    let origin = Origin {
+    let origin = SourceInfo {
         length: 3 * 1024,
-        ..Place::new().origin
+        ..TestDir::new().origin
     };
-    let open = || Part::open_sized(&dir, b"file", &origin, 1024).unwrap();
+    let open = || Part::open_with_block_len(&dir, b"file", &origin, 1024).unwrap();
     let write = |part: &Part<_>, index| {
         let hash = part.blocks().hash(index, &[7; 1024]).unwrap();
         part.write(index, &[7; 1024], Some(hash))
     };
-    let Opened::Fresh(part) = open() else {
+    let OpenOutcome::Fresh(part) = open() else {
         panic!("not fresh");
     };
     write(&part, 0).unwrap();
@@ -474,7 +477,7 @@ fn failed_commit_keeps_only_earlier_blocks() {
     }
     assert!(error(part.finish(None, |_| Ok(()))).starts_with("file: cannot continue"));
     disk.crash(&mut dice);
-    let Opened::Resumed(part) = open() else {
+    let OpenOutcome::Resumed(part) = open() else {
         panic!("not resumed");
     };
     assert_eq!(part.missing(), [1..3]);
@@ -482,9 +485,9 @@ fn failed_commit_keeps_only_earlier_blocks() {
 
 #[test]
 fn removes_leftovers_unless_locked() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
-    fs::write(place.path(&own_name(b"file", "whole")), "").unwrap();
+    fs::write(place.path(&internal_name(b"file", "whole")), "").unwrap();
     let busy = remove_leftovers(&place.dir, b"file").unwrap_err();
     assert!(busy.is_busy(), "{busy}");
     drop(part);
@@ -496,11 +499,11 @@ fn removes_leftovers_unless_locked() {
 #[test]
 fn restarts_a_part_with_final_owner_or_mode() {
     let again = |give_away: fn(&Path)| {
-        let place = Place::new();
+        let place = TestDir::new();
         let part = place.fresh();
         place.write(&part, 0..10);
         part.commit().unwrap();
-        let path = place.path(part.own_name());
+        let path = place.path(part.internal_name());
         drop(part);
         give_away(&path);
         let slice = place.slice(2..8);
@@ -512,7 +515,7 @@ fn restarts_a_part_with_final_owner_or_mode() {
         place.write(&part, 0..10);
         part.commit().unwrap();
         let finished = part.finish(Some(place.hash()), |_| Ok(())).unwrap();
-        finished.forget_journal().unwrap();
+        finished.remove_journal().unwrap();
         assert_eq!(place.names(), 1);
     };
     as_ordinary_user(|| {
@@ -525,8 +528,14 @@ fn restarts_a_part_with_final_owner_or_mode() {
 
 #[test]
 fn uses_the_documented_internal_names() {
-    let site = Site::new(&Place::new().dir, b"file").unwrap();
-    let names: BTreeSet<_> = [site.slot(0), site.slot(63), site.part, site.journal].into();
+    let site = PartPaths::new(&TestDir::new().dir, b"file").unwrap();
+    let names: BTreeSet<_> = [
+        site.slice_journal(0),
+        site.slice_journal(63),
+        site.part,
+        site.journal,
+    ]
+    .into();
     let hash = &blake3::hash(b"file").to_hex()[..32];
     let want = ["part", "journal", "journal-0", "journal-63"]
         .map(|kind| format!(".longhaul-{hash}.{kind}").into_bytes());
@@ -536,14 +545,14 @@ fn uses_the_documented_internal_names() {
 /// No lock is held on a part between two runs, and disks may change bytes.
 #[test]
 fn detects_a_byte_changed_between_runs() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
     for index in 0..10 {
         let (bytes, hash) = place.block(&part, index);
         part.write(index, bytes, Some(hash)).unwrap();
     }
     part.commit().unwrap();
-    let path = place.path(part.own_name());
+    let path = place.path(part.internal_name());
     drop(part);
     let mut bytes = fs::read(&path).unwrap();
     bytes[3 * LEN as usize + 7] ^= 1;
@@ -562,12 +571,12 @@ fn detects_a_byte_changed_between_runs() {
 fn refuses_to_finish_with_an_unreadable_block() {
     for place in 0..4 {
         let dir = SimulatedDisk::default().directory();
-        let origin = Origin {
+        let origin = SourceInfo {
             length: 4 * 1024,
-            ..Place::new().origin
+            ..TestDir::new().origin
         };
-        let open = || Part::open_sized(&dir, b"file", &origin, 1024).unwrap();
-        let Opened::Fresh(part) = open() else {
+        let open = || Part::open_with_block_len(&dir, b"file", &origin, 1024).unwrap();
+        let OpenOutcome::Fresh(part) = open() else {
             panic!("not fresh");
         };
         for index in 0..4 {
@@ -577,13 +586,13 @@ fn refuses_to_finish_with_an_unreadable_block() {
         part.commit().unwrap();
         drop(part);
         let resumed = || match open() {
-            Opened::Resumed(part) => part,
+            OpenOutcome::Resumed(part) => part,
             _ => panic!("not resumed"),
         };
         let part = resumed();
-        let own = own_name(b"file", "part");
+        let own = internal_name(b"file", "part");
         dir.set_unreadable(&own, place * 1024 + 5..place * 1024 + 6);
-        while part.check_next().unwrap_or(false) {}
+        while part.verify_next_inherited().unwrap_or(false) {}
         let told = error(part.finish(None, |_| Ok(())));
         assert_eq!(told, "file: cannot read it again: a bad sector", "{place}");
         assert_eq!(dir.bytes(b"file"), None);

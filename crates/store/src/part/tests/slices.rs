@@ -4,20 +4,23 @@ use super::*;
 
 #[test]
 fn slices_write_one_file_that_is_then_finished() {
-    let place = Place::new();
+    let place = TestDir::new();
     let slices = [0..4, 4..7, 7..10].map(|within| place.slice(within));
     for (slice, within) in slices.iter().zip([0..4, 4..7, 7..10]) {
         assert_eq!(slice.missing(), std::slice::from_ref(&within));
         place.write(slice, within.clone());
         assert_eq!(slice.commit().unwrap(), within.collect::<Vec<_>>());
     }
-    assert!(matches!(place.open(), Ok(Opened::Busy)), "they are there");
+    assert!(
+        matches!(place.open(), Ok(OpenOutcome::Busy)),
+        "they are there"
+    );
     drop(slices);
     let whole = place.resumed();
     assert_eq!(whole.missing(), []);
     assert_eq!(place.names(), 2, "the part and one journal");
     let finished = whole.finish(Some(place.hash()), |_| Ok(())).unwrap();
-    finished.forget_journal().unwrap();
+    finished.remove_journal().unwrap();
     assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
     assert_eq!(place.names(), 1);
 }
@@ -25,7 +28,7 @@ fn slices_write_one_file_that_is_then_finished() {
 /// The file exists as before, so another process removes what is beside it.
 #[test]
 fn keeps_slice_journals_while_a_slice_is_open() {
-    let place = Place::new();
+    let place = TestDir::new();
     let done = place.slice(0..4);
     place.write(&done, 0..4);
     done.commit().unwrap();
@@ -39,13 +42,13 @@ fn keeps_slice_journals_while_a_slice_is_open() {
 /// A loss of power restores some of the removed names.
 #[test]
 fn reads_a_slice_journal_without_the_earlier_ones() {
-    let place = Place::new();
+    let place = TestDir::new();
     let slices = [0..4, 4..8].map(|within| place.slice(within));
     for (slice, within) in slices.iter().zip([0..4, 4..8]) {
         place.write(slice, within);
         slice.commit().unwrap();
     }
-    let first = own_name(b"file", "journal-0");
+    let first = internal_name(b"file", "journal-0");
     drop(slices);
     fs::remove_file(place.path(&first)).unwrap();
     assert_eq!(place.resumed().missing(), [0..4, 8..10]);
@@ -54,11 +57,11 @@ fn reads_a_slice_journal_without_the_earlier_ones() {
 
 #[test]
 fn taken_over_slice_keeps_durable_blocks_and_rewrites_changed_ones() {
-    let place = Place::new();
+    let place = TestDir::new();
     let dead = place.slice(2..8);
     place.write(&dead, 3..6);
     dead.commit().unwrap();
-    let path = place.path(dead.own_name());
+    let path = place.path(dead.internal_name());
     let late = dead;
     let heir = place.slice(2..8);
     assert_eq!(heir.missing(), [2..3, 6..8]);
@@ -76,7 +79,7 @@ fn taken_over_slice_keeps_durable_blocks_and_rewrites_changed_ones() {
 
 #[test]
 fn ignores_a_block_outside_the_slice() {
-    let place = Place::new();
+    let place = TestDir::new();
     let slice = place.slice(2..4);
     let (bytes, hash) = place.block(&slice, 4);
     assert!(!slice.write(4, bytes, Some(hash)).unwrap());
@@ -86,14 +89,14 @@ fn ignores_a_block_outside_the_slice() {
 /// Blocks between its ranges belong to other slices, whatever is known of them.
 #[test]
 fn slice_of_several_ranges_has_only_its_own_blocks() {
-    let place = Place::new();
+    let place = TestDir::new();
     let first = place.slice(2..8);
     place.write(&first, 2..8);
     first.commit().unwrap();
     drop(first);
     let runs = [0..3, 6..10];
-    let opened = Part::open_slice_sized(&place.dir, b"file", &place.origin, &runs, LEN);
-    let Ok(Opened::Resumed(apart)) = opened else {
+    let opened = Part::open_slice_with_block_len(&place.dir, b"file", &place.origin, &runs, LEN);
+    let Ok(OpenOutcome::Resumed(apart)) = opened else {
         panic!("it is there");
     };
     let durable: Vec<u64> = apart.durable().iter().map(|(index, _)| *index).collect();
@@ -103,7 +106,7 @@ fn slice_of_several_ranges_has_only_its_own_blocks() {
     place.write(&apart, 8..10);
     apart.commit().unwrap();
     drop(apart);
-    let Ok(Opened::Resumed(whole)) = place.open() else {
+    let Ok(OpenOutcome::Resumed(whole)) = place.open() else {
         panic!("it is there");
     };
     assert_eq!(whole.missing(), [0..0; 0]);
@@ -111,8 +114,8 @@ fn slice_of_several_ranges_has_only_its_own_blocks() {
 
 #[test]
 fn limits_a_slice_to_the_file() {
-    let place = Place::new();
-    assert_eq!(place.slice(8..u64::MAX).within(), 8..10);
+    let place = TestDir::new();
+    assert_eq!(place.slice(8..u64::MAX).block_range(), 8..10);
     #[expect(clippy::reversed_empty_ranges, reason = "whoever asks may be hostile")]
     let backwards = 7..2;
     for nothing in [backwards, 10..10, u64::MAX..u64::MAX] {
@@ -122,23 +125,24 @@ fn limits_a_slice_to_the_file() {
 
 #[test]
 fn slice_of_another_version_is_busy_until_the_former_is_closed() {
-    let mut place = Place::new();
+    let mut place = TestDir::new();
     let slice = place.slice(0..10);
     place.write(&slice, 0..10);
     slice.commit().unwrap();
     place.origin.version.ctime.1 += 1;
-    let other = Part::open_slice_sized(&place.dir, b"file", &place.origin, &[0..5], LEN);
-    assert!(matches!(other, Ok(Opened::Busy)));
+    let other = Part::open_slice_with_block_len(&place.dir, b"file", &place.origin, &[0..5], LEN);
+    assert!(matches!(other, Ok(OpenOutcome::Busy)));
     drop(slice);
     assert_eq!(place.slice(0..5).missing(), [0..5]);
 }
 
 #[test]
 fn limits_the_number_of_slices() {
-    let place = Place::new();
+    let place = TestDir::new();
     let slices: Vec<Part> = (0..SLICES_MAX).map(|_| place.slice(0..10)).collect();
-    let one_more = Part::open_slice_sized(&place.dir, b"file", &place.origin, &[0..10], LEN);
-    assert!(matches!(one_more, Ok(Opened::Busy)));
+    let one_more =
+        Part::open_slice_with_block_len(&place.dir, b"file", &place.origin, &[0..10], LEN);
+    assert!(matches!(one_more, Ok(OpenOutcome::Busy)));
     drop(slices);
     drop(place.slice(0..10));
     remove_leftovers(&place.dir, b"file").unwrap();
@@ -148,11 +152,11 @@ fn limits_the_number_of_slices() {
 #[test]
 fn reads_only_unchecked_and_wrong_blocks_again() {
     for wrong in [None, Some(0), Some(4), Some(9)] {
-        let place = Place::new();
+        let place = TestDir::new();
         let part = place.fresh();
         place.write(&part, 0..10);
         part.commit().unwrap();
-        let path = place.path(part.own_name());
+        let path = place.path(part.internal_name());
         drop(part);
         let change = |index: u64| {
             let mut bytes = fs::read(&path).unwrap();
@@ -161,7 +165,7 @@ fn reads_only_unchecked_and_wrong_blocks_again() {
         };
         wrong.into_iter().for_each(change);
         let part = place.resumed();
-        while part.check_next().unwrap() {}
+        while part.verify_next_inherited().unwrap() {}
         // Blocks that were checked are trusted.
         match wrong {
             None => change(5),
@@ -179,24 +183,24 @@ fn reads_only_unchecked_and_wrong_blocks_again() {
 
 #[test]
 fn does_not_read_trusted_blocks_again() {
-    let place = Place::new();
+    let place = TestDir::new();
     let part = place.fresh();
     place.write(&part, 0..10);
     part.commit().unwrap();
-    let path = place.path(part.own_name());
+    let path = place.path(part.internal_name());
     drop(part);
     let mut bytes = fs::read(&path).unwrap();
     bytes[3] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let part = place.resumed();
-    part.trust();
+    part.trust_inherited();
     part.finish(Some(place.hash()), |_| Ok(())).unwrap();
     assert_eq!(fs::read(place.path(b"file")).unwrap(), bytes);
 }
 
 #[test]
 fn removes_slice_journals_of_an_older_version() {
-    let mut place = Place::new();
+    let mut place = TestDir::new();
     let slice = place.slice(0..10);
     place.write(&slice, 0..10);
     slice.commit().unwrap();

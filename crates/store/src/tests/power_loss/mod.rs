@@ -6,9 +6,9 @@
 use crate::{
     blocks::{Blocks, FileHash},
     escape::Escaped,
-    manifest::{Manifest, Record},
-    part::{Opened, Origin, Part, journal::Version},
-    small::{self, Small},
+    manifest::{FileRecord, Manifest},
+    part::{OpenOutcome, Part, SourceInfo, journal::Version},
+    small::{self, SmallFile},
     vfs::{
         Directory,
         simulated::{SimRng, SimulatedDir, SimulatedDisk, SimulatedFile},
@@ -111,10 +111,10 @@ impl Source {
         &self.versions[self.version]
     }
 
-    fn origin(&self, sparse: bool) -> Origin {
+    fn origin(&self, sparse: bool) -> SourceInfo {
         let size = self.content().len() as u64;
         let mtime = (self.version as i64, 0);
-        Origin {
+        SourceInfo {
             version: Version {
                 size,
                 mtime,
@@ -126,7 +126,7 @@ impl Source {
     }
 
     fn blocks(&self) -> Blocks {
-        Blocks::sized(self.content().len() as u64, BLOCK)
+        Blocks::with_block_len(self.content().len() as u64, BLOCK)
     }
 
     fn block(&self, index: u64) -> &[u8] {
@@ -160,7 +160,7 @@ impl Source {
             assert_eq!(self.blocks().hash(*index, kept), Ok(*hash));
         }
         let durable: BTreeSet<u64> = durable.into_iter().map(|(index, _)| index).collect();
-        let within = part.within();
+        let within = part.block_range();
         let told = self.told.range(within).copied().collect();
         assert!(durable.is_superset(&told), "a promised block is lost");
         let count = durable.len() as u64;
@@ -256,7 +256,7 @@ impl World {
         }
         let source = &self.sources[at];
         let origin = source.origin(sparse);
-        let opened = Part::open_sized(&source.dir, &source.name, &origin, BLOCK);
+        let opened = Part::open_with_block_len(&source.dir, &source.name, &origin, BLOCK);
         let opened = self.lit(opened)?;
         self.opened(at, opened)
     }
@@ -269,11 +269,16 @@ impl World {
             let first = self.dice.below(count as usize + 1) as u64;
             let within = first..count.min(first + 1 + self.dice.below(8) as u64);
             let origin = source.origin(sparse);
-            let opened =
-                Part::open_slice_sized(&source.dir, &source.name, &origin, &[within], BLOCK);
+            let opened = Part::open_slice_with_block_len(
+                &source.dir,
+                &source.name,
+                &origin,
+                &[within],
+                BLOCK,
+            );
             match self.lit(opened)? {
-                Opened::Resumed(slice) => {
-                    let own = slice.own_name().to_vec();
+                OpenOutcome::Resumed(slice) => {
+                    let own = slice.internal_name().to_vec();
                     let source = &mut self.sources[at];
                     self.counts.kept_by_slices += source.check_durable(&slice, &own);
                     source.slices.push(slice);
@@ -284,26 +289,26 @@ impl World {
         Ok(())
     }
 
-    fn opened(&mut self, at: usize, opened: Opened<SimulatedDir>) -> Step {
+    fn opened(&mut self, at: usize, opened: OpenOutcome<SimulatedDir>) -> Step {
         match opened {
-            Opened::Busy => panic!("nobody else writes"),
-            Opened::Fresh(part) => {
+            OpenOutcome::Busy => panic!("nobody else writes"),
+            OpenOutcome::Fresh(part) => {
                 assert_eq!(self.sources[at].told, BTreeSet::new(), "all is lost");
                 assert_eq!(self.sources[at].kept, None, "a piece is lost");
                 self.sources[at].part = Some(part);
             }
-            Opened::Resumed(part) => {
-                let own = part.own_name().to_vec();
+            OpenOutcome::Resumed(part) => {
+                let own = part.internal_name().to_vec();
                 self.counts.kept_blocks += self.sources[at].check_durable(&part, &own);
                 self.sources[at].part = Some(part);
             }
-            Opened::Renamed(renamed) => {
+            OpenOutcome::Renamed(renamed) => {
                 self.counts.completed_by_journal += 1;
                 let label = self.new_label(at);
                 let finished = renamed.finish(|file| file.set_tag(label));
                 let finished = self.lit(finished)?;
                 self.record(at, finished.hash.unwrap())?;
-                self.lit(finished.forget_journal())?;
+                self.lit(finished.remove_journal())?;
             }
         }
         Ok(())
@@ -323,7 +328,7 @@ impl World {
         let bytes = source.block(index);
         let zeros = bytes.iter().all(|byte| *byte == 0);
         let done = match zeros {
-            true => part.hole(index),
+            true => part.write_hole(index),
             false => part.write(index, bytes, source.blocks().hash(index, bytes).ok()),
         };
         self.lit(done).map(drop)
@@ -354,13 +359,13 @@ impl World {
         let finished = part.finish(Some(expected), |file| file.set_tag(label));
         let finished = self.lit(finished)?;
         self.record(at, finished.hash.unwrap())?;
-        self.lit(finished.forget_journal())
+        self.lit(finished.remove_journal())
     }
 
     fn record(&mut self, at: usize, got: FileHash) -> Step {
         let source = &self.sources[at];
         assert_eq!(got, hash(source.content()));
-        let record = Record {
+        let record = FileRecord {
             hash: got,
             size: source.content().len() as u64,
             mtime: (0, 0),
@@ -390,12 +395,12 @@ impl World {
         let source = &self.sources[at];
         let (dir, name, content) = (&source.dir, &source.name, source.content());
         let prepare = |file: &SimulatedFile| file.set_tag(label);
-        let small = Small::write(dir, name, content, Some(hash(content)), false, prepare);
+        let small = SmallFile::write(dir, name, content, Some(hash(content)), false, prepare);
         let mut batch = vec![self.lit(small)?];
         for other in 0..[0, 12][self.dice.below(2)] {
             let (dir, name) = (&self.others, format!("{other}"));
             let bytes = hash(name.as_bytes()).0;
-            let small = Small::write(
+            let small = SmallFile::write(
                 dir,
                 name.as_bytes(),
                 &bytes,

@@ -6,8 +6,8 @@ use crate::{
     entry::{self, Entry, Kind},
     metadata::{Metadata, Time},
     part::{PartError, remove_leftovers},
-    path::{KEPT, RelPath, own_name},
-    piece::held_sized,
+    path::{PIECE_DATA, RelPath, internal_name},
+    piece::held_blocks_with_len,
 };
 
 impl Source {
@@ -34,7 +34,7 @@ impl Source {
     }
 
     fn held(&self, version: usize) -> Result<Option<BTreeSet<u64>>, PartError> {
-        let held = held_sized(&self.dir, &self.entry(version), BLOCK)?;
+        let held = held_blocks_with_len(&self.dir, &self.entry(version), BLOCK)?;
         Ok(held.map(|held| held.into_iter().flatten().collect()))
     }
 
@@ -53,10 +53,11 @@ impl Source {
     }
 
     fn check_bytes(&self, version: usize, held: &BTreeSet<u64>) -> u64 {
-        let [kept, part] = [KEPT, "part"].map(|kind| self.dir.bytes(&own_name(&self.name, kind)));
+        let [kept, part] =
+            [PIECE_DATA, "part"].map(|kind| self.dir.bytes(&internal_name(&self.name, kind)));
         let part = kept.or(part);
         let (part, content) = (part.unwrap_or_default(), &self.versions[version]);
-        let blocks = Blocks::sized(content.len() as u64, BLOCK);
+        let blocks = Blocks::with_block_len(content.len() as u64, BLOCK);
         for index in held {
             let range = blocks.range(*index).unwrap();
             let range = range.start as usize..range.end as usize;
@@ -66,7 +67,7 @@ impl Source {
     }
 
     fn has(&self, kind: &str) -> bool {
-        self.dir.bytes(&own_name(&self.name, kind)).is_some()
+        self.dir.bytes(&internal_name(&self.name, kind)).is_some()
     }
 }
 
@@ -79,7 +80,7 @@ impl World {
         };
         let durable = part.durable().into_iter().map(|(index, _)| index);
         let durable = durable.collect();
-        self.lit(part.keep(&entry))?;
+        self.lit(part.keep_as_piece(&entry))?;
         self.sources[at].kept = Some(durable);
         self.counts.kept_pieces += 1;
         Ok(())
@@ -184,7 +185,7 @@ fn label_is_removed_last() {
         world.lit(removed)
     };
     at_each_operation(forget, |source| {
-        let rest = source.has(KEPT) || source.has("part") || source.has("journal");
+        let rest = source.has(PIECE_DATA) || source.has("part") || source.has("journal");
         assert!(source.has("piece") || !rest, "nobody will find the rest");
     });
 }
@@ -210,8 +211,8 @@ fn restarted_part_is_no_piece_until_kept() {
     at_each_operation(begin, |source| {
         let label = source.has("piece");
         let origin = source.origin(true);
-        let opened = Part::open_sized(&source.dir, &source.name, &origin, BLOCK);
-        let resumed = matches!(opened, Ok(Opened::Resumed(_)));
+        let opened = Part::open_with_block_len(&source.dir, &source.name, &origin, BLOCK);
+        let resumed = matches!(opened, Ok(OpenOutcome::Resumed(_)));
         assert!(!(resumed && label), "a part beside the label of another");
     });
 }
@@ -221,8 +222,8 @@ fn refuses_to_keep_a_broken_part() {
     let disk = SimulatedDisk::default();
     let mut source = Source::new(0, &disk.directory(), &mut SimRng(1));
     source.versions = vec![vec![1; BLOCK as usize]];
-    let opened = Part::open_sized(&source.dir, &source.name, &source.origin(true), BLOCK);
-    let Ok(Opened::Fresh(part)) = opened else {
+    let opened = Part::open_with_block_len(&source.dir, &source.name, &source.origin(true), BLOCK);
+    let Ok(OpenOutcome::Fresh(part)) = opened else {
         panic!("not fresh");
     };
     let bytes = source.block(0);
@@ -231,7 +232,7 @@ fn refuses_to_keep_a_broken_part() {
     disk.fail_after(1);
     assert!(part.commit().is_err());
     disk.restore_power();
-    let refused = part.keep(&source.entry(0));
+    let refused = part.keep_as_piece(&source.entry(0));
     assert!(matches!(refused, Err(PartError::Broken { .. })));
     assert!(!source.has("piece"));
 }

@@ -74,7 +74,11 @@ fn said(scan: &mut Scan) -> Vec<String> {
     scan.map(|item| match item {
         Item::Entry { entry, .. } => entry.path.to_string(),
         Item::Top { .. } => ".".into(),
-        Item::Piece { entry, held, .. } => format!("{}: piece {held:?}", entry.path),
+        Item::Piece {
+            entry,
+            piece_blocks: held,
+            ..
+        } => format!("{}: piece {held:?}", entry.path),
         Item::Shares { path, shares } => format!("{path}: {} shares", shares.unwrap().len()),
         Item::Skipped { path, why } => format!("{path}: {why}"),
         Item::Failed(failure) => failure.to_string(),

@@ -4,8 +4,8 @@
 
 use super::*;
 use crate::{
-    blocks::{BLOCK, Blocks},
-    path::KEPT,
+    blocks::{BLOCK_LEN, Blocks},
+    path::PIECE_DATA,
     tests::{file_in_pieces, keep_piece, part_of},
     tree::delete::list_all,
 };
@@ -17,7 +17,7 @@ fn keep(top: &Path, path: &str, indexes: Range<u64>) {
 
 /// Internal file beside a file.
 fn own(top: &Path, path: &str, kind: &str) -> PathBuf {
-    let name = crate::path::own_name(rel(path).name(), kind);
+    let name = crate::path::internal_name(rel(path).name(), kind);
     let dir = top.join(path);
     let name = std::ffi::OsStr::from_bytes(&name);
     dir.parent().unwrap().join(name)
@@ -89,7 +89,7 @@ fn reports_invalid_labels_and_continues() {
     }
     fs::write(own(&src, "a", "piece"), "nonsense").unwrap();
     fs::rename(own(&src, "b", "piece"), own(&src, "elsewhere", "piece")).unwrap();
-    fs::remove_file(own(&src, "c", KEPT)).unwrap();
+    fs::remove_file(own(&src, "c", PIECE_DATA)).unwrap();
     let mut scan = scan(&contents(&src), Filter::default());
     let mut said = said(&mut scan);
     let failed: Vec<_> = said.drain(1..3).collect();
@@ -113,7 +113,7 @@ fn refuses_internal_files_of_another_user() {
         longhaul_testbed::skip::because("needs root to be somebody else");
         return;
     }
-    for kind in ["piece", KEPT, "journal"] {
+    for kind in ["piece", PIECE_DATA, "journal"] {
         let temp = dirs();
         let src = temp.path().join("src");
         keep(&src, "a", 0..1);
@@ -145,10 +145,12 @@ fn opens_a_piece_found_by_a_scan() {
     keep(&src, "d/x", 2..3);
     let source = Source::open(&src).unwrap();
     let piece = source.open_piece(&rel("src/d/x")).unwrap();
-    let hash = Blocks::of(2 * BLOCK + 1000).hash(2, &[3; 1000]).unwrap();
+    let hash = Blocks::new(2 * BLOCK_LEN + 1000)
+        .hash(2, &[3; 1000])
+        .unwrap();
     assert_eq!((piece.hash_of(1), piece.hash_of(2)), (None, Some(hash)));
     let mut bytes = [0; 1000];
-    piece.file.read_exact_at(&mut bytes, 2 * BLOCK).unwrap();
+    piece.file.read_exact_at(&mut bytes, 2 * BLOCK_LEN).unwrap();
     assert_eq!(bytes, [3; 1000]);
     for none in ["src/d/y", "src/e/x", "d/x"] {
         let failure = source.open_piece(&rel(none)).unwrap_err();
@@ -270,7 +272,7 @@ fn removes_a_piece_of_which_only_the_label_is_left() {
     let temp = dirs();
     let dst = temp.path().join("dst");
     keep(&dst, "a", 0..1);
-    for kind in ["journal", KEPT] {
+    for kind in ["journal", PIECE_DATA] {
         fs::remove_file(own(&dst, "a", kind)).unwrap();
     }
     assert_eq!(extras(&temp, &Filter::default()).1, ["a"]);

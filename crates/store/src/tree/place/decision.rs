@@ -66,7 +66,7 @@ pub enum Decision {
 /// existing entry that it links to.
 #[must_use]
 pub fn decide(entry: &Entry, there: &There, link: Option<&There>, options: &Options) -> Decision {
-    if entry.path.is_own() {
+    if entry.path.is_internal() {
         return Decision::Refused(Refusal::OwnName);
     }
     match (&entry.kind, there) {
@@ -153,7 +153,7 @@ fn for_link(to: &RelPath, there: &There, link: Option<&There>) -> Decision {
         )
     };
     match (there, link) {
-        _ if to.is_own() => Decision::Refused(Refusal::OwnName),
+        _ if to.is_internal() => Decision::Refused(Refusal::OwnName),
         (_, Some(link)) if directory(link) => Decision::Refused(Refusal::LinkToDirectory),
         (There::Something { id, .. }, Some(There::Something { id: linked, .. }))
             if id == linked =>

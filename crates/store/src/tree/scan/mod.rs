@@ -20,7 +20,7 @@ use crate::{
         Metadata, SkippedField,
         handle::{Handle, open_handle},
     },
-    path::{OWN_PREFIX, RelPath},
+    path::{INTERNAL_PREFIX, RelPath},
     piece,
     root::{Failure, Names, Refusal},
     tree::{
@@ -75,7 +75,7 @@ pub enum Item {
         /// Entry of the file, from its label.
         entry: Entry,
         /// Ranges of the blocks that the piece has; empty if only the label is left.
-        held: Vec<Range<u64>>,
+        piece_blocks: Vec<Range<u64>>,
     },
     /// Record, in a directory below the source, of trees that were spread over several hosts. The
     /// copy then contains a share of each. Records in the source itself and above are read by
@@ -258,7 +258,7 @@ impl Scan {
             return true;
         };
         frame.next += 1;
-        let looked = match name.starts_with(OWN_PREFIX) {
+        let looked = match name.starts_with(INTERNAL_PREFIX) {
             false => self.look(&name),
             true if name == SPREAD.as_bytes() => self.read_shares(),
             true => Ok(()),
@@ -364,15 +364,15 @@ impl Scan {
         let root = Arc::clone(&self.sources[frame.source].root);
         let dir = root.dir(frame.inside.as_ref())?;
         self.claim(&here, verdict)?;
-        let looked = piece::look(dir.as_fd(), name);
-        let (entry, held) = looked.map_err(|why| why.at(here.path.parent().as_ref()))?;
+        let looked = piece::read_piece(dir.as_fd(), name);
+        let (entry, held) = looked.map_err(|why| why.into_failure(here.path.parent().as_ref()))?;
         self.ready.push_back(Item::Piece {
             source: here.source,
             entry: Entry {
                 path: here.path,
                 ..entry
             },
-            held,
+            piece_blocks: held,
         });
         Ok(())
     }
@@ -496,11 +496,11 @@ impl Scan {
 
     /// Finds the pieces in a directory, except those of files that exist as a whole.
     fn find_pieces(&mut self, frame: &mut Frame, dir: BorrowedFd<'_>) {
-        let (files, bad) = piece::in_directory(dir, &frame.names);
+        let (files, bad) = piece::find_in_directory(dir, &frame.names);
         let lack = files.into_iter().filter(|file| !frame.names.contains(file));
         frame.pieces = lack.collect();
         for unusable in bad {
-            self.fail(unusable.at(frame.path.as_ref()));
+            self.fail(unusable.into_failure(frame.path.as_ref()));
         }
     }
 }

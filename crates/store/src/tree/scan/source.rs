@@ -194,7 +194,7 @@ impl Source {
         let below = self.below(path).ok_or(Errno::NOENT);
         let below = below.map_err(Failure::at(Some(path), "open the piece of"))?;
         let (dir, name) = self.root.place(&below)?;
-        OpenPiece::open(dir.as_fd(), name).map_err(|why| why.at(path.parent().as_ref()))
+        OpenPiece::open(dir.as_fd(), name).map_err(|why| why.into_failure(path.parent().as_ref()))
     }
 
     /// Whether the entry is a file, by its name in the copy.
@@ -221,7 +221,7 @@ impl Source {
     fn below(&self, path: &RelPath) -> Option<RelPath> {
         let below = match &self.name {
             Some(name) if path == name => return self.inside.clone(),
-            Some(name) => path.below(name)?,
+            Some(name) => path.strip_prefix(name)?,
             None => path.clone(),
         };
         match &self.inside {
@@ -252,7 +252,7 @@ pub fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
         return Ok(None);
     }
     let name = RelPath::parse(last_name(argument))?;
-    if name.is_own() {
+    if name.is_internal() {
         let why = Refusal::OwnName;
         return Err(Failure::Refused { path: name, why });
     }

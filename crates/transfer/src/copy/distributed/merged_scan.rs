@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What several hosts have together, before anything of it is copied: two things of one name that are not the same would
-//! overwrite each other, and of a file in pieces one may be missing.
+//! Merged scan of several source hosts, before anything is copied. It finds entries of the same name that differ, which
+//! would overwrite each other, and files of which a piece is missing.
 //!
-//! Each host says what it has in the order of a scan, so that two of one name meet and nothing of it has to be kept but
-//! pieces.
+//! Each host reports its entries in the order of a scan. Entries of the same name are therefore adjacent in the merged
+//! order, and only pieces have to be stored.
 
 use crate::{
     copy::{
@@ -28,56 +28,59 @@ use std::{
     ops::Range,
 };
 
-/// What one host says, and where it is in that.
+/// Scan of one host, read step by step.
 struct HostScan {
-    /// The host, as it was given.
+    /// Name of the host, as the user gave it.
     name: String,
-    far: EndpointProcess,
+    process: EndpointProcess,
     found: VecDeque<FoundEntry>,
     shares: Vec<Share>,
     finished: bool,
 }
 
-/// Where something is in the order of a scan: by source, then by the names on its way.
+/// Position of an entry in the order of a scan: the source, then the components of the path.
 type SortKey = (u32, Vec<Vec<u8>>);
 
-/// Pieces of one file, each with its host.
+/// Pieces of one file, each with the index of its host.
 type Pieces = Vec<(usize, FoundEntry)>;
 
-/// Looks at all hosts; how many files can't be whole, which is said of each. Refused where hosts have different things of one
-/// name.
-pub(super) fn scan_hosts(job: &Job<'_>, hearing: &CopyMonitor) -> Result<u64> {
+/// Scans all hosts, prints the files and shares that cannot be complete, and returns their number.
+///
+/// # Errors
+///
+/// Refuses the copy if hosts have different entries of the same name.
+pub(super) fn scan_hosts(job: &Job<'_>, monitor: &CopyMonitor) -> Result<u64> {
     let hosts = 0..job.config.sources.first().map_or(0, Vec::len);
     let begin = |host| {
-        let survey = HostScan::start(job, host);
-        survey.map_err(|error| error.context(job.source_name(host)))
+        let scan = HostScan::start(job, host);
+        scan.map_err(|error| error.context(job.source_name(host)))
     };
-    let mut surveys: Vec<HostScan> = hosts.map(begin).collect::<Result<_>>()?;
-    let mut union = MergedScan::default();
-    for host in 0..surveys.len() {
-        union.advance(&mut surveys, host)?;
+    let mut scans: Vec<HostScan> = hosts.map(begin).collect::<Result<_>>()?;
+    let mut merged = MergedScan::default();
+    for host in 0..scans.len() {
+        merged.advance(&mut scans, host)?;
     }
-    while let Some((key, host, found)) = union.next() {
-        if let Some(other) = union.find_conflict(&key, host, &found) {
+    while let Some((key, host, found)) = merged.next() {
+        if let Some(other) = merged.find_conflict(&key, host, &found) {
             return Err(Refusal::usage(format!(
-                "{}: {} and {} have different things of this name: one is from before a change, and --apart target --delete from the source removes it",
+                "{}: {} and {} have different entries of this name: one is outdated, and --apart target --delete from the source removes it",
                 found.path,
                 job.source_name(other),
                 job.source_name(host),
             )));
         }
-        union.last = Some((key, host, found));
-        union.advance(&mut surveys, host)?;
+        merged.last = Some((key, host, found));
+        merged.advance(&mut scans, host)?;
     }
     let mut missing = 0;
-    let all: Vec<&Share> = surveys.iter().flat_map(|survey| &survey.shares).collect();
+    let all: Vec<&Share> = scans.iter().flat_map(|scan| &scan.shares).collect();
     for why in missing_shares(&all) {
-        hearing.print_note(&why);
+        monitor.print_note(&why);
         missing += 1;
     }
-    for pieces in union.pieces.values() {
+    for pieces in merged.pieces.values() {
         if let Some(why) = piece_problem(pieces, |host| job.source_name(host)) {
-            hearing.print_note(&why);
+            monitor.print_note(&why);
             missing += 1;
         }
     }
@@ -88,7 +91,7 @@ impl HostScan {
     fn start(job: &Job<'_>, host: usize) -> Result<Self> {
         Ok(Self {
             name: job.source_name(host),
-            far: job.start_alone(job.pair_of(host, host), Role::Source, Task::Scan)?,
+            process: job.start_alone(job.pair_of(host, host), Role::Source, Task::Scan)?,
             found: VecDeque::new(),
             shares: Vec::new(),
             finished: false,
@@ -98,7 +101,7 @@ impl HostScan {
     fn next(&mut self) -> Result<Option<FoundEntry>> {
         while self.found.is_empty() && !self.finished {
             let name = &self.name;
-            match self.far.receive_report()? {
+            match self.process.receive_report()? {
                 Some(Report::Found(found)) => self.found.extend(found),
                 Some(Report::Shares(shares)) => self.shares = shares,
                 Some(Report::Finished(_)) => self.finished = true,
@@ -107,26 +110,26 @@ impl HostScan {
                 }
                 Some(Report::Broken(why)) => bail!("{name}: {why}"),
                 Some(_) => {}
-                None => bail!("{name}: the end of the copy there went away; {LOG_HINT}"),
+                None => bail!("{name}: the endpoint exited; {LOG_HINT}"),
             }
         }
         Ok(self.found.pop_front())
     }
 }
 
-/// Streams of what was found, as one.
+/// Merged order of the scans of all hosts.
 #[derive(Default)]
 struct MergedScan {
-    /// The next thing of each host.
+    /// Next entry of each host.
     next_entries: BTreeMap<(SortKey, usize), FoundEntry>,
     last: Option<(SortKey, usize, FoundEntry)>,
     pieces: BTreeMap<SortKey, Pieces>,
 }
 
 impl MergedScan {
-    /// The next thing of a host becomes its head; pieces are set aside.
-    fn advance(&mut self, surveys: &mut [HostScan], host: usize) -> Result<()> {
-        while let Some(found) = surveys[host].next()? {
+    /// Reads the next entry of a host, and collects pieces on the way.
+    fn advance(&mut self, scans: &mut [HostScan], host: usize) -> Result<()> {
+        while let Some(found) = scans[host].next()? {
             let key = sort_key(&found);
             if found.piece_blocks.is_some() {
                 self.pieces.entry(key).or_default().push((host, found));
@@ -143,7 +146,7 @@ impl MergedScan {
         Some((key, host, found))
     }
 
-    /// Who has something else of this name, or a piece of something else.
+    /// Returns the host that has a different entry of this name, or a piece of a different file.
     fn find_conflict(&self, key: &SortKey, host: usize, found: &FoundEntry) -> Option<usize> {
         let last = self.last.iter().filter(|(last, ..)| last == key);
         let last = last.map(|(_, host, found)| (*host, found));
@@ -155,7 +158,8 @@ impl MergedScan {
     }
 }
 
-/// Files are the same if size and time are. What else there is of directories the last host says.
+/// Whether two entries are the same. Files are compared by size and modification time. For the metadata of directories,
+/// the last host decides.
 fn is_same_entry(one: &Kind, other: &Kind) -> bool {
     match (one, other) {
         (Kind::File { version: one, .. }, Kind::File { version: other, .. }) => {
@@ -170,19 +174,21 @@ fn sort_key(found: &FoundEntry) -> SortKey {
     (found.source, names.collect())
 }
 
-/// The shares of trees that were spread which none of the hosts has, in words. A tree that was spread more than once is there if all
-/// shares of one of these times are.
+/// Describes the shares of distributed trees that no host has. A tree that was distributed several distributions is complete if
+/// all shares of one distribution are present.
 fn missing_shares(all: &[&Share]) -> Vec<String> {
-    let mut times: BTreeMap<_, BTreeMap<&[String], BTreeSet<u16>>> = BTreeMap::new();
+    let mut distributions: BTreeMap<_, BTreeMap<&[String], BTreeSet<u16>>> = BTreeMap::new();
     for share in all {
-        let tree = times.entry((&share.origin, &share.top)).or_default();
+        let tree = distributions
+            .entry((&share.origin, &share.top))
+            .or_default();
         tree.entry(&share.hosts).or_default().insert(share.rank);
     }
-    let said = times.into_values().filter_map(|spreads| {
+    let messages = distributions.into_values().filter_map(|host_sets| {
         let lacks = |(hosts, ranks): &(&[String], BTreeSet<u16>)| {
             (0..).zip(hosts.iter()).filter(|(rank, _)| !ranks.contains(rank)).count()
         };
-        let best = spreads.into_iter().min_by_key(lacks)?;
+        let best = host_sets.into_iter().min_by_key(lacks)?;
         let (hosts, ranks) = best;
         let numbered = (0..).zip(hosts);
         let missing = numbered.filter(move |(rank, _)| !ranks.contains(rank));
@@ -191,10 +197,10 @@ fn missing_shares(all: &[&Share]) -> Vec<String> {
             format!("the share of {host} is missing: this was spread over {count} hosts, {}; name all that have it now", hosts.join(", "))
         }))
     });
-    said.flatten().collect()
+    messages.flatten().collect()
 }
 
-/// Why these pieces are no whole file.
+/// Describes why these pieces do not form a whole file.
 fn piece_problem(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<String> {
     let (first_host, first) = pieces.first()?;
     let other = pieces
@@ -211,7 +217,7 @@ fn piece_problem(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<Stri
     let Kind::File { version, .. } = first.kind else {
         return None;
     };
-    let count = Blocks::of(version.size).count();
+    let count = Blocks::new(version.size).count();
     let held = pieces
         .iter()
         .filter_map(|(_, found)| found.piece_blocks.as_ref());
@@ -225,13 +231,13 @@ fn piece_problem(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<Stri
     })
 }
 
-/// How many blocks are in some of these runs.
-fn count_covered_blocks(mut runs: Vec<Range<u64>>) -> u64 {
-    runs.sort_unstable_by_key(|run| run.start);
+/// Counts the blocks that are in at least one of the ranges.
+fn count_covered_blocks(mut ranges: Vec<Range<u64>>) -> u64 {
+    ranges.sort_unstable_by_key(|range| range.start);
     let mut end = 0;
-    runs.iter().fold(0, |blocks, run| {
-        let new = run.end.saturating_sub(run.start.max(end));
-        end = end.max(run.end);
+    ranges.iter().fold(0, |blocks, range| {
+        let new = range.end.saturating_sub(range.start.max(end));
+        end = end.max(range.end);
         blocks + new
     })
 }
@@ -240,7 +246,7 @@ fn count_covered_blocks(mut runs: Vec<Range<u64>>) -> u64 {
 mod tests {
     #![allow(
         clippy::single_range_in_vec_init,
-        reason = "a run of blocks is what is meant"
+        reason = "a vector of one range of blocks is intended"
     )]
     use super::*;
     use crate::copy::fixtures::file;
@@ -256,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_counted_once() {
+    fn counts_overlapping_ranges_once() {
         assert_eq!(count_covered_blocks(vec![4..9, 0..2, 1..3, 5..6]), 8);
         assert_eq!(count_covered_blocks(Vec::new()), 0);
     }
@@ -272,25 +278,25 @@ mod tests {
         let missing = |all: &[Share]| missing_shares(&all.iter().collect::<Vec<_>>());
         let (two, three) = (["b1", "b2"], ["b1", "b2", "b3"]);
         assert_eq!(missing(&[]), [""; 0]);
-        let said = missing(&[share(1, 0, &three), share(1, 2, &three)]);
-        assert_eq!(said.len(), 1);
+        let messages = missing(&[share(1, 0, &three), share(1, 2, &three)]);
+        assert_eq!(messages.len(), 1);
         assert!(
-            said[0].starts_with("the share of b2 is missing"),
-            "{said:?}"
+            messages[0].starts_with("the share of b2 is missing"),
+            "{messages:?}"
         );
         assert_eq!(missing(&[share(1, 0, &two), share(1, 1, &two)]), [""; 0]);
-        // Spread again over fewer: what the third one has is of before.
+        // Distributed again over fewer hosts: the third host has an old share.
         let again = [share(1, 0, &two), share(1, 1, &two), share(1, 2, &three)];
         assert_eq!(missing(&again), [""; 0]);
         let others = [share(1, 0, &two), share(2, 1, &two)];
         assert_eq!(missing(&others).len(), 2);
-        // What a host says may be nonsense.
+        // Hosts may report invalid shares.
         assert_eq!(missing(&[share(1, 9, &two)]).len(), 2);
     }
 
     #[test]
-    fn what_is_missing_of_pieces_is_said() {
-        let size = 10 * longhaul_store::blocks::BLOCK;
+    fn names_missing_blocks_and_differing_versions() {
+        let size = 10 * longhaul_store::blocks::BLOCK_LEN;
         let name = |host: usize| format!("a{host}");
         let piece = |host, size, held: Range<u64>| (host, found("f", size, Some(vec![held])));
         let wrong = |pieces: Pieces| piece_problem(&pieces, name);
@@ -304,30 +310,30 @@ mod tests {
         assert!(other.contains("a0 and a1"), "{other}");
     }
 
-    /// As a scan goes: into a directory before what comes after it by name.
+    /// A scan enters a directory before it continues with the next name.
     #[test]
-    fn files_are_in_the_order_of_a_scan() {
+    fn keys_sort_in_the_order_of_a_scan() {
         let scanned = ["a/b", "a/c/d", "a-b", "b"];
         let keys: Vec<SortKey> = scanned.map(|path| sort_key(&found(path, 1, None))).into();
         assert!(keys.is_sorted());
     }
 
     #[test]
-    fn files_of_one_name_are_the_same_or_not() {
-        let mut union = MergedScan::default();
+    fn finds_conflicting_entries_of_the_same_name() {
+        let mut merged = MergedScan::default();
         let (file, larger) = (found("f", 1, None), found("f", 2, None));
-        union.last = Some((sort_key(&file), 0, file.clone()));
-        assert_eq!(union.find_conflict(&sort_key(&file), 1, &file), None);
-        assert_eq!(union.find_conflict(&sort_key(&file), 1, &larger), Some(0));
+        merged.last = Some((sort_key(&file), 0, file.clone()));
+        assert_eq!(merged.find_conflict(&sort_key(&file), 1, &file), None);
+        assert_eq!(merged.find_conflict(&sort_key(&file), 1, &larger), Some(0));
         let link = FoundEntry {
             kind: Kind::Fifo,
             ..file.clone()
         };
-        assert_eq!(union.find_conflict(&sort_key(&file), 1, &link), Some(0));
-        union.last = None;
+        assert_eq!(merged.find_conflict(&sort_key(&file), 1, &link), Some(0));
+        merged.last = None;
         let piece = found("f", 2, Some(vec![0..1]));
-        union.pieces.insert(sort_key(&piece), vec![(2, piece)]);
-        assert_eq!(union.find_conflict(&sort_key(&file), 1, &file), Some(2));
-        assert_eq!(union.find_conflict(&sort_key(&larger), 1, &larger), None);
+        merged.pieces.insert(sort_key(&piece), vec![(2, piece)]);
+        assert_eq!(merged.find_conflict(&sort_key(&file), 1, &file), Some(2));
+        assert_eq!(merged.find_conflict(&sort_key(&larger), 1, &larger), None);
     }
 }

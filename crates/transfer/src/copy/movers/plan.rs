@@ -14,7 +14,7 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_leases::{Lease, NewExtent};
 use longhaul_scheduling::extents::{EXTENT_MIN, ExtentFiles, extent_len, split};
-use longhaul_store::blocks::BLOCK;
+use longhaul_store::blocks::BLOCK_LEN;
 use std::{
     collections::BTreeMap,
     sync::mpsc::{RecvTimeoutError, channel},
@@ -113,8 +113,8 @@ impl Planner {
     fn add_blocks(&mut self, file: FoundEntry, version: Version, extent: u64) -> Result<()> {
         let FoundEntry { source, path, .. } = file;
         let bytes = version.size;
-        for blocks in split(bytes, BLOCK, extent) {
-            let len = bytes.min(blocks.end * BLOCK) - blocks.start * BLOCK;
+        for blocks in split(bytes, BLOCK_LEN, extent) {
+            let len = bytes.min(blocks.end * BLOCK_LEN) - blocks.start * BLOCK_LEN;
             let path = path.clone();
             let content = Content::Blocks {
                 path,

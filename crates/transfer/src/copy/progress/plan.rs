@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a dry run says would be done, one by one and in total.
+//! Actions of a dry run, one by one and in total.
 
 use crate::protocol::report::{Action, PlannedAction};
 use base64::{Engine, prelude::BASE64_STANDARD};
-use longhaul_store::path::Shown;
+use longhaul_store::path::Printable;
 use longhaul_units::Bytes;
 use serde::Serialize;
 use std::fmt;
 
-/// How much would be done.
+/// Totals of the actions that a copy would perform.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Plan {
     make: u64,
     change: u64,
     remove: u64,
-    /// Data that would be sent.
+    /// Bytes that would be sent.
     bytes: u64,
 }
 
@@ -54,8 +54,8 @@ impl PlannedAction {
     }
 }
 
-/// A JSON object about a file: `path` is its name as it is, not as people read it. Of a name that is not UTF-8 `path` is
-/// near, and `path_base64` all bytes.
+/// Adds the path of a file to a JSON object. `path` is the literal name, not escaped for people. If the name is not
+/// UTF-8, `path` is an approximation and `path_base64` has the exact bytes.
 pub(crate) fn with_path(path: &[u8], mut object: serde_json::Value) -> serde_json::Value {
     object["path"] = String::from_utf8_lossy(path).into();
     if str::from_utf8(path).is_err() {
@@ -66,7 +66,7 @@ pub(crate) fn with_path(path: &[u8], mut object: serde_json::Value) -> serde_jso
 
 impl fmt::Display for PlannedAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.action.name(), Shown(&self.path))?;
+        write!(f, "{} {}", self.action.name(), Printable(&self.path))?;
         match self.bytes {
             0 => Ok(()),
             bytes => write!(f, " ({})", Bytes::new(bytes)),
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_is_the_sum_of_what_was_said() {
+    fn plan_sums_the_actions() {
         let mut plan = Plan::default();
         let planned = |action, bytes| PlannedAction {
             action,
@@ -117,9 +117,9 @@ mod tests {
         assert_eq!(all[3].to_string(), "remove a");
     }
 
-    /// Quoted for people, they would be other names.
+    /// Names that are escaped for people would be different names.
     #[test]
-    fn programs_read_names_as_they_are() {
+    fn json_has_literal_names() {
         let planned = |path: &[u8]| PlannedAction {
             action: Action::Remove,
             path: path.to_vec(),

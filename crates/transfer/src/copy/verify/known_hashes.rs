@@ -6,7 +6,7 @@ use anyhow::Result;
 use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
 use longhaul_store::{
-    manifest::{MANIFEST, Manifest, Record},
+    manifest::{FileRecord, MANIFEST, Manifest},
     tree::{
         filter::Filter,
         scan::{Item, Options, Scan, Source},
@@ -66,7 +66,7 @@ impl KnownHashes {
     }
 
     /// What is known of a path in the directory.
-    pub(super) fn lookup(&self, path: &[u8]) -> Option<Record> {
+    pub(super) fn lookup(&self, path: &[u8]) -> Option<FileRecord> {
         let path = match self.prefix.as_slice() {
             [] => Cow::Borrowed(path),
             beneath => Cow::Owned([beneath, path].concat()),
@@ -75,7 +75,7 @@ impl KnownHashes {
     }
 
     /// Paths in the directory, and what is known of each.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Record)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &FileRecord)> {
         let all = self.manifest.iter();
         all.filter_map(|(path, record)| Some((path.strip_prefix(self.prefix.as_slice())?, record)))
     }

@@ -6,9 +6,9 @@ use crate::copy::open_file::OpenFile;
 use longhaul_store::{
     blocks::{BlockHash, Blocks},
     entry::{Entry, Kind, Version},
-    manifest::Record,
+    manifest::FileRecord,
     metadata::Time,
-    path::{RelPath, Shown},
+    path::{Printable, RelPath},
     piece,
     root::Failure,
     tree::{
@@ -56,7 +56,7 @@ pub(super) struct FileToRead {
 /// What it should be.
 pub(super) enum Expected {
     /// All of it has a hash.
-    Whole(Record),
+    Whole(FileRecord),
     /// Each of these blocks has one.
     Piece(Vec<Range<u64>>),
 }
@@ -93,7 +93,7 @@ impl FileToRead {
             Expected::Whole(_) => "other contents, written since".into(),
             Expected::Piece(_) => format!(
                 "its piece here is damaged: remove {} beside it, and copy it here again",
-                piece::part_name(self.path.name())
+                piece::piece_data_name(self.path.name())
             )
             .into(),
         })
@@ -101,7 +101,7 @@ impl FileToRead {
 }
 
 /// When the source's file was written.
-fn recorded_mtime(record: &Record) -> Time {
+fn recorded_mtime(record: &FileRecord) -> Time {
     let (seconds, nanos) = record.mtime;
     Time { seconds, nanos }
 }
@@ -140,7 +140,7 @@ impl<'a> Files<'a> {
                 ScanStep::File(FileToRead {
                     expected: Expected::Whole(record),
                     version: *version,
-                    blocks: Blocks::of(version.size),
+                    blocks: Blocks::new(version.size),
                     source: self.sources[source].clone(),
                     path: entry.path,
                 })
@@ -171,7 +171,7 @@ impl<'a> Files<'a> {
         ScanStep::File(FileToRead {
             expected: Expected::Piece(held),
             version,
-            blocks: Blocks::of(version.size),
+            blocks: Blocks::new(version.size),
             source: self.sources[source].clone(),
             path: entry.path,
         })
@@ -190,7 +190,7 @@ impl Iterator for Files<'_> {
             Some(Item::Piece {
                 source,
                 entry,
-                held,
+                piece_blocks: held,
             }) => Some(self.piece(entry, held, source)),
             Some(Item::Top { .. } | Item::Shares { .. } | Item::Skipped { .. }) => {
                 Some(ScanStep::Nothing)
@@ -208,7 +208,7 @@ fn unreadable(failure: &Failure) -> ScanStep {
     let path = failure.path().map_or(&b"."[..], RelPath::as_bytes);
     let said = failure.to_string();
     // It begins with the name, which the finding has.
-    let why = said.strip_prefix(&format!("{}: ", Shown(path)));
+    let why = said.strip_prefix(&format!("{}: ", Printable(path)));
     ScanStep::Finding(Finding {
         path: path.to_vec(),
         kind: FindingKind::Unreadable(why.unwrap_or(&said).to_owned()),

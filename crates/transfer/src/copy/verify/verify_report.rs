@@ -6,7 +6,7 @@ use crate::copy::progress::plan::with_path;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_command::outln;
-use longhaul_store::path::Shown;
+use longhaul_store::path::Printable;
 use longhaul_units::{BitRate, Bytes};
 use serde::Serialize;
 use std::{
@@ -123,7 +123,7 @@ impl FindingKind {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = Shown(&self.path);
+        let path = Printable(&self.path);
         match self.kind.label() {
             (found, Some(why)) => write!(f, "{found} {path}: {why}"),
             (found, None) => write!(f, "{found} {path}"),

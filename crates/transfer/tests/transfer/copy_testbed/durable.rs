@@ -49,7 +49,7 @@ fn same_file(one: &Metadata, other: &Metadata) -> bool {
 fn lacking_of(from: &Path, to: &Path) -> u64 {
     let file = File::open(from).unwrap();
     let version = Version::of_file(&file).unwrap();
-    let blocks = Blocks::of(version.size);
+    let blocks = Blocks::new(version.size);
     let durable = match version.size > BLOCK {
         true => journalled(to, &version),
         false => HashSet::new(),
@@ -68,7 +68,7 @@ fn journalled(to: &Path, version: &Version) -> HashSet<u64> {
     let own = |kind| to.with_file_name(own_name(to, kind));
     let header = Header {
         version: version.into(),
-        blocks: Blocks::of(version.size),
+        blocks: Blocks::new(version.size),
     };
     let part = fs::metadata(own("part"));
     if !part.is_ok_and(|part| part.len() == version.size) {
@@ -83,7 +83,11 @@ fn journalled(to: &Path, version: &Version) -> HashSet<u64> {
 pub(crate) fn own_name(path: &Path, kind: &str) -> String {
     let name = path.file_name().unwrap().as_bytes();
     let hash = block_hash(name.len() as u64, 0, name).unwrap().to_string();
-    format!("{}{}.{kind}", longhaul_store::part::OWN_PREFIX, &hash[..32])
+    format!(
+        "{}{}.{kind}",
+        longhaul_store::part::INTERNAL_PREFIX,
+        &hash[..32]
+    )
 }
 
 /// Blocks in journals, and files that have their names: how far a copy is, at a glance.
@@ -96,7 +100,7 @@ pub(crate) fn progress(to: &Path) -> (u64, u64) {
         let name = path.file_name().unwrap().to_string_lossy();
         if name.ends_with(".journal") {
             blocks += meta.len().saturating_sub(HEADER_LEN as u64) / RECORD_LEN as u64;
-        } else if meta.is_file() && !name.starts_with(longhaul_store::part::OWN_PREFIX) {
+        } else if meta.is_file() && !name.starts_with(longhaul_store::part::INTERNAL_PREFIX) {
             named += 1;
         }
     }

@@ -166,7 +166,7 @@ pub(crate) fn hashes(top: &Path) -> BTreeMap<PathBuf, FileHash> {
     });
     let hash = |path: &Path| {
         let bytes = fs::read(top.join(path)).unwrap();
-        let blocks = Blocks::of(bytes.len() as u64);
+        let blocks = Blocks::new(bytes.len() as u64);
         let each = (0..).zip(bytes.chunks(BLOCK as usize));
         let each: Vec<_> = each
             .map(|(n, block)| blocks.hash(n, block).unwrap())
@@ -202,7 +202,7 @@ pub(crate) fn leftovers(top: &Path) -> Vec<PathBuf> {
 
 fn is_own(path: &Path) -> bool {
     let name = path.file_name().unwrap().to_string_lossy();
-    name.starts_with(longhaul_store::part::OWN_PREFIX)
+    name.starts_with(longhaul_store::part::INTERNAL_PREFIX)
 }
 
 /// All paths below a directory. What goes while it is looked at is left out.
