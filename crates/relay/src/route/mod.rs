@@ -260,8 +260,8 @@ impl Route<'_> {
         let limit = self.timeout(request);
         let stripes = stripes(peer, request);
         let onward = convert::Request {
-            patience: request.reply_delay.min(limit / REPLY_DELAY_DIVISOR),
-            time: limit,
+            reply_delay: request.reply_delay.min(limit / REPLY_DELAY_DIVISOR),
+            timeout: limit,
             stripes,
             is_client_remote: self.local.is_from_elsewhere(),
             dscp: request.dscp,
@@ -394,8 +394,8 @@ fn next_target(
         destination: request.destination.clone(),
         hops,
         hop_limit,
-        patience: request.reply_delay,
-        time: Duration::ZERO,
+        reply_delay: request.reply_delay,
+        timeout: Duration::ZERO,
         stripes: None,
         is_client_remote: false,
         dscp: 0,

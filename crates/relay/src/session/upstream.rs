@@ -209,9 +209,9 @@ impl Session {
         }
         let ends = StripedLegs {
             near: &near,
-            founder: self.group.get().map(Box::as_ref),
+            incoming_group: self.group.get().map(Box::as_ref),
             far,
-            ready: &self.peer_pools,
+            peer_pools: &self.peer_pools,
         };
         Box::pin(striped::run(&ends, on_success.as_ref(), &context)).await
     }

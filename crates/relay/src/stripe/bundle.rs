@@ -89,7 +89,7 @@ struct State {
 pub(crate) struct BundleUpdate {
     /// Legs that are new to this half.
     pub(crate) new: Vec<Arc<Subflow>>,
-    pub(crate) open: bool,
+    pub(crate) accepts_joins: bool,
     pub(crate) version: usize,
 }
 
@@ -97,7 +97,7 @@ impl Bundle {
     /// Returns a bundle with its first leg. It may get `legs_max` legs in all, which follow
     /// `profile`.
     pub(crate) fn new(first: Leg, legs_max: usize, profile: &Profile) -> Arc<Self> {
-        let trunk = Self {
+        let bundle = Self {
             state: Mutex::new(State {
                 subflows: Vec::new(),
                 accepts_joins: true,
@@ -110,13 +110,13 @@ impl Bundle {
                 None => Some(UNSENT_MAX),
             },
         };
-        trunk.join(first, None);
-        trunk.first().mark_used();
-        trunk.into()
+        bundle.join(first, None);
+        bundle.first().mark_used();
+        bundle.into()
     }
 
-    /// Adds a leg. `seat` is dropped when the leg is no longer needed.
-    pub(crate) fn join(&self, leg: Leg, seat: Option<oneshot::Sender<()>>) {
+    /// Adds a leg. `done` is dropped when the leg is no longer needed.
+    pub(crate) fn join(&self, leg: Leg, done: Option<oneshot::Sender<()>>) {
         if let Some(bytes) = self.unsent_max {
             leg.carrier().limit_unsent(bytes);
         }
@@ -127,7 +127,7 @@ impl Bundle {
             leg,
             used: AtomicBool::new(false),
             dead: AtomicBool::new(false),
-            _done: seat,
+            _done: done,
         }));
         state.accepts_joins &= state.subflows.len() < self.legs_max;
         state.notify();
@@ -145,7 +145,7 @@ impl Bundle {
         let state = self.state();
         BundleUpdate {
             new: state.subflows[seen..].to_vec(),
-            open: state.accepts_joins,
+            accepts_joins: state.accepts_joins,
             version: state.version,
         }
     }
@@ -173,22 +173,22 @@ impl Bundle {
         let (mut seen, mut version) = (0, 0);
         poll_fn(|cx| {
             while self.poll_changed(version, cx).is_ready() {
-                let view = self.updates_since(seen);
-                (seen, version) = (seen + view.new.len(), view.version);
-                watched.extend(view.new.into_iter().map(|strand| {
-                    let carrier = strand.leg.carrier().clone();
+                let updates = self.updates_since(seen);
+                (seen, version) = (seen + updates.new.len(), updates.version);
+                watched.extend(updates.new.into_iter().map(|subflow| {
+                    let carrier = subflow.leg.carrier().clone();
                     let watch: Watched = Box::pin(async move { carrier.broken().await });
-                    (strand, watch)
+                    (subflow, watch)
                 }));
             }
             let mut outcome = Poll::Pending;
-            watched.retain_mut(|(strand, watch)| match watch.as_mut().poll(cx) {
-                Poll::Ready(error) if strand.is_used() => {
+            watched.retain_mut(|(subflow, watch)| match watch.as_mut().poll(cx) {
+                Poll::Ready(error) if subflow.is_used() => {
                     outcome = Poll::Ready(error);
                     false
                 }
                 Poll::Ready(_) => {
-                    strand.mark_dead();
+                    subflow.mark_dead();
                     false
                 }
                 Poll::Pending => true,
@@ -200,29 +200,29 @@ impl Bundle {
 
     /// Makes the later close of every leg an abnormal one.
     pub(crate) fn reset_on_close(&self) {
-        for strand in &self.state().subflows {
-            strand.leg.carrier().reset_on_close();
+        for subflow in &self.state().subflows {
+            subflow.leg.carrier().reset_on_close();
         }
     }
 
     /// Makes the later close of every leg a clean one.
     pub(crate) fn fin_on_close(&self) {
-        for strand in &self.state().subflows {
-            strand.leg.carrier().fin_on_close();
+        for subflow in &self.state().subflows {
+            subflow.leg.carrier().fin_on_close();
         }
     }
 
     /// Returns the kernel memory for data of all legs, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let each = self.subflows().into_iter();
-        each.filter_map(|strand| strand.leg.carrier().memory())
+        each.filter_map(|subflow| subflow.leg.carrier().memory())
             .sum()
     }
 
     /// Returns the kernel counters of each leg.
     pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
         let each = self.subflows().into_iter();
-        each.filter_map(|strand| strand.leg.carrier().tcp_info())
+        each.filter_map(|subflow| subflow.leg.carrier().tcp_info())
             .collect()
     }
 

@@ -4,7 +4,7 @@
 use crate::stripe::bundle::{Bundle, Subflow};
 use longhaul_linux::conduit::Conduit;
 use longhaul_protocol::stripe::HEADER_LEN;
-use longhaul_protocol::stripe::{Broken, NextRead, StripeReceiver};
+use longhaul_protocol::stripe::{Broken, NextRead, Reassembler};
 use longhaul_transport::channel::Channel;
 use std::{
     io,
@@ -15,7 +15,7 @@ use std::{
 /// Merges the bytes of the legs. It reads no byte ahead of its turn, except headers.
 #[derive(Debug)]
 pub(crate) struct StripeReceiver {
-    gather: StripeReceiver,
+    reassembler: Reassembler,
     subflows: Vec<Arc<Subflow>>,
     /// Bytes of the first leg that were read behind the request and are not used yet.
     early_bytes: Vec<u8>,
@@ -25,11 +25,11 @@ pub(crate) struct StripeReceiver {
 }
 
 impl StripeReceiver {
-    pub(crate) fn new(ahead: Vec<u8>) -> Self {
+    pub(crate) fn new(early_bytes: Vec<u8>) -> Self {
         Self {
-            gather: StripeReceiver::default(),
-            strands: Vec::new(),
-            ahead,
+            reassembler: Reassembler::default(),
+            subflows: Vec::new(),
+            early_bytes,
             version: 0,
             closed: 0,
         }
@@ -37,27 +37,27 @@ impl StripeReceiver {
 
     /// Returns whether the next bytes are in user space already, from where a pipe can't take them.
     pub(crate) fn wants_copy(&self) -> bool {
-        !self.ahead.is_empty()
+        !self.early_bytes.is_empty()
     }
 
     /// Fills the conduit from the merged stream, as `Leg::fill` does from a leg.
     pub(crate) fn fill(
         &mut self,
-        trunk: &Bundle,
+        bundle: &Bundle,
         conduit: &mut Conduit,
         most: usize,
     ) -> io::Result<usize> {
         loop {
-            let open = self.look_for_joins(trunk);
-            if self.gather.is_complete() {
+            let accepts_joins = self.add_new_subflows(bundle);
+            if self.reassembler.is_complete() {
                 return Ok(0);
             }
-            if let Some(turn) = self.gather.next_read() {
-                return self.take(turn, conduit, most);
+            if let Some(next) = self.reassembler.next_read() {
+                return self.fill_from(next, conduit, most);
             }
             if !self.read_headers()? {
-                if !open {
-                    self.gather.check_progress().map_err(to_io_error)?;
+                if !accepts_joins {
+                    self.reassembler.check_progress().map_err(to_io_error)?;
                 }
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -65,18 +65,18 @@ impl StripeReceiver {
     }
 
     /// Ready when [`StripeReceiver::fill`] may make progress.
-    pub(crate) fn poll_ready(&self, trunk: &Bundle, cx: &mut Context<'_>) -> Poll<()> {
-        let mut ready = trunk.poll_changed(self.version, cx).is_ready();
-        match self.gather.next_read() {
-            Some(turn) => ready |= self.has_some(turn.connection, cx),
+    pub(crate) fn poll_ready(&self, bundle: &Bundle, cx: &mut Context<'_>) -> Poll<()> {
+        let mut ready = bundle.poll_changed(self.version, cx).is_ready();
+        match self.reassembler.next_read() {
+            Some(next) => ready |= self.is_readable(next.connection, cx),
             // Every leg must be polled, or it would not wake this task.
             None => {
-                for n in 0..self.strands.len() {
-                    ready |= self.gather.missing(n) > 0 && self.has_some(n, cx);
+                for n in 0..self.subflows.len() {
+                    ready |= self.reassembler.missing(n) > 0 && self.is_readable(n, cx);
                 }
             }
         }
-        match ready || self.gather.is_complete() {
+        match ready || self.reassembler.is_complete() {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
@@ -86,9 +86,9 @@ impl StripeReceiver {
     /// closed here earlier, it answers close_notify (RFC 8446 §6.1) with RST. To the other relay,
     /// this is a broken leg as long as it waits for the end of another leg.
     pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while let Some(strand) = self.strands.get(self.closed) {
-            if self.gather.has_ended(self.closed) {
-                ready!(strand.leg.poll_closed(cx));
+        while let Some(subflow) = self.subflows.get(self.closed) {
+            if self.reassembler.has_ended(self.closed) {
+                ready!(subflow.leg.poll_closed(cx));
             }
             self.closed += 1;
         }
@@ -96,51 +96,51 @@ impl StripeReceiver {
     }
 
     fn is_readable(&self, n: usize, cx: &mut Context<'_>) -> bool {
-        let ahead = n == 0 && !self.ahead.is_empty();
-        ahead || self.strands[n].leg.poll_read_ready(cx).is_ready()
+        let has_early = n == 0 && !self.early_bytes.is_empty();
+        has_early || self.subflows[n].leg.poll_read_ready(cx).is_ready()
     }
 
     /// Adds new legs. Returns whether more legs may join.
-    fn add_new_subflows(&mut self, trunk: &Bundle) -> bool {
-        let updates = trunk.updates_since(self.strands.len());
-        for strand in updates.new {
-            if !self.strands.is_empty() {
-                self.gather.join();
+    fn add_new_subflows(&mut self, bundle: &Bundle) -> bool {
+        let updates = bundle.updates_since(self.subflows.len());
+        for subflow in updates.new {
+            if !self.subflows.is_empty() {
+                self.reassembler.join();
             }
-            self.strands.push(strand);
+            self.subflows.push(subflow);
         }
         self.version = updates.version;
-        updates.open
+        updates.accepts_joins
     }
 
     /// Moves bytes of the piece that is next.
-    fn fill_from_turn(
+    fn fill_from(
         &mut self,
-        turn: NextRead,
+        next: NextRead,
         conduit: &mut Conduit,
         most: usize,
     ) -> io::Result<usize> {
-        let most = most.min(turn.bytes as usize);
-        let taken = match turn.connection {
-            0 if !self.ahead.is_empty() => conduit.fill_by(most, |bytes| {
-                let len = bytes.len().min(self.ahead.len());
-                bytes[..len].copy_from_slice(&self.ahead[..len]);
-                self.ahead.drain(..len);
+        let most = most.min(next.bytes as usize);
+        let filled = match next.connection {
+            0 if !self.early_bytes.is_empty() => conduit.fill_by(most, |bytes| {
+                let len = bytes.len().min(self.early_bytes.len());
+                bytes[..len].copy_from_slice(&self.early_bytes[..len]);
+                self.early_bytes.drain(..len);
                 Ok(len)
             })?,
-            n => self.strands[n].leg.fill(conduit, most)?,
+            n => self.subflows[n].leg.fill(conduit, most)?,
         };
-        if taken == 0 {
+        if filled == 0 {
             return Err(to_io_error(Broken::CutOff));
         }
-        self.gather.consume(taken).map_err(to_io_error)?;
-        Ok(taken)
+        self.reassembler.consume(filled).map_err(to_io_error)?;
+        Ok(filled)
     }
 
     /// Reads available header bytes. Returns whether there were any.
     fn read_headers(&mut self) -> io::Result<bool> {
         let mut any = false;
-        for n in 0..self.strands.len() {
+        for n in 0..self.subflows.len() {
             any |= self.read_header(n)?;
         }
         Ok(any)
@@ -148,38 +148,40 @@ impl StripeReceiver {
 
     fn read_header(&mut self, n: usize) -> io::Result<bool> {
         let mut bytes = [0; HEADER_LEN];
-        let wanted = &mut bytes[..self.gather.missing(n)];
+        let wanted = &mut bytes[..self.reassembler.missing(n)];
         if wanted.is_empty() {
             return Ok(false);
         }
         match self.read(n, wanted) {
-            Ok(0) => self.closed(n, to_io_error(Broken::CutOff))?,
+            Ok(0) => self.handle_close(n, to_io_error(Broken::CutOff))?,
             Ok(len) => {
-                self.strands[n].mark_used();
-                self.gather.header(n, &bytes[..len]).map_err(to_io_error)?;
+                self.subflows[n].mark_used();
+                self.reassembler
+                    .header(n, &bytes[..len])
+                    .map_err(to_io_error)?;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => self.closed(n, error)?,
+            Err(error) => self.handle_close(n, error)?,
         }
         Ok(true)
     }
 
     /// Handles a closed leg. Only a leg that never carried anything may close.
     fn handle_close(&mut self, n: usize, error: io::Error) -> io::Result<()> {
-        self.gather.closed(n).map_err(|_| error)?;
-        if !self.strands[n].is_used() {
-            self.strands[n].mark_dead();
+        self.reassembler.closed(n).map_err(|_| error)?;
+        if !self.subflows[n].is_used() {
+            self.subflows[n].mark_dead();
         }
         Ok(())
     }
 
     fn read(&mut self, n: usize, bytes: &mut [u8]) -> io::Result<usize> {
-        if n > 0 || self.ahead.is_empty() {
-            return self.strands[n].leg.try_read(bytes);
+        if n > 0 || self.early_bytes.is_empty() {
+            return self.subflows[n].leg.try_read(bytes);
         }
-        let len = bytes.len().min(self.ahead.len());
-        bytes[..len].copy_from_slice(&self.ahead[..len]);
-        self.ahead.drain(..len);
+        let len = bytes.len().min(self.early_bytes.len());
+        bytes[..len].copy_from_slice(&self.early_bytes[..len]);
+        self.early_bytes.drain(..len);
         Ok(len)
     }
 }

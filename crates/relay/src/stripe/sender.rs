@@ -6,8 +6,8 @@ use crate::{
     stripe::bundle::{Bundle, Subflow},
 };
 use longhaul_linux::pipe_pool::Lease;
+use longhaul_protocol::stripe::Distributor;
 use longhaul_protocol::stripe::HEADER_LEN;
-use longhaul_protocol::stripe::StripeSender;
 use longhaul_transport::channel::Channel;
 use std::{
     io,
@@ -19,7 +19,7 @@ use std::{
 /// taken its whole piece, with at most [`longhaul_protocol::stripe::PIECE_LEN`] bytes in it.
 pub(crate) struct StripeSender<'a> {
     bundle: &'a Bundle,
-    spread: StripeSender,
+    distributor: Distributor,
     subflows: Vec<SubflowSender<'a>>,
     version: usize,
     /// Number of legs whose sending direction is closed.
@@ -44,15 +44,15 @@ pub(crate) struct OutgoingPiece<'a> {
 
 impl<'a> StripeSender<'a> {
     /// Returns a sender whose first `ahead` bytes were already sent over the first leg.
-    pub(crate) fn new(trunk: &'a Bundle, ahead: usize) -> Self {
-        let mut spread = StripeSender::default();
+    pub(crate) fn new(bundle: &'a Bundle, ahead: usize) -> Self {
+        let mut distributor = Distributor::default();
         if ahead > 0 {
-            spread.begin(0, ahead);
-            spread.piece_written(0);
+            distributor.begin(0, ahead);
+            distributor.piece_written(0);
         }
         Self {
-            bundle: trunk,
-            spread,
+            bundle,
+            distributor,
             subflows: Vec::new(),
             version: 0,
             closed: 0,
@@ -63,15 +63,15 @@ impl<'a> StripeSender<'a> {
     pub(crate) fn free(&mut self) -> io::Result<Option<usize>> {
         self.add_new_subflows();
         let mut problem = None;
-        let lines = &self.subflows;
-        let can_write = |n: usize| match lines[n].subflow.has_room() {
+        let subflows = &self.subflows;
+        let can_write = |n: usize| match subflows[n].subflow.has_room() {
             Ok(room) => room,
             Err(error) => {
                 problem = Some(error);
                 true
             }
         };
-        let free = self.spread.pick(can_write);
+        let free = self.distributor.pick(can_write);
         match problem {
             Some(error) => Err(error),
             None => Ok(free),
@@ -79,35 +79,35 @@ impl<'a> StripeSender<'a> {
     }
 
     /// Gives the next piece to a free leg.
-    pub(crate) fn begin(&mut self, n: usize, load: OutgoingPiece<'a>) {
-        let line = &mut self.subflows[n];
-        line.subflow.mark_used();
-        let header = self.spread.begin(n, load.buffer.held());
-        line.start(header, Some(load));
+    pub(crate) fn begin(&mut self, n: usize, piece: OutgoingPiece<'a>) {
+        let sender = &mut self.subflows[n];
+        sender.subflow.mark_used();
+        let header = self.distributor.begin(n, piece.buffer.held());
+        sender.start(header, Some(piece));
     }
 
     /// Writes to all legs until they block. Returns the number of bytes of the stream that were
     /// taken. A leg that has taken its whole piece is free.
     pub(crate) fn push(&mut self) -> io::Result<usize> {
         let mut pushed = 0;
-        for (n, line) in self.subflows.iter_mut().enumerate().filter(|(_, l)| l.busy) {
-            pushed += line.push()?;
-            if !line.busy {
-                self.spread.piece_written(n);
+        for (n, sender) in self.subflows.iter_mut().enumerate().filter(|(_, s)| s.busy) {
+            pushed += sender.push()?;
+            if !sender.busy {
+                self.distributor.piece_written(n);
             }
         }
         Ok(pushed)
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.subflows.iter().any(|line| line.busy)
+        self.subflows.iter().any(|sender| sender.busy)
     }
 
     /// Ready when [`StripeSender::push`] may make progress, or, if `idle`, [`StripeSender::free`].
     pub(crate) fn poll_ready(&self, idle: bool, cx: &mut Context<'_>) -> Poll<()> {
         let mut ready = idle && self.bundle.poll_changed(self.version, cx).is_ready();
-        for line in self.subflows.iter().filter(|line| line.waits(idle)) {
-            ready |= line.subflow.leg.poll_write_ready(cx).is_ready();
+        for sender in self.subflows.iter().filter(|sender| sender.waits(idle)) {
+            ready |= sender.subflow.leg.poll_write_ready(cx).is_ready();
         }
         match ready {
             true => Poll::Ready(()),
@@ -118,37 +118,37 @@ impl<'a> StripeSender<'a> {
     /// Queues the end marker on every leg that carried bytes; [`StripeSender::push`] sends it.
     pub(crate) fn end(&mut self) {
         self.add_new_subflows();
-        for (n, header) in self.spread.end() {
-            self.subflows[n].say(header, None);
+        for (n, header) in self.distributor.end() {
+            self.subflows[n].start(header, None);
         }
     }
 
     /// Closes the sending direction of every leg that carried bytes, once no leg is busy. Each leg
     /// is closed once only: when the other side has closed too, there is nothing left to close.
     pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        for (n, _) in self.spread.end().into_iter().skip(self.closed) {
-            ready!(self.subflows[n].strand.leg.poll_finish_sending(cx))?;
+        for (n, _) in self.distributor.end().into_iter().skip(self.closed) {
+            ready!(self.subflows[n].subflow.leg.poll_finish_sending(cx))?;
             self.closed += 1;
         }
         Poll::Ready(Ok(()))
     }
 
     fn add_new_subflows(&mut self) {
-        let view = self.bundle.updates_since(self.subflows.len());
-        for strand in view.new {
+        let updates = self.bundle.updates_since(self.subflows.len());
+        for subflow in updates.new {
             if !self.subflows.is_empty() {
-                self.spread.join();
+                self.distributor.join();
             }
-            self.subflows.push(SubflowSender::new(strand));
+            self.subflows.push(SubflowSender::new(subflow));
         }
-        self.version = view.version;
+        self.version = updates.version;
     }
 }
 
 impl<'a> SubflowSender<'a> {
-    fn new(strand: Arc<Subflow>) -> Self {
+    fn new(subflow: Arc<Subflow>) -> Self {
         Self {
-            subflow: strand,
+            subflow,
             header: [0; HEADER_LEN],
             header_sent: 0,
             piece: None,
@@ -156,8 +156,8 @@ impl<'a> SubflowSender<'a> {
         }
     }
 
-    fn start(&mut self, header: [u8; HEADER_LEN], load: Option<OutgoingPiece<'a>>) {
-        (self.header, self.header_sent, self.piece, self.busy) = (header, 0, load, true);
+    fn start(&mut self, header: [u8; HEADER_LEN], piece: Option<OutgoingPiece<'a>>) {
+        (self.header, self.header_sent, self.piece, self.busy) = (header, 0, piece, true);
     }
 
     /// Returns whether the leg waits for room.
@@ -183,9 +183,9 @@ impl<'a> SubflowSender<'a> {
                 None => leg.try_write_vectored(&[io::IoSlice::new(rest)])?,
             };
         }
-        if let Some(load) = &mut self.piece {
-            while load.buffer.held() > 0 {
-                *pushed += leg.drain(&mut load.buffer)?;
+        if let Some(piece) = &mut self.piece {
+            while piece.buffer.held() > 0 {
+                *pushed += leg.drain(&mut piece.buffer)?;
             }
         }
         self.piece = None;

@@ -103,7 +103,12 @@ type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// [`End::Finished`] or [`End::Failed`].
 ///
 /// The client's bytes are sent at once, without waiting for a peer's answer (RFC 8803 §3, 0-RTT).
-pub(crate) async fn run(near: &Leg, far: &FarLeg, on_success: &[u8], means: &TransferContext<'_>) -> End {
+pub(crate) async fn run(
+    near: &Leg,
+    far: &FarLeg,
+    on_success: &[u8],
+    means: &TransferContext<'_>,
+) -> End {
     let transfer = Transfer {
         answer: answer(near, far, on_success, means),
         deferred_error: None,
@@ -282,7 +287,12 @@ const FILLS_PER_YIELD: usize = 16;
 pub(super) const BULK_BYTES: usize = 16 * 1024;
 
 impl<'a> HalfTransfer<'a> {
-    fn new(direction: Direction, from: &'a Leg, to: &'a Leg, means: &'a TransferContext<'a>) -> Self {
+    fn new(
+        direction: Direction,
+        from: &'a Leg,
+        to: &'a Leg,
+        means: &'a TransferContext<'a>,
+    ) -> Self {
         Self {
             direction,
             from,

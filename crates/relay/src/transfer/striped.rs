@@ -12,7 +12,7 @@ use crate::{
         receiver::StripeReceiver,
         sender::{OutgoingPiece, StripeSender},
     },
-    transfer::{BULK_BYTES, TransferError, End, TransferContext, Side, report_shortfall},
+    transfer::{BULK_BYTES, End, Side, TransferContext, TransferError, report_shortfall},
 };
 use longhaul_admission::rate_limits::Direction;
 use longhaul_linux::{conduit::Conduit, pipe_pool};
@@ -37,10 +37,10 @@ use tokio::{
 pub(crate) struct StripedLegs<'a> {
     pub(crate) near: &'a Leg,
     /// Group of the client's leg, if the client is a relay that requested several legs.
-    pub(crate) founder: Option<&'a GroupRegistration>,
+    pub(crate) incoming_group: Option<&'a GroupRegistration>,
     pub(crate) far: &'a FarLeg,
     /// Pooled connections for joining legs.
-    pub(crate) ready: &'a Arc<PeerPools>,
+    pub(crate) peer_pools: &'a Arc<PeerPools>,
 }
 
 /// One side: a leg or a bundle.
@@ -54,31 +54,35 @@ type ReceiverLock = AsyncMutex<StripeReceiver>;
 
 impl StripedLegs<'_> {
     fn near(&self) -> LegOrBundle<'_> {
-        match self.founder {
+        match self.incoming_group {
             Some(founder) => LegOrBundle::Many(&founder.bundle, &founder.receiver),
             None => LegOrBundle::One(self.near),
         }
     }
 
     fn far(&self) -> LegOrBundle<'_> {
-        match self.group() {
+        match self.outgoing_group() {
             Some(group) => LegOrBundle::Many(&group.bundle, &group.receiver),
             None => LegOrBundle::One(&self.far.stream),
         }
     }
 
-    fn group(&self) -> Option<&OutgoingGroup> {
+    fn outgoing_group(&self) -> Option<&OutgoingGroup> {
         self.far.group.as_deref()
     }
 }
 
 /// Relays until both directions have ended, or a leg breaks. `on_success` is the answer to the
 /// client, on its first leg, once the destination is reached.
-pub(crate) async fn run(ends: &StripedLegs<'_>, on_success: &[u8], means: &TransferContext<'_>) -> End {
+pub(crate) async fn run(
+    ends: &StripedLegs<'_>,
+    on_success: &[u8],
+    means: &TransferContext<'_>,
+) -> End {
     let answered = Notify::new();
     let (accept, accepted) = watch::channel(false);
     let up = pin!(async {
-        let outcome = go_up(ends, means).await;
+        let outcome = transfer_up(ends, means).await;
         if let Err(End::Broken(Side::Far, _)) = outcome {
             // The peer's answer says more than the write error.
             answered.notified().await;
@@ -89,18 +93,18 @@ pub(crate) async fn run(ends: &StripedLegs<'_>, on_success: &[u8], means: &Trans
         ends.far.answer().await.map_err(End::Failed)?;
         answered.notify_one();
         let _ = accept.send(true);
-        if let Some(group) = ends.group() {
+        if let Some(group) = ends.outgoing_group() {
             group.replay.accept();
         }
         let told = write_all(ends.near, on_success).await;
         told.map_err(|error| End::Broken(Side::Near, error))?;
-        go_down(ends, means).await
+        transfer_down(ends, means).await
     });
     let outcome = select! {
         biased;
         ended = async { tokio::try_join!(up, down).map(drop) } => ended,
-        end = breaks(ends, accepted.clone()) => Err(end),
-        () = join(ends, accepted) => unreachable!("legs join for ever"),
+        end = first_error(ends, accepted.clone()) => Err(end),
+        () = accept_and_open_joins(ends, accepted) => unreachable!("legs join for ever"),
     };
     match outcome {
         Ok(()) => End::Finished,
@@ -109,16 +113,16 @@ pub(crate) async fn run(ends: &StripedLegs<'_>, on_success: &[u8], means: &Trans
 }
 
 /// Adds joining legs on both sides, without end.
-async fn join(ends: &StripedLegs<'_>, accepted: watch::Receiver<bool>) {
+async fn accept_and_open_joins(ends: &StripedLegs<'_>, accepted: watch::Receiver<bool>) {
     let near = async {
-        match ends.founder {
+        match ends.incoming_group {
             Some(founder) => founder.accept_joins().await,
             None => pending().await,
         }
     };
     let far = async {
-        match ends.group() {
-            Some(group) => group.join_legs(ends.ready, accepted).await,
+        match ends.outgoing_group() {
+            Some(group) => group.join_legs(ends.peer_pools, accepted).await,
             None => pending().await,
         }
     };
@@ -127,7 +131,7 @@ async fn join(ends: &StripedLegs<'_>, accepted: watch::Receiver<bool>) {
 
 /// Waits for an error of a leg, whether or not a task reads from it. Errors of the far side count
 /// from the peer's answer on, since a refusal may come with one.
-async fn breaks(ends: &StripedLegs<'_>, mut accepted: watch::Receiver<bool>) -> End {
+async fn first_error(ends: &StripedLegs<'_>, mut accepted: watch::Receiver<bool>) -> End {
     let far = async {
         if accepted.wait_for(|yes| *yes).await.is_err() {
             return pending().await;
@@ -140,38 +144,38 @@ async fn breaks(ends: &StripedLegs<'_>, mut accepted: watch::Receiver<bool>) -> 
     }
 }
 
-async fn go_up(ends: &StripedLegs<'_>, means: &TransferContext<'_>) -> Result<(), End> {
+async fn transfer_up(ends: &StripedLegs<'_>, means: &TransferContext<'_>) -> Result<(), End> {
     let mut source = ends.near().source().await;
-    let outcome = match ends.group() {
+    let outcome = match ends.outgoing_group() {
         Some(group) => {
             let way = BundleDirection {
                 direction: Direction::Up,
                 means,
-                kept: Some(&group.replay),
+                replay: Some(&group.replay),
             };
             let mut sink = StripeSender::new(&group.bundle, group.early_bytes_sent());
             way.run(&mut source, &mut sink).await
         }
-        None => deliver_all(Direction::Up, &mut source, &ends.far.stream, means).await,
+        None => move_to_leg(Direction::Up, &mut source, &ends.far.stream, means).await,
     };
     outcome.map_err(|broken| broken.end(Direction::Up))?;
     source.closed().await;
     Ok(())
 }
 
-async fn go_down(ends: &StripedLegs<'_>, means: &TransferContext<'_>) -> Result<(), End> {
+async fn transfer_down(ends: &StripedLegs<'_>, means: &TransferContext<'_>) -> Result<(), End> {
     let mut source = ends.far().source().await;
-    let outcome = match ends.founder {
+    let outcome = match ends.incoming_group {
         Some(founder) => {
             let way = BundleDirection {
                 direction: Direction::Down,
                 means,
-                kept: None,
+                replay: None,
             };
             let mut sink = StripeSender::new(&founder.bundle, 0);
             way.run(&mut source, &mut sink).await
         }
-        None => deliver_all(Direction::Down, &mut source, ends.near, means).await,
+        None => move_to_leg(Direction::Down, &mut source, ends.near, means).await,
     };
     outcome.map_err(|broken| broken.end(Direction::Down))?;
     source.closed().await;
@@ -235,10 +239,10 @@ impl Source<'_> {
 }
 
 /// Fills before other connections of this thread run: 16 MiB of full pieces.
-const FILLS_PER_TURN: usize = 256;
+const FILLS_PER_YIELD: usize = 256;
 
 /// Moves all bytes to one leg, then the end.
-async fn deliver_all(
+async fn move_to_leg(
     direction: Direction,
     source: &mut Source<'_>,
     to: &Leg,
@@ -252,11 +256,11 @@ async fn deliver_all(
             Ok(0) => break,
             Ok(bytes) => {
                 bulk = bytes >= BULK_BYTES;
-                means.hear(direction);
+                means.mark_client_bytes(direction);
                 deliver(direction, &mut conduit, to, means).await?;
-                means.rest(direction, bytes).await;
+                means.pace(direction, bytes).await;
                 fills += 1;
-                if fills % FILLS_PER_TURN == 0 {
+                if fills % FILLS_PER_YIELD == 0 {
                     yield_now().await;
                 }
             }
@@ -296,7 +300,7 @@ struct BundleDirection<'a> {
     direction: Direction,
     means: &'a TransferContext<'a>,
     /// Copy of the bytes sent before the peer's answer.
-    kept: Option<&'a ReplayBuffer>,
+    replay: Option<&'a ReplayBuffer>,
 }
 
 impl<'a> BundleDirection<'a> {
@@ -308,40 +312,40 @@ impl<'a> BundleDirection<'a> {
     ) -> Result<(), TransferError> {
         let (mut fills, mut bulk) = (0, false);
         loop {
-            self.push(sink)?;
-            match self.fetch(source, sink, bulk)? {
+            self.write(sink)?;
+            match self.read_piece(source, sink, bulk)? {
                 FetchOutcome::End => break,
                 FetchOutcome::Piece(bytes) => {
                     bulk = bytes >= BULK_BYTES;
-                    self.means.rest(self.direction, bytes).await;
+                    self.means.pace(self.direction, bytes).await;
                     fills += 1;
-                    if fills % FILLS_PER_TURN == 0 {
+                    if fills % FILLS_PER_YIELD == 0 {
                         yield_now().await;
                     }
                 }
                 wait => self.wait(wait, source, sink).await,
             }
         }
-        self.empty(sink).await?;
+        self.flush(sink).await?;
         sink.end();
-        self.empty(sink).await?;
+        self.flush(sink).await?;
         let finished = poll_fn(|cx| sink.poll_finish(cx)).await;
         finished.map_err(TransferError::Sink)
     }
 
     /// Takes a piece from the source if a leg would take it.
-    fn fetch(
+    fn read_piece(
         &self,
         source: &mut Source<'_>,
         sink: &mut StripeSender<'a>,
         bulk: bool,
     ) -> Result<FetchOutcome, TransferError> {
-        let room = self.kept.and_then(ReplayBuffer::room);
+        let room = self.replay.and_then(ReplayBuffer::room);
         if room == Some(0) {
-            return Ok(FetchOutcome::Unanswered);
+            return Ok(FetchOutcome::AwaitingAnswer);
         }
         let Some(leg) = sink.free().map_err(TransferError::Sink)? else {
-            return Ok(FetchOutcome::Blocked);
+            return Ok(FetchOutcome::SinkBlocked);
         };
         let mode = match room {
             Some(_) => pipe_pool::Mode::Copy,
@@ -354,11 +358,13 @@ impl<'a> BundleDirection<'a> {
         let bytes = match source.fill(&mut conduit, most) {
             Ok(0) => return Ok(FetchOutcome::End),
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(FetchOutcome::SourceEmpty),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(FetchOutcome::SourceEmpty);
+            }
             Err(error) => return Err(TransferError::Source(error)),
         };
-        self.means.hear(self.direction);
-        if let (Some(_), Some(kept)) = (room, self.kept) {
+        self.means.mark_client_bytes(self.direction);
+        if let (Some(_), Some(kept)) = (room, self.replay) {
             kept.append(conduit.held_bytes());
         }
         let _held = self.means.counters.hold(bytes);
@@ -369,26 +375,26 @@ impl<'a> BundleDirection<'a> {
                 _held,
             },
         );
-        self.push(sink)?;
+        self.write(sink)?;
         Ok(FetchOutcome::Piece(bytes))
     }
 
-    fn push(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
+    fn write(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
         let pushed = sink.push().map_err(TransferError::Sink)?;
         self.means.count_delivered(self.direction, pushed);
         Ok(())
     }
 
     async fn wait(&self, reason: FetchOutcome, source: &Source<'_>, sink: &StripeSender<'a>) {
-        let blocked = matches!(reason, FetchOutcome::Blocked);
+        let blocked = matches!(reason, FetchOutcome::SinkBlocked);
         let _paused = blocked.then(|| self.means.pauses.begin(self.direction, 0));
         poll_fn(|cx| {
-            let idle = matches!(reason, FetchOutcome::Blocked);
+            let idle = matches!(reason, FetchOutcome::SinkBlocked);
             let mut ready = sink.poll_ready(idle, cx).is_ready();
             if let FetchOutcome::SourceEmpty = reason {
                 ready |= source.poll_ready(cx).is_ready();
             }
-            if let (FetchOutcome::Unanswered, Some(kept)) = (&reason, self.kept) {
+            if let (FetchOutcome::AwaitingAnswer, Some(kept)) = (&reason, self.replay) {
                 ready |= kept.poll_accepted(cx).is_ready();
             }
             match ready {
@@ -400,11 +406,11 @@ impl<'a> BundleDirection<'a> {
     }
 
     /// Waits until every leg has taken its piece.
-    async fn empty(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
-        self.push(sink)?;
+    async fn flush(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
+        self.write(sink)?;
         while sink.is_busy() {
             poll_fn(|cx| sink.poll_ready(false, cx)).await;
-            self.push(sink)?;
+            self.write(sink)?;
         }
         Ok(())
     }
@@ -416,21 +422,21 @@ enum FetchOutcome {
     /// The source has no bytes now.
     SourceEmpty,
     /// No leg would take a piece.
-    Blocked,
+    SinkBlocked,
     /// No more bytes may be sent before the peer's answer.
-    Unanswered,
+    AwaitingAnswer,
     End,
 }
 
 impl TransferContext<'_> {
-    fn hear(&self, direction: Direction) {
+    fn mark_client_bytes(&self, direction: Direction) {
         if direction == Direction::Up {
             self.client_bytes_taken.store(true, Relaxed);
         }
     }
 
     /// Waits as long as the rate limits require for these bytes.
-    async fn rest(&self, direction: Direction, bytes: usize) {
+    async fn pace(&self, direction: Direction, bytes: usize) {
         if let Some(until) = self.limits.spend(direction, bytes, Instant::now) {
             Box::pin(sleep_until(until.into())).await;
         }
