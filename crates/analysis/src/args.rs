@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul tap` is told on the command line. Each subcommand has flags of its own.
+//! Command-line arguments of `longhaul tap`. Each subcommand has flags of its own.
 
 use super::{analyze, capture, diff, live};
 use clap::Subcommand;

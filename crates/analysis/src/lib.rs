@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul tap`: takes the headers of TCP connections and says what their data streams and their
+//! `longhaul tap`: captures the headers of TCP connections and reports what their data streams and their
 //! ACK streams did (paper 001's TAPEE, in software).
 //!
-//! `longhaul_flow` has the decisions, without I/O. The modules here are threads, files and words; `longhaul_packet::capture`
-//! knows the files.
+//! `longhaul_flow` has the analysis, without I/O. The modules here have threads, files and output texts.
+//! `longhaul_packet::capture` reads the file formats.
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -32,7 +32,7 @@ pub use analyze::capture_with_bins;
 use anyhow::Result;
 pub use args::Args;
 use args::Command;
-pub use report::Finished;
+pub use report::AnalysisReport;
 pub use series::Row;
 
 /// Runs the command.

@@ -2,7 +2,7 @@
 //! The command line of `longhaul lab`.
 
 use clap::Subcommand;
-use longhaul_results::compare::{Config, rule_of_noise};
+use longhaul_results::compare::{Config, describe_noise_rule};
 use std::{ffi::OsString, path::PathBuf};
 
 /// Arguments of `longhaul lab`.
@@ -103,7 +103,7 @@ pub(crate) struct CompareArgs {
 }
 
 fn compare_help() -> String {
-    let rule = rule_of_noise();
+    let rule = describe_noise_rule();
     format!(
         "\
 FIRST is called A, SECOND B. A figure of B is marked as better or worse than A's when noise does not explain it:
@@ -182,6 +182,6 @@ pub(crate) struct RunArgs {
 fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once('=')
-        .ok_or("want NAME=VALUE, for example size=4.7GB")?;
+        .ok_or("expected NAME=VALUE, for example size=4.7GB")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

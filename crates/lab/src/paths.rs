@@ -61,7 +61,7 @@ pub struct Leg {
 ///
 /// # Errors
 /// A usage error if the scenario differs from the one that was run.
-pub fn of(
+pub fn flow_paths(
     result: &LabResult,
     scenario: Option<&str>,
     set: Vec<(String, String)>,
@@ -104,7 +104,7 @@ fn repetitions(result: &LabResult) -> Option<u32> {
 
 fn is_same_cell(cell: &Cell, measured: &result::Cell) -> bool {
     let varied = serde_json::to_value(&cell.vary).ok();
-    varied == serde_json::to_value(&measured.vary).ok() && cell.label == measured.label
+    varied == serde_json::to_value(&measured.parameters).ok() && cell.label == measured.label
 }
 
 /// Checks that the scenario still is the one that was run.
@@ -115,7 +115,7 @@ fn check_same_scenario(
 ) -> Result<()> {
     let Some(identity) = &result.identity else {
         errln!(
-            "{}: the result does not say what exactly was run; whether {} still reads so is not known",
+            "{}: the result has no identity of its scenario; whether {} has changed since is not known",
             result.scenario,
             source.origin
         );
@@ -128,13 +128,13 @@ fn check_same_scenario(
     let by = match identity.longhaul == version {
         true => String::new(),
         false => format!(
-            ", or longhaul {} read it otherwise than {version} does",
+            ", or longhaul {} read it differently from {version}",
             identity.longhaul
         ),
     };
     Err(Refusal::usage(format!(
-        "{} reads differently from what the result of {} was run with: it was changed since, --set says something \
-         else{by}; give the scenario as it was (--scenario) and each --set of the run",
+        "{} differs from the scenario that the result of {} was run with: it was changed since, --set \
+         differs{by}; give the scenario of the run (--scenario) and each --set of the run",
         source.origin, result.scenario
     )))
 }
@@ -200,14 +200,15 @@ fn leg(
         if link.kind != LinkKind::Emulated {
             continue;
         }
-        let [shape, back] = link::shapes_from(link, &topology.wires[index], &pair[0]).ok()?;
-        rtt += shape.delay + back.delay;
-        delivered *= 1.0 - shape.loss.mean();
-        let share = share(&shape, pair, flow, active, topology);
+        let [link_config, back] =
+            link::link_configs_from(link, &topology.wires[index], &pair[0]).ok()?;
+        rtt += link_config.delay + back.delay;
+        delivered *= 1.0 - link_config.loss.mean();
+        let share = share(&link_config, pair, flow, active, topology);
         if let Some(share) = share
             && bottleneck.as_ref().is_none_or(|(rate, _)| share < *rate)
         {
-            bottleneck = Some((share, queue(&shape, link.mtu)));
+            bottleneck = Some((share, queue(&link_config, link.mtu)));
         }
     }
     let [receiver, sender] = [hosts.last()?, hosts.first()?];
@@ -228,7 +229,7 @@ fn leg(
 
 /// Share of a link's rate, by the number of connections on it.
 fn share(
-    shape: &LinkConfig,
+    link_config: &LinkConfig,
     pair: &[String],
     flow: &Flow,
     active: &[&Flow],
@@ -243,7 +244,7 @@ fn share(
         .filter(passes)
         .map(|other| other.parallel)
         .sum();
-    let rate = shape.rate.mean()?;
+    let rate = link_config.rate.mean()?;
     let own = u64::from(flow.parallel);
     Some(BitRate::from_bits(
         rate.bits() * own / u64::from(all.max(flow.parallel)),
@@ -256,8 +257,8 @@ fn name_of(control: &str) -> String {
 }
 
 /// Size of a queue. A limit in packets counts as packets of the largest size.
-fn queue(shape: &LinkConfig, mtu: u32) -> Bytes {
-    let limit = shape.limit();
+fn queue(link_config: &LinkConfig, mtu: u32) -> Bytes {
+    let limit = link_config.limit();
     let packets = (limit.packets as u64).saturating_mul(mtu.into());
     Bytes::new(limit.bytes.min(packets))
 }
@@ -308,7 +309,7 @@ parallel = 2
 
     fn result() -> LabResult {
         let cell = |loss: f64, relayed: bool| result::Cell {
-            vary: [("loss", loss.into()), ("relayed", relayed.into())]
+            parameters: [("loss", loss.into()), ("relayed", relayed.into())]
                 .map(|(key, value): (&str, serde_json::Value)| (key.to_owned(), value))
                 .into_iter()
                 .collect(),
@@ -324,7 +325,7 @@ parallel = 2
     fn path_is_split_at_relays() {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         std::fs::write(file.path(), SCENARIO).unwrap();
-        let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+        let flows = flow_paths(&result(), file.path().to_str(), vec![]).unwrap();
         let [relayed, direct] = &flows[..] else {
             panic!("{flows:?}")
         };
@@ -351,7 +352,7 @@ parallel = 2
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         let chosen = SCENARIO.replace("parallel = 2", "parallel = 2\ncc = 'lh_bic:ack_shift=3'");
         std::fs::write(file.path(), chosen).unwrap();
-        let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+        let flows = flow_paths(&result(), file.path().to_str(), vec![]).unwrap();
         let controls = |flow: &FlowPath| -> Vec<String> {
             flow.legs.iter().map(|leg| leg.control.clone()).collect()
         };
@@ -366,7 +367,7 @@ parallel = 2
             let text = format!("intercept = [5201]\n{text}");
             let text = scenario.replace("intercept = [5201]", &text);
             std::fs::write(file.path(), text).unwrap();
-            let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+            let flows = flow_paths(&result(), file.path().to_str(), vec![]).unwrap();
             let legs = flows[0].legs.iter();
             legs.map(|leg| leg.control.clone()).collect::<Vec<_>>()
         };
@@ -388,7 +389,7 @@ parallel = 2
             "sysctl = { \"net.ipv4.tcp_window_scaling\" = 0 }",
         );
         std::fs::write(file.path(), old).unwrap();
-        let flows = of(&result(), file.path().to_str(), vec![]).unwrap();
+        let flows = flow_paths(&result(), file.path().to_str(), vec![]).unwrap();
         let windows = |flow: &FlowPath| -> Vec<u64> {
             flow.legs.iter().map(|leg| leg.window_max.get()).collect()
         };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables in plain text.
+//! Plain-text tables.
 
 /// Spaces between two columns.
 const GAP: usize = 3;
 
-/// The rows with their columns padded to one width each, without spaces at the end.
+/// Aligns rows: pads each column to the same width, without spaces at the end of a line.
 pub fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         rows.iter()
@@ -22,7 +22,7 @@ pub fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// Lines as a text, each of them ended.
+/// Joins lines to a text, each line terminated.
 pub fn text(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts in words.
+//! Counts with their nouns.
 
-/// "1 relay", "3 relays".
+/// Formats a count with its noun: "1 relay", "3 relays".
 ///
 /// ```
 /// use longhaul_report::count::counted;
@@ -14,7 +14,7 @@ pub fn counted(count: u64, what: &str) -> String {
     format!("{count} {}", plural(count, what))
 }
 
-/// The word for so many, whose plural has an s.
+/// Returns the singular for 1, else the plural with an s.
 #[must_use]
 pub fn plural(count: u64, what: &str) -> String {
     match count {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What figures of pages have in common: their words, the place of a chart, and the steps of a colour.
+//! Common parts of figures: captions, the element of a chart, and colour classes.
 
 use maud::{Markup, html};
 
-/// Steps of the colour of a value; `longhaul.css` has as many classes `heat-0`, `heat-1`, ….
+/// Number of colour steps; `longhaul.css` has a class for each: `heat-0`, `heat-1`, ….
 pub const HEATS: u32 = 9;
 
-/// The finding, and what a reader should know.
+/// Returns the caption of a figure: its title (the finding) and a note.
 pub fn caption(title: &str, note: &str) -> Markup {
     html! { figcaption { h3 { (title) } @if !note.is_empty() { p { (note) } } } }
 }
 
-/// What is inside the figure of a chart over time: `chart.js` draws into it and lists its data. `label` is what a
-/// screen reader calls it.
+/// Returns the content of the figure of a chart over time: `chart.js` draws into it and lists its data. `label` is its
+/// name for screen readers.
 pub fn over_time(title: &str, note: &str, label: &str) -> Markup {
     html! {
         (caption(title, note))
@@ -22,7 +22,7 @@ pub fn over_time(title: &str, note: &str, label: &str) -> Markup {
     }
 }
 
-/// How to use charts over time, behind a sentence about them.
+/// Returns the instructions for charts over time, after the sentence `about`.
 pub fn help(about: &str) -> Markup {
     html! {
         p.note {
@@ -32,7 +32,7 @@ pub fn help(about: &str) -> Markup {
     }
 }
 
-/// The class of a value whose share of the way from the least to the most is `share`.
+/// Returns the colour class of a position between the minimum (0) and the maximum (1).
 pub fn heat(share: f64) -> String {
     let steps = f64::from(HEATS);
     format!("heat-{}", (share * steps).clamp(0.0, steps - 1.0) as u32)

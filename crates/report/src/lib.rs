@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports: HTML pages of one file that open offline, charts in them, metrics with their units, tables in plain text.
 //!
-//! [`page`] is a page, [`figure`] what its figures have in common, [`lines`] a line chart with its table, [`table`] a
-//! table, [`scale`] the ticks of an axis, [`mod@unit`] the units of metrics, [`registry`] the metrics that runs have by
-//! themselves, [`metric`] what any metric's name says, [`columns`] tables for a terminal, [`count`] counts in words.
+//! Pages: [`page`] is a page, [`figure`] has common parts of figures. [`lines`] is a line chart with its data, [`table`]
+//! a table, and [`scale`] computes the ticks of an axis.
+//!
+//! Metrics: [`registry`] lists the built-in metrics of runs. [`metric`] derives label and unit from a metric's name,
+//! [`mod@unit`] formats values. [`columns`] has tables for a terminal, [`count`] counts with their nouns.
 //!
 //! ```
 //! use longhaul_report::{columns::aligned, metric::Metric, page::Page};

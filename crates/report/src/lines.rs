@@ -1,108 +1,108 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines over a parameter as SVG: ours, the paper's dashed, a model's dashed without marks.
+//! Line chart over a parameter as SVG: our lines, the paper's dashed, a model's dashed without marks.
 //!
-//! Positions are percentages and lines lie in an inner picture that stretches, so that text, marks and
-//! strokes keep their size on a phone and on paper. The same data is a table below.
+//! Positions are percentages, and lines are in an inner SVG that stretches. So text, marks and strokes keep their size
+//! on a phone and on paper. A table below has the same data.
 
 use crate::table::table;
 use indexmap::IndexSet;
 use maud::{Markup, html};
 use std::fmt::Write;
 
-/// Looks of our own series: four colours with a shape each; filled, hollow and dashed, grey and dotted.
+/// Number of styles of our lines: four colours, each with its own shape, as filled, hollow and dashed, grey and dotted.
 const LOOKS: usize = 12;
-/// Least distance of two names at the lines' ends, as a share of the height (18 of 280 px).
+/// Minimum distance of two names at the ends of lines, as a share of the height (18 of 280 px).
 const NAME_GAP: f64 = 0.065;
-/// From a line's end to its name.
+/// Distance from the end of a line to its name.
 const NAME_DX_PX: f64 = 12.0;
-/// Width of the frame on a desk and on a phone, and of a character of a label, at most.
+/// Width of the frame on a desktop and on a phone, and the maximum width of a character of a label.
 const WIDE_PX: f64 = 700.0;
 const NARROW_PX: f64 = 250.0;
 const CHARACTER_PX: f64 = 8.5;
-/// Units of the inner picture.
+/// Size of the inner SVG in its own units.
 const INNER: f64 = 1000.0;
 
-/// A picture of lines; headings are its owner's.
+/// Line chart, without a heading.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// What a screen reader says of it: the finding.
+    /// Title for screen readers: the finding.
     pub title: String,
-    /// The horizontal axis.
+    /// Horizontal axis.
     pub x: Axis,
-    /// The vertical axis.
+    /// Vertical axis.
     pub y: Axis,
-    /// The curves, in the order of the legend.
+    /// Lines, in the order of the legend.
     pub series: Vec<Series>,
-    /// Thin labelled lines across, at shares of the height.
+    /// Horizontal reference lines with labels, at shares of the height.
     pub limits: Vec<Tick>,
 }
 
-/// An axis with its unit in its labels.
+/// Axis; its labels have the unit.
 #[derive(Debug, Default)]
 pub struct Axis {
-    /// The name of the axis, with its unit.
+    /// Name of the axis, with its unit.
     pub name: String,
-    /// The places that have a label.
+    /// Positions with a label.
     pub ticks: Vec<Tick>,
 }
 
-/// A label at a share of the axis, 0 to 1.
+/// Label at a position of an axis.
 #[derive(Debug, Clone, Default)]
 pub struct Tick {
-    /// The place, from 0 (start of the axis) to 1 (its end).
+    /// Position, from 0 (start of the axis) to 1 (its end).
     pub at: f64,
-    /// The label.
+    /// Label.
     pub text: String,
 }
 
-/// Whose line it is.
+/// Style of a line, by the source of its figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// The nth of our own.
+    /// The nth line of our figures.
     Ours(usize),
-    /// A figure of the paper.
+    /// Figures of the paper.
     Paper,
-    /// A figure of a formula or of the simulator.
+    /// Figures of a formula or of the simulator.
     Model,
 }
 
-/// One line.
+/// Line of the chart.
 #[derive(Debug)]
 pub struct Series {
-    /// The name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// The line's look.
+    /// Style of the line.
     pub look: Look,
-    /// From left to right.
+    /// Points, from left to right.
     pub points: Vec<Point>,
-    /// Each point has a mark of its own; a distribution has none.
+    /// True if each point has a mark; a distribution has none.
     pub marked: bool,
 }
 
-/// A point; `x` to `high` are shares of the axes.
+/// Point; `x` to `high` are shares of the axes.
 #[derive(Debug, Clone, Default)]
 pub struct Point {
-    /// The place on the horizontal axis, from 0 to 1.
+    /// Horizontal position, 0 to 1.
     pub x: f64,
-    /// The place on the vertical axis, from 0 to 1.
+    /// Vertical position, 0 to 1.
     pub y: f64,
-    /// The lower end of the spread, from 0 to 1.
+    /// Lower end of the range, 0 to 1.
     pub low: f64,
-    /// The upper end of the spread, from 0 to 1.
+    /// Upper end of the range, 0 to 1.
     pub high: f64,
-    /// The x value for people; points with the same text share a row of the table.
+    /// Text of the x value; points with the same text share a row of the table.
     pub x_text: String,
-    /// "937 Mbit/s [900 Mbit/s – 940 Mbit/s]".
+    /// Text of the value: "937 Mbit/s [900 Mbit/s – 940 Mbit/s]".
     pub text: String,
 }
 
 impl Lines {
-    /// The picture with its points as a table.
+    /// Renders the chart with its points as a table.
     pub fn drawn(&self) -> Markup {
         self.drawn_with(&self.table())
     }
 
-    /// The picture with another table below it.
+    /// Renders the chart with a given table below it.
     pub fn drawn_with(&self, table: &Markup) -> Markup {
         html! {
             div.lines {
@@ -134,7 +134,7 @@ impl Lines {
         }
     }
 
-    /// Every line's name beside its end, pushed apart where names would touch.
+    /// Returns the name of every line with its height at the end of the line, moved so that names do not touch.
     fn names(&self) -> Vec<(&Series, f64)> {
         let mut left: Vec<(&Series, &Point)> = self
             .series
@@ -158,7 +158,7 @@ impl Lines {
         names
     }
 
-    /// What the looks mean, where names have no room beside the lines.
+    /// Returns the legend, for screens without space for names beside the lines.
     fn legend(&self) -> Markup {
         html! {
             ul.keys {
@@ -198,13 +198,13 @@ impl Lines {
         table(&self.data_label(), columns, rows.into_iter().map(row))
     }
 
-    /// What a screen reader calls the table of the points.
+    /// Returns the name of the table for screen readers.
     pub fn data_label(&self) -> String {
         format!("Data: {}", self.title)
     }
 }
 
-/// Names at one place: pushed upwards from the lowest, and down again from the frame's top.
+/// Moves names at one horizontal position apart: upwards from the lowest, then down from the top of the frame.
 fn apart<T>(mut names: Vec<(T, f64)>) -> Vec<(T, f64)> {
     names.sort_by(|a, b| a.1.total_cmp(&b.1));
     for n in 1..names.len() {
@@ -230,17 +230,17 @@ fn y_tick(tick: &Tick) -> Markup {
     }
 }
 
-/// Where a label has room.
+/// Visibility of a label by the width of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Room {
     Everywhere,
-    /// On a desk and on paper, not on a phone.
+    /// Visible on a desktop and on paper, not on a phone.
     Wide,
     Nowhere,
 }
 
-/// Labels in a row: from the left each that does not touch the one before. The line of another stays, and the
-/// table has its value.
+/// Returns the visibility of labels: from the left, each that does not touch the one before. A hidden label keeps its
+/// grid line, and the table has its value.
 fn rooms(ticks: &[Tick]) -> Vec<Room> {
     let [wide, narrow] = [WIDE_PX, NARROW_PX].map(|width| clear(ticks, width));
     let room = |(wide, narrow)| match (wide, narrow) {
@@ -273,13 +273,13 @@ fn x_tick(tick: &Tick, room: Room) -> Markup {
     }
 }
 
-/// Where the names of lines across begin, as shares of the height: above their line, or below it where the line or the
-/// name above is too near, and clear of the lines there.
+/// Returns the bottoms of the names of reference lines, as shares of the height. A name is above its line, or below if
+/// the line or name above is too near, and does not overlap another line.
 fn bottoms(limits: &[Tick]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..limits.len()).collect();
     order.sort_by(|a, b| limits[*b].at.total_cmp(&limits[*a].at));
     let mut bottoms = vec![0.0; limits.len()];
-    // The lowest that is taken.
+    // Lowest position in use.
     let mut free = f64::INFINITY;
     for n in &order {
         let at = limits[*n].at;
@@ -322,7 +322,7 @@ fn path(points: &[Point]) -> String {
     path
 }
 
-/// A mark and the range of each point; the exact value shows under the pointer.
+/// Draws the mark and the range of each point, with the exact value as a tooltip.
 fn marks(series: &Series) -> Markup {
     html! {
         @if series.marked { @for point in &series.points {
@@ -337,7 +337,7 @@ fn marks(series: &Series) -> Markup {
     }
 }
 
-/// A shape for each of four colours, so that lines are told apart without colour.
+/// Returns the shape of a mark: one for each of four colours, so that lines are distinguishable without colour.
 fn shape(look: Look) -> Markup {
     const SHAPES: [&str; 4] = [
         "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
@@ -375,8 +375,8 @@ mod tests {
     }
 
     #[test]
-    fn names_that_begin_at_several_places_do_not_touch() {
-        // As lines of a distribution, which end where their values do.
+    fn keeps_names_at_different_positions_apart() {
+        // Lines of distributions end at different horizontal positions.
         let mut ends = [0.85, 0.9, 0.2].map(|x| (x, series("lh_scalable", 1.0)));
         for (x, series) in &mut ends {
             series.points[1].x = *x;
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_lines_across_touch_neither_each_other_nor_a_line() {
+    fn keeps_names_of_reference_lines_apart() {
         for heights in [[0.5, 0.52, 0.9], [0.5, 0.52, 0.54], [0.9, 0.5, 0.6]] {
             let tick = |at| Tick {
                 at,
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn names_at_one_height_are_pushed_apart() {
+    fn keeps_names_at_the_same_height_apart() {
         let lines = Lines {
             series: vec![series("a", 0.5), series("b", 0.5), series("c", 0.9)],
             ..Lines::default()
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_would_touch_are_left_out() {
+    fn hides_labels_that_would_touch() {
         let tick = |(at, text): (f64, &str)| Tick {
             at,
             text: text.to_owned(),
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_below_the_top() {
+    fn keeps_names_below_the_top() {
         let heights: Vec<f64> = apart(vec![((), 0.99), ((), 1.0), ((), 0.98)])
             .into_iter()
             .map(|(_, y)| y)
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_holds_every_point_beside_its_parameter() {
+    fn table_has_every_point_with_its_parameter() {
         let mut b = series("b", 0.1);
         b.points.remove(0);
         let lines = Lines {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a metric's name says: its unit and which way is better. A metric that runs have by themselves is looked up;
-//! of others, which scenarios define, the end of the name and its words tell.
+//! Metrics: label, unit and better direction, derived from the name. A built-in metric is looked up in the registry. For
+//! a metric that a scenario defines, the suffix and the words of the name decide.
 
 use crate::{
     registry::{self, Better},
@@ -8,19 +8,19 @@ use crate::{
 };
 use longhaul_units::rounding::digits;
 
-/// A metric as its name describes it.
+/// Metric, as described by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
-    /// The name without its unit, for people: "Download".
+    /// Label for users: the name without its unit: "Download".
     pub label: String,
-    /// The unit of its values.
+    /// Unit of its values.
     pub unit: Unit,
-    /// Which way is better.
+    /// Better direction.
     pub better: Better,
 }
 
 impl Metric {
-    /// The metric of this name.
+    /// Returns the metric of this name.
     pub fn of(name: &str) -> Self {
         let (stem, unit) = Unit::split(name);
         let entry = registry::find(name);
@@ -34,8 +34,8 @@ impl Metric {
         }
     }
 
-    /// By what factor `ours` is better than `baseline`, or more, where neither is better; below 1 if it is worse.
-    /// `None` if either is not above zero.
+    /// Returns the factor by which `ours` is better than `baseline` (or larger, if neither direction is better); below 1 if
+    /// it is worse. Returns `None` if either is not above zero.
     pub fn factor(&self, ours: f64, baseline: f64) -> Option<f64> {
         let factor = match self.better {
             Better::Less => baseline / ours,
@@ -44,13 +44,13 @@ impl Metric {
         (ours > 0.0 && baseline > 0.0).then_some(factor)
     }
 
-    /// `value` with its unit and three significant digits.
+    /// Formats `value` with its unit and three significant digits.
     pub fn print(&self, value: f64) -> String {
         self.unit.print(value)
     }
 }
 
-/// What is better of a metric that a scenario defines.
+/// Returns the better direction of a metric that a scenario defines.
 fn better(stem: &str, unit: Unit) -> Better {
     let lossy = ["loss", "lost", "retrans", "drop", "error"];
     match unit {
@@ -61,17 +61,17 @@ fn better(stem: &str, unit: Unit) -> Better {
     }
 }
 
-/// `5.7×`.
+/// Formats a factor: `5.7×`.
 pub fn times(factor: f64) -> String {
     format!("{}×", digits(factor))
 }
 
-/// A share as percent: `0.1 %`.
+/// Formats a share as percent: `0.1 %`.
 pub fn percent(share: f64) -> String {
     format!("{} %", digits(share * 100.0))
 }
 
-/// `client_cpu` → "Client CPU".
+/// Converts a name to a label: `client_cpu` → "Client CPU".
 fn label(stem: &str) -> String {
     let word = |word: &str| match word {
         "cpu" | "rtt" | "rto" | "ack" | "tcp" => word.to_uppercase(),
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_gives_label_unit_and_direction() {
+    fn derives_label_unit_and_direction_from_name() {
         let download = Metric::of("download_s");
         assert_eq!(
             (download.label.as_str(), download.unit, download.better),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_scenario_defines_says_itself_what_is_better() {
+    fn guesses_direction_of_scenario_metrics() {
         let better = |name: &str| Metric::of(name).better;
         assert_eq!(better("after_switch_bps"), Better::More);
         assert_eq!(better("dvd_s"), Better::Less);
@@ -122,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn factors_and_shares_have_three_significant_digits() {
+    fn formats_factors_and_shares_with_three_digits() {
         assert_eq!(times(5.6875), "5.69×");
         assert_eq!(percent(0.001), "0.1 %");
     }
 
     #[test]
-    fn a_factor_above_one_is_better() {
+    fn factor_above_one_is_better() {
         assert_eq!(Metric::of("download_s").factor(16.0, 80.0), Some(5.0));
         assert_eq!(Metric::of("goodput_bps").factor(80.0, 16.0), Some(5.0));
         assert_eq!(Metric::of("goodput_bps").factor(80.0, 0.0), None);

@@ -1,47 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every HTML file of longhaul has: one look, charts by uPlot, and nothing from the network.
-//! maud escapes every text.
+//! HTML page of longhaul: common style, charts by uPlot, and no network access. maud escapes every text.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 
-/// The style of every page: `longhaul.css`.
+/// Style of every page: `longhaul.css`.
 pub const STYLE: &str = include_str!("../web/longhaul.css");
-/// The charts of every page: `chart.js`.
+/// Charts of every page: `chart.js`.
 pub const CHART: &str = include_str!("../web/chart.js");
-/// The time diagram of segments: `segments.js`.
+/// Time–sequence diagram of segments: `segments.js`.
 pub const SEGMENTS: &str = include_str!("../web/segments.js");
-/// uPlot, minified.
+/// Chart library uPlot, minified.
 pub const UPLOT: &str = include_str!("../web/vendor/uPlot.iife.min.js");
-/// The style of uPlot.
+/// Style of uPlot.
 pub const UPLOT_STYLE: &str = include_str!("../web/vendor/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../web/vendor/uPlot.LICENSE");
 
-/// What a browser may do for such a page: run what stands in it, and load nothing at all.
+/// Content security policy: inline scripts and styles may run, nothing may be loaded.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       base-uri 'none'; form-action 'none'";
 
-/// A page in its parts.
+/// Parts of a page.
 #[derive(Debug, Clone, Default)]
 pub struct Page<'a> {
-    /// What the window is called, besides the program's name.
+    /// Title of the window, without the program's name.
     pub title: &'a str,
-    /// The version of longhaul that made what is shown.
+    /// Version of longhaul that produced the content.
     pub longhaul: &'a str,
-    /// A style that comes after the common one.
+    /// Additional style, after the common one.
     pub more_style: &'a str,
-    /// The heading, with what was found.
+    /// Heading, with the findings.
     pub header: Markup,
-    /// The figures.
+    /// Figures.
     pub main: Markup,
-    /// The raw data; left out if it is empty.
+    /// Raw data; left out if empty.
     pub footer: Markup,
     /// Data and scripts.
     pub scripts: Markup,
 }
 
 impl Page<'_> {
-    /// The whole file. The first stop of a keyboard leads past the heading.
+    /// Returns the whole file. The first link for keyboard users skips the heading.
     pub fn html(&self) -> String {
         html! {
             (DOCTYPE)
@@ -74,7 +73,7 @@ impl Page<'_> {
     }
 }
 
-/// A block of data for scripts. `<` is escaped inside it, so that no text can end the element.
+/// Returns a data block for scripts. `<` is escaped in it, so that no text can end the element.
 pub fn data(id: &str, value: &impl Serialize) -> Markup {
     let json = serde_json::to_string(value)
         .unwrap_or_default()
@@ -82,7 +81,7 @@ pub fn data(id: &str, value: &impl Serialize) -> Markup {
     html! { script type="application/json" id=(id) { (PreEscaped(json)) } }
 }
 
-/// uPlot and `chart.js`, which draws what stands in the data block `charts`.
+/// Returns the scripts uPlot and `chart.js`, which draws the data block `charts`.
 pub fn scripts() -> Markup {
     html! {
         script { (PreEscaped(format!("/*! {UPLOT_LICENCE} */\n{UPLOT}"))) }
@@ -95,10 +94,10 @@ mod tests {
     use super::*;
     use longhaul_testbed::browser;
 
-    /// Lines across at these heights, in pixels from the top, 18 for a name: above its line, or below the lines that are
-    /// near it.
+    /// Reference lines at these heights, in pixels from the top, with names of 18 px: a name is above its line, or below
+    /// the lines near it.
     #[test]
-    fn names_of_lines_across_stand_clear() {
+    fn keeps_names_of_reference_lines_apart() {
         let script = CHART;
         let page = format!(
             "<!DOCTYPE html><html lang=\"en\"><head><title>t</title></head><body><main><h1>h</h1></main>\

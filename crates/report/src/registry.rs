@@ -1,74 +1,74 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The metrics that runs of a lab have by themselves: one entry each, with its unit, which way is better and what
-//! tells it. A metric of one flow among several has the flow's name before its own.
+//! Registry of the built-in metrics of lab runs, with unit, better direction and producer. With several flows, a flow's
+//! metric has the flow's name as a prefix.
 
 use crate::unit::Unit;
 
-/// Of a metric, what is better.
+/// Better direction of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
-    /// Rates and what arrived.
+    /// More is better: rates and received data.
     More,
-    /// Times, and what is lost or sent again.
+    /// Less is better: times, losses and retransmissions.
     Less,
-    /// It tells what happened: nothing is better for more or less of it.
+    /// No direction is better: the metric only describes the run.
     Neither,
 }
 
-/// What tells a metric of a run.
+/// Producer of a metric of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Producer {
-    /// All flows that move bytes, together.
+    /// All transfers together.
     Transfers,
-    /// A client that fetches or sends a file.
+    /// Client that downloads or uploads a file.
     File,
-    /// A command, of all its processes and those of its server.
+    /// Command, with all its processes and its server.
     Command,
-    /// The server of a command, of its own.
+    /// Server of a command alone.
     Server,
-    /// A probe, whatever its packets cross.
+    /// One-way-delay test over any path.
     Probe,
-    /// A probe whose packets cross a link that is known, of that link.
+    /// Conformance test of an emulated link, from the packets of a one-way-delay test.
     Judge,
-    /// A tap on the flow's way.
+    /// Capture on the path of the flow.
     Tap,
-    /// No run as a whole: samples of connections have a course of it.
+    /// Samples of connections: a time series instead of one value for a run.
     Samples,
 }
 
-/// One metric.
+/// Entry of the registry: one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// As results write it. It ends in the unit.
+    /// Name in results, ending in the unit.
     pub name: &'static str,
-    /// The unit of its values.
+    /// Unit of its values.
     pub unit: Unit,
-    /// Which way is better.
+    /// Better direction.
     pub better: Better,
-    /// What tells it.
+    /// Producer of the metric.
     pub producer: Producer,
 }
 
-/// The rate at which payload arrived.
+/// Rate of received payload.
 pub const GOODPUT: &str = "goodput_bps";
-/// Segments that were sent again.
+/// Number of retransmitted segments.
 pub const RETRANSMITS: &str = "retransmits";
-/// Jain's fairness index: only of several connections that share a path.
+/// Jain's fairness index, for several connections that share a path.
 pub const JAIN: &str = "jain_ratio";
-/// How long a file took.
+/// Duration of a file transfer.
 pub const DOWNLOAD: &str = "download_s";
-/// When its first byte was there.
+/// Time to the first byte of a file.
 pub const FIRST_BYTE: &str = "first_byte_s";
-/// User and system time.
+/// User and system CPU time.
 pub const CPU: &str = "cpu_s";
-/// Of the server alone.
+/// User and system CPU time of the server alone.
 pub const SERVER_CPU: &str = "server_cpu_s";
-/// The largest resident set of one process.
+/// Largest resident set of one process.
 pub const PEAK_MEMORY: &str = "peak_memory_bytes";
-/// Half of a probe's packets took no longer.
+/// Median one-way delay of a test's packets.
 pub const DELAY_MEDIAN: &str = "delay_median_us";
 
-/// Every metric, in the order in which lists show them.
+/// All metrics, in the order of lists.
 #[rustfmt::skip]
 pub const METRICS: &[Entry] = &{
     use {Better::{Less, More, Neither}, Producer::{Command, File, Judge, Probe, Samples, Server, Tap, Transfers}};
@@ -130,7 +130,7 @@ const fn entry(name: &'static str, unit: Unit, better: Better, producer: Produce
     }
 }
 
-/// The names of all that `producer` tells.
+/// Returns the names of the metrics of `producer`.
 pub fn told_by(producer: Producer) -> impl Iterator<Item = &'static str> {
     let own = METRICS
         .iter()
@@ -138,7 +138,7 @@ pub fn told_by(producer: Producer) -> impl Iterator<Item = &'static str> {
     own.map(|entry| entry.name)
 }
 
-/// The name of a flow's figure: its own where the flow is `alone`, else with the flow's before it.
+/// Returns the name of a flow's metric: without prefix if the flow is `alone`, else with the flow's name as prefix.
 pub fn name_of(flow: &str, figure: &str, alone: bool) -> String {
     match alone {
         true => figure.to_owned(),
@@ -146,7 +146,7 @@ pub fn name_of(flow: &str, figure: &str, alone: bool) -> String {
     }
 }
 
-/// The entry of a name, whatever flow's name is before it: the longest that fits.
+/// Finds the entry of a name with or without a flow's name as prefix: the longest that matches.
 pub fn find(name: &str) -> Option<&'static Entry> {
     let fits = |entry: &&Entry| {
         let before = name.strip_suffix(entry.name);
@@ -163,14 +163,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_ends_in_its_unit() {
+    fn names_end_in_their_unit() {
         for entry in METRICS {
             assert_eq!(Unit::split(entry.name).1, entry.unit, "{}", entry.name);
         }
     }
 
     #[test]
-    fn a_name_has_one_entry() {
+    fn names_are_unique() {
         for entry in METRICS {
             let same = METRICS.iter().filter(|one| one.name == entry.name);
             assert_eq!(same.count(), 1, "{}", entry.name);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flows_metric_is_found_under_its_name() {
+    fn finds_metrics_with_flow_prefix() {
         let found = |name: &str| find(name).map(|entry| entry.name);
         assert_eq!(found("goodput_bps"), Some(GOODPUT));
         assert_eq!(found(&name_of("a_b", GOODPUT, false)), Some(GOODPUT));

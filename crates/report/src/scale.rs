@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where values lie on an axis, as shares of its length, and which round values label it.
+//! Scale of an axis: positions of values as shares of its length, and round values for its labels.
 
-/// Labelled values of a linear axis, at most.
+/// Maximum number of labels on a linear axis.
 const TICKS_MAX: f64 = 6.0;
-/// Labelled decades of a logarithmic axis, at most.
+/// Maximum number of labelled decades on a logarithmic axis.
 const DECADES_MAX: i32 = 6;
 
-/// The range of an axis. Never empty: `high` is above `low`.
+/// Range of an axis. Never empty: `high` is above `low`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
     low: f64,
@@ -15,7 +15,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// From zero to a little above the greatest of `values`.
+    /// Creates a linear scale from zero to slightly above the greatest of `values`.
     pub fn from_zero(values: impl IntoIterator<Item = f64>) -> Self {
         let most = values
             .into_iter()
@@ -24,14 +24,14 @@ impl Scale {
         Self::over(0.0, most * 1.06, false)
     }
 
-    /// From the least to the greatest of `values`.
+    /// Creates a linear scale from the least to the greatest of `values`.
     pub fn tight(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = range(values);
         Self::over(low, high, false)
     }
 
-    /// Logarithmic from the least to the greatest of `values`; those that are not positive have no
-    /// place on it.
+    /// Creates a logarithmic scale from the least to the greatest of the positive `values`. Other values have no position
+    /// on it.
     pub fn log(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = range(values.into_iter().filter(|x| *x > 0.0));
         Self::over(low.log10(), high.log10(), true)
@@ -49,13 +49,13 @@ impl Scale {
         }
     }
 
-    /// Share of the axis that lies below `value`; 0 to 1 within the range.
+    /// Returns the position of `value`: 0 to 1 within the range.
     pub fn at(&self, value: f64) -> f64 {
         let place = if self.log { value.log10() } else { value };
         (place - self.low) / (self.high - self.low)
     }
 
-    /// Round values within the range, a handful.
+    /// Returns a few round values within the range.
     pub fn ticks(&self) -> Vec<f64> {
         match self.log {
             true => self.decades(),
@@ -81,7 +81,7 @@ impl Scale {
     }
 }
 
-/// The least of 1, 2 and 5 times a power of ten that is not below `step`, which is above zero.
+/// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is not below `step` (above zero).
 pub fn round_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let round = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn round_values_label_a_linear_axis() {
+    fn labels_linear_axis_with_round_values() {
         assert_eq!(
             Scale::from_zero([3.0, 94.0]).ticks(),
             [0.0, 20.0, 40.0, 60.0, 80.0]
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_1_2_and_5_times_a_power_of_ten() {
+    fn rounds_steps_to_1_2_5_times_power_of_ten() {
         assert_eq!(
             [0.1, 0.11, 0.3, 0.7, 1.0, 3.0, 6.0, 1000.0, 1001.0].map(round_step),
             [0.1, 0.2, 0.5, 1.0, 1.0, 5.0, 10.0, 1000.0, 2000.0]
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn decades_label_a_logarithmic_one() {
+    fn labels_logarithmic_axis_with_decades() {
         let scale = Scale::log([0.0, 1e-5, 1e-3]);
         assert_eq!(scale.ticks().len(), 3);
         assert!((scale.at(1e-4) - 0.5).abs() < 1e-9);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_or_none_is_an_axis_too() {
+    fn accepts_one_value_or_none() {
         for scale in [
             Scale::tight([2.0]),
             Scale::tight([]),

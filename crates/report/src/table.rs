@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of a page. Each scrolls by itself, also by keyboard, where it is wider than the window.
+//! Tables of a page. A table that is wider than the window scrolls by itself, also by keyboard.
 
 use maud::{Markup, html};
 
-/// A table besides its cells.
+/// Properties of a table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Table<'a> {
-    /// What a screen reader calls it.
+    /// Name for screen readers.
     pub label: &'a str,
-    /// Classes of `longhaul.css`, if it is not a plain one.
+    /// Classes of `longhaul.css`; empty for a plain table.
     pub class: &'a str,
-    /// A sentence above it, if that says more than the heading before.
+    /// Sentence above the table, if it says more than the heading before.
     pub caption: &'a str,
 }
 
 impl Table<'_> {
-    /// The table with these columns, each row a `tr`. A column of a table's own headings may have no name.
+    /// Renders the table with these columns; each row is a `tr`. The column of the row headings may have an empty name.
     pub fn drawn(
         &self,
         columns: impl IntoIterator<Item = impl AsRef<str>>,
@@ -34,7 +34,7 @@ impl Table<'_> {
     }
 }
 
-/// A plain table.
+/// Renders a plain table.
 pub fn table(
     label: &str,
     columns: impl IntoIterator<Item = impl AsRef<str>>,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Units of metrics: the ending of a name that says each, and how a value is printed in it.
+//! Units of metrics: the suffix of each in names, and the formatting of values.
 
 use longhaul_units::rounding::{digits, rounded};
 
 /// Unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Bits a second.
+    /// Bits per second.
     BitsPerSecond,
-    /// Packets a second.
+    /// Packets per second.
     PacketsPerSecond,
-    /// How often a second.
+    /// Events per second.
     PerSecond,
     /// Seconds.
     Seconds,
@@ -18,15 +18,15 @@ pub enum Unit {
     Micros,
     /// Bytes.
     Bytes,
-    /// A plain factor or share.
+    /// Ratio or share without unit.
     Ratio,
-    /// A p-value: the chance that a true path looks so odd.
+    /// P-value of a statistical test: the probability of such data on a correct path.
     Probability,
-    /// A number of whatever the name says.
+    /// Count.
     Count,
 }
 
-/// No ending is one of those behind it: `_per_s` ends in `_s`, too.
+/// Suffixes of names. A longer suffix comes before a shorter one that it ends in: `_per_s` before `_s`.
 const ENDINGS: [(&str, Unit); 8] = [
     ("_p", Unit::Probability),
     ("_bps", Unit::BitsPerSecond),
@@ -39,7 +39,7 @@ const ENDINGS: [(&str, Unit); 8] = [
 ];
 
 impl Unit {
-    /// A name without its ending, and the unit that this says. A name without a known ending is a count.
+    /// Splits a name into its stem and the unit of its suffix. A name without a known suffix is a count.
     pub fn split(name: &str) -> (&str, Self) {
         let known = ENDINGS
             .iter()
@@ -47,13 +47,13 @@ impl Unit {
         known.unwrap_or((name, Self::Count))
     }
 
-    /// What a name of this unit ends in; none for a count.
+    /// Returns the suffix of names of this unit; none for a count.
     pub fn ending(self) -> Option<&'static str> {
         let found = ENDINGS.iter().find(|(_, unit)| *unit == self);
         found.map(|(ending, _)| *ending)
     }
 
-    /// As axes show it; microseconds are printed as seconds.
+    /// Returns the symbol for axes; microseconds are shown as seconds.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::BitsPerSecond => "bit/s",
@@ -65,7 +65,7 @@ impl Unit {
         }
     }
 
-    /// `value` with its unit and three significant digits.
+    /// Formats `value` with its unit and three significant digits.
     pub fn print(self, value: f64) -> String {
         match self {
             Self::BitsPerSecond | Self::PacketsPerSecond | Self::Bytes => si(value, self.symbol()),
@@ -78,7 +78,7 @@ impl Unit {
     }
 }
 
-/// Whole numbers below a million in full, others with three digits.
+/// Formats whole numbers below a million in full, others with three digits.
 fn count(value: f64) -> String {
     match value.fract() == 0.0 && value.abs() < 1e6 {
         true => format!("{value}"),
@@ -86,7 +86,7 @@ fn count(value: f64) -> String {
     }
 }
 
-/// With the prefix, from one upward, that leaves one to three digits before the point.
+/// Formats with the SI prefix, from one upward, that leaves one to three digits before the point.
 fn si(value: f64, unit: &str) -> String {
     prefixed(
         value,
@@ -95,7 +95,7 @@ fn si(value: f64, unit: &str) -> String {
     )
 }
 
-/// As [`si`], from one downward: times.
+/// Formats with the SI prefix from one downward, for times.
 fn si_small(value: f64, unit: &str) -> String {
     prefixed(
         value,
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_split_at_its_unit() {
+    fn splits_names_at_the_suffix() {
         assert_eq!(Unit::split("download_s"), ("download", Unit::Seconds));
         assert_eq!(
             Unit::split("retransmits_per_s"),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn three_significant_digits_with_an_si_unit() {
+    fn formats_three_digits_with_si_prefix() {
         let print = |unit: Unit, value| unit.print(value);
         assert_eq!(print(Unit::BitsPerSecond, 937_120_000.0), "937 Mbit/s");
         assert_eq!(print(Unit::BitsPerSecond, 999_900_000.0), "1 Gbit/s");

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The identity of an experiment: only the same one goes on, or stands for another.
+//! Identity of an experiment. Runs are resumed, or a stored result is reused, only for the same identity.
 
 use serde::{Deserialize, Serialize};
 
-/// The identity of an experiment.
+/// Identity of an experiment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: String,
-    /// SHA-256 of all cells with everything that the command line chose, in their order.
+    /// SHA-256 of all cells in order, with all settings from the command line.
     pub digest: String,
-    /// The seed.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// The version of longhaul.
+    /// Version of longhaul.
     pub longhaul: String,
-    /// Kernel and CPUs: medians over two machines say nothing.
+    /// Kernel and CPUs: medians over different machines are meaningless.
     pub machine: String,
 }
 
 impl Identity {
-    /// In what `other` differs, in words.
+    /// Describes the first difference of `other`, if there is one.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let parts = [
             ("scenario", &self.scenario, &other.scenario),

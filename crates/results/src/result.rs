@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `result.json`: what a scenario gave. The page, the terminal table and other people's scripts
-//! read this and nothing else, so names and units here do not change lightly.
+//! `result.json`: the result of a scenario. The page, the terminal table and users' scripts read nothing else, so
+//! names and units in it are stable.
 //!
 //! A metric's name ends in its unit: `goodput_bps` (bits a second), `rtt_us`, `cwnd_bytes`,
 //! `download_s`, `jain_ratio`; no unit means a count. Optional parts are absent, never null.
 
 pub use super::{
-    series::{Event, LegSeries, Series, Spread, TapPhase, TapSeries},
-    setting::{Vary, plain, setting, varied},
+    series::{CaptureSeries, Event, FlowPhase, PathSegmentSeries, PercentileBand, Series},
+    setting::{Parameters, describe_parameter, format_value, json_text},
 };
 
 use super::{
@@ -26,67 +26,67 @@ use std::{collections::BTreeMap, fs, path::Path};
 /// Metrics by name, in the order that the scenario gives them. Every value is finite.
 pub type Metrics<T = f64> = IndexMap<String, T>;
 
-/// The whole file.
+/// Content of `result.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LabResult {
     /// Name of the scenario, as under `scenarios/`.
     pub scenario: String,
     /// Version of longhaul that ran it.
     pub longhaul: String,
-    /// When the first run began.
+    /// Start time of the first run.
     pub started: jiff::Timestamp,
-    /// Seconds from then to the end of the last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub took_s: Option<f64>,
-    /// When it went on after it had been interrupted.
+    /// Time from `started` to the end of the last run, seconds.
+    #[serde(rename = "took_s", default, skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<f64>,
+    /// Times at which it was resumed after an interruption.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resumed: Vec<jiff::Timestamp>,
-    /// Seed of every random decision: order of runs, losses, jitter.
+    pub resumed_at: Vec<jiff::Timestamp>,
+    /// Seed of all random decisions: order of runs, losses, jitter.
     pub seed: u64,
-    /// What exactly was run, and where, so that the same need not be run again.
+    /// Identity of the experiment, by which a later run knows that it need not be repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// Runs were shortened by `--quick`.
+    /// True if `--quick` shortened the runs.
     #[serde(default)]
     pub quick: bool,
-    /// What the scenario is about, in words. Absent: the page shows the name alone.
+    /// Description of the scenario. If absent, the page shows only its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<About>,
-    /// Which number answers the scenario's question. Absent: the page begins with the checks.
+    /// Number that answers the scenario's question. If absent, the page begins with the checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
-    /// The machine.
+    /// Machine that ran it.
     pub host: Host,
-    /// The scenario with every default filled in.
+    /// Scenario with all defaults filled in.
     pub resolved: Value,
-    /// The testbed, if there was one.
+    /// Testbed, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub testbed: Option<Testbed>,
-    /// The cells, in the order of the scenario.
+    /// Cells, in the order of the scenario.
     pub cells: Vec<Cell>,
-    /// The checks of the scenario.
+    /// Checks of the scenario.
     pub checks: Vec<Check>,
-    /// What the report shows as tables, in the scenario's order.
+    /// Tables of the report, in the order of the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Table>,
-    /// What it draws.
+    /// Figures of the report, in the order of the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<Figure>,
-    /// The emulator's own account of each emulated link, over all runs.
-    pub links: Vec<LinkAccount>,
-    /// What the congestion controls that the scenario names were here.
+    /// Statistics of each emulated link, over all runs.
+    pub links: Vec<LinkStats>,
+    /// Congestion controls that the scenario names, as this machine provided them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub congestion_controls: Vec<Provided>,
+    pub congestion_controls: Vec<CongestionControl>,
     /// Files of raw records, relative to the directory of `result.json`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raw: Vec<String>,
 }
 
 impl LabResult {
-    /// The result in `file`.
+    /// Reads the result in `file`.
     ///
     /// # Errors
-    /// A usage refusal if it cannot be read.
+    /// The file cannot be read or parsed: a usage refusal.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let unreadable = |why: String| {
             let way_out = "give a directory that 'longhaul lab run --out' wrote";
@@ -96,14 +96,14 @@ impl LabResult {
         serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
     }
 
-    /// The scenario's title, or its name.
+    /// Returns the scenario's title, or its name.
     pub fn title(&self) -> &str {
         self.about
             .as_ref()
             .map_or(&self.scenario, |about| &about.title)
     }
 
-    /// The metric that the answer is about, or the first one.
+    /// Returns the metric of the answer, or the first one.
     pub fn main_metric(&self) -> Option<&str> {
         let first = || Some(self.cells.first()?.metrics.first()?.0.as_str());
         self.answer
@@ -112,7 +112,7 @@ impl LabResult {
             .or_else(first)
     }
 
-    /// The metrics that any cell has, in the order of the cells.
+    /// Returns the metrics that any cell has, in the order of the cells.
     pub fn metric_names(&self) -> IndexSet<&str> {
         let cells = self.cells.iter();
         cells
@@ -120,16 +120,16 @@ impl LabResult {
             .collect()
     }
 
-    /// The runs whose figures say less than those of others, each with its cell.
-    pub fn disturbed(&self) -> impl Iterator<Item = (&Cell, &str)> {
+    /// Returns the runs during which the host was overloaded, each with its cell and the reason.
+    pub fn overloaded_runs(&self) -> impl Iterator<Item = (&Cell, &str)> {
         let runs = self
             .cells
             .iter()
             .flat_map(|cell| cell.runs.iter().map(move |run| (cell, run)));
-        runs.filter_map(|(cell, run)| Some((cell, run.disturbed.as_deref()?)))
+        runs.filter_map(|(cell, run)| Some((cell, run.overload.as_deref()?)))
     }
 
-    /// Which cells were simulated, for people; `None` if all ran on sockets.
+    /// Describes the simulated cells; `None` if all cells ran on sockets.
     pub fn simulated(&self) -> Option<String> {
         let some: Vec<&Cell> = self.cells.iter().filter(|cell| cell.simulated).collect();
         match (some.len(), self.cells.len()) {
@@ -140,7 +140,7 @@ impl LabResult {
         }
     }
 
-    /// Whether the scenario is after some paper: then its figures are worth a word where there are none.
+    /// Returns whether the scenario repeats a paper's experiment. The page then also mentions missing figures of the paper.
     pub fn has_paper(&self) -> bool {
         let source = self
             .about
@@ -149,141 +149,148 @@ impl LabResult {
         source || self.cells.iter().any(|cell| !cell.paper.is_empty())
     }
 
-    /// How many runs were thrown away because the machine was too busy for them.
-    pub fn retaken(&self) -> u32 {
+    /// Returns the number of runs that were repeated because the host was overloaded.
+    pub fn retries(&self) -> u32 {
         let runs = self.cells.iter().flat_map(|cell| &cell.runs);
-        runs.map(|run| run.retaken).sum()
+        runs.map(|run| run.retries).sum()
     }
 
-    /// The slowest link of the testbed, bits a second, with its index.
+    /// Returns the index of the testbed's slowest link and its rate, bit/s.
     pub fn bottleneck(&self) -> Option<(usize, f64)> {
         self.testbed.as_ref()?.bottleneck()
     }
 }
 
-/// The scenario in words.
+/// Description of a scenario.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct About {
-    /// One line: "Downloading a DVD image over 2,600 km".
+    /// Title in one line: "Downloading a DVD image over 2,600 km".
     pub title: String,
-    /// The question that the scenario answers.
+    /// Question that the scenario answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Where the paper's figures come from: "Hasegawa and Jibiki, TCP Booster, figure 6".
+    /// Source of the paper's figures: "Hasegawa and Jibiki, TCP Booster, figure 6".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<String>,
-    /// The command that repeats this run.
+    /// Command that repeats this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// What differs from the paper's experiment, one sentence each.
+    /// Differences from the paper's experiment, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// The number that answers the question: `metric` of one cell, as a factor over a baseline cell
-/// if one is named.
+/// Number that answers the question: `metric` of one cell, as a ratio to a baseline cell if there is one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// A sentence that holds `{}` where the number goes: "Two relays make it {} faster".
+    /// Sentence with `{}` in place of the number: "Two relays make it {} faster".
     pub sentence: String,
     /// Name of a metric.
     pub metric: String,
     /// Index into `cells`.
     pub cell: usize,
-    /// Index into `cells` of what it is compared with.
+    /// Index into `cells` of the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<usize>,
 }
 
-/// The machine that ran it.
+/// Machine that ran an experiment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// `uname -r`.
     pub kernel: String,
-    /// CPUs that this process may use.
+    /// Number of CPUs that the process may use.
     pub cpus: usize,
     /// Model name of the first CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
-    /// Settings that bear on throughput, by their sysctl name.
+    /// Settings that affect throughput, by their sysctl name.
     #[serde(default)]
     pub sysctl: BTreeMap<String, String>,
-    /// Offloads of the emulated interfaces, `tso4` → `on`.
+    /// Offloads of the emulated interfaces: `tso4` → `on`.
     #[serde(default)]
     pub offloads: BTreeMap<String, String>,
-    /// Versions of the programs that made the traffic, `curl` → `8.5.0`.
+    /// Versions of the programs that generated the traffic: `curl` → `8.5.0`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
 }
 
-/// One combination of what was varied, with all its runs.
+/// Cell: one combination of the varied parameters, with all its runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The parameters of the cell.
-    pub vary: Vary,
-    /// A name for people: "two relays". Absent: made from `vary`.
+    /// Values of the varied parameters.
+    #[serde(rename = "vary")]
+    pub parameters: Parameters,
+    /// Name for users: "two relays". If absent, it is made from `parameters`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Hosts of the testbed that relay in this cell, along the path.
+    /// Hosts of the testbed that act as relays in this cell, along the path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<String>,
-    /// Its runs were simulated: no socket was opened, and the machine's speed is no matter.
+    /// True for simulated runs: they open no socket and do not depend on the machine's speed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub simulated: bool,
-    /// The runs, in the order in which they ran.
+    /// Runs, in the order in which they ran.
     pub runs: Vec<Run>,
-    /// Of the runs that count ([`Cell::counted`]).
+    /// Summaries of the metrics over the valid runs ([`Cell::valid_runs`]).
     pub metrics: Metrics<Summary>,
-    /// The paper's figures for this cell.
+    /// Figures of the paper for this cell.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub paper: Metrics,
-    /// Metrics whose figure in the paper looks misprinted. They are shown and not compared.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub paper_suspect: Vec<String>,
+    /// Metrics whose figure in the paper looks misprinted. The page shows them and does not compare them.
+    #[serde(
+        rename = "paper_suspect",
+        default,
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub paper_excluded: Vec<String>,
 }
 
 impl Cell {
-    /// The label, or what was varied: "relays, delay 1ms"; where nothing was, there is no other cell.
+    /// Returns the label, or the varied parameters: "relays, delay 1ms". A single cell without both is "all runs".
     pub fn name(&self) -> String {
         let varied = || {
-            let all = self.vary.iter().map(|(key, value)| varied(key, value));
+            let all = self
+                .parameters
+                .iter()
+                .map(|(key, value)| describe_parameter(key, value));
             all.collect::<Vec<_>>().join(", ")
         };
         match &self.label {
             Some(label) => label.clone(),
-            None if self.vary.is_empty() => "all runs".to_owned(),
+            None if self.parameters.is_empty() => "all runs".to_owned(),
             None => varied(),
         }
     }
 
-    /// The paper's figure, unless it is missing or suspicious.
+    /// Returns the paper's figure, unless it is missing or looks misprinted.
     pub fn paper_figure(&self, metric: &str) -> Option<f64> {
-        let suspect = self.paper_suspect.iter().any(|name| name == metric);
+        let suspect = self.paper_excluded.iter().any(|name| name == metric);
         self.paper.get(metric).copied().filter(|_| !suspect)
     }
 
-    /// The runs that did not fail.
-    pub fn good(&self) -> impl Iterator<Item = &Run> + Clone {
+    /// Returns the runs that did not fail.
+    pub fn successful_runs(&self) -> impl Iterator<Item = &Run> + Clone {
         self.runs.iter().filter(|run| run.failed.is_none())
     }
 
-    /// The runs whose figures count: those that neither failed nor were disturbed; where the machine was too busy
-    /// for each of them, all that did not fail.
-    pub fn counted(&self) -> impl Iterator<Item = &Run> {
-        let all = self.is_disturbed();
-        let counts = move |run: &&Run| all || run.disturbed.is_none();
-        self.good().filter(counts)
+    /// Returns the valid runs: those that did not fail and ran while the host was not overloaded. If it was overloaded
+    /// during all of them, returns all that did not fail.
+    pub fn valid_runs(&self) -> impl Iterator<Item = &Run> {
+        let all = self.is_overloaded();
+        let counts = move |run: &&Run| all || run.overload.is_none();
+        self.successful_runs().filter(counts)
     }
 
-    /// Whether the machine was too busy for every run that did not fail: its figures decide nothing.
-    pub fn is_disturbed(&self) -> bool {
-        let mut good = self.good();
-        good.clone().next().is_some() && good.all(|run| run.disturbed.is_some())
+    /// Returns whether the host was overloaded during every run that did not fail: such figures decide no check.
+    pub fn is_overloaded(&self) -> bool {
+        let mut good = self.successful_runs();
+        good.clone().next().is_some() && good.all(|run| run.overload.is_some())
     }
 
-    /// Fills `metrics` from `runs`.
+    /// Computes `metrics` from `runs`.
     pub fn summarise(&mut self) {
-        let good = || self.counted();
+        let good = || self.valid_runs();
         let names: IndexSet<&String> = good().flat_map(|run| run.metrics.keys()).collect();
         self.metrics = names
             .into_iter()
@@ -295,42 +302,42 @@ impl Cell {
     }
 }
 
-/// One run: its metrics, flat, and what the page draws.
+/// Run: its metrics as flat JSON keys, and its time series.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The metrics of the run.
+    /// Metrics of the run.
     #[serde(flatten)]
     pub metrics: Metrics,
-    /// Why the run gave no valid figure. Such a run is listed and not summarised.
+    /// Reason of the failure, if the run failed. Such a run is listed but not summarised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// Why its figures say less than those of others: the machine was too busy for the emulator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disturbed: Option<String>,
-    /// How many runs before it were thrown away for that reason.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub retaken: u32,
-    /// Figures over time.
+    /// Reason why the figures are less reliable: the host was too busy for the emulator.
+    #[serde(rename = "disturbed", default, skip_serializing_if = "Option::is_none")]
+    pub overload: Option<String>,
+    /// Number of discarded runs before it, for that reason.
+    #[serde(rename = "retaken", default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
+    /// Time series of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
 }
 
-/// The emulated network, as drawn: a chain of hosts, `links[i]` between `hosts[i]` and
+/// Emulated network for the topology diagram: a chain of hosts with `links[i]` between `hosts[i]` and
 /// `hosts[i + 1]`, in the direction of the data from left to right.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Testbed {
-    /// The hosts.
+    /// Hosts along the path.
     pub hosts: Vec<TestbedHost>,
-    /// The links.
+    /// Links along the path.
     pub links: Vec<TestbedLink>,
-    /// The ways of other flows, each from end to end. A host that two ways pass has one name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beside: Vec<Testbed>,
+    /// Paths of other flows, each from end to end. A host on two paths has the same name in both.
+    #[serde(rename = "beside", default, skip_serializing_if = "Vec::is_empty")]
+    pub other_paths: Vec<Testbed>,
 }
 
 impl Testbed {
-    /// Index and rate of the slowest link; of equals the one with the longest round trip, which
-    /// needs the largest window. `None` if no link is limited.
+    /// Returns index and rate of the slowest link. For equal rates it is the one with the longest round trip, which needs
+    /// the largest window. Returns `None` if no link has a rate limit.
     pub fn bottleneck(&self) -> Option<(usize, f64)> {
         let limited = self
             .links
@@ -344,112 +351,115 @@ impl Testbed {
     }
 }
 
-/// A network namespace.
+/// Host of the testbed: a network namespace.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TestbedHost {
-    /// The name of the host.
+    /// Name of the host.
     pub name: String,
-    /// What runs there: "nginx", "curl, window 1.4 MB".
+    /// Programs on the host: "nginx", "curl, window 1.4 MB".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A link as configured; `links` of the result says how it behaved.
+/// Configuration of a link; `links` of the result has its statistics.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TestbedLink {
-    /// The name of the link.
+    /// Name of the link.
     pub name: String,
-    /// In the direction of the data, bits a second; the least of all cells. Absent: not limited.
+    /// Rate in the direction of the data, bit/s, the least of all cells. Absent if not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<f64>,
-    /// The greatest of all cells, where they differ; so with the other two.
+    /// Greatest rate of all cells, if they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps_max: Option<f64>,
-    /// Propagation delay of both directions together, microseconds.
+    /// Propagation delay of both directions together, µs; the least of all cells.
     pub rtt_us: f64,
-    /// The largest round-trip time, in microseconds.
+    /// Greatest propagation delay of all cells, µs, if they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_us_max: Option<f64>,
-    /// Share of packets lost in the direction of the data, 0 to 1.
+    /// Share of packets lost in the direction of the data, 0 to 1; the least of all cells.
     #[serde(default)]
     pub loss: f64,
-    /// The largest loss, as a share.
+    /// Greatest loss of all cells, 0 to 1, if they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_max: Option<f64>,
-    /// Queue limit in bytes.
+    /// Queue limit, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_bytes: Option<f64>,
 }
 
-/// A claim that the run had to meet.
+/// Check: a claim about the result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// The name.
+    /// Name of the check.
     pub name: String,
-    /// Whether it holds; false of one that was not decided.
+    /// True if the claim holds; false if it does not or was not decided.
     pub pass: bool,
-    /// Why it was not decided: a cell that it speaks of has no run but disturbed ones. `value` is what they gave.
+    /// Reason why it was not decided: the host was overloaded in all runs of a cell. `value` is what these runs gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<String>,
-    /// What was found: a number or a text.
+    /// Measured value: a number or a text.
     pub value: Value,
-    /// What was wanted: ">= 6".
-    pub want: String,
+    /// Expected value: ">= 6".
+    #[serde(rename = "want")]
+    pub expected: String,
 }
 
 impl Check {
-    /// Whether it was decided, and does not hold.
+    /// Returns whether the claim was decided and does not hold.
     pub fn failed(&self) -> bool {
         !self.pass && self.undecided.is_none()
     }
 
-    /// What was found: numbers with three digits, everything else as it stands.
-    pub fn found(&self) -> String {
+    /// Returns the measured value as text: numbers with three digits, other values unchanged.
+    pub fn value_text(&self) -> String {
         match self.value.as_f64() {
             Some(number) => Metric::of("x_ratio").print(number),
-            None => plain(&self.value),
+            None => json_text(&self.value),
         }
     }
 }
 
-/// How well an emulated link kept its promise.
+/// Statistics of an emulated link.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct LinkAccount {
-    /// The name of the link.
+pub struct LinkStats {
+    /// Name of the link.
     pub name: String,
-    /// `exact` or `bulk` delivery.
+    /// Delivery mode, `exact` or `bulk`.
     pub mode: String,
-    /// Actual minus planned departure.
+    /// Delay error: actual minus planned departure.
     pub delay_error_us: DelayError,
-    /// Packets dropped by cause: `queue`, `loss`.
+    /// Number of packets dropped by cause: `queue`, `loss`.
     #[serde(default)]
     pub drops: BTreeMap<String, u64>,
-    /// Packets that went in.
+    /// Number of packets that entered the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
 }
 
-/// Distribution of a link's delay error, microseconds.
+/// Distribution of a link's delay error, µs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct DelayError {
-    /// The median.
+    /// Median.
     pub median: f64,
-    /// The 99th percentile.
+    /// 99th percentile.
     pub p99: f64,
-    /// The largest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// Who provides what a scenario asked for, as `result.json` has it.
+/// Provider of a congestion control that a scenario requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Provided {
-    /// What the scenario says, `htcp` or `lh_bic:ack_shift=3`.
-    pub asked: String,
-    /// What sockets were told: `lh_htcp`, `lh_bic.2`.
+pub struct CongestionControl {
+    /// Requested name, `htcp` or `lh_bic:ack_shift=3`.
+    #[serde(rename = "asked")]
+    pub requested: String,
+    /// Name set on sockets: `lh_htcp`, `lh_bic.2`.
     pub name: String,
-    /// `kernel` or `longhaul`.
-    pub by: String,
-    /// All parameters of one of longhaul's, with what they were.
+    /// Provider, `kernel` or `longhaul`.
+    #[serde(rename = "by")]
+    pub provider: String,
+    /// Parameters of a congestion control of longhaul, with their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, u32>,
 }
@@ -459,7 +469,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The least that a result holds; anything longer is optional.
+    /// Returns a result without optional parts.
     fn smallest() -> Value {
         json!({
             "scenario": "nec-linux", "longhaul": "0.1.0", "started": "2026-11-21T03:00:00Z",
@@ -478,15 +488,15 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_format_reads_and_writes_unchanged() {
+    fn round_trips_the_documented_format() {
         let result: LabResult = serde_json::from_value(smallest()).unwrap();
         assert_eq!(result.cells[0].runs[0].metrics["goodput_bps"], 1.23e8);
         assert_eq!(serde_json::to_value(&result).unwrap(), smallest());
     }
 
     #[test]
-    fn settings_read_as_people_write_them() {
-        let said = |value: Value| setting("x", &value);
+    fn formats_settings_with_units() {
+        let said = |value: Value| format_value("x", &value);
         assert_eq!(said(json!("0ms")), "0 ms");
         assert_eq!(said(json!("100mbit")), "100 Mbit/s");
         assert_eq!(said(json!("64KB")), "64 KB");
@@ -494,11 +504,11 @@ mod tests {
         assert_eq!(said(json!("cubic")), "cubic");
         assert_eq!(said(json!("5")), "5");
         assert_eq!(said(json!(true)), "true");
-        assert_eq!(setting("loss", &json!(0.001)), "0.1 %");
+        assert_eq!(format_value("loss", &json!(0.001)), "0.1 %");
     }
 
     #[test]
-    fn a_run_keeps_its_series_apart_from_its_metrics() {
+    fn run_has_series_besides_flat_metrics() {
         let text =
             r#"{"download_s":16.2,"failed":"reset","series":{"bin_ms":100.0,"goodput_bps":[1e9]}}"#;
         let run: Run = serde_json::from_str(text).unwrap();
@@ -509,10 +519,10 @@ mod tests {
     }
 
     #[test]
-    fn disturbed_runs_count_only_where_there_are_no_others() {
+    fn counts_overloaded_runs_only_without_others() {
         let run = |s: f64, disturbed: Option<&str>| Run {
             metrics: Metrics::from([("download_s".to_owned(), s)]),
-            disturbed: disturbed.map(str::to_owned),
+            overload: disturbed.map(str::to_owned),
             ..Run::default()
         };
         let median = |runs: Vec<Run>| {
@@ -521,7 +531,7 @@ mod tests {
                 ..Cell::default()
             };
             cell.summarise();
-            (cell.metrics["download_s"].median, cell.is_disturbed())
+            (cell.metrics["download_s"].median, cell.is_overloaded())
         };
         let busy = || run(90.0, Some("too busy"));
         assert_eq!(median(vec![run(16.0, None), busy(), busy()]), (16.0, false));
@@ -531,11 +541,11 @@ mod tests {
             ..run(1.0, None)
         };
         assert_eq!(median(vec![busy(), failed]), (90.0, true));
-        assert!(!Cell::default().is_disturbed());
+        assert!(!Cell::default().is_overloaded());
     }
 
     #[test]
-    fn failed_runs_are_not_summarised() {
+    fn ignores_failed_runs_in_summary() {
         let run = |s: f64, failed: Option<&str>| Run {
             metrics: Metrics::from([("download_s".to_owned(), s)]),
             failed: failed.map(str::to_owned),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What repeated runs of one cell say together, and the same in words.
+//! Summary of repeated runs of one cell, and its text.
 
 use longhaul_report::metric::Metric;
 use longhaul_stats::sample;
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 /// Median and range of one metric over the runs of a cell, in the metric's own unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The median.
+    /// Median.
     pub median: f64,
-    /// The least value.
+    /// Minimum.
     pub min: f64,
-    /// The largest value.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Summary {
-    /// Of `values` in any order. `None` if none of them is finite; others are left out, since a
-    /// run that gave no figure must not move the median.
+    /// Summarises `values`, in any order. Values that are not finite are ignored: a run without a figure does not change
+    /// the median. Returns `None` if no value is finite.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let sorted = sample::sorted(values);
         Some(Self {
@@ -29,7 +29,7 @@ impl Summary {
         })
     }
 
-    /// "937 Mbit/s [900 Mbit/s – 940 Mbit/s]"; no range if all runs gave the same.
+    /// Formats the summary: "937 Mbit/s [900 Mbit/s – 940 Mbit/s]"; without a range if all values are equal.
     pub(crate) fn text(&self, metric: &Metric) -> String {
         let median = metric.print(self.median);
         match self.range(metric) {
@@ -38,7 +38,7 @@ impl Summary {
         }
     }
 
-    /// The same for a place of a table, one below the other.
+    /// Returns the summary as HTML for a table cell: the range is below the median.
     pub(crate) fn markup(&self, metric: &Metric) -> Markup {
         html! {
             strong { (metric.print(self.median)) }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn has_the_median_and_the_range() {
+    fn computes_median_and_range() {
         let summary = Summary::of([16.2, 15.9, 17.4]).unwrap();
         assert_eq!(
             (summary.min, summary.median, summary.max),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_without_a_figure_do_not_count() {
+    fn ignores_values_that_are_not_finite() {
         assert_eq!(
             Summary::of([f64::NAN, 2.0, f64::INFINITY]).unwrap().median,
             2.0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table at the end of a run, for a terminal: plain text, ours beside the paper's, the answer
-//! as the last line.
+//! Table at the end of a run, for a terminal: plain text with our figures beside the paper's. The answer is the last
+//! line.
 
 use super::{
     report::answer,
@@ -9,35 +9,35 @@ use super::{
 use longhaul_report::columns::{self, aligned};
 use longhaul_report::metric::Metric;
 
-/// What stays of a name at least.
+/// Minimum length of a shortened name.
 const NAME_MIN: usize = 16;
 
-/// The table, the failed checks and the answer, each line ended. On a terminal with so many `columns` a table
-/// that is too wide goes without ranges, and names are cut if that is still too wide.
-pub fn text(result: &LabResult, columns: Option<usize>) -> String {
+/// Returns the table, the failed checks and the answer, each line terminated. With `columns`, a table that is too wide
+/// has no ranges, and shortened names if it is still too wide.
+pub fn render(result: &LabResult, columns: Option<usize>) -> String {
     let whole = aligned(&rows(result, true));
     let fits = |columns: &usize| whole.iter().all(|line| width(line) <= *columns);
     let narrow = columns.filter(|columns| !fits(columns));
     let mut lines = match narrow {
-        Some(columns) => fitted(rows(result, false), columns),
+        Some(columns) => align_within(rows(result, false), columns),
         None => whole,
     };
     let simulated = result.simulated();
-    let said: Vec<String> = simulated
+    let notes: Vec<String> = simulated
         .map(|cells| format!("simulated, not run on sockets: {cells}"))
         .into_iter()
-        .chain(disturbed(result))
+        .chain(overload_lines(result))
         .chain(checks(result))
         .chain(answer_line(result))
         .collect();
-    if !said.is_empty() {
+    if !notes.is_empty() {
         lines.push(String::new());
     }
-    lines.extend(said);
+    lines.extend(notes);
     columns::text(&lines)
 }
 
-/// A heading row, and for each cell its figures, with their range or without.
+/// Returns the heading row, then a row for each cell with its figures, with ranges if `ranges` is set.
 fn rows(result: &LabResult, ranges: bool) -> Vec<Vec<String>> {
     let names = result.metric_names();
     let paper: Vec<&str> = names
@@ -49,10 +49,10 @@ fn rows(result: &LabResult, ranges: bool) -> Vec<Vec<String>> {
         true => vec![Metric::of(name).label, "paper".to_owned()],
         false => vec![Metric::of(name).label],
     };
-    let first = ["cell".to_owned()]
+    let headings = ["cell".to_owned()]
         .into_iter()
         .chain(names.iter().flat_map(|n| heading(n)));
-    let mut rows = vec![first.collect()];
+    let mut rows = vec![headings.collect()];
     for cell in &result.cells {
         let figures = names
             .iter()
@@ -69,7 +69,7 @@ fn has_paper(result: &LabResult, name: &str) -> bool {
         .any(|cell| cell.paper.contains_key(name))
 }
 
-/// Our figure, with its range or without, and the paper's if any cell has one.
+/// Returns our figure, and the paper's if any cell has one.
 fn figures(cell: &Cell, name: &str, ranges: bool, paper: bool) -> Vec<String> {
     let metric = Metric::of(name);
     let ours = match cell.metrics.get(name) {
@@ -89,8 +89,8 @@ fn figures(cell: &Cell, name: &str, ranges: bool, paper: bool) -> Vec<String> {
     }
 }
 
-/// The rows, aligned, with names in the first column cut so that no line is wider than `columns`, if that helps.
-pub fn fitted(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
+/// Aligns the rows. Names in the first column are shortened so that no line is wider than `columns`, if possible.
+pub fn align_within(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
     let widest = |lines: &[String]| lines.iter().map(|line| width(line)).max();
     let over = widest(&aligned(&rows)).map_or(0, |widest| widest.saturating_sub(columns));
     let names = rows.iter().filter_map(|row| row.first());
@@ -99,17 +99,17 @@ pub fn fitted(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
         .max()
         .map_or(0, |names| names.saturating_sub(over));
     for name in rows.iter_mut().filter_map(|row| row.first_mut()) {
-        *name = cut(name, room.max(NAME_MIN));
+        *name = shorten(name, room.max(NAME_MIN));
     }
     aligned(&rows)
 }
 
-/// So many characters of it at most, with a sign that there was more.
-pub fn cut(text: &str, room: usize) -> String {
-    match width(text) > room {
+/// Shortens a text to `length_max` characters, with an ellipsis at the end.
+pub fn shorten(text: &str, length_max: usize) -> String {
+    match width(text) > length_max {
         true => text
             .chars()
-            .take(room.saturating_sub(1))
+            .take(length_max.saturating_sub(1))
             .chain(['…'])
             .collect(),
         false => text.to_owned(),
@@ -120,32 +120,36 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// One line a run whose figures say less than those of others.
-fn disturbed(result: &LabResult) -> impl Iterator<Item = String> {
+/// Returns a line for each run during which the host was overloaded.
+fn overload_lines(result: &LabResult) -> impl Iterator<Item = String> {
     let line = |(cell, why): (&Cell, &str)| format!("disturbed: {}: {why}", cell.name());
-    result.disturbed().map(line)
+    result.overloaded_runs().map(line)
 }
 
-/// One line a check that failed or was not decided, and one for those that passed; none without checks.
+/// Returns a line for each check that failed or was not decided, and one for those that passed.
 fn checks(result: &LabResult) -> Vec<String> {
     let all = result.checks.len();
     let passed = result.checks.iter().filter(|check| check.pass).count();
     let line = |check: &Check| {
-        let Check { name, want, .. } = check;
-        let found = check.found();
+        let Check {
+            name,
+            expected: want,
+            ..
+        } = check;
+        let found = check.value_text();
         match &check.undecided {
             Some(why) => format!("not decided: {name}: {why}; measured {found}, wanted {want}"),
             None => format!("check failed: {name}: found {found}, wanted {want}"),
         }
     };
-    let open = result.checks.iter().filter(|check| !check.pass).map(line);
+    let unresolved = result.checks.iter().filter(|check| !check.pass).map(line);
     let sum = match (passed, all) {
         (0, _) => None,
         (1, 1) => Some("the check passed".to_owned()),
         (passed, all) if passed == all => Some(format!("checks: all {all} passed")),
         (passed, all) => Some(format!("checks: {passed} of {all} passed")),
     };
-    open.chain(sum).collect()
+    unresolved.chain(sum).collect()
 }
 
 fn answer_line(result: &LabResult) -> Option<String> {
@@ -164,21 +168,21 @@ fn answer_line(result: &LabResult) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::made_up::download;
+    use crate::report::fixtures::download;
 
     #[test]
-    fn the_table_of_a_whole_result() {
-        insta::assert_snapshot!(text(&download(), None));
+    fn prints_all_parts_of_a_result() {
+        insta::assert_snapshot!(render(&download(), None));
     }
 
     #[test]
-    fn a_narrow_terminal_has_no_ranges_and_cut_names() {
+    fn drops_ranges_and_shortens_names_on_a_narrow_terminal() {
         let mut result = download();
         result.cells[0].label =
             Some("direct, and a name that leaves nothing to be said".to_owned());
         let widest = |text: &str| text.lines().map(width).max().unwrap();
         let table = |columns| {
-            let text = text(&result, Some(columns));
+            let text = render(&result, Some(columns));
             text.split("\n\n").next().unwrap().to_owned()
         };
         assert!(table(300).contains("nothing to be said") && table(300).contains('['));
@@ -193,28 +197,28 @@ mod tests {
     }
 
     #[test]
-    fn a_suspicious_figure_of_the_paper_is_marked_and_not_compared() {
+    fn marks_excluded_figures_of_the_paper() {
         let mut result = download();
-        result.cells[0].paper_suspect.push("download_s".to_owned());
-        let text = text(&result, None);
+        result.cells[0].paper_excluded.push("download_s".to_owned());
+        let text = render(&result, None);
         assert!(text.contains("91 s?"), "{text}");
         assert!(!text.contains("the paper:"), "{text}");
     }
 
     #[test]
-    fn a_disturbed_run_is_told_above_the_checks() {
+    fn lists_overloaded_runs_before_checks() {
         let mut result = download();
-        result.cells[1].runs[0].disturbed = Some("the machine was too busy".to_owned());
-        let text = text(&result, None);
+        result.cells[1].runs[0].overload = Some("the machine was too busy".to_owned());
+        let text = render(&result, None);
         let at = |what| text.find(what).unwrap();
         assert!(at("disturbed: two relays: the machine was too busy") < at("check"));
     }
 
     #[test]
-    fn a_check_that_was_not_decided_is_told_with_what_was_measured() {
+    fn lists_undecided_checks_with_measured_value() {
         let mut result = download();
         result.checks[2].undecided = Some("the machine was too busy".to_owned());
-        let text = text(&result, None);
+        let text = render(&result, None);
         let line = format!(
             "not decided: {}: the machine was too busy; measured 0.874, wanted >= 0.9\nchecks: 2 of 3 passed\n",
             result.checks[2].name
@@ -224,10 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_whose_runs_all_failed_keeps_its_row() {
+    fn keeps_row_of_cell_without_valid_run() {
         let mut result = download();
         result.cells[1].metrics.clear();
-        let text = text(&result, None);
+        let text = render(&result, None);
         assert!(
             text.lines()
                 .any(|line| line.starts_with("two relays") && line.contains('–')),

@@ -1,129 +1,129 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables and figures as `result.json` holds them: what the report shall show, decided and checked
-//! when the scenario was read (`lab/src/verdict/view.rs`), with the cells that go where. A page only draws.
+//! Layout of tables and figures in `result.json`. It is chosen and validated when the scenario is read
+//! (`lab/src/verdict/view.rs`), with the position of each cell. A page only draws it.
 //!
-//! Every number that is shown comes from `cells`: a table names metrics and says by index which cell
-//! stands where. So a table never disagrees with the raw result, and costs next to nothing.
+//! All numbers come from `cells`: a table has names of metrics and indices of cells. So a table cannot disagree with
+//! the raw result, and needs little space.
 
-use super::setting::{Vary, plain, setting};
+use super::setting::{Parameters, format_value, json_text};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One `[[table]]`: cells in rows and columns, in each place every metric of `metrics`.
+/// Table (`[[table]]`): cells in rows and columns, with all `metrics` at each position.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// Names it in the scenario; letters, digits, `-`, `_`: fit for an anchor.
+    /// Name in the scenario: letters, digits, `-`, `_`, usable as an anchor.
     pub name: String,
-    /// What it shows, with the figures that the scenario asked for put in.
+    /// Title, with the values that the scenario refers to inserted.
     pub title: String,
-    /// What a reader should know beside it.
+    /// Note for the reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Metrics of each place, in this order; at least one.
+    /// Metrics at each position, in this order; at least one.
     pub metrics: Vec<String>,
-    /// Whether the paper's figures stand beside ours (`Cell::paper`, and `Cell::paper_suspect`).
+    /// Shows the paper's figures beside ours (`Cell::paper`, and `Cell::paper_suspect`).
     #[serde(default)]
     pub paper: bool,
-    /// One below the other, as many as the parameters of `panels` have values; one without.
+    /// Panels, one below the other: one for each combination of the panel parameters, or a single one.
     pub panels: Vec<Panel>,
 }
 
-/// One `[[figure]]`.
+/// Figure (`[[figure]]`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// As of a table.
+    /// Name in the scenario: letters, digits, `-`, `_`, usable as an anchor.
     pub name: String,
-    /// The kind of the figure.
+    /// Kind of the figure.
     pub kind: FigureKind,
-    /// The finding, with the figures that the scenario asked for put in.
+    /// Title: the finding, with the values that the scenario refers to inserted.
     pub title: String,
-    /// What is drawn, and what a reader should know beside it.
+    /// Description of the content, and notes for the reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Metrics that are drawn; empty if courses over time are. A matrix has one or two: the second
-    /// is that of the column's side. Bars and series have one or more: a line or colour each.
+    /// Metrics that are drawn; empty if time series are. A matrix has one or two: the second is for the column's side.
+    /// Bars and series have one or more: a line or colour for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
-    /// What is drawn over time (series) or as a distribution over time (cdf), instead of metrics: these
-    /// courses of each cell's runs ([`Course`]), by their `of` and `flow`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub courses: Vec<CourseName>,
-    /// Seconds of the run to draw, if not all of it.
+    /// Time series of each cell's runs ([`TimeSeries`]) that are drawn instead of metrics, over time (series) or as a
+    /// distribution (cdf); by `shared_values` and `flow`.
+    #[serde(rename = "courses", default, skip_serializing_if = "Vec::is_empty")]
+    pub time_series: Vec<TimeSeriesId>,
+    /// Part of the run to draw, seconds; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span_s: Option<[f64; 2]>,
-    /// Logarithmic axes.
+    /// Logarithmic horizontal axis.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log_x: bool,
-    /// Whether the vertical axis is logarithmic.
+    /// Logarithmic vertical axis.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log_y: bool,
-    /// Whether the paper's figures are drawn beside ours.
+    /// Draws the paper's figures beside ours.
     #[serde(default)]
     pub paper: bool,
-    /// Thin labelled lines across the chart, in the unit of what is drawn.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub limits: Vec<Limit>,
-    /// Small multiples on one scale; one if the scenario asks for none.
+    /// Labelled reference lines across the chart, in the unit of the drawn quantity.
+    #[serde(rename = "limits", default, skip_serializing_if = "Vec::is_empty")]
+    pub reference_lines: Vec<ReferenceLine>,
+    /// Panels (small multiples) on one scale, or a single one.
     pub panels: Vec<Panel>,
 }
 
-/// What a figure looks like, and what the rows and columns of its panels are.
+/// Kind of a figure, and the meaning of the rows and columns of its panels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FigureKind {
-    /// Lines: a row each, and in it a line for each metric or course. Over time if there are `courses`
-    /// (then there is one column), else over the columns' parameter.
+    /// Lines for each row, one for each metric or time series. The horizontal axis is time if there are `time_series` (with
+    /// one column), else the columns' parameter.
     #[default]
     Series,
-    /// Bars in groups: a group for each column, a colour for each row.
+    /// Grouped bars: a group for each column, a colour for each row.
     Bars,
-    /// A place for each row and column, coloured by the one metric.
+    /// Heat map: a field for each row and column, coloured by the single metric.
     Heatmap,
-    /// As a heat map, of two that meet: what the row's side got (`metrics[0]`) over what the column's
-    /// side got (`metrics[1]`, if there is one).
+    /// Heat map of two competing sides: `metrics[0]` of the row's side over `metrics[1]` of the column's side, if there is
+    /// one.
     Matrix,
-    /// A distribution for each row: of the metric over all runs of the row's cells, or of a course's values over
+    /// Distribution for each row: of the metric over all runs of the row's cells, or of the values of a time series over
     /// all bins.
     Cdf,
 }
 
-/// A part of a table or figure that has its own heading.
+/// Panel: a part of a table or figure with its own heading.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Panel {
-    /// The values that its cells share; empty if there is only one panel.
-    #[serde(default, skip_serializing_if = "Vary::is_empty")]
-    pub of: Vary,
-    /// The rows.
+    /// Values that its cells share; empty if there is only one panel.
+    #[serde(rename = "of", default, skip_serializing_if = "Parameters::is_empty")]
+    pub shared_values: Parameters,
+    /// Rows.
     pub rows: Axis,
-    /// The columns.
+    /// Columns.
     pub columns: Axis,
-    /// `cells[row][column]`: an index into the cells of the result. Absent where no such cell was run. As many
-    /// as `rows.entries`, and in each as many as `columns.entries`.
+    /// Index into the cells of the result at `cells[row][column]`; absent if no such cell was run. The lengths are those
+    /// of `rows.entries` and `columns.entries`.
     pub cells: Vec<Vec<Option<usize>>>,
 }
 
-/// What goes down or across.
+/// Axis of a panel: its rows or its columns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
     /// Varied parameters, the outermost first. Empty: the axis has one entry without values.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub by: Vec<String>,
-    /// In the order of the scenario.
+    #[serde(rename = "by", default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<String>,
+    /// Entries, in the order of the scenario.
     pub entries: Vec<Entry>,
 }
 
-/// One row, column, line or group.
+/// Entry of an axis: a row, column, line or group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// One value for each parameter of `by`.
+    /// Values of the parameters in `parameters`.
     pub values: Vec<Value>,
-    /// A name for people, if all cells of the entry have one label and there are no values to tell it.
+    /// Name for users, if all cells of the entry have the same label and there are no values to name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
 
 impl Axis {
-    /// The heading of an entry: "relays", "5 ms, no relays"; empty if the axis has no parameters.
+    /// Returns the heading of an entry: "relays", "5 ms, no relays"; empty if the axis has no parameters.
     pub fn heading(&self, entry: &Entry) -> String {
         if let Some(label) = &entry.label {
             return label.clone();
@@ -131,24 +131,29 @@ impl Axis {
         let named = |(by, value): (&String, &Value)| match value {
             Value::Bool(true) => by.clone(),
             Value::Bool(false) => format!("no {by}"),
-            other => setting(by, other),
+            other => format_value(by, other),
         };
-        let words: Vec<String> = self.by.iter().zip(&entry.values).map(named).collect();
+        let words: Vec<String> = self
+            .parameters
+            .iter()
+            .zip(&entry.values)
+            .map(named)
+            .collect();
         words.join(", ")
     }
 
-    /// Where an entry lies on a numeric axis: of its one value the number, without its unit, in the unit's
-    /// base (seconds, bits a second, bytes). `None` of what is no number.
+    /// Returns the position of an entry on a numeric axis: its single value in base units (seconds, bit/s, bytes). Returns
+    /// `None` for values that are not numeric.
     pub fn position(entry: &Entry) -> Option<f64> {
         let [only] = entry.values.as_slice() else {
             return None;
         };
-        only.as_f64().or_else(|| quantity(&plain(only)))
+        only.as_f64().or_else(|| parse_quantity(&json_text(only)))
     }
 }
 
-/// `"5ms"` as 0.005, `"1gbit"` as 1e9, `"64MB"` as 64e6.
-pub fn quantity(text: &str) -> Option<f64> {
+/// Parses a quantity in base units: `"5ms"` as 0.005, `"1gbit"` as 1e9, `"64MB"` as 64e6.
+pub fn parse_quantity(text: &str) -> Option<f64> {
     let time = || text.parse().ok().map(longhaul_units::Time::as_secs_f64);
     let rate = || {
         text.parse()
@@ -163,40 +168,41 @@ pub fn quantity(text: &str) -> Option<f64> {
     time().or_else(bytes).or_else(rate)
 }
 
-/// A line across a chart.
+/// Reference line across a chart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Limit {
-    /// The value.
+pub struct ReferenceLine {
+    /// Value.
     pub value: f64,
-    /// The words for it.
+    /// Label.
     pub label: String,
 }
 
-/// Which course: the same words as in [`Course`].
+/// Identity of a time series ([`TimeSeries`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct CourseName {
-    /// `goodput_bps`, `cwnd_bytes`, `srtt_us`, `retransmits_per_s`, `jain_ratio`: ends in its unit, as metrics do.
-    pub of: String,
-    /// The flow that it is of; absent: all flows together.
+pub struct TimeSeriesId {
+    /// Quantity, ending in its unit: `goodput_bps`, `cwnd_bytes`, `srtt_us`, `retransmits_per_s`, `jain_ratio`.
+    #[serde(rename = "of")]
+    pub quantity: String,
+    /// Name of the flow; all flows together if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<String>,
 }
 
-/// How a quantity went over the time of one run (`Series::courses`). Only what some figure draws is kept, at most
-/// [`Course::BINS_MAX`] bins of it.
+/// Time series of a quantity in one run (`Series::time_series`). Only series that a figure draws are stored, with at most
+/// [`TimeSeries::BINS_MAX`] bins.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Course {
-    /// The figure over time.
+pub struct TimeSeries {
+    /// Quantity and flow.
     #[serde(flatten)]
-    pub name: CourseName,
-    /// Width of a bin in milliseconds; the first begins at the start of the run.
+    pub name: TimeSeriesId,
+    /// Width of a bin, ms; the first begins at the start of the run.
     pub bin_ms: f64,
-    /// A value for each bin, in the unit that `of` ends with; null where there is none.
+    /// Value of each bin, in the unit of `shared_values`; null if there is none.
     pub values: Vec<Option<f64>>,
 }
 
-impl Course {
-    /// About as many points as a page is wide.
+impl TimeSeries {
+    /// Maximum number of bins: about the width of a page in pixels.
     pub const BINS_MAX: usize = 1200;
 }
 
@@ -206,9 +212,9 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn entries_are_called_by_their_values() {
+    fn names_entries_by_their_values() {
         let axis = Axis {
-            by: vec!["delay".to_owned(), "relays".to_owned()],
+            parameters: vec!["delay".to_owned(), "relays".to_owned()],
             entries: Vec::new(),
         };
         let heading = |values: Value| {
@@ -224,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_lie_on_a_numeric_axis_in_base_units() {
+    fn positions_quantities_in_base_units() {
         let position = |value: Value| {
             Axis::position(&Entry {
                 values: vec![value],

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul tap capture` is told on the command line, and what every capture is told.
+//! Command-line arguments of `longhaul tap capture`, and those that all captures share.
 #![allow(
     rustdoc::broken_intra_doc_links,
-    reason = "help texts are printed as they stand"
+    reason = "help texts are printed without changes"
 )]
 
 use super::{
@@ -44,17 +44,17 @@ pub(crate) struct Args {
     /// Begin a new file before one gets larger than this: FILE-00001.pcapng …, each complete; 1MB or more
     #[arg(long, value_name = "SIZE")]
     rotate: Option<Bytes>,
-    /// Keep only the last so many of them
+    /// Keep only this number of files, the newest
     #[arg(long, value_name = "N", requires = "rotate",
           value_parser = clap::value_parser!(u32).range(1..=99_999))]
     files: Option<u32>,
-    /// End after so long
+    /// Stop after this time
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
-    /// End after so many packets, a super-packet counted once
+    /// Stop after this number of packets; a super-packet counts once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Replace files that are there; without it they are left alone and nothing is captured
+    /// Replace existing files; without it they are left alone and nothing is captured
     #[arg(long)]
     force: bool,
     /// Print what was captured as JSON on standard output
@@ -62,10 +62,10 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Where packets come from, and which.
+/// Source of the packets, and the filter.
 #[derive(clap::Args)]
 pub(crate) struct SourceArgs {
-    /// Interface to capture on, both ways; repeatable
+    /// Interface to capture on, in both directions; repeatable
     #[arg(short, long = "interface", value_name = "INTERFACE", required = true)]
     interfaces: Vec<String>,
     /// Only packets that match, in the language of pcap-filter(7) as far as listed below
@@ -74,14 +74,14 @@ pub(crate) struct SourceArgs {
     /// Only packets that match what `tcpdump -ddd EXPRESSION` prints, given as text
     #[arg(long, value_name = "LISTING", conflicts_with = "filter")]
     filter_bpf: Option<String>,
-    /// Most bytes to keep of a packet, 64 to 65535
+    /// Maximum number of bytes to keep of a packet, 64 to 65535
     #[arg(long, value_name = "BYTES", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(64..=65_535))]
     snap: u32,
-    /// Kernel memory for each interface, for packets not yet taken: 512KiB to 2GiB
+    /// Kernel memory for each interface, for packets not yet read: 512KiB to 2GiB
     #[arg(long, value_name = "SIZE", default_value = "256MB")]
     ring: Bytes,
-    /// Also packets that are for others, as on a mirror port
+    /// Also capture packets for other hosts, as on a mirror port
     #[arg(long)]
     promiscuous: bool,
     /// Network namespace of the interfaces [default: this one]
@@ -90,13 +90,13 @@ pub(crate) struct SourceArgs {
 }
 
 impl Args {
-    /// What the flags ask for.
+    /// Returns the configuration that the flags select.
     ///
     /// # Errors
-    /// A refusal that names the flag.
+    /// A value is not valid: a refusal that names the flag.
     pub(super) fn config(&self) -> Result<Config> {
         let source = self.source.source()?;
-        let destination = Destination::check(
+        let destination = Destination::new(
             &self.file,
             self.rotate.map(Bytes::get),
             self.files.map(|files| files as usize),
@@ -117,12 +117,12 @@ impl Args {
 }
 
 impl SourceArgs {
-    /// What the flags ask for.
+    /// Returns the source that the flags select.
     ///
     /// # Errors
-    /// A refusal that names the flag.
+    /// A value is not valid: a refusal that names the flag.
     pub(crate) fn source(&self) -> Result<Source> {
-        Source::check(Selection {
+        Source::new(Selection {
             interfaces: self.interfaces.clone(),
             filter: match &self.filter_bpf {
                 Some(listing) => Filter::Listing(listing.clone()),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is said of a capture while it runs and when it is over.
+//! Progress and summary of a capture.
 
-use super::tally::Counted;
+use super::tally::CounterSnapshot;
 use indicatif::{ProgressBar, ProgressStyle};
-use longhaul_command::note;
+use longhaul_command::errln;
 use longhaul_linux::packet_ring::Clock;
 use longhaul_units::{Bytes, Time};
 use serde::Serialize;
@@ -12,17 +12,17 @@ use std::{
     io::{IsTerminal, stderr},
 };
 
-/// Without a terminal, a line so often, in seconds.
-const LINE_EVERY: u64 = 10;
+/// Interval of progress lines without a terminal, seconds.
+const LINE_INTERVAL_S: u64 = 10;
 
-/// A line of progress on a terminal, or lines.
+/// Progress of a capture: one updated line on a terminal, lines in turn elsewhere.
 pub(super) struct Display {
     line: Option<ProgressBar>,
     seconds: u64,
     dropped: u64,
 }
 
-/// What a capture came to.
+/// Counters of a capture so far.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     pub(super) seconds: f64,
@@ -31,18 +31,18 @@ pub(super) struct Summary {
     pub(super) interfaces: Vec<Interface>,
 }
 
-/// What came of one interface.
+/// Counters of one interface.
 #[derive(Debug, Serialize)]
 pub(super) struct Interface {
     pub(super) name: String,
-    /// `hardware` or `software`.
+    /// Source of the time stamps, `hardware` or `software`.
     pub(super) time_stamps: &'static str,
     #[serde(flatten)]
-    pub(super) counted: Counted,
+    pub(super) counters: CounterSnapshot,
 }
 
-/// In a word.
-pub(super) const fn name_of(clock: Clock) -> &'static str {
+/// Returns the name of a clock.
+pub(super) const fn clock_name(clock: Clock) -> &'static str {
     match clock {
         Clock::Software => "software",
         Clock::Hardware => "hardware",
@@ -50,7 +50,7 @@ pub(super) const fn name_of(clock: Clock) -> &'static str {
 }
 
 impl Display {
-    pub(super) fn open() -> Self {
+    pub(super) fn new() -> Self {
         let line = || {
             let plain = ProgressStyle::with_template("{msg}");
             let style = plain.unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -63,15 +63,15 @@ impl Display {
         }
     }
 
-    /// Each second. Without a terminal, drops are told of as soon as there are new ones.
+    /// Shows the progress; called each second. Without a terminal, new drops are printed at once.
     pub(super) fn show(&mut self, summary: &Summary) {
         self.seconds += 1;
         let dropped = summary.total().dropped;
-        let news = dropped > self.dropped || self.seconds.is_multiple_of(LINE_EVERY);
+        let due = dropped > self.dropped || self.seconds.is_multiple_of(LINE_INTERVAL_S);
         self.dropped = dropped;
         match &self.line {
             Some(line) => line.set_message(summary.progress()),
-            None if news => note!("{}", summary.progress()),
+            None if due => errln!("{}", summary.progress()),
             None => {}
         }
     }
@@ -84,22 +84,22 @@ impl Display {
 }
 
 impl Summary {
-    fn total(&self) -> Counted {
-        let add = |sum: Counted, one: &Interface| Counted {
-            packets: sum.packets + one.counted.packets,
-            wire_segments: sum.wire_segments + one.counted.wire_segments,
-            received: sum.received + one.counted.received,
-            dropped: sum.dropped + one.counted.dropped,
-            ring_full: sum.ring_full + one.counted.ring_full,
+    fn total(&self) -> CounterSnapshot {
+        let add = |sum: CounterSnapshot, one: &Interface| CounterSnapshot {
+            packets: sum.packets + one.counters.packets,
+            wire_segments: sum.wire_segments + one.counters.wire_segments,
+            received: sum.received + one.counters.received,
+            dropped: sum.dropped + one.counters.dropped,
+            ring_full: sum.ring_full + one.counters.ring_full,
         };
-        self.interfaces.iter().fold(Counted::default(), add)
+        self.interfaces.iter().fold(CounterSnapshot::default(), add)
     }
 
     fn progress(&self) -> String {
         format!(
             "{:>6.0} s  {}  {} written",
             self.seconds,
-            words(&self.total()),
+            describe(&self.total()),
             Bytes::new(self.bytes)
         )
     }
@@ -111,9 +111,13 @@ impl fmt::Display for Summary {
             let Interface {
                 name,
                 time_stamps,
-                counted,
+                counters: counted,
             } = interface;
-            writeln!(f, "{name}: {}, {time_stamps} time stamps", words(counted))?;
+            writeln!(
+                f,
+                "{name}: {}, {time_stamps} time stamps",
+                describe(counted)
+            )?;
         }
         if self.total().dropped > 0 {
             writeln!(
@@ -138,8 +142,8 @@ fn last(names: &[String]) -> &str {
     names.last().map_or("nothing", String::as_str)
 }
 
-fn words(counted: &Counted) -> String {
-    let Counted {
+fn describe(counted: &CounterSnapshot) -> String {
+    let CounterSnapshot {
         packets,
         wire_segments,
         received,
@@ -161,15 +165,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_are_said_with_their_share_and_what_helps() {
+    fn summary_shows_drops_with_share_and_remedy() {
         let mut summary = Summary {
             seconds: 12.0,
             files: vec!["trace.pcapng".to_owned()],
             bytes: 1_500_000,
             interfaces: vec![Interface {
                 name: "eth0".to_owned(),
-                time_stamps: name_of(Clock::Software),
-                counted: Counted {
+                time_stamps: clock_name(Clock::Software),
+                counters: CounterSnapshot {
                     packets: 750,
                     wire_segments: 9_000,
                     received: 1_000,
@@ -183,7 +187,7 @@ mod tests {
         packets were dropped: a larger --ring, a narrower --filter or a faster disk helps
         trace.pcapng: 1.5 MB in 12 s
         ");
-        summary.interfaces[0].counted.dropped = 0;
+        summary.interfaces[0].counters.dropped = 0;
         let text = summary.to_string();
         assert!(
             text.contains("0 dropped") && !text.contains("helps"),

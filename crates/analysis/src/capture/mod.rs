@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul tap capture`: headers of an interface's packets into pcapng, a thread for each interface.
+//! `longhaul tap capture`: writes the headers of packets to pcapng, with a thread for each interface.
 
 mod args;
 mod display;
@@ -11,34 +11,34 @@ mod tally;
 use anyhow::{Context, Result};
 pub(super) use args::{Args, SourceArgs};
 use display::{Display, Summary};
-use longhaul_command::{note, say};
+use longhaul_command::{errln, outln};
 use longhaul_linux::{clock, wait::Bell};
-use longhaul_packet::capture::writer::{self, Interface, Origin};
+use longhaul_packet::capture::writer::{self, Interface, SectionInfo};
 use longhaul_units::Time;
 use output::{Destination, Output};
 use recorder::{Budget, Recorder, Shared};
-pub(super) use source::{Source, Tap};
+pub(super) use source::{InterfaceRing, Source};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
-use tally::Tally;
+use tally::InterfaceCounters;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc::{Receiver, Sender, channel},
     time::{MissedTickBehavior, interval, sleep},
 };
 
-/// A capture, checked.
+/// Configuration of a capture, validated.
 struct Config {
     source: Source,
     destination: Destination,
-    /// Packets after which it ends, if it does.
+    /// Number of packets after which the capture stops, if limited.
     count: Option<u64>,
-    /// Time after which it ends, if it does.
+    /// Time after which the capture stops, if limited.
     duration: Option<Time>,
-    /// Whether what was captured goes to standard output as JSON.
+    /// Prints the summary to standard output as JSON.
     json: bool,
 }
 
@@ -47,67 +47,74 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let config = args.config()?;
     let (duration, json) = (config.duration, config.json);
     let taps = config.source.open()?;
-    let runtime = longhaul_command::event_loop::of_this_thread()?;
-    // Before anybody can know that it captures, and end it.
-    let signals = runtime.block_on(async { Signals::listen() })?;
+    let runtime = longhaul_command::event_loop::current_thread()?;
+    // Before the capture is announced, so that no signal is missed.
+    let signals = runtime.block_on(async { Signals::new() })?;
     let mut capture = Capture::start(config, taps)?;
-    runtime.block_on(capture.attend(signals, duration))?;
+    runtime.block_on(capture.run_until_end(signals, duration))?;
     capture.finish(json)
 }
 
-/// A capture at work.
+/// Running capture.
 struct Capture {
     shared: Shared,
     interfaces: Vec<(String, &'static str)>,
     bells: Vec<Bell>,
     threads: Vec<JoinHandle<Result<()>>>,
-    /// Closes when the last thread has ended; a message is the end of one.
-    ends: Receiver<()>,
-    began: Time,
+    /// Channel with a message for each thread that ended; closed when the last has ended.
+    thread_ends: Receiver<()>,
+    started_at: Time,
     display: Display,
 }
 
 impl Capture {
-    fn start(config: Config, taps: Vec<Tap>) -> Result<Self> {
+    fn start(config: Config, taps: Vec<InterfaceRing>) -> Result<Self> {
         let source = &config.source;
-        let tallies: Arc<[Tally]> = taps.iter().map(|_| Tally::default()).collect();
+        let counters: Arc<[InterfaceCounters]> =
+            taps.iter().map(|_| InterfaceCounters::default()).collect();
         let output = Output::create(
             config.destination,
             header(source, &taps),
-            Arc::clone(&tallies),
+            Arc::clone(&counters),
         )?;
-        let (ended, ends) = channel(taps.len().max(1));
+        let (end_sender, ends) = channel(taps.len().max(1));
         let mut capture = Self {
             shared: Shared {
                 output: Arc::new(Mutex::new(output)),
-                tallies,
-                budget: Arc::new(Budget::of(config.count)),
+                counters,
+                budget: Arc::new(Budget::new(config.count)),
             },
             interfaces: taps
                 .iter()
-                .map(|tap| (tap.interface.clone(), display::name_of(tap.clock)))
+                .map(|tap| (tap.interface.clone(), display::clock_name(tap.clock)))
                 .collect(),
             bells: Vec::new(),
             threads: Vec::new(),
-            ends,
-            began: clock::now(),
-            display: Display::open(),
+            thread_ends: ends,
+            started_at: clock::now(),
+            display: Display::new(),
         };
         for (number, tap) in (0..).zip(taps) {
-            capture.record(tap, number, source.snaplen, ended.clone())?;
+            capture.start_recorder(tap, number, source.snaplen, end_sender.clone())?;
         }
-        note!("capturing on {}", source.interfaces.join(", "));
+        errln!("capturing on {}", source.interfaces.join(", "));
         Ok(capture)
     }
 
-    fn record(&mut self, tap: Tap, number: u32, snaplen: u32, ended: Sender<()>) -> Result<()> {
+    fn start_recorder(
+        &mut self,
+        tap: InterfaceRing,
+        number: u32,
+        snaplen: u32,
+        ended: Sender<()>,
+    ) -> Result<()> {
         let bell = Bell::new()?;
         self.bells.push(bell.clone());
         let name = format!("tap {}", tap.interface);
         let recorder = Recorder::of(tap, number, snaplen, self.shared.clone(), bell);
         let work = move || {
             let outcome = recorder.run();
-            // Nobody listens any more if the capture was given up.
+            // The receiver is dropped if the capture was abandoned.
             let _ = ended.try_send(());
             outcome
         };
@@ -116,18 +123,18 @@ impl Capture {
         Ok(())
     }
 
-    /// Until somebody or something ends it, and all that was captured is written.
-    async fn attend(&mut self, mut signals: Signals, duration: Option<Time>) -> Result<()> {
-        let over = sleep(duration.unwrap_or(Time::from_secs(1 << 31)).into());
-        tokio::pin!(over);
+    /// Runs until a signal, the duration or the end of a thread stops the capture and all packets are written.
+    async fn run_until_end(&mut self, mut signals: Signals, duration: Option<Time>) -> Result<()> {
+        let deadline = sleep(duration.unwrap_or(Time::from_secs(1 << 31)).into());
+        tokio::pin!(deadline);
         let mut second = interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Skip);
         second.tick().await;
         loop {
             tokio::select! {
-                () = signals.next() => break,
-                () = &mut over => break,
-                _ = self.ends.recv() => break,
+                () = signals.wait() => break,
+                () = &mut deadline => break,
+                _ = self.thread_ends.recv() => break,
                 _ = second.tick() => {
                     let summary = self.summary(Vec::new());
                     self.display.show(&summary);
@@ -136,50 +143,50 @@ impl Capture {
         }
         self.bells.iter().try_for_each(Bell::ring)?;
         tokio::select! {
-            // A reader of standard output that takes nothing any more must not hold us.
-            () = signals.next() => anyhow::bail!("given up before all was written"),
-            () = async { while self.ends.recv().await.is_some() {} } => Ok(()),
+            // A second signal stops the wait for a blocked reader of standard output.
+            () = signals.wait() => anyhow::bail!("stopped before all packets were written"),
+            () = async { while self.thread_ends.recv().await.is_some() {} } => Ok(()),
         }
     }
 
-    /// The first thing that went wrong, after all files are complete.
+    /// Completes all files, then returns the first error.
     fn finish(mut self, json: bool) -> Result<()> {
         let threads = self.threads.drain(..).map(JoinHandle::join);
         let outcomes: Vec<Result<()>> = threads
-            .map(|joined| joined.unwrap_or_else(|_| anyhow::bail!("a thread panicked")))
+            .map(|join_result| join_result.unwrap_or_else(|_| anyhow::bail!("a thread panicked")))
             .collect();
         let finished = self.output().finish();
         self.display.clear();
         let mut outcome = outcomes.into_iter().collect::<Result<()>>();
         match finished {
-            Ok((_, files)) => self.tell(files, json)?,
-            // On a full disk the counts have no room either: the first error is the one to know.
+            Ok((_, files)) => self.print_summary(files, json)?,
+            // On a full disk the counters cannot be written, either: the first error is the cause.
             Err(error) => outcome = outcome.and(Err(error)),
         }
         outcome
     }
 
-    fn tell(&self, files: Vec<String>, json: bool) -> Result<()> {
+    fn print_summary(&self, files: Vec<String>, json: bool) -> Result<()> {
         let summary = self.summary(files);
         if json {
-            say!("{}", serde_json::to_string(&summary)?);
+            outln!("{}", serde_json::to_string(&summary)?);
         } else {
-            note!("{summary}");
+            errln!("{summary}");
         }
         Ok(())
     }
 
     fn summary(&self, files: Vec<String>) -> Summary {
-        let counted = self.interfaces.iter().zip(self.shared.tallies.iter());
+        let counted = self.interfaces.iter().zip(self.shared.counters.iter());
         Summary {
-            seconds: clock::now().since(self.began).as_secs_f64(),
+            seconds: clock::now().since(self.started_at).as_secs_f64(),
             files,
             bytes: self.output().bytes(),
             interfaces: counted
                 .map(|((name, time_stamps), tally)| display::Interface {
                     name: name.clone(),
                     time_stamps,
-                    counted: tally.now(),
+                    counters: tally.snapshot(),
                 })
                 .collect(),
         }
@@ -191,12 +198,12 @@ impl Capture {
     }
 }
 
-/// With what each file begins.
-fn header(source: &Source, taps: &[Tap]) -> Vec<u8> {
+/// Returns the blocks at the beginning of each file: section header and interface descriptions.
+fn header(source: &Source, taps: &[InterfaceRing]) -> Vec<u8> {
     let kernel = rustix::system::uname();
     let system = format!("Linux {}", kernel.release().to_string_lossy());
     let mut header = Vec::new();
-    let origin = Origin {
+    let origin = SectionInfo {
         hardware: &kernel.machine().to_string_lossy(),
         system: &system,
         application: &format!("longhaul {}", longhaul_command::release()),
@@ -214,11 +221,11 @@ fn header(source: &Source, taps: &[Tap]) -> Vec<u8> {
     header
 }
 
-/// What asks a capture to end.
+/// Signals that stop a capture.
 pub(super) struct Signals([Signal; 3]);
 
 impl Signals {
-    pub(super) fn listen() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self([
             listen(SignalKind::interrupt())?,
@@ -227,7 +234,7 @@ impl Signals {
         ]))
     }
 
-    pub(super) async fn next(&mut self) {
+    pub(super) async fn wait(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
             _ = interrupt.recv() => {}

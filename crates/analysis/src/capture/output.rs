@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of a capture: whole blocks go in, each file is complete, and none outgrows its bound.
+//! Files of a capture: complete pcapng blocks only, within the size limit of a file.
 
-use super::tally::{Counted, Tally};
+use super::tally::{CounterSnapshot, InterfaceCounters};
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;
@@ -15,50 +15,50 @@ use std::{
     sync::Arc,
 };
 
-/// Smallest bound of a file's size, in bytes: what an interface's thread writes at once is less.
+/// Smallest size limit of a file, bytes. An interface's thread writes fewer at once.
 pub(super) const ROTATE_MIN: u64 = 1_000_000;
 
-/// Where a capture goes.
+/// Destination of a capture.
 #[derive(Debug, Clone)]
 pub(super) struct Destination {
-    /// `-` is standard output.
+    /// Path; `-` is standard output.
     path: PathBuf,
-    /// Begin another file before one is larger.
+    /// Size limit of a file, bytes; a new file begins before it is exceeded.
     rotate: Option<u64>,
-    /// How many files stay.
+    /// Number of files to keep.
     files_max: Option<usize>,
     force: bool,
 }
 
-/// What is being written.
+/// Files of a running capture.
 pub(super) struct Output {
     destination: Destination,
-    /// Section header and interface descriptions, with which each file begins.
+    /// Section header and interface descriptions at the beginning of each file.
     header: Vec<u8>,
-    tallies: Arc<[Tally]>,
-    current: Current,
-    /// Files of this capture that are there, the oldest first.
-    kept: VecDeque<PathBuf>,
-    numbered: u32,
-    total: u64,
+    counters: Arc<[InterfaceCounters]>,
+    current: CurrentFile,
+    /// Existing files of this capture, the oldest first.
+    files: VecDeque<PathBuf>,
+    file_number: u32,
+    closed_bytes: u64,
 }
 
-/// The file that is open.
-struct Current {
+/// File that is being written.
+struct CurrentFile {
     file: File,
     name: String,
-    /// Whether what was written in part can be taken back.
+    /// True for a regular file, from which a partial block can be removed.
     regular: bool,
-    /// Bytes in whole blocks.
+    /// Bytes in complete blocks.
     length: u64,
-    since_ns: u64,
-    /// What had been counted before it.
-    before: Vec<Counted>,
+    started_ns: u64,
+    /// Counters of each interface at the beginning of the file.
+    counters_at_start: Vec<CounterSnapshot>,
 }
 
 impl Destination {
-    /// Nothing is touched yet; what is there is refused unless `force` says to replace it.
-    pub(super) fn check(
+    /// Validates the destination and opens nothing. An existing file is refused unless `force` is set.
+    pub(super) fn new(
         path: &Path,
         rotate: Option<u64>,
         files_max: Option<usize>,
@@ -75,10 +75,10 @@ impl Destination {
         }
         if destination.is_stdout() {
             destination.check_stdout()?;
-        } else if let Some(there) = destination.in_the_way() {
+        } else if let Some(there) = destination.existing_file() {
             let there = there.display();
             return Err(Refusal::usage(format!(
-                "{there} is there: choose another name, or --force to replace it"
+                "{there} exists: choose another name, or use --force to replace it"
             )));
         }
         Ok(destination)
@@ -100,8 +100,8 @@ impl Destination {
         Ok(())
     }
 
-    /// Pipes and devices are there to be written to.
-    fn in_the_way(&self) -> Option<PathBuf> {
+    /// Returns an existing regular file that the capture would overwrite. Pipes and devices are allowed.
+    fn existing_file(&self) -> Option<PathBuf> {
         let taken = |path: &PathBuf| !self.force && path.is_file();
         match self.rotate {
             None => Some(self.path.clone()).filter(taken),
@@ -109,14 +109,18 @@ impl Destination {
         }
     }
 
-    /// Files whose names this capture would use sooner or later.
+    /// Returns existing files with a name that this capture would use.
     fn numbered_files(&self) -> Vec<PathBuf> {
         let directory = match self.path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        let name_of = |number: u32| self.numbered(number).file_name().map(ToOwned::to_owned);
+        let name_of = |number: u32| {
+            self.numbered_path(number)
+                .file_name()
+                .map(ToOwned::to_owned)
+        };
         let numbered = |name: &std::ffi::OsStr| {
             let digits = name.to_str()?.rsplit('-').next()?.get(..5)?;
             let number = digits.parse().ok()?;
@@ -128,8 +132,8 @@ impl Destination {
             .collect()
     }
 
-    /// `trace.pcapng` is `trace-00001.pcapng`.
-    fn numbered(&self, number: u32) -> PathBuf {
+    /// Returns the path with a number: `trace.pcapng` becomes `trace-00001.pcapng`.
+    fn numbered_path(&self, number: u32) -> PathBuf {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let extension = self.path.extension().unwrap_or_default().to_string_lossy();
         let dot = if extension.is_empty() { "" } else { "." };
@@ -144,7 +148,7 @@ impl Destination {
         }
         let path = match self.rotate {
             None => self.path.clone(),
-            Some(_) => self.numbered(number),
+            Some(_) => self.numbered_path(number),
         };
         let file = OpenOptions::new()
             .write(true)
@@ -161,59 +165,59 @@ impl Output {
     pub(super) fn create(
         destination: Destination,
         header: Vec<u8>,
-        tallies: Arc<[Tally]>,
+        tallies: Arc<[InterfaceCounters]>,
     ) -> Result<Self> {
         let unwritable = |error: anyhow::Error| Refusal::usage(format!("{error:#}"));
         let (file, path) = destination.open(1).map_err(unwritable)?;
         let mut output = Self {
-            current: Current::of(file, &path, &tallies)?,
-            kept: VecDeque::from([path]),
-            numbered: 1,
-            total: 0,
+            current: CurrentFile::new(file, &path, &tallies)?,
+            files: VecDeque::from([path]),
+            file_number: 1,
+            closed_bytes: 0,
             destination,
             header,
-            tallies,
+            counters: tallies,
         };
         output.current.append(&output.header)?;
         Ok(output)
     }
 
-    /// Writes whole blocks with one call. If it fails, the file ends where it did before.
+    /// Writes complete blocks with one call. If it fails, a regular file keeps its complete blocks.
     pub(super) fn write(&mut self, blocks: &[u8]) -> Result<()> {
-        let larger = self.current.length + (blocks.len() + self.tail_len()) as u64;
+        let larger = self.current.length + (blocks.len() + self.trailer_len()) as u64;
         if self.destination.rotate.is_some_and(|most| larger > most) {
             self.rotate()?;
         }
         self.current.append(blocks)
     }
 
-    /// Ends the file with what was counted; bytes and names of what stands.
+    /// Completes the file with the counters. Returns the bytes of all files and the names of those that are kept.
     pub(super) fn finish(&mut self) -> Result<(u64, Vec<String>)> {
-        self.end_current()?;
-        let names = self.kept.iter().map(|path| path.display().to_string());
-        Ok((self.total + self.current.length, names.collect()))
+        self.complete_current()?;
+        let names = self.files.iter().map(|path| path.display().to_string());
+        Ok((self.closed_bytes + self.current.length, names.collect()))
     }
 
-    /// Bytes of all files so far.
+    /// Returns the bytes of all files so far.
     pub(super) fn bytes(&self) -> u64 {
-        self.total + self.current.length
+        self.closed_bytes + self.current.length
     }
 
     fn rotate(&mut self) -> Result<()> {
-        self.end_current()?;
-        self.total += self.current.length;
-        self.numbered += 1;
-        let (file, path) = self.destination.open(self.numbered)?;
-        self.current = Current::of(file, &path, &self.tallies)?;
+        self.complete_current()?;
+        self.closed_bytes += self.current.length;
+        self.file_number += 1;
+        let (file, path) = self.destination.open(self.file_number)?;
+        self.current = CurrentFile::new(file, &path, &self.counters)?;
         self.current.append(&self.header)?;
-        self.kept.push_back(path);
-        self.forget_old()
+        self.files.push_back(path);
+        self.remove_old_files()
     }
 
-    fn forget_old(&mut self) -> Result<()> {
+    fn remove_old_files(&mut self) -> Result<()> {
         let most = self.destination.files_max.unwrap_or(usize::MAX);
-        while self.kept.len() > most {
-            if let Some(oldest) = self.kept.pop_front() {
+        while self.files.len() > most {
+            if let Some(oldest) = self.files.pop_front() {
                 fs::remove_file(&oldest)
                     .with_context(|| format!("cannot remove {}", oldest.display()))?;
             }
@@ -221,14 +225,17 @@ impl Output {
         Ok(())
     }
 
-    fn end_current(&mut self) -> Result<()> {
-        let mut tail = Vec::with_capacity(self.tail_len());
+    fn complete_current(&mut self) -> Result<()> {
+        let mut tail = Vec::with_capacity(self.trailer_len());
         let until_ns = clock::wall().as_nanos();
-        for (interface, tally) in (0..).zip(self.tallies.iter()) {
-            let (now, before) = (tally.now(), self.current.before[interface as usize]);
+        for (interface, tally) in (0..).zip(self.counters.iter()) {
+            let (now, before) = (
+                tally.snapshot(),
+                self.current.counters_at_start[interface as usize],
+            );
             let statistics = Statistics {
                 interface,
-                from_ns: self.current.since_ns,
+                from_ns: self.current.started_ns,
                 until_ns,
                 received: now.received - before.received,
                 dropped: now.dropped - before.dropped,
@@ -238,26 +245,26 @@ impl Output {
         self.current.append(&tail)
     }
 
-    fn tail_len(&self) -> usize {
-        self.tallies.len() * writer::STATISTICS_LEN
+    fn trailer_len(&self) -> usize {
+        self.counters.len() * writer::STATISTICS_LEN
     }
 }
 
-impl Current {
-    fn of(file: File, path: &Path, tallies: &[Tally]) -> Result<Self> {
+impl CurrentFile {
+    fn new(file: File, path: &Path, tallies: &[InterfaceCounters]) -> Result<Self> {
         Ok(Self {
             regular: file.metadata()?.is_file(),
             file,
             name: path.display().to_string(),
             length: 0,
-            since_ns: clock::wall().as_nanos(),
-            before: tallies.iter().map(Tally::now).collect(),
+            started_ns: clock::wall().as_nanos(),
+            counters_at_start: tallies.iter().map(InterfaceCounters::snapshot).collect(),
         })
     }
 
     fn append(&mut self, blocks: &[u8]) -> Result<()> {
         if let Err(error) = self.file.write_all(blocks) {
-            self.take_back();
+            self.truncate_partial_block();
             let whole = if self.regular {
                 "; it is complete up to here"
             } else {
@@ -269,10 +276,10 @@ impl Current {
         Ok(())
     }
 
-    /// Half a block would make the file a damaged one.
-    fn take_back(&mut self) {
+    /// Removes a partial block at the end of the file.
+    fn truncate_partial_block(&mut self) {
         if self.regular {
-            // If this fails too, readers still take everything up to the half block.
+            // If this fails too, readers still accept all blocks before the partial one.
             let cut = self.file.set_len(self.length);
             drop(cut.and_then(|()| self.file.seek(SeekFrom::Start(self.length))));
         }
@@ -285,8 +292,8 @@ mod tests {
 
     fn output(directory: &Path, files_max: Option<usize>) -> Output {
         let path = directory.join("trace.pcapng");
-        let destination = Destination::check(&path, Some(ROTATE_MIN), files_max, false).unwrap();
-        let tallies: Arc<[Tally]> = [Tally::default()].into();
+        let destination = Destination::new(&path, Some(ROTATE_MIN), files_max, false).unwrap();
+        let tallies: Arc<[InterfaceCounters]> = [InterfaceCounters::default()].into();
         Output::create(destination, vec![7; 100], tallies).unwrap()
     }
 
@@ -302,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_outgrows_its_bound_and_each_begins_and_ends_complete() {
+    fn rotates_at_the_size_limit_with_complete_files() {
         let directory = tempfile::tempdir().unwrap();
         let mut output = output(directory.path(), None);
         for _ in 0..5 {
@@ -322,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_files_stay() {
+    fn keeps_only_the_last_files() {
         let directory = tempfile::tempdir().unwrap();
         let mut output = output(directory.path(), Some(2));
         for _ in 0..4 {
@@ -336,10 +343,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_left_alone_unless_forced() {
+    fn refuses_existing_file_without_force() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("trace.pcapng");
-        let check = |rotate, force| Destination::check(&path, rotate, None, force).map(drop);
+        let check = |rotate, force| Destination::new(&path, rotate, None, force).map(drop);
         fs::write(&path, "a").unwrap();
         let refusal = check(None, false).unwrap_err().to_string();
         assert!(
@@ -351,13 +358,13 @@ mod tests {
         fs::write(directory.path().join("trace-00017.pcapng"), "a").unwrap();
         assert!(check(Some(ROTATE_MIN), false).is_err());
         assert!(check(Some(ROTATE_MIN - 1), true).is_err());
-        assert!(Destination::check(Path::new("/dev/null"), None, None, false).is_ok());
+        assert!(Destination::new(Path::new("/dev/null"), None, None, false).is_ok());
     }
 
     #[test]
-    fn a_full_disk_is_an_error_that_names_the_file() {
-        let destination = Destination::check(Path::new("/dev/full"), None, None, false).unwrap();
-        let tallies: Arc<[Tally]> = [Tally::default()].into();
+    fn names_the_file_on_a_full_disk() {
+        let destination = Destination::new(Path::new("/dev/full"), None, None, false).unwrap();
+        let tallies: Arc<[InterfaceCounters]> = [InterfaceCounters::default()].into();
         let error = Output::create(destination, vec![7; 100], tallies)
             .err()
             .unwrap();

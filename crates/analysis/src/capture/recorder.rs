@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread of an interface: blocks of the ring become blocks of the file.
+//! Recorder: the thread of an interface that writes the packets of the ring to the file.
 
-use super::{output::Output, source::Tap, tally::Tally};
+use super::{output::Output, source::InterfaceRing, tally::InterfaceCounters};
 use anyhow::Result;
 use longhaul_linux::{
     clock,
@@ -15,64 +15,64 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// What is collected before it is written; less than a file may be large.
-const BUFFER: usize = 256 << 10;
-/// Blocks of the ring before it looks up: where they come as fast as they are written, it must still
-/// hear that it is to end.
-const BLOCKS_AT_ONCE: usize = 64;
-/// How often the kernel is asked for its counts, at least.
-const LOOK_EVERY: Time = Time::from_millis(500);
+/// Bytes collected before they are written; less than the smallest size limit of a file.
+const WRITE_LEN: usize = 256 << 10;
+/// Maximum number of ring blocks before the next check for the stop request: packets may arrive as fast as they are
+/// written.
+const BLOCKS_PER_CHECK: usize = 64;
+/// Maximum interval between reads of the kernel's counters.
+const COUNTER_INTERVAL: Time = Time::from_millis(500);
 
-/// How many packets may still be written, on all interfaces.
+/// Number of packets that may still be written, over all interfaces.
 #[derive(Debug)]
 pub(super) struct Budget(AtomicU64);
 
 impl Budget {
-    pub(super) fn of(packets: Option<u64>) -> Self {
+    pub(super) fn new(packets: Option<u64>) -> Self {
         Self(AtomicU64::new(packets.unwrap_or(u64::MAX)))
     }
 
-    /// Whether there was one more.
+    /// Takes one packet from the budget. Returns false if it is used up.
     fn take(&self) -> bool {
         let one_less = |left: u64| left.checked_sub(1);
         self.0.fetch_update(Relaxed, Relaxed, one_less).is_ok()
     }
 
-    fn is_spent(&self) -> bool {
+    fn is_used_up(&self) -> bool {
         self.0.load(Relaxed) == 0
     }
 }
 
-/// What all recorders share.
+/// State that all recorders share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) output: Arc<Mutex<Output>>,
-    pub(super) tallies: Arc<[Tally]>,
+    pub(super) counters: Arc<[InterfaceCounters]>,
     pub(super) budget: Arc<Budget>,
 }
 
-/// An interface's recorder. Its memory is the ring's and one buffer.
+/// Recorder of an interface. Its memory is the ring and one buffer.
 pub(super) struct Recorder {
     ring: Ring,
-    sheet: Sheet,
+    pending: PendingBlocks,
     shared: Shared,
-    told_to_end: Bell,
+    stop: Bell,
 }
 
-/// What is not yet written.
-struct Sheet {
+/// Blocks that are not written yet.
+struct PendingBlocks {
     interface: u32,
     snaplen: usize,
     blocks: Vec<u8>,
-    /// For a frame whose VLAN tag is put back.
-    space: Vec<u8>,
+    /// Buffer for a frame whose VLAN tag is inserted again.
+    scratch: Vec<u8>,
     packets: u64,
     wire_segments: u64,
 }
 
 impl Recorder {
     pub(super) fn of(
-        tap: Tap,
+        tap: InterfaceRing,
         interface: u32,
         snaplen: u32,
         shared: Shared,
@@ -80,89 +80,92 @@ impl Recorder {
     ) -> Self {
         Self {
             ring: tap.ring,
-            sheet: Sheet {
+            pending: PendingBlocks {
                 interface,
                 snaplen: snaplen as usize,
-                blocks: Vec::with_capacity(2 * BUFFER),
-                space: Vec::new(),
+                blocks: Vec::with_capacity(2 * WRITE_LEN),
+                scratch: Vec::new(),
                 packets: 0,
                 wire_segments: 0,
             },
             shared,
-            told_to_end,
+            stop: told_to_end,
         }
     }
 
-    /// Until it is told to end, enough is captured, or something fails.
+    /// Records until it is stopped, the budget is used up, or an error occurs.
     pub(super) fn run(mut self) -> Result<()> {
         let ended = self.capture();
-        // Whatever ended it: what has come by then is not lost.
-        let rest = self.drain_the_rest().and_then(|()| self.count());
+        // Packets that arrived before the end are written, whatever the reason for the end.
+        let rest = self
+            .drain_until_idle()
+            .and_then(|()| self.update_counters());
         ended.and(rest)
     }
 
     fn capture(&mut self) -> Result<()> {
         loop {
-            self.drain()?;
+            self.write_released_blocks()?;
             self.ring.check()?;
-            self.count()?;
+            self.update_counters()?;
             let told = self
-                .told_to_end
-                .wait(std::iter::once(&self.ring), LOOK_EVERY)?;
-            if told || self.shared.budget.is_spent() {
+                .stop
+                .wait(std::iter::once(&self.ring), COUNTER_INTERVAL)?;
+            if told || self.shared.budget.is_used_up() {
                 return Ok(());
             }
         }
     }
 
-    /// The block that is being filled comes when its time is out, and nothing after it.
-    fn drain_the_rest(&mut self) -> Result<()> {
+    /// Writes the packets that are still in the ring. The kernel releases its current block after a time-out; no packet
+    /// arrives after that.
+    fn drain_until_idle(&mut self) -> Result<()> {
         self.ring.close_entrance()?;
         let end = clock::now() + BLOCK_TIMEOUT + BLOCK_TIMEOUT;
         loop {
-            let more = self.drain()?;
+            let more = self.write_released_blocks()?;
             let left = end.since(clock::now());
             if !more && left == Time::ZERO {
                 return Ok(());
             }
             if !more {
-                self.told_to_end.wait(std::iter::once(&self.ring), left)?;
+                self.stop.wait(std::iter::once(&self.ring), left)?;
             }
         }
     }
 
-    /// Writes what the kernel has handed over; whether there may be more.
-    fn drain(&mut self) -> Result<bool> {
+    /// Writes the blocks that the kernel has released. Returns whether there may be more.
+    fn write_released_blocks(&mut self) -> Result<bool> {
         let link_type = self.ring.link_type();
-        for _ in 0..BLOCKS_AT_ONCE {
+        for _ in 0..BLOCKS_PER_CHECK {
             let Some(block) = self.ring.next_block() else {
-                self.sheet.write(&self.shared)?;
+                self.pending.write(&self.shared)?;
                 return Ok(false);
             };
             for packet in block.packets() {
                 if self.shared.budget.take() {
-                    self.sheet.append(&packet, link_type);
+                    self.pending.append(&packet, link_type);
                 }
-                if self.sheet.blocks.len() >= BUFFER {
-                    self.sheet.write(&self.shared)?;
+                if self.pending.blocks.len() >= WRITE_LEN {
+                    self.pending.write(&self.shared)?;
                 }
             }
         }
-        self.sheet.write(&self.shared)?;
+        self.pending.write(&self.shared)?;
         Ok(true)
     }
 
-    fn count(&mut self) -> Result<()> {
+    fn update_counters(&mut self) -> Result<()> {
         let counts = self.ring.counts()?;
-        self.shared.tallies[self.sheet.interface as usize].kernel_says(counts);
+        self.shared.counters[self.pending.interface as usize].set_kernel_counters(counts);
         Ok(())
     }
 }
 
-impl Sheet {
+impl PendingBlocks {
     fn append(&mut self, packet: &Packet<'_>, link_type: longhaul_packet::capture::LinkType) {
-        let mut frame = packet.frame(self.interface, link_type, &mut self.space);
-        // A VLAN tag that was put back must not push it over what the file says.
+        let mut frame = packet.frame(self.interface, link_type, &mut self.scratch);
+        // With the VLAN tag inserted, the frame must not exceed the file's snap length.
         frame.bytes = &frame.bytes[..frame.bytes.len().min(self.snaplen)];
         writer::packet(&mut self.blocks, &frame, packet.heading);
         self.packets += 1;
@@ -174,11 +177,11 @@ impl Sheet {
             return Ok(());
         }
         let output = shared.output.lock();
-        // A thread that panicked left whole blocks behind.
+        // A thread that panicked wrote complete blocks only.
         output
             .unwrap_or_else(PoisonError::into_inner)
             .write(&self.blocks)?;
-        shared.tallies[self.interface as usize].written(self.packets, self.wire_segments);
+        shared.counters[self.interface as usize].add_written(self.packets, self.wire_segments);
         self.blocks.clear();
         (self.packets, self.wire_segments) = (0, 0);
         Ok(())
@@ -190,11 +193,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_spent_once() {
-        let budget = Budget::of(Some(2));
-        assert_eq!([budget.take(), budget.is_spent()], [true, false]);
-        assert_eq!([budget.take(), budget.is_spent()], [true, true]);
+    fn budget_is_used_up_once() {
+        let budget = Budget::new(Some(2));
+        assert_eq!([budget.take(), budget.is_used_up()], [true, false]);
+        assert_eq!([budget.take(), budget.is_used_up()], [true, true]);
         assert!(!budget.take());
-        assert!(Budget::of(None).take());
+        assert!(Budget::new(None).take());
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where packets come from: rings of interfaces.
+//! Source of captured packets: a packet ring for each interface.
 
 use anyhow::Result;
+use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
-use longhaul_command::note;
 use longhaul_linux::{
     netns::{self, Netns},
     packet_ring::{Clock, HardwareClock, OpenError, RING_MAX, RING_MIN, Request, Ring},
@@ -15,92 +15,98 @@ use longhaul_packet::{
 use longhaul_units::Bytes;
 use std::io;
 
-/// Where packets shall come from, and which, as it was asked for.
+/// Interfaces, filter and options, as requested.
 pub(crate) struct Selection {
     pub(crate) interfaces: Vec<String>,
     pub(crate) filter: Filter,
-    /// Most bytes to keep of a packet, 64 to 65,535.
+    /// Maximum number of bytes to keep of a packet, 64 to 65,535.
     pub(crate) snaplen: u32,
     /// Kernel memory for each interface.
     pub(crate) ring: Bytes,
-    /// Whether packets for others count.
+    /// Captures packets for other hosts, too.
     pub(crate) promiscuous: bool,
-    /// The namespace of the interfaces; this one if absent.
+    /// Network namespace of the interfaces; the current one if absent.
     pub(crate) netns: Option<String>,
 }
 
-/// Which packets.
+/// Packet filter.
 pub(crate) enum Filter {
-    /// In the language of pcap-filter(7); empty is all.
+    /// Expression of pcap-filter(7); empty for all packets.
     Expression(String),
-    /// What `tcpdump -ddd` prints.
+    /// Program as `tcpdump -ddd` prints it.
     Listing(String),
 }
 
-/// Interfaces and a filter, checked. Nothing is open yet.
+/// Interfaces and a filter, validated. Nothing is open yet.
 pub(crate) struct Source {
     pub(crate) interfaces: Vec<String>,
-    /// The filter in words, for people; empty is everything.
+    /// Filter as text for users; empty for all packets.
     pub(crate) filter: String,
     pub(crate) snaplen: u32,
-    programs: Programs,
+    programs: FilterPrograms,
     ring_bytes: usize,
     promiscuous: bool,
     netns: Option<Netns>,
 }
 
-/// A ring, and what it is.
-pub(crate) struct Tap {
+/// Open packet ring of an interface.
+pub(crate) struct InterfaceRing {
     pub(crate) interface: String,
     pub(crate) ring: Ring,
     pub(crate) clock: Clock,
 }
 
-/// A filter by what stands before the IP header.
-struct Programs {
+/// Filter programs by the link layer before the IP header.
+struct FilterPrograms {
     ethernet: Vec<Instruction>,
     raw: Vec<Instruction>,
 }
 
 impl Source {
-    /// Refuses what can't work.
+    /// Validates a selection.
     ///
     /// # Errors
-    /// A refusal that names the flag.
-    pub(crate) fn check(selection: Selection) -> Result<Self> {
-        if let Some(twice) = repeated(&selection.interfaces) {
-            return Err(Refusal::usage(format!("interface {twice} is there twice")));
+    /// A value is not valid: a refusal that names the flag.
+    pub(crate) fn new(selection: Selection) -> Result<Self> {
+        if let Some(twice) = find_duplicate(&selection.interfaces) {
+            return Err(Refusal::usage(format!("interface {twice} is given twice")));
         }
         Ok(Self {
-            programs: Programs::of(&selection.filter, selection.snaplen).map_err(Refusal::usage)?,
+            programs: FilterPrograms::compile(&selection.filter, selection.snaplen)
+                .map_err(Refusal::usage)?,
             interfaces: selection.interfaces,
-            filter: in_words(selection.filter),
+            filter: describe_filter(selection.filter),
             snaplen: selection.snaplen,
             ring_bytes: ring_bytes(selection.ring)?,
             promiscuous: selection.promiscuous,
-            netns: selection.netns.as_deref().map(namespace).transpose()?,
+            netns: selection.netns.as_deref().map(open_namespace).transpose()?,
         })
     }
 
-    /// A ring for each interface. Times come from hardware where it is worth it.
-    pub(crate) fn open(&self) -> Result<Vec<Tap>> {
-        let all = || self.interfaces.iter().map(|name| self.tap(name)).collect();
+    /// Opens a ring for each interface. Time stamps come from hardware if its clock is synchronised.
+    pub(crate) fn open(&self) -> Result<Vec<InterfaceRing>> {
+        let all = || {
+            self.interfaces
+                .iter()
+                .map(|name| self.open_ring(name))
+                .collect()
+        };
         match &self.netns {
             None => all(),
-            Some(netns) => netns.run(|| Ok(all())).map_err(not_entered)?,
+            Some(netns) => netns.run(|| Ok(all())).map_err(namespace_error)?,
         }
     }
 
-    fn tap(&self, interface: &str) -> Result<Tap> {
-        let clock = clock(interface);
+    fn open_ring(&self, interface: &str) -> Result<InterfaceRing> {
+        let clock = select_clock(interface);
         let request = Request {
             interface,
             ring_bytes: self.ring_bytes,
             promiscuous: self.promiscuous,
             clock,
         };
-        let ring = Ring::open(&request, |link_type| self.programs.on(link_type));
-        Ok(Tap {
+        let ring = Ring::open(&request, |link_type| self.programs.for_link_type(link_type));
+        Ok(InterfaceRing {
             interface: interface.to_owned(),
             ring: ring.map_err(refusal)?,
             clock,
@@ -108,10 +114,10 @@ impl Source {
     }
 }
 
-impl Programs {
-    fn of(filter: &Filter, snaplen: u32) -> Result<Self, FilterError> {
+impl FilterPrograms {
+    fn compile(filter: &Filter, snaplen: u32) -> Result<Self, FilterError> {
         let program = |layer| match filter {
-            Filter::Listing(listing) => packet_filter::read_listing(listing, snaplen),
+            Filter::Listing(listing) => packet_filter::parse_listing(listing, snaplen),
             Filter::Expression(text) => packet_filter::compile(text, layer, snaplen),
         };
         Ok(Self {
@@ -120,7 +126,7 @@ impl Programs {
         })
     }
 
-    fn on(&self, link_type: LinkType) -> Vec<Instruction> {
+    fn for_link_type(&self, link_type: LinkType) -> Vec<Instruction> {
         match link_type {
             LinkType::Raw => self.raw.clone(),
             _ => self.ethernet.clone(),
@@ -128,12 +134,12 @@ impl Programs {
     }
 }
 
-fn repeated(names: &[String]) -> Option<&String> {
+fn find_duplicate(names: &[String]) -> Option<&String> {
     let earlier = |(i, name): &(usize, &String)| names[..*i].contains(name);
     names.iter().enumerate().find(earlier).map(|(_, name)| name)
 }
 
-fn in_words(filter: Filter) -> String {
+fn describe_filter(filter: Filter) -> String {
     match filter {
         Filter::Listing(_) => "as tcpdump -ddd has it".to_owned(),
         Filter::Expression(text) => text,
@@ -149,7 +155,7 @@ fn ring_bytes(size: Bytes) -> Result<usize> {
     Err(Refusal::usage(format!("--ring {size}: choose {range}")))
 }
 
-fn namespace(name: &str) -> Result<Netns> {
+fn open_namespace(name: &str) -> Result<Netns> {
     Netns::named(name).map_err(|error| {
         Refusal::usage(format!(
             "network namespace {name:?} in {}: {error}; make it with: ip netns add {name}",
@@ -158,7 +164,7 @@ fn namespace(name: &str) -> Result<Netns> {
     })
 }
 
-fn not_entered(error: io::Error) -> anyhow::Error {
+fn namespace_error(error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             Refusal::unsupported("entering a namespace needs CAP_SYS_ADMIN: run as root")
@@ -167,14 +173,14 @@ fn not_entered(error: io::Error) -> anyhow::Error {
     }
 }
 
-/// The card's where it is in step with the system's. Who expects it to be hears why it is not used.
-fn clock(interface: &str) -> Clock {
+/// Returns the network card's clock if it is synchronised with the system's. Prints a notice if it exists but is not.
+fn select_clock(interface: &str) -> Clock {
     match HardwareClock::of(interface) {
         Ok(HardwareClock::InStep) => Clock::Hardware,
         Ok(HardwareClock::Apart(offset)) => {
-            note!(
-                "{interface}: its clock is {offset} from the system's, so the kernel stamps packets; \
-                 phc2sys brings them together"
+            errln!(
+                "{interface}: its clock differs from the system's by {offset}, so packets get time stamps of the kernel; \
+                 phc2sys synchronises the clocks"
             );
             Clock::Software
         }

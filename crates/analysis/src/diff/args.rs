@@ -42,7 +42,7 @@ pub(crate) struct Args {
 impl From<&Args> for Config {
     fn from(args: &Args) -> Self {
         Self {
-            places: [args.a.clone(), args.b.clone()],
+            paths: [args.a.clone(), args.b.clone()],
             flows: [args.flow_a, args.flow_b],
             out: args.out.clone(),
             json: args.json,

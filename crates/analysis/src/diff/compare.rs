@@ -37,8 +37,9 @@ pub(super) const WEIGHT_MAX: f64 = 100.0;
 
 /// Returns all figures that at least one of both has, in a fixed order.
 pub(super) fn figures(a: &Direction, b: &Direction) -> Vec<Figure> {
-    let figure = |measure: &Measure| Figure::of(measure, (measure.of)(a), (measure.of)(b));
-    MEASURES.iter().filter_map(figure).collect()
+    let figure =
+        |measure: &MetricDefinition| Figure::of(measure, (measure.value)(a), (measure.value)(b));
+    METRICS.iter().filter_map(figure).collect()
 }
 
 /// Returns the notable ones among `figures`, largest weight first.
@@ -49,7 +50,7 @@ pub(super) fn notable(figures: &[Figure]) -> Vec<Figure> {
 }
 
 impl Figure {
-    fn of(measure: &Measure, a: Option<f64>, b: Option<f64>) -> Option<Self> {
+    fn of(measure: &MetricDefinition, a: Option<f64>, b: Option<f64>) -> Option<Self> {
         let both = a.zip(b);
         let nothing = a.unwrap_or(0.0) == 0.0 && b.unwrap_or(0.0) == 0.0;
         (!nothing).then(|| Self {
@@ -69,15 +70,15 @@ impl Figure {
 }
 
 /// Definition of a compared metric.
-struct Measure {
+struct MetricDefinition {
     name: &'static str,
-    kind: Kind,
-    of: fn(&Direction) -> Option<f64>,
+    kind: ChangeScale,
+    value: fn(&Direction) -> Option<f64>,
 }
 
 /// Scale on which a difference is judged.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ChangeScale {
     /// Size, judged by the ratio.
     Size,
     /// Number of events, judged by the ratio and by the standard deviation of a Poisson process.
@@ -91,11 +92,11 @@ const RATIO: f64 = 1.1;
 const DEVIATIONS: f64 = 3.0;
 const SHARE: f64 = 0.05;
 
-impl Kind {
+impl ChangeScale {
     fn weight(self, a: f64, b: f64) -> f64 {
         let weight = match self {
             Self::Size => by_ratio(a, b),
-            Self::Count => by_ratio(a, b).min(by_chance(a, b)),
+            Self::Count => by_ratio(a, b).min(by_poisson_deviation(a, b)),
             Self::Share => (b - a).abs() / SHARE,
         };
         weight.min(WEIGHT_MAX)
@@ -110,89 +111,97 @@ fn by_ratio(a: f64, b: f64) -> f64 {
     }
 }
 
-fn by_chance(a: f64, b: f64) -> f64 {
+fn by_poisson_deviation(a: f64, b: f64) -> f64 {
     (b - a).abs() / (a + b).sqrt().max(1.0) / DEVIATIONS
 }
 
-const fn measure(name: &'static str, kind: Kind, of: fn(&Direction) -> Option<f64>) -> Measure {
-    Measure { name, kind, of }
+const fn metric(
+    name: &'static str,
+    kind: ChangeScale,
+    of: fn(&Direction) -> Option<f64>,
+) -> MetricDefinition {
+    MetricDefinition {
+        name,
+        kind,
+        value: of,
+    }
 }
 
-const MEASURES: [Measure; 30] = {
-    use Kind::{Count, Share, Size};
+const METRICS: [MetricDefinition; 30] = {
+    use ChangeScale::{Count, Share, Size};
     [
-        measure("goodput_bps", Size, goodput),
-        measure("payload_bytes", Size, |d| number(d.data.unique_bytes)),
-        measure("lasted_s", Size, |d| lasted_ns(d).map(seconds)),
-        measure("rtt_least_s", Size, |d| {
-            sampled(d.round_trips(), |rtt| rtt.min).map(seconds)
+        metric("goodput_bps", Size, goodput),
+        metric("payload_bytes", Size, |d| number(d.data.unique_bytes)),
+        metric("lasted_s", Size, |d| duration_ns(d).map(seconds)),
+        metric("rtt_least_s", Size, |d| {
+            from_samples(d.round_trips(), |rtt| rtt.min).map(seconds)
         }),
-        measure("rtt_median_s", Size, |d| {
-            sampled(d.round_trips(), |rtt| rtt.p50).map(seconds)
+        metric("rtt_median_s", Size, |d| {
+            from_samples(d.round_trips(), |rtt| rtt.p50).map(seconds)
         }),
-        measure("rtt_99_percent_s", Size, |d| {
-            sampled(d.round_trips(), |rtt| rtt.p99).map(seconds)
+        metric("rtt_99_percent_s", Size, |d| {
+            from_samples(d.round_trips(), |rtt| rtt.p99).map(seconds)
         }),
-        measure("in_flight_most_bytes", Size, |d| {
+        metric("in_flight_most_bytes", Size, |d| {
             number(d.in_flight_max_bytes)
         }),
-        measure("window_least_bytes", Size, |d| {
+        metric("window_least_bytes", Size, |d| {
             number(d.acks.window_min_bytes)
         }),
-        measure("retransmitted_packets", Count, |d| {
+        metric("retransmitted_packets", Count, |d| {
             number(d.data.retransmissions)
         }),
-        measure("retransmitted_bytes", Size, |d| {
+        metric("retransmitted_bytes", Size, |d| {
             number(d.data.retransmitted_bytes)
         }),
-        measure("timeouts", Count, |d| {
+        metric("timeouts", Count, |d| {
             number(d.data.timeout_retransmissions)
         }),
-        measure("pure_acks", Count, |d| number(d.acks.pure)),
-        measure("duplicate_acks", Count, |d| number(d.acks.duplicates)),
-        measure("packets_per_ack_ratio", Size, |d| {
+        metric("pure_acks", Count, |d| number(d.acks.pure)),
+        metric("duplicate_acks", Count, |d| number(d.acks.duplicates)),
+        metric("packets_per_ack_ratio", Size, |d| {
             let per_ack = &d.packets_per_ack;
             (per_ack.count > 0).then_some(per_ack.mean)
         }),
-        measure("ack_diff_median_bytes", Size, |d| {
-            sampled(&d.ack_diff, |diff| diff.p50)
+        metric("ack_diff_median_bytes", Size, |d| {
+            from_samples(&d.ack_diff, |diff| diff.p50)
         }),
-        measure("ack_diff_99_percent_bytes", Size, |d| {
-            sampled(&d.ack_diff, |diff| diff.p99)
+        metric("ack_diff_99_percent_bytes", Size, |d| {
+            from_samples(&d.ack_diff, |diff| diff.p99)
         }),
-        measure("ack_diff_most_bytes", Size, |d| {
-            sampled(&d.ack_diff, |diff| diff.max)
+        metric("ack_diff_most_bytes", Size, |d| {
+            from_samples(&d.ack_diff, |diff| diff.max)
         }),
-        measure("gap_median_s", Size, |d| {
-            sampled(&d.gaps, |gap| gap.p50).map(seconds)
+        metric("gap_median_s", Size, |d| {
+            from_samples(&d.gaps, |gap| gap.p50).map(seconds)
         }),
-        measure("gap_99_percent_s", Size, |d| {
-            sampled(&d.gaps, |gap| gap.p99).map(seconds)
+        metric("gap_99_percent_s", Size, |d| {
+            from_samples(&d.gaps, |gap| gap.p99).map(seconds)
         }),
-        measure("burst_median_segments", Size, |d| {
-            sampled(&d.bursts, |burst| burst.p50)
+        metric("burst_median_segments", Size, |d| {
+            from_samples(&d.bursts, |burst| burst.p50)
         }),
-        measure("burst_longest_segments", Size, |d| {
-            sampled(&d.bursts, |burst| burst.max)
+        metric("burst_longest_segments", Size, |d| {
+            from_samples(&d.bursts, |burst| burst.max)
         }),
-        measure("ramp_up_s", Size, |d| phase_s(d, PhaseKind::RampUp)),
-        measure("peak_s", Size, |d| phase_s(d, PhaseKind::Peak)),
-        measure("steady_s", Size, |d| phase_s(d, PhaseKind::Steady)),
-        measure("recovery_s", Size, |d| phase_s(d, PhaseKind::Recovery)),
-        measure("limited_by_application_ratio", Share, |d| {
-            limited(d, Limit::Application)
+        metric("ramp_up_s", Size, |d| phase_s(d, PhaseKind::RampUp)),
+        metric("peak_s", Size, |d| phase_s(d, PhaseKind::Peak)),
+        metric("steady_s", Size, |d| phase_s(d, PhaseKind::Steady)),
+        metric("recovery_s", Size, |d| phase_s(d, PhaseKind::Recovery)),
+        metric("limited_by_application_ratio", Share, |d| {
+            share_limited_by(d, Limit::Application)
         }),
-        measure("limited_by_receive_window_ratio", Share, |d| {
-            limited(d, Limit::ReceiveWindow)
+        metric("limited_by_receive_window_ratio", Share, |d| {
+            share_limited_by(d, Limit::ReceiveWindow)
         }),
-        measure("limited_by_congestion_window_ratio", Share, |d| {
-            limited(d, Limit::CongestionWindow)
+        metric("limited_by_congestion_window_ratio", Share, |d| {
+            share_limited_by(d, Limit::CongestionWindow)
         }),
-        measure("limited_by_path_rate_ratio", Share, |d| {
-            limited(d, Limit::PathRate)
+        metric("limited_by_path_rate_ratio", Share, |d| {
+            share_limited_by(d, Limit::PathRate)
         }),
-        measure("limited_by_ack_stream_ratio", Share, |d| {
-            limited(d, Limit::AckStream)
+        metric("limited_by_ack_stream_ratio", Share, |d| {
+            share_limited_by(d, Limit::AckStream)
         }),
     ]
 };
@@ -206,17 +215,17 @@ fn seconds(ns: f64) -> f64 {
     ns / 1e9
 }
 
-fn sampled(found: &Distribution, of: fn(&Distribution) -> u64) -> Option<f64> {
+fn from_samples(found: &Distribution, of: fn(&Distribution) -> u64) -> Option<f64> {
     (found.count > 0).then(|| of(found) as f64)
 }
 
-fn lasted_ns(direction: &Direction) -> Option<f64> {
+fn duration_ns(direction: &Direction) -> Option<f64> {
     let lasted = direction.data.duration_ns()?;
     (lasted > 0).then_some(lasted as f64)
 }
 
 fn goodput(direction: &Direction) -> Option<f64> {
-    Some(direction.data.unique_bytes as f64 * 8e9 / lasted_ns(direction)?)
+    Some(direction.data.unique_bytes as f64 * 8e9 / duration_ns(direction)?)
 }
 
 fn phase_s(direction: &Direction, kind: PhaseKind) -> Option<f64> {
@@ -225,7 +234,7 @@ fn phase_s(direction: &Direction, kind: PhaseKind) -> Option<f64> {
 }
 
 /// Returns the share of the time with a known limit.
-fn limited(direction: &Direction, by: Limit) -> Option<f64> {
+fn share_limited_by(direction: &Direction, by: Limit) -> Option<f64> {
     let shares = shares(&direction.limits);
     let share = shares.iter().find(|(limit, _)| *limit == by);
     (!shares.is_empty()).then(|| share.map_or(0.0, |(_, share)| *share))

@@ -11,8 +11,8 @@ use serde::Serialize;
 pub(super) struct Comparison {
     /// Version of the format, that of `result.json`.
     pub(super) schema: u32,
-    pub(super) a: Named,
-    pub(super) b: Named,
+    pub(super) a: ComparedDirection,
+    pub(super) b: ComparedDirection,
     /// Names of the figures that differ by more than chance, largest weight first.
     pub(super) notable: Vec<&'static str>,
     /// Figures that at least one side has.
@@ -21,7 +21,7 @@ pub(super) struct Comparison {
 
 /// Identity of a compared direction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Named {
+pub(super) struct ComparedDirection {
     /// Path, as on the command line.
     pub(super) source: String,
     /// Number of the flow in the result.
@@ -33,12 +33,12 @@ pub(super) struct Named {
 }
 
 impl Comparison {
-    pub(super) fn of(a: &Side<'_>, b: &Side<'_>) -> Self {
+    pub(super) fn new(a: &Side<'_>, b: &Side<'_>) -> Self {
         let figures = compare::figures(a.direction(), b.direction());
         Self {
             schema: SCHEMA,
-            a: Named::of(a),
-            b: Named::of(b),
+            a: ComparedDirection::new(a),
+            b: ComparedDirection::new(b),
             notable: compare::notable(&figures)
                 .iter()
                 .map(|figure| figure.name)
@@ -53,8 +53,8 @@ impl Comparison {
     }
 }
 
-impl Named {
-    fn of(side: &Side<'_>) -> Self {
+impl ComparedDirection {
+    fn new(side: &Side<'_>) -> Self {
         Self {
             source: side.source.clone(),
             flow: side.flow.number,
@@ -67,16 +67,16 @@ impl Named {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::made_up;
+    use crate::report::fixtures;
     use longhaul_flow::record::Direction;
     use std::path::Path;
 
     fn compared(change: impl Fn(&mut Direction)) -> Comparison {
-        let a = made_up::finished();
+        let a = fixtures::report();
         let mut b = a.clone();
         change(&mut b.analysis.flows[0].upload);
-        let side = |path, of| Side::of(Path::new(path), of, None).unwrap();
-        Comparison::of(&side("a", &a), &side("b", &b))
+        let side = |path, of| Side::select(Path::new(path), of, None).unwrap();
+        Comparison::new(&side("a", &a), &side("b", &b))
     }
 
     fn figure(comparison: &Comparison, name: &str) -> Figure {
@@ -95,12 +95,12 @@ mod tests {
 
     #[test]
     fn refuses_unknown_flow() {
-        let finished = made_up::finished();
-        let error = Side::of(Path::new("out"), &finished, Some(99))
+        let finished = fixtures::report();
+        let error = Side::select(Path::new("out"), &finished, Some(99))
             .err()
             .unwrap();
         assert!(error.to_string().starts_with("out: no flow 99"), "{error}");
-        let second = Side::of(Path::new("out"), &finished, Some(7)).unwrap();
+        let second = Side::select(Path::new("out"), &finished, Some(7)).unwrap();
         assert_eq!(second.flow.number, 7);
     }
 }

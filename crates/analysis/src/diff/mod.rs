@@ -21,7 +21,7 @@ use std::{
 /// Configuration of a comparison.
 struct Config {
     /// Directories of analyses, or capture files.
-    places: [PathBuf; 2],
+    paths: [PathBuf; 2],
     /// Numbers of the flows in `result.json`; the largest flow if absent.
     flows: [Option<u64>; 2],
     /// Output directory, if any.
@@ -33,11 +33,11 @@ struct Config {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let config = Config::from(args);
-    let [place_a, place_b] = &config.places;
+    let [place_a, place_b] = &config.paths;
     let (a, b) = (side::open(place_a)?, side::open(place_b)?);
-    let a = Side::of(place_a, &a, config.flows[0])?;
-    let b = Side::of(place_b, &b, config.flows[1])?;
-    let comparison = Comparison::of(&a, &b);
+    let a = Side::select(place_a, &a, config.flows[0])?;
+    let b = Side::select(place_b, &b, config.flows[1])?;
+    let comparison = Comparison::new(&a, &b);
     if let Some(directory) = &config.out {
         write(directory, &comparison, [&a, &b])?;
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `diff.html`: the charts of both flows, one above the other on the same axes, in one offline file.
 
-use super::{comparison::Comparison, side::Side, table::row};
-use crate::report::{STYLE, of_courses, paired};
+use super::{comparison::Comparison, side::Side, table::texts};
+use crate::report::{STYLE, chart_scripts, paired};
 use longhaul_report::{
     metric::{Metric, times},
     page::Page,
@@ -11,18 +11,18 @@ use longhaul_report::{
 use maud::{Markup, html as markup};
 
 /// Maximum number of figures in the heading.
-const FOUND_MAX: usize = 3;
+const HEADLINE_FIGURES_MAX: usize = 3;
 
 /// Returns the whole page.
 pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
-    let courses = sides.map(Side::course);
+    let courses = sides.map(Side::view);
     Page {
         title: &title(comparison),
         longhaul: longhaul_command::release(),
         more_style: STYLE,
         header: heading(comparison),
         main: markup! {
-            (figures(comparison))
+            (figure_table(comparison))
             @match courses {
                 [Some(a), Some(b)] => { (paired::section([a, b])) }
                 _ => { p { "No charts: not both flows are among those that are drawn. "
@@ -30,7 +30,7 @@ pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
             }
         },
         footer: markup! { p.note { "As data: " a href="diff.json" { "diff.json" } } },
-        scripts: of_courses(courses.iter().flatten().map(|shown| shown.course)),
+        scripts: chart_scripts(courses.iter().flatten().map(|shown| shown.series)),
     }
     .html()
 }
@@ -59,12 +59,12 @@ fn heading(comparison: &Comparison) -> Markup {
     }
 }
 
-fn figures(comparison: &Comparison) -> Markup {
+fn figure_table(comparison: &Comparison) -> Markup {
     let lines = comparison.figures.iter();
-    let lines = lines.map(|figure| line(&row(figure), comparison.is_notable(figure)));
+    let lines = lines.map(|figure| table_row(&texts(figure), comparison.is_notable(figure)));
     markup! {
         section id="figures" {
-            h2 { (finding(comparison)) }
+            h2 { (headline(comparison)) }
             p.note { "“Differs”: by more than chance, counts by three standard deviations as well." }
             (table("Figures", ["", "A", "B", "B/A", ""], lines))
         }
@@ -72,12 +72,12 @@ fn figures(comparison: &Comparison) -> Markup {
 }
 
 /// Returns the heading: the figures that differ most.
-fn finding(comparison: &Comparison) -> String {
+fn headline(comparison: &Comparison) -> String {
     let label = |name: &&str| Metric::of(name).label;
     let most: Vec<String> = comparison
         .notable
         .iter()
-        .take(FOUND_MAX)
+        .take(HEADLINE_FIGURES_MAX)
         .map(label)
         .collect();
     match most.is_empty() {
@@ -86,7 +86,7 @@ fn finding(comparison: &Comparison) -> String {
     }
 }
 
-fn line([name, a, b, ratio]: &[String; 4], is_notable: bool) -> Markup {
+fn table_row([name, a, b, ratio]: &[String; 4], is_notable: bool) -> Markup {
     markup! {
         tr {
             th scope="row" { (name) } td.number { (a) } td.number { (b) } td.number { (ratio) }
@@ -98,23 +98,23 @@ fn line([name, a, b, ratio]: &[String; 4], is_notable: bool) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Finished, in_browser, made_up};
+    use crate::report::{AnalysisReport, browser_tests, fixtures};
     use longhaul_testbed::browser::{assert_accessible, assert_fits};
     use std::path::Path;
 
-    fn paged(a: &Finished, b: &Finished) -> String {
-        let [a, b] =
-            [("a", a), ("<b>", b)].map(|(path, of)| Side::of(Path::new(path), of, None).unwrap());
-        html(&Comparison::of(&a, &b), [&a, &b])
+    fn render(a: &AnalysisReport, b: &AnalysisReport) -> String {
+        let [a, b] = [("a", a), ("<b>", b)]
+            .map(|(path, of)| Side::select(Path::new(path), of, None).unwrap());
+        html(&Comparison::new(&a, &b), [&a, &b])
     }
 
     #[test]
     fn pairs_charts_of_the_same_kind() {
-        let a = made_up::finished();
+        let a = fixtures::report();
         let mut b = a.clone();
         // Nothing was queued on B's path.
-        b.courses[0].columns.remove("queue_max_bytes");
-        let page = paged(&a, &b);
+        b.chart_series[0].columns.remove("queue_max_bytes");
+        let page = render(&a, &b);
         let kinds: Vec<&str> = page
             .split("data-chart=\"")
             .skip(1)
@@ -129,10 +129,10 @@ mod tests {
 
     #[test]
     fn shows_figures_and_hint_without_chart_data() {
-        let a = made_up::finished();
+        let a = fixtures::report();
         let mut b = a.clone();
-        b.courses.clear();
-        let page = paged(&a, &b);
+        b.chart_series.clear();
+        let page = render(&a, &b);
         assert!(page.contains("--flows") && page.contains("Goodput"));
         assert!(!page.contains("data-chart=\""));
     }
@@ -150,14 +150,14 @@ const steps = [
   () => tell(`reset ${ranges()}`),
 ];
 "##;
-        let a = made_up::finished();
+        let a = fixtures::report();
         let mut b = a.clone();
-        for column in b.courses[0].columns.values_mut() {
+        for column in b.chart_series[0].columns.values_mut() {
             column.truncate(2000);
         }
-        b.courses[0].bins = 2000;
-        let page = paged(&a, &b);
-        let Some(told) = in_browser::acted(&page, STEPS) else {
+        b.chart_series[0].bins = 2000;
+        let page = render(&a, &b);
+        let Some(told) = browser_tests::run_steps(&page, STEPS) else {
             return;
         };
         let wanted = [

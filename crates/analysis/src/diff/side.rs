@@ -3,7 +3,7 @@
 
 use crate::{
     analyze,
-    report::{Finished, Shown, direction_name},
+    report::{AnalysisReport, DirectionView, direction_name},
     series::column,
 };
 use anyhow::Result;
@@ -15,7 +15,7 @@ use std::path::Path;
 pub(super) struct Side<'a> {
     /// Path of the result, as on the command line.
     pub(super) source: String,
-    pub(super) finished: &'a Finished,
+    pub(super) report: &'a AnalysisReport,
     pub(super) flow: &'a Flow,
     pub(super) upload: bool,
 }
@@ -25,7 +25,11 @@ impl<'a> Side<'a> {
     ///
     /// # Errors
     /// The result has no such flow: a usage refusal.
-    pub(super) fn of(path: &Path, finished: &'a Finished, number: Option<u64>) -> Result<Self> {
+    pub(super) fn select(
+        path: &Path,
+        finished: &'a AnalysisReport,
+        number: Option<u64>,
+    ) -> Result<Self> {
         let flows = &finished.analysis.flows;
         let found = match number {
             Some(number) => flows.iter().find(|flow| flow.number == number),
@@ -34,7 +38,7 @@ impl<'a> Side<'a> {
         let flow = found.ok_or_else(|| no_flow(path, number))?;
         Ok(Self {
             source: path.display().to_string(),
-            finished,
+            report: finished,
             flow,
             upload: flow.upload.data.unique_bytes >= flow.download.data.unique_bytes,
         })
@@ -45,17 +49,20 @@ impl<'a> Side<'a> {
     }
 
     /// Returns the chart data, if the flow has charts.
-    pub(super) fn course(&self) -> Option<Shown<'a>> {
+    pub(super) fn view(&self) -> Option<DirectionView<'a>> {
         let direction = column::direction(self.upload);
-        let courses = self.finished.courses.iter();
+        let courses = self.report.chart_series.iter();
         let mut same = courses
             .filter(|course| course.flow == self.flow.number && course.direction == direction);
-        Shown::of(&self.finished.analysis, same.next()?)
+        DirectionView::find(&self.report.analysis, same.next()?)
     }
 
     /// Returns the name, for instance "out/reno: 10.0.0.1:40000 → 10.0.0.2:5201".
     pub(super) fn name(&self) -> String {
-        let place = self.finished.analysis.place(self.flow.capture_point);
+        let place = self
+            .report
+            .analysis
+            .capture_point_name(self.flow.capture_point);
         format!(
             "{}: {}",
             self.source,
@@ -78,9 +85,9 @@ fn no_flow(path: &Path, number: Option<u64>) -> anyhow::Error {
 ///
 /// # Errors
 /// `path` is neither: a refusal.
-pub(super) fn open(path: &Path) -> Result<Finished> {
+pub(super) fn open(path: &Path) -> Result<AnalysisReport> {
     match path.is_dir() {
-        true => Finished::read(path),
+        true => AnalysisReport::read(path),
         false => analyze::capture(path),
     }
 }

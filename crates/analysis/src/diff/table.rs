@@ -19,7 +19,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
         } else {
             ""
         };
-        row(figure).into_iter().chain([mark.to_owned()]).collect()
+        texts(figure).into_iter().chain([mark.to_owned()]).collect()
     };
     let rows: Vec<Vec<String>> = [heading]
         .into_iter()
@@ -44,7 +44,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
 }
 
 /// Returns name, both values and their ratio as texts.
-pub(super) fn row(figure: &Figure) -> [String; 4] {
+pub(super) fn texts(figure: &Figure) -> [String; 4] {
     let metric = Metric::of(figure.name);
     let is_share = figure.name.starts_with("limited_by");
     let print = |value: Option<f64>| match value {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     fn words(name: &'static str, a: Option<f64>, b: Option<f64>) -> [String; 4] {
-        row(&Figure {
+        texts(&Figure {
             name,
             a,
             b,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul tap live` is told on the command line.
+//! Command-line arguments of `longhaul tap live`.
 #![allow(
     rustdoc::broken_intra_doc_links,
-    reason = "help texts are printed as they stand"
+    reason = "help texts are printed without changes"
 )]
 
 use super::Config;
@@ -31,16 +31,16 @@ pub(crate) struct Args {
     /// Print a record for each flow and second as JSON lines
     #[arg(long)]
     json: bool,
-    /// End after so long
+    /// Stop after this time
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
 }
 
 impl Args {
-    /// What the flags ask for.
+    /// Returns the configuration that the flags select.
     ///
     /// # Errors
-    /// A refusal that names the flag.
+    /// A value is not valid: a refusal that names the flag.
     pub(super) fn config(&self) -> Result<Config> {
         Ok(Config {
             source: self.source.source()?,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! History of all flows over the last minute, sorted for display.
 
-use super::look::{Look, Seen};
+use super::look::{FlowSample, Snapshot};
 use longhaul_flow::{bin::Bin, segment::Endpoint};
 use std::{
     cmp::Ordering,
@@ -13,7 +13,7 @@ pub(super) const MINUTE: usize = 60;
 
 /// Sort key of the flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum SortKey {
     Rate,
     Acks,
     Retransmissions,
@@ -22,32 +22,32 @@ pub(super) enum Order {
 }
 
 /// Identity of a flow: interface, and number of the flow on that interface.
-pub(super) type Name = (usize, u64);
+pub(super) type FlowId = (usize, u64);
 
 /// Flows of the last minute: 16 KB each.
 #[derive(Debug, Clone)]
-pub(super) struct Board {
+pub(super) struct History {
     pub(super) interfaces: Vec<String>,
     /// Latest second, since 1970.
     pub(super) second: u64,
-    flows: BTreeMap<Name, Course>,
+    flows: BTreeMap<FlowId, FlowHistory>,
     dropped: Vec<u64>,
 }
 
 /// Last minute of a flow.
 #[derive(Debug, Clone)]
-pub(super) struct Course {
+pub(super) struct FlowHistory {
     /// Client and server.
-    ends: [Endpoint; 2],
+    endpoints: [Endpoint; 2],
     /// Upload and download bins by second; the last is that of `second`.
-    ways: VecDeque<[Bin; 2]>,
+    bins: VecDeque<[Bin; 2]>,
     second: u64,
 }
 
 /// Flow for display: the direction that carries most of the data.
 #[derive(Debug, Clone)]
-pub(super) struct Row<'a> {
-    pub(super) name: Name,
+pub(super) struct DisplayRow<'a> {
+    pub(super) id: FlowId,
     pub(super) interface: &'a str,
     pub(super) sender: Endpoint,
     pub(super) receiver: Endpoint,
@@ -57,7 +57,7 @@ pub(super) struct Row<'a> {
     pub(super) minute: Vec<Bin>,
 }
 
-impl Order {
+impl SortKey {
     /// Returns the next key; the first follows the last.
     pub(super) const fn next(self) -> Self {
         match self {
@@ -69,7 +69,7 @@ impl Order {
         }
     }
 
-    fn key(self, bin: &Bin) -> u64 {
+    fn value(self, bin: &Bin) -> u64 {
         match self {
             Self::Rate => bin.data_bytes,
             Self::Acks => bin.acks.into(),
@@ -90,7 +90,7 @@ pub(super) fn packets_per_ack(bin: &Bin) -> Option<f64> {
     (bin.acks > 0).then(|| f64::from(bin.data_segments) / f64::from(bin.acks))
 }
 
-impl Board {
+impl History {
     pub(super) fn new(interfaces: &[String]) -> Self {
         Self {
             interfaces: interfaces.to_vec(),
@@ -100,13 +100,16 @@ impl Board {
         }
     }
 
-    pub(super) fn take(&mut self, look: Look) {
+    pub(super) fn add(&mut self, look: Snapshot) {
         self.second = self.second.max(look.second);
         self.dropped[look.interface] = look.dropped;
         for seen in look.flows {
             let name = (look.interface, seen.number);
-            let course = self.flows.entry(name).or_insert_with(|| Course::of(&seen));
-            course.take(look.second, seen.ways);
+            let course = self
+                .flows
+                .entry(name)
+                .or_insert_with(|| FlowHistory::new(&seen));
+            course.add(look.second, seen.directions);
         }
         let silent_since = self.second.saturating_sub(MINUTE as u64);
         self.flows.retain(|_, course| course.second > silent_since);
@@ -118,18 +121,18 @@ impl Board {
     }
 
     /// Returns all flows, the greatest first; for equal values the one that was active most recently, then the older one.
-    pub(super) fn rows(&self, order: Order) -> Vec<Row<'_>> {
-        let mut rows: Vec<Row<'_>> = self.flows.iter().map(|flow| self.row(flow)).collect();
+    pub(super) fn rows(&self, order: SortKey) -> Vec<DisplayRow<'_>> {
+        let mut rows: Vec<DisplayRow<'_>> = self.flows.iter().map(|flow| self.row(flow)).collect();
         rows.sort_by(|a, b| compare(a, b, order));
         rows
     }
 
-    fn row<'a>(&'a self, (name, course): (&Name, &Course)) -> Row<'a> {
-        let way = course.carrier();
-        let [client, server] = course.ends;
+    fn row<'a>(&'a self, (name, course): (&FlowId, &FlowHistory)) -> DisplayRow<'a> {
+        let way = course.data_direction();
+        let [client, server] = course.endpoints;
         let minute = course.minute(way, self.second);
-        Row {
-            name: *name,
+        DisplayRow {
+            id: *name,
             interface: &self.interfaces[name.0],
             sender: [client, server][way],
             receiver: [server, client][way],
@@ -139,50 +142,50 @@ impl Board {
     }
 }
 
-fn compare(a: &Row<'_>, b: &Row<'_>, order: Order) -> Ordering {
-    let by = |order: Order| order.key(&b.now).cmp(&order.key(&a.now));
-    let recent = |row: &Row<'_>| row.minute.iter().rev().position(|bin| !bin.is_empty());
+fn compare(a: &DisplayRow<'_>, b: &DisplayRow<'_>, order: SortKey) -> Ordering {
+    let by = |order: SortKey| order.value(&b.now).cmp(&order.value(&a.now));
+    let recent = |row: &DisplayRow<'_>| row.minute.iter().rev().position(|bin| !bin.is_empty());
     by(order)
-        .then_with(|| by(Order::Rate))
+        .then_with(|| by(SortKey::Rate))
         .then_with(|| recent(a).cmp(&recent(b)))
-        .then_with(|| a.name.cmp(&b.name))
+        .then_with(|| a.id.cmp(&b.id))
 }
 
-impl Course {
-    fn of(seen: &Seen) -> Self {
+impl FlowHistory {
+    fn new(seen: &FlowSample) -> Self {
         Self {
-            ends: seen.ends,
-            ways: VecDeque::new(),
+            endpoints: seen.endpoints,
+            bins: VecDeque::new(),
             second: 0,
         }
     }
 
     /// Adds the bins of a second. Seconds come in order; a late one is added to the last.
-    fn take(&mut self, second: u64, ways: [Bin; 2]) {
+    fn add(&mut self, second: u64, ways: [Bin; 2]) {
         let missed = second.saturating_sub(self.second).min(MINUTE as u64);
         for _ in 0..missed {
-            self.ways.push_back(Default::default());
+            self.bins.push_back(Default::default());
         }
-        while self.ways.len() > MINUTE {
-            self.ways.pop_front();
+        while self.bins.len() > MINUTE {
+            self.bins.pop_front();
         }
         self.second = self.second.max(second);
-        if let Some(last) = self.ways.back_mut() {
+        if let Some(last) = self.bins.back_mut() {
             last[0].merge(&ways[0]);
             last[1].merge(&ways[1]);
         }
     }
 
     /// Returns the direction with most of the data: 0 is upload.
-    fn carrier(&self) -> usize {
-        let bytes = |way: usize| -> u64 { self.ways.iter().map(|ways| ways[way].data_bytes).sum() };
+    fn data_direction(&self) -> usize {
+        let bytes = |way: usize| -> u64 { self.bins.iter().map(|ways| ways[way].data_bytes).sum() };
         usize::from(bytes(1) > bytes(0))
     }
 
     /// Returns the bins of the last [`MINUTE`] seconds up to `second`.
     fn minute(&self, way: usize, second: u64) -> Vec<Bin> {
         let silent = second.saturating_sub(self.second).min(MINUTE as u64) as usize;
-        let known = self.ways.iter().map(|ways| ways[way]);
+        let known = self.bins.iter().map(|ways| ways[way]);
         let mut minute = vec![Bin::default(); MINUTE];
         minute.extend(known);
         minute.extend(vec![Bin::default(); silent]);
@@ -201,7 +204,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::live) fn seen(number: u64, bytes: u64, acks: u32) -> Seen {
+    pub(in crate::live) fn sample(number: u64, bytes: u64, acks: u32) -> FlowSample {
         let upload = Bin {
             data_bytes: bytes,
             data_segments: (bytes / 1448) as u32,
@@ -214,15 +217,15 @@ pub(super) mod tests {
             in_flight_max: bytes / 40,
             ..Bin::default()
         };
-        Seen {
+        FlowSample {
             number,
-            ends: [end(1, 40_000 + number as u16), end(2, 5201)],
-            ways: [upload, Bin::default()],
+            endpoints: [end(1, 40_000 + number as u16), end(2, 5201)],
+            directions: [upload, Bin::default()],
         }
     }
 
-    pub(in crate::live) fn look(second: u64, flows: Vec<Seen>) -> Look {
-        Look {
+    pub(in crate::live) fn snapshot(second: u64, flows: Vec<FlowSample>) -> Snapshot {
+        Snapshot {
             interface: 0,
             second,
             flows,
@@ -230,31 +233,31 @@ pub(super) mod tests {
         }
     }
 
-    fn numbers(board: &Board, order: Order) -> Vec<u64> {
-        board.rows(order).iter().map(|row| row.name.1).collect()
+    fn numbers(board: &History, order: SortKey) -> Vec<u64> {
+        board.rows(order).iter().map(|row| row.id.1).collect()
     }
 
     #[test]
     fn sorts_flows_by_key() {
-        let mut board = Board::new(&["eth0".to_owned()]);
-        let flows = vec![seen(1, 500, 9), seen(2, 900, 3), seen(3, 500, 1)];
-        board.take(look(100, flows));
-        assert_eq!(numbers(&board, Order::Rate), [2, 1, 3]);
-        assert_eq!(numbers(&board, Order::Acks), [1, 2, 3]);
-        let mut order = Order::Rate;
+        let mut board = History::new(&["eth0".to_owned()]);
+        let flows = vec![sample(1, 500, 9), sample(2, 900, 3), sample(3, 500, 1)];
+        board.add(snapshot(100, flows));
+        assert_eq!(numbers(&board, SortKey::Rate), [2, 1, 3]);
+        assert_eq!(numbers(&board, SortKey::Acks), [1, 2, 3]);
+        let mut order = SortKey::Rate;
         for _ in 0..5 {
             order = order.next();
         }
-        assert_eq!(order, Order::Rate);
+        assert_eq!(order, SortKey::Rate);
     }
 
     #[test]
     fn shows_the_direction_with_data() {
-        let mut board = Board::new(&["eth0".to_owned()]);
-        let mut download = seen(1, 5_000, 2);
-        download.ways.reverse();
-        board.take(look(100, vec![download]));
-        let rows = board.rows(Order::Rate);
+        let mut board = History::new(&["eth0".to_owned()]);
+        let mut download = sample(1, 5_000, 2);
+        download.directions.reverse();
+        board.add(snapshot(100, vec![download]));
+        let rows = board.rows(SortKey::Rate);
         assert_eq!(
             (rows[0].sender, rows[0].now.data_bytes),
             (end(2, 5201), 5_000)
@@ -263,21 +266,21 @@ pub(super) mod tests {
 
     #[test]
     fn removes_flows_after_a_silent_minute() {
-        let mut board = Board::new(&["eth0".to_owned()]);
-        board.take(look(100, vec![seen(1, 500, 1)]));
-        board.take(look(101, vec![]));
-        board.take(look(102, vec![seen(1, 700, 1)]));
-        board.take(look(103, vec![]));
-        let rates: Vec<u64> = board.rows(Order::Rate)[0]
+        let mut board = History::new(&["eth0".to_owned()]);
+        board.add(snapshot(100, vec![sample(1, 500, 1)]));
+        board.add(snapshot(101, vec![]));
+        board.add(snapshot(102, vec![sample(1, 700, 1)]));
+        board.add(snapshot(103, vec![]));
+        let rates: Vec<u64> = board.rows(SortKey::Rate)[0]
             .minute
             .iter()
             .map(|bin| bin.data_bytes)
             .collect();
         assert_eq!(rates.len(), MINUTE);
         assert_eq!(rates[MINUTE - 5..], [0, 500, 0, 700, 0]);
-        board.take(look(161, vec![]));
-        assert_eq!(board.rows(Order::Rate).len(), 1);
-        board.take(look(162, vec![]));
-        assert_eq!(board.rows(Order::Rate).len(), 0);
+        board.add(snapshot(161, vec![]));
+        assert_eq!(board.rows(SortKey::Rate).len(), 1);
+        board.add(snapshot(162, vec![]));
+        assert_eq!(board.rows(SortKey::Rate).len(), 0);
     }
 }

@@ -2,8 +2,8 @@
 //! Live output without a terminal: plain lines, or JSON.
 
 use super::{
-    board::{Board, Order, Row, packets_per_ack, rtt_ns},
-    look::{Look, Seen},
+    board::{DisplayRow, History, SortKey, packets_per_ack, rtt_ns},
+    look::{FlowSample, Snapshot},
     screen,
 };
 use jiff::Timestamp;
@@ -22,13 +22,13 @@ struct Record<'a> {
     interface: &'a str,
     client: String,
     server: String,
-    upload: Option<Way>,
-    download: Option<Way>,
+    upload: Option<DirectionRecord>,
+    download: Option<DirectionRecord>,
 }
 
 /// Data of one direction and the ACKs for it, in one second.
 #[derive(Serialize)]
-struct Way {
+struct DirectionRecord {
     data_bps: u64,
     data_segments: u32,
     acked_bps: u64,
@@ -44,7 +44,7 @@ struct Way {
     window_min_bytes: Option<u64>,
 }
 
-impl Way {
+impl DirectionRecord {
     fn of(bin: &Bin) -> Option<Self> {
         (!bin.is_empty()).then(|| Self {
             data_bps: bin.data_bytes.saturating_mul(8),
@@ -65,7 +65,7 @@ impl Way {
 }
 
 /// Writes a JSON line for every flow of a second.
-pub(super) fn json(look: &Look, interfaces: &[String], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn json(look: &Snapshot, interfaces: &[String], out: &mut impl Write) -> io::Result<()> {
     for seen in &look.flows {
         let record = record(look, seen, &interfaces[look.interface]);
         writeln!(out, "{}", serde_json::to_string(&record)?)?;
@@ -73,14 +73,14 @@ pub(super) fn json(look: &Look, interfaces: &[String], out: &mut impl Write) -> 
     out.flush()
 }
 
-fn record<'a>(look: &Look, seen: &Seen, interface: &'a str) -> Record<'a> {
+fn record<'a>(look: &Snapshot, seen: &FlowSample, interface: &'a str) -> Record<'a> {
     Record {
         at: time(look.second),
         interface,
-        client: seen.ends[0].to_string(),
-        server: seen.ends[1].to_string(),
-        upload: Way::of(&seen.ways[0]),
-        download: Way::of(&seen.ways[1]),
+        client: seen.endpoints[0].to_string(),
+        server: seen.endpoints[1].to_string(),
+        upload: DirectionRecord::of(&seen.directions[0]),
+        download: DirectionRecord::of(&seen.directions[1]),
     }
 }
 
@@ -90,16 +90,16 @@ fn time(second: u64) -> String {
 }
 
 /// Writes a line for each of the fastest flows of one interface.
-pub(super) fn plain(look: &Look, board: &Board, out: &mut impl Write) -> io::Result<()> {
-    let rows = board.rows(Order::Rate);
-    let active = |row: &&Row<'_>| row.name.0 == look.interface && !row.now.is_empty();
+pub(super) fn plain(look: &Snapshot, board: &History, out: &mut impl Write) -> io::Result<()> {
+    let rows = board.rows(SortKey::Rate);
+    let active = |row: &&DisplayRow<'_>| row.id.0 == look.interface && !row.now.is_empty();
     for row in rows.iter().filter(active).take(LINES_MAX) {
         writeln!(out, "{}", line(look, row))?;
     }
     out.flush()
 }
 
-fn line(look: &Look, row: &Row<'_>) -> String {
+fn line(look: &Snapshot, row: &DisplayRow<'_>) -> String {
     let now = &row.now;
     format!(
         "{} {} {} → {}: {}, {} ACK/s, {} packets per ACK, {} retransmissions, RTT {}, {} in flight",
@@ -118,15 +118,15 @@ fn line(look: &Look, row: &Row<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::tests::{look, seen};
+    use super::super::board::tests::{sample, snapshot};
     use super::*;
 
     #[test]
     fn prints_a_second_as_lines_and_json() {
         let names = ["eth0".to_owned()];
-        let look = look(1_700_000_000, vec![seen(1, 144_800, 50), seen(2, 1, 0)]);
-        let mut board = Board::new(&names);
-        board.take(look.clone());
+        let look = snapshot(1_700_000_000, vec![sample(1, 144_800, 50), sample(2, 1, 0)]);
+        let mut board = History::new(&names);
+        board.add(look.clone());
         let mut out = Vec::new();
         plain(&look, &board, &mut out).unwrap();
         json(&look, &names, &mut out).unwrap();

@@ -19,55 +19,56 @@ const TABLES_MAX: usize = 64 << 20;
 
 /// Snapshot of an interface's flows in one second.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct Snapshot {
     /// Index of the interface, in the order of the command line.
     pub(super) interface: usize,
     /// Start of the second, seconds since 1970.
     pub(super) second: u64,
     /// Flows that were active, in order of their first packets.
-    pub(super) flows: Vec<Seen>,
+    pub(super) flows: Vec<FlowSample>,
     /// Total number of packets that the kernel dropped.
     pub(super) dropped: u64,
 }
 
 /// Activity of a flow in one second.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct FlowSample {
     pub(super) number: u64,
     /// Client and server.
-    pub(super) ends: [Endpoint; 2],
+    pub(super) endpoints: [Endpoint; 2],
     /// Upload and download, each with the ACKs for it.
-    pub(super) ways: [Bin; 2],
+    pub(super) directions: [Bin; 2],
 }
 
 /// Sampler of the flows of an interface.
-pub(super) struct Watch {
+pub(super) struct FlowSampler {
     interface: usize,
     flows: Flows,
     segments: u64,
-    notes: Notes,
+    bins: BinCollector,
 }
 
 /// Bins and finished flows since the last snapshot.
 #[derive(Default)]
-struct Notes {
+struct BinCollector {
     bins: BTreeMap<(u64, u64), [Bin; 2]>,
-    over: HashMap<u64, [Endpoint; 2]>,
+    finished: HashMap<u64, [Endpoint; 2]>,
 }
 
-impl Sink for Notes {
+impl Sink for BinCollector {
     fn bin(&mut self, flow: u64, upload: bool, _width: usize, from_ns: u64, bin: &Bin) {
         let ways = self.bins.entry((from_ns / SECOND, flow)).or_default();
         ways[usize::from(!upload)].merge(bin);
     }
 
     fn flow(&mut self, flow: Flow) {
-        self.over.insert(flow.number, [flow.client, flow.server]);
+        self.finished
+            .insert(flow.number, [flow.client, flow.server]);
     }
 }
 
-impl Watch {
-    pub(super) fn of(interface: usize) -> Self {
+impl FlowSampler {
+    pub(super) fn new(interface: usize) -> Self {
         let settings = Settings {
             bin_widths_ns: vec![SECOND],
             flows_max: FLOWS_MAX,
@@ -82,46 +83,50 @@ impl Watch {
             interface,
             flows: Flows::new(settings),
             segments: 0,
-            notes: Notes::default(),
+            bins: BinCollector::default(),
         }
     }
 
     pub(super) fn segment(&mut self, key: &FlowKey, segment: &Segment) {
         let vantage = CapturePoint(self.interface as u32);
         self.flows
-            .segment(self.segments, vantage, key, segment, &mut self.notes);
+            .segment(self.segments, vantage, key, segment, &mut self.bins);
         self.segments += 1;
     }
 
     /// Returns the snapshots of all seconds before `end` (seconds since 1970), for which no more segments will come.
-    pub(super) fn look(&mut self, end: u64, dropped: u64) -> Vec<Look> {
-        self.flows.close_bins(end * SECOND, &mut self.notes);
-        let later = self.notes.bins.split_off(&(end, 0));
-        let bins = std::mem::replace(&mut self.notes.bins, later);
-        let mut ends = std::mem::take(&mut self.notes.over);
+    pub(super) fn take_snapshots(&mut self, end: u64, dropped: u64) -> Vec<Snapshot> {
+        self.flows.close_bins(end * SECOND, &mut self.bins);
+        let later = self.bins.bins.split_off(&(end, 0));
+        let bins = std::mem::replace(&mut self.bins.bins, later);
+        let mut ends = std::mem::take(&mut self.bins.finished);
         ends.extend(
             self.flows
                 .active_flows()
                 .map(|flow| (flow.number, flow.ends)),
         );
-        let mut looks: Vec<Look> = Vec::new();
+        let mut looks: Vec<Snapshot> = Vec::new();
         for ((second, number), ways) in bins {
             if looks.last().is_none_or(|look| look.second != second) {
-                looks.push(self.empty(second, dropped));
+                looks.push(self.empty_snapshot(second, dropped));
             }
             if let (Some(look), Some(ends)) = (looks.last_mut(), ends.get(&number)) {
                 let ends = *ends;
-                look.flows.push(Seen { number, ends, ways });
+                look.flows.push(FlowSample {
+                    number,
+                    endpoints: ends,
+                    directions: ways,
+                });
             }
         }
         if looks.last().is_none_or(|look| look.second + 1 != end) {
-            looks.push(self.empty(end.saturating_sub(1), dropped));
+            looks.push(self.empty_snapshot(end.saturating_sub(1), dropped));
         }
         looks
     }
 
-    fn empty(&self, second: u64, dropped: u64) -> Look {
-        Look {
+    fn empty_snapshot(&self, second: u64, dropped: u64) -> Snapshot {
+        Snapshot {
             interface: self.interface,
             second,
             flows: Vec::new(),
@@ -165,11 +170,11 @@ mod tests {
             low: end(1),
             high: end(2),
         };
-        let mut watch = Watch::of(3);
+        let mut watch = FlowSampler::new(3);
         watch.segment(&key, &data(10 * SECOND + 1, 1, false));
         watch.segment(&key, &data(10 * SECOND + 2, 1_001, false));
         watch.segment(&key, &data(11 * SECOND + 5, 2_001, false));
-        let looks = watch.look(11, 7);
+        let looks = watch.take_snapshots(11, 7);
         let [look] = looks.as_slice() else {
             panic!("{looks:?}");
         };
@@ -178,12 +183,12 @@ mod tests {
             panic!("{look:?}");
         };
         // The high end sent first, so it is the client.
-        assert_eq!((flow.number, flow.ends), (0, [end(2), end(1)]));
-        assert_eq!(flow.ways.map(|way| way.data_bytes), [2_000, 0]);
+        assert_eq!((flow.number, flow.endpoints), (0, [end(2), end(1)]));
+        assert_eq!(flow.directions.map(|way| way.data_bytes), [2_000, 0]);
 
-        let looks = watch.look(12, 7);
-        assert_eq!(looks[0].flows[0].ways[0].data_bytes, 1_000);
-        let looks = watch.look(13, 7);
+        let looks = watch.take_snapshots(12, 7);
+        assert_eq!(looks[0].flows[0].directions[0].data_bytes, 1_000);
+        let looks = watch.take_snapshots(13, 7);
         assert_eq!((looks.len(), looks[0].second), (1, 12));
         assert!(looks[0].flows.is_empty(), "{looks:?}");
     }

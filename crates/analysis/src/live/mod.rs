@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul tap live`: flows of an interface each second, on a terminal, in lines or as JSON.
+//! `longhaul tap live`: shows the flows of an interface each second, on a terminal, in lines or as JSON.
 
 mod args;
 mod board;
@@ -8,13 +8,13 @@ mod look;
 mod screen;
 mod watcher;
 
-use super::capture::{Signals, Source, Tap};
+use super::capture::{InterfaceRing, Signals, Source};
 use anyhow::{Context, Result};
 pub(super) use args::Args;
-use board::Board;
+use board::History;
 use longhaul_linux::{clock, wait::Bell};
 use longhaul_units::Time;
-use look::Look;
+use look::Snapshot;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use screen::Screen;
 use std::{
@@ -27,19 +27,19 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use watcher::Watcher;
+use watcher::InterfaceSampler;
 
-/// Seconds of all interfaces that may wait to be shown.
-const LOOKS_MAX: usize = 64;
-/// How long a key or the end may go unnoticed.
-const GLANCE: Duration = Duration::from_millis(100);
+/// Maximum number of snapshots of all interfaces that wait for display.
+const SNAPSHOTS_MAX: usize = 64;
+/// Poll interval for keys and for the end.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The command, checked.
+/// Configuration of the command, validated.
 struct Config {
     source: Source,
-    /// Whether records go to standard output as JSON lines.
+    /// Prints records to standard output as JSON lines.
     json: bool,
-    /// Time after which it ends, if it does.
+    /// Time after which the command stops, if limited.
     duration: Option<Time>,
 }
 
@@ -47,81 +47,89 @@ struct Config {
 pub(super) fn run(args: &Args) -> Result<()> {
     let config = args.config()?;
     let source = &config.source;
-    let live = Live::start(source.open()?, config.duration)?;
+    let live = Samplers::start(source.open()?, config.duration)?;
     let outcome = if config.json {
         live.print(|look, out| lines::json(look, &source.interfaces, out))
     } else if stdout().is_terminal() {
         live.show(source)
     } else {
-        let mut board = Board::new(&source.interfaces);
+        let mut board = History::new(&source.interfaces);
         live.print(|look, out| {
-            board.take(look.clone());
+            board.add(look.clone());
             lines::plain(look, &board, out)
         })
     };
-    let watched = live.end();
-    outcome.and(watched)
+    let sampler_result = live.stop();
+    outcome.and(sampler_result)
 }
 
-/// Watchers at work.
-struct Live {
-    looks: Receiver<Look>,
+/// Running samplers, one thread for each interface.
+struct Samplers {
+    snapshots: Receiver<Snapshot>,
     bells: Vec<Bell>,
     threads: Vec<JoinHandle<Result<()>>>,
-    /// A signal asks for the end.
-    told: Arc<AtomicBool>,
+    /// True after a signal to stop.
+    stop_requested: Arc<AtomicBool>,
     until: Option<Time>,
 }
 
-impl Live {
-    fn start(taps: Vec<Tap>, duration: Option<Time>) -> Result<Self> {
-        let (sender, looks) = sync_channel(LOOKS_MAX);
+impl Samplers {
+    fn start(taps: Vec<InterfaceRing>, duration: Option<Time>) -> Result<Self> {
+        let (sender, looks) = sync_channel(SNAPSHOTS_MAX);
         let mut live = Self {
-            looks,
+            snapshots: looks,
             bells: Vec::new(),
             threads: Vec::new(),
-            told: listen()?,
+            stop_requested: stop_flag()?,
             until: duration.map(|duration| clock::now() + duration),
         };
         for (number, tap) in taps.into_iter().enumerate() {
-            live.watch(tap, number, sender.clone())?;
+            live.spawn_sampler(tap, number, sender.clone())?;
         }
         Ok(live)
     }
 
-    fn watch(&mut self, tap: Tap, number: usize, looks: SyncSender<Look>) -> Result<()> {
+    fn spawn_sampler(
+        &mut self,
+        tap: InterfaceRing,
+        number: usize,
+        looks: SyncSender<Snapshot>,
+    ) -> Result<()> {
         let bell = Bell::new()?;
         self.bells.push(bell.clone());
         let name = format!("tap {}", tap.interface);
-        let watcher = Watcher::of(tap, number, looks, bell);
+        let watcher = InterfaceSampler::new(tap, number, looks, bell);
         let thread = thread::Builder::new().name(name).spawn(|| watcher.run())?;
         self.threads.push(thread);
         Ok(())
     }
 
-    fn is_over(&self) -> bool {
-        self.told.load(Relaxed) || self.until.is_some_and(|until| clock::now() >= until)
+    fn is_finished(&self) -> bool {
+        self.stop_requested.load(Relaxed) || self.until.is_some_and(|until| clock::now() >= until)
     }
 
-    /// The next look, if one comes soon; an error once a watcher has ended.
-    fn next(&self, patience: Duration) -> Result<Option<Look>, RecvTimeoutError> {
+    /// Returns the next snapshot, if one arrives in time.
+    ///
+    /// # Errors
+    /// A sampler thread has ended.
+    fn next(&self, timeout: Duration) -> Result<Option<Snapshot>, RecvTimeoutError> {
         if self.threads.iter().any(JoinHandle::is_finished) {
             return Err(RecvTimeoutError::Disconnected);
         }
-        match self.looks.recv_timeout(patience) {
+        match self.snapshots.recv_timeout(timeout) {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             outcome => outcome.map(Some),
         }
     }
 
-    /// Look after look to standard output. A reader that has had enough ends it.
+    /// Writes snapshots to standard output until the end, or until the reader closes the pipe.
     fn print(
         &self,
-        mut write: impl FnMut(&Look, &mut io::StdoutLock<'_>) -> io::Result<()>,
+        mut write: impl FnMut(&Snapshot, &mut io::StdoutLock<'_>) -> io::Result<()>,
     ) -> Result<()> {
         let mut out = stdout().lock();
-        while !self.is_over() {
-            let Ok(look) = self.next(GLANCE) else {
+        while !self.is_finished() {
+            let Ok(look) = self.next(POLL_INTERVAL) else {
                 return Ok(());
             };
             match look.map_or(Ok(()), |look| write(&look, &mut out)) {
@@ -141,14 +149,14 @@ impl Live {
     }
 
     fn draw(&self, screen: &mut Screen, terminal: &mut ratatui::DefaultTerminal) -> Result<()> {
-        while !self.is_over() {
+        while !self.is_finished() {
             terminal.draw(|frame| screen.draw(frame))?;
-            if event::poll(GLANCE)? && !answer(screen, &event::read()?) {
+            if event::poll(POLL_INTERVAL)? && !handle_event(screen, &event::read()?) {
                 return Ok(());
             }
             loop {
                 match self.next(Duration::ZERO) {
-                    Ok(Some(look)) => screen.take(look),
+                    Ok(Some(look)) => screen.add(look),
                     Ok(None) => break,
                     Err(_) => return Ok(()),
                 }
@@ -157,35 +165,35 @@ impl Live {
         Ok(())
     }
 
-    /// Ends all watchers; what went wrong with the first that did.
-    fn end(self) -> Result<()> {
+    /// Stops all samplers and returns the first error.
+    fn stop(self) -> Result<()> {
         self.bells.iter().try_for_each(Bell::ring)?;
-        // A watcher that waits for room to tell something finds nobody there.
-        drop(self.looks);
+        // Wakes a sampler that waits for a free place in the channel: its send fails.
+        drop(self.snapshots);
         let mut joined = self.threads.into_iter().map(JoinHandle::join);
         joined
             .try_for_each(|watched| watched.unwrap_or_else(|_| anyhow::bail!("a thread panicked")))
     }
 }
 
-/// A new size needs no answer: the next picture has it.
-fn answer(screen: &mut Screen, event: &Event) -> bool {
+/// Handles an event; returns false to quit. A new terminal size needs nothing: the next frame has it.
+fn handle_event(screen: &mut Screen, event: &Event) -> bool {
     match event {
-        Event::Key(key) if key.kind == KeyEventKind::Press => screen.key(*key),
+        Event::Key(key) if key.kind == KeyEventKind::Press => screen.handle_key(*key),
         _ => true,
     }
 }
 
-/// Becomes true when a signal asks for the end, so that the terminal can be put right first.
-fn listen() -> Result<Arc<AtomicBool>> {
+/// Returns a flag that a signal to stop sets, so that the terminal can be restored first.
+fn stop_flag() -> Result<Arc<AtomicBool>> {
     let told = Arc::new(AtomicBool::new(false));
     let tell = Arc::clone(&told);
-    let runtime = longhaul_command::event_loop::of_this_thread()?;
-    let mut signals = runtime.block_on(async { Signals::listen() })?;
+    let runtime = longhaul_command::event_loop::current_thread()?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            runtime.block_on(signals.next());
+            runtime.block_on(signals.wait());
             tell.store(true, Relaxed);
         })?;
     Ok(told)

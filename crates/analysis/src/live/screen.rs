@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! State and layout of the screen, and its keys. It draws to any `ratatui` backend.
 
-use super::board::{Board, MINUTE, Name, Order, Row, packets_per_ack, rtt_ns};
-use super::look::Look;
+use super::board::{DisplayRow, FlowId, History, MINUTE, SortKey, packets_per_ack, rtt_ns};
+use super::look::Snapshot;
 use longhaul_flow::bin::Bin;
 use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::{
@@ -16,14 +16,14 @@ use ratatui::{
 
 /// State of the screen.
 pub(super) struct Screen {
-    board: Board,
+    history: History,
     /// History that is shown while paused.
-    paused: Option<Board>,
+    paused: Option<History>,
     filter: String,
-    order: Order,
-    chosen: Option<Name>,
+    sort_key: SortKey,
+    selected: Option<FlowId>,
     /// True if only the chosen flow is shown.
-    alone: bool,
+    detail_view: bool,
 }
 
 /// Columns between the flow's name and its last minute, the most important first.
@@ -73,18 +73,18 @@ impl Column {
     }
 
     /// Returns the sort key of this column, if it has one.
-    const fn order(self) -> Option<Order> {
+    const fn sort_key(self) -> Option<SortKey> {
         match self {
-            Self::Data => Some(Order::Rate),
-            Self::Acks => Some(Order::Acks),
+            Self::Data => Some(SortKey::Rate),
+            Self::Acks => Some(SortKey::Acks),
             Self::PerAck => None,
-            Self::Retransmissions => Some(Order::Retransmissions),
-            Self::Rtt => Some(Order::Rtt),
-            Self::InFlight => Some(Order::InFlight),
+            Self::Retransmissions => Some(SortKey::Retransmissions),
+            Self::Rtt => Some(SortKey::Rtt),
+            Self::InFlight => Some(SortKey::InFlight),
         }
     }
 
-    fn text(self, bin: &Bin) -> String {
+    fn format(self, bin: &Bin) -> String {
         match self {
             Self::Data => rate(bin.data_bytes),
             Self::Acks => bin.acks.to_string(),
@@ -97,14 +97,14 @@ impl Column {
 }
 
 /// Layout of the table: columns that do not fit are left out.
-struct Fit {
+struct TableLayout {
     flow: u16,
     columns: Vec<Column>,
     minute: u16,
 }
 
-impl Fit {
-    fn of(width: u16, flows: &[String]) -> Self {
+impl TableLayout {
+    fn new(width: u16, flows: &[String]) -> Self {
         let longest = flows.iter().map(|flow| flow.chars().count()).max();
         let flow = (longest.unwrap_or(0) as u16).clamp(FLOW_MIN, FLOW_MAX);
         let mut left = width.saturating_sub(flow);
@@ -133,31 +133,31 @@ impl Fit {
 impl Screen {
     pub(super) fn new(interfaces: &[String], filter: &str) -> Self {
         Self {
-            board: Board::new(interfaces),
+            history: History::new(interfaces),
             paused: None,
             filter: filter.to_owned(),
-            order: Order::Rate,
-            chosen: None,
-            alone: false,
+            sort_key: SortKey::Rate,
+            selected: None,
+            detail_view: false,
         }
     }
 
-    pub(super) fn take(&mut self, look: Look) {
-        self.board.take(look);
+    pub(super) fn add(&mut self, look: Snapshot) {
+        self.history.add(look);
     }
 
     /// Handles a key. Returns false to quit.
-    pub(super) fn key(&mut self, key: KeyEvent) -> bool {
+    pub(super) fn handle_key(&mut self, key: KeyEvent) -> bool {
         match key.code {
             KeyCode::Char('q') => return false,
             // In raw mode, Control-C sends no signal.
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
-            KeyCode::Char('s') => self.order = self.order.next(),
+            KeyCode::Char('s') => self.sort_key = self.sort_key.next(),
             KeyCode::Char('p') => self.pause(),
-            KeyCode::Up | KeyCode::Char('k') => self.choose(|at| at.saturating_sub(1)),
-            KeyCode::Down | KeyCode::Char('j') => self.choose(|at| at + 1),
-            KeyCode::Enter => self.alone = !self.alone,
-            KeyCode::Esc => self.alone = false,
+            KeyCode::Up | KeyCode::Char('k') => self.move_selection(|at| at.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.move_selection(|at| at + 1),
+            KeyCode::Enter => self.detail_view = !self.detail_view,
+            KeyCode::Esc => self.detail_view = false,
             _ => {}
         }
         true
@@ -166,23 +166,23 @@ impl Screen {
     fn pause(&mut self) {
         self.paused = match self.paused {
             Some(_) => None,
-            None => Some(self.board.clone()),
+            None => Some(self.history.clone()),
         };
     }
 
-    fn shown(&self) -> &Board {
-        self.paused.as_ref().unwrap_or(&self.board)
+    fn displayed_history(&self) -> &History {
+        self.paused.as_ref().unwrap_or(&self.history)
     }
 
-    fn choose(&mut self, to: impl FnOnce(usize) -> usize) {
-        let rows = self.shown().rows(self.order);
-        let at = to(self.place(&rows)).min(rows.len().saturating_sub(1));
-        self.chosen = rows.get(at).map(|row| row.name);
+    fn move_selection(&mut self, to: impl FnOnce(usize) -> usize) {
+        let rows = self.displayed_history().rows(self.sort_key);
+        let at = to(self.selected_index(&rows)).min(rows.len().saturating_sub(1));
+        self.selected = rows.get(at).map(|row| row.id);
     }
 
     /// Returns the index of the chosen flow, or 0 if it is gone.
-    fn place(&self, rows: &[Row<'_>]) -> usize {
-        let is_chosen = |row: &Row<'_>| Some(row.name) == self.chosen;
+    fn selected_index(&self, rows: &[DisplayRow<'_>]) -> usize {
+        let is_chosen = |row: &DisplayRow<'_>| Some(row.id) == self.selected;
         rows.iter().position(is_chosen).unwrap_or(0)
     }
 
@@ -193,17 +193,17 @@ impl Screen {
             Constraint::Length(1),
         ];
         let [head, middle, foot] = Layout::vertical(lines).areas(frame.area());
-        let rows = self.shown().rows(self.order);
+        let rows = self.displayed_history().rows(self.sort_key);
         frame.render_widget(self.head(&rows), head);
-        match rows.get(self.place(&rows)) {
-            Some(row) if self.alone => draw_alone(frame, row, middle),
+        match rows.get(self.selected_index(&rows)) {
+            Some(row) if self.detail_view => draw_flow(frame, row, middle),
             _ => self.draw_table(frame, &rows, middle),
         }
         frame.render_widget(Line::from(KEYS).style(dim()), foot);
     }
 
-    fn head(&self, rows: &[Row<'_>]) -> Line<'static> {
-        let board = self.shown();
+    fn head(&self, rows: &[DisplayRow<'_>]) -> Line<'static> {
+        let board = self.displayed_history();
         let bytes = rows.iter().map(|row| row.now.data_bytes).sum();
         let acks: u64 = rows.iter().map(|row| u64::from(row.now.acks)).sum();
         let filter = match self.filter.as_str() {
@@ -228,10 +228,10 @@ impl Screen {
         .style(Style::new().add_modifier(Modifier::BOLD))
     }
 
-    fn draw_table(&self, frame: &mut Frame<'_>, rows: &[Row<'_>], area: Rect) {
-        let several = self.board.interfaces.len() > 1;
+    fn draw_table(&self, frame: &mut Frame<'_>, rows: &[DisplayRow<'_>], area: Rect) {
+        let several = self.history.interfaces.len() > 1;
         let flows: Vec<String> = rows.iter().map(|row| flow(row, several)).collect();
-        let fit = Fit::of(area.width, &flows);
+        let fit = TableLayout::new(area.width, &flows);
         let lines = rows
             .iter()
             .zip(flows)
@@ -239,15 +239,15 @@ impl Screen {
         let table = Table::new(lines, fit.widths())
             .header(self.headings(&fit))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-        let chosen = (!rows.is_empty()).then(|| self.place(rows));
+        let chosen = (!rows.is_empty()).then(|| self.selected_index(rows));
         let mut state = TableState::default().with_selected(chosen);
         frame.render_stateful_widget(table, area, &mut state);
     }
 
-    fn headings(&self, fit: &Fit) -> ratatui::widgets::Row<'static> {
+    fn headings(&self, fit: &TableLayout) -> ratatui::widgets::Row<'static> {
         let mut headings = vec![Cell::from("flow")];
         for column in &fit.columns {
-            let sorted = column.order() == Some(self.order);
+            let sorted = column.sort_key() == Some(self.sort_key);
             let mark = if sorted { "▼" } else { "" };
             headings.push(right(format!("{mark}{}", column.heading())));
         }
@@ -263,7 +263,7 @@ fn dim() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-fn flow(row: &Row<'_>, several: bool) -> String {
+fn flow(row: &DisplayRow<'_>, several: bool) -> String {
     let interface = match several {
         true => format!("{} ", row.interface),
         false => String::new(),
@@ -271,9 +271,9 @@ fn flow(row: &Row<'_>, several: bool) -> String {
     format!("{interface}{} → {}", row.sender, row.receiver)
 }
 
-fn line(row: &Row<'_>, flow: String, fit: &Fit) -> ratatui::widgets::Row<'static> {
+fn line(row: &DisplayRow<'_>, flow: String, fit: &TableLayout) -> ratatui::widgets::Row<'static> {
     let mut cells = vec![Cell::from(flow)];
-    let columns = fit.columns.iter().map(|column| column.text(&row.now));
+    let columns = fit.columns.iter().map(|column| column.format(&row.now));
     cells.extend(columns.map(right));
     cells.push(Cell::from(sparkline(&row.minute, fit.minute.into())));
     ratatui::widgets::Row::new(cells)
@@ -311,7 +311,7 @@ fn sparkline(minute: &[Bin], width: usize) -> String {
 }
 
 /// Draws one flow: its figures, and its data and ACK rates over time.
-fn draw_alone(frame: &mut Frame<'_>, row: &Row<'_>, area: Rect) {
+fn draw_flow(frame: &mut Frame<'_>, row: &DisplayRow<'_>, area: Rect) {
     let parts = [
         Constraint::Length(5),
         Constraint::Fill(1),
@@ -326,13 +326,13 @@ fn draw_alone(frame: &mut Frame<'_>, row: &Row<'_>, area: Rect) {
         .max()
         .unwrap_or(0);
     let title = format!("data {}, at most {}", rate(row.now.data_bytes), rate(most));
-    draw_course(frame, &title, row, |bin| bin.data_bytes, data);
+    draw_minute(frame, &title, row, |bin| bin.data_bytes, data);
     let most = row.minute.iter().map(|bin| bin.acks).max().unwrap_or(0);
     let title = format!("ACKs {}/s, at most {most}/s", row.now.acks);
-    draw_course(frame, &title, row, |bin| bin.acks.into(), acks);
+    draw_minute(frame, &title, row, |bin| bin.acks.into(), acks);
 }
 
-fn figures(row: &Row<'_>) -> Vec<Line<'static>> {
+fn figures(row: &DisplayRow<'_>) -> Vec<Line<'static>> {
     let now = &row.now;
     let window = now
         .window_min
@@ -369,10 +369,10 @@ fn figures(row: &Row<'_>) -> Vec<Line<'static>> {
 }
 
 /// Draws the last minute; each second is as wide as the space allows.
-fn draw_course(
+fn draw_minute(
     frame: &mut Frame<'_>,
     title: &str,
-    row: &Row<'_>,
+    row: &DisplayRow<'_>,
     value: impl Fn(&Bin) -> u64,
     area: Rect,
 ) {
@@ -390,42 +390,42 @@ fn draw_course(
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::tests::{look, seen};
+    use super::super::board::tests::{sample, snapshot};
     use super::*;
     use ratatui::{Terminal, backend::TestBackend};
 
     fn screen() -> Screen {
         let mut screen = Screen::new(&["eth0".to_owned()], "tcp port 5201");
         for second in 0..20 {
-            let mut flows = vec![seen(1, 125_000_000 + second * 5_000_000, 40_000)];
+            let mut flows = vec![sample(1, 125_000_000 + second * 5_000_000, 40_000)];
             if second > 10 {
-                flows.push(seen(2, 250_000_000, 3_000));
+                flows.push(sample(2, 250_000_000, 3_000));
             }
-            screen.take(look(1_000 + second, flows));
+            screen.add(snapshot(1_000 + second, flows));
         }
         screen
     }
 
-    fn drawn(screen: &Screen, width: u16, height: u16) -> String {
+    fn render(screen: &Screen, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         terminal.backend().to_string()
     }
 
     fn press(screen: &mut Screen, code: KeyCode) -> bool {
-        screen.key(KeyEvent::new(code, KeyModifiers::NONE))
+        screen.handle_key(KeyEvent::new(code, KeyModifiers::NONE))
     }
 
     #[test]
     fn sorts_flows_by_rate() {
-        insta::assert_snapshot!(drawn(&screen(), 140, 7));
+        insta::assert_snapshot!(render(&screen(), 140, 7));
     }
 
     #[test]
     fn sorts_flows_by_acks_on_a_narrow_terminal() {
         let mut screen = screen();
         press(&mut screen, KeyCode::Char('s'));
-        insta::assert_snapshot!(drawn(&screen, 80, 6));
+        insta::assert_snapshot!(render(&screen, 80, 6));
     }
 
     #[test]
@@ -433,18 +433,18 @@ mod tests {
         let mut screen = screen();
         press(&mut screen, KeyCode::Down);
         press(&mut screen, KeyCode::Enter);
-        insta::assert_snapshot!(drawn(&screen, 100, 18));
+        insta::assert_snapshot!(render(&screen, 100, 18));
     }
 
     #[test]
     fn shows_ipv6_and_several_interfaces() {
         let mut screen = Screen::new(&["eth0".to_owned(), "eth1".to_owned()], "");
-        let mut flow = seen(1, 1_000_000, 7);
-        for (end, last) in flow.ends.iter_mut().zip([1, 2]) {
+        let mut flow = sample(1, 1_000_000, 7);
+        for (end, last) in flow.endpoints.iter_mut().zip([1, 2]) {
             end.address = [0x2001, 0xdb8, 0, 0, 0, 0, 0, last].into();
         }
-        screen.take(look(1_000, vec![flow]));
-        insta::assert_snapshot!(drawn(&screen, 120, 5));
+        screen.add(snapshot(1_000, vec![flow]));
+        insta::assert_snapshot!(render(&screen, 120, 5));
     }
 
     #[test]
@@ -452,16 +452,16 @@ mod tests {
         let mut screen = Screen::new(&["eth0".to_owned(), "eth1".to_owned()], "");
         press(&mut screen, KeyCode::Enter);
         press(&mut screen, KeyCode::Down);
-        insta::assert_snapshot!(drawn(&screen, 80, 5));
+        insta::assert_snapshot!(render(&screen, 80, 5));
     }
 
     #[test]
     fn draws_at_any_size() {
         let mut screen = screen();
         for alone in [false, true] {
-            screen.alone = alone;
+            screen.detail_view = alone;
             for (width, height) in [(1, 1), (2, 9), (30, 3), (400, 2), (500, 100)] {
-                assert!(!drawn(&screen, width, height).is_empty());
+                assert!(!render(&screen, width, height).is_empty());
             }
         }
     }
@@ -470,12 +470,12 @@ mod tests {
     fn pause_freezes_the_screen_and_keeps_sampling() {
         let mut screen = screen();
         press(&mut screen, KeyCode::Char('p'));
-        let before = drawn(&screen, 140, 7);
+        let before = render(&screen, 140, 7);
         assert!(before.contains("PAUSED"));
-        screen.take(look(1_020, vec![seen(1, 900_000_000, 9)]));
-        assert_eq!(drawn(&screen, 140, 7), before);
+        screen.add(snapshot(1_020, vec![sample(1, 900_000_000, 9)]));
+        assert_eq!(render(&screen, 140, 7), before);
         press(&mut screen, KeyCode::Char('p'));
-        assert!(drawn(&screen, 140, 7).contains("7.2 Gbit/s"));
+        assert!(render(&screen, 140, 7).contains("7.2 Gbit/s"));
     }
 
     #[test]
@@ -484,6 +484,6 @@ mod tests {
         assert!(!press(&mut screen, KeyCode::Char('q')));
         assert!(press(&mut screen, KeyCode::Char('c')));
         let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert!(!screen.key(control_c));
+        assert!(!screen.handle_key(control_c));
     }
 }

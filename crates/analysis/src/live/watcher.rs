@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sampler thread of an interface: decodes packets and sends a snapshot of its flows each second.
 
-use super::look::{Look, SECOND, Watch};
-use crate::capture::Tap;
+use super::look::{FlowSampler, SECOND, Snapshot};
+use crate::capture::InterfaceRing;
 use anyhow::Result;
 use longhaul_flow::decode::decode;
 use longhaul_linux::{
@@ -17,31 +17,31 @@ use std::sync::mpsc::SyncSender;
 const LAG: Time = Time::from_millis(2 * BLOCK_TIMEOUT.as_nanos() / 1_000_000);
 
 /// Maximum number of ring blocks before the next check of the clock and the stop request.
-const BLOCKS_AT_ONCE: usize = 64;
+const BLOCKS_PER_CHECK: usize = 64;
 
-pub(super) struct Watcher {
+pub(super) struct InterfaceSampler {
     ring: Ring,
     interface: usize,
-    watch: Watch,
-    looks: SyncSender<Look>,
-    told_to_end: Bell,
-    space: Vec<u8>,
+    sampler: FlowSampler,
+    snapshots: SyncSender<Snapshot>,
+    stop: Bell,
+    scratch: Vec<u8>,
 }
 
-impl Watcher {
-    pub(super) fn of(
-        tap: Tap,
+impl InterfaceSampler {
+    pub(super) fn new(
+        tap: InterfaceRing,
         interface: usize,
-        looks: SyncSender<Look>,
+        looks: SyncSender<Snapshot>,
         told_to_end: Bell,
     ) -> Self {
         Self {
             ring: tap.ring,
             interface,
-            watch: Watch::of(interface),
-            looks,
-            told_to_end,
-            space: Vec::new(),
+            sampler: FlowSampler::new(interface),
+            snapshots: looks,
+            stop: told_to_end,
+            scratch: Vec::new(),
         }
     }
 
@@ -52,16 +52,16 @@ impl Watcher {
             self.drain();
             self.ring.check()?;
             let now = wall_ns();
-            if now >= due(end) {
+            if now >= complete_at_ns(end) {
                 // After a pause of this process or a jump of the clock, this covers several seconds.
                 end = now.saturating_sub(LAG.as_nanos()) / SECOND;
-                if !self.tell(end)? {
+                if !self.send_snapshots(end)? {
                     return Ok(());
                 }
                 end += 1;
             }
-            let left = Time::from_nanos(due(end).saturating_sub(wall_ns()).min(SECOND));
-            if self.told_to_end.wait(std::iter::once(&self.ring), left)? {
+            let left = Time::from_nanos(complete_at_ns(end).saturating_sub(wall_ns()).min(SECOND));
+            if self.stop.wait(std::iter::once(&self.ring), left)? {
                 return Ok(());
             }
         }
@@ -69,25 +69,25 @@ impl Watcher {
 
     fn drain(&mut self) {
         let link_type = self.ring.link_type();
-        for _ in 0..BLOCKS_AT_ONCE {
+        for _ in 0..BLOCKS_PER_CHECK {
             let Some(block) = self.ring.next_block() else {
                 return;
             };
             for packet in block.packets() {
-                let frame = packet.frame(self.interface as u32, link_type, &mut self.space);
+                let frame = packet.frame(self.interface as u32, link_type, &mut self.scratch);
                 // Packets other than TCP have no flow.
                 if let Ok((key, segment)) = decode(&frame) {
-                    self.watch.segment(&key, &segment);
+                    self.sampler.segment(&key, &segment);
                 }
             }
         }
     }
 
     /// Sends the snapshots up to `end`. Returns false if the receiver is gone.
-    fn tell(&mut self, end: u64) -> Result<bool> {
+    fn send_snapshots(&mut self, end: u64) -> Result<bool> {
         let dropped = self.ring.counts()?.dropped;
-        let mut looks = self.watch.look(end, dropped).into_iter();
-        Ok(looks.all(|look| self.looks.send(look).is_ok()))
+        let mut looks = self.sampler.take_snapshots(end, dropped).into_iter();
+        Ok(looks.all(|look| self.snapshots.send(look).is_ok()))
     }
 }
 
@@ -96,6 +96,6 @@ fn wall_ns() -> u64 {
 }
 
 /// Returns the time from which the second before `end` is complete, ns since 1970.
-const fn due(end: u64) -> u64 {
+const fn complete_at_ns(end: u64) -> u64 {
     end * SECOND + LAG.as_nanos()
 }

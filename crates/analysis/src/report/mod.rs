@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul tap analyze -o` leaves: `result.json`, the data of the charts, and one HTML file that
-//! needs no network.
+//! Output of `longhaul tap analyze -o`: `result.json`, the data of the charts, and one HTML file that needs no
+//! network.
 
 #[cfg(test)]
-pub(crate) mod made_up;
+pub(crate) mod fixtures;
 mod output;
 mod page;
 mod result;
 
-pub(crate) use output::{Output, Plan, Sources, Writer};
+pub(crate) use output::{CaptureInfo, Output, OutputConfig, Writer};
 #[cfg(test)]
-pub(crate) use page::in_browser;
+pub(crate) use page::browser_tests;
 pub(crate) use page::{
-    direction::{Shown, name as direction_name},
-    html::{STYLE, of_courses},
+    direction::{DirectionView, direction_name},
+    html::{STYLE, chart_scripts},
     paired,
 };
-pub use result::finished::Finished;
-pub(crate) use result::finished::RESULT;
-pub(crate) use result::largest::Ranks;
-pub(crate) use result::{Analysis, CaptureFile, DAMAGES_MAX, Damage, SCHEMA, VantagePoint};
+pub use result::analysis_report::AnalysisReport;
+pub(crate) use result::analysis_report::RESULT_FILE;
+pub(crate) use result::largest_flows::FlowLimits;
+pub(crate) use result::{Analysis, CaptureFile, CapturePointInfo, DAMAGES_MAX, Damage, SCHEMA};

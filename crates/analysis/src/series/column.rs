@@ -64,7 +64,9 @@ pub(crate) const COLUMNS: [Column; 25] = [
     required_column("data_bytes", |bin| clamped_i64(bin.data_bytes)),
     required_column("data_max_bytes", |bin| clamped_i64(bin.data_bytes_max)),
     required_column("data_segments", |bin| clamped_i64(bin.data_segments)),
-    required_column("retransmitted_bytes", |bin| clamped_i64(bin.retransmitted_bytes)),
+    required_column("retransmitted_bytes", |bin| {
+        clamped_i64(bin.retransmitted_bytes)
+    }),
     required_column("retransmissions", |bin| clamped_i64(bin.retransmissions)),
     required_column("timeouts", |bin| clamped_i64(bin.timeouts)),
     required_column("window_full", |bin| clamped_i64(bin.window_full)),
@@ -85,7 +87,9 @@ pub(crate) const COLUMNS: [Column; 25] = [
     }),
     optional_column("ack_way_ns", |bin| bin.ack_path_delay_ns),
     required_column("in_flight_max_bytes", |bin| clamped_i64(bin.in_flight_max)),
-    optional_column("window_min_bytes", |bin| bin.window_min.and_then(clamped_i64)),
+    optional_column("window_min_bytes", |bin| {
+        bin.window_min.and_then(clamped_i64)
+    }),
     required_column("queue_max_bytes", |bin| clamped_i64(bin.queue_max)),
     required_column("drops", |bin| clamped_i64(bin.drops)),
 ];

@@ -29,7 +29,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    fn ending(self) -> &'static str {
+    fn extension(self) -> &'static str {
         match self {
             Self::Csv => "csv",
             Self::Parquet => "parquet",
@@ -38,12 +38,12 @@ impl Format {
 }
 
 /// Series files of an analysis.
-pub(crate) struct Files {
-    widths: Vec<Width>,
+pub(crate) struct SeriesFiles {
+    widths: Vec<WidthFiles>,
 }
 
 /// Files of one bin width.
-struct Width {
+struct WidthFiles {
     files: Vec<OpenFile>,
 }
 
@@ -52,7 +52,7 @@ struct OpenFile {
     encoder: Box<dyn Encoder>,
 }
 
-impl Files {
+impl SeriesFiles {
     /// Creates `series-<width>.<format>` in `directory` for each width and format.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Files {
             let files = formats
                 .iter()
                 .map(|format| open(directory, *width, *format));
-            Ok(Width {
+            Ok(WidthFiles {
                 files: files.collect::<Result<_>>()?,
             })
         };
@@ -72,8 +72,8 @@ impl Files {
     }
 
     /// Returns a set without files for this number of widths.
-    pub(crate) fn none(widths: usize) -> Self {
-        let none = || Width { files: Vec::new() };
+    pub(crate) fn disabled(widths: usize) -> Self {
+        let none = || WidthFiles { files: Vec::new() };
         Self {
             widths: std::iter::repeat_with(none).take(widths).collect(),
         }
@@ -97,13 +97,13 @@ impl Files {
     /// Writes buffered rows and closes the files.
     ///
     /// # Errors
-    /// As [`Files::write`].
+    /// As [`SeriesFiles::write`].
     pub(crate) fn finish(self) -> Result<()> {
-        self.widths.into_iter().try_for_each(Width::finish)
+        self.widths.into_iter().try_for_each(WidthFiles::finish)
     }
 }
 
-impl Width {
+impl WidthFiles {
     fn push(&mut self, rows: &[Row]) -> Result<()> {
         for file in &mut self.files {
             let written = file.encoder.write(rows);
@@ -121,12 +121,12 @@ impl Width {
 }
 
 fn open(directory: &Path, width: Time, format: Format) -> Result<OpenFile> {
-    let path = directory.join(format!("series-{}.{}", width.exact(), format.ending()));
+    let path = directory.join(format!("series-{}.{}", width.exact(), format.extension()));
     let encoder = || -> io::Result<Box<dyn Encoder>> {
         let file = File::create(&path)?;
         Ok(match format {
             Format::Csv => Box::new(csv::CsvWriter::new(file)?),
-            Format::Parquet => Box::new(parquet::Parquet::new(file)?),
+            Format::Parquet => Box::new(parquet::ParquetWriter::new(file)?),
         })
     };
     let encoder = encoder().with_context(|| cannot_write(&path))?;
@@ -165,7 +165,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let widths = [Time::from_nanos(1_000_000), Time::from_nanos(1_000_000_000)];
         let formats = [Format::Csv, Format::Parquet];
-        let mut files = Files::create(directory.path(), &widths, &formats).unwrap();
+        let mut files = SeriesFiles::create(directory.path(), &widths, &formats).unwrap();
         assert_eq!(
             files.names(),
             [
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn names_the_file_that_cannot_be_created() {
         let widths = [Time::from_nanos(1_000_000)];
-        let error = Files::create(Path::new("/nonexistent"), &widths, &[Format::Csv])
+        let error = SeriesFiles::create(Path::new("/nonexistent"), &widths, &[Format::Csv])
             .err()
             .unwrap();
         assert_eq!(

@@ -23,7 +23,7 @@ use std::{
 pub(super) const ROW_GROUP_LEN: usize = 1 << 16;
 
 /// Writer of a Parquet file.
-pub(super) struct Parquet<W: Write + Send> {
+pub(super) struct ParquetWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     pending: PendingRows,
 }
@@ -44,18 +44,18 @@ struct IntegerColumn {
     present: Vec<i16>,
 }
 
-impl<W: Write + Send> Parquet<W> {
+impl<W: Write + Send> ParquetWriter<W> {
     /// Creates the writer and writes the first bytes; [`Encoder::finish`] writes the footer.
     pub(super) fn new(out: W) -> io::Result<Self> {
-        let schema = parse_message_type(&schema()).map_err(failed)?;
+        let schema = parse_message_type(&schema()).map_err(io_error)?;
         let file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties()));
         Ok(Self {
-            file: file.map_err(failed)?,
+            file: file.map_err(io_error)?,
             pending: PendingRows::default(),
         })
     }
 
-    fn row_group(&mut self) -> Result<(), ParquetError> {
+    fn write_row_group(&mut self) -> Result<(), ParquetError> {
         let mut group = self.file.next_row_group()?;
         let pending = &mut self.pending;
         write_integers(&mut group, &mut pending.flows)?;
@@ -93,14 +93,14 @@ impl PendingRows {
     }
 }
 
-impl<W: Write + Send> Encoder for Parquet<W> {
+impl<W: Write + Send> Encoder for ParquetWriter<W> {
     fn write(&mut self, mut rows: &[Row]) -> io::Result<()> {
         while !rows.is_empty() {
             let (now, later) = rows.split_at(rows.len().min(ROW_GROUP_LEN - self.pending.len()));
             self.pending.push(now);
             rows = later;
             if self.pending.len() == ROW_GROUP_LEN {
-                self.row_group().map_err(failed)?;
+                self.write_row_group().map_err(io_error)?;
             }
         }
         Ok(())
@@ -108,9 +108,9 @@ impl<W: Write + Send> Encoder for Parquet<W> {
 
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         if self.pending.len() > 0 {
-            self.row_group().map_err(failed)?;
+            self.write_row_group().map_err(io_error)?;
         }
-        self.file.close().map(drop).map_err(failed)
+        self.file.close().map(drop).map_err(io_error)
     }
 }
 
@@ -133,7 +133,7 @@ fn schema() -> String {
 /// Columns in which nearly every value is different. Delta encoding makes them small and saves the time for
 /// dictionary lookups. The other columns are mostly zero or have few values. They need very little space as a
 /// dictionary, which is the default.
-const DIFFERENCES: [&str; 6] = [
+const DELTA_ENCODED: [&str; 6] = [
     "flow",
     "time_ns",
     "rtt_min_ns",
@@ -153,7 +153,7 @@ fn properties() -> WriterProperties {
             .set_column_dictionary_enabled(column(), false)
             .set_column_encoding(column(), Encoding::DELTA_BINARY_PACKED)
     };
-    DIFFERENCES.iter().fold(builder, differences).build()
+    DELTA_ENCODED.iter().fold(builder, differences).build()
 }
 
 /// Writes the next column of `group` and empties it; absent values are nulls.
@@ -163,7 +163,7 @@ fn write_integers<W: Write + Send>(
 ) -> Result<(), ParquetError> {
     let IntegerColumn { values, present } = column;
     let present_if_any = (!present.is_empty()).then_some(&present[..]);
-    with_column(group, |column| match column {
+    write_next_column(group, |column| match column {
         ColumnWriter::Int64ColumnWriter(writer) => writer.write_batch(values, present_if_any, None),
         _ => Err(ParquetError::General("not a column of integers".to_owned())),
     })?;
@@ -182,13 +182,13 @@ fn write_directions<W: Write + Send>(
         false => download.clone(),
     };
     let values: Vec<ByteArray> = uploads.drain(..).map(word).collect();
-    with_column(group, |column| match column {
+    write_next_column(group, |column| match column {
         ColumnWriter::ByteArrayColumnWriter(writer) => writer.write_batch(&values, None, None),
         _ => Err(ParquetError::General("not a column of texts".to_owned())),
     })
 }
 
-fn with_column<W: Write + Send>(
+fn write_next_column<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     write: impl FnOnce(&mut ColumnWriter<'_>) -> Result<usize, ParquetError>,
 ) -> Result<(), ParquetError> {
@@ -198,7 +198,7 @@ fn with_column<W: Write + Send>(
     column.close()
 }
 
-fn failed(error: ParquetError) -> io::Error {
+fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => io::Error::other(source),
         error => io::Error::other(error),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fuzz targets of this crate, over their committed corpora.
+//! Fuzz targets of this crate, run over their committed corpora.
 
 #[path = "../../../../fuzz/invariants/decode.rs"]
 mod decode;
@@ -9,6 +9,6 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn frames_are_decoded_whatever_was_cut_off() {
+fn decodes_truncated_frames_without_panic() {
     replay("decode", decode::check);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul tap` on captures and real traffic, and what is said of a flow: against captures written by hand, other
-//! programs and the truth of a simulation.
+//! Tests of `longhaul tap` on captures and real traffic. Its results are compared with captures written by hand, with
+//! other programs and with the ground truth of a simulation.
 
 mod corpus;
 mod tap_analyze;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul tap analyze` as a command: files in every form, the same result from all of them, and
-//! words for what is not as it should be.
+//! Tests of the command `longhaul tap analyze`: the same result for files in every form, and clear messages for bad
+//! input.
 
 use crate::tap_capture::{MSS, SERVER, Trace, pcap_header};
 use serde_json::Value;
@@ -12,10 +12,10 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A directory with captures.
-struct Desk(TempDir);
+/// Temporary directory with captures.
+struct CaptureDir(TempDir);
 
-impl Desk {
+impl CaptureDir {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -38,25 +38,25 @@ fn analyze(args: &[&str]) -> Output {
         .unwrap()
 }
 
-fn words(bytes: &[u8]) -> String {
+fn lossy_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The result as JSON, of a run that must go well.
+/// Returns the result as JSON of a run that must succeed.
 fn result(args: &[&str]) -> Value {
     let output = analyze(&[args, &["--json"]].concat());
-    assert!(output.status.success(), "{}", words(&output.stderr));
+    assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Refused with exit code 2 and one line that has all of `wanted`.
+/// Asserts that the command fails with exit code 2 and one line that has all of `wanted`.
 fn refused(args: &[&str], wanted: &[&str]) {
     let output = analyze(args);
-    let said = words(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let message = lossy_text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
     for word in wanted {
-        assert!(said.contains(word), "{word:?} is not in {said}");
+        assert!(message.contains(word), "{word:?} is not in {message}");
     }
 }
 
@@ -68,23 +68,23 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// More than a load, so that threads have something to share.
-fn crowd() -> Trace {
+/// Returns a trace of more than one batch, so that several threads have work.
+fn many_flows() -> Trace {
     Trace::many(400, 30)
 }
 
 #[test]
-fn the_number_of_threads_changes_not_one_byte() {
-    let desk = Desk::new();
-    let file = desk.put("crowd.pcap", &crowd().pcap());
+fn output_is_identical_with_any_number_of_threads() {
+    let directory = CaptureDir::new();
+    let file = directory.put("many_flows.pcap", &many_flows().pcap());
     let written = |threads: &str| {
-        let out = desk.path(threads);
+        let out = directory.path(threads);
         let out = out.to_str().unwrap();
         let flags = ["--threads", threads, "--flows", "10", "--csv", "-o", out];
         let analysis = result(&[&[file.as_str()], &flags[..]].concat());
-        assert_eq!(analysis["files"][0]["packets"], crowd().packets.len());
-        let read = |name: &String| fs::read(desk.path(threads).join(name)).unwrap();
-        let names = names(&desk.path(threads));
+        assert_eq!(analysis["files"][0]["packets"], many_flows().packets.len());
+        let read = |name: &String| fs::read(directory.path(threads).join(name)).unwrap();
+        let names = names(&directory.path(threads));
         assert!(
             names.iter().any(|name| name == "series-1ms.csv"),
             "{names:?}"
@@ -94,24 +94,24 @@ fn the_number_of_threads_changes_not_one_byte() {
             .map(|name| (name.clone(), read(name)))
             .collect::<Vec<_>>()
     };
-    let alone = written("1");
+    let single_threaded = written("1");
     for threads in ["2", "5"] {
-        for (one, other) in alone.iter().zip(&written(threads)) {
+        for (one, other) in single_threaded.iter().zip(&written(threads)) {
             assert_eq!(one.0, other.0);
             assert!(one.1 == other.1, "{} differs with {threads} threads", one.0);
         }
     }
 }
 
-/// What one load closes, and what the end does, each in order of flow, direction and time.
+/// Rows are written in order of flow, direction and time twice: those that the batch closes, and those at the end.
 #[test]
-fn rows_have_an_order() {
-    let desk = Desk::new();
-    let file = desk.put("crowd.pcap", &Trace::many(40, 20).pcap());
-    let out = desk.path("out");
+fn sorts_rows_by_flow_direction_and_time() {
+    let directory = CaptureDir::new();
+    let file = directory.put("many_flows.pcap", &Trace::many(40, 20).pcap());
+    let out = directory.path("out");
     result(&[&file, "--csv", "-o", out.to_str().unwrap()]);
     let text = fs::read_to_string(out.join("series-1ms.csv")).unwrap();
-    let place = |line: &str| {
+    let key = |line: &str| {
         let mut fields = line.split(',');
         let mut number = || fields.next().unwrap().to_owned();
         let (flow, direction) = (number(), number());
@@ -119,16 +119,16 @@ fn rows_have_an_order() {
         let time_ns: u64 = number().parse().unwrap();
         (flow, direction != "upload", time_ns)
     };
-    let places: Vec<_> = text.lines().skip(1).map(place).collect();
-    assert!(places.len() > 100, "{} rows", places.len());
-    let steps_back = places.windows(2).filter(|pair| pair[0] >= pair[1]).count();
+    let keys: Vec<_> = text.lines().skip(1).map(key).collect();
+    assert!(keys.len() > 100, "{} rows", keys.len());
+    let steps_back = keys.windows(2).filter(|pair| pair[0] >= pair[1]).count();
     assert!(steps_back <= 1, "{steps_back}");
 }
 
 #[test]
-fn a_transfer_is_counted() {
-    let desk = Desk::new();
-    let file = desk.put("one.pcap", &Trace::many(1, 20).pcap());
+fn counts_a_transfer() {
+    let directory = CaptureDir::new();
+    let file = directory.put("one.pcap", &Trace::many(1, 20).pcap());
     let analysis = result(&[&file]);
     let flow = &analysis["flows"][0];
     assert_eq!(flow["number"], 1, "the first packet, as Wireshark counts");
@@ -143,29 +143,29 @@ fn a_transfer_is_counted() {
 }
 
 #[test]
-fn pipes_packed_files_and_rotated_parts_say_the_same() {
-    let desk = Desk::new();
-    let trace = crowd();
+fn reads_pipes_compressed_and_rotated_files_alike() {
+    let directory = CaptureDir::new();
+    let trace = many_flows();
     let bytes = trace.pcap();
     let flows = |args: &[&str]| result(args)["flows"].clone();
-    let wanted = flows(&[&desk.put("whole.pcap", &bytes)]);
+    let wanted = flows(&[&directory.put("whole.pcap", &bytes)]);
 
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(&bytes).unwrap();
-    let packed = desk.put("whole.pcap.gz", &packed.finish().unwrap());
+    let packed = directory.put("whole.pcap.gz", &packed.finish().unwrap());
     assert!(flows(&[&packed]) == wanted, "gzip");
 
     let (third, end) = (trace.packets.len() / 3, trace.packets.len());
     let parts = [0..third, third..2 * third, 2 * third..end];
     let parts = parts.map(|part| trace.part(part).pcap());
-    let name = |at: usize| desk.put(&format!("part{at}.pcap"), &parts[at]);
+    let name = |at: usize| directory.put(&format!("part{at}.pcap"), &parts[at]);
     assert!(
         flows(&[&name(2), &name(0), &name(1)]) == wanted,
         "rotated, in any order"
     );
 
     assert!(piped(&bytes)["flows"] == wanted, "standard input");
-    let pcapng = flows(&[&desk.put("whole.pcapng", &trace.pcapng("eth0"))]);
+    let pcapng = flows(&[&directory.put("whole.pcapng", &trace.pcapng("eth0"))]);
     assert!(pcapng == wanted, "pcapng");
 }
 
@@ -185,23 +185,23 @@ fn piped(bytes: &[u8]) -> Value {
 }
 
 #[test]
-fn captures_that_overlap_are_of_two_places() {
-    let desk = Desk::new();
+fn treats_overlapping_captures_as_two_capture_points() {
+    let directory = CaptureDir::new();
     let trace = Trace::many(3, 20);
-    let near = desk.put("near.pcapng", &trace.pcapng("near0"));
-    let far = desk.put("far.pcapng", &trace.later(10_000_000).pcapng("far0"));
+    let near = directory.put("near.pcapng", &trace.pcapng("near0"));
+    let far = directory.put("far.pcapng", &trace.later(10_000_000).pcapng("far0"));
     let analysis = result(&[&near, &far]);
-    let places: Vec<_> = analysis["vantages"].as_array().unwrap().iter().collect();
-    assert_eq!(places.len(), 2);
+    let points: Vec<_> = analysis["vantages"].as_array().unwrap().iter().collect();
+    assert_eq!(points.len(), 2);
     assert_eq!(
-        (&places[0]["name"], &places[1]["name"]),
+        (&points[0]["name"], &points[1]["name"]),
         (&"near0".into(), &"far0".into())
     );
-    assert_eq!(places[0]["packets"], trace.packets.len());
+    assert_eq!(points[0]["packets"], trace.packets.len());
     let flows = analysis["flows"].as_array().unwrap();
     assert_eq!(flows.len(), 6);
-    let seen_at = |place: u64| flows.iter().filter(|flow| flow["vantage"] == place).count();
-    assert_eq!((seen_at(0), seen_at(1)), (3, 3));
+    let flows_at = |point: u64| flows.iter().filter(|flow| flow["vantage"] == point).count();
+    assert_eq!((flows_at(0), flows_at(1)), (3, 3));
     let pairs = analysis["both_ends"].as_array().unwrap();
     assert_eq!(pairs.len(), 3);
     let way = &pairs[0]["from_client"];
@@ -213,63 +213,66 @@ fn captures_that_overlap_are_of_two_places() {
 }
 
 #[test]
-fn short_captures_of_the_same_time_are_of_two_places_though_nothing_names_them() {
-    let desk = Desk::new();
+fn treats_overlapping_unnamed_captures_as_two_capture_points() {
+    let directory = CaptureDir::new();
     let trace = Trace::many(2, 20);
-    let near = desk.put("near.pcap", &trace.pcap());
-    let far = desk.put("far.pcap", &trace.later(10_000_000).pcap());
+    let near = directory.put("near.pcap", &trace.pcap());
+    let far = directory.put("far.pcap", &trace.later(10_000_000).pcap());
     let analysis = result(&[&near, &far]);
     assert_eq!(analysis["vantages"].as_array().unwrap().len(), 2);
     assert_eq!(analysis["flows"].as_array().unwrap().len(), 4);
 }
 
 #[test]
-fn flows_beyond_the_largest_are_summed_and_listed() {
-    let desk = Desk::new();
-    let file = desk.put("crowd.pcap", &Trace::many(1200, 3).pcap());
-    let out = desk.path("out");
+fn sums_and_lists_flows_beyond_the_largest() {
+    let directory = CaptureDir::new();
+    let file = directory.put("many_flows.pcap", &Trace::many(1200, 3).pcap());
+    let out = directory.path("out");
     let analysis = result(&[&file, "-o", out.to_str().unwrap(), "--memory", "16MB"]);
-    let told = analysis["flows"].as_array().unwrap().len();
-    assert_eq!(told, 1000);
+    let listed_flows = analysis["flows"].as_array().unwrap().len();
+    assert_eq!(listed_flows, 1000);
     assert_eq!(analysis["others"]["flows"], 200);
     let listed = fs::read_to_string(out.join("flows.jsonl")).unwrap();
     assert_eq!(listed.lines().count(), 200);
 }
 
 #[test]
-fn a_person_reads_a_short_table() {
-    let desk = Desk::new();
-    let file = desk.put("crowd.pcap", &Trace::many(30, 20).pcap());
-    let out = desk.path("out");
+fn prints_a_short_summary() {
+    let directory = CaptureDir::new();
+    let file = directory.put("many_flows.pcap", &Trace::many(30, 20).pcap());
+    let out = directory.path("out");
     let output = analyze(&[&file, "-o", out.to_str().unwrap(), "--flows", "3"]);
-    let said = words(&output.stdout);
-    assert!(said.contains("30 flows"), "{said}");
+    let message = lossy_text(&output.stdout);
+    assert!(message.contains("30 flows"), "{message}");
     assert!(
-        said.contains("10.1.0.16:40016 → 10.9.0.1:5201"),
-        "the largest: {said}"
+        message.contains("10.1.0.16:40016 → 10.9.0.1:5201"),
+        "the largest: {message}"
     );
-    assert!(said.contains("and 27 smaller flows"), "{said}");
-    assert!(said.contains("36 KB"), "{said}");
+    assert!(message.contains("and 27 smaller flows"), "{message}");
+    assert!(message.contains("36 KB"), "{message}");
 }
 
 #[test]
-fn an_empty_capture_says_so() {
-    let desk = Desk::new();
-    let file = desk.put("empty.pcap", &pcap_header());
-    let out = desk.path("out");
+fn reports_an_empty_capture() {
+    let directory = CaptureDir::new();
+    let file = directory.put("empty.pcap", &pcap_header());
+    let out = directory.path("out");
     let output = analyze(&[&file, "-o", out.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", words(&output.stderr));
-    let said = words(&output.stdout);
-    assert!(said.contains("empty.pcap: an empty capture"), "{said}");
+    assert!(output.status.success(), "{}", lossy_text(&output.stderr));
+    let message = lossy_text(&output.stdout);
+    assert!(
+        message.contains("empty.pcap: an empty capture"),
+        "{message}"
+    );
 }
 
 #[test]
-fn what_is_no_capture_is_named_and_nothing_is_touched() {
-    let desk = Desk::new();
-    let good = desk.put("good.pcap", &Trace::many(1, 5).pcap());
-    let text = desk.put("notes.txt", b"not a capture at all, just words");
-    let none = desk.put("none.pcap", b"");
-    let out = desk.path("out");
+fn refuses_files_that_are_not_captures() {
+    let directory = CaptureDir::new();
+    let good = directory.put("good.pcap", &Trace::many(1, 5).pcap());
+    let text = directory.put("notes.txt", b"not a capture at all, just words");
+    let none = directory.put("none.pcap", b"");
+    let out = directory.path("out");
     let out = out.to_str().unwrap();
     refused(
         &[&good, &text, "-o", out],
@@ -278,18 +281,18 @@ fn what_is_no_capture_is_named_and_nothing_is_touched() {
     refused(&[&none, "-o", out], &["none.pcap", "empty"]);
     refused(&["/nowhere/a.pcap", "-o", out], &["/nowhere/a.pcap"]);
     refused(
-        &[desk.0.path().to_str().unwrap(), "-o", out],
+        &[directory.0.path().to_str().unwrap(), "-o", out],
         &["is a directory", "*.pcap"],
     );
-    let zstd = desk.put("a.pcap.zst", &[0x28, 0xb5, 0x2f, 0xfd, 0, 0, 0, 0]);
+    let zstd = directory.put("a.pcap.zst", &[0x28, 0xb5, 0x2f, 0xfd, 0, 0, 0, 0]);
     refused(&[&zstd, "-o", out], &["a.pcap.zst", "zstd -d"]);
     assert!(!Path::new(out).exists());
 }
 
 #[test]
-fn bad_flags_are_named() {
-    let desk = Desk::new();
-    let file = desk.put("good.pcap", &Trace::many(1, 5).pcap());
+fn refuses_flags_out_of_range() {
+    let directory = CaptureDir::new();
+    let file = directory.put("good.pcap", &Trace::many(1, 5).pcap());
     refused(
         &[&file, "--json", "--bin", "1ns"],
         &["--bin is 1ns", "10 us"],
@@ -302,10 +305,10 @@ fn bad_flags_are_named() {
 }
 
 #[test]
-fn a_directory_of_somebody_else_is_left_alone() {
-    let desk = Desk::new();
-    let file = desk.put("good.pcap", &Trace::many(1, 5).pcap());
-    let out = desk.path("out");
+fn refuses_output_directory_with_foreign_files() {
+    let directory = CaptureDir::new();
+    let file = directory.put("good.pcap", &Trace::many(1, 5).pcap());
+    let out = directory.path("out");
     fs::create_dir(&out).unwrap();
     fs::write(out.join("thesis.tex"), "years").unwrap();
     refused(&[&file, "-o", out.to_str().unwrap()], &["thesis.tex", "-o"]);
@@ -313,10 +316,10 @@ fn a_directory_of_somebody_else_is_left_alone() {
 }
 
 #[test]
-fn a_second_analysis_replaces_the_first() {
-    let desk = Desk::new();
-    let file = desk.put("good.pcap", &Trace::many(1, 5).pcap());
-    let out = desk.path("out");
+fn second_analysis_replaces_the_first() {
+    let directory = CaptureDir::new();
+    let file = directory.put("good.pcap", &Trace::many(1, 5).pcap());
+    let out = directory.path("out");
     let out = out.to_str().unwrap();
     result(&[&file, "-o", out, "--csv"]);
     assert!(names(Path::new(out)).contains(&"series-1s.csv".to_owned()));
@@ -325,17 +328,17 @@ fn a_second_analysis_replaces_the_first() {
 }
 
 #[test]
-fn what_is_sound_of_a_damaged_file_is_analysed() {
-    let desk = Desk::new();
+fn analyzes_readable_parts_of_a_damaged_file() {
+    let directory = CaptureDir::new();
     let trace = Trace::many(2, 20);
     let whole = trace.pcap();
-    let cut = desk.put("cut.pcap", &whole[..whole.len() - 7]);
-    let output = analyze(&[&cut, "-o", desk.path("cut").to_str().unwrap()]);
-    let said = words(&output.stdout);
-    assert!(output.status.success(), "{}", words(&output.stderr));
+    let cut = directory.put("cut.pcap", &whole[..whole.len() - 7]);
+    let output = analyze(&[&cut, "-o", directory.path("cut").to_str().unwrap()]);
+    let message = lossy_text(&output.stdout);
+    assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     assert!(
-        said.contains("cut.pcap: at byte") && said.contains("2 flows"),
-        "{said}"
+        message.contains("cut.pcap: at byte") && message.contains("2 flows"),
+        "{message}"
     );
     let analysis = result(&[&cut]);
     assert_eq!(analysis["files"][0]["packets"], trace.packets.len() - 1);
@@ -343,7 +346,7 @@ fn what_is_sound_of_a_damaged_file_is_analysed() {
     let mut hole = whole.clone();
     let middle = hole.len() / 2;
     hole[middle..middle + 300].fill(0xff);
-    let analysis = result(&[&desk.put("hole.pcap", &hole)]);
+    let analysis = result(&[&directory.put("hole.pcap", &hole)]);
     let packets = analysis["files"][0]["packets"].as_u64().unwrap();
     let most = trace.packets.len() as u64;
     assert!((most - 10..most).contains(&packets), "{packets} of {most}");
@@ -357,21 +360,21 @@ fn what_is_sound_of_a_damaged_file_is_analysed() {
 }
 
 #[test]
-fn a_file_of_which_nothing_is_sound_is_refused() {
-    let desk = Desk::new();
-    let mut ruin = pcap_header();
-    ruin.extend([0xff; 5000]);
-    let file = desk.put("ruin.pcap", &ruin);
-    refused(&[&file, "--json"], &["ruin.pcap", "nothing in it is sound"]);
+fn refuses_file_without_readable_packet() {
+    let directory = CaptureDir::new();
+    let mut damaged = pcap_header();
+    damaged.extend([0xff; 5000]);
+    let file = directory.put("damaged.pcap", &damaged);
+    refused(&[&file, "--json"], &["damaged.pcap", "no readable packet"]);
 }
 
 #[test]
-fn damaged_packing_is_said() {
-    let desk = Desk::new();
+fn reports_damaged_compression() {
+    let directory = CaptureDir::new();
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packed.write_all(&crowd().pcap()).unwrap();
+    packed.write_all(&many_flows().pcap()).unwrap();
     let packed = packed.finish().unwrap();
-    let file = desk.put("torn.pcap.gz", &packed[..packed.len() / 2]);
+    let file = directory.put("torn.pcap.gz", &packed[..packed.len() / 2]);
     let analysis = result(&[&file]);
     let damages = analysis["files"][0]["damages"].to_string();
     assert!(damages.contains("cannot be read any further"), "{damages}");
@@ -388,8 +391,7 @@ fn upload_verdicts(result: &Value) -> Vec<String> {
     flows.map(verdict).collect()
 }
 
-/// The receiver withholds ACKs until its application reads. That makes round trips longer without any
-/// queue on the path.
+/// The receiver delays ACKs until its application reads. This makes round trips longer without any queue on the path.
 #[test]
 fn slow_reader_is_limited_by_receive_window() {
     let files = ["slow-reader-sender.pcap", "slow-reader-receiver.pcap"].map(sample);

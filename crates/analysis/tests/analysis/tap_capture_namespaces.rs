@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul tap capture` on a wire between two namespaces, held to what the kernel counts.
+//! Tests of `longhaul tap capture` on a link between two namespaces, compared with the kernel's counters.
 
 use crate::tap_process::{Capture, Contents, Wire, figure, has, may_use_namespaces};
 use rustix::{mount, process::Signal};
 use std::{path::Path, process::Command, thread, time::Duration};
 
 #[test]
-fn packets_are_the_interfaces_and_segments_are_tcps() {
+fn counts_packets_of_the_interface_and_segments_of_tcp() {
     if !may_use_namespaces() {
         return;
     }
@@ -37,7 +37,7 @@ fn packets_are_the_interfaces_and_segments_are_tcps() {
 }
 
 #[test]
-fn only_what_matches_is_there_and_no_longer_than_asked_for() {
+fn applies_filter_and_snap_length() {
     if !may_use_namespaces() {
         return;
     }
@@ -55,7 +55,7 @@ fn only_what_matches_is_there_and_no_longer_than_asked_for() {
 }
 
 #[test]
-fn a_count_ends_it() {
+fn stops_after_count() {
     if !may_use_namespaces() {
         return;
     }
@@ -69,7 +69,7 @@ fn a_count_ends_it() {
 }
 
 #[test]
-fn a_ring_that_is_too_small_says_how_much_it_dropped() {
+fn counts_drops_of_a_small_ring() {
     if !may_use_namespaces() {
         return;
     }
@@ -93,7 +93,7 @@ fn a_ring_that_is_too_small_says_how_much_it_dropped() {
 }
 
 #[test]
-fn a_kill_leaves_a_file_that_can_be_read() {
+fn file_is_readable_after_sigkill() {
     if !may_use_namespaces() {
         return;
     }
@@ -101,7 +101,7 @@ fn a_kill_leaves_a_file_that_can_be_read() {
     let mut capture = Capture::start(&wire, &["--filter", "udp"]);
     wire.datagrams(100, 7777);
     let file = capture.file();
-    // Without being asked for, all is written within a second or so.
+    // Everything is written within about a second without any request.
     for _ in 0..300 {
         if Contents::of(&file).frames == 100 {
             break;
@@ -116,7 +116,7 @@ fn a_kill_leaves_a_file_that_can_be_read() {
 }
 
 #[test]
-fn files_rotate_complete_and_old_ones_go() {
+fn rotates_files_and_removes_old_ones() {
     if !may_use_namespaces() {
         return;
     }
@@ -139,7 +139,7 @@ fn files_rotate_complete_and_old_ones_go() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    // 3.4 MB take four files, or five where what was written at once left more room at their ends.
+    // 3.4 MB need four files, or five if larger writes left more unused space at their ends.
     let four = ["trace-00003.pcapng", "trace-00004.pcapng"];
     let five = ["trace-00004.pcapng", "trace-00005.pcapng"];
     assert!(names == four || names == five, "{names:?}");
@@ -156,7 +156,7 @@ fn files_rotate_complete_and_old_ones_go() {
 }
 
 #[test]
-fn a_full_disk_is_one_error_and_the_file_stays_sound() {
+fn reports_full_disk_once_and_keeps_the_file_readable() {
     if !may_use_namespaces() {
         return;
     }
@@ -166,14 +166,14 @@ fn a_full_disk_is_one_error_and_the_file_stays_sound() {
     let spare = tempfile::tempdir().unwrap();
     let mut capture = Capture::to(&file, spare, &wire, &["--filter", "udp dst port 7777"]);
     wire.datagrams(20_000, 7777);
-    let (well, said) = capture.end();
-    assert!(!well);
-    let errors: Vec<_> = said
+    let (success, output) = capture.end();
+    assert!(!success);
+    let errors: Vec<_> = output
         .lines()
         .filter(|line| line.contains("longhaul:"))
         .collect();
-    assert_eq!(errors.len(), 1, "{said}");
-    assert!(errors[0].contains("No space left"), "{said}");
+    assert_eq!(errors.len(), 1, "{output}");
+    assert!(errors[0].contains("No space left"), "{output}");
     let contents = Contents::of(&file);
     assert!(
         contents.frames > 1_000 && contents.damage.is_empty(),
@@ -182,7 +182,7 @@ fn a_full_disk_is_one_error_and_the_file_stays_sound() {
 }
 
 #[test]
-fn an_interface_that_goes_ends_it_with_a_complete_file() {
+fn completes_the_file_when_the_interface_is_deleted() {
     if !may_use_namespaces() {
         return;
     }
@@ -192,15 +192,18 @@ fn an_interface_that_goes_ends_it_with_a_complete_file() {
     let delete = ["-n", wire.left_name(), "link", "delete", "v0"];
     let deleted = Command::new("ip").args(delete).status().unwrap();
     assert!(deleted.success());
-    let (well, said) = capture.end();
-    assert!(!well && said.contains("interface v0 is gone"), "{said}");
+    let (success, output) = capture.end();
+    assert!(
+        !success && output.contains("interface v0 is gone"),
+        "{output}"
+    );
     let contents = Contents::of(&capture.file());
     assert_eq!((contents.frames, contents.statistics.len()), (10, 1));
     assert!(contents.damage.is_empty(), "{contents:?}");
 }
 
 #[test]
-fn tshark_and_capinfos_read_what_it_wrote() {
+fn tshark_and_capinfos_read_the_file() {
     if !may_use_namespaces() || !has("tshark") || !has("capinfos") {
         return;
     }
@@ -220,9 +223,9 @@ fn tshark_and_capinfos_read_what_it_wrote() {
         assert!(!complaints.contains("cut short"), "{program}: {complaints}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let said = run("capinfos", &["-T", "-M", "-r", "-m", "-c"]);
-    assert!(said.contains(&packets.to_string()), "{said}");
-    let said = run(
+    let output = run("capinfos", &["-T", "-M", "-r", "-m", "-c"]);
+    assert!(output.contains(&packets.to_string()), "{output}");
+    let output = run(
         "tshark",
         &[
             "-Y",
@@ -234,12 +237,15 @@ fn tshark_and_capinfos_read_what_it_wrote() {
             "-r",
         ],
     );
-    let payload: u64 = said.lines().map(|line| line.parse::<u64>().unwrap()).sum();
-    assert_eq!(said.lines().count() as u64, packets);
+    let payload: u64 = output
+        .lines()
+        .map(|line| line.parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(output.lines().count() as u64, packets);
     assert!(payload >= 1_000_000, "{payload}");
 }
 
-/// A file system with little room; gone on drop.
+/// Small file system, unmounted on drop.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -265,7 +271,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A directory that is still mounted is found by whoever cleans up.
+        // The clean-up of the test environment finds a directory that is still mounted.
         let _ = mount::unmount(self.0.path(), mount::UnmountFlags::DETACH);
     }
 }

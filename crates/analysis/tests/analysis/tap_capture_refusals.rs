@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bad input of `longhaul tap capture` and `live`: one clear line, exit code 2, and nothing touched.
+//! Tests of bad input of `longhaul tap capture` and `live`: one clear line, exit code 2, and no file changed.
 
 use std::process::{Command, Output};
 
@@ -11,21 +11,21 @@ fn capture(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Refused with one line that holds all of `words`.
+/// Asserts that the command fails with exit code 2 and a message that has all of `words`.
 fn refused(args: &[&str], words: &[&str]) {
     let output = capture(args);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
     for word in words {
-        assert!(said.contains(word), "{word:?} is not in {said}");
+        assert!(message.contains(word), "{word:?} is not in {message}");
     }
 }
 
 #[test]
-fn what_can_not_be_captured_is_named() {
+fn names_the_bad_flag() {
     let to = ["-w", "/dev/null"];
     let with = |flags: &[&'static str]| [flags, &to].concat();
-    refused(&with(&["-i", "lo", "-i", "lo"]), &["lo is there twice"]);
+    refused(&with(&["-i", "lo", "-i", "lo"]), &["lo is given twice"]);
     refused(
         &with(&["-i", "lo", "--filter", "tcp prot 80"]),
         &["\"prot\"", "tcp prot 80"],
@@ -54,7 +54,7 @@ fn what_can_not_be_captured_is_named() {
 }
 
 #[test]
-fn a_file_that_is_there_is_left_alone() {
+fn refuses_to_overwrite_a_file() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("trace.pcapng");
     std::fs::write(&file, "precious").unwrap();
@@ -64,13 +64,13 @@ fn a_file_that_is_there_is_left_alone() {
 }
 
 #[test]
-fn a_missing_interface_is_named_or_the_right_to_look() {
+fn names_missing_interface_or_capability() {
     let output = capture(&["-i", "nosuch0", "-w", "/dev/null"]);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
     let (code, word) = match rustix::process::geteuid().is_root() {
         true => (2, "nosuch0"),
         false => (3, "CAP_NET_RAW"),
     };
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(said.contains(word), "{said}");
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert!(message.contains(word), "{message}");
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul tap analyze` says of the captures in `tests/captures`, figure by figure. A figure that
-//! changes shows up here; whether it is right is asked in `tap_peers` and in the tests of `longhaul-analysis`.
+//! Golden results of `longhaul tap analyze` for the captures in `tests/captures`, figure by figure. They show any
+//! change of a figure. `tap_peers` and the tests of `longhaul-flow` check that the figures are right.
 
 use serde_json::Value;
 use std::process::Command;
 
-/// Histograms, and what is judged from counts, which the tests of `longhaul-analysis` hold against what is true.
+/// Keys left out: histograms, and judgements from counts, which the tests of `longhaul-flow` compare with the truth.
 const LEFT_OUT: [&str; 4] = ["buckets", "phases", "limits", "verdict"];
 
-/// Flows of a capture, in counts and distributions.
+/// Returns the flows of a capture with their counts and distributions.
 fn flows(files: &[&str]) -> String {
-    let place = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures/");
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures/");
     let output = Command::new(longhaul_testbed::longhaul())
         .args(["tap", "analyze", "--json"])
-        .args(files.iter().map(|file| format!("{place}{file}")))
+        .args(files.iter().map(|file| format!("{directory}{file}")))
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -35,16 +35,16 @@ fn shorten(value: &mut Value) {
 }
 
 #[test]
-fn losses_at_both_ends() {
+fn golden_losses_at_both_ends() {
     insta::assert_snapshot!(flows(&["losses-sender.pcap", "losses-receiver.pcap"]));
 }
 
 #[test]
-fn reordering_over_ipv6() {
+fn golden_reordering_over_ipv6() {
     insta::assert_snapshot!(flows(&["reordered-ipv6.pcap"]));
 }
 
 #[test]
-fn super_packets_of_a_capture_that_does_not_tell_their_size() {
+fn golden_super_packets_of_unknown_segment_size() {
     insta::assert_snapshot!(flows(&["super-packets.pcap"]));
 }

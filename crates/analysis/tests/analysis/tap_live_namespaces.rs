@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul tap live` on a wire between two namespaces.
+//! Tests of `longhaul tap live` on a link between two namespaces.
 
 use crate::tap_process::{Wire, may_use_namespaces};
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,7 +12,7 @@ use std::{
 };
 
 #[test]
-fn the_records_of_a_flow_add_up_to_what_it_carried() {
+fn records_of_a_flow_sum_to_its_bytes() {
     if !may_use_namespaces() {
         return;
     }
@@ -33,8 +33,8 @@ fn the_records_of_a_flow_add_up_to_what_it_carried() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(live.stdout.take().unwrap()).lines();
-    // There is no word of its beginning in JSON: what it sees is what tells that it looks.
-    let mut carried = 0;
+    // JSON output has no line for the start: the first record of a flow shows that the command samples.
+    let mut acked_bytes = 0;
     thread::scope(|scope| {
         let transfer = scope.spawn(|| {
             thread::sleep(Duration::from_secs(2));
@@ -45,8 +45,8 @@ fn the_records_of_a_flow_add_up_to_what_it_carried() {
             assert_eq!(record["server"], "10.66.9.2:5201", "{record}");
             assert_eq!(record["interface"], "v0", "{record}");
             let upload = &record["upload"];
-            carried += upload["acked_bps"].as_u64().unwrap_or(0) / 8;
-            if carried >= BYTES {
+            acked_bytes += upload["acked_bps"].as_u64().unwrap_or(0) / 8;
+            if acked_bytes >= BYTES {
                 assert!(upload["acks"].as_u64().unwrap() > 0, "{record}");
                 assert!(upload["rtt_ns"].as_u64().unwrap() > 0, "{record}");
                 break;
@@ -55,7 +55,7 @@ fn the_records_of_a_flow_add_up_to_what_it_carried() {
         transfer.join().unwrap();
     });
     // SYN and FIN count as a byte each.
-    assert!((BYTES..=BYTES + 2).contains(&carried), "{carried}");
+    assert!((BYTES..=BYTES + 2).contains(&acked_bytes), "{acked_bytes}");
     kill_process(Pid::from_child(&live), Signal::INT).unwrap();
     assert!(live.wait().unwrap().success());
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Captures whose packets another program has put into tunnels and into headers of other links
-//! (`tests/captures/write-tunnels`): their flows are those of the packets without.
+//! Tests of captures whose packets were put into tunnels and into headers of other links by another program
+//! (`tests/captures/write-tunnels`). Their flows equal those of the original packets.
 
 use serde_json::Value;
 use std::process::Command;
 
-const PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures");
+const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures");
 
-/// Tunnels of `a-byte-sent-again.pcap`.
+/// Tunnels that carry the packets of `a-byte-sent-again.pcap`.
 const TUNNELS: [&str; 23] = [
     "cisco-hdlc",
     "erspan-2",
@@ -34,7 +34,7 @@ const TUNNELS: [&str; 23] = [
     "wifi-four-addresses",
 ];
 
-/// Of `reordered-ipv6.pcap`.
+/// Tunnels that carry the packets of `reordered-ipv6.pcap`.
 const TUNNELS_OF_IPV6: [&str; 4] = [
     "gre-udp-ipv6",
     "ip-in-ip-ipv6",
@@ -45,21 +45,21 @@ const TUNNELS_OF_IPV6: [&str; 4] = [
 fn analyze(name: &str) -> Value {
     let output = Command::new(longhaul_testbed::longhaul())
         .args(["tap", "analyze", "--json"])
-        .arg(format!("{PLACE}/{name}.pcap"))
+        .arg(format!("{CAPTURES}/{name}.pcap"))
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// All that is said of flows, but their numbers, which count other packets too.
+/// Returns the flows without their numbers, which also count other packets.
 fn flows(analysis: &Value) -> Vec<Value> {
     let mut flows = analysis["flows"].as_array().unwrap().clone();
     flows.iter_mut().for_each(|flow| flow["number"] = 0.into());
     flows
 }
 
-fn are_flows_of(plain: &str, tunnels: &[&str]) {
+fn assert_same_flows(plain: &str, tunnels: &[&str]) {
     let plain = flows(&analyze(plain));
     assert!(!plain.is_empty());
     for name in tunnels {
@@ -69,13 +69,13 @@ fn are_flows_of(plain: &str, tunnels: &[&str]) {
 }
 
 #[test]
-fn flows_in_tunnels_and_on_other_links() {
-    are_flows_of("a-byte-sent-again", &TUNNELS);
-    are_flows_of("reordered-ipv6", &TUNNELS_OF_IPV6);
+fn finds_flows_in_tunnels_and_on_other_links() {
+    assert_same_flows("a-byte-sent-again", &TUNNELS);
+    assert_same_flows("reordered-ipv6", &TUNNELS_OF_IPV6);
 }
 
 #[test]
-fn what_is_left_out_is_counted() {
+fn counts_packets_that_are_not_analysed() {
     let left_out = |name: &str| analyze(name)["files"][0]["left_out"].take();
     let encrypted = left_out("tunnels/wifi-encrypted");
     assert_eq!(encrypted["not read: encrypted 802.11 data"], 39);

@@ -7,7 +7,7 @@ use crate::{
         CheckSpec, Scenario,
         expression::{Bound, Expression},
     },
-    source::{ExperimentPlan, pairs},
+    source::{ExperimentPlan, text_pairs},
 };
 use longhaul_results::result::{Cell, Check, Metrics};
 use serde_json::Value;
@@ -67,7 +67,7 @@ fn check(plan: &CheckSpec, experiment: &ExperimentPlan, cells: &[Cell]) -> Optio
         pass: !undecided && found.satisfies(bound),
         undecided: undecided.then(|| TOO_BUSY.to_owned()),
         value,
-        want: plan.want.clone(),
+        expected: plan.want.clone(),
     })
 }
 
@@ -96,7 +96,7 @@ fn deciding_value(figures: &[CheckValue], bound: Bound) -> (CheckValue, bool) {
 
 /// Cells for which a check holds one by one; `None` for a check without `every`.
 pub(crate) fn subjects_of(plan: &CheckSpec, experiment: &ExperimentPlan) -> Option<Vec<usize>> {
-    let wanted = pairs(plan.every.as_ref()?);
+    let wanted = text_pairs(plan.every.as_ref()?);
     let matching = |index: &usize| experiment.cells[*index].matches(&wanted);
     Some((0..experiment.cells.len()).filter(matching).collect())
 }
@@ -107,7 +107,7 @@ pub(crate) fn cell_selector(
     subject: Option<usize>,
     different: &[(String, String)],
 ) -> Vec<(String, String)> {
-    let own = subject.map_or_else(Vec::new, |index| pairs(&experiment.cells[index].vary));
+    let own = subject.map_or_else(Vec::new, |index| text_pairs(&experiment.cells[index].vary));
     let kept = own
         .into_iter()
         .filter(|(key, _)| different.iter().all(|(other, _)| other != key));
@@ -195,14 +195,14 @@ fn evaluate(
     let disturbed = std::cell::Cell::new(false);
     let look_up = |name: &str, wanted: &[(String, String)]| {
         let index = experiment
-            .one_cell(&cell_selector(experiment, of, wanted))
+            .find_cell(&cell_selector(experiment, of, wanted))
             .map_err(|_| CheckValue::NotRun)?;
         if let Some(metric) = name.strip_prefix(PRINTED) {
             let printed = cells.get(index).and_then(|cell| cell.paper_figure(metric));
             return printed.ok_or(CheckValue::NotRun);
         }
         let cell = cells.get(index);
-        disturbed.set(disturbed.get() || cell.is_some_and(Cell::is_disturbed));
+        disturbed.set(disturbed.get() || cell.is_some_and(Cell::is_overloaded));
         let summary = cell.and_then(|cell| cell.metrics.get(name));
         summary
             .map(|summary| summary.median)

@@ -33,7 +33,7 @@ pub(crate) fn testbed(scenarios: &[&Scenario]) -> Testbed {
         is_new
     });
     Testbed {
-        beside: flow_paths
+        other_paths: flow_paths
             .iter()
             .map(|path| diagram(path, scenarios))
             .collect(),
@@ -84,7 +84,7 @@ fn diagram(path: &[String], scenarios: &[&Scenario]) -> Testbed {
     Testbed {
         hosts: path.iter().map(host).collect(),
         links: path.windows(2).filter_map(link).collect(),
-        beside: Vec::new(),
+        other_paths: Vec::new(),
     }
 }
 
@@ -103,17 +103,18 @@ fn describe_link(link: &Link, wire: &Wire, from: &str) -> TestbedLink {
         name: link.name.clone(),
         ..TestbedLink::default()
     };
-    let shapes = (link.kind == LinkKind::Emulated).then(|| link::shapes_from(link, wire, from));
-    let Some(Ok([shape, back])) = shapes else {
+    let link_configs =
+        (link.kind == LinkKind::Emulated).then(|| link::link_configs_from(link, wire, from));
+    let Some(Ok([link_config, back])) = link_configs else {
         return plain;
     };
-    let rtt = shape.delay + back.delay;
-    let rate = shape.rate.mean();
-    let queue = shape.limit().bytes;
+    let rtt = link_config.delay + back.delay;
+    let rate = link_config.rate.mean();
+    let queue = link_config.limit().bytes;
     TestbedLink {
         rate_bps: rate.map(|rate| rate.bits() as f64),
         rtt_us: rtt.as_secs_f64() * 1e6,
-        loss: shape.loss.mean(),
+        loss: link_config.loss.mean(),
         queue_bytes: (rate.is_some() && queue < u64::MAX).then_some(queue as f64),
         ..plain
     }
@@ -205,8 +206,8 @@ mod tests {
         let scenario = scenario("1ms");
         let testbed = testbed(&[&scenario]);
         assert_eq!(names(&testbed), ["a", "r", "s"]);
-        assert_eq!(testbed.beside.len(), 1, "the way back is the same way");
-        assert_eq!(names(&testbed.beside[0]), ["b", "r", "s"]);
+        assert_eq!(testbed.other_paths.len(), 1, "the way back is the same way");
+        assert_eq!(names(&testbed.other_paths[0]), ["b", "r", "s"]);
         assert_eq!(testbed.links[1].rate_bps, Some(1e8));
         assert_eq!(testbed.links[1].rtt_us_max, None);
     }

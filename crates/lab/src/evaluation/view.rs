@@ -6,7 +6,7 @@ use crate::{
     scenario::{
         expression::Expression,
         title_template,
-        view::{FigureSpec, Listed, ReferenceLine, TableSpec, Values, listed},
+        view::{FigureSpec, OptionalNames, ReferenceLine, TableSpec, Values, names_of},
     },
     source::{Cell, ExperimentPlan},
 };
@@ -40,9 +40,9 @@ pub(crate) fn figures(experiment: &ExperimentPlan, cells: &[result::Cell]) -> Ve
 
 /// Arrangement of cells in a table or figure.
 pub(crate) struct Layout<'a> {
-    pub(crate) rows: (&'static str, &'a Listed),
-    pub(crate) columns: (&'static str, &'a Listed),
-    pub(crate) panels: &'a Listed,
+    pub(crate) rows: (&'static str, &'a OptionalNames),
+    pub(crate) columns: (&'static str, &'a OptionalNames),
+    pub(crate) panels: &'a OptionalNames,
     pub(crate) only: Option<&'a IndexMap<String, Values>>,
 }
 
@@ -52,9 +52,9 @@ impl Layout<'_> {
     /// # Errors Two cells have the same position.
     pub(crate) fn resolve(&self, experiment: &ExperimentPlan) -> Result<Vec<Panel>, String> {
         let (rows, columns, panels) = (
-            listed(self.rows.1),
-            listed(self.columns.1),
-            listed(self.panels),
+            names_of(self.rows.1),
+            names_of(self.columns.1),
+            names_of(self.panels),
         );
         let named = [rows, columns, panels].concat();
         let selected = |index: &usize| self.selects(&experiment.cells[*index], &named);
@@ -71,7 +71,7 @@ impl Layout<'_> {
             let cells = grid(experiment, inside, [&down, &across])?;
             let of = panels.iter().cloned().zip(panel.values).collect();
             Ok(Panel {
-                of,
+                shared_values: of,
                 rows: down.clone(),
                 columns: across.clone(),
                 cells,
@@ -122,7 +122,7 @@ fn axis(experiment: &ExperimentPlan, cells: &[usize], by: &[String]) -> Axis {
         entry.label = labels[0].cloned();
     }
     Axis {
-        by: by.to_vec(),
+        parameters: by.to_vec(),
         entries,
     }
 }
@@ -136,7 +136,7 @@ fn grid(
     let mut grid = vec![vec![None; columns.entries.len()]; rows.entries.len()];
     for index in cells {
         let at = |axis: &Axis| {
-            let own = values(&experiment.cells[index], &axis.by);
+            let own = values(&experiment.cells[index], &axis.parameters);
             axis.entries.iter().position(|entry| entry.values == own)
         };
         let (Some(row), Some(column)) = (at(rows), at(columns)) else {
@@ -145,7 +145,7 @@ fn grid(
         if let Some(other) = grid[row][column].replace(index) {
             let [one, other] = [other, index].map(|index: usize| experiment.cells[index].name());
             return Err(format!(
-                "{one:?} and {other:?} fall into one place; name what tells them apart, or leave one out by only"
+                "{one:?} and {other:?} map to the same row and column; name the parameter that differs, or exclude one with only"
             ));
         }
     }
@@ -219,8 +219,8 @@ impl FigureSpec {
             kind: self.kind,
             title: title(&self.title, self.about(), experiment, cells),
             note: self.note.clone(),
-            metrics: listed(&self.metric).to_vec(),
-            courses: self
+            metrics: names_of(&self.metric).to_vec(),
+            time_series: self
                 .time_series()
                 .into_iter()
                 .map(|(_, name)| name)
@@ -229,7 +229,7 @@ impl FigureSpec {
             log_x: log.contains('x'),
             log_y: log.contains('y'),
             paper: self.paper,
-            limits: self
+            reference_lines: self
                 .limits
                 .iter()
                 .filter_map(ReferenceLine::limit)
@@ -241,7 +241,7 @@ impl FigureSpec {
     /// Name of the first metric in the figure.
     fn about(&self) -> &str {
         let of = self.of.as_ref().and_then(|of| of.all().first());
-        let metric = listed(&self.metric).first().map(String::as_str);
+        let metric = names_of(&self.metric).first().map(String::as_str);
         metric.or(of.map(|of| of.name())).unwrap_or_default()
     }
 
@@ -342,7 +342,7 @@ size = "1MB"
             .map(|panel| panel.cells.clone())
             .collect();
         assert_eq!(grid, [[[Some(0)], [Some(2)]], [[Some(1)], [Some(3)]]]);
-        assert_eq!(tables[0].panels[1].of["relays"], Value::from(true));
+        assert_eq!(tables[0].panels[1].shared_values["relays"], Value::from(true));
     }
 
     #[test]
@@ -386,9 +386,9 @@ size = "1MB"
         let experiment = experiment(figure, &[]);
         let figures = figures(&experiment, &cells(&experiment));
         let courses: Vec<_> = figures[0]
-            .courses
+            .time_series
             .iter()
-            .map(|course| (course.of.as_str(), course.flow.as_deref()))
+            .map(|course| (course.quantity.as_str(), course.flow.as_deref()))
             .collect();
         assert_eq!(
             courses,
@@ -398,7 +398,7 @@ size = "1MB"
             (figures[0].span_s, figures[0].log_y),
             (Some([2.0, 4.0]), true)
         );
-        assert_eq!(figures[0].limits[0].value, 1e9);
+        assert_eq!(figures[0].reference_lines[0].value, 1e9);
         assert_eq!(figures[0].panels[0].cells.len(), 4);
     }
 }

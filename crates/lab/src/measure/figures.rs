@@ -26,7 +26,7 @@ pub(crate) struct Outcome {
 }
 
 /// Computes the metrics and time series of a run. `events` are the link changes during it.
-pub(crate) fn describe(
+pub(crate) fn summarize(
     scenario: &Scenario,
     topology: &Topology,
     flows: &[&Flow],
@@ -51,8 +51,8 @@ pub(crate) fn describe(
     metrics.extend(statistic::of(scenario, topology, recording));
     let begin = begin_s(flow);
     let mut series = total_goodput(&transfers, begin, recording);
-    series.legs = legs::of(scenario, topology, recording);
-    series.courses = time_series::drawn_series(scenario, topology, recording);
+    series.path_segments = legs::of(scenario, topology, recording);
+    series.time_series = time_series::drawn_series(scenario, topology, recording);
     series.begin_s = begin;
     series.events = events;
     Run {
@@ -72,9 +72,9 @@ fn total_goodput(transfers: &[(&Flow, &Outcome)], begin: f64, recording: &Record
     let mut sum = Series::default();
     let receivers: BTreeSet<&String> = transfers.iter().map(|(flow, _)| &flow.to).collect();
     for receiver in receivers {
-        let there = || transfers.iter().filter(|(flow, _)| flow.to == *receiver);
-        let bytes = there().map(|(_, outcome)| outcome.bytes).sum();
-        let ends = there().map(|(flow, outcome)| begin_s(flow) + outcome.seconds);
+        let arriving_here = || transfers.iter().filter(|(flow, _)| flow.to == *receiver);
+        let bytes = arriving_here().map(|(_, outcome)| outcome.bytes).sum();
+        let ends = arriving_here().map(|(flow, outcome)| begin_s(flow) + outcome.seconds);
         let end = ends.fold(begin, f64::max);
         let series = recording.series(receiver, begin, bytes, end - begin);
         sum.bin_ms = series.bin_ms;
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn sums_goodput_over_both_receiving_hosts() {
-        let there = flow("there");
+        let arriving_here = flow("there");
         let back = Flow {
             from: "b".to_owned(),
             to: "a".to_owned(),
@@ -206,7 +206,7 @@ mod tests {
         let ends = ["a", "b"].map(|host| sample(host, 1.0, 1000));
         let recording = Recording::new(ends.to_vec());
         let (one, two) = (outcome(&[]), outcome(&[]));
-        let time_series = total_goodput(&[(&there, &one), (&back, &two)], 0.0, &recording);
+        let time_series = total_goodput(&[(&arriving_here, &one), (&back, &two)], 0.0, &recording);
         assert_eq!(time_series.goodput_bps.len(), 10);
         assert!(
             (time_series.goodput_bps[9] - 16_000.0).abs() < 1.0,

@@ -8,7 +8,7 @@ use crate::{
     network::Topology,
     scenario::{Flow, Scenario},
 };
-use longhaul_results::result::LegSeries;
+use longhaul_results::result::PathSegmentSeries;
 use std::collections::BTreeSet;
 
 /// Most flows whose legs are stored and drawn. Each costs some 20 KB of `result.json` per run; the
@@ -20,11 +20,11 @@ pub(crate) fn of(
     scenario: &Scenario,
     topology: &Topology,
     recording: &Recording,
-) -> Vec<LegSeries> {
+) -> Vec<PathSegmentSeries> {
     let flows = Flows::of(scenario, topology);
     let mut all = Vec::new();
-    let mut drawn = BTreeSet::new();
-    let mut seen: Vec<usize> = Vec::new();
+    let mut drawn_pairs = BTreeSet::new();
+    let mut drawn_senders: Vec<usize> = Vec::new();
     let transfers = flows.select_transfers(None);
     // Only TCP has these windows.
     let tcp = transfers
@@ -34,28 +34,28 @@ pub(crate) fn of(
         let flow = flows.all[number];
         let ends = ends(scenario, flow, topology);
         let mut pairs = ends.windows(2);
-        let alike = |other: &usize| {
+        let ambiguous = |other: &usize| {
             flows
                 .sender(number)
                 .is_ambiguous_with(&flows.sender(*other))
         };
         if transfers.len() > 1 {
             // Flows with the same sender cannot be told apart: they share one line.
-            let (true, Some(first)) = (!seen.iter().any(alike), pairs.next()) else {
+            let (true, Some(first)) = (!drawn_senders.iter().any(ambiguous), pairs.next()) else {
                 continue;
             };
-            let same = transfers.iter().copied().filter(|other| alike(other));
+            let same = transfers.iter().copied().filter(|other| ambiguous(other));
             let name = name(
                 &same.map(|other| flows.all[other]).collect::<Vec<_>>(),
                 first,
             );
             let samples: Vec<Sample> = flows.sender(number).connections(recording).concat();
             all.extend(recording::leg(samples.iter(), name));
-            seen.push(number);
+            drawn_senders.push(number);
         }
         // The kernel of a relay cannot assign forwarded bytes to flows. The busiest connection
         // stands for all of them, once.
-        for pair in pairs.filter(|pair| drawn.insert([pair[0].clone(), pair[1].clone()])) {
+        for pair in pairs.filter(|pair| drawn_pairs.insert([pair[0].clone(), pair[1].clone()])) {
             all.extend(recording.leg(&pair[0], format!("{}–{}", pair[0], pair[1])));
         }
     }

@@ -9,7 +9,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use longhaul_results::{
-    result::{DelayError, LinkAccount},
+    result::{DelayError, LinkStats},
     summary::Summary,
 };
 use longhaul_units::Time;
@@ -50,7 +50,7 @@ impl TimingReports {
 
     /// Returns the totals of each link: the median of the medians, the maximum of the percentiles,
     /// the sum of the counts.
-    pub(crate) fn result(&self) -> Vec<LinkAccount> {
+    pub(crate) fn result(&self) -> Vec<LinkStats> {
         self.0
             .iter()
             .filter_map(|(name, checks)| totals(name, checks))
@@ -67,7 +67,7 @@ pub(crate) fn read_timing_reports(records: &Path) -> Vec<TimingReport> {
         .collect()
 }
 
-fn totals(name: &str, checks: &[TimingReport]) -> Option<LinkAccount> {
+fn totals(name: &str, checks: &[TimingReport]) -> Option<LinkStats> {
     let latest = |of: fn(&Lateness) -> f64| {
         checks
             .iter()
@@ -88,7 +88,7 @@ fn totals(name: &str, checks: &[TimingReport]) -> Option<LinkAccount> {
             *drops.entry(cause.to_owned()).or_default() += count;
         }
     }
-    Some(LinkAccount {
+    Some(LinkStats {
         name: name.to_owned(),
         mode: checks.first()?.delivery.clone(),
         delay_error_us: DelayError {

@@ -2,7 +2,7 @@
 //! Samples of one run: TCP_INFO of all hosts ten times a second, and the totals of each host.
 
 use longhaul_linux::sock_diag::Connection;
-use longhaul_results::result::{LegSeries, Series};
+use longhaul_results::result::{PathSegmentSeries, Series};
 use serde::Serialize;
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -80,7 +80,7 @@ impl Recording {
     /// bytes had arrived `seconds` later, which the last sample may have missed. A program that
     /// counts from its first byte ended later by the time that it took to open its connections.
     pub(crate) fn series(&self, receiver: &str, begin: f64, total: u64, seconds: f64) -> Series {
-        let all = self.received(receiver);
+        let all = self.received_bytes(receiver);
         let before = at_time(&all, begin);
         let inside = all.iter().map(|(at, bytes)| (at - begin, bytes - before));
         let mut points = vec![(0.0, 0.0)];
@@ -107,7 +107,7 @@ impl Recording {
     }
 
     /// Returns the leg that begins at `sender`, as its busiest connection saw it.
-    pub(crate) fn leg(&self, sender: &str, name: String) -> Option<LegSeries> {
+    pub(crate) fn leg(&self, sender: &str, name: String) -> Option<PathSegmentSeries> {
         leg(self.of(sender), name)
     }
 
@@ -116,7 +116,7 @@ impl Recording {
     }
 
     /// Total bytes received by `host` at each sampling time.
-    fn received(&self, host: &str) -> Vec<(f64, f64)> {
+    fn received_bytes(&self, host: &str) -> Vec<(f64, f64)> {
         let mut last = HashMap::new();
         let mut points: Vec<(f64, f64)> = vec![(0.0, 0.0)];
         for sample in self.of(host) {
@@ -135,12 +135,12 @@ impl Recording {
 pub(crate) fn leg<'a>(
     samples: impl Iterator<Item = &'a Sample> + Clone,
     name: String,
-) -> Option<LegSeries> {
+) -> Option<PathSegmentSeries> {
     let acked = |sample: &&Sample| sample.connection.bytes_acked;
     let busiest = samples.clone().max_by_key(acked)?.key();
-    let mut leg = LegSeries {
+    let mut leg = PathSegmentSeries {
         name,
-        ..LegSeries::default()
+        ..PathSegmentSeries::default()
     };
     for sample in samples.filter(|sample| sample.key() == busiest) {
         leg.at_s.push(sample.at_s);

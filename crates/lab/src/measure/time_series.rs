@@ -14,7 +14,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use longhaul_report::scale::round_step;
-use longhaul_results::view::{Course, CourseName};
+use longhaul_results::view::{TimeSeries, TimeSeriesId};
 use longhaul_stats::{fairness::jain, sample::mean};
 use longhaul_units::Time;
 
@@ -55,7 +55,7 @@ pub(crate) fn values(
     recording: &Recording,
     bins: Bins,
 ) -> Vec<Option<f64>> {
-    let end = |number: &usize| match quantity.of_senders() {
+    let end = |number: &usize| match quantity.is_sampled_at_sender() {
         true => flows.sender(*number),
         false => flows.receiver(*number),
     };
@@ -129,7 +129,7 @@ impl Connection {
     }
 
     /// Whether samples cover the span from its beginning to its end, with some slack.
-    fn spans(&self, (begin, end): (f64, f64)) -> bool {
+    fn covers(&self, (begin, end): (f64, f64)) -> bool {
         let slack = (0.25 * (end - begin)).max(0.2);
         let (first, last) = (self.at_s.first(), self.at_s.last());
         first.is_some_and(|at| *at <= begin + slack) && last.is_some_and(|at| *at >= end - slack)
@@ -150,7 +150,7 @@ fn value(quantity: TimeSeriesMetric, all: &[&Connection], span: (f64, f64)) -> O
         TimeSeriesMetric::CwndBytes => sum(each(|one| &one.cwnd_bytes)),
         TimeSeriesMetric::SrttUs => mean(each(|one| &one.srtt_us)),
         TimeSeriesMetric::JainRatio => {
-            let there = all.iter().filter(|one| one.spans(span));
+            let there = all.iter().filter(|one| one.covers(span));
             jain(
                 &there
                     .map(|one| Connection::rate(&one.received, span))
@@ -170,7 +170,7 @@ pub(crate) fn drawn_series(
     scenario: &Scenario,
     topology: &Topology,
     recording: &Recording,
-) -> Vec<Course> {
+) -> Vec<TimeSeries> {
     let flows = Flows::of(scenario, topology);
     let end_s = recording.end_s();
     let mut wanted: IndexMap<(String, Option<String>), (TimeSeriesMetric, f64)> = IndexMap::new();
@@ -185,7 +185,7 @@ pub(crate) fn drawn_series(
         let width = plan
             .bin
             .map_or_else(|| round_width(end_s / 300.0), Time::as_secs_f64);
-        for (quantity, CourseName { of, flow }) in plan.time_series() {
+        for (quantity, TimeSeriesId { quantity: of, flow }) in plan.time_series() {
             let entry = wanted.entry((of, flow)).or_insert((quantity, width));
             entry.1 = entry.1.min(width);
         }
@@ -196,10 +196,10 @@ pub(crate) fn drawn_series(
         let bins = Bins::between(
             0.0,
             end_s,
-            width.max(round_width(end_s / Course::BINS_MAX as f64)),
+            width.max(round_width(end_s / TimeSeries::BINS_MAX as f64)),
         );
-        (!chosen.is_empty()).then(|| Course {
-            name: CourseName { of, flow },
+        (!chosen.is_empty()).then(|| TimeSeries {
+            name: TimeSeriesId { quantity: of, flow },
             bin_ms: bins.width_s * 1e3,
             values: values(quantity, &flows, &chosen, recording, bins),
         })
@@ -319,7 +319,8 @@ pub(crate) mod tests {
             "no samples of host a"
         );
         assert!(
-            TimeSeriesMetric::SrttUs.of_senders() && !TimeSeriesMetric::GoodputBps.of_senders()
+            TimeSeriesMetric::SrttUs.is_sampled_at_sender()
+                && !TimeSeriesMetric::GoodputBps.is_sampled_at_sender()
         );
     }
 

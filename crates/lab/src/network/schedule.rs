@@ -3,7 +3,7 @@
 
 use crate::scenario::{Link, Scenario};
 use longhaul_netem::Schedule;
-use longhaul_results::result::{Event, setting};
+use longhaul_results::result::{Event, format_value};
 use longhaul_units::Time;
 use std::collections::HashMap;
 use toml::Value;
@@ -38,7 +38,7 @@ fn changes(link: &Link) -> Vec<(Time, String)> {
     let mut now: HashMap<&str, String> = HashMap::new();
     let mut joined: Vec<(Time, String)> = Vec::new();
     for (at, key, value) in steps {
-        let value = setting(key, &value.into());
+        let value = format_value(key, &value.into());
         let before = now.insert(key, value.clone());
         let change = change(key, before.or_else(|| first(link, key)), &value);
         match joined.last_mut() {
@@ -63,7 +63,7 @@ fn first(link: &Link, key: &str) -> Option<String> {
     let mut options = link.options.iter();
     let (_, value) = options.find(|(option, _)| option.replace('_', "-") == key)?;
     let value = serde_json::to_value(value).ok()?;
-    (!differs).then(|| setting(key, &value))
+    (!differs).then(|| format_value(key, &value))
 }
 
 /// Formats a change. A unit that both values have is written once.

@@ -61,7 +61,7 @@ impl Batch {
         for (n, lab) in self.labs.into_iter().enumerate() {
             let head = format!("({}/{count}) {}", n + 1, lab.experiment.name);
             if !self.fresh && is_up_to_date(&lab) {
-                errln!("{head}: stands, kept (--fresh runs it anew)");
+                errln!("{head}: up to date, skipped (--fresh runs it again)");
                 continue;
             }
             errln!("{head}: {}", lab.experiment.scenario.title);
@@ -74,13 +74,13 @@ impl Batch {
         let experiments = folders
             .iter()
             .map(|folder| LabResult::read(&folder.join("result.json")))
-            .map(|result| Ok(Experiment::of(&result?, String::new())))
+            .map(|result| Ok(Experiment::new(&result?, String::new())))
             .collect::<Result<Vec<_>>>()?;
         if !self.json {
             outln!("\n{}", text(&experiments));
             pages
                 .iter()
-                .for_each(|page| outln!("All of them: {}", page.display()));
+                .for_each(|page| outln!("Overview: {}", page.display()));
         }
         Ok(match () {
             () if experiments.iter().any(Experiment::failed) => 1,
@@ -122,7 +122,7 @@ fn text(experiments: &[Experiment]) -> String {
 }
 
 fn row(experiment: &Experiment) -> Vec<String> {
-    let ratio = experiment.ratio.map(|ratio| times(ratio.of.median));
+    let ratio = experiment.ratio.map(|ratio| times(ratio.summary.median));
     let took = experiment
         .took_s
         .map(|s| Time::from_secs_f64(s).to_string());
@@ -170,7 +170,7 @@ mod tests {
             "../../../results/tests/fixtures/made-up-result.json"
         ))
         .unwrap();
-        let mut experiment = Experiment::of(&result, String::new());
+        let mut experiment = Experiment::new(&result, String::new());
         experiment.checks = checks;
         experiment.runs = runs;
         experiment.took_s = Some(80.0);

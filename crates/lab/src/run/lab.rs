@@ -242,7 +242,7 @@ impl<'a> Lab<'a> {
             failed: Some(format!("{error:#}")),
             ..Run::default()
         });
-        if let Some(why) = &run.disturbed
+        if let Some(why) = &run.overload
             && retries < self.max_retries(planned)
         {
             progress.discard(running, why);
@@ -250,10 +250,7 @@ impl<'a> Lab<'a> {
         }
         self.add_timing_reports(scenario, &directory);
         progress.end(running, &run, planned.repetition.is_some(), pending);
-        Ok(Some(Run {
-            retaken: retries,
-            ..run
-        }))
+        Ok(Some(Run { retries, ..run }))
     }
 
     /// Most retries of a run. Warm-up and quick runs are not repeated.
@@ -299,7 +296,7 @@ impl<'a> Lab<'a> {
         directory: &Path,
         delivered: Arc<AtomicU64>,
     ) -> Result<Run> {
-        let store = self.store.as_ref().context("there are no files")?;
+        let store = self.store.as_ref().context("there is no payload store")?;
         let mut testbed = Testbed::build(scenario, seed, directory).await?;
         self.offloads = testbed.offloads()?;
         let run = transfers::execute(
@@ -313,7 +310,7 @@ impl<'a> Lab<'a> {
         .await;
         testbed.tear_down().await?;
         let mut run = run?;
-        run.disturbed = links::late_link(scenario, directory);
+        run.overload = links::late_link(scenario, directory);
         captures::add(scenario, directory, &mut run)?;
         Ok(run)
     }
@@ -325,8 +322,8 @@ impl<'a> Lab<'a> {
             scenario: self.experiment.name.clone(),
             longhaul: longhaul_command::version().to_owned(),
             started: journal.began,
-            resumed: journal.resumed.clone(),
-            took_s: Some(self.spent_s),
+            resumed_at: journal.resumed.clone(),
+            duration_s: Some(self.spent_s),
             seed: scenario.seed,
             identity: None,
             quick: self.experiment.quick,
@@ -335,7 +332,7 @@ impl<'a> Lab<'a> {
                 question: Some(scenario.question.clone()),
                 paper: scenario.source.clone(),
                 command: Some(command),
-                notes: notes(self.experiment),
+                notes: collect_notes(self.experiment),
             }),
             answer: answer(self.experiment),
             host: Host {
@@ -363,7 +360,7 @@ impl<'a> Lab<'a> {
 }
 
 /// Notes of the scenario, and which cells were simulated.
-fn notes(experiment: &ExperimentPlan) -> Vec<String> {
+fn collect_notes(experiment: &ExperimentPlan) -> Vec<String> {
     let simulated = experiment
         .cells
         .iter()
@@ -453,12 +450,12 @@ fn describe_cell(experiment: &ExperimentPlan, cell: &Cell) -> Result<result::Cel
         .iter()
         .map(|(key, value)| Ok((key.clone(), serde_json::to_value(value)?)));
     Ok(result::Cell {
-        vary: vary.collect::<Result<_>>()?,
+        parameters: vary.collect::<Result<_>>()?,
         label: cell.label.clone(),
         simulated: cell.scenario.simulate,
         relays: relays_on_path(&cell.scenario),
         paper: printed.figures,
-        paper_suspect: printed.suspect,
+        paper_excluded: printed.suspect,
         ..result::Cell::default()
     })
 }
@@ -482,9 +479,9 @@ fn answer(experiment: &ExperimentPlan) -> Option<Answer> {
     Some(Answer {
         sentence: plan.sentence.clone(),
         metric: plan.metric.clone(),
-        cell: experiment.one_cell(&pairs(&plan.cell)).ok()?,
+        cell: experiment.find_cell(&text_pairs(&plan.cell)).ok()?,
         baseline: match &plan.baseline {
-            Some(cell) => Some(experiment.one_cell(&pairs(cell)).ok()?),
+            Some(cell) => Some(experiment.find_cell(&text_pairs(cell)).ok()?),
             None => None,
         },
     })

@@ -6,7 +6,7 @@ use longhaul_report::{metric::Metric, registry};
 use longhaul_results::{
     result::{Metrics, Run},
     summary::Summary,
-    table::{cut, fitted},
+    table::{shorten, align_within},
 };
 
 /// Metrics of a cell if the scenario does not name the metric of its answer.
@@ -75,20 +75,20 @@ impl LiveTable {
 
     /// Returns a heading and at most `room - 1` cells around `cell`, which is marked. No line is
     /// wider than `columns`.
-    pub(crate) fn lines(&self, cell: usize, room: usize, columns: usize) -> Vec<String> {
+    pub(crate) fn lines(&self, cell: usize, rows_max: usize, columns: usize) -> Vec<String> {
         let names = self.metrics();
-        let shown = window(self.rows.len(), cell, room.saturating_sub(1));
+        let shown = visible_range(self.rows.len(), cell, room.saturating_sub(1));
         let heading = ["cell".to_owned(), "runs".to_owned()].into_iter();
         let heading = heading.chain(names.iter().map(|name| Metric::of(name).label));
         let rows = self.rows[shown.clone()].iter();
-        let rows = rows.map(|row| row.texts(&names, self.repetitions));
+        let rows = rows.map(|row| row.columns(&names, self.repetitions));
         let all: Vec<Vec<String>> = std::iter::once(heading.collect()).chain(rows).collect();
         let room = columns.saturating_sub(MARK.chars().count());
         let marked = cell - shown.start + 1;
-        let lines = fitted(all, room).into_iter().enumerate();
+        let lines = align_within(all, room).into_iter().enumerate();
         let line = |(n, line): (usize, String)| {
             let mark = if n == marked { MARK } else { NO_MARK };
-            format!("{mark}{}", cut(line.trim_end(), room))
+            format!("{mark}{}", shorten(line.trim_end(), room))
         };
         lines.map(line).collect()
     }
@@ -113,7 +113,7 @@ impl LiveTable {
 }
 
 impl Row {
-    fn texts(&self, names: &[&str], repetitions: u32) -> Vec<String> {
+    fn columns(&self, names: &[&str], repetitions: u32) -> Vec<String> {
         let failed = match self.failed {
             0 => String::new(),
             failed => format!(", {failed} failed"),
@@ -133,7 +133,7 @@ impl Row {
 }
 
 /// Range of at most `room` indices below `count` with `at` near its middle.
-fn window(count: usize, at: usize, room: usize) -> std::ops::Range<usize> {
+fn visible_range(count: usize, at: usize, room: usize) -> std::ops::Range<usize> {
     let first = at.saturating_sub(room / 2).min(count.saturating_sub(room));
     first..(first + room).min(count)
 }
@@ -142,7 +142,7 @@ fn window(count: usize, at: usize, room: usize) -> std::ops::Range<usize> {
 mod tests {
     use super::*;
 
-    fn board(cells: usize) -> LiveTable {
+    fn live_table(cells: usize) -> LiveTable {
         let row = |n: usize| Row {
             name: format!("loss={n}"),
             done: 0,
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn lines_show_completed_runs() {
-        let mut board = board(2);
+        let mut board = live_table(2);
         board.add(1, &run(1e9));
         board.add(1, &run(3e9));
         board.add(
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn long_names_are_cut_before_metrics() {
-        let mut board = board(2);
+        let mut board = live_table(2);
         board.rows[0].name = "choice=relays and everything else that there is".to_owned();
         board.add(0, &run(1e9));
         let lines = board.lines(0, 10, 40);
@@ -203,10 +203,10 @@ mod tests {
 
     #[test]
     fn small_terminal_shows_the_current_cell() {
-        assert_eq!(window(20, 0, 5), 0..5);
-        assert_eq!(window(20, 10, 5), 8..13);
-        assert_eq!(window(20, 19, 5), 15..20);
-        assert_eq!(window(3, 1, 5), 0..3);
-        assert_eq!(board(20).lines(10, 6, 80).len(), 6);
+        assert_eq!(visible_range(20, 0, 5), 0..5);
+        assert_eq!(visible_range(20, 10, 5), 8..13);
+        assert_eq!(visible_range(20, 19, 5), 15..20);
+        assert_eq!(visible_range(3, 1, 5), 0..3);
+        assert_eq!(live_table(20).lines(10, 6, 80).len(), 6);
     }
 }

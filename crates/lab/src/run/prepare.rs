@@ -64,7 +64,8 @@ pub(crate) struct PreparedExperiment {
 impl PreparedExperiment {
     /// Reads and checks `scenario` with the options of the request.
     pub(crate) fn read(scenario: &str, request: &Request) -> Result<Self> {
-        let mut experiment = ExperimentPlan::open(&library::find(scenario)?, &request.choices)?;
+        let mut experiment =
+            ExperimentPlan::undecided(&library::find(scenario)?, &request.choices)?;
         if request.simulate {
             experiment.simulate();
         }
@@ -110,10 +111,10 @@ impl PreparedExperiment {
     fn work(self, out: &Path) -> Result<()> {
         let command = std::env::args().collect::<Vec<_>>().join(" ");
         let runtime = longhaul_command::event_loop::current_thread()?;
-        let journal = Journal::open(out, &self.identity, self.fresh)?;
+        let journal = Journal::undecided(out, &self.identity, self.fresh)?;
         if !journal.done.is_empty() {
             errln!(
-                "Going on: {} runs are done (--fresh begins anew)",
+                "Resuming: {} runs are done (--fresh starts again)",
                 journal.done.len()
             );
         }
@@ -129,7 +130,7 @@ impl PreparedExperiment {
             true => outln!("{text}"),
             false => outln!(
                 "{}\nReport: {}",
-                escaped_lines(&table::text(&result, columns())),
+                escaped_lines(&table::render(&result, columns())),
                 page.display()
             ),
         }
@@ -148,11 +149,11 @@ fn check_outcome(result: &LabResult) -> Result<()> {
     let failed = runs().filter(|run| run.failed.is_some()).count();
     let checks = &result.checks;
     let failed_checks = checks.iter().filter(|check| check.failed()).count();
-    let open = checks.iter().filter(|check| check.undecided.is_some());
-    match (failed, failed_checks, open.count()) {
+    let undecided = checks.iter().filter(|check| check.undecided.is_some());
+    match (failed, failed_checks, undecided.count()) {
         (0, 0, 0) => Ok(()),
-        (0, 0, open) => Err(Refusal::undecided(format!(
-            "{open} of {} checks not decided: the machine was too busy; run it again when it has more time",
+        (0, 0, undecided) => Err(Refusal::undecided(format!(
+            "{undecided} of {} checks not decided: the machine was too busy; run it again when the machine is idle",
             checks.len()
         ))),
         _ => bail!(
@@ -178,7 +179,7 @@ const SANDBOX_MOUNTS: [&str; 3] = ["/run", "/proc", "/dev/shm"];
 fn output_directory(out: &Path) -> Result<PathBuf> {
     if out.is_file() {
         return Err(Refusal::usage(format!(
-            "--out {}: it is a file; name a folder",
+            "--out {}: it is a file, not a directory",
             out.display()
         )));
     }
@@ -197,10 +198,10 @@ fn output_directory(out: &Path) -> Result<PathBuf> {
 /// Locks the directory, and refuses one that another lab uses. The lock ends with the process.
 fn lock_directory(out: &Path) -> Result<File> {
     let place = || format!("cannot open {}", out.display());
-    let directory = File::open(out).with_context(place)?;
+    let directory = File::undecided(out).with_context(place)?;
     flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         Refusal::usage(format!(
-            "--out {}: another lab is at work in it; wait for its end, or choose another folder",
+            "--out {}: another lab uses it; wait for its end, or choose another directory",
             out.display()
         ))
     })?;
@@ -214,7 +215,7 @@ fn check_replaceable(out: &Path) -> Result<()> {
             .is_ok_and(|result| result["longhaul"].is_string())
     };
     check_own_file(out, "result.json", ours)?;
-    check_own_file(out, "report.html", |page| page.contains(report::OURS))
+    check_own_file(out, "report.html", |page| page.contains(report::GENERATOR_MARK))
 }
 
 fn check_own_file(out: &Path, name: &str, is_ours: fn(&str) -> bool) -> Result<()> {
@@ -226,7 +227,7 @@ fn check_own_file(out: &Path, name: &str, is_ours: fn(&str) -> bool) -> Result<(
     match ours {
         true => Ok(()),
         false => Err(Refusal::usage(format!(
-            "--out {}: {name} is in the way and no lab wrote it; move it away or choose another folder",
+            "--out {}: {name} was not written by the lab; move it away or choose another directory",
             out.display()
         ))),
     }
@@ -260,7 +261,7 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let first = lock_directory(out.path()).unwrap();
         let error = lock_directory(out.path()).unwrap_err().to_string();
-        assert!(error.contains("another lab is at work"), "{error}");
+        assert!(error.contains("another lab uses it"), "{error}");
         drop(first);
         lock_directory(out.path()).unwrap();
     }
@@ -272,16 +273,16 @@ mod tests {
         let refused = || check_replaceable(out.path()).unwrap_err().to_string();
         check_replaceable(out.path()).unwrap();
         put("result.json", "my own");
-        assert!(refused().contains("result.json is in the way"));
+        assert!(refused().contains("result.json was not written"));
         put("result.json", r#"{ "longhaul": "0.1.0" }"#);
         check_replaceable(out.path()).unwrap();
         put("report.html", "my own");
-        assert!(refused().contains("report.html is in the way"));
-        put("report.html", &format!("{}0.1.0\">", report::OURS));
+        assert!(refused().contains("report.html was not written"));
+        put("report.html", &format!("{}0.1.0\">", report::GENERATOR_MARK));
         check_replaceable(out.path()).unwrap();
         // The target of a symbolic link is elsewhere.
         fs::rename(out.path().join("result.json"), out.path().join("other")).unwrap();
         std::os::unix::fs::symlink("other", out.path().join("result.json")).unwrap();
-        assert!(refused().contains("result.json is in the way"));
+        assert!(refused().contains("result.json was not written"));
     }
 }

@@ -7,7 +7,7 @@ use crate::source::ExperimentPlan;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_command::errln;
 use longhaul_report::{metric::Metric, registry};
-use longhaul_results::{result::Run, table::cut};
+use longhaul_results::{result::Run, table::shorten};
 use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::crossterm::terminal::size;
 use std::{
@@ -106,10 +106,13 @@ impl Progress {
         // A single cell has no name.
         let head = format!("[{}/{}] {name}", self.done, self.runs);
         let head = head.trim_end().to_owned();
-        let left = self.left(&[&[cell], pending].concat());
+        let remaining = self.remaining_text(&[&[cell], pending].concat());
         let task = self.screen.as_mut().map(|screen| {
-            screen.run.set_message(cut(name, DEFAULT_SIZE.0.into()));
-            screen.draw(cell, &format!("Run {} of {}{left}", self.done, self.runs));
+            screen.run.set_message(shorten(name, DEFAULT_SIZE.0.into()));
+            screen.draw(
+                cell,
+                &format!("Run {} of {}{remaining}", self.done, self.runs),
+            );
             let (run, name) = (screen.run.clone(), name.to_owned());
             tokio::spawn(follow(run, name, goal, delivered.clone()))
         });
@@ -135,7 +138,7 @@ impl Progress {
             .failed
             .as_ref()
             .map(|why| format!("{}: FAILED: {why}", active.head));
-        let left = self.left(pending);
+        let left = self.remaining_text(pending);
         let Some(screen) = &mut self.screen else {
             let text =
                 failed.unwrap_or_else(|| format!("{}: {}", active.head, figures(&run.metrics)));
@@ -156,10 +159,7 @@ impl Progress {
             task.abort();
         }
         self.runs += 1;
-        self.note(&format!(
-            "{}: {why}; it comes again at the end",
-            active.head
-        ));
+        self.note(&format!("{}: {why}; repeated at the end", active.head));
     }
 
     /// Clears the display. The table of the result replaces it.
@@ -172,7 +172,7 @@ impl Progress {
     }
 
     /// Formats the remaining time, such as ", about 4 min left"; empty if it is unknown.
-    fn left(&self, pending: &[usize]) -> String {
+    fn remaining_text(&self, pending: &[usize]) -> String {
         let left = self.time_left(pending).filter(|_| !pending.is_empty());
         left.map(|left| format!(", about {left} left"))
             .unwrap_or_default()
@@ -220,7 +220,7 @@ impl Screen {
         let (columns, rows) = size().unwrap_or(DEFAULT_SIZE);
         // One line each for the head, the bar, and the line before the display, and one to spare.
         let room = usize::from(rows).saturating_sub(4).max(1);
-        let mut lines = vec![cut(head, columns.into())];
+        let mut lines = vec![shorten(head, columns.into())];
         lines.extend(self.board.lines(cell, room, columns.into()));
         if lines.len() < self.lines {
             // Otherwise the lines below the new table would remain.
@@ -278,8 +278,8 @@ fn line(name: &str, figures: &[String], columns: usize) -> String {
         .collect();
     let figures = figures.join("  ");
     let room = columns.saturating_sub(figures.chars().count() + 2);
-    let whole = format!("{}  {figures}", cut(name, room.max(8)));
-    cut(whole.trim_start(), columns)
+    let whole = format!("{}  {figures}", shorten(name, room.max(8)));
+    shorten(whole.trim_start(), columns)
 }
 
 /// Progress bar of the run; empty if the goal is unknown.
@@ -293,8 +293,9 @@ fn bar(now: u64, goal: u64) -> String {
 }
 
 /// Formats rate and remaining time, such as `2.3 Gbit/s, 4 s to go`.
-fn rate(fresh: u64, now: u64, goal: u64) -> String {
-    let Some(rate) = BitRate::mean(Bytes::new(fresh), TICK.into()).filter(|_| fresh > 0) else {
+fn rate(new_bytes: u64, now: u64, goal: u64) -> String {
+    let Some(rate) = BitRate::mean(Bytes::new(new_bytes), TICK.into()).filter(|_| new_bytes > 0)
+    else {
         return Bytes::new(now).to_string();
     };
     match goal.checked_sub(now).filter(|_| goal > 0) {

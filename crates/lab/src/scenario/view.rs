@@ -3,10 +3,10 @@
 
 use super::{
     measure::TimeSeriesMetric,
-    value::{self, plain},
+    value::{self, plain_text},
 };
 use indexmap::IndexMap;
-use longhaul_results::view::{CourseName, FigureKind, Limit, quantity};
+use longhaul_results::view::{TimeSeriesId, FigureKind, ReferenceLine, parse_quantity};
 use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub(crate) enum Values {
 
 impl Values {
     pub(crate) fn has(&self, value: &toml::Value) -> bool {
-        let is = |one: &toml::Value| value::matches(&plain(one), value);
+        let is = |one: &toml::Value| value::matches(&plain_text(one), value);
         match self {
             Self::One(one) => is(one),
             Self::Several(all) => all.iter().any(is),
@@ -59,15 +59,15 @@ pub(crate) enum TimeSeriesMetrics {
 impl TimeSeriesMetrics {
     pub(crate) fn all(&self) -> &[TimeSeriesMetric] {
         match self {
-            Self::One(quantity) => std::slice::from_ref(quantity),
+            Self::One(quantity) => std::slice::from_ref(parse_quantity),
             Self::Several(quantities) => quantities,
         }
     }
 }
 
-pub(crate) type Listed = Option<Names>;
+pub(crate) type OptionalNames = Option<Names>;
 
-pub(crate) fn listed(names: &Listed) -> &[String] {
+pub(crate) fn names_of(names: &OptionalNames) -> &[String] {
     names.as_ref().map_or(&[], Names::all)
 }
 
@@ -80,13 +80,13 @@ pub(crate) struct TableSpec {
     pub(crate) note: Option<String>,
     pub(crate) metric: Names,
     /// Varied parameters of the rows, or `cell`.
-    pub(crate) rows: Listed,
-    pub(crate) columns: Listed,
-    pub(crate) panels: Listed,
+    pub(crate) rows: OptionalNames,
+    pub(crate) columns: OptionalNames,
+    pub(crate) panels: OptionalNames,
     /// Selects the cells with these values.
     pub(crate) only: Option<IndexMap<String, Values>>,
     /// Whether to show the paper's figures too.
-    #[serde(default = "super::notation::yes")]
+    #[serde(default = "super::notation::default_true")]
     pub(crate) paper: bool,
 }
 
@@ -98,27 +98,27 @@ pub(crate) struct FigureSpec {
     pub(crate) kind: FigureKind,
     pub(crate) title: String,
     pub(crate) note: Option<String>,
-    pub(crate) metric: Listed,
+    pub(crate) metric: OptionalNames,
     /// Metrics over time, instead of `metric`.
     pub(crate) of: Option<TimeSeriesMetrics>,
-    /// Flows of `of`, one line each; all flows together if absent.
-    pub(crate) flow: Listed,
-    /// Start of the shown part of the run, with `of`.
+    /// Flows of `quantity`, one line each; all flows together if absent.
+    pub(crate) flow: OptionalNames,
+    /// Start of the shown part of the run, with `quantity`.
     pub(crate) from: Option<Time>,
     pub(crate) to: Option<Time>,
     pub(crate) bin: Option<Time>,
-    /// Parameter on the x axis (series, bars). With `of`, the x axis is time.
-    pub(crate) over: Listed,
+    /// Parameter on the x axis (series, bars). With `quantity`, the x axis is time.
+    pub(crate) over: OptionalNames,
     /// Parameter of lines or colours (series, bars, cdf).
-    pub(crate) by: Listed,
+    pub(crate) by: OptionalNames,
     /// Parameters of the rows (heat map, matrix).
-    pub(crate) rows: Listed,
-    pub(crate) columns: Listed,
-    pub(crate) panels: Listed,
+    pub(crate) rows: OptionalNames,
+    pub(crate) columns: OptionalNames,
+    pub(crate) panels: OptionalNames,
     pub(crate) only: Option<IndexMap<String, Values>>,
     /// Logarithmic axes: `x`, `y` or `xy`.
     pub(crate) log: Option<String>,
-    #[serde(default = "super::notation::yes")]
+    #[serde(default = "super::notation::default_true")]
     pub(crate) paper: bool,
     #[serde(default)]
     pub(crate) limits: Vec<ReferenceLine>,
@@ -129,17 +129,17 @@ impl FigureSpec {
         matches!(self.kind, FigureKind::Heatmap | FigureKind::Matrix)
     }
 
-    pub(crate) fn time_series(&self) -> Vec<(TimeSeriesMetric, CourseName)> {
+    pub(crate) fn time_series(&self) -> Vec<(TimeSeriesMetric, TimeSeriesId)> {
         let name = |quantity: &TimeSeriesMetric, flow: Option<&String>| {
-            let (of, flow) = (quantity.name().to_owned(), flow.cloned());
-            (*quantity, CourseName { of, flow })
+            let (of, flow) = (parse_quantity.name().to_owned(), flow.cloned());
+            (*parse_quantity, TimeSeriesId { quantity: of, flow })
         };
         let quantities = self.of.as_ref().map_or(&[][..], TimeSeriesMetrics::all);
-        let each = |quantity| match listed(&self.flow) {
+        let each = |quantity| match names_of(&self.flow) {
             [] => vec![name(quantity, None)],
             flows => flows
                 .iter()
-                .map(|flow| name(quantity, Some(flow)))
+                .map(|flow| name(parse_quantity, Some(flow)))
                 .collect(),
         };
         quantities.iter().flat_map(each).collect()
@@ -155,13 +155,13 @@ pub(crate) struct ReferenceLine {
 }
 
 impl ReferenceLine {
-    pub(crate) fn limit(&self) -> Option<Limit> {
+    pub(crate) fn limit(&self) -> Option<ReferenceLine> {
         let value = &self.value;
         let number = value
             .as_float()
             .or(value.as_integer().map(|whole| whole as f64));
-        Some(Limit {
-            value: number.or_else(|| quantity(value.as_str()?))?,
+        Some(ReferenceLine {
+            value: number.or_else(|| parse_quantity(value.as_str()?))?,
             label: self.label.clone(),
         })
     }

@@ -5,7 +5,7 @@
 use crate::{
     scenario::{
         CcSpec, Flow, Scenario,
-        config_error::{CheckResult, ConfigError, at, each},
+        config_error::{CheckResult, ConfigError, check_each, in_key},
         relay::{check_leg_controls, leg_controls},
     },
     source::ExperimentPlan,
@@ -18,7 +18,7 @@ use longhaul_congestion::{
     loader::{self, Tied},
     math::{Algorithm, algorithm, parameters},
 };
-use longhaul_results::result::Provided;
+use longhaul_results::result::CongestionControl;
 use std::collections::BTreeMap;
 use strsim::levenshtein;
 
@@ -26,7 +26,7 @@ use strsim::levenshtein;
 /// parameters.
 enum Resolution {
     Kernel(String),
-    Ours(Algorithm, Vec<u32>),
+    Longhaul(Algorithm, Vec<u32>),
 }
 
 impl Resolution {
@@ -36,8 +36,8 @@ impl Resolution {
         let values = control.values().map_err(Refusal::usage)?;
         let name = control.name.as_deref().unwrap_or_default();
         match (choice::choose(name), values, algorithm(name)) {
-            (_, Some(values), Some(ours)) => Ok(Self::Ours(ours, values)),
-            (Some(Choice::Ours(ours)), ..) => Ok(Self::Ours(ours, parameters::defaults(ours))),
+            (_, Some(values), Some(own)) => Ok(Self::Longhaul(own, values)),
+            (Some(Choice::Ours(own)), ..) => Ok(Self::Longhaul(own, parameters::defaults(own))),
             (Some(Choice::Kernel(name)), ..) => Ok(Self::Kernel(name)),
             (None, ..) => Err(Refusal::unsupported(unknown(name))),
         }
@@ -47,15 +47,18 @@ impl Resolution {
 /// Message for an unknown control: neither this kernel nor longhaul nor Linux has it. It is a typo,
 /// or one that another program registers (struct_ops) and has not registered yet.
 fn unknown(name: &str) -> String {
-    let ours = longhaul_congestion::math::algorithms().map(Algorithm::system_name);
-    let mut known: Vec<_> = choice::registered().into_iter().chain(ours).collect();
+    let own = longhaul_congestion::math::algorithms().map(Algorithm::system_name);
+    let mut known: Vec<_> = choice::registered().into_iter().chain(own).collect();
     known.sort_unstable();
     known.dedup();
-    let far = |known: &&String| levenshtein(known, name);
-    let nearest = known.iter().min_by_key(far).filter(|known| far(known) <= 2);
-    let advice = nearest.map_or(String::new(), |one| format!("; did you mean {one:?}?"));
+    let distance = |known: &&String| levenshtein(known, name);
+    let nearest = known
+        .iter()
+        .min_by_key(distance)
+        .filter(|known| distance(known) <= 2);
+    let suggestion = nearest.map_or(String::new(), |one| format!("; did you mean {one:?}?"));
     format!(
-        "no congestion control {name:?} here{advice} (there are: {})",
+        "no congestion control {name:?} here{suggestion} (there are: {})",
         known.join(", ")
     )
 }
@@ -63,7 +66,7 @@ fn unknown(name: &str) -> String {
 /// Congestion controls of an experiment, registered for the time of its runs.
 #[derive(Debug, Default)]
 pub(crate) struct CongestionControls {
-    provided: Vec<Provided>,
+    provided: Vec<CongestionControl>,
     /// Registrations of longhaul's controls, by algorithm and parameters.
     registered: BTreeMap<(&'static str, Vec<u32>), Tied>,
 }
@@ -103,9 +106,9 @@ fn check_exists(text: &str) -> CheckResult {
 /// Checks that this machine has a control, or that this process can register it.
 fn available(control: &CcSpec) -> Result<()> {
     let name = control.name.as_deref().unwrap_or_default();
-    let ours = control.values().map_err(Refusal::usage)?.is_some();
+    let own = control.values().map_err(Refusal::usage)?.is_some();
     match choice::standing(name) {
-        _ if ours => loader::permitted().map_err(Error::refusal),
+        _ if own => loader::permitted().map_err(Error::refusal),
         Standing::Ours => loader::permitted().map_err(Error::refusal),
         Standing::Registered => Ok(()),
         Standing::Module if choice::may_load_modules() => Ok(()),
@@ -127,28 +130,28 @@ fn check_named_controls(
     mut judge: impl FnMut(&str, &str) -> CheckResult,
 ) -> CheckResult {
     let mut own = |text: &Option<String>| match text {
-        Some(text) => at("congestion_control", judge("congestion_control", text)),
+        Some(text) => in_key("congestion_control", judge("congestion_control", text)),
         None => Ok(()),
     };
     own(&scenario.congestion_control)?;
     let mut hosts = scenario.hosts.iter();
-    at(
+    in_key(
         "hosts",
-        hosts.try_for_each(|(name, host)| at(name, own(&host.congestion_control))),
+        hosts.try_for_each(|(name, host)| in_key(name, own(&host.congestion_control))),
     )?;
     let mut relays = scenario.relays.iter().filter(|(_, relay)| relay.enabled);
-    at(
+    in_key(
         "relays",
-        relays.try_for_each(|(name, relay)| at(name, check_leg_controls(relay, &mut judge))),
+        relays.try_for_each(|(name, relay)| in_key(name, check_leg_controls(relay, &mut judge))),
     )?;
-    let flows = each(&scenario.flows, |flow| {
+    let flows = check_each(&scenario.flows, |flow| {
         let on_sockets = flow.enabled && flow.program.is_tcp() && !scenario.simulate;
         match flow.cc.as_ref().filter(|_| on_sockets) {
-            Some(control) => at("cc", judge("cc", &control.to_string())),
+            Some(control) => in_key("cc", judge("cc", &control.to_string())),
             None => Ok(()),
         }
     });
-    at("flows", flows)
+    in_key("flows", flows)
 }
 
 /// Returns every control that some run of the experiment names, once.
@@ -200,20 +203,20 @@ impl CongestionControls {
         Ok(controls)
     }
 
-    fn provide_one(&mut self, control: &CcSpec) -> Result<Provided> {
+    fn provide_one(&mut self, control: &CcSpec) -> Result<CongestionControl> {
         let asked = control.key().unwrap_or_default();
         Ok(match Resolution::of(control)? {
-            Resolution::Kernel(name) => Provided {
-                asked,
+            Resolution::Kernel(name) => CongestionControl {
+                requested: asked,
                 name,
-                by: "kernel".to_owned(),
-                ..Provided::default()
+                provider: "kernel".to_owned(),
+                ..CongestionControl::default()
             },
-            Resolution::Ours(ours, values) => Provided {
-                asked,
-                name: self.register(ours, &values)?,
-                by: "longhaul".to_owned(),
-                parameters: ours
+            Resolution::Longhaul(own, values) => CongestionControl {
+                requested: asked,
+                name: self.register(own, &values)?,
+                provider: "longhaul".to_owned(),
+                parameters: own
                     .parameters()
                     .map(|parameter| parameter.name.to_owned())
                     .zip(values)
@@ -222,19 +225,19 @@ impl CongestionControls {
         })
     }
 
-    fn register(&mut self, ours: Algorithm, values: &[u32]) -> Result<String> {
-        let key = (ours.name(), values.to_vec());
+    fn register(&mut self, own: Algorithm, values: &[u32]) -> Result<String> {
+        let key = (own.name(), values.to_vec());
         if let Some(registered) = self.registered.get(&key) {
             return Ok(registered.name().to_owned());
         }
-        let registered = loader::tie(ours, values).map_err(Error::refusal)?;
+        let registered = loader::tie(own, values).map_err(Error::refusal)?;
         let name = registered.name().to_owned();
         self.registered.insert(key, registered);
         Ok(name)
     }
 
     /// Provided controls, for the result.
-    pub(crate) fn provided(&self) -> Vec<Provided> {
+    pub(crate) fn provided(&self) -> Vec<CongestionControl> {
         self.provided.clone()
     }
 
@@ -260,7 +263,10 @@ impl CongestionControls {
 
     fn name_of(&self, control: &CcSpec) -> Option<String> {
         let key = control.key()?;
-        let found = self.provided.iter().find(|provided| provided.asked == key);
+        let found = self
+            .provided
+            .iter()
+            .find(|provided| provided.requested == key);
         found.map(|provided| provided.name.clone())
     }
 }
@@ -271,10 +277,10 @@ mod tests {
 
     #[test]
     fn resolves_names_to_the_provided_ones() {
-        let provided = |asked: &str, name: &str| Provided {
-            asked: asked.to_owned(),
+        let provided = |asked: &str, name: &str| CongestionControl {
+            requested: asked.to_owned(),
             name: name.to_owned(),
-            ..Provided::default()
+            ..CongestionControl::default()
         };
         let controls = CongestionControls {
             provided: vec![

@@ -12,7 +12,7 @@ use anyhow::Result;
 use config::Config;
 use longhaul_command::outln;
 use longhaul_lab::paths;
-use longhaul_results::result::{LabResult, LinkAccount};
+use longhaul_results::result::{LabResult, LinkStats};
 use report::{Checked, LateLink, Row};
 use std::path::Path;
 
@@ -36,7 +36,7 @@ const LATE_US: f64 = 1000.0;
 
 /// Emulated links that the machine did not keep up with: what passed them is not what was configured.
 fn late_links(result: &LabResult) -> Vec<LateLink> {
-    let late = |link: &&LinkAccount| link.delay_error_us.p99 > LATE_US;
+    let late = |link: &&LinkStats| link.delay_error_us.p99 > LATE_US;
     let links = result.links.iter().filter(late);
     links
         .map(|link| LateLink {
@@ -49,7 +49,7 @@ fn late_links(result: &LabResult) -> Vec<LateLink> {
 
 /// A row for each flow with a measured goodput.
 fn check(result: &LabResult, config: &Config) -> Result<Vec<Row>> {
-    let flows = paths::of(result, config.scenario.as_deref(), config.settings.clone())?;
+    let flows = paths::flow_paths(result, config.scenario.as_deref(), config.settings.clone())?;
     let mut rows = Vec::new();
     for flow in flows {
         let cell = &result.cells[flow.cell];
@@ -63,7 +63,7 @@ fn check(result: &LabResult, config: &Config) -> Result<Vec<Row>> {
             lossy: flow.legs.iter().any(|leg| leg.loss > 0.0),
             measured_bps: measured.median,
             forecast: forecast::forecast(&flow)?,
-            disturbed: cell.runs.iter().any(|run| run.disturbed.is_some()),
+            disturbed: cell.runs.iter().any(|run| run.overload.is_some()),
             simulated: cell.simulated,
         });
     }

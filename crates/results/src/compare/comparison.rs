@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two results side by side: their cells in pairs, and what else is not the same in both.
+//! Comparison of two results: their cells in pairs, and all other differences.
 
 use super::rule::{self, Verdict};
 use crate::{
-    result::{Cell, Check, LabResult, Metrics, Run, Vary, plain},
+    result::{Cell, Check, LabResult, Metrics, Parameters, Run, json_text},
     summary::Summary,
 };
 use anyhow::Result;
@@ -13,28 +13,28 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Two results, put against each other.
+/// Comparison of two results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Comparison {
     pub(crate) a: Side,
     pub(crate) b: Side,
-    /// In what the labs differ besides their figures: another seed, kernel, parameter.
-    pub(crate) settings: Vec<Setting>,
+    /// Other differences: seed, kernel, parameters.
+    pub(crate) settings: Vec<SettingDifference>,
     /// Cells that both have, in the order of A.
-    pub(crate) cells: Vec<Pair>,
+    pub(crate) cells: Vec<CellPair>,
     /// Names of cells that only one has.
     pub(crate) only_a: Vec<String>,
     pub(crate) only_b: Vec<String>,
     /// Checks of either, in the order of A.
-    pub(crate) checks: Vec<Checked>,
-    /// The metric that answers A's question, or its first.
+    pub(crate) checks: Vec<CheckPair>,
+    /// Metric that answers A's question, or its first.
     pub(crate) main_metric: Option<String>,
 }
 
-/// One result.
+/// One side of the comparison: a result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Side {
-    /// As it was named on the command line.
+    /// Path, as on the command line.
     pub(crate) name: String,
     pub(crate) scenario: String,
     pub(crate) title: String,
@@ -43,32 +43,33 @@ pub(crate) struct Side {
     pub(crate) kernel: String,
     pub(crate) started: jiff::Timestamp,
     pub(crate) quick: bool,
-    /// Which cells were simulated: `all cells`, `3 of 7 cells`; absent if none.
+    /// Simulated cells: `all cells`, `3 of 7 cells`; absent if none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) simulated: Option<String>,
-    /// Runs that the machine was too busy for; of a cell that has others they do not count.
-    pub(crate) disturbed: usize,
+    /// Number of runs during which the host was overloaded. They do not count if the cell has other runs.
+    #[serde(rename = "disturbed")]
+    pub(crate) overloaded_runs: usize,
     pub(crate) runs: usize,
 }
 
 impl Side {
-    /// What makes its figures less than measurements of a quiet machine, if anything.
-    pub(crate) fn reservations(&self) -> Vec<String> {
+    /// Returns the reasons why its figures are less than measurements on an idle machine.
+    pub(crate) fn caveats(&self) -> Vec<String> {
         let simulated = self.simulated.as_ref();
         let simulated = simulated.map(|cells| format!("simulated, not run on sockets: {cells}"));
-        let disturbed = (self.disturbed > 0).then(|| {
+        let disturbed = (self.overloaded_runs > 0).then(|| {
             format!(
                 "the machine was too busy for {} of {} runs",
-                self.disturbed, self.runs
+                self.overloaded_runs, self.runs
             )
         });
         simulated.into_iter().chain(disturbed).collect()
     }
 }
 
-/// Whether a check passed on each side; absent where it was not judged, or the machine was too busy to decide it.
+/// Results of a check on both sides; absent if it was not judged, or not decided because the host was overloaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Checked {
+pub(crate) struct CheckPair {
     pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) a: Option<bool>,
@@ -76,65 +77,66 @@ pub(crate) struct Checked {
     pub(crate) b: Option<bool>,
 }
 
-/// Something that is not the same in both.
+/// Setting that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Setting {
+pub(crate) struct SettingDifference {
     pub(crate) name: String,
     pub(crate) a: String,
     pub(crate) b: String,
 }
 
-/// A cell in both results.
+/// Cell in both results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Pair {
+pub(crate) struct CellPair {
     pub(crate) name: String,
-    pub(crate) vary: Vary,
-    /// Metrics that both have.
+    #[serde(rename = "vary")]
+    pub(crate) parameters: Parameters,
+    /// Metrics that both sides have.
     pub(crate) metrics: Metrics<Figures>,
 }
 
-/// One metric of a cell in both results.
+/// Metric of a cell in both results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Figures {
     pub(crate) a: Summary,
     pub(crate) b: Summary,
-    /// Runs that gave it.
+    /// Number of runs that have the metric.
     pub(crate) a_runs: usize,
     pub(crate) b_runs: usize,
-    /// B's median over A's; absent if A's is 0.
+    /// Ratio of B's median to A's; absent if A's is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
     pub(crate) verdict: Verdict,
 }
 
 impl Figures {
-    /// Whether noise does not explain the difference.
-    pub(crate) fn differ(&self) -> bool {
+    /// Returns whether the difference is larger than noise explains.
+    pub(crate) fn is_significant(&self) -> bool {
         matches!(self.verdict, Verdict::Higher | Verdict::Lower)
     }
 }
 
 impl Comparison {
-    /// Those of all cells.
+    /// Returns the figures of all cells.
     pub(crate) fn figures(&self) -> impl Iterator<Item = &Figures> {
         self.cells.iter().flat_map(|cell| cell.metrics.values())
     }
 
-    /// How many figures chance alone would mark, at most, where nothing differs and few runs decide by their ranges;
-    /// and of how many. `None` where none are decided so.
-    pub(crate) fn by_chance(&self) -> Option<(f64, usize)> {
+    /// Returns the expected number of figures that chance alone would mark at most, and the number of figures judged by
+    /// their ranges. Returns `None` if no figure is judged so.
+    pub(crate) fn expected_by_chance(&self) -> Option<(f64, usize)> {
         let ranged = self.figures().filter(|one| {
-            rule::is_ranged(one.a_runs, one.b_runs) && one.verdict != Verdict::Disturbed
+            rule::is_judged_by_ranges(one.a_runs, one.b_runs) && one.verdict != Verdict::Overloaded
         });
         let chances: Vec<f64> = ranged
-            .map(|one| rule::chance_apart(one.a_runs, one.b_runs))
+            .map(|one| rule::disjoint_probability(one.a_runs, one.b_runs))
             .collect();
         (!chances.is_empty()).then(|| (chances.iter().sum(), chances.len()))
     }
 
-    /// How many figures chance alone would mark, in words; `None` if no figure has few runs.
-    pub(crate) fn chance_said(&self) -> Option<String> {
-        let (by_chance, all) = self.by_chance()?;
+    /// Describes the expected number of figures that chance alone would mark; `None` if no figure has few runs.
+    pub(crate) fn describe_chance(&self) -> Option<String> {
+        let (by_chance, all) = self.expected_by_chance()?;
         Some(format!(
             "of {all} figures with two to four runs a side, chance alone would mark up to {by_chance:.1} if nothing \
              differed; five runs and more tell"
@@ -142,21 +144,25 @@ impl Comparison {
     }
 }
 
-/// Compares two results, each with its name for people.
+/// Compares two results, each with its name.
 ///
 /// # Errors
-/// A usage refusal if no cell is in both.
-pub(crate) fn of(
+/// The results have no cell in common: a usage refusal.
+pub(crate) fn compare(
     (a_name, a): (&str, &LabResult),
     (b_name, b): (&str, &LabResult),
 ) -> Result<Comparison> {
-    let partner = |cell: &Cell, among: &[Cell]| among.iter().position(|other| same(cell, other));
-    let pair = |cell: &Cell| Some(paired(cell, &b.cells[partner(cell, &b.cells)?]));
-    let without = |cells: &[Cell], others: &[Cell]| -> Vec<String> {
-        let alone = cells.iter().filter(|cell| partner(cell, others).is_none());
-        alone.map(Cell::name).collect()
+    let partner = |cell: &Cell, among: &[Cell]| {
+        among
+            .iter()
+            .position(|other| has_same_parameters(cell, other))
     };
-    let cells: Vec<Pair> = a.cells.iter().filter_map(pair).collect();
+    let pair = |cell: &Cell| Some(pair_cells(cell, &b.cells[partner(cell, &b.cells)?]));
+    let unmatched = |cells: &[Cell], others: &[Cell]| -> Vec<String> {
+        let unmatched_cells = cells.iter().filter(|cell| partner(cell, others).is_none());
+        unmatched_cells.map(Cell::name).collect()
+    };
+    let cells: Vec<CellPair> = a.cells.iter().filter_map(pair).collect();
     if cells.is_empty() {
         return Err(Refusal::usage(format!(
             "{a_name} ({}) and {b_name} ({}) have no cell in common",
@@ -165,8 +171,8 @@ pub(crate) fn of(
     }
     Ok(Comparison {
         settings: settings(a, b),
-        only_a: without(&a.cells, &b.cells),
-        only_b: without(&b.cells, &a.cells),
+        only_a: unmatched(&a.cells, &b.cells),
+        only_b: unmatched(&b.cells, &a.cells),
         checks: checks(&a.checks, &b.checks),
         main_metric: a.main_metric().map(str::to_owned),
         a: side(a_name, a),
@@ -185,18 +191,18 @@ fn side(name: &str, result: &LabResult) -> Side {
         started: result.started,
         quick: result.quick,
         simulated: result.simulated(),
-        disturbed: result.disturbed().count(),
+        overloaded_runs: result.overloaded_runs().count(),
         runs: result.cells.iter().map(|cell| cell.runs.len()).sum(),
     }
 }
 
-fn checks(a: &[Check], b: &[Check]) -> Vec<Checked> {
+fn checks(a: &[Check], b: &[Check]) -> Vec<CheckPair> {
     let names: IndexSet<&String> = a.iter().chain(b).map(|check| &check.name).collect();
     let pass = |checks: &[Check], name: &String| {
         let check = checks.iter().find(|check| check.name == *name)?;
         check.undecided.is_none().then_some(check.pass)
     };
-    let checked = |name: &String| Checked {
+    let checked = |name: &String| CheckPair {
         name: name.clone(),
         a: pass(a, name),
         b: pass(b, name),
@@ -204,18 +210,18 @@ fn checks(a: &[Check], b: &[Check]) -> Vec<Checked> {
     names.into_iter().map(checked).collect()
 }
 
-/// Cells are the same if they were varied alike, in whatever order.
-fn same(one: &Cell, other: &Cell) -> bool {
+/// Returns whether two cells have the same parameters, in any order.
+fn has_same_parameters(one: &Cell, other: &Cell) -> bool {
     let alike = |(key, value): (&String, &Value)| {
-        let own = other.vary.get(key);
+        let own = other.parameters.get(key);
         own == Some(value)
             || own.is_some_and(|own| own.is_number() && own.as_f64() == value.as_f64())
     };
-    one.vary.len() == other.vary.len() && one.vary.iter().all(alike)
+    one.parameters.len() == other.parameters.len() && one.parameters.iter().all(alike)
 }
 
-fn paired(a: &Cell, b: &Cell) -> Pair {
-    let disturbed = a.is_disturbed() || b.is_disturbed();
+fn pair_cells(a: &Cell, b: &Cell) -> CellPair {
+    let disturbed = a.is_overloaded() || b.is_overloaded();
     let figures = |name: &String| {
         let (ours, theirs) = (values(a, name), values(b, name));
         let (a, b) = (
@@ -229,29 +235,29 @@ fn paired(a: &Cell, b: &Cell) -> Pair {
             b_runs: theirs.len(),
             ratio: (a.median != 0.0).then(|| b.median / a.median),
             verdict: match disturbed {
-                true => Verdict::Disturbed,
+                true => Verdict::Overloaded,
                 false => rule::verdict(&ours, &theirs),
             },
         };
         Some((name.clone(), figures))
     };
-    Pair {
+    CellPair {
         name: a.name(),
-        vary: a.vary.clone(),
+        parameters: a.parameters.clone(),
         metrics: a.metrics.keys().filter_map(figures).collect(),
     }
 }
 
-/// Of the runs that count.
+/// Returns the metric's values in the valid runs.
 fn values(cell: &Cell, metric: &str) -> Vec<f64> {
     let value = |run: &Run| run.metrics.get(metric).copied();
-    cell.counted()
+    cell.valid_runs()
         .filter_map(value)
         .filter(|value| value.is_finite())
         .collect()
 }
 
-fn settings(a: &LabResult, b: &LabResult) -> Vec<Setting> {
+fn settings(a: &LabResult, b: &LabResult) -> Vec<SettingDifference> {
     let plain = |result: &LabResult| {
         let host = &result.host;
         [
@@ -265,8 +271,8 @@ fn settings(a: &LabResult, b: &LabResult) -> Vec<Setting> {
         ]
     };
     let both = plain(a).into_iter().zip(plain(b));
-    let mut found: Vec<Setting> = both
-        .filter_map(|((name, a), (_, b))| setting(name, a, b))
+    let mut found: Vec<SettingDifference> = both
+        .filter_map(|((name, a), (_, b))| difference(name, a, b))
         .collect();
     for part in [
         "parameters",
@@ -275,51 +281,51 @@ fn settings(a: &LabResult, b: &LabResult) -> Vec<Setting> {
         "warmup",
         "congestion_control",
     ] {
-        below(part, &a.resolved[part], &b.resolved[part], &mut found);
+        add_differences(part, &a.resolved[part], &b.resolved[part], &mut found);
     }
-    let mut elsewhere = Vec::new();
+    let mut derived = Vec::new();
     for part in ["links", "hosts", "relays", "decp", "flows"] {
-        below(part, &a.resolved[part], &b.resolved[part], &mut elsewhere);
+        add_differences(part, &a.resolved[part], &b.resolved[part], &mut derived);
     }
-    // What a parameter of another value became is said with the parameter.
-    elsewhere.retain(|one| {
+    // A difference that follows from a parameter is listed only with the parameter.
+    derived.retain(|one| {
         !found
             .iter()
             .any(|other| (&other.a, &other.b) == (&one.a, &one.b))
     });
-    found.extend(elsewhere);
+    found.extend(derived);
     for (name, ours) in &a.host.sysctl {
         let theirs = b.host.sysctl.get(name).cloned().unwrap_or_default();
-        found.extend(setting(name, ours.clone(), theirs));
+        found.extend(difference(name, ours.clone(), theirs));
     }
     for (name, ours) in &a.host.programs {
         let theirs = b.host.programs.get(name).cloned().unwrap_or_default();
-        found.extend(setting(name, ours.clone(), theirs));
+        found.extend(difference(name, ours.clone(), theirs));
     }
     found
 }
 
-fn setting(name: &str, a: String, b: String) -> Option<Setting> {
+fn difference(name: &str, a: String, b: String) -> Option<SettingDifference> {
     let name = name.to_owned();
-    (a != b).then_some(Setting { name, a, b })
+    (a != b).then_some(SettingDifference { name, a, b })
 }
 
-/// The values below `name` that differ.
-fn below(name: &str, a: &Value, b: &Value, found: &mut Vec<Setting>) {
-    let (Some(ours), Some(theirs)) = (parts(a), parts(b)) else {
-        found.extend(setting(name, shown(a), shown(b)));
+/// Adds the values below `name` that differ.
+fn add_differences(name: &str, a: &Value, b: &Value, found: &mut Vec<SettingDifference>) {
+    let (Some(ours), Some(theirs)) = (members(a), members(b)) else {
+        found.extend(difference(name, value_text(a), value_text(b)));
         return;
     };
     let keys: BTreeSet<&str> = ours.keys().chain(theirs.keys()).copied().collect();
     for key in keys {
         let at =
             |parts: &BTreeMap<&str, &Value>| parts.get(key).copied().cloned().unwrap_or_default();
-        below(&format!("{name}.{key}"), &at(&ours), &at(&theirs), found);
+        add_differences(&format!("{name}.{key}"), &at(&ours), &at(&theirs), found);
     }
 }
 
-/// What has a name in a table, or in a list of tables that are called something.
-fn parts(value: &Value) -> Option<BTreeMap<&str, &Value>> {
+/// Returns the members of a table, or the elements of a list of named tables.
+fn members(value: &Value) -> Option<BTreeMap<&str, &Value>> {
     match value {
         Value::Object(table) => Some(table.iter().map(|(key, one)| (key.as_str(), one)).collect()),
         Value::Array(list) => list
@@ -330,10 +336,10 @@ fn parts(value: &Value) -> Option<BTreeMap<&str, &Value>> {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::Object(_) => "given".to_owned(),
-        other => plain(other),
+        other => json_text(other),
     }
 }

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul lab compare`: two results side by side, cell by cell, with what differs beyond noise marked.
+//! `longhaul lab compare`: compares two results cell by cell and marks differences beyond noise.
 
 mod comparison;
 mod page;
 mod rule;
 mod text;
 
-pub use rule::rule_of_noise;
+pub use rule::describe_noise_rule;
 
 use crate::result::LabResult;
 use anyhow::{Context, Result};
-use longhaul_command::{console::escaped_lines, say};
+use longhaul_command::{console::escaped_lines, outln};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// What to compare, and what to tell of it.
+/// Configuration of a comparison.
 #[derive(Debug)]
 pub struct Config {
-    /// A and B: directories that runs wrote, or the files in them.
+    /// A and B: directories of results, or result files.
     pub results: [PathBuf; 2],
-    /// Every metric of every cell, not only the main one and what differs.
+    /// Lists every metric of every cell, not only the main metric and differences.
     pub all: bool,
-    /// The comparison as JSON.
+    /// Prints the comparison as JSON.
     pub json: bool,
-    /// Where both go side by side as one offline page.
+    /// Path for an offline page with both results side by side.
     pub html: Option<PathBuf>,
 }
 
@@ -36,19 +36,19 @@ pub fn run(config: &Config) -> Result<()> {
         .results
         .each_ref()
         .map(|path| path.display().to_string());
-    let comparison = comparison::of((&name_a, &a?), (&name_b, &b?))?;
+    let comparison = comparison::compare((&name_a, &a?), (&name_b, &b?))?;
     if let Some(page) = &config.html {
         fs::write(page, page::html(&comparison))
             .with_context(|| format!("cannot write {}", page.display()))?;
     }
     match config.json {
-        true => say!("{}", serde_json::to_string_pretty(&comparison)?),
-        false => say!("{}", escaped_lines(&text::text(&comparison, config.all))),
+        true => outln!("{}", serde_json::to_string_pretty(&comparison)?),
+        false => outln!("{}", escaped_lines(&text::render(&comparison, config.all))),
     }
     Ok(())
 }
 
-/// A directory that a run wrote, or the file in it.
+/// Reads a result from a directory, or from a file.
 fn read(path: &Path) -> Result<LabResult> {
     let file = match path.is_dir() {
         true => path.join("result.json"),
@@ -59,12 +59,12 @@ fn read(path: &Path) -> Result<LabResult> {
 
 #[cfg(test)]
 mod tests {
-    use super::{comparison::of, rule::Verdict, *};
+    use super::{comparison::compare, rule::Verdict, *};
     use crate::result::{Cell, Check};
     use longhaul_command::exit::Refusal;
     use serde_json::json;
 
-    /// A cell for each delay, with these goodputs in Mbit/s.
+    /// Returns a result with a cell for each delay, with these goodputs in Mbit/s.
     pub(super) fn result(cells: &[(&str, &[f64])]) -> LabResult {
         let cell = |(delay, rates): &(&str, &[f64])| {
             let run = |rate: &f64| json!({ "goodput_bps": rate * 1e6, "retransmits": 3.0 });
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    fn two() -> (LabResult, LabResult) {
+    fn two_results() -> (LabResult, LabResult) {
         let a = result(&[
             ("1ms", &[400.0, 410.0, 405.0]),
             ("5ms", &[80.0, 82.0, 81.0]),
@@ -98,21 +98,21 @@ mod tests {
         ]);
         b.seed = 8;
         b.resolved["parameters"]["size"] = json!("2GB");
-        // As some tools write numbers.
-        b.cells[0].vary["loss"] = json!(0);
+        // Some tools write 0.0 as 0.
+        b.cells[0].parameters["loss"] = json!(0);
         (a, b)
     }
 
     #[test]
-    fn cells_are_found_by_what_they_were_varied_in() {
-        let (a, b) = two();
-        let comparison = of(("a", &a), ("b", &b)).unwrap();
+    fn matches_cells_by_parameters() {
+        let (a, b) = two_results();
+        let comparison = compare(("a", &a), ("b", &b)).unwrap();
         let verdicts: Vec<_> = comparison
             .cells
             .iter()
             .map(|cell| {
                 (
-                    cell.vary["delay"].as_str().unwrap(),
+                    cell.parameters["delay"].as_str().unwrap(),
                     cell.metrics["goodput_bps"].verdict,
                 )
             })
@@ -128,16 +128,16 @@ mod tests {
     }
 
     #[test]
-    fn scenarios_that_read_differently_are_told_apart() {
-        let (mut a, mut b) = two();
+    fn lists_differences_of_scenarios() {
+        let (mut a, mut b) = two_results();
         let link = |delay| json!({ "name": "wan", "delay": delay, "between": ["a", "b"] });
         let flow = |size| json!({ "name": "get", "size": size });
         a.resolved["links"] = json!([link("5ms")]);
         b.resolved["links"] = json!([link("15ms"), { "name": "lan" }]);
-        // As the parameter says.
+        // Follows from the parameter `size`.
         a.resolved["flows"] = json!([flow("1GB")]);
         b.resolved["flows"] = json!([flow("2GB")]);
-        let comparison = of(("a", &a), ("b", &b)).unwrap();
+        let comparison = compare(("a", &a), ("b", &b)).unwrap();
         let settings = comparison.settings.iter();
         let said: Vec<_> = settings.map(|one| (&*one.name, &*one.a, &*one.b)).collect();
         let expected = [
@@ -150,16 +150,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_simulated_or_disturbed_is_said_and_decides_nothing() {
-        let (a, mut b) = two();
+    fn mentions_simulated_and_overloaded_runs_without_verdict() {
+        let (a, mut b) = two_results();
         b.cells[1].simulated = true;
         for run in &mut b.cells[0].runs {
-            run.disturbed = Some("too busy".to_owned());
+            run.overload = Some("too busy".to_owned());
         }
-        let comparison = of(("a", &a), ("b", &b)).unwrap();
-        assert!(comparison.a.reservations().is_empty());
+        let comparison = compare(("a", &a), ("b", &b)).unwrap();
+        assert!(comparison.a.caveats().is_empty());
         assert_eq!(
-            comparison.b.reservations(),
+            comparison.b.caveats(),
             [
                 "simulated, not run on sockets: the cell delay 1ms, loss 0 %"
                     .replace("1ms", "1 ms"),
@@ -171,8 +171,8 @@ mod tests {
             .iter()
             .map(|cell| cell.metrics["goodput_bps"].verdict)
             .collect();
-        assert_eq!(verdicts, [Verdict::Noise, Verdict::Disturbed]);
-        let text = text::text(&comparison, false);
+        assert_eq!(verdicts, [Verdict::Noise, Verdict::Overloaded]);
+        let text = text::render(&comparison, false);
         for said in [
             "B: simulated, not run on sockets: the cell",
             "B: the machine was too busy for 3 of 7 runs",
@@ -184,16 +184,16 @@ mod tests {
     }
 
     #[test]
-    fn checks_of_one_side_stay() {
+    fn keeps_checks_of_one_side() {
         let check = |name: &str, pass| Check {
             name: name.to_owned(),
             pass,
             ..Check::default()
         };
-        let (mut a, mut b) = two();
+        let (mut a, mut b) = two_results();
         a.checks = vec![check("both", true), check("ours", false)];
         b.checks = vec![check("theirs", true), check("both", false)];
-        let comparison = of(("a", &a), ("b", &b)).unwrap();
+        let comparison = compare(("a", &a), ("b", &b)).unwrap();
         let found: Vec<_> = comparison
             .checks
             .iter()
@@ -210,16 +210,16 @@ mod tests {
     }
 
     #[test]
-    fn results_without_a_cell_in_common_are_refused() {
+    fn refuses_results_without_common_cell() {
         let (a, b) = (result(&[("1ms", &[1.0])]), result(&[("2ms", &[1.0])]));
-        let refused = of(("a", &a), ("b", &b)).unwrap_err();
+        let refused = compare(("a", &a), ("b", &b)).unwrap_err();
         assert!(matches!(refused.downcast_ref(), Some(Refusal::Usage(_))));
     }
 
     #[test]
-    fn the_table_marks_what_differs() {
-        let (a, b) = two();
-        let comparison = of(("out/a", &a), ("out/b", &b)).unwrap();
-        insta::assert_snapshot!(text::text(&comparison, false));
+    fn marks_differences_in_the_table() {
+        let (a, b) = two_results();
+        let comparison = compare(("out/a", &a), ("out/b", &b)).unwrap();
+        insta::assert_snapshot!(text::render(&comparison, false));
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two runs side by side as one offline page: what differs beyond noise first, a picture of all ratios,
-//! then every figure.
+//! Comparison of two results as one offline page: differences beyond noise, a picture of all ratios, then every
+//! figure.
 
 use super::{
-    comparison::{Checked, Comparison, Figures, Pair, Setting, Side},
-    rule::{Change, rule_of_noise},
+    comparison::{CellPair, CheckPair, Comparison, Figures, SettingDifference, Side},
+    rule::{Change, describe_noise_rule},
 };
 use indexmap::IndexMap;
 use longhaul_report::metric::{Metric, times};
@@ -15,23 +15,23 @@ use longhaul_report::{
 };
 use maud::{Markup, html as markup};
 
-/// Ratios that are drawn; of more those that differ most.
-const DRAWN_MAX: usize = 40;
-/// Height of a row of the picture.
+/// Maximum number of ratios in the picture: those that differ most.
+const RATIOS_MAX: usize = 40;
+/// Height of a row of the picture, pixels.
 const ROW_PX: usize = 26;
 
-/// The whole page.
+/// Returns the whole page.
 pub(crate) fn html(comparison: &Comparison) -> String {
     let title = format!("{} and {}", comparison.a.name, comparison.b.name);
-    let places = places(comparison);
+    let places = cell_metrics(comparison);
     Page {
         title: &title,
         longhaul: longhaul_command::version(),
         header: heading(comparison, &places),
         main: markup! {
-            (picture(&places))
+            (ratio_picture(&places))
             (tables(&places))
-            (alone(comparison))
+            (unmatched_cells(comparison))
             (checks(comparison))
             (sides(comparison))
         },
@@ -40,8 +40,8 @@ pub(crate) fn html(comparison: &Comparison) -> String {
     .html()
 }
 
-/// A metric of a cell that both have.
-struct Place<'a> {
+/// Metric of a cell that both results have.
+struct CellMetric<'a> {
     cell: &'a str,
     name: &'a str,
     metric: Metric,
@@ -49,18 +49,18 @@ struct Place<'a> {
     change: Change,
 }
 
-fn places(comparison: &Comparison) -> Vec<Place<'_>> {
-    comparison.cells.iter().flat_map(of_cell).collect()
+fn cell_metrics(comparison: &Comparison) -> Vec<CellMetric<'_>> {
+    comparison.cells.iter().flat_map(cell_metrics_of).collect()
 }
 
-fn of_cell(pair: &Pair) -> impl Iterator<Item = Place<'_>> {
+fn cell_metrics_of(pair: &CellPair) -> impl Iterator<Item = CellMetric<'_>> {
     let metrics = pair.metrics.iter();
-    metrics.map(|found| place(&pair.name, found))
+    metrics.map(|found| cell_metric(&pair.name, found))
 }
 
-fn place<'a>(cell: &'a str, (name, figures): (&'a String, &'a Figures)) -> Place<'a> {
+fn cell_metric<'a>(cell: &'a str, (name, figures): (&'a String, &'a Figures)) -> CellMetric<'a> {
     let metric = Metric::of(name);
-    Place {
+    CellMetric {
         cell,
         name,
         change: figures.verdict.change(metric.better),
@@ -69,8 +69,8 @@ fn place<'a>(cell: &'a str, (name, figures): (&'a String, &'a Figures)) -> Place
     }
 }
 
-/// How many figures differ, and which way.
-fn heading(comparison: &Comparison, places: &[Place<'_>]) -> Markup {
+/// Returns the heading: the number of figures that are better, worse or different.
+fn heading(comparison: &Comparison, places: &[CellMetric<'_>]) -> Markup {
     let count = |wanted: Change| places.iter().filter(|place| place.change == wanted).count();
     let (better, worse) = (count(Change::Better), count(Change::Worse));
     let other = count(Change::Other);
@@ -91,24 +91,24 @@ fn heading(comparison: &Comparison, places: &[Place<'_>]) -> Markup {
             "Of " (places.len()) " figures " (same) " don’t differ by more than noise"
             @if unknown > 0 { "; of " (unknown) " the noise is not known, since there was one run, or the machine was too busy" }
             "."
-            @if let Some(said) = comparison.chance_said() { " To be sure: " (said) "." }
+            @if let Some(said) = comparison.describe_chance() { " To be sure: " (said) "." }
         }
         @for (side, of) in [("A", &comparison.a), ("B", &comparison.b)] {
-            @for said in of.reservations() { p.note { (side) ": " (said) "." } }
+            @for said in of.caveats() { p.note { (side) ": " (said) "." } }
         }
         details {
             summary { "What “beyond noise” means" }
-            ul { @for line in rule_of_noise() { li { (line) } } }
+            ul { @for line in describe_noise_rule() { li { (line) } } }
         }
     }
 }
 
-/// B over A for each figure that both have, on a logarithmic axis about one.
-fn picture(places: &[Place<'_>]) -> Markup {
-    let mut ratios: Vec<Ratio<'_>> = places.iter().filter_map(Ratio::of).collect();
+/// Returns the picture: B over A for each figure that both have, on a logarithmic axis around 1.
+fn ratio_picture(places: &[CellMetric<'_>]) -> Markup {
+    let mut ratios: Vec<Ratio<'_>> = places.iter().filter_map(Ratio::new).collect();
     let all = ratios.len();
-    ratios.sort_by(|a, b| b.apart().total_cmp(&a.apart()));
-    ratios.truncate(DRAWN_MAX);
+    ratios.sort_by(|a, b| b.distance().total_cmp(&a.distance()));
+    ratios.truncate(RATIOS_MAX);
     let most = ratios
         .iter()
         .map(|ratio| (ratio.least.ln().abs()).max(ratio.most.ln().abs()))
@@ -123,10 +123,10 @@ fn picture(places: &[Place<'_>]) -> Markup {
                     p {
                         "Above one B has more. Dot: the medians; line: as far as the runs’ ranges reach. Filled and "
                         "marked: beyond noise, blue better, orange worse."
-                        @if all > DRAWN_MAX { " Drawn: the " (DRAWN_MAX) " of " (all) " that are furthest apart." }
+                        @if all > RATIOS_MAX { " Drawn: the " (RATIOS_MAX) " of " (all) " that are furthest apart." }
                     }
                 }
-                div.ratios role="img" aria-label=(said(&ratios)) {
+                div.ratios role="img" aria-label=(describe(&ratios)) {
                     @for ratio in &ratios { (row(ratio, scale)) }
                     (axis(scale))
                 }
@@ -135,37 +135,37 @@ fn picture(places: &[Place<'_>]) -> Markup {
     }
 }
 
-/// A figure's ratio with the range that the runs' ranges allow.
+/// Ratio of a figure, with the range that results from the ranges of the runs.
 struct Ratio<'a> {
-    place: &'a Place<'a>,
+    cell_metric: &'a CellMetric<'a>,
     median: f64,
     least: f64,
     most: f64,
 }
 
 impl<'a> Ratio<'a> {
-    fn of(place: &'a Place<'a>) -> Option<Self> {
+    fn new(place: &'a CellMetric<'a>) -> Option<Self> {
         let (a, b) = (place.figures.a, place.figures.b);
         let positive = a.min > 0.0 && b.min > 0.0;
         positive.then(|| Self {
-            place,
+            cell_metric: place,
             median: b.median / a.median,
             least: b.min / a.max,
             most: b.max / a.min,
         })
     }
 
-    fn apart(&self) -> f64 {
+    fn distance(&self) -> f64 {
         self.median.ln().abs()
     }
 }
 
-fn said(ratios: &[Ratio<'_>]) -> String {
+fn describe(ratios: &[Ratio<'_>]) -> String {
     let one = |ratio: &Ratio<'_>| {
         format!(
             "{} {}: {}",
-            ratio.place.cell,
-            ratio.place.metric.label,
+            ratio.cell_metric.cell,
+            ratio.cell_metric.metric.label,
             times(ratio.median)
         )
     };
@@ -183,10 +183,10 @@ fn class(change: Change) -> &'static str {
 
 fn row(ratio: &Ratio<'_>, scale: Scale) -> Markup {
     let at = |value: f64| format!("{:.2}%", scale.at(value) * 100.0);
-    let class = class(ratio.place.change);
+    let class = class(ratio.cell_metric.change);
     markup! {
         div.ratio {
-            span.of { (ratio.place.cell) " · " (ratio.place.metric.label) }
+            span.of { (ratio.cell_metric.cell) " · " (ratio.cell_metric.metric.label) }
             svg height=(ROW_PX) {
                 line.limit x1=(at(1.0)) x2=(at(1.0)) y1="0" y2=(ROW_PX) {}
                 line.reach.(class) x1=(at(ratio.least)) x2=(at(ratio.most)) y1="13" y2="13" {}
@@ -215,22 +215,22 @@ fn axis(scale: Scale) -> Markup {
     }
 }
 
-/// A table for each metric: a row a cell.
-fn tables(places: &[Place<'_>]) -> Markup {
-    let mut metrics: IndexMap<&str, Vec<&Place<'_>>> = IndexMap::new();
+/// Returns a table for each metric, with a row for each cell.
+fn tables(places: &[CellMetric<'_>]) -> Markup {
+    let mut metrics: IndexMap<&str, Vec<&CellMetric<'_>>> = IndexMap::new();
     for place in places {
         metrics.entry(place.name).or_default().push(place);
     }
     markup! {
         section {
             h2 { "Every figure" }
-            @for places in metrics.values() { (of_metric(&places[0].metric, places)) }
+            @for places in metrics.values() { (metric_table(&places[0].metric, places)) }
         }
     }
 }
 
-fn of_metric(metric: &Metric, places: &[&Place<'_>]) -> Markup {
-    let row = |place: &&Place<'_>| {
+fn metric_table(metric: &Metric, places: &[&CellMetric<'_>]) -> Markup {
+    let row = |place: &&CellMetric<'_>| {
         markup! { tr {
             th scope="row" { (place.cell) }
             @for found in [&place.figures.a, &place.figures.b] { td { (found.markup(metric)) } }
@@ -261,8 +261,8 @@ fn verdict(change: Change) -> Markup {
     }
 }
 
-/// Cells that only one of the runs has.
-fn alone(comparison: &Comparison) -> Markup {
+/// Returns the names of cells that only one result has.
+fn unmatched_cells(comparison: &Comparison) -> Markup {
     let sides = [("A", &comparison.only_a), ("B", &comparison.only_b)];
     markup! {
         @for (side, names) in sides {
@@ -271,14 +271,14 @@ fn alone(comparison: &Comparison) -> Markup {
     }
 }
 
-/// Checks of either run, those that turned over marked.
+/// Returns the table of the checks of either result.
 fn checks(comparison: &Comparison) -> Markup {
     let said = |pass: Option<bool>| match pass {
         Some(true) => "✓ pass",
         Some(false) => "✗ fail",
         None => "–",
     };
-    let row = |check: &Checked| {
+    let row = |check: &CheckPair| {
         markup! { tr {
             th scope="row" { (check.name) }
             @for pass in [check.a, check.b] {
@@ -294,10 +294,10 @@ fn checks(comparison: &Comparison) -> Markup {
     }
 }
 
-/// What each run was, then in what else the two differ.
+/// Returns the table of properties of both results, then of the settings that differ.
 fn sides(comparison: &Comparison) -> Markup {
-    type Said = fn(&Side) -> String;
-    let rows: [(&str, Said); 6] = [
+    type SideText = fn(&Side) -> String;
+    let rows: [(&str, SideText); 6] = [
         ("Result", |side| side.name.clone()),
         ("Scenario", |side| side.scenario.clone()),
         ("longhaul", |side| side.longhaul.clone()),
@@ -322,25 +322,25 @@ fn sides(comparison: &Comparison) -> Markup {
     }
 }
 
-/// Those that differ and have no row yet, whatever the letters' case.
+/// Returns the settings that differ and have no row yet; letter case is ignored.
 fn other_settings<'a>(
     comparison: &'a Comparison,
     shown: &[&str],
-) -> impl Iterator<Item = &'a Setting> {
+) -> impl Iterator<Item = &'a SettingDifference> {
     let shown: Vec<String> = shown.iter().map(|name| name.to_lowercase()).collect();
-    let new = move |setting: &&Setting| !shown.contains(&setting.name.to_lowercase());
+    let new = move |setting: &&SettingDifference| !shown.contains(&setting.name.to_lowercase());
     comparison.settings.iter().filter(new)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::comparison::of, *};
-    use crate::report::made_up;
+    use super::{super::comparison::compare, *};
+    use crate::report::fixtures;
     use longhaul_testbed::browser::assert_good;
 
     #[test]
-    fn two_runs_side_by_side_are_a_good_page() {
-        let a = made_up::every_figure();
+    fn renders_accessible_page_of_two_runs() {
+        let a = fixtures::every_figure();
         let mut b = a.clone();
         for cell in &mut b.cells[..3] {
             for run in &mut cell.runs {
@@ -350,7 +350,7 @@ mod tests {
         }
         b.checks[0].pass = false;
         b.seed += 1;
-        let page = html(&of(("a", &a), ("b", &b)).unwrap());
+        let page = html(&compare(("a", &a), ("b", &b)).unwrap());
         assert!(
             page.contains(
                 "B is better in <strong>3</strong> and worse in <strong>0</strong> figures"
@@ -362,10 +362,10 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_texts() {
+    fn escapes_names() {
         const EVIL: &str = "</script><script>alert(1)</script>\"'";
-        let a = made_up::every_figure();
-        let comparison = of((EVIL, &a), (EVIL, &a)).unwrap();
+        let a = fixtures::every_figure();
+        let comparison = compare((EVIL, &a), (EVIL, &a)).unwrap();
         assert!(!html(&comparison).contains(EVIL));
     }
 }

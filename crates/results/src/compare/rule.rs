@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When two sets of repeated measurements differ by more than noise.
+//! Rule for the significance of a difference between two sets of repeated measurements.
 
 use crate::summary::Summary;
 use longhaul_report::registry::Better;
 use serde::Serialize;
 
-/// How B stands to A.
+/// Verdict about B compared with A.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
-    /// By more than noise.
+    /// Higher by more than noise.
     Higher,
-    /// By more than noise.
+    /// Lower by more than noise.
     Lower,
     /// Noise explains the difference.
     Noise,
-    /// One repetition says nothing about noise.
+    /// Noise is unknown, because there is only one repetition.
     Unknown,
-    /// The machine was too busy for every run of one side.
-    Disturbed,
+    /// The host was overloaded during every run of one side.
+    #[serde(rename = "disturbed")]
+    Overloaded,
 }
 
-/// What B's figure is to a reader, by whether more or less of the metric is better.
+/// Change from A to B, with respect to the metric's better direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Better,
     Worse,
-    /// Beyond noise, of a metric of which neither is better.
+    /// Difference beyond noise of a metric without a better direction.
     Other,
-    /// Not beyond noise.
+    /// No difference beyond noise.
     Same,
-    /// One run, or a machine that was too busy.
+    /// Unknown: one run, or an overloaded host.
     Unknown,
 }
 
@@ -38,7 +39,7 @@ impl Verdict {
     pub(crate) fn change(self, better: Better) -> Change {
         match (self, better) {
             (Self::Noise, _) => Change::Same,
-            (Self::Unknown | Self::Disturbed, _) => Change::Unknown,
+            (Self::Unknown | Self::Overloaded, _) => Change::Unknown,
             (_, Better::Neither) => Change::Other,
             (Self::Higher, Better::More) | (Self::Lower, Better::Less) => Change::Better,
             (Self::Higher, Better::Less) | (Self::Lower, Better::More) => Change::Worse,
@@ -46,73 +47,74 @@ impl Verdict {
     }
 }
 
-/// From so many repetitions on both sides, a test of ranks decides.
-const RANKED_MIN: usize = 5;
-/// Fewer than this many say nothing.
-const RANGED_MIN: usize = 2;
-/// A smaller chance that two such samples are of one kind counts as a difference. Five against five,
-/// all apart, have 0.008; of a hundred figures that do not differ, about one is marked.
-const CHANCE_MAX: f64 = 0.01;
-/// Differences of medians that are too small to matter, relative to the smaller.
-const RANKED_SHARE: f64 = 0.02;
-/// More, where only ranges speak: three runs against three lie apart by chance once in ten.
-const RANGED_SHARE: f64 = 0.05;
+/// Minimum number of repetitions on each side for a rank test.
+const RANK_TEST_RUNS_MIN: usize = 5;
+/// Minimum number of repetitions on each side for a comparison of ranges; fewer give no verdict.
+const RANGE_RUNS_MIN: usize = 2;
+/// Significance level of the rank test. Five against five without overlap have p = 0.008. About one of a hundred
+/// figures that do not differ is marked.
+const P_VALUE_MAX: f64 = 0.01;
+/// Smallest relevant difference of medians for the rank test, relative to the smaller median.
+const RANK_TEST_DIFFERENCE_MIN: f64 = 0.02;
+/// Smallest relevant difference of medians for ranges. It is larger, because the ranges of three against three runs
+/// are disjoint by chance in one of ten cases.
+const RANGE_DIFFERENCE_MIN: f64 = 0.05;
 
-/// How probable it is that so many runs on either side lie apart though nothing differs: one of all ways to deal them
-/// out has those of A below, and one above.
-pub(crate) fn chance_apart(a: usize, b: usize) -> f64 {
+/// Returns the probability that the ranges of `a` and `b` runs are disjoint by chance. Of all ways to distribute the
+/// values, one has those of A below, and one above.
+pub(crate) fn disjoint_probability(a: usize, b: usize) -> f64 {
     let ways = (1..=a).fold(1.0, |ways, n| ways * (b + n) as f64 / n as f64);
     (2.0 / ways).min(1.0)
 }
 
-/// Whether ranges alone decide over so many runs.
-pub(crate) fn is_ranged(a: usize, b: usize) -> bool {
-    (RANGED_MIN..RANKED_MIN).contains(&a.min(b))
+/// Returns whether the verdict for these numbers of runs comes from ranges alone.
+pub(crate) fn is_judged_by_ranges(a: usize, b: usize) -> bool {
+    (RANGE_RUNS_MIN..RANK_TEST_RUNS_MIN).contains(&a.min(b))
 }
 
-/// The rule, for people: a line for each number of runs.
+/// Describes the rule: a line for each number of runs.
 #[must_use]
-pub fn rule_of_noise() -> [String; 4] {
+pub fn describe_noise_rule() -> [String; 4] {
     let percent = |share: f64| (share * 100.0).round();
     [
         format!(
-            "{RANKED_MIN} runs and more on each side: Mann and Whitney’s test says p < {CHANCE_MAX}, \
+            "{RANK_TEST_RUNS_MIN} runs and more on each side: Mann and Whitney’s test says p < {P_VALUE_MAX}, \
              and the medians differ by more than {} %",
-            percent(RANKED_SHARE)
+            percent(RANK_TEST_DIFFERENCE_MIN)
         ),
         format!(
-            "{RANGED_MIN} to {}: the ranges from least to most do not overlap, \
+            "{RANGE_RUNS_MIN} to {}: the ranges from least to most do not overlap, \
              and the medians differ by more than {} %",
-            RANKED_MIN - 1,
-            percent(RANGED_SHARE)
+            RANK_TEST_RUNS_MIN - 1,
+            percent(RANGE_DIFFERENCE_MIN)
         ),
         format!(
             "what that can show: where nothing differs, two runs against two lie apart by chance once in {:.0}, three \
              against three once in {:.0}, four against four once in {:.0}",
-            1.0 / chance_apart(2, 2),
-            1.0 / chance_apart(3, 3),
-            1.0 / chance_apart(4, 4)
+            1.0 / disjoint_probability(2, 2),
+            1.0 / disjoint_probability(3, 3),
+            1.0 / disjoint_probability(4, 4)
         ),
         "1, or runs that the machine was too busy for: nothing is said".to_owned(),
     ]
 }
 
-/// The verdict over all values of A and of B, in any order, none of them empty.
+/// Returns the verdict for all values of A and B, in any order; none may be empty.
 pub(crate) fn verdict(a: &[f64], b: &[f64]) -> Verdict {
     let (Some(ours), Some(theirs)) = (summary(a), summary(b)) else {
         return Verdict::Unknown;
     };
     let fewest = a.len().min(b.len());
-    let apart = |share: f64| {
+    let exceeds = |share: f64| {
         let least = ours.median.abs().min(theirs.median.abs());
         (theirs.median - ours.median).abs() > share * least
     };
     let differ = match fewest {
-        0..RANGED_MIN => return Verdict::Unknown,
-        RANGED_MIN..RANKED_MIN => {
-            apart(RANGED_SHARE) && (ours.max < theirs.min || theirs.max < ours.min)
+        0..RANGE_RUNS_MIN => return Verdict::Unknown,
+        RANGE_RUNS_MIN..RANK_TEST_RUNS_MIN => {
+            exceeds(RANGE_DIFFERENCE_MIN) && (ours.max < theirs.min || theirs.max < ours.min)
         }
-        _ => apart(RANKED_SHARE) && chance(a, b) < CHANCE_MAX,
+        _ => exceeds(RANK_TEST_DIFFERENCE_MIN) && p_value(a, b) < P_VALUE_MAX,
     };
     match (differ, theirs.median > ours.median) {
         (false, _) => Verdict::Noise,
@@ -125,21 +127,21 @@ fn summary(values: &[f64]) -> Option<Summary> {
     Summary::of(values.iter().copied())
 }
 
-/// Values up to which ranks are counted one by one: 60 choose 30 is far below what a double holds exactly enough.
+/// Maximum number of values for the exact test: the number of ways, 60 choose 30, is exact enough in an `f64`.
 const EXACT_MAX: usize = 60;
 
-/// Mann and Whitney's test, two-sided: how probable such a sum of ranks or a more extreme one is if both
-/// are of one kind. Exact up to sixty values, ties included; beyond that by the normal distribution.
-fn chance(a: &[f64], b: &[f64]) -> f64 {
+/// Returns the two-sided p-value of the Mann–Whitney test: the probability of such a rank sum, or a more extreme one,
+/// for two samples of one distribution. Exact up to 60 values, ties included; above, by the normal distribution.
+fn p_value(a: &[f64], b: &[f64]) -> f64 {
     let ranks = doubled_ranks(a, b);
     let sum: usize = ranks[..a.len()].iter().sum();
     match ranks.len() <= EXACT_MAX {
-        true => exact(&ranks, a.len(), sum),
-        false => normal(&ranks, a.len(), sum),
+        true => exact_p_value(&ranks, a.len(), sum),
+        false => normal_p_value(&ranks, a.len(), sum),
     }
 }
 
-/// Twice the rank of each value, those of A first: equal values share the middle of theirs.
+/// Returns twice the rank of each value, those of A first. Equal values share the middle of their ranks.
 fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let rank = |value: &f64| {
@@ -150,31 +152,33 @@ fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
     all.iter().map(rank).collect()
 }
 
-/// Over all ways to choose as many of the ranks.
-fn exact(ranks: &[usize], chosen: usize, sum: usize) -> f64 {
+/// Returns the exact p-value, over all ways to choose `sample_size` of the ranks.
+fn exact_p_value(ranks: &[usize], sample_size: usize, sum: usize) -> f64 {
     let total: usize = ranks.iter().sum();
-    // ways[k][s]: how often k of the ranks so far have the sum s.
-    let mut ways = vec![vec![0.0f64; total + 1]; chosen + 1];
+    // ways[k][s]: number of ways in which k of the ranks so far have the sum s.
+    let mut ways = vec![vec![0.0f64; total + 1]; sample_size + 1];
     ways[0][0] = 1.0;
     for rank in ranks {
-        for k in (1..=chosen).rev() {
+        for k in (1..=sample_size).rev() {
             for s in (*rank..=total).rev() {
                 ways[k][s] += ways[k - 1][s - rank];
             }
         }
     }
-    let all: f64 = ways[chosen].iter().sum();
-    // The mean of the sum, times two so that it is whole.
-    let middle = total * chosen;
+    let all: f64 = ways[sample_size].iter().sum();
+    // Twice the mean of the sum, an integer.
+    let middle = total * sample_size;
     let extreme =
         |s: usize| (s * ranks.len()).abs_diff(middle) >= (sum * ranks.len()).abs_diff(middle);
-    let more = (0..=total).filter(|s| extreme(*s)).map(|s| ways[chosen][s]);
+    let more = (0..=total)
+        .filter(|s| extreme(*s))
+        .map(|s| ways[sample_size][s]);
     more.sum::<f64>() / all
 }
 
-/// With the variance that ties leave, and half a step for the steps of the sum.
-fn normal(ranks: &[usize], chosen: usize, sum: usize) -> f64 {
-    let (n, k) = (ranks.len() as f64, chosen as f64);
+/// Returns the p-value by the normal distribution, with the variance corrected for ties and a continuity correction.
+fn normal_p_value(ranks: &[usize], sample_size: usize, sum: usize) -> f64 {
+    let (n, k) = (ranks.len() as f64, sample_size as f64);
     let ranks: Vec<f64> = ranks.iter().map(|rank| *rank as f64 / 2.0).collect();
     let mean = ranks.iter().sum::<f64>() / n;
     let spread = ranks.iter().map(|rank| (rank - mean).powi(2)).sum::<f64>() / (n - 1.0);
@@ -186,7 +190,8 @@ fn normal(ranks: &[usize], chosen: usize, sum: usize) -> f64 {
     }
 }
 
-/// How probable it is that a normal value is above `z` ≥ 0 (Abramowitz and Stegun 26.2.17, to 7.5e-8).
+/// Returns the probability that a standard normal value is above `z` ≥ 0 (Abramowitz and Stegun 26.2.17, error below
+/// 7.5e-8).
 fn upper_tail(z: f64) -> f64 {
     const B: [f64; 5] = [
         0.319_381_530,
@@ -205,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_better_or_worse_only_where_one_way_is() {
+    fn changes_are_better_or_worse_only_with_a_better_direction() {
         assert_eq!(Verdict::Higher.change(Better::More), Change::Better);
         assert_eq!(Verdict::Higher.change(Better::Less), Change::Worse);
         assert_eq!(Verdict::Lower.change(Better::Neither), Change::Other);
@@ -213,25 +218,27 @@ mod tests {
     }
 
     #[test]
-    fn few_runs_lie_apart_by_chance_so_often() {
-        assert!((chance_apart(2, 2) - 1.0 / 3.0).abs() < 1e-12);
-        assert!((chance_apart(3, 3) - 0.1).abs() < 1e-12);
-        assert!((chance_apart(2, 3) - 0.2).abs() < 1e-12);
-        assert!((chance_apart(4, 4) - 2.0 / 70.0).abs() < 1e-12);
-        // As the test of ranks has it.
+    fn computes_chance_of_disjoint_ranges() {
+        assert!((disjoint_probability(2, 2) - 1.0 / 3.0).abs() < 1e-12);
+        assert!((disjoint_probability(3, 3) - 0.1).abs() < 1e-12);
+        assert!((disjoint_probability(2, 3) - 0.2).abs() < 1e-12);
+        assert!((disjoint_probability(4, 4) - 2.0 / 70.0).abs() < 1e-12);
+        // The rank test gives the same probability.
         assert_eq!(
-            chance_apart(3, 3),
-            exact(
+            disjoint_probability(3, 3),
+            exact_p_value(
                 &doubled_ranks(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]),
                 3,
                 2 + 4 + 6
             )
         );
-        assert!(is_ranged(2, 9) && !is_ranged(5, 5) && !is_ranged(1, 5));
+        assert!(
+            is_judged_by_ranges(2, 9) && !is_judged_by_ranges(5, 5) && !is_judged_by_ranges(1, 5)
+        );
     }
 
     #[test]
-    fn one_run_says_nothing_and_few_must_lie_apart() {
+    fn judges_few_runs_by_ranges() {
         assert_eq!(verdict(&[1.0], &[9.0, 9.1]), Verdict::Unknown);
         assert_eq!(verdict(&[1.0, 1.1], &[1.2, 1.3]), Verdict::Higher);
         assert_eq!(verdict(&[1.2, 1.3], &[1.0, 1.1]), Verdict::Lower);
@@ -248,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn many_runs_are_ranked() {
+    fn judges_many_runs_by_ranks() {
         let a = [1.00, 1.01, 1.02, 1.03, 1.04];
         assert_eq!(verdict(&a, &a.map(|x| x + 0.05)), Verdict::Higher);
         assert_eq!(verdict(&a, &a.map(|x| x + 0.03)), Verdict::Noise);
@@ -259,23 +266,27 @@ mod tests {
     }
 
     #[test]
-    fn the_chance_is_that_of_the_tables() {
+    fn p_values_match_published_tables() {
         let five = [1.0, 2.0, 3.0, 4.0, 5.0];
         let close = |one: f64, other: f64, error: f64| {
             assert!((one - other).abs() < error, "{one}, not {other}");
         };
-        close(chance(&five, &five.map(|x| x + 10.0)), 2.0 / 252.0, 1e-12);
+        close(p_value(&five, &five.map(|x| x + 10.0)), 2.0 / 252.0, 1e-12);
         // U = 2 of 25: 4 of 252 ways on each side are as extreme (Mann and Whitney 1947).
         close(
-            chance(&[1.0, 2.0, 3.0, 5.0, 6.0], &[4.0, 7.0, 8.0, 9.0, 10.0]),
+            p_value(&[1.0, 2.0, 3.0, 5.0, 6.0], &[4.0, 7.0, 8.0, 9.0, 10.0]),
             8.0 / 252.0,
             1e-12,
         );
-        close(chance(&five, &five), 1.0, 1e-12);
+        close(p_value(&five, &five), 1.0, 1e-12);
         let many: Vec<f64> = (0..40).map(f64::from).collect();
         let later: Vec<f64> = many.iter().map(|x| x + 10.5).collect();
         let ranks = doubled_ranks(&many, &later);
         let sum = ranks[..40].iter().sum();
-        close(normal(&ranks, 40, sum), exact(&ranks, 40, sum), 1e-3);
+        close(
+            normal_p_value(&ranks, 40, sum),
+            exact_p_value(&ranks, 40, sum),
+            1e-3,
+        );
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A comparison for a terminal.
+//! Comparison as text for a terminal.
 
 use super::{
-    comparison::{Comparison, Figures, Pair},
+    comparison::{CellPair, Comparison, Figures},
     rule::{Change, Verdict},
 };
 use longhaul_report::columns::{self, aligned};
@@ -11,9 +11,9 @@ use longhaul_report::{
     registry::Better,
 };
 
-/// The table, what else differs, and the count of it all, each line ended. Without `all` only the main metric and
-/// what differs is listed.
-pub(super) fn text(comparison: &Comparison, all: bool) -> String {
+/// Returns the table, other differences and a count, each line terminated. Without `all`, only the main metric and
+/// differences are listed.
+pub(super) fn render(comparison: &Comparison, all: bool) -> String {
     let heading = ["cell", "metric", "A", "B", "B / A", ""]
         .map(str::to_owned)
         .to_vec();
@@ -33,7 +33,7 @@ pub(super) fn text(comparison: &Comparison, all: bool) -> String {
         ),
     ];
     for (side, of) in [("A", &comparison.a), ("B", &comparison.b)] {
-        let reservations = of.reservations().into_iter();
+        let reservations = of.caveats().into_iter();
         lines.extend(reservations.map(|said| format!("{side}: {said}")));
     }
     let differing = comparison.settings.iter();
@@ -48,10 +48,10 @@ pub(super) fn text(comparison: &Comparison, all: bool) -> String {
     lines.push(String::new());
     lines.extend(aligned(&rows));
     lines.push(String::new());
-    lines.extend(alone("A", &comparison.only_a));
-    lines.extend(alone("B", &comparison.only_b));
+    lines.extend(unmatched_cells("A", &comparison.only_a));
+    lines.extend(unmatched_cells("B", &comparison.only_b));
     lines.push(count(comparison));
-    lines.extend(comparison.chance_said());
+    lines.extend(comparison.describe_chance());
     columns::text(&lines)
 }
 
@@ -59,10 +59,10 @@ fn or_dash(text: &str) -> &str {
     if text.is_empty() { "–" } else { text }
 }
 
-fn rows(comparison: &Comparison, pair: &Pair, all: bool) -> Vec<Vec<String>> {
+fn rows(comparison: &Comparison, pair: &CellPair, all: bool) -> Vec<Vec<String>> {
     let main = comparison.main_metric.as_deref();
-    let listed = |(name, figures): &(&String, &Figures)| {
-        all || figures.differ() || Some(name.as_str()) == main
+    let is_listed = |(name, figures): &(&String, &Figures)| {
+        all || figures.is_significant() || Some(name.as_str()) == main
     };
     let row = |(name, figures): (&String, &Figures)| {
         let metric = Metric::of(name);
@@ -75,13 +75,13 @@ fn rows(comparison: &Comparison, pair: &Pair, all: bool) -> Vec<Vec<String>> {
             mark(figures.verdict, metric.better).to_owned(),
         ]
     };
-    pair.metrics.iter().filter(listed).map(row).collect()
+    pair.metrics.iter().filter(is_listed).map(row).collect()
 }
 
 fn mark(verdict: Verdict, better: Better) -> &'static str {
     match (verdict.change(better), verdict) {
         (Change::Same, _) => "",
-        (Change::Unknown, Verdict::Disturbed) => "? too busy",
+        (Change::Unknown, Verdict::Overloaded) => "? too busy",
         (Change::Unknown, _) => "? one run",
         (Change::Better, _) => "▲ better",
         (Change::Worse, _) => "▼ worse",
@@ -89,19 +89,21 @@ fn mark(verdict: Verdict, better: Better) -> &'static str {
     }
 }
 
-fn alone(side: &str, names: &[String]) -> Option<String> {
+fn unmatched_cells(side: &str, names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| format!("only in {side}: {}", names.join("; ")))
 }
 
 fn count(comparison: &Comparison) -> String {
     let verdicts = || comparison.figures().map(|figures| figures.verdict);
     let count = |verdict| verdicts().filter(|found| *found == verdict).count();
-    let differ = comparison.figures().filter(|figures| figures.differ());
+    let differ = comparison
+        .figures()
+        .filter(|figures| figures.is_significant());
     let unknown = match count(Verdict::Unknown) {
         0 => String::new(),
         unknown => format!(", {unknown} of single runs, about which nothing is said"),
     };
-    let disturbed = match count(Verdict::Disturbed) {
+    let disturbed = match count(Verdict::Overloaded) {
         0 => String::new(),
         some => format!(", {some} of runs that the machine was too busy for, likewise"),
     };

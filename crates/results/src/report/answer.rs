@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The top of the page: one sentence, one number, the paper's beside it.
+//! Top of the page: the answer as one sentence with one number, and the paper's number beside it.
 
 use crate::result::{Answer, LabResult};
 use longhaul_report::metric::{Metric, times};
@@ -13,22 +13,22 @@ pub(super) fn section(result: &LabResult) -> Markup {
             @if result.simulated().is_some() { " " span.badge { "simulated" } }
         }
         h1 { (result.title()) }
-        @if let Some(answer) = &result.answer { (sentence(result, answer)) }
+        @if let Some(answer) = &result.answer { (answer_markup(result, answer)) }
         @if let Some(about) = &result.about {
             @if let Some(question) = &about.question { p.question { (question) } }
         }
         @if let Some(cells) = result.simulated() {
             p.note { "Simulated, not run on sockets: " (cells) ". Links are those of the emulator, TCP is a model of Linux’s." }
         }
-        p { (verdict(result)) }
-        (disturbed(result))
+        p { (check_summary(result)) }
+        (overload_note(result))
         @if result.quick {
             p.note { "The runs were shortened by " code { "--quick" } ": the figures are a first look." }
         }
     }
 }
 
-fn sentence(result: &LabResult, answer: &Answer) -> Markup {
+fn answer_markup(result: &LabResult, answer: &Answer) -> Markup {
     let Some(number) = number(result, answer) else {
         return html! { p.answer { "No run gave the figure that answers this." } };
     };
@@ -45,10 +45,10 @@ fn sentence(result: &LabResult, answer: &Answer) -> Markup {
     }
 }
 
-/// Figures that say less than the others.
-fn disturbed(result: &LabResult) -> Markup {
+/// Returns a note about the runs during which the host was overloaded.
+fn overload_note(result: &LabResult) -> Markup {
     let runs: Vec<String> = result
-        .disturbed()
+        .overloaded_runs()
         .map(|(cell, why)| format!("{}: {why}", cell.name()))
         .collect();
     html! {
@@ -61,46 +61,46 @@ fn disturbed(result: &LabResult) -> Markup {
     }
 }
 
-/// How many of the checks passed, as a link to them.
-fn verdict(result: &LabResult) -> Markup {
+/// Returns the numbers of passed and failed checks, as a link to the checks.
+fn check_summary(result: &LabResult) -> Markup {
     let (passed, failed, all) = (
         result.checks.iter().filter(|c| c.pass).count(),
         result.checks.iter().filter(|c| c.failed()).count(),
         result.checks.len(),
     );
-    let open = all - passed - failed;
+    let undecided = all - passed - failed;
     html! {
         @if all == 0 {}
         @else if (passed, all) == (1, 1) { a.verdict.pass href="#checks" { "✓ the check passed" } }
         @else if passed == all { a.verdict.pass href="#checks" { "✓ all " (all) " checks passed" } }
         @else if failed > 0 { a.verdict.fail href="#checks" { "✗ " (failed) " of " (all) " checks failed" } }
-        @if open > 0 {
-            a.verdict href="#checks" { "? " (open) " of " (all) " checks not decided: the machine was too busy" }
+        @if undecided > 0 {
+            a.verdict href="#checks" { "? " (undecided) " of " (all) " checks not decided: the machine was too busy" }
         }
     }
 }
 
-/// The answer's number in words, ours and the paper's.
+/// Number of the answer as text, ours and the paper's.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Number {
-    /// "5.9×", or a value if there is no baseline.
+pub(crate) struct AnswerNumber {
+    /// Ratio to the baseline: "5.9×", or a value without a baseline.
     pub(crate) ours: String,
-    /// "from 91.2 s (direct) to 15.4 s (two relays)".
+    /// Explanation of the ratio: "from 91.2 s (direct) to 15.4 s (two relays)".
     pub(crate) ours_detail: String,
-    /// "5.69×, from 91 s to 16 s", unless the paper gives no figure or one that is suspicious.
+    /// Number of the paper: "5.69×, from 91 s to 16 s". Absent if the paper has no figure or it looks misprinted.
     pub(crate) paper: Option<String>,
-    /// By what factor ours is better than the paper's.
+    /// Factor by which ours is better than the paper's.
     pub(crate) ratio: Option<f64>,
 }
 
-/// The number that answers the scenario's question; `None` if a cell lacks it.
-pub(crate) fn number(result: &LabResult, answer: &Answer) -> Option<Number> {
+/// Computes the number that answers the scenario's question; `None` if a cell lacks it.
+pub(crate) fn number(result: &LabResult, answer: &Answer) -> Option<AnswerNumber> {
     let metric = Metric::of(&answer.metric);
     let cell = result.cells.get(answer.cell)?;
     let ours = cell.metrics.get(&answer.metric)?.median;
     let paper = cell.paper_figure(&answer.metric);
     let Some(baseline) = answer.baseline else {
-        return Some(Number {
+        return Some(AnswerNumber {
             ours: metric.print(ours),
             ours_detail: format!("{}, {}", metric.label, cell.name()),
             paper: paper.map(|paper| metric.print(paper)),
@@ -111,7 +111,7 @@ pub(crate) fn number(result: &LabResult, answer: &Answer) -> Option<Number> {
     let before = baseline.metrics.get(&answer.metric)?.median;
     let factor = metric.factor(ours, before)?;
     let papers = baseline.paper_figure(&answer.metric).zip(paper);
-    Some(Number {
+    Some(AnswerNumber {
         ours: times(factor),
         ratio: papers.and_then(|(before, after)| Some(factor / metric.factor(after, before)?)),
         ours_detail: format!(

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The figures as comma-separated values (RFC 4180), for a spreadsheet: a line for each cell, or for
-//! each run. Values are in the units that the metrics' names end in.
+//! Figures as comma-separated values (RFC 4180) for a spreadsheet: a line for each cell, or for each run. Values are in
+//! the units at the end of the metrics' names.
 
-use crate::result::{Cell, LabResult, Run, plain};
+use crate::result::{Cell, LabResult, Run, json_text};
 use indexmap::IndexSet;
 
-/// A line for each cell: what it varies, and of each metric median, least, greatest and the paper's.
+/// Returns a line for each cell: its parameters, and median, minimum, maximum and paper's figure of each metric.
 pub(super) fn cells(result: &LabResult) -> String {
     let names = metrics(result);
     let parts = |name: &str| ["", "_min", "_max", "_paper"].map(|part| format!("{name}{part}"));
-    let heading = keys(result)
+    let heading = parameter_columns(result)
         .into_iter()
         .map(str::to_owned)
         .chain(names.iter().flat_map(|name| parts(name)));
@@ -24,7 +24,7 @@ pub(super) fn cells(result: &LabResult) -> String {
             ]
         });
         line(
-            settings(result, cell)
+            parameter_values(result, cell)
                 .into_iter()
                 .chain(figures.map(number)),
         )
@@ -32,11 +32,11 @@ pub(super) fn cells(result: &LabResult) -> String {
     line(heading) + &result.cells.iter().map(row).collect::<String>()
 }
 
-/// A line for each run, failed ones with the reason and without figures.
+/// Returns a line for each run. A failed run has the reason and no figures.
 pub(super) fn runs(result: &LabResult) -> String {
     let names = metrics(result);
-    let own = |text: &str| text.to_owned();
-    let heading = keys(result)
+    let owned = |text: &str| text.to_owned();
+    let heading = parameter_columns(result)
         .into_iter()
         .chain(["run", "failed"])
         .chain(names.iter().copied());
@@ -46,7 +46,7 @@ pub(super) fn runs(result: &LabResult) -> String {
             .iter()
             .map(|name| number(run.metrics.get(*name).copied()));
         line(
-            settings(result, cell)
+            parameter_values(result, cell)
                 .into_iter()
                 .chain(state)
                 .chain(figures),
@@ -60,7 +60,7 @@ pub(super) fn runs(result: &LabResult) -> String {
             .map(|(n, run)| row(cell, n, run));
         rows.collect::<String>()
     };
-    line(heading.map(own)) + &result.cells.iter().map(of_cell).collect::<String>()
+    line(heading.map(owned)) + &result.cells.iter().map(of_cell).collect::<String>()
 }
 
 fn metrics(result: &LabResult) -> IndexSet<&str> {
@@ -76,18 +76,18 @@ fn metrics(result: &LabResult) -> IndexSet<&str> {
         .collect()
 }
 
-/// The cell's name and every parameter that any cell varies.
-fn keys(result: &LabResult) -> IndexSet<&str> {
+/// Returns the names of the first columns: the cell, and every varied parameter.
+fn parameter_columns(result: &LabResult) -> IndexSet<&str> {
     let varied = result
         .cells
         .iter()
-        .flat_map(|cell| cell.vary.keys().map(String::as_str));
+        .flat_map(|cell| cell.parameters.keys().map(String::as_str));
     ["cell"].into_iter().chain(varied).collect()
 }
 
-fn settings(result: &LabResult, cell: &Cell) -> Vec<String> {
-    let value = |key: &str| cell.vary.get(key).map(plain).unwrap_or_default();
-    let keys = keys(result);
+fn parameter_values(result: &LabResult, cell: &Cell) -> Vec<String> {
+    let value = |key: &str| cell.parameters.get(key).map(json_text).unwrap_or_default();
+    let keys = parameter_columns(result);
     let values = keys.iter().skip(1).map(|key| value(key));
     [cell.name()].into_iter().chain(values).collect()
 }
@@ -97,11 +97,11 @@ fn number(value: Option<f64>) -> String {
 }
 
 fn line(fields: impl Iterator<Item = String>) -> String {
-    let fields: Vec<String> = fields.map(|field| quoted(&field)).collect();
+    let fields: Vec<String> = fields.map(|field| quote(&field)).collect();
     fields.join(",") + "\r\n"
 }
 
-fn quoted(field: &str) -> String {
+fn quote(field: &str) -> String {
     match field.contains([',', '"', '\r', '\n']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
         false => field.to_owned(),
@@ -121,7 +121,7 @@ mod tests {
         };
         let vary = serde_json::from_value(json!({"loss": 0.1})).unwrap();
         let mut cell = Cell {
-            vary,
+            parameters: vary,
             runs: vec![run, failed],
             ..Cell::default()
         };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_has_its_settings_median_range_and_the_papers() {
+    fn writes_parameters_summary_and_paper_per_cell() {
         assert_eq!(
             cells(&result()),
             "cell,loss,goodput_bps,goodput_bps_min,goodput_bps_max,goodput_bps_paper\r\n\
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_run_has_its_reason_quoted() {
+    fn quotes_the_reason_of_failed_runs() {
         assert_eq!(
             runs(&result()),
             "cell,loss,run,failed,goodput_bps\r\n\

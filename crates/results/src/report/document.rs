@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page of a result: one HTML file that needs no network.
+//! Page of a result: one HTML file that needs no network.
 
 use super::{
     answer,
     downloads::Downloads,
-    figure::{self, chosen, courses},
+    figure::{self, default_figures, time_series},
     method,
     over_time::{
-        ack_course,
+        captured_rates,
         chart::{self, Charts},
-        goodput, legs,
+        goodput, path_segments,
     },
-    tables, testbed, values,
+    tables, topology, values,
 };
 use crate::result::LabResult;
 use anyhow::Context;
@@ -22,10 +22,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes `dir/report.html` anew from `dir/result.json` and returns its path.
+/// Writes `dir/report.html` from `dir/result.json` and returns its path.
 ///
 /// # Errors
-/// A usage refusal if `dir` holds no readable result; a failure if the page cannot be written.
+/// `dir` has no readable result: a usage refusal. The page cannot be written: a failure.
 pub fn rebuild(dir: &Path) -> anyhow::Result<PathBuf> {
     Ok(rebuild_result(dir)?.1)
 }
@@ -33,13 +33,13 @@ pub fn rebuild(dir: &Path) -> anyhow::Result<PathBuf> {
 pub(super) fn rebuild_result(dir: &Path) -> anyhow::Result<(LabResult, PathBuf)> {
     let result = LabResult::read(&dir.join("result.json"))?;
     let page = dir.join("report.html");
-    let downloads = Downloads::of(&result, dir);
+    let downloads = Downloads::select(&result, dir);
     fs::write(&page, html(&result, &downloads))
         .with_context(|| format!("cannot write {}", page.display()))?;
     Ok((result, page))
 }
 
-/// The whole page of `result`.
+/// Returns the whole page of `result`.
 pub(super) fn html(result: &LabResult, downloads: &Downloads) -> String {
     let mut charts = Charts::default();
     let main = figures(result, &mut charts);
@@ -57,35 +57,35 @@ pub(super) fn html(result: &LabResult, downloads: &Downloads) -> String {
 
 fn figures(result: &LabResult, charts: &mut Charts) -> Markup {
     markup! {
-        (drawn(result, charts))
+        (figure_sections(result, charts))
         (tables::section(result))
         (values::section(result))
-        @if let Some(testbed) = &result.testbed { (testbed::section(testbed, &result.cells)) }
+        @if let Some(testbed) = &result.testbed { (topology::section(testbed, &result.cells)) }
         (method::section(result))
     }
 }
 
-/// The figures that the scenario asks for; where it asks for none, those that suit its cells, and how
-/// the runs went over time.
-fn drawn(result: &LabResult, charts: &mut Charts) -> Markup {
-    let asked = !result.figures.is_empty();
-    let chosen = if asked {
+/// Returns the figures that the scenario selects. If it selects none, returns default figures for its cells, and
+/// charts over time.
+fn figure_sections(result: &LabResult, charts: &mut Charts) -> Markup {
+    let selected = !result.figures.is_empty();
+    let figures_to_draw = if selected {
         result.figures.clone()
     } else {
-        chosen::figures(result)
+        default_figures::figures(result)
     };
-    let figures: Vec<Markup> = chosen
+    let figures: Vec<Markup> = figures_to_draw
         .iter()
-        .map(|figure| figure::draw(result, figure, charts))
+        .map(|figure| figure::render(result, figure, charts))
         .collect();
     let courses = !charts.is_empty();
-    let over_time = match asked {
-        true => ack_course::charts(result),
+    let over_time = match selected {
+        true => captured_rates::charts(result),
         false => over_time(result),
     };
     let over_time: Vec<Markup> = over_time
         .into_iter()
-        .map(|chart| charts.place(chart))
+        .map(|chart| charts.add(chart))
         .collect();
     markup! {
         @if !figures.is_empty() {
@@ -108,9 +108,9 @@ fn drawn(result: &LabResult, charts: &mut Charts) -> Markup {
 fn over_time(result: &LabResult) -> Vec<chart::Chart> {
     [
         goodput::charts(result),
-        courses::of_flows(result, &goodput::shown(result)),
-        legs::charts(result),
-        ack_course::charts(result),
+        time_series::of_flows(result, &goodput::cells_to_draw(result)),
+        path_segments::charts(result),
+        captured_rates::charts(result),
     ]
     .concat()
 }
@@ -124,13 +124,13 @@ fn scripts(charts: &Charts) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{report::made_up::download, result::About};
+    use crate::{report::fixtures::download, result::About};
     use longhaul_command::exit::Refusal;
     use longhaul_testbed::browser::{assert_loads_nothing, outline};
     use serde_json::json;
 
     #[test]
-    fn the_answer_comes_first_then_picture_table_method_raw_data() {
+    fn orders_sections_from_answer_to_raw_data() {
         let mut result = download();
         result.checks.truncate(1);
         let page = html(&result, &Downloads::default());
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_the_scenario_stay_texts() {
+    fn escapes_texts_of_the_scenario() {
         const EVIL: &str = "</script><script>alert(1)</script>\"'";
         let mut result = download();
         let about = About {
@@ -153,9 +153,14 @@ mod tests {
         result.host.sysctl.insert(EVIL.to_owned(), EVIL.to_owned());
         result.checks[0].name = EVIL.to_owned();
         result.raw = vec![EVIL.to_owned()];
-        let downloads = Downloads::of(&result, Path::new("/nonexistent"));
+        let downloads = Downloads::select(&result, Path::new("/nonexistent"));
         result.cells[0].label = Some(EVIL.to_owned());
-        for leg in &mut result.cells[1].runs[0].series.as_mut().unwrap().legs {
+        for leg in &mut result.cells[1].runs[0]
+            .series
+            .as_mut()
+            .unwrap()
+            .path_segments
+        {
             leg.name = EVIL.to_owned();
         }
         let page = html(&result, &downloads);
@@ -169,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_its_optional_parts_is_a_page_too() {
+    fn renders_result_without_optional_parts() {
         let bare = LabResult {
             scenario: "bare".to_owned(),
             ..LabResult::default()
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_a_result_is_refused_as_usage() {
+    fn refuses_directory_without_result() {
         let error = rebuild(Path::new("/nonexistent")).unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(Refusal::Usage(_))));
         assert!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The raw data at the end of a page: links to the files beside it, and what is small embedded, so
-//! that a page which was sent alone still has its figures.
+//! Raw data at the end of a page: links to the files beside it. Small files are embedded, so that a page that is sent
+//! alone still has its figures.
 
 use super::csv;
 use crate::result::LabResult;
@@ -9,27 +9,27 @@ use indexmap::IndexMap;
 use maud::{Markup, html};
 use std::{fs, path::Path};
 
-/// A file that is embedded, at most; and all raw records together.
-const RESULT_BYTES: u64 = 256 << 10;
-const RECORD_BYTES: u64 = 4 << 10;
-const RECORDS_BYTES: u64 = 128 << 10;
+/// Maximum sizes of embedded files, bytes: the result, a raw record, and all raw records together.
+const RESULT_BYTES_MAX: u64 = 256 << 10;
+const RECORD_BYTES_MAX: u64 = 4 << 10;
+const RECORDS_BYTES_MAX: u64 = 128 << 10;
 
-/// Files by their name in the result's directory, with their contents where these are embedded.
+/// Files by their name in the result's directory, with the content of embedded files.
 #[derive(Debug, Default)]
 pub(crate) struct Downloads(IndexMap<String, Option<Vec<u8>>>);
 
 impl Downloads {
-    /// What a page of `result` in `directory` links and embeds.
-    pub(crate) fn of(result: &LabResult, directory: &Path) -> Self {
-        let mut left = RECORDS_BYTES;
+    /// Selects the files that a page of `result` in `directory` links and embeds.
+    pub(crate) fn select(result: &LabResult, directory: &Path) -> Self {
+        let mut left = RECORDS_BYTES_MAX;
         let record = |name: &String| {
-            let content = small(&directory.join(name), RECORD_BYTES.min(left));
+            let content = read_small(&directory.join(name), RECORD_BYTES_MAX.min(left));
             left -= content.as_ref().map_or(0, |content| content.len() as u64);
             (name.clone(), content)
         };
         let whole = (
             "result.json".to_owned(),
-            small(&directory.join("result.json"), RESULT_BYTES),
+            read_small(&directory.join("result.json"), RESULT_BYTES_MAX),
         );
         Self(
             [whole]
@@ -39,44 +39,44 @@ impl Downloads {
         )
     }
 
-    /// The list, with the tables as CSV first.
+    /// Returns the list of files, with the tables as CSV first.
     pub(super) fn section(&self, result: &LabResult) -> Markup {
         html! {
             h2 { "Raw data" }
             p { "What is marked “in this page” opens without any other file." }
             ul {
                 li {
-                    (embedded("cells.csv", csv::cells(result).as_bytes())) ": medians and ranges, "
+                    (embedded_link("cells.csv", csv::cells(result).as_bytes())) ": medians and ranges, "
                     @if result.has_paper() { "the paper’s figures, " }
                     "in this page"
                 }
-                li { (embedded("runs.csv", csv::runs(result).as_bytes())) ": every run, in this page" }
+                li { (embedded_link("runs.csv", csv::runs(result).as_bytes())) ": every run, in this page" }
                 @if let Some(content) = self.0.get("result.json") {
-                    li { (file("result.json", content.as_deref())) ": everything on this page" }
+                    li { (file_link("result.json", content.as_deref())) ": everything on this page" }
                 }
             }
             (self.records())
         }
     }
 
-    /// The records of each run, folded away.
+    /// Returns the collapsed list of the records of each run.
     fn records(&self) -> Markup {
         type File<'a> = (&'a str, Option<&'a [u8]>);
-        let mut folders: IndexMap<&str, Vec<File<'_>>> = IndexMap::new();
+        let mut directories: IndexMap<&str, Vec<File<'_>>> = IndexMap::new();
         for (name, content) in self.0.iter().filter(|(name, _)| *name != "result.json") {
             let (folder, _) = name.rsplit_once('/').unwrap_or(("", name));
-            folders
+            directories
                 .entry(folder)
                 .or_default()
                 .push((name, content.as_deref()));
         }
         html! {
-            @if !folders.is_empty() {
+            @if !directories.is_empty() {
                 details {
                     summary { "Records of each run: " (self.0.len() - 1) " files" }
-                    @for (folder, files) in &folders {
+                    @for (folder, files) in &directories {
                         h3 { (folder) }
-                        ul { @for (name, content) in files { li { (file(name, *content)) } } }
+                        ul { @for (name, content) in files { li { (file_link(name, *content)) } } }
                     }
                 }
             }
@@ -84,25 +84,25 @@ impl Downloads {
     }
 }
 
-/// The content of a regular file of at most `bytes_max`.
-fn small(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
+/// Reads a regular file of at most `bytes_max` bytes.
+fn read_small(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
     let about = fs::metadata(path).ok()?;
     (about.is_file() && about.len() <= bytes_max).then(|| fs::read(path).ok())?
 }
 
-/// A link to a file beside the page, and to its content in it.
-fn file(name: &str, content: Option<&[u8]>) -> Markup {
+/// Returns a link to a file beside the page, and to its content if it is embedded.
+fn file_link(name: &str, content: Option<&[u8]>) -> Markup {
     html! {
         a href={ "./" (name) } { (name.rsplit('/').next().unwrap_or(name)) }
-        @if let Some(content) = content { " (" (embedded_as("in this page", name, content)) ")" }
+        @if let Some(content) = content { " (" (embedded_link_as("in this page", name, content)) ")" }
     }
 }
 
-fn embedded(name: &str, content: &[u8]) -> Markup {
-    embedded_as(name, name, content)
+fn embedded_link(name: &str, content: &[u8]) -> Markup {
+    embedded_link_as(name, name, content)
 }
 
-fn embedded_as(words: &str, name: &str, content: &[u8]) -> Markup {
+fn embedded_link_as(words: &str, name: &str, content: &[u8]) -> Markup {
     let kind = if name.ends_with(".csv") {
         "text/csv"
     } else {
@@ -120,12 +120,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_files_are_embedded_and_large_ones_linked() {
+    fn embeds_small_files_and_links_large_ones() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("small.log"), "small").unwrap();
         fs::write(
             directory.path().join("large.log"),
-            vec![b'x'; RECORD_BYTES as usize + 1],
+            vec![b'x'; RECORD_BYTES_MAX as usize + 1],
         )
         .unwrap();
         let raw = ["small.log", "large.log", "gone.log"]
@@ -135,7 +135,7 @@ mod tests {
             raw,
             ..LabResult::default()
         };
-        let page = Downloads::of(&result, directory.path())
+        let page = Downloads::select(&result, directory.path())
             .section(&result)
             .into_string();
         assert!(page.contains(&STANDARD.encode("small")), "{page}");
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn all_records_together_stay_small() {
+    fn limits_the_size_of_all_records() {
         let directory = tempfile::tempdir().unwrap();
         let raw: Vec<String> = (0..100).map(|n| format!("{n}.log")).collect();
         for name in &raw {
             fs::write(
                 directory.path().join(name),
-                vec![b'x'; RECORD_BYTES as usize],
+                vec![b'x'; RECORD_BYTES_MAX as usize],
             )
             .unwrap();
         }
@@ -164,7 +164,7 @@ mod tests {
             raw,
             ..LabResult::default()
         };
-        let page = Downloads::of(&result, directory.path())
+        let page = Downloads::select(&result, directory.path())
             .section(&result)
             .into_string();
         assert_eq!(page.matches("base64,").count(), 2 + 32);

@@ -1,58 +1,58 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one result says in a line: ours, the paper's, their ratio, and whether its checks hold.
+//! Summary of a result in one row: our figure, the paper's, their ratio, and the checks.
 
 use super::{
     answer,
-    figure::{chosen, heat},
+    figure::{default_figures, heat},
 };
 use crate::{result::LabResult, summary::Summary};
 use longhaul_report::metric::Metric;
 
-/// Heading of what no paper asked.
-pub(crate) const BEYOND: &str = "Beyond the papers";
+/// Heading of experiments without a paper.
+pub(crate) const NO_PAPER_HEADING: &str = "Beyond the papers";
 
-/// One result in a line.
+/// Row of one result.
 #[derive(Debug, Clone, Default)]
 pub struct Experiment {
-    /// Address of its page.
+    /// URL of its page.
     pub(crate) link: String,
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: String,
     pub(crate) title: String,
     pub(crate) question: String,
-    /// Where the paper's figures come from.
+    /// Source of the paper's figures.
     pub(crate) source: Option<String>,
-    /// The main figure, as text.
+    /// Main figure, as text.
     pub ours: String,
     pub(crate) paper: Option<String>,
-    /// By what factor ours is better than the paper's; of several cells the median.
+    /// Factor by which ours is better than the paper's; the median over several cells.
     pub ratio: Option<Ratio>,
-    /// Those that passed, of all.
+    /// Number of passed checks, and of all checks.
     pub checks: [usize; 2],
-    /// Those that were not decided.
+    /// Number of checks that were not decided.
     pub undecided: usize,
-    /// Runs that counted, and all runs.
+    /// Number of runs that did not fail, and of all runs.
     pub runs: [usize; 2],
-    pub(crate) began: jiff::Timestamp,
-    /// Time that it took, in seconds.
+    pub(crate) started: jiff::Timestamp,
+    /// Duration of all runs, seconds.
     pub took_s: Option<f64>,
     pub(crate) quick: bool,
-    /// Which cells were simulated.
+    /// Description of the simulated cells.
     pub(crate) simulated: Option<String>,
 }
 
-/// Ours over the paper's, turned so that more is better.
+/// Ratio of ours to the paper's, inverted if less is better.
 #[derive(Debug, Clone, Copy)]
 pub struct Ratio {
-    /// What the page tells, and the range over the cells.
-    pub of: Summary,
-    /// So many cells.
+    /// Median and range over the cells.
+    pub summary: Summary,
+    /// Number of cells.
     pub(crate) cells: usize,
 }
 
 impl Experiment {
-    /// The row of this result; `link` leads to its page.
-    pub fn of(result: &LabResult, link: String) -> Self {
+    /// Creates the row of a result; `link` is the URL of its page.
+    pub fn new(result: &LabResult, link: String) -> Self {
         let number = result
             .answer
             .as_ref()
@@ -62,18 +62,18 @@ impl Experiment {
         let ratio = number
             .as_ref()
             .and_then(|number| number.ratio)
-            .map(|ratio| Ratio::of(&[ratio]));
+            .map(|ratio| Ratio::new(&[ratio]));
         Self {
             link,
             scenario: result.scenario.clone(),
             title: result.title().to_owned(),
             question: about.question.unwrap_or_default(),
             source: about.paper,
-            ours: ours(result, number.as_ref()),
+            ours: our_figure(result, number.as_ref()),
             paper: number
                 .and_then(|number| number.paper)
-                .or_else(|| papers(result)),
-            ratio: ratio.flatten().or_else(|| Ratio::of(&ratios(result))),
+                .or_else(|| paper_range(result)),
+            ratio: ratio.flatten().or_else(|| Ratio::new(&ratios(result))),
             checks: [
                 result.checks.iter().filter(|check| check.pass).count(),
                 result.checks.len(),
@@ -87,32 +87,32 @@ impl Experiment {
                 runs().filter(|run| run.failed.is_none()).count(),
                 runs().count(),
             ],
-            began: result.started,
-            took_s: result.took_s,
+            started: result.started,
+            took_s: result.duration_s,
             quick: result.quick,
             simulated: result.simulated(),
         }
     }
 
-    /// Every check holds, and every run gave a figure.
+    /// Returns whether every check holds and no run failed.
     pub fn passed(&self) -> bool {
         self.checks[0] == self.checks[1] && self.runs[0] == self.runs[1]
     }
 
-    /// A run failed, or a check was decided and does not hold.
+    /// Returns whether a run failed, or a check was decided and does not hold.
     pub fn failed(&self) -> bool {
         self.checks[0] + self.undecided < self.checks[1] || self.runs[0] < self.runs[1]
     }
 
-    /// Whether there is a paper to compare with.
+    /// Returns whether there is a paper to compare with.
     pub fn has_paper(&self) -> bool {
         self.source.is_some() || self.paper.is_some()
     }
 
-    /// Whose experiment: the source up to its first comma or colon outside brackets.
+    /// Returns the authors of the experiment: the source up to its first comma or colon outside brackets.
     pub(crate) fn paper_name(&self) -> &str {
         let Some(source) = &self.source else {
-            return BEYOND;
+            return NO_PAPER_HEADING;
         };
         let mut depth = 0;
         let ends = |c: char| {
@@ -124,25 +124,25 @@ impl Experiment {
 }
 
 impl Ratio {
-    pub(crate) fn of(ratios: &[f64]) -> Option<Self> {
+    pub(crate) fn new(ratios: &[f64]) -> Option<Self> {
         Some(Self {
-            of: Summary::of(ratios.iter().copied())?,
+            summary: Summary::of(ratios.iter().copied())?,
             cells: ratios.len(),
         })
     }
 }
 
-fn ours(result: &LabResult, number: Option<&answer::Number>) -> String {
+fn our_figure(result: &LabResult, number: Option<&answer::AnswerNumber>) -> String {
     match (number, &result.answer, result.main_metric()) {
         (Some(number), Some(answer), _) => answer.sentence.replacen("{}", &number.ours, 1),
-        (_, _, Some(metric)) => chosen::finding(result, metric),
+        (_, _, Some(metric)) => default_figures::title(result, metric),
         _ => "no figure".to_owned(),
     }
 }
 
-/// The paper's figures of the first metric that has any: "14.5 Mbit/s to 937 Mbit/s".
-fn papers(result: &LabResult) -> Option<String> {
-    let name = compared(result)?;
+/// Returns the range of the paper's figures of the first metric that has any: "14.5 Mbit/s to 937 Mbit/s".
+fn paper_range(result: &LabResult) -> Option<String> {
+    let name = comparable_metric(result)?;
     let range = Summary::of(
         result
             .cells
@@ -169,11 +169,11 @@ fn ratios(result: &LabResult) -> Vec<f64> {
             .filter_map(|cell| heat::ratio(cell, name))
             .collect()
     };
-    compared(result).map_or_else(Vec::new, of)
+    comparable_metric(result).map_or_else(Vec::new, of)
 }
 
-/// The main metric if the paper has it, else the first that it has.
-fn compared(result: &LabResult) -> Option<&str> {
+/// Returns the main metric if the paper has it, else the paper's first metric.
+fn comparable_metric(result: &LabResult) -> Option<&str> {
     let mut names = result.main_metric().into_iter().chain(
         result
             .cells
@@ -191,28 +191,33 @@ fn compared(result: &LabResult) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::made_up::download;
+    use crate::report::fixtures::download;
 
     #[test]
-    fn a_row_tells_ours_the_papers_and_their_ratio() {
-        let row = Experiment::of(&download(), String::new());
+    fn row_has_our_figure_the_papers_and_their_ratio() {
+        let row = Experiment::new(&download(), String::new());
         assert_eq!(row.ours, "Two relays make the download 7.5× faster");
         assert_eq!(row.paper.as_deref(), Some("5.69×, from 91 s to 16 s"));
-        let ratio = row.ratio.unwrap().of.median;
+        let ratio = row.ratio.unwrap().summary.median;
         assert!((ratio - 7.4976 / 5.6875).abs() < 0.01, "{ratio}");
     }
 
     #[test]
-    fn without_an_answer_the_ratio_is_the_median_over_cells() {
+    fn ratio_is_median_over_cells_without_answer() {
         let mut result = download();
         result.answer = None;
         for (cell, ours) in result.cells.iter_mut().zip([1.0, 3.0]) {
             cell.metrics = [("goodput_bps".to_owned(), Summary::of([ours]).unwrap())].into();
             cell.paper = [("goodput_bps".to_owned(), 2.0)].into();
         }
-        let ratio = Experiment::of(&result, String::new()).ratio.unwrap();
+        let ratio = Experiment::new(&result, String::new()).ratio.unwrap();
         assert_eq!(
-            (ratio.of.min, ratio.of.median, ratio.of.max, ratio.cells),
+            (
+                ratio.summary.min,
+                ratio.summary.median,
+                ratio.summary.max,
+                ratio.cells
+            ),
             (0.5, 1.0, 1.5, 2)
         );
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One page over many results: a row for each experiment, by paper, with the sum of it all on top.
+//! Index page of many results: a row for each experiment, grouped by paper, with a summary on top.
 
 use super::{
     document::{rebuild, rebuild_result},
@@ -18,49 +18,49 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folders in folders that are searched for results.
+/// Maximum depth of directories that are searched for results.
 const DEPTH_MAX: usize = 3;
-/// How a page of ours begins, so that no other `index.html` is replaced.
-pub const OURS: &str = "<meta name=\"generator\" content=\"longhaul ";
+/// Marker of longhaul's pages, so that no other `index.html` is replaced.
+pub const GENERATOR_MARK: &str = "<meta name=\"generator\" content=\"longhaul ";
 
-/// Writes the pages of the results in or below `directories` anew, and returns their paths; of more
-/// than one result, or if `index` names it, also the page over all.
+/// Writes the pages of all results in or below `directories`, and the index page if there is more than one result or
+/// `index` names it. Returns the paths of the pages to open.
 ///
 /// # Errors
-/// A usage refusal if a directory holds no readable result; a failure if a page cannot be written.
+/// A directory has no readable result: a usage refusal. A page cannot be written: a failure.
 pub fn pages(directories: &[PathBuf], index: Option<&Path>) -> Result<Vec<PathBuf>> {
     let results = results(directories)?;
-    let alone = results.len() == 1 && results == directories;
-    if alone && index.is_none() {
+    let is_single = results.len() == 1 && results == directories;
+    if is_single && index.is_none() {
         return Ok(vec![rebuild(&results[0])?]);
     }
-    let own = match directories {
+    let default_index = match directories {
         [only] => only.join("index.html"),
         _ => PathBuf::from("index.html"),
     };
-    let index = index.map_or(own, Path::to_owned);
+    let index = index.map_or(default_index, Path::to_owned);
     write(&results, &index)?;
     Ok(vec![index])
 }
 
-/// The directories with a result among `given`: themselves, or those below them.
+/// Returns the directories with a result in or below those given.
 fn results(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for directory in given {
-        let below = below(directory, DEPTH_MAX);
+        let below = find_results(directory, DEPTH_MAX);
         if below.is_empty() {
-            let none = format!(
+            let message = format!(
                 "{}: no result.json here or below; give what 'longhaul lab run --out' wrote",
                 directory.display()
             );
-            return Err(Refusal::usage(none));
+            return Err(Refusal::usage(message));
         }
         found.extend(below);
     }
     Ok(found)
 }
 
-fn below(directory: &Path, depth: usize) -> Vec<PathBuf> {
+fn find_results(directory: &Path, depth: usize) -> Vec<PathBuf> {
     if directory.join("result.json").is_file() {
         return vec![directory.to_owned()];
     }
@@ -73,23 +73,22 @@ fn below(directory: &Path, depth: usize) -> Vec<PathBuf> {
     folders.sort();
     folders
         .iter()
-        .flat_map(|folder| below(folder, depth - 1))
+        .flat_map(|folder| find_results(folder, depth - 1))
         .collect()
 }
 
-/// Writes every report anew, and the page over them at `index`.
+/// Writes every report, and the index page at `index`.
 ///
 /// # Errors
-/// A usage refusal if a result is not readable or `index` is not ours to replace; a failure if a
-/// page cannot be written.
+/// A result is not readable or longhaul did not write `index`: a usage refusal. A page cannot be written: a failure.
 fn write(results: &[PathBuf], index: &Path) -> Result<()> {
-    let from = folder(index)?;
-    if fs::read_to_string(index).is_ok_and(|page| !page.contains(OURS)) {
-        let foreign = format!(
+    let from = parent_directory(index)?;
+    if fs::read_to_string(index).is_ok_and(|page| !page.contains(GENERATOR_MARK)) {
+        let message = format!(
             "{}: longhaul did not write this file; name another with --index",
             index.display()
         );
-        return Err(Refusal::usage(foreign));
+        return Err(Refusal::usage(message));
     }
     let rows: Vec<Experiment> = results
         .iter()
@@ -101,10 +100,10 @@ fn write(results: &[PathBuf], index: &Path) -> Result<()> {
 fn row(directory: &Path, from: &Path) -> Result<Experiment> {
     let (result, page) = rebuild_result(directory)?;
     let page = fs::canonicalize(page)?;
-    Ok(Experiment::of(&result, relative(from, &page)))
+    Ok(Experiment::new(&result, relative(from, &page)))
 }
 
-/// The relative URL of `file` for a page in the directory `from`; both are canonical.
+/// Returns the relative URL of `file` for a page in the directory `from`; both are canonical.
 fn relative(from: &Path, file: &Path) -> String {
     let shared = from
         .components()
@@ -114,13 +113,13 @@ fn relative(from: &Path, file: &Path) -> String {
     let up = "../".repeat(from.components().count() - shared);
     let down: PathBuf = file.components().skip(shared).collect();
     match up.is_empty() {
-        true => format!("./{}", encoded(&down)),
-        false => up + &encoded(&down),
+        true => format!("./{}", percent_encode(&down)),
+        false => up + &percent_encode(&down),
     }
 }
 
-/// A path as part of a URL (RFC 3986, 2.3): all but unreserved bytes and `/` by their number.
-fn encoded(path: &Path) -> String {
+/// Encodes a path for a URL (RFC 3986, 2.3): all bytes but unreserved ones and `/` are percent-encoded.
+fn percent_encode(path: &Path) -> String {
     let mut url = String::new();
     for byte in path.as_os_str().as_bytes() {
         match byte {
@@ -135,8 +134,8 @@ fn encoded(path: &Path) -> String {
     url
 }
 
-/// The canonical directory of a file that need not exist.
-fn folder(file: &Path) -> Result<PathBuf> {
+/// Returns the canonical directory of a file that need not exist.
+fn parent_directory(file: &Path) -> Result<PathBuf> {
     let parent = file
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
@@ -167,14 +166,14 @@ fn html(rows: &[Experiment]) -> String {
     .html()
 }
 
-/// The sum of it all.
+/// Returns the summary of all experiments.
 fn summary(rows: &[&Experiment]) -> Markup {
     let judged = rows.iter().filter(|row| row.checks[1] > 0);
     let passed = judged.clone().filter(|row| row.passed()).count();
     let checks = |n: usize| rows.iter().map(|row| row.checks[n]).sum::<usize>();
     let compared: Vec<f64> = rows
         .iter()
-        .filter_map(|row| Some(row.ratio?.of.median))
+        .filter_map(|row| Some(row.ratio?.summary.median))
         .collect();
     let reached = compared.iter().filter(|ratio| **ratio >= 1.0).count();
     let took = rows.iter().filter_map(|row| row.took_s).sum::<f64>();
@@ -240,9 +239,9 @@ fn ratio(ratio: Option<Ratio>) -> Markup {
     markup! {
         @match ratio {
             None => { "–" }
-            Some(Ratio { of, cells }) => {
-                strong.good[of.median >= 1.0] { (times(of.median)) }
-                @if cells > 1 { small { "median of " (cells) " cells [" (times(of.min)) " – " (times(of.max)) "]" } }
+            Some(Ratio { summary, cells }) => {
+                strong.good[summary.median >= 1.0] { (times(summary.median)) }
+                @if cells > 1 { small { "median of " (cells) " cells [" (times(summary.min)) " – " (times(summary.max)) "]" } }
             }
         }
     }
@@ -262,7 +261,7 @@ fn checks(row: &Experiment) -> Markup {
 
 fn run(row: &Experiment) -> Markup {
     markup! {
-        time datetime=(row.began) { (row.began.strftime("%Y-%m-%d %H:%M")) }
+        time datetime=(row.started) { (row.started.strftime("%Y-%m-%d %H:%M")) }
         @if let Some(took_s) = row.took_s { small { (Time::from_secs_f64(took_s)) } }
         @if row.quick { small { "quick run" } }
         @if let Some(cells) = &row.simulated { small { "simulated: " (cells) } }
@@ -271,18 +270,18 @@ fn run(row: &Experiment) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::experiment::BEYOND, *};
-    use crate::report::made_up::download;
+    use super::{super::experiment::NO_PAPER_HEADING, *};
+    use crate::report::fixtures::download;
 
     fn row(source: Option<&str>) -> Experiment {
         Experiment {
             source: source.map(str::to_owned),
-            ..Experiment::of(&download(), "a/report.html".to_owned())
+            ..Experiment::new(&download(), "a/report.html".to_owned())
         }
     }
 
     #[test]
-    fn experiments_stand_under_the_authors_of_their_paper() {
+    fn groups_experiments_by_authors() {
         let name = |source| row(source).paper_name().to_owned();
         assert_eq!(
             name(Some(
@@ -294,18 +293,18 @@ mod tests {
             name(Some("Masuya (Kagoshima), dividing, table 1")),
             "Masuya (Kagoshima)"
         );
-        assert_eq!(name(None), BEYOND);
+        assert_eq!(name(None), NO_PAPER_HEADING);
         let page = html(&[row(None), row(Some("B, 2")), row(Some("A, 1"))]);
         let headings: Vec<&str> = page
             .split("<h2>")
             .skip(1)
             .map(|part| part.split('<').next().unwrap())
             .collect();
-        assert_eq!(headings, ["A", "B", BEYOND]);
+        assert_eq!(headings, ["A", "B", NO_PAPER_HEADING]);
     }
 
     #[test]
-    fn a_directory_of_results_gets_an_index_and_a_stranger_keeps_its_own() {
+    fn writes_index_but_does_not_replace_foreign_file() {
         let top = tempfile::tempdir().unwrap();
         for name in ["one", "two words"] {
             fs::create_dir(top.path().join(name)).unwrap();
@@ -335,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_results_is_refused() {
+    fn refuses_directory_without_results() {
         let empty = tempfile::tempdir().unwrap();
         let error = results(&[empty.path().to_owned()]).unwrap_err();
         assert!(
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_over_all_is_good_on_a_desk_and_on_a_phone() {
+    fn index_page_fits_and_is_accessible() {
         let failed = Experiment {
             checks: [1, 2],
             runs: [3, 4],
@@ -355,13 +354,13 @@ mod tests {
         let quick = Experiment {
             quick: true,
             took_s: Some(80.0),
-            ratio: Ratio::of(&[0.5, 1.5]),
+            ratio: Ratio::new(&[0.5, 1.5]),
             ..row(Some("A, 1"))
         };
         longhaul_testbed::browser::assert_good(&html(&[failed, quick, row(Some("B, 2"))]), 0);
     }
     #[test]
-    fn links_go_down_or_up_and_down() {
+    fn builds_relative_links() {
         let link = |from, file| relative(Path::new(from), Path::new(file));
         assert_eq!(link("/a", "/a/b/report.html"), "./b/report.html");
         assert_eq!(link("/a/c", "/a/b/report.html"), "../b/report.html");

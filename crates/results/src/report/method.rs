@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How it was measured: checks, the machine, the emulator's own account, and the raw data.
+//! Section about the measurement: checks, machine, statistics of the emulator, and settings.
 
-use crate::result::{About, Check, Host, LabResult, LinkAccount};
+use crate::result::{About, Check, Host, LabResult, LinkStats};
 use longhaul_report::{
     metric::{Metric, percent},
     table::{Table, table},
@@ -32,13 +32,13 @@ fn checks(checks: &[Check]) -> Markup {
         @if !checks.is_empty() {
             section id="checks" {
                 h2 { "Checks" }
-                (table("Checks", ["", "Claim", "Wanted", "Found"], checks.iter().map(claim)))
+                (table("Checks", ["", "Claim", "Wanted", "Found"], checks.iter().map(check_row)))
             }
         }
     }
 }
 
-fn claim(check: &Check) -> Markup {
+fn check_row(check: &Check) -> Markup {
     html! {
         tr {
             td {
@@ -47,8 +47,8 @@ fn claim(check: &Check) -> Markup {
                 @else { span { "? not decided" } }
             }
             th scope="row" { (check.name) @if let Some(why) = &check.undecided { small { (why) } } }
-            td { (check.want) }
-            td { (check.found()) }
+            td { (check.expected) }
+            td { (check.value_text()) }
         }
     }
 }
@@ -60,12 +60,12 @@ fn origin(about: &About) -> Markup {
             p { @if about.paper.is_some() { "What differs from the paper:" } @else { "To be noted:" } }
             ul { @for note in &about.notes { li { (note) } } }
         }
-        @if let Some(command) = &about.command { p { "To repeat it: " code { (without_folder(command)) } } }
+        @if let Some(command) = &about.command { p { "To repeat it: " code { (without_directory(command)) } } }
     }
 }
 
-/// A command as one who has the program in the path would type it.
-fn without_folder(command: &str) -> &str {
+/// Returns a command without the directory of the program.
+fn without_directory(command: &str) -> &str {
     let program = command.split(' ').next().unwrap_or(command);
     &command[program.rfind('/').map_or(0, |slash| slash + 1)..]
 }
@@ -92,15 +92,15 @@ fn machine(result: &LabResult) -> Markup {
             dd { time datetime=(result.started) { (result.started.strftime("%Y-%m-%d %H:%M UTC")) } }
             dt { "Seed" }
             dd { (result.seed) }
-            @if result.retaken() > 0 {
+            @if result.retries() > 0 {
                 dt { "Taken again" }
-                dd { (result.retaken()) " runs, because the machine was too busy for the emulator" }
+                dd { (result.retries()) " runs, because the machine was too busy for the emulator" }
             }
         }
     }
 }
 
-fn links(links: &[LinkAccount]) -> Markup {
+fn links(links: &[LinkStats]) -> Markup {
     const COLUMNS: [&str; 7] = [
         "Link",
         "Delivery",
@@ -118,12 +118,12 @@ fn links(links: &[LinkAccount]) -> Markup {
     html! {
         @if !links.is_empty() {
             h3 { (table.label) }
-            (table.drawn(COLUMNS, links.iter().map(account)))
+            (table.drawn(COLUMNS, links.iter().map(link_row)))
         }
     }
 }
 
-fn account(link: &LinkAccount) -> Markup {
+fn link_row(link: &LinkStats) -> Markup {
     let micros = |value: f64| Metric::of("x_us").print(value);
     html! {
         tr {
@@ -133,24 +133,24 @@ fn account(link: &LinkAccount) -> Markup {
             td { (micros(link.delay_error_us.p99)) }
             td { (micros(link.delay_error_us.max)) }
             td { (link.packets.map_or("–".to_owned(), |n| Metric::of("packets").print(n as f64))) }
-            td { (dropped(link)) }
+            td { (describe_drops(link)) }
         }
     }
 }
 
-/// "1432 queue (0.1 %)", by cause.
-fn dropped(link: &LinkAccount) -> String {
+/// Describes the dropped packets by cause: "1432 queue (0.1 %)".
+fn describe_drops(link: &LinkStats) -> String {
     let share = |n: u64| match link.packets {
         Some(all) if all > 0 => format!(" ({})", percent(n as f64 / all as f64)),
         _ => String::new(),
     };
     let causes = link.drops.iter().filter(|(_, n)| **n > 0);
-    let said: Vec<String> = causes
+    let texts: Vec<String> = causes
         .map(|(cause, n)| format!("{n} {cause}{}", share(*n)))
         .collect();
-    match said.is_empty() {
+    match texts.is_empty() {
         true => "none".to_owned(),
-        false => said.join(", "),
+        false => texts.join(", "),
     }
 }
 
@@ -171,11 +171,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_told_without_the_folder_of_the_program() {
+    fn removes_directory_of_the_program() {
         assert_eq!(
-            without_folder("/usr/bin/longhaul lab run /x/y.toml"),
+            without_directory("/usr/bin/longhaul lab run /x/y.toml"),
             "longhaul lab run /x/y.toml"
         );
-        assert_eq!(without_folder("longhaul lab run a"), "longhaul lab run a");
+        assert_eq!(
+            without_directory("longhaul lab run a"),
+            "longhaul lab run a"
+        );
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables that a scenario asks for: cells in rows and columns, in each place its metrics with
-//! their range, the paper's figure and the ratio.
+//! Tables that a scenario selects: cells in rows and columns, each with its metrics, their range, the paper's figure
+//! and the ratio.
 
 use super::figure::{
-    cells::{Grid, grids, headings},
+    grid::{Grid, grids, headings},
     heat::ratio,
 };
 use crate::{
@@ -21,13 +21,13 @@ pub(super) fn section(result: &LabResult) -> Markup {
         @if !result.tables.is_empty() {
             section.tables {
                 h2 { "As tables" }
-                @for table in &result.tables { (draw(result, table)) }
+                @for table in &result.tables { (render(result, table)) }
             }
         }
     }
 }
 
-fn draw(result: &LabResult, table: &Table) -> Markup {
+fn render(result: &LabResult, table: &Table) -> Markup {
     let caption = match table.metrics.as_slice() {
         [only] => Metric::of(only).label,
         _ => String::new(),
@@ -37,17 +37,17 @@ fn draw(result: &LabResult, table: &Table) -> Markup {
             h3 { (table.title) }
             @if let Some(note) = &table.note { p.note { (note) } }
             @for grid in grids(result, &table.panels) {
-                @if table.metrics.len() > 1 && grid.columns().by.is_empty() { (by_metric(&grid, table)) }
-                @else { (grid.table("values", &table.title, &caption, |cell| place(cell, table))) }
+                @if table.metrics.len() > 1 && grid.columns().parameters.is_empty() { (metric_columns(&grid, table)) }
+                @else { (grid.table("values", &table.title, &caption, |cell| cell_field(cell, table))) }
             }
         }
     }
 }
 
-/// Where no parameter goes across, metrics do.
-fn by_metric(grid: &Grid<'_>, table: &Table) -> Markup {
+/// Returns a table with a column for each metric, for views without a column parameter.
+fn metric_columns(grid: &Grid<'_>, table: &Table) -> Markup {
     let labels = table.metrics.iter().map(|name| Metric::of(name).label);
-    let columns = std::iter::once(grid.rows().by.join(", ")).chain(labels);
+    let columns = std::iter::once(grid.rows().parameters.join(", ")).chain(labels);
     let place = |row, name| {
         let cell = grid.at(row, 0);
         cell.map_or(html! { "–" }, |cell| {
@@ -70,7 +70,7 @@ fn by_metric(grid: &Grid<'_>, table: &Table) -> Markup {
     whole.drawn(columns, rows)
 }
 
-fn place(cell: &Cell, table: &Table) -> Markup {
+fn cell_field(cell: &Cell, table: &Table) -> Markup {
     let several = table.metrics.len() > 1;
     html! { td { @for name in &table.metrics { (figure(cell, name, several, table.paper)) } } }
 }
@@ -98,17 +98,17 @@ fn figure(cell: &Cell, name: &str, named: bool, paper: bool) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::made_up;
+    use crate::report::fixtures;
 
     #[test]
-    fn metrics_stand_beside_each_other_where_no_parameter_goes_across() {
-        let result = made_up::every_figure();
+    fn uses_metrics_as_columns_without_column_parameter() {
+        let result = fixtures::every_figure();
         let table = |panels| Table {
             panels,
             ..result.tables[0].clone()
         };
-        let drawn = |table: &Table| draw(&result, table).into_string();
-        let across = drawn(&table(vec![made_up::one_column()]));
+        let drawn = |table: &Table| render(&result, table).into_string();
+        let across = drawn(&table(vec![fixtures::one_column()]));
         let heads: Vec<&str> = across.split("<th scope=\"col\">").skip(1).collect();
         assert_eq!(heads.len(), 3, "{across}");
         assert!(heads[1].starts_with("Goodput<") && heads[2].starts_with("Other<"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of all cells and metrics: median, range, the paper's figure.
+//! Table of all cells and metrics: median, range and the paper's figure.
 
 use crate::result::{Cell, LabResult, Run};
 use indexmap::IndexSet;
@@ -9,7 +9,7 @@ use longhaul_report::{
 };
 use maud::{Markup, html};
 
-/// Cells beyond which the table is folded away: the heat map above it says the same at a glance.
+/// Maximum number of cells for which the table is open at first; with more, the heat map above gives the overview.
 const OPEN_CELLS_MAX: usize = 12;
 
 pub(super) fn section(result: &LabResult) -> Markup {
@@ -33,7 +33,7 @@ fn cells(result: &LabResult, names: &IndexSet<&str>) -> Markup {
             false => "Median of the runs [smallest – largest].",
         },
     };
-    let rows = result.cells.iter().map(|cell| row(cell, names));
+    let rows = result.cells.iter().map(|cell| cell_row(cell, names));
     table.drawn(columns("Runs", names), rows)
 }
 
@@ -45,8 +45,8 @@ fn columns(second: &str, names: &IndexSet<&str>) -> impl Iterator<Item = String>
         .chain(labels)
 }
 
-fn row(cell: &Cell, names: &IndexSet<&str>) -> Markup {
-    let failed = cell.runs.len() - cell.good().count();
+fn cell_row(cell: &Cell, names: &IndexSet<&str>) -> Markup {
+    let failed = cell.runs.len() - cell.successful_runs().count();
     html! {
         tr {
             th scope="row" { (cell.name()) }
@@ -80,19 +80,19 @@ fn value(cell: &Cell, name: &str) -> Markup {
 fn runs(result: &LabResult, names: &IndexSet<&str>) -> Markup {
     let rows = result.cells.iter().flat_map(|cell| {
         let runs = cell.runs.iter().enumerate();
-        runs.map(move |(n, run)| single(cell, n, run, names))
+        runs.map(move |(n, run)| run_row(cell, n, run, names))
     });
     table("Every run", columns("Run", names), rows)
 }
 
-fn single(cell: &Cell, n: usize, run: &Run, names: &IndexSet<&str>) -> Markup {
+fn run_row(cell: &Cell, n: usize, run: &Run, names: &IndexSet<&str>) -> Markup {
     html! {
         tr {
             th scope="row" { (cell.name()) }
             td {
                 (n + 1)
                 @if let Some(why) = &run.failed { small.fail { "failed: " (why) } }
-                @if let Some(why) = &run.disturbed { small.fail { "disturbed: " (why) } }
+                @if let Some(why) = &run.overload { small.fail { "disturbed: " (why) } }
             }
             @for name in names {
                 td { (run.metrics.get(*name).map_or("–".to_owned(), |v| Metric::of(name).print(*v))) }

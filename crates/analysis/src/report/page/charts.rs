@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Charts over time of a direction, with their titles. `tap.js` draws them from the chart data.
 
-use super::quantity::{self, Amount};
-use crate::report::result::course::Drawn;
+use super::units::{self, TransferSummary};
+use crate::report::result::chart_series::ChartSeries;
 use longhaul_flow::record::Direction;
 use longhaul_report::figure;
 use maud::{Markup, html};
@@ -41,26 +41,34 @@ impl Chart {
 }
 
 /// Returns the charts of a direction, the paper's figures 3 and 4 first. A quantity without values has no chart.
-pub(super) fn charts(direction: &Direction, course: &Drawn) -> Vec<Chart> {
+pub(super) fn charts(direction: &Direction, course: &ChartSeries) -> Vec<Chart> {
     let some = [
         Some(rates(direction, course)),
-        course.has("acks").then(|| acks(direction, course)),
-        course.has("acked_bytes").then(|| sequence(direction)),
-        course.has("acked_bytes").then(|| ack_diff(direction)),
-        course.has("rtt_max_ns").then(|| round_trip(direction)),
-        course.has("ack_way_ns").then(|| ack_way(course)),
+        course.has_values("acks").then(|| acks(direction, course)),
         course
-            .has("in_flight_max_bytes")
+            .has_values("acked_bytes")
+            .then(|| sequence(direction)),
+        course
+            .has_values("acked_bytes")
+            .then(|| ack_diff(direction)),
+        course
+            .has_values("rtt_max_ns")
+            .then(|| round_trip(direction)),
+        course
+            .has_values("ack_way_ns")
+            .then(|| ack_path_delay(course)),
+        course
+            .has_values("in_flight_max_bytes")
             .then(|| in_flight(direction, course)),
-        again(direction, course),
-        course.has("queue_max_bytes").then(|| queue(course)),
+        retransmissions(direction, course),
+        course.has_values("queue_max_bytes").then(|| queue(course)),
     ];
     some.into_iter().flatten().collect()
 }
 
-fn rates(direction: &Direction, course: &Drawn) -> Chart {
-    let mean = Amount::of(&direction.data).rate;
-    let [width, finest] = [course.width_ns, course.finest_ns].map(quantity::span);
+fn rates(direction: &Direction, course: &ChartSeries) -> Chart {
+    let mean = TransferSummary::new(&direction.data).rate;
+    let [width, finest] = [course.width_ns, course.finest_ns].map(units::duration);
     let most = match course.finest_ns < course.width_ns {
         true => format!(" with the most in {finest} of each"),
         false => String::new(),
@@ -75,16 +83,16 @@ fn rates(direction: &Direction, course: &Drawn) -> Chart {
     )
 }
 
-fn acks(direction: &Direction, course: &Drawn) -> Chart {
+fn acks(direction: &Direction, course: &ChartSeries) -> Chart {
     let acks = &direction.acks;
     let segments = direction.data.data_segments as f64 / acks.pure.max(1) as f64;
-    let width = quantity::span(course.width_ns);
+    let width = units::duration(course.width_ns);
     Chart::wide(
         "acks",
         format!(
             "{}, one for {} data segments",
-            quantity::of(acks.pure, "pure ACK"),
-            quantity::ratio(segments)
+            units::counted(acks.pure, "pure ACK"),
+            units::ratio(segments)
         ),
         format!("Pure ACKs a second, counted in bins of {width}; thick: mean."),
     )
@@ -93,7 +101,7 @@ fn acks(direction: &Direction, course: &Drawn) -> Chart {
 fn sequence(direction: &Direction) -> Chart {
     Chart::wide(
         "sequence",
-        format!("Sequence numbers: {} in all", quantity::bytes(direction.data.unique_bytes)),
+        format!("Sequence numbers: {} in all", units::bytes(direction.data.unique_bytes)),
         "Bytes sent, acknowledged and allowed by the advertised window; what lies between the first \
          two is in flight. Zoomed in to one of the moments below, each segment, ACK and SACK block."
             .to_owned(),
@@ -106,8 +114,8 @@ fn ack_diff(direction: &Direction) -> Chart {
         "ack-diff",
         format!(
             "AckDiff: half are at most {}, the greatest {}",
-            quantity::bytes(found.p50),
-            quantity::bytes(found.max)
+            units::bytes(found.p50),
+            units::bytes(found.max)
         ),
         "Bytes newly acknowledged by one ACK: mean and greatest of each bin.",
     )
@@ -119,9 +127,9 @@ fn round_trip(direction: &Direction) -> Chart {
         "round-trip",
         format!(
             "Round trip: {} at least, {} for half, {} at most",
-            quantity::span(found.min),
-            quantity::span(found.p50),
-            quantity::span(found.max)
+            units::duration(found.min),
+            units::duration(found.p50),
+            units::duration(found.max)
         ),
         &format!("{by}: mean of each bin, and the range."),
     )
@@ -135,7 +143,7 @@ pub(super) fn round_trips_by(direction: &Direction) -> &'static str {
     }
 }
 
-fn ack_way(course: &Drawn) -> Chart {
+fn ack_path_delay(course: &ChartSeries) -> Chart {
     let ways = || course.column("ack_way_ns").iter().flatten();
     let spread = ways()
         .max()
@@ -145,21 +153,18 @@ fn ack_way(course: &Drawn) -> Chart {
         "ack-way",
         format!(
             "The ACKs' way: {} more at its longest",
-            quantity::span(spread as u64)
+            units::duration(spread as u64)
         ),
         "How much longer than the first ACK the fastest of each bin travelled, by the receiver's time stamps.",
     )
 }
 
-fn in_flight(direction: &Direction, course: &Drawn) -> Chart {
+fn in_flight(direction: &Direction, course: &ChartSeries) -> Chart {
     let window = course.column("window_min_bytes").iter().flatten().min();
     let window = window.map_or(String::new(), |least| {
-        format!(
-            "; the window never below {}",
-            quantity::bytes(*least as u64)
-        )
+        format!("; the window never below {}", units::bytes(*least as u64))
     });
-    let most = quantity::bytes(direction.in_flight_max_bytes);
+    let most = units::bytes(direction.in_flight_max_bytes);
     Chart::half(
         "in-flight",
         format!("At most {most} in flight{window}"),
@@ -168,19 +173,19 @@ fn in_flight(direction: &Direction, course: &Drawn) -> Chart {
 }
 
 /// Returns the chart of retransmissions, duplicate ACKs and drops, if there were any.
-fn again(direction: &Direction, course: &Drawn) -> Option<Chart> {
+fn retransmissions(direction: &Direction, course: &ChartSeries) -> Option<Chart> {
     let data = &direction.data;
-    let happened = ["retransmissions", "duplicate_acks", "drops"];
+    let names = ["retransmissions", "duplicate_acks", "drops"];
     let packets = direction.data.retransmissions;
-    happened.iter().any(|name| course.has(name)).then(|| {
+    names.iter().any(|name| course.has_values(name)).then(|| {
         Chart::half(
             "again",
             match packets {
                 0 => "Nothing was sent again".to_owned(),
                 _ => format!(
                     "{} sent again: {}",
-                    quantity::of(packets, "packet"),
-                    quantity::bytes(data.retransmitted_bytes)
+                    units::counted(packets, "packet"),
+                    units::bytes(data.retransmitted_bytes)
                 ),
             },
             "Retransmissions, duplicate ACKs and, where the emulator tells, drops, counted in each bin.",
@@ -188,8 +193,8 @@ fn again(direction: &Direction, course: &Drawn) -> Option<Chart> {
     })
 }
 
-fn queue(course: &Drawn) -> Chart {
-    let most = quantity::bytes(course.max("queue_max_bytes") as u64);
+fn queue(course: &ChartSeries) -> Chart {
+    let most = units::bytes(course.max("queue_max_bytes") as u64);
     Chart::half(
         "queue",
         format!("The link's queue: at most {most}"),
@@ -198,7 +203,7 @@ fn queue(course: &Drawn) -> Chart {
 }
 
 /// Returns the element in which `tap.js` draws the chart from the chart data with this number.
-pub(super) fn place(chart: &Chart, course: usize, of: &str) -> Markup {
+pub(super) fn placeholder(chart: &Chart, course: usize, of: &str) -> Markup {
     html! {
         figure.chart.wide[chart.wide] data-chart=(chart.kind) data-course=(course) {
             (figure::over_time(&chart.title, &chart.caption, &format!("{}, {of}", chart.title)))
@@ -209,10 +214,10 @@ pub(super) fn place(chart: &Chart, course: usize, of: &str) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::made_up;
+    use crate::report::fixtures;
 
     fn kinds(flow: &longhaul_flow::record::Flow) -> Vec<&'static str> {
-        let course = Drawn::of(
+        let course = ChartSeries::new(
             (flow.number, true),
             &flow.upload.time_series,
             1_000_000,
@@ -237,7 +242,7 @@ mod tests {
             "again",
             "queue",
         ];
-        assert_eq!(kinds(&made_up::long_flow(0)), all);
-        assert_eq!(kinds(&made_up::short_flow(0)), all[..4]);
+        assert_eq!(kinds(&fixtures::long_flow(0)), all);
+        assert_eq!(kinds(&fixtures::short_flow(0)), all[..4]);
     }
 }

@@ -2,13 +2,13 @@
 //! Section of one direction of a flow: verdict, timelines, charts, histograms and figures.
 
 use super::{
+    ack_clocking,
     charts::{self, round_trips_by},
     histogram::{self, Histogram},
-    quantity::{self, Amount},
-    releases,
-    strip::{self, Axis, phase_words},
+    timeline::{self, Axis, phase_labels},
+    units::{self, TransferSummary},
 };
-use crate::report::result::{Analysis, course::Drawn};
+use crate::report::result::{Analysis, chart_series::ChartSeries};
 use longhaul_flow::record::{
     Acks, Data, Direction, Flow, Phase, SynOptions, TapLocation, TapPosition, Termination,
 };
@@ -17,29 +17,29 @@ use maud::{Markup, html};
 
 /// Direction with chart data.
 #[derive(Clone, Copy)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct DirectionView<'a> {
     pub(crate) flow: &'a Flow,
-    pub(crate) course: &'a Drawn,
+    pub(crate) series: &'a ChartSeries,
     /// Name of the capture point, if there are several.
-    pub(crate) place: Option<&'a str>,
+    pub(crate) capture_point: Option<&'a str>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> DirectionView<'a> {
     /// Returns the direction of this chart data, if its flow is in the result.
-    pub(crate) fn of(analysis: &'a Analysis, course: &'a Drawn) -> Option<Self> {
+    pub(crate) fn find(analysis: &'a Analysis, course: &'a ChartSeries) -> Option<Self> {
         let flow = analysis
             .flows
             .iter()
             .find(|flow| flow.number == course.flow)?;
         Some(Self {
             flow,
-            course,
-            place: analysis.place(flow.capture_point),
+            series: course,
+            capture_point: analysis.capture_point_name(flow.capture_point),
         })
     }
 
     fn is_upload(&self) -> bool {
-        self.course.direction == "upload"
+        self.series.direction == "upload"
     }
 
     pub(crate) fn direction(&self) -> &'a Direction {
@@ -48,62 +48,62 @@ impl<'a> Shown<'a> {
 
     /// Returns the section's id, unique on the page.
     pub(super) fn id(&self) -> String {
-        id(self.flow.number, &self.course.direction)
+        section_id(self.flow.number, &self.series.direction)
     }
 
     pub(crate) fn name(&self) -> String {
-        name(self.flow, self.is_upload(), self.place)
+        direction_name(self.flow, self.is_upload(), self.capture_point)
     }
 
     pub(super) fn axis(&self) -> Axis {
         Axis {
-            from_ns: self.course.from_ns,
-            length_ns: self.course.width_ns * self.course.bins as u64,
+            from_ns: self.series.from_ns,
+            length_ns: self.series.width_ns * self.series.bins as u64,
         }
     }
 
     /// Returns payload, duration and mean rate as texts.
-    pub(super) fn amount(&self) -> Amount {
-        Amount::of(&self.direction().data)
+    pub(super) fn summary(&self) -> TransferSummary {
+        TransferSummary::new(&self.direction().data)
     }
 }
 
 /// Returns the name of a direction, for instance "10.0.0.1:40000 → 10.0.0.2:5201, at left".
-pub(crate) fn name(flow: &Flow, upload: bool, place: Option<&str>) -> String {
+pub(crate) fn direction_name(flow: &Flow, upload: bool, place: Option<&str>) -> String {
     let (from, to) = flow.ends(upload);
     let place = place.map_or(String::new(), |place| format!(", at {place}"));
     format!("{from} → {to}{place}")
 }
 
 /// Returns the id of a direction's section.
-pub(super) fn id(flow: u64, direction: &str) -> String {
+pub(super) fn section_id(flow: u64, direction: &str) -> String {
     format!("flow-{flow}-{direction}")
 }
 
 /// Returns the section of a direction; `number` is that of its chart data on the page.
-pub(super) fn section(shown: Shown<'_>, number: usize) -> Markup {
+pub(super) fn section(shown: DirectionView<'_>, number: usize) -> Markup {
     let direction = shown.direction();
-    let Amount {
+    let TransferSummary {
         payload,
-        lasted,
+        duration: lasted,
         rate,
         ..
-    } = shown.amount();
+    } = shown.summary();
     html! {
         section.direction id=(shown.id()) data-name=(shown.name()) {
             h2 { (shown.name()) }
             p { (payload) " in " (lasted) ": " strong { (rate) } ". " (direction.verdict) }
             p.view { output.in-view {} }
-            (strip::strips(direction, shown.axis()))
+            (timeline::timelines(direction, shown.axis()))
             div.charts {
-                @for chart in charts::charts(direction, shown.course) {
-                    (charts::place(&chart, number, &shown.name()))
+                @for chart in charts::charts(direction, shown.series) {
+                    (charts::placeholder(&chart, number, &shown.name()))
                 }
                 @for histogram in histograms(direction) { (histogram::figure(&histogram)) }
-                (releases::of(&direction.ack_clocking))
+                (ack_clocking::figure_of(&direction.ack_clocking))
             }
-            (phases(direction, shown.axis()))
-            (figures(shown.flow, direction))
+            (phase_table(direction, shown.axis()))
+            (figure_list(shown.flow, direction))
         }
     }
 }
@@ -118,38 +118,35 @@ pub(super) fn histograms(direction: &Direction) -> [Histogram<'_>; 3] {
     } = direction;
     [
         Histogram {
-            title: format!(
-                "AckDiff: {} on average",
-                quantity::bytes(ack_diff.mean as u64)
-            ),
+            title: format!("AckDiff: {} on average", units::bytes(ack_diff.mean as u64)),
             caption: "Bytes newly acknowledged by each ACK that moved.",
             samples: ack_diff,
-            print: quantity::bytes,
+            format: units::bytes,
         },
         Histogram {
             title: format!(
                 "Gaps: half are at most {}, 1 % above {}",
-                quantity::span(gaps.p50),
-                quantity::span(gaps.p99)
+                units::duration(gaps.p50),
+                units::duration(gaps.p99)
             ),
             caption: "From one data segment to the next; 0 inside a super-packet.",
             samples: gaps,
-            print: quantity::span,
+            format: units::duration,
         },
         Histogram {
             title: format!(
                 "Bursts: half are at most {}, the longest {}",
-                quantity::of(bursts.p50, "segment"),
-                quantity::count(bursts.max)
+                units::counted(bursts.p50, "segment"),
+                units::count(bursts.max)
             ),
             caption: "Data segments in a row with short gaps.",
             samples: bursts,
-            print: quantity::count,
+            format: units::count,
         },
     ]
 }
 
-fn phases(direction: &Direction, axis: Axis) -> Markup {
+fn phase_table(direction: &Direction, axis: Axis) -> Markup {
     let names = [
         "Phase",
         "From",
@@ -159,25 +156,25 @@ fn phases(direction: &Direction, axis: Axis) -> Markup {
         "ACKs a second",
         "Segments an ACK",
     ];
-    let rows = direction.phases.iter().map(|one| phase(one, axis));
+    let rows = direction.phases.iter().map(|one| phase_row(one, axis));
     html! { @if !direction.phases.is_empty() { (table("Phases", names, rows)) } }
 }
 
-fn phase(phase: &Phase, axis: Axis) -> Markup {
+fn phase_row(phase: &Phase, axis: Axis) -> Markup {
     html! {
         tr {
-            th scope="row" { (phase_words(phase.kind).1) }
-            td.number { (quantity::span(phase.from_ns.saturating_sub(axis.from_ns))) }
-            td.number { (quantity::span(phase.duration_ns())) }
-            td.number { (quantity::bits_a_second(phase.data_bps)) }
-            td.number { (quantity::bits_a_second(phase.acked_bps)) }
-            td.number { (quantity::count(phase.acks_per_s.round() as u64)) }
-            td.number { (quantity::ratio(phase.packets_per_ack)) }
+            th scope="row" { (phase_labels(phase.kind).1) }
+            td.number { (units::duration(phase.from_ns.saturating_sub(axis.from_ns))) }
+            td.number { (units::duration(phase.duration_ns())) }
+            td.number { (units::bit_rate(phase.data_bps)) }
+            td.number { (units::bit_rate(phase.acked_bps)) }
+            td.number { (units::count(phase.acks_per_s.round() as u64)) }
+            td.number { (units::ratio(phase.packets_per_ack)) }
         }
     }
 }
 
-fn figures(flow: &Flow, direction: &Direction) -> Markup {
+fn figure_list(flow: &Flow, direction: &Direction) -> Markup {
     let Direction {
         data,
         acks,
@@ -186,40 +183,40 @@ fn figures(flow: &Flow, direction: &Direction) -> Markup {
     } = direction;
     html! {
         dl {
-            dt { "Data" } dd { (sent(data)) }
-            dt { "Sent again" } dd { (sent_again(direction)) }
+            dt { "Data" } dd { (describe_data(data)) }
+            dt { "Sent again" } dd { (describe_retransmissions(direction)) }
             @if data.acked_unseen_bytes > 0 {
                 dt { "Not captured" }
-                dd.fail { (quantity::bytes(data.acked_unseen_bytes)) " that were acknowledged: the capture lost packets" }
+                dd.fail { (units::bytes(data.acked_unseen_bytes)) " that were acknowledged: the capture lost packets" }
             }
-            dt { "ACKs" } dd { (acknowledged(acks)) }
-            dt { "Window" } dd { (window(acks)) }
+            dt { "ACKs" } dd { (describe_acks(acks)) }
+            dt { "Window" } dd { (describe_window(acks)) }
             @if direction.round_trips().count > 0 {
-                dt { "Round trip" } dd { (round_trip(direction)) }
+                dt { "Round trip" } dd { (describe_round_trips(direction)) }
             }
-            dt { "Seen from" } dd { (standing(direction.tap_position)) }
-            dt { "Offered" } dd { (offered(*offer)) }
-            dt { "Handshake" } dd { (handshake(flow)) }
-            dt { "End" } dd { (closing(flow.termination)) }
+            dt { "Seen from" } dd { (describe_tap_position(direction.tap_position)) }
+            dt { "Offered" } dd { (describe_syn_options(*offer)) }
+            dt { "Handshake" } dd { (describe_handshake(flow)) }
+            dt { "End" } dd { (describe_termination(flow.termination)) }
         }
     }
 }
 
-fn sent(data: &Data) -> String {
+fn describe_data(data: &Data) -> String {
     let probes = match data.probes {
         0 => String::new(),
-        probes => format!("; {}", quantity::of(probes, "window probe or keep-alive")),
+        probes => format!("; {}", units::counted(probes, "window probe or keep-alive")),
     };
     format!(
         "{} in {} of at most {}{probes}",
-        quantity::bytes(data.payload_bytes),
-        quantity::of(data.data_segments, "segment"),
-        quantity::bytes(data.segment_max_bytes.into())
+        units::bytes(data.payload_bytes),
+        units::counted(data.data_segments, "segment"),
+        units::bytes(data.segment_max_bytes.into())
     )
 }
 
 /// Describes the retransmissions by kind; kinds without any are left out.
-fn sent_again(direction: &Direction) -> String {
+fn describe_retransmissions(direction: &Direction) -> String {
     let data = &direction.data;
     let kinds = [
         (data.fast_retransmissions, "fast"),
@@ -229,24 +226,24 @@ fn sent_again(direction: &Direction) -> String {
     ];
     let happened = kinds.iter().filter(|(number, _)| *number > 0);
     let kinds: Vec<String> = happened
-        .map(|(n, kind)| format!("{} {kind}", quantity::count(*n)))
+        .map(|(n, kind)| format!("{} {kind}", units::count(*n)))
         .collect();
     let late = match data.reordered {
         0 => String::new(),
-        late => format!("; {} out of order", quantity::of(late, "packet")),
+        late => format!("; {} out of order", units::counted(late, "packet")),
     };
     match direction.data.retransmissions {
         0 => format!("nothing{late}"),
         packets => format!(
             "{}, {}: {}{late}",
-            quantity::of(packets, "packet"),
-            quantity::bytes(data.retransmitted_bytes),
+            units::counted(packets, "packet"),
+            units::bytes(data.retransmitted_bytes),
             kinds.join(", ")
         ),
     }
 }
 
-fn acknowledged(acks: &Acks) -> String {
+fn describe_acks(acks: &Acks) -> String {
     let kinds = [
         (acks.duplicates, "duplicates"),
         (acks.with_sack, "with SACK"),
@@ -256,15 +253,15 @@ fn acknowledged(acks: &Acks) -> String {
     ];
     let happened = kinds.iter().filter(|(number, _)| *number > 0);
     let kinds: String = happened
-        .map(|(n, kind)| format!(", {} {kind}", quantity::count(*n)))
+        .map(|(n, kind)| format!(", {} {kind}", units::count(*n)))
         .collect();
-    format!("{} pure{kinds}", quantity::count(acks.pure))
+    format!("{} pure{kinds}", units::count(acks.pure))
 }
 
-fn window(acks: &Acks) -> String {
+fn describe_window(acks: &Acks) -> String {
     let zero = match acks.zero_windows {
         0 => "never zero".to_owned(),
-        times => format!("zero in {}", quantity::of(times, "ACK")),
+        times => format!("zero in {}", units::counted(times, "ACK")),
     };
     let scale = match acks.window_scale {
         Some(_) => "",
@@ -272,32 +269,32 @@ fn window(acks: &Acks) -> String {
     };
     format!(
         "{} to {}, {zero}{scale}",
-        quantity::bytes(acks.window_min_bytes),
-        quantity::bytes(acks.window_max_bytes)
+        units::bytes(acks.window_min_bytes),
+        units::bytes(acks.window_max_bytes)
     )
 }
 
-fn round_trip(direction: &Direction) -> String {
+fn describe_round_trips(direction: &Direction) -> String {
     let (by, found) = (round_trips_by(direction), direction.round_trips());
     format!(
         "{} at least, {} for half, {} for 99 %, {} at most ({}, {})",
-        quantity::span(found.min),
-        quantity::span(found.p50),
-        quantity::span(found.p99),
-        quantity::span(found.max),
+        units::duration(found.min),
+        units::duration(found.p50),
+        units::duration(found.p99),
+        units::duration(found.max),
         by.to_lowercase(),
-        quantity::of(found.count, "sample")
+        units::counted(found.count, "sample")
     )
 }
 
-fn standing(standing: TapPosition) -> String {
+fn describe_tap_position(standing: TapPosition) -> String {
     let place = match standing.location {
         TapLocation::NearSender => "near the sender",
         TapLocation::Middle => "the middle",
         TapLocation::NearReceiver => "near the receiver",
         TapLocation::Unknown => "an unknown place",
     };
-    let far = |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), quantity::span);
+    let far = |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), units::duration);
     format!(
         "{place}: {} to the sender and back, {} to the receiver and back",
         far(standing.to_sender_ns),
@@ -305,7 +302,7 @@ fn standing(standing: TapPosition) -> String {
     )
 }
 
-fn offered(offer: SynOptions) -> String {
+fn describe_syn_options(offer: SynOptions) -> String {
     let mss = offer.mss.map(|mss| format!("MSS {mss}"));
     let scale = offer
         .window_scale
@@ -323,7 +320,7 @@ fn offered(offer: SynOptions) -> String {
     }
 }
 
-fn handshake(flow: &Flow) -> String {
+fn describe_handshake(flow: &Flow) -> String {
     let opening = &flow.handshake;
     let again = opening.syn_retransmissions + opening.syn_ack_retransmissions;
     let again = match again {
@@ -334,16 +331,16 @@ fn handshake(flow: &Flow) -> String {
         (Some(there), Some(back)) => {
             format!(
                 "SYN/ACK after {}, ACK after {} more{again}",
-                quantity::span(there),
-                quantity::span(back)
+                units::duration(there),
+                units::duration(back)
             )
         }
-        (Some(there), None) => format!("SYN/ACK after {}{again}", quantity::span(there)),
+        (Some(there), None) => format!("SYN/ACK after {}{again}", units::duration(there)),
         _ => format!("not captured{again}"),
     }
 }
 
-pub(super) fn closing(closing: Termination) -> &'static str {
+pub(super) fn describe_termination(closing: Termination) -> &'static str {
     match closing {
         Termination::Finished => "FIN from both ends",
         Termination::HalfClosed => "FIN from one end",

@@ -2,9 +2,9 @@
 //! Table of all flows in the result. `tap.js` sorts it by `data-value`.
 
 use super::{
-    direction::{closing, id},
-    quantity::{self, Amount},
-    strip::mostly,
+    direction::{describe_termination, section_id},
+    timeline::dominant_limit,
+    units::{self, TransferSummary},
 };
 use crate::report::result::Analysis;
 use longhaul_flow::record::Flow;
@@ -44,26 +44,26 @@ pub(super) fn section(analysis: &Analysis, is_drawn: impl Fn(&str) -> bool) -> M
         section id="flows" {
             h2 { (title(analysis)) }
             @if analysis.flows.is_empty() { p { "There is no TCP connection in it." } }
-            @else { (TABLE.drawn(NAMES, rows.map(|row| row.draw(&is_drawn)))) }
-            (others(analysis))
+            @else { (TABLE.drawn(NAMES, rows.map(|row| row.render(&is_drawn)))) }
+            (remainder(analysis))
         }
     }
 }
 
 /// Returns the number of flows as text: "5 flows".
 pub(super) fn title(analysis: &Analysis) -> String {
-    let all = analysis.flows.len() as u64 + analysis.others.flows;
-    quantity::of(all, "flow")
+    let all = analysis.flows.len() as u64 + analysis.remainder.flows;
+    units::counted(all, "flow")
 }
 
-fn others(analysis: &Analysis) -> Markup {
-    let others = &analysis.others;
+fn remainder(analysis: &Analysis) -> Markup {
+    let others = &analysis.remainder;
     html! {
         @if others.flows > 0 {
             p.note {
-                (quantity::of(others.flows, "more flow")) " with " (quantity::bytes(others.unique_bytes))
-                " in " (quantity::of(others.packets, "packet"))
-                @if analysis.raw.iter().any(|name| name == "flows.jsonl") {
+                (units::counted(others.flows, "more flow")) " with " (units::bytes(others.unique_bytes))
+                " in " (units::counted(others.packets, "packet"))
+                @if analysis.other_files.iter().any(|name| name == "flows.jsonl") {
                     ": a line each in " a href="flows.jsonl" { "flows.jsonl" }
                 } "."
             }
@@ -74,8 +74,8 @@ fn others(analysis: &Analysis) -> Markup {
 struct Row<'a> {
     flow: &'a Flow,
     upload: bool,
-    place: Option<&'a str>,
-    began_ns: u64,
+    capture_point: Option<&'a str>,
+    start_ns: u64,
 }
 
 /// Returns a row for each direction with data, or one row for a flow without data.
@@ -83,8 +83,8 @@ fn rows<'a>(analysis: &'a Analysis, flow: &'a Flow, begin_ns: u64) -> Vec<Row<'a
     let row = |upload| Row {
         flow,
         upload,
-        place: analysis.place(flow.capture_point),
-        began_ns: flow.first_ns.saturating_sub(begin_ns),
+        capture_point: analysis.capture_point_name(flow.capture_point),
+        start_ns: flow.first_ns.saturating_sub(begin_ns),
     };
     let [up, down] = [&flow.upload, &flow.download].map(|one| one.data.unique_bytes);
     let mut rows = vec![row(up >= down)];
@@ -95,21 +95,21 @@ fn rows<'a>(analysis: &'a Analysis, flow: &'a Flow, begin_ns: u64) -> Vec<Row<'a
 }
 
 impl Row<'_> {
-    fn draw(&self, is_drawn: impl Fn(&str) -> bool) -> Markup {
+    fn render(&self, is_drawn: impl Fn(&str) -> bool) -> Markup {
         let Flow {
             last_ns, first_ns, ..
         } = self.flow;
         let direction = self.flow.direction(self.upload);
         let (from, to) = self.flow.ends(self.upload);
-        let id = id(
+        let id = section_id(
             self.flow.number,
             crate::series::column::direction(self.upload),
         );
-        let amount = Amount::of(&direction.data);
+        let amount = TransferSummary::new(&direction.data);
         let lasted = last_ns.saturating_sub(*first_ns);
         let rtt = direction.round_trips();
         let again = direction.data.retransmissions;
-        let limit = mostly(direction);
+        let limit = dominant_limit(direction);
         html! {
             tr {
                 th scope="row" {
@@ -117,20 +117,20 @@ impl Row<'_> {
                     @else { (from) }
                 }
                 td { (to) }
-                td { (self.place.unwrap_or("–")) }
-                td.number data-value=(self.began_ns) { (quantity::span(self.began_ns)) }
+                td { (self.capture_point.unwrap_or("–")) }
+                td.number data-value=(self.start_ns) { (units::duration(self.start_ns)) }
                 td.number data-value=(direction.data.unique_bytes) { (amount.payload) }
-                td.number data-value=(lasted) { (quantity::span(lasted)) }
+                td.number data-value=(lasted) { (units::duration(lasted)) }
                 td.number data-value=(amount.rate_bps) { (amount.rate) }
                 td.number data-value=(rtt.p50) {
-                    @if rtt.count > 0 { (quantity::span(rtt.p50)) } @else { "–" }
+                    @if rtt.count > 0 { (units::duration(rtt.p50)) } @else { "–" }
                 }
-                td.number data-value=(again) { (quantity::count(again)) }
+                td.number data-value=(again) { (units::count(again)) }
                 td { @match limit {
                     Some((by, share)) => { (by) " " small { (format!("{:.0} %", share * 100.0)) } }
                     None => { "–" }
                 } }
-                td { (closing(self.flow.termination)) }
+                td { (describe_termination(self.flow.termination)) }
             }
         }
     }

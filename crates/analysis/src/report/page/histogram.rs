@@ -8,9 +8,9 @@ use maud::{Markup, html};
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 150.0;
 /// Height of the axis below the bars.
-const AXIS: f64 = 22.0;
-const ZERO: f64 = 30.0;
-const TOP: f64 = 20.0;
+const AXIS_HEIGHT: f64 = 22.0;
+const ZERO_WIDTH: f64 = 30.0;
+const TOP_MARGIN: f64 = 20.0;
 /// Maximum number of bars; a pixel or two each.
 const BARS_MAX: i32 = 120;
 /// Maximum number of labels on the axis.
@@ -24,16 +24,16 @@ pub(super) struct Histogram<'a> {
     pub(super) caption: &'a str,
     pub(super) samples: &'a Distribution,
     /// Formats a value with its unit.
-    pub(super) print: fn(u64) -> String,
+    pub(super) format: fn(u64) -> String,
 }
 
 /// Returns the figure, or nothing without samples.
 pub(super) fn figure(histogram: &Histogram<'_>) -> Markup {
     html! {
-        @if let Some(bars) = Bars::of(histogram.samples) {
+        @if let Some(bars) = Bars::new(histogram.samples) {
             figure.chart.histogram {
                 (caption(&histogram.title, histogram.caption))
-                (draw(&bars, histogram))
+                (svg(&bars, histogram))
                 details { summary { "Quantiles" } (quantiles(histogram)) }
             }
         }
@@ -44,13 +44,13 @@ pub(super) fn figure(histogram: &Histogram<'_>) -> Markup {
 struct Bars {
     zero: f64,
     /// Number of steps for each doubling of the value.
-    steps: f64,
+    steps_per_doubling: f64,
     first: i32,
     shares: Vec<f64>,
 }
 
 impl Bars {
-    fn of(samples: &Distribution) -> Option<Self> {
+    fn new(samples: &Distribution) -> Option<Self> {
         let all: u64 = samples.buckets.iter().map(|(_, count)| count).sum();
         let positive = || samples.buckets.iter().filter(|(edge, _)| *edge > 0);
         let share = |count: u64| count as f64 / all as f64;
@@ -67,7 +67,7 @@ impl Bars {
         let zeros = samples.buckets.iter().filter(|(edge, _)| *edge == 0);
         Some(Self {
             zero: zeros.map(|(_, count)| share(*count)).sum(),
-            steps,
+            steps_per_doubling: steps,
             first,
             shares,
         })
@@ -79,15 +79,15 @@ impl Bars {
 
     /// Returns the distance between bars.
     fn pitch(&self) -> f64 {
-        ((WIDTH - ZERO) / self.shares.len() as f64).min(40.0)
+        ((WIDTH - ZERO_WIDTH) / self.shares.len() as f64).min(40.0)
     }
 
     fn x_of(&self, value: f64) -> f64 {
-        ZERO + (value.log2() * self.steps - f64::from(self.first)) * self.pitch()
+        ZERO_WIDTH + (value.log2() * self.steps_per_doubling - f64::from(self.first)) * self.pitch()
     }
 
     fn right(&self) -> f64 {
-        ZERO + self.pitch() * self.shares.len() as f64
+        ZERO_WIDTH + self.pitch() * self.shares.len() as f64
     }
 }
 
@@ -95,14 +95,14 @@ fn step_of(value: u64, steps: f64) -> i32 {
     ((value as f64).log2() * steps).floor() as i32
 }
 
-fn draw(bars: &Bars, histogram: &Histogram<'_>) -> Markup {
-    let height = HEIGHT + AXIS;
+fn svg(bars: &Bars, histogram: &Histogram<'_>) -> Markup {
+    let height = HEIGHT + AXIS_HEIGHT;
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(histogram.title) {
-            path.bars d=(path(bars)) {}
+            path.bars d=(bars_path(bars)) {}
             line.axis x1="0" x2=(WIDTH) y1=(HEIGHT) y2=(HEIGHT) {}
             @if bars.zero > 0.0 { text.small x="0" y=(height - 4.0) { "0" } }
-            @for value in ticks(bars) { (tick(bars, value, histogram.print)) }
+            @for value in ticks(bars) { (tick(bars, value, histogram.format)) }
             text.small x=(WIDTH) y="12" text-anchor="end" {
                 "highest bar " (percent(bars.highest()))
             }
@@ -111,14 +111,14 @@ fn draw(bars: &Bars, histogram: &Histogram<'_>) -> Markup {
 }
 
 /// Returns the path of all bars: a rectangle each.
-fn path(bars: &Bars) -> String {
-    let scale = (HEIGHT - TOP) / bars.highest();
+fn bars_path(bars: &Bars) -> String {
+    let scale = (HEIGHT - TOP_MARGIN) / bars.highest();
     let bar = |x: f64, width: f64, share: f64| {
         let (tall, wide) = (share * scale, (width - 1.0).max(1.0));
         format!("M{x:.1} {HEIGHT}v-{tall:.1}h{wide:.1}v{tall:.1}z")
     };
-    let zero = (bars.zero > 0.0).then(|| bar(0.0, ZERO - 14.0, bars.zero));
-    let place = |n: usize| ZERO + n as f64 * bars.pitch();
+    let zero = (bars.zero > 0.0).then(|| bar(0.0, ZERO_WIDTH - 14.0, bars.zero));
+    let place = |n: usize| ZERO_WIDTH + n as f64 * bars.pitch();
     let others = bars.shares.iter().enumerate();
     let others = others.filter(|(_, share)| **share > 0.0);
     let others = others.map(|(n, share)| bar(place(n), bars.pitch(), *share));
@@ -127,7 +127,7 @@ fn path(bars: &Bars) -> String {
 
 /// Returns the round values to label: powers of ten, with 2 and 5 between them if there are not too many.
 fn ticks(bars: &Bars) -> Vec<u64> {
-    let in_view = |value: &u64| (ZERO..=bars.right()).contains(&bars.x_of(*value as f64));
+    let in_view = |value: &u64| (ZERO_WIDTH..=bars.right()).contains(&bars.x_of(*value as f64));
     let round = |factors: &'static [u64]| {
         let powers = (0..19).map(|exponent| 10u64.pow(exponent));
         let values = powers.flat_map(|power| factors.iter().map(move |factor| power * factor));
@@ -146,7 +146,7 @@ fn tick(bars: &Bars, value: u64, print: fn(u64) -> String) -> Markup {
     let x = format!("{:.1}", bars.x_of(value as f64));
     html! {
         line.axis x1=(x) x2=(x) y1=(HEIGHT) y2=(HEIGHT + 5.0) {}
-        text.small x=(x) y=(HEIGHT + AXIS - 4.0) text-anchor="middle" { (print(value)) }
+        text.small x=(x) y=(HEIGHT + AXIS_HEIGHT - 4.0) text-anchor="middle" { (print(value)) }
     }
 }
 
@@ -161,7 +161,7 @@ fn quantiles(histogram: &Histogram<'_>) -> Markup {
         max,
         ..
     } = histogram.samples;
-    let print = histogram.print;
+    let print = histogram.format;
     let rows = [
         ("Least", print(*min)),
         ("Median", print(*p50)),
@@ -169,7 +169,7 @@ fn quantiles(histogram: &Histogram<'_>) -> Markup {
         ("90 %", print(*p90)),
         ("99 %", print(*p99)),
         ("Greatest", print(*max)),
-        ("Samples", super::quantity::count(*count)),
+        ("Samples", super::units::count(*count)),
     ];
     html! {
         table { tbody { @for (name, value) in rows {
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn draws_each_doubling_equally_wide() {
-        let bars = Bars::of(&samples(&[(1, 1), (2, 1), (1024, 2)])).unwrap();
+        let bars = Bars::new(&samples(&[(1, 1), (2, 1), (1024, 2)])).unwrap();
         assert_eq!(bars.shares.len(), 41);
         assert_eq!(
             (bars.shares[0], bars.shares[4], bars.shares[40]),
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn draws_zeros_as_a_separate_bar() {
-        let bars = Bars::of(&samples(&[(0, 3), (10, 1)])).unwrap();
+        let bars = Bars::new(&samples(&[(0, 3), (10, 1)])).unwrap();
         assert_eq!(
             (bars.zero, bars.shares.as_slice()),
             (0.75, [0.25].as_slice())
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn limits_the_number_of_bars() {
-        let bars = Bars::of(&samples(&[(1, 1), (u64::MAX, 1)])).unwrap();
+        let bars = Bars::new(&samples(&[(1, 1), (u64::MAX, 1)])).unwrap();
         assert!(
             bars.shares.len() <= BARS_MAX as usize,
             "{}",
@@ -223,6 +223,6 @@ mod tests {
 
     #[test]
     fn draws_nothing_without_samples() {
-        assert!(Bars::of(&samples(&[])).is_none());
+        assert!(Bars::new(&samples(&[])).is_none());
     }
 }

@@ -1,75 +1,79 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `report.html`: the verdict first, then the charts of the direction that is chosen, the table of all
-//! flows, and how it was measured. maud escapes every text that comes from a capture.
+//! `report.html`: the verdict, the charts of the selected direction, the table of all flows, and the method of
+//! measurement. maud escapes every text that comes from a capture.
 //!
-//! However long the capture, the page stays below 5 MiB: courses have a bounded number of bins
-//! (`output`), at most [`SECTIONS_MAX`] directions and [`COURSES_BYTES`] of courses are in it, single
-//! segments as `excerpts` bounds them, and of flows the rows of `Ranks::told`.
+//! The page stays below 5 MiB for a capture of any length. Every part of it has a limit: the bins of a time series
+//! (`output`), the directions ([`SECTIONS_MAX`]), the chart data ([`CHART_SERIES_BYTES_MAX`]), the packet windows and the rows
+//! of the flow table.
 
 use super::{
-    between::{self, Between},
-    direction::{self, Shown},
+    direction::{self, DirectionView},
     flows, method,
-    quantity::{self, Amount},
-    strip::mostly,
+    timeline::dominant_limit,
+    two_point::{self, TwoPointSection},
+    units::{self, TransferSummary},
 };
-use crate::report::result::{Analysis, course::Drawn, finished::Finished};
+use crate::report::result::{Analysis, analysis_report::AnalysisReport, chart_series::ChartSeries};
 use longhaul_report::{
     figure,
     page::{self, Page},
 };
 use maud::{Markup, PreEscaped, html as markup};
 
-/// Data of the charts.
-const COURSES_BYTES: usize = 3 << 20;
-/// Directions with charts.
+/// Maximum size of the chart data, bytes.
+const CHART_SERIES_BYTES_MAX: usize = 3 << 20;
+/// Maximum number of directions with charts.
 const SECTIONS_MAX: usize = 32;
-/// Flows seen at two places: 40 kB each.
+/// Maximum number of flows at two capture points: 40 kB each.
 const PAIRS_MAX: usize = 8;
 
 pub(crate) const STYLE: &str = include_str!("../../../web/tap.css");
 const SCRIPT: &str = include_str!("../../../web/tap.js");
 
-/// The whole page.
-pub(crate) fn html(finished: &Finished) -> String {
+/// Returns the whole page.
+pub(crate) fn html(finished: &AnalysisReport) -> String {
     let analysis = &finished.analysis;
-    let shown = chosen(finished);
-    let between = pairs(analysis);
+    let shown = charted_directions(finished);
+    let between = two_point_sections(analysis);
     Page {
         title: &title(analysis),
         longhaul: &analysis.longhaul,
         more_style: STYLE,
         header: heading(analysis, shown.first()),
         main: figures(analysis, &shown, &between),
-        footer: method::raw(analysis),
+        footer: method::other_files(analysis),
         scripts: scripts(&shown, &between),
     }
     .html()
 }
 
-fn figures(analysis: &Analysis, shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
-    let ids: Vec<String> = shown.iter().map(Shown::id).collect();
+fn figures(
+    analysis: &Analysis,
+    shown: &[DirectionView<'_>],
+    between: &[TwoPointSection<'_>],
+) -> Markup {
+    let ids: Vec<String> = shown.iter().map(DirectionView::id).collect();
     markup! {
         @if !shown.is_empty() {
-            (picker(shown, between))
+            (direction_picker(shown, between))
             @for (number, one) in shown.iter().enumerate() { (direction::section(*one, number)) }
         }
         @for (n, pair) in between.iter().enumerate() {
-            (between::section(pair, shown.len() + 2 * n))
+            (two_point::section(pair, shown.len() + 2 * n))
         }
         (flows::section(analysis, |id| ids.iter().any(|known| known == id)))
         (method::section(analysis))
     }
 }
 
-/// The directions that get charts: most payload first, as many as the page may hold.
-fn chosen(finished: &Finished) -> Vec<Shown<'_>> {
-    let of = |course| Shown::of(&finished.analysis, course);
-    let mut all: Vec<Shown<'_>> = finished.courses.iter().filter_map(of).collect();
+/// Returns the directions that get charts, most payload first, as many as the size limit allows.
+fn charted_directions(finished: &AnalysisReport) -> Vec<DirectionView<'_>> {
+    let of = |course| DirectionView::find(&finished.analysis, course);
+    let mut all: Vec<DirectionView<'_>> = finished.chart_series.iter().filter_map(of).collect();
     all.sort_by_key(|shown| std::cmp::Reverse(shown.direction().data.unique_bytes));
-    let mut left = COURSES_BYTES;
-    let fits = |shown: &Shown<'_>| {
-        let bytes = length(shown.course).saturating_sub(length(&shown.course.excerpts));
+    let mut left = CHART_SERIES_BYTES_MAX;
+    let fits = |shown: &DirectionView<'_>| {
+        let bytes = json_len(shown.series).saturating_sub(json_len(&shown.series.packet_windows));
         let fits = bytes <= left;
         left -= bytes.min(left);
         fits
@@ -80,16 +84,16 @@ fn chosen(finished: &Finished) -> Vec<Shown<'_>> {
         .collect()
 }
 
-/// As JSON.
-fn length(value: &impl serde::Serialize) -> usize {
+/// Returns the length of the value as JSON, bytes.
+fn json_len(value: &impl serde::Serialize) -> usize {
     serde_json::to_string(value).map_or(usize::MAX, |text| text.len())
 }
 
-/// Flows seen at two places, the first few.
-fn pairs(analysis: &Analysis) -> Vec<Between<'_>> {
-    let pairs = analysis.both_ends.iter().take(PAIRS_MAX);
+/// Returns the first flows that were captured at two points.
+fn two_point_sections(analysis: &Analysis) -> Vec<TwoPointSection<'_>> {
+    let pairs = analysis.two_point_comparisons.iter().take(PAIRS_MAX);
     pairs
-        .filter_map(|pair| Between::of(analysis, pair))
+        .filter_map(|pair| TwoPointSection::new(analysis, pair))
         .collect()
 }
 
@@ -106,20 +110,24 @@ fn title(analysis: &Analysis) -> String {
     }
 }
 
-fn heading(analysis: &Analysis, largest: Option<&Shown<'_>>) -> Markup {
+fn heading(analysis: &Analysis, largest: Option<&DirectionView<'_>>) -> Markup {
     let packets: u64 = analysis.files.iter().map(|file| file.packets).sum();
     markup! {
         p.kicker { "longhaul tap · " (title(analysis)) }
-        h1 { (quantity::of(packets, "packet")) " of " (flows::title(analysis)) }
-        @if let Some(shown) = largest { (answer(*shown)) }
-        (reservations(analysis))
+        h1 { (units::counted(packets, "packet")) " of " (flows::title(analysis)) }
+        @if let Some(shown) = largest { (headline(*shown)) }
+        (warnings(analysis))
     }
 }
 
-/// The largest direction's rate, and what limited it most.
-fn answer(shown: Shown<'_>) -> Markup {
-    let Amount { rate, lasted, .. } = shown.amount();
-    let by = mostly(shown.direction());
+/// Returns the headline: the largest direction's rate, and its most frequent limit.
+fn headline(shown: DirectionView<'_>) -> Markup {
+    let TransferSummary {
+        rate,
+        duration: lasted,
+        ..
+    } = shown.summary();
+    let by = dominant_limit(shown.direction());
     markup! {
         p.answer {
             strong { (rate) } " for " (lasted)
@@ -129,8 +137,8 @@ fn answer(shown: Shown<'_>) -> Markup {
     }
 }
 
-/// What makes the figures less than certain.
-fn reservations(analysis: &Analysis) -> Markup {
+/// Returns warnings about lost packets and damaged files.
+fn warnings(analysis: &Analysis) -> Markup {
     let dropped: u64 = analysis
         .files
         .iter()
@@ -143,22 +151,22 @@ fn reservations(analysis: &Analysis) -> Markup {
         .count() as u64;
     markup! {
         @if dropped > 0 {
-            p.fail { (quantity::of(dropped, "packet")) " got lost while capturing: counts are too low." }
+            p.fail { (units::counted(dropped, "packet")) " got lost while capturing: counts are too low." }
         }
         @if unsound > 0 {
-            p.fail { a href="#method" { (quantity::of(unsound, "file")) } " not sound throughout." }
+            p.fail { a href="#method" { (units::counted(unsound, "file")) } " not sound throughout." }
         }
     }
 }
 
-/// What is shown of several directions; without scripts all are.
-fn picker(shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
+/// Returns the selection of the direction to show; without scripts the page shows all.
+fn direction_picker(shown: &[DirectionView<'_>], between: &[TwoPointSection<'_>]) -> Markup {
     markup! {
         div.picker {
             @if shown.len() + between.len() > 1 {
                 label { "Direction " select id="pick" {
                     @for one in shown {
-                        option value=(one.id()) { (one.name()) " · " (one.amount().payload) }
+                        option value=(one.id()) { (one.name()) " · " (one.summary().payload) }
                     }
                     @for pair in between { option value=(pair.id()) { (pair.name()) } }
                 } }
@@ -169,14 +177,16 @@ fn picker(shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
     }
 }
 
-fn scripts(shown: &[Shown<'_>], between: &[Between<'_>]) -> Markup {
-    let delays: Vec<Drawn> = between.iter().flat_map(Between::courses).collect();
-    of_courses(shown.iter().map(|one| one.course).chain(&delays))
+fn scripts(shown: &[DirectionView<'_>], between: &[TwoPointSection<'_>]) -> Markup {
+    let delays: Vec<ChartSeries> = between
+        .iter()
+        .flat_map(TwoPointSection::chart_series)
+        .collect();
+    chart_scripts(shown.iter().map(|one| one.series).chain(&delays))
 }
 
-/// What the charts are made of, numbered as their places have it, and the scripts: the time diagram of segments and
-/// what is around it.
-pub(crate) fn of_courses<'a>(courses: impl Iterator<Item = &'a Drawn>) -> Markup {
+/// Returns the chart data, numbered as in the charts' elements, and the scripts that draw all charts.
+pub(crate) fn chart_scripts<'a>(courses: impl Iterator<Item = &'a ChartSeries>) -> Markup {
     markup! {
         @for (n, course) in courses.enumerate() { (page::data(&format!("course-{n}"), course)) }
         (page::data("charts", &[(); 0]))
@@ -188,32 +198,32 @@ pub(crate) fn of_courses<'a>(courses: impl Iterator<Item = &'a Drawn>) -> Markup
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{made_up, result::Damage};
+    use crate::report::{fixtures, result::Damage};
     use longhaul_testbed::browser::{assert_loads_nothing, outline};
 
     #[test]
-    fn the_verdict_comes_first_then_charts_flows_method_raw_data() {
-        let page = html(&made_up::finished());
+    fn orders_sections_from_verdict_to_raw_data() {
+        let page = html(&fixtures::report());
         insta::assert_snapshot!(outline(&page));
         assert_loads_nothing(&page);
     }
 
     #[test]
-    fn texts_of_the_capture_stay_texts() {
+    fn escapes_texts_of_the_capture() {
         const EVIL: &str = "</script><script>alert(1)</script>\"'";
-        let mut finished = made_up::finished();
+        let mut finished = fixtures::report();
         let analysis = &mut finished.analysis;
         analysis.files[0].name = EVIL.to_owned();
         analysis.files[0].format = EVIL.to_owned();
-        analysis.files[0].left_out = [(EVIL.to_owned(), 1)].into();
+        analysis.files[0].skipped = [(EVIL.to_owned(), 1)].into();
         analysis.files[0].damages = vec![Damage {
             at_byte: 1,
-            what: EVIL.to_owned(),
+            description: EVIL.to_owned(),
         }];
-        analysis.vantages[0].name = EVIL.to_owned();
-        analysis.raw = vec![EVIL.to_owned()];
+        analysis.capture_points[0].name = EVIL.to_owned();
+        analysis.other_files = vec![EVIL.to_owned()];
         analysis.flows[0].upload.verdict = EVIL.to_owned();
-        finished.courses[0]
+        finished.chart_series[0]
             .columns
             .insert(EVIL.to_owned(), vec![Some(1)]);
         let page = html(&finished);
@@ -227,18 +237,18 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_without_a_flow_is_a_page_too() {
-        let page = html(&Finished::default());
+    fn renders_capture_without_flows() {
+        let page = html(&AnalysisReport::default());
         assert!(page.contains("There is no TCP connection in it."), "{page}");
         assert!(!page.contains("<section class=\"direction\""));
     }
 
     const PAGE_BYTES: usize = 5 << 20;
 
-    /// A thousand flows, each with a course as long as courses may be and full of large numbers.
+    /// A thousand flows, each with time series of maximum length and with large numbers.
     #[test]
-    fn the_page_stays_small() {
-        let mut finished = made_up::finished();
+    fn stays_below_the_maximum_size() {
+        let mut finished = fixtures::report();
         let long = finished.analysis.flows[0].clone();
         finished.analysis.flows = (0..1000)
             .map(|number| longhaul_flow::record::Flow {
@@ -246,13 +256,13 @@ mod tests {
                 ..long.clone()
             })
             .collect();
-        let mut course = finished.courses[0].clone();
+        let mut course = finished.chart_series[0].clone();
         for column in course.columns.values_mut() {
             *column = vec![Some(i64::MAX); 64];
         }
         course.bins = 64;
-        finished.courses = (0..1000)
-            .map(|flow| Drawn {
+        finished.chart_series = (0..1000)
+            .map(|flow| ChartSeries {
                 flow,
                 ..course.clone()
             })
@@ -263,8 +273,8 @@ mod tests {
         for column in course.columns.values_mut() {
             *column = vec![Some(i64::MAX); 4096];
         }
-        finished.courses = (0..1000)
-            .map(|flow| Drawn {
+        finished.chart_series = (0..1000)
+            .map(|flow| ChartSeries {
                 flow,
                 ..course.clone()
             })

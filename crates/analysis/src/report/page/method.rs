@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How it was measured: the files, what was unsound in them, and what was left out.
+//! Section about the measurement: the files, their damages, and packets that were not analysed.
 
-use super::quantity;
+use super::units;
 use crate::report::result::{Analysis, CaptureFile};
 use longhaul_report::table::table;
 use maud::{Markup, html};
@@ -23,7 +23,7 @@ pub(super) fn section(analysis: &Analysis) -> Markup {
             h2 { "How it was measured" }
             (table("Files", COLUMNS, analysis.files.iter().map(row)))
             @for file in &analysis.files { (damages(file)) }
-            (places(analysis))
+            (capture_points(analysis))
             p.note { "Bins of " (widths(analysis)) "; by longhaul " (analysis.longhaul) "." }
         }
     }
@@ -35,29 +35,29 @@ fn row(file: &CaptureFile) -> Markup {
         tr {
             th scope="row" { (file.name) }
             td { (file.format) }
-            td.number { (quantity::bytes(file.bytes)) }
-            td.number { (quantity::count(file.packets)) }
-            td { (file.first_ns.map_or("–".to_owned(), moment)) }
-            td.number { (span.map_or("–".to_owned(), |(first, last)| quantity::span(last.saturating_sub(first)))) }
-            td.number { (file.kernel_drops.map_or("not said".to_owned(), quantity::count)) }
-            td { (left_out(file)) }
+            td.number { (units::bytes(file.bytes)) }
+            td.number { (units::count(file.packets)) }
+            td { (file.first_ns.map_or("–".to_owned(), date_time)) }
+            td.number { (span.map_or("–".to_owned(), |(first, last)| units::duration(last.saturating_sub(first)))) }
+            td.number { (file.kernel_drops.map_or("not said".to_owned(), units::count)) }
+            td { (skipped(file)) }
         }
     }
 }
 
-/// "2023-11-14 22:13:20 UTC". Captures of a simulation begin at 0.
-fn moment(ns: u64) -> String {
+/// Formats a time: "2023-11-14 22:13:20 UTC". Captures of a simulation begin at 0.
+fn date_time(ns: u64) -> String {
     let stamp = jiff::Timestamp::from_nanosecond(ns.into());
     stamp.map_or("–".to_owned(), |at| {
         at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
     })
 }
 
-fn left_out(file: &CaptureFile) -> String {
+fn skipped(file: &CaptureFile) -> String {
     let reasons: Vec<String> = file
-        .left_out
+        .skipped
         .iter()
-        .map(|(why, number)| format!("{} {why}", quantity::count(*number)))
+        .map(|(why, number)| format!("{} {why}", units::count(*number)))
         .collect();
     match reasons.is_empty() {
         true => "none".to_owned(),
@@ -70,9 +70,9 @@ fn damages(file: &CaptureFile) -> Markup {
     html! {
         @if all > 0 {
             details open[all < 4] {
-                summary { (file.name) ": " (quantity::of(all, "damage")) ", and what is sound was analysed" }
+                summary { (file.name) ": " (units::counted(all, "damage")) ", and what is sound was analysed" }
                 ul {
-                    @for damage in &file.damages { li { "at byte " (damage.at_byte) ": " (damage.what) } }
+                    @for damage in &file.damages { li { "at byte " (damage.at_byte) ": " (damage.description) } }
                     @if file.damages_more > 0 { li { "and " (file.damages_more) " more" } }
                 }
             }
@@ -80,13 +80,13 @@ fn damages(file: &CaptureFile) -> Markup {
     }
 }
 
-fn places(analysis: &Analysis) -> Markup {
+fn capture_points(analysis: &Analysis) -> Markup {
     html! {
-        @if analysis.vantages.len() > 1 {
-            p { "Seen from " (analysis.vantages.len()) " places: "
-                @for (n, point) in analysis.vantages.iter().enumerate() {
+        @if analysis.capture_points.len() > 1 {
+            p { "Seen from " (analysis.capture_points.len()) " places: "
+                @for (n, point) in analysis.capture_points.iter().enumerate() {
                     @if n > 0 { ", " }
-                    (point.name) " (" (quantity::of(point.packets, "packet")) ")"
+                    (point.name) " (" (units::counted(point.packets, "packet")) ")"
                 } "."
             }
         }
@@ -97,19 +97,19 @@ fn widths(analysis: &Analysis) -> String {
     let widths: Vec<String> = analysis
         .bins_ns
         .iter()
-        .map(|ns| quantity::span(*ns))
+        .map(|ns| units::duration(*ns))
         .collect();
     widths.join(" and ")
 }
 
-/// Links to the files beside the page.
-pub(super) fn raw(analysis: &Analysis) -> Markup {
+/// Returns links to the other files in the directory.
+pub(super) fn other_files(analysis: &Analysis) -> Markup {
     html! {
         h2 { "Raw data" }
         ul {
             li { a href="result.json" { "result.json" } ": what is on this page, but for the charts" }
             li { a href="courses.jsonl" { "courses.jsonl" } ": what the charts are made of" }
-            @for name in &analysis.raw { li { a href={ "./" (name) } { (name) } } }
+            @for name in &analysis.other_files { li { a href={ "./" (name) } { (name) } } }
         }
     }
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `report.html`, and what the page of `longhaul tap diff` has of it.
+//! `report.html`, and its parts that the page of `longhaul tap diff` uses.
 
-pub(super) mod between;
+mod ack_clocking;
+#[cfg(test)]
+pub(crate) mod browser_tests;
 mod charts;
 pub(super) mod direction;
 mod flows;
 mod histogram;
 pub(super) mod html;
-#[cfg(test)]
-pub(crate) mod in_browser;
 mod method;
 pub(crate) mod paired;
-mod quantity;
-mod releases;
-mod strip;
+mod timeline;
+pub(super) mod two_point;
+mod units;

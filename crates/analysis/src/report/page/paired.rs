@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two directions' charts in one section: each of the one above the same of the other, on axes that
-//! both share (`tap.js`).
+//! Section with the charts of two directions. Charts of the same kind are one above the other and share their
+//! axes (`tap.js`).
 
 use super::{
     charts::{self, Chart},
-    direction::{Shown, histograms},
+    direction::{DirectionView, histograms},
     histogram,
-    strip::{self, Axis},
+    timeline::{self, Axis},
 };
 use longhaul_report::figure::help;
 use maud::{Markup, html};
 
 const SIDES: [&str; 2] = ["A", "B"];
 
-/// The section of both; their courses have the numbers 0 and 1 on the page.
-pub(crate) fn section(pair: [Shown<'_>; 2]) -> Markup {
+/// Returns the section of both; their chart data have the numbers 0 and 1 on the page.
+pub(crate) fn section(pair: [DirectionView<'_>; 2]) -> Markup {
     let length_ns = pair.iter().map(|shown| shown.axis().length_ns).max();
-    let axis = |shown: &Shown<'_>| Axis {
+    let axis = |shown: &DirectionView<'_>| Axis {
         length_ns: length_ns.unwrap_or(0),
         ..shown.axis()
     };
@@ -27,25 +27,25 @@ pub(crate) fn section(pair: [Shown<'_>; 2]) -> Markup {
             p.view { output.in-view {} }
             @for (side, shown) in SIDES.iter().zip(&pair) {
                 p.compared { (side) ": " (shown.name()) }
-                (strip::strips(shown.direction(), axis(shown)))
+                (timeline::timelines(shown.direction(), axis(shown)))
             }
             div.charts {
                 @for kind in kinds(&pair) { @for (n, shown) in pair.iter().enumerate() {
-                    @for chart in charts::charts(shown.direction(), shown.course) {
-                        @if chart.kind == kind { (charts::place(&sided(chart, SIDES[n]), n, SIDES[n])) }
+                    @for chart in charts::charts(shown.direction(), shown.series) {
+                        @if chart.kind == kind { (charts::placeholder(&with_side(chart, SIDES[n]), n, SIDES[n])) }
                     }
                 } }
                 @for which in 0..3 { @for (n, shown) in pair.iter().enumerate() {
-                    (histogram::figure(&named(shown, which, SIDES[n])))
+                    (histogram::figure(&histogram_with_side(shown, which, SIDES[n])))
                 } }
             }
         }
     }
 }
 
-/// Kinds of charts that either has, in order.
-fn kinds(pair: &[Shown<'_>; 2]) -> Vec<&'static str> {
-    let of = |shown: &Shown<'_>| charts::charts(shown.direction(), shown.course);
+/// Returns the kinds of charts that at least one of both has, in order.
+fn kinds(pair: &[DirectionView<'_>; 2]) -> Vec<&'static str> {
+    let of = |shown: &DirectionView<'_>| charts::charts(shown.direction(), shown.series);
     let mut kinds: Vec<&str> = of(&pair[0]).iter().map(|chart| chart.kind).collect();
     for chart in of(&pair[1]) {
         if !kinds.contains(&chart.kind) {
@@ -55,8 +55,8 @@ fn kinds(pair: &[Shown<'_>; 2]) -> Vec<&'static str> {
     kinds
 }
 
-/// As wide as the page, so that one lies above the other.
-fn sided(chart: Chart, side: &str) -> Chart {
+/// Makes a chart as wide as the page and adds its side to the title.
+fn with_side(chart: Chart, side: &str) -> Chart {
     Chart {
         title: format!("{side}: {}", chart.title),
         wide: true,
@@ -64,7 +64,11 @@ fn sided(chart: Chart, side: &str) -> Chart {
     }
 }
 
-fn named<'a>(shown: &Shown<'a>, which: usize, side: &str) -> histogram::Histogram<'a> {
+fn histogram_with_side<'a>(
+    shown: &DirectionView<'a>,
+    which: usize,
+    side: &str,
+) -> histogram::Histogram<'a> {
     let [ack_diff, gaps, bursts] = histograms(shown.direction());
     let histogram = match which {
         0 => ack_diff,

@@ -5,11 +5,11 @@
 //! Names end in units: `_ns` (for points in time: since 1970, UTC), `_bytes`, `_bps` (bits a second); no unit
 //! means a count. Optional parts are absent, never null.
 
-pub(super) mod by_line;
-pub(super) mod course;
-pub(super) mod excerpts;
-pub(super) mod finished;
-pub(super) mod largest;
+pub(super) mod analysis_report;
+pub(super) mod chart_series;
+pub(super) mod largest_flows;
+pub(super) mod line_formatter;
+pub(super) mod packet_windows;
 
 use longhaul_flow::{
     record::{Flow, TwoPointComparison},
@@ -37,24 +37,26 @@ pub struct Analysis {
     /// Capture files, in the order of the command line.
     pub(crate) files: Vec<CaptureFile>,
     /// Capture points; a flow's `vantage` is an index.
-    pub vantages: Vec<VantagePoint>,
+    #[serde(rename = "vantages")]
+    pub capture_points: Vec<CapturePointInfo>,
     /// The largest flows, most payload first.
     pub flows: Vec<Flow>,
     /// Comparisons of flows that were captured at two points.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) both_ends: Vec<TwoPointComparison>,
+    #[serde(rename = "both_ends", default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) two_point_comparisons: Vec<TwoPointComparison>,
     /// Sum of all other flows.
-    pub(crate) others: Others,
-    /// Other files in the directory: series, and the flows summed in `others`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) raw: Vec<String>,
+    #[serde(rename = "others")]
+    pub(crate) remainder: Remainder,
+    /// Other files in the directory: series, and the flows summed in `remainder`.
+    #[serde(rename = "raw", default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) other_files: Vec<String>,
 }
 
 impl Analysis {
     /// Returns the name of a capture point, if there is more than one.
-    pub(crate) fn place(&self, vantage: CapturePoint) -> Option<&str> {
-        let point = self.vantages.get(vantage.0 as usize)?;
-        (self.vantages.len() > 1).then_some(point.name.as_str())
+    pub(crate) fn capture_point_name(&self, vantage: CapturePoint) -> Option<&str> {
+        let point = self.capture_points.get(vantage.0 as usize)?;
+        (self.capture_points.len() > 1).then_some(point.name.as_str())
     }
 }
 
@@ -85,8 +87,12 @@ pub(crate) struct CaptureFile {
     #[serde(default)]
     pub(crate) damages_more: u64,
     /// Number of packets that were not analysed, by reason.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) left_out: BTreeMap<String, u64>,
+    #[serde(
+        rename = "left_out",
+        default,
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub(crate) skipped: BTreeMap<String, u64>,
 }
 
 /// Damaged part of a file.
@@ -95,12 +101,13 @@ pub(crate) struct Damage {
     /// Position, in bytes from the beginning of the file.
     pub(crate) at_byte: u64,
     /// Description for the user.
-    pub(crate) what: String,
+    #[serde(rename = "what")]
+    pub(crate) description: String,
 }
 
 /// Capture point: an interface of a file, or of files that continue each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VantagePoint {
+pub struct CapturePointInfo {
     /// The interface's name in the file, or the file's name.
     pub name: String,
     /// Index of the first file.
@@ -113,7 +120,7 @@ pub struct VantagePoint {
 
 /// Sum of the flows that are not listed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Others {
+pub(crate) struct Remainder {
     /// Number of flows.
     pub(crate) flows: u64,
     /// Packets of both directions.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul tap analyze` beside tcptrace and tshark on the same files, made by real programs over
-//! emulated paths. Where rules are the same, figures are equal; where they are not, the difference is
-//! what docs/tap-peers.md says, counted packet by packet, and nothing else.
+//! Comparison of `longhaul tap analyze` with tcptrace and tshark on the same files, made by real programs over
+//! emulated paths. Figures with the same definition are equal. Where definitions differ, the difference is exactly the
+//! one in docs/tap-peers.md, counted packet by packet.
 //!
-//! Captures that are kept are the same each time; real programs make other traffic each time.
+//! The stored captures are the same in each run; real programs make different traffic each time.
 
 mod ours;
 mod out_of_order;
@@ -19,8 +19,8 @@ use rules::Packets;
 use std::{net::IpAddr, path::Path, process::Command};
 use traffic::{Program, Traffic};
 
-/// In `tests/captures`.
-const KEPT: [&str; 22] = [
+/// Stored captures in `tests/captures`.
+const STORED_CAPTURES: [&str; 22] = [
     "losses-sender.pcap",
     "losses-receiver.pcap",
     "reordered-ipv6.pcap",
@@ -45,11 +45,11 @@ const KEPT: [&str; 22] = [
     "vendor/tcpdump/zmtp1.pcap",
 ];
 
-/// Who sends, and to whom.
-type Way = ((IpAddr, u16), (IpAddr, u16));
+/// Direction of a connection: sender and receiver.
+type Direction = ((IpAddr, u16), (IpAddr, u16));
 
-/// Whether these programs are there. If not, the test fails, or is skipped with ALLOW_SKIP=1.
-fn have(tools: &[&str]) -> bool {
+/// Returns whether these programs are installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
+fn has_programs(tools: &[&str]) -> bool {
     let is_there = |tool: &str| {
         Command::new("which")
             .arg(tool)
@@ -62,41 +62,41 @@ fn have(tools: &[&str]) -> bool {
     longhaul_testbed::skip::unless(missing.is_empty(), format!("{missing:?}"))
 }
 
-fn all_there() -> bool {
+fn has_all_programs() -> bool {
     let tools = ["tcptrace", "tshark", "tcpdump", "iperf3", "nginx", "curl"];
-    have(&tools) && may_use_namespaces()
+    has_programs(&tools) && may_use_namespaces()
 }
 
-/// Whether there are users besides root, as sshd wants: a user namespace has often none.
-fn may_be_another() -> bool {
+/// Returns whether there are users besides root, which sshd needs: a user namespace often has none.
+fn has_other_users() -> bool {
     let users = std::fs::read_to_string("/proc/self/uid_map").unwrap();
     let may = users.split_whitespace().nth(2) != Some("1");
     longhaul_testbed::skip::unless(may, "two users for sshd, where this user namespace has one")
 }
 
-/// All three on one file.
+/// Compares the three programs on one file.
 fn compare(file: &Path, super_packets: bool) {
     let ours = ours::read(file);
     let tshark = tshark::read(file);
     let tcptrace = tcptrace::read(file);
     assert!(!ours.is_empty() && ours.keys().eq(tshark.keys()));
-    for (way, ours) in &ours {
-        let name = format!("{} {way:?}", file.display());
+    for (direction, ours) in &ours {
+        let name = format!("{} {direction:?}", file.display());
         let packets = Packets {
-            sent: &tshark[way],
-            answers: &tshark[&(way.1, way.0)],
+            sent: &tshark[direction],
+            answers: &tshark[&(direction.1, direction.0)],
         };
         rules::beside_tshark(&name, ours, packets.sent);
-        let tcptrace = &tcptrace[way];
+        let tcptrace = &tcptrace[direction];
         rules::beside_tcptrace(&name, ours, tcptrace, &packets, super_packets);
     }
 }
 
-fn agree(traffic: &Traffic<'_>) {
-    if !all_there() {
+fn assert_agreement(traffic: &Traffic<'_>) {
+    if !has_all_programs() {
         return;
     }
-    // Captures that they disagree on stay, to be looked at.
+    // Captures with differences are stored for inspection.
     let directory = tempfile::tempdir().unwrap().keep();
     for file in traffic.capture(&directory) {
         compare(&file, traffic.has_super_packets());
@@ -104,26 +104,25 @@ fn agree(traffic: &Traffic<'_>) {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// Those of `tests/captures`, and what `TAP_PEERS_CAPTURES` names besides (with colons between). Nobody needs
-/// to be root for them.
+/// Compares the captures in `tests/captures`, and those in `TAP_PEERS_CAPTURES` (separated by colons). Needs no root.
 #[test]
-fn captures_that_are_kept() {
-    if !have(&["tcptrace", "tshark"]) {
+fn agrees_on_stored_captures() {
+    if !has_programs(&["tcptrace", "tshark"]) {
         return;
     }
-    let place = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures"));
-    let also = std::env::var_os("TAP_PEERS_CAPTURES").unwrap_or_default();
-    let kept = KEPT.map(|name| place.join(name));
-    let also = std::env::split_paths(&also).filter(|file| file.is_file());
-    for file in kept.into_iter().chain(also) {
+    let captures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures"));
+    let additional = std::env::var_os("TAP_PEERS_CAPTURES").unwrap_or_default();
+    let stored = STORED_CAPTURES.map(|name| captures.join(name));
+    let additional = std::env::split_paths(&additional).filter(|file| file.is_file());
+    for file in stored.into_iter().chain(additional) {
         let name = file.file_name().unwrap().to_string_lossy();
         compare(&file, name.starts_with("super-packets"));
     }
 }
 
 #[test]
-fn losses_of_an_upload() {
-    agree(&Traffic {
+fn agrees_on_losses_of_an_upload() {
+    assert_agreement(&Traffic {
         name: "peers-loss",
         addresses: ["10.9.21.1/30", "10.9.21.2/30"],
         link: &[
@@ -140,8 +139,8 @@ fn losses_of_an_upload() {
 }
 
 #[test]
-fn reordering_of_a_download_over_ipv6() {
-    agree(&Traffic {
+fn agrees_on_reordering_of_a_download_over_ipv6() {
+    assert_agreement(&Traffic {
         name: "peers-order",
         addresses: ["fd00:9:22::1/64", "fd00:9:22::2/64"],
         link: &[
@@ -158,8 +157,8 @@ fn reordering_of_a_download_over_ipv6() {
 }
 
 #[test]
-fn a_reader_that_is_slower_than_the_path() {
-    agree(&Traffic {
+fn agrees_on_a_slow_reader() {
+    assert_agreement(&Traffic {
         name: "peers-slow",
         addresses: ["10.9.23.1/30", "10.9.23.2/30"],
         link: &["--delay", "5ms", "--rate", "100mbit", "--no-offload"],
@@ -168,8 +167,8 @@ fn a_reader_that_is_slower_than_the_path() {
 }
 
 #[test]
-fn losses_among_super_packets() {
-    agree(&Traffic {
+fn agrees_on_losses_of_super_packets() {
+    assert_agreement(&Traffic {
         name: "peers-super",
         addresses: ["10.9.24.1/30", "10.9.24.2/30"],
         link: &["--delay", "5ms", "--rate", "50mbit", "--loss", "0.5%"],
@@ -178,11 +177,11 @@ fn losses_among_super_packets() {
 }
 
 #[test]
-fn ssh_sends_a_file_and_lines() {
-    if !have(&["sshd", "ssh", "ssh-keygen"]) || !may_be_another() {
+fn agrees_on_ssh_transfer_and_typing() {
+    if !has_programs(&["sshd", "ssh", "ssh-keygen"]) || !has_other_users() {
         return;
     }
-    agree(&Traffic {
+    assert_agreement(&Traffic {
         name: "peers-ssh",
         addresses: ["10.9.25.1/30", "10.9.25.2/30"],
         link: &[

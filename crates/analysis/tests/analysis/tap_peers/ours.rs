@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul tap analyze` says.
+//! Figures of `longhaul tap analyze`.
 
-use crate::tap_peers::Way;
+use crate::tap_peers::Direction;
 use serde_json::Value;
 use std::{collections::BTreeMap, net::IpAddr, path::Path, process::Command};
 
-/// Of what one end sent.
+/// Figures of what one end sent.
 #[derive(Debug)]
 pub(crate) struct Ours {
-    /// Its data.
+    /// Figures of its data.
     data: Value,
-    /// ACKs for its data: what the other end sent.
-    for_it: Value,
-    /// ACKs that it sent.
+    /// Figures of the ACKs for its data, which the other end sent.
+    received_acks: Value,
+    /// Figures of the ACKs that it sent.
     acks: Value,
     rtt: Value,
 }
@@ -22,29 +22,29 @@ impl Ours {
         number(&self.data, name)
     }
 
-    /// Of the ACKs that it sent.
+    /// Returns a figure of the ACKs that it sent.
     pub(crate) fn acks(&self, name: &str) -> u64 {
         number(&self.acks, name)
     }
 
-    /// Of the ACKs that it got.
-    pub(crate) fn acked(&self, name: &str) -> u64 {
-        number(&self.for_it, name)
+    /// Returns a figure of the ACKs that it received.
+    pub(crate) fn received(&self, name: &str) -> u64 {
+        number(&self.received_acks, name)
     }
 
-    /// Packets that were sent again, whatever for.
+    /// Returns the number of retransmitted packets of all kinds.
     pub(crate) fn retransmissions(&self) -> u64 {
         let kinds = ["fast", "timeout", "spurious", "other"];
         let count = |kind: &&str| self.data(&format!("{kind}_retransmissions"));
         kinds.iter().map(count).sum()
     }
 
-    /// Samples of data and ACK.
+    /// Returns the number of RTT samples from data and ACK.
     pub(crate) fn rtt_samples(&self) -> u64 {
         number(&self.rtt, "count")
     }
 
-    /// Least, mean and greatest in ms.
+    /// Returns minimum, mean and maximum RTT, ms.
     pub(crate) fn rtt_ms(&self) -> [f64; 3] {
         ["min", "mean", "max"].map(|name| self.rtt[name].as_f64().unwrap() / 1e6)
     }
@@ -56,8 +56,8 @@ fn number(of: &Value, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("no {name} in {of}"))
 }
 
-/// Both ways of every flow.
-pub(crate) fn read(file: &Path) -> BTreeMap<Way, Ours> {
+/// Reads both directions of every flow.
+pub(crate) fn read(file: &Path) -> BTreeMap<Direction, Ours> {
     let output = Command::new(longhaul_testbed::longhaul())
         .args(["tap", "analyze", "--json"])
         .arg(file)
@@ -73,11 +73,11 @@ pub(crate) fn read(file: &Path) -> BTreeMap<Way, Ours> {
         .collect()
 }
 
-fn both(flow: &Value) -> [(Way, Ours); 2] {
+fn both(flow: &Value) -> [(Direction, Ours); 2] {
     let [client, server] = ["client", "server"].map(|end| end_of(&flow[end]));
     let ours = |own: &Value, other: &Value| Ours {
         data: own["data"].clone(),
-        for_it: own["acks"].clone(),
+        received_acks: own["acks"].clone(),
         acks: other["acks"].clone(),
         rtt: own["rtt_by_pairs"].clone(),
     };

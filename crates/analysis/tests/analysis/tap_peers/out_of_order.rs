@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Captures whose packets are out of order or there twice, beside tshark (docs/tap-peers.md, D14 to D16).
+//! Comparison with tshark for captures with packets out of order or duplicated (docs/tap-peers.md, D14 to D16).
 
-use crate::tap_peers::{KEPT, have, ours, rules, tshark};
+use crate::tap_peers::{STORED_CAPTURES, has_programs, ours, rules, tshark};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// A packet with its header, and when it was captured.
+/// Packet with its pcap record header.
 type Record = Vec<u8>;
 
-/// The file's header, and its packets.
+/// Reads the header of a file, and its packets.
 fn records(file: &Path) -> (Vec<u8>, Vec<Record>) {
     let bytes = fs::read(file).unwrap();
     let (header, mut rest) = bytes.split_at(24);
     let mut records = Vec::new();
     while !rest.is_empty() {
-        let kept: [u8; 4] = rest[8..12].try_into().unwrap();
-        let (record, after) = rest.split_at(16 + u32::from_le_bytes(kept) as usize);
+        let captured_len: [u8; 4] = rest[8..12].try_into().unwrap();
+        let (record, after) = rest.split_at(16 + u32::from_le_bytes(captured_len) as usize);
         records.push(record.to_vec());
         rest = after;
     }
     (header.to_vec(), records)
 }
 
-/// Each packet is put up to `reach` places later, by numbers that are the same each time.
+/// Moves each packet up to `reach` places later, with pseudo-random numbers that are the same each time.
 fn shuffled(records: &[Record], reach: u64) -> Vec<Record> {
     let mut state = 88_172_645_463_325_252_u64;
     let mut random = || {
@@ -53,8 +53,8 @@ struct Variants {
 
 impl Variants {
     fn of(name: &'static str) -> Self {
-        let place = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures"));
-        let (header, records) = records(&place.join(name));
+        let captures = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures"));
+        let (header, records) = records(&captures.join(name));
         Self {
             directory: tempfile::tempdir().unwrap(),
             name,
@@ -79,25 +79,30 @@ impl Variants {
         let file = self.write(records);
         let (ours, tshark) = (ours::read(&file), tshark::read(&file));
         assert!(ours.keys().eq(tshark.keys()), "{} {what}", self.name);
-        for (way, ours) in &ours {
-            rule(&format!("{} {what} {way:?}", self.name), ours, &tshark[way]);
+        for (direction, ours) in &ours {
+            rule(
+                &format!("{} {what} {direction:?}", self.name),
+                ours,
+                &tshark[direction],
+            );
         }
     }
 }
 
-/// Those of `KEPT` that no SYN ends in the middle, in little-endian order.
-fn kept() -> impl Iterator<Item = Variants> {
-    KEPT.into_iter()
+/// Returns the captures of `STORED_CAPTURES` that are in little-endian byte order and has_programs no SYN in the middle of a connection.
+fn stored_captures() -> impl Iterator<Item = Variants> {
+    STORED_CAPTURES
+        .into_iter()
         .filter(|name| !name.starts_with("vendor"))
         .map(Variants::of)
 }
 
 #[test]
-fn packets_that_are_there_twice() {
-    if !have(&["tshark"]) {
+fn agrees_on_duplicated_packets() {
+    if !has_programs(&["tshark"]) {
         return;
     }
-    for variants in kept() {
+    for variants in stored_captures() {
         let twice = variants.records.iter().flat_map(|record| [record, record]);
         let twice: Vec<_> = twice.cloned().collect();
         variants.compare("twice", &twice, rules::counts_beside_tshark);
@@ -105,11 +110,11 @@ fn packets_that_are_there_twice() {
 }
 
 #[test]
-fn packets_that_are_near_their_places() {
-    if !have(&["tshark"]) {
+fn agrees_on_slightly_shuffled_packets() {
+    if !has_programs(&["tshark"]) {
         return;
     }
-    for variants in kept() {
+    for variants in stored_captures() {
         for reach in [2, 3, 6, 10] {
             let near = shuffled(&variants.records, reach);
             let what = format!("shuffled by {reach}");
@@ -118,16 +123,16 @@ fn packets_that_are_near_their_places() {
     }
 }
 
-/// D15, D16: what is sent again and what is late depends on where a flow begins.
+/// D15, D16: retransmissions and late packets depend on where a flow begins.
 #[test]
-fn packets_that_are_anywhere() {
-    if !have(&["tshark"]) {
+fn agrees_on_fully_shuffled_packets() {
+    if !has_programs(&["tshark"]) {
         return;
     }
-    for variants in kept() {
+    for variants in stored_captures() {
         let backwards: Vec<_> = variants.records.iter().rev().cloned().collect();
-        let anywhere = shuffled(&variants.records, 1 << 20);
+        let shuffled_far = shuffled(&variants.records, 1 << 20);
         variants.compare("backwards", &backwards, rules::packets_beside_tshark);
-        variants.compare("shuffled", &anywhere, rules::packets_beside_tshark);
+        variants.compare("shuffled", &shuffled_far, rules::packets_beside_tshark);
     }
 }

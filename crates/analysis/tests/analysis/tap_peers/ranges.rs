@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-/// Numbers, as ranges that don't touch each other, in order.
+/// Set of numbers, as sorted ranges that do not touch each other.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
-    /// How many of these numbers it has.
+    /// Returns how many of these numbers are in the set.
     pub(crate) fn overlap(&self, numbers: &Range<u64>) -> u64 {
         let common = |range: &Range<u64>| {
             let end = range.end.min(numbers.end);
@@ -18,9 +18,9 @@ impl Ranges {
     }
 
     pub(crate) fn insert(&mut self, numbers: Range<u64>) {
-        let apart = |range: &Range<u64>| range.end < numbers.start || numbers.end < range.start;
+        let disjoint = |range: &Range<u64>| range.end < numbers.start || numbers.end < range.start;
         let (mut ranges, joined): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.0).into_iter().partition(apart);
+            std::mem::take(&mut self.0).into_iter().partition(disjoint);
         let start = joined.iter().map(|range| range.start).min();
         let end = joined.iter().map(|range| range.end).max();
         let whole = numbers.start.min(start.unwrap_or(u64::MAX))..numbers.end.max(end.unwrap_or(0));
@@ -33,7 +33,7 @@ impl Ranges {
 }
 
 #[test]
-fn ranges_that_touch_are_one() {
+fn merges_adjacent_ranges() {
     let mut ranges = Ranges::default();
     [10..20, 30..40, 20..25, 38..50, 7..7]
         .into_iter()

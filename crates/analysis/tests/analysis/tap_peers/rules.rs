@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What must be equal, and where rules differ, by how much exactly (docs/tap-peers.md).
+//! Figures that must be equal, and the exact differences where definitions differ (docs/tap-peers.md).
 
 use crate::tap_peers::{ours::Ours, tcptrace::Tcptrace, tshark::Tshark};
 
-/// tcptrace prints tenths of a millisecond.
+/// Tolerance in ms for tcptrace, which prints tenths of a millisecond.
 const TENTH: f64 = 0.051;
-/// tshark prints nanoseconds of captures in microseconds.
+/// Tolerance in ms for tshark, which rounds nanoseconds to microseconds.
 const MICROSECOND: f64 = 0.001;
 
 #[track_caller]
@@ -21,19 +21,19 @@ fn near(name: &str, what: &str, ours: f64, theirs: f64, by: f64) {
     );
 }
 
-/// What tshark says of both ways, packet by packet.
+/// tshark's analysis of both directions, packet by packet.
 pub(crate) struct Packets<'a> {
     pub(crate) sent: &'a Tshark,
     pub(crate) answers: &'a Tshark,
 }
 
-/// tshark's rules.
+/// Compares all figures with tshark's.
 pub(crate) fn beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
     counts_beside_tshark(name, ours, theirs);
     rtt_beside_tshark(name, ours, theirs);
 }
 
-/// All but round trips.
+/// Compares all figures but round trips with tshark's.
 pub(crate) fn counts_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
     packets_beside_tshark(name, ours, theirs);
     let same = |what: &str, ours, theirs| equal(name, &format!("{what} (tshark)"), ours, theirs);
@@ -42,19 +42,19 @@ pub(crate) fn counts_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
         ours.acks("zero_windows"),
         theirs.zero_windows,
     );
-    // D1, D11: it also counts repeats with nothing outstanding, and looks at the packet before only.
-    let duplicates = theirs.duplicate_acks - theirs.no_duplicates + theirs.other_duplicates;
+    // D1, D11: tshark also counts repeats with nothing outstanding, and only compares with the packet before.
+    let duplicates = theirs.duplicate_acks - theirs.false_duplicates + theirs.other_duplicates;
     same("duplicate ACKs", ours.acks("duplicates"), duplicates);
-    // D2: it sorts late packets by the clock, so only the sum can agree. D10: a byte that was sent again
-    // looks like a keep-alive to it. D14, D16: data that comes behind its ACK.
+    // D2: tshark classifies late packets by time, so only the sum can agree. D10: it takes a retransmitted byte for a
+    // keep-alive. D14, D16: data after its ACK.
     same(
-        "sent again or late",
+        "retransmitted or late",
         ours.retransmissions() + ours.data("reordered") + theirs.lone_bytes,
-        theirs.again_or_late + theirs.keep_alives_of_data + theirs.late_to_acks,
+        theirs.retransmitted_or_late + theirs.keep_alives_of_data + theirs.late_to_acks,
     );
 }
 
-/// What no order changes.
+/// Compares the figures that do not depend on the order of packets.
 pub(crate) fn packets_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
     let same = |what: &str, ours, theirs| equal(name, &format!("{what} (tshark)"), ours, theirs);
     same("packets", ours.data("packets"), theirs.packets);
@@ -69,8 +69,8 @@ pub(crate) fn packets_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
     same("SACK blocks", ours.acks("sack_blocks"), theirs.sack_blocks);
 }
 
-/// D3: it takes samples of what was sent twice, too; those are left out here. D6: it has none of an ACK
-/// inside of a packet.
+/// Compares RTTs. D3: tshark also takes samples of retransmitted data; these are left out here. D6: it has no sample
+/// of an ACK inside a packet.
 fn rtt_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
     let samples = ours.rtt_samples();
     let fewest = theirs.rtt_ms.len() as u64 + theirs.answers_inside;
@@ -86,7 +86,7 @@ fn rtt_beside_tshark(name: &str, ours: &Ours, theirs: &Tshark) {
     }
 }
 
-/// Least, mean and greatest; 0 without samples.
+/// Returns minimum, mean and maximum; 0 without samples.
 fn summary(samples: &[f64]) -> [f64; 3] {
     let least = samples.iter().copied().reduce(f64::min);
     let greatest = samples.iter().copied().reduce(f64::max);
@@ -94,7 +94,7 @@ fn summary(samples: &[f64]) -> [f64; 3] {
     [least.unwrap_or(0.0), mean, greatest.unwrap_or(0.0)]
 }
 
-/// tcptrace's rules, connection by connection.
+/// Compares the figures of a connection with tcptrace's.
 pub(crate) fn beside_tcptrace(
     name: &str,
     ours: &Ours,
@@ -118,12 +118,12 @@ pub(crate) fn beside_tcptrace(
         ours.data("payload_bytes"),
         theirs.count("actual_data_bytes"),
     );
-    // D9: what was sent into a window of zero is a probe to it, whatever it was.
-    let apart = &packets.sent.apart;
+    // D9: tcptrace takes all data sent into a zero window for probes.
+    let differences = &packets.sent.differences;
     same(
         "unique bytes",
         ours.data("unique_bytes"),
-        theirs.count_and("unique_bytes_sent", apart.unique_bytes),
+        theirs.count_and("unique_bytes_sent", differences.unique_bytes),
     );
     same(
         "pure ACKs",
@@ -140,41 +140,42 @@ pub(crate) fn beside_tcptrace(
         ours.acks("zero_windows"),
         theirs.count("zero_win_adv"),
     );
-    // D4: what was lost before the tap is out of order to it, and a retransmission to us. D5: SYNs and FINs
-    // are data to it. D9, D10: probes.
-    let seen_twice = ours.retransmissions() - ours.data("unseen_retransmissions");
+    // D4: data lost before the capture point is out of order to tcptrace, and a retransmission to us. D5: it counts SYNs
+    // and FINs as data. D9, D10: probes.
+    let captured_twice = ours.retransmissions() - ours.data("unseen_retransmissions");
     same(
-        "sent again",
-        seen_twice,
-        theirs.count_and("rexmt_data_pkts", apart.again_packets),
+        "retransmitted",
+        captured_twice,
+        theirs.count_and("rexmt_data_pkts", differences.retransmitted_packets),
     );
-    let again_bytes = ours.data("retransmitted_bytes") - ours.data("unseen_retransmitted_bytes");
+    let retransmitted_bytes =
+        ours.data("retransmitted_bytes") - ours.data("unseen_retransmitted_bytes");
     same(
-        "bytes sent again",
-        again_bytes,
-        theirs.count_and("rexmt_data_bytes", apart.again_bytes),
+        "retransmitted bytes",
+        retransmitted_bytes,
+        theirs.count_and("rexmt_data_bytes", differences.retransmitted_bytes),
     );
     let late = ours.data("unseen_retransmissions") + ours.data("reordered");
-    // D13: it doesn't look at the numbers of packets without data.
+    // D13: tcptrace ignores the sequence numbers of packets without data.
     same(
         "late",
         late,
-        theirs.count_and("outoforder_pkts", apart.late_packets),
+        theirs.count_and("outoforder_pkts", differences.late_packets),
     );
-    // D6: it knows ACKs only by the end of a packet; one inside a super-packet acknowledges none.
+    // D6: tcptrace matches ACKs only with the end of a packet; an ACK inside a super-packet acknowledges none.
     if !super_packets {
-        // D5, D11: it counts repeats when nothing is outstanding, FINs and RSTs, but none after a late ACK.
+        // D5, D11: tcptrace counts repeats when nothing is outstanding, FINs and RSTs, but none after a late ACK.
         same(
             "duplicate ACKs",
-            ours.acked("duplicates"),
+            ours.received("duplicates"),
             theirs.count_and("duplicate_acks", -packets.answers.more_repeats),
         );
         rtt_beside_tcptrace(name, theirs, packets.sent);
     }
 }
 
-/// D7: of ACKs that cover something that was sent twice or late, and of those for what was sent before
-/// that, it takes other samples than we. D8: it takes them of RSTs too. What tshark says is between both.
+/// Compares RTTs. D7: tcptrace takes other samples for ACKs of data that was retransmitted or late, and of data sent
+/// before that. D8: it also takes samples of RSTs. tshark's samples give a lower and an upper limit.
 fn rtt_beside_tcptrace(name: &str, theirs: &Tcptrace, sent: &Tshark) {
     let all = [&sent.rtt_ms[..], &sent.reset_rtt_ms].concat();
     let (samples, others) = (all.len() as u64, theirs.count("RTT_samples"));
@@ -185,7 +186,7 @@ fn rtt_beside_tcptrace(name: &str, theirs: &Tcptrace, sent: &Tshark) {
         "RTT samples of {name}: {others} by tcptrace, {fewest} to {most} by its rules"
     );
     if samples > 0 && fewest == most {
-        // D12: its mean is of a ten-thousandth of a sample more than there are.
+        // D12: tcptrace's mean divides by the number of samples plus 0.0001.
         let [least, mean, greatest] = summary(&all);
         let mean = mean * samples as f64 / (samples as f64 + 1e-4);
         let columns = ["RTT_min", "RTT_avg", "RTT_max"].map(|column| theirs.ms(column));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! OpenSSH: a file to the server, then lines that come back one by one, as somebody types.
+//! OpenSSH traffic: a file to the server, then lines that are echoed one by one, like typing.
 
 use crate::tap_peers::traffic::{Running, spawn};
 use longhaul_testnet::link_process::Testbed;
@@ -24,12 +24,12 @@ pub(crate) fn run(bed: &Testbed, directory: &Path) {
     succeed(file);
     let mut typed = client(bed, &keys[1], "cat");
     let mut echo = BufReader::new(typed.0.stdout.take().unwrap());
-    (0..LINES).for_each(|line| is_echoed(&mut typed, &mut echo, &format!("line {line}\n")));
+    (0..LINES).for_each(|line| assert_echoed(&mut typed, &mut echo, &format!("line {line}\n")));
     drop(typed.0.stdin.take());
     succeed(typed);
 }
 
-fn is_echoed(typed: &mut Running, echo: &mut BufReader<ChildStdout>, line: &str) {
+fn assert_echoed(typed: &mut Running, echo: &mut BufReader<ChildStdout>, line: &str) {
     let stdin = typed.0.stdin.as_mut().unwrap();
     stdin.write_all(line.as_bytes()).unwrap();
     stdin.flush().unwrap();
@@ -38,7 +38,7 @@ fn is_echoed(typed: &mut Running, echo: &mut BufReader<ChildStdout>, line: &str)
     assert_eq!(answer, line);
 }
 
-/// A key pair without a passphrase.
+/// Creates a key pair without a passphrase.
 fn key(file: &Path) -> PathBuf {
     let mut command = Command::new("ssh-keygen");
     command.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
@@ -47,9 +47,9 @@ fn key(file: &Path) -> PathBuf {
     file.to_owned()
 }
 
-/// It listens when this returns.
+/// Starts sshd and returns when it listens.
 fn sshd(bed: &Testbed, directory: &Path, [host, user]: &[PathBuf; 2]) -> Running {
-    // What its unprivileged part is locked into; the distribution makes it when the service starts.
+    // The unprivileged part runs in this directory, which the distribution creates when the service starts.
     fs::create_dir_all("/run/sshd").unwrap();
     let address = bed.right_address();
     let config = format!(
@@ -60,19 +60,19 @@ fn sshd(bed: &Testbed, directory: &Path, [host, user]: &[PathBuf; 2]) -> Running
     );
     let file = directory.join("sshd_config");
     fs::write(&file, config).unwrap();
-    // It starts itself anew for each connection, and so must know its own path.
+    // sshd executes itself for each connection, so it needs its absolute path.
     let which = Command::new("which").arg("sshd").output().unwrap();
     let mut command = Command::new(String::from_utf8(which.stdout).unwrap().trim());
     command.args(["-D", "-e", "-f"]).arg(&file);
     let mut running = spawn(&bed.right, command.stderr(Stdio::piped()));
-    let mut said = BufReader::new(running.0.stderr.take().unwrap()).lines();
-    let mut before = Vec::new();
-    let listens = said.by_ref().map(Result::unwrap).any(|line| {
-        before.push(line);
-        before[before.len() - 1].contains("listening on")
+    let mut stderr = BufReader::new(running.0.stderr.take().unwrap()).lines();
+    let mut earlier_lines = Vec::new();
+    let listens = stderr.by_ref().map(Result::unwrap).any(|line| {
+        earlier_lines.push(line);
+        earlier_lines[earlier_lines.len() - 1].contains("listening on")
     });
-    assert!(listens, "sshd did not begin: {before:?}");
-    std::thread::spawn(move || said.for_each(drop));
+    assert!(listens, "sshd did not begin: {earlier_lines:?}");
+    std::thread::spawn(move || stderr.for_each(drop));
     running
 }
 

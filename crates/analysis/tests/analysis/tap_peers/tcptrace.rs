@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `tcptrace -l -r --csv` says.
+//! Figures of `tcptrace -l -r --csv`.
 
-use crate::tap_peers::Way;
+use crate::tap_peers::Direction;
 use std::{collections::BTreeMap, net::IpAddr, path::Path, process::Command};
 
-/// Columns of one way, without the ending that says which.
+/// Columns of one direction, without the suffix of the direction.
 #[derive(Debug)]
 pub(crate) struct Tcptrace(BTreeMap<String, String>);
 
@@ -19,20 +19,20 @@ impl Tcptrace {
         self.text(name).parse().unwrap()
     }
 
-    /// A count, and what other rules make of it.
+    /// Returns a count plus a correction for different definitions.
     pub(crate) fn count_and(&self, name: &str, others: i64) -> u64 {
         let count = self.count(name).checked_add_signed(others);
         count.unwrap_or_else(|| panic!("{name}: {} and {others}", self.text(name)))
     }
 
-    /// To a tenth.
+    /// Returns a time in ms, with a precision of 0.1 ms.
     pub(crate) fn ms(&self, name: &str) -> f64 {
         self.text(name).parse().unwrap()
     }
 }
 
-/// Both ways of every connection.
-pub(crate) fn read(file: &Path) -> BTreeMap<Way, Tcptrace> {
+/// Reads both directions of every connection.
+pub(crate) fn read(file: &Path) -> BTreeMap<Direction, Tcptrace> {
     let output = Command::new("tcptrace")
         .args(["-l", "-r", "-n", "--csv"])
         .arg(file)
@@ -51,7 +51,7 @@ fn cells(line: &str) -> Vec<String> {
     line.split(',').map(|cell| cell.trim().to_owned()).collect()
 }
 
-fn both(names: &[String], cells: &[String]) -> [(Way, Tcptrace); 2] {
+fn both(names: &[String], cells: &[String]) -> [(Direction, Tcptrace); 2] {
     let row: BTreeMap<_, _> = names.iter().cloned().zip(cells.iter().cloned()).collect();
     let end = |which: &str| -> (IpAddr, u16) {
         let address = row[&format!("host_{which}")].parse().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real programs over an emulated path, captured by tcpdump at both ends.
+//! Traffic of real programs over an emulated path, captured by tcpdump at both ends.
 
 use crate::tap_peers::ssh;
 use longhaul_linux::netns::Netns;
@@ -13,14 +13,14 @@ use std::{
     time::Duration,
 };
 
-/// What the last packet of a capture has in it.
+/// Payload of the last packet of a capture.
 const END: &[u8] = b"the end of this capture";
-/// Nobody listens there (RFC 863).
+/// Discard port (RFC 863), on which no program listens.
 const DISCARD: u16 = 9;
-/// Bytes that nginx serves.
+/// Size of the file that nginx serves, bytes.
 const FILE_BYTES: usize = 2 << 20;
 
-/// What runs where.
+/// Traffic of one test: path and program.
 pub(crate) struct Traffic<'a> {
     pub(crate) name: &'a str,
     pub(crate) addresses: [&'a str; 2],
@@ -29,32 +29,32 @@ pub(crate) struct Traffic<'a> {
     pub(crate) program: Program<'a>,
 }
 
-/// The left end's program with these flags; the right end has what it needs.
+/// Client program on the left end with its flags; its server runs on the right end.
 pub(crate) enum Program<'a> {
     Iperf3(&'a [&'a str]),
     Curl(&'a [&'a str]),
-    /// A transfer, and lines that are answered one by one.
+    /// A transfer, then lines that are echoed one by one.
     Ssh,
 }
 
-/// Ends with this.
+/// Child process that is killed on drop.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Already dead is as good.
+        // The process may have ended already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
 impl Traffic<'_> {
-    /// Whether the kernel hands several segments over as one packet.
+    /// Returns whether the kernel passes several segments on as one packet.
     pub(crate) fn has_super_packets(&self) -> bool {
         !self.link.contains(&"--no-offload")
     }
 
-    /// Runs it: the captures of both ends.
+    /// Runs the program and returns the captures of both ends.
     pub(crate) fn capture(&self, directory: &Path) -> [PathBuf; 2] {
         let bed = Testbed::start(self.name, self.addresses, self.link);
         let files = ["left.pcap", "right.pcap"].map(|name| directory.join(name));
@@ -67,7 +67,7 @@ impl Traffic<'_> {
             Program::Curl(flags) => curl(&bed, flags, directory),
             Program::Ssh => ssh::run(&bed, directory),
         }
-        // What is still on the way. If it is more, the captures end before it.
+        // Waits for packets on the path. Later packets are not in the captures.
         std::thread::sleep(Duration::from_millis(300));
         end_of_capture(&bed.left, bed.right_address(), &files[0]);
         end_of_capture(&bed.right, bed.left_address(), &files[1]);
@@ -76,14 +76,14 @@ impl Traffic<'_> {
     }
 }
 
-pub(crate) fn spawn(place: &Netns, command: &mut Command) -> Running {
-    Running(place.run(|| command.spawn()).unwrap())
+pub(crate) fn spawn(netns: &Netns, command: &mut Command) -> Running {
+    Running(netns.run(|| command.spawn()).unwrap())
 }
 
-/// tcpdump's ring hands packets over by the block, and what is in the last one when it ends is lost. So a
-/// last packet is sent, until it is in the file, and everything before it with it.
-fn end_of_capture(place: &Netns, to: IpAddr, file: &Path) {
-    let socket = place.run(|| UdpSocket::bind((unspecified(to), 0))).unwrap();
+/// Flushes tcpdump's ring, which passes packets on by the block and loses the last block at the end. A marker packet
+/// is sent until it is in the file, and with it all packets before.
+fn end_of_capture(netns: &Netns, to: IpAddr, file: &Path) {
+    let socket = netns.run(|| UdpSocket::bind((unspecified(to), 0))).unwrap();
     let is_there = || {
         let bytes = fs::read(file).unwrap();
         bytes.windows(END.len()).any(|bytes| bytes == END)
@@ -105,22 +105,22 @@ fn unspecified(like: IpAddr) -> IpAddr {
     }
 }
 
-/// Captures headers until it is told to end. It has begun when this returns.
-fn tcpdump(place: &Netns, file: &Path) -> Running {
+/// Starts a capture of headers and returns when it has begun.
+fn tcpdump(netns: &Netns, file: &Path) -> Running {
     let mut command = Command::new("tcpdump");
-    // As root it would change to a user that may not write there.
+    // Without -Z, tcpdump would change to a user that may not write there.
     command
         .args(["-Z", "root", "-i", "wan0", "-s", "128", "-B", "16384"])
         .args(["--immediate-mode", "-U", "-w"])
         .arg(file);
     let filter = format!("tcp or udp port {DISCARD}");
     command.arg(filter).stderr(Stdio::piped());
-    let mut running = spawn(place, &mut command);
-    let mut said = BufReader::new(running.0.stderr.take().unwrap()).lines();
-    let begun = said.any(|line| line.unwrap().contains("listening on"));
+    let mut running = spawn(netns, &mut command);
+    let mut output_lines = BufReader::new(running.0.stderr.take().unwrap()).lines();
+    let begun = output_lines.any(|line| line.unwrap().contains("listening on"));
     assert!(begun, "tcpdump did not begin");
-    // Whatever else it says must have somewhere to go.
-    std::thread::spawn(move || said.for_each(drop));
+    // Its further output is read, so that the pipe does not fill.
+    std::thread::spawn(move || output_lines.for_each(drop));
     running
 }
 
@@ -136,9 +136,9 @@ fn iperf3(bed: &Testbed, flags: &[&str]) {
         .args(["-s", "-1", "--forceflush"])
         .stdout(Stdio::piped());
     let mut server = spawn(&bed.right, &mut server);
-    let mut said = BufReader::new(server.0.stdout.take().unwrap()).lines();
-    assert!(said.any(|line| line.unwrap().contains("listening")));
-    std::thread::spawn(move || said.for_each(drop));
+    let mut output_lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    assert!(output_lines.any(|line| line.unwrap().contains("listening")));
+    std::thread::spawn(move || output_lines.for_each(drop));
     let mut client = Command::new("iperf3");
     client
         .arg("-c")
@@ -149,7 +149,7 @@ fn iperf3(bed: &Testbed, flags: &[&str]) {
 
 fn curl(bed: &Testbed, flags: &[&str], directory: &Path) {
     let address = bed.right_address();
-    // To see whether nginx answers, beside it.
+    // The check whether nginx answers runs in nginx's namespace.
     succeed(
         &bed.right,
         Command::new("ip").args(["link", "set", "lo", "up"]),
@@ -163,13 +163,13 @@ fn curl(bed: &Testbed, flags: &[&str], directory: &Path) {
     succeed(&bed.left, &mut client);
 }
 
-fn succeed(place: &Netns, command: &mut Command) {
-    let output = place.run(|| command.stdin(Stdio::null()).output()).unwrap();
+fn succeed(netns: &Netns, command: &mut Command) {
+    let output = netns.run(|| command.stdin(Stdio::null()).output()).unwrap();
     assert!(output.status.success(), "{command:?}: {output:?}");
 }
 
-/// nginx in the foreground; it answers when this returns.
-fn nginx(place: &Netns, address: IpAddr, directory: &Path) -> Running {
+/// Starts nginx in the foreground and returns when it answers.
+fn nginx(netns: &Netns, address: IpAddr, directory: &Path) -> Running {
     let root = directory.join("www");
     fs::create_dir(&root).unwrap();
     fs::write(root.join("file"), vec![7; FILE_BYTES]).unwrap();
@@ -190,8 +190,8 @@ fn nginx(place: &Netns, address: IpAddr, directory: &Path) -> Running {
         .arg(&file)
         .arg("-e")
         .arg(directory.join("error.log"));
-    let mut running = spawn(place, &mut command);
-    let answers = || place.run(|| TcpStream::connect(listen)).is_ok();
+    let mut running = spawn(netns, &mut command);
+    let answers = || netns.run(|| TcpStream::connect(listen)).is_ok();
     while !answers() {
         assert!(running.0.try_wait().unwrap().is_none(), "nginx ended");
         std::thread::sleep(Duration::from_millis(20));

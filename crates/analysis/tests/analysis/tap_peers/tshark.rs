@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tshark says of each packet (`tcp.analysis.*`), sums of it, and by how much other rules differ on the
-//! same packets (docs/tap-peers.md).
+//! tshark's analysis of each packet (`tcp.analysis.*`), its sums, and the differences of other definitions on the same
+//! packets (docs/tap-peers.md).
 
-use crate::tap_peers::{Way, ranges::Ranges};
+use crate::tap_peers::{Direction, ranges::Ranges};
 use std::{collections::BTreeMap, net::IpAddr, ops::Range, path::Path, process::Command};
 
-/// Of what one end sent.
+/// Figures of what one end sent.
 #[derive(Debug, Default)]
 pub(crate) struct Tshark {
     pub(crate) packets: u64,
@@ -16,66 +16,65 @@ pub(crate) struct Tshark {
     pub(crate) sack_blocks: u64,
     pub(crate) zero_windows: u64,
     pub(crate) duplicate_acks: u64,
-    /// Those that are none by RFC 5681 §2: nothing is outstanding, or a greater number was said before (D1,
-    /// D11).
-    pub(crate) no_duplicates: u64,
-    /// Duplicates by RFC 5681 §2 that it does not call so: after a late ACK, of a window of zero, or with a
-    /// number of its own that is not the next (D11).
+    /// tshark's duplicate ACKs that are none by RFC 5681 §2: nothing is outstanding, or a greater number was sent before
+    /// (D1, D11).
+    pub(crate) false_duplicates: u64,
+    /// Duplicates by RFC 5681 §2 that tshark does not count: after a late ACK, with a zero window, or with a sequence
+    /// number that is not the next (D11).
     pub(crate) other_duplicates: u64,
-    /// Repeats as tcptrace counts them, less duplicates by RFC 5681 §2 (D5, D11).
+    /// Repeats as tcptrace counts them, minus duplicates by RFC 5681 §2 (D5, D11).
     pub(crate) more_repeats: i64,
-    /// Retransmissions of every kind, and what came out of order, without SYNs.
-    pub(crate) again_or_late: u64,
-    /// Keep-alives that carry a byte which nobody had acknowledged (D10).
+    /// Retransmissions of all kinds and out-of-order packets, without SYNs.
+    pub(crate) retransmitted_or_late: u64,
+    /// Keep-alives that carry an unacknowledged byte (D10).
     pub(crate) keep_alives_of_data: u64,
-    /// New data that only an ACK seen before has passed, which it takes for data in order (D14).
+    /// New data below an earlier ACK's number, which tshark takes for data in order (D14).
     pub(crate) late_to_acks: u64,
-    /// A first packet of one byte that is acknowledged, which looks like a keep-alive to us (D16).
+    /// First packets of one byte that was acknowledged before, which look like a keep-alive to us (D16).
     pub(crate) lone_bytes: u64,
-    /// Behind the last number that it acknowledged, or has by SACK.
-    holds: u64,
-    /// Packets and bytes by our rules, less by tcptrace's (D5, D9, D10, D13).
-    pub(crate) apart: Apart,
-    /// RTTs of its data in ms, of ACKs that cover nothing that was sent again or late.
+    /// End of the data that it acknowledged or reported by SACK.
+    received_end: u64,
+    /// Packets and bytes by our definitions, minus those by tcptrace's (D5, D9, D10, D13).
+    pub(crate) differences: Differences,
+    /// RTTs of its data in ms, from ACKs that cover no retransmitted or late data.
     pub(crate) rtt_ms: Vec<f64>,
-    /// The same of RSTs, which acknowledge nothing (D8).
+    /// RTTs in ms that tshark takes from RSTs, which acknowledge nothing (D8).
     pub(crate) reset_rtt_ms: Vec<f64>,
-    /// Those ACKs among them that are for what was sent before something below was sent again, or came late
-    /// (D7).
+    /// ACKs of data that was sent before the latest retransmission or late packet (D7).
     pub(crate) answers_behind: u64,
-    /// ACKs for data sent once and in order that tshark has no RTT of: inside of a packet (D6).
+    /// ACKs for data sent once and in order, for which tshark has no RTT: inside a packet (D6).
     pub(crate) answers_inside: u64,
-    /// ACKs that cover something that came late, but nothing that was seen twice (D3).
+    /// ACKs that cover late data, but no data that was captured twice (D3).
     pub(crate) answers_to_late: u64,
-    /// ACKs that cover something that was seen twice.
+    /// ACKs that cover data that was captured twice.
     pub(crate) answers_to_twice: u64,
-    /// Next number that it sends.
+    /// Next sequence number.
     next: u64,
-    /// The same, of packets with data, SYN or FIN.
+    /// Next sequence number after packets with data, SYN or FIN.
     data_next: u64,
-    /// Whether it sent anything but SYNs.
-    has_spoken: bool,
-    /// Number and window of its last packet.
-    told: Option<(u64, u64)>,
-    /// Greatest number that it acknowledged.
+    /// True after a packet other than SYN.
+    has_sent_non_syn: bool,
+    /// ACK number and window of its last packet.
+    last_ack_and_window: Option<(u64, u64)>,
+    /// Greatest ACK number.
     acked: Option<u64>,
-    /// Whether tshark called its last packet a keep-alive.
-    asked: bool,
-    /// What it sent.
-    seen: Ranges,
-    /// The same, as tcptrace has it: without what was sent into a window of zero.
-    heard: Ranges,
+    /// True if tshark calls its last packet a keep-alive.
+    last_was_keep_alive: bool,
+    /// Sequence numbers captured.
+    captured: Ranges,
+    /// Sequence numbers by tcptrace's definition: without data sent into a zero window.
+    captured_by_tcptrace: Ranges,
     twice: Ranges,
     late: Ranges,
-    /// What was sent before the last of both ends here.
-    behind: u64,
+    /// Next sequence number at the time of the latest repeated or late data.
+    repeat_next: u64,
 }
 
-/// By our rules less by others'.
+/// Differences: figures by our definitions minus those by tcptrace's.
 #[derive(Debug, Default)]
-pub(crate) struct Apart {
-    pub(crate) again_packets: i64,
-    pub(crate) again_bytes: i64,
+pub(crate) struct Differences {
+    pub(crate) retransmitted_packets: i64,
+    pub(crate) retransmitted_bytes: i64,
     pub(crate) unique_bytes: i64,
     pub(crate) late_packets: i64,
 }
@@ -104,7 +103,7 @@ const FIELDS: [&str; 21] = [
     "tcp.analysis.ack_rtt",
 ];
 
-const LATE_OR_AGAIN: [&str; 4] = [
+const RETRANSMITTED_OR_LATE: [&str; 4] = [
     "tcp.analysis.retransmission",
     "tcp.analysis.fast_retransmission",
     "tcp.analysis.spurious_retransmission",
@@ -116,13 +115,13 @@ const SYN: u64 = 2;
 const RST: u64 = 4;
 const ACK: u64 = 0x10;
 
-/// A packet's fields.
+/// Fields of a packet.
 struct Packet<'a> {
-    /// By name; those that it does not have are empty.
+    /// Texts by name; missing fields are empty.
     fields: BTreeMap<&'static str, &'a str>,
     payload: u64,
     flags: u64,
-    /// With those of SYN and FIN.
+    /// Sequence numbers, including those of SYN and FIN.
     numbers: Range<u64>,
     ack: u64,
     window: u64,
@@ -160,7 +159,7 @@ impl<'a> Packet<'a> {
         (address, port as u16)
     }
 
-    /// Behind the last number of its SACK blocks.
+    /// Returns the end of its last SACK block.
     fn sacked(&self) -> u64 {
         let edges = self.fields["tcp.options.sack_re"].split(',');
         edges
@@ -183,8 +182,8 @@ fn number(fields: &BTreeMap<&str, &str>, name: &str) -> u64 {
     hex.map_or_else(|| text.parse().unwrap_or(0), |number| number.unwrap())
 }
 
-/// Both ways of every connection.
-pub(crate) fn read(file: &Path) -> BTreeMap<Way, Tshark> {
+/// Reads both directions of every connection.
+pub(crate) fn read(file: &Path) -> BTreeMap<Direction, Tshark> {
     let mut command = Command::new("tshark");
     command
         .arg("-r")
@@ -193,26 +192,26 @@ pub(crate) fn read(file: &Path) -> BTreeMap<Way, Tshark> {
     command.args(FIELDS.iter().flat_map(|field| ["-e", field]));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let mut ways: BTreeMap<Way, Tshark> = BTreeMap::new();
+    let mut directions: BTreeMap<Direction, Tshark> = BTreeMap::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let packet = Packet::parse(line);
-        let way = (packet.end("src"), packet.end("dst"));
-        let mut own = ways.remove(&way).unwrap_or_default();
-        let other = ways.entry((way.1, way.0)).or_default();
+        let direction = (packet.end("src"), packet.end("dst"));
+        let mut own = directions.remove(&direction).unwrap_or_default();
+        let other = directions.entry((direction.1, direction.0)).or_default();
         own.count(&packet);
         own.count_repeats(&packet, other);
         own.count_numbers(&packet, other);
         if packet.is(ACK) {
-            other.is_answered(&packet, own.acked.unwrap_or(0));
+            other.count_answer(&packet, own.acked.unwrap_or(0));
             own.acked = own.acked.max(Some(packet.ack));
         }
         if packet.is(ACK) && !packet.is(RST) {
-            own.holds = own.holds.max(packet.ack).max(packet.sacked());
+            own.received_end = own.received_end.max(packet.ack).max(packet.sacked());
         }
-        own.remember(&packet);
-        ways.insert(way, own);
+        own.update_state(&packet);
+        directions.insert(direction, own);
     }
-    ways
+    directions
 }
 
 impl Tshark {
@@ -222,7 +221,7 @@ impl Tshark {
         self.payload_bytes += packet.payload;
         let pure = packet.payload == 0 && packet.is(ACK) && !packet.is(SYN | FIN | RST);
         self.pure_acks += u64::from(pure);
-        // D8: a RST is no ACK, though Linux puts SACK blocks on it.
+        // D8: a RST is not an ACK, though Linux puts SACK blocks on it.
         if !packet.is(RST) {
             let blocks = packet.fields["tcp.options.sack.count"].split(',');
             let blocks = blocks.filter_map(|count| count.parse::<u64>().ok());
@@ -230,41 +229,45 @@ impl Tshark {
             self.with_sack += u64::from(packet.has("tcp.options.sack.count"));
         }
         self.zero_windows += u64::from(packet.has("tcp.analysis.zero_window"));
-        let late_or_again = LATE_OR_AGAIN.iter().any(|field| packet.has(field));
-        self.again_or_late += u64::from(late_or_again && !packet.is(SYN));
+        let retransmitted_or_late = RETRANSMITTED_OR_LATE.iter().any(|field| packet.has(field));
+        self.retransmitted_or_late += u64::from(retransmitted_or_late && !packet.is(SYN));
     }
 
-    /// D1, D5, D11: what repeats number and window by tshark's rule, by tcptrace's and by RFC 5681 §2.
+    /// D1, D5, D11: counts repeats of number and window by the definitions of tshark, tcptrace and RFC 5681 §2.
     fn count_repeats(&mut self, packet: &Packet<'_>, other: &Self) {
         let flagged = packet.has("tcp.analysis.duplicate_ack");
         let bare = packet.payload == 0 && packet.is(ACK) && !packet.is(SYN);
-        let same_window = self.told.is_some_and(|told| told.1 == packet.window);
+        let same_window = self
+            .last_ack_and_window
+            .is_some_and(|last| last.1 == packet.window);
         let repeats = bare && same_window && self.acked == Some(packet.ack);
-        // D14: what SACK has was sent, seen or not.
+        // D14: data reported by SACK was sent, even if it was not captured.
         let unseen = packet.ack >= other.next;
-        let outstanding = !unseen || packet.ack < self.holds;
+        let outstanding = !unseen || packet.ack < self.received_end;
         let duplicate = repeats && !packet.is(FIN | RST) && outstanding;
-        let after_late = self.told.is_some_and(|told| told.0 != packet.ack);
+        let after_late = self
+            .last_ack_and_window
+            .is_some_and(|last| last.0 != packet.ack);
         let unlike_tshark = unseen
             || after_late
             || packet.window == 0
             || packet.numbers.start != self.next
-            || other.asked;
+            || other.last_was_keep_alive;
         self.duplicate_acks += u64::from(flagged);
-        self.no_duplicates += u64::from(flagged && !duplicate);
+        self.false_duplicates += u64::from(flagged && !duplicate);
         self.other_duplicates += u64::from(!flagged && duplicate && unlike_tshark);
         let last = packet.ack.saturating_sub(1)..packet.ack;
         let to_tcptrace =
-            repeats && !after_late && other.has_spoken && other.seen.overlap(&last) > 0;
+            repeats && !after_late && other.has_sent_non_syn && other.captured.overlap(&last) > 0;
         self.more_repeats += i64::from(to_tcptrace) - i64::from(duplicate);
     }
 
-    /// D5, D9, D10: what repeats numbers by tcptrace's rule and by ours.
+    /// D5, D9, D10: counts repeats of sequence numbers by tcptrace's definition and by ours.
     fn count_numbers(&mut self, packet: &Packet<'_>, other: &Self) {
         if packet.numbers.is_empty() || packet.is(RST) {
             return;
         }
-        let closed = !packet.is(SYN) && other.told.is_some_and(|told| told.1 == 0);
+        let closed = !packet.is(SYN) && other.last_ack_and_window.is_some_and(|last| last.1 == 0);
         let known = other.acked >= Some(packet.numbers.end);
         let one_below = packet.payload == 1 && packet.numbers.end == self.next;
         let probe = one_below && !packet.is(FIN) && (known || closed);
@@ -272,44 +275,49 @@ impl Tshark {
         self.keep_alives_of_data += u64::from(keep_alive && !probe);
 
         let new = self.packets > 1 && packet.numbers.start >= self.next;
-        let flagged = LATE_OR_AGAIN.iter().any(|field| packet.has(field));
-        let late_to_acks = new && !flagged && other.holds > packet.numbers.start;
+        let flagged = RETRANSMITTED_OR_LATE.iter().any(|field| packet.has(field));
+        let late_to_acks = new && !flagged && other.received_end > packet.numbers.start;
         self.late_to_acks += u64::from(late_to_acks && !packet.is(SYN));
         let lone = self.packets == 1 && packet.payload == 1 && flagged;
         self.lone_bytes += u64::from(lone && other.acked == Some(packet.numbers.end));
 
-        let (seen, heard) = (&self.seen, &self.heard);
-        let (seen, heard) = (
-            seen.overlap(&packet.numbers),
-            heard.overlap(&packet.numbers),
+        let (captured, captured_by_tcptrace) = (&self.captured, &self.captured_by_tcptrace);
+        let (captured, captured_by_tcptrace) = (
+            captured.overlap(&packet.numbers),
+            captured_by_tcptrace.overlap(&packet.numbers),
         );
-        let ours = if probe || packet.is(SYN) { 0 } else { seen };
-        let theirs = if closed { 0 } else { heard };
-        let apart = &mut self.apart;
-        apart.again_packets += i64::from(ours > 0) - i64::from(theirs > 0);
-        apart.again_bytes += ours.min(packet.payload).cast_signed() - theirs.cast_signed();
+        let ours = if probe || packet.is(SYN) { 0 } else { captured };
+        let theirs = if closed { 0 } else { captured_by_tcptrace };
+        let differences = &mut self.differences;
+        differences.retransmitted_packets += i64::from(ours > 0) - i64::from(theirs > 0);
+        differences.retransmitted_bytes +=
+            ours.min(packet.payload).cast_signed() - theirs.cast_signed();
         let unique = |again: u64| packet.payload.saturating_sub(again).cast_signed();
-        let unique_to_tcptrace = if closed { 0 } else { unique(heard) };
-        apart.unique_bytes += unique(seen) - unique_to_tcptrace;
+        let unique_to_tcptrace = if closed {
+            0
+        } else {
+            unique(captured_by_tcptrace)
+        };
+        differences.unique_bytes += unique(captured) - unique_to_tcptrace;
 
         if ours > 0 {
             self.twice.insert(packet.numbers.clone());
-            self.behind = self.next;
+            self.repeat_next = self.next;
         } else if !probe && packet.numbers.start < self.next {
-            // D13: what only an ACK's own number has passed over.
-            self.apart.late_packets += i64::from(packet.numbers.start >= self.data_next);
+            // D13: data below the number of an ACK only.
+            self.differences.late_packets += i64::from(packet.numbers.start >= self.data_next);
             self.late.insert(packet.numbers.clone());
-            self.behind = self.next;
+            self.repeat_next = self.next;
         }
         self.data_next = self.data_next.max(packet.numbers.end);
-        self.seen.insert(packet.numbers.clone());
+        self.captured.insert(packet.numbers.clone());
         if !closed {
-            self.heard.insert(packet.numbers.clone());
+            self.captured_by_tcptrace.insert(packet.numbers.clone());
         }
     }
 
-    /// The other end acknowledges; `before` is what it acknowledged before.
-    fn is_answered(&mut self, packet: &Packet<'_>, before: u64) {
+    /// Counts an ACK of the other end; `before` is the number that it acknowledged before.
+    fn count_answer(&mut self, packet: &Packet<'_>, before: u64) {
         let covered = before..packet.ack;
         if covered.is_empty() {
             return;
@@ -319,27 +327,27 @@ impl Tshark {
         } else if self.late.overlap(&covered) > 0 {
             self.answers_to_late += 1;
         } else {
-            self.answers_behind += u64::from(packet.ack <= self.behind);
+            self.answers_behind += u64::from(packet.ack <= self.repeat_next);
             match packet.rtt_ms() {
                 Some(rtt_ms) if packet.is(RST) => self.reset_rtt_ms.push(rtt_ms),
                 Some(rtt_ms) => self.rtt_ms.push(rtt_ms),
-                // If the capture has the packet at all.
+                // Counted only if the packet was captured.
                 None => {
                     let last = packet.ack - 1..packet.ack;
-                    self.answers_inside += self.seen.overlap(&last);
+                    self.answers_inside += self.captured.overlap(&last);
                 }
             }
         }
     }
 
-    fn remember(&mut self, packet: &Packet<'_>) {
-        self.asked = packet.has("tcp.analysis.keep_alive");
+    fn update_state(&mut self, packet: &Packet<'_>) {
+        self.last_was_keep_alive = packet.has("tcp.analysis.keep_alive");
         self.next = self.next.max(packet.numbers.end);
-        self.has_spoken |= !packet.is(SYN);
+        self.has_sent_non_syn |= !packet.is(SYN);
         // The window of a SYN is not scaled; one that comes late tells nothing.
-        let late_syn = packet.is(SYN) && self.told.is_some();
+        let late_syn = packet.is(SYN) && self.last_ack_and_window.is_some();
         if !packet.is(RST) && !late_syn {
-            self.told = Some((packet.ack, packet.window));
+            self.last_ack_and_window = Some((packet.ack, packet.window));
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two namespaces with a wire between them, `longhaul tap` on it, and what it wrote.
+//! Test environment: two namespaces with a link between them, `longhaul tap` on it, and its output.
 
 use longhaul_linux::{
     interface::{self, End},
@@ -20,7 +20,7 @@ use std::{
 pub(crate) const LEFT: Ipv4Addr = Ipv4Addr::new(10, 66, 9, 1);
 pub(crate) const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 66, 9, 2);
 
-/// A pair of interfaces `v0`; all gone on drop.
+/// Link between two namespaces with an interface `v0` in each; deleted on drop.
 pub(crate) struct Wire {
     pub(crate) left: Netns,
     pub(crate) right: Netns,
@@ -32,7 +32,7 @@ impl Wire {
         let names = ["l", "r"].map(|end| format!("tap-{name}-{}-{end}", std::process::id()));
         let [left, right] = names.each_ref().map(|name| Netns::create(name).unwrap());
         for netns in [&left, &right] {
-            // Neighbour discovery would be packets that nobody sent; without IPv6 there is none.
+            // Without IPv6, neighbour discovery adds no packets to the counts.
             drop(sysctl::write(netns, "net.ipv6.conf.all.disable_ipv6", "1"));
             drop(sysctl::write(
                 netns,
@@ -56,8 +56,8 @@ impl Wire {
         &self.names[0]
     }
 
-    /// Sends datagrams until one arrives: both know each other's hardware address then, and nothing waits for it. The
-    /// kernel drops what is sent before it has noticed that the interfaces are up.
+    /// Sends datagrams until one arrives, so that both ends have resolved the other's hardware address. The kernel drops
+    /// datagrams until it has noticed that the interfaces are up.
     fn resolve_addresses(&self) {
         let arrived = || snmp(&self.right, "Udp:", "NoPorts") > 0;
         for _ in 0..10 {
@@ -72,13 +72,13 @@ impl Wire {
         panic!("no datagram arrives");
     }
 
-    /// `count` datagrams of 100 bytes from left to right, where nobody waits for them.
+    /// Sends `count` datagrams of 100 bytes from left to right, to a closed port.
     pub(crate) fn datagrams(&self, count: usize, port: u16) {
         self.left
             .run(|| {
                 let socket = UdpSocket::bind((LEFT, 0))?;
                 (0..count).try_for_each(|_| {
-                    // An answer that nobody is there is no failure of this one.
+                    // An ICMP "port unreachable" is not an error of this socket.
                     drop(socket.send_to(&[0; 100], (RIGHT, port)));
                     Ok(())
                 })
@@ -86,7 +86,7 @@ impl Wire {
             .unwrap();
     }
 
-    /// One TCP connection that carries so many bytes from left to right and is closed by both.
+    /// Transfers this number of bytes from left to right in a TCP connection that both ends close.
     pub(crate) fn transfer(&self, bytes: usize, port: u16) {
         let address = SocketAddr::from((RIGHT, port));
         let listener = self.right.run(|| TcpListener::bind(address)).unwrap();
@@ -98,13 +98,13 @@ impl Wire {
             let mut stream = self.left.run(|| TcpStream::connect(address)).unwrap();
             stream.write_all(&vec![0; bytes]).unwrap();
             stream.shutdown(std::net::Shutdown::Write).unwrap();
-            // The other end closes, too, before this is over.
+            // Waits until the other end closes, too.
             assert_eq!(stream.read(&mut [0]).unwrap(), 0);
             assert_eq!(receiver.join().unwrap(), bytes as u64);
         });
     }
 
-    /// Packets that the left interface received and sent, a super-packet once.
+    /// Returns the packets that the left interface received and sent; a super-packet counts once.
     pub(crate) fn packets(&self) -> u64 {
         let table = "/proc/thread-self/net/dev";
         let table = self.left.run(|| std::fs::read_to_string(table)).unwrap();
@@ -119,7 +119,7 @@ impl Wire {
         columns[1] + columns[9]
     }
 
-    /// TCP segments that both ends sent, as the kernel counts them: each of a super-packet.
+    /// Returns the TCP segments that both ends sent, by the kernel's counters: each segment of a super-packet counts.
     pub(crate) fn segments_sent(&self) -> u64 {
         snmp(&self.left, "Tcp:", "OutSegs")
             + snmp(&self.left, "Tcp:", "RetransSegs")
@@ -136,7 +136,7 @@ impl Drop for Wire {
     }
 }
 
-/// A figure of a protocol's line in `/proc/net/snmp`.
+/// Returns a counter of a protocol in `/proc/net/snmp`.
 fn snmp(netns: &Netns, protocol: &str, figure: &str) -> u64 {
     let table = netns
         .run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))
@@ -147,10 +147,10 @@ fn snmp(netns: &Netns, protocol: &str, figure: &str) -> u64 {
     values.split(' ').nth(at).unwrap().parse().unwrap()
 }
 
-/// A running `longhaul tap capture` on the left interface.
+/// Running `longhaul tap capture` on the left interface.
 pub(crate) struct Capture {
     child: Child,
-    said: BufReader<ChildStderr>,
+    stderr: BufReader<ChildStderr>,
     pub(crate) directory: tempfile::TempDir,
 }
 
@@ -168,7 +168,7 @@ impl Capture {
         flags: &[&str],
     ) -> Self {
         let mut child = Command::new(longhaul_testbed::longhaul())
-            // One that does not end when it should is seen as that.
+            // The limit makes a capture that does not stop visible as a failure.
             .args(["tap", "capture", "--duration", "60s"])
             .args(["--json", "-i", "v0", "--netns"])
             .args([wire.left_name(), "-w"])
@@ -178,13 +178,13 @@ impl Capture {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
-        said.read_line(&mut line).unwrap();
+        stderr.read_line(&mut line).unwrap();
         assert_eq!(line, "capturing on v0\n");
         Self {
             child,
-            said,
+            stderr,
             directory,
         }
     }
@@ -197,24 +197,24 @@ impl Capture {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// What it says at its end, which somebody asked for.
+    /// Waits for the end of a capture that was asked to stop, and returns its summary.
     pub(crate) fn summary(&mut self) -> Value {
         let mut text = String::new();
         let mut stdout = self.child.stdout.take().unwrap();
         stdout.read_to_string(&mut text).unwrap();
-        let (status, said) = self.end();
-        assert!(status, "{said}");
+        let (status, stderr) = self.end();
+        assert!(status, "{stderr}");
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Whether it did well, and what it said.
+    /// Waits for the end and returns success and the remaining messages.
     pub(crate) fn end(&mut self) -> (bool, String) {
-        let mut said = String::new();
-        self.said.read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().success(), said)
+        let mut stderr = String::new();
+        self.stderr.read_to_string(&mut stderr).unwrap();
+        (self.child.wait().unwrap().success(), stderr)
     }
 
-    /// Ends it as Ctrl-C does.
+    /// Stops the capture as Ctrl-C does and returns its summary.
     pub(crate) fn stop(&mut self) -> Value {
         self.signal(Signal::INT);
         self.summary()
@@ -223,13 +223,13 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Already dead is as good.
+        // The process may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// What a file has.
+/// Content of a capture file.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) frames: u64,
@@ -279,13 +279,13 @@ pub(crate) fn figure(summary: &Value, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {name} in {summary}"))
 }
 
-/// Whether this process may make namespaces. If not, the test fails, or says so and is skipped with
-/// ALLOW_SKIP=1.
+/// Returns whether this process may create namespaces. If not, the test fails, or is skipped with a message if
+/// ALLOW_SKIP=1 is set.
 pub(crate) fn may_use_namespaces() -> bool {
     longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
-/// Whether a program is there; likewise.
+/// Returns whether a program is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
 pub(crate) fn has(program: &str) -> bool {
     let found = Command::new(program)
         .arg("--version")

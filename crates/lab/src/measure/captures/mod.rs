@@ -20,7 +20,7 @@ use longhaul_flow::{
     segment::{CapturePoint, Endpoint},
 };
 use longhaul_report::registry;
-use longhaul_results::result::{Metrics, Run, TapSeries};
+use longhaul_results::result::{CaptureSeries, Metrics, Run};
 use std::{collections::BTreeSet, fs, net::IpAddr, path::Path};
 
 /// Most bins of 1 ms that the analysis of a capture holds, over both ends and all flows: 190 MB.
@@ -43,7 +43,7 @@ struct CapturedFlow<'a> {
 struct FlowAnalysis {
     flow: String,
     metrics: Metrics,
-    time_series: Option<TapSeries>,
+    time_series: Option<CaptureSeries>,
 }
 
 /// Analyses the captures of a run that has ended, and adds the metrics and time series to it.
@@ -63,14 +63,14 @@ pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Resul
             run.metrics
                 .extend(metrics.map(|(figure, value)| (name(figure), *value)));
             let series = run.series.get_or_insert_default();
-            series.taps.extend(analysis.time_series);
+            series.captures.extend(analysis.time_series);
         }
     }
     Ok(())
 }
 
 /// Names of the flows that a capture records.
-pub(crate) fn flows_seen(scenario: &Scenario) -> BTreeSet<String> {
+pub(crate) fn captured_flow_names(scenario: &Scenario) -> BTreeSet<String> {
     let (_, captured_flows) = captured_flows(scenario);
     captured_flows
         .iter()
@@ -161,9 +161,9 @@ fn connections<'a>(
     finished: &'a longhaul_analysis::AnalysisReport,
     captured_flows: &[&CapturedFlow<'_>],
 ) -> Vec<Option<&'a record::Flow>> {
-    let mut taken = BTreeSet::new();
-    let mut claim = |captured_flow: &CapturedFlow<'_>, strict: bool| {
-        let end = vantage(finished, captured_flow.end)?;
+    let mut assigned = BTreeSet::new();
+    let mut find = |captured_flow: &CapturedFlow<'_>, strict: bool| {
+        let end = capture_point(finished, captured_flow.end)?;
         let fits = |flow: &&record::Flow| {
             let Endpoint { address, port } = flow.server;
             let own = captured_flow.hosts.contains(&address)
@@ -171,18 +171,18 @@ fn connections<'a>(
             flow.capture_point == end && (own || !strict)
         };
         let mut largest_first = finished.analysis.flows.iter().filter(fits);
-        largest_first.find(|flow| taken.insert(flow.number))
+        largest_first.find(|flow| assigned.insert(flow.number))
     };
     let exact: Vec<_> = captured_flows
         .iter()
-        .map(|captured_flow| claim(captured_flow, true))
+        .map(|captured_flow| find(captured_flow, true))
         .collect();
     let all = captured_flows.iter().zip(exact);
-    all.map(|(captured_flow, exact)| exact.or_else(|| claim(captured_flow, false)))
+    all.map(|(captured_flow, exact)| exact.or_else(|| find(captured_flow, false)))
         .collect()
 }
 
-fn vantage(finished: &longhaul_analysis::AnalysisReport, end: &str) -> Option<CapturePoint> {
+fn capture_point(finished: &longhaul_analysis::AnalysisReport, end: &str) -> Option<CapturePoint> {
     let mut points = finished.analysis.capture_points.iter();
     let at = points.position(|point| point.name == end)?;
     Some(CapturePoint(at as u32))
@@ -201,7 +201,7 @@ fn analyse_flow(
     FlowAnalysis {
         flow: captured_flow.flow.name.clone(),
         metrics: figures::of(direction, fine.as_ref()),
-        time_series: fine.map(|fine| TapSeries {
+        time_series: fine.map(|fine| CaptureSeries {
             flow: captured_flow.flow.name.clone(),
             link: captured_flow.link.name.clone(),
             ..time_series::of(direction, &fine)

@@ -6,18 +6,18 @@
 use super::fine::{FineBin, FineBins};
 use longhaul_flow::record::{Direction, Phase, PhaseKind};
 use longhaul_report::scale::round_step;
-use longhaul_results::result::{Spread, TapPhase, TapSeries};
+use longhaul_results::result::{CaptureSeries, PercentileBand, FlowPhase};
 use longhaul_stats::sample;
 
 /// Most bins of a time series: about two pixels each on a wide page.
 const BINS_MAX: usize = 512;
 
 /// Returns the time series of a direction, without the names of flow and link.
-pub(super) fn of(direction: &Direction, fine: &FineBins) -> TapSeries {
+pub(super) fn of(direction: &Direction, fine: &FineBins) -> CaptureSeries {
     let bins_per_point = bins_per_point(fine.bins.len());
     let spread = |of: &dyn Fn(&FineBin) -> f64| spread(fine, bins_per_point, of);
     let bps = 8.0 / fine.width_s();
-    TapSeries {
+    CaptureSeries {
         bin_ms: bins_per_point as f64 * fine.width_ns as f64 / 1e6,
         fine_ms: fine.width_ns as f64 / 1e6,
         data_bps: spread(&|bin| bin.data_bytes as f64 * bps),
@@ -28,7 +28,7 @@ pub(super) fn of(direction: &Direction, fine: &FineBins) -> TapSeries {
             .iter()
             .map(|one| phase(one, fine.from_ns))
             .collect(),
-        ..TapSeries::default()
+        ..CaptureSeries::default()
     }
 }
 
@@ -40,8 +40,8 @@ fn bins_per_point(bins: usize) -> usize {
     }
 }
 
-fn spread(fine: &FineBins, bins_per_point: usize, of: &dyn Fn(&FineBin) -> f64) -> Spread {
-    let mut spread = Spread::default();
+fn spread(fine: &FineBins, bins_per_point: usize, of: &dyn Fn(&FineBin) -> f64) -> PercentileBand {
+    let mut spread = PercentileBand::default();
     for bins in fine.bins.chunks(bins_per_point) {
         let values = sample::sorted(bins.iter().map(of));
         let at = |share| sample::quantile_by_rank(&values, share).map(rounded);
@@ -59,9 +59,9 @@ fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
-fn phase(phase: &Phase, zero_ns: u64) -> TapPhase {
+fn phase(phase: &Phase, zero_ns: u64) -> FlowPhase {
     let seconds = |at_ns: u64| at_ns.saturating_sub(zero_ns) as f64 / 1e9;
-    TapPhase {
+    FlowPhase {
         name: name(phase.kind).to_owned(),
         from_s: seconds(phase.from_ns),
         to_s: seconds(phase.to_ns),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Distributions: for each row the share of its values that are at most so large. The values are those
-//! of a metric over all runs, or of a course over all its bins.
+//! Cumulative distributions: for each row the share of its values up to a value. The values are those of a metric over
+//! all runs, or of a time series over all its bins.
 
 use super::{
-    cells::{Grid, filled, grids, heading, names},
-    grouped::said,
+    bars::row_label,
+    grid::{Grid, grids, heading, join_nonempty, names},
 };
 use crate::{
     result::{Cell, LabResult},
-    view::{CourseName, Figure},
+    view::{Figure, TimeSeriesId},
 };
 use longhaul_report::metric::{Metric, percent};
 use longhaul_report::{
@@ -19,9 +19,9 @@ use longhaul_report::{
 use longhaul_stats::sample;
 use maud::{Markup, html};
 
-/// Steps of a drawn line; more than a page has pixels are not told apart.
+/// Maximum number of steps of a line; more cannot be distinguished on a screen.
 const STEPS_MAX: usize = 400;
-/// Shares that the table names.
+/// Quantiles in the table.
 const QUANTILES: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
 
 pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
@@ -37,27 +37,30 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
         true => Scale::log(all),
         false => Scale::tight(all),
     };
-    let metric = Metric::of(quantity(figure));
+    let metric = Metric::of(quantity_name(figure));
     html! {
         figure.chart.wide {
             (heading(figure))
             @for (name, samples) in &panels {
                 @if !name.is_empty() { h4 { (name) } }
-                (drawn(&lines(figure, samples, scale, &metric), samples, &metric))
+                (render(&line_chart(figure, samples, scale, &metric), samples, &metric))
             }
         }
     }
 }
 
-/// The name whose ending is the unit of what is drawn.
-fn quantity(figure: &Figure) -> &str {
-    let course = figure.courses.first().map(|course| course.of.as_str());
+/// Returns the name of the drawn quantity, which ends in its unit.
+fn quantity_name(figure: &Figure) -> &str {
+    let course = figure
+        .time_series
+        .first()
+        .map(|course| course.quantity.as_str());
     course
         .or(figure.metrics.first().map(String::as_str))
         .unwrap_or("")
 }
 
-/// One row's values, in order of size; never empty.
+/// Values of one row, sorted; never empty.
 struct Sample {
     name: String,
     values: Vec<f64>,
@@ -68,45 +71,45 @@ fn samples(figure: &Figure, grid: &Grid<'_>) -> Vec<Sample> {
     let mut all = Vec::new();
     for (row, name) in rows.iter().enumerate() {
         for metric in &figure.metrics {
-            let name = said(name, metric, figure.metrics.len() > 1);
-            all.extend(Sample::of(
+            let name = row_label(name, metric, figure.metrics.len() > 1);
+            all.extend(Sample::new(
                 name,
-                grid.row(row).flat_map(|cell| of_runs(cell, metric)),
+                grid.row(row).flat_map(|cell| run_values(cell, metric)),
             ));
         }
-        for course in &figure.courses {
+        for course in &figure.time_series {
             let flow = course.flow.as_deref().unwrap_or("");
-            let name = filled([name.as_str(), flow], " ");
-            all.extend(Sample::of(
+            let name = join_nonempty([name.as_str(), flow], " ");
+            all.extend(Sample::new(
                 name,
-                grid.row(row).flat_map(|cell| of_bins(cell, course)),
+                grid.row(row).flat_map(|cell| bin_values(cell, course)),
             ));
         }
     }
     all
 }
 
-fn of_runs(cell: &Cell, metric: &str) -> impl Iterator<Item = f64> {
-    cell.good()
+fn run_values(cell: &Cell, metric: &str) -> impl Iterator<Item = f64> {
+    cell.successful_runs()
         .filter_map(move |run| run.metrics.get(metric).copied())
 }
 
-fn of_bins(cell: &Cell, course: &CourseName) -> impl Iterator<Item = f64> {
-    let series = cell.good().filter_map(|run| run.series.as_ref());
+fn bin_values(cell: &Cell, course: &TimeSeriesId) -> impl Iterator<Item = f64> {
+    let series = cell.successful_runs().filter_map(|run| run.series.as_ref());
     series
-        .flat_map(|series| &series.courses)
+        .flat_map(|series| &series.time_series)
         .filter(move |found| found.name == *course)
         .flat_map(|found| found.values.iter().flatten().copied())
 }
 
 impl Sample {
-    fn of(name: String, values: impl Iterator<Item = f64>) -> Option<Self> {
+    fn new(name: String, values: impl Iterator<Item = f64>) -> Option<Self> {
         let values = sample::sorted(values);
         (!values.is_empty()).then_some(Self { name, values })
     }
 
-    /// Stairs: at each value the share rises by its weight.
-    fn stairs(&self, scale: Scale) -> Vec<Point> {
+    /// Returns the points of a step function: the share rises at each value by its weight.
+    fn steps(&self, scale: Scale) -> Vec<Point> {
         let count = self.values.len();
         let steps = count.min(STEPS_MAX);
         let mut points = Vec::with_capacity(2 * steps);
@@ -125,7 +128,7 @@ impl Sample {
     }
 }
 
-fn lines(figure: &Figure, samples: &[Sample], scale: Scale, metric: &Metric) -> Lines {
+fn line_chart(figure: &Figure, samples: &[Sample], scale: Scale, metric: &Metric) -> Lines {
     let across = |value: f64| Tick {
         at: scale.at(value),
         text: metric.print(value),
@@ -137,7 +140,7 @@ fn lines(figure: &Figure, samples: &[Sample], scale: Scale, metric: &Metric) -> 
     let series = |(n, sample): (usize, &Sample)| Series {
         name: sample.name.clone(),
         look: Look::Ours(n),
-        points: sample.stairs(scale),
+        points: sample.steps(scale),
         marked: false,
     };
     Lines {
@@ -155,8 +158,8 @@ fn lines(figure: &Figure, samples: &[Sample], scale: Scale, metric: &Metric) -> 
     }
 }
 
-/// The lines, and below them a table of quantiles.
-fn drawn(lines: &Lines, samples: &[Sample], metric: &Metric) -> Markup {
+/// Returns the lines, and a table of quantiles below them.
+fn render(lines: &Lines, samples: &[Sample], metric: &Metric) -> Markup {
     const COLUMNS: [&str; 7] = [
         "Of", "Values", "Least", "10 %", "Median", "90 %", "Greatest",
     ];
@@ -177,24 +180,24 @@ mod tests {
     use super::*;
 
     fn sample(values: &[f64]) -> Sample {
-        Sample::of("s".to_owned(), values.iter().copied()).unwrap()
+        Sample::new("s".to_owned(), values.iter().copied()).unwrap()
     }
 
     #[test]
-    fn the_table_has_the_median_that_other_tables_have() {
+    fn table_has_the_interpolated_median() {
         let samples = [sample(&[4.0, 1.0, 2.0, 3.0])];
-        let drawn = drawn(&Lines::default(), &samples, &Metric::of("download_s"));
+        let drawn = render(&Lines::default(), &samples, &Metric::of("download_s"));
         let page = drawn.into_string();
         assert!(page.contains("<td>2.5 s</td>"), "{page}");
     }
 
     #[test]
-    fn the_stairs_end_at_one_and_stay_few() {
+    fn steps_end_at_one_and_are_limited() {
         let many = sample(&(0..10_000).map(f64::from).collect::<Vec<_>>());
-        let points = many.stairs(Scale::tight([0.0, 9999.0]));
+        let points = many.steps(Scale::tight([0.0, 9999.0]));
         assert_eq!(points.len(), 2 * STEPS_MAX);
         assert_eq!((points[0].y, points[2 * STEPS_MAX - 1].y), (0.0, 1.0));
         assert_eq!(points[2 * STEPS_MAX - 1].x, 1.0);
-        assert!(Sample::of(String::new(), [f64::NAN].into_iter()).is_none());
+        assert!(Sample::new(String::new(), [f64::NAN].into_iter()).is_none());
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A heat map that is a real table: our value in each place, the paper's and the ratio beneath. The
-//! colour is the ratio where the paper has figures, else the value, on one scale for all panels.
+//! Heat map as an HTML table: our value in each field, the paper's and the ratio below. The colour shows the ratio if
+//! the paper has figures, else the value, on one scale for all panels.
 
-use super::cells::{Grid, grids, heading};
+use super::grid::{Grid, grids, heading};
 use crate::{
     result::{Cell, LabResult},
     view::Figure,
@@ -13,39 +13,39 @@ use longhaul_report::{
 };
 use maud::{Markup, html};
 
-/// Upper bounds of the colours of a ratio, but for the last; classes `ratio-0`, `ratio-1`, ….
-const RATIOS: [f64; 8] = [0.33, 0.6, 0.85, 0.97, 1.03, 1.18, 1.67, 3.0];
+/// Upper limits of the ratio for each colour but the last; classes `ratio-0`, `ratio-1`, ….
+const RATIO_LIMITS: [f64; 8] = [0.33, 0.6, 0.85, 0.97, 1.03, 1.18, 1.67, 3.0];
 
 pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     let Some(name) = figure.metrics.first() else {
         return html! {};
     };
     let grids = grids(result, &figure.panels);
-    let shade = Shade::of(&grids, name, figure.paper);
+    let shade = ColourScale::new(&grids, name, figure.paper);
     html! {
         figure.heatmap {
             (heading(figure))
-            @for grid in &grids { (grid.table("heat", &figure.title, "", |cell| square(cell, name, &shade))) }
+            @for grid in &grids { (grid.table("heat", &figure.title, "", |cell| field(cell, name, &shade))) }
             (shade.legend(&Metric::of(name)))
         }
     }
 }
 
-/// What the colour of a place says.
+/// Quantity that the colour shows.
 #[derive(Debug)]
-enum Shade {
-    /// Ours over the paper's.
+enum ColourScale {
+    /// Ratio of ours to the paper's.
     Ratio,
-    /// The value itself.
+    /// Value.
     Value(Range),
 }
 
-impl Shade {
-    fn of(grids: &[Grid<'_>], name: &str, paper: bool) -> Self {
+impl ColourScale {
+    fn new(grids: &[Grid<'_>], name: &str, paper: bool) -> Self {
         let all = || grids.iter().flat_map(Grid::all);
         match paper && all().any(|cell| ratio(cell, name).is_some()) {
             true => Self::Ratio,
-            false => Self::Value(Range::of(
+            false => Self::Value(Range::new(
                 all().filter_map(|cell| Some(cell.metrics.get(name)?.median)),
             )),
         }
@@ -56,7 +56,7 @@ impl Shade {
             Self::Ratio => ratio(cell, name).map(ratio_class),
             Self::Value(range) => {
                 let median = cell.metrics.get(name)?.median;
-                Some(heat(range.share(median)))
+                Some(heat(range.position(median)))
             }
         }
     }
@@ -72,27 +72,27 @@ impl Shade {
     }
 }
 
-/// By what factor ours is better than the paper's; `None` where they are not to be compared.
+/// Returns the factor by which ours is better than the paper's; `None` if they cannot be compared.
 pub(crate) fn ratio(cell: &Cell, name: &str) -> Option<f64> {
     let ours = cell.metrics.get(name)?.median;
     Metric::of(name).factor(ours, cell.paper_figure(name)?)
 }
 
-/// The class of a ratio: orange below one, blue above.
+/// Returns the CSS class of a ratio: orange below one, blue above.
 pub(super) fn ratio_class(ratio: f64) -> String {
     format!(
         "ratio-{}",
-        RATIOS.iter().filter(|bound| ratio > **bound).count()
+        RATIO_LIMITS.iter().filter(|bound| ratio > **bound).count()
     )
 }
 
-/// A strip of the colours with the words for its ends and its middle.
+/// Returns the legend: all colours, with labels for both ends and the middle.
 pub(super) fn ratio_legend(of: &str, [worse, same, better]: [&str; 3]) -> Markup {
     html! {
         p.heat.ramp {
             (of) ": " (worse) " "
-            @for step in 0..=RATIOS.len() {
-                @if step == RATIOS.len() / 2 { span.swatch.wide.{ "ratio-" (step) } { (same) } }
+            @for step in 0..=RATIO_LIMITS.len() {
+                @if step == RATIO_LIMITS.len() / 2 { span.swatch.wide.{ "ratio-" (step) } { (same) } }
                 @else { span.swatch.{ "ratio-" (step) } {} }
             }
             " " (better)
@@ -100,7 +100,7 @@ pub(super) fn ratio_legend(of: &str, [worse, same, better]: [&str; 3]) -> Markup
     }
 }
 
-fn square(cell: &Cell, name: &str, shade: &Shade) -> Markup {
+fn field(cell: &Cell, name: &str, shade: &ColourScale) -> Markup {
     let Some(ours) = cell.metrics.get(name) else {
         return html! { td { "–" } };
     };
@@ -119,7 +119,7 @@ fn square(cell: &Cell, name: &str, shade: &Shade) -> Markup {
     }
 }
 
-/// Logarithmic, since throughput falls by decades with loss.
+/// Logarithmic range of values, because throughput falls by orders of magnitude with loss.
 #[derive(Debug)]
 struct Range {
     low: f64,
@@ -127,7 +127,7 @@ struct Range {
 }
 
 impl Range {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
+    fn new(values: impl Iterator<Item = f64>) -> Self {
         let positive = values.filter(|x| *x > 0.0).map(f64::ln);
         let wider = |range: Self, x: f64| Self {
             low: range.low.min(x),
@@ -140,7 +140,7 @@ impl Range {
         positive.fold(none, wider)
     }
 
-    /// From the least to the most, as far apart as they may be.
+    /// Returns the legend from the minimum to the maximum.
     fn legend(&self, metric: &Metric) -> Markup {
         let print = |end: f64| metric.print(end.exp());
         html! {
@@ -152,8 +152,8 @@ impl Range {
         }
     }
 
-    /// How far `value` is on the way from the least to the most.
-    fn share(&self, value: f64) -> f64 {
+    /// Returns the position of `value` between the minimum (0) and the maximum (1).
+    fn position(&self, value: f64) -> f64 {
         let width = (self.high - self.low).max(f64::MIN_POSITIVE);
         (value.ln() - self.low) / width
     }
@@ -165,15 +165,15 @@ mod tests {
     use crate::summary::Summary;
 
     #[test]
-    fn steps_span_the_range_by_decades() {
-        let range = Range::of([1e6, 1e9].into_iter());
-        let class = |x| heat(range.share(x));
+    fn colour_steps_are_logarithmic() {
+        let range = Range::new([1e6, 1e9].into_iter());
+        let class = |x| heat(range.position(x));
         assert_eq!([1e6, 3.2e7, 1e9].map(class), ["heat-0", "heat-4", "heat-8"]);
         assert_eq!(class(0.0), "heat-0");
     }
 
     #[test]
-    fn colours_of_ratios_are_even_about_one() {
+    fn colours_of_ratios_are_symmetric_around_one() {
         let class = |ratio: f64| ratio_class(ratio);
         assert_eq!(class(1.0), "ratio-4");
         for factor in [1.1, 1.5, 2.0, 4.0] {
@@ -184,13 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn a_suspicious_figure_has_no_ratio_and_less_time_is_better() {
+    fn excluded_figures_have_no_ratio_and_less_time_is_better() {
         let mut cell = Cell::default();
         cell.metrics
             .insert("download_s".to_owned(), Summary::of([10.0]).unwrap());
         cell.paper.insert("download_s".to_owned(), 20.0);
         assert_eq!(ratio(&cell, "download_s"), Some(2.0));
-        cell.paper_suspect.push("download_s".to_owned());
+        cell.paper_excluded.push("download_s".to_owned());
         assert_eq!(ratio(&cell, "download_s"), None);
     }
 }

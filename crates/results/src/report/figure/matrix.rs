@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who gets what beside whom: in each place what the row's side got, beneath it what the column's side
-//! got, the colour by which of them got more.
+//! Matrix of competing sides: each field has the figure of the row's side and below it that of the column's side. The
+//! colour shows their ratio.
 
 use super::{
-    cells::{grids, heading},
+    grid::{grids, heading},
     heat::{self, ratio_class, ratio_legend},
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 use longhaul_report::metric::{Metric, percent};
 use maud::{Markup, html};
 
-/// The figure; with one metric alone there is nothing to share, and it is a heat map.
+/// Returns the figure; with a single metric it is a heat map.
 pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     let [own, other, ..] = figure.metrics.as_slice() else {
         return heat::figure(result, figure);
@@ -23,19 +23,19 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
             (heading(figure))
             p.note { "In each place: the row’s side, its share of both, and below what it left to the column’s side." }
             @for grid in grids(result, &figure.panels) {
-                (grid.table("heat", &figure.title, "", |cell| square(cell, own, other, figure.paper)))
+                (grid.table("heat", &figure.title, "", |cell| field(cell, own, other, figure.paper)))
             }
             (ratio_legend("Colour: the row’s side", ["gets far less", "even", "gets far more"]))
         }
     }
 }
 
-fn square(cell: &Cell, own: &str, other: &str, paper: bool) -> Markup {
+fn field(cell: &Cell, row_metric: &str, other: &str, paper: bool) -> Markup {
     let median = |name: &str| Some(cell.metrics.get(name)?.median);
-    let Some((mine, theirs)) = median(own).zip(median(other)) else {
+    let Some((mine, theirs)) = median(row_metric).zip(median(other)) else {
         return html! { td { "–" } };
     };
-    let metric = Metric::of(own);
+    let metric = Metric::of(row_metric);
     let share = mine / (mine + theirs);
     let print = |value: Option<&f64>| value.map_or("–".to_owned(), |value| metric.print(*value));
     html! {
@@ -43,8 +43,8 @@ fn square(cell: &Cell, own: &str, other: &str, paper: bool) -> Markup {
             (metric.print(mine))
             small { (percent(share)) " of both" }
             small { "leaves " (metric.print(theirs)) }
-            @if paper && cell.paper.contains_key(own) {
-                small { "paper " (print(cell.paper.get(own))) " / " (print(cell.paper.get(other))) }
+            @if paper && cell.paper.contains_key(row_metric) {
+                small { "paper " (print(cell.paper.get(row_metric))) " / " (print(cell.paper.get(other))) }
             }
         }
     }

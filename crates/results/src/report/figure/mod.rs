@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The figures that a scenario asks for, each in its form; where it asks for none, those that suit its cells.
+//! Figures that a scenario selects, by kind, and default figures for a scenario that selects none.
 
+mod bars;
 mod cdf;
-pub(super) mod cells;
-pub(super) mod chosen;
-pub(super) mod courses;
-mod curve;
-mod grouped;
+pub(super) mod default_figures;
+pub(super) mod grid;
 pub(super) mod heat;
+mod line_figure;
 mod matrix;
+pub(super) mod time_series;
 
 use super::over_time::chart::Charts;
 use crate::{
@@ -17,15 +17,15 @@ use crate::{
 };
 use maud::{Markup, html};
 
-/// One figure; `charts` gets those that `chart.js` draws.
-pub(super) fn draw(result: &LabResult, figure: &Figure, charts: &mut Charts) -> Markup {
-    let over_time = !figure.courses.is_empty();
+/// Renders a figure; adds charts that `chart.js` draws to `charts`.
+pub(super) fn render(result: &LabResult, figure: &Figure, charts: &mut Charts) -> Markup {
+    let over_time = !figure.time_series.is_empty();
     html! {
         div.view id={ "figure-" (figure.name) } {
             @match figure.kind {
-                FigureKind::Series if over_time => { (courses::figure(result, figure, charts)) }
-                FigureKind::Series => { (curve::figure(result, figure)) }
-                FigureKind::Bars => { (grouped::figure(result, figure)) }
+                FigureKind::Series if over_time => { (time_series::figure(result, figure, charts)) }
+                FigureKind::Series => { (line_figure::figure(result, figure)) }
+                FigureKind::Bars => { (bars::figure(result, figure)) }
                 FigureKind::Heatmap => { (heat::figure(result, figure)) }
                 FigureKind::Matrix => { (matrix::figure(result, figure)) }
                 FigureKind::Cdf => { (cdf::figure(result, figure)) }

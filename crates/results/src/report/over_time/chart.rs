@@ -1,53 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The charts that `chart.js` draws: their place on the page, and what their data block holds.
+//! Charts that `chart.js` draws: their elements on the page, and their data.
 
-use crate::{result::Event, view::Limit};
+use crate::{result::Event, view::ReferenceLine};
 use longhaul_report::{figure, metric::Metric};
 use maud::{Markup, html};
 use serde::Serialize;
 
-/// One chart over time. The lines share `x`; a missing point is null.
+/// Chart over time. The lines share `x`; a missing point is null.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Chart {
-    /// The finding.
+    /// Title: the finding.
     pub(crate) title: String,
-    /// What is drawn.
+    /// Caption: the quantities drawn.
     pub(crate) caption: String,
-    /// `bit/s`, `B` or `s`: base units, prefixes are the page's work.
+    /// Base unit: `bit/s`, `B` or `s`; the page adds prefixes.
     pub(crate) unit: &'static str,
-    /// Spans the page instead of half of it.
+    /// True if it spans the page, false for half of it.
     pub(crate) wide: bool,
     /// Logarithmic y axis.
     pub(crate) log: bool,
-    /// What is below zero is a quantity too, drawn downwards.
+    /// True if negative values are a second quantity, drawn downwards.
     pub(crate) mirrored: bool,
-    /// Fixed range of y, so that charts that are compared share it.
+    /// Fixed range of y, shared by charts that are compared.
     pub(crate) range: Option<[f64; 2]>,
-    /// Seconds, ascending.
+    /// Times, seconds, ascending.
     pub(crate) x: Vec<f64>,
     pub(crate) lines: Vec<Line>,
-    /// Thin labelled lines across the chart.
-    pub(crate) limits: Vec<Limit>,
-    /// Labelled vertical rules.
+    /// Labelled reference lines across the chart.
+    #[serde(rename = "limits")]
+    pub(crate) reference_lines: Vec<ReferenceLine>,
+    /// Events: labelled vertical lines.
     pub(crate) events: Vec<Event>,
 }
 
-/// One line, with a band from `low` to `high` unless they are empty.
+/// Line, with a band from `low` to `high` unless these are empty.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Line {
     pub(crate) label: String,
-    /// Custom property of `longhaul.css` that holds the colour.
+    /// Custom property of `longhaul.css` for the colour.
     pub(crate) colour: &'static str,
     /// Lengths of dash and gap in pixels; empty for a solid line.
     pub(crate) dash: &'static [u8],
-    /// Many points: thin, and without its name in the chart.
+    /// True for a thin line without its name in the chart.
     pub(crate) thin: bool,
     pub(crate) values: Vec<Option<f64>>,
     pub(crate) low: Vec<Option<f64>>,
     pub(crate) high: Vec<Option<f64>>,
 }
 
-/// Colour and dash of the nth line: told apart without colour too.
+/// Returns colour and dash of the nth line; lines are also distinguishable without colour.
 pub(crate) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
     const STYLES: [(&str, &[u8]); 5] = [
         ("--ours", &[]),
@@ -59,14 +60,14 @@ pub(crate) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
     STYLES[n % STYLES.len()]
 }
 
-/// Charts that have found their place on the page, for its data block.
+/// Charts with an element on the page, for the page's data.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Charts(Vec<Chart>);
 
 impl Charts {
-    /// The next place; `chart.js` finds it by its id.
-    pub(crate) fn place(&mut self, chart: Chart) -> Markup {
-        let place = place(self.0.len(), &chart);
+    /// Adds a chart and returns its element; `chart.js` finds it by its id.
+    pub(crate) fn add(&mut self, chart: Chart) -> Markup {
+        let place = placeholder(self.0.len(), &chart);
         self.0.push(chart);
         place
     }
@@ -76,7 +77,7 @@ impl Charts {
     }
 }
 
-/// How to use such a chart, once for the page.
+/// Returns the instructions for charts, once for the page.
 pub(crate) fn help() -> Markup {
     html! {
         (figure::help(""))
@@ -84,8 +85,8 @@ pub(crate) fn help() -> Markup {
     }
 }
 
-/// "At 30 s: delay 19 → 40 ms; at 90 s: delay 40 → 19 ms.", of what lies within the chart.
-fn told(chart: &Chart) -> Option<String> {
+/// Describes the events within the chart: "At 30 s: delay 19 → 40 ms; at 90 s: delay 40 → 19 ms."
+fn describe_events(chart: &Chart) -> Option<String> {
     let span = *chart.x.first()?..=*chart.x.last()?;
     let within = chart.events.iter();
     let within = within.filter(|event| span.contains(&event.at_s));
@@ -97,8 +98,8 @@ fn told(chart: &Chart) -> Option<String> {
     (!all.is_empty()).then(|| format!("A{}.", &all.join("; ")[1..]))
 }
 
-fn place(n: usize, chart: &Chart) -> Markup {
-    let events = told(chart).map_or(String::new(), |events| format!(" {events}"));
+fn placeholder(n: usize, chart: &Chart) -> Markup {
+    let events = describe_events(chart).map_or(String::new(), |events| format!(" {events}"));
     let note = chart.caption.clone() + &events;
     html! {
         figure.chart.wide[chart.wide] id={ "chart-" (n) } {
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_are_of_what_is_drawn() {
+    fn describes_only_events_within_the_chart() {
         let loss = |at_s| Event {
             at_s,
             label: "loss".to_owned(),
@@ -122,8 +123,11 @@ mod tests {
             events: [1.0, 29.85, 60.0].map(loss).to_vec(),
             ..Chart::default()
         };
-        assert_eq!(told(&chart).unwrap(), "At 29.9 s: loss; at 60 s: loss.");
+        assert_eq!(
+            describe_events(&chart).unwrap(),
+            "At 29.9 s: loss; at 60 s: loss."
+        );
         chart.events.truncate(1);
-        assert_eq!(told(&chart), None);
+        assert_eq!(describe_events(&chart), None);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Goodput over time of the cells that the answer compares, on one scale, with the capacity of
-//! the path. The line is the median over the runs of a cell, the band their range.
+//! Goodput over time of the cells that the answer compares, on one scale, with the capacity of the path. The line is
+//! the median over the runs of a cell, the band their range.
 
 use super::{
     chart::{Chart, Line, line_style},
@@ -9,19 +9,19 @@ use super::{
 use crate::{
     result::{Cell, Event, LabResult, Series},
     summary::Summary,
-    view::Limit,
+    view::ReferenceLine,
 };
 use longhaul_report::metric::Metric;
 use longhaul_stats::sample::mean;
 
-/// A link that carries so many times what flowed would press the lines to the ground.
-const FAR_ABOVE: f64 = 5.0;
-/// Cells in one chart; more lines than this nobody can follow.
+/// Ratio of a link's rate to the goodput above which the link's line is left out, because it would flatten the others.
+const LINK_RATIO_MAX: f64 = 5.0;
+/// Maximum number of cells in a chart; more lines cannot be distinguished.
 const CELLS_MAX: usize = 4;
 
-/// The chart, or none if no run has a series.
+/// Returns the chart, or none if no run has a time series.
 pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
-    let cells = shown(result);
+    let cells = cells_to_draw(result);
     let Some(bin_s) = cells
         .iter()
         .flat_map(|n| series(&result.cells[*n]))
@@ -46,24 +46,31 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
         .flatten()
         .copied()
         .fold(0.0, f64::max);
-    let link = result.bottleneck().map(|(_, rate_bps)| capacity(rate_bps));
-    let (near, far): (Vec<Limit>, Vec<Limit>) = link
+    let link = result
+        .bottleneck()
+        .map(|(_, rate_bps)| capacity_line(rate_bps));
+    let (near, left_out_links): (Vec<ReferenceLine>, Vec<ReferenceLine>) = link
         .into_iter()
-        .partition(|link| link.value < most * FAR_ABOVE);
+        .partition(|link| link.value < most * LINK_RATIO_MAX);
     vec![Chart {
-        title: finding(result, &cells),
-        caption: caption(bin_s, cells.len(), result.cells.len(), far.first()),
+        title: title(result, &cells),
+        caption: caption(
+            bin_s,
+            cells.len(),
+            result.cells.len(),
+            left_out_links.first(),
+        ),
         unit: "bit/s",
         wide: true,
         x: (0..bins).map(|bin| bin as f64 * bin_s).collect(),
         lines,
-        limits: near,
-        events: met(result, &cells, bin_s),
+        reference_lines: near,
+        events: merged_events(result, &cells, bin_s),
         ..Chart::default()
     }]
 }
 
-fn caption(bin_s: f64, drawn: usize, all: usize, far: Option<&Limit>) -> String {
+fn caption(bin_s: f64, drawn: usize, all: usize, far: Option<&ReferenceLine>) -> String {
     let bin = Metric::of("bin_s").print(bin_s);
     let left_out = match drawn < all {
         true => format!(" Drawn: {drawn} of {all} cells."),
@@ -77,9 +84,9 @@ fn caption(bin_s: f64, drawn: usize, all: usize, far: Option<&Limit>) -> String 
     )
 }
 
-/// Indices of the cells to draw: all that have series while they are few, else those that the
-/// answer compares, else the first ones.
-pub(crate) fn shown(result: &LabResult) -> Vec<usize> {
+/// Returns the indices of the cells to draw: all with time series if they are few, else those that the answer
+/// compares, else the first ones.
+pub(crate) fn cells_to_draw(result: &LabResult) -> Vec<usize> {
     let drawable = |n: &usize| {
         result
             .cells
@@ -97,14 +104,14 @@ pub(crate) fn shown(result: &LabResult) -> Vec<usize> {
 }
 
 fn series(cell: &Cell) -> impl Iterator<Item = &Series> {
-    cell.good().filter_map(|run| run.series.as_ref())
+    cell.successful_runs().filter_map(|run| run.series.as_ref())
 }
 
 fn bin_s(series: &Series) -> f64 {
     series.bin_ms.max(1.0) / 1e3
 }
 
-/// Blue for the cell that the answer is about, quiet grey for its baseline.
+/// Returns the style of a cell's line: blue for the answer's cell, grey for its baseline.
 fn style(result: &LabResult, place: usize, n: usize) -> (&'static str, &'static [u8]) {
     match &result.answer {
         Some(answer) if answer.cell == n => line_style(0),
@@ -122,7 +129,7 @@ fn line(cell: &Cell, step_s: f64, (colour, dash): (&'static str, &'static [u8]))
         .fold(0.0, f64::max)
         .ceil() as usize;
     let summaries: Vec<Option<Summary>> = (0..bins)
-        .map(|bin| Summary::of(runs.iter().map(|run| at(run, bin as f64 * step_s))))
+        .map(|bin| Summary::of(runs.iter().map(|run| goodput_at(run, bin as f64 * step_s))))
         .collect();
     let pick = |part: fn(Summary) -> f64| summaries.iter().map(|s| s.map(part)).collect();
     let band = runs.len() > 1;
@@ -141,35 +148,37 @@ fn length_s(series: &Series) -> f64 {
     series.goodput_bps.len() as f64 * bin_s(series)
 }
 
-/// Goodput at `time_s`; a run that is over delivers nothing.
-fn at(series: &Series, time_s: f64) -> f64 {
-    // Half a bin keeps 0.3 / 0.1 from falling into the bin before.
+/// Returns the goodput at `time_s`, bit/s; 0 after the end of the run.
+fn goodput_at(series: &Series, time_s: f64) -> f64 {
+    // Half a bin is added, so that rounding (0.3 / 0.1) does not select the bin before.
     let bin = (time_s / bin_s(series) + 0.5) as usize;
     series.goodput_bps.get(bin).copied().unwrap_or(0.0)
 }
 
-pub(super) fn capacity(rate_bps: f64) -> Limit {
-    Limit {
+pub(super) fn capacity_line(rate_bps: f64) -> ReferenceLine {
+    ReferenceLine {
         value: rate_bps,
         label: format!("slowest link {}", Metric::of("rate_bps").print(rate_bps)),
     }
 }
 
-fn met(result: &LabResult, cells: &[usize], bin_s: f64) -> Vec<Event> {
+fn merged_events(result: &LabResult, cells: &[usize], bin_s: f64) -> Vec<Event> {
     let own = |n: &usize| {
         let cell = &result.cells[*n];
         (
             cell.name(),
-            series(cell).next().map_or(Vec::new(), from_begin),
+            series(cell)
+                .next()
+                .map_or(Vec::new(), events_from_first_bin),
         )
     };
     let met: Vec<(String, Vec<Event>)> = cells.iter().map(own).collect();
     let met: Vec<(&str, &[Event])> = met.iter().map(|(name, own)| (&**name, &**own)).collect();
-    events::together(&met, bin_s)
+    events::merge(&met, bin_s)
 }
 
-/// By the clock of the bins, which is not that of the run.
-fn from_begin(series: &Series) -> Vec<Event> {
+/// Returns the events with times from the start of the bins instead of the start of the run.
+fn events_from_first_bin(series: &Series) -> Vec<Event> {
     let shifted = |event: &Event| Event {
         at_s: event.at_s - series.begin_s,
         label: event.label.clone(),
@@ -177,8 +186,8 @@ fn from_begin(series: &Series) -> Vec<Event> {
     series.events.iter().map(shifted).collect()
 }
 
-/// "Goodput: 390 Mbit/s (no relays), 2.4 Gbit/s (two relays)".
-fn finding(result: &LabResult, cells: &[usize]) -> String {
+/// Returns the title: "Goodput: 390 Mbit/s (no relays), 2.4 Gbit/s (two relays)".
+fn title(result: &LabResult, cells: &[usize]) -> String {
     let said = |n: &usize| {
         let cell = &result.cells[*n];
         let goodput = Metric::of("goodput_bps").print(goodput(cell)?);
@@ -190,8 +199,8 @@ fn finding(result: &LabResult, cells: &[usize]) -> String {
     })
 }
 
-/// The cell's own figure, since bins at the end of a run are not full; of several flows, whose sum is
-/// not what one receiver got, the mean of the bins.
+/// Returns the cell's goodput metric, because the last bins of a run are incomplete. For several flows, returns the
+/// mean of the bins, because the metric is not their sum.
 fn goodput(cell: &Cell) -> Option<f64> {
     let mean = |series: &Series| mean(series.goodput_bps.iter().copied());
     match cell
@@ -222,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_the_median_and_the_band_the_range() {
+    fn line_is_median_and_band_is_range() {
         let cell = Cell {
             runs: vec![run(&[1.0, 5.0]), run(&[3.0, 6.0]), run(&[2.0])],
             ..Cell::default()
@@ -234,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bin_is_read_once() {
+    fn reads_every_bin_once() {
         let values: Vec<f64> = (0..1000).map(f64::from).collect();
         let cell = Cell {
             runs: vec![run(&values)],
@@ -248,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_did_is_drawn_by_the_clock_of_the_bins() {
+    fn shifts_events_to_the_start_of_the_bins() {
         let mut switched = run(&[1.0; 100]);
         let series = switched.series.as_mut().unwrap();
         series.begin_s = 2.0;
@@ -274,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn many_cells_leave_the_two_that_the_answer_compares() {
+    fn draws_only_compared_cells_when_there_are_many() {
         let cell = Cell {
             runs: vec![run(&[1.0])],
             ..Cell::default()
@@ -289,8 +298,8 @@ mod tests {
             answer: Some(answer),
             ..LabResult::default()
         };
-        assert_eq!(shown(&result), [2, 5]);
+        assert_eq!(cells_to_draw(&result), [2, 5]);
         result.cells.truncate(3);
-        assert_eq!(shown(&result), [0, 1, 2]);
+        assert_eq!(cells_to_draw(&result), [0, 1, 2]);
     }
 }

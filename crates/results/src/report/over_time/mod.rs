@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the runs went over time, as charts that `chart.js` draws.
+//! Charts of the runs over time, drawn by `chart.js`.
 
-pub(super) mod ack_course;
+pub(super) mod captured_rates;
 pub(super) mod chart;
 pub(super) mod events;
 pub(super) mod goodput;
-pub(super) mod legs;
+pub(super) mod path_segments;

@@ -1,54 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Result of an analysis with the data of its charts, and how it is read from its directory.
 
-use super::{Analysis, SCHEMA, course::Drawn};
+use super::{Analysis, SCHEMA, chart_series::ChartSeries};
 use crate::series::Row;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use std::{fs, path::Path};
 
 /// File name of the result.
-pub(crate) const RESULT: &str = "result.json";
+pub(crate) const RESULT_FILE: &str = "result.json";
 /// File name of the chart data.
-pub(crate) const COURSES: &str = "courses.jsonl";
+pub(crate) const CHART_SERIES_FILE: &str = "courses.jsonl";
 
-pub(crate) const WAY_OUT: &str = "give a directory that 'longhaul tap analyze -o' wrote";
+pub(crate) const DIRECTORY_HINT: &str = "give a directory that 'longhaul tap analyze -o' wrote";
 
 /// Result with the data of its charts, in the order of its flows.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Finished {
+pub struct AnalysisReport {
     /// The result, as it is written to JSON.
     pub analysis: Analysis,
-    pub(crate) courses: Vec<Drawn>,
+    pub(crate) chart_series: Vec<ChartSeries>,
     /// Every bin of the first width; the bins of a direction are in order of time. `None` if they were not requested, if
     /// there are more than requested, or if the result was read from a directory.
     pub bins: Option<Vec<Row>>,
 }
 
-impl Finished {
+impl AnalysisReport {
     /// Reads the output of an analysis from `directory`.
     ///
     /// # Errors
     /// The directory has no result that this version can read: a usage refusal.
     pub(crate) fn read(directory: &Path) -> Result<Self> {
-        let text = read_text(&directory.join(RESULT))?;
+        let text = read_text(&directory.join(RESULT_FILE))?;
         let analysis: Analysis =
-            serde_json::from_str(&text).map_err(|e| unreadable(directory, RESULT, e))?;
+            serde_json::from_str(&text).map_err(|e| unreadable(directory, RESULT_FILE, e))?;
         if analysis.schema != SCHEMA {
-            let other = format!(
+            let reason = format!(
                 "schema {}, and this version reads {SCHEMA}",
                 analysis.schema
             );
-            return Err(unreadable(directory, RESULT, other));
+            return Err(unreadable(directory, RESULT_FILE, reason));
         }
-        let lines = read_text(&directory.join(COURSES))?;
+        let lines = read_text(&directory.join(CHART_SERIES_FILE))?;
         let courses = lines
             .lines()
             .map(serde_json::from_str)
             .collect::<Result<_, _>>();
         Ok(Self {
             analysis,
-            courses: courses.map_err(|e| unreadable(directory, COURSES, e))?,
+            chart_series: courses.map_err(|e| unreadable(directory, CHART_SERIES_FILE, e))?,
             bins: None,
         })
     }
@@ -56,12 +56,12 @@ impl Finished {
 
 fn read_text(path: &Path) -> Result<String> {
     fs::read_to_string(path)
-        .map_err(|error| Refusal::usage(format!("{}: {error}; {WAY_OUT}", path.display())))
+        .map_err(|error| Refusal::usage(format!("{}: {error}; {DIRECTORY_HINT}", path.display())))
 }
 
 fn unreadable(directory: &Path, name: &str, why: impl std::fmt::Display) -> anyhow::Error {
     Refusal::usage(format!(
-        "{}: {why}; {WAY_OUT}",
+        "{}: {why}; {DIRECTORY_HINT}",
         directory.join(name).display()
     ))
 }

@@ -2,7 +2,7 @@
 //! Timelines above the charts, on the charts' time axis: the limits of the direction, and its phases.
 //! `tap.js` moves their parts when the charts are zoomed.
 
-use super::quantity;
+use super::units;
 use longhaul_flow::{
     record::{Direction, Limit, LimitPeriod, Phase, PhaseKind},
     verdict::shares,
@@ -10,17 +10,17 @@ use longhaul_flow::{
 use maud::{Markup, html};
 
 /// Maximum number of parts of a timeline: more would be too small to see.
-const PARTS_MAX: usize = 200;
+const SPANS_MAX: usize = 200;
 
 /// Part of a timeline, in ns from its beginning.
-struct Part {
+struct Span {
     class: &'static str,
     name: &'static str,
     from_ns: u64,
     to_ns: u64,
 }
 
-impl Part {
+impl Span {
     fn length_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
@@ -35,42 +35,50 @@ pub(super) struct Axis {
 
 impl Axis {
     /// Converts a time, in ns since 1970, to ns from the start of the axis, limited to its length.
-    fn place(self, at_ns: u64) -> u64 {
+    fn offset(self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.from_ns).min(self.length_ns)
     }
 }
 
 /// Returns both timelines and the legend of the limits; nothing for a direction without limits and phases.
-pub(super) fn strips(direction: &Direction, axis: Axis) -> Markup {
-    let limits: Vec<Part> = direction.limits.iter().map(|l| limit(l, axis)).collect();
-    let phases: Vec<Part> = direction.phases.iter().map(|p| phase(p, axis)).collect();
+pub(super) fn timelines(direction: &Direction, axis: Axis) -> Markup {
+    let limits: Vec<Span> = direction
+        .limits
+        .iter()
+        .map(|l| limit_span(l, axis))
+        .collect();
+    let phases: Vec<Span> = direction
+        .phases
+        .iter()
+        .map(|p| phase_span(p, axis))
+        .collect();
     html! {
-        @if !limits.is_empty() { (strip("Limited by", &limits, axis)) (legend(&limits)) }
-        @if !phases.is_empty() { (strip("Phases", &phases, axis)) }
+        @if !limits.is_empty() { (timeline("Limited by", &limits, axis)) (legend(&limits)) }
+        @if !phases.is_empty() { (timeline("Phases", &phases, axis)) }
     }
 }
 
-fn strip(title: &str, parts: &[Part], axis: Axis) -> Markup {
-    let shown = visible(parts);
-    let said: Vec<String> = shown.iter().map(|part| sentence(part)).collect();
+fn timeline(title: &str, parts: &[Span], axis: Axis) -> Markup {
+    let shown = longest(parts);
+    let said: Vec<String> = shown.iter().map(|part| describe(part)).collect();
     html! {
         div.strip role="img" aria-label={ (title) ": " (said.join(", ")) } {
             span.title { (title) }
-            div.parts { @for part in shown { (draw(part, axis)) } }
+            div.parts { @for part in shown { (render_span(part, axis)) } }
         }
     }
 }
 
 /// Returns the longest parts, in order of time.
-fn visible(parts: &[Part]) -> Vec<&Part> {
-    let mut lengths: Vec<u64> = parts.iter().map(Part::length_ns).collect();
+fn longest(parts: &[Span]) -> Vec<&Span> {
+    let mut lengths: Vec<u64> = parts.iter().map(Span::length_ns).collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));
-    let least = lengths.get(PARTS_MAX).copied().unwrap_or(0);
+    let least = lengths.get(SPANS_MAX).copied().unwrap_or(0);
     let seen = parts.iter().filter(|part| part.length_ns() > least);
     seen.collect()
 }
 
-fn draw(part: &Part, axis: Axis) -> Markup {
+fn render_span(part: &Span, axis: Axis) -> Markup {
     let percent = |ns: u64| format!("{:.3}%", share(ns, axis.length_ns) * 100.0);
     let style = format!(
         "left:{};width:{}",
@@ -78,7 +86,7 @@ fn draw(part: &Part, axis: Axis) -> Markup {
         percent(part.length_ns())
     );
     html! {
-        span class=(part.class) style=(style) title=(sentence(part))
+        span class=(part.class) style=(style) title=(describe(part))
             data-from=(seconds(part.from_ns)) data-to=(seconds(part.to_ns)) { (part.name) }
     }
 }
@@ -92,21 +100,21 @@ fn share(ns: u64, all_ns: u64) -> f64 {
 }
 
 /// Describes a part: "path rate from 24 s to 26 s".
-fn sentence(part: &Part) -> String {
-    let Part {
+fn describe(part: &Span) -> String {
+    let Span {
         name,
         from_ns,
         to_ns,
         ..
     } = part;
-    let [from, to] = [*from_ns, *to_ns].map(quantity::span);
+    let [from, to] = [*from_ns, *to_ns].map(units::duration);
     format!("{name} from {from} to {to}")
 }
 
 /// Returns the legend: each limit with its share of the time, most first.
-fn legend(parts: &[Part]) -> Markup {
-    let all: u64 = parts.iter().map(Part::length_ns).sum();
-    let mut sums: Vec<(&Part, u64)> = Vec::new();
+fn legend(parts: &[Span]) -> Markup {
+    let all: u64 = parts.iter().map(Span::length_ns).sum();
+    let mut sums: Vec<(&Span, u64)> = Vec::new();
     for part in parts {
         match sums.iter_mut().find(|(known, _)| known.class == part.class) {
             Some((_, length)) => *length += part.length_ns(),
@@ -126,28 +134,28 @@ fn legend(parts: &[Part]) -> Markup {
     }
 }
 
-fn limit(limited: &LimitPeriod, axis: Axis) -> Part {
-    let (class, name) = limit_words(limited.by);
-    Part {
+fn limit_span(limited: &LimitPeriod, axis: Axis) -> Span {
+    let (class, name) = limit_labels(limited.by);
+    Span {
         class,
         name,
-        from_ns: axis.place(limited.from_ns),
-        to_ns: axis.place(limited.to_ns),
+        from_ns: axis.offset(limited.from_ns),
+        to_ns: axis.offset(limited.to_ns),
     }
 }
 
-fn phase(phase: &Phase, axis: Axis) -> Part {
-    let (class, name) = phase_words(phase.kind);
-    Part {
+fn phase_span(phase: &Phase, axis: Axis) -> Span {
+    let (class, name) = phase_labels(phase.kind);
+    Span {
         class,
         name,
-        from_ns: axis.place(phase.from_ns),
-        to_ns: axis.place(phase.to_ns),
+        from_ns: axis.offset(phase.from_ns),
+        to_ns: axis.offset(phase.to_ns),
     }
 }
 
 /// Returns the CSS class in `tap.css` and the name of a limit.
-pub(super) fn limit_words(limit: Limit) -> (&'static str, &'static str) {
+pub(super) fn limit_labels(limit: Limit) -> (&'static str, &'static str) {
     match limit {
         Limit::Application => ("application", "sender"),
         Limit::ReceiveWindow => ("receive-window", "receive window"),
@@ -158,7 +166,7 @@ pub(super) fn limit_words(limit: Limit) -> (&'static str, &'static str) {
 }
 
 /// Returns the CSS class in `tap.css` and the name of a phase.
-pub(super) fn phase_words(kind: PhaseKind) -> (&'static str, &'static str) {
+pub(super) fn phase_labels(kind: PhaseKind) -> (&'static str, &'static str) {
     match kind {
         PhaseKind::RampUp => ("ramp-up", "ramp-up"),
         PhaseKind::Peak => ("peak", "peak"),
@@ -169,9 +177,9 @@ pub(super) fn phase_words(kind: PhaseKind) -> (&'static str, &'static str) {
 }
 
 /// Returns the limit that was longest in effect, and its share of the limited time.
-pub(super) fn mostly(direction: &Direction) -> Option<(&'static str, f64)> {
+pub(super) fn dominant_limit(direction: &Direction) -> Option<(&'static str, f64)> {
     let (by, share) = *shares(&direction.limits).first()?;
-    Some((limit_words(by).1, share))
+    Some((limit_labels(by).1, share))
 }
 
 #[cfg(test)]
@@ -204,7 +212,7 @@ mod tests {
             limited(Limit::CongestionWindow, 0, 2),
             limited(Limit::AckStream, 2, 5),
         ]);
-        let page = strips(&direction, AXIS).into_string();
+        let page = timelines(&direction, AXIS).into_string();
         assert!(page.contains("left:20.000%;width:30.000%"), "{page}");
         assert!(page.contains("ACK stream from 2 s to 5 s"), "{page}");
         assert!(!page.contains("Phases"), "{page}");
@@ -217,10 +225,10 @@ mod tests {
             limited(Limit::Application, 2, 5),
             limited(Limit::PathRate, 5, 7),
         ]);
-        let page = strips(&direction, AXIS).into_string();
+        let page = timelines(&direction, AXIS).into_string();
         let (path, application) = (page.find("path rate 57 %"), page.find("sender 43 %"));
         assert!(path.is_some() && path < application, "{page}");
-        let (by, share) = mostly(&direction).unwrap();
+        let (by, share) = dominant_limit(&direction).unwrap();
         assert_eq!((by, (share * 7.0).round()), ("path rate", 4.0));
     }
 
@@ -234,7 +242,7 @@ mod tests {
             })
             .collect();
         limits.push(limited(Limit::PathRate, 1, 9));
-        let page = strips(&direction(limits), AXIS).into_string();
+        let page = timelines(&direction(limits), AXIS).into_string();
         assert_eq!(page.matches("data-from").count(), 1);
     }
 }

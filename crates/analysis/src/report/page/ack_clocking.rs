@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Table of ACK clocking: a row for each class of AckDiff, shaded by the length of the bursts that its ACKs released.
 
-use super::quantity;
+use super::units;
 use longhaul_flow::record::{AckClocking, AckDiffClass};
 use longhaul_report::{figure, metric::percent, table::Table};
 use maud::{Markup, html};
@@ -27,11 +27,11 @@ const COLUMNS: [&str; 11] = [
 ];
 
 /// Returns the figure, or nothing without ACKs.
-pub(super) fn of(releases: &AckClocking) -> Markup {
+pub(super) fn figure_of(releases: &AckClocking) -> Markup {
     html! {
         @if !releases.by_ack_diff.is_empty() {
             figure.chart.wide {
-                (figure::caption(&title(releases), &note(releases)))
+                (figure::caption(&title(releases), &caption_text(releases)))
                 (TABLE.drawn(COLUMNS, releases.by_ack_diff.iter().map(row)))
             }
         }
@@ -43,11 +43,11 @@ fn title(releases: &AckClocking) -> String {
     format!("ACKs released {} of the data", percent(share))
 }
 
-fn note(releases: &AckClocking) -> String {
+fn caption_text(releases: &AckClocking) -> String {
     format!(
         "Sent within {} of an ACK, or of the packet before in a burst that did; up to {} would be by chance. \
          Below, for ACKs by the segments that they acknowledged, the share that released so many segments.",
-        quantity::span(releases.within_ns),
+        units::duration(releases.within_ns),
         percent(releases.by_chance)
     )
 }
@@ -56,8 +56,8 @@ fn row(by: &AckDiffClass) -> Markup {
     let share = |count: u64| count as f64 / by.acks.max(1) as f64;
     html! {
         tr {
-            th scope="row" { (segments(by)) }
-            th.number { (quantity::count(by.acks)) }
+            th scope="row" { (class_label(by)) }
+            th.number { (units::count(by.acks)) }
             @for &count in &by.bursts { @match count {
                 0 => { td { "" } }
                 _ => { td class=(figure::heat(share(count))) { (percent(share(count))) } }
@@ -67,11 +67,11 @@ fn row(by: &AckDiffClass) -> Markup {
 }
 
 /// Formats a class of AckDiff: "3–4 segments", or "nothing new" for an ACK that repeats.
-fn segments(by: &AckDiffClass) -> String {
+fn class_label(by: &AckDiffClass) -> String {
     match by.segments {
         (0, _) => "nothing new".to_owned(),
         (least, None) => format!("{least} or more"),
-        (least, Some(most)) if least == most => quantity::of(least, "segment"),
+        (least, Some(most)) if least == most => units::counted(least, "segment"),
         (least, Some(most)) => format!("{least}–{most} segments"),
     }
 }
@@ -93,7 +93,7 @@ mod tests {
                 bursts: [2, 0, 0, 6, 0, 0, 0, 0, 0],
             }],
         };
-        let page = of(&releases).into_string();
+        let page = figure_of(&releases).into_string();
         for said in [
             "ACKs released 97 % of the data",
             "10 %",
@@ -103,6 +103,6 @@ mod tests {
         ] {
             assert!(page.contains(said), "{said}: {page}");
         }
-        assert_eq!(of(&AckClocking::default()).into_string(), "");
+        assert_eq!(figure_of(&AckClocking::default()).into_string(), "");
     }
 }

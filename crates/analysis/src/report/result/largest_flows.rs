@@ -2,7 +2,7 @@
 //! Largest flows of a capture, selected as flows end, in bounded memory. The largest keep their time series. More
 //! are in the result without. All others get a line in `flows.jsonl` and are summed.
 
-use super::Others;
+use super::Remainder;
 use longhaul_flow::record::{Direction, Flow};
 use std::{
     cmp::Reverse,
@@ -12,11 +12,11 @@ use std::{
 
 /// Numbers of flows that are charted and listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ranks {
+pub(crate) struct FlowLimits {
     /// Flows with their time series, for charts: up to 2 MB each.
-    pub(crate) drawn: usize,
+    pub(crate) charted: usize,
     /// Flows in `result.json`, including those with charts: up to 50 kB each.
-    pub(crate) told: usize,
+    pub(crate) listed: usize,
 }
 
 /// Sort key: payload, and for equal payload the flow that began first.
@@ -24,11 +24,11 @@ type Rank = (u64, Reverse<u64>);
 
 /// Flows in ascending order of rank: the largest is the last.
 #[derive(Default)]
-struct Places(BTreeMap<Rank, Box<Flow>>);
+struct RankedFlows(BTreeMap<Rank, Box<Flow>>);
 
-impl Places {
-    /// Inserts `flow`. Returns the smallest flow if there are more than `most` then.
-    fn admit(&mut self, flow: Box<Flow>, most: usize) -> Option<Box<Flow>> {
+impl RankedFlows {
+    /// Inserts `add`. Returns the smallest flow if there are more than `most` then.
+    fn insert(&mut self, flow: Box<Flow>, most: usize) -> Option<Box<Flow>> {
         self.0.insert(rank(&flow), flow);
         let over = self.0.len() > most;
         over.then(|| self.0.pop_first().map(|(_, least)| least))
@@ -37,37 +37,41 @@ impl Places {
 }
 
 /// Selection of the largest flows.
-pub(crate) struct Largest<W> {
-    ranks: Ranks,
-    drawn: Places,
-    told: Places,
-    others: Others,
+pub(crate) struct LargestFlows<W> {
+    limits: FlowLimits,
+    charted: RankedFlows,
+    listed: RankedFlows,
+    remainder: Remainder,
     /// Output of a line for each of the other flows.
-    lines: Option<W>,
+    remainder_file: Option<W>,
 }
 
-impl<W: Write> Largest<W> {
-    pub(crate) fn new(ranks: Ranks, lines: Option<W>) -> Self {
+impl<W: Write> LargestFlows<W> {
+    pub(crate) fn new(ranks: FlowLimits, lines: Option<W>) -> Self {
         Self {
-            ranks,
-            drawn: Places::default(),
-            told: Places::default(),
-            others: Others::default(),
-            lines,
+            limits: ranks,
+            charted: RankedFlows::default(),
+            listed: RankedFlows::default(),
+            remainder: Remainder::default(),
+            remainder_file: lines,
         }
     }
 
     /// Adds a finished flow.
-    pub(crate) fn flow(&mut self, flow: Box<Flow>) -> io::Result<()> {
-        let Ranks { drawn, told } = self.ranks;
-        let beaten = self.drawn.admit(flow, drawn).map(without_courses);
-        let last = beaten.and_then(|flow| self.told.admit(flow, told.saturating_sub(drawn)));
-        last.map_or(Ok(()), |flow| self.other(&flow))
+    pub(crate) fn add(&mut self, flow: Box<Flow>) -> io::Result<()> {
+        let FlowLimits {
+            charted: drawn,
+            listed: told,
+        } = self.limits;
+        let displaced = self.charted.insert(flow, drawn).map(without_chart_data);
+        let dropped =
+            displaced.and_then(|flow| self.listed.insert(flow, told.saturating_sub(drawn)));
+        dropped.map_or(Ok(()), |flow| self.add_to_remainder(&flow))
     }
 
-    fn other(&mut self, flow: &Flow) -> io::Result<()> {
-        self.others.add(flow);
-        let Some(lines) = &mut self.lines else {
+    fn add_to_remainder(&mut self, flow: &Flow) -> io::Result<()> {
+        self.remainder.add(flow);
+        let Some(lines) = &mut self.remainder_file else {
             return Ok(());
         };
         serde_json::to_writer(&mut *lines, flow)?;
@@ -76,26 +80,30 @@ impl<W: Write> Largest<W> {
 
     /// Returns the smallest payload of the flows with charts, or 0 while more flows fit. A flow with less payload
     /// cannot get charts any more.
-    pub(crate) fn least_drawn(&self) -> u64 {
-        match self.drawn.0.first_key_value() {
-            Some((rank, _)) if self.drawn.0.len() >= self.ranks.drawn => rank.0,
+    pub(crate) fn charted_payload_min(&self) -> u64 {
+        match self.charted.0.first_key_value() {
+            Some((rank, _)) if self.charted.0.len() >= self.limits.charted => rank.0,
             _ => 0,
         }
     }
 
     /// Returns the flows for the result, largest first, and the sum of the others.
-    pub(crate) fn finish(self) -> io::Result<(Vec<Flow>, Others)> {
-        if let Some(mut lines) = self.lines {
+    pub(crate) fn finish(self) -> io::Result<(Vec<Flow>, Remainder)> {
+        if let Some(mut lines) = self.remainder_file {
             lines.flush()?;
         }
-        let ascending = self.told.0.into_values().chain(self.drawn.0.into_values());
+        let ascending = self
+            .listed
+            .0
+            .into_values()
+            .chain(self.charted.0.into_values());
         let mut flows: Vec<Flow> = ascending.map(|flow| *flow).collect();
         flows.reverse();
-        Ok((flows, self.others))
+        Ok((flows, self.remainder))
     }
 }
 
-impl Others {
+impl Remainder {
     fn add(&mut self, flow: &Flow) {
         self.flows += 1;
         for Direction { data, .. } in [&flow.upload, &flow.download] {
@@ -121,7 +129,7 @@ pub(crate) fn payload(flow: &Flow) -> u64 {
         .saturating_add(download.data.unique_bytes)
 }
 
-fn without_courses(mut flow: Box<Flow>) -> Box<Flow> {
+fn without_chart_data(mut flow: Box<Flow>) -> Box<Flow> {
     flow.drop_chart_data();
     flow
 }
@@ -129,21 +137,24 @@ fn without_courses(mut flow: Box<Flow>) -> Box<Flow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::made_up;
+    use crate::report::fixtures;
 
     /// Returns a flow of this size with a time series.
     fn flow(number: u64, unique_bytes: u64) -> Flow {
-        let mut flow = made_up::short_flow(number);
+        let mut flow = fixtures::short_flow(number);
         flow.upload.data.unique_bytes = unique_bytes;
         flow
     }
 
-    fn sorted(flows: &[(u64, u64)]) -> (Vec<Flow>, Others, String) {
+    fn select(flows: &[(u64, u64)]) -> (Vec<Flow>, Remainder, String) {
         let mut lines = Vec::new();
-        let ranks = Ranks { drawn: 2, told: 3 };
-        let mut largest = Largest::new(ranks, Some(&mut lines));
+        let ranks = FlowLimits {
+            charted: 2,
+            listed: 3,
+        };
+        let mut largest = LargestFlows::new(ranks, Some(&mut lines));
         for (number, bytes) in flows {
-            largest.flow(Box::new(flow(*number, *bytes))).unwrap();
+            largest.add(Box::new(flow(*number, *bytes))).unwrap();
         }
         let (flows, others) = largest.finish().unwrap();
         (flows, others, String::from_utf8(lines).unwrap())
@@ -151,7 +162,7 @@ mod tests {
 
     #[test]
     fn sorts_by_payload_and_keeps_few_time_series() {
-        let (flows, others, _) = sorted(&[(0, 10), (1, 40), (2, 20), (3, 30), (4, 40)]);
+        let (flows, others, _) = select(&[(0, 10), (1, 40), (2, 20), (3, 30), (4, 40)]);
         let numbers: Vec<u64> = flows.iter().map(|flow| flow.number).collect();
         assert_eq!(numbers, [1, 4, 3]);
         let drawn: Vec<bool> = flows
@@ -168,24 +179,30 @@ mod tests {
 
     #[test]
     fn reports_smallest_payload_with_charts() {
-        let mut largest = Largest::new(Ranks { drawn: 2, told: 3 }, None::<Vec<u8>>);
+        let mut largest = LargestFlows::new(
+            FlowLimits {
+                charted: 2,
+                listed: 3,
+            },
+            None::<Vec<u8>>,
+        );
         let least = [(0, 10), (1, 40), (2, 20), (3, 5)].map(|(number, bytes)| {
-            largest.flow(Box::new(flow(number, bytes))).unwrap();
-            largest.least_drawn()
+            largest.add(Box::new(flow(number, bytes))).unwrap();
+            largest.charted_payload_min()
         });
         assert_eq!(least, [0, 10, 20, 20]);
     }
 
     #[test]
     fn is_independent_of_the_order_of_flows() {
-        let (forth, ..) = sorted(&[(0, 10), (1, 40), (2, 20), (3, 30)]);
-        let (back, ..) = sorted(&[(3, 30), (2, 20), (1, 40), (0, 10)]);
+        let (forth, ..) = select(&[(0, 10), (1, 40), (2, 20), (3, 30)]);
+        let (back, ..) = select(&[(3, 30), (2, 20), (1, 40), (0, 10)]);
         assert_eq!(forth, back);
     }
 
     #[test]
     fn writes_other_flows_as_json_lines() {
-        let (_, _, lines) = sorted(&[(0, 10), (1, 40), (2, 20), (3, 30), (4, 50)]);
+        let (_, _, lines) = select(&[(0, 10), (1, 40), (2, 20), (3, 30), (4, 50)]);
         let read: Vec<Flow> = lines
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results whose figures are made up, for tests.
+//! Test fixtures: invented results.
 
 use crate::{
     result::{Cell, Event, LabResult, Metrics, Run, Series, Testbed, TestbedHost, TestbedLink},
-    view::{Axis, Course, CourseName, Entry, Figure, FigureKind, Limit, Panel, Table},
+    view::{
+        Axis, Entry, Figure, FigureKind, Panel, ReferenceLine, Table, TimeSeries, TimeSeriesId,
+    },
 };
 use serde_json::{Value, json};
 
 const NS: [u64; 4] = [1, 2, 3, 4];
 const WAYS: [&str; 2] = ["cubic", "bbr"];
 
-/// A download over two relays, whose scenario asks for no figures.
+/// Returns a download over two relays; its scenario selects no figures.
 pub(crate) fn download() -> LabResult {
     serde_json::from_str(include_str!("../../tests/fixtures/made-up-result.json")).unwrap()
 }
 
-/// A figure of each kind and a table, over n and ways.
+/// Returns a result with a figure of each kind and a table, over n and two congestion controls.
 pub(crate) fn every_figure() -> LabResult {
     let courses = |of: &[&str]| {
-        let name = |of: &&str| CourseName {
-            of: (*of).to_owned(),
+        let name = |of: &&str| TimeSeriesId {
+            quantity: (*of).to_owned(),
             flow: Some("a".to_owned()),
         };
         of.iter().map(name).collect::<Vec<_>>()
@@ -27,7 +29,7 @@ pub(crate) fn every_figure() -> LabResult {
     let two = figure("over-time", FigureKind::Series, &[]);
     let figures = vec![
         Figure {
-            limits: vec![Limit {
+            reference_lines: vec![ReferenceLine {
                 value: 5e8,
                 label: "line".to_owned(),
             }],
@@ -42,11 +44,11 @@ pub(crate) fn every_figure() -> LabResult {
         figure("matrix", FigureKind::Matrix, &["goodput_bps", "other_bps"]),
         figure("runs", FigureKind::Cdf, &["goodput_bps"]),
         Figure {
-            courses: courses(&["srtt_us"]),
+            time_series: courses(&["srtt_us"]),
             ..figure("delays", FigureKind::Cdf, &[])
         },
         Figure {
-            courses: courses(&["goodput_bps", "cwnd_bytes", "srtt_us"]),
+            time_series: courses(&["goodput_bps", "cwnd_bytes", "srtt_us"]),
             panels: vec![one_column()],
             ..two
         },
@@ -65,7 +67,7 @@ pub(crate) fn every_figure() -> LabResult {
         figures,
         tables: vec![table],
         testbed: Some(dumbbell()),
-        took_s: Some(80.0),
+        duration_s: Some(80.0),
         ..download()
     }
 }
@@ -83,7 +85,7 @@ fn figure(name: &str, kind: FigureKind, metrics: &[&str]) -> Figure {
     }
 }
 
-/// A row a way, a column an n.
+/// Returns a panel with a row for each congestion control and a column for each n.
 fn all_cells() -> Panel {
     Panel {
         rows: axis("way", &WAYS.map(Value::from)),
@@ -99,11 +101,11 @@ fn all_cells() -> Panel {
     }
 }
 
-/// A row a way, as courses over time have them.
+/// Returns a panel with a row for each congestion control and one column, as for time series.
 pub(super) fn one_column() -> Panel {
     Panel {
         columns: Axis {
-            by: Vec::new(),
+            parameters: Vec::new(),
             entries: vec![Entry::default()],
         },
         cells: (0..WAYS.len())
@@ -119,7 +121,7 @@ fn axis(by: &str, values: &[Value]) -> Axis {
         label: None,
     };
     Axis {
-        by: vec![by.to_owned()],
+        parameters: vec![by.to_owned()],
         entries: values.iter().map(entry).collect(),
     }
 }
@@ -136,7 +138,7 @@ fn cell(w: usize, way: &str, n: u64) -> Cell {
     let base = (n as f64 * 1e8) * (1.0 + w as f64 * 0.2);
     let runs = [0.95, 1.0, 1.1].map(|factor| run(base * factor, n));
     let mut cell = Cell {
-        vary: serde_json::from_value(json!({"way": way, "n": n})).unwrap(),
+        parameters: serde_json::from_value(json!({"way": way, "n": n})).unwrap(),
         runs: runs.to_vec(),
         ..Cell::default()
     };
@@ -156,7 +158,7 @@ fn run(goodput: f64, n: u64) -> Run {
     Run {
         metrics: metrics.map(|(name, value)| (name.to_owned(), value)).into(),
         series: Some(Series {
-            courses: ["goodput_bps", "cwnd_bytes", "srtt_us"]
+            time_series: ["goodput_bps", "cwnd_bytes", "srtt_us"]
                 .map(|of| course(of, goodput))
                 .to_vec(),
             events: [(3.0, "delay 38 → 80 ms"), (9.5, "delay 80 → 38 ms")]
@@ -171,16 +173,16 @@ fn run(goodput: f64, n: u64) -> Run {
     }
 }
 
-fn course(of: &str, goodput: f64) -> Course {
+fn course(of: &str, goodput: f64) -> TimeSeries {
     let level = match of {
         "goodput_bps" => goodput,
         "cwnd_bytes" => 1e6,
         _ => 38e3,
     };
     let value = |bin: u32| Some(level * (0.7 + 0.3 * (f64::from(bin) / 7.0).sin()));
-    Course {
-        name: CourseName {
-            of: of.to_owned(),
+    TimeSeries {
+        name: TimeSeriesId {
+            quantity: of.to_owned(),
             flow: Some("a".to_owned()),
         },
         bin_ms: 100.0,
@@ -188,7 +190,7 @@ fn course(of: &str, goodput: f64) -> Course {
     }
 }
 
-/// Two senders, a line, two receivers.
+/// Returns a dumbbell: two senders, a shared link, two receivers.
 fn dumbbell() -> Testbed {
     let way = |hosts: [&str; 4], links: [&str; 3]| Testbed {
         hosts: hosts
@@ -198,10 +200,10 @@ fn dumbbell() -> Testbed {
             })
             .to_vec(),
         links: links.map(link).to_vec(),
-        beside: Vec::new(),
+        other_paths: Vec::new(),
     };
     Testbed {
-        beside: vec![way(["b", "left", "right", "y"], ["in-b", "line", "out-y"])],
+        other_paths: vec![way(["b", "left", "right", "y"], ["in-b", "line", "out-y"])],
         ..way(["a", "left", "right", "x"], ["in-a", "line", "out-x"])
     }
 }

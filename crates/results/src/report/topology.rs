@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The emulated network as a drawing: hosts from left to right as the data flows, each link with
-//! its rate, RTT and loss, ways of other flows below, then the TCP connections of each cell. A narrow
-//! screen gets the same from top to bottom.
+//! Topology diagram of the emulated network: hosts from left to right in the direction of the data, each link with its
+//! rate, RTT and loss. Paths of other flows are below, then the TCP connections of each cell. A narrow screen shows a
+//! list from top to bottom instead.
 
-use super::layout::{self, Place, Wire};
+use super::topology_layout::{self, HostPosition, LinkPosition};
 use crate::result::{Cell, Testbed, TestbedHost, TestbedLink};
 use longhaul_report::metric::{Metric, percent};
 use maud::{Markup, html};
@@ -12,13 +12,13 @@ use std::collections::BTreeSet;
 const HOST_PX: u32 = 104;
 const HOST_HEIGHT_PX: u32 = 52;
 const LINK_PX: u32 = 152;
-/// Room above the first row for what is said of its links.
-const TOP_PX: u32 = 52;
+/// Height above the first row for the labels of its links.
+const TOP_MARGIN_PX: u32 = 52;
 const ROW_PX: u32 = 122;
-/// Room below the last row's links.
-const BELOW_PX: u32 = 38;
-const LEGS_ROW_PX: u32 = 44;
-/// Letters of a note that fit into a host's box.
+/// Height below the last row's links.
+const BOTTOM_MARGIN_PX: u32 = 38;
+const CONNECTION_ROW_PX: u32 = 44;
+/// Maximum number of characters of a note in a host's box.
 const NOTE_MAX: usize = 15;
 
 pub(super) fn section(testbed: &Testbed, cells: &[Cell]) -> Markup {
@@ -27,8 +27,8 @@ pub(super) fn section(testbed: &Testbed, cells: &[Cell]) -> Markup {
             section {
                 h2 { "The testbed" }
                 figure.testbed {
-                    (wide(testbed, &Connections::of(testbed, cells)))
-                    (narrow(testbed))
+                    (wide_diagram(testbed, &Connections::group(testbed, cells)))
+                    (narrow_list(testbed))
                     figcaption {
                         p { (caption(testbed)) }
                         (notes(testbed))
@@ -39,32 +39,35 @@ pub(super) fn section(testbed: &Testbed, cells: &[Cell]) -> Markup {
     }
 }
 
-/// The TCP connections of the cells that relay alike.
+/// TCP connections of the cells with the same relays.
 struct Connections {
-    /// "two relays", or how many cells are alike.
+    /// Name: "two relays", or the number of cells.
     name: String,
-    /// Hosts at which a connection ends and another begins, both ends of the path included.
-    stops: Vec<usize>,
+    /// Indices of the hosts at which connections begin or end, both ends of the path included.
+    endpoints: Vec<usize>,
 }
 
 impl Connections {
-    fn of(testbed: &Testbed, cells: &[Cell]) -> Vec<Self> {
-        let mut kinds: indexmap::IndexMap<Vec<usize>, Vec<&Cell>> = indexmap::IndexMap::new();
+    fn group(testbed: &Testbed, cells: &[Cell]) -> Vec<Self> {
+        let mut groups: indexmap::IndexMap<Vec<usize>, Vec<&Cell>> = indexmap::IndexMap::new();
         for cell in cells {
-            kinds.entry(stops(testbed, cell)).or_default().push(cell);
+            groups
+                .entry(connection_endpoints(testbed, cell))
+                .or_default()
+                .push(cell);
         }
         let named = |(stops, cells): (Vec<usize>, Vec<&Cell>)| Self {
             name: match cells.as_slice() {
                 [cell] => cell.name(),
                 many => format!("{} cells", many.len()),
             },
-            stops,
+            endpoints: stops,
         };
-        kinds.into_iter().map(named).collect()
+        groups.into_iter().map(named).collect()
     }
 }
 
-fn stops(testbed: &Testbed, cell: &Cell) -> Vec<usize> {
+fn connection_endpoints(testbed: &Testbed, cell: &Cell) -> Vec<usize> {
     let last = testbed.hosts.len() - 1;
     let relays = |n: usize| cell.relays.contains(&testbed.hosts[n].name);
     (0..=last)
@@ -80,41 +83,41 @@ fn middle_of_host(column: usize) -> u32 {
     host_x(column) + HOST_PX / 2
 }
 
-/// Top of a row's boxes.
+/// Returns the top of a row's boxes, pixels.
 fn row_y(row: usize) -> u32 {
-    TOP_PX + row as u32 * ROW_PX
+    TOP_MARGIN_PX + row as u32 * ROW_PX
 }
 
-fn wide(testbed: &Testbed, connections: &[Connections]) -> Markup {
-    let layout = layout::of(testbed);
+fn wide_diagram(testbed: &Testbed, connections: &[Connections]) -> Markup {
+    let layout = topology_layout::arrange(testbed);
     let columns = layout
-        .places
+        .hosts
         .iter()
         .map(|place| place.column)
         .max()
         .unwrap_or(0);
     let rows = layout
-        .places
+        .hosts
         .iter()
         .map(|place| place.row)
         .max()
         .unwrap_or(0);
     let width = host_x(columns) + HOST_PX;
-    let legs_top = row_y(rows) + HOST_HEIGHT_PX + BELOW_PX;
-    let height = legs_top + connections.len() as u32 * LEGS_ROW_PX;
-    let first = layout.places.first().map_or(0, |place| place.column);
+    let legs_top = row_y(rows) + HOST_HEIGHT_PX + BOTTOM_MARGIN_PX;
+    let height = legs_top + connections.len() as u32 * CONNECTION_ROW_PX;
+    let first = layout.hosts.first().map_or(0, |place| place.column);
     html! {
         svg.wide width=(width + 4) viewBox={ "-2 -2 " (width + 4) " " (height) } role="img" aria-label=(caption(testbed)) {
-            @for wire in &layout.wires { (draw_wire(wire, mark(testbed, wire.link))) }
-            @for place in &layout.places { (host_box(place)) }
+            @for wire in &layout.links { (draw_link(wire, link_mark(testbed, wire.link))) }
+            @for place in &layout.hosts { (host_box(place)) }
             @for (n, kind) in connections.iter().enumerate() {
-                (legs(kind, first, legs_top + n as u32 * LEGS_ROW_PX))
+                (draw_connections(kind, first, legs_top + n as u32 * CONNECTION_ROW_PX))
             }
         }
     }
 }
 
-fn host_box(place: &Place<'_>) -> Markup {
+fn host_box(place: &HostPosition<'_>) -> Markup {
     let (x, y, host) = (host_x(place.column), row_y(place.row), place.host);
     let middle = middle_of_host(place.column);
     html! {
@@ -129,58 +132,58 @@ fn host_box(place: &Place<'_>) -> Markup {
     }
 }
 
-fn draw_wire(wire: &Wire<'_>, mark: Option<&str>) -> Markup {
+fn draw_link(wire: &LinkPosition<'_>, mark: Option<&str>) -> Markup {
     let [(left, left_row), (right, right_row)] = wire.ends;
     let (from, to) = (host_x(left) + HOST_PX, host_x(right));
     let (from_y, to_y) = (
         row_y(left_row) + HOST_HEIGHT_PX / 2,
         row_y(right_row) + HOST_HEIGHT_PX / 2,
     );
-    // What is said stands beside the end that the first row does not have.
-    let said_y = row_y(left_row.max(right_row)) + HOST_HEIGHT_PX / 2;
+    // The labels are beside the end that is not in the first row.
+    let label_y = row_y(left_row.max(right_row)) + HOST_HEIGHT_PX / 2;
     let middle = from.midpoint(to);
     html! {
         line.wire.bottleneck[mark.is_some()] x1=(from) y1=(from_y) x2=(to - 9) y2=(to_y) {}
         path.arrow.bottleneck[mark.is_some()] d={ "M" (to) " " (to_y) "l-10 -5v10z" } {}
-        text.name x=(middle) y=(said_y - 50) { (wire.link.name) }
-        text.small x=(middle) y=(said_y - 30) { (rate(wire.link)) }
-        text.small x=(middle) y=(said_y - 12) { (rtt(wire.link)) }
-        text.small x=(middle) y=(said_y + 20) { (loss(wire.link)) }
-        @if let Some(mark) = mark { text.mark x=(middle) y=(said_y + 39) { "▲ " (mark) } }
+        text.name x=(middle) y=(label_y - 50) { (wire.link.name) }
+        text.small x=(middle) y=(label_y - 30) { (rate(wire.link)) }
+        text.small x=(middle) y=(label_y - 12) { (rtt(wire.link)) }
+        text.small x=(middle) y=(label_y + 20) { (loss(wire.link)) }
+        @if let Some(mark) = mark { text.mark x=(middle) y=(label_y + 39) { "▲ " (mark) } }
     }
 }
 
-/// One line a TCP connection, from the host where it begins to the host where it ends; the first
-/// way begins in the column `first`.
-fn legs(kind: &Connections, first: usize, y: u32) -> Markup {
+/// Draws a line for each TCP connection, from the host where it begins to the host where it ends. The first path
+/// begins in the column `first`.
+fn draw_connections(kind: &Connections, first: usize, y: u32) -> Markup {
     let middle = |stop: usize| middle_of_host(first + stop);
     html! {
-        text.small.left x="0" y=(y + 6) { (kind.name) ": " (tcp_legs(kind.stops.len() - 1)) }
-        @for pair in kind.stops.windows(2) {
+        text.small.left x="0" y=(y + 6) { (kind.name) ": " (connection_count_text(kind.endpoints.len() - 1)) }
+        @for pair in kind.endpoints.windows(2) {
             line.leg x1=(middle(pair[0]) + 7) x2=(middle(pair[1]) - 7) y1=(y + 22) y2=(y + 22) {}
         }
-        @for stop in &kind.stops { circle.leg cx=(middle(*stop)) cy=(y + 22) r="5" {} }
+        @for stop in &kind.endpoints { circle.leg cx=(middle(*stop)) cy=(y + 22) r="5" {} }
     }
 }
 
-fn tcp_legs(n: usize) -> String {
+fn connection_count_text(n: usize) -> String {
     match n {
         1 => "TCP from end to end".to_owned(),
         n => format!("TCP in {n} legs"),
     }
 }
 
-/// From top to bottom, as a list for each way: it reads well at any width and at any text size.
-fn narrow(testbed: &Testbed) -> Markup {
+/// Returns a list for each path, from top to bottom, which is readable at any width and text size.
+fn narrow_list(testbed: &Testbed) -> Markup {
     html! {
-        @for way in std::iter::once(testbed).chain(&testbed.beside) {
+        @for way in std::iter::once(testbed).chain(&testbed.other_paths) {
             ol.narrow {
                 @for (n, host) in way.hosts.iter().enumerate() {
                     li.host { strong { (host.name) } @if let Some(note) = &host.note { " " small { (note) } } }
                     @if let Some(link) = way.links.get(n) {
-                        li.link.bottleneck[mark(testbed, link).is_some()] {
+                        li.link.bottleneck[link_mark(testbed, link).is_some()] {
                             "↓ " (link.name) ": " (rate(link)) ", " (rtt(link)) ", " (loss(link))
-                            @if let Some(mark) = mark(testbed, link) { strong { " – " (mark) } }
+                            @if let Some(mark) = link_mark(testbed, link) { strong { " – " (mark) } }
                         }
                     }
                 }
@@ -201,30 +204,30 @@ fn caption(testbed: &Testbed) -> String {
     format!(
         "Data flows {}; RTT {} in all.",
         hosts.join(" → "),
-        span("x_us", least, most)
+        range_text("x_us", least, most)
     )
 }
 
-/// What the hosts' boxes have no room for.
+/// Returns the notes that are too long for the hosts' boxes.
 fn notes(testbed: &Testbed) -> Markup {
     let hosts = std::iter::once(testbed)
-        .chain(&testbed.beside)
+        .chain(&testbed.other_paths)
         .flat_map(|way| &way.hosts);
     let long = |host: &&TestbedHost| {
         host.note
             .as_ref()
             .is_some_and(|note| note.chars().count() > NOTE_MAX)
     };
-    let said: BTreeSet<(&str, &str)> = hosts
+    let long_notes: BTreeSet<(&str, &str)> = hosts
         .filter(long)
         .filter_map(|host| Some((host.name.as_str(), host.note.as_deref()?)))
         .collect();
-    html! { @for (name, note) in said { p { (name) ": " (note) "." } } }
+    html! { @for (name, note) in long_notes { p { (name) ": " (note) "." } } }
 }
 
-/// What makes a link of the first way the one to watch: it alone is the slowest, or of equally slow
-/// ones it needs the largest window.
-fn mark(testbed: &Testbed, link: &TestbedLink) -> Option<&'static str> {
+/// Returns the mark of a link: "bottleneck" for the single slowest link of the first path. If several links are
+/// equally slow, the one that needs the largest window has "largest BDP".
+fn link_mark(testbed: &Testbed, link: &TestbedLink) -> Option<&'static str> {
     let (slowest, rate) = testbed.bottleneck()?;
     let as_slow = testbed
         .links
@@ -239,14 +242,14 @@ fn mark(testbed: &Testbed, link: &TestbedLink) -> Option<&'static str> {
 
 fn rate(link: &TestbedLink) -> String {
     link.rate_bps.map_or("no rate limit".to_owned(), |rate| {
-        span("rate_bps", rate, link.rate_bps_max.unwrap_or(rate))
+        range_text("rate_bps", rate, link.rate_bps_max.unwrap_or(rate))
     })
 }
 
 fn rtt(link: &TestbedLink) -> String {
     let most = link.rtt_us_max.unwrap_or(link.rtt_us);
     match most > 0.0 {
-        true => format!("RTT {}", span("rtt_us", link.rtt_us, most)),
+        true => format!("RTT {}", range_text("rtt_us", link.rtt_us, most)),
         false => "no delay".to_owned(),
     }
 }
@@ -259,8 +262,8 @@ fn loss(link: &TestbedLink) -> String {
     }
 }
 
-/// "2 ms – 20 ms", or the one value.
-fn span(metric: &str, least: f64, most: f64) -> String {
+/// Formats a range: "2 ms – 20 ms", or a single value.
+fn range_text(metric: &str, least: f64, most: f64) -> String {
     let print = |value| Metric::of(metric).print(value);
     match least < most {
         true => format!("{} – {}", print(least), print(most)),
@@ -273,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_link_that_is_slower_than_all_others_is_called_bottleneck() {
+    fn marks_only_the_single_slowest_link_as_bottleneck() {
         let named = |name: &str, link: &TestbedLink| TestbedLink {
             name: name.to_owned(),
             ..link.clone()
@@ -288,7 +291,7 @@ mod tests {
                 links: vec![named("a", &links[0]), named("b", &links[1])],
                 ..Testbed::default()
             };
-            [0, 1].map(|n| mark(&testbed, &testbed.links[n]))
+            [0, 1].map(|n| link_mark(&testbed, &testbed.links[n]))
         };
         let (slow, fast) = (link(Some(1e9), 26e3), link(Some(1e10), 2e2));
         assert_eq!(marks(&[fast.clone(), slow]), [None, Some("bottleneck")]);
@@ -300,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_end_where_a_cell_relays() {
+    fn connections_end_at_relays() {
         let host = |name: &str| TestbedHost {
             name: name.to_owned(),
             note: None,
@@ -308,15 +311,15 @@ mod tests {
         let testbed = Testbed {
             hosts: ["server", "relay2", "relay1", "client"].map(host).to_vec(),
             links: vec![TestbedLink::default(); 3],
-            beside: Vec::new(),
+            other_paths: Vec::new(),
         };
         let direct = Cell::default();
         let relayed = Cell {
             relays: vec!["relay1".to_owned()],
             ..Cell::default()
         };
-        let kinds = Connections::of(&testbed, &[direct.clone(), relayed, direct]);
-        let stops: Vec<&[usize]> = kinds.iter().map(|kind| kind.stops.as_slice()).collect();
+        let kinds = Connections::group(&testbed, &[direct.clone(), relayed, direct]);
+        let stops: Vec<&[usize]> = kinds.iter().map(|kind| kind.endpoints.as_slice()).collect();
         assert_eq!(stops, [&[0, 3][..], &[0, 2, 3]]);
         assert_eq!(kinds[0].name, "2 cells");
     }

@@ -10,25 +10,25 @@ const DEPTH: usize = 2;
 
 /// JSON formatter that breaks lines to a depth of [`DEPTH`].
 #[derive(Debug, Default)]
-pub(crate) struct ByLine {
+pub(crate) struct LineFormatter {
     depth: usize,
     /// True if the innermost list or object has an element.
-    filled: bool,
+    has_element: bool,
 }
 
-impl ByLine {
+impl LineFormatter {
     fn open<W: Write + ?Sized>(&mut self, out: &mut W, bracket: &[u8]) -> io::Result<()> {
         self.depth += 1;
-        self.filled = false;
+        self.has_element = false;
         out.write_all(bracket)
     }
 
     fn close<W: Write + ?Sized>(&mut self, out: &mut W, bracket: &[u8]) -> io::Result<()> {
         self.depth -= 1;
-        if self.filled && self.depth < DEPTH {
+        if self.has_element && self.depth < DEPTH {
             self.new_line(out)?;
         }
-        self.filled = true;
+        self.has_element = true;
         out.write_all(bracket)
     }
 
@@ -48,7 +48,7 @@ impl ByLine {
     }
 }
 
-impl Formatter for ByLine {
+impl Formatter for LineFormatter {
     fn begin_array<W: Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
         self.open(out, b"[")
     }
@@ -62,7 +62,7 @@ impl Formatter for ByLine {
     }
 
     fn end_array_value<W: Write + ?Sized>(&mut self, _: &mut W) -> io::Result<()> {
-        self.filled = true;
+        self.has_element = true;
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl Formatter for ByLine {
     }
 
     fn end_object_value<W: Write + ?Sized>(&mut self, _: &mut W) -> io::Result<()> {
-        self.filled = true;
+        self.has_element = true;
         Ok(())
     }
 }
@@ -102,7 +102,7 @@ mod tests {
         value
             .serialize(&mut Serializer::with_formatter(
                 &mut text,
-                ByLine::default(),
+                LineFormatter::default(),
             ))
             .unwrap();
         String::from_utf8(text).unwrap()

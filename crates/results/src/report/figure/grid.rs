@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A panel of a view together with the cells that it points to, the table that shows one, and the heading of a figure.
+//! Grid of cells of a panel, its table, and the heading of a figure.
 
 use crate::{
-    result::{Cell, LabResult, varied},
+    result::{Cell, LabResult, describe_parameter},
     view::{Axis, Entry, Figure, Panel},
 };
 use longhaul_report::{figure::caption, table::Table};
 use maud::{Markup, html};
 use serde_json::Value;
 
-/// The finding, and what a reader should know.
+/// Returns the heading of a figure: its title and its note.
 pub(crate) fn heading(figure: &Figure) -> Markup {
     caption(&figure.title, figure.note.as_deref().unwrap_or(""))
 }
 
-/// The words that there are, joined.
-pub(crate) fn filled<'a>(words: impl IntoIterator<Item = &'a str>, between: &str) -> String {
+/// Joins the words that are not empty.
+pub(crate) fn join_nonempty<'a>(words: impl IntoIterator<Item = &'a str>, between: &str) -> String {
     let words = words.into_iter().filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(between)
 }
 
-/// Rows and columns of cells.
+/// Grid of the cells of a panel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grid<'a> {
     panel: &'a Panel,
     cells: &'a [Cell],
 }
 
-/// All panels of a view.
+/// Returns the grids of all panels of a view.
 pub(crate) fn grids<'a>(result: &'a LabResult, panels: &'a [Panel]) -> Vec<Grid<'a>> {
     let grid = |panel| Grid {
         panel,
@@ -37,13 +37,13 @@ pub(crate) fn grids<'a>(result: &'a LabResult, panels: &'a [Panel]) -> Vec<Grid<
 }
 
 impl<'a> Grid<'a> {
-    /// What its cells share; empty if there is only one panel.
+    /// Returns the shared values of its cells; empty if there is only one panel.
     pub(crate) fn name(&self) -> String {
         let words: Vec<String> = self
             .panel
-            .of
+            .shared_values
             .iter()
-            .map(|(key, value)| varied(key, value))
+            .map(|(key, value)| describe_parameter(key, value))
             .collect();
         words.join(", ")
     }
@@ -56,35 +56,35 @@ impl<'a> Grid<'a> {
         &self.panel.columns
     }
 
-    /// The cell at a place, if it was run.
+    /// Returns the cell at a position, if it was run.
     pub(crate) fn at(&self, row: usize, column: usize) -> Option<&'a Cell> {
         let index = *self.panel.cells.get(row)?.get(column)?;
         self.cells.get(index?)
     }
 
-    /// The cells of one row.
+    /// Returns the cells of a row.
     pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = &'a Cell> {
         (0..self.panel.columns.entries.len()).filter_map(move |column| self.at(row, column))
     }
 
-    /// Every cell that is there.
+    /// Returns all cells that were run.
     pub(crate) fn all(&self) -> impl Iterator<Item = &'a Cell> {
         (0..self.panel.rows.entries.len()).flat_map(move |row| self.row(row))
     }
 
-    /// As a table whose places `square` fills, with both axes as headings; `title` is that of its view.
+    /// Returns a table with both axes as headings; `render_cell` renders a cell, `title` is the title of the view.
     pub(crate) fn table(
         &self,
         class: &str,
         title: &str,
         caption: &str,
-        square: impl Fn(&Cell) -> Markup,
+        render_cell: impl Fn(&Cell) -> Markup,
     ) -> Markup {
         let name = self.name();
-        let label = filled(["Table", title, &name], " · ");
-        let caption = filled([&name, caption], " · ");
+        let label = join_nonempty(["Table", title, &name], " · ");
+        let caption = join_nonempty([&name, caption], " · ");
         let place = |row, column| match self.at(row, column) {
-            Some(cell) => square(cell),
+            Some(cell) => render_cell(cell),
             None => html! { td { "–" } },
         };
         let row = |(row, name)| {
@@ -105,9 +105,12 @@ impl<'a> Grid<'a> {
         )
     }
 
-    /// "loss ↓ · delay →".
+    /// Returns the text of the corner: "loss ↓ · delay →".
     fn corner(&self) -> String {
-        let (down, across) = (self.rows().by.join(", "), self.columns().by.join(", "));
+        let (down, across) = (
+            self.rows().parameters.join(", "),
+            self.columns().parameters.join(", "),
+        );
         match (down.is_empty(), across.is_empty()) {
             (_, true) => down,
             (true, false) => format!("{across} →"),
@@ -116,7 +119,7 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// The headings of an axis, in order, for a reader who sees the axis' name beside them.
+/// Returns the headings of an axis, in order, for a place where the axis has its name beside them.
 pub(crate) fn headings(axis: &Axis) -> Vec<String> {
     axis.entries
         .iter()
@@ -124,10 +127,12 @@ pub(crate) fn headings(axis: &Axis) -> Vec<String> {
         .collect()
 }
 
-/// The headings of an axis that has no name on the page: numbers with that of their parameter.
+/// Returns the headings of an axis without a name on the page: numbers have the name of their parameter.
 pub(crate) fn names(axis: &Axis) -> Vec<String> {
-    let name = |entry: &Entry| match (axis.by.as_slice(), entry.values.as_slice()) {
-        ([by], [Value::Number(_)]) if entry.label.is_none() => varied(by, &entry.values[0]),
+    let name = |entry: &Entry| match (axis.parameters.as_slice(), entry.values.as_slice()) {
+        ([by], [Value::Number(_)]) if entry.label.is_none() => {
+            describe_parameter(by, &entry.values[0])
+        }
         _ => axis.heading(entry),
     };
     axis.entries.iter().map(name).collect()

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page in a real browser.
+//! Tests of the page in a real browser.
 
 use super::html;
-use crate::report::made_up;
+use crate::report::fixtures;
 use longhaul_testbed::browser::{assert_accessible, assert_fits, told};
 
-/// Remembers every chart that is made.
-const WATCH: &str = "<script>
+/// Script that records every chart.
+const RECORD_CHARTS: &str = "<script>
 const made = [];
 const real = uPlot;
 uPlot = function (...all) { const u = new real(...all); made.push(u); return u; };
 </script>";
 
-/// What acts as a person would and tells what is to be seen: all ranges of time that charts show,
-/// and what the page says of it. A list of steps follows.
-const ACT: &str = r##"<script>
+/// Functions that simulate a user and report the visible state: the time ranges of all charts, and the page's text
+/// about them. A list of steps follows.
+const SIMULATE_USER: &str = r##"<script>
 const ranges = () => [...new Set(made.map((u) => `${u.scales.x.min.toFixed(3)}-${u.scales.x.max.toFixed(3)}`))].join(" ");
 const inView = () => document.querySelector("section.direction:not([hidden]) .in-view").textContent;
 const plot = () => document.querySelector("section.direction:not([hidden]) .plot");
@@ -25,9 +25,9 @@ const mouse = (target, type, share) => {
 };
 "##;
 
-/// One step after the other, each when what the one before it brought about is done; one that says "again" is
-/// taken again.
-const GO: &str = r##"
+/// Script that runs the steps in order, each after the effects of the one before. A step that returns "again" is
+/// repeated.
+const RUN_STEPS: &str = r##"
 const next = () => {
   if (steps.length === 0) { tell("over"); return; }
   if (steps[0]() !== "again") steps.shift();
@@ -37,15 +37,15 @@ tell("begun");
 addEventListener("load", () => setTimeout(next, 60));
 </script>"##;
 
-/// What was told on `page` after these steps, on a desk and on a phone, with nothing on the console.
-pub(crate) fn acted(page: &str, steps: &str) -> Option<[Vec<String>; 2]> {
+/// Returns the reports of `page` for these steps, on a desktop and on a phone; checks that the console is empty.
+pub(crate) fn run_steps(page: &str, steps: &str) -> Option<[Vec<String>; 2]> {
     let own = page.rfind("<script>").unwrap();
-    let page = format!("{}{WATCH}{}", &page[..own], &page[own..]);
-    told(&page, &[ACT, steps, GO].concat())
+    let page = format!("{}{RECORD_CHARTS}{}", &page[..own], &page[own..]);
+    told(&page, &[SIMULATE_USER, steps, RUN_STEPS].concat())
 }
 
 #[test]
-fn zooming_one_chart_zooms_all_and_nothing_is_loaded() {
+fn zooms_all_charts_together_without_network() {
     const STEPS: &str = r##"
 const steps = [
   () => { plot().scrollIntoView(); return made.length > 0 || "again"; },
@@ -69,8 +69,8 @@ const steps = [
   () => tell(`loaded ${performance.getEntriesByType("resource").length}`),
 ];
 "##;
-    let page = html::html(&made_up::finished());
-    let Some(told) = acted(&page, STEPS) else {
+    let page = html::html(&fixtures::report());
+    let Some(told) = run_steps(&page, STEPS) else {
         return;
     };
     let wanted = [
@@ -89,7 +89,7 @@ const steps = [
 }
 
 #[test]
-fn a_moment_is_gone_to_by_its_button_and_its_segments_are_a_table() {
+fn shows_a_packet_window_by_its_button_with_a_table() {
     const STEPS: &str = r##"
 const figure = document.querySelector("section.direction:not([hidden]) figure[data-chart=sequence]");
 const buttons = () => [...figure.querySelectorAll(".moments button")];
@@ -110,8 +110,8 @@ const steps = [
   () => tell(`back ${ranges()}`),
 ];
 "##;
-    let page = html::html(&made_up::finished());
-    let Some(told) = acted(&page, STEPS) else {
+    let page = html::html(&fixtures::report());
+    let Some(told) = run_steps(&page, STEPS) else {
         return;
     };
     let wanted = [
@@ -127,8 +127,8 @@ const steps = [
 }
 
 #[test]
-fn the_page_fits_and_keeps_the_rules_of_accessibility() {
-    let page = html::html(&made_up::finished());
+fn fits_the_screen_and_is_accessible() {
+    let page = html::html(&fixtures::report());
     assert_fits(&page);
     assert_accessible(&page);
 }

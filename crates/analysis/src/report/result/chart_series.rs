@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `courses.jsonl`: the data of the charts, one direction a line. The page embeds the same data.
 
-use super::excerpts::Packed;
+use super::packet_windows::PackedWindow;
 use crate::series::column::{COLUMNS, Column, direction};
 use longhaul_flow::{bin::Bin, time_series::TimeSeries};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Time series of a direction as columns: bins of equal width, one after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Drawn {
+pub(crate) struct ChartSeries {
     /// The flow's number in `result.json`.
     pub(crate) flow: u64,
     /// `upload` or `download`.
@@ -25,37 +25,37 @@ pub(crate) struct Drawn {
     /// Columns, named as in the series files; a column that is all zero is left out.
     pub(crate) columns: BTreeMap<String, Vec<Option<i64>>>,
     /// Packet windows with single segments, in order of time.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) excerpts: Vec<Packed>,
+    #[serde(rename = "excerpts", default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) packet_windows: Vec<PackedWindow>,
 }
 
-impl Drawn {
+impl ChartSeries {
     /// Creates the columns of a direction with at most `bins_max` bins (1 or more); neighbouring bins are merged.
-    pub(crate) fn of(
+    pub(crate) fn new(
         (flow, upload): (u64, bool),
         course: &TimeSeries,
         finest_ns: u64,
         bins_max: usize,
     ) -> Self {
-        let together = course
+        let merged_count = course
             .bins
             .len()
             .div_ceil(bins_max)
             .max(1)
             .next_power_of_two();
-        let bins: Vec<Bin> = course.bins.chunks(together).map(merged).collect();
+        let bins: Vec<Bin> = course.bins.chunks(merged_count).map(merge_bins).collect();
         Self {
             flow,
             direction: direction(upload).to_owned(),
             from_ns: course.from_ns,
-            width_ns: course.width_ns * together as u64,
+            width_ns: course.width_ns * merged_count as u64,
             bins: bins.len(),
             finest_ns: finest_ns.min(course.width_ns),
             columns: COLUMNS
                 .iter()
-                .filter_map(|column| filled(column, &bins))
+                .filter_map(|column| nonzero_column(column, &bins))
                 .collect(),
-            excerpts: Vec::new(),
+            packet_windows: Vec::new(),
         }
     }
 
@@ -75,12 +75,12 @@ impl Drawn {
     }
 
     /// Returns whether any bin has a value other than zero in this column.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has_values(&self, name: &str) -> bool {
         !self.column(name).is_empty()
     }
 }
 
-fn merged(bins: &[Bin]) -> Bin {
+fn merge_bins(bins: &[Bin]) -> Bin {
     let mut sum = Bin::default();
     for bin in bins {
         sum.merge(bin);
@@ -88,17 +88,17 @@ fn merged(bins: &[Bin]) -> Bin {
     sum
 }
 
-fn filled(column: &Column, bins: &[Bin]) -> Option<(String, Vec<Option<i64>>)> {
+fn nonzero_column(column: &Column, bins: &[Bin]) -> Option<(String, Vec<Option<i64>>)> {
     let values: Vec<Option<i64>> = bins.iter().map(column.value).collect();
-    let something = values.iter().flatten().any(|value| *value != 0);
-    something.then(|| (column.name.to_owned(), values))
+    let is_nonzero = values.iter().flatten().any(|value| *value != 0);
+    is_nonzero.then(|| (column.name.to_owned(), values))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn course(bins: usize) -> TimeSeries {
+    fn time_series(bins: usize) -> TimeSeries {
         let bin = |n: usize| Bin {
             data_bytes: n as u64,
             in_flight_max: n as u64,
@@ -114,22 +114,22 @@ mod tests {
 
     #[test]
     fn omits_columns_of_zeros() {
-        let drawn = Drawn::of((3, true), &course(4), 1_000, 4096);
-        let names: Vec<&str> = drawn.columns.keys().map(String::as_str).collect();
+        let series = ChartSeries::new((3, true), &time_series(4), 1_000, 4096);
+        let names: Vec<&str> = series.columns.keys().map(String::as_str).collect();
         assert_eq!(
             names,
             ["data_bytes", "in_flight_max_bytes", "window_min_bytes"]
         );
         assert_eq!(
-            drawn.column("window_min_bytes"),
+            series.column("window_min_bytes"),
             [Some(100), None, Some(100), None]
         );
-        assert_eq!((drawn.bins, drawn.width_ns), (4, 1_000_000));
+        assert_eq!((series.bins, series.width_ns), (4, 1_000_000));
     }
 
     #[test]
     fn merges_bins_above_the_limit() {
-        let drawn = Drawn::of((3, true), &course(9), 1_000, 4);
+        let drawn = ChartSeries::new((3, true), &time_series(9), 1_000, 4);
         assert_eq!((drawn.bins, drawn.width_ns), (3, 4_000_000));
         assert_eq!(drawn.column("data_bytes"), [Some(6), Some(22), Some(8)]);
         assert_eq!(
@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn round_trips_as_json() {
-        let drawn = Drawn::of((3, false), &course(4), 1_000, 4096);
+        let drawn = ChartSeries::new((3, false), &time_series(4), 1_000, 4096);
         let line = serde_json::to_string(&drawn).unwrap();
-        assert_eq!(serde_json::from_str::<Drawn>(&line).unwrap(), drawn);
+        assert_eq!(serde_json::from_str::<ChartSeries>(&line).unwrap(), drawn);
     }
 }

@@ -1,48 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Data and ACK stream of flows that a tap saw, as figures 3 and 4 (and 6 and 7) of the ACK paper show
-//! them: the data's rate above and the rate by AckDiff below, and the ACK packets of each millisecond. One
-//! run of a cell, that nearest to its median; the same scale for all cells.
+//! Data and ACK stream of captured flows, as in figures 3, 4, 6 and 7 of the ACK paper. One chart has the data rate
+//! above and the rate by AckDiff below, another the ACK packets of each millisecond. They are of one run of a cell, the
+//! one nearest to its median, on the same scale for all cells.
 
 use super::{
     chart::{Chart, Line},
-    goodput, legs,
+    goodput, path_segments,
 };
-use crate::result::{Cell, Event, LabResult, Spread, TapSeries};
+use crate::result::{CaptureSeries, Cell, Event, LabResult, PercentileBand};
 use longhaul_report::metric::Metric;
 use longhaul_stats::sample::mean;
 
-/// Cells and flows in each that are drawn: two charts each.
+/// Maximum numbers of cells, and of flows in each; a flow has two charts.
 const CELLS_MAX: usize = 2;
 const FLOWS_MAX: usize = 2;
-/// What the thick line is the mean of.
-const MEAN_S: f64 = 1.0;
-/// Milliseconds so many times above the best second leave the chart.
-const SPIKE_TIMES: f64 = 2.5;
+/// Interval of the mean that the thick line shows, seconds.
+const MEAN_INTERVAL_S: f64 = 1.0;
+/// Maximum ratio of a bin to the best second for the scale; higher bins exceed the chart.
+const SPIKE_RATIO_MAX: f64 = 2.5;
 
-/// A flow of a cell.
-struct Shown<'a> {
+/// Captured flow of a cell.
+struct CapturedFlow<'a> {
     cell: &'a Cell,
     flow: Option<&'a str>,
-    course: &'a TapSeries,
+    series: &'a CaptureSeries,
 }
 
-/// Two charts a flow, or none if no tap saw any.
+/// Returns two charts for each flow, or none if no flow was captured.
 pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
     let capacity = result.bottleneck().map(|(_, rate_bps)| rate_bps);
-    let all: Vec<Shown<'_>> = cells(result)
+    let all: Vec<CapturedFlow<'_>> = cells(result)
         .into_iter()
         .flat_map(|cell| flows(result, cell))
         .collect();
-    let rate = reach(&all, |course| vec![&course.data_bps, &course.acked_bps]);
+    let rate = scale_max(&all, |course| vec![&course.data_bps, &course.acked_bps]);
     let rate = rate.max(capacity.unwrap_or(0.0)) * 1.12;
-    let acks = reach(&all, |course| vec![&course.acks]) * 1.12;
-    let both = |shown: &Shown<'_>| [rates(shown, capacity, rate), ack_packets(shown, acks)];
+    let acks = scale_max(&all, |course| vec![&course.acks]) * 1.12;
+    let both =
+        |shown: &CapturedFlow<'_>| [rate_chart(shown, capacity, rate), ack_chart(shown, acks)];
     all.iter().flat_map(both).collect()
 }
 
-/// Those that the answer compares, the baseline first; else the first.
+/// Returns the cells that the answer compares, the baseline first; without an answer, the first cells.
 fn cells(result: &LabResult) -> Vec<&Cell> {
-    let seen = |cell: &&Cell| cell.good().any(|run| !taps(run).is_empty());
+    let seen = |cell: &&Cell| cell.successful_runs().any(|run| !captures(run).is_empty());
     let answer = result.answer.as_ref();
     let compared = answer.map(|answer| answer.baseline.into_iter().chain([answer.cell]));
     let chosen: Vec<&Cell> = compared
@@ -57,49 +58,51 @@ fn cells(result: &LabResult) -> Vec<&Cell> {
     }
 }
 
-fn taps(run: &crate::result::Run) -> &[TapSeries] {
-    run.series.as_ref().map_or(&[], |series| &series.taps)
+fn captures(run: &crate::result::Run) -> &[CaptureSeries] {
+    run.series.as_ref().map_or(&[], |series| &series.captures)
 }
 
-fn flows<'a>(result: &'a LabResult, cell: &'a Cell) -> Vec<Shown<'a>> {
-    let seen = |run: &&crate::result::Run| !taps(run).is_empty();
-    let run = legs::typical(cell, result.main_metric()).filter(seen);
-    let all = run.or_else(|| cell.good().find(seen)).map_or(&[][..], taps);
-    let name = |course: &'a TapSeries| (all.len() > 1).then_some(course.flow.as_str());
+fn flows<'a>(result: &'a LabResult, cell: &'a Cell) -> Vec<CapturedFlow<'a>> {
+    let seen = |run: &&crate::result::Run| !captures(run).is_empty();
+    let run = path_segments::nearest_to_median(cell, result.main_metric()).filter(seen);
+    let all = run
+        .or_else(|| cell.successful_runs().find(seen))
+        .map_or(&[][..], captures);
+    let name = |course: &'a CaptureSeries| (all.len() > 1).then_some(course.flow.as_str());
     all.iter()
         .take(FLOWS_MAX)
-        .map(|course| Shown {
+        .map(|course| CapturedFlow {
             cell,
             flow: name(course),
-            course,
+            series: course,
         })
         .collect()
 }
 
-/// The greatest millisecond of any, but not far above the best second.
-fn reach(all: &[Shown<'_>], of: fn(&TapSeries) -> Vec<&Spread>) -> f64 {
-    let one = |course: &TapSeries, spread: &Spread| {
+/// Returns the maximum of the scale: the greatest bin of all flows, limited by [`SPIKE_RATIO_MAX`].
+fn scale_max(all: &[CapturedFlow<'_>], of: fn(&CaptureSeries) -> Vec<&PercentileBand>) -> f64 {
+    let one = |course: &CaptureSeries, spread: &PercentileBand| {
         let most = spread.high.iter().copied().fold(0.0, f64::max);
-        most.min(best_second(&spread.mean, course.bin_ms) * SPIKE_TIMES)
+        most.min(best_second(&spread.mean, course.bin_ms) * SPIKE_RATIO_MAX)
     };
     let spreads = all.iter().flat_map(|shown| {
-        of(shown.course)
+        of(shown.series)
             .into_iter()
-            .map(|spread| one(shown.course, spread))
+            .map(|spread| one(shown.series, spread))
     });
     spreads.fold(0.0, f64::max).max(f64::MIN_POSITIVE)
 }
 
-/// Figures 3 and 6.
-fn rates(shown: &Shown<'_>, capacity: Option<f64>, reach: f64) -> Chart {
-    let course = shown.course;
+/// Returns the chart of rates (figures 3 and 6 of the paper).
+fn rate_chart(shown: &CapturedFlow<'_>, capacity: Option<f64>, reach: f64) -> Chart {
+    let course = shown.series;
     let data = lines("data", "--ours", &course.data_bps, course, 1.0);
     let acked = lines("by AckDiff", "--third", &course.acked_bps, course, -1.0);
     Chart {
         title: format!(
             "Data rate above, rate by AckDiff below, {}{}",
             name(shown),
-            settled(shown)
+            describe_rates(shown)
         ),
         caption: format!(
             "Payload sent and payload newly acknowledged at the sender’s end of {}, one run. Line: \
@@ -112,22 +115,22 @@ fn rates(shown: &Shown<'_>, capacity: Option<f64>, reach: f64) -> Chart {
         wide: true,
         mirrored: true,
         range: Some([-reach, reach]),
-        x: x(course),
+        x: times(course),
         lines: [data, acked].concat(),
-        limits: capacity.map(goodput::capacity).into_iter().collect(),
+        reference_lines: capacity.map(goodput::capacity_line).into_iter().collect(),
         events: events(course),
         ..Chart::default()
     }
 }
 
-/// Figures 4 and 7.
-fn ack_packets(shown: &Shown<'_>, reach: f64) -> Chart {
-    let course = shown.course;
+/// Returns the chart of ACK packets (figures 4 and 7 of the paper).
+fn ack_chart(shown: &CapturedFlow<'_>, reach: f64) -> Chart {
+    let course = shown.series;
     Chart {
         title: format!(
             "ACK packets each millisecond, {}{}",
             name(shown),
-            ack_rates(shown)
+            describe_ack_rates(shown)
         ),
         caption: format!(
             "Pure ACKs that reached the sender, counted in {}. Line: mean of a second; thin: of {}; band: \
@@ -138,30 +141,30 @@ fn ack_packets(shown: &Shown<'_>, reach: f64) -> Chart {
         unit: "",
         wide: true,
         range: Some([0.0, reach]),
-        x: x(course),
+        x: times(course),
         lines: lines("ACKs", "--third", &course.acks, course, 1.0),
         events: events(course),
         ..Chart::default()
     }
 }
 
-fn name(shown: &Shown<'_>) -> String {
+fn name(shown: &CapturedFlow<'_>) -> String {
     let flow = shown.flow.map(|flow| format!(", {flow}"));
     format!("{}{}", shown.cell.name(), flow.unwrap_or_default())
 }
 
-/// The name of a flow's metric.
-fn metric(shown: &Shown<'_>, name: &str) -> Option<f64> {
+/// Returns the median of a metric of the flow.
+fn metric(shown: &CapturedFlow<'_>, name: &str) -> Option<f64> {
     let name = shown
         .flow
         .map_or(name.to_owned(), |flow| format!("{flow}_{name}"));
     Some(shown.cell.metrics.get(&name)?.median)
 }
 
-/// ": 17.1 s of growth, then 385 Mbit/s".
-fn settled(shown: &Shown<'_>) -> String {
+/// Describes growth and steady rate: ": 17.1 s of growth, then 385 Mbit/s".
+fn describe_rates(shown: &CapturedFlow<'_>) -> String {
     let rate = metric(shown, "data_steady_bps").map(|rate| Metric::of("x_bps").print(rate));
-    let first = shown.course.phases.first();
+    let first = shown.series.phases.first();
     let growth = first.filter(|phase| phase.name == "ramp-up");
     let growth = growth.map(|phase| Metric::of("x_s").print(phase.to_s - phase.from_s));
     match (growth, rate) {
@@ -171,8 +174,8 @@ fn settled(shown: &Shown<'_>) -> String {
     }
 }
 
-/// ": 16.6 k a second while it grows, 16.7 k after".
-fn ack_rates(shown: &Shown<'_>) -> String {
+/// Describes the ACK rates: ": 16.6 k a second during growth, then 16.7 k".
+fn describe_ack_rates(shown: &CapturedFlow<'_>) -> String {
     let print = |name| metric(shown, name).map(|rate| Metric::of("x_pps").print(rate));
     match (print("ramp_up_acks_pps"), print("steady_acks_pps")) {
         (Some(before), Some(after)) => format!(": {before} during growth, then {after}"),
@@ -185,19 +188,19 @@ fn print_ms(ms: f64) -> String {
     Metric::of("x_us").print(ms * 1e3)
 }
 
-fn x(course: &TapSeries) -> Vec<f64> {
+fn times(course: &CaptureSeries) -> Vec<f64> {
     let bins = course.data_bps.mean.len();
     (0..bins)
         .map(|bin| bin as f64 * course.bin_ms / 1e3)
         .collect()
 }
 
-/// Each bin thin and with its band, and the mean of a second over it, where there are seconds.
+/// Returns a thin line of all bins with its band, and a line of the means of each second, if there are seconds.
 fn lines(
     label: &str,
     colour: &'static str,
-    spread: &Spread,
-    course: &TapSeries,
+    spread: &PercentileBand,
+    course: &CaptureSeries,
     sign: f64,
 ) -> Vec<Line> {
     let signed = |values: &[f64]| values.iter().map(|value| Some(value * sign)).collect();
@@ -217,7 +220,7 @@ fn lines(
     let mean = Line {
         label: format!("{label}, mean of 1 s"),
         colour,
-        values: smoothed(&spread.mean, course.bin_ms)
+        values: second_means(&spread.mean, course.bin_ms)
             .into_iter()
             .map(|value| value.map(|value| value * sign))
             .collect(),
@@ -226,9 +229,10 @@ fn lines(
     vec![fine, mean]
 }
 
-/// Steps: each value is the mean of its second. A second that is cut short at the end has none, unless it is the only one.
-fn smoothed(values: &[f64], bin_ms: f64) -> Vec<Option<f64>> {
-    let bins = second(bin_ms).min(values.len()).max(1);
+/// Replaces each value by the mean of its second. An incomplete second at the end has no value, unless it is the only
+/// one.
+fn second_means(values: &[f64], bin_ms: f64) -> Vec<Option<f64>> {
+    let bins = bins_per_second(bin_ms).min(values.len()).max(1);
     let mean = |part: &[f64]| mean(part.iter().copied()).filter(|_| part.len() == bins);
     let steps = values.chunks(bins);
     steps
@@ -236,19 +240,19 @@ fn smoothed(values: &[f64], bin_ms: f64) -> Vec<Option<f64>> {
         .collect()
 }
 
-/// Of whole seconds; what is shorter counts as one.
+/// Returns the greatest mean of a second; a shorter series counts as one second.
 fn best_second(values: &[f64], bin_ms: f64) -> f64 {
-    let seconds = smoothed(values, bin_ms).into_iter().flatten();
+    let seconds = second_means(values, bin_ms).into_iter().flatten();
     seconds.fold(0.0, f64::max)
 }
 
-/// How many bins a second has.
-fn second(bin_ms: f64) -> usize {
-    ((MEAN_S * 1e3 / bin_ms).round() as usize).max(1)
+/// Returns the number of bins in a second.
+fn bins_per_second(bin_ms: f64) -> usize {
+    ((MEAN_INTERVAL_S * 1e3 / bin_ms).round() as usize).max(1)
 }
 
-/// Where each phase begins; one that follows its like is another level of the same.
-fn events(course: &TapSeries) -> Vec<Event> {
+/// Returns the beginning of each phase; consecutive phases of the same name are one.
+fn events(course: &CaptureSeries) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     for phase in &course.phases {
         if events.last().is_none_or(|last| last.label != phase.name) {
@@ -265,30 +269,30 @@ fn events(course: &TapSeries) -> Vec<Event> {
 mod tests {
     use super::*;
     use crate::{
-        result::{Answer, Run, Series, TapPhase, Testbed, TestbedLink},
+        result::{Answer, FlowPhase, Run, Series, Testbed, TestbedLink},
         summary::Summary,
     };
     use std::fmt::Write;
 
-    fn spread(mean: f64, high: f64) -> Spread {
-        Spread {
+    fn spread(mean: f64, high: f64) -> PercentileBand {
+        PercentileBand {
             mean: vec![mean; 40],
             low: vec![0.0; 40],
             high: vec![high; 40],
         }
     }
 
-    fn phase(name: &str, from_s: f64, to_s: f64) -> TapPhase {
-        TapPhase {
+    fn phase(name: &str, from_s: f64, to_s: f64) -> FlowPhase {
+        FlowPhase {
             name: name.to_owned(),
             from_s,
             to_s,
         }
     }
 
-    /// Four seconds of 1 Mbit/s in bins of 100 ms; one run failed.
+    /// Returns a cell with four seconds of 1 Mbit/s in bins of 100 ms, and a failed run.
     fn cell(label: &str, high: f64) -> Cell {
-        let course = TapSeries {
+        let course = CaptureSeries {
             flow: "bulk".to_owned(),
             link: "line".to_owned(),
             bin_ms: 100.0,
@@ -304,7 +308,7 @@ mod tests {
         };
         let run = Run {
             series: Some(Series {
-                taps: vec![course],
+                captures: vec![course],
                 ..Series::default()
             }),
             ..Run::default()
@@ -343,7 +347,7 @@ mod tests {
         }
     }
 
-    /// What is drawn, line by line.
+    /// Describes the charts, line by line.
     fn outline(charts: &[Chart]) -> String {
         let mut text = String::new();
         for chart in charts {
@@ -358,7 +362,7 @@ mod tests {
                     line.label, line.thin
                 );
             }
-            let limit = chart.limits.first().map(|limit| &limit.label);
+            let limit = chart.reference_lines.first().map(|limit| &limit.label);
             let events = chart.events.iter();
             let events: Vec<_> = events
                 .map(|e| format!("{} at {} s", e.label, e.at_s))
@@ -369,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_has_the_papers_two_figures_on_one_scale() {
+    fn draws_two_charts_per_cell_on_one_scale() {
         let mut result = result();
         assert_eq!(charts(&result).len(), 4, "the first two of three cells");
         result.answer = Some(Answer {
@@ -381,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_tap_saw_has_no_chart() {
+    fn draws_nothing_without_captures() {
         let mut result = result();
         for cell in &mut result.cells {
             cell.runs.truncate(1);
@@ -390,25 +394,25 @@ mod tests {
     }
 
     #[test]
-    fn several_flows_are_named() {
+    fn names_several_flows() {
         let mut result = result();
         result.cells.truncate(1);
         let series = result.cells[0].runs[1].series.as_mut().unwrap();
-        let other = TapSeries {
+        let other = CaptureSeries {
             flow: "other".to_owned(),
-            ..series.taps[0].clone()
+            ..series.captures[0].clone()
         };
-        series.taps.push(other);
+        series.captures.push(other);
         let charts = charts(&result);
         assert!(charts[0].title.contains("a, bulk"), "{}", charts[0].title);
         assert!(charts[2].title.contains("a, other"), "{}", charts[2].title);
     }
 
     #[test]
-    fn the_mean_of_a_second_is_a_step() {
+    fn smooths_by_whole_seconds() {
         let (two, none) = (Some(2.0), None);
-        assert_eq!(smoothed(&[1.0, 3.0, 5.0], 500.0), [two, two, none]);
-        assert_eq!(smoothed(&[1.0, 3.0], 3000.0), [Some(1.0), Some(3.0)]);
+        assert_eq!(second_means(&[1.0, 3.0, 5.0], 500.0), [two, two, none]);
+        assert_eq!(second_means(&[1.0, 3.0], 3000.0), [Some(1.0), Some(3.0)]);
         assert_eq!(
             best_second(&[1.0, 3.0, 50.0], 500.0),
             2.0,

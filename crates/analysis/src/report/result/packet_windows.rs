@@ -8,17 +8,18 @@ use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
 /// Maximum number of events of a single direction, as many as `longhaul_flow` keeps.
-const MARKS_MAX: usize = 1 << 13;
+const EVENTS_MAX: usize = 1 << 13;
 /// Number of events that every large direction may have.
-const MARKS_MIN: usize = 1 << 8;
+const EVENTS_MIN: usize = 1 << 8;
 /// Maximum number of events of all directions of a page: 830 kB.
-const MARKS_SUM_MAX: usize = 48 << 10;
+const EVENTS_SUM_MAX: usize = 48 << 10;
 
 /// Packed packet window. Numbers in the columns are little endian.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Packed {
+pub(crate) struct PackedWindow {
     /// Trigger of the window: `beginning`, `loss` or `sample`.
-    pub(crate) occasion: String,
+    #[serde(rename = "occasion")]
+    pub(crate) trigger: String,
     /// Time of the first event, ns since 1970.
     pub(crate) from_ns: u64,
     /// Unit of the times in `at`, ns.
@@ -38,16 +39,20 @@ pub(crate) struct Packed {
 }
 
 /// Returns the maximum number of events of a direction that keeps the total within the limit.
-pub(crate) fn marks_max(lengths: &[usize]) -> usize {
-    let most = fair_max(lengths, MARKS_MIN..=MARKS_MAX, MARKS_SUM_MAX);
-    match sum_of(lengths, most) > MARKS_SUM_MAX {
-        true => MARKS_SUM_MAX / lengths.len(),
+pub(crate) fn events_max(lengths: &[usize]) -> usize {
+    let most = fair_limit(lengths, EVENTS_MIN..=EVENTS_MAX, EVENTS_SUM_MAX);
+    match sum_of(lengths, most) > EVENTS_SUM_MAX {
+        true => EVENTS_SUM_MAX / lengths.len(),
         false => most,
     }
 }
 
 /// Returns the limit for each length, within `bounds`, that keeps the total at or below `sum_max` if possible.
-pub(crate) fn fair_max(lengths: &[usize], bounds: RangeInclusive<usize>, sum_max: usize) -> usize {
+pub(crate) fn fair_limit(
+    lengths: &[usize],
+    bounds: RangeInclusive<usize>,
+    sum_max: usize,
+) -> usize {
     let mut most = *bounds.end();
     while most > *bounds.start() && sum_of(lengths, most) > sum_max {
         most /= 2;
@@ -60,30 +65,30 @@ fn sum_of(lengths: &[usize], most: usize) -> usize {
 }
 
 /// Returns the number of events in all windows.
-pub(crate) fn marks(excerpts: &[PacketWindow]) -> usize {
+pub(crate) fn event_count(excerpts: &[PacketWindow]) -> usize {
     excerpts.iter().map(|excerpt| excerpt.events.len()).sum()
 }
 
 /// Packs windows with at most `most` events in total: the beginning and losses before samples. The last window that
 /// fits is cut.
-pub(crate) fn packed(excerpts: &[PacketWindow], most: usize) -> Vec<Packed> {
+pub(crate) fn pack(excerpts: &[PacketWindow], most: usize) -> Vec<PackedWindow> {
     let mut left = most;
     let mut ranked: Vec<&PacketWindow> = excerpts.iter().collect();
     ranked.sort_by_key(|excerpt| excerpt.trigger == WindowTrigger::Sample);
-    let mut packed: Vec<Packed> = ranked
+    let mut packed: Vec<PackedWindow> = ranked
         .into_iter()
         .filter_map(|excerpt| {
             let count = excerpt.events.len().min(left);
             left -= count;
-            (count > 1).then(|| Packed::of(excerpt, &excerpt.events[..count]))
+            (count > 1).then(|| PackedWindow::new(excerpt, &excerpt.events[..count]))
         })
         .collect();
     packed.sort_by_key(|one| one.from_ns);
     packed
 }
 
-impl Packed {
-    fn of(excerpt: &PacketWindow, marks: &[PacketEvent]) -> Self {
+impl PackedWindow {
+    fn new(excerpt: &PacketWindow, marks: &[PacketEvent]) -> Self {
         let times = || marks.iter().map(|mark| mark.at_ns);
         let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
         let tick_ns = ((last - first) / u64::from(u32::MAX))
@@ -93,7 +98,7 @@ impl Packed {
             STANDARD.encode(marks.iter().flat_map(of).collect::<Vec<u8>>())
         };
         Self {
-            occasion: occasion(excerpt.trigger).to_owned(),
+            trigger: trigger_name(excerpt.trigger).to_owned(),
             from_ns: first,
             tick_ns,
             base: excerpt.base,
@@ -101,7 +106,7 @@ impl Packed {
             kind: STANDARD.encode(
                 marks
                     .iter()
-                    .map(|mark| kind(mark.kind))
+                    .map(|mark| kind_code(mark.kind))
                     .collect::<Vec<u8>>(),
             ),
             at: column(&|mark| (((mark.at_ns - first) / tick_ns) as u32).to_le_bytes()),
@@ -111,7 +116,7 @@ impl Packed {
     }
 }
 
-fn occasion(occasion: WindowTrigger) -> &'static str {
+fn trigger_name(occasion: WindowTrigger) -> &'static str {
     match occasion {
         WindowTrigger::Beginning => "beginning",
         WindowTrigger::Loss => "loss",
@@ -119,7 +124,7 @@ fn occasion(occasion: WindowTrigger) -> &'static str {
     }
 }
 
-fn kind(kind: PacketEventKind) -> u8 {
+fn kind_code(kind: PacketEventKind) -> u8 {
     match kind {
         PacketEventKind::Sent => 0,
         PacketEventKind::Retransmitted => 1,
@@ -132,7 +137,7 @@ fn kind(kind: PacketEventKind) -> u8 {
 mod tests {
     use super::*;
 
-    fn excerpt(occasion: WindowTrigger, from_ns: u64, count: u64) -> PacketWindow {
+    fn window(occasion: WindowTrigger, from_ns: u64, count: u64) -> PacketWindow {
         let mark = |n: u64| PacketEvent {
             at_ns: from_ns + n * 1_000,
             low: n as i32 - 1,
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     fn packs_columns_little_endian_and_relative() {
-        let packed = packed(&[excerpt(WindowTrigger::Loss, 5_000, 2)], 10);
+        let packed = pack(&[window(WindowTrigger::Loss, 5_000, 2)], 10);
         let [one] = packed.as_slice() else {
             panic!("{packed:?}")
         };
@@ -164,9 +169,9 @@ mod tests {
 
     #[test]
     fn uses_longer_ticks_for_long_windows() {
-        let mut long = excerpt(WindowTrigger::Loss, 0, 2);
+        let mut long = window(WindowTrigger::Loss, 0, 2);
         long.events[1].at_ns = 100_000_000_000;
-        let one = &packed(&[long], 10)[0];
+        let one = &pack(&[long], 10)[0];
         let last = STANDARD.decode(&one.at).unwrap();
         let ticks = u32::from_le_bytes(last[4..].try_into().unwrap());
         assert!(one.tick_ns > 1 && u64::from(ticks) * one.tick_ns > 99_999_999_900);
@@ -175,12 +180,12 @@ mod tests {
     #[test]
     fn drops_samples_first_when_there_are_too_many_events() {
         let all = [
-            excerpt(WindowTrigger::Sample, 100, 50),
-            excerpt(WindowTrigger::Loss, 5_000, 30),
-            excerpt(WindowTrigger::Loss, 90_000, 30),
+            window(WindowTrigger::Sample, 100, 50),
+            window(WindowTrigger::Loss, 5_000, 30),
+            window(WindowTrigger::Loss, 90_000, 30),
         ];
         let kept = |most| {
-            let packed = packed(&all, most);
+            let packed = pack(&all, most);
             packed
                 .iter()
                 .map(|one| (one.from_ns, one.count))
@@ -193,10 +198,10 @@ mod tests {
 
     #[test]
     fn limits_events_of_all_directions() {
-        assert_eq!(marks_max(&[8_192; 4]), 8_192);
+        assert_eq!(events_max(&[8_192; 4]), 8_192);
         for directions in [7, 100, 2_000] {
-            let most = marks_max(&vec![8_192; directions]);
-            assert!(most * directions <= MARKS_SUM_MAX, "{directions}: {most}");
+            let most = events_max(&vec![8_192; directions]);
+            assert!(most * directions <= EVENTS_SUM_MAX, "{directions}: {most}");
         }
     }
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lab's pages in a real browser.
+//! Tests of the lab's pages in a real browser.
 
-use super::{document::html, downloads::Downloads, made_up};
+use super::{document::html, downloads::Downloads, fixtures};
 use longhaul_testbed::browser::{assert_good, told};
 
 #[test]
-fn a_page_with_every_kind_of_figure_is_good_on_a_desk_and_on_a_phone() {
-    assert_good(&html(&made_up::every_figure(), &Downloads::default()), 3);
+fn page_with_every_figure_fits_and_is_accessible() {
+    assert_good(&html(&fixtures::every_figure(), &Downloads::default()), 3);
 }
 
 #[test]
-fn a_page_of_a_scenario_that_asks_for_none_is_good_too() {
-    assert_good(&html(&made_up::download(), &Downloads::default()), 5);
+fn page_with_default_figures_fits_and_is_accessible() {
+    assert_good(&html(&fixtures::download(), &Downloads::default()), 5);
 }
 
-/// Tells what is written into each chart when all are drawn anew, and what stands above the first.
+/// Script that reports the labels in each chart after a redraw, and the text above the first chart.
 const WRITTEN: &str = "<script>
 addEventListener('load', () => setTimeout(() => {
   const written = new Map();
@@ -32,8 +32,8 @@ addEventListener('load', () => setTimeout(() => {
 </script>";
 
 #[test]
-fn what_a_link_did_stands_in_the_charts_and_above_them() {
-    let page = html(&made_up::every_figure(), &Downloads::default());
+fn shows_link_events_in_and_above_charts() {
+    let page = html(&fixtures::every_figure(), &Downloads::default());
     let Some(seen) = told(&page, WRITTEN) else {
         return;
     };

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the hosts of a testbed stand in its drawing: the first way in a row, what other ways have of
-//! their own in rows below, in the column that is as far from a host which both pass.
+//! Layout of the topology diagram: the first path is in the top row. Hosts that belong only to other paths are in rows
+//! below, in the column that matches their distance from a shared host.
 
 use crate::result::{Testbed, TestbedHost, TestbedLink};
 use std::collections::BTreeMap;
 
-/// A host and its box.
+/// Position of a host in the diagram.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct HostPosition<'a> {
     pub(super) host: &'a TestbedHost,
     pub(super) column: usize,
     pub(super) row: usize,
 }
 
-/// A link between two places, each a column and a row.
+/// Link between two positions, each a column and a row.
 #[derive(Debug)]
-pub(super) struct Wire<'a> {
+pub(super) struct LinkPosition<'a> {
     pub(super) link: &'a TestbedLink,
     pub(super) ends: [(usize, usize); 2],
 }
 
-/// The whole drawing; the first way's first host is the first place.
+/// Layout of the whole diagram; the first path's first host is the first position.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
-    pub(super) places: Vec<Place<'a>>,
-    pub(super) wires: Vec<Wire<'a>>,
+    pub(super) hosts: Vec<HostPosition<'a>>,
+    pub(super) links: Vec<LinkPosition<'a>>,
 }
 
-pub(super) fn of(testbed: &Testbed) -> Layout<'_> {
+pub(super) fn arrange(testbed: &Testbed) -> Layout<'_> {
     let mut found: BTreeMap<&str, (i64, usize)> = BTreeMap::new();
     let mut hosts: Vec<&TestbedHost> = Vec::new();
-    for way in ways(testbed) {
+    for way in paths(testbed) {
         let offset = offset(way, &found);
         let row = free_row(way, offset, &found);
         for (n, host) in way.hosts.iter().enumerate() {
@@ -46,23 +46,23 @@ pub(super) fn of(testbed: &Testbed) -> Layout<'_> {
         ((column - left) as usize, row)
     };
     Layout {
-        places: hosts
+        hosts: hosts
             .iter()
-            .map(|host| at(host, place(&host.name)))
+            .map(|host| host_position(host, place(&host.name)))
             .collect(),
-        wires: wires(testbed, place),
+        links: link_positions(testbed, place),
     }
 }
 
-fn at(host: &TestbedHost, (column, row): (usize, usize)) -> Place<'_> {
-    Place { host, column, row }
+fn host_position(host: &TestbedHost, (column, row): (usize, usize)) -> HostPosition<'_> {
+    HostPosition { host, column, row }
 }
 
-fn ways(testbed: &Testbed) -> impl Iterator<Item = &Testbed> {
-    std::iter::once(testbed).chain(&testbed.beside)
+fn paths(testbed: &Testbed) -> impl Iterator<Item = &Testbed> {
+    std::iter::once(testbed).chain(&testbed.other_paths)
 }
 
-/// The column of a way's first host, by the first host that has its place already.
+/// Returns the column of a path's first host, by the first host that has a position already.
 fn offset(way: &Testbed, found: &BTreeMap<&str, (i64, usize)>) -> i64 {
     let known = way
         .hosts
@@ -72,7 +72,7 @@ fn offset(way: &Testbed, found: &BTreeMap<&str, (i64, usize)>) -> i64 {
     known.unwrap_or(0)
 }
 
-/// The first row in which every new host of a way finds its column free.
+/// Returns the first row in which the columns of all new hosts of a path are free.
 fn free_row(way: &Testbed, offset: i64, found: &BTreeMap<&str, (i64, usize)>) -> usize {
     let new = || {
         way.hosts
@@ -92,15 +92,18 @@ fn free_row(way: &Testbed, offset: i64, found: &BTreeMap<&str, (i64, usize)>) ->
         .unwrap_or(found.len())
 }
 
-/// Each link once, from left to right.
-fn wires<'a>(testbed: &'a Testbed, place: impl Fn(&str) -> (usize, usize)) -> Vec<Wire<'a>> {
-    let mut wires: Vec<Wire<'a>> = Vec::new();
-    for way in ways(testbed) {
+/// Returns each link once, from left to right.
+fn link_positions<'a>(
+    testbed: &'a Testbed,
+    place: impl Fn(&str) -> (usize, usize),
+) -> Vec<LinkPosition<'a>> {
+    let mut wires: Vec<LinkPosition<'a>> = Vec::new();
+    for way in paths(testbed) {
         for (link, two) in way.links.iter().zip(way.hosts.windows(2)) {
             let mut ends = [place(&two[0].name), place(&two[1].name)];
             ends.sort_unstable();
             if ends[0].0 < ends[1].0 && !wires.iter().any(|wire| wire.link.name == link.name) {
-                wires.push(Wire { link, ends });
+                wires.push(LinkPosition { link, ends });
             }
         }
     }
@@ -111,7 +114,7 @@ fn wires<'a>(testbed: &'a Testbed, place: impl Fn(&str) -> (usize, usize)) -> Ve
 mod tests {
     use super::*;
 
-    fn way(hosts: &[&str]) -> Testbed {
+    fn path(hosts: &[&str]) -> Testbed {
         let host = |name: &&str| TestbedHost {
             name: (*name).to_owned(),
             note: None,
@@ -123,22 +126,22 @@ mod tests {
         Testbed {
             hosts: hosts.iter().map(host).collect(),
             links: hosts.windows(2).map(link).collect(),
-            beside: Vec::new(),
+            other_paths: Vec::new(),
         }
     }
 
     fn places(ways: &[&[&str]]) -> Vec<(String, usize, usize)> {
-        let mut testbed = way(ways[0]);
-        testbed.beside = ways[1..].iter().map(|hosts| way(hosts)).collect();
-        of(&testbed)
-            .places
+        let mut testbed = path(ways[0]);
+        testbed.other_paths = ways[1..].iter().map(|hosts| path(hosts)).collect();
+        arrange(&testbed)
+            .hosts
             .iter()
             .map(|place| (place.host.name.clone(), place.column, place.row))
             .collect()
     }
 
     #[test]
-    fn senders_and_receivers_of_a_dumbbell_stand_below_each_other() {
+    fn aligns_senders_and_receivers_of_a_dumbbell() {
         let found = places(&[
             &["a", "r1", "r2", "x"],
             &["b", "r1", "r2", "y"],
@@ -161,18 +164,18 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_begins_further_left_moves_all() {
+    fn shifts_all_hosts_for_a_path_that_begins_further_left() {
         let found = places(&[&["r", "s"], &["far", "near", "r", "s"]]);
         assert_eq!(found[0], ("r".to_owned(), 2, 0));
         assert_eq!(found[2], ("far".to_owned(), 0, 0));
     }
 
     #[test]
-    fn every_link_is_drawn_once() {
-        let mut testbed = way(&["a", "r", "s"]);
-        testbed.beside = vec![way(&["b", "r", "s"]), way(&["p", "q"])];
-        let names: Vec<String> = of(&testbed)
-            .wires
+    fn draws_each_link_once() {
+        let mut testbed = path(&["a", "r", "s"]);
+        testbed.other_paths = vec![path(&["b", "r", "s"]), path(&["p", "q"])];
+        let names: Vec<String> = arrange(&testbed)
+            .links
             .iter()
             .map(|wire| wire.link.name.clone())
             .collect();

@@ -5,9 +5,9 @@
 use super::{
     charts::{self, Chart},
     histogram::{self, Histogram},
-    quantity,
+    units,
 };
-use crate::report::result::{Analysis, course::Drawn};
+use crate::report::result::{Analysis, chart_series::ChartSeries};
 use longhaul_flow::record::{
     Clocks, DelayBin, DelaySeries, Flow, MissingPackets, OneWayMetrics, TwoPointComparison,
 };
@@ -18,28 +18,30 @@ use maud::{Markup, html};
 const BINS_MAX: usize = 512;
 
 /// Connection on the page that was captured at two points.
-pub(super) struct Between<'a> {
+pub(super) struct TwoPointSection<'a> {
     pair: &'a TwoPointComparison,
     flow: &'a Flow,
     /// Names of the left and the right capture point.
-    places: [&'a str; 2],
+    capture_points: [&'a str; 2],
 }
 
-impl<'a> Between<'a> {
+impl<'a> TwoPointSection<'a> {
     /// Creates the section's data, if both flows are in the result.
-    pub(super) fn of(analysis: &'a Analysis, pair: &'a TwoPointComparison) -> Option<Self> {
+    pub(super) fn new(analysis: &'a Analysis, pair: &'a TwoPointComparison) -> Option<Self> {
         let place = |number: u64| {
             let flow = analysis.flows.iter().find(|flow| flow.number == number)?;
             Some((
                 flow,
-                analysis.place(flow.capture_point).unwrap_or("one place"),
+                analysis
+                    .capture_point_name(flow.capture_point)
+                    .unwrap_or("one place"),
             ))
         };
         let ((flow, left), (_, right)) = (place(pair.left)?, place(pair.right)?);
         Some(Self {
             pair,
             flow,
-            places: [left, right],
+            capture_points: [left, right],
         })
     }
 
@@ -49,18 +51,18 @@ impl<'a> Between<'a> {
 
     /// Returns the title, for instance "10.0.0.1:40000 → 10.0.0.2:5201, between left and right".
     pub(super) fn name(&self) -> String {
-        let [left, right] = self.places;
-        let ends = super::direction::name(self.flow, true, None);
+        let [left, right] = self.capture_points;
+        let ends = super::direction::direction_name(self.flow, true, None);
         format!("{ends}, between {left} and {right}")
     }
 
     /// Returns the chart data of both directions.
-    pub(super) fn courses(&self) -> [Drawn; 2] {
-        self.ways()
-            .map(|(_, way)| drawn(self.pair.left, &way.time_series))
+    pub(super) fn chart_series(&self) -> [ChartSeries; 2] {
+        self.directions()
+            .map(|(_, way)| delay_series(self.pair.left, &way.time_series))
     }
 
-    fn ways(&self) -> [(&'static str, &'a OneWayMetrics); 2] {
+    fn directions(&self) -> [(&'static str, &'a OneWayMetrics); 2] {
         [
             ("client to server", &self.pair.from_client),
             ("server to client", &self.pair.from_server),
@@ -69,16 +71,16 @@ impl<'a> Between<'a> {
 }
 
 /// Merges neighbouring bins of both time series, so that each has at most [`BINS_MAX`].
-pub(crate) fn thin(pair: &mut TwoPointComparison) {
+pub(crate) fn merge_delay_bins(pair: &mut TwoPointComparison) {
     for way in [&mut pair.from_client, &mut pair.from_server] {
         let course = &mut way.time_series;
         let together = course.bins.len().div_ceil(BINS_MAX).max(1);
-        course.bins = course.bins.chunks(together).map(merged).collect();
+        course.bins = course.bins.chunks(together).map(merge_bins).collect();
         course.width_ns *= together as u64;
     }
 }
 
-fn merged(bins: &[DelayBin]) -> DelayBin {
+fn merge_bins(bins: &[DelayBin]) -> DelayBin {
     let filled = || bins.iter().filter(|bin| bin.count > 0);
     let count: u64 = filled().map(|bin| bin.count).sum();
     let sum: u128 = filled()
@@ -92,7 +94,7 @@ fn merged(bins: &[DelayBin]) -> DelayBin {
     }
 }
 
-fn drawn(flow: u64, course: &DelaySeries) -> Drawn {
+fn delay_series(flow: u64, course: &DelaySeries) -> ChartSeries {
     let column = |value: fn(&DelayBin) -> u64| {
         let value = |bin: &DelayBin| (bin.count > 0).then(|| value(bin) as i64);
         course.bins.iter().map(value).collect()
@@ -102,7 +104,7 @@ fn drawn(flow: u64, course: &DelaySeries) -> Drawn {
         ("delay_mean_ns", column(|bin| bin.mean_ns)),
         ("delay_max_ns", column(|bin| bin.max_ns)),
     ];
-    Drawn {
+    ChartSeries {
         flow,
         direction: "between".to_owned(),
         from_ns: course.from_ns,
@@ -112,22 +114,22 @@ fn drawn(flow: u64, course: &DelaySeries) -> Drawn {
         columns: columns
             .map(|(name, values)| (name.to_owned(), values))
             .into(),
-        excerpts: Vec::new(),
+        packet_windows: Vec::new(),
     }
 }
 
 /// Returns the section; the chart data of its directions have the numbers `first` and `first + 1`.
-pub(super) fn section(between: &Between<'_>, first: usize) -> Markup {
+pub(super) fn section(between: &TwoPointSection<'_>, first: usize) -> Markup {
     html! {
         section.direction id=(between.id()) data-name=(between.name()) {
             h2 { (between.name()) }
             p { (clocks(between.pair)) }
             p.view { output.in-view {} }
             div.charts {
-                @for (n, (name, way)) in between.ways().iter().enumerate() {
-                    @if !way.time_series.bins.is_empty() { (charts::place(&delay(name, way), first + n, name)) }
+                @for (n, (name, way)) in between.directions().iter().enumerate() {
+                    @if !way.time_series.bins.is_empty() { (charts::placeholder(&delay_chart(name, way), first + n, name)) }
                 }
-                @for (name, way) in between.ways() {
+                @for (name, way) in between.directions() {
                     @for one in histograms(name, way) { (histogram::figure(&one)) }
                 }
             }
@@ -149,9 +151,9 @@ fn clocks(pair: &TwoPointComparison) -> String {
     }
 }
 
-fn delay(name: &str, way: &OneWayMetrics) -> Chart {
+fn delay_chart(name: &str, way: &OneWayMetrics) -> Chart {
     let found = &way.delay;
-    let [least, half, most] = [found.min, found.p50, found.max].map(quantity::span);
+    let [least, half, most] = [found.min, found.p50, found.max].map(units::duration);
     Chart {
         kind: "delay",
         title: format!("One-way delay, {name}: {least} at least, {half} for half, {most} at most"),
@@ -166,7 +168,7 @@ fn histograms<'a>(name: &str, way: &'a OneWayMetrics) -> [Histogram<'a>; 2] {
         title: format!("{title}, {name}"),
         caption,
         samples,
-        print: quantity::span,
+        format: units::duration,
     };
     [
         figure(
@@ -182,58 +184,58 @@ fn histograms<'a>(name: &str, way: &'a OneWayMetrics) -> [Histogram<'a>; 2] {
     ]
 }
 
-type Told = fn(&OneWayMetrics) -> String;
+type FormatMetric = fn(&OneWayMetrics) -> String;
 
-const FIGURES: [(&str, Told); 8] = [
+const FIGURES: [(&str, FormatMetric); 8] = [
     ("Seen at both", |way| {
         format!(
             "{}, {}",
-            quantity::of(way.matched, "packet"),
-            quantity::bytes(way.matched_bytes)
+            units::counted(way.matched, "packet"),
+            units::bytes(way.matched_bytes)
         )
     }),
-    ("Delay for 99 %", |way| quantity::span(way.delay.p99)),
-    ("Lost in between", |way| missing(way.lost)),
-    ("Lost before", |way| {
-        quantity::bytes(way.lost_upstream_bytes)
+    ("Delay for 99 %", |way| units::duration(way.delay.p99)),
+    ("Lost in between", |way| describe_missing(way.lost)),
+    ("Lost before", |way| units::bytes(way.lost_upstream_bytes)),
+    ("Missed by the capture", |way| {
+        describe_missing(way.uncaptured)
     }),
-    ("Missed by the capture", |way| missing(way.uncaptured)),
-    ("Overtaken", |way| quantity::of(way.reordered, "packet")),
+    ("Overtaken", |way| units::counted(way.reordered, "packet")),
     ("ACKs compressed to less than half", |way| {
-        of_pairs(way, way.ack_spacing.compressed)
+        share_of_pairs(way, way.ack_spacing.compressed)
     }),
     ("ACKs stretched to more than twice", |way| {
-        of_pairs(way, way.ack_spacing.stretched)
+        share_of_pairs(way, way.ack_spacing.stretched)
     }),
 ];
 
-fn missing(missing: MissingPackets) -> String {
+fn describe_missing(missing: MissingPackets) -> String {
     match (missing.segments, missing.acks) {
         (0, 0) => "nothing".to_owned(),
         (segments, acks) => format!(
             "{} ({}), {} without data",
-            quantity::of(segments, "segment"),
-            quantity::bytes(missing.bytes),
-            quantity::of(acks, "packet")
+            units::counted(segments, "segment"),
+            units::bytes(missing.bytes),
+            units::counted(acks, "packet")
         ),
     }
 }
 
-fn of_pairs(way: &OneWayMetrics, pairs: u64) -> String {
+fn share_of_pairs(way: &OneWayMetrics, pairs: u64) -> String {
     match way.ack_spacing.sent.count {
         0 => "–".to_owned(),
         all => percent(pairs as f64 / all as f64),
     }
 }
 
-fn figures(between: &Between<'_>) -> Markup {
-    let [there, back] = between.ways();
-    let row = |(name, told): (&str, Told)| {
-        html! { tr { th scope="row" { (name) } @for (_, way) in [there, back] { td { (told(way)) } } } }
+fn figures(between: &TwoPointSection<'_>) -> Markup {
+    let [forward, back] = between.directions();
+    let row = |(name, told): (&str, FormatMetric)| {
+        html! { tr { th scope="row" { (name) } @for (_, way) in [forward, back] { td { (told(way)) } } } }
     };
     table(
         "Both ways",
-        ["", there.0, back.0],
+        ["", forward.0, back.0],
         FIGURES.into_iter().map(row),
     )
 }
@@ -241,7 +243,7 @@ fn figures(between: &Between<'_>) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::made_up;
+    use crate::report::fixtures;
 
     #[test]
     fn merged_bins_keep_extremes_and_means() {
@@ -252,10 +254,10 @@ mod tests {
             max_ns,
         };
         let all = [bin(1, 10, 10, 10), DelayBin::default(), bin(3, 20, 30, 50)];
-        assert_eq!(merged(&all), bin(4, 10, 25, 50));
-        let mut pair = made_up::pair();
+        assert_eq!(merge_bins(&all), bin(4, 10, 25, 50));
+        let mut pair = fixtures::two_point_comparison();
         let before = pair.from_client.time_series.bins.len();
-        thin(&mut pair);
+        merge_delay_bins(&mut pair);
         let course = &pair.from_client.time_series;
         assert!(
             before > BINS_MAX && course.bins.len() <= BINS_MAX,
@@ -268,8 +270,12 @@ mod tests {
 
     #[test]
     fn shows_losses_of_each_direction() {
-        let finished = made_up::finished();
-        let between = Between::of(&finished.analysis, &finished.analysis.both_ends[0]).unwrap();
+        let finished = fixtures::report();
+        let between = TwoPointSection::new(
+            &finished.analysis,
+            &finished.analysis.two_point_comparisons[0],
+        )
+        .unwrap();
         let page = section(&between, 2).into_string();
         for text in [
             "between left and right",

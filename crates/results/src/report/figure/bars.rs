@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Horizontal bars, in groups where a figure has several of one kind, the paper's figure dashed below
-//! ours. Positions are percentages, so that the text keeps its size on a phone.
+//! Horizontal bars, grouped if a figure has several rows; the paper's figure is dashed below ours. Positions are
+//! percentages, so that the text keeps its size on a phone.
 
-use super::cells::{Grid, grids, heading, names};
+use super::grid::{Grid, grids, heading, names};
 use crate::{
     result::{Cell, LabResult},
     summary::Summary,
@@ -11,13 +11,13 @@ use crate::{
 use longhaul_report::metric::Metric;
 use maud::{Markup, html};
 
-/// Share of the width that the longest bar takes; the rest is for its figure.
+/// Length of the longest bar, percent of the width; the rest is for its figure.
 const LONGEST_PERCENT: f64 = 62.0;
-/// Height of a bar with its name, and of the paper's below it.
+/// Height of a bar with its name, and of the paper's bar below it, pixels.
 const ROW_PX: u32 = 44;
 const PAPER_PX: u32 = 18;
-/// Fills that can be told apart.
-const FILLS: usize = 4;
+/// Number of fills that can be distinguished.
+const FILL_COUNT: usize = 4;
 
 pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     let panels: Vec<(String, Vec<Group>)> = grids(result, &figure.panels)
@@ -30,7 +30,7 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
             .flat_map(|(_, groups)| groups)
             .flat_map(|group| &group.bars)
     };
-    let scale = LONGEST_PERCENT / bars().map(Bar::reach).fold(f64::MIN_POSITIVE, f64::max);
+    let scale = LONGEST_PERCENT / bars().map(Bar::max_value).fold(f64::MIN_POSITIVE, f64::max);
     html! {
         figure.bars {
             (heading(figure))
@@ -43,13 +43,13 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     }
 }
 
-/// Bars that stand together; a single one needs no heading beside its name.
+/// Group of bars; a group of a single bar has no heading.
 struct Group {
     name: String,
     bars: Vec<Bar>,
 }
 
-/// What one row shows.
+/// Bar: the figure of one cell and metric.
 struct Bar {
     name: String,
     fill: String,
@@ -70,11 +70,11 @@ fn groups(result: &LabResult, figure: &Figure, grid: &Grid<'_>) -> Vec<Group> {
             let bar = bar(cell, metric, figure.paper)?;
             let name = match single {
                 true => name.clone(),
-                false => said(&rows[row], metric, figure.metrics.len() > 1),
+                false => row_label(&rows[row], metric, figure.metrics.len() > 1),
             };
             let fill = match is_baseline(result, cell) && single {
                 true => "baseline".to_owned(),
-                false => format!("fill-{}", n % FILLS),
+                false => format!("fill-{}", n % FILL_COUNT),
             };
             Some(Bar { name, fill, ..bar })
         });
@@ -90,7 +90,7 @@ fn groups(result: &LabResult, figure: &Figure, grid: &Grid<'_>) -> Vec<Group> {
         .collect()
 }
 
-/// What the answer compares with is drawn quietly.
+/// Returns whether the cell is the baseline of the answer, which has a neutral colour.
 fn is_baseline(result: &LabResult, cell: &Cell) -> bool {
     let baseline = result
         .answer
@@ -99,8 +99,8 @@ fn is_baseline(result: &LabResult, cell: &Cell) -> bool {
     baseline.is_some_and(|baseline| std::ptr::eq(baseline, cell))
 }
 
-/// A row's name, with that of the metric where there are several.
-pub(super) fn said(row: &str, metric: &str, several: bool) -> String {
+/// Returns the name of a row, with that of the metric if there are several.
+pub(super) fn row_label(row: &str, metric: &str, several: bool) -> String {
     match (several, row.is_empty()) {
         (false, _) => row.to_owned(),
         (true, true) => Metric::of(metric).label,
@@ -112,7 +112,7 @@ fn bar(cell: &Cell, metric: &str, paper: bool) -> Option<Bar> {
     Some(Bar {
         name: String::new(),
         fill: String::new(),
-        runs: cell.good().count(),
+        runs: cell.successful_runs().count(),
         ours: *cell.metrics.get(metric)?,
         paper: cell.paper_figure(metric).filter(|_| paper),
         metric: Metric::of(metric),
@@ -124,12 +124,12 @@ impl Bar {
         ROW_PX + if self.paper.is_some() { PAPER_PX } else { 0 }
     }
 
-    fn reach(&self) -> f64 {
+    fn max_value(&self) -> f64 {
         self.ours.max.max(self.paper.unwrap_or(0.0))
     }
 
-    /// "two relays: 2.4 Gbit/s, the paper 2.35 Gbit/s".
-    fn sentence(&self) -> String {
+    /// Describes the bar: "two relays: 2.4 Gbit/s, the paper 2.35 Gbit/s".
+    fn describe(&self) -> String {
         let ours = format!("{}: {}", self.name, self.metric.print(self.ours.median));
         match self.paper {
             Some(paper) => format!("{ours}, the paper {}", self.metric.print(paper)),
@@ -151,20 +151,20 @@ fn legend(bars: &[&Bar]) -> Markup {
 }
 
 fn draw_group(group: &Group, scale: f64) -> Markup {
-    let said: Vec<String> = group.bars.iter().map(Bar::sentence).collect();
+    let said: Vec<String> = group.bars.iter().map(Bar::describe).collect();
     html! {
         div.group {
             @if !group.name.is_empty() { p.group-name { (group.name) } }
             div role="img" aria-label=(said.join("; ")) {
                 @for bar in &group.bars {
-                    svg width="100%" height=(bar.height_px()) { (draw(bar, scale)) }
+                    svg width="100%" height=(bar.height_px()) { (draw_bar(bar, scale)) }
                 }
             }
         }
     }
 }
 
-fn draw(bar: &Bar, scale: f64) -> Markup {
+fn draw_bar(bar: &Bar, scale: f64) -> Markup {
     let at = |value: f64| format!("{:.2}%", value.max(0.0) * scale);
     let whisker = bar.ours.min < bar.ours.max;
     html! {

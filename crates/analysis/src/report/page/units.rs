@@ -5,7 +5,7 @@ use longhaul_flow::record::Data;
 use longhaul_report::{count::plural, metric::Metric};
 
 /// Formats a rate: "7.05 Gbit/s".
-pub(super) fn bits_a_second(rate_bps: f64) -> String {
+pub(super) fn bit_rate(rate_bps: f64) -> String {
     Metric::of("rate_bps").print(rate_bps)
 }
 
@@ -15,7 +15,7 @@ pub(super) fn bytes(count: u64) -> String {
 }
 
 /// Formats a duration: "200 ms".
-pub(super) fn span(ns: u64) -> String {
+pub(super) fn duration(ns: u64) -> String {
     Metric::of("x_s").print(ns as f64 / 1e9)
 }
 
@@ -30,16 +30,16 @@ pub(super) fn ratio(value: f64) -> String {
 }
 
 /// Payload, duration and rate of a direction as texts.
-pub(super) struct Amount {
+pub(super) struct TransferSummary {
     pub(super) payload: String,
-    pub(super) lasted: String,
+    pub(super) duration: String,
     pub(super) rate: String,
     /// Mean rate, bit/s; 0 if the duration is 0.
     pub(super) rate_bps: f64,
 }
 
-impl Amount {
-    pub(super) fn of(data: &Data) -> Self {
+impl TransferSummary {
+    pub(super) fn new(data: &Data) -> Self {
         let (bytes_sent, lasted_ns) = (data.unique_bytes, data.duration_ns().unwrap_or(0));
         let rate_bps = match lasted_ns {
             0 => 0.0,
@@ -47,14 +47,14 @@ impl Amount {
         };
         Self {
             payload: bytes(bytes_sent),
-            lasted: span(lasted_ns),
-            rate: bits_a_second(rate_bps),
+            duration: duration(lasted_ns),
+            rate: bit_rate(rate_bps),
             rate_bps,
         }
     }
 }
 
 /// Formats a count with its noun: "1 packet", "2 packets".
-pub(super) fn of(number: u64, thing: &str) -> String {
-    format!("{} {}", count(number), plural(number, thing))
+pub(super) fn counted(number: u64, noun: &str) -> String {
+    format!("{} {}", count(number), plural(number, noun))
 }

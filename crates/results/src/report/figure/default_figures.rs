@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures for a result whose scenario asks for none: by what its cells vary. Two parameters that are
-//! numbers make a heat map, one makes lines, words make bars.
+//! Default figures for a result whose scenario selects none, by its varied parameters. Two numeric parameters give a
+//! heat map, one gives lines, others give bars.
 
 use super::heat::ratio;
 use crate::{
-    result::{Cell, LabResult, Vary},
+    result::{Cell, LabResult, Parameters},
     view::{Axis, Entry, Figure, FigureKind, Panel},
 };
 use indexmap::{IndexMap, IndexSet};
 use longhaul_report::metric::Metric;
 use serde_json::Value;
 
-/// Figures without being asked.
+/// Maximum number of default figures.
 const FIGURES_MAX: usize = 4;
-/// Values that a parameter needs to be worth an axis.
+/// Minimum number of values of a parameter for an axis.
 const AXIS_MIN: usize = 3;
-/// Lines in one picture.
+/// Maximum number of lines in a figure.
 const LINES_MAX: usize = 12;
-/// Cells whose figures a title names one by one.
-const SAID_MAX: usize = 3;
+/// Maximum number of cells whose figures a title lists.
+const LISTED_CELLS_MAX: usize = 3;
 
-/// A figure of the main metric, and of each other that the paper has.
+/// Returns a figure of the main metric, and of each other metric that the paper has.
 pub(crate) fn figures(result: &LabResult) -> Vec<Figure> {
-    let shape = Shape::of(&result.cells);
+    let shape = Shape::choose(&result.cells);
     let figures = metrics(result).into_iter().take(FIGURES_MAX);
     figures
         .map(|metric| figure(result, &shape, metric))
@@ -52,7 +52,7 @@ fn figure(result: &LabResult, shape: &Shape, metric: &str) -> Figure {
     Figure {
         name: format!("{}-chosen", metric.replace('_', "-")),
         kind: shape.kind,
-        title: finding(result, metric),
+        title: title(result, metric),
         note: None,
         metrics: vec![metric.to_owned()],
         paper: true,
@@ -61,19 +61,19 @@ fn figure(result: &LabResult, shape: &Shape, metric: &str) -> Figure {
     }
 }
 
-/// The figures themselves while they are few; else the least and the most, and where they stand beside
-/// the paper's.
-pub(crate) fn finding(result: &LabResult, name: &str) -> String {
+/// Returns a title: the figures of all cells if they are few. Otherwise the minimum and the maximum, and a comparison
+/// with the paper's.
+pub(crate) fn title(result: &LabResult, name: &str) -> String {
     let metric = Metric::of(name);
     let mut found: Vec<(&Cell, f64)> = result
         .cells
         .iter()
         .filter_map(|cell| Some((cell, cell.metrics.get(name)?.median)))
         .collect();
-    let said =
+    let describe =
         |(cell, median): &(&Cell, f64)| format!("{} ({})", metric.print(*median), cell.name());
-    if found.len() <= SAID_MAX {
-        let figures: Vec<String> = found.iter().map(said).collect();
+    if found.len() <= LISTED_CELLS_MAX {
+        let figures: Vec<String> = found.iter().map(describe).collect();
         return format!("{}: {}", metric.label, figures.join(", "));
     }
     found.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -83,25 +83,25 @@ pub(crate) fn finding(result: &LabResult, name: &str) -> String {
         metric.label,
         metric.print(least),
         metric.print(most),
-        beside_paper(result, name)
+        paper_comparison(result, name)
     )
 }
 
-/// "; at least the paper's in 3 of 20 cells".
-fn beside_paper(result: &LabResult, name: &str) -> String {
+/// Returns the comparison with the paper: "; at least as good as the paper’s in 3 of 20 cells".
+fn paper_comparison(result: &LabResult, name: &str) -> String {
     let ratios: Vec<f64> = result
         .cells
         .iter()
         .filter_map(|cell| ratio(cell, name))
         .collect();
-    let reached = ratios.iter().filter(|ratio| **ratio >= 1.0).count();
+    let at_least_paper = ratios.iter().filter(|ratio| **ratio >= 1.0).count();
     match ratios.len() {
         0 => String::new(),
-        all => format!("; at least as good as the paper’s in {reached} of {all} cells"),
+        all => format!("; at least as good as the paper’s in {at_least_paper} of {all} cells"),
     }
 }
 
-/// The form that suits the cells.
+/// Kind and panels of a figure that suit the cells.
 #[derive(Debug, PartialEq)]
 struct Shape {
     kind: FigureKind,
@@ -109,8 +109,8 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(cells: &[Cell]) -> Self {
-        let Some(varied) = Varied::of(cells) else {
+    fn choose(cells: &[Cell]) -> Self {
+        let Some(varied) = VariedParameters::new(cells) else {
             return one_by_one(cells);
         };
         match varied.axes().as_slice() {
@@ -124,18 +124,18 @@ impl Shape {
     }
 }
 
-/// Cells that have nothing in common stand below each other under their own names.
+/// Returns bars with the cells' own names, for cells without common parameters.
 fn one_by_one(cells: &[Cell]) -> Shape {
     let entry = |cell: &Cell| Entry {
         values: Vec::new(),
         label: Some(cell.name()),
     };
     let axis = |entries| Axis {
-        by: Vec::new(),
+        parameters: Vec::new(),
         entries,
     };
     let panel = Panel {
-        of: Vary::new(),
+        shared_values: Parameters::new(),
         rows: axis(vec![Entry::default()]),
         columns: axis(cells.iter().map(entry).collect()),
         cells: vec![(0..cells.len()).map(Some).collect()],
@@ -146,19 +146,19 @@ fn one_by_one(cells: &[Cell]) -> Shape {
     }
 }
 
-/// The parameters that cells differ in, each with its values in order of appearance.
-struct Varied<'a> {
+/// Parameters in which cells differ, each with its values in order of appearance.
+struct VariedParameters<'a> {
     cells: &'a [Cell],
     keys: IndexMap<&'a str, Vec<&'a Value>>,
 }
 
-impl<'a> Varied<'a> {
-    /// `None` if cells vary different parameters, so that most places of a grid would be empty, or none.
-    fn of(cells: &'a [Cell]) -> Option<Self> {
+impl<'a> VariedParameters<'a> {
+    /// Collects the parameters. Returns `None` if cells have different parameters (most of a grid would be empty) or none.
+    fn new(cells: &'a [Cell]) -> Option<Self> {
         let first = cells.first()?;
-        let alike = |cell: &Cell| cell.vary.keys().eq(first.vary.keys());
+        let has_same_keys = |cell: &Cell| cell.parameters.keys().eq(first.parameters.keys());
         let values = |key: &'a String| {
-            let all = cells.iter().filter_map(|cell| cell.vary.get(key));
+            let all = cells.iter().filter_map(|cell| cell.parameters.get(key));
             let mut distinct: Vec<&Value> = Vec::new();
             all.for_each(|value| {
                 if !distinct.contains(&value) {
@@ -168,15 +168,15 @@ impl<'a> Varied<'a> {
             (key.as_str(), distinct)
         };
         let keys: IndexMap<&str, Vec<&Value>> = first
-            .vary
+            .parameters
             .keys()
             .map(values)
             .filter(|(_, values)| values.len() > 1)
             .collect();
-        (cells.iter().all(alike) && !keys.is_empty()).then_some(Self { cells, keys })
+        (cells.iter().all(has_same_keys) && !keys.is_empty()).then_some(Self { cells, keys })
     }
 
-    /// The two parameters with the most values that are all numbers, in the scenario's order.
+    /// Returns the two numeric parameters with the most values, in the order of the scenario.
     fn axes(&self) -> Vec<&'a str> {
         let number = |value: &&Value| {
             let entry = Entry {
@@ -185,11 +185,11 @@ impl<'a> Varied<'a> {
             };
             Axis::position(&entry).is_some()
         };
-        let worth = |values: &[&Value]| values.len() >= AXIS_MIN && values.iter().all(number);
+        let is_suitable = |values: &[&Value]| values.len() >= AXIS_MIN && values.iter().all(number);
         let mut axes: Vec<&str> = self
             .keys
             .iter()
-            .filter(|(_, values)| worth(values))
+            .filter(|(_, values)| is_suitable(values))
             .map(|(key, _)| *key)
             .collect();
         axes.sort_by_key(|key| std::cmp::Reverse(self.keys[key].len()));
@@ -198,8 +198,8 @@ impl<'a> Varied<'a> {
         axes
     }
 
-    /// The parameters beside `across` that make lines while these are few, those with the most values
-    /// first; the others make panels.
+    /// Returns the other parameters that give lines while these are few, those with the most values first. The rest give
+    /// panels.
     fn rows(&self, across: &str) -> Vec<&'a str> {
         let mut others: Vec<&str> = self
             .keys
@@ -216,7 +216,7 @@ impl<'a> Varied<'a> {
         others.into_iter().take_while(fits).collect()
     }
 
-    /// A group for each value of the first parameter; of one alone, a bar each.
+    /// Returns bars: a group for each value of the first parameter, or a bar for each value of a single one.
     fn bars(&self) -> Shape {
         let keys: Vec<&str> = self.keys.keys().copied().collect();
         match keys.as_slice() {
@@ -227,13 +227,13 @@ impl<'a> Varied<'a> {
 
     fn shape(&self, kind: FigureKind, rows: &[&str], across: &str) -> Shape {
         let (rows, columns) = (self.axis(rows), self.axis(&[across]));
-        let panel = |of: Vary| Panel {
-            cells: self.places(&of, &rows, &columns),
+        let panel = |of: Parameters| Panel {
+            cells: self.cell_indices(&of, &rows, &columns),
             rows: rows.clone(),
             columns: columns.clone(),
-            of,
+            shared_values: of,
         };
-        let beside = |key: &&str| *key != across && rows.by.iter().all(|row| row != key);
+        let beside = |key: &&str| *key != across && rows.parameters.iter().all(|row| row != key);
         let rest: Vec<&str> = self.keys.keys().copied().filter(beside).collect();
         Shape {
             kind,
@@ -242,24 +242,24 @@ impl<'a> Varied<'a> {
     }
 
     fn axis(&self, keys: &[&str]) -> Axis {
-        let entry = |vary: Vary| Entry {
+        let entry = |vary: Parameters| Entry {
             values: vary.into_values().collect(),
             label: None,
         };
         Axis {
-            by: keys.iter().map(|key| (*key).to_owned()).collect(),
+            parameters: keys.iter().map(|key| (*key).to_owned()).collect(),
             entries: self.combinations(keys).into_iter().map(entry).collect(),
         }
     }
 
-    /// The values of `keys` that occur together, in order of appearance.
-    fn combinations(&self, keys: &[&str]) -> Vec<Vary> {
+    /// Returns the combinations of values of `keys` that occur, in order of appearance.
+    fn combinations(&self, keys: &[&str]) -> Vec<Parameters> {
         let of = |cell: &Cell| {
             keys.iter()
-                .map(|key| ((*key).to_owned(), cell.vary[*key].clone()))
-                .collect::<Vary>()
+                .map(|key| ((*key).to_owned(), cell.parameters[*key].clone()))
+                .collect::<Parameters>()
         };
-        let mut found: Vec<Vary> = Vec::new();
+        let mut found: Vec<Parameters> = Vec::new();
         for combination in self.cells.iter().map(of) {
             if !found.contains(&combination) {
                 found.push(combination);
@@ -268,16 +268,21 @@ impl<'a> Varied<'a> {
         found
     }
 
-    fn places(&self, of: &Vary, rows: &Axis, columns: &Axis) -> Vec<Vec<Option<usize>>> {
+    fn cell_indices(
+        &self,
+        of: &Parameters,
+        rows: &Axis,
+        columns: &Axis,
+    ) -> Vec<Vec<Option<usize>>> {
         let is = |cell: &Cell, axis: &Axis, entry: &Entry| {
-            axis.by
+            axis.parameters
                 .iter()
                 .zip(&entry.values)
-                .all(|(key, value)| cell.vary.get(key) == Some(value))
+                .all(|(key, value)| cell.parameters.get(key) == Some(value))
         };
         let in_panel = |cell: &Cell| {
             of.iter()
-                .all(|(key, value)| cell.vary.get(key) == Some(value))
+                .all(|(key, value)| cell.parameters.get(key) == Some(value))
         };
         let place = |row: &Entry, column: &Entry| {
             let here =
@@ -302,15 +307,15 @@ mod tests {
 
     fn cells(varies: &[Value]) -> Vec<Cell> {
         let cell = |vary: &Value| Cell {
-            vary: serde_json::from_value(vary.clone()).unwrap(),
+            parameters: serde_json::from_value(vary.clone()).unwrap(),
             ..Cell::default()
         };
         varies.iter().map(cell).collect()
     }
 
-    /// Kind, panels, rows and columns of what suits these cells.
-    fn chosen(varies: &[Value]) -> (FigureKind, usize, usize, usize) {
-        let shape = Shape::of(&cells(varies));
+    /// Returns kind, panels, rows and columns of the figure for these cells.
+    fn shape_of(varies: &[Value]) -> (FigureKind, usize, usize, usize) {
+        let shape = Shape::choose(&cells(varies));
         let panel = &shape.panels[0];
         (
             shape.kind,
@@ -320,7 +325,7 @@ mod tests {
         )
     }
 
-    fn crossed(keys: &[(&str, &[Value])]) -> Vec<Value> {
+    fn combine(keys: &[(&str, &[Value])]) -> Vec<Value> {
         let mut all = vec![json!({})];
         for (key, values) in keys {
             let with = |one: &Value, value: &Value| {
@@ -337,56 +342,56 @@ mod tests {
     }
 
     #[test]
-    fn two_numbers_make_a_heat_map_and_the_rest_its_panels() {
+    fn two_numeric_parameters_give_a_heat_map() {
         let delay: Vec<Value> = ["0ms", "1ms", "2ms"].map(Value::from).to_vec();
         let loss: Vec<Value> = [0.0, 1e-5, 1e-4, 1e-3].map(Value::from).to_vec();
         let relays = [json!(false), json!(true)];
-        let all = crossed(&[("relays", &relays), ("loss", &loss), ("delay", &delay)]);
-        assert_eq!(chosen(&all), (FigureKind::Heatmap, 2, 4, 3));
+        let all = combine(&[("relays", &relays), ("loss", &loss), ("delay", &delay)]);
+        assert_eq!(shape_of(&all), (FigureKind::Heatmap, 2, 4, 3));
     }
 
     #[test]
-    fn one_number_makes_lines_as_many_as_can_be_told_apart() {
+    fn one_numeric_parameter_gives_a_limited_number_of_lines() {
         let n: Vec<Value> = [1, 2, 3, 4].map(Value::from).to_vec();
         let way: Vec<Value> = ["a", "b", "c", "d", "e", "f", "g"]
             .map(Value::from)
             .to_vec();
         let switch = [json!(false), json!(true)];
         assert_eq!(
-            chosen(&crossed(&[("way", &way), ("n", &n)])),
+            shape_of(&combine(&[("way", &way), ("n", &n)])),
             (FigureKind::Series, 1, 7, 4)
         );
-        let all = crossed(&[("switch", &switch), ("way", &way), ("n", &n)]);
-        assert_eq!(chosen(&all), (FigureKind::Series, 2, 7, 4));
+        let all = combine(&[("switch", &switch), ("way", &way), ("n", &n)]);
+        assert_eq!(shape_of(&all), (FigureKind::Series, 2, 7, 4));
         assert_eq!(
-            chosen(&crossed(&[("n", &n)])),
+            shape_of(&combine(&[("n", &n)])),
             (FigureKind::Series, 1, 1, 4)
         );
     }
 
     #[test]
-    fn words_and_cells_of_their_own_make_bars() {
+    fn other_parameters_give_bars() {
         let streams = [json!(16), json!(32)];
         let switch = [json!(false), json!(true)];
         assert_eq!(
-            chosen(&crossed(&[("streams", &streams), ("on", &switch)])),
+            shape_of(&combine(&[("streams", &streams), ("on", &switch)])),
             (FigureKind::Bars, 1, 2, 2)
         );
         assert_eq!(
-            chosen(&[json!({"a": 1}), json!({"b": 2})]),
+            shape_of(&[json!({"a": 1}), json!({"b": 2})]),
             (FigureKind::Bars, 1, 1, 2)
         );
-        assert_eq!(chosen(&[]), (FigureKind::Bars, 1, 1, 0));
+        assert_eq!(shape_of(&[]), (FigureKind::Bars, 1, 1, 0));
     }
 
     #[test]
-    fn a_place_without_a_cell_stays_empty() {
-        let mut all = crossed(&[
+    fn leaves_positions_without_cell_empty() {
+        let mut all = combine(&[
             ("n", &[json!(1), json!(2), json!(3)]),
             ("way", &[json!("a"), json!("b")]),
         ]);
         all.remove(0);
-        let shape = Shape::of(&cells(&all));
+        let shape = Shape::choose(&cells(&all));
         let empty = shape.panels[0]
             .cells
             .iter()

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Congestion window and round-trip time of each leg, from the run nearest to the median of its
-//! cell. Logarithmic, since a short and a long leg differ by a factor of a hundred; the same scale
-//! for all cells.
+//! Congestion window and round-trip time of each path segment, from the run nearest to the median of its cell. The
+//! scale is logarithmic, because a short and a long segment differ by a factor of a hundred. It is the same for all
+//! cells.
 
 use super::{
     chart::{Chart, Line, line_style},
     events, goodput,
 };
-use crate::result::{Cell, LabResult, LegSeries, Run};
+use crate::result::{Cell, LabResult, PathSegmentSeries, Run};
 use longhaul_report::metric::Metric;
 
-/// What of a leg is drawn.
+/// Quantity of a path segment that is drawn.
 struct Quantity {
     title: &'static str,
     caption: &'static str,
     unit: &'static str,
-    /// Values in `unit`.
-    values: fn(&LegSeries) -> Vec<f64>,
+    /// Returns the values in `unit`.
+    values: fn(&PathSegmentSeries) -> Vec<f64>,
 }
 
 const QUANTITIES: [Quantity; 2] = [
@@ -34,14 +34,14 @@ const QUANTITIES: [Quantity; 2] = [
     },
 ];
 
-/// Two charts a cell, or none if no run sampled its legs.
+/// Returns two charts for each cell, or none if no run has samples of its path segments.
 pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
-    let runs: Vec<(&Cell, &Run)> = goodput::shown(result)
+    let runs: Vec<(&Cell, &Run)> = goodput::cells_to_draw(result)
         .into_iter()
         .filter_map(|n| {
             Some((
                 &result.cells[n],
-                typical(&result.cells[n], result.main_metric())?,
+                nearest_to_median(&result.cells[n], result.main_metric())?,
             ))
         })
         .collect();
@@ -51,11 +51,11 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
         .collect()
 }
 
-/// One quantity of all cells, on one scale.
+/// Returns the charts of one quantity for all cells, on one scale.
 fn row(quantity: &Quantity, runs: &[(&Cell, &Run)]) -> Vec<Chart> {
     let all = runs
         .iter()
-        .flat_map(|(_, run)| legs(run))
+        .flat_map(|(_, run)| path_segments(run))
         .flat_map(quantity.values);
     let positive: Vec<f64> = all.filter(|x| *x > 0.0).collect();
     let draw = |(cell, run): &(&Cell, &Run)| Chart {
@@ -68,11 +68,11 @@ fn row(quantity: &Quantity, runs: &[(&Cell, &Run)]) -> Vec<Chart> {
     }
 }
 
-/// The whole decades that hold `values`, which are positive.
+/// Returns the range of whole decades that contains the positive `values`.
 fn decades(values: &[f64]) -> [f64; 2] {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(0.0, f64::max);
-    // Read from text, a power of ten is exact: 10f64.powi(-4) is not always 1e-4.
+    // Parsed from text, a power of ten is exact: 10f64.powi(-4) is not always 1e-4.
     let power = |exponent: f64| format!("1e{exponent}").parse().unwrap_or(f64::NAN);
     [
         power(low.log10().floor()),
@@ -80,13 +80,13 @@ fn decades(values: &[f64]) -> [f64; 2] {
     ]
 }
 
-/// The run with legs whose main metric is nearest to the median.
-pub(super) fn typical<'a>(cell: &'a Cell, metric: Option<&str>) -> Option<&'a Run> {
-    nearest(cell, metric, |run| !legs(run).is_empty())
+/// Returns the run whose main metric is nearest to the median, among those with samples of path segments.
+pub(super) fn nearest_to_median<'a>(cell: &'a Cell, metric: Option<&str>) -> Option<&'a Run> {
+    nearest_run(cell, metric, |run| !path_segments(run).is_empty())
 }
 
-/// Of the runs that did not fail and that `has` chooses, the one whose `metric` is nearest to the median.
-pub(crate) fn nearest<'a>(
+/// Returns the run whose `metric` is nearest to the median, among those that did not fail and that `has` selects.
+pub(crate) fn nearest_run<'a>(
     cell: &'a Cell,
     metric: Option<&str>,
     has: impl Fn(&Run) -> bool,
@@ -95,20 +95,24 @@ pub(crate) fn nearest<'a>(
         let found = metric.and_then(|name| Some((run.metrics.get(name)?, cell.metrics.get(name)?)));
         found.map_or(0.0, |(value, summary)| (value - summary.median).abs())
     };
-    let chosen = cell.good().filter(|run| has(run));
+    let chosen = cell.successful_runs().filter(|run| has(run));
     chosen.min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
-fn legs(run: &Run) -> &[LegSeries] {
-    run.series.as_ref().map_or(&[], |series| &series.legs)
+fn path_segments(run: &Run) -> &[PathSegmentSeries] {
+    run.series
+        .as_ref()
+        .map_or(&[], |series| &series.path_segments)
 }
 
 fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
-    let samples = legs(run).iter().flat_map(|leg| leg.at_s.iter().copied());
+    let samples = path_segments(run)
+        .iter()
+        .flat_map(|leg| leg.at_s.iter().copied());
     let mut x: Vec<f64> = samples.chain([0.0]).collect();
     x.sort_by(f64::total_cmp);
     x.dedup();
-    let lines = legs(run)
+    let lines = path_segments(run)
         .iter()
         .enumerate()
         .map(|(n, leg)| line(quantity, leg, n, &x))
@@ -118,7 +122,7 @@ fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
             "{}, {}{}",
             quantity.title,
             cell.name(),
-            finding(quantity, legs(run))
+            describe_maximum(quantity, path_segments(run))
         ),
         caption: quantity.caption.to_owned(),
         unit: quantity.unit,
@@ -130,8 +134,8 @@ fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
     }
 }
 
-/// The leg's values at the moments `x`, null where it has none.
-fn line(quantity: &Quantity, leg: &LegSeries, n: usize, x: &[f64]) -> Line {
+/// Returns the line of a path segment at the times `x`, null where it has no value.
+fn line(quantity: &Quantity, leg: &PathSegmentSeries, n: usize, x: &[f64]) -> Line {
     let mut samples = leg.at_s.iter().zip((quantity.values)(leg)).peekable();
     let values = x
         .iter()
@@ -150,9 +154,9 @@ fn line(quantity: &Quantity, leg: &LegSeries, n: usize, x: &[f64]) -> Line {
     }
 }
 
-/// ": at most 31 ms, on relay2–relay1".
-fn finding(quantity: &Quantity, legs: &[LegSeries]) -> String {
-    let peak = |leg: &LegSeries| (quantity.values)(leg).into_iter().fold(0.0, f64::max);
+/// Describes the maximum: ": at most 31 ms, on relay2–relay1".
+fn describe_maximum(quantity: &Quantity, legs: &[PathSegmentSeries]) -> String {
+    let peak = |leg: &PathSegmentSeries| (quantity.values)(leg).into_iter().fold(0.0, f64::max);
     let Some(top) = legs.iter().max_by(|a, b| peak(a).total_cmp(&peak(b))) else {
         return String::new();
     };
@@ -168,19 +172,19 @@ fn finding(quantity: &Quantity, legs: &[LegSeries]) -> String {
 mod tests {
     use super::*;
 
-    fn leg(at_s: &[f64], rtt_us: &[f64]) -> LegSeries {
-        LegSeries {
+    fn segment_series(at_s: &[f64], rtt_us: &[f64]) -> PathSegmentSeries {
+        PathSegmentSeries {
             at_s: at_s.to_vec(),
             rtt_us: rtt_us.to_vec(),
-            ..LegSeries::default()
+            ..PathSegmentSeries::default()
         }
     }
 
     #[test]
-    fn legs_sampled_at_different_moments_share_one_axis() {
+    fn merges_sample_times_of_all_segments() {
         let line = line(
             &QUANTITIES[1],
-            &leg(&[0.1, 0.3], &[200.0, 300.0]),
+            &segment_series(&[0.1, 0.3], &[200.0, 300.0]),
             0,
             &[0.1, 0.2, 0.3],
         );
@@ -188,10 +192,10 @@ mod tests {
     }
 
     #[test]
-    fn two_samples_of_one_moment_do_not_delay_the_rest() {
+    fn uses_the_last_of_simultaneous_samples() {
         let line = line(
             &QUANTITIES[1],
-            &leg(&[0.1, 0.1, 0.2], &[1e3, 2e3, 3e3]),
+            &segment_series(&[0.1, 0.1, 0.2], &[1e3, 2e3, 3e3]),
             0,
             &[0.1, 0.2],
         );
@@ -199,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn the_axis_holds_whole_decades() {
+    fn axis_has_whole_decades() {
         assert_eq!(decades(&[0.0004, 0.027]), [1e-4, 1e-1]);
         assert_eq!(decades(&[10.0]), [10.0, 100.0]);
     }
 
     #[test]
-    fn zero_has_no_place_on_a_logarithmic_axis() {
-        let line = line(&QUANTITIES[1], &leg(&[0.1], &[0.0]), 0, &[0.1]);
+    fn omits_zero_on_a_logarithmic_axis() {
+        let line = line(&QUANTITIES[1], &segment_series(&[0.1], &[0.0]), 0, &[0.1]);
         assert_eq!(line.values, [None]);
     }
 }

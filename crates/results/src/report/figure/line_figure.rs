@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Metrics over a parameter: a line for each row, the paper's figures dashed beside it. A metric whose
-//! name begins with `model_` is what a formula says, and has no marks.
+//! Metrics over a parameter: a line for each row, the paper's figures dashed beside it. A metric whose name begins with
+//! `model_` is computed by a formula and has no marks.
 
 use super::{
-    cells::{Grid, filled, grids, heading, headings, names},
-    grouped::said,
+    bars::row_label,
+    grid::{Grid, grids, heading, headings, join_nonempty, names},
 };
 use crate::{
     result::{Cell, LabResult},
@@ -17,18 +17,18 @@ use longhaul_report::{
 };
 use maud::{Markup, html};
 
-/// Share of the width that stays free on both sides, so that marks don't lie on the frame.
+/// Share of the width that is free on both sides, so that marks do not touch the frame.
 const MARGIN: f64 = 0.03;
-/// Positive values further apart than this are drawn on a logarithmic axis.
-const FAR: f64 = 50.0;
-/// Values of the parameter that are labelled; of more, every second or third.
+/// Ratio of positive values above which the axis is logarithmic.
+const LOG_RATIO: f64 = 50.0;
+/// Maximum number of labelled values of the parameter.
 const LABELS_MAX: usize = 10;
-/// How a metric that a formula gives begins.
-const MODEL: &str = "model_";
+/// Prefix of metrics that are computed by a formula.
+const MODEL_PREFIX: &str = "model_";
 
 pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     let grids = grids(result, &figure.panels);
-    let y = vertical(figure, &grids);
+    let y = vertical_scale(figure, &grids);
     html! {
         figure.chart.wide {
             (heading(figure))
@@ -40,8 +40,8 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
     }
 }
 
-/// One scale for all panels.
-fn vertical(figure: &Figure, grids: &[Grid<'_>]) -> Scale {
+/// Returns the vertical scale, one for all panels.
+fn vertical_scale(figure: &Figure, grids: &[Grid<'_>]) -> Scale {
     let cells = || grids.iter().flat_map(Grid::all);
     let ours = figure
         .metrics
@@ -51,7 +51,7 @@ fn vertical(figure: &Figure, grids: &[Grid<'_>]) -> Scale {
         .metrics
         .iter()
         .flat_map(|name| cells().filter_map(move |cell| paper(figure, cell, name)));
-    let limits = figure.limits.iter().map(|limit| limit.value);
+    let limits = figure.reference_lines.iter().map(|limit| limit.value);
     let values: Vec<f64> = ours
         .flat_map(|summary| [summary.min, summary.max])
         .chain(theirs)
@@ -68,17 +68,17 @@ fn paper(figure: &Figure, cell: &Cell, metric: &str) -> Option<f64> {
 }
 
 fn lines(figure: &Figure, grid: &Grid<'_>, y: Scale) -> Lines {
-    let across = Horizontal::of(grid.columns(), figure.log_x);
+    let columns = ColumnPositions::new(grid.columns(), figure.log_x);
     let metric = Metric::of(figure.metrics.first().map_or("", String::as_str));
     let tick = |value: f64, text: String| Tick {
         at: y.at(value),
         text,
     };
     Lines {
-        title: filled([figure.title.as_str(), &grid.name()], " "),
+        title: join_nonempty([figure.title.as_str(), &grid.name()], " "),
         x: Axis {
-            name: grid.columns().by.join(", "),
-            ticks: across.ticks(),
+            name: grid.columns().parameters.join(", "),
+            ticks: columns.ticks(),
         },
         y: Axis {
             name: String::new(),
@@ -88,38 +88,38 @@ fn lines(figure: &Figure, grid: &Grid<'_>, y: Scale) -> Lines {
                 .map(|value| tick(value, metric.print(value)))
                 .collect(),
         },
-        series: series(figure, grid, &across, y),
+        series: series(figure, grid, &columns, y),
         limits: figure
-            .limits
+            .reference_lines
             .iter()
             .map(|limit| tick(limit.value, limit.label.clone()))
             .collect(),
     }
 }
 
-/// For each row and metric our line and the paper's; lines without a point are left out.
-fn series(figure: &Figure, grid: &Grid<'_>, across: &Horizontal, y: Scale) -> Vec<Series> {
+/// Returns our line and the paper's for each row and metric; lines without a point are left out.
+fn series(figure: &Figure, grid: &Grid<'_>, across: &ColumnPositions, y: Scale) -> Vec<Series> {
     let rows = names(grid.rows());
     let several = figure.metrics.len() > 1;
     let mut all = Vec::new();
     let mut ours = 0;
     for (row, name) in rows.iter().enumerate() {
         for metric in &figure.metrics {
-            let model = metric.starts_with(MODEL);
+            let model = metric.starts_with(MODEL_PREFIX);
             let look = if model { Look::Model } else { Look::Ours(ours) };
             ours += usize::from(!model);
-            let name = said(name, metric, several);
-            let paper_name = filled(["paper", name.as_str()], " ");
+            let name = row_label(name, metric, several);
+            let paper_name = join_nonempty(["paper", name.as_str()], " ");
             let name = if name.is_empty() {
                 "ours".to_owned()
             } else {
                 name
             };
             all.push(line(grid, row, across, (name, look), |cell| {
-                measured(cell, metric, y)
+                our_point(cell, metric, y)
             }));
             all.push(line(grid, row, across, (paper_name, Look::Paper), |cell| {
-                printed(figure, cell, metric, y)
+                paper_point(figure, cell, metric, y)
             }));
         }
     }
@@ -130,19 +130,19 @@ fn series(figure: &Figure, grid: &Grid<'_>, across: &Horizontal, y: Scale) -> Ve
 fn line(
     grid: &Grid<'_>,
     row: usize,
-    across: &Horizontal,
+    across: &ColumnPositions,
     (name, look): (String, Look),
     value: impl Fn(&Cell) -> Option<Point>,
 ) -> Series {
     let point = |column: usize| {
-        let x = across.places.get(column)?;
+        let x = across.ticks.get(column)?;
         Some(Point {
             x: x.at,
             x_text: x.text.clone(),
             ..value(grid.at(row, column)?)?
         })
     };
-    let mut points: Vec<Point> = (0..across.places.len()).filter_map(point).collect();
+    let mut points: Vec<Point> = (0..across.ticks.len()).filter_map(point).collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     Series {
         name,
@@ -152,7 +152,7 @@ fn line(
     }
 }
 
-fn measured(cell: &Cell, name: &str, y: Scale) -> Option<Point> {
+fn our_point(cell: &Cell, name: &str, y: Scale) -> Option<Point> {
     let (metric, found) = (Metric::of(name), cell.metrics.get(name)?);
     Some(Point {
         y: y.at(found.median),
@@ -164,7 +164,7 @@ fn measured(cell: &Cell, name: &str, y: Scale) -> Option<Point> {
     .filter(|point| point.y.is_finite())
 }
 
-fn printed(figure: &Figure, cell: &Cell, name: &str, y: Scale) -> Option<Point> {
+fn paper_point(figure: &Figure, cell: &Cell, name: &str, y: Scale) -> Option<Point> {
     let value = paper(figure, cell, name)?;
     Some(Point {
         y: y.at(value),
@@ -174,16 +174,16 @@ fn printed(figure: &Figure, cell: &Cell, name: &str, y: Scale) -> Option<Point> 
     .filter(|point| point.y.is_finite())
 }
 
-/// Where the columns lie.
+/// Horizontal positions of the columns.
 #[derive(Debug)]
-struct Horizontal {
-    places: Vec<Tick>,
+struct ColumnPositions {
+    ticks: Vec<Tick>,
 }
 
-impl Horizontal {
-    /// By their numbers, or evenly apart if they are none, or if zero lies beside values that only a
-    /// logarithmic axis would tell apart.
-    fn of(axis: &view::Axis, log: bool) -> Self {
+impl ColumnPositions {
+    /// Computes positions by the numbers. They are evenly spaced if the values are not numeric, or if a logarithmic axis
+    /// would be needed but one value is zero.
+    fn new(axis: &view::Axis, log: bool) -> Self {
         let numbers: Option<Vec<f64>> = axis.entries.iter().map(view::Axis::position).collect();
         let count = axis.entries.len();
         let scale = numbers.as_deref().and_then(|numbers| scale(numbers, log));
@@ -196,13 +196,13 @@ impl Horizontal {
             text,
         };
         Self {
-            places: headings(axis).into_iter().enumerate().map(place).collect(),
+            ticks: headings(axis).into_iter().enumerate().map(place).collect(),
         }
     }
 
     fn ticks(&self) -> Vec<Tick> {
-        let every = self.places.len().div_ceil(LABELS_MAX).max(1);
-        self.places.iter().step_by(every).cloned().collect()
+        let every = self.ticks.len().div_ceil(LABELS_MAX).max(1);
+        self.ticks.iter().step_by(every).cloned().collect()
     }
 }
 
@@ -215,7 +215,7 @@ fn scale(numbers: &[f64], log: bool) -> Option<Scale> {
         .filter(|x| *x > 0.0)
         .fold(f64::INFINITY, f64::min);
     let values = || numbers.iter().copied();
-    match (positive, log || most > least * FAR) {
+    match (positive, log || most > least * LOG_RATIO) {
         (true, true) => Some(Scale::log(values())),
         (false, true) => None,
         (_, false) => Some(Scale::tight(values())),
@@ -233,18 +233,18 @@ mod tests {
             label: None,
         });
         let axis = view::Axis {
-            by: vec!["x".to_owned()],
+            parameters: vec!["x".to_owned()],
             entries: entries.collect(),
         };
-        Horizontal::of(&axis, false)
-            .places
+        ColumnPositions::new(&axis, false)
+            .ticks
             .iter()
             .map(|place| (place.at * 100.0).round())
             .collect()
     }
 
     #[test]
-    fn values_lie_by_their_numbers_and_words_evenly() {
+    fn positions_numbers_by_value_and_words_evenly() {
         assert_eq!(places(&[json!(1), json!(2), json!(5)]), [3.0, 27.0, 97.0]);
         assert_eq!(places(&[json!("a"), json!("b")]), [27.0, 74.0]);
         assert_eq!(

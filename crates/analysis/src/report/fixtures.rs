@@ -3,8 +3,8 @@
 //! then a steady rate); the other flows are small.
 
 use super::result::{
-    Analysis, CaptureFile, Damage, Others, SCHEMA, VantagePoint, course::Drawn, excerpts,
-    finished::Finished,
+    Analysis, CaptureFile, CapturePointInfo, Damage, Remainder, SCHEMA,
+    analysis_report::AnalysisReport, chart_series::ChartSeries, packet_windows,
 };
 use longhaul_flow::{
     bin::Bin,
@@ -24,16 +24,16 @@ const BINS: u64 = 3_750;
 const SEGMENT_BYTES: u64 = 1448;
 const RTT_NS: u64 = 200_000_000;
 /// Ends of growth, peak, recovery and steady phase, in bins.
-const ENDS: [u64; 4] = [3_000, 3_250, 3_350, BINS];
+const PHASE_ENDS: [u64; 4] = [3_000, 3_250, 3_350, BINS];
 
 /// Returns the result of a capture with the large transfer and a short flow.
-pub(crate) fn finished() -> Finished {
+pub(crate) fn report() -> AnalysisReport {
     let mut flows = vec![long_flow(0), short_flow(7)];
     let courses = flows
         .iter()
-        .map(|flow| Drawn {
-            excerpts: excerpts::packed(&flow.upload.packet_windows, 8192),
-            ..Drawn::of(
+        .map(|flow| ChartSeries {
+            packet_windows: packet_windows::pack(&flow.upload.packet_windows, 8192),
+            ..ChartSeries::new(
                 (flow.number, true),
                 &flow.upload.time_series,
                 1_000_000,
@@ -42,49 +42,49 @@ pub(crate) fn finished() -> Finished {
         })
         .collect();
     flows.iter_mut().for_each(Flow::drop_chart_data);
-    Finished {
+    AnalysisReport {
         analysis: Analysis {
             schema: SCHEMA,
             longhaul: "0.0.0".to_owned(),
             bins_ns: vec![1_000_000, 1_000_000_000],
             files: vec![file()],
-            vantages: vec![place("left", 0), place("right", 1)],
+            capture_points: vec![capture_point("left", 0), capture_point("right", 1)],
             flows,
-            both_ends: vec![pair()],
-            others: Others {
+            two_point_comparisons: vec![two_point_comparison()],
+            remainder: Remainder {
                 flows: 3,
                 packets: 60,
                 wire_bytes: 9_000,
                 unique_bytes: 5_000,
             },
-            raw: vec!["series-1ms.parquet".to_owned(), "flows.jsonl".to_owned()],
+            other_files: vec!["series-1ms.parquet".to_owned(), "flows.jsonl".to_owned()],
         },
-        courses,
+        chart_series: courses,
         bins: None,
     }
 }
 
 /// Returns the comparison of the large transfer at two points: its data were queued, its ACKs were not. The right
 /// flow is the short one, which makes no difference to the page.
-pub(crate) fn pair() -> TwoPointComparison {
-    let course = DelaySeries {
+pub(crate) fn two_point_comparison() -> TwoPointComparison {
+    let delays = DelaySeries {
         width_ns: 1_000_000,
         from_ns: BEGIN_NS,
         bins: (0..1_000).map(delay).collect(),
     };
-    let way = |lost: u64, compressed| OneWayMetrics {
+    let one_way_metrics = |lost: u64, compressed| OneWayMetrics {
         matched: 100_000,
         matched_bytes: 144_800_000,
-        delay: spread(&[(100_000_000, 900), (136_000_000, 100)]),
-        time_series: course.clone(),
+        delay: distribution(&[(100_000_000, 900), (136_000_000, 100)]),
+        time_series: delays.clone(),
         lost: MissingPackets {
             segments: lost,
             bytes: lost * SEGMENT_BYTES,
             acks: 0,
         },
         ack_spacing: AckSpacing {
-            sent: spread(&[(20_000, 300), (40_000, 100)]),
-            arrived: spread(&[(1_000, 100), (25_000, 300)]),
+            sent: distribution(&[(20_000, 300), (40_000, 100)]),
+            arrived: distribution(&[(1_000, 100), (25_000, 300)]),
             compressed,
             stretched: 0,
         },
@@ -97,8 +97,8 @@ pub(crate) fn pair() -> TwoPointComparison {
         clocks: Clocks::Same,
         offset_ns: 0,
         skew_ppm: 0.0,
-        from_client: way(40, 0),
-        from_server: way(0, 100),
+        from_client: one_way_metrics(40, 0),
+        from_server: one_way_metrics(0, 100),
     }
 }
 
@@ -122,15 +122,15 @@ fn file() -> CaptureFile {
         kernel_drops: Some(12),
         damages: vec![Damage {
             at_byte: 311_999_940,
-            what: "the last packet is cut short".to_owned(),
+            description: "the last packet is cut short".to_owned(),
         }],
         damages_more: 0,
-        left_out: [("not TCP".to_owned(), 31)].into(),
+        skipped: [("not TCP".to_owned(), 31)].into(),
     }
 }
 
-fn place(name: &str, interface: u32) -> VantagePoint {
-    VantagePoint {
+fn capture_point(name: &str, interface: u32) -> CapturePointInfo {
+    CapturePointInfo {
         name: name.to_owned(),
         file: 0,
         interface,
@@ -193,7 +193,7 @@ pub(crate) fn short_flow(number: u64) -> Flow {
 
 /// Returns the large transfer, shaped like figure 3 of the paper.
 pub(crate) fn long_flow(number: u64) -> Flow {
-    let mut noise = Noise(7);
+    let mut noise = PseudoRandom(7);
     let mut course = TimeSeries::new(BEGIN_NS, BIN_NS);
     for n in 0..BINS {
         course.add(BEGIN_NS + n * BIN_NS, &bin(n, &mut noise), BINS as usize);
@@ -249,15 +249,19 @@ fn upload(course: TimeSeries) -> Direction {
         },
         data,
         acks,
-        rtt_by_timestamps: spread(&[(200_000_000, 900), (210_000_000, 400), (236_000_000, 100)]),
-        rtt_by_pairs: spread(&[(200_100_000, 80), (236_000_000, 20)]),
-        ack_diff: spread(&[(1448, 10), (2896, 500), (5792, 90), (65_160, 4)]),
-        packets_per_ack: spread(&[(1, 10), (2, 500), (4, 90), (45, 4)]),
-        gaps: spread(&[(0, 3000), (1_150, 4000), (12_000, 700), (900_000, 30)]),
-        bursts: spread(&[(1, 30), (44, 300), (90, 60)]),
+        rtt_by_timestamps: distribution(&[
+            (200_000_000, 900),
+            (210_000_000, 400),
+            (236_000_000, 100),
+        ]),
+        rtt_by_pairs: distribution(&[(200_100_000, 80), (236_000_000, 20)]),
+        ack_diff: distribution(&[(1448, 10), (2896, 500), (5792, 90), (65_160, 4)]),
+        packets_per_ack: distribution(&[(1, 10), (2, 500), (4, 90), (45, 4)]),
+        gaps: distribution(&[(0, 3000), (1_150, 4000), (12_000, 700), (900_000, 30)]),
+        bursts: distribution(&[(1, 30), (44, 300), (90, 60)]),
         in_flight_max_bytes: 196 << 20,
-        packet_windows: vec![beginning(), loss()],
-        ack_clocking: releases(),
+        packet_windows: vec![window_at_beginning(), window_at_loss()],
+        ack_clocking: ack_clocking(),
         tap_position: TapPosition {
             location: TapLocation::NearSender,
             to_sender_ns: Some(10_000),
@@ -271,9 +275,9 @@ fn upload(course: TimeSeries) -> Direction {
     }
 }
 
-fn bin(n: u64, noise: &mut Noise) -> Bin {
+fn bin(n: u64, noise: &mut PseudoRandom) -> Bin {
     let peak_bytes = 7_220_000_000 / 8 * BIN_NS / 1_000_000_000;
-    let [ramp, peak, recovery, _] = ENDS;
+    let [ramp, peak, recovery, _] = PHASE_ENDS;
     let mean = match n {
         _ if n < ramp => peak_bytes * n * n / (ramp * ramp),
         _ if n < peak => peak_bytes,
@@ -286,8 +290,8 @@ fn bin(n: u64, noise: &mut Noise) -> Bin {
     } else {
         0
     };
-    let segments = noise.around(mean / SEGMENT_BYTES);
-    let acked_segments = noise.around(mean / SEGMENT_BYTES);
+    let segments = noise.near(mean / SEGMENT_BYTES);
+    let acked_segments = noise.near(mean / SEGMENT_BYTES);
     let acks = if n < ramp {
         acked_segments.div_ceil(2)
     } else {
@@ -296,12 +300,12 @@ fn bin(n: u64, noise: &mut Noise) -> Bin {
     let rtt = RTT_NS + queue * 12;
     Bin {
         data_bytes: segments * SEGMENT_BYTES,
-        data_bytes_max: noise.around(segments * SEGMENT_BYTES / 4),
+        data_bytes_max: noise.near(segments * SEGMENT_BYTES / 4),
         data_segments: segments as u32,
         retransmitted_bytes: if lost { 40 * SEGMENT_BYTES } else { 0 },
         retransmissions: if lost { 40 } else { 0 },
         acked_bytes: acked_segments * SEGMENT_BYTES,
-        acked_bytes_max: noise.around(acked_segments * SEGMENT_BYTES / 5),
+        acked_bytes_max: noise.near(acked_segments * SEGMENT_BYTES / 5),
         ack_path_delay_ns: (acks > 0).then_some((queue * 3) as i64 - 4_000),
         acks: acks as u32,
         advancing_acks: acks as u32,
@@ -311,7 +315,7 @@ fn bin(n: u64, noise: &mut Noise) -> Bin {
             .map_or(0, |each| (each * 4 * SEGMENT_BYTES) as u32),
         rtt_min_ns: if acks > 0 { rtt } else { 0 },
         rtt_max_ns: if acks > 0 {
-            rtt + noise.around(900_000)
+            rtt + noise.near(900_000)
         } else {
             0
         },
@@ -326,14 +330,14 @@ fn bin(n: u64, noise: &mut Noise) -> Bin {
 }
 
 /// Returns a packet window of the beginning: flights of 10, 20 and 40 segments, a round trip apart.
-fn beginning() -> PacketWindow {
+fn window_at_beginning() -> PacketWindow {
     let mut marks = Vec::new();
     let mut sent = 0;
     for (round, window) in (1..).zip([10, 20, 40]) {
         let at_ns = BEGIN_NS + RTT_NS * round;
         for n in 0..window {
             let low = (sent + n) * SEGMENT_BYTES as i32;
-            marks.push(mark(
+            marks.push(event(
                 at_ns + n as u64 * 12_000,
                 low,
                 1,
@@ -342,7 +346,7 @@ fn beginning() -> PacketWindow {
         }
         sent += window;
         let acked = sent * SEGMENT_BYTES as i32;
-        marks.push(mark(at_ns + RTT_NS, acked, 200, PacketEventKind::Ack));
+        marks.push(event(at_ns + RTT_NS, acked, 200, PacketEventKind::Ack));
     }
     PacketWindow {
         trigger: WindowTrigger::Beginning,
@@ -352,29 +356,29 @@ fn beginning() -> PacketWindow {
 }
 
 /// Returns a packet window of a loss: one segment of 60 is lost, the others are SACKed, and it is retransmitted.
-fn loss() -> PacketWindow {
-    let from_ns = BEGIN_NS + ENDS[1] * BIN_NS;
+fn window_at_loss() -> PacketWindow {
+    let from_ns = BEGIN_NS + PHASE_ENDS[1] * BIN_NS;
     let length = SEGMENT_BYTES as i32;
     let sent = (0..60).map(|n| {
-        mark(
+        event(
             from_ns + n as u64 * 12_000,
             n * length,
             1,
             PacketEventKind::Sent,
         )
     });
-    let answers = (1..60).flat_map(|n| {
+    let acks = (1..60).flat_map(|n| {
         let at_ns = from_ns + RTT_NS + n as u64 * 12_000;
-        let ack = mark(at_ns, 10 * length, 150, PacketEventKind::Ack);
-        [ack, mark(at_ns, 11 * length, n, PacketEventKind::Sack)]
+        let ack = event(at_ns, 10 * length, 150, PacketEventKind::Ack);
+        [ack, event(at_ns, 11 * length, n, PacketEventKind::Sack)]
     });
-    let again = mark(
+    let retransmission = event(
         from_ns + RTT_NS + 40_000,
         10 * length,
         1,
         PacketEventKind::Retransmitted,
     );
-    let mut marks: Vec<PacketEvent> = sent.chain(answers).chain([again]).collect();
+    let mut marks: Vec<PacketEvent> = sent.chain(acks).chain([retransmission]).collect();
     marks.sort_by_key(|mark| mark.at_ns);
     PacketWindow {
         trigger: WindowTrigger::Loss,
@@ -383,7 +387,7 @@ fn loss() -> PacketWindow {
     }
 }
 
-fn mark(at_ns: u64, low: i32, segments: i32, kind: PacketEventKind) -> PacketEvent {
+fn event(at_ns: u64, low: i32, segments: i32, kind: PacketEventKind) -> PacketEvent {
     PacketEvent {
         at_ns,
         low,
@@ -392,7 +396,7 @@ fn mark(at_ns: u64, low: i32, segments: i32, kind: PacketEventKind) -> PacketEve
     }
 }
 
-fn releases() -> AckClocking {
+fn ack_clocking() -> AckClocking {
     AckClocking {
         within_ns: 100_000,
         bytes: 97_000_000,
@@ -420,7 +424,7 @@ fn phases() -> Vec<Phase> {
         PhaseKind::Recovery,
         PhaseKind::Steady,
     ];
-    let begins = [0, ENDS[0], ENDS[1], ENDS[2]];
+    let begins = [0, PHASE_ENDS[0], PHASE_ENDS[1], PHASE_ENDS[2]];
     let phase = |((kind, from), to): ((PhaseKind, u64), u64)| Phase {
         kind,
         from_ns: BEGIN_NS + from * BIN_NS,
@@ -430,7 +434,12 @@ fn phases() -> Vec<Phase> {
         acks_per_s: 300_000.0,
         packets_per_ack: 2.0,
     };
-    kinds.into_iter().zip(begins).zip(ENDS).map(phase).collect()
+    kinds
+        .into_iter()
+        .zip(begins)
+        .zip(PHASE_ENDS)
+        .map(phase)
+        .collect()
 }
 
 fn limits() -> Vec<LimitPeriod> {
@@ -440,15 +449,15 @@ fn limits() -> Vec<LimitPeriod> {
         to_ns: BEGIN_NS + to * BIN_NS,
     };
     vec![
-        limited(Limit::CongestionWindow, 0, ENDS[0]),
-        limited(Limit::PathRate, ENDS[0], ENDS[1]),
-        limited(Limit::AckStream, ENDS[1], ENDS[2]),
-        limited(Limit::PathRate, ENDS[2], BINS),
+        limited(Limit::CongestionWindow, 0, PHASE_ENDS[0]),
+        limited(Limit::PathRate, PHASE_ENDS[0], PHASE_ENDS[1]),
+        limited(Limit::AckStream, PHASE_ENDS[1], PHASE_ENDS[2]),
+        limited(Limit::PathRate, PHASE_ENDS[2], BINS),
     ]
 }
 
 /// Returns the distribution of values with their counts; `values` are in ascending order.
-fn spread(values: &[(u64, u64)]) -> Distribution {
+fn distribution(values: &[(u64, u64)]) -> Distribution {
     let count: u64 = values.iter().map(|(_, count)| count).sum();
     let sum: u64 = values.iter().map(|(value, count)| value * count).sum();
     let quantile = |share: f64| {
@@ -473,11 +482,11 @@ fn spread(values: &[(u64, u64)]) -> Distribution {
 }
 
 /// Pseudo-random numbers, the same in each run (Knuth's LCG).
-struct Noise(u64);
+struct PseudoRandom(u64);
 
-impl Noise {
+impl PseudoRandom {
     /// Returns a number within 20 % of `mean`.
-    fn around(&mut self, mean: u64) -> u64 {
+    fn near(&mut self, mean: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
