@@ -44,7 +44,7 @@ pub struct Args {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
     #[command(flatten)]
-    pub(super) start: Start,
+    pub(super) start: StartArgs,
 }
 
 #[derive(clap::Subcommand)]
@@ -60,7 +60,7 @@ pub(super) enum Command {
         value: String,
         /// Only this direction
         #[arg(long, value_enum)]
-        direction: Option<Way>,
+        direction: Option<DirectionArg>,
     },
     /// Print a running link's settings in force and its counters
     Show {
@@ -73,14 +73,14 @@ pub(super) enum Command {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Way {
+pub(super) enum DirectionArg {
     /// Left to right
     Forward,
     /// Right to left
     Backward,
 }
 
-impl Way {
+impl DirectionArg {
     pub(super) fn direction(self) -> Direction {
         match self {
             Self::Forward => Direction::Forward,
@@ -90,7 +90,7 @@ impl Way {
 }
 
 #[derive(clap::Args)]
-pub(super) struct Start {
+pub(super) struct StartArgs {
     /// Left end: [NAMESPACE:]INTERFACE:ADDRESS/PREFIX[,ADDRESS/PREFIX]
     #[arg(long, value_name = "END", required_unless_present = "config")]
     pub(super) left: Option<String>,
@@ -104,7 +104,7 @@ pub(super) struct Start {
     #[arg(long, default_value = "link")]
     pub(super) name: String,
     #[command(flatten)]
-    pub(super) shape: ShapeArgs,
+    pub(super) link_config: LinkConfigArgs,
     /// Largest packet in bytes, 1280 to 9000
     #[arg(long, default_value_t = 1500)]
     pub(super) mtu: u32,
@@ -149,7 +149,7 @@ pub(super) struct Start {
 /// One flag a setting; the values are read by the model's own grammar.
 #[derive(clap::Args)]
 #[group(id = "shape", multiple = true)]
-pub(super) struct ShapeArgs {
+pub(super) struct LinkConfigArgs {
     /// Propagation delay, one way
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<String>,
@@ -209,7 +209,7 @@ pub(super) struct ShapeArgs {
     pub(super) at: Vec<String>,
 }
 
-impl ShapeArgs {
+impl LinkConfigArgs {
     /// The settings that were given, as keys and values.
     pub(super) fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
         [
@@ -252,7 +252,7 @@ impl Args {
     }
 }
 
-impl Start {
+impl StartArgs {
     /// One link from flags, or all links of a file.
     ///
     /// # Errors
@@ -275,18 +275,18 @@ impl Start {
 
     fn link(&self) -> Result<Link> {
         let end = |text: &Option<String>| Endpoint::parse(text.as_deref().unwrap_or_default());
-        let both = self.both_ways()?;
+        let both = self.both_directions()?;
         Ok(Link {
             name: self.name.clone(),
             left: end(&self.left)?,
             right: end(&self.right)?,
-            forward: overridden(&both, &self.shape.forward)?,
-            backward: overridden(&both, &self.shape.backward)?,
+            forward: with_overrides(&both, &self.link_config.forward)?,
+            backward: with_overrides(&both, &self.link_config.backward)?,
             mtu: self.mtu,
             delivery: self.delivery,
             offload: !self.no_offload,
             seed: self.seed,
-            tap: self.tap.clone().map(|path| tap::Plan {
+            tap: self.tap.clone().map(|path| tap::TapOptions {
                 path,
                 snap: self.tap_snap,
                 memory: self.tap_memory,
@@ -294,33 +294,38 @@ impl Start {
         })
     }
 
-    fn both_ways(&self) -> Result<config::Way> {
-        let mut both = config::Way {
+    fn both_directions(&self) -> Result<config::DirectionConfig> {
+        let mut both = config::DirectionConfig {
             memory: self.memory,
-            ..config::Way::default()
+            ..config::DirectionConfig::default()
         };
-        both.shape.mtu = self.mtu;
-        for (key, value) in self.shape.settings() {
-            both.shape.apply(config::setting(key, value)?);
+        both.initial.mtu = self.mtu;
+        for (key, value) in self.link_config.settings() {
+            both.initial.apply(config::parse_setting(key, value)?);
         }
-        if let Some(path) = self.shape.trace.as_deref()
-            && !path.to_str().is_some_and(config::is_no_trace)
+        if let Some(path) = self.link_config.trace.as_deref()
+            && !path.to_str().is_some_and(config::resets_trace)
         {
-            both.shape.apply(config::trace(path)?);
+            both.initial.apply(config::read_trace(path)?);
         }
-        for change in &self.shape.at {
+        for change in &self.link_config.at {
             both.schedule.add_text(change).map_err(Refusal::usage)?;
         }
         Ok(both)
     }
 }
 
-fn overridden(both: &config::Way, changes: &[String]) -> Result<config::Way> {
-    let mut way = both.clone();
+fn with_overrides(
+    both: &config::DirectionConfig,
+    changes: &[String],
+) -> Result<config::DirectionConfig> {
+    let mut config = both.clone();
     for change in changes {
         let form = || Refusal::usage(format!("{change:?} is not KEY=VALUE, as in loss=0.1%"));
         let (key, value) = change.split_once('=').ok_or_else(form)?;
-        way.shape.apply(config::setting(key.trim(), value)?);
+        config
+            .initial
+            .apply(config::parse_setting(key.trim(), value)?);
     }
-    Ok(way)
+    Ok(config)
 }

@@ -7,8 +7,8 @@
 
 use super::{
     config,
-    counters::{Direction, State},
-    link::Running,
+    counters::{Direction, DirectionState},
+    link::RunningLink,
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
@@ -43,25 +43,25 @@ enum Request {
 /// What is answered.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
+enum Response {
     /// Done.
     Done,
     /// Refused, and why.
     Refused(String),
     /// What is set, and the newest counters.
-    States(Vec<State>),
+    States(Vec<DirectionState>),
 }
 
 /// Longest request, in bytes; longer ones are refused.
 const REQUEST_MAX: u64 = 4_096;
 /// A client that says nothing for so long is let go.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Names of the sockets begin so.
 const PREFIX: &str = "longhaul/link/";
 
 /// Links that are named to who asks for another.
-const SHOWN_MAX: usize = 50;
+const NAMES_SHOWN_MAX: usize = 50;
 
 /// Abstract names of sockets are no longer, in bytes (unix(7)).
 const SOCKET_NAME_MAX: usize = 107;
@@ -76,17 +76,17 @@ fn address(link: &str) -> Result<SocketAddr> {
 }
 
 /// Names of the links that run in this network namespace.
-fn running() -> BTreeSet<String> {
+fn running_links() -> BTreeSet<String> {
     // Without /proc, no other link is named.
     let names = longhaul_linux::socket::abstract_names(PREFIX).unwrap_or_default();
     names.into_iter().collect()
 }
 
-fn unknown(link: &str) -> anyhow::Error {
-    let known: Vec<_> = running().into_iter().take(SHOWN_MAX).collect();
-    let advice = match known.is_empty() {
+fn unknown_link(link: &str) -> anyhow::Error {
+    let names: Vec<_> = running_links().into_iter().take(NAMES_SHOWN_MAX).collect();
+    let advice = match names.is_empty() {
         true => "ask from the namespace in which `longhaul link` was started".to_owned(),
-        false => format!("there are: {}", known.join(", ")),
+        false => format!("there are: {}", names.join(", ")),
     };
     Refusal::usage(format!(
         "no link named {link:?} runs in this network namespace; {advice}"
@@ -105,7 +105,7 @@ pub(super) fn listen(link: &str) -> Result<UnixListener> {
 }
 
 /// Answers one client after the other.
-pub(super) async fn serve(listener: UnixListener, link: &Running) -> Result<()> {
+pub(super) async fn serve(listener: UnixListener, link: &RunningLink) -> Result<()> {
     let listener = tokio::net::UnixListener::from_std(listener)?;
     loop {
         let (stream, _) = listener.accept().await?;
@@ -113,20 +113,20 @@ pub(super) async fn serve(listener: UnixListener, link: &Running) -> Result<()> 
         let own = longhaul_linux::process::user();
         if peer == 0 || peer == own {
             // A client that breaks off has nobody left to be told.
-            drop(tokio::time::timeout(PATIENCE, answer(stream, link)).await);
+            drop(tokio::time::timeout(RESPONSE_TIMEOUT, handle_client(stream, link)).await);
         }
     }
 }
 
-async fn answer(mut stream: tokio::net::UnixStream, link: &Running) -> Result<()> {
+async fn handle_client(mut stream: tokio::net::UnixStream, link: &RunningLink) -> Result<()> {
     let (input, mut output) = stream.split();
     let mut line = String::new();
     tokio::io::BufReader::new(input.take(REQUEST_MAX))
         .read_line(&mut line)
         .await?;
     let answer = match serde_json::from_str(&line) {
-        Ok(request) => carry_out(request, link),
-        Err(error) => Answer::Refused(format!("not a request: {error}")),
+        Ok(request) => execute(request, link),
+        Err(error) => Response::Refused(format!("not a request: {error}")),
     };
     output
         .write_all(&[serde_json::to_vec(&answer)?, b"\n".to_vec()].concat())
@@ -134,18 +134,18 @@ async fn answer(mut stream: tokio::net::UnixStream, link: &Running) -> Result<()
     Ok(())
 }
 
-fn carry_out(request: Request, link: &Running) -> Answer {
+fn execute(request: Request, link: &RunningLink) -> Response {
     match request {
-        Request::Show {} => Answer::States(link.states()),
+        Request::Show {} => Response::States(link.states()),
         Request::Set {
             key,
             value,
             direction,
         } => {
-            let done = config::change(&key, &value).and_then(|s| link.set(&s, direction));
-            done.map_or_else(
-                |error| Answer::Refused(error.to_string()),
-                |()| Answer::Done,
+            let result = config::parse_change(&key, &value).and_then(|s| link.set(&s, direction));
+            result.map_or_else(
+                |error| Response::Refused(error.to_string()),
+                |()| Response::Done,
             )
         }
     }
@@ -158,7 +158,7 @@ pub(super) fn set(
     value: String,
     direction: Option<Direction>,
 ) -> Result<()> {
-    ask(
+    send_request(
         link,
         &Request::Set {
             key,
@@ -171,10 +171,10 @@ pub(super) fn set(
 
 /// `longhaul link show`.
 pub(super) fn show(link: &str, as_json: bool) -> Result<()> {
-    if let Answer::States(states) = ask(link, &Request::Show {})? {
+    if let Response::States(states) = send_request(link, &Request::Show {})? {
         for state in states {
             match as_json {
-                true => outln!("{}", state.record()?),
+                true => outln!("{}", state.to_json()?),
                 false => outln!("{state}"),
             }
         }
@@ -193,13 +193,13 @@ fn exchange(stream: &mut UnixStream, request: &Request) -> io::Result<String> {
     }
 }
 
-fn ask(link: &str, request: &Request) -> Result<Answer> {
+fn send_request(link: &str, request: &Request) -> Result<Response> {
     let stream = UnixStream::connect_addr(&address(link)?);
     let mut stream = stream.map_err(|error| match error.kind() {
-        io::ErrorKind::ConnectionRefused => unknown(link),
+        io::ErrorKind::ConnectionRefused => unknown_link(link),
         _ => anyhow::Error::new(error).context(format!("cannot ask link {link:?}")),
     })?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     let line = exchange(&mut stream, request).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Refusal::unsupported(
             format!("link {link:?} belongs to another user: ask as that user, or as root"),
@@ -207,7 +207,7 @@ fn ask(link: &str, request: &Request) -> Result<Answer> {
         _ => anyhow::Error::new(error).context(format!("link {link:?} did not answer")),
     })?;
     match serde_json::from_str(&line).context("the link did not answer; see its own output")? {
-        Answer::Refused(reason) => Err(Refusal::usage(reason)),
+        Response::Refused(reason) => Err(Refusal::usage(reason)),
         answer => Ok(answer),
     }
 }

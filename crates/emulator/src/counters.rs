@@ -30,7 +30,7 @@ pub(super) struct Counters {
     pub(super) no_memory: u64,
     refused: u64,
     /// What the tap could not record, if there is one.
-    pub(super) tap_missed: Option<Missed>,
+    pub(super) tap_missed: Option<DroppedRecords>,
     lateness: Histogram<u64>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Drops {
 
 /// Segments that are not in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Missed {
+pub(crate) struct DroppedRecords {
     /// Before the queue.
     pub(crate) arrivals: u64,
     /// At the end.
@@ -130,8 +130,12 @@ pub(crate) struct Snapshot {
     /// Segments on the wire.
     pub(crate) in_flight: usize,
     /// Segments that the tap could not record; absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tap_missed: Option<Missed>,
+    #[serde(
+        rename = "tap_missed",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) tap_missed: Option<DroppedRecords>,
     /// Timing accuracy so far.
     pub(crate) lateness: Lateness,
 }
@@ -181,13 +185,13 @@ impl Counters {
         }
     }
 
-    pub(super) fn arrived(&mut self, layout: &SuperPacket) {
+    pub(super) fn count_arrival(&mut self, layout: &SuperPacket) {
         self.packets += 1;
         self.segments += u64::from(layout.segments());
         self.bytes += layout.wire_len();
     }
 
-    pub(super) fn dropped(&mut self, cause: Drop) {
+    pub(super) fn count_drop(&mut self, cause: Drop) {
         match cause {
             Drop::Loss => self.drops.loss += 1,
             Drop::Overflow => self.drops.overflow += 1,
@@ -196,17 +200,23 @@ impl Counters {
         }
     }
 
-    pub(super) fn delivered(&mut self, layout: &SuperPacket, run: &Batch, taken: bool, now: Time) {
+    pub(super) fn count_delivery(
+        &mut self,
+        layout: &SuperPacket,
+        batch: &Batch,
+        taken: bool,
+        now: Time,
+    ) {
         if !taken {
             self.refused += 1;
             return;
         }
         self.writes += 1;
-        self.delivered_segments += run.segments.len() as u64;
-        self.delivered_bytes += layout.run_len(run.segments.clone());
-        self.corrupted += u64::from(run.corrupt.is_some());
+        self.delivered_segments += batch.segments.len() as u64;
+        self.delivered_bytes += layout.run_len(batch.segments.clone());
+        self.corrupted += u64::from(batch.corrupt.is_some());
         self.lateness
-            .saturating_record(now.since(run.due).as_nanos().max(1));
+            .saturating_record(now.since(batch.due).as_nanos().max(1));
     }
 
     pub(super) fn snapshot(&self, now: Time, line: &Line) -> Snapshot {
@@ -236,10 +246,10 @@ impl Counters {
     }
 
     fn lateness(&self) -> Lateness {
-        let at = |quantile| micros(self.lateness.value_at_quantile(quantile));
+        let quantile_us = |quantile| micros(self.lateness.value_at_quantile(quantile));
         Lateness {
-            median_us: at(0.5),
-            p99_us: at(0.99),
+            median_us: quantile_us(0.5),
+            p99_us: quantile_us(0.99),
             max_us: micros(self.lateness.max()),
         }
     }
@@ -251,7 +261,7 @@ fn micros(nanos: u64) -> f64 {
 
 /// A direction as it is now.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct DirectionState {
     pub(super) link: String,
     pub(super) direction: Direction,
     /// Each key with its value in force.
@@ -260,9 +270,9 @@ pub(super) struct State {
     pub(super) counters: Option<Snapshot>,
 }
 
-impl State {
+impl DirectionState {
     /// The counters' record with the settings in it.
-    pub(super) fn record(&self) -> serde_json::Result<Value> {
+    pub(super) fn to_json(&self) -> serde_json::Result<Value> {
         let mut record = match &self.counters {
             Some(counters) => serde_json::to_value(counters)?,
             None => json!({"record": "link", "link": self.link, "direction": self.direction}),
@@ -274,7 +284,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for DirectionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.link, self.direction.name())?;
         for (key, value) in &self.settings {
@@ -290,7 +300,7 @@ impl fmt::Display for State {
 /// The last record of a direction: what became of its segments and how accurate the times were.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "selfcheck")]
-pub(crate) struct SelfCheck {
+pub(crate) struct TimingReport {
     /// The link's name.
     pub(crate) link: String,
     /// Which way.
@@ -311,13 +321,17 @@ pub(crate) struct SelfCheck {
     /// Packets lost to the memory bound.
     pub(crate) no_memory: u64,
     /// Segments that the tap could not record; absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) tap_missed: Option<Missed>,
+    #[serde(
+        rename = "tap_missed",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) tap_missed: Option<DroppedRecords>,
     /// Timing accuracy.
     pub(crate) lateness: Lateness,
 }
 
-impl SelfCheck {
+impl TimingReport {
     pub(super) fn new(last: &Snapshot, delivery: Delivery, device_overflow: u64) -> Self {
         Self {
             link: last.link.clone(),
@@ -335,7 +349,7 @@ impl SelfCheck {
     }
 }
 
-impl fmt::Display for SelfCheck {
+impl fmt::Display for TimingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             lateness, drops, ..

@@ -2,8 +2,8 @@
 //! What a running link tells: JSON lines for machines, a few lines on a terminal.
 
 use super::{
-    config::{Config, Link, Way},
-    counters::{SelfCheck, Snapshot},
+    config::{Config, DirectionConfig, Link},
+    counters::{Snapshot, TimingReport},
 };
 use anyhow::Result;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -27,7 +27,7 @@ pub(super) struct Display {
 /// One line a direction, kept up to date.
 struct Terminal {
     lines: MultiProgress,
-    of: HashMap<String, (ProgressBar, Snapshot)>,
+    by_direction: HashMap<String, (ProgressBar, Snapshot)>,
 }
 
 impl Display {
@@ -48,7 +48,7 @@ impl Display {
     }
 
     /// The last word on a direction: what was lost, and how accurate the emulator was.
-    pub(super) fn conclude(&mut self, check: &SelfCheck) -> Result<()> {
+    pub(super) fn show_report(&mut self, check: &TimingReport) -> Result<()> {
         if let Some(terminal) = &mut self.terminal {
             terminal.clear();
         }
@@ -78,8 +78,8 @@ fn open(path: &Path) -> Result<Box<dyn Write>> {
 }
 
 fn describe(link: &Link) -> String {
-    let way = |way: &Way| {
-        let shape = &way.shape;
+    let describe_direction = |way: &DirectionConfig| {
+        let shape = &way.initial;
         let rate = shape
             .rate
             .mean()
@@ -97,8 +97,8 @@ fn describe(link: &Link) -> String {
         link.name,
         link.left.interface,
         link.right.interface,
-        way(&link.forward),
-        way(&link.backward),
+        describe_direction(&link.forward),
+        describe_direction(&link.backward),
         link.mtu,
         link.delivery,
         link.seed
@@ -109,14 +109,14 @@ impl Terminal {
     fn new() -> Self {
         Self {
             lines: MultiProgress::new(),
-            of: HashMap::new(),
+            by_direction: HashMap::new(),
         }
     }
 
     fn show(&mut self, snapshot: &Snapshot) {
         let key = format!("{} {}", snapshot.link, snapshot.direction.name());
         let lines = &self.lines;
-        let (line, before) = self.of.entry(key.clone()).or_insert_with(|| {
+        let (line, before) = self.by_direction.entry(key.clone()).or_insert_with(|| {
             let style = ProgressStyle::with_template("{msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             (
@@ -129,7 +129,7 @@ impl Terminal {
     }
 
     fn clear(&mut self) {
-        self.of.clear();
+        self.by_direction.clear();
         // A terminal that is gone needs no clearing.
         drop(self.lines.clear());
     }

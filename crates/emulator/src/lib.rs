@@ -14,14 +14,14 @@ mod config;
 mod control;
 mod counters;
 mod display;
+mod forwarding;
 mod link;
-mod pump;
+mod packet_ring;
 mod run;
-mod store;
 mod tap;
 
 pub use args::Args;
-use args::{Command, Way};
+use args::{Command, DirectionArg};
 use longhaul_netem::{LinkConfig, Schedule};
 
 /// Runs the command.
@@ -33,7 +33,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             key,
             value,
             direction,
-        }) => control::set(&name, key, value, direction.map(Way::direction)),
+        }) => control::set(&name, key, value, direction.map(DirectionArg::direction)),
         Some(Command::Show { name, json }) => control::show(&name, json),
     }
 }
@@ -45,13 +45,13 @@ pub fn options() -> Vec<String> {
 
 /// What these flags would make, from left to right and from right to left. Nothing is made: for
 /// those who write such flags for others, as `lab` does.
-pub fn shapes(flags: &[String]) -> anyhow::Result<[LinkConfig; 2]> {
-    Ok(ways(flags)?.map(|(shape, _)| shape))
+pub fn link_configs(flags: &[String]) -> anyhow::Result<[LinkConfig; 2]> {
+    Ok(scheduled_configs(flags)?.map(|(shape, _)| shape))
 }
 
 /// Likewise, with what changes later.
-pub fn ways(flags: &[String]) -> anyhow::Result<[(LinkConfig, Schedule); 2]> {
+pub fn scheduled_configs(flags: &[String]) -> anyhow::Result<[(LinkConfig, Schedule); 2]> {
     let link = Args::parse(flags)?.start.config()?.links.remove(0);
-    link.tap.as_ref().map_or(Ok(()), tap::Plan::check)?;
-    Ok([link.forward, link.backward].map(|way| (way.shape, way.schedule)))
+    link.tap.as_ref().map_or(Ok(()), tap::TapOptions::check)?;
+    Ok([link.forward, link.backward].map(|way| (way.initial, way.schedule)))
 }

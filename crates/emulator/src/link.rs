@@ -2,11 +2,11 @@
 //! A link at work: makes the interfaces, starts a thread a direction and changes what is set.
 
 use super::{
-    config::{Config, Endpoint, Link, Way},
-    counters::{Counters, Direction, SelfCheck, Snapshot, State},
-    pump::{Lane, Order, Pump},
-    store::Store,
-    tap::{Point, Tap},
+    config::{Config, DirectionConfig, Endpoint, Link},
+    counters::{Counters, Direction, DirectionState, Snapshot, TimingReport},
+    forwarding::{Forwarder, ForwardingLoop, LoopCommand},
+    packet_ring::PacketRing,
+    tap::{Tap, TapPoint},
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
@@ -23,36 +23,36 @@ use std::{
 use tokio::sync::mpsc::Sender;
 
 /// How long a thread that carries packets may take to answer. On a machine with a free processor it takes microseconds.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Transmit queue of both interfaces, in packets. A full one drops, so it is long enough for the
 /// burst of a large window: 10,000 super-packets are 640 MB at the very most.
-const DEVICE_QUEUE: u32 = 10_000;
+const TRANSMIT_QUEUE_PACKETS: u32 = 10_000;
 
 /// A link with its threads.
-pub(super) struct Running {
+pub(super) struct RunningLink {
     name: String,
     delivery: Delivery,
-    ends: [(Netns, String); 2],
-    wires: [Wire; 2],
-    threads: Vec<Thread>,
+    interfaces: [(Netns, String); 2],
+    directions: [DirectionHandle; 2],
+    threads: Vec<ForwardingThread>,
     tap: Option<Tap>,
 }
 
 /// One direction as seen from outside its thread.
-struct Wire {
-    way: RefCell<Way>,
-    latest: RefCell<Option<Snapshot>>,
+struct DirectionHandle {
+    config: RefCell<DirectionConfig>,
+    latest_snapshot: RefCell<Option<Snapshot>>,
     thread: usize,
 }
 
 /// A thread as seen from outside.
-struct Thread {
-    orders: mpsc::Sender<Order>,
+struct ForwardingThread {
+    commands: mpsc::Sender<LoopCommand>,
     bell: Bell,
     handle: JoinHandle<io::Result<()>>,
 }
 
-impl Running {
+impl RunningLink {
     pub(super) fn start(
         link: &Link,
         ends: (Netns, Netns),
@@ -60,35 +60,35 @@ impl Running {
         tap: Option<File>,
         snapshots: &Sender<Snapshot>,
     ) -> Result<Self> {
-        let left = device(&ends.0, &link.left, link)?;
-        let right = device(&ends.1, &link.right, link)?;
+        let left = create_interface(&ends.0, &link.left, link)?;
+        let right = create_interface(&ends.1, &link.right, link)?;
         let tap = link.tap.as_ref().zip(tap);
-        let tap = tap.map(|(plan, file)| Tap::begin(plan, file)).transpose()?;
+        let tap = tap.map(|(plan, file)| Tap::start(plan, file)).transpose()?;
         let (tap, points) = tap.unzip();
         let [forth, back] = points.map_or([None, None], |points| points.map(Some));
         let lanes = [
-            lane(link, Direction::Forward, &left, &right, forth)?,
-            lane(link, Direction::Backward, &right, &left, back)?,
+            forwarder(link, Direction::Forward, &left, &right, forth)?,
+            forwarder(link, Direction::Backward, &right, &left, back)?,
         ];
         let wires = [
             (&link.forward, 0),
             (&link.backward, config.threads.min(2) - 1),
         ];
-        let [forward, backward] = wires.map(|(way, thread)| Wire::new(way, thread));
+        let [forward, backward] = wires.map(|(way, thread)| DirectionHandle::new(way, thread));
         let groups = match config.threads {
             1 => vec![Vec::from(lanes)],
             _ => lanes.map(|lane| vec![lane]).into(),
         };
         let threads = groups
             .into_iter()
-            .map(|lanes| Thread::start(&link.name, lanes, config, snapshots.clone()));
+            .map(|lanes| ForwardingThread::start(&link.name, lanes, config, snapshots.clone()));
         Ok(Self {
             name: link.name.clone(),
             delivery: link.delivery,
-            wires: [forward, backward],
+            directions: [forward, backward],
             threads: threads.collect::<Result<_>>()?,
             tap,
-            ends: [
+            interfaces: [
                 (ends.0, link.left.interface.clone()),
                 (ends.1, link.right.interface.clone()),
             ],
@@ -100,13 +100,13 @@ impl Running {
     }
 
     /// What a direction counted last.
-    pub(super) fn note(&self, snapshot: &Snapshot) {
-        let wire = self.wire(snapshot.direction);
-        wire.latest.replace(Some(snapshot.clone()));
+    pub(super) fn record_snapshot(&self, snapshot: &Snapshot) {
+        let wire = self.handle(snapshot.direction);
+        wire.latest_snapshot.replace(Some(snapshot.clone()));
     }
 
-    fn wire(&self, direction: Direction) -> &Wire {
-        &self.wires[direction as usize]
+    fn handle(&self, direction: Direction) -> &DirectionHandle {
+        &self.directions[direction as usize]
     }
 
     /// Changes a setting in one direction or both, in both or in none. It holds for every packet that arrives afterwards.
@@ -116,88 +116,91 @@ impl Running {
             None => vec![Direction::Forward, Direction::Backward],
         };
         for direction in &directions {
-            self.wire(*direction).changed(setting).check()?;
+            self.handle(*direction).with_setting(setting).check()?;
         }
         directions
             .iter()
-            .try_for_each(|direction| self.set_one(setting, *direction))
+            .try_for_each(|direction| self.set_direction(setting, *direction))
     }
 
-    fn set_one(&self, setting: &Setting, direction: Direction) -> Result<()> {
-        let wire = self.wire(direction);
+    fn set_direction(&self, setting: &Setting, direction: Direction) -> Result<()> {
+        let wire = self.handle(direction);
         let thread = &self.threads[wire.thread];
-        let changed = wire.changed(setting);
+        let changed = wire.with_setting(setting);
         let (done, answer) = mpsc::channel();
-        let order = Order::Set(direction, setting.clone(), changed.memory_bytes()?, done);
-        thread.orders.send(order).context("the link has ended")?;
-        wire.way.replace(changed);
+        let order = LoopCommand::Set(direction, setting.clone(), changed.memory_bytes()?, done);
+        thread.commands.send(order).context("the link has ended")?;
+        wire.config.replace(changed);
         thread.bell.ring()?;
-        let late = "the link is too busy: the change will hold, but does not hold yet";
-        answer.recv_timeout(ANSWER_MAX).context(late)
+        let message = "the link is too busy: the change will hold, but does not hold yet";
+        answer.recv_timeout(COMMAND_TIMEOUT).context(message)
     }
 
     /// Each direction as it is now.
-    pub(super) fn states(&self) -> Vec<State> {
+    pub(super) fn states(&self) -> Vec<DirectionState> {
         [Direction::Forward, Direction::Backward]
             .map(|direction| self.state(direction))
             .into()
     }
 
-    fn state(&self, direction: Direction) -> State {
-        let wire = self.wire(direction);
-        let settings = match self.shape_now(direction) {
+    fn state(&self, direction: Direction) -> DirectionState {
+        let wire = self.handle(direction);
+        let settings = match self.current_config(direction) {
             Some(shape) => shape.settings(),
-            None => wire.way.borrow().shape.settings(),
+            None => wire.config.borrow().initial.settings(),
         };
         let settings = settings.into_iter();
-        State {
+        DirectionState {
             link: self.name.clone(),
             direction,
             settings: settings
                 .map(|(key, value)| (key.to_owned(), value))
                 .collect(),
-            counters: wire.latest.borrow().clone(),
+            counters: wire.latest_snapshot.borrow().clone(),
         }
     }
 
     /// What the thread has set, its schedule's changes included; `None` if it has no time to say so.
-    fn shape_now(&self, direction: Direction) -> Option<LinkConfig> {
-        let thread = &self.threads[self.wire(direction).thread];
+    fn current_config(&self, direction: Direction) -> Option<LinkConfig> {
+        let thread = &self.threads[self.handle(direction).thread];
         let (answer, shape) = mpsc::channel();
-        thread.orders.send(Order::Show(direction, answer)).ok()?;
+        thread
+            .commands
+            .send(LoopCommand::Show(direction, answer))
+            .ok()?;
         thread.bell.ring().ok()?;
-        shape.recv_timeout(ANSWER_MAX).ok()
+        shape.recv_timeout(COMMAND_TIMEOUT).ok()
     }
 
     pub(super) fn stop(&self) {
         for thread in &self.threads {
             // A thread that has ended already hears neither.
-            drop(thread.orders.send(Order::Stop));
+            drop(thread.commands.send(LoopCommand::Stop));
             drop(thread.bell.ring());
         }
     }
 
     /// Waits for all threads: how they ended, and what is left to be told.
-    pub(super) fn join(self) -> (Result<()>, Vec<SelfCheck>, Option<Tap>) {
-        let ended = self.threads.into_iter().map(Thread::join);
+    pub(super) fn join(self) -> (Result<()>, Vec<TimingReport>, Option<Tap>) {
+        let ended = self.threads.into_iter().map(ForwardingThread::join);
         let ended = ended.fold(Ok(()), Result::and);
         let mut checks = Vec::new();
-        for (wire, (netns, interface)) in self.wires.into_iter().zip(self.ends) {
+        for (wire, (netns, interface)) in self.directions.into_iter().zip(self.interfaces) {
             let overflow = interface::transmit_drops(&netns, &interface).unwrap_or(0);
-            let latest = wire.latest.into_inner();
-            checks.extend(latest.map(|last| SelfCheck::new(&last, self.delivery, overflow)));
+            let latest = wire.latest_snapshot.into_inner();
+            checks.extend(latest.map(|last| TimingReport::new(&last, self.delivery, overflow)));
         }
         (ended, checks, self.tap)
     }
 }
 
-fn lane(
+fn forwarder(
     link: &Link,
     direction: Direction,
     ingress: &Tun,
     egress: &Tun,
-    tap: Option<Point>,
-) -> Result<Lane> {
+    tap: Option<TapPoint>,
+) -> Result<Forwarder> {
     let way = match direction {
         Direction::Forward => &link.forward,
         Direction::Backward => &link.backward,
@@ -205,8 +208,8 @@ fn lane(
     let start = clock::now();
     // Each direction draws from numbers of its own.
     let seed = link.seed.wrapping_mul(2).wrapping_add(direction as u64);
-    let line = Line::new(way.shape.clone(), way.schedule.clone(), seed, start);
-    Ok(Lane {
+    let line = Line::new(way.initial.clone(), way.schedule.clone(), seed, start);
+    Ok(Forwarder {
         direction,
         ingress: ingress.try_clone()?,
         egress: egress.try_clone()?,
@@ -214,26 +217,26 @@ fn lane(
             Some(_) => line.observed(),
             None => line,
         },
-        regroup: Coalescer::new(link.delivery),
-        store: Store::new(way.memory_bytes()?),
+        coalescer: Coalescer::new(link.delivery),
+        store: PacketRing::new(way.memory_bytes()?),
         counters: Counters::new(&link.name, direction, start),
         tap,
-        damaged: Vec::new(),
+        corrupt_buffer: Vec::new(),
     })
 }
 
-impl Thread {
+impl ForwardingThread {
     fn start(
         link: &str,
-        lanes: Vec<Lane>,
+        lanes: Vec<Forwarder>,
         config: &Config,
         snapshots: Sender<Snapshot>,
     ) -> Result<Self> {
         let (orders, inbox) = mpsc::channel();
         let bell = Bell::new()?;
-        let pump = Pump {
-            lanes,
-            orders: inbox,
+        let pump = ForwardingLoop {
+            forwarders: lanes,
+            commands: inbox,
             bell: bell.clone(),
             snapshots,
             interval: config.interval,
@@ -243,7 +246,7 @@ impl Thread {
             .name(link.to_owned())
             .spawn(|| pump.run())?;
         Ok(Self {
-            orders,
+            commands: orders,
             bell,
             handle,
         })
@@ -256,37 +259,43 @@ impl Thread {
     }
 }
 
-impl Wire {
-    fn new(way: &Way, thread: usize) -> Self {
+impl DirectionHandle {
+    fn new(way: &DirectionConfig, thread: usize) -> Self {
         Self {
-            way: RefCell::new(way.clone()),
-            latest: RefCell::default(),
+            config: RefCell::new(way.clone()),
+            latest_snapshot: RefCell::default(),
             thread,
         }
     }
 
-    fn changed(&self, setting: &Setting) -> Way {
-        let mut way = self.way.borrow().clone();
-        way.shape.apply(setting.clone());
+    fn with_setting(&self, setting: &Setting) -> DirectionConfig {
+        let mut way = self.config.borrow().clone();
+        way.initial.apply(setting.clone());
         way
     }
 }
 
 /// Makes one end's interface.
-fn device(netns: &Netns, end: &Endpoint, link: &Link) -> Result<Tun> {
+fn create_interface(netns: &Netns, end: &Endpoint, link: &Link) -> Result<Tun> {
     let name = &end.interface;
     let tun = netns
         .run(|| Tun::create(name, link.offload))
-        .map_err(|error| refusal(name, &error))?;
-    silence_ipv6(netns, name, end.addresses.iter().all(|(a, _)| a.is_ipv4()))
+        .map_err(|error| interface_error(name, &error))?;
+    suppress_ipv6(netns, name, end.addresses.iter().all(|(a, _)| a.is_ipv4()))
         .with_context(|| format!("cannot configure IPv6 on {name}"))?;
-    interface::configure(netns, name, link.mtu, DEVICE_QUEUE, &end.addresses)?;
+    interface::configure(
+        netns,
+        name,
+        link.mtu,
+        TRANSMIT_QUEUE_PACKETS,
+        &end.addresses,
+    )?;
     Ok(tun)
 }
 
 /// No packets of its own on a link whose packets may be counted: no router solicitations, no
 /// link-local address, and no IPv6 at all without an IPv6 address.
-fn silence_ipv6(netns: &Netns, interface: &str, v4_only: bool) -> io::Result<()> {
+fn suppress_ipv6(netns: &Netns, interface: &str, v4_only: bool) -> io::Result<()> {
     let set = |key: &str, value: &str| {
         match sysctl::write(netns, &format!("net/ipv6/conf/{interface}/{key}"), value) {
             // A kernel without IPv6 is as quiet as can be.
@@ -299,7 +308,7 @@ fn silence_ipv6(netns: &Netns, interface: &str, v4_only: bool) -> io::Result<()>
     set("disable_ipv6", if v4_only { "1" } else { "0" })
 }
 
-fn refusal(name: &str, error: &io::Error) -> anyhow::Error {
+fn interface_error(name: &str, error: &io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
             "cannot make interface {name}: {error}; it needs CAP_NET_ADMIN and /dev/net/tun: run as root, or in a user \

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An analysis that has warmed up takes no memory for a packet: invariant 1.
+//! Invariant 1: an analysis that has warmed up does not allocate memory for a packet.
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 
 #[global_allocator]
 static ALLOCATOR: AllocDisabler = AllocDisabler;
 
-/// Counts bins and forgets them.
+/// Sink that counts bins and drops them.
 #[derive(Default)]
 struct Counter {
     bins: u64,
@@ -20,8 +20,8 @@ impl longhaul_flow::Sink for Counter {
     fn flow(&mut self, _: longhaul_flow::record::Flow) {}
 }
 
-/// A transfer as a tap sees it that stands beside the sender: every second segment is acknowledged 5 ms
-/// later, and each 1,000th is lost and SACKed around until it comes again.
+/// A transfer as seen by a tap beside the sender: every second segment is acknowledged 5 ms later. Each 1,000th is
+/// lost, and ACKs carry SACK blocks until it is retransmitted.
 struct Transfer {
     flows: longhaul_flow::Flows,
     sink: Counter,
@@ -123,7 +123,7 @@ fn warm_analysis_does_not_allocate() {
         sink: Counter::default(),
         packets: 0,
     };
-    // Past 4.1 s, where a course of 4,096 bins of 1 ms has its largest table.
+    // Past 4.1 s, where a time series of 4,096 bins of 1 ms has its largest table.
     transfer.run(0..3_600_000);
     let before = (transfer.sink.bins, transfer.packets);
     assert_no_alloc(|| transfer.run(3_600_000..4_000_000));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Links that a file describes.
 
-use super::{Endpoint, Link, Way, is_no_trace, setting, trace};
+use super::{DirectionConfig, Endpoint, Link, parse_setting, read_trace, resets_trace};
 use crate::tap;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -54,22 +54,22 @@ const TAP_MEMORY: Bytes = Bytes::new(256_000_000);
 /// # Errors
 /// Exit code 2: a file that can't be read, what is wrong in it, and of which link.
 pub(crate) fn read(path: &Path) -> Result<Vec<Link>> {
-    let named =
+    let with_path =
         |error: &dyn std::fmt::Display| Refusal::usage(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-    let file: File = toml::from_str(&text).map_err(|error| named(&error))?;
+    let text = std::fs::read_to_string(path).map_err(|error| with_path(&error))?;
+    let file: File = toml::from_str(&text).map_err(|error| with_path(&error))?;
     if file.links.is_empty() {
-        return Err(named(&"no links; give at least one [[links]]"));
+        return Err(with_path(&"no links; give at least one [[links]]"));
     }
     let base = path.parent().unwrap_or(Path::new("."));
     let mut links = Vec::new();
     for table in file.links {
         let name = table.name.clone();
         if links.iter().any(|link: &Link| link.name == name) {
-            return Err(named(&format!("two links are named {name:?}")));
+            return Err(with_path(&format!("two links are named {name:?}")));
         }
         let link = table.link(base);
-        links.push(link.map_err(|error| named(&format!("link {name:?}: {error}")))?);
+        links.push(link.map_err(|error| with_path(&format!("link {name:?}: {error}")))?);
     }
     Ok(links)
 }
@@ -78,15 +78,15 @@ impl LinkTable {
     fn link(self, base: &Path) -> Result<Link> {
         let mtu = self.mtu.unwrap_or(1_500);
         if self.tap.is_none() && (self.tap_snap.is_some() || self.tap_memory.is_some()) {
-            let alone =
+            let message =
                 "tap-snap and tap-memory say how the file of tap is written: give that, too";
-            return Err(Refusal::usage(alone));
+            return Err(Refusal::usage(message));
         }
-        let mut both = Way {
+        let mut both = DirectionConfig {
             memory: self.memory,
-            ..Way::default()
+            ..DirectionConfig::default()
         };
-        both.shape.mtu = mtu;
+        both.initial.mtu = mtu;
         apply(&mut both, &self.both, base)?;
         let (mut forward, mut backward) = (both.clone(), both);
         apply(&mut forward, &self.forward, base)?;
@@ -104,7 +104,7 @@ impl LinkTable {
                 .map_err(|error: String| Refusal::usage(error))?,
             offload: self.offload.unwrap_or(true),
             seed: self.seed.unwrap_or(1),
-            tap: self.tap.map(|path| tap::Plan {
+            tap: self.tap.map(|path| tap::TapOptions {
                 path: base.join(path),
                 snap: self.tap_snap.unwrap_or(TAP_SNAP),
                 memory: self.tap_memory.unwrap_or(TAP_MEMORY),
@@ -113,20 +113,27 @@ impl LinkTable {
     }
 }
 
-fn apply(way: &mut Way, table: &BTreeMap<String, toml::Value>, base: &Path) -> Result<()> {
+fn apply(
+    direction: &mut DirectionConfig,
+    table: &BTreeMap<String, toml::Value>,
+    base: &Path,
+) -> Result<()> {
     for (key, value) in table {
         match (key.as_str(), value) {
             ("at", toml::Value::Array(changes)) => {
                 for change in changes {
-                    way.schedule
+                    direction
+                        .schedule
                         .add_text(&text_of(change))
                         .map_err(Refusal::usage)?;
                 }
             }
-            ("trace", toml::Value::String(path)) if !is_no_trace(path) => {
-                way.shape.apply(trace(&base.join(path))?);
+            ("trace", toml::Value::String(path)) if !resets_trace(path) => {
+                direction.initial.apply(read_trace(&base.join(path))?);
             }
-            _ => way.shape.apply(setting(key, &value_of(key, value))?),
+            _ => direction
+                .initial
+                .apply(parse_setting(key, &value_of(key, value))?),
         }
     }
     Ok(())

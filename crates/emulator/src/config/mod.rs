@@ -45,9 +45,9 @@ pub(super) struct Link {
     /// Where it ends.
     pub(super) right: Endpoint,
     /// Left to right.
-    pub(super) forward: Way,
+    pub(super) forward: DirectionConfig,
     /// Right to left.
-    pub(super) backward: Way,
+    pub(super) backward: DirectionConfig,
     /// Largest packet, in bytes.
     pub(super) mtu: u32,
     /// How due segments are handed on.
@@ -57,14 +57,14 @@ pub(super) struct Link {
     /// Every random decision follows from this.
     pub(super) seed: u64,
     /// Where its segments are recorded, if anywhere.
-    pub(super) tap: Option<tap::Plan>,
+    pub(super) tap: Option<tap::TapOptions>,
 }
 
 /// One direction.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Way {
+pub(super) struct DirectionConfig {
     /// What is set at the start.
-    pub(super) shape: LinkConfig,
+    pub(super) initial: LinkConfig,
     /// What changes later.
     pub(super) schedule: Schedule,
     /// Bytes that it may hold, if that was said.
@@ -85,18 +85,18 @@ pub(super) struct Endpoint {
 /// What a direction holds at an unlimited rate: 10 Gbit/s for 200 ms.
 const UNLIMITED_RATE: u64 = 10_000_000_000;
 /// More often counters would be all that a link does.
-const INTERVAL_LEAST: Time = Time::from_millis(1);
+const INTERVAL_MIN: Time = Time::from_millis(1);
 /// Room for two super-packets of the kernel: with less the link carries nothing.
-const MEMORY_LEAST: u64 = 128_000;
+const MEMORY_MIN: u64 = 128_000;
 /// Beside what the settings need: 64 of the longest packets.
-const MEMORY_FLOOR: u64 = 4 << 20;
+const MEMORY_RESERVE: u64 = 4 << 20;
 /// Beyond this a direction's memory must be asked for by `--memory`.
 const MEMORY_MAX: u64 = 4 << 30;
 
-impl Way {
+impl DirectionConfig {
     /// Refuses what makes no sense now or at any time of the schedule.
     pub(super) fn check(&self) -> Result<()> {
-        let mut shape = self.shape.clone();
+        let mut shape = self.initial.clone();
         shape.check().map_err(Refusal::usage)?;
         for (_, setting) in self.schedule.iter() {
             shape.apply(setting.clone());
@@ -108,22 +108,22 @@ impl Way {
     /// Bytes that this direction may hold: what was asked for, or twice what its settings need at
     /// any time of its schedule.
     pub(super) fn memory_bytes(&self) -> Result<usize> {
-        let mut shape = self.shape.clone();
-        let mut most = need(&shape);
+        let mut shape = self.initial.clone();
+        let mut most = required_bytes(&shape);
         for (_, setting) in self.schedule.iter() {
             shape.apply(setting.clone());
-            most = most.max(need(&shape));
+            most = most.max(required_bytes(&shape));
         }
-        if let Some(memory) = self.memory.filter(|memory| memory.get() < MEMORY_LEAST) {
+        if let Some(memory) = self.memory.filter(|memory| memory.get() < MEMORY_MIN) {
             return Err(Refusal::usage(format!(
                 "memory {memory}: a direction needs {} at least",
-                Bytes::new(MEMORY_LEAST)
+                Bytes::new(MEMORY_MIN)
             )));
         }
         if let Some(memory) = self.memory.filter(|memory| memory.get() >= most) {
             return Ok(memory.get() as usize);
         }
-        let bytes = most.saturating_mul(2) + MEMORY_FLOOR;
+        let bytes = most.saturating_mul(2) + MEMORY_RESERVE;
         match self.memory.is_none() && bytes <= MEMORY_MAX {
             true => Ok(bytes as usize),
             false => Err(Refusal::usage(format!(
@@ -135,39 +135,43 @@ impl Way {
 }
 
 /// Bytes in flight and in the queue, at the most.
-fn need(shape: &LinkConfig) -> u64 {
+fn required_bytes(shape: &LinkConfig) -> u64 {
     let rate = shape
         .rate
         .mean()
         .unwrap_or(BitRate::from_bits(UNLIMITED_RATE));
-    let held = if shape.ack.thin > 0 {
+    let ack_hold = if shape.ack.thin > 0 {
         shape.ack.hold
     } else {
         Time::ZERO
     };
-    let spread = shape.jitter.spread * 8 + shape.reorder.hold + held;
+    let spread = shape.jitter.spread * 8 + shape.reorder.hold + ack_hold;
     let limit = shape.limit();
     let queue = limit
         .bytes
         .min((limit.packets as u64).saturating_mul(u64::from(shape.mtu)));
-    let waiting = if shape.rate.mean().is_some() {
+    let queued = if shape.rate.mean().is_some() {
         queue
     } else {
         0
     };
-    rate.bytes_in(shape.delay + spread) + waiting
+    rate.bytes_in(shape.delay + spread) + queued
 }
 
 impl Endpoint {
     /// Reads `[NAMESPACE:]INTERFACE:ADDRESS/PREFIX[,ADDRESS/PREFIX]`.
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let bad = |why: &str| {
+        let error = |why: &str| {
             Refusal::usage(format!(
                 "end {text:?}: {why}; write client:wan0:10.9.0.1/30"
             ))
         };
-        let (first, rest) = text.split_once(':').ok_or_else(|| bad("no interface"))?;
-        let addresses = |text: &str| text.split(',').map(address).collect::<Option<Vec<_>>>();
+        let (first, rest) = text.split_once(':').ok_or_else(|| error("no interface"))?;
+        let addresses = |text: &str| {
+            text.split(',')
+                .map(parse_address)
+                .collect::<Option<Vec<_>>>()
+        };
         // An IPv6 address has colons of its own, and a name may look like the beginning of one.
         let (netns, interface, rest) = match rest.split_once(':') {
             Some((interface, after)) if addresses(rest).is_none() => {
@@ -176,14 +180,14 @@ impl Endpoint {
             _ => (None, first, rest),
         };
         if !is_interface_name(interface) {
-            return Err(bad(
+            return Err(error(
                 "an interface name has 1 to 15 characters, no space and none of / : %",
             ));
         }
         Ok(Self {
             netns: netns.filter(|name| !name.is_empty()).map(str::to_owned),
             interface: interface.to_owned(),
-            addresses: addresses(rest).ok_or_else(|| bad("not ADDRESS/PREFIX"))?,
+            addresses: addresses(rest).ok_or_else(|| error("not ADDRESS/PREFIX"))?,
         })
     }
 
@@ -211,7 +215,7 @@ fn is_interface_name(name: &str) -> bool {
         && !name.contains(strange)
 }
 
-fn address(text: &str) -> Option<(IpAddr, u8)> {
+fn parse_address(text: &str) -> Option<(IpAddr, u8)> {
     let (address, prefix) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
     let prefix = prefix.parse().ok()?;
@@ -232,7 +236,7 @@ impl Config {
 
 /// Refuses what would be all that a link does.
 pub(super) fn check_interval(interval: Time) -> Result<()> {
-    match interval < INTERVAL_LEAST {
+    match interval < INTERVAL_MIN {
         true => Err(Refusal::usage(format!(
             "--interval {interval}: want 1ms or more"
         ))),
@@ -247,34 +251,36 @@ fn check_link(link: &Link) -> Result<()> {
             link.mtu
         )));
     }
-    let named = |error: anyhow::Error| match error.downcast::<Refusal>() {
+    let with_link_name = |error: anyhow::Error| match error.downcast::<Refusal>() {
         Ok(refusal) => Refusal::usage(format!("link {:?}: {refusal}", link.name)),
         Err(other) => other,
     };
-    link.forward.check().map_err(named)?;
-    link.backward.check().map_err(named)?;
+    link.forward.check().map_err(with_link_name)?;
+    link.backward.check().map_err(with_link_name)?;
     link.tap
         .as_ref()
-        .map_or(Ok(()), |tap| tap.check().map_err(named))
+        .map_or(Ok(()), |tap| tap.check().map_err(with_link_name))
 }
 
 /// Two links never write into one file, nor do a tap and the counters.
 fn check_taps(links: &[Link], counters: Option<&Path>) -> Result<()> {
     let counters = counters.filter(|path| *path != Path::new("-"));
-    let counters = counters.map(place);
-    let mut seen = BTreeSet::new();
+    let counters = counters.map(canonical_path);
+    let mut paths = BTreeSet::new();
     for path in links
         .iter()
         .filter_map(|link| Some(&link.tap.as_ref()?.path))
     {
-        let twice = match is_device(path) {
+        let conflict = match is_device(path) {
             true => continue,
-            false if counters == Some(place(path)) => "a tap and --counters both have the file",
-            false if !seen.insert(place(path)) => "two links have the tap",
+            false if counters == Some(canonical_path(path)) => {
+                "a tap and --counters both have the file"
+            }
+            false if !paths.insert(canonical_path(path)) => "two links have the tap",
             false => continue,
         };
         return Err(Refusal::usage(format!(
-            "{twice} {}: give each its own",
+            "{conflict} {}: give each its own",
             path.display()
         )));
     }
@@ -282,7 +288,7 @@ fn check_taps(links: &[Link], counters: Option<&Path>) -> Result<()> {
 }
 
 /// One path for each file, however it is written, also if only its directory is there yet.
-fn place(path: &Path) -> PathBuf {
+fn canonical_path(path: &Path) -> PathBuf {
     let directory = path.parent().filter(|parent| parent != &Path::new(""));
     let directory = fs::canonicalize(directory.unwrap_or(Path::new(".")));
     let below = |directory: PathBuf| Some(directory.join(path.file_name()?));
@@ -298,12 +304,12 @@ fn is_device(path: &Path) -> bool {
 }
 
 /// Reads a setting by the key and the grammar of its flag.
-pub(super) fn setting(key: &str, value: &str) -> Result<Setting> {
+pub(super) fn parse_setting(key: &str, value: &str) -> Result<Setting> {
     Setting::parse(key, value).map_err(Refusal::usage)
 }
 
 /// Reads a packet-delivery trace in Mahimahi's format.
-pub(super) fn trace(path: &Path) -> Result<Setting> {
+pub(super) fn read_trace(path: &Path) -> Result<Setting> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Refusal::usage(format!("trace {}: {error}", path.display())))?;
     let trace: Trace = text
@@ -313,15 +319,15 @@ pub(super) fn trace(path: &Path) -> Result<Setting> {
 }
 
 /// A trace that is set back.
-pub(super) fn is_no_trace(value: &str) -> bool {
+pub(super) fn resets_trace(value: &str) -> bool {
     ["none", "default"].contains(&value)
 }
 
 /// Reads the value of a change that comes while the link runs, as it would stand in a file.
-pub(super) fn change(key: &str, value: &str) -> Result<Setting> {
+pub(super) fn parse_change(key: &str, value: &str) -> Result<Setting> {
     match key {
-        "trace" if !is_no_trace(value) => trace(Path::new(value)),
-        _ => setting(key, value),
+        "trace" if !resets_trace(value) => read_trace(Path::new(value)),
+        _ => parse_setting(key, value),
     }
 }
 
@@ -368,16 +374,16 @@ mod tests {
 
     #[test]
     fn memory_is_twice_what_the_settings_need() {
-        let mut way = Way::default();
+        let mut direction = DirectionConfig::default();
         for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "1bdp")] {
-            way.shape.apply(setting(key, value).unwrap());
+            direction.initial.apply(parse_setting(key, value).unwrap());
         }
         let in_flight = 16_250_000;
         let queued = 32_500_000;
         let need = in_flight + queued;
         assert_eq!(
-            way.memory_bytes().unwrap(),
-            2 * need + MEMORY_FLOOR as usize
+            direction.memory_bytes().unwrap(),
+            2 * need + MEMORY_RESERVE as usize
         );
     }
 }

@@ -42,10 +42,9 @@ impl AckPathDelay {
     }
 }
 
-/// Returns the ACK delay of each bin above that of the fastest ACK, ns. The difference in rate of the clocks is
-/// removed, as far as a clock may be off: it is the slope of the nearest line below all points (Moon, Skelly and
-/// Towsley, "Estimation and removal of clock skew from network delay measurements", 1999). `None` without time stamps
-/// that count milliseconds.
+/// Returns the ACK delay of each bin above that of the fastest ACK, ns. The difference in rate of the clocks is removed,
+/// as far as a clock may be off: it is the slope of the nearest line below all points (`clock_skew.rs`). `None` without
+/// time stamps that count milliseconds.
 pub(crate) fn excess_ns(bins: &[Bin], width_ns: u64) -> Option<Vec<Option<f64>>> {
     let point = |(at, bin): (usize, &Bin)| {
         let delay = bin.ack_path_delay_ns? as f64;

@@ -131,7 +131,7 @@ mod tests {
         })
     }
 
-    fn gap(start: u64, end: u64) -> SequenceGap {
+    fn sequence_gap(start: u64, end: u64) -> SequenceGap {
         SequenceGap {
             start,
             end,
@@ -143,7 +143,7 @@ mod tests {
     fn with(ranges: &[(u64, u64)], max: usize) -> SequenceGaps {
         let mut holes = SequenceGaps::default();
         for &(start, end) in ranges {
-            holes.open(gap(start, end), 1_000, &mut budget(max));
+            holes.open(sequence_gap(start, end), 1_000, &mut budget(max));
         }
         holes
     }
@@ -151,7 +151,10 @@ mod tests {
     #[test]
     fn fills_gap_from_both_ends_and_middle() {
         let mut holes = with(&[(10, 40)], 8);
-        assert_eq!(holes.fill(20, 25, &mut budget(8)), (5, Some(gap(10, 40))));
+        assert_eq!(
+            holes.fill(20, 25, &mut budget(8)),
+            (5, Some(sequence_gap(10, 40)))
+        );
         assert_eq!(holes.fill(0, 15, &mut budget(8)).0, 5);
         assert_eq!(holes.fill(30, 50, &mut budget(8)).0, 10);
         assert_eq!(holes.acked_unseen(1_000), 5 + 5);

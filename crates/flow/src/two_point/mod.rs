@@ -196,7 +196,7 @@ impl DirectionMatcher {
         let at_ns = segment.at_ns;
         let tsval = segment.has_timestamps.then_some(segment.tsval);
         if len > 0 {
-            let start = unwrap(&mut self.seq, segment.seq);
+            let start = unwrap_number(&mut self.seq, segment.seq);
             let segments = u64::from(segment.wire_segments.max(1));
             let packet = Packet {
                 end: start + len,
@@ -207,7 +207,7 @@ impl DirectionMatcher {
             self.match_data(place, serial, start, packet);
         } else {
             let bare = EmptySegment {
-                ack: unwrap(&mut self.ack, segment.ack),
+                ack: unwrap_number(&mut self.ack, segment.ack),
                 tsval,
                 window: segment.window,
                 flags: segment.flags,
@@ -317,7 +317,7 @@ fn left_right(side: usize, here: u64, there: u64) -> [u64; 2] {
 }
 
 /// Unwraps `number`.
-fn unwrap(highest: &mut Option<u64>, number: u32) -> u64 {
+fn unwrap_number(highest: &mut Option<u64>, number: u32) -> u64 {
     let place = match *highest {
         Some(highest) => unwrap_near(highest, number),
         None => unwrap_first(number),

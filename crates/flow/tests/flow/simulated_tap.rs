@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tap at each end of a simulated path: the segments of [`longhaul_tcpsim::simulation`] as captures of
-//! real hosts would have them, so that an analysis can be held against what is known.
+//! Simulated tap at each end of a path: turns the events of [`longhaul_tcpsim::simulation`] into segments as captures
+//! of real hosts have them, so that an analysis can be compared with the truth.
 
 use longhaul_flow::segment::{Endpoint, FlowKey, NO_SCALE, SACK_BLOCKS_MAX, Segment};
 use longhaul_netem::Departure;
@@ -12,14 +12,14 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
-/// What the simulation does not say but packets do.
+/// Packet properties that the simulation does not model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PacketFormat {
     /// Payload of a packet, bytes.
     pub(crate) mss: u32,
-    /// The window that every ACK announces, bytes; at most 1 GiB (RFC 7323 §2.3).
+    /// Window that every ACK advertises, bytes; at most 1 GiB (RFC 7323 §2.3).
     pub(crate) window: u64,
-    /// Super-packets as they leave the sender's stack; else each segment by itself.
+    /// Whether the sender's tap sees super-packets or single segments.
     pub(crate) super_packets: bool,
 }
 
@@ -28,48 +28,48 @@ pub(crate) struct PacketFormat {
 pub(crate) struct SimulatedTap {
     format: PacketFormat,
     flows: Vec<FlowState>,
-    /// At the sender and at the receiver, with the flow's number.
+    /// Segments at the sender and at the receiver, each with the flow's number.
     ends: [Vec<(usize, Segment)>; 2],
 }
 
-/// What packets of a flow repeat of earlier ones.
+/// State of a flow that later packets repeat.
 #[derive(Debug, Default)]
 struct FlowState {
     next: u64,
-    /// When each packet was last sent.
+    /// Time when each packet was last sent.
     sent: Vec<Time>,
     /// `Last.ACK.sent` in packets, and `TS.Recent` (RFC 7323 §4.3).
     acked: u64,
     recent: u32,
-    /// The last TSval that the sender got.
+    /// Last TSval that the sender received.
     echo: u32,
-    /// ACKs under way.
+    /// ACKs in flight.
     acks: VecDeque<(Ack, Segment)>,
 }
 
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
-/// First sequence numbers: the data's wraps early.
+/// Initial sequence numbers: that of the data wraps early.
 const CLIENT_ISN: u32 = u32::MAX - 1_000_000;
 const SERVER_ISN: u32 = 7;
-/// Time stamps of two hosts have nothing to do with each other.
+/// Offsets of the time stamps, which are unrelated between hosts.
 const CLIENT_TS: u32 = 1_000;
 const SERVER_TS: u32 = 4_000_000_000;
-/// IPv4 and TCP with time stamps.
+/// Length of the IPv4 and TCP headers with time stamps.
 const HEADERS: u32 = 52;
 const SCALE: u8 = 14;
 
 impl SimulatedTap {
-    /// Nothing seen yet.
-    pub(crate) fn new(look: PacketFormat) -> Self {
+    /// Creates a tap without segments.
+    pub(crate) fn new(format: PacketFormat) -> Self {
         Self {
-            format: look,
+            format,
             flows: Vec::new(),
             ends: [Vec::new(), Vec::new()],
         }
     }
 
-    /// The addresses of flow `number`; its client is the lesser end.
+    /// Returns the addresses of flow `number`; its client is the lesser end.
     pub(crate) fn key(number: usize) -> FlowKey {
         let end = |last, port| Endpoint {
             address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)),
@@ -81,12 +81,12 @@ impl SimulatedTap {
         }
     }
 
-    /// All segments that the senders' tap saw, in order of time, with their flows' numbers.
+    /// Takes all segments seen at the sender's end, in order of time, with their flows' numbers.
     pub(crate) fn take_at_sender(&mut self) -> Vec<(usize, Segment)> {
         self.take(SENDER)
     }
 
-    /// Likewise at the receivers' end.
+    /// Takes all segments seen at the receiver's end, in order of time, with their flows' numbers.
     pub(crate) fn take_at_receiver(&mut self) -> Vec<(usize, Segment)> {
         self.take(RECEIVER)
     }
@@ -181,7 +181,7 @@ impl SimulatedTap {
 }
 
 impl Observer for SimulatedTap {
-    /// The simulation has one time for the whole handshake: the SYN/ACK is given half of it.
+    /// The simulation has one time for the whole handshake: the SYN/ACK takes half of it.
     fn established(&mut self, now: Time, flow: usize, syn: Time) {
         let middle = syn + Time::from_nanos(now.since(syn).as_nanos() / 2);
         let (first, second) = (
@@ -194,8 +194,8 @@ impl Observer for SimulatedTap {
             wire_segments: 1,
             ..third
         };
-        let talk = self.flow_state(flow);
-        (talk.echo, talk.recent) = (third.tsecr, third.tsval);
+        let state = self.flow_state(flow);
+        (state.echo, state.recent) = (third.tsecr, third.tsval);
         let at = |segment: Segment, at: Time| Segment {
             at_ns: at.as_nanos(),
             ..segment
@@ -213,12 +213,12 @@ impl Observer for SimulatedTap {
 
     fn sent(&mut self, now: Time, flow: usize, first: u64, count: u32) {
         let end = first + u64::from(count);
-        let talk = self.flow_state(flow);
-        talk.next = talk.next.max(end);
-        let next = talk.next;
-        talk.sent.resize(next as usize, now);
-        talk.sent[first as usize..end as usize].fill(now);
-        let (tsval, tsecr) = (stamp(CLIENT_TS, now), talk.echo);
+        let state = self.flow_state(flow);
+        state.next = state.next.max(end);
+        let next = state.next;
+        state.sent.resize(next as usize, now);
+        state.sent[first as usize..end as usize].fill(now);
+        let (tsval, tsecr) = (stamp(CLIENT_TS, now), state.echo);
         let each = if self.format.super_packets { count } else { 1 };
         let mut packet = first;
         while packet < end {
@@ -231,32 +231,32 @@ impl Observer for SimulatedTap {
     fn arrived(&mut self, flow: usize, first: u64, train: &Departure) {
         for index in 0..train.count {
             let packet = first + u64::from(index);
-            let talk = &self.flows[flow];
-            let tsval = stamp(CLIENT_TS, talk.sent[packet as usize]);
-            let segment = self.data(train.at(index), packet, 1, tsval, talk.echo);
+            let state = &self.flows[flow];
+            let tsval = stamp(CLIENT_TS, state.sent[packet as usize]);
+            let segment = self.data(train.at(index), packet, 1, tsval, state.echo);
             self.capture(RECEIVER, flow, segment);
         }
     }
 
     fn acknowledged(&mut self, flow: usize, ack: &Ack) {
-        let talk = self.flow_state(flow);
-        if ack.una > talk.acked {
-            talk.recent = stamp(CLIENT_TS, talk.sent[talk.acked as usize]);
-            talk.acked = ack.una;
+        let state = self.flow_state(flow);
+        if ack.una > state.acked {
+            state.recent = stamp(CLIENT_TS, state.sent[state.acked as usize]);
+            state.acked = ack.una;
         }
-        let recent = talk.recent;
+        let recent = state.recent;
         let segment = self.ack(ack, recent);
         self.flow_state(flow).acks.push_back((*ack, segment));
         self.capture(RECEIVER, flow, segment);
     }
 
-    /// The way back may lose ACKs but keeps their order.
+    /// The reverse path may lose ACKs but keeps their order.
     fn ack_arrived(&mut self, flow: usize, ack: &Ack) {
         let same = |sent: &Ack| (sent.una, sent.blocks) == (ack.una, ack.blocks);
-        let talk = self.flow_state(flow);
-        while let Some((sent, segment)) = talk.acks.pop_front() {
+        let state = self.flow_state(flow);
+        while let Some((sent, segment)) = state.acks.pop_front() {
             if same(&sent) {
-                talk.echo = segment.tsval;
+                state.echo = segment.tsval;
                 let at_ns = ack.at.as_nanos();
                 return self.capture(SENDER, flow, Segment { at_ns, ..segment });
             }
@@ -264,7 +264,7 @@ impl Observer for SimulatedTap {
     }
 }
 
-/// A TSval of a clock that began at `origin` and ticks each millisecond, as Linux's does.
+/// Returns the TSval of a clock that began at `origin` and ticks each millisecond, as Linux's does.
 fn stamp(origin: u32, at: Time) -> u32 {
     origin.wrapping_add((at.as_nanos() / 1_000_000) as u32)
 }

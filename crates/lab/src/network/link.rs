@@ -5,7 +5,7 @@
 use super::Wire;
 use crate::scenario::{
     Link,
-    config_error::{CheckResult, ConfigError, at},
+    config_error::{CheckResult, ConfigError, in_key},
     value::flags,
 };
 use anyhow::Result;
@@ -15,19 +15,23 @@ use std::path::{Path, PathBuf};
 /// Shapes of a link in both directions.
 ///
 /// # Errors The emulator would refuse the options.
-pub(crate) fn shapes(link: &Link, wire: &Wire) -> Result<[LinkConfig; 2], String> {
-    let shapes = arguments(link, wire).and_then(|mut arguments| {
+pub(crate) fn link_configs(link: &Link, wire: &Wire) -> Result<[LinkConfig; 2], String> {
+    let link_configs = arguments(link, wire).and_then(|mut arguments| {
         // The file is not known yet; the other options say how to write it.
         arguments.extend(link.tap.then(|| "--tap=-".to_owned()));
-        longhaul_emulator::shapes(&arguments)
+        longhaul_emulator::link_configs(&arguments)
     });
-    shapes.map_err(|error| error.to_string())
+    link_configs.map_err(|error| error.to_string())
 }
 
 /// Shapes of a link as seen from the host `from`: first for packets that leave it, then for those
 /// that return.
-pub(crate) fn shapes_from(link: &Link, wire: &Wire, from: &str) -> Result<[LinkConfig; 2], String> {
-    let [right, left] = shapes(link, wire)?;
+pub(crate) fn link_configs_from(
+    link: &Link,
+    wire: &Wire,
+    from: &str,
+) -> Result<[LinkConfig; 2], String> {
+    let [right, left] = link_configs(link, wire)?;
     Ok(match link.between[0] == from {
         true => [right, left],
         false => [left, right],
@@ -39,7 +43,8 @@ pub(crate) fn configs_with_schedules(
     link: &Link,
     wire: &Wire,
 ) -> Result<[(LinkConfig, Schedule); 2], String> {
-    let configs = arguments(link, wire).and_then(|arguments| longhaul_emulator::ways(&arguments));
+    let configs = arguments(link, wire)
+        .and_then(|arguments| longhaul_emulator::scheduled_configs(&arguments));
     configs.map_err(|error| error.to_string())
 }
 
@@ -74,7 +79,7 @@ pub(crate) fn capture_file(link: &Link, directory: &Path) -> PathBuf {
 pub(crate) fn resolve_like(links: &mut [Link]) -> CheckResult {
     for index in 0..links.len() {
         if let Some(wanted) = links[index].like.clone() {
-            at("links", at(index, copy_options(links, index, &wanted)))?;
+            in_key("links", in_key(index, copy_options(links, index, &wanted)))?;
         }
     }
     Ok(())
@@ -83,7 +88,10 @@ pub(crate) fn resolve_like(links: &mut [Link]) -> CheckResult {
 fn copy_options(links: &mut [Link], index: usize, wanted: &str) -> CheckResult {
     let refused = |key: &str, problem: &str| {
         let error = ConfigError::from(format!("like = {wanted:?} {problem}"));
-        at(key, Err(error.of(format!("link {:?}", links[index].name))))
+        in_key(
+            key,
+            Err(error.with_owner(format!("link {:?}", links[index].name))),
+        )
     };
     let template = links
         .iter()
@@ -92,7 +100,7 @@ fn copy_options(links: &mut [Link], index: usize, wanted: &str) -> CheckResult {
         return refused("like", "names no link that has options of its own");
     };
     if let Some(key) = links[index].options.keys().next() {
-        return refused(key, "leaves no room for options of its own");
+        return refused(key, "excludes options of its own");
     }
     let copy = &mut links[index];
     (copy.kind, copy.mtu, copy.options) = (template.kind, template.mtu, template.options);
@@ -135,7 +143,7 @@ mod tests {
         let refused = |second| resolve_like(&mut links(second)).unwrap_err().to_string();
         assert!(refused("like = 'c'").contains("'c'") || refused("like = 'c'").contains("\"c\""));
         assert!(refused("like = 'b'").contains("names no link"));
-        assert!(refused("like = 'a'\nloss = 0.5").contains("no room"));
+        assert!(refused("like = 'a'\nloss = 0.5").contains("excludes"));
     }
 
     #[test]

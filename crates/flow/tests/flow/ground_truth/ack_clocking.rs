@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bursts by the ACK that released them: exactly what the sender did.
+//! Tests of the bursts after each ACK against what the sender did, exactly.
 
 use super::simulated_flow::{GroundTruth, MSS, case};
 use longhaul_flow::{record::AckClocking, segment::Segment};
@@ -7,24 +7,27 @@ use longhaul_units::Time;
 
 const BURST_GAP_NS: u64 = 100_000;
 
-/// Bursts after each ACK that moved or repeated a number, in the plainest way: AckDiff and length in
-/// segments, and all payload in them.
+/// Reference for the bursts after each ACK that advances or repeats a number. Returns AckDiff and length of each in
+/// segments, and the payload of all.
 fn bursts(segments: &[Segment]) -> (Vec<(u64, u64)>, u64) {
-    let talk: Vec<_> = segments.iter().filter(|s| s.flags & 2 == 0).collect();
+    let segments_after_handshake: Vec<_> = segments.iter().filter(|s| s.flags & 2 == 0).collect();
     let (mut bursts, mut released, mut una, mut next) = (Vec::new(), 0, None, 0);
-    for (at, ack) in talk.iter().enumerate() {
+    for (at, ack) in segments_after_handshake.iter().enumerate() {
         if ack.from_low {
             next = ack.seq.wrapping_add(ack.payload);
             continue;
         }
-        let before = *una.get_or_insert(talk[0].seq);
+        let before = *una.get_or_insert(segments_after_handshake[0].seq);
         let newly = ack.ack.wrapping_sub(before);
         una = Some(ack.ack);
         if newly == 0 && next == ack.ack {
             continue; // Nothing is outstanding.
         }
         let (mut last_ns, mut length) = (ack.at_ns, 0);
-        for data in talk[at + 1..].iter().take_while(|s| s.from_low) {
+        for data in segments_after_handshake[at + 1..]
+            .iter()
+            .take_while(|s| s.from_low)
+        {
             if data.at_ns - last_ns >= BURST_GAP_NS {
                 break;
             }
@@ -59,8 +62,8 @@ fn assert_agrees(truth: &GroundTruth) -> AckClocking {
     found
 }
 
-/// A full window: all data waits for ACKs. Those for 64 let 64 go each; of those for one, most let
-/// nothing go, since the sender waits until a super-packet is worth it (`tcp_tso_should_defer`).
+/// With a full window all data waits for ACKs. ACKs for 64 segments release 64 each. Most ACKs for one segment release
+/// nothing, since the sender waits until a super-packet is worth it (`tcp_tso_should_defer`).
 #[test]
 fn full_window_is_fully_ack_clocked() {
     let run = |packets| {
@@ -94,7 +97,7 @@ fn counts_bursts_with_losses_and_few_acks() {
     assert_agrees(&truth);
 }
 
-/// A sender that paces sends when it likes, whatever ACKs come.
+/// A sender that paces sends independently of its ACKs.
 #[test]
 fn paced_sender_is_not_ack_clocked() {
     let path = [("rate", "50mbit"), ("queue", "4bdp")];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Damaged captures have any times and numbers: whatever comes in, what comes out hangs together.
+//! Property tests with any times and numbers, as in damaged captures: results stay consistent.
 
 use crate::simulated_tap::SimulatedTap;
 use longhaul_flow::{
@@ -14,7 +14,7 @@ use longhaul_flow::{
 };
 use proptest::prelude::*;
 
-/// Mostly what traffic has, now and then what no traffic has.
+/// Amounts that are mostly realistic, and sometimes extreme.
 fn any_amount() -> impl Strategy<Value = u64> {
     prop_oneof![4 => Just(0), 8 => 1u64..5_000_000, 1 => Just(u64::MAX / 4)]
 }
@@ -27,20 +27,22 @@ fn any_bin() -> impl Strategy<Value = Bin> {
         prop::option::of(any_amount()),
     );
     (bytes, times, 0u32..2_000, any::<bool>()).prop_map(
-        |((data, again, acked, in_flight), (rtt, way, window), segments, full)| Bin {
-            data_bytes: data,
-            data_segments: segments,
-            retransmitted_bytes: again,
-            acked_bytes: acked,
-            acks: segments / 2,
-            in_flight_max: in_flight,
-            rtt_min_ns: rtt,
-            rtt_max_ns: rtt,
-            window_full: u32::from(full),
-            ack_path_delay_ns: way,
-            window_min: window,
-            unacked_age_min_us: u32::try_from(rtt / 1_000).unwrap_or(u32::MAX),
-            ..Bin::default()
+        |((data, retransmitted, acked, in_flight), (rtt, path_delay, window), segments, full)| {
+            Bin {
+                data_bytes: data,
+                data_segments: segments,
+                retransmitted_bytes: retransmitted,
+                acked_bytes: acked,
+                acks: segments / 2,
+                in_flight_max: in_flight,
+                rtt_min_ns: rtt,
+                rtt_max_ns: rtt,
+                window_full: u32::from(full),
+                ack_path_delay_ns: path_delay,
+                window_min: window,
+                unacked_age_min_us: u32::try_from(rtt / 1_000).unwrap_or(u32::MAX),
+                ..Bin::default()
+            }
         },
     )
 }
@@ -104,7 +106,7 @@ fn any_segment() -> impl Strategy<Value = (bool, Segment)> {
         )
 }
 
-/// A flow in which nothing happened.
+/// A flow without packets.
 fn empty_flow() -> Flow {
     let key = SimulatedTap::key(0);
     serde_json::from_value(serde_json::json!({
@@ -159,8 +161,8 @@ proptest! {
         same_clock in any::<bool>(),
         packets_max in 1usize..100,
     ) {
-        let bounds = ComparisonSettings { packets_max, samples_max: 8, bins_max: 8, width_ns: 1_000 };
-        let mut comparison = Comparison::new(same_clock, bounds);
+        let settings = ComparisonSettings { packets_max, samples_max: 8, bins_max: 8, width_ns: 1_000 };
+        let mut comparison = Comparison::new(same_clock, settings);
         for (left, segment) in &segments {
             let place = if *left { Side::Left } else { Side::Right };
             comparison.segment(place, segment);
@@ -168,14 +170,14 @@ proptest! {
         let found = comparison.finish(&empty_flow(), &empty_flow());
         prop_assert!(found.skew_ppm.is_finite());
         let (mut bytes, mut seen) = (0u64, 0u64);
-        for way in [&found.from_client, &found.from_server] {
-            bytes += 2 * way.matched_bytes + way.lost.bytes + way.uncaptured.bytes + way.outside_overlap.bytes;
-            prop_assert!(way.time_series.bins.len() <= 8);
-            prop_assert_eq!(way.delay.count, way.matched);
+        for metrics in [&found.from_client, &found.from_server] {
+            bytes += 2 * metrics.matched_bytes + metrics.lost.bytes + metrics.uncaptured.bytes + metrics.outside_overlap.bytes;
+            prop_assert!(metrics.time_series.bins.len() <= 8);
+            prop_assert_eq!(metrics.delay.count, metrics.matched);
         }
         for (_, segment) in &segments {
-            let marks = (segment.flags & 1) + (segment.flags >> 1 & 1);
-            seen += u64::from(segment.payload) + u64::from(marks);
+            let syn_fin = (segment.flags & 1) + (segment.flags >> 1 & 1);
+            seen += u64::from(segment.payload) + u64::from(syn_fin);
         }
         prop_assert_eq!(bytes, seen);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts, exactly: what the sender and the path counted, what each ACK acknowledged.
+//! Tests of the counts, exactly: those of the sender and of the path, and the bytes that each ACK acknowledged.
 
 use super::{
     reference,
@@ -31,7 +31,7 @@ fn cases() -> Vec<(&'static str, Case)> {
     ]
 }
 
-/// Bytes that each ACK acknowledged, of those that did.
+/// Returns the bytes that each advancing ACK acknowledged.
 fn ack_diffs(segments: &[Segment]) -> Vec<u64> {
     let mut diffs = Vec::new();
     let mut last = None;
@@ -91,7 +91,7 @@ fn counts_super_packets_as_segments() {
     assert_eq!(single.upload.ack_diff, flow.upload.ack_diff);
 }
 
-/// The same in every bin as the plainest reckoning has it.
+/// Every bin equals that of the reference.
 #[test]
 fn time_series_equals_reference() {
     for (name, case) in cases() {
@@ -122,13 +122,13 @@ fn time_series_equals_reference() {
     }
 }
 
-/// Round trips are those of the path and its queue, window and time stamps included.
+/// Round trips are those of the path and its queue, with a window and time stamps.
 #[test]
 fn round_trips_match_path_and_queue() {
     let path = [("rate", "100mbit"), ("queue", "100p")];
     let truth = case("20ms", &path, 6.0).acks(1, Time::ZERO).run();
     let upload = truth.flow().upload;
-    // 120 µs a packet on the wire, and 100 of them that wait.
+    // 120 µs a packet on the wire, and 100 queued packets.
     let most = 40_000_000 + 101 * 120_000;
     assert_eq!(upload.rtt_by_pairs.min, 40_000_000, "the handshake's");
     assert_eq!(upload.rtt_by_timestamps.min, 40_120_000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What limited a flow when: the share of the time that the truth says, to within 5 % of the run.
+//! Tests of the limiting factors: their shares of the time equal the truth to within 5 % of the run.
 
 use super::simulated_flow::{Case, GroundTruth, MSS, Sample, analyse, analyse_with, case};
 use longhaul_flow::record::{
@@ -38,7 +38,7 @@ impl Found {
         share(&self.limits, by)
     }
 
-    /// How often something is so while the flow is judged.
+    /// Returns the true share of the assessed time in which `so` holds.
     fn true_share(&self, so: impl Fn(&Sample) -> bool) -> f64 {
         let (from, to) = (self.limits[0].from_ns, self.limits.last().unwrap().to_ns);
         let during = |sample: &&Sample| (from..to).contains(&sample.at_ns);
@@ -74,7 +74,7 @@ fn on_off_application_limits_while_idle() {
     assert!(found.share(Application) > 0.3, "{found}");
 }
 
-/// 5.8 Mbit/s of 100: four packets in flight, more than a window of ten would hold up.
+/// 5.8 Mbit/s of 100: four packets in flight, fewer than a window of ten allows.
 #[test]
 fn small_writes_are_application_limited() {
     let writes = (0..1_000).map(|n| (0.1 + f64::from(n) / 100.0, 5));
@@ -103,16 +103,16 @@ fn path_rate_limits_while_queue_stands() {
     }
 }
 
-/// As on 10 Gbit/s and 200 ms, where more packets are in flight than wait for their ACK in a table.
+/// As on 10 Gbit/s and 200 ms, where more packets are in flight than the table holds.
 #[test]
 fn path_rate_found_with_small_unacked_table() {
     let path = [("rate", "50mbit"), ("queue", "4bdp")];
     let truth = case("20ms", &path, 30.0).run();
-    let bounds = longhaul_flow::Settings {
+    let settings = longhaul_flow::Settings {
         unacked_max: 100,
         ..longhaul_flow::Settings::default()
     };
-    let few = analyse_with(&truth.at_sender, bounds).upload.limits;
+    let few = analyse_with(&truth.at_sender, settings).upload.limits;
     let all = truth.flow().upload.limits;
     let shares = [&few, &all].map(|limits| share(limits, PathRate));
     assert!((shares[0] - shares[1]).abs() < 0.05, "{shares:?}");
@@ -132,8 +132,8 @@ fn random_loss_is_cwnd_limited() {
     }
 }
 
-/// Figures 6 and 7 at a tenth of the rate: 250 ms, ACKs at 6,000 a second whatever happens. With a
-/// deep buffer they wait; with a shallow one a later ACK takes the place of one before it.
+/// Figures 6 and 7 at a tenth of the rate: 250 ms, and ACKs at a constant 6,000 a second. A deep buffer queues them; in
+/// a shallow one a later ACK replaces an earlier one.
 #[test]
 fn paced_acks_are_ack_stream_limited() {
     for (buffer, packets_per_ack) in [("100000", 2.0), ("1000", 4.63)] {
@@ -152,14 +152,14 @@ fn paced_acks_are_ack_stream_limited() {
             (steady.packets_per_ack / packets_per_ack - 1.0).abs() < 0.02,
             "{steady:?}"
         );
-        // From when ACKs come at their fixed rate: the window has outgrown it.
+        // From the time when ACKs come at their fixed rate: the window has outgrown it.
         let paced = 6_000.0 * 2.0 * 0.25;
         found.assert_share(AckStream, found.true_share(|s| s.in_flight as f64 > paced));
         assert!(found.share(AckStream) > 0.8, "{found}");
     }
 }
 
-/// The same path and window with all its ACKs, and with one in 64: nothing waits for them.
+/// The same path and window with all ACKs, and with one in 64: the sender does not wait for them.
 #[test]
 fn thinned_acks_do_not_limit() {
     for thin in ["0", "5"] {
@@ -175,7 +175,7 @@ fn thinned_acks_do_not_limit() {
     }
 }
 
-/// GRO merges ACKs, delayed ACKs wait: a queue of data is a queue of data.
+/// With merged ACKs (GRO) and delayed ACKs, a queue of data is still recognised.
 #[test]
 fn merged_acks_on_full_path_are_path_rate_limited() {
     for (packets, aggregate) in [(2, 100), (8, 0), (16, 0)] {
@@ -208,7 +208,7 @@ fn verdict_states_shares_of_time() {
     assert_eq!(short, "Too few packets to say what limited it.");
 }
 
-/// Windows of 4 MiB stand as 1,024 in the header, which is less than a segment.
+/// Windows of 4 MiB are 1,024 in the header, which is less than a segment.
 #[test]
 fn unscaled_windows_limit_only_if_zero() {
     let path = [("rate", "50mbit"), ("queue", "4bdp")];
@@ -242,7 +242,7 @@ fn unscaled_windows_limit_only_if_zero() {
     );
 }
 
-/// 100 ms to and fro, 4 MiB of window: what each place can know of it.
+/// A round trip of 100 ms and a window of 4 MiB, seen from three positions.
 #[test]
 fn verdict_states_tap_position_and_caveats() {
     let truth = case("50ms", &[("rate", "1gbit")], 10.0)
@@ -251,7 +251,7 @@ fn verdict_states_tap_position_and_caveats() {
     let near = truth.flow().upload;
     let middle = truth.flow_before_receiver(Time::from_millis(30)).upload;
     let far = truth.flow_before_receiver(Time::ZERO).upload;
-    for (seen, place, to_sender_ms, to_receiver_ms, said, not_known) in [
+    for (seen, place, to_sender_ms, to_receiver_ms, results, not_known) in [
         (
             &near,
             TapLocation::NearSender,
@@ -282,15 +282,15 @@ fn verdict_states_tap_position_and_caveats() {
         let ms = |ns: Option<u64>| (ns.unwrap() + 500_000) / 1_000_000;
         assert_eq!(ms(standing.to_sender_ns), to_sender_ms, "{standing:?}");
         assert_eq!(ms(standing.to_receiver_ns), to_receiver_ms, "{standing:?}");
-        assert!(seen.verdict.starts_with(said), "{}", seen.verdict);
+        assert!(seen.verdict.starts_with(results), "{}", seen.verdict);
         assert!(seen.verdict.contains(not_known), "{}", seen.verdict);
     }
-    // Only from near the sender the whole window shows, and that it was full.
+    // Only a tap near the sender sees the whole window in flight.
     assert!(near.in_flight_max_bytes > 4_000_000);
     assert!(far.in_flight_max_bytes < near.in_flight_max_bytes / 10);
 }
 
-/// A burst each 150 ms, less than a time-out: the window was large enough for it before.
+/// A burst each 150 ms, less than a time-out: an earlier burst proved that the window is large enough.
 #[test]
 fn repeated_equal_bursts_are_application_limited() {
     let writes = (0..60).map(|n| (0.1 + 0.15 * f64::from(n), 60));
@@ -298,7 +298,7 @@ fn repeated_equal_bursts_are_application_limited() {
     found.assert_share(Application, 1.0);
 }
 
-/// A segment every 50 ms, of which each ACK is delayed by 40 ms: a long round trip, and no queue.
+/// A segment every 50 ms, whose ACK is delayed by 40 ms: a long round trip without a queue.
 #[test]
 fn delayed_acks_do_not_indicate_queue() {
     let writes = (0..100).map(|n| (0.1 + 0.05 * f64::from(n), 1));

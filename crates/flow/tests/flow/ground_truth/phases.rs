@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Phases, to within a round trip or 5 % of the run, whichever is longer.
+//! Tests of the phases, to within a round trip or 5 % of the run, whichever is longer.
 
 use super::simulated_flow::{GroundTruth, case};
 use longhaul_flow::record::{
@@ -55,7 +55,7 @@ impl std::fmt::Display for Found {
     }
 }
 
-/// 4 MB at 100 ms are 335 Mbit/s of a path that has more.
+/// 4 MB at 100 ms are 335 Mbit/s on a faster path.
 #[test]
 fn slow_start_into_window_is_ramp_up_then_steady() {
     let truth = case("50ms", &[("rate", "1gbit")], 10.0)
@@ -85,7 +85,7 @@ fn slow_start_into_full_queue_peaks_until_loss() {
     }
 }
 
-/// A tenth of a BDP: each loss empties the queue, and the rate halves and grows back.
+/// A queue of a tenth of the BDP: each loss empties it, and the rate halves and recovers.
 #[test]
 fn saw_tooth_has_one_recovery_per_loss() {
     let path = [("rate", "20mbit"), ("queue", "10p")];
@@ -99,11 +99,11 @@ fn saw_tooth_has_one_recovery_per_loss() {
     }
 }
 
-/// The first loss ends slow start within two steps of 1/256 of the run, and is not told apart.
+/// The first loss ends slow start within two steps of 1/256 of the run, and is not distinguished.
 #[test]
 fn cubic_recovers_after_each_loss() {
     let path = [("rate", "100mbit"), ("queue", "20p")];
-    // The next loss is at 58 s: what comes of it must be seen to be a recovery.
+    // The next loss is at 58 s; the run ends before, because its recovery would be too short to detect.
     let truth = case("50ms", &path, 55.0).control(Cubic::new(false)).run();
     let found = Found::of(&truth, 0.1);
     let losses = &truth.loss_times()[1..];
@@ -114,7 +114,7 @@ fn cubic_recovers_after_each_loss() {
     }
 }
 
-/// A second of work, a second of nothing.
+/// The application writes for a second and pauses for a second.
 #[test]
 fn on_off_application_is_idle_between_writes() {
     let writes: Vec<_> = (0..6).map(|n| (1.0 + 2.0 * f64::from(n), 4_000)).collect();
@@ -160,7 +160,7 @@ fn short_transfer_has_at_most_one_phase() {
     assert_eq!(run(20).kinds().len(), 1);
 }
 
-/// A rate of 1 ms is a burst or nothing here; with pacing it is even. The phases are the same.
+/// At 1 ms a rate is a burst or nothing; with pacing it is even. The phases are equal.
 #[test]
 fn bursts_do_not_split_phases() {
     let rtt = 0.2;
@@ -176,8 +176,8 @@ fn bursts_do_not_split_phases() {
     }
 }
 
-/// Slow start to a small window, then as many more packets each round trip as BIC's `Smax` asks:
-/// what the paper's sender does for 24 s (figure 3).
+/// Slow start to a small window, then a constant number of packets more each round trip, as BIC's `Smax` limits it: the
+/// paper's sender does this for 24 s (figure 3).
 struct Linear(u32);
 
 impl CongestionControl for Linear {
@@ -198,8 +198,8 @@ impl CongestionControl for Linear {
     }
 }
 
-/// The paper's figures 3 and 4 at a twentieth of the rate: 200 ms, no loss, a window that is a little
-/// more than the path holds, and one ACK in 2ⁿ.
+/// Figures 3 and 4 of the paper at a twentieth of the rate: 200 ms, no loss, a window slightly above the BDP,
+/// and one ACK in 2ⁿ.
 #[test]
 fn paper_flow_has_three_phases_at_any_ack_rate() {
     for (n, thin) in ["0", "1", "2", "3", "4", "5", "6"].into_iter().enumerate() {
@@ -225,7 +225,7 @@ fn paper_flow_has_three_phases_at_any_ack_rate() {
     }
 }
 
-/// The receiver's end shows no round trip but the handshake's.
+/// At the receiver's end the handshake is the only round trip.
 #[test]
 fn phases_match_at_receivers_tap() {
     let path = [("rate", "100mbit"), ("queue", "1bdp")];

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A course made of segments in the plainest way, with all the memory that it takes.
+//! Reference time series: computed from segments in the simplest way, with unbounded memory.
 
 use longhaul_flow::{
     ack_path_delay::AckPathDelay, bin::Bin, segment::Segment, time_series::TimeSeries,
 };
 use std::collections::BTreeMap;
 
-/// The client's data and the ACKs for it.
+/// Returns the time series of the client's data and the ACKs for it.
 pub(crate) fn time_series(segments: &[Segment], width_ns: u64) -> TimeSeries {
-    let mut course = TimeSeries::new(segments[0].at_ns, width_ns);
+    let mut series = TimeSeries::new(segments[0].at_ns, width_ns);
     let mut flow = Reference::default();
     for segment in segments.iter().filter(|segment| segment.flags & 0x02 == 0) {
         let bin = match segment.from_low {
             true => flow.data(segment),
             false => flow.ack(segment),
         };
-        course.add(segment.at_ns, &bin, usize::MAX);
+        series.add(segment.at_ns, &bin, usize::MAX);
     }
-    course
+    series
 }
 
 #[derive(Default)]
 struct Reference {
-    /// The first sequence number of all, unwrapped by adding to it.
+    /// First sequence number; unwrapped numbers are relative to it.
     origin: Option<u32>,
     next: u64,
     una: u64,
     window: Option<u64>,
     path_delay: AckPathDelay,
-    /// When what ends here was sent, but not if it was sent again.
-    outstanding: BTreeMap<u64, Option<u64>>,
+    /// Send time of the segment that ends at each number; `None` if it was retransmitted.
+    unacked: BTreeMap<u64, Option<u64>>,
 }
 
 impl Reference {
@@ -48,9 +48,9 @@ impl Reference {
             return Bin::default();
         }
         let end = from + payload;
-        let again = end <= self.next;
-        let sent = (!again).then_some(segment.at_ns);
-        self.outstanding.insert(end, sent);
+        let retransmitted = end <= self.next;
+        let sent = (!retransmitted).then_some(segment.at_ns);
+        self.unacked.insert(end, sent);
         self.next = self.next.max(end);
         let room = self
             .window
@@ -58,8 +58,8 @@ impl Reference {
         Bin {
             data_bytes: payload,
             data_segments: u32::from(segment.wire_segments),
-            retransmitted_bytes: if again { payload } else { 0 },
-            retransmissions: u32::from(again),
+            retransmitted_bytes: if retransmitted { payload } else { 0 },
+            retransmissions: u32::from(retransmitted),
             window_full: u32::from(room),
             in_flight_max: self.next - self.una,
             ..Bin::default()
@@ -69,8 +69,8 @@ impl Reference {
     fn ack(&mut self, segment: &Segment) -> Bin {
         let ack = self.unwrap_number(segment.ack);
         let newly = ack.saturating_sub(self.una);
-        let sent = self.outstanding.get(&ack).copied().flatten();
-        self.outstanding = self.outstanding.split_off(&(ack + 1));
+        let sent = self.unacked.get(&ack).copied().flatten();
+        self.unacked = self.unacked.split_off(&(ack + 1));
         self.una += newly;
         let window = u64::from(segment.window) << 14;
         self.window = Some(window);

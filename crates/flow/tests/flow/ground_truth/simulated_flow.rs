@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a flow, taps it at both ends, and writes down what only the simulation knows.
+//! Simulated flow: runs it, taps it at both ends, and records what only the simulation knows.
 
 use crate::simulated_tap::{PacketFormat, SimulatedTap};
 use longhaul_flow::{
@@ -18,7 +18,7 @@ use longhaul_tcpsim::{
 use longhaul_units::{Bytes, Time};
 
 pub(crate) const MSS: u64 = 1448;
-/// How often the truth is written down.
+/// Interval between samples of the truth.
 const SAMPLE_INTERVAL: Time = Time::from_millis(1);
 
 /// One flow over one path.
@@ -33,17 +33,17 @@ pub(crate) struct Case {
     seconds: f64,
 }
 
-/// What is known at a time.
+/// True state at one time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     pub(crate) at_ns: u64,
     pub(crate) cwnd: u64,
     pub(crate) in_flight: u64,
-    /// Bytes before the bottleneck.
+    /// Bytes queued before the bottleneck.
     pub(crate) queue: u64,
 }
 
-/// A run, and all that is known of it.
+/// Segments and ground truth of a run.
 pub(crate) struct GroundTruth {
     pub(crate) at_sender: Vec<Segment>,
     pub(crate) at_receiver: Vec<Segment>,
@@ -54,14 +54,14 @@ pub(crate) struct GroundTruth {
     pub(crate) acked_packets: u64,
 }
 
-/// A Reno flow of `seconds` over a path of `delay` each way.
+/// Returns a Reno flow of `seconds` over a path of `delay` each way.
 pub(crate) fn case(
     delay: &'static str,
-    forth: &[(&'static str, &'static str)],
+    forward: &[(&'static str, &'static str)],
     seconds: f64,
 ) -> Case {
     Case {
-        forward: [&[("delay", delay)], forth].concat(),
+        forward: [&[("delay", delay)], forward].concat(),
         reverse: vec![("delay", delay)],
         changes: Vec::new(),
         sender: SenderConfig::default(),
@@ -107,7 +107,7 @@ impl Case {
         self
     }
 
-    /// The application has so many packets at these times (in seconds), and no more.
+    /// Sets the application's writes as times in seconds and numbers of packets; it sends nothing else.
     pub(crate) fn writes(mut self, writes: impl IntoIterator<Item = (f64, u64)>) -> Self {
         self.writes = writes.into_iter().collect();
         self.sender.packets = Some(0);
@@ -128,7 +128,7 @@ impl Case {
     }
 
     fn run_with_format(self, super_packets: bool) -> GroundTruth {
-        let look = PacketFormat {
+        let format = PacketFormat {
             mss: MSS as u32,
             window: self.sender.receive_window.get().min(1 << 29),
             super_packets,
@@ -149,7 +149,7 @@ impl Case {
             acks: self.acks,
             control: self.control.unwrap_or_else(|| Box::new(Reno)),
         };
-        let mut simulation = Simulation::with_observer(path, vec![flow], SimulatedTap::new(look));
+        let mut simulation = Simulation::with_observer(path, vec![flow], SimulatedTap::new(format));
         let mut samples = Vec::new();
         while simulation.now() < end {
             while let Some((_, packets)) =
@@ -194,13 +194,13 @@ fn sample(simulation: &mut Simulation<SimulatedTap>) -> Sample {
 }
 
 impl GroundTruth {
-    /// What the analysis says of it from the sender's end.
+    /// Returns the flow as analysed at the sender's end.
     pub(crate) fn flow(&self) -> Flow {
         analyse(&self.at_sender)
     }
 
-    /// What a tap on the far stretch of the way says, `before` the receiver: data comes there earlier than
-    /// at the receiver, ACKs later. There must be no queue on that stretch.
+    /// Returns the flow as seen by a tap `before` the receiver: data passes earlier than at the receiver, ACKs later.
+    /// This assumes no queue on that part of the path.
     pub(crate) fn flow_before_receiver(&self, before: Time) -> Flow {
         let before = before.as_nanos();
         let mut segments = self.at_receiver.clone();
@@ -214,13 +214,13 @@ impl GroundTruth {
         analyse(&segments)
     }
 
-    /// The first time at which something is so, in seconds.
+    /// Returns the first time at which `so` holds, in seconds.
     pub(crate) fn first_time(&self, so: impl Fn(&Sample) -> bool) -> f64 {
         let sample = self.samples.iter().find(|sample| so(sample));
         sample.expect("it is so at some time").at_ns as f64 / 1e9
     }
 
-    /// From when on a queue stands until `end`, in seconds.
+    /// Returns the start of the last standing queue before `end`, in seconds.
     pub(crate) fn queue_start(&self, end: f64) -> f64 {
         let before = |sample: &&Sample| sample.at_ns as f64 / 1e9 <= end;
         let empty = self
@@ -232,13 +232,13 @@ impl GroundTruth {
         empty.map_or(0.0, |sample| sample.at_ns as f64 / 1e9)
     }
 
-    /// When losses are answered, in seconds.
+    /// Returns the times of the sender's reactions to losses, in seconds.
     pub(crate) fn loss_times(&self) -> Vec<f64> {
         self.backoffs.iter().map(|b| b.at.as_secs_f64()).collect()
     }
 }
 
-/// Takes the flow that comes last: there is only one.
+/// Sink that keeps the last flow, which is the only one.
 #[derive(Default)]
 struct Last(Option<Flow>);
 
@@ -254,8 +254,8 @@ pub(crate) fn analyse(segments: &[Segment]) -> Flow {
     analyse_with(segments, longhaul_flow::Settings::default())
 }
 
-pub(crate) fn analyse_with(segments: &[Segment], bounds: longhaul_flow::Settings) -> Flow {
-    let (mut flows, mut last) = (Flows::new(bounds), Last::default());
+pub(crate) fn analyse_with(segments: &[Segment], settings: longhaul_flow::Settings) -> Flow {
+    let (mut flows, mut last) = (Flows::new(settings), Last::default());
     for (number, segment) in (0..).zip(segments) {
         let key = SimulatedTap::key(0);
         flows.segment(number, CapturePoint(0), &key, segment, &mut last);

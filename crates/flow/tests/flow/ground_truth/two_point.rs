@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The same connection tapped at both ends of the path: what took how long, and what was lost where.
+//! Tests of two-point comparison: one connection tapped at both ends of the path, with true delays and losses.
 
 use super::simulated_flow::{Case, GroundTruth, MSS, analyse, case};
 use longhaul_flow::{
@@ -9,7 +9,7 @@ use longhaul_flow::{
     two_point::{Comparison, ComparisonSettings, Side},
 };
 
-/// Segments of both places by their times, as two files are read together.
+/// Compares the segments of both points by their times, as two files are read together.
 fn compare(
     left: &[Segment],
     right: &[Segment],
@@ -43,7 +43,7 @@ fn compare_same_clock(truth: &GroundTruth) -> TwoPointComparison {
     )
 }
 
-/// 20 ms each way with a queue of 20 ms, full now and then.
+/// Path of 20 ms each way with a queue of 20 ms that is sometimes full.
 fn lossy() -> Case {
     case(
         "20ms",
@@ -52,18 +52,18 @@ fn lossy() -> Case {
     )
 }
 
-/// Every packet that was sent and not lost is matched; what was lost, was lost on the path.
+/// Asserts that every packet that was sent and not lost is matched, and that lost packets count as lost on the path.
 fn assert_agrees(truth: &GroundTruth, found: &TwoPointComparison) {
     assert!(found.client_is_left);
-    let forth = &found.from_client;
-    let (lost, edge) = (forth.lost, forth.outside_overlap);
-    // What is under way at the end is at the edge.
+    let forward = &found.from_client;
+    let (lost, edge) = (forward.lost, forward.outside_overlap);
+    // Packets in flight at the end are outside the overlap.
     assert_eq!(lost.segments, truth.lost, "{lost:?} {edge:?}");
     assert_eq!(lost.bytes, truth.lost * MSS);
     let sent = truth.counters.sent * MSS;
-    assert_eq!(forth.matched_bytes, sent + 1 - lost.bytes - edge.bytes);
+    assert_eq!(forward.matched_bytes, sent + 1 - lost.bytes - edge.bytes);
     assert_eq!(
-        forth.uncaptured.bytes + forth.lost_upstream_bytes + forth.reordered,
+        forward.uncaptured.bytes + forward.lost_upstream_bytes + forward.reordered,
         0
     );
     assert_eq!(found.from_server.lost.segments, 0);
@@ -77,7 +77,7 @@ fn measures_losses_and_delays_with_one_clock() {
     assert_agrees(&truth, &found);
     assert_eq!((found.clocks, found.offset_ns), (Clocks::Same, 0));
     // A packet takes 240 µs on the wire; the handshake takes none.
-    let (forth, back) = (&found.from_client.delay, &found.from_server.delay);
+    let (forward, reverse) = (&found.from_client.delay, &found.from_server.delay);
     let deepest = truth
         .samples
         .iter()
@@ -85,13 +85,13 @@ fn measures_losses_and_delays_with_one_clock() {
         .max()
         .unwrap();
     let most = 20_000_000 + (deepest + 3_000) * 8 * 20;
-    assert_eq!(forth.min, 20_000_000);
+    assert_eq!(forward.min, 20_000_000);
     assert!(
-        forth.max <= most && forth.max * 10 > most * 9,
+        forward.max <= most && forward.max * 10 > most * 9,
         "{} {most}",
-        forth.max
+        forward.max
     );
-    assert_eq!((back.min, back.max), (20_000_000, 20_000_000));
+    assert_eq!((reverse.min, reverse.max), (20_000_000, 20_000_000));
     assert_eq!(
         found.from_server.lost.acks + found.from_server.uncaptured.acks,
         0
@@ -104,7 +104,7 @@ fn matches_super_packets_with_their_segments() {
     assert_agrees(&truth, &compare_same_clock(&truth));
 }
 
-/// Without them a retransmission and its original are told apart by their delays.
+/// Without time stamps, delays distinguish a retransmission from its original.
 #[test]
 fn finds_losses_without_time_stamps() {
     let truth = lossy().run();
@@ -122,7 +122,7 @@ fn finds_losses_without_time_stamps() {
     );
 }
 
-/// The right's clock is 2.5 s ahead (or behind) and 60 ppm fast.
+/// The right clock is 2.5 s ahead (or behind) and 60 ppm fast.
 #[test]
 fn corrects_clock_offset_and_skew() {
     for ahead in [2_500_000_000i64, -2_500_000_000] {
@@ -149,7 +149,7 @@ fn corrects_clock_offset_and_skew() {
             "{}",
             found.offset_ns
         );
-        // The first packets are short: 240 µs less on the wire are 20 ppm of both ways in 6 s.
+        // The first packets are short: 240 µs less on the wire are 20 ppm of both directions in 6 s.
         assert!((found.skew_ppm - 60.0).abs() < 21.0, "{}", found.skew_ppm);
         let true_delay = compare_same_clock(&truth).from_client.delay;
         assert!(found.from_client.delay.p50.abs_diff(true_delay.p50) < 1_000_000);
@@ -176,7 +176,7 @@ fn accepts_client_on_either_side() {
     assert_eq!(straight.from_client.lost, other.from_client.lost);
 }
 
-/// One ACK in eight arrives: the others are lost on the path back, as far as anybody can see.
+/// One ACK in eight arrives: the comparison sees the others as lost on the reverse path.
 #[test]
 fn counts_thinned_acks_as_lost() {
     let truth = case("20ms", &[("rate", "50mbit")], 3.0)
@@ -193,7 +193,7 @@ fn counts_thinned_acks_as_lost() {
     );
 }
 
-/// Paced ACKs are evenly spaced where they arrive, whatever they were where they left.
+/// Paced ACKs are evenly spaced where they arrive, whatever their spacing where they left.
 #[test]
 fn measures_ack_spacing_after_pacing() {
     let truth = case("20ms", &[("rate", "1gbit")], 4.0)
@@ -211,7 +211,7 @@ fn measures_ack_spacing_after_pacing() {
     assert_eq!(spacing.arrived.count, spacing.sent.count);
 }
 
-/// A capture that covers half of the time says nothing of losses in the other half.
+/// A capture that covers half of the time shows no losses in the other half.
 #[test]
 fn packets_outside_overlap_are_not_lost() {
     let truth = lossy().run();
@@ -224,10 +224,10 @@ fn packets_outside_overlap_are_not_lost() {
         true,
         ComparisonSettings::default(),
     );
-    let forth = &found.from_client;
-    assert!(forth.lost.segments < truth.lost && forth.outside_overlap.bytes > 10_000_000);
-    assert_eq!(forth.uncaptured.bytes, 0);
-    // Nothing at all to compare with.
+    let forward = &found.from_client;
+    assert!(forward.lost.segments < truth.lost && forward.outside_overlap.bytes > 10_000_000);
+    assert_eq!(forward.uncaptured.bytes, 0);
+    // No overlap to compare.
     let none = compare(
         &truth.at_sender,
         &truth.at_sender[..3],
@@ -237,8 +237,8 @@ fn packets_outside_overlap_are_not_lost() {
     assert_eq!(none.from_client.lost.bytes, 0);
 }
 
-/// `compare` asserts that no more waits. With too little room less is matched, and every byte is still
-/// somewhere.
+/// `compare` asserts the bound of unmatched parts. With too little room fewer bytes are matched, and every byte is
+/// still counted once.
 #[test]
 fn bounded_comparison_accounts_for_every_byte() {
     let truth = lossy().run();
@@ -248,18 +248,18 @@ fn bounded_comparison_accounts_for_every_byte() {
             .sum()
     };
     for packets_max in [16, 150, 200, 1 << 16] {
-        let bounds = ComparisonSettings {
+        let settings = ComparisonSettings {
             packets_max,
             ..ComparisonSettings::default()
         };
-        let way = compare(&truth.at_sender, &truth.at_receiver, true, bounds).from_client;
-        let alone = way.lost.bytes + way.uncaptured.bytes + way.outside_overlap.bytes;
+        let metrics = compare(&truth.at_sender, &truth.at_receiver, true, settings).from_client;
+        let alone = metrics.lost.bytes + metrics.uncaptured.bytes + metrics.outside_overlap.bytes;
         let both = sent(&truth.at_sender) + sent(&truth.at_receiver);
-        assert_eq!(2 * way.matched_bytes + alone, both, "{packets_max}");
+        assert_eq!(2 * metrics.matched_bytes + alone, both, "{packets_max}");
     }
 }
 
-/// Both flows after the joint verdict, the sender's first. The receiver's clock is `ahead_ns` ahead.
+/// Returns both flows after the joint verdict, the sender's first. The receiver's clock is `ahead_ns` ahead.
 fn assess_jointly(truth: &GroundTruth, ahead_ns: u64) -> [Flow; 2] {
     let later = |segment: &Segment| Segment {
         at_ns: segment.at_ns + ahead_ns,
@@ -296,7 +296,7 @@ fn joint_verdict_finds_standing_queue() {
     }
 }
 
-/// ACKs at 6,000 a second whatever happens: the one-way delays show which way the queue is.
+/// With ACKs at a constant 6,000 a second, the one-way delays show the direction of the queue.
 #[test]
 fn joint_verdict_finds_ack_queue() {
     let truth = case("125ms", &[("rate", "10gbit")], 40.0)

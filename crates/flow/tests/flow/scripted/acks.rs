@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ACK stream: AckDiff, duplicates, windows, SACK.
+//! Tests of the ACK stream: AckDiff, duplicates, windows, SACK.
 
 use crate::scripted::script::{MS, ScriptSegment, client, handshake, run, run_one, script, server};
 
@@ -10,7 +10,7 @@ fn sent(segments: u32) -> Vec<ScriptSegment> {
 
 #[test]
 fn ack_diff_counts_newly_acknowledged_bytes() {
-    let said = run(&script(&[
+    let results = run(&script(&[
         &sent(9),
         &[
             server(3 * MS, 1, 2_001),
@@ -19,7 +19,7 @@ fn ack_diff_counts_newly_acknowledged_bytes() {
             server(6 * MS, 1, 9_001),
         ],
     ]));
-    let upload = &said.flows[0].upload;
+    let upload = &results.flows[0].upload;
     assert_eq!(
         (
             upload.acks.pure,
@@ -32,7 +32,7 @@ fn ack_diff_counts_newly_acknowledged_bytes() {
     assert_eq!((d.count, d.min, d.max), (3, 1_000, 6_000));
     assert!((d.mean - 3_000.0).abs() < 1e-9);
     assert_eq!(upload.packets_per_ack.buckets, [(1, 1), (2, 1), (6, 1)]);
-    let series = said.series(0, true, 0);
+    let series = results.series(0, true, 0);
     let of = |ms| series.iter().find(|(at, _)| *at == ms * MS).unwrap().1;
     assert_eq!(
         (of(5).acked_bytes, of(5).ack_diff_max, of(5).acks),
@@ -77,7 +77,7 @@ fn counts_duplicates_by_rfc5681() {
             server(6 * MS, 1, 1_001).window(999).data(10),
             server(7 * MS, 11, 1_001).window(999),
             server(8 * MS, 11, 3_001).window(999),
-            // Nothing is outstanding any more.
+            // All data is acknowledged by now.
             server(9 * MS, 11, 3_001).window(999),
         ],
     ]));
@@ -110,21 +110,21 @@ fn counts_acks_out_of_order() {
 
 #[test]
 fn scales_windows_by_handshake() {
-    let said = run(&script(&[
+    let results = run(&script(&[
         &sent(1),
         &[
             server(3 * MS, 1, 1_001).window(50),
             server(4 * MS, 1, 1_001).window(0),
         ],
     ]));
-    let acks = said.flows[0].upload.acks;
+    let acks = results.flows[0].upload.acks;
     assert_eq!(acks.window_scale, Some(7));
     assert_eq!(
         (acks.window_min_bytes, acks.window_max_bytes),
         (0, 50 * 128)
     );
     assert_eq!((acks.zero_windows, acks.window_updates), (1, 1));
-    let series = said.series(0, true, 0);
+    let series = results.series(0, true, 0);
     let of = |ms| {
         series
             .iter()
@@ -184,7 +184,7 @@ fn analyses_acks_without_data() {
         server(2 * MS, 1, 3_000),
         server(3 * MS, 1, 6_000),
     ]);
-    // Its only packets come from the server, which is the first that was seen.
+    // All packets come from the server, which counts as the client because it is the first sender seen.
     assert_eq!(flow.client.port, 80);
     let direction = &flow.download;
     assert_eq!(direction.acks.acked_bytes, 5_000);
@@ -221,7 +221,7 @@ fn nothing_is_in_flight_without_acks() {
 
 #[test]
 fn sacked_bytes_are_not_in_flight() {
-    let said = run(&script(&[
+    let results = run(&script(&[
         &sent(4),
         &[
             server(3 * MS, 1, 1).sack(&[(1_001, 3_001)]),
@@ -229,11 +229,11 @@ fn sacked_bytes_are_not_in_flight() {
             server(5 * MS, 1, 1).sack(&[(4_001, 5_001), (1_001, 3_001)]),
         ],
     ]));
-    let upload = &said.flows[0].upload;
+    let upload = &results.flows[0].upload;
     let acks = upload.acks;
     assert_eq!((acks.with_sack, acks.sack_blocks, acks.dsacks), (2, 3, 0));
     assert_eq!(upload.in_flight_max_bytes, 4_000);
-    let series = said.series(0, true, 0);
+    let series = results.series(0, true, 0);
     assert_eq!(
         series
             .iter()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever comes, nothing breaks, and what is said twice is the same.
+//! Property tests with any segments: the analysis does not panic, and bins and records agree.
 
 use crate::scripted::script::{Results, ScriptSegment, client, key, server, settings};
 use longhaul_flow::segment::{CapturePoint, CapturedSegment};
@@ -7,7 +7,7 @@ use longhaul_flow::{Flows, Settings};
 use longhaul_packet::capture::Verdict;
 use proptest::prelude::*;
 
-/// Segments that are near each other, as those of a connection are, with all sorts of trouble.
+/// Segments with related numbers, as those of a connection, and with many irregularities.
 fn related_segment() -> impl Strategy<Value = ScriptSegment> {
     let numbers = (0u32..40, 0u32..40, 0u64..3_000_000, any::<bool>());
     let content = (0u32..4, 1u16..4, any::<u8>(), 0u16..3);
@@ -24,7 +24,7 @@ fn related_segment() -> impl Strategy<Value = ScriptSegment> {
                 .segments(segments)
                 .window(window)
                 .sack(&blocks)
-                // RST and SYN are rare, so that there is something between them.
+                // RST and SYN are rare, so that flows have other segments between them.
                 .flags(if flags < 12 { flags } else { 0x10 | flags & 1 })
                 .emulator_record(u32::from(flags), Verdict::Lost);
             if let Some((tsval, tsecr)) = stamps {
@@ -35,12 +35,12 @@ fn related_segment() -> impl Strategy<Value = ScriptSegment> {
     )
 }
 
-/// Mostly none.
+/// Jumps of the numbers, mostly zero.
 fn number_jump() -> impl Strategy<Value = u32> {
     prop_oneof![12 => Just(0), 1 => (1u32..16).prop_map(|quarters| quarters << 28), 1 => any::<u32>()]
 }
 
-/// Segments without any sense.
+/// Segments with unrelated random fields.
 fn random_segment() -> impl Strategy<Value = ScriptSegment> {
     let numbers = (any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>());
     let content = (any::<u32>(), any::<u16>(), any::<u8>(), any::<u16>());
@@ -84,26 +84,32 @@ fn analyse_script(segments: &[ScriptSegment], isn: u32, tables_max_bytes: usize)
         time_series_bins_max: 8,
         ..Settings::default()
     };
-    let (mut flows, mut said) = (Flows::new(settings), Results::default());
+    let (mut flows, mut results) = (Flows::new(settings), Results::default());
     for (number, seg) in segments.iter().enumerate() {
         let mut segment = seg.segment;
         segment.seq = segment.seq.wrapping_add(isn);
         segment.ack = segment.ack.wrapping_add(isn);
-        let vantage = CapturePoint(u32::from(seg.port % 2));
-        flows.segment(number as u64, vantage, &key(seg.port), &segment, &mut said);
+        let capture_point = CapturePoint(u32::from(seg.port % 2));
+        flows.segment(
+            number as u64,
+            capture_point,
+            &key(seg.port),
+            &segment,
+            &mut results,
+        );
     }
-    flows.finish(&mut said);
-    for flow in &said.flows {
+    flows.finish(&mut results);
+    for flow in &results.flows {
         assert!(
             flow.upload.time_series.bins.len() <= 8 && flow.download.time_series.bins.len() <= 8
         );
         assert!(flow.first_ns <= flow.last_ns);
     }
-    let packets: u64 = (said.flows.iter())
+    let packets: u64 = (results.flows.iter())
         .map(|flow| flow.upload.data.packets + flow.download.data.packets)
         .sum();
     assert_eq!(packets, segments.len() as u64);
-    said
+    results
 }
 
 proptest! {
@@ -120,7 +126,7 @@ proptest! {
         analyse_script(&segments, isn, bytes).check_consistency(2);
     }
 
-    /// Numbers jump by up to 4 GiB, for one segment or for all that follow.
+    /// Numbers jump by up to 4 GiB, for one segment or for all later ones.
     #[test]
     fn consistent_around_capture_gaps(
         mut segments in prop::collection::vec((related_segment(), number_jump(), any::<bool>()), 1..150),
@@ -144,7 +150,7 @@ proptest! {
         analyse_script(&segments, 0, 100_000);
     }
 
-    /// Flows that reopen, end early and share their slots, with batches that end anywhere.
+    /// Flows that reopen, end early and share their slots, in batches of any length.
     #[test]
     fn batches_equal_single_segments(
         segments in prop::collection::vec((random_segment(), 0u16..5), 1..80),
@@ -175,9 +181,10 @@ fn item((number, (seg, port)): (usize, (ScriptSegment, u16))) -> CapturedSegment
     }
 }
 
-fn sorted_by_flow(mut said: Results) -> Results {
-    said.bins
+fn sorted_by_flow(mut results: Results) -> Results {
+    results
+        .bins
         .sort_by_key(|bin| (bin.flow, bin.width, bin.upload));
-    said.flows.sort_by_key(|flow| flow.number);
-    said
+    results.flows.sort_by_key(|flow| flow.number);
+    results
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bins of several widths, and the course.
+//! Tests of the bins of several widths, and of the time series.
 
 use crate::scripted::script::{MS, client, run, run_with, settings};
 use longhaul_flow::Settings;
 
 #[test]
 fn leaves_out_empty_bins() {
-    let said = run(&[
+    let results = run(&[
         client(500, 1, 1).data(10),
         client(MS - 1, 11, 1).data(20),
         client(7 * MS, 31, 1).data(30),
         client(1_000 * MS, 61, 1).data(40),
     ]);
     let bytes = |width| -> Vec<(u64, u64)> {
-        let series = said.series(0, true, width);
+        let series = results.series(0, true, width);
         series
             .iter()
             .map(|(at, bin)| (*at, bin.data_bytes))
@@ -25,13 +25,13 @@ fn leaves_out_empty_bins() {
 
 #[test]
 fn keeps_backward_time_in_open_bin() {
-    let said = run(&[
+    let results = run(&[
         client(5 * MS, 1, 1).data(10),
         client(6 * MS, 11, 1).data(20),
         client(6 * MS - 1, 31, 1).data(30),
         client(6 * MS + 1, 61, 1).data(40),
     ]);
-    let series = said.series(0, true, 0);
+    let series = results.series(0, true, 0);
     let bytes: Vec<_> = series
         .iter()
         .map(|(at, bin)| (*at, bin.data_bytes))
@@ -49,28 +49,28 @@ fn accepts_widths_that_do_not_divide_each_other() {
     let segments: Vec<_> = (0..40u32)
         .map(|i| client(u64::from(i), 1 + i, 1).data(1))
         .collect();
-    let said = run_with(&segments, [0, 0], &odd);
-    said.check_consistency(3);
+    let results = run_with(&segments, [0, 0], &odd);
+    results.check_consistency(3);
     let counts = |width| -> Vec<u64> {
-        let series = said.series(0, true, width);
+        let series = results.series(0, true, width);
         series.iter().map(|(_, bin)| bin.data_bytes).collect()
     };
     assert_eq!(counts(0), [7, 7, 7, 7, 7, 5]);
     assert_eq!(counts(1), [10; 4]);
     assert_eq!(counts(2), [1; 40]);
-    let course = &said.flows[0].upload.time_series;
-    assert_eq!((course.width_ns, course.bins.len()), (3, 14));
+    let series = &results.flows[0].upload.time_series;
+    assert_eq!((series.width_ns, series.bins.len()), (3, 14));
 }
 
-/// A packet every 10 ms: 64 bins reach over 400 ms when each is 8 ms wide.
+/// A packet every 10 ms: 64 bins of 8 ms each cover the 400 ms.
 #[test]
 fn resolution_is_independent_of_other_flows() {
     let slow = (0..40u32).map(|i| client(u64::from(i) * 10 * MS, 1 + i, 1).data(1));
     let others = |count: u16| (0..count).map(|port| client(0, 1, 1).data(10).port(2_000 + port));
     let width_ms = |count| {
         let segments: Vec<_> = others(count).chain(slow.clone()).collect();
-        let mut said = run(&segments);
-        let last = said.flows.pop().unwrap();
+        let mut results = run(&segments);
+        let last = results.flows.pop().unwrap();
         assert_eq!(last.upload.data.packets, 40);
         last.upload.time_series.width_ns / MS
     };
@@ -82,10 +82,10 @@ fn bounds_time_series() {
     let segments: Vec<_> = (0..1_000u32)
         .map(|i| client(u64::from(i) * MS, 1 + i, 1).data(1))
         .collect();
-    let said = run(&segments);
-    let course = &said.flows[0].upload.time_series;
-    assert_eq!((course.width_ns, course.bins.len()), (16 * MS, 63));
-    assert!(course.bins[..62].iter().all(|bin| bin.data_bytes == 16));
-    // The first packet said what the window for it is.
-    assert_eq!(said.flows[0].download.time_series.bins.len(), 1);
+    let results = run(&segments);
+    let series = &results.flows[0].upload.time_series;
+    assert_eq!((series.width_ns, series.bins.len()), (16 * MS, 63));
+    assert!(series.bins[..62].iter().all(|bin| bin.data_bytes == 16));
+    // The bin has the window that the first packet advertised.
+    assert_eq!(results.flows[0].download.time_series.bins.len(), 1);
 }

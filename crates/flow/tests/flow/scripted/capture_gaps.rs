@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gaps of the capture in which numbers wrap, and numbers that are not of the flow.
+//! Tests of capture gaps in which numbers wrap, and of numbers that are not of the flow.
 
 use crate::scripted::script::{MS, ScriptSegment, client, handshake, run_one, script, server};
 use longhaul_flow::record::Direction;
@@ -8,7 +8,7 @@ use longhaul_flow::record::Direction;
 const GIB: u64 = 1 << 30;
 const GIB_TENTH: u64 = GIB / 10;
 
-/// Ten segments from number `from` on, each acknowledged after a millisecond, with TSvals of milliseconds.
+/// Returns ten segments from number `from` on, each acknowledged after a millisecond, with TSvals in milliseconds.
 fn ten_segments(at_ms: u64, from: u32) -> Vec<ScriptSegment> {
     let segment = |i: u32| {
         let (at_ms, seq) = (at_ms + 2 * u64::from(i), from.wrapping_add(i * 1_000));
@@ -25,7 +25,7 @@ fn upload(parts: &[&[ScriptSegment]]) -> Direction {
     run_one(&script(parts)).upload
 }
 
-/// Nothing was sent again, and nothing came late.
+/// Returns whether nothing was retransmitted, reordered or a probe.
 fn is_in_order(upload: &Direction) -> bool {
     let data = upload.data;
     data.retransmissions + data.reordered + data.probes == 0
@@ -48,7 +48,7 @@ fn data_after_capture_gap_is_new() {
     }
 }
 
-/// Nobody knows what was acknowledged in the gap.
+/// The ACKs within the gap are unknown.
 #[test]
 fn acks_resume_at_first_data_after_gap() {
     let from = 10_001 + (3 * GIB / 2) as u32;
@@ -92,7 +92,7 @@ fn ignores_unconfirmed_stray_number() {
             &ten_segments(10, 1),
             &ten_segments(200, 10_001),
         ]);
-        // Once, and again, as a mirror port has it.
+        // Once, and duplicated, as from a mirror port.
         for strays in [vec![stray(100)], vec![stray(100), stray(101)]] {
             let payload = 700 * strays.len() as u64;
             let upload = upload(&[
@@ -132,8 +132,8 @@ fn ignores_stray_fin() {
     );
 }
 
-/// More than a window of 128 kB is acknowledged before the capture has it, as where each direction has a queue of its
-/// own. Its TSvals are new.
+/// More than a window of 128 kB is acknowledged before the capture has its data, as when each direction has its own
+/// queue. Its TSvals are new.
 #[test]
 fn data_captured_after_its_ack_is_not_a_gap() {
     let data = |i: u32| {
@@ -150,7 +150,7 @@ fn data_captured_after_its_ack_is_not_a_gap() {
     assert_eq!(upload.acks.acked_bytes, 300_000);
 }
 
-/// A copy of what was acknowledged long ago has an old TSval.
+/// A copy of data that was acknowledged long ago has an old TSval.
 #[test]
 fn late_copy_is_not_a_gap() {
     let many: Vec<_> = (0..30)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The data stream: counts, super-packets, bytes that the tap misses, probes, gaps and bursts.
+//! Tests of the data stream: counts, super-packets, bytes that the tap misses, probes, gaps and bursts.
 
 use crate::scripted::script::{
     MS, US, client, handshake, run, run_one, run_with, script, server, settings,
@@ -8,7 +8,7 @@ use longhaul_packet::capture::Verdict;
 
 #[test]
 fn counts_a_transfer() {
-    let said = run(&script(&[
+    let results = run(&script(&[
         &handshake(10 * MS),
         &[
             client(20 * MS, 1, 1).data(1_000),
@@ -18,7 +18,7 @@ fn counts_a_transfer() {
             server(30 * MS + 40 * US, 1, 2_501),
         ],
     ]));
-    let flow = &said.flows[0];
+    let flow = &results.flows[0];
     let data = flow.upload.data;
     assert_eq!(
         (data.packets, data.wire_segments, data.wire_bytes),
@@ -38,7 +38,7 @@ fn counts_a_transfer() {
     assert_eq!(flow.upload.in_flight_max_bytes, 2_500);
     assert_eq!(flow.download.data.packets, 3);
     assert_eq!(flow.download.data.payload_bytes, 0);
-    let bin = said.series(0, true, 0)[1].1;
+    let bin = results.series(0, true, 0)[1].1;
     assert_eq!(
         (bin.data_segments, bin.short_segments, bin.in_flight_max),
         (3, 1, 2_500)
@@ -81,13 +81,13 @@ fn estimates_segments_of_super_packets_from_mss() {
         ],
     ]));
     let data = flow.upload.data;
-    // With time stamps a segment has 988 bytes.
+    // With time stamps a segment has 988 bytes of payload.
     assert_eq!((data.data_segments, data.estimated_packets), (3 + 3 + 1, 2));
     assert_eq!(data.segment_max_bytes, 1_000);
     assert_eq!(data.wire_bytes, 2 * 40 + 6_000 + 7 * 40);
 }
 
-/// An end sends none that are larger than it takes itself.
+/// An end sends no segments larger than its own MSS.
 #[test]
 fn uses_lesser_mss_of_both_ends() {
     let flow = run_one(&[
@@ -101,15 +101,15 @@ fn uses_lesser_mss_of_both_ends() {
     }
 }
 
-/// More than fits into 32 bits, within a millisecond.
+/// More segments within a millisecond than 32 bits can count.
 #[test]
 fn saturates_segment_count() {
     let segments = (0..66_000u32).map(|i| client(MS, 1 + i, 1).data(1).segments(u16::MAX));
     let segments: Vec<_> = segments.collect();
-    let said = run_with(&segments, [1, 2], &settings());
+    let results = run_with(&segments, [1, 2], &settings());
     let sent = 66_000 * u64::from(u16::MAX);
-    assert_eq!(said.flows[0].upload.data.data_segments, sent);
-    assert_eq!(said.series(0, true, 0)[0].1.data_segments, u32::MAX);
+    assert_eq!(results.flows[0].upload.data.data_segments, sent);
+    assert_eq!(results.series(0, true, 0)[0].1.data_segments, u32::MAX);
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn counts_data_of_both_ends() {
     assert_eq!(flow.download.data.unique_bytes, 1_700);
     assert_eq!(flow.upload.acks.acked_bytes, 150);
     assert_eq!(flow.download.acks.acked_bytes, 1_700);
-    // ACKs with data move, but are not pure.
+    // ACKs with data advance, but are not pure.
     assert_eq!(
         (flow.download.acks.pure, flow.download.acks.advancing),
         (1, 1)
@@ -295,7 +295,7 @@ fn counts_data_of_both_ends() {
 
 #[test]
 fn keeps_emulator_records() {
-    let said = run(&script(&[
+    let results = run(&script(&[
         &handshake(MS),
         &[
             client(2 * MS, 1, 1)
@@ -310,16 +310,16 @@ fn keeps_emulator_records() {
             server(3 * MS, 1, 1_001).emulator_record(70, Verdict::AckFiltered),
         ],
     ]));
-    let upload = said.series(0, true, 0);
+    let upload = results.series(0, true, 0);
     let bin = upload.iter().find(|(at, _)| *at == 2 * MS).unwrap().1;
     assert_eq!((bin.queue_max, bin.drops, bin.data_segments), (9_000, 2, 3));
-    let download = said.series(0, false, 1);
+    let download = results.series(0, false, 1);
     assert_eq!((download[0].1.queue_max, download[0].1.drops), (70, 0));
 }
 
 #[test]
 fn detects_full_window() {
-    let said = run(&script(&[
+    let results = run(&script(&[
         &handshake(MS),
         &[
             server(MS, 1, 1).window(16),
@@ -328,6 +328,6 @@ fn detects_full_window() {
         ],
     ]));
     // 2,048 bytes: two segments fit, a third would not.
-    assert_eq!(said.series(0, true, 1)[0].1.window_full, 1);
-    assert_eq!(said.flows[0].upload.acks.window_max_bytes, 16 * 128);
+    assert_eq!(results.series(0, true, 1)[0].1.window_full, 1);
+    assert_eq!(results.flows[0].upload.acks.window_max_bytes, 16 * 128);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which segments are one flow, and how many flows there may be.
+//! Tests of the assignment of segments to flows, and of the bounds of the flow table.
 
 use crate::scripted::script::{
     MS, Results, client, handshake, key, run, run_with, script, server, settings,
@@ -12,24 +12,24 @@ const S: u64 = 1_000 * MS;
 
 #[test]
 fn flow_has_number_of_first_packet() {
-    let said = run(&[
+    let results = run(&[
         client(0, 1, 1).data(10),
         client(1, 1, 1).data(10).port(1_001),
         client(2, 11, 1).data(10),
         client(3, 1, 1).data(10).port(1_002),
     ]);
-    let numbers: Vec<_> = said
+    let numbers: Vec<_> = results
         .flows
         .iter()
         .map(|f| (f.number, f.client.port))
         .collect();
     assert_eq!(numbers, [(0, 1_000), (1, 1_001), (3, 1_002)]);
-    assert_eq!(said.flows[0].upload.data.unique_bytes, 20);
+    assert_eq!(results.flows[0].upload.data.unique_bytes, 20);
 }
 
 #[test]
 fn each_capture_point_has_its_own_flow() {
-    let (mut flows, mut said) = (Flows::new(settings()), Results::default());
+    let (mut flows, mut results) = (Flows::new(settings()), Results::default());
     for number in 0..6 {
         let segment = client(number, 1, 1).data(10).segment;
         flows.segment(
@@ -37,11 +37,11 @@ fn each_capture_point_has_its_own_flow() {
             CapturePoint(number as u32 % 2),
             &key(5),
             &segment,
-            &mut said,
+            &mut results,
         );
     }
-    flows.finish(&mut said);
-    let seen: Vec<_> = said
+    flows.finish(&mut results);
+    let seen: Vec<_> = results
         .flows
         .iter()
         .map(|f| (f.capture_point.0, f.upload.data.packets))
@@ -51,18 +51,18 @@ fn each_capture_point_has_its_own_flow() {
 
 #[test]
 fn syn_with_new_number_begins_flow() {
-    let again = |at, isn| client(at, isn, 0).syn(1_000, 7).without_ack();
-    let said = run(&script(&[
+    let syn = |at, isn| client(at, isn, 0).syn(1_000, 7).without_ack();
+    let results = run(&script(&[
         &handshake(MS),
         &[
             client(2 * MS, 1, 1).rst(),
-            again(3 * MS, 70_000),
-            again(4 * MS, 70_000),
+            syn(3 * MS, 70_000),
+            syn(4 * MS, 70_000),
             server(5 * MS, 90_000, 70_001).syn(1_000, 7),
             client(5 * MS, 70_001, 90_001).data(5),
         ],
     ]));
-    let flows: Vec<_> = said
+    let flows: Vec<_> = results
         .flows
         .iter()
         .map(|f| (f.number, f.termination))
@@ -71,29 +71,29 @@ fn syn_with_new_number_begins_flow() {
         flows,
         [(0, Termination::ResetByClient), (4, Termination::Open)]
     );
-    assert_eq!(said.flows[1].handshake.syn_retransmissions, 1);
-    assert_eq!(said.flows[1].upload.data.unique_bytes, 5);
+    assert_eq!(results.flows[1].handshake.syn_retransmissions, 1);
+    assert_eq!(results.flows[1].upload.data.unique_bytes, 5);
 }
 
 #[test]
 fn syn_after_data_begins_flow() {
-    let said = run(&[
+    let results = run(&[
         client(0, 1, 1).data(10),
         server(1, 1, 11),
         client(2 * MS, 500, 0).syn(1_000, 7).without_ack(),
     ]);
-    assert_eq!(said.flows.len(), 2);
+    assert_eq!(results.flows.len(), 2);
 }
 
-/// As captures have it whose packets were put out of order.
+/// Segments of a capture with packets out of order.
 #[test]
 fn late_syn_belongs_to_same_flow() {
     let [syn, syn_ack, ack] = handshake(MS).try_into().unwrap();
     let data = client(2 * MS, 1, 1).data(10);
     let last = client(3 * MS, 11, 1).data(10);
-    let said = run(&[ack, data, syn_ack, syn, last]);
-    assert_eq!(said.flows.len(), 1);
-    let upload = &said.flows[0].upload;
+    let results = run(&[ack, data, syn_ack, syn, last]);
+    assert_eq!(results.flows.len(), 1);
+    let upload = &results.flows[0].upload;
     assert_eq!(upload.syn_options.mss, Some(1_000));
     assert_eq!(upload.data.unique_bytes, 20);
     let older = run(&[last, syn, data, syn_ack, ack]);
@@ -112,11 +112,11 @@ fn repeated_syn_begins_flow_after_long_silence() {
 
 #[test]
 fn evicts_least_recently_seen_flow() {
-    let bounds = Settings {
+    let limited = Settings {
         flows_max: 2,
         ..settings()
     };
-    let said = run_with(
+    let results = run_with(
         &[
             client(0, 1, 1).data(10).port(1),
             client(1, 1, 1).data(10).port(2),
@@ -125,46 +125,46 @@ fn evicts_least_recently_seen_flow() {
             client(4, 21, 1).data(10).port(1),
         ],
         [0, 0],
-        &bounds,
+        &limited,
     );
-    let flows: Vec<_> = said
+    let flows: Vec<_> = results
         .flows
         .iter()
         .map(|f| (f.client.port, f.upload.data.packets))
         .collect();
     assert_eq!(flows, [(2, 1), (1, 3), (3, 1)]);
-    said.check_consistency(2);
+    results.check_consistency(2);
 }
 
-/// Sixty flows fit in when they begin. Gaps that double take an octave of a distribution each.
+/// Sixty flows fit when they begin. Gaps that double use a new octave of a distribution each.
 #[test]
 fn evicts_flows_when_memory_grows() {
-    let bounds = Settings {
+    let limited = Settings {
         flows_max_bytes: 400_000,
         tables_max_bytes: 50_000,
         ..settings()
     };
-    let (mut flows, mut said) = (Flows::new(bounds), Results::default());
+    let (mut flows, mut results) = (Flows::new(limited), Results::default());
     for round in 0..40u32 {
         for port in 0..60u16 {
             let at_ns = (1 << round) + u64::from(port);
             let segment = client(at_ns, 1 + 10 * round, 1).data(10).segment;
             let number = u64::from(round) * 60 + u64::from(port);
-            flows.segment(number, CapturePoint(0), &key(port), &segment, &mut said);
+            flows.segment(number, CapturePoint(0), &key(port), &segment, &mut results);
             assert!(flows.memory_bytes() <= 400_000 + 50_000 + 60 * 2 * 320);
         }
-        assert!(round > 3 || said.flows.is_empty(), "all fit in");
+        assert!(round > 3 || results.flows.is_empty(), "all fit in");
     }
-    assert!(!said.flows.is_empty());
+    assert!(!results.flows.is_empty());
     assert!(flows.memory_bytes() > 350_000);
-    flows.finish(&mut said);
-    let packets = said.flows.iter().map(|flow| flow.upload.data.packets);
+    flows.finish(&mut results);
+    let packets = results.flows.iter().map(|flow| flow.upload.data.packets);
     assert_eq!(packets.sum::<u64>(), 40 * 60);
 }
 
 #[test]
 fn keeps_single_flow_over_budget() {
-    let bounds = Settings {
+    let limited = Settings {
         flows_max_bytes: 1,
         tables_max_bytes: 0,
         ..settings()
@@ -172,10 +172,10 @@ fn keeps_single_flow_over_budget() {
     let segments: Vec<_> = (0..20u32)
         .map(|i| client(u64::from(i) * MS, 1 + i, 1).data(1))
         .collect();
-    let said = run_with(&segments, [0, 0], &bounds);
-    assert_eq!(said.flows[0].upload.data.packets, 20);
-    assert_eq!(said.flows[0].upload.time_series.bins.len(), 2);
-    said.check_consistency(2);
+    let results = run_with(&segments, [0, 0], &limited);
+    assert_eq!(results.flows[0].upload.data.packets, 20);
+    assert_eq!(results.flows[0].upload.time_series.bins.len(), 2);
+    results.check_consistency(2);
 }
 
 #[test]
@@ -185,32 +185,32 @@ fn evicts_old_closed_flow() {
         client(2 * MS, 1, 1).rst(),
         client(200 * S, 1, 1).data(10).port(7),
     ]);
-    let (mut flows, mut said) = (Flows::new(settings()), Results::default());
+    let (mut flows, mut results) = (Flows::new(settings()), Results::default());
     for (number, seg) in segments.iter().enumerate() {
         flows.segment(
             number as u64,
             CapturePoint(0),
             &key(seg.port),
             &seg.segment,
-            &mut said,
+            &mut results,
         );
     }
-    assert_eq!(said.flows.len(), 1);
-    flows.finish(&mut said);
-    assert_eq!(said.flows.len(), 2);
+    assert_eq!(results.flows.len(), 1);
+    flows.finish(&mut results);
+    assert_eq!(results.flows.len(), 2);
 }
 
 #[test]
 fn reuses_slots() {
-    let bounds = Settings {
+    let limited = Settings {
         flows_max: 3,
         ..settings()
     };
     let segments: Vec<_> = (0..1_000u16)
         .map(|port| client(u64::from(port), 1, 1).data(10).port(port))
         .collect();
-    let said = run_with(&segments, [0, 0], &bounds);
-    let ports: Vec<_> = said.flows.iter().map(|f| f.client.port).collect();
+    let results = run_with(&segments, [0, 0], &limited);
+    let ports: Vec<_> = results.flows.iter().map(|f| f.client.port).collect();
     assert_eq!(ports, (0..1_000).collect::<Vec<_>>());
 }
 
@@ -230,7 +230,7 @@ fn shards_equal_single_table() {
     let analyse = |shards: u16| {
         let mut all = Results::default();
         for shard in 0..shards {
-            let (mut flows, mut said) = (Flows::new(settings()), Results::default());
+            let (mut flows, mut results) = (Flows::new(settings()), Results::default());
             for (number, seg) in segments.iter().enumerate() {
                 if seg.port % shards == shard {
                     let key = key(seg.port);
@@ -239,13 +239,13 @@ fn shards_equal_single_table() {
                         CapturePoint(0),
                         &key,
                         &seg.segment,
-                        &mut said,
+                        &mut results,
                     );
                 }
             }
-            flows.finish(&mut said);
-            all.flows.append(&mut said.flows);
-            all.bins.append(&mut said.bins);
+            flows.finish(&mut results);
+            all.flows.append(&mut results.flows);
+            all.bins.append(&mut results.bins);
         }
         all.flows.sort_by_key(|flow| flow.number);
         all.bins

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How flows begin and end.
+//! Tests of handshakes and terminations.
 
 use crate::scripted::script::{MS, ScriptSegment, client, handshake, run, run_one, script, server};
 use longhaul_flow::record::Termination;
@@ -38,7 +38,7 @@ fn sender_of_syn_ack_is_server() {
         ),
         (None, Some(MS))
     );
-    // The client's scale is unknown, the server's is taken to be used.
+    // The client's scale is unknown; the server's is assumed to be in use.
     assert_eq!(flow.upload.acks.window_scale, Some(7));
     assert_eq!(flow.download.acks.window_scale, None);
 }
@@ -109,12 +109,12 @@ fn records_termination_by_each_end() {
         termination_after(&[fins[0], server(3 * MS, 1, 2).rst()]),
         Termination::ResetByServer
     );
-    // What comes after both are done changes nothing.
+    // Packets after both ends have closed change nothing.
     assert_eq!(
         termination_after(&[fins[0], fins[1], client(9 * MS, 2, 0).rst()]),
         Termination::Finished
     );
-    // At once.
+    // Both FINs at once.
     assert_eq!(
         termination_after(&[client(2 * MS, 1, 1).fin(), server(2 * MS, 1, 1).fin()]),
         Termination::Finished
@@ -137,7 +137,7 @@ fn ignores_numbers_of_reset() {
     assert_eq!(flow.download.data.acked_unseen_bytes, 0);
 }
 
-/// A server that answers a SYN anew each time chooses another number each time: the last counts.
+/// A server without state chooses another number for each SYN/ACK: the last one counts.
 #[test]
 fn new_syn_ack_before_handshake_end_is_same_flow() {
     let flow = run_one(&[
@@ -168,14 +168,15 @@ fn new_syn_ack_before_handshake_end_is_same_flow() {
 
 #[test]
 fn new_syn_ack_after_handshake_begins_flow() {
-    let said = run(&script(&[
+    let results = run(&script(&[
         &handshake(10 * MS),
         &[server(20 * MS, 700_000, 1).syn(1_000, 7)],
     ]));
-    assert_eq!(said.flows.len(), 2);
+    assert_eq!(results.flows.len(), 2);
 }
 
-/// A SYN at `at_ms` that is answered after a millisecond with the number 90,000, and 10 bytes each way.
+/// Returns a connection whose SYN at `at_ms` is answered after a millisecond with the number 90,000, and 10 bytes in
+/// each direction.
 fn connection_at(at_ms: u64) -> Vec<ScriptSegment> {
     let at = |ms| (at_ms + ms) * MS;
     vec![
@@ -187,14 +188,14 @@ fn connection_at(at_ms: u64) -> Vec<ScriptSegment> {
     ]
 }
 
-/// What `before` leaves of a connection that opens after it.
+/// Asserts that the segments `before` do not affect the connection that opens after them.
 fn assert_opens_after(before: &[ScriptSegment], syns: u32) {
     let flow = run_one(&script(&[before, &connection_at(1_000)]));
     assert_eq!(flow.termination, Termination::Open);
     assert_eq!(flow.handshake.syn_retransmissions, syns);
     assert_eq!(flow.handshake.syn_ack_to_ack_ns, Some(MS));
-    for way in [&flow.upload, &flow.download] {
-        let (data, acks) = (way.data, way.acks);
+    for direction in [&flow.upload, &flow.download] {
+        let (data, acks) = (direction.data, direction.acks);
         assert_eq!((data.unique_bytes, acks.acked_bytes), (10, 10));
         assert_eq!(
             (
@@ -204,7 +205,7 @@ fn assert_opens_after(before: &[ScriptSegment], syns: u32) {
             ),
             (0, 0, 0)
         );
-        assert_eq!((acks.out_of_order, way.in_flight_max_bytes), (0, 10));
+        assert_eq!((acks.out_of_order, direction.in_flight_max_bytes), (0, 10));
     }
 }
 
@@ -219,7 +220,7 @@ fn accepts_answer_after_refused_syn() {
     );
 }
 
-/// The server knows a connection of before: it answers with its numbers (RFC 9293 §3.5.1, RFC 5961 §4.2).
+/// The server has an old connection and answers with its numbers (RFC 9293 §3.5.1, RFC 5961 §4.2).
 #[test]
 fn accepts_answer_after_ack_of_old_connection() {
     assert_opens_after(
@@ -232,7 +233,7 @@ fn accepts_answer_after_ack_of_old_connection() {
     );
 }
 
-/// Some guards answer a SYN so first, to see that its sender is there.
+/// Some firewalls answer a SYN like this first, to verify its sender.
 #[test]
 fn ignores_syn_ack_with_wrong_number() {
     assert_opens_after(
@@ -263,7 +264,7 @@ fn keeps_refusal_without_answer() {
     assert_eq!(scan.termination, Termination::ResetByClient);
 }
 
-/// The FIN of a connection between the same ports comes when the next has begun.
+/// The FIN of an earlier connection between the same ports comes after the next one has begun.
 #[test]
 fn ignores_fin_of_previous_connection() {
     let mut next = connection_at(1_000);
@@ -277,13 +278,13 @@ fn ignores_fin_of_previous_connection() {
         *number += 400_000;
     }
     next.insert(1, server(1_000 * MS + 1, 500, 20).fin());
-    let said = run(&script(&[
+    let results = run(&script(&[
         &handshake(MS),
         &[client(2 * MS, 1, 1).data(19)],
         &next,
     ]));
-    assert_eq!(said.flows.len(), 2);
-    let flow = &said.flows[1];
+    assert_eq!(results.flows.len(), 2);
+    let flow = &results.flows[1];
     assert_eq!(flow.termination, Termination::Open);
     assert_eq!(flow.handshake.syn_to_syn_ack_ns, Some(MS));
     let (up, down) = (&flow.upload, &flow.download);

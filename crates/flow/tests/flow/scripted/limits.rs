@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What limited a flow, of captures written by hand. The simulated ones are in `tap_truth`.
+//! Tests of the limiting factors in scripted captures; `ground_truth` has the simulated ones.
 
 use crate::scripted::script::{MS, ScriptSegment, US, client, handshake, run_one, server};
 use longhaul_flow::record::{Direction, Limit};
 
-/// Bursts of `count` segments each 100 ms, the first at `at_ms`, each acknowledged after 10 ms.
+/// Scripted sender: bursts at given times, each acknowledged after 10 ms.
 struct Sender {
     next: u32,
     segments: Vec<ScriptSegment>,
@@ -64,8 +64,8 @@ fn reopened_window_does_not_limit_later() {
     );
 }
 
-/// Of the first ACK of a capture that begins in the middle nobody knows what it acknowledges, but that nothing is in
-/// flight is to be seen. After the loss, less is in flight than before.
+/// The first ACK of a partial capture acknowledges an unknown amount, but it shows that nothing is in flight.
+/// After the loss, less is in flight than before.
 #[test]
 fn detects_idleness_in_partial_capture() {
     let mut sender = Sender {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is said of a flow, against captures written by hand.
+//! Tests against scripted captures.
 
 mod acks;
 mod any_segments;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was sent again, why, and what only came late.
+//! Tests of retransmissions, their causes, and their distinction from reordering.
 
 use crate::scripted::script::{MS, ScriptSegment, US, client, handshake, run_one, script, server};
 use longhaul_flow::record::Data;
 
-/// A handshake of 100 ms and six segments of 1,000 bytes, the first at 200 ms, a microsecond apart.
+/// Returns a handshake of 100 ms and six segments of 1,000 bytes, the first at 200 ms, a microsecond apart.
 fn sent() -> Vec<ScriptSegment> {
     let data =
         (0..6u32).map(|i| client(200 * MS + u64::from(i) * US, 1 + i * 1_000, 1).data(1_000));
@@ -15,7 +15,7 @@ fn upload(parts: &[&[ScriptSegment]]) -> Data {
     run_one(&script(parts)).upload.data
 }
 
-/// Fast, time-out, spurious, other.
+/// Returns the counts of fast, time-out, spurious and other retransmissions.
 fn causes(data: &Data) -> [u64; 4] {
     [
         data.fast_retransmissions,
@@ -54,7 +54,7 @@ fn two_duplicates_do_not_mean_fast_retransmission() {
     assert_eq!(causes(&upload(&[&segments])), [0, 0, 0, 1]);
 }
 
-/// They answer what came twice: no hole is behind them (RFC 6675 §2).
+/// Such duplicates answer packets that arrived twice: they show no gap (RFC 6675 §2).
 #[test]
 fn ignores_duplicates_with_dsack() {
     let mut segments = sent();
@@ -123,7 +123,7 @@ fn go_back_n_after_silence_is_time_out() {
 
 #[test]
 fn tail_loss_probe_is_other() {
-    // Two round trips after the last.
+    // Two round trips after the last segment.
     let data = upload(&[&sent(), &[client(350 * MS, 5_001, 1).data(1_000)]]);
     assert_eq!(causes(&data), [0, 0, 0, 1]);
 }
@@ -171,7 +171,7 @@ fn early_fin_retransmission_is_other() {
     );
 }
 
-/// Of 100 bytes with a FIN, the tap had seen the FIN.
+/// Of 100 bytes with a FIN, the tap had seen only the FIN.
 #[test]
 fn excludes_seen_fin_from_retransmitted_bytes() {
     let data = upload(&[
@@ -190,7 +190,7 @@ fn excludes_seen_fin_from_retransmitted_bytes() {
     );
 }
 
-/// Six segments of which the second comes last, `late_ns` after its successor.
+/// Returns six segments of which the second comes last, `late_ns` after its successor.
 fn with_second_last(late_ns: u64, stamps: Option<[u32; 2]>) -> Vec<ScriptSegment> {
     let mut segments = sent();
     let second = segments.remove(4);
@@ -215,7 +215,7 @@ fn late_within_half_round_trip_is_reordered() {
 }
 
 #[test]
-fn later_packet_is_unseen_retransmission() {
+fn packet_late_by_half_round_trip_is_retransmission() {
     let data = upload(&[&with_second_last(50 * MS, None)]);
     assert_eq!((data.reordered, causes(&data)), (0, [0, 0, 0, 1]));
     assert_eq!(
@@ -228,7 +228,7 @@ fn later_packet_is_unseen_retransmission() {
     );
 }
 
-/// The tap is beside the receiver, and nothing shows how far away the sender is.
+/// The tap is beside the receiver, and the round trip to the sender is unknown.
 #[test]
 fn assumes_three_milliseconds_for_partial_round_trip() {
     let late_after = |us: u64| {
@@ -267,18 +267,18 @@ fn counts_gaps_removed_at_bound() {
     let mut segments = handshake(MS);
     segments.extend((0..10u32).map(|i| client(2 * MS, 1 + i * 2_000, 1).data(1_000)));
     segments.push(server(3 * MS, 1, 19_001));
-    let bounds = longhaul_flow::Settings {
+    let limited = longhaul_flow::Settings {
         ranges_max: 3,
         ..settings()
     };
-    let said = run_with(&segments, [5, 6], &bounds);
-    // Six of nine holes had been forgotten before anything was acknowledged.
-    assert_eq!(said.flows[0].upload.data.acked_unseen_bytes, 3_000);
-    let said = run_with(&segments, [5, 6], &settings());
-    assert_eq!(said.flows[0].upload.data.acked_unseen_bytes, 9_000);
+    let results = run_with(&segments, [5, 6], &limited);
+    // Six of nine gaps were removed before any ACK.
+    assert_eq!(results.flows[0].upload.data.acked_unseen_bytes, 3_000);
+    let results = run_with(&segments, [5, 6], &settings());
+    assert_eq!(results.flows[0].upload.data.acked_unseen_bytes, 9_000);
 }
 
-/// The last packet is lost before the tap; an ACK of the same sender has the number behind it.
+/// The last packet is lost before the tap; an ACK of its sender has the next number.
 #[test]
 fn ack_sequence_number_reveals_lost_tail() {
     let data = upload(&[

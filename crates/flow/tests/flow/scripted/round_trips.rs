@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Round trips by pairs and by time stamps.
+//! Tests of round trips by pairs and by time stamps.
 
 use crate::scripted::script::{
     MS, US, client, handshake, run, run_one, run_with, script, server, settings,
@@ -24,7 +24,7 @@ fn handshake_is_a_sample() {
 
 #[test]
 fn samples_last_segment_covered_by_each_ack() {
-    let said = run(&script(&[
+    let results = run(&script(&[
         &handshake(10 * MS),
         &[
             client(20 * MS, 1, 1).data(1_000),
@@ -35,9 +35,9 @@ fn samples_last_segment_covered_by_each_ack() {
             server(37 * MS, 1, 3_001),
         ],
     ]));
-    let rtt = &said.flows[0].upload.rtt_by_pairs;
+    let rtt = &results.flows[0].upload.rtt_by_pairs;
     assert_eq!((rtt.count, rtt.min, rtt.max), (3, 10 * MS, 13 * MS));
-    let series = said.series(0, true, 0);
+    let series = results.series(0, true, 0);
     let bin = series.iter().find(|(at, _)| *at == 35 * MS).unwrap().1;
     assert_eq!(
         (bin.rtt_samples, bin.rtt_min_ns, bin.rtt_sum_ns),
@@ -45,7 +45,7 @@ fn samples_last_segment_covered_by_each_ack() {
     );
 }
 
-/// The fourth packet is the last that there is room for: of the fifth nobody knows how long it has been out.
+/// The table holds four packets, so the age of the fifth is unknown.
 #[test]
 fn packet_beyond_bound_has_no_age() {
     let data = (0..8u32).map(|i| client(20 * MS, 1 + i * 1_000, 1).data(1_000));
@@ -55,12 +55,12 @@ fn packet_beyond_bound_has_no_age() {
         .chain(data)
         .chain(acks)
         .collect();
-    let bounds = Settings {
+    let limited = Settings {
         unacked_max: 4,
         ..settings()
     };
-    let said = run_with(&segments, [5, 6], &bounds);
-    let series = said.series(0, true, 0);
+    let results = run_with(&segments, [5, 6], &limited);
+    let series = results.series(0, true, 0);
     let bin = series.iter().find(|(at, _)| *at == 30 * MS).unwrap().1;
     assert_eq!((bin.rtt_samples, bin.unacked_age_min_us), (2, 10_200));
 }
@@ -82,7 +82,7 @@ fn retransmitted_segment_is_no_sample() {
     assert_eq!((rtt.count, rtt.min, rtt.max), (2, 10 * MS, 11 * MS));
 }
 
-/// A byte that is sent into a closed window each time the sender's timer runs out.
+/// A byte that is sent into a closed window each time the sender's timer expires.
 #[test]
 fn repeated_window_probe_is_no_sample() {
     let flow = run_one(&script(&[
@@ -110,7 +110,7 @@ fn retransmitted_syn_is_no_sample() {
     let flow = run_one(&segments);
     assert_eq!(flow.upload.rtt_by_pairs.count, 0);
     assert_eq!(flow.handshake.syn_retransmissions, 1);
-    // Which of both was answered, 10 ms or 1,010 ms later, nobody knows (RFC 6298 §3).
+    // Either SYN may have been answered, 10 ms or 1,010 ms later (RFC 6298 §3).
     assert_eq!(flow.handshake.syn_to_syn_ack_ns, None);
     assert_eq!(flow.upload.data.other_retransmissions, 0);
 }
@@ -149,7 +149,7 @@ fn samples_first_echo_of_each_time_stamp() {
 
 #[test]
 fn time_stamps_sample_retransmitted_segment() {
-    let said = run(&script(&[
+    let results = run(&script(&[
         &handshake(10 * MS),
         &[
             client(20 * MS, 1, 1).data(1_000).stamps(100, 5),
@@ -157,10 +157,10 @@ fn time_stamps_sample_retransmitted_segment() {
             server(315 * MS, 1, 1_001).stamps(6, 380),
         ],
     ]));
-    let upload = &said.flows[0].upload;
+    let upload = &results.flows[0].upload;
     assert_eq!(
         (upload.rtt_by_pairs.count, upload.rtt_by_timestamps.max),
         (1, 15 * MS)
     );
-    assert_eq!(said.series(0, true, 1)[0].1.rtt_samples, 2);
+    assert_eq!(results.series(0, true, 1)[0].1.rtt_samples, 2);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Captures written by hand: segments with numbers relative to each end's ISN.
+//! Scripted captures: segments with numbers relative to each end's ISN.
 
 use longhaul_flow::bin::Bin;
 use longhaul_flow::record::Flow;
@@ -12,19 +12,19 @@ use std::net::IpAddr;
 pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
 
-/// A segment before its numbers are put upon the ISNs.
+/// A segment with relative numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScriptSegment {
     pub(crate) segment: Segment,
     pub(crate) port: u16,
 }
 
-/// From the client.
+/// Returns a segment from the client.
 pub(crate) fn client(at_ns: u64, seq: u32, ack: u32) -> ScriptSegment {
     seg(true, at_ns, seq, ack)
 }
 
-/// From the server.
+/// Returns a segment from the server.
 pub(crate) fn server(at_ns: u64, seq: u32, ack: u32) -> ScriptSegment {
     seg(false, at_ns, seq, ack)
 }
@@ -55,7 +55,7 @@ impl ScriptSegment {
         self
     }
 
-    /// A super-packet.
+    /// Makes it a super-packet.
     pub(crate) fn segments(mut self, segments: u16) -> Self {
         self.segment.wire_segments = segments;
         self.segment.wire_bytes += 40 * (u32::from(segments) - 1);
@@ -88,7 +88,7 @@ impl ScriptSegment {
         self
     }
 
-    /// Without the ACK flag.
+    /// Clears the ACK flag.
     pub(crate) fn without_ack(mut self) -> Self {
         self.segment.flags &= !ACK;
         self
@@ -111,14 +111,14 @@ impl ScriptSegment {
         self
     }
 
-    /// Of the connection from another port.
+    /// Moves it to the connection from another port.
     pub(crate) fn port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// With numbers of the wire.
-    fn to_wire(&self, isn: [u32; 2]) -> Segment {
+    /// Returns the segment with numbers as on the wire.
+    fn wire_segment(&self, isn: [u32; 2]) -> Segment {
         let mut segment = self.segment;
         let [own, other] = if segment.from_low {
             isn
@@ -134,8 +134,8 @@ impl ScriptSegment {
     }
 }
 
-/// A handshake that begins at 0 and is seen at the client, whose data begins with number 1: MSS 1,000 and
-/// windows in units of 128 bytes.
+/// Returns a handshake that begins at 0, seen at the client, whose data begins with number 1: MSS 1,000 and windows in
+/// units of 128 bytes.
 pub(crate) fn handshake(rtt_ns: u64) -> Vec<ScriptSegment> {
     vec![
         client(0, 0, 0).syn(1_000, 7).without_ack(),
@@ -144,7 +144,7 @@ pub(crate) fn handshake(rtt_ns: u64) -> Vec<ScriptSegment> {
     ]
 }
 
-/// A key with the client as its lesser end.
+/// Returns a key with the client as its lesser end.
 pub(crate) fn key(port: u16) -> FlowKey {
     let end = |last: u8, port| Endpoint {
         address: IpAddr::from([10, 0, 0, last]),
@@ -156,7 +156,7 @@ pub(crate) fn key(port: u16) -> FlowKey {
     }
 }
 
-/// A bin as it came.
+/// A bin with its origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EmittedBin {
     pub(crate) flow: u64,
@@ -166,7 +166,7 @@ pub(crate) struct EmittedBin {
     pub(crate) bin: Bin,
 }
 
-/// All that was said.
+/// Sink that keeps all results.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Results {
     pub(crate) bins: Vec<EmittedBin>,
@@ -190,7 +190,7 @@ impl Sink for Results {
 }
 
 impl Results {
-    /// The bins of one direction of a flow and one width.
+    /// Returns the bins of one direction of a flow and one width.
     pub(crate) fn series(&self, flow: u64, upload: bool, width: usize) -> Vec<(u64, Bin)> {
         (self.bins.iter())
             .filter(|b| (b.flow, b.upload, b.width) == (flow, upload, width))
@@ -198,7 +198,7 @@ impl Results {
             .collect()
     }
 
-    /// What bins and records say twice must be the same.
+    /// Asserts that bins and records agree.
     pub(crate) fn check_consistency(&self, widths: usize) {
         for flow in &self.flows {
             for (upload, direction) in [(true, &flow.upload), (false, &flow.download)] {
@@ -253,7 +253,7 @@ fn check_record(of: &longhaul_flow::record::Direction) {
     assert!(data.unique_bytes + seen_again <= data.payload_bytes);
 }
 
-/// Settings of the tests: bins of 1 ms and 1 s.
+/// Returns the settings of the tests: bins of 1 ms and 1 s.
 pub(crate) fn settings() -> Settings {
     Settings {
         time_series_bins_max: 64,
@@ -261,46 +261,46 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// Analyses the segments with numbers upon these ISNs.
+/// Analyses the segments with these ISNs.
 pub(crate) fn run_with(script: &[ScriptSegment], isn: [u32; 2], settings: &Settings) -> Results {
-    let (mut flows, mut said) = (Flows::new(settings.clone()), Results::default());
+    let (mut flows, mut results) = (Flows::new(settings.clone()), Results::default());
     for (number, seg) in script.iter().enumerate() {
-        let segment = seg.to_wire(isn);
+        let segment = seg.wire_segment(isn);
         flows.segment(
             number as u64,
             CapturePoint(0),
             &key(seg.port),
             &segment,
-            &mut said,
+            &mut results,
         );
     }
-    flows.finish(&mut said);
-    said
+    flows.finish(&mut results);
+    results
 }
 
-/// Analyses the segments, which must come to the same wherever the numbers wrap.
+/// Analyses the segments, and asserts that the result does not depend on where the numbers wrap.
 pub(crate) fn run(script: &[ScriptSegment]) -> Results {
-    let said = run_with(script, [7_000, 9_000], &settings());
+    let results = run_with(script, [7_000, 9_000], &settings());
     for below in [1, 2, 500, 1_500, 5_000] {
         let isn = [0u32.wrapping_sub(below), 0u32.wrapping_sub(below * 3)];
         assert_eq!(
             run_with(script, isn, &settings()),
-            said,
+            results,
             "{below} below 2^32"
         );
     }
-    said.check_consistency(2);
-    said
+    results.check_consistency(2);
+    results
 }
 
-/// Likewise, of a script with one flow.
+/// Analyses a script with one flow, and returns that.
 pub(crate) fn run_one(script: &[ScriptSegment]) -> Flow {
-    let mut said = run(script);
-    assert_eq!(said.flows.len(), 1);
-    said.flows.remove(0)
+    let mut results = run(script);
+    assert_eq!(results.flows.len(), 1);
+    results.flows.remove(0)
 }
 
-/// A script of parts.
+/// Joins the parts of a script.
 pub(crate) fn script(parts: &[&[ScriptSegment]]) -> Vec<ScriptSegment> {
     parts.concat()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A simulated transfer, tapped at both ends, against what its sender and its path know.
+//! Tests of a simulated transfer, tapped at both ends, against the counters of its sender and its path.
 
 use crate::scripted::script::{Results, settings};
 use crate::simulated_tap::{PacketFormat, SimulatedTap};
@@ -14,10 +14,10 @@ use longhaul_tcpsim::simulation::{FlowConfig, Path, Simulation};
 use longhaul_units::{Bytes, Time};
 
 const MSS: u32 = 1448;
-/// Four times what the path holds.
+/// Four times the bandwidth-delay product.
 const WINDOW: u64 = 1 << 20;
 
-/// What both taps and the simulation say of a transfer.
+/// A transfer as seen by both taps, and the simulation's counters.
 struct Transfer {
     at_sender: Direction,
     at_receiver: Direction,
@@ -26,14 +26,17 @@ struct Transfer {
     acked_packets: u64,
 }
 
-/// Ten seconds over 40 ms with these settings and changes of the way forth.
-fn transfer(forth: &[(&str, &str)], changes: &[&str], super_packets: bool) -> Transfer {
+/// Simulates ten seconds over 40 ms, with these settings and changes of the forward path.
+fn transfer(forward: &[(&str, &str)], changes: &[&str], super_packets: bool) -> Transfer {
     let mut path = Path {
         seed: 3,
         ..Path::default()
     };
     path.reverse.apply(Setting::parse("delay", "20ms").unwrap());
-    for (key, value) in [("delay", "20ms"), ("rate", "50mbit")].iter().chain(forth) {
+    for (key, value) in [("delay", "20ms"), ("rate", "50mbit")]
+        .iter()
+        .chain(forward)
+    {
         path.forward.apply(Setting::parse(key, value).unwrap());
     }
     let mut schedule = Schedule::default();
@@ -51,12 +54,12 @@ fn transfer(forth: &[(&str, &str)], changes: &[&str], super_packets: bool) -> Tr
         acks: AckPolicy::default(),
         control: Box::new(Reno),
     };
-    let look = PacketFormat {
+    let format = PacketFormat {
         mss: MSS,
         window: WINDOW,
         super_packets,
     };
-    let mut simulation = Simulation::with_observer(path, vec![flow], SimulatedTap::new(look));
+    let mut simulation = Simulation::with_observer(path, vec![flow], SimulatedTap::new(format));
     simulation.run_until(Time::from_secs(10));
     let drops = simulation.drops();
     let (sent, arrived) = (
@@ -73,19 +76,19 @@ fn transfer(forth: &[(&str, &str)], changes: &[&str], super_packets: bool) -> Tr
 }
 
 fn upload(segments: &[(usize, Segment)]) -> Direction {
-    let bounds = Settings {
+    let limited = Settings {
         time_series_bins_max: 4096,
         ..settings()
     };
-    let (mut flows, mut said) = (Flows::new(bounds), Results::default());
+    let (mut flows, mut results) = (Flows::new(limited), Results::default());
     for (number, (_, segment)) in segments.iter().enumerate() {
         let key = SimulatedTap::key(0);
-        flows.segment(number as u64, CapturePoint(0), &key, segment, &mut said);
+        flows.segment(number as u64, CapturePoint(0), &key, segment, &mut results);
     }
-    flows.finish(&mut said);
-    said.check_consistency(2);
-    assert_eq!(said.flows.len(), 1);
-    said.flows.remove(0).upload
+    flows.finish(&mut results);
+    results.check_consistency(2);
+    assert_eq!(results.flows.len(), 1);
+    results.flows.remove(0).upload
 }
 
 fn retransmissions(data: &Data) -> u64 {
@@ -95,7 +98,7 @@ fn retransmissions(data: &Data) -> u64 {
         + data.other_retransmissions
 }
 
-/// What holds whatever happens.
+/// Asserts what holds for every transfer.
 fn assert_consistent(transfer: &Transfer) {
     let (sent, counters) = (&transfer.at_sender.data, transfer.counters);
     assert_eq!(sent.data_segments, counters.sent);
@@ -120,9 +123,9 @@ fn assert_consistent(transfer: &Transfer) {
     );
     let arrived = &transfer.at_receiver.data;
     assert_eq!((arrived.acked_unseen_bytes, arrived.reordered), (0, 0));
-    // Some are still under way, and some of the lost are yet to be sent again.
-    let under_way = counters.sent - transfer.lost - arrived.data_segments;
-    assert!(under_way < 600, "{under_way}");
+    // Some packets are still in flight, and some lost ones are not retransmitted yet.
+    let in_flight = counters.sent - transfer.lost - arrived.data_segments;
+    assert!(in_flight < 600, "{in_flight}");
     assert!(arrived.unseen_retransmissions <= transfer.lost);
 }
 

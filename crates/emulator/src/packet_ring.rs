@@ -19,12 +19,12 @@ pub(super) struct Packet {
     /// How it is cut.
     pub(super) layout: SuperPacket,
     /// Segments of it that are still to be delivered or dropped.
-    left: u32,
+    segments_left: u32,
 }
 
 /// A bounded ring of packets, named by consecutive numbers.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct PacketRing {
     ring: Box<[u8]>,
     packets: VecDeque<Packet>,
     /// The number of `packets[0]`.
@@ -33,7 +33,7 @@ pub(super) struct Store {
     head: usize,
 }
 
-impl Store {
+impl PacketRing {
     /// A ring of `bytes`, at least four of the longest packets. Memory is taken as it is used.
     pub(super) fn new(bytes: usize) -> Self {
         let ring = vec![0; bytes.max(4 * READ_MAX)].into_boxed_slice();
@@ -62,7 +62,7 @@ impl Store {
 
     /// Space for one read, if there is any. A ring that ran empty begins again at its start, where
     /// the cache is warm.
-    pub(super) fn vacant(&mut self) -> Option<&mut [u8]> {
+    pub(super) fn free_space(&mut self) -> Option<&mut [u8]> {
         let Some(oldest) = self.packets.front().map(|packet| packet.offset) else {
             self.head = 0;
             return Some(&mut self.ring[..READ_MAX]);
@@ -86,13 +86,13 @@ impl Store {
     }
 
     /// Keeps the `len` bytes just read into [`vacant`](Self::vacant); returns the packet's number.
-    pub(super) fn keep(&mut self, len: usize, layout: SuperPacket) -> u64 {
+    pub(super) fn commit(&mut self, len: usize, layout: SuperPacket) -> u64 {
         let left = u32::from(layout.segments());
         self.packets.push_back(Packet {
             offset: self.head,
             len,
             layout,
-            left,
+            segments_left: left,
         });
         self.head += len;
         self.first + self.packets.len() as u64 - 1
@@ -109,13 +109,17 @@ impl Store {
 
     /// One more segment of the packet will be released than it has.
     pub(super) fn retain(&mut self, number: u64) {
-        self.packets[(number - self.first) as usize].left += 1;
+        self.packets[(number - self.first) as usize].segments_left += 1;
     }
 
     /// `segments` of the packet are done with. Space is free again once all older packets are.
     pub(super) fn release(&mut self, number: u64, segments: u32) {
-        self.packets[(number - self.first) as usize].left -= segments;
-        while self.packets.front().is_some_and(|packet| packet.left == 0) {
+        self.packets[(number - self.first) as usize].segments_left -= segments;
+        while self
+            .packets
+            .front()
+            .is_some_and(|packet| packet.segments_left == 0)
+        {
             self.packets.pop_front();
             self.first += 1;
         }
@@ -132,19 +136,19 @@ mod tests {
         SuperPacket::parse(&[0; vnet::LEN], &packet).unwrap()
     }
 
-    fn put(store: &mut Store, len: usize, fill: u8) -> Option<u64> {
-        let space = store.vacant()?;
+    fn push(store: &mut PacketRing, len: usize, fill: u8) -> Option<u64> {
+        let space = store.free_space()?;
         space[..len].fill(fill);
-        Some(store.keep(len, plain(len)))
+        Some(store.commit(len, plain(len)))
     }
 
     #[test]
     fn wraps_many_times_without_mixing_packets() {
-        let mut store = Store::new(0);
+        let mut store = PacketRing::new(0);
         let mut held = VecDeque::new();
         for round in 0..10_000_u32 {
             let len = 20 + (round as usize * 7919) % 60_000;
-            match put(&mut store, len, round as u8) {
+            match push(&mut store, len, round as u8) {
                 Some(number) => held.push_back((number, len, round as u8)),
                 None => {
                     let (number, len, fill) = held.pop_front().unwrap();
@@ -160,30 +164,30 @@ mod tests {
 
     #[test]
     fn a_held_packet_holds_the_space_behind_it() {
-        let mut store = Store::new(0);
-        let first = put(&mut store, 60_000, 1).unwrap();
-        while put(&mut store, 60_000, 2).is_some() {}
+        let mut store = PacketRing::new(0);
+        let first = push(&mut store, 60_000, 1).unwrap();
+        while push(&mut store, 60_000, 2).is_some() {}
         store.release(first + 1, 1);
         assert_eq!(
-            put(&mut store, 60_000, 3),
+            push(&mut store, 60_000, 3),
             None,
             "released behind the oldest"
         );
         store.release(first, 1);
-        assert!(put(&mut store, 60_000, 3).is_some());
+        assert!(push(&mut store, 60_000, 3).is_some());
         assert!(store.get(first + 2).1.iter().all(|byte| *byte == 2));
     }
 
     #[test]
     fn growing_keeps_what_is_held() {
-        let mut store = Store::new(0);
+        let mut store = PacketRing::new(0);
         let numbers: Vec<_> = (0..4)
-            .filter_map(|fill| put(&mut store, 50_000, fill))
+            .filter_map(|fill| push(&mut store, 50_000, fill))
             .collect();
         store.release(numbers[0], 1);
         store.grow(1 << 20);
         let more: Vec<_> = (4..14)
-            .filter_map(|fill| put(&mut store, 50_000, fill))
+            .filter_map(|fill| push(&mut store, 50_000, fill))
             .collect();
         assert_eq!(more.len(), 10);
         for (fill, number) in (1..).zip(numbers[1..].iter().chain(&more)) {
@@ -193,8 +197,8 @@ mod tests {
 
     #[test]
     fn a_copy_is_released_twice() {
-        let mut store = Store::new(0);
-        let number = put(&mut store, 100, 1).unwrap();
+        let mut store = PacketRing::new(0);
+        let number = push(&mut store, 100, 1).unwrap();
         store.retain(number);
         store.release(number, 1);
         assert_eq!(store.get(number).1.len(), 100);

@@ -3,78 +3,84 @@
 
 use super::{
     super::counters::Direction,
-    block::{Block, Full, Note},
+    record_buffer::{FullBuffer, RecordBuffer, SegmentRecord},
 };
 use longhaul_netem::line::propagation::PropagationQueue;
 use longhaul_units::Time;
 
 /// Blocks whose notes wait for earlier ones that may still come.
 #[derive(Debug)]
-pub(super) struct Merge {
+pub(super) struct RecordMerger {
     /// Before the queue and at the end, of each direction.
-    streams: [[PropagationQueue<Place>; 2]; 2],
-    slots: Vec<Option<Held>>,
-    vacant: Vec<u32>,
+    streams: [[PropagationQueue<RecordIndex>; 2]; 2],
+    slots: Vec<Option<PendingBuffer>>,
+    free_slots: Vec<u32>,
     /// Blocks of each direction, and how many of them may wait.
-    held: [usize; 2],
-    most: usize,
+    pending: [usize; 2],
+    pending_max: usize,
 }
 
 /// Where a note is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct RecordIndex {
     slot: u32,
-    note: u32,
+    record: u32,
 }
 
 #[derive(Debug)]
-struct Held {
+struct PendingBuffer {
     direction: Direction,
-    block: Block,
-    left: usize,
+    block: RecordBuffer,
+    records_left: usize,
 }
 
-impl Merge {
+impl RecordMerger {
     /// Of each direction `most` blocks wait.
     pub(super) fn new(most: usize) -> Self {
         Self {
             streams: Default::default(),
             slots: Vec::new(),
-            vacant: Vec::new(),
-            held: [0; 2],
-            most,
+            free_slots: Vec::new(),
+            pending: [0; 2],
+            pending_max: most,
         }
     }
 
     /// A block, which must have notes.
-    pub(super) fn take(&mut self, Full { direction, block }: Full) {
-        let slot = self.vacant.pop().unwrap_or_else(|| {
+    pub(super) fn add(
+        &mut self,
+        FullBuffer {
+            direction,
+            buffer: block,
+        }: FullBuffer,
+    ) {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
         let streams = &mut self.streams[direction as usize];
-        for (number, note) in block.notes().iter().enumerate() {
-            let note_place = Place {
+        for (number, note) in block.records().iter().enumerate() {
+            let note_place = RecordIndex {
                 slot,
-                note: number as u32,
+                record: number as u32,
             };
-            streams[usize::from(note.comes_out())].push(note.at, note_place);
+            streams[usize::from(note.is_departure())].push(note.at, note_place);
         }
-        self.held[direction as usize] += 1;
-        self.slots[slot as usize] = Some(Held {
+        self.pending[direction as usize] += 1;
+        self.slots[slot as usize] = Some(PendingBuffer {
             direction,
-            left: block.notes().len(),
+            records_left: block.records().len(),
             block,
         });
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.held == [0; 2]
+        self.pending == [0; 2]
     }
 
     /// Where the earliest note is, if it was taken by `horizon` or too many blocks wait.
-    pub(super) fn next(&mut self, horizon: Time) -> Option<Place> {
-        let crowded = self.held.iter().any(|held| *held > self.most);
+    pub(super) fn next(&mut self, horizon: Time) -> Option<RecordIndex> {
+        let crowded = self.pending.iter().any(|held| *held > self.pending_max);
         let horizon = if crowded { Time::MAX } else { horizon };
         let streams = self.streams.as_flattened_mut();
         let first = streams.iter_mut().min_by_key(|stream| {
@@ -84,25 +90,28 @@ impl Merge {
         first.pop(horizon).map(|(_, place)| place)
     }
 
-    pub(super) fn get(&self, place: Place) -> Option<(Direction, &Block, &Note)> {
+    pub(super) fn get(
+        &self,
+        place: RecordIndex,
+    ) -> Option<(Direction, &RecordBuffer, &SegmentRecord)> {
         let held = self.slots.get(place.slot as usize)?.as_ref()?;
-        let note = held.block.notes().get(place.note as usize)?;
+        let note = held.block.records().get(place.record as usize)?;
         Some((held.direction, &held.block, note))
     }
 
     /// The note is written; its block, if that was the last of it.
-    pub(super) fn done(&mut self, place: Place) -> Option<(Direction, Block)> {
+    pub(super) fn release(&mut self, place: RecordIndex) -> Option<(Direction, RecordBuffer)> {
         let slot = &mut self.slots[place.slot as usize];
         let held = slot.as_mut()?;
-        held.left -= 1;
-        if held.left > 0 {
+        held.records_left -= 1;
+        if held.records_left > 0 {
             return None;
         }
-        let Held {
+        let PendingBuffer {
             direction, block, ..
         } = slot.take()?;
-        self.vacant.push(place.slot);
-        self.held[direction as usize] -= 1;
+        self.free_slots.push(place.slot);
+        self.pending[direction as usize] -= 1;
         Some((direction, block))
     }
 }
@@ -120,13 +129,13 @@ mod tests {
     };
 
     /// Notes at these microseconds; those that come out are marked.
-    fn full(direction: Direction, notes: &[(u64, bool)]) -> Full {
-        let mut block = Block::new();
-        let head = block.put_segment(&[0x45; 20], 1500);
+    fn full(direction: Direction, notes: &[(u64, bool)]) -> FullBuffer {
+        let mut block = RecordBuffer::new();
+        let head = block.add_segment_headers(&[0x45; 20], 1500);
         for (micros, out) in notes {
             let (at, segment) = (Time::from_micros(*micros), SEGMENT);
             block.push(match out {
-                true => Note::departure(
+                true => SegmentRecord::departure(
                     &Delivered {
                         at,
                         segment,
@@ -134,7 +143,7 @@ mod tests {
                     },
                     head,
                 ),
-                false => Note::arrival(
+                false => SegmentRecord::arrival(
                     &SegmentVerdict {
                         at,
                         queue_bytes: 0,
@@ -145,54 +154,57 @@ mod tests {
                 ),
             });
         }
-        Full { direction, block }
+        FullBuffer {
+            direction,
+            buffer: block,
+        }
     }
 
-    fn drain(merge: &mut Merge, horizon: u64) -> Vec<u64> {
+    fn drain(merge: &mut RecordMerger, horizon: u64) -> Vec<u64> {
         let mut out = Vec::new();
         while let Some(place) = merge.next(Time::from_micros(horizon)) {
             out.push(merge.get(place).unwrap().2.at.as_nanos() / 1_000);
-            merge.done(place);
+            merge.release(place);
         }
         out
     }
 
     #[test]
     fn both_directions_and_ends_come_in_order_of_time_up_to_the_horizon() {
-        let mut merge = Merge::new(10);
+        let mut merge = RecordMerger::new(10);
         let forward = [(10, false), (30, false), (12, true), (40, true)];
-        merge.take(full(Direction::Forward, &forward));
-        merge.take(full(Direction::Backward, &[(11, true), (20, false)]));
+        merge.add(full(Direction::Forward, &forward));
+        merge.add(full(Direction::Backward, &[(11, true), (20, false)]));
         assert_eq!(drain(&mut merge, 20), [10, 11, 12, 20]);
-        merge.take(full(Direction::Backward, &[(25, false)]));
+        merge.add(full(Direction::Backward, &[(25, false)]));
         assert_eq!(drain(&mut merge, 100), [25, 30, 40]);
         assert!(merge.is_empty());
     }
 
     #[test]
     fn one_that_was_settled_late_is_put_where_it_belongs() {
-        let mut merge = Merge::new(10);
+        let mut merge = RecordMerger::new(10);
         let late = [(10, false), (30, false), (20, false), (40, false)];
-        merge.take(full(Direction::Forward, &late));
+        merge.add(full(Direction::Forward, &late));
         assert_eq!(drain(&mut merge, 100), [10, 20, 30, 40]);
     }
 
     #[test]
     fn a_block_comes_back_when_all_of_it_is_written() {
-        let mut merge = Merge::new(10);
-        merge.take(full(Direction::Backward, &[(1, false), (3, false)]));
+        let mut merge = RecordMerger::new(10);
+        merge.add(full(Direction::Backward, &[(1, false), (3, false)]));
         let first = merge.next(Time::MAX).unwrap();
-        assert!(merge.done(first).is_none());
+        assert!(merge.release(first).is_none());
         let second = merge.next(Time::MAX).unwrap();
-        let (direction, block) = merge.done(second).unwrap();
-        assert_eq!((direction, block.notes().len()), (Direction::Backward, 2));
+        let (direction, block) = merge.release(second).unwrap();
+        assert_eq!((direction, block.records().len()), (Direction::Backward, 2));
     }
 
     #[test]
     fn too_many_blocks_do_not_wait_for_the_horizon() {
-        let mut merge = Merge::new(2);
+        let mut merge = RecordMerger::new(2);
         for at in [100, 200, 300] {
-            merge.take(full(Direction::Forward, &[(at, false)]));
+            merge.add(full(Direction::Forward, &[(at, false)]));
         }
         assert_eq!(drain(&mut merge, 0), [100], "two may wait");
     }

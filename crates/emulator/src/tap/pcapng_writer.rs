@@ -2,9 +2,9 @@
 //! The thread that writes a tap's file.
 
 use super::{
-    super::counters::{Direction, SelfCheck},
-    block::{Block, FILL_MAX, Full},
-    merge::{Merge, Place},
+    super::counters::{Direction, TimingReport},
+    merger::{RecordIndex, RecordMerger},
+    record_buffer::{FILL_TIME_MAX, FullBuffer, RecordBuffer},
 };
 use longhaul_command::errln;
 use longhaul_linux::clock;
@@ -26,51 +26,51 @@ const ORDER_WINDOW: Time = Time::from_millis(200);
 const WRITE_MIN: usize = 256 << 10;
 
 /// Writes notes as they come, in order of time, whole blocks of pcapng at a time.
-pub(super) struct Scribe {
+pub(super) struct PcapngWriter {
     file: File,
     snap: usize,
-    since_1970: Time,
-    begun: Time,
-    inbox: Receiver<Full>,
-    spare: [Sender<Block>; 2],
-    merge: Merge,
+    epoch_offset: Time,
+    started_at: Time,
+    inbox: Receiver<FullBuffer>,
+    spare: [Sender<RecordBuffer>; 2],
+    merge: RecordMerger,
     /// What is not in the file yet.
     out: Vec<u8>,
     headers: Vec<u8>,
     /// Records in `out`, in the file, and too late because the disk failed, by interface.
-    unsaved: [u64; 2],
+    pending: [u64; 2],
     written: [u64; 2],
-    missed: [u64; 2],
-    broken: Option<io::Error>,
+    dropped: [u64; 2],
+    write_error: Option<io::Error>,
 }
 
-impl Scribe {
+impl PcapngWriter {
     /// Writes what stands at the begin of the file. Of each direction `most` blocks may wait for
     /// their order.
-    pub(super) fn begin(
+    pub(super) fn start(
         file: File,
         snap: u32,
         since_1970: Time,
-        inbox: Receiver<Full>,
-        spare: [Sender<Block>; 2],
+        inbox: Receiver<FullBuffer>,
+        spare: [Sender<RecordBuffer>; 2],
         most: usize,
     ) -> io::Result<Self> {
         let mut scribe = Self {
             file,
             snap: snap as usize,
-            since_1970,
-            begun: clock::now(),
+            epoch_offset: since_1970,
+            started_at: clock::now(),
             inbox,
             spare,
-            merge: Merge::new(most),
+            merge: RecordMerger::new(most),
             out: Vec::with_capacity(2 * WRITE_MIN),
             headers: Vec::new(),
-            unsaved: [0; 2],
+            pending: [0; 2],
             written: [0; 2],
-            missed: [0; 2],
-            broken: None,
+            dropped: [0; 2],
+            write_error: None,
         };
-        put_begin(&mut scribe.out, snap);
+        write_header(&mut scribe.out, snap);
         scribe.file.write_all(&scribe.out)?;
         scribe.out.clear();
         Ok(scribe)
@@ -86,7 +86,7 @@ impl Scribe {
             };
             // Nothing that was noted before the horizon is still on its way after that.
             while let Ok(full) = self.inbox.try_recv() {
-                self.merge.take(full);
+                self.merge.add(full);
             }
             self.write_until(horizon);
             if ended {
@@ -102,10 +102,10 @@ impl Scribe {
                 .inbox
                 .recv()
                 .map_err(|_| RecvTimeoutError::Disconnected),
-            false => self.inbox.recv_timeout(FILL_MAX.into()),
+            false => self.inbox.recv_timeout(FILL_TIME_MAX.into()),
         };
         match received {
-            Ok(full) => self.merge.take(full),
+            Ok(full) => self.merge.add(full),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return true,
         }
@@ -114,84 +114,84 @@ impl Scribe {
 
     fn write_until(&mut self, horizon: Time) {
         while let Some(place) = self.merge.next(horizon) {
-            self.record(place);
-            if let Some((direction, mut block)) = self.merge.done(place) {
+            self.write_record(place);
+            if let Some((direction, mut block)) = self.merge.release(place) {
                 block.clear();
                 // A point that is gone needs no blocks.
                 drop(self.spare[direction as usize].send(block));
             }
             if self.out.len() >= WRITE_MIN {
-                self.write();
+                self.flush();
             }
         }
-        self.write();
+        self.flush();
     }
 
-    fn record(&mut self, place: Place) {
+    fn write_record(&mut self, place: RecordIndex) {
         let Some((direction, block, note)) = self.merge.get(place) else {
             return;
         };
         let wire_len = block.headers(note, &mut self.headers);
-        let at = interface(direction, note.comes_out());
+        let at = interface(direction, note.is_departure());
         let frame = Frame {
-            timestamp_ns: (self.since_1970 + note.at).as_nanos(),
+            timestamp_ns: (self.epoch_offset + note.at).as_nanos(),
             interface: at as u32,
             link_type: LinkType::Raw,
             wire_len,
             bytes: &self.headers[..self.headers.len().min(self.snap)],
             segment_size: 0,
-            truth: note.truth,
+            truth: note.emulator_record,
         };
-        let heading = match note.comes_out() {
+        let heading = match note.is_departure() {
             true => PacketDirection::Inbound,
             false => PacketDirection::Outbound,
         };
         writer::packet(&mut self.out, &frame, heading);
-        self.unsaved[at] += 1;
+        self.pending[at] += 1;
     }
 
     /// A disk that fails ends the file, never the link.
-    fn write(&mut self) {
-        if !self.out.is_empty() && self.broken.is_none() {
-            self.broken = self.file.write_all(&self.out).err();
-            if let Some(error) = &self.broken {
+    fn flush(&mut self) {
+        if !self.out.is_empty() && self.write_error.is_none() {
+            self.write_error = self.file.write_all(&self.out).err();
+            if let Some(error) = &self.write_error {
                 errln!("the tap ends here: {error}");
             }
         }
         self.out.clear();
-        let counts = match self.broken {
+        let counts = match self.write_error {
             None => &mut self.written,
-            Some(_) => &mut self.missed,
+            Some(_) => &mut self.dropped,
         };
-        for (count, unsaved) in counts.iter_mut().zip(&mut self.unsaved) {
+        for (count, unsaved) in counts.iter_mut().zip(&mut self.pending) {
             *count += std::mem::take(unsaved);
         }
     }
 
     /// Writes the statistics of both interfaces; how many records there are, and how many are
     /// missing.
-    pub(super) fn conclude(&mut self, checks: &[SelfCheck], now: Time) -> [u64; 2] {
+    pub(super) fn finish(&mut self, checks: &[TimingReport], now: Time) -> [u64; 2] {
         for check in checks {
             let missed = check.tap_missed.unwrap_or_default();
-            self.missed[interface(check.direction, false)] += missed.arrivals;
-            self.missed[interface(check.direction, true)] += missed.departures;
+            self.dropped[interface(check.direction, false)] += missed.arrivals;
+            self.dropped[interface(check.direction, true)] += missed.departures;
         }
         for direction in [Direction::Backward, Direction::Forward] {
             let check = checks.iter().find(|check| check.direction == direction);
-            self.put_statistics(interface(direction, true), check, now);
+            self.write_statistics(interface(direction, true), check, now);
         }
-        self.write();
-        [self.written, self.missed].map(|counts| counts.iter().sum())
+        self.flush();
+        [self.written, self.dropped].map(|counts| counts.iter().sum())
     }
 
     /// The comment is the self-check of the direction that comes out there.
-    fn put_statistics(&mut self, interface: usize, check: Option<&SelfCheck>, now: Time) {
+    fn write_statistics(&mut self, interface: usize, check: Option<&TimingReport>, now: Time) {
         let statistics = Statistics {
             interface: interface as u32,
-            from_ns: (self.since_1970 + self.begun).as_nanos(),
-            until_ns: (self.since_1970 + now).as_nanos(),
-            received: self.written[interface] + self.missed[interface],
-            dropped: self.missed[interface],
+            from_ns: (self.epoch_offset + self.started_at).as_nanos(),
+            until_ns: (self.epoch_offset + now).as_nanos(),
+            received: self.written[interface] + self.dropped[interface],
+            dropped: self.dropped[interface],
         };
         let comment = check.and_then(|check| serde_json::to_string(check).ok());
         let comment = comment.unwrap_or_default();
@@ -199,17 +199,17 @@ impl Scribe {
     }
 
     /// Why the file ends early, if it does.
-    pub(super) fn broken(self) -> Option<io::Error> {
-        self.broken
+    pub(super) fn write_error(self) -> Option<io::Error> {
+        self.write_error
     }
 }
 
 /// The interface in the file at which a direction's segments begin, or come out.
-const fn interface(direction: Direction, comes_out: bool) -> usize {
-    direction as usize ^ comes_out as usize
+const fn interface(direction: Direction, is_departure: bool) -> usize {
+    direction as usize ^ is_departure as usize
 }
 
-fn put_begin(out: &mut Vec<u8>, snap: u32) {
+fn write_header(out: &mut Vec<u8>, snap: u32) {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
     let origin = SectionInfo {

@@ -4,8 +4,8 @@
 
 use super::{
     counters::{Counters, Direction, Snapshot},
-    store::Store,
-    tap::Point,
+    packet_ring::PacketRing,
+    tap::TapPoint,
 };
 use longhaul_linux::{clock, tun::Tun, wait::Bell};
 use longhaul_netem::{
@@ -21,7 +21,7 @@ use tokio::sync::mpsc::Sender;
 
 /// What a thread is told while it runs.
 #[derive(Debug, Clone)]
-pub(super) enum Order {
+pub(super) enum LoopCommand {
     /// Change one setting of one direction now, hold so many bytes from now on, and say when that is done.
     Set(Direction, Setting, usize, mpsc::Sender<()>),
     /// Say what is set in one direction.
@@ -31,11 +31,11 @@ pub(super) enum Order {
 }
 
 /// A thread that serves one direction or both.
-pub(super) struct Pump {
+pub(super) struct ForwardingLoop {
     /// What it serves.
-    pub(super) lanes: Vec<Lane>,
+    pub(super) forwarders: Vec<Forwarder>,
     /// Orders from the outside, announced by `bell`.
-    pub(super) orders: Receiver<Order>,
+    pub(super) commands: Receiver<LoopCommand>,
     /// Wakes the thread.
     pub(super) bell: Bell,
     /// Where snapshots go.
@@ -47,7 +47,7 @@ pub(super) struct Pump {
 }
 
 /// One direction of a link.
-pub(super) struct Lane {
+pub(super) struct Forwarder {
     /// Which one.
     pub(super) direction: Direction,
     /// Where packets come from.
@@ -57,30 +57,30 @@ pub(super) struct Lane {
     /// Decides.
     pub(super) line: Line,
     /// Joins what is due.
-    pub(super) regroup: Coalescer,
+    pub(super) coalescer: Coalescer,
     /// Holds packets meanwhile.
-    pub(super) store: Store,
+    pub(super) store: PacketRing,
     /// Counts.
     pub(super) counters: Counters,
     /// Records, if there is a tap.
-    pub(super) tap: Option<Point>,
+    pub(super) tap: Option<TapPoint>,
     /// Scratch space for damaged segments.
-    pub(super) damaged: Vec<u8>,
+    pub(super) corrupt_buffer: Vec<u8>,
 }
 
 /// Packets read before deliveries are looked at again: bounds the time for which a due segment can
 /// wait behind reads, at about 10 µs each.
-const READS_A_TURN: usize = 4;
+const READS_PER_TURN: usize = 4;
 
 /// A deadline so near is waited for awake: sleeping and waking takes longer.
-const SPIN: Time = Time::from_micros(3);
+const SPIN_MAX: Time = Time::from_micros(3);
 
 /// Turns without a packet before the thread sleeps. Until then it gives way to any thread that
 /// wants its core, so that it costs nobody anything, and a packet that comes meanwhile needs no
 /// wake-up, which in a virtual machine takes longer than carrying the packet.
 const IDLE_TURNS: u32 = 100;
 
-impl Pump {
+impl ForwardingLoop {
     /// Works until told to stop, and sends a last snapshot. An error means that a device is gone.
     pub(super) fn run(mut self) -> io::Result<()> {
         longhaul_linux::wait::precise_timers()?;
@@ -88,7 +88,7 @@ impl Pump {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
         let ended = self.serve();
-        self.report(clock::now());
+        self.send_snapshots(clock::now());
         ended
     }
 
@@ -96,14 +96,14 @@ impl Pump {
         let mut next_report = clock::now() + self.interval;
         let mut idle_turns = 0;
         loop {
-            let read = self.turn()?;
+            let read = self.forward_once()?;
             let now = clock::now();
             if now >= next_report {
                 next_report = next_report.max(now) + self.interval;
-                self.report(now);
+                self.send_snapshots(now);
             }
             // At each turn: a thread that is never idle has orders, too.
-            if self.obey() {
+            if self.process_commands() {
                 return Ok(());
             }
             idle_turns = if read > 0 { 0 } else { idle_turns + 1 };
@@ -116,10 +116,10 @@ impl Pump {
     }
 
     /// Serves each direction once; how many packets came in.
-    fn turn(&mut self) -> io::Result<usize> {
+    fn forward_once(&mut self) -> io::Result<usize> {
         let mut read = 0;
-        for lane in &mut self.lanes {
-            read += lane.read_turn()?;
+        for lane in &mut self.forwarders {
+            read += lane.read_packets()?;
             lane.deliver(clock::now());
         }
         Ok(read)
@@ -127,30 +127,33 @@ impl Pump {
 
     /// Sleeps until a packet, an order or a deadline comes.
     fn wait(&mut self, next_report: Time) -> io::Result<()> {
-        let deadlines = self.lanes.iter_mut().filter_map(Lane::next_deadline);
+        let deadlines = self
+            .forwarders
+            .iter_mut()
+            .filter_map(Forwarder::next_deadline);
         let deadline = deadlines.fold(next_report, Time::min);
         let left = deadline.since(clock::now());
-        match left < SPIN {
+        match left < SPIN_MAX {
             true => Ok(()),
             false => self
                 .bell
-                .wait(self.lanes.iter().map(|lane| &lane.ingress), left)
+                .wait(self.forwarders.iter().map(|lane| &lane.ingress), left)
                 .map(drop),
         }
     }
 
     /// Carries out what was ordered; whether to end.
-    fn obey(&mut self) -> bool {
+    fn process_commands(&mut self) -> bool {
         loop {
-            match self.orders.try_recv() {
-                Ok(Order::Set(direction, setting, memory, done)) => {
+            match self.commands.try_recv() {
+                Ok(LoopCommand::Set(direction, setting, memory, done)) => {
                     self.set(direction, setting, memory);
                     // Who asked may have given up.
                     let _ = done.send(());
                 }
-                Ok(Order::Show(direction, answer)) => self.show(direction, &answer),
+                Ok(LoopCommand::Show(direction, answer)) => self.show(direction, &answer),
                 Err(TryRecvError::Empty) => return false,
-                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
+                Ok(LoopCommand::Stop) | Err(TryRecvError::Disconnected) => return true,
             }
         }
     }
@@ -158,7 +161,7 @@ impl Pump {
     /// A change that was due by now is made first.
     fn show(&mut self, direction: Direction, answer: &mpsc::Sender<LinkConfig>) {
         let lane = self
-            .lanes
+            .forwarders
             .iter_mut()
             .find(|lane| lane.direction == direction);
         if let Some(lane) = lane {
@@ -170,10 +173,10 @@ impl Pump {
 
     fn set(&mut self, direction: Direction, setting: Setting, memory: usize) {
         let lane = self
-            .lanes
+            .forwarders
             .iter_mut()
             .find(|lane| lane.direction == direction);
-        if let Some(Lane {
+        if let Some(Forwarder {
             line,
             store,
             counters,
@@ -183,15 +186,15 @@ impl Pump {
         {
             store.grow(memory);
             line.set(clock::now(), setting, &mut |event| {
-                book(event, store, counters, tap);
+                apply_event(event, store, counters, tap);
             });
         }
     }
 
     /// Snapshots are for people and logs: one that finds no room is left out, never waited for.
-    fn report(&mut self, now: Time) {
-        for lane in &mut self.lanes {
-            lane.counters.tap_missed = lane.tap.as_ref().map(Point::missed);
+    fn send_snapshots(&mut self, now: Time) {
+        for lane in &mut self.forwarders {
+            lane.counters.tap_missed = lane.tap.as_ref().map(TapPoint::dropped_records);
             drop(
                 self.snapshots
                     .try_send(lane.counters.snapshot(now, &lane.line)),
@@ -200,25 +203,25 @@ impl Pump {
     }
 }
 
-impl Lane {
+impl Forwarder {
     /// Reads what is there, up to a bound; how many packets.
-    fn read_turn(&mut self) -> io::Result<usize> {
-        for read in 0..READS_A_TURN {
+    fn read_packets(&mut self) -> io::Result<usize> {
+        for read in 0..READS_PER_TURN {
             if !self.read_one()? {
                 return Ok(read);
             }
         }
-        Ok(READS_A_TURN)
+        Ok(READS_PER_TURN)
     }
 
     /// Reads one packet, if there is one. With no room left it is lost, as in a device, instead of
     /// holding up those that are due.
     fn read_one(&mut self) -> io::Result<bool> {
         let mut scratch = [0; vnet::LEN + 128];
-        let space = self.store.vacant();
+        let space = self.store.free_space();
         let room = space.is_some();
         match self.ingress.read(space.unwrap_or(&mut scratch)) {
-            Ok(len) if room => self.arrive(len),
+            Ok(len) if room => self.accept(len),
             Ok(_) => self.counters.no_memory += 1,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
@@ -226,9 +229,9 @@ impl Lane {
         Ok(true)
     }
 
-    fn arrive(&mut self, len: usize) {
+    fn accept(&mut self, len: usize) {
         let now = clock::now();
-        let Some(space) = self.store.vacant() else {
+        let Some(space) = self.store.free_space() else {
             return;
         };
         let Some((head, packet)) = space[..len].split_first_chunk::<{ vnet::LEN }>() else {
@@ -244,8 +247,8 @@ impl Lane {
             .wants_acking()
             .then(|| AckClass::of(packet))
             .flatten();
-        self.counters.arrived(&layout);
-        let number = self.store.keep(len, layout);
+        self.counters.count_arrival(&layout);
+        let number = self.store.commit(len, layout);
         let Self {
             line,
             store,
@@ -262,7 +265,7 @@ impl Lane {
                 len: layout.segment_len(index),
             };
             line.offer(now, segment, acking, &mut |event| {
-                book(event, store, counters, tap);
+                apply_event(event, store, counters, tap);
             });
         }
     }
@@ -271,21 +274,21 @@ impl Lane {
     fn deliver(&mut self, now: Time) {
         let Self {
             line,
-            regroup,
+            coalescer: regroup,
             store,
             counters,
             egress,
             tap,
-            damaged,
+            corrupt_buffer: damaged,
             ..
         } = self;
-        let mut write = |run: Batch, store: &mut Store, counters: &mut Counters| {
-            write_run(egress, store, counters, &run, damaged);
+        let mut write = |run: Batch, store: &mut PacketRing, counters: &mut Counters| {
+            write_batch(egress, store, counters, &run, damaged);
         };
         line.poll(now, &mut |event| match event {
             Event::Deliver(out) => {
                 if let Some(tap) = tap {
-                    tap.departed(&out, store);
+                    tap.record_departure(&out, store);
                 }
                 let Delivered {
                     at,
@@ -294,7 +297,7 @@ impl Lane {
                 } = out;
                 regroup.push(at, segment, corrupt, |run| write(run, store, counters));
             }
-            other => book(other, store, counters, tap),
+            other => apply_event(other, store, counters, tap),
         });
         if let Some(run) = regroup.flush(now) {
             write(run, store, counters);
@@ -306,8 +309,8 @@ impl Lane {
 
     /// When something is due at the latest.
     fn next_deadline(&mut self) -> Option<Time> {
-        let tap = self.tap.as_ref().and_then(Point::deadline);
-        [self.line.next_deadline(), self.regroup.deadline(), tap]
+        let tap = self.tap.as_ref().and_then(TapPoint::deadline);
+        [self.line.next_deadline(), self.coalescer.deadline(), tap]
             .into_iter()
             .flatten()
             .min()
@@ -315,15 +318,20 @@ impl Lane {
 }
 
 /// Books a segment that will not, or not only once, be delivered, and for the tap each that came.
-fn book(event: Event, store: &mut Store, counters: &mut Counters, tap: &mut Option<Point>) {
+fn apply_event(
+    event: Event,
+    store: &mut PacketRing,
+    counters: &mut Counters,
+    tap: &mut Option<TapPoint>,
+) {
     match event {
         Event::Verdict(judged) => {
             if let Some(tap) = tap {
-                tap.arrived(&judged, store);
+                tap.record_arrival(&judged, store);
             }
         }
         Event::Drop { segment, cause } => {
-            counters.dropped(cause);
+            counters.count_drop(cause);
             store.release(segment.packet, 1);
         }
         Event::Copy(segment) => {
@@ -334,9 +342,9 @@ fn book(event: Event, store: &mut Store, counters: &mut Counters, tap: &mut Opti
     }
 }
 
-fn write_run(
+fn write_batch(
     egress: &Tun,
-    store: &mut Store,
+    store: &mut PacketRing,
     counters: &mut Counters,
     run: &Batch,
     damaged: &mut Vec<u8>,
@@ -355,6 +363,6 @@ fn write_run(
             egress.write(part.head(), &packet[part.payload.clone()])
         }
     };
-    counters.delivered(&layout, run, written.is_ok(), clock::now());
+    counters.count_delivery(&layout, run, written.is_ok(), clock::now());
     store.release(run.packet, run.segments.len() as u32);
 }
