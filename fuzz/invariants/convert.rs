@@ -3,7 +3,7 @@
 //! written again reads as the same, and every refusal has an answer that the other side can read.
 
 use longhaul_protocol::convert::{
-    Answer, ConvertError, HOPS_MAX, MESSAGE_LEN_MAX, Opening, Request,
+    Answer, ConvertError, HOPS_MAX, MESSAGE_LEN_MAX, FirstMessage, Request,
 };
 
 pub(crate) fn check(input: &[u8]) {
@@ -14,13 +14,13 @@ pub(crate) fn check(input: &[u8]) {
         Ok(None) => {}
         Err(error) => answer_reads_back(error.answer()),
     }
-    let opening = Opening::parse(input);
-    ends_where_it_says(input, &opening, Opening::parse);
-    if let Ok(Some((Opening::Join(join), len))) = opening {
+    let opening = FirstMessage::parse(input);
+    ends_where_it_says(input, &opening, FirstMessage::parse);
+    if let Ok(Some((FirstMessage::Join(join), len))) = opening {
         let message = join.encode();
         assert_eq!(
-            Opening::parse(&message),
-            Ok(Some((Opening::Join(join), message.len())))
+            FirstMessage::parse(&message),
+            Ok(Some((FirstMessage::Join(join), message.len())))
         );
         assert!(
             Request::parse(&input[..len]).is_err(),
@@ -67,7 +67,7 @@ fn answer_reads_back(answer: Answer) {
 
 /// Nothing is missing exactly when the answer can be read, or never will be.
 fn counts_down(input: &[u8], answer: &Parsed<Answer>) {
-    match Answer::missing(input) {
+    match Answer::bytes_missing(input) {
         Ok(0) => assert_ne!(*answer, Ok(None)),
         Ok(bytes) => assert!(bytes <= MESSAGE_LEN_MAX && *answer == Ok(None)),
         Err(error) => assert_eq!(*answer, Err(error)),

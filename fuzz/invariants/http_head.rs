@@ -11,7 +11,7 @@ use hyper::{
     http::request::Parts,
 };
 use longhaul_protocol::destination::Destination;
-use longhaul_protocol::proxy_headers::{destination, has_passed, onward_request};
+use longhaul_protocol::proxy_headers::{destination, has_passed, forward_request};
 
 const PSEUDONYM: &str = "longhaul-0123";
 
@@ -27,7 +27,7 @@ pub(crate) fn check(input: &[u8]) {
         return;
     }
     let before = head.clone();
-    onward_request(&mut head, PSEUDONYM);
+    forward_request(&mut head, PSEUDONYM);
     goes_to_the_origin(&before.uri, &head);
     assert!(has_passed(&head.headers, PSEUDONYM));
     assert_eq!(

@@ -6,7 +6,7 @@
 //! brings the next bytes of the script, a sound header that follows, it closes, or it joins), and
 //! the next byte how much.
 
-use longhaul_protocol::stripe::{Broken, Gather};
+use longhaul_protocol::stripe::{Broken, Reassembler};
 use longhaul_protocol::stripe::{Frame, HEADER_LEN, PIECE_LEN_MAX};
 
 /// Connections of one script.
@@ -15,7 +15,7 @@ const CONNECTIONS_MAX: usize = 8;
 pub(crate) fn check(input: &[u8]) {
     header_reads_back(input);
     let mut script = Script {
-        gather: Gather::default(),
+        reassembler: Reassembler::default(),
         connections: 1,
         taken: 0,
     };
@@ -64,7 +64,7 @@ fn sound(bytes: &[u8]) -> Vec<u8> {
 }
 
 struct Script {
-    gather: Gather,
+    reassembler: Reassembler,
     connections: usize,
     taken: u64,
 }
@@ -74,8 +74,8 @@ impl Script {
     fn bring(&mut self, connection: usize, mut bytes: &[u8]) -> Result<(), Broken> {
         let connection = connection % self.connections;
         while !bytes.is_empty() {
-            let missing = self.gather.missing(connection);
-            let turn = self.gather.turn();
+            let missing = self.reassembler.missing(connection);
+            let turn = self.reassembler.next_read();
             let turn = turn.filter(|turn| turn.connection == connection);
             let len = match (missing, turn) {
                 // It has to wait: the rest stays in its socket, which a script does not have.
@@ -87,7 +87,7 @@ impl Script {
             let (now, later) = bytes.split_at(len);
             match missing {
                 0 => self.take(now.len())?,
-                _ => self.gather.header(connection, now)?,
+                _ => self.reassembler.header(connection, now)?,
             }
             bytes = later;
             self.look();
@@ -96,24 +96,24 @@ impl Script {
     }
 
     fn take(&mut self, bytes: usize) -> Result<(), Broken> {
-        assert!(!self.gather.is_complete(), "complete, and more to come");
-        let outcome = self.gather.took(bytes);
+        assert!(!self.reassembler.is_complete(), "complete, and more to come");
+        let outcome = self.reassembler.consume(bytes);
         self.taken += bytes as u64;
-        assert_eq!(self.gather.taken(), self.taken);
+        assert_eq!(self.reassembler.taken(), self.taken);
         outcome
     }
 
     fn close(&mut self, connection: usize) -> Result<(), Broken> {
         let connection = connection % self.connections;
-        self.gather.closed(connection)?;
-        assert_eq!(self.gather.missing(connection), 0, "it brings nothing more");
+        self.reassembler.closed(connection)?;
+        assert_eq!(self.reassembler.missing(connection), 0, "it brings nothing more");
         self.look();
         Ok(())
     }
 
     fn join(&mut self) -> Result<(), Broken> {
-        if self.connections < CONNECTIONS_MAX && !self.gather.is_complete() {
-            assert_eq!(self.gather.join(), self.connections);
+        if self.connections < CONNECTIONS_MAX && !self.reassembler.is_complete() {
+            assert_eq!(self.reassembler.join(), self.connections);
             self.connections += 1;
         }
         Ok(())
@@ -121,13 +121,13 @@ impl Script {
 
     /// What holds between any two events.
     fn look(&self) {
-        if self.gather.is_complete() {
-            assert_eq!(self.gather.turn(), None);
-            assert_eq!(self.gather.check_progress(), Ok(()));
+        if self.reassembler.is_complete() {
+            assert_eq!(self.reassembler.next_read(), None);
+            assert_eq!(self.reassembler.check_progress(), Ok(()));
         }
         // Without progress there is nobody whose bytes could be waited for.
-        if self.gather.check_progress() == Err(Broken::Gap) {
-            assert!(!self.gather.is_complete());
+        if self.reassembler.check_progress() == Err(Broken::Gap) {
+            assert!(!self.reassembler.is_complete());
         }
     }
 }

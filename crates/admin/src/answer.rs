@@ -30,9 +30,9 @@ const FILES: [(&str, &str, &str); 7] = [
     ("/", HTML, include_str!("../web/admin.html")),
     ("/web/admin.css", CSS, include_str!("../web/admin.css")),
     ("/web/admin.js", JS, include_str!("../web/admin.js")),
-    ("/web/chart.js", JS, page::CHART),
+    ("/web/chart.js", JS, page::CHART_SCRIPT),
     ("/web/longhaul.css", CSS, page::STYLE),
-    ("/web/uPlot.js", JS, page::UPLOT),
+    ("/web/uPlot.js", JS, page::UPLOT_SCRIPT),
     ("/web/uPlot.css", CSS, page::UPLOT_STYLE),
 ];
 

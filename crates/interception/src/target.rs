@@ -81,7 +81,7 @@ fn network(text: &str) -> Result<Prefix, String> {
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
     bare.unwrap_or(text).parse().map_err(|_| {
         format!(
-            "{text:?} is no network (for example 10.0.0.0/8:80,443 or [2001:db8::/32]:8000-8999)"
+            "{text:?} is not a network (for example 10.0.0.0/8:80,443 or [2001:db8::/32]:8000-8999)"
         )
     })
 }

@@ -6,14 +6,14 @@ use hyper::{
     header::{HeaderName, IF_RANGE, RANGE},
 };
 
-/// What of a file goes to the client.
+/// Part of a file that a response carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole file.
     Whole,
     /// From the first byte to the last, both included.
     Bytes(u64, u64),
-    /// There are no such bytes.
+    /// No byte: the file has none of the range.
     Nothing,
 }
 
@@ -21,7 +21,7 @@ impl Part {
     /// One range is served, of a file that has not changed since `modified`; several of them, other units and what
     /// can't be read are as no range (§14.2).
     #[must_use]
-    pub fn asked(headers: &HeaderMap, size: u64, modified: Option<&str>) -> Self {
+    pub fn requested(headers: &HeaderMap, size: u64, modified: Option<&str>) -> Self {
         let field = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
         let unchanged = field(IF_RANGE).is_none_or(|date| Some(date.trim()) == modified);
         let ranges = field(RANGE).filter(|_| unchanged);
@@ -58,11 +58,11 @@ impl Part {
 mod tests {
     use super::*;
 
-    fn asked(fields: &[(HeaderName, &str)]) -> Part {
+    fn requested(fields: &[(HeaderName, &str)]) -> Part {
         let fields = fields
             .iter()
             .map(|(name, value)| (name.clone(), value.parse().unwrap()));
-        Part::asked(
+        Part::requested(
             &fields.collect(),
             1000,
             Some("Sun, 06 Nov 1994 08:49:37 GMT"),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn one_range_is_understood() {
+    fn parses_a_single_range() {
         use Part::*;
         for (range, part) in [
             ("bytes=0-0", Bytes(0, 0)),
@@ -90,13 +90,13 @@ mod tests {
             ("lines=1-2", Whole),
             ("bytes", Whole),
         ] {
-            assert_eq!(asked(&[(RANGE, range)]), part, "{range}");
+            assert_eq!(requested(&[(RANGE, range)]), part, "{range}");
         }
-        assert_eq!(asked(&[]), Whole);
+        assert_eq!(requested(&[]), Whole);
     }
 
     #[test]
-    fn a_file_that_has_changed_comes_whole() {
+    fn sends_a_changed_file_whole() {
         let range = (RANGE, "bytes=1-2");
         for (condition, part) in [
             ("Sun, 06 Nov 1994 08:49:37 GMT", Part::Bytes(1, 2)),
@@ -104,7 +104,7 @@ mod tests {
             ("\"an-etag\"", Part::Whole),
         ] {
             assert_eq!(
-                asked(&[range.clone(), (IF_RANGE, condition)]),
+                requested(&[range.clone(), (IF_RANGE, condition)]),
                 part,
                 "{condition}"
             );

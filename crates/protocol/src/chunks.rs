@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a body in chunks ends (RFC 9112 §7.1). hyper's decoder is stricter, and ends the connection over what it does
-//! not like: this one only has to find the end of what hyper takes. No I/O.
+//! The end of a chunked body (RFC 9112 §7.1). hyper's decoder is stricter and ends the connection on an error. This
+//! decoder only finds the end of bodies that hyper accepts. No I/O.
 
-/// What has been seen of a body.
+/// State of a decoder within a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chunks {
     /// In the line before a chunk: its size, and whether the digits are over.
@@ -13,7 +13,7 @@ pub enum Chunks {
     DataEnd,
     /// In the lines behind the last chunk, and whether this one has something.
     Trailers(bool),
-    /// There is no more.
+    /// The body has ended.
     Over,
 }
 
@@ -22,7 +22,7 @@ impl Chunks {
     pub const BEGIN: Self = Self::Size(0, false);
 
     /// How many of these bytes are the body's.
-    pub fn take(&mut self, bytes: &[u8]) -> usize {
+    pub fn advance(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() && *self != Self::Over {
             taken += match self {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_found_however_the_bytes_come() {
+    fn finds_the_end_whatever_the_segmentation() {
         for body in [
             "0\r\n\r\n",
             "5\r\nhello\r\n0\r\n\r\n",
@@ -78,7 +78,7 @@ mod tests {
             for piece in [1, 2, 7, 1000] {
                 let mut chunks = Chunks::BEGIN;
                 let pieces = sent.as_bytes().chunks(piece);
-                let taken: usize = pieces.map(|piece| chunks.take(piece)).sum();
+                let taken: usize = pieces.map(|piece| chunks.advance(piece)).sum();
                 assert_eq!(
                     (taken, chunks),
                     (body.len(), Chunks::Over),
@@ -89,10 +89,10 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_nobody_can_count_has_no_end() {
+    fn finds_no_end_after_an_overflowing_size() {
         let mut chunks = Chunks::BEGIN;
         let body = [&[b'f'; 40][..], b"\r\n0\r\n\r\n"].concat();
-        assert_eq!(chunks.take(&body), body.len());
+        assert_eq!(chunks.advance(&body), body.len());
         assert_ne!(chunks, Chunks::Over);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a connection shall go, as clients and relays say it: an address or a name, and a port.
+//! Destinations of connections, as clients and relays write them: an address or a name, and a port.
 
 use std::{
     fmt,
@@ -48,7 +48,7 @@ pub enum DestinationError {
     /// No port, or not 1 to 65535 (RFC 9110 §9.3.6: a bad port is the client's error).
     #[error("{0:?} names no port from 1 to 65535 (for example host.example:443)")]
     Port(String),
-    /// Neither an address nor a host name.
+    /// A host that is neither an address nor a name.
     #[error("{0:?} is neither an IP address nor a host name")]
     Host(String),
 }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_prints() {
+    fn parses_what_it_prints() {
         for text in ["10.0.0.1:80", "[2001:db8::1]:443", "host.test:65535"] {
             assert_eq!(text.parse::<Destination>().unwrap().to_string(), text);
         }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_numbers_as_the_address_that_they_are() {
+    fn parses_numeric_hosts_as_addresses() {
         for (text, ip) in [
             ("0", "0.0.0.0"),
             ("1", "0.0.0.1"),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_names_alone_that_are_no_address() {
+    fn keeps_names_that_are_not_addresses() {
         for text in [
             "4294967296",
             "256.1",

@@ -21,7 +21,7 @@ pub enum Failure {
     /// ICMP, or no answer to ARP.
     #[error("host unreachable")]
     HostUnreachable,
-    /// Nobody answered in time.
+    /// No answer in time.
     #[error("timed out")]
     TimedOut,
     /// The resolver does not know the name.
@@ -83,7 +83,7 @@ impl Failure {
         Self::Other,
     ];
 
-    /// What a failed socket(2), bind(2) or connect(2) means.
+    /// Classifies an error of socket(2), bind(2) or connect(2).
     pub fn from_connect(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
             Some(Errno::CONNREFUSED) => Self::Refused,
@@ -125,9 +125,9 @@ impl Failure {
         }
     }
 
-    /// RFC 8803 §6.2.8. Unreachable destinations carry the code of the ICMP message (RFC 792, RFC
-    /// 1122 §3.2.2.1) that says the same; the protocol has no words for loops, time-outs and name servers that
-    /// fail, which only a `fault::Fault` tells.
+    /// Returns the answer in Convert (RFC 8803 §6.2.8). Unreachable destinations carry the code of the ICMP message
+    /// (RFC 792, RFC 1122 §3.2.2.1) for the same case. The protocol has no codes for loops, timeouts and failed name
+    /// servers: a [`Cause`](crate::convert::Cause) reports these.
     pub fn convert(self) -> Answer {
         let unreachable = |detail| Answer::Refused {
             code: ErrorCode::DestinationUnreachable,
@@ -146,7 +146,7 @@ impl Failure {
         }
     }
 
-    /// What a peer's refusal means here.
+    /// Converts a peer's refusal.
     pub fn from_convert(code: ErrorCode, detail: u8) -> Self {
         match (code, detail) {
             (ErrorCode::ConnectionReset, _) => Self::Refused,
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destination_s_failure_survives_the_way_through_a_peer() {
+    fn keeps_a_failure_through_a_peer() {
         use Failure::*;
         for failure in [
             Refused,

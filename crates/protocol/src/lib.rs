@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The protocols that relays speak with each other and with their clients, as bytes: RFC 8803 ([`convert`]), SOCKS5
-//! ([`socks5`]) and its ancestors ([`socks4`]), the head of an HTTP request ([`proxy_headers`], [`request_line`]) and
-//! what comes behind it ([`chunks`], [`byte_range`]), the PROXY protocol ([`proxy_protocol`]), pieces of a
-//! stream over several connections ([`stripe`]). [`failure`] has the reason why a connection was not made, and the word
-//! for it in each protocol; [`networks`] what rules compare a [`destination`] with.
+//! ([`socks5`]) and SOCKS4 ([`socks4`]), the head of an HTTP request ([`proxy_headers`], [`request_line`]) and its body
+//! ([`chunks`], [`byte_range`]), the PROXY protocol ([`proxy_protocol`]), and stripes: one byte stream over several
+//! connections ([`stripe`]). [`failure`] has the reasons for a failed connection, and the code of each in each
+//! protocol. [`networks`] has the patterns that rules compare with a [`destination`].
 //!
-//! A view reads or writes fields in place and allocates nothing; a value holds the meaning. No input makes anything
-//! here panic.
+//! A view reads or writes fields in place and allocates nothing; a value holds the meaning. No input causes a panic.
 //!
 //! ```
 //! use longhaul_protocol::destination::Destination;

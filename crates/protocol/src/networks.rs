@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What addresses are compared with: networks in CIDR notation, names, ranges of ports; and what an address alone tells.
+//! Patterns for addresses: networks in CIDR notation, names, ranges of ports; and properties of a single address.
 
 use crate::destination::Destination;
 use ipnet::IpNet;
@@ -60,7 +60,7 @@ impl FromStr for Prefix {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::read(text).ok_or_else(|| {
-            format!("{text:?} is no network (for example 10.0.0.0/8 or 2001:db8::/32)")
+            format!("{text:?} is not a network (for example 10.0.0.0/8 or 2001:db8::/32)")
         })
     }
 }
@@ -107,7 +107,7 @@ impl FromStr for Ports {
         match (port(first), port(last)) {
             (Some(first), Some(last)) if first <= last => Ok(Self(first..=last)),
             _ => Err(format!(
-                "{text:?} is no port and no range of ports (for example 443 or 8000-8999)"
+                "{text:?} is not a port or a range of ports (for example 443 or 8000-8999)"
             )),
         }
     }
@@ -134,17 +134,17 @@ impl<'de> Deserialize<'de> for Ports {
             One(i64),
             Text(String),
         }
-        let text = match Written::deserialize(input)? {
+        let deserialize_text = match Written::deserialize(input)? {
             Written::One(port) => port.to_string(),
             Written::Text(text) => text,
         };
-        text.parse().map_err(serde::de::Error::custom)
+        deserialize_text.parse().map_err(serde::de::Error::custom)
     }
 }
 
 /// The IPv4 address that a translator or a tunnel takes out of `ip`: NAT64 (RFC 6052, RFC 8215),
 /// IPv4-compatible (RFC 4291 §2.5.5.1) and -translated (RFC 2765 §2.1) addresses, 6to4 (RFC 3056).
-pub fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+pub fn embedded_ipv4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let high_and_low =
         |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match ip.segments() {
@@ -199,7 +199,7 @@ impl Target {
     }
 
     /// Whether `destination` is one of these.
-    pub fn is(&self, destination: &Destination) -> bool {
+    pub fn matches(&self, destination: &Destination) -> bool {
         match (self, destination) {
             (Self::Network(prefix), Destination::Address(address)) => prefix.contains(address.ip()),
             (Self::Name(name), Destination::Name(asked, _)) => *name == canonical(asked.as_str()),
@@ -239,7 +239,7 @@ impl FromStr for Target {
             (true, true) => Ok(Self::Domain(canonical(name))),
             (true, false) => Ok(Self::Name(canonical(name))),
             (false, _) => Err(format!(
-                "{text:?} is no network and no name (for example 10.0.0.0/8, 2001:db8::/32, \
+                "{text:?} is not a network or a name (for example 10.0.0.0/8, 2001:db8::/32, \
                  example.org or *.example.org)"
             )),
         }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_of_the_boundary() {
+    fn matches_at_the_boundary_of_a_prefix() {
         assert!(contains("10.0.0.0/8", "10.255.255.255"));
         assert!(!contains("10.0.0.0/8", "11.0.0.0"));
         assert!(contains("192.0.2.7", "192.0.2.7"));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_and_mapped_addresses() {
+    fn matches_everything_and_mapped_addresses() {
         assert!(contains("0.0.0.0/0", "203.0.113.9"));
         assert!(contains("::/0", "2001:db8::1"));
         assert!(!contains("0.0.0.0/0", "2001:db8::1"));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_covers_those_inside() {
+    fn covers_smaller_networks() {
         let covers = |one: &str, other: &str| {
             let [one, other] = [one, other].map(|text| text.parse::<Prefix>().unwrap());
             one.covers(other)
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_it_was_given() {
+    fn prints_a_pattern_as_it_was_written() {
         for (text, written) in [
             ("10.1.2.3/8", "10.1.2.3/8"),
             ("192.0.2.7", "192.0.2.7/32"),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_network() {
+    fn rejects_bad_networks() {
         for bad in [
             "10.0.0.0/33",
             "::/129",
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_are_in() {
+    fn includes_both_ends_of_a_port_range() {
         let ports: Ports = "8000-8002".parse().unwrap();
         let inside: Vec<u16> = (7999..=8003).filter(|p| ports.contains(*p)).collect();
         assert_eq!(inside, [8000, 8001, 8002]);
@@ -347,14 +347,14 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_port() {
+    fn rejects_bad_ports() {
         for bad in ["0", "65536", "9-8", "http", "", "1-"] {
             assert!(bad.parse::<Ports>().is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn one_host_s_ipv6_addresses_are_one() {
+    fn groups_ipv6_addresses_by_64() {
         let at = |text: &str| network(text.parse().unwrap());
         assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
         assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an HTTP proxy reads from and writes into message heads (RFC 9110 §7.6). No I/O.
+//! Fields of message heads that an HTTP proxy reads and writes (RFC 9110 §7.6). No I/O.
 
 use crate::destination::Destination;
 use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
@@ -9,7 +9,10 @@ use hyper::{
     http::{request, response, uri},
 };
 
-/// Where a request goes, or why it can't, as a sentence for the client.
+/// Returns the destination of a request.
+///
+/// # Errors
+/// The reason why there is none, as a sentence for the client.
 pub fn destination(method: &Method, uri: &Uri) -> Result<Destination, String> {
     let authority = uri
         .authority()
@@ -90,7 +93,7 @@ pub fn has_passed(headers: &HeaderMap, pseudonym: &str) -> bool {
 
 /// Turns a client's request into the one for the origin: origin-form, Host from the URI (RFC 9112
 /// §3.2.2), without hop-by-hop fields, with Via.
-pub fn onward_request(head: &mut request::Parts, pseudonym: &str) {
+pub fn forward_request(head: &mut request::Parts, pseudonym: &str) {
     let trailers = takes_trailers(&head.headers);
     let protocols = upgrade(head.version, &head.headers);
     strip_hop_by_hop(&mut head.headers);
@@ -122,7 +125,7 @@ pub fn onward_request(head: &mut request::Parts, pseudonym: &str) {
 }
 
 /// Turns an origin's response into the one for the client.
-pub fn onward_response(head: &mut response::Parts, pseudonym: &str) {
+pub fn forward_response(head: &mut response::Parts, pseudonym: &str) {
     let protocol = upgrade(head.version, &head.headers);
     if is_framed_twice(&head.headers) {
         head.headers.remove(header::CONTENT_LENGTH);
@@ -180,8 +183,8 @@ pub fn interim_response(status: StatusCode, headers: &HeaderMap, pseudonym: &str
     .concat()
 }
 
-/// The end of a chunked message with these trailers (RFC 9112 §7.1.2), but for those that are no trailers: they frame
-/// the message, address it, say who asks, or how it is to be read (RFC 9110 §6.5.1).
+/// Returns the end of a chunked message with these trailers (RFC 9112 §7.1.2). Fields that may not be trailers are left
+/// out: those for framing, routing, authentication and content (RFC 9110 §6.5.1).
 pub fn end_with_trailers(trailers: &HeaderMap) -> Vec<u8> {
     const NEVER: [HeaderName; 12] = [
         header::AUTHORIZATION,
@@ -243,7 +246,7 @@ pub fn credentials(headers: &HeaderMap, field: HeaderName) -> Option<(Vec<u8>, V
 }
 
 /// The request as it came, without what is nobody else's business (RFC 9110 §9.3.8).
-pub fn traced(method: &Method, uri: &Uri, headers: &HeaderMap) -> Vec<u8> {
+pub fn trace_response(method: &Method, uri: &Uri, headers: &HeaderMap) -> Vec<u8> {
     const PRIVATE: [HeaderName; 3] = [
         header::AUTHORIZATION,
         header::COOKIE,
@@ -358,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_can_t_serve() {
+    fn rejects_unsupported_requests() {
         for (method, uri) in [
             (Method::GET, "/origin-form"),
             (Method::GET, "https://h.test/"),
@@ -375,12 +378,12 @@ mod tests {
 
     fn onward(request: Request<()>) -> request::Parts {
         let mut head = request.into_parts().0;
-        onward_request(&mut head, "me");
+        forward_request(&mut head, "me");
         head
     }
 
     #[test]
-    fn request_loses_hop_by_hop_fields_and_gains_via() {
+    fn removes_hop_by_hop_fields_and_adds_via() {
         let request = Request::get("http://h.test:81/a?b")
             .header("connection", "x-private, keep-alive, content-length")
             .header("x-private", "1")
@@ -402,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn upgrades_are_offered_on_only_if_they_were_meant() {
+    fn forwards_upgrades_that_the_client_requested() {
         let offer = |connection: &str| {
             let request = Request::get("http://h.test/")
                 .header("connection", connection)
@@ -416,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn h2c_is_offered_to_nobody() {
+    fn drops_h2c_upgrades() {
         for (offered, kept) in [
             ("h2c", None),
             ("h2c, websocket", Some("websocket")),
@@ -435,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn who_speaks_http_1_0_waits_for_no_100() {
+    fn sends_no_100_to_http_1_0_clients() {
         for (version, kept) in [(Version::HTTP_10, false), (Version::HTTP_11, true)] {
             let request = Request::put("http://h.test/").version(version);
             let request = request.header("expect", "100-Continue").body(()).unwrap();
@@ -445,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn interim_responses_and_trailers_lose_what_is_for_one_hop() {
+    fn removes_hop_by_hop_fields_of_interim_responses_and_trailers() {
         let headers = HeaderMap::from_iter([
             (header::LINK, HeaderValue::from_static("</a.css>")),
             (header::CONNECTION, HeaderValue::from_static("x-hop")),
@@ -471,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn max_forwards_counts_down_for_its_two_methods() {
+    fn counts_max_forwards_down_for_trace_and_options() {
         for (method, left) in [("OPTIONS", "4"), ("TRACE", "4"), ("GET", "5")] {
             let request = Request::builder().method(method).uri("http://h.test/");
             let head = onward(request.header("max-forwards", "5").body(()).unwrap());
@@ -480,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_split_at_the_first_colon() {
+    fn splits_credentials_at_the_first_colon() {
         let given = |field: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::PROXY_AUTHORIZATION, field.parse().unwrap());
@@ -494,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn via_finds_loops_among_other_proxies() {
+    fn detects_loops_in_via() {
         let request = Request::get("http://h.test/").header("via", "1.0 other, 1.1 me (note)");
         let head = request.body(()).unwrap().into_parts().0;
         assert!(has_passed(&head.headers, "me"));

@@ -27,7 +27,7 @@ const PROXY: u8 = 1;
 const TCP_OVER_IPV4: u8 = 0x11;
 const TCP_OVER_IPV6: u8 = 0x21;
 
-/// What a header says.
+/// Contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// The sender speaks for itself, or does not know: the connection's own addresses hold. This is
@@ -37,7 +37,7 @@ pub enum Header {
     Proxied {
         /// The client.
         source: SocketAddr,
-        /// Where the client connected to.
+        /// Address that the client connected to.
         destination: SocketAddr,
     },
 }
@@ -45,7 +45,7 @@ pub enum Header {
 /// Why the bytes are no header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
-    /// Neither version's first bytes.
+    /// The first bytes are those of neither version.
     #[error("no PROXY protocol header")]
     Signature,
     /// A line that does not end, or not as §2.1 says.
@@ -60,7 +60,7 @@ pub enum ProxyError {
 }
 
 /// Bytes that can be read without reading beyond the header; 0 once it is whole.
-pub fn missing(input: &[u8]) -> Result<usize, ProxyError> {
+pub fn bytes_missing(input: &[u8]) -> Result<usize, ProxyError> {
     let binary = is_binary(input)?;
     if input.len() < LEN_MIN {
         return Ok(LEN_MIN - input.len());
@@ -82,7 +82,7 @@ pub fn parse(input: &[u8]) -> Result<Option<(Header, usize)>, ProxyError> {
     }
 }
 
-/// Which version the bytes begin, as far as there are any.
+/// Returns whether the bytes begin version 2, and not version 1. They may be too few to decide.
 fn is_binary(input: &[u8]) -> Result<bool, ProxyError> {
     let begins = |with: &[u8]| input.iter().zip(with).all(|(a, b)| a == b);
     match (begins(V1_PREFIX), begins(&SIGNATURE)) {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_as_the_specification_has_them() {
+    fn parses_the_specification_s_lines() {
         let source = address("255.255.255.255:65535");
         let header = Header::Proxied {
             source,
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn local_unspec_and_foreign_families_say_nothing() {
+    fn ignores_local_unspec_and_other_families() {
         let header = |command: u8, family: u8, rest: &[u8]| {
             let len = (rest.len() as u16).to_be_bytes();
             [&SIGNATURE[..], &[command, family], &len, rest].concat()
@@ -309,10 +309,10 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_noticed_at_once() {
+    fn rejects_other_protocols_at_once() {
         for first in [&b"GET / HTTP/1.1"[..], b"PROXI", b"\x05\x01", b"\r\n\r\nx"] {
             assert_eq!(parse(first), Err(ProxyError::Signature));
-            assert_eq!(missing(first), Err(ProxyError::Signature));
+            assert_eq!(bytes_missing(first), Err(ProxyError::Signature));
         }
         let endless = [V1_PREFIX, &[b'x'; 200]].concat();
         assert_eq!(parse(&endless), Err(ProxyError::Line));
@@ -323,7 +323,7 @@ mod tests {
     fn read(stream: &[u8]) -> Result<(Header, usize), ProxyError> {
         let mut end = 0;
         loop {
-            match missing(&stream[..end])? {
+            match bytes_missing(&stream[..end])? {
                 0 => return parse(&stream[..end]).map(Option::unwrap),
                 more => end += more,
             }
@@ -360,7 +360,7 @@ mod tests {
                 _ => [&SIGNATURE[..], &[0x21, 0x11, 0]].concat(),
             };
             shaped.extend(&tail);
-            let _ = missing(&shaped);
+            let _ = bytes_missing(&shaped);
             if let Ok(Some((_, len))) = parse(&shaped) {
                 prop_assert!(len <= shaped.len());
             }

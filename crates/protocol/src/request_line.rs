@@ -7,15 +7,15 @@ use std::borrow::Cow;
 /// Why a request line is refused, as a sentence for the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestLineError {
-    /// There are not exactly three words.
+    /// The line does not have exactly three words.
     #[error(
         "the request line has {0} words, and must have three: METHOD URL HTTP/1.1 (a space in a URL is %20)"
     )]
     Words(usize),
-    /// It is not a version of HTTP/1.
+    /// The third word is not a version of HTTP/1.
     #[error("the request line ends with {0:?}, and this proxy takes HTTP/1.1 and HTTP/1.0")]
     Version(String),
-    /// What may end a line, or a word, somewhere on the way.
+    /// The URL has a character that some server takes for the end of a line or a word.
     #[error("the URL has the control character 0x{0:02x}; in a URL it is %{0:02X}")]
     Control(u8),
     /// A fragment, which is never sent, or a part of the path that was not encoded.
@@ -73,7 +73,7 @@ fn encode_url(url: &[u8]) -> Result<Cow<'_, [u8]>, RequestLineError> {
     Ok(Cow::Owned([host, &path].concat()))
 }
 
-/// Where path and query begin, behind scheme and authority if there are any.
+/// Returns the position of path and query, after scheme and authority if there are any.
 fn path_of(url: &[u8]) -> usize {
     let authority = url
         .windows(3)
@@ -101,7 +101,7 @@ pub fn is_hopeless(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|byte| !is_of_token(byte))
 }
 
-/// Where an empty line ends, if there is one that is not among the first bytes that were `seen`. A line may end without
+/// Returns the end of the empty line after a head. The first `seen` bytes were searched before. A line may end without
 /// CR, as for hyper.
 #[must_use]
 pub fn end_of_head(bytes: &[u8], seen: usize) -> Option<usize> {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_character_that_is_seen_may_stand_in_a_path_and_in_a_query() {
+    fn accepts_printable_characters_in_path_and_query() {
         for byte in (0x21..0x7f).chain(0x80..=0xff).filter(|byte| *byte != b'#') {
             let urls = [
                 &b"http://h.test/"[..],
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_must_be_is_encoded() {
+    fn encodes_only_what_must_be_encoded() {
         for (url, encoded) in [
             (
                 &b"http://h.test/a<b>c`d\"e?f<g"[..],
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_mean_two_things_is_refused() {
+    fn rejects_ambiguous_request_lines() {
         use RequestLineError::*;
         for (head, error) in [
             (&b"GET http://h.test/a b HTTP/1.1\r\n"[..], Words(4)),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_ends_with_an_empty_line() {
+    fn finds_the_empty_line_after_a_head() {
         for (complete, len) in [
             ("GET / HTTP/1.1\r\n\r\n", 18),
             ("\r\n\r\nGET /\n\nmore", 7),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_never_becomes_a_head() {
+    fn rejects_other_protocols_at_once() {
         for other in [
             &b"\x16\x03\x01"[..],
             b"\x01\x05\x22\x63",

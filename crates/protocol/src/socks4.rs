@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_ends_with_its_user_or_its_name() {
+    fn parses_a_request_up_to_its_user_or_name() {
         let with_address = b"\x04\x01\x01\xbb\x0a\x00\x00\x01me\0";
         let with_name = b"\x04\x02\x00\x50\x00\x00\x00\x01\0h.test\0";
         for whole in [&with_address[..], with_name] {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn users_and_names_are_bounded() {
+    fn bounds_users_and_names() {
         let user = |len: usize| [&b"\x04\x01\0\x50\x0a\0\0\x01"[..], &vec![b'u'; len]].concat();
         assert_eq!(parse_request(&user(255)), Ok(None));
         assert_eq!(parse_request(&user(256)), Err(Socks4Error));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_room_for_ipv4() {
+    fn encodes_answers_with_ipv4() {
         let bound = |text: &str| Some(text.parse().unwrap());
         let granted = reply(Reply::Succeeded, bound("[::ffff:192.0.2.7]:258"));
         assert_eq!(granted, [0, 90, 1, 2, 192, 0, 2, 7]);

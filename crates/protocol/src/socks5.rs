@@ -43,7 +43,7 @@ pub enum Socks5Error {
 }
 
 impl Socks5Error {
-    /// What to tell the client, if there is something to tell.
+    /// Returns the reply for the client, if the protocol has one.
     #[must_use]
     pub fn reply(&self) -> Option<Reply> {
         match self {
@@ -162,7 +162,7 @@ pub enum Command {
 /// RFC 1928 §4: the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// Command of the request.
     pub command: Command,
     /// With or for whom.
     pub destination: Destination,
@@ -294,7 +294,7 @@ pub fn parse_datagram(input: &[u8]) -> Result<(Destination, &[u8]), Socks5Error>
     Ok((destination, &input[end + 2..]))
 }
 
-/// What stands before the data of a datagram to a client: where it came from (RFC 1928 §7).
+/// Returns the header of a datagram to a client, with the address that it came from (RFC 1928 §7).
 #[must_use]
 pub fn datagram_header(from: SocketAddr) -> Vec<u8> {
     with_address(vec![RESERVED, RESERVED, 0], from)

@@ -284,7 +284,7 @@ mod tests {
                 update: false,
                 one_file_system: false,
                 rules: Vec::new(),
-                preserve: Preserve::safe().into(),
+                preserve: Preserve::untrusted().into(),
                 into_directory: false,
                 origin: [0; 32],
             },

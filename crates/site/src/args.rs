@@ -251,7 +251,7 @@ impl FromStr for NamedDirectory {
         let named = !name.is_empty() && name.len() <= 64 && !name.starts_with('.');
         if !named || !name.chars().all(plain) {
             return Err(format!(
-                "{name:?} is no name for an export: want up to 64 letters, digits, '-', '_' and '.', which is not first"
+                "{name:?} is not a name for an export: want up to 64 letters, digits, '-', '_' and '.', which is not first"
             ));
         }
         Ok(Self {

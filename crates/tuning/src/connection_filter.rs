@@ -157,7 +157,7 @@ fn one(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
         "dst" => address(End::Destination, words),
         "src" => address(End::Source, words),
         "host" => address(End::Either, words),
-        word => Err(format!("{:?} is no condition", begin(word))),
+        word => Err(format!("{:?} is not a condition", begin(word))),
     }
 }
 
@@ -168,7 +168,7 @@ fn port(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
     match (number(low), number(high)) {
         (Ok(low), Ok(high)) if low <= high => Ok(Filter::Port(end, low..=high)),
         _ => Err(format!(
-            "{:?} is no port, as 5201 or 50000-51000",
+            "{:?} is not a port, as 5201 or 50000-51000",
             begin(text)
         )),
     }
@@ -182,7 +182,7 @@ fn address(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
 /// A network, or one address. `IpNet`'s own parser wants a length, and reads 010 as 10.
 fn network(text: &str) -> Result<IpNet, String> {
     let shown = begin(text);
-    let wrong = || format!("{shown:?} is no address, as 10.0.0.0/8 or fd00::1");
+    let wrong = || format!("{shown:?} is not an address, as 10.0.0.0/8 or fd00::1");
     let (address, length) = text.split_once('/').unzip();
     let address: IpAddr = address.unwrap_or(text).parse().map_err(|_| wrong())?;
     let one = IpNet::from(address);

@@ -180,7 +180,7 @@ mod tests {
         let error = |text: &str| text.parse::<BitRate>().unwrap_err().to_string();
         assert_eq!(
             error("100MB"),
-            "\"100MB\" is no rate: say 100MB/s for bytes a second, or 100mbit for bits"
+            "\"100MB\" is not a rate: say 100MB/s for bytes a second, or 100mbit for bits"
         );
         for bad in [
             "100", "100m", "100M", "100 MB", "100mb", "100Mb", "100MiB", "100MiB/s", "100MBPS",
@@ -188,7 +188,7 @@ mod tests {
         ] {
             let message = error(bad);
             assert!(
-                message.starts_with(&format!("{bad:?} is no rate")),
+                message.starts_with(&format!("{bad:?} is not a rate")),
                 "{message}"
             );
             assert!(

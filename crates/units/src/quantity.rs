@@ -24,7 +24,7 @@ pub enum ParseError {
         example: &'static str,
     },
     /// The unit is not a unit of rates. The two rates that may be meant are suggested.
-    #[error("{input:?} is no rate: say {bytes} for bytes a second, or {bits} for bits")]
+    #[error("{input:?} is not a rate: say {bytes} for bytes a second, or {bits} for bits")]
     NotARate {
         /// The text that was parsed.
         input: String,

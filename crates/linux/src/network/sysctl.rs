@@ -53,7 +53,7 @@ fn path_of(name: &str) -> io::Result<PathBuf> {
         true => Ok(PathBuf::from("/proc/sys").join(relative)),
         false => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("{name:?} is no sysctl name"),
+            format!("{name:?} is not a sysctl name"),
         )),
     }
 }

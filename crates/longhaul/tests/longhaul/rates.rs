@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A size is no rate, wherever a rate is asked for: refused with what was given and both rates that it may have meant.
+//! A size is not a rate, wherever a rate is asked for: refused with what was given and both rates that it may have meant.
 
 use std::{fs, path::Path, process::Command};
 
@@ -19,7 +19,7 @@ fn refused(folder: &Path, arguments: &[&str], words: &[&str]) {
     }
 }
 
-const WAYS_OUT: [&str; 3] = ["100MB\" is no rate", "100MB/s", "100mbit"];
+const WAYS_OUT: [&str; 3] = ["100MB\" is not a rate", "100MB/s", "100mbit"];
 
 #[test]
 fn no_command_takes_a_size_for_a_rate() {
@@ -65,7 +65,7 @@ fn no_file_has_a_size_for_a_rate() {
         ),
         (
             format!("{listener}rate = 100\n"),
-            ["\"100\" is no rate", "100MB/s", "100mbit"],
+            ["\"100\" is not a rate", "100MB/s", "100mbit"],
         ),
     ] {
         fs::write(at.join("relay.toml"), text).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the converter answers.
+//! Answers of the converter.
 
 use super::{
     error::{ConvertError, ErrorCode},
@@ -14,7 +14,7 @@ const ERROR: u8 = 0x1E;
 pub enum Answer {
     /// The connection stands; relayed bytes follow.
     Accepted,
-    /// There is no connection.
+    /// Refusal: no connection is made.
     Refused {
         /// Why.
         code: ErrorCode,
@@ -43,7 +43,7 @@ impl Answer {
     /// How many more bytes are needed before [`Answer::parse`] can finish, given those read so
     /// far; 0 when the answer is whole. Reading exactly so much leaves the relayed bytes that
     /// follow in the socket, for splice.
-    pub fn missing(input: &[u8]) -> Result<usize, ConvertError> {
+    pub fn bytes_missing(input: &[u8]) -> Result<usize, ConvertError> {
         match input.len() {
             read @ 0..HEADER_LEN => Ok(HEADER_LEN - read),
             read => Ok(message_len(input)?.saturating_sub(read)),
@@ -78,7 +78,7 @@ impl Answer {
 }
 
 impl ConvertError {
-    /// What to answer (RFC 8803 §6.2.8).
+    /// Returns the answer to a message with this error (RFC 8803 §6.2.8).
     #[must_use]
     pub fn answer(&self) -> Answer {
         Answer::refused(match self {
@@ -95,7 +95,7 @@ mod tests {
     use crate::convert::request::tests::example;
 
     #[test]
-    fn answers_read_back() {
+    fn parses_what_it_encodes() {
         let unreachable = ErrorCode::DestinationUnreachable;
         let refused = Answer::Refused {
             code: unreachable,
@@ -114,16 +114,16 @@ mod tests {
     }
 
     #[test]
-    fn missing_counts_down_to_the_answer_s_end() {
+    fn counts_missing_bytes_down_to_the_end() {
         let bytes = Answer::refused(ErrorCode::NotAuthorized).encode();
         let missing: Vec<_> = (0..=8)
-            .map(|n| Answer::missing(&bytes[..n]).unwrap())
+            .map(|n| Answer::bytes_missing(&bytes[..n]).unwrap())
             .collect();
         assert_eq!(missing, [4, 3, 2, 1, 4, 3, 2, 1, 0]);
     }
 
     #[test]
-    fn a_request_that_comes_back_is_no_answer() {
+    fn rejects_an_echoed_request() {
         let answer = Answer::parse(&example().encode());
         assert_eq!(answer, Err(ConvertError::Malformed(CONNECT)));
     }

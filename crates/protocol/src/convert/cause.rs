@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where on its way a request failed, and why, behind the Error TLV of a refusal.
+//! Place and reason of a failure on a chain of relays. It follows the Error TLV of a refusal.
 
 use super::{
     answer::Answer,
@@ -9,11 +9,11 @@ use super::{
 /// Private TLV of an answer: a [`Cause`]. Relays that do not know it have the Error TLV.
 const CAUSE: u8 = 0xC5;
 
-/// What a relay tells of a failure. Everything in it comes from elsewhere: names are at most
+/// Report of a relay about a failure. Its contents come from another host: names have at most
 /// [`Cause::NAME_LEN_MAX`] printable characters of ASCII, whatever was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// What failed, as relays number it.
+    /// Code of the failure, in longhaul's numbering.
     pub code: u8,
     /// The relay that says so; empty is the one that answers.
     pub by: String,
@@ -83,7 +83,7 @@ mod tests {
     };
 
     #[test]
-    fn a_cause_reads_back_and_is_nothing_to_those_who_know_none() {
+    fn parses_what_it_encodes_and_old_relays_ignore_it() {
         for (by, at) in [("", ""), ("tokyo", ""), ("", "192.0.2.1:5124"), ("a", "b")] {
             let cause = Cause::new(7, by, at);
             let bytes = cause.explain(REFUSED);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_call_themselves_is_bounded_and_printable() {
+    fn bounds_and_escapes_names_of_other_relays() {
         let long = "x".repeat(1000);
         let cause = Cause::new(1, "\u{1b}[2J\r\nX: y\"", &long);
         assert_eq!(cause.by, "?[2J??X:?y\"");

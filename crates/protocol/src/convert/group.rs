@@ -50,7 +50,7 @@ impl Stripes {
 /// A further connection of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Join {
-    /// Which group.
+    /// Identifier of the group.
     pub group: GroupId,
     /// Its number in it, 1 to [`STRIPES_MAX`] − 1; the one that made the request is 0.
     pub index: u8,
@@ -84,7 +84,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_group_of_one_or_of_too_many_is_malformed() {
+    fn rejects_groups_of_one_or_too_many() {
         for count in [0, 1, STRIPES_MAX + 1] {
             let stripes = Some(Stripes { count, ..stripes() });
             let request = Request {

@@ -6,30 +6,30 @@ use std::time::Duration;
 /// The most relays that one message may name, and the most that it passes.
 pub const HOPS_MAX: usize = 16;
 
-/// Private TLV: relays that may still be passed, one byte, [`Request::patience`] in tens of
-/// milliseconds, one byte, [`Request::time`] in tens of milliseconds, two bytes, and one byte of
-/// flags: [`Request::from_elsewhere`] is 1, [`Request::dscp`] has the six bits above it. The first versions take what is behind the patience for padding,
-/// and zeros at the end are left out.
+/// Private TLV: relays that may still be passed, one byte, [`Request::reply_delay`] in tens of
+/// milliseconds, one byte, [`Request::timeout`] in tens of milliseconds, two bytes, and one byte of
+/// flags: [`Request::is_client_remote`] is bit 0, [`Request::dscp`] the six bits above it. The first versions ignore
+/// all bytes after the reply timeout as padding. Zeros at the end are omitted.
 ///
-/// [`Request::patience`]: super::Request::patience
-/// [`Request::time`]: super::Request::time
-/// [`Request::from_elsewhere`]: super::Request::from_elsewhere
+/// [`Request::reply_delay`]: super::Request::reply_delay
+/// [`Request::timeout`]: super::Request::timeout
+/// [`Request::is_client_remote`]: super::Request::is_client_remote
 /// [`Request::dscp`]: super::Request::dscp
 pub(super) const HOP_LIMIT: u8 = 0xC2;
 const FROM_ELSEWHERE: u8 = 1;
 const DSCP_SHIFT: u32 = 1;
 const DSCP_MAX: u8 = 63;
 
-/// The most that a request can say with [`Request::patience`](super::Request::patience).
-pub const PATIENCE_MAX: Duration = PATIENCE_UNIT.saturating_mul(u8::MAX as u32);
-pub(super) const PATIENCE_UNIT: Duration = Duration::from_millis(10);
+/// Largest value that a request can carry in [`Request::reply_delay`](super::Request::reply_delay).
+pub const REPLY_DELAY_MAX: Duration = REPLY_DELAY_UNIT.saturating_mul(u8::MAX as u32);
+pub(super) const REPLY_DELAY_UNIT: Duration = Duration::from_millis(10);
 
-/// What [`HOP_LIMIT`] says.
+/// Contents of [`HOP_LIMIT`].
 pub(super) struct Limits {
     pub(super) hop_limit: u8,
-    pub(super) patience: Duration,
-    pub(super) time: Duration,
-    pub(super) from_elsewhere: bool,
+    pub(super) reply_delay: Duration,
+    pub(super) timeout: Duration,
+    pub(super) is_client_remote: bool,
     pub(super) dscp: u8,
 }
 
@@ -37,9 +37,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             hop_limit: HOPS_MAX as u8,
-            patience: Duration::ZERO,
-            time: Duration::ZERO,
-            from_elsewhere: false,
+            reply_delay: Duration::ZERO,
+            timeout: Duration::ZERO,
+            is_client_remote: false,
             dscp: 0,
         }
     }
@@ -47,13 +47,13 @@ impl Default for Limits {
 
 impl Limits {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let tens = self.time.as_millis() / PATIENCE_UNIT.as_millis();
+        let tens = self.timeout.as_millis() / REPLY_DELAY_UNIT.as_millis();
         let [high, low] = u16::try_from(tens).unwrap_or(u16::MAX).to_be_bytes();
         let dscp = (self.dscp & DSCP_MAX) << DSCP_SHIFT;
-        let flags = dscp | (FROM_ELSEWHERE * u8::from(self.from_elsewhere));
+        let flags = dscp | (FROM_ELSEWHERE * u8::from(self.is_client_remote));
         let value = [
             self.hop_limit,
-            patience_byte(self.patience),
+            reply_delay_byte(self.reply_delay),
             high,
             low,
             flags,
@@ -68,22 +68,22 @@ impl Limits {
 
     /// Bytes behind those that are known say nothing.
     pub(super) fn parse(value: &[u8]) -> Option<Self> {
-        let (&hop_limit, &patience) = (value.first()?, value.get(1)?);
+        let (&hop_limit, &reply_delay) = (value.first()?, value.get(1)?);
         let byte = |at: usize| value.get(at).copied().unwrap_or(0);
-        let time = u16::from_be_bytes([byte(2), byte(3)]);
-        let in_tens = |tens: u16| PATIENCE_UNIT * u32::from(tens);
+        let timeout = u16::from_be_bytes([byte(2), byte(3)]);
+        let in_tens = |tens: u16| REPLY_DELAY_UNIT * u32::from(tens);
         Some(Self {
             hop_limit,
-            patience: in_tens(patience.into()),
-            time: in_tens(time),
-            from_elsewhere: byte(4) & FROM_ELSEWHERE != 0,
+            reply_delay: in_tens(reply_delay.into()),
+            timeout: in_tens(timeout),
+            is_client_remote: byte(4) & FROM_ELSEWHERE != 0,
             dscp: (byte(4) >> DSCP_SHIFT) & DSCP_MAX,
         })
     }
 }
 
-fn patience_byte(patience: Duration) -> u8 {
-    let tens = patience.as_millis() / PATIENCE_UNIT.as_millis();
+fn reply_delay_byte(reply_delay: Duration) -> u8 {
+    let tens = reply_delay.as_millis() / REPLY_DELAY_UNIT.as_millis();
     tens.try_into().unwrap_or(u8::MAX)
 }
 
@@ -92,30 +92,33 @@ mod tests {
     use super::*;
     use crate::convert::{Request, message::WORD, request::tests::example};
 
-    /// Relays that know no patience take the byte for padding, and say zero.
+    /// Old relays take the byte for padding, and send zero.
     #[test]
-    fn patience_is_where_padding_was() {
+    fn encodes_the_reply_delay_in_former_padding() {
         let bytes = |patience| {
             let request = Request {
-                patience,
+                reply_delay: patience,
                 ..Request::new("192.0.2.5:80".parse().unwrap(), vec![])
             };
             request.encode()[24..].to_vec()
         };
         assert_eq!(bytes(Duration::ZERO), [0xC2, 1, 16, 0]);
         assert_eq!(bytes(Duration::from_millis(1019)), [0xC2, 1, 16, 101]);
-        assert_eq!(bytes(PATIENCE_MAX), [0xC2, 1, 16, 255]);
+        assert_eq!(bytes(REPLY_DELAY_MAX), [0xC2, 1, 16, 255]);
         assert_eq!(bytes(Duration::from_secs(3600)), [0xC2, 1, 16, 255]);
     }
 
     /// The most that a request can say.
     const TIME_MAX: Duration = Duration::from_millis(655_350);
 
-    /// Relays that know no time look at the first two bytes only.
+    /// Old relays read the first two bytes only.
     #[test]
-    fn time_is_behind_what_others_look_at() {
+    fn encodes_the_timeout_after_bytes_that_old_relays_read() {
         let time = Duration::from_secs(10);
-        let request = Request { time, ..example() };
+        let request = Request {
+            timeout: time,
+            ..example()
+        };
         let bytes = request.encode();
         assert_eq!(Request::parse(&bytes).unwrap().unwrap().0, request);
         assert!(
@@ -123,17 +126,17 @@ mod tests {
             "{bytes:?}"
         );
         let long = Request {
-            time: TIME_MAX * 2,
+            timeout: TIME_MAX * 2,
             ..example()
         };
         let parsed = Request::parse(&long.encode()).unwrap().unwrap().0;
-        assert_eq!(parsed.time, TIME_MAX);
+        assert_eq!(parsed.timeout, TIME_MAX);
     }
 
     #[test]
-    fn who_is_from_elsewhere_costs_nothing_but_where_it_is_said() {
+    fn omits_the_flag_of_a_remote_client_unless_it_is_set() {
         let request = Request {
-            from_elsewhere: true,
+            is_client_remote: true,
             ..example()
         };
         let bytes = request.encode();

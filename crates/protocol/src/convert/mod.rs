@@ -7,14 +7,13 @@
 //!
 //! * `NAME` (0xC0): the destination's host name, to be resolved at the last relay. The Connect TLV then
 //!   carries the port and the unspecified address.
-//! * `HOP` (0xC1), one for each relay still to pass, in order. Nested Convert messages would need no
-//!   private TLV, but would hide from a relay that its next leg leads to another relay: it could
-//!   take no ready connection from its pool, encrypt nothing, and the client would read one answer
-//!   a hop. With the list, each relay strips itself off and one answer comes back.
-//! * `HOP_LIMIT` (0xC2): relays that the message may still pass, so that relays which point at each
-//!   other end the chase; and, where the first versions had padding and look at nothing, how long the
-//!   answer may wait ([`Request::patience`]), how long the asker waits ([`Request::time`]), and
-//!   whether its client is elsewhere ([`Request::from_elsewhere`]).
+//! * `HOP` (0xC1), one for each relay still to pass, in order. Each relay removes itself from the list, and one answer
+//!   comes back. Nested Convert messages would need no private TLV, but would hide from a relay that its next leg leads
+//!   to another relay. It could then use no pooled connection and no TLS, and the client would read one answer a hop.
+//! * `HOP_LIMIT` (0xC2): number of relays that the message may still pass, which ends a loop of relays. The bytes after
+//!   it are padding to the first versions. They carry the time for which the answer may be delayed
+//!   ([`Request::reply_delay`]), the time for which the requester waits ([`Request::timeout`]), and whether the client is on
+//!   another host ([`Request::is_client_remote`]).
 //! * `STRIPES` (0xC3): this connection is the first of several that carry one byte stream together
 //!   ([`crate::stripe`]): behind the request and behind the answer come pieces with headers.
 //! * `JOIN` (0xC4), alone in its message: this connection is a further one of such a group.
@@ -25,19 +24,19 @@
 mod answer;
 mod cause;
 mod error;
+mod first_message;
 mod group;
 mod limits;
 mod message;
-mod opening;
 mod request;
 
 pub use answer::Answer;
 pub use cause::Cause;
 pub use error::{ConvertError, ErrorCode};
+pub use first_message::FirstMessage;
 pub use group::{GroupId, Join, STRIPES_MAX, Stripes};
-pub use limits::{HOPS_MAX, PATIENCE_MAX};
+pub use limits::{HOPS_MAX, REPLY_DELAY_MAX};
 pub use message::MESSAGE_LEN_MAX;
-pub use opening::Opening;
 pub use request::Request;
 
 /// The Convert service's TCP port.

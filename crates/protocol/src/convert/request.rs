@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client, or the relay before, asks for: written and read.
+//! Requests of a client, or of the previous relay: written and read.
 
 use super::{
     error::ConvertError,
@@ -21,26 +21,26 @@ const HOP: u8 = 0xC1;
 /// The port that [`Request::check`] names: the discard service's (RFC 863), which nothing connects to.
 const CHECK_PORT: u16 = 9;
 
-/// What a client, or the relay before, asks for.
+/// Request of a client, or of the previous relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The far end.
+    /// Destination of the connection.
     pub destination: Destination,
     /// The relays still to pass, nearest first; at most [`HOPS_MAX`].
     pub hops: Vec<SocketAddr>,
-    /// How many relays the request may still pass, this one included.
+    /// Number of relays that the request may still pass, this one included.
     pub hop_limit: u8,
-    /// How long a good answer may wait for the destination's first bytes, to arrive with them in one
-    /// segment. Zero where somebody waits for the answer. What is sent is rounded down to 10 ms and
-    /// is at most [`PATIENCE_MAX`](super::PATIENCE_MAX).
-    pub patience: Duration,
-    /// How long the answer is waited for; zero is not said. What is sent is rounded down to 10 ms and
+    /// Time for which a positive answer may be delayed until the destination's first bytes are there, so that both
+    /// share a segment. Zero if the client needs the answer to go on. The value sent is rounded down to 10 ms and
+    /// is at most [`REPLY_DELAY_MAX`](super::REPLY_DELAY_MAX).
+    pub reply_delay: Duration,
+    /// Time for which the sender waits for the answer; zero is unknown. The value sent is rounded down to 10 ms and
     /// is at most 655.35 s.
-    pub time: Duration,
-    /// The stream is to be carried over several connections, of which this is the first.
+    pub timeout: Duration,
+    /// Group of connections that carry the stream, of which this is the first; `None` for a single connection.
     pub stripes: Option<Stripes>,
-    /// Whoever wants it is not on the host of the relay that asks, or may not be.
-    pub from_elsewhere: bool,
+    /// Whether the client may be on another host than the relay that sends the request.
+    pub is_client_remote: bool,
     /// The DSCP (RFC 2474) that the connection is to have, 0 to 63: its client's.
     pub dscp: u8,
 }
@@ -54,10 +54,10 @@ impl Request {
             destination,
             hops,
             hop_limit,
-            patience: Duration::ZERO,
-            time: Duration::ZERO,
+            reply_delay: Duration::ZERO,
+            timeout: Duration::ZERO,
             stripes: None,
-            from_elsewhere: false,
+            is_client_remote: false,
             dscp: 0,
         }
     }
@@ -77,19 +77,19 @@ impl Request {
     /// The same for the last of these relays, to be sent to the one before the first. They pass it on
     /// as any request; its destination is for documentation (RFC 5737) and never connected to.
     #[must_use]
-    pub fn check_over(hops: &[SocketAddr], time: Duration) -> Self {
+    pub fn check_through(hops: &[SocketAddr], time: Duration) -> Self {
         let check = Self::check();
         Self {
             destination: Destination::Address((Ipv4Addr::new(192, 0, 2, 1), CHECK_PORT).into()),
             hop_limit: hops.len() as u8,
             hops: [hops, &check.hops].concat(),
-            time,
+            timeout: time,
             ..check
         }
     }
 
     /// Whether it is the request that [`Request::check`] makes, or what relays on the way have made of
-    /// [`Request::check_over`].
+    /// [`Request::check_through`].
     #[must_use]
     pub fn is_check(&self) -> bool {
         let check = Self::check();
@@ -121,9 +121,9 @@ impl Request {
     fn limits(&self) -> Limits {
         Limits {
             hop_limit: self.hop_limit,
-            patience: self.patience,
-            time: self.time,
-            from_elsewhere: self.from_elsewhere,
+            reply_delay: self.reply_delay,
+            timeout: self.timeout,
+            is_client_remote: self.is_client_remote,
             dscp: self.dscp,
         }
     }
@@ -195,19 +195,19 @@ impl RequestParts {
         };
         let Limits {
             hop_limit,
-            patience,
-            time,
-            from_elsewhere,
+            reply_delay: patience,
+            timeout: time,
+            is_client_remote: from_elsewhere,
             dscp,
         } = self.limits.unwrap_or_default();
         Ok(Request {
             destination,
             hops: self.hops,
             hop_limit,
-            patience,
-            time,
+            reply_delay: patience,
+            timeout: time,
             stripes: self.stripes,
-            from_elsewhere,
+            is_client_remote: from_elsewhere,
             dscp,
         })
     }
@@ -249,7 +249,7 @@ fn parse_name(value: &[u8]) -> Option<HostName> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::convert::{Answer, ErrorCode, group::tests::stripes, limits::PATIENCE_UNIT};
+    use crate::convert::{Answer, ErrorCode, group::tests::stripes, limits::REPLY_DELAY_UNIT};
     use proptest::prelude::*;
 
     pub(in crate::convert) fn example() -> Request {
@@ -275,7 +275,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn request_reads_back_and_leaves_the_data_behind_it() {
+    fn parses_what_it_encodes_and_leaves_the_data_after_it() {
         let mut bytes = example().encode();
         let len = bytes.len();
         for end in 0..len {
@@ -286,7 +286,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_name_in_numbers_is_an_address() {
+    fn parses_a_numeric_name_as_an_address() {
         let name = Destination::Name(HostName::new("0x7f.1").unwrap(), 80);
         let bytes = Request::new(name, vec![]).encode();
         let (request, _) = Request::parse(&bytes).unwrap().unwrap();
@@ -294,7 +294,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_check_reads_back_and_may_pass_no_relay() {
+    fn encodes_a_check_that_may_pass_no_relay() {
         let bytes = Request::check().encode();
         let (request, len) = Request::parse(&bytes).unwrap().unwrap();
         assert_eq!(
@@ -306,16 +306,16 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_check_over_others_is_one_at_the_last() {
+    fn checks_the_last_relay_of_a_chain() {
         let hops = [5124, 5125].map(|port| SocketAddr::from(([192, 0, 2, 9], port)));
-        let bytes = Request::check_over(&hops, Duration::from_secs(1)).encode();
+        let bytes = Request::check_through(&hops, Duration::from_secs(1)).encode();
         let mut request = Request::parse(&bytes).unwrap().unwrap().0;
         for hop in hops {
             assert!(!request.is_check());
             assert_eq!(request.hops.remove(0), hop);
             request.hop_limit -= 1;
         }
-        request.from_elsewhere = true;
+        request.is_client_remote = true;
         assert!(request.is_check());
     }
 
@@ -334,7 +334,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_second_connect_is_refused() {
+    fn rejects_a_second_connect() {
         let mut message = Message::new();
         let address = endpoint("192.0.2.1:1".parse().unwrap());
         message.tlv(CONNECT, &address);
@@ -344,7 +344,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn refusals_say_what_is_wrong() {
+    fn reports_the_reason_of_a_rejection() {
         let code = |bytes: &[u8]| Request::parse(bytes).unwrap_err().answer();
         let refused = Answer::refused;
         assert_eq!(
@@ -375,12 +375,12 @@ pub(super) mod tests {
             let destination = Destination::from_ip(IpAddr::from(ip), port);
             let hop = SocketAddr::from(([192, 0, 2, 1], port));
             let stripes = (limit % 2 == 0).then(stripes);
-            let patience = PATIENCE_UNIT * u32::from(ip[0]);
+            let reply_delay = REPLY_DELAY_UNIT * u32::from(ip[0]);
             let hops = vec![hop; hops];
-            let time = PATIENCE_UNIT * u32::from(port);
-            let (from_elsewhere, dscp) = (ip[1] % 2 == 0, ip[1] >> 2);
+            let timeout = REPLY_DELAY_UNIT * u32::from(port);
+            let (is_client_remote, dscp) = (ip[1] % 2 == 0, ip[1] >> 2);
             let request = Request {
-                destination, hops, hop_limit: limit, patience, time, stripes, from_elsewhere, dscp,
+                destination, hops, hop_limit: limit, reply_delay, timeout, stripes, is_client_remote, dscp,
             };
             let bytes = request.encode();
             prop_assert_eq!(Request::parse(&bytes), Ok(Some((request, bytes.len()))));

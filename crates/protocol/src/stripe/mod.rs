@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One byte stream over several connections that each keep their order: who carries what
-//! ([`Spread`]), and how it becomes one stream again ([`Gather`]).
+//! ([`Distributor`]), and how it becomes one stream again ([`Reassembler`]).
 //!
 //! The sender cuts the stream into pieces and puts each, behind a header with its offset, on some
 //! connection, in rising order. So every connection carries a sorted sequence, and the receiver
@@ -24,11 +24,11 @@
 //! **The header** of a piece has sixteen bytes, big-endian: the offset of the piece in the stream (8), a length (4),
 //! a kind (1), and three zeroes. A piece of [`Frame::Data`] follows its header at once, on the same connection.
 
-mod gather;
-mod spread;
+mod distributor;
+mod reassembler;
 
-pub use gather::{Broken, Gather, Turn};
-pub use spread::{PIECE_LEN, Spread};
+pub use distributor::{Distributor, PIECE_LEN};
+pub use reassembler::{Broken, NextRead, Reassembler};
 
 /// Bytes in a header.
 pub const HEADER_LEN: usize = 16;

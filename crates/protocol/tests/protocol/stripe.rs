@@ -3,7 +3,7 @@
 //! gets the sender's stream or an error, never anything else, and never comes to a halt.
 
 use longhaul_protocol::stripe::Frame;
-use longhaul_protocol::stripe::{Broken, Gather, PIECE_LEN, Spread};
+use longhaul_protocol::stripe::{Broken, Distributor, PIECE_LEN, Reassembler};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ struct Pipe {
     bytes: VecDeque<u8>,
     /// Bytes that it takes before somebody reads.
     window: usize,
-    /// What the sender has given it and it has not taken.
+    /// Bytes that the sender wrote and the receiver has not read.
     waiting: VecDeque<u8>,
 }
 
@@ -47,8 +47,8 @@ impl Pipe {
 
 /// Both ends over pipes of small windows.
 struct Path {
-    spread: Spread,
-    gather: Gather,
+    spread: Distributor,
+    gather: Reassembler,
     pipes: Vec<Pipe>,
     sent: Vec<u8>,
     received: Vec<u8>,
@@ -56,7 +56,7 @@ struct Path {
 
 impl Path {
     fn new(windows: &[usize]) -> Self {
-        let (mut spread, mut gather) = (Spread::default(), Gather::default());
+        let (mut spread, mut gather) = (Distributor::default(), Reassembler::default());
         for _ in 1..windows.len() {
             spread.join();
             gather.join();
@@ -87,7 +87,7 @@ impl Path {
         for (n, pipe) in self.pipes.iter_mut().enumerate() {
             pipe.push();
             if pipe.waiting.is_empty() {
-                self.spread.finished(n);
+                self.spread.piece_written(n);
             }
         }
     }
@@ -101,12 +101,12 @@ impl Path {
 
     /// The receiver reads up to `most` bytes from one connection, if it may; says how many.
     fn receive(&mut self, n: usize, most: usize) -> usize {
-        let turn = self.gather.turn().filter(|turn| turn.connection == n);
+        let turn = self.gather.next_read().filter(|turn| turn.connection == n);
         match (self.gather.missing(n), turn) {
             (0, None) => 0,
             (0, Some(turn)) => {
                 let bytes = self.pipes[n].read(most.min(turn.bytes as usize));
-                self.gather.took(bytes.len()).unwrap();
+                self.gather.consume(bytes.len()).unwrap();
                 self.received.extend(&bytes);
                 bytes.len()
             }
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-fn bring(gather: &mut Gather, connection: usize, frame: Frame) -> Result<(), Broken> {
+fn bring(gather: &mut Reassembler, connection: usize, frame: Frame) -> Result<(), Broken> {
     gather.header(connection, &frame.encode())
 }
 
@@ -195,8 +195,8 @@ fn end(total: u64, connections: u32) -> Frame {
     Frame::End { total, connections }
 }
 
-fn two() -> Gather {
-    let mut gather = Gather::default();
+fn two() -> Reassembler {
+    let mut gather = Reassembler::default();
     gather.join();
     gather
 }
@@ -205,7 +205,7 @@ fn two() -> Gather {
 fn bytes_that_came_before_are_refused() {
     let mut gather = two();
     bring(&mut gather, 0, data(0, 10)).unwrap();
-    gather.took(10).unwrap();
+    gather.consume(10).unwrap();
     assert_eq!(bring(&mut gather, 0, data(9, 5)), Err(Broken::Overlap));
 }
 
@@ -214,8 +214,8 @@ fn heads_that_overlap_are_found_when_the_first_is_taken() {
     let mut gather = two();
     bring(&mut gather, 0, data(0, 10)).unwrap();
     bring(&mut gather, 1, data(5, 10)).unwrap();
-    assert_eq!(gather.took(5), Ok(()));
-    assert_eq!(gather.took(1), Err(Broken::Overlap));
+    assert_eq!(gather.consume(5), Ok(()));
+    assert_eq!(gather.consume(1), Err(Broken::Overlap));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_gap_is_found_when_every_head_is_behind_it() {
     bring(&mut gather, 0, data(10, 10)).unwrap();
     assert_eq!(gather.check_progress(), Ok(()), "the other may bring it");
     bring(&mut gather, 1, data(20, 10)).unwrap();
-    assert_eq!(gather.turn(), None);
+    assert_eq!(gather.next_read(), None);
     assert_eq!(gather.check_progress(), Err(Broken::Gap));
     gather.join();
     assert_eq!(gather.check_progress(), Ok(()));
@@ -238,7 +238,7 @@ fn ends_must_agree_with_each_other_and_with_the_pieces() {
     assert_eq!(bring(&mut gather.clone(), 1, end(10, 1)), Err(Broken::End));
     assert_eq!(bring(&mut gather.clone(), 1, data(5, 6)), Err(Broken::End));
     bring(&mut gather, 1, data(0, 10)).unwrap();
-    gather.took(10).unwrap();
+    gather.consume(10).unwrap();
     assert!(!gather.is_complete(), "one end is missing");
     bring(&mut gather, 1, end(10, 2)).unwrap();
     assert!(gather.is_complete());
@@ -259,21 +259,21 @@ fn only_a_connection_that_brought_nothing_may_leave() {
     let mut gather = two();
     gather.header(1, &[0; 3]).unwrap();
     assert_eq!(gather.closed(1), Err(Broken::CutOff));
-    let mut spread = Spread::default();
+    let mut spread = Distributor::default();
     let n = spread.join();
-    assert!(spread.clone().closed(n) && !spread.clone().closed(0));
+    assert!(spread.clone().close(n) && !spread.clone().close(0));
     spread.begin(n, 1);
-    assert!(!spread.closed(n));
+    assert!(!spread.close(n));
 }
 
 #[test]
 fn full_pieces_go_round_and_short_ones_stay() {
-    let mut spread = Spread::default();
+    let mut spread = Distributor::default();
     spread.join();
     let mut carry = |len| {
         let n = spread.pick(|_| true).unwrap();
         spread.begin(n, len);
-        spread.finished(n);
+        spread.piece_written(n);
         n
     };
     let carriers = [1, 1, PIECE_LEN, 1, 1, PIECE_LEN, 1].map(&mut carry);
@@ -281,8 +281,8 @@ fn full_pieces_go_round_and_short_ones_stay() {
 }
 
 #[test]
-fn whoever_is_blocked_gets_nothing_more() {
-    let mut spread = Spread::default();
+fn gives_no_piece_to_a_blocked_connection() {
+    let mut spread = Distributor::default();
     spread.join();
     assert_eq!(spread.pick(|n| n == 1), Some(1));
     spread.begin(1, PIECE_LEN);

@@ -97,7 +97,11 @@ async fn opened(access: Access) -> (Resource, Option<Quota>) {
 }
 
 fn export(href: String, files: Files) -> (Resource, Option<Quota>) {
-    let space = files.root.dir(None).ok().and_then(|dir| Quota::of(&*dir));
+    let space = files
+        .root
+        .dir_fd(None)
+        .ok()
+        .and_then(|dir| Quota::of(&*dir));
     let export = Resource {
         meta: Meta::shown(&files.root, None).ok(),
         files: Some(files),

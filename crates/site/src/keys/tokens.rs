@@ -93,7 +93,7 @@ pub(crate) fn make(state: &State, name: &str, exports: &[String], read_only: boo
     let plain = |c: char| c.is_alphanumeric() || "-._@".contains(c);
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
         return Err(Refusal::usage(format!(
-            "{name:?} is no name for a token: want up to 64 letters, digits, '-', '_', '.' and '@'"
+            "{name:?} is not a name for a token: want up to 64 letters, digits, '-', '_', '.' and '@'"
         )));
     }
     let site = Identity::of(state)?.fingerprint;

@@ -487,7 +487,7 @@ fn a_copy_survives_the_site_s_death() {
     let output = copy.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("going on in"), "{said}");
+    assert!(said.contains("retrying in"), "{said}");
     assert_eq!(listing(&home.data().join("from")), listing(&from));
 }
 

@@ -125,7 +125,7 @@ fn convert(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
 /// Reads an answer of RFC 8803.
 pub fn convert_answer(stream: &mut TcpStream) -> Answer {
     let mut bytes = Vec::new();
-    while let missing @ 1.. = Answer::missing(&bytes).unwrap() {
+    while let missing @ 1.. = Answer::bytes_missing(&bytes).unwrap() {
         let mut more = vec![0; missing];
         stream.read_exact(&mut more).unwrap();
         bytes.extend(more);

@@ -171,7 +171,7 @@ async fn ask(config: &Bench, asked: &Asked) -> Result<(Figures, Figures)> {
     let number = number.context("the other end does not serve a bench")?;
     let number: u64 = number
         .parse()
-        .context("the other end is no bench of longhaul's")?;
+        .context("the other end is not a bench of longhaul's")?;
     let (at, spent) = (Instant::now(), cpu());
     let mut all = JoinSet::new();
     for _ in 0..asked.streams {

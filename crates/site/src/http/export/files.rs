@@ -246,7 +246,11 @@ fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry
         let name = name.to_vec();
         Ok(Some(Entry { name, meta }))
     };
-    let names = || names.iter().filter(|name| !name.starts_with(INTERNAL_PREFIX));
+    let names = || {
+        names
+            .iter()
+            .filter(|name| !name.starts_with(INTERNAL_PREFIX))
+    };
     match names().count() > ENTRIES_MAX {
         true => Err(FsError::TooLarge),
         false => names().filter_map(|name| entry(name).transpose()).collect(),
@@ -345,7 +349,7 @@ impl DavFileSystem for Files {
         let guard = self.guard.clone();
         self.change(move |root, changes| {
             let path = path?;
-            guard.step(|| root.make_plain_dir(&path).map_err(failed))?;
+            guard.step(|| root.make_dir_with_umask(&path).map_err(failed))?;
             changes.count_entry();
             match original {
                 Some(original) => liken(root, &path, &original),

@@ -90,10 +90,10 @@ impl Meta {
     pub(crate) fn any(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
         let stat = match path {
             Some(path) => root.stat(path),
-            None => root.dir(None).and_then(|top| {
+            None => root.dir_fd(None).and_then(|top| {
                 rustix::fs::fstat(&top).map_err(|errno| Failure::System {
                     path: None,
-                    doing: "look at",
+                    action: "look at",
                     errno,
                 })
             }),

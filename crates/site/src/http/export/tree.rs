@@ -26,7 +26,7 @@ pub(crate) fn is_busy(root: &Root, top: &RelPath, entries_max: usize) -> FsResul
     if !Meta::any(root, Some(top))?.is_dir() {
         return Ok(false);
     }
-    let tree = root.below(Some(top)).map_err(failed)?;
+    let tree = root.subroot(Some(top)).map_err(failed)?;
     let (mut rest, mut is_busy, mut is_large) = (vec![None], false, false);
     while let Some(directory) = rest.pop() {
         let members = members(&tree, directory.as_ref())?;
@@ -85,7 +85,7 @@ pub(crate) fn remove(root: &Root, top: &RelPath, changes: &Changes) -> FsResult<
     if !Meta::any(root, Some(top))?.is_dir() {
         return remove_file(root, top, changes);
     }
-    let tree = root.below(Some(top)).map_err(failed)?;
+    let tree = root.subroot(Some(top)).map_err(failed)?;
     let mut rest: Vec<_> = members(&tree, None)?
         .into_iter()
         .map(|path| (path, false))

@@ -123,7 +123,7 @@ impl Resource {
             return self.quota;
         };
         self.meta.filter(DavMetaData::is_dir)?;
-        Quota::of(&*files.root.dir(self.path.as_ref()).ok()?)
+        Quota::of(&*files.root.dir_fd(self.path.as_ref()).ok()?)
     }
 
     /// What clients have set; nothing if it can't be read.

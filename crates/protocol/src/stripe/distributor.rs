@@ -7,14 +7,14 @@ use crate::stripe::{Frame, HEADER_LEN};
 /// on a connection at 10 Mbit/s the others wait 50 ms for it.
 pub const PIECE_LEN: usize = 64 * 1024;
 
-/// Hands out pieces. Connections are numbered from 0 in the order of [`Spread::join`]; number 0 is
+/// Hands out pieces. Connections are numbered from 0 in the order of [`Distributor::join`]; number 0 is
 /// there from the beginning.
 ///
 /// Full pieces go round the connections that can take one at once, so that whoever is slow gets
 /// fewer. Short ones stay where the last one went: messages of an interactive connection travel
 /// behind each other and never wait for a loss on another path.
 #[derive(Debug, Clone)]
-pub struct Spread {
+pub struct Distributor {
     next: u64,
     connections: Vec<Outgoing>,
     current: usize,
@@ -22,14 +22,14 @@ pub struct Spread {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Outgoing {
-    /// It carries, or carried, a piece.
+    /// Whether the connection carries or carried a piece.
     used: bool,
-    /// It has not taken all of its last piece yet.
+    /// Whether part of its last piece is still to be written.
     busy: bool,
     gone: bool,
 }
 
-impl Default for Spread {
+impl Default for Distributor {
     fn default() -> Self {
         Self {
             next: 0,
@@ -39,7 +39,7 @@ impl Default for Spread {
     }
 }
 
-impl Spread {
+impl Distributor {
     /// A further connection; returns its number.
     pub fn join(&mut self) -> usize {
         self.connections.push(Outgoing::default());
@@ -70,15 +70,15 @@ impl Spread {
         Frame::Data { offset, len }.encode()
     }
 
-    /// It has taken all of its piece.
-    pub fn finished(&mut self, connection: usize) {
+    /// Records that all of the connection's piece is written.
+    pub fn piece_written(&mut self, connection: usize) {
         self.connections[connection].busy = false;
     }
 
-    /// It takes no more. One that never carried anything may leave, except the first: `false` says
-    /// that something is lost.
+    /// Records that the connection closed. Returns `false` if bytes are lost. One that never carried anything may close,
+    /// except the first.
     #[must_use]
-    pub fn closed(&mut self, connection: usize) -> bool {
+    pub fn close(&mut self, connection: usize) -> bool {
         let outgoing = &mut self.connections[connection];
         outgoing.gone = !outgoing.used && connection > 0;
         outgoing.gone

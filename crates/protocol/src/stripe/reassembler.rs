@@ -4,9 +4,9 @@
 use crate::stripe::{Frame, HEADER_LEN};
 
 /// Merges sorted sequences of pieces into one stream. Connections are numbered from 0 in the order
-/// of [`Gather::join`]; number 0 is there from the beginning. Memory: under 64 bytes a connection.
+/// of [`Reassembler::join`]; number 0 is there from the beginning. Memory: under 64 bytes a connection.
 #[derive(Debug, Clone)]
-pub struct Gather {
+pub struct Reassembler {
     next: u64,
     connections: Vec<Incoming>,
     end: Option<End>,
@@ -20,28 +20,28 @@ struct End {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Incoming {
-    head: Head,
-    /// It has brought at least one byte.
+    head: ReadState,
+    /// Whether the connection has carried at least one byte.
     used: bool,
 }
 
-/// What is known of the next byte that a connection brings.
+/// State of the receiver for one connection: kind of the next byte.
 #[derive(Debug, Clone, Copy)]
-enum Head {
-    /// It belongs to a header, of which `filled` bytes are here.
+enum ReadState {
+    /// The next byte belongs to a header, of which `filled` bytes have arrived.
     Header {
         bytes: [u8; HEADER_LEN],
         filled: usize,
     },
-    /// It is number `offset` of the stream, and `left` of the piece's bytes are still to come.
+    /// The next byte is number `offset` of the stream; `left` bytes of the piece are still to come.
     Piece { offset: u64, left: u32 },
-    /// There is none: the end was said.
+    /// The sender has ended the connection.
     Ended,
-    /// There is none: the connection is gone and had brought nothing.
+    /// The connection closed before it carried anything.
     Gone,
 }
 
-impl Default for Head {
+impl Default for ReadState {
     fn default() -> Self {
         Self::Header {
             bytes: [0; HEADER_LEN],
@@ -50,9 +50,9 @@ impl Default for Head {
     }
 }
 
-/// Whose bytes are next, and how many of them.
+/// Connection that the next bytes come from, and their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
+pub struct NextRead {
     /// The connection.
     pub connection: usize,
     /// At most so many may be taken; at least 1.
@@ -79,7 +79,7 @@ pub enum Broken {
     Gap,
 }
 
-impl Default for Gather {
+impl Default for Reassembler {
     fn default() -> Self {
         Self {
             next: 0,
@@ -89,7 +89,7 @@ impl Default for Gather {
     }
 }
 
-impl Gather {
+impl Reassembler {
     /// A further connection; returns its number.
     pub fn join(&mut self) -> usize {
         self.connections.push(Incoming::default());
@@ -97,23 +97,23 @@ impl Gather {
     }
 
     /// How many bytes of a header are to be read from this connection now. While it is 0, nothing
-    /// is to be read from it but by [`Gather::turn`].
+    /// is to be read from it but by [`Reassembler::next_read`].
     #[must_use]
     pub fn missing(&self, connection: usize) -> usize {
         match self.connections[connection].head {
-            Head::Header { filled, .. } => HEADER_LEN - filled,
+            ReadState::Header { filled, .. } => HEADER_LEN - filled,
             _ => 0,
         }
     }
 
-    /// Takes bytes of a header; no more than [`Gather::missing`] said.
+    /// Takes bytes of a header; no more than [`Reassembler::missing`] said.
     ///
     /// # Panics
     /// With more.
     pub fn header(&mut self, connection: usize, more: &[u8]) -> Result<(), Broken> {
         let incoming = &mut self.connections[connection];
         incoming.used |= !more.is_empty();
-        let Head::Header { bytes, filled } = &mut incoming.head else {
+        let ReadState::Header { bytes, filled } = &mut incoming.head else {
             panic!("no header is due");
         };
         bytes[*filled..][..more.len()].copy_from_slice(more);
@@ -123,8 +123,8 @@ impl Gather {
         }
         let frame = Frame::parse(*bytes).map_err(|_| Broken::Header)?;
         incoming.head = match frame {
-            Frame::Data { offset, len } => Head::Piece { offset, left: len },
-            Frame::End { .. } => Head::Ended,
+            Frame::Data { offset, len } => ReadState::Piece { offset, left: len },
+            Frame::End { .. } => ReadState::Ended,
         };
         if let Frame::End { total, connections } = frame {
             self.learn_end(End { total, connections })?;
@@ -144,7 +144,7 @@ impl Gather {
     fn check_heads(&self) -> Result<(), Broken> {
         let total = self.end.map_or(u64::MAX, |end| end.total);
         for incoming in &self.connections {
-            if let Head::Piece { offset, left } = incoming.head {
+            if let ReadState::Piece { offset, left } = incoming.head {
                 if offset < self.next {
                     return Err(Broken::Overlap);
                 }
@@ -156,13 +156,14 @@ impl Gather {
         Ok(())
     }
 
-    /// Whose bytes are next. `None`: headers are needed, or it is complete, or something is broken.
+    /// Returns the connection that the next bytes come from. `None`: headers are missing, or the stream is complete or
+    /// broken.
     #[must_use]
-    pub fn turn(&self) -> Option<Turn> {
+    pub fn next_read(&self) -> Option<NextRead> {
         let heads = self.connections.iter().enumerate();
         heads
             .filter_map(|(connection, incoming)| match incoming.head {
-                Head::Piece { offset, left } if offset == self.next => Some(Turn {
+                ReadState::Piece { offset, left } if offset == self.next => Some(NextRead {
                     connection,
                     bytes: left,
                 }),
@@ -171,19 +172,19 @@ impl Gather {
             .next()
     }
 
-    /// So many bytes were taken from the connection whose turn it is.
+    /// Records that this many bytes were read from the connection that [`Self::next_read`] named.
     ///
     /// # Panics
-    /// If it was nobody's turn, or these are more than it said.
-    pub fn took(&mut self, bytes: usize) -> Result<(), Broken> {
-        let turn = self.turn().expect("somebody's turn");
+    /// If `next_read` named none, or fewer bytes.
+    pub fn consume(&mut self, bytes: usize) -> Result<(), Broken> {
+        let turn = self.next_read().expect("somebody's turn");
         assert!(bytes <= turn.bytes as usize, "{bytes} of {}", turn.bytes);
         self.next += bytes as u64;
         let left = turn.bytes - bytes as u32;
         let offset = self.next;
         self.connections[turn.connection].head = match left {
-            0 => Head::default(),
-            left => Head::Piece { offset, left },
+            0 => ReadState::default(),
+            left => ReadState::Piece { offset, left },
         };
         self.check_heads()
     }
@@ -193,9 +194,9 @@ impl Gather {
     pub fn closed(&mut self, connection: usize) -> Result<(), Broken> {
         let incoming = &mut self.connections[connection];
         match incoming.head {
-            Head::Ended | Head::Gone => Ok(()),
-            Head::Header { .. } if !incoming.used && connection > 0 => {
-                incoming.head = Head::Gone;
+            ReadState::Ended | ReadState::Gone => Ok(()),
+            ReadState::Header { .. } if !incoming.used && connection > 0 => {
+                incoming.head = ReadState::Gone;
                 Ok(())
             }
             _ => Err(Broken::CutOff),
@@ -204,15 +205,15 @@ impl Gather {
 
     /// Whether it can go on, if no further connection joins.
     pub fn check_progress(&self) -> Result<(), Broken> {
-        let count = |is: fn(&Head) -> bool| {
+        let count = |is: fn(&ReadState) -> bool| {
             let heads = self.connections.iter().map(|incoming| &incoming.head);
             heads.filter(|head| is(head)).count()
         };
-        let open = count(|head| matches!(head, Head::Header { .. }));
-        let pieces = count(|head| matches!(head, Head::Piece { .. }));
+        let open = count(|head| matches!(head, ReadState::Header { .. }));
+        let pieces = count(|head| matches!(head, ReadState::Piece { .. }));
         let ends_possible = self.ended() as usize + open + pieces;
         let ends_wanted = self.end.map_or(0, |end| end.connections as usize);
-        let waits = open > 0 || self.turn().is_some() || self.is_complete();
+        let waits = open > 0 || self.next_read().is_some() || self.is_complete();
         match waits && ends_possible >= ends_wanted {
             true => Ok(()),
             false => Err(Broken::Gap),
@@ -229,7 +230,7 @@ impl Gather {
     /// Whether this connection has said its end.
     #[must_use]
     pub fn has_ended(&self, connection: usize) -> bool {
-        matches!(self.connections[connection].head, Head::Ended)
+        matches!(self.connections[connection].head, ReadState::Ended)
     }
 
     /// Bytes of the stream that were taken.
@@ -239,7 +240,7 @@ impl Gather {
     }
 
     fn ended(&self) -> u32 {
-        let ended = |incoming: &&Incoming| matches!(incoming.head, Head::Ended);
+        let ended = |incoming: &&Incoming| matches!(incoming.head, ReadState::Ended);
         self.connections.iter().filter(ended).count() as u32
     }
 }

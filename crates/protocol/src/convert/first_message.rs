@@ -10,14 +10,14 @@ use super::{
 
 /// The first message on a connection between relays.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Opening {
+pub enum FirstMessage {
     /// A connection to somewhere.
     Request(Request),
     /// A further connection for a request that was accepted before.
     Join(Join),
 }
 
-impl Opening {
+impl FirstMessage {
     /// Reads either and says how long it was; `Ok(None)` while it is incomplete.
     pub fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, ConvertError> {
         let Some(body) = body(input)? else {
@@ -43,28 +43,34 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_join_is_a_message_of_its_own() {
+    fn parses_a_join_as_a_message_of_its_own() {
         let Stripes { group, .. } = stripes();
         let join = Join { group, index: 3 };
         let mut bytes = join.encode();
         assert_eq!(bytes[..6], [1, 6, 0x22, 0x63, JOIN, 5]);
-        assert_eq!(Opening::parse(&bytes), Ok(Some((Opening::Join(join), 24))));
+        assert_eq!(
+            FirstMessage::parse(&bytes),
+            Ok(Some((FirstMessage::Join(join), 24)))
+        );
         // A relay that knows no groups.
         assert_eq!(Request::parse(&bytes), Err(ConvertError::Unsupported(JOIN)));
         bytes[22] = 0;
-        assert_eq!(Opening::parse(&bytes), Err(ConvertError::Malformed(JOIN)));
+        assert_eq!(
+            FirstMessage::parse(&bytes),
+            Err(ConvertError::Malformed(JOIN))
+        );
         let request = example().encode();
-        let parsed = Opening::parse(&request).unwrap().unwrap();
-        assert_eq!(parsed, (Opening::Request(example()), request.len()));
+        let parsed = FirstMessage::parse(&request).unwrap().unwrap();
+        assert_eq!(parsed, (FirstMessage::Request(example()), request.len()));
     }
 
     proptest! {
         #[test]
         fn no_input_panics(tail in proptest::collection::vec(any::<u8>(), 0..1100), words: u8) {
-            let _ = (Request::parse(&tail), Answer::parse(&tail), Answer::missing(&tail));
+            let _ = (Request::parse(&tail), Answer::parse(&tail), Answer::bytes_missing(&tail));
             let mut shaped = vec![1, words, 0x22, 0x63];
             shaped.extend(&tail);
-            let _ = (Answer::parse(&shaped), Answer::missing(&shaped));
+            let _ = (Answer::parse(&shaped), Answer::bytes_missing(&shaped));
             if let Ok(Some((request, len))) = Request::parse(&shaped) {
                 prop_assert_eq!(len, usize::from(words) * 4);
                 prop_assert!(request.hops.len() <= HOPS_MAX);
