@@ -151,7 +151,7 @@ fn flows(cell: usize, scenario: &Scenario) -> Vec<FlowPath> {
         let legs = legs(flow, &active, scenario, &topology)?;
         Some(FlowPath {
             cell,
-            metric: registry::name_of(&flow.name, registry::GOODPUT, active.len() == 1),
+            metric: registry::metric_name(&flow.name, registry::GOODPUT, active.len() == 1),
             legs,
             streams: flow.parallel,
             omit: flow.omit.unwrap_or_default(),

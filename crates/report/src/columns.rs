@@ -5,7 +5,7 @@
 const GAP: usize = 3;
 
 /// Aligns rows: pads each column to the same width, without spaces at the end of a line.
-pub fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+pub fn align(rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         rows.iter()
             .filter_map(|row| row.get(column))
@@ -23,6 +23,6 @@ pub fn aligned(rows: &[Vec<String>]) -> Vec<String> {
 }
 
 /// Joins lines to a text, each line terminated.
-pub fn text(lines: &[String]) -> String {
+pub fn join_lines(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 
 /// Number of colour steps; `longhaul.css` has a class for each: `heat-0`, `heat-1`, ….
-pub const HEATS: u32 = 9;
+pub const HEAT_STEPS: u32 = 9;
 
 /// Returns the caption of a figure: its title (the finding) and a note.
 pub fn caption(title: &str, note: &str) -> Markup {
@@ -13,7 +13,7 @@ pub fn caption(title: &str, note: &str) -> Markup {
 
 /// Returns the content of the figure of a chart over time: `chart.js` draws into it and lists its data. `label` is its
 /// name for screen readers.
-pub fn over_time(title: &str, note: &str, label: &str) -> Markup {
+pub fn time_chart(title: &str, note: &str, label: &str) -> Markup {
     html! {
         (caption(title, note))
         div.plot tabindex="0" role="group" aria-label=(label) {}
@@ -22,18 +22,18 @@ pub fn over_time(title: &str, note: &str, label: &str) -> Markup {
     }
 }
 
-/// Returns the instructions for charts over time, after the sentence `about`.
-pub fn help(about: &str) -> Markup {
+/// Returns the instructions for charts over time, after the sentence `sentence`.
+pub fn chart_help(sentence: &str) -> Markup {
     html! {
         p.note {
-            (about) "Drag to zoom, double-click to reset. With the keyboard: arrows move the cursor, "
+            (sentence) "Drag to zoom, double-click to reset. With the keyboard: arrows move the cursor, "
             kbd { "+" } " and " kbd { "−" } " zoom, " kbd { "Esc" } " resets."
         }
     }
 }
 
 /// Returns the colour class of a position between the minimum (0) and the maximum (1).
-pub fn heat(share: f64) -> String {
-    let steps = f64::from(HEATS);
+pub fn heat_class(share: f64) -> String {
+    let steps = f64::from(HEAT_STEPS);
     format!("heat-{}", (share * steps).clamp(0.0, steps - 1.0) as u32)
 }

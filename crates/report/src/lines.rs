@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use std::fmt::Write;
 
 /// Number of styles of our lines: four colours, each with its own shape, as filled, hollow and dashed, grey and dotted.
-const LOOKS: usize = 12;
+const STYLE_COUNT: usize = 12;
 /// Minimum distance of two names at the ends of lines, as a share of the height (18 of 280 px).
 const NAME_GAP: f64 = 0.065;
 /// Distance from the end of a line to its name.
@@ -34,7 +34,7 @@ pub struct Lines {
     /// Lines, in the order of the legend.
     pub series: Vec<Series>,
     /// Horizontal reference lines with labels, at shares of the height.
-    pub limits: Vec<Tick>,
+    pub reference_lines: Vec<Tick>,
 }
 
 /// Axis; its labels have the unit.
@@ -57,7 +57,7 @@ pub struct Tick {
 
 /// Style of a line, by the source of its figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum LineStyle {
     /// The nth line of our figures.
     Ours(usize),
     /// Figures of the paper.
@@ -72,7 +72,7 @@ pub struct Series {
     /// Name in the legend.
     pub name: String,
     /// Style of the line.
-    pub look: Look,
+    pub style: LineStyle,
     /// Points, from left to right.
     pub points: Vec<Point>,
     /// True if each point has a mark; a distribution has none.
@@ -98,63 +98,63 @@ pub struct Point {
 
 impl Lines {
     /// Renders the chart with its points as a table.
-    pub fn drawn(&self) -> Markup {
-        self.drawn_with(&self.table())
+    pub fn render(&self) -> Markup {
+        self.render_with_table(&self.table())
     }
 
     /// Renders the chart with a given table below it.
-    pub fn drawn_with(&self, table: &Markup) -> Markup {
+    pub fn render_with_table(&self, table: &Markup) -> Markup {
         html! {
             div.lines {
-                (self.picture())
+                (self.svg())
                 (self.legend())
                 details { summary { "Data of this chart" } (table) }
             }
         }
     }
 
-    fn picture(&self) -> Markup {
+    fn svg(&self) -> Markup {
         html! {
             svg.xy role="img" aria-label=(self.title) {
-                @for tick in &self.y.ticks { (y_tick(tick)) }
-                @for (tick, room) in self.x.ticks.iter().zip(rooms(&self.x.ticks)) { (x_tick(tick, room)) }
+                @for tick in &self.y.ticks { (draw_y_tick(tick)) }
+                @for (tick, room) in self.x.ticks.iter().zip(label_visibility(&self.x.ticks)) { (draw_x_tick(tick, room)) }
                 text.small x="50%" y="100%" dy="42" text-anchor="middle" { (self.x.name) }
                 text.small x="0" y="-10" dx="-8" text-anchor="end" { (self.y.name) }
-                @for (limit, bottom) in self.limits.iter().zip(bottoms(&self.limits)) { (across(limit, bottom)) }
+                @for (limit, bottom) in self.reference_lines.iter().zip(name_positions(&self.reference_lines)) { (draw_reference_line(limit, bottom)) }
                 svg viewBox={ "0 0 " (INNER) " " (INNER) } preserveAspectRatio="none" width="100%" height="100%" {
                     @for series in &self.series {
-                        path class={ "line " (class(series.look)) } d=(path(&series.points)) {}
+                        path class={ "line " (class(series.style)) } d=(path(&series.points)) {}
                     }
                 }
-                @for series in &self.series { (marks(series)) }
-                @for (series, y) in self.names() {
-                    text class={ "end " (class(series.look)) } x=(percent(series.points.last().map_or(1.0, |point| point.x))) y=(percent(1.0 - y)) dx=(NAME_DX_PX) dy="5" { (series.name) }
+                @for series in &self.series { (draw_marks(series)) }
+                @for (series, y) in self.positioned_names() {
+                    text class={ "end " (class(series.style)) } x=(percent(series.points.last().map_or(1.0, |point| point.x))) y=(percent(1.0 - y)) dx=(NAME_DX_PX) dy="5" { (series.name) }
                 }
             }
         }
     }
 
     /// Returns the name of every line with its height at the end of the line, moved so that names do not touch.
-    fn names(&self) -> Vec<(&Series, f64)> {
-        let mut left: Vec<(&Series, &Point)> = self
+    fn positioned_names(&self) -> Vec<(&Series, f64)> {
+        let mut by_end: Vec<(&Series, &Point)> = self
             .series
             .iter()
             .filter_map(|series| Some((series, series.points.last()?)))
             .collect();
-        left.sort_by(|(_, a), (_, b)| a.x.total_cmp(&b.x));
+        by_end.sort_by(|(_, a), (_, b)| a.x.total_cmp(&b.x));
         let mut names = Vec::new();
-        let mut together: Vec<(&Series, f64)> = Vec::new();
-        let mut reach = f64::NEG_INFINITY;
-        for (series, end) in left {
+        let mut overlapping: Vec<(&Series, f64)> = Vec::new();
+        let mut right_edge = f64::NEG_INFINITY;
+        for (series, end) in by_end {
             let from = end.x * WIDE_PX;
-            if from > reach {
-                names.extend(apart(std::mem::take(&mut together)));
+            if from > right_edge {
+                names.extend(separate_names(std::mem::take(&mut overlapping)));
             }
             let width = series.name.chars().count() as f64 * CHARACTER_PX + NAME_DX_PX;
-            reach = reach.max(from + width);
-            together.push((series, end.y));
+            right_edge = right_edge.max(from + width);
+            overlapping.push((series, end.y));
         }
-        names.extend(apart(together));
+        names.extend(separate_names(overlapping));
         names
     }
 
@@ -165,8 +165,8 @@ impl Lines {
                 @for series in &self.series {
                     li {
                         svg.key width="36" height="14" aria-hidden="true" {
-                            path class={ "line " (class(series.look)) } d="M0 7H36" {}
-                            @if series.marked { svg x="18" y="7" overflow="visible" { (shape(series.look)) } }
+                            path class={ "line " (class(series.style)) } d="M0 7H36" {}
+                            @if series.marked { svg x="18" y="7" overflow="visible" { (mark_shape(series.style)) } }
                         }
                         (series.name)
                     }
@@ -205,7 +205,7 @@ impl Lines {
 }
 
 /// Moves names at one horizontal position apart: upwards from the lowest, then down from the top of the frame.
-fn apart<T>(mut names: Vec<(T, f64)>) -> Vec<(T, f64)> {
+fn separate_names<T>(mut names: Vec<(T, f64)>) -> Vec<(T, f64)> {
     names.sort_by(|a, b| a.1.total_cmp(&b.1));
     for n in 1..names.len() {
         names[n].1 = names[n].1.max(names[n - 1].1 + NAME_GAP);
@@ -222,7 +222,7 @@ fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 
-fn y_tick(tick: &Tick) -> Markup {
+fn draw_y_tick(tick: &Tick) -> Markup {
     let y = percent(1.0 - tick.at);
     html! {
         line.grid x1="0" x2="100%" y1=(y) y2=(y) {}
@@ -232,26 +232,26 @@ fn y_tick(tick: &Tick) -> Markup {
 
 /// Visibility of a label by the width of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Room {
-    Everywhere,
+enum LabelVisibility {
+    Always,
     /// Visible on a desktop and on paper, not on a phone.
-    Wide,
-    Nowhere,
+    WideScreens,
+    Hidden,
 }
 
 /// Returns the visibility of labels: from the left, each that does not touch the one before. A hidden label keeps its
 /// grid line, and the table has its value.
-fn rooms(ticks: &[Tick]) -> Vec<Room> {
-    let [wide, narrow] = [WIDE_PX, NARROW_PX].map(|width| clear(ticks, width));
+fn label_visibility(ticks: &[Tick]) -> Vec<LabelVisibility> {
+    let [wide, narrow] = [WIDE_PX, NARROW_PX].map(|width| labels_that_fit(ticks, width));
     let room = |(wide, narrow)| match (wide, narrow) {
-        (_, true) => Room::Everywhere,
-        (true, false) => Room::Wide,
-        (false, false) => Room::Nowhere,
+        (_, true) => LabelVisibility::Always,
+        (true, false) => LabelVisibility::WideScreens,
+        (false, false) => LabelVisibility::Hidden,
     };
     wide.into_iter().zip(narrow).map(room).collect()
 }
 
-fn clear(ticks: &[Tick], width_px: f64) -> Vec<bool> {
+fn labels_that_fit(ticks: &[Tick], width_px: f64) -> Vec<bool> {
     let mut end = f64::NEG_INFINITY;
     let fits = |tick: &Tick| {
         let half = tick.text.chars().count() as f64 * CHARACTER_PX / 2.0;
@@ -263,40 +263,44 @@ fn clear(ticks: &[Tick], width_px: f64) -> Vec<bool> {
     ticks.iter().map(fits).collect()
 }
 
-fn x_tick(tick: &Tick, room: Room) -> Markup {
+fn draw_x_tick(tick: &Tick, visibility: LabelVisibility) -> Markup {
     let x = percent(tick.at);
     html! {
         line.grid x1=(x) x2=(x) y1="0" y2="100%" {}
-        @if room != Room::Nowhere {
-            text.small.roomy[room == Room::Wide] x=(x) y="100%" dy="20" text-anchor="middle" { (tick.text) }
+        @if visibility != LabelVisibility::Hidden {
+            text.small.roomy[visibility == LabelVisibility::WideScreens] x=(x) y="100%" dy="20" text-anchor="middle" { (tick.text) }
         }
     }
 }
 
 /// Returns the bottoms of the names of reference lines, as shares of the height. A name is above its line, or below if
 /// the line or name above is too near, and does not overlap another line.
-fn bottoms(limits: &[Tick]) -> Vec<f64> {
+fn name_positions(limits: &[Tick]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..limits.len()).collect();
     order.sort_by(|a, b| limits[*b].at.total_cmp(&limits[*a].at));
     let mut bottoms = vec![0.0; limits.len()];
     // Lowest position in use.
-    let mut free = f64::INFINITY;
+    let mut lowest_used = f64::INFINITY;
     for n in &order {
         let at = limits[*n].at;
-        let above = at + NAME_GAP <= free;
-        let mut bottom = if above { at } else { at.min(free) - NAME_GAP };
+        let above = at + NAME_GAP <= lowest_used;
+        let mut bottom = if above {
+            at
+        } else {
+            at.min(lowest_used) - NAME_GAP
+        };
         for other in order.iter().map(|other| limits[*other].at) {
             if bottom < other && other < bottom + NAME_GAP {
                 bottom = other - NAME_GAP;
             }
         }
         bottoms[*n] = bottom;
-        free = at.min(bottom);
+        lowest_used = at.min(bottom);
     }
     bottoms
 }
 
-fn across(limit: &Tick, bottom: f64) -> Markup {
+fn draw_reference_line(limit: &Tick, bottom: f64) -> Markup {
     let y = percent(1.0 - limit.at);
     html! {
         line.limit x1="0" x2="100%" y1=(y) y2=(y) {}
@@ -304,11 +308,11 @@ fn across(limit: &Tick, bottom: f64) -> Markup {
     }
 }
 
-fn class(look: Look) -> String {
+fn class(look: LineStyle) -> String {
     match look {
-        Look::Ours(n) => format!("look-{}", n % LOOKS),
-        Look::Paper => "paper".to_owned(),
-        Look::Model => "model".to_owned(),
+        LineStyle::Ours(n) => format!("look-{}", n % STYLE_COUNT),
+        LineStyle::Paper => "paper".to_owned(),
+        LineStyle::Model => "model".to_owned(),
     }
 }
 
@@ -323,7 +327,7 @@ fn path(points: &[Point]) -> String {
 }
 
 /// Draws the mark and the range of each point, with the exact value as a tooltip.
-fn marks(series: &Series) -> Markup {
+fn draw_marks(series: &Series) -> Markup {
     html! {
         @if series.marked { @for point in &series.points {
             @if point.low < point.high {
@@ -331,14 +335,14 @@ fn marks(series: &Series) -> Markup {
             }
             svg x=(percent(point.x)) y=(percent(1.0 - point.y)) overflow="visible" {
                 title { (series.name) ", " (point.x_text) ": " (point.text) }
-                (shape(series.look))
+                (mark_shape(series.style))
             }
         } }
     }
 }
 
 /// Returns the shape of a mark: one for each of four colours, so that lines are distinguishable without colour.
-fn shape(look: Look) -> Markup {
+fn mark_shape(look: LineStyle) -> Markup {
     const SHAPES: [&str; 4] = [
         "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
         "M-4 -4h8v8h-8z",
@@ -346,11 +350,11 @@ fn shape(look: Look) -> Markup {
         "M0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
     ];
     match look {
-        Look::Ours(n) => {
+        LineStyle::Ours(n) => {
             html! { path class={ "mark " (class(look)) } d=(SHAPES[n % SHAPES.len()]) {} }
         }
-        Look::Paper => html! { path.mark.paper d=(SHAPES[0]) {} },
-        Look::Model => html! {},
+        LineStyle::Paper => html! { path.mark.paper d=(SHAPES[0]) {} },
+        LineStyle::Model => html! {},
     }
 }
 
@@ -368,7 +372,7 @@ mod tests {
         };
         Series {
             name: name.to_owned(),
-            look: Look::Ours(0),
+            style: LineStyle::Ours(0),
             points: vec![point(0.0), point(1.0)],
             marked: true,
         }
@@ -385,7 +389,7 @@ mod tests {
             series: ends.map(|(_, series)| series).into(),
             ..Lines::default()
         };
-        let mut names = lines.names();
+        let mut names = lines.positioned_names();
         names.sort_by(|(a, _), (b, _)| a.points[1].x.total_cmp(&b.points[1].x));
         let heights: Vec<f64> = names.iter().map(|(_, y)| *y).collect();
         assert_eq!(heights[0], 1.0, "nothing is near it");
@@ -399,7 +403,7 @@ mod tests {
                 at,
                 text: "limit".to_owned(),
             };
-            let found = bottoms(&heights.map(tick));
+            let found = name_positions(&heights.map(tick));
             for (n, bottom) in found.iter().enumerate() {
                 let top = bottom + NAME_GAP;
                 let crossed = |at: &f64| *at > bottom + 1e-9 && *at < top - 1e-9;
@@ -412,7 +416,7 @@ mod tests {
                 );
             }
         }
-        assert_eq!(bottoms(&[Tick::default()]), [0.0], "above its line");
+        assert_eq!(name_positions(&[Tick::default()]), [0.0], "above its line");
     }
 
     #[test]
@@ -421,7 +425,7 @@ mod tests {
             series: vec![series("a", 0.5), series("b", 0.5), series("c", 0.9)],
             ..Lines::default()
         };
-        let heights: Vec<f64> = lines.names().iter().map(|(_, y)| *y).collect();
+        let heights: Vec<f64> = lines.positioned_names().iter().map(|(_, y)| *y).collect();
         assert!(heights[1] - heights[0] >= NAME_GAP);
         assert_eq!(heights[2], 0.9);
     }
@@ -440,18 +444,18 @@ mod tests {
             (1.0, "9999"),
         ];
         let wanted = [
-            Room::Everywhere,
-            Room::Nowhere,
-            Room::Wide,
-            Room::Everywhere,
-            Room::Everywhere,
+            LabelVisibility::Always,
+            LabelVisibility::Hidden,
+            LabelVisibility::WideScreens,
+            LabelVisibility::Always,
+            LabelVisibility::Always,
         ];
-        assert_eq!(rooms(&ticks.map(tick)), wanted);
+        assert_eq!(label_visibility(&ticks.map(tick)), wanted);
     }
 
     #[test]
     fn keeps_names_below_the_top() {
-        let heights: Vec<f64> = apart(vec![((), 0.99), ((), 1.0), ((), 0.98)])
+        let heights: Vec<f64> = separate_names(vec![((), 0.99), ((), 1.0), ((), 0.98)])
             .into_iter()
             .map(|(_, y)| y)
             .collect();

@@ -45,29 +45,29 @@ impl Metric {
     }
 
     /// Formats `value` with its unit and three significant digits.
-    pub fn print(&self, value: f64) -> String {
-        self.unit.print(value)
+    pub fn format(&self, value: f64) -> String {
+        self.unit.format(value)
     }
 }
 
 /// Returns the better direction of a metric that a scenario defines.
 fn better(stem: &str, unit: Unit) -> Better {
-    let lossy = ["loss", "lost", "retrans", "drop", "error"];
+    let less_is_better = ["loss", "lost", "retrans", "drop", "error"];
     match unit {
         Unit::Probability => Better::Neither,
         Unit::Seconds | Unit::Micros => Better::Less,
-        _ if lossy.iter().any(|word| stem.contains(word)) => Better::Less,
+        _ if less_is_better.iter().any(|word| stem.contains(word)) => Better::Less,
         _ => Better::More,
     }
 }
 
 /// Formats a factor: `5.7×`.
-pub fn times(factor: f64) -> String {
+pub fn format_factor(factor: f64) -> String {
     format!("{}×", digits(factor))
 }
 
 /// Formats a share as percent: `0.1 %`.
-pub fn percent(share: f64) -> String {
+pub fn format_percent(share: f64) -> String {
     format!("{} %", digits(share * 100.0))
 }
 
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn formats_factors_and_shares_with_three_digits() {
-        assert_eq!(times(5.6875), "5.69×");
-        assert_eq!(percent(0.001), "0.1 %");
+        assert_eq!(format_factor(5.6875), "5.69×");
+        assert_eq!(format_percent(0.001), "0.1 %");
     }
 
     #[test]

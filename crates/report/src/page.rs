@@ -7,11 +7,11 @@ use serde::Serialize;
 /// Style of every page: `longhaul.css`.
 pub const STYLE: &str = include_str!("../web/longhaul.css");
 /// Charts of every page: `chart.js`.
-pub const CHART: &str = include_str!("../web/chart.js");
+pub const CHART_SCRIPT: &str = include_str!("../web/chart.js");
 /// Time–sequence diagram of segments: `segments.js`.
-pub const SEGMENTS: &str = include_str!("../web/segments.js");
+pub const SEGMENTS_SCRIPT: &str = include_str!("../web/segments.js");
 /// Chart library uPlot, minified.
-pub const UPLOT: &str = include_str!("../web/vendor/uPlot.iife.min.js");
+pub const UPLOT_SCRIPT: &str = include_str!("../web/vendor/uPlot.iife.min.js");
 /// Style of uPlot.
 pub const UPLOT_STYLE: &str = include_str!("../web/vendor/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../web/vendor/uPlot.LICENSE");
@@ -84,8 +84,8 @@ pub fn data(id: &str, value: &impl Serialize) -> Markup {
 /// Returns the scripts uPlot and `chart.js`, which draws the data block `charts`.
 pub fn scripts() -> Markup {
     html! {
-        script { (PreEscaped(format!("/*! {UPLOT_LICENCE} */\n{UPLOT}"))) }
-        script { (PreEscaped(CHART)) }
+        script { (PreEscaped(format!("/*! {UPLOT_LICENCE} */\n{UPLOT_SCRIPT}"))) }
+        script { (PreEscaped(CHART_SCRIPT)) }
     }
 }
 
@@ -98,16 +98,16 @@ mod tests {
     /// the lines near it.
     #[test]
     fn keeps_names_of_reference_lines_apart() {
-        let script = CHART;
+        let script = CHART_SCRIPT;
         let page = format!(
             "<!DOCTYPE html><html lang=\"en\"><head><title>t</title></head><body><main><h1>h</h1></main>\
          <script type=\"application/json\" id=\"charts\">[]</script><script>{script}</script></body></html>"
         );
-        let places = "<script>addEventListener('load', () => {
+        let script = "<script>addEventListener('load', () => {
         for (const heights of [[50], [90, 50], [50, 55], [50, 55, 60]]) tell(limitNames(heights, 18).join(' '));
     });</script>";
         let wanted = ["50", "90 50", "50 73", "50 78 96"];
-        if let Some(told) = browser::told(&page, places) {
+        if let Some(told) = browser::told(&page, script) {
             assert_eq!(told, [wanted, wanted]);
         }
     }

@@ -27,11 +27,11 @@ pub enum Producer {
     /// Server of a command alone.
     Server,
     /// One-way-delay test over any path.
-    Probe,
+    OneWayDelayTest,
     /// Conformance test of an emulated link, from the packets of a one-way-delay test.
-    Judge,
+    ConformanceTest,
     /// Capture on the path of the flow.
-    Tap,
+    Capture,
     /// Samples of connections: a time series instead of one value for a run.
     Samples,
 }
@@ -71,7 +71,7 @@ pub const DELAY_MEDIAN: &str = "delay_median_us";
 /// All metrics, in the order of lists.
 #[rustfmt::skip]
 pub const METRICS: &[Entry] = &{
-    use {Better::{Less, More, Neither}, Producer::{Command, File, Judge, Probe, Samples, Server, Tap, Transfers}};
+    use {Better::{Less, More, Neither}, Producer::{Command, File, ConformanceTest, OneWayDelayTest, Samples, Server, Capture, Transfers}};
     use Unit::{BitsPerSecond, Bytes, Count, Micros, PacketsPerSecond, PerSecond, Probability, Ratio, Seconds};
     [
         entry(GOODPUT, BitsPerSecond, More, Transfers),
@@ -82,39 +82,39 @@ pub const METRICS: &[Entry] = &{
         entry(CPU, Seconds, Less, Command),
         entry(SERVER_CPU, Seconds, Less, Server),
         entry(PEAK_MEMORY, Bytes, Less, Command),
-        entry("received", Count, More, Probe),
-        entry("lost", Count, Less, Probe),
-        entry("first_lost", Count, Neither, Probe),
-        entry("loss_pattern", Count, Neither, Probe),
-        entry(DELAY_MEDIAN, Micros, Less, Probe),
-        entry("delay_p99_us", Micros, Less, Probe),
-        entry("delay_error_median_us", Micros, Less, Judge),
-        entry("delay_error_p99_us", Micros, Less, Judge),
-        entry("delay_early_us", Micros, Less, Judge),
-        entry("jitter_p", Probability, Neither, Judge),
-        entry("losses_p", Probability, Neither, Judge),
-        entry("bursts_p", Probability, Neither, Judge),
-        entry("gaps_p", Probability, Neither, Judge),
-        entry("drain_bps", BitsPerSecond, More, Judge),
-        entry("drain_error_ratio", Ratio, Less, Judge),
-        entry("data_peak_bps", BitsPerSecond, More, Tap),
-        entry("acked_peak_bps", BitsPerSecond, More, Tap),
-        entry("data_steady_bps", BitsPerSecond, More, Tap),
-        entry("acked_steady_bps", BitsPerSecond, More, Tap),
-        entry("ramp_up_s", Seconds, Less, Tap),
-        entry("peak_s", Seconds, Neither, Tap),
-        entry("steady_s", Seconds, Neither, Tap),
-        entry("recovery_s", Seconds, Less, Tap),
-        entry("ack_diff_mean_bytes", Bytes, Neither, Tap),
-        entry("packets_per_ack_ratio", Ratio, Neither, Tap),
-        entry("ramp_up_acks_pps", PacketsPerSecond, Neither, Tap),
-        entry("steady_acks_pps", PacketsPerSecond, Neither, Tap),
-        entry("acks_median_pps", PacketsPerSecond, Neither, Tap),
-        entry("acks_p5_pps", PacketsPerSecond, Neither, Tap),
-        entry("acks_p95_pps", PacketsPerSecond, Neither, Tap),
-        entry("ack_limited_ratio", Ratio, Neither, Tap),
-        entry("data_retransmits", Count, Less, Tap),
-        entry("duplicate_acks", Count, Less, Tap),
+        entry("received", Count, More, OneWayDelayTest),
+        entry("lost", Count, Less, OneWayDelayTest),
+        entry("first_lost", Count, Neither, OneWayDelayTest),
+        entry("loss_pattern", Count, Neither, OneWayDelayTest),
+        entry(DELAY_MEDIAN, Micros, Less, OneWayDelayTest),
+        entry("delay_p99_us", Micros, Less, OneWayDelayTest),
+        entry("delay_error_median_us", Micros, Less, ConformanceTest),
+        entry("delay_error_p99_us", Micros, Less, ConformanceTest),
+        entry("delay_early_us", Micros, Less, ConformanceTest),
+        entry("jitter_p", Probability, Neither, ConformanceTest),
+        entry("losses_p", Probability, Neither, ConformanceTest),
+        entry("bursts_p", Probability, Neither, ConformanceTest),
+        entry("gaps_p", Probability, Neither, ConformanceTest),
+        entry("drain_bps", BitsPerSecond, More, ConformanceTest),
+        entry("drain_error_ratio", Ratio, Less, ConformanceTest),
+        entry("data_peak_bps", BitsPerSecond, More, Capture),
+        entry("acked_peak_bps", BitsPerSecond, More, Capture),
+        entry("data_steady_bps", BitsPerSecond, More, Capture),
+        entry("acked_steady_bps", BitsPerSecond, More, Capture),
+        entry("ramp_up_s", Seconds, Less, Capture),
+        entry("peak_s", Seconds, Neither, Capture),
+        entry("steady_s", Seconds, Neither, Capture),
+        entry("recovery_s", Seconds, Less, Capture),
+        entry("ack_diff_mean_bytes", Bytes, Neither, Capture),
+        entry("packets_per_ack_ratio", Ratio, Neither, Capture),
+        entry("ramp_up_acks_pps", PacketsPerSecond, Neither, Capture),
+        entry("steady_acks_pps", PacketsPerSecond, Neither, Capture),
+        entry("acks_median_pps", PacketsPerSecond, Neither, Capture),
+        entry("acks_p5_pps", PacketsPerSecond, Neither, Capture),
+        entry("acks_p95_pps", PacketsPerSecond, Neither, Capture),
+        entry("ack_limited_ratio", Ratio, Neither, Capture),
+        entry("data_retransmits", Count, Less, Capture),
+        entry("duplicate_acks", Count, Less, Capture),
         entry("cwnd_bytes", Bytes, Neither, Samples),
         entry("srtt_us", Micros, Less, Samples),
         entry("retransmits_per_s", PerSecond, Less, Samples),
@@ -131,7 +131,7 @@ const fn entry(name: &'static str, unit: Unit, better: Better, producer: Produce
 }
 
 /// Returns the names of the metrics of `producer`.
-pub fn told_by(producer: Producer) -> impl Iterator<Item = &'static str> {
+pub fn metrics_of(producer: Producer) -> impl Iterator<Item = &'static str> {
     let own = METRICS
         .iter()
         .filter(move |entry| entry.producer == producer);
@@ -139,7 +139,7 @@ pub fn told_by(producer: Producer) -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the name of a flow's metric: without prefix if the flow is `alone`, else with the flow's name as prefix.
-pub fn name_of(flow: &str, figure: &str, alone: bool) -> String {
+pub fn metric_name(flow: &str, figure: &str, alone: bool) -> String {
     match alone {
         true => figure.to_owned(),
         false => format!("{flow}_{figure}"),
@@ -181,7 +181,7 @@ mod tests {
     fn finds_metrics_with_flow_prefix() {
         let found = |name: &str| find(name).map(|entry| entry.name);
         assert_eq!(found("goodput_bps"), Some(GOODPUT));
-        assert_eq!(found(&name_of("a_b", GOODPUT, false)), Some(GOODPUT));
+        assert_eq!(found(&metric_name("a_b", GOODPUT, false)), Some(GOODPUT));
         assert_eq!(found("a_data_retransmits"), Some("data_retransmits"));
         assert_eq!(found("unlost"), None);
         assert_eq!(found("dvd_s"), None);

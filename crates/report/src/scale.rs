@@ -21,23 +21,23 @@ impl Scale {
             .into_iter()
             .filter(|x| x.is_finite())
             .fold(0.0, f64::max);
-        Self::over(0.0, most * 1.06, false)
+        Self::with_range(0.0, most * 1.06, false)
     }
 
     /// Creates a linear scale from the least to the greatest of `values`.
     pub fn tight(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = range(values);
-        Self::over(low, high, false)
+        Self::with_range(low, high, false)
     }
 
     /// Creates a logarithmic scale from the least to the greatest of the positive `values`. Other values have no position
     /// on it.
     pub fn log(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = range(values.into_iter().filter(|x| *x > 0.0));
-        Self::over(low.log10(), high.log10(), true)
+        Self::with_range(low.log10(), high.log10(), true)
     }
 
-    fn over(low: f64, high: f64, log: bool) -> Self {
+    fn with_range(low: f64, high: f64, log: bool) -> Self {
         let (low, high) = match low.is_finite() && high.is_finite() {
             true => (low, high),
             false => (0.0, 1.0),
@@ -51,31 +51,31 @@ impl Scale {
 
     /// Returns the position of `value`: 0 to 1 within the range.
     pub fn at(&self, value: f64) -> f64 {
-        let place = if self.log { value.log10() } else { value };
-        (place - self.low) / (self.high - self.low)
+        let position = if self.log { value.log10() } else { value };
+        (position - self.low) / (self.high - self.low)
     }
 
     /// Returns a few round values within the range.
     pub fn ticks(&self) -> Vec<f64> {
         match self.log {
-            true => self.decades(),
-            false => self.steps(),
+            true => self.log_ticks(),
+            false => self.linear_ticks(),
         }
     }
 
-    fn steps(&self) -> Vec<f64> {
+    fn linear_ticks(&self) -> Vec<f64> {
         let step = round_step((self.high - self.low) / TICKS_MAX);
         let first = (self.low / step).ceil() as i64;
         let last = (self.high / step + 1e-9).floor() as i64;
         (first..=last).map(|n| n as f64 * step).collect()
     }
 
-    fn decades(&self) -> Vec<f64> {
+    fn log_ticks(&self) -> Vec<f64> {
         let first = (self.low - 1e-9).ceil() as i32;
         let last = (self.high + 1e-9).floor() as i32;
-        let every = ((last - first) / DECADES_MAX + 1).max(1) as usize;
+        let step = ((last - first) / DECADES_MAX + 1).max(1) as usize;
         (first..=last)
-            .step_by(every)
+            .step_by(step)
             .map(|n| 10f64.powi(n))
             .collect()
     }

@@ -16,7 +16,7 @@ pub struct Table<'a> {
 
 impl Table<'_> {
     /// Renders the table with these columns; each row is a `tr`. The column of the row headings may have an empty name.
-    pub fn drawn(
+    pub fn render(
         &self,
         columns: impl IntoIterator<Item = impl AsRef<str>>,
         rows: impl IntoIterator<Item = Markup>,
@@ -44,7 +44,7 @@ pub fn table(
         label,
         ..Table::default()
     };
-    plain.drawn(columns, rows)
+    plain.render(columns, rows)
 }
 
 fn heading(name: &str) -> Markup {

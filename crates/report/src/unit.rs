@@ -27,7 +27,7 @@ pub enum Unit {
 }
 
 /// Suffixes of names. A longer suffix comes before a shorter one that it ends in: `_per_s` before `_s`.
-const ENDINGS: [(&str, Unit); 8] = [
+const SUFFIXES: [(&str, Unit); 8] = [
     ("_p", Unit::Probability),
     ("_bps", Unit::BitsPerSecond),
     ("_pps", Unit::PacketsPerSecond),
@@ -41,15 +41,15 @@ const ENDINGS: [(&str, Unit); 8] = [
 impl Unit {
     /// Splits a name into its stem and the unit of its suffix. A name without a known suffix is a count.
     pub fn split(name: &str) -> (&str, Self) {
-        let known = ENDINGS
+        let found = SUFFIXES
             .iter()
             .find_map(|(ending, unit)| Some((name.strip_suffix(ending)?, *unit)));
-        known.unwrap_or((name, Self::Count))
+        found.unwrap_or((name, Self::Count))
     }
 
     /// Returns the suffix of names of this unit; none for a count.
-    pub fn ending(self) -> Option<&'static str> {
-        let found = ENDINGS.iter().find(|(_, unit)| *unit == self);
+    pub fn suffix(self) -> Option<&'static str> {
+        let found = SUFFIXES.iter().find(|(_, unit)| *unit == self);
         found.map(|(ending, _)| *ending)
     }
 
@@ -66,29 +66,31 @@ impl Unit {
     }
 
     /// Formats `value` with its unit and three significant digits.
-    pub fn print(self, value: f64) -> String {
+    pub fn format(self, value: f64) -> String {
         match self {
-            Self::BitsPerSecond | Self::PacketsPerSecond | Self::Bytes => si(value, self.symbol()),
-            Self::PerSecond => format!("{}{}", count(value), self.symbol()),
-            Self::Seconds => si_small(value, self.symbol()),
-            Self::Micros => si_small(value / 1e6, self.symbol()),
+            Self::BitsPerSecond | Self::PacketsPerSecond | Self::Bytes => {
+                format_si(value, self.symbol())
+            }
+            Self::PerSecond => format!("{}{}", format_count(value), self.symbol()),
+            Self::Seconds => format_si_small(value, self.symbol()),
+            Self::Micros => format_si_small(value / 1e6, self.symbol()),
             Self::Ratio | Self::Probability => digits(value),
-            Self::Count => count(value),
+            Self::Count => format_count(value),
         }
     }
 }
 
 /// Formats whole numbers below a million in full, others with three digits.
-fn count(value: f64) -> String {
+fn format_count(value: f64) -> String {
     match value.fract() == 0.0 && value.abs() < 1e6 {
         true => format!("{value}"),
-        false => si(value, "").trim_end().to_owned(),
+        false => format_si(value, "").trim_end().to_owned(),
     }
 }
 
 /// Formats with the SI prefix, from one upward, that leaves one to three digits before the point.
-fn si(value: f64, unit: &str) -> String {
-    prefixed(
+fn format_si(value: f64, unit: &str) -> String {
+    format_with_prefix(
         value,
         unit,
         &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")],
@@ -96,15 +98,15 @@ fn si(value: f64, unit: &str) -> String {
 }
 
 /// Formats with the SI prefix from one downward, for times.
-fn si_small(value: f64, unit: &str) -> String {
-    prefixed(
+fn format_si_small(value: f64, unit: &str) -> String {
+    format_with_prefix(
         value,
         unit,
         &[(1e-9, "n"), (1e-6, "µ"), (1e-3, "m"), (1.0, "")],
     )
 }
 
-fn prefixed(value: f64, unit: &str, scales: &[(f64, &str)]) -> String {
+fn format_with_prefix(value: f64, unit: &str, scales: &[(f64, &str)]) -> String {
     if value == 0.0 {
         return format!("0 {unit}");
     }
@@ -124,15 +126,15 @@ mod tests {
             ("retransmits", Unit::PerSecond)
         );
         assert_eq!(Unit::split("flows"), ("flows", Unit::Count));
-        for (ending, unit) in ENDINGS {
+        for (ending, unit) in SUFFIXES {
             assert_eq!(Unit::split(&format!("x{ending}")), ("x", unit));
-            assert_eq!(unit.ending(), Some(ending));
+            assert_eq!(unit.suffix(), Some(ending));
         }
     }
 
     #[test]
     fn formats_three_digits_with_si_prefix() {
-        let print = |unit: Unit, value| unit.print(value);
+        let print = |unit: Unit, value| unit.format(value);
         assert_eq!(print(Unit::BitsPerSecond, 937_120_000.0), "937 Mbit/s");
         assert_eq!(print(Unit::BitsPerSecond, 999_900_000.0), "1 Gbit/s");
         assert_eq!(print(Unit::BitsPerSecond, 2.4e9), "2.4 Gbit/s");

@@ -414,7 +414,7 @@ impl Check {
     /// Returns the measured value as text: numbers with three digits, other values unchanged.
     pub fn value_text(&self) -> String {
         match self.value.as_f64() {
-            Some(number) => Metric::of("x_ratio").print(number),
+            Some(number) => Metric::of("x_ratio").format(number),
             None => json_text(&self.value),
         }
     }

@@ -2,7 +2,7 @@
 //! Varied parameters of a scenario, and the text of their values.
 
 use indexmap::IndexMap;
-use longhaul_report::metric::percent;
+use longhaul_report::metric::format_percent;
 use serde_json::Value;
 
 /// Values of the varied parameters by name: `{"delay": "1ms", "relays": true}`.
@@ -21,7 +21,7 @@ pub fn describe_parameter(key: &str, value: &Value) -> String {
 /// unchanged.
 pub fn format_value(key: &str, value: &Value) -> String {
     match value.as_f64() {
-        Some(share) if key == "loss" => percent(share),
+        Some(share) if key == "loss" => format_percent(share),
         Some(_) => json_text(value),
         None => format_quantity(&json_text(value)).unwrap_or_else(|| json_text(value)),
     }

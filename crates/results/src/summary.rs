@@ -31,7 +31,7 @@ impl Summary {
 
     /// Formats the summary: "937 Mbit/s [900 Mbit/s – 940 Mbit/s]"; without a range if all values are equal.
     pub(crate) fn text(&self, metric: &Metric) -> String {
-        let median = metric.print(self.median);
+        let median = metric.format(self.median);
         match self.range(metric) {
             Some(range) => format!("{median} {range}"),
             None => median,
@@ -41,13 +41,13 @@ impl Summary {
     /// Returns the summary as HTML for a table cell: the range is below the median.
     pub(crate) fn markup(&self, metric: &Metric) -> Markup {
         html! {
-            strong { (metric.print(self.median)) }
+            strong { (metric.format(self.median)) }
             @if let Some(range) = self.range(metric) { small { (range) } }
         }
     }
 
     fn range(&self, metric: &Metric) -> Option<String> {
-        let [least, most] = [self.min, self.max].map(|end| metric.print(end));
+        let [least, most] = [self.min, self.max].map(|end| metric.format(end));
         (self.min < self.max).then(|| format!("[{least} – {most}]"))
     }
 }

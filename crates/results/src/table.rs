@@ -6,7 +6,7 @@ use super::{
     report::answer,
     result::{Cell, Check, LabResult},
 };
-use longhaul_report::columns::{self, aligned};
+use longhaul_report::columns::{self, align};
 use longhaul_report::metric::Metric;
 
 /// Minimum length of a shortened name.
@@ -15,7 +15,7 @@ const NAME_MIN: usize = 16;
 /// Returns the table, the failed checks and the answer, each line terminated. With `columns`, a table that is too wide
 /// has no ranges, and shortened names if it is still too wide.
 pub fn render(result: &LabResult, columns: Option<usize>) -> String {
-    let whole = aligned(&rows(result, true));
+    let whole = align(&rows(result, true));
     let fits = |columns: &usize| whole.iter().all(|line| width(line) <= *columns);
     let narrow = columns.filter(|columns| !fits(columns));
     let mut lines = match narrow {
@@ -34,7 +34,7 @@ pub fn render(result: &LabResult, columns: Option<usize>) -> String {
         lines.push(String::new());
     }
     lines.extend(notes);
-    columns::text(&lines)
+    columns::join_lines(&lines)
 }
 
 /// Returns the heading row, then a row for each cell with its figures, with ranges if `ranges` is set.
@@ -74,12 +74,12 @@ fn figures(cell: &Cell, name: &str, ranges: bool, paper: bool) -> Vec<String> {
     let metric = Metric::of(name);
     let ours = match cell.metrics.get(name) {
         Some(found) if ranges => found.text(&metric),
-        Some(found) => metric.print(found.median),
+        Some(found) => metric.format(found.median),
         None => "–".to_owned(),
     };
     let theirs = || match cell.paper.get(name) {
-        Some(value) if cell.paper_figure(name).is_none() => format!("{}?", metric.print(*value)),
-        Some(value) => metric.print(*value),
+        Some(value) if cell.paper_figure(name).is_none() => format!("{}?", metric.format(*value)),
+        Some(value) => metric.format(*value),
         None => "–".to_owned(),
     };
     if paper {
@@ -92,7 +92,7 @@ fn figures(cell: &Cell, name: &str, ranges: bool, paper: bool) -> Vec<String> {
 /// Aligns the rows. Names in the first column are shortened so that no line is wider than `columns`, if possible.
 pub fn align_within(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
     let widest = |lines: &[String]| lines.iter().map(|line| width(line)).max();
-    let over = widest(&aligned(&rows)).map_or(0, |widest| widest.saturating_sub(columns));
+    let over = widest(&align(&rows)).map_or(0, |widest| widest.saturating_sub(columns));
     let names = rows.iter().filter_map(|row| row.first());
     let room = names
         .map(|name| width(name))
@@ -101,7 +101,7 @@ pub fn align_within(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
     for name in rows.iter_mut().filter_map(|row| row.first_mut()) {
         *name = shorten(name, room.max(NAME_MIN));
     }
-    aligned(&rows)
+    align(&rows)
 }
 
 /// Shortens a text to `length_max` characters, with an ellipsis at the end.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Progress and summary of a capture.
 
-use super::tally::CounterSnapshot;
+use super::counters::CounterSnapshot;
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_command::errln;
 use longhaul_linux::packet_ring::Clock;

@@ -6,7 +6,7 @@ mod display;
 mod output;
 mod recorder;
 mod source;
-mod tally;
+mod counters;
 
 use anyhow::{Context, Result};
 pub(super) use args::{Args, SourceArgs};
@@ -23,7 +23,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use tally::InterfaceCounters;
+use counters::InterfaceCounters;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc::{Receiver, Sender, channel},

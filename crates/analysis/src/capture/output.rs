@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files of a capture: complete pcapng blocks only, within the size limit of a file.
 
-use super::tally::{CounterSnapshot, InterfaceCounters};
+use super::counters::{CounterSnapshot, InterfaceCounters};
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::clock;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recorder: the thread of an interface that writes the packets of the ring to the file.
 
-use super::{output::Output, source::InterfaceRing, tally::InterfaceCounters};
+use super::{output::Output, source::InterfaceRing, counters::InterfaceCounters};
 use anyhow::Result;
 use longhaul_linux::{
     clock,

@@ -4,7 +4,7 @@
 use super::{comparison::Comparison, side::Side, table::texts};
 use crate::report::{STYLE, chart_scripts, paired};
 use longhaul_report::{
-    metric::{Metric, times},
+    metric::{Metric, format_factor},
     page::Page,
     table::table,
 };
@@ -47,8 +47,8 @@ fn heading(comparison: &Comparison) -> Markup {
     markup! {
         p.kicker { "longhaul tap diff" }
         h1 { (title(comparison)) }
-        @if let Some(ratio) = goodput.and_then(|figure| figure.ratio).map(times) {
-            @if ratio == times(1.0) { p.answer { "B is " strong { "as fast" } " as A" } }
+        @if let Some(ratio) = goodput.and_then(|figure| figure.ratio).map(format_factor) {
+            @if ratio == format_factor(1.0) { p.answer { "B is " strong { "as fast" } " as A" } }
             @else { p.answer { "B has " strong { (ratio) } " the goodput of A" } }
         }
         dl {

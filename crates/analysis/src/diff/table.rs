@@ -3,8 +3,8 @@
 
 use super::compare::Figure;
 use super::comparison::Comparison;
-use longhaul_report::columns::{self, aligned};
-use longhaul_report::metric::{Metric, percent, times};
+use longhaul_report::columns::{self, align};
+use longhaul_report::metric::{Metric, format_percent, format_factor};
 
 /// Mark of a figure that differs by more than chance.
 const NOTABLE: &str = "*";
@@ -30,7 +30,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
         format!("B  {}", b.name),
         String::new(),
     ];
-    lines.extend(aligned(&rows));
+    lines.extend(align(&rows));
     if !comparison.notable.is_empty() {
         lines.push(format!("{NOTABLE} differs by more than chance"));
     }
@@ -40,7 +40,7 @@ pub(super) fn text(comparison: &Comparison) -> String {
             lines.push(format!("{side}  {}", named.verdict));
         }
     }
-    columns::text(&lines)
+    columns::join_lines(&lines)
 }
 
 /// Returns name, both values and their ratio as texts.
@@ -49,8 +49,8 @@ pub(super) fn texts(figure: &Figure) -> [String; 4] {
     let is_share = figure.name.starts_with("limited_by");
     let print = |value: Option<f64>| match value {
         // A share of the time.
-        Some(share) if is_share => percent(share),
-        Some(value) => metric.print(value),
+        Some(share) if is_share => format_percent(share),
+        Some(value) => metric.format(value),
         None => "–".to_owned(),
     };
     let ratio = figure.ratio.filter(|_| !is_share);
@@ -58,7 +58,7 @@ pub(super) fn texts(figure: &Figure) -> [String; 4] {
         metric.label.clone(),
         print(figure.a),
         print(figure.b),
-        ratio.map_or(String::new(), times),
+        ratio.map_or(String::new(), format_factor),
     ]
 }
 

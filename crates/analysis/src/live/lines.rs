@@ -2,8 +2,8 @@
 //! Live output without a terminal: plain lines, or JSON.
 
 use super::{
-    board::{DisplayRow, History, SortKey, packets_per_ack, rtt_ns},
-    look::{FlowSample, Snapshot},
+    history::{DisplayRow, History, SortKey, packets_per_ack, rtt_ns},
+    flow_sampler::{FlowSample, Snapshot},
     screen,
 };
 use jiff::Timestamp;
@@ -118,7 +118,7 @@ fn line(look: &Snapshot, row: &DisplayRow<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::tests::{sample, snapshot};
+    use super::super::history::tests::{sample, snapshot};
     use super::*;
 
     #[test]

@@ -2,19 +2,19 @@
 //! `longhaul tap live`: shows the flows of an interface each second, on a terminal, in lines or as JSON.
 
 mod args;
-mod board;
+mod history;
 mod lines;
-mod look;
+mod flow_sampler;
 mod screen;
-mod watcher;
+mod interface_sampler;
 
 use super::capture::{InterfaceRing, Signals, Source};
 use anyhow::{Context, Result};
 pub(super) use args::Args;
-use board::History;
+use history::History;
 use longhaul_linux::{clock, wait::Bell};
 use longhaul_units::Time;
-use look::Snapshot;
+use flow_sampler::Snapshot;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use screen::Screen;
 use std::{
@@ -27,7 +27,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use watcher::InterfaceSampler;
+use interface_sampler::InterfaceSampler;
 
 /// Maximum number of snapshots of all interfaces that wait for display.
 const SNAPSHOTS_MAX: usize = 64;

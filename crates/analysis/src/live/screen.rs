@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! State and layout of the screen, and its keys. It draws to any `ratatui` backend.
 
-use super::board::{DisplayRow, FlowId, History, MINUTE, SortKey, packets_per_ack, rtt_ns};
-use super::look::Snapshot;
+use super::history::{DisplayRow, FlowId, History, MINUTE, SortKey, packets_per_ack, rtt_ns};
+use super::flow_sampler::Snapshot;
 use longhaul_flow::bin::Bin;
 use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::{
@@ -390,7 +390,7 @@ fn draw_minute(
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::tests::{sample, snapshot};
+    use super::super::history::tests::{sample, snapshot};
     use super::*;
     use ratatui::{Terminal, backend::TestBackend};
 

@@ -8,7 +8,7 @@ use crate::{
     scenario::{Flow, Program, Scenario, expression::Expression},
     source::ExperimentPlan,
 };
-use longhaul_report::registry::{self, Producer, told_by};
+use longhaul_report::registry::{self, Producer, metrics_of};
 use std::collections::BTreeSet;
 use strsim::levenshtein;
 
@@ -25,7 +25,7 @@ impl AvailableMetrics {
     pub(crate) fn of(experiment: &ExperimentPlan) -> Self {
         let cells = experiment.cells.iter();
         let cells: Vec<_> = cells
-            .map(|cell| (cell.name(), metrics_of(&cell.scenario)))
+            .map(|cell| (cell.name(), scenario_metrics(&cell.scenario)))
             .collect();
         Self {
             all: cells.iter().flat_map(|(_, own)| own).cloned().collect(),
@@ -41,7 +41,7 @@ impl AvailableMetrics {
             true => Ok(()),
             false => Err(format!(
                 "no run gives a metric {bare:?}{}",
-                self.advice(bare)
+                self.suggestion(bare)
             )),
         }
     }
@@ -69,7 +69,7 @@ impl AvailableMetrics {
     }
 
     /// Suggests the nearest name, or lists all names.
-    fn advice(&self, name: &str) -> String {
+    fn suggestion(&self, name: &str) -> String {
         let distance = |candidate: &&String| levenshtein(candidate, name);
         let nearest = self.all.iter().min_by_key(distance);
         match nearest.filter(|candidate| distance(candidate) <= 3) {
@@ -84,12 +84,12 @@ impl AvailableMetrics {
 
 /// Metrics that a run of `scenario` can give. Metrics that depend on chance, such as losses or a
 /// steady phase, are included.
-fn metrics_of(scenario: &Scenario) -> BTreeSet<String> {
+fn scenario_metrics(scenario: &Scenario) -> BTreeSet<String> {
     let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
     let mut names = transfer_metrics(scenario, &flows);
     let transfers = flows.iter().filter(|flow| flow.program.transfers()).count();
     let topology = Topology::of(scenario);
-    let tapped = captures::flows_seen(scenario);
+    let tapped = captures::captured_flow_names(scenario);
     for flow in &flows {
         let alone = match flow.program.transfers() {
             true => transfers == 1,
@@ -97,10 +97,10 @@ fn metrics_of(scenario: &Scenario) -> BTreeSet<String> {
         };
         let mut figures = flow_metrics(scenario, &topology, flow);
         if tapped.contains(&flow.name) {
-            figures.extend(told_by(Producer::Tap));
+            figures.extend(metrics_of(Producer::Capture));
         }
         let figures = figures.into_iter();
-        names.extend(figures.map(|figure| registry::name_of(&flow.name, figure, alone)));
+        names.extend(figures.map(|figure| registry::metric_name(&flow.name, figure, alone)));
     }
     add_derived(scenario, &mut names);
     names
@@ -111,7 +111,7 @@ pub(crate) fn metrics_of_programs(scenario: &Scenario) -> BTreeSet<String> {
     let mut bare = scenario.clone();
     bare.measure.clear();
     bare.derived.clear();
-    metrics_of(&bare)
+    scenario_metrics(&bare)
 }
 
 /// Metrics of all transfers together, and the goodput of each.
@@ -124,11 +124,11 @@ fn transfer_metrics(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
     if transfers.is_empty() {
         return names;
     }
-    names.extend(told_by(Producer::Transfers).map(str::to_owned));
+    names.extend(metrics_of(Producer::Transfers).map(str::to_owned));
     names.extend(scenario.measure.iter().map(|plan| plan.name.clone()));
     if transfers.len() > 1 {
         let each = transfers.iter();
-        names.extend(each.map(|flow| registry::name_of(&flow.name, registry::GOODPUT, false)));
+        names.extend(each.map(|flow| registry::metric_name(&flow.name, registry::GOODPUT, false)));
     }
     let one_path = transfers
         .windows(2)
@@ -143,13 +143,13 @@ fn transfer_metrics(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
 /// Metrics that only the flow's program reports.
 fn flow_metrics(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Vec<&'static str> {
     match flow.program {
-        Program::Curl | Program::Ftp => told_by(Producer::File).collect(),
-        Program::Probe => told_by(Producer::Probe)
+        Program::Curl | Program::Ftp => metrics_of(Producer::File).collect(),
+        Program::Probe => metrics_of(Producer::OneWayDelayTest)
             .chain(probe::figures(scenario, topology, flow))
             .collect(),
         Program::Command => {
-            let server = told_by(Producer::Server).filter(|_| !flow.server.is_empty());
-            told_by(Producer::Command).chain(server).collect()
+            let server = metrics_of(Producer::Server).filter(|_| !flow.server.is_empty());
+            metrics_of(Producer::Command).chain(server).collect()
         }
         Program::Iperf3 | Program::Udt => Vec::new(),
     }
@@ -182,7 +182,7 @@ mod tests {
 
     fn known(links: &str, flows: &[String]) -> AvailableMetrics {
         let text = [LINK, links, &flows.concat()].concat();
-        let own = metrics_of(&toml::from_str(&text).unwrap());
+        let own = scenario_metrics(&toml::from_str(&text).unwrap());
         AvailableMetrics {
             all: own.clone(),
             cells: vec![("c".to_owned(), own)],
@@ -271,7 +271,7 @@ mod tests {
             ("", "count = 16\nsegments = 8"),
         ];
         let probe_metrics = cases.map(|(link, keys)| known(link, &[flow("p", "probe", keys)]).all);
-        let registered = told_by(Producer::Probe).chain(told_by(Producer::Judge));
+        let registered = metrics_of(Producer::OneWayDelayTest).chain(metrics_of(Producer::ConformanceTest));
         let registered: BTreeSet<String> = registered.map(str::to_owned).collect();
         assert_eq!(
             probe_metrics.into_iter().flatten().collect::<BTreeSet<_>>(),

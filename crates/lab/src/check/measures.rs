@@ -7,7 +7,7 @@ use crate::{
     network::Topology,
     scenario::{
         MeasureSpec, Scenario,
-        config_error::{CheckResult, at, each, ensure, list_names},
+        config_error::{CheckResult, check_each, ensure, in_key, list_names},
         measure::{Level, Stat, TimeSeriesMetric, level},
     },
 };
@@ -24,20 +24,20 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
         topology,
         flows,
     };
-    at(
+    in_key(
         "measure",
-        each(&scenario.measure, |plan| plan.check(&context)),
+        check_each(&scenario.measure, |plan| plan.check(&context)),
     )
 }
 
 impl MeasureSpec {
     fn check(&self, context: &MeasureContext<'_>) -> CheckResult {
-        at("name", self.check_name())?;
+        in_key("name", self.check_name())?;
         self.check_times()?;
         if let Some(wanted) = &self.flow {
-            at(
+            in_key(
                 "flow",
-                named_flow(context.scenario, &context.flows, wanted, self.of),
+                check_named_flow(context.scenario, &context.flows, wanted, self.of),
             )?;
         }
         self.check_level(context)
@@ -54,7 +54,7 @@ impl MeasureSpec {
         ensure(Unit::split(name).1 == unit, || {
             format!(
                 "{name:?} must end in {}, the unit of what it measures",
-                unit.ending().unwrap_or("no unit")
+                unit.suffix().unwrap_or("no unit")
             )
         })
     }
@@ -68,33 +68,32 @@ impl MeasureSpec {
 
     fn check_times(&self) -> CheckResult {
         let onward = self.to.is_none_or(|to| to > self.from);
-        at("to", ensure(onward, || "to must be later than from"))?;
+        in_key("to", ensure(onward, || "to must be later than from"))?;
         let wide = ensure(
             self.bin >= Time::from_millis(100),
             || "bin: there are ten samples a second, so at least 100ms",
         );
-        at("bin", wide)
+        in_key("bin", wide)
     }
 
     fn check_level(&self, context: &MeasureContext<'_>) -> CheckResult {
         let level = self.reaches.as_ref().map(|value| level(value, self.of));
         match (self.stat, level) {
-            (Stat::TimeTo, None) => at(
+            (Stat::TimeTo, None) => in_key(
                 "stat",
                 Err("time_to needs reaches, such as \"90 %\" of the capacity"),
             ),
-            (Stat::TimeTo, Some(None)) => at("reaches", Err(self.unread_level())),
+            (Stat::TimeTo, Some(None)) => in_key("reaches", Err(self.level_problem())),
             (Stat::TimeTo, Some(Some(Level::Value(_)))) => Ok(()),
             (Stat::TimeTo, Some(Some(Level::Share(_)))) => self.check_share(context),
-            (_, Some(_)) => at("reaches", Err("reaches is a key of stat = \"time_to\"")),
+            (_, Some(_)) => in_key("reaches", Err("reaches is a key of stat = \"time_to\"")),
             (_, None) => Ok(()),
         }
     }
 
     /// Explains why `reaches` is not a level.
-    fn unread_level(&self) -> String {
-        const WANT: &str =
-            "want a share such as \"90 %\", or a quantity in the unit of what is measured";
+    fn level_problem(&self) -> String {
+        const WANT: &str = "give a share such as \"90 %\", or a value with the unit of the measure";
         let text = self.reaches.as_ref().and_then(Value::as_str);
         match text.map(str::parse::<BitRate>) {
             Some(Err(error)) if self.of == TimeSeriesMetric::GoodputBps => {
@@ -109,25 +108,25 @@ impl MeasureSpec {
         let of_rate = ensure(self.of == TimeSeriesMetric::GoodputBps, || {
             format!("{} has no capacity", self.of.name())
         });
-        at("of", of_rate)?;
+        in_key("of", of_rate)?;
         if self.flow_numbers(context).is_empty() {
             return Ok(());
         }
         let steady = ensure(
             !changes(context.scenario),
-            || "a link changes its rate: say what should be reached as a rate",
+            || "a link changes its rate: give reaches as a rate",
         );
-        at("reaches", steady)?;
+        in_key("reaches", steady)?;
         let limited = ensure(
             self.capacity(context).is_some(),
-            || "no link on the way has a rate: say what should be reached as one",
+            || "no link on the path has a rate: give reaches as a rate",
         );
-        at("reaches", limited)
+        in_key("reaches", limited)
     }
 }
 
 /// Checks that the flow `wanted` exists and that its connections can be told from all others.
-pub(crate) fn named_flow(
+pub(crate) fn check_named_flow(
     scenario: &Scenario,
     flows: &Flows<'_>,
     wanted: &String,
@@ -141,11 +140,11 @@ pub(crate) fn named_flow(
         .collect();
     ensure(transfers.contains(&wanted.as_str()), || {
         format!(
-            "no flow that moves bytes is called {wanted:?} ({})",
+            "no flow that transfers data is called {wanted:?} ({})",
             list_names(&transfers)
         )
     })?;
-    let end = |number| match quantity.of_senders() {
+    let end = |number| match quantity.is_sampled_at_sender() {
         true => flows.sender(number),
         false => flows.receiver(number),
     };

@@ -100,7 +100,7 @@ fn goodput(transfers: &[(&Flow, &Outcome)]) -> Metrics {
     }
     for (flow, outcome) in transfers.iter().filter(|_| transfers.len() > 1) {
         metrics.insert(
-            registry::name_of(&flow.name, registry::GOODPUT, false),
+            registry::metric_name(&flow.name, registry::GOODPUT, false),
             rate(outcome),
         );
         metrics.extend(reported_metrics(flow, outcome, false));
@@ -136,7 +136,7 @@ fn jain(transfers: &[(&Flow, &Outcome)]) -> Option<f64> {
 fn reported_metrics(flow: &Flow, outcome: &Outcome, alone: bool) -> Metrics {
     let figures = outcome.extra.iter();
     figures
-        .map(|(figure, value)| (registry::name_of(&flow.name, figure, alone), *value))
+        .map(|(figure, value)| (registry::metric_name(&flow.name, figure, alone), *value))
         .collect()
 }
 

@@ -6,8 +6,8 @@ use super::{Request, prepare::PreparedExperiment};
 use anyhow::Result;
 use longhaul_command::exit::{Refusal, UNDECIDED};
 use longhaul_command::{errln, outln};
-use longhaul_report::columns::{self, aligned};
-use longhaul_report::metric::times;
+use longhaul_report::columns::{self, align};
+use longhaul_report::metric::format_factor;
 use longhaul_results::{
     report::{self, experiment::Experiment},
     result::LabResult,
@@ -115,14 +115,14 @@ fn text(experiments: &[Experiment]) -> String {
     if !experiments.iter().any(Experiment::has_paper) {
         rows.iter_mut().for_each(|row| drop(row.remove(1)));
     }
-    let mut lines = aligned(&rows);
+    let mut lines = align(&rows);
     lines.push(String::new());
     lines.push(sum(experiments));
-    columns::text(&lines)
+    columns::join_lines(&lines)
 }
 
 fn row(experiment: &Experiment) -> Vec<String> {
-    let ratio = experiment.ratio.map(|ratio| times(ratio.summary.median));
+    let ratio = experiment.ratio.map(|ratio| format_factor(ratio.summary.median));
     let took = experiment
         .took_s
         .map(|s| Time::from_secs_f64(s).to_string());

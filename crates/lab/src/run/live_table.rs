@@ -6,7 +6,7 @@ use longhaul_report::{metric::Metric, registry};
 use longhaul_results::{
     result::{Metrics, Run},
     summary::Summary,
-    table::{shorten, align_within},
+    table::{align_within, shorten},
 };
 
 /// Metrics of a cell if the scenario does not name the metric of its answer.
@@ -77,7 +77,7 @@ impl LiveTable {
     /// wider than `columns`.
     pub(crate) fn lines(&self, cell: usize, rows_max: usize, columns: usize) -> Vec<String> {
         let names = self.metrics();
-        let shown = visible_range(self.rows.len(), cell, room.saturating_sub(1));
+        let shown = visible_range(self.rows.len(), cell, rows_max.saturating_sub(1));
         let heading = ["cell".to_owned(), "runs".to_owned()].into_iter();
         let heading = heading.chain(names.iter().map(|name| Metric::of(name).label));
         let rows = self.rows[shown.clone()].iter();
@@ -120,7 +120,7 @@ impl Row {
         };
         let figure = |name: &&str| {
             let values = self.runs.iter().filter_map(|run| run.get(*name).copied());
-            let median = Summary::of(values).map(|summary| Metric::of(name).print(summary.median));
+            let median = Summary::of(values).map(|summary| Metric::of(name).format(summary.median));
             median.unwrap_or_default()
         };
         let head = [

@@ -244,7 +244,7 @@ fn figures(metrics: &longhaul_results::result::Metrics) -> String {
         Some(format!(
             "{} {}",
             metric.label,
-            metric.print(*metrics.get(*name)?)
+            metric.format(*metrics.get(*name)?)
         ))
     });
     parts.collect::<Vec<_>>().join(", ")

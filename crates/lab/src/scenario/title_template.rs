@@ -4,7 +4,7 @@
 //! in a check, and after a colon its format.
 
 use super::expression::Expression;
-use longhaul_report::metric::{Metric, percent, times};
+use longhaul_report::metric::{Metric, format_percent, format_factor};
 
 /// Formats of a number, after the colon.
 const FORMATS: [&str; 8] = ["x", "%", "bps", "pps", "s", "us", "bytes", "count"];
@@ -46,10 +46,10 @@ pub(crate) fn fill_in(title: &str, value: impl Fn(&Expression) -> Option<f64>) -
 }
 
 fn print(number: f64, expression: &Expression, format: Option<&str>) -> String {
-    let as_metric = |name: &str| Metric::of(name).print(number);
+    let as_metric = |name: &str| Metric::of(name).format(number);
     match (format, expression) {
-        (Some("x"), _) => times(number),
-        (Some("%"), _) => percent(number),
+        (Some("x"), _) => format_factor(number),
+        (Some("%"), _) => format_percent(number),
         (Some(unit), _) => as_metric(&format!("value_{unit}")),
         (None, Expression::Metric { name, .. }) => as_metric(name),
         (None, _) => as_metric("value_ratio"),
@@ -94,7 +94,7 @@ fn number(text: &str) -> Result<TitlePart<'_>, String> {
     if let Some(unknown) = format.filter(|format| !FORMATS.contains(format)) {
         let known = FORMATS.join(", ");
         return Err(format!(
-            "{unknown:?} is no way to print a number (there are: {known})"
+            "{unknown:?} is not a number format (there are: {known})"
         ));
     }
     let expression = Expression::parse(expression).map_err(|error| error.to_string())?;

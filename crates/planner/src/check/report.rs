@@ -5,7 +5,7 @@ use super::{
     super::estimate::{By, rate},
     forecast::Forecast,
 };
-use longhaul_report::columns::{self, aligned};
+use longhaul_report::columns::{self, align};
 use longhaul_stats::sample;
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ pub(super) fn text(checked: &Checked) -> String {
     ];
     let mut table = vec![head.map(str::to_owned).to_vec()];
     table.extend(rows.iter().map(line));
-    let mut out = columns::text(&aligned(&table));
+    let mut out = columns::join_lines(&align(&table));
     out += &summary(rows, false);
     out += &summary(rows, true);
     out += &left_out(rows);

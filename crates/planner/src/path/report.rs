@@ -5,7 +5,7 @@ use super::{
     super::estimate::{By, Estimate, rate},
     config::Config,
 };
-use longhaul_report::columns::{self, aligned};
+use longhaul_report::columns::{self, align};
 use longhaul_tcpsim::formulas::{
     Control, Formula,
     slow_start::{self, Completion, Transfer},
@@ -70,7 +70,7 @@ pub(super) fn text(config: &Config, rows: &[Row]) -> String {
     );
     let mut table = vec![head(config)];
     table.extend(rows.iter().map(|row| line(row, config)));
-    out += &columns::text(&aligned(&table));
+    out += &columns::join_lines(&align(&table));
     out += "\n";
     out += &notes(config, rows);
     out

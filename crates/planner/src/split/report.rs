@@ -7,7 +7,7 @@ use super::{
     legs::{Plan, Suited},
 };
 use longhaul_report::{
-    columns::{self, aligned},
+    columns::{self, align},
     count::counted,
 };
 use longhaul_tcpsim::formulas::{
@@ -63,7 +63,7 @@ pub(super) fn text(plan: &Plan, config: &Config) -> String {
 }
 
 fn lines(table: &[Vec<String>]) -> String {
-    columns::text(&aligned(table))
+    columns::join_lines(&align(table))
 }
 
 fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {

@@ -7,7 +7,7 @@ use super::{
     rule::{Change, describe_noise_rule},
 };
 use indexmap::IndexMap;
-use longhaul_report::metric::{Metric, times};
+use longhaul_report::metric::{Metric, format_factor};
 use longhaul_report::{
     page::Page,
     scale::Scale,
@@ -166,7 +166,7 @@ fn describe(ratios: &[Ratio<'_>]) -> String {
             "{} {}: {}",
             ratio.cell_metric.cell,
             ratio.cell_metric.metric.label,
-            times(ratio.median)
+            format_factor(ratio.median)
         )
     };
     ratios.iter().map(one).collect::<Vec<_>>().join("; ")
@@ -192,7 +192,7 @@ fn row(ratio: &Ratio<'_>, scale: Scale) -> Markup {
                 line.reach.(class) x1=(at(ratio.least)) x2=(at(ratio.most)) y1="13" y2="13" {}
                 circle.(class) cx=(at(ratio.median)) cy="13" r="5.5" {}
             }
-            span.times { (times(ratio.median)) @if class != "same" { " " (class) } }
+            span.times { (format_factor(ratio.median)) @if class != "same" { " " (class) } }
         }
     }
 }
@@ -207,7 +207,7 @@ fn axis(scale: Scale) -> Markup {
             span.of {}
             svg height="20" {
                 @for mark in within {
-                    text.small x={ (format!("{:.2}", scale.at(mark) * 100.0)) "%" } y="15" text-anchor="middle" { (times(mark)) }
+                    text.small x={ (format!("{:.2}", scale.at(mark) * 100.0)) "%" } y="15" text-anchor="middle" { (format_factor(mark)) }
                 }
             }
             span.times {}
@@ -234,7 +234,7 @@ fn metric_table(metric: &Metric, places: &[&CellMetric<'_>]) -> Markup {
         markup! { tr {
             th scope="row" { (place.cell) }
             @for found in [&place.figures.a, &place.figures.b] { td { (found.markup(metric)) } }
-            td { (place.figures.ratio.map_or("–".to_owned(), times)) }
+            td { (place.figures.ratio.map_or("–".to_owned(), format_factor)) }
             td { (verdict(place.change)) }
         } }
     };
@@ -243,7 +243,7 @@ fn metric_table(metric: &Metric, places: &[&CellMetric<'_>]) -> Markup {
         class: "values",
         caption: &format!("{}: median of the runs [smallest – largest]", metric.label),
     };
-    table.drawn(
+    table.render(
         ["Cell", "A", "B", "B / A", "Beyond noise"],
         places.iter().map(row),
     )

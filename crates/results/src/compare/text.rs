@@ -5,9 +5,9 @@ use super::{
     comparison::{CellPair, Comparison, Figures},
     rule::{Change, Verdict},
 };
-use longhaul_report::columns::{self, aligned};
+use longhaul_report::columns::{self, align};
 use longhaul_report::{
-    metric::{Metric, times},
+    metric::{Metric, format_factor},
     registry::Better,
 };
 
@@ -46,13 +46,13 @@ pub(super) fn render(comparison: &Comparison, all: bool) -> String {
         )
     }));
     lines.push(String::new());
-    lines.extend(aligned(&rows));
+    lines.extend(align(&rows));
     lines.push(String::new());
     lines.extend(unmatched_cells("A", &comparison.only_a));
     lines.extend(unmatched_cells("B", &comparison.only_b));
     lines.push(count(comparison));
     lines.extend(comparison.describe_chance());
-    columns::text(&lines)
+    columns::join_lines(&lines)
 }
 
 fn or_dash(text: &str) -> &str {
@@ -71,7 +71,7 @@ fn rows(comparison: &Comparison, pair: &CellPair, all: bool) -> Vec<Vec<String>>
             metric.label.clone(),
             figures.a.text(&metric),
             figures.b.text(&metric),
-            figures.ratio.map(times).unwrap_or_default(),
+            figures.ratio.map(format_factor).unwrap_or_default(),
             mark(figures.verdict, metric.better).to_owned(),
         ]
     };

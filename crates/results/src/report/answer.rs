@@ -2,7 +2,7 @@
 //! Top of the page: the answer as one sentence with one number, and the paper's number beside it.
 
 use crate::result::{Answer, LabResult};
-use longhaul_report::metric::{Metric, times};
+use longhaul_report::metric::{Metric, format_factor};
 use maud::{Markup, html};
 
 pub(super) fn section(result: &LabResult) -> Markup {
@@ -101,9 +101,9 @@ pub(crate) fn number(result: &LabResult, answer: &Answer) -> Option<AnswerNumber
     let paper = cell.paper_figure(&answer.metric);
     let Some(baseline) = answer.baseline else {
         return Some(AnswerNumber {
-            ours: metric.print(ours),
+            ours: metric.format(ours),
             ours_detail: format!("{}, {}", metric.label, cell.name()),
-            paper: paper.map(|paper| metric.print(paper)),
+            paper: paper.map(|paper| metric.format(paper)),
             ratio: paper.and_then(|paper| metric.factor(ours, paper)),
         });
     };
@@ -112,21 +112,21 @@ pub(crate) fn number(result: &LabResult, answer: &Answer) -> Option<AnswerNumber
     let factor = metric.factor(ours, before)?;
     let papers = baseline.paper_figure(&answer.metric).zip(paper);
     Some(AnswerNumber {
-        ours: times(factor),
+        ours: format_factor(factor),
         ratio: papers.and_then(|(before, after)| Some(factor / metric.factor(after, before)?)),
         ours_detail: format!(
             "From {} ({}) to {} ({})",
-            metric.print(before),
+            metric.format(before),
             baseline.name(),
-            metric.print(ours),
+            metric.format(ours),
             cell.name()
         ),
         paper: papers.and_then(|(before, after)| {
-            let factor = times(metric.factor(after, before)?);
+            let factor = format_factor(metric.factor(after, before)?);
             Some(format!(
                 "{factor}, from {} to {}",
-                metric.print(before),
-                metric.print(after)
+                metric.format(before),
+                metric.format(after)
             ))
         }),
     })

@@ -154,10 +154,10 @@ fn paper_range(result: &LabResult) -> Option<String> {
         true => format!(
             "{}: {} to {}",
             metric.label,
-            metric.print(range.min),
-            metric.print(range.max)
+            metric.format(range.min),
+            metric.format(range.max)
         ),
-        false => format!("{}: {}", metric.label, metric.print(range.min)),
+        false => format!("{}: {}", metric.label, metric.format(range.min)),
     })
 }
 

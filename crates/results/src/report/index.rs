@@ -8,7 +8,7 @@ use super::{
 use anyhow::{Context, Result};
 use indexmap::IndexMap;
 use longhaul_command::exit::Refusal;
-use longhaul_report::{metric::times, page::Page, table::Table};
+use longhaul_report::{metric::format_factor, page::Page, table::Table};
 use longhaul_units::Time;
 use maud::{Markup, html as markup};
 use std::{
@@ -213,7 +213,7 @@ fn section(paper: &str, rows: &[&Experiment]) -> Markup {
         class: "cards experiments",
         ..Table::default()
     };
-    markup! { section { h2 { (paper) } (table.drawn(headings, lines)) } }
+    markup! { section { h2 { (paper) } (table.render(headings, lines)) } }
 }
 
 fn line(row: &Experiment, headings: &[&str; 6], compared: bool) -> Markup {
@@ -240,8 +240,8 @@ fn ratio(ratio: Option<Ratio>) -> Markup {
         @match ratio {
             None => { "–" }
             Some(Ratio { summary, cells }) => {
-                strong.good[summary.median >= 1.0] { (times(summary.median)) }
-                @if cells > 1 { small { "median of " (cells) " cells [" (times(summary.min)) " – " (times(summary.max)) "]" } }
+                strong.good[summary.median >= 1.0] { (format_factor(summary.median)) }
+                @if cells > 1 { small { "median of " (cells) " cells [" (format_factor(summary.min)) " – " (format_factor(summary.max)) "]" } }
             }
         }
     }

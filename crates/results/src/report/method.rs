@@ -3,7 +3,7 @@
 
 use crate::result::{About, Check, Host, LabResult, LinkStats};
 use longhaul_report::{
-    metric::{Metric, percent},
+    metric::{Metric, format_percent},
     table::{Table, table},
 };
 use maud::{Markup, html};
@@ -118,13 +118,13 @@ fn links(links: &[LinkStats]) -> Markup {
     html! {
         @if !links.is_empty() {
             h3 { (table.label) }
-            (table.drawn(COLUMNS, links.iter().map(link_row)))
+            (table.render(COLUMNS, links.iter().map(link_row)))
         }
     }
 }
 
 fn link_row(link: &LinkStats) -> Markup {
-    let micros = |value: f64| Metric::of("x_us").print(value);
+    let micros = |value: f64| Metric::of("x_us").format(value);
     html! {
         tr {
             th scope="row" { (link.name) }
@@ -132,7 +132,7 @@ fn link_row(link: &LinkStats) -> Markup {
             td { (micros(link.delay_error_us.median)) }
             td { (micros(link.delay_error_us.p99)) }
             td { (micros(link.delay_error_us.max)) }
-            td { (link.packets.map_or("–".to_owned(), |n| Metric::of("packets").print(n as f64))) }
+            td { (link.packets.map_or("–".to_owned(), |n| Metric::of("packets").format(n as f64))) }
             td { (describe_drops(link)) }
         }
     }
@@ -141,7 +141,7 @@ fn link_row(link: &LinkStats) -> Markup {
 /// Describes the dropped packets by cause: "1432 queue (0.1 %)".
 fn describe_drops(link: &LinkStats) -> String {
     let share = |n: u64| match link.packets {
-        Some(all) if all > 0 => format!(" ({})", percent(n as f64 / all as f64)),
+        Some(all) if all > 0 => format!(" ({})", format_percent(n as f64 / all as f64)),
         _ => String::new(),
     };
     let causes = link.drops.iter().filter(|(_, n)| **n > 0);

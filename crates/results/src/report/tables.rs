@@ -11,7 +11,7 @@ use crate::{
     view::Table,
 };
 use longhaul_report::{
-    metric::{Metric, times},
+    metric::{Metric, format_factor},
     table as page,
 };
 use maud::{Markup, html};
@@ -67,7 +67,7 @@ fn metric_columns(grid: &Grid<'_>, table: &Table) -> Markup {
         class: "values",
         caption: &name,
     };
-    whole.drawn(columns, rows)
+    whole.render(columns, rows)
 }
 
 fn cell_field(cell: &Cell, table: &Table) -> Markup {
@@ -86,8 +86,8 @@ fn figure(cell: &Cell, name: &str, named: bool, paper: bool) -> Markup {
             }
             @if let Some(value) = cell.paper.get(name).filter(|_| paper) {
                 small.paper {
-                    "paper " (metric.print(*value))
-                    @if let Some(ratio) = ratio(cell, name) { " · " (times(ratio)) }
+                    "paper " (metric.format(*value))
+                    @if let Some(ratio) = ratio(cell, name) { " · " (format_factor(ratio)) }
                     @if cell.paper_figure(name).is_none() { " (misprint?)" }
                 }
             }

@@ -5,7 +5,7 @@
 
 use super::topology_layout::{self, HostPosition, LinkPosition};
 use crate::result::{Cell, Testbed, TestbedHost, TestbedLink};
-use longhaul_report::metric::{Metric, percent};
+use longhaul_report::metric::{Metric, format_percent};
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 
@@ -256,15 +256,15 @@ fn rtt(link: &TestbedLink) -> String {
 
 fn loss(link: &TestbedLink) -> String {
     match (link.loss, link.loss_max) {
-        (least, Some(most)) => format!("loss {} – {}", percent(least), percent(most)),
+        (least, Some(most)) => format!("loss {} – {}", format_percent(least), format_percent(most)),
         (0.0, None) => "no loss".to_owned(),
-        (loss, None) => format!("loss {}", percent(loss)),
+        (loss, None) => format!("loss {}", format_percent(loss)),
     }
 }
 
 /// Formats a range: "2 ms – 20 ms", or a single value.
 fn range_text(metric: &str, least: f64, most: f64) -> String {
-    let print = |value| Metric::of(metric).print(value);
+    let print = |value| Metric::of(metric).format(value);
     match least < most {
         true => format!("{} – {}", print(least), print(most)),
         false => print(least),

@@ -34,7 +34,7 @@ fn cells(result: &LabResult, names: &IndexSet<&str>) -> Markup {
         },
     };
     let rows = result.cells.iter().map(|cell| cell_row(cell, names));
-    table.drawn(columns("Runs", names), rows)
+    table.render(columns("Runs", names), rows)
 }
 
 fn columns(second: &str, names: &IndexSet<&str>) -> impl Iterator<Item = String> {
@@ -69,7 +69,7 @@ fn value(cell: &Cell, name: &str) -> Markup {
             }
             @if let Some(paper) = cell.paper.get(name) {
                 small.paper {
-                    "paper " (metric.print(*paper))
+                    "paper " (metric.format(*paper))
                     @if cell.paper_figure(name).is_none() { " (looks misprinted)" }
                 }
             }
@@ -95,7 +95,7 @@ fn run_row(cell: &Cell, n: usize, run: &Run, names: &IndexSet<&str>) -> Markup {
                 @if let Some(why) = &run.overload { small.fail { "disturbed: " (why) } }
             }
             @for name in names {
-                td { (run.metrics.get(*name).map_or("–".to_owned(), |v| Metric::of(name).print(*v))) }
+                td { (run.metrics.get(*name).map_or("–".to_owned(), |v| Metric::of(name).format(*v))) }
             }
         }
     }

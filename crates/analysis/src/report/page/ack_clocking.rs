@@ -3,7 +3,7 @@
 
 use super::units;
 use longhaul_flow::record::{AckClocking, AckDiffClass};
-use longhaul_report::{figure, metric::percent, table::Table};
+use longhaul_report::{figure, metric::format_percent, table::Table};
 use maud::{Markup, html};
 
 const TABLE: Table<'_> = Table {
@@ -32,7 +32,7 @@ pub(super) fn figure_of(releases: &AckClocking) -> Markup {
         @if !releases.by_ack_diff.is_empty() {
             figure.chart.wide {
                 (figure::caption(&title(releases), &caption_text(releases)))
-                (TABLE.drawn(COLUMNS, releases.by_ack_diff.iter().map(row)))
+                (TABLE.render(COLUMNS, releases.by_ack_diff.iter().map(row)))
             }
         }
     }
@@ -40,7 +40,7 @@ pub(super) fn figure_of(releases: &AckClocking) -> Markup {
 
 fn title(releases: &AckClocking) -> String {
     let share = releases.bytes as f64 / releases.of_bytes.max(1) as f64;
-    format!("ACKs released {} of the data", percent(share))
+    format!("ACKs released {} of the data", format_percent(share))
 }
 
 fn caption_text(releases: &AckClocking) -> String {
@@ -48,7 +48,7 @@ fn caption_text(releases: &AckClocking) -> String {
         "Sent within {} of an ACK, or of the packet before in a burst that did; up to {} would be by chance. \
          Below, for ACKs by the segments that they acknowledged, the share that released so many segments.",
         units::duration(releases.within_ns),
-        percent(releases.by_chance)
+        format_percent(releases.by_chance)
     )
 }
 
@@ -60,7 +60,7 @@ fn row(by: &AckDiffClass) -> Markup {
             th.number { (units::count(by.acks)) }
             @for &count in &by.bursts { @match count {
                 0 => { td { "" } }
-                _ => { td class=(figure::heat(share(count))) { (percent(share(count))) } }
+                _ => { td class=(figure::heat_class(share(count))) { (format_percent(share(count))) } }
             } }
         }
     }

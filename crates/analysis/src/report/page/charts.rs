@@ -206,7 +206,7 @@ fn queue(course: &ChartSeries) -> Chart {
 pub(super) fn placeholder(chart: &Chart, course: usize, of: &str) -> Markup {
     html! {
         figure.chart.wide[chart.wide] data-chart=(chart.kind) data-course=(course) {
-            (figure::over_time(&chart.title, &chart.caption, &format!("{}, {of}", chart.title)))
+            (figure::time_chart(&chart.title, &chart.caption, &format!("{}, {of}", chart.title)))
         }
     }
 }

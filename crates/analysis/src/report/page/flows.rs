@@ -44,7 +44,7 @@ pub(super) fn section(analysis: &Analysis, is_drawn: impl Fn(&str) -> bool) -> M
         section id="flows" {
             h2 { (title(analysis)) }
             @if analysis.flows.is_empty() { p { "There is no TCP connection in it." } }
-            @else { (TABLE.drawn(NAMES, rows.map(|row| row.render(&is_drawn)))) }
+            @else { (TABLE.render(NAMES, rows.map(|row| row.render(&is_drawn)))) }
             (remainder(analysis))
         }
     }

@@ -2,7 +2,7 @@
 //! Histogram as SVG: bars over a logarithmic axis. A table below it has the quantiles.
 
 use longhaul_flow::record::Distribution;
-use longhaul_report::{figure::caption, metric::percent};
+use longhaul_report::{figure::caption, metric::format_percent};
 use maud::{Markup, html};
 
 const WIDTH: f64 = 480.0;
@@ -104,7 +104,7 @@ fn svg(bars: &Bars, histogram: &Histogram<'_>) -> Markup {
             @if bars.zero > 0.0 { text.small x="0" y=(height - 4.0) { "0" } }
             @for value in ticks(bars) { (tick(bars, value, histogram.format)) }
             text.small x=(WIDTH) y="12" text-anchor="end" {
-                "highest bar " (percent(bars.highest()))
+                "highest bar " (format_percent(bars.highest()))
             }
         }
     }

@@ -171,7 +171,7 @@ fn direction_picker(shown: &[DirectionView<'_>], between: &[TwoPointSection<'_>]
                     @for pair in between { option value=(pair.id()) { (pair.name()) } }
                 } }
             }
-            (figure::help("All charts share one time axis. "))
+            (figure::chart_help("All charts share one time axis. "))
             noscript { p { "The charts over time need JavaScript; series files have the same figures." } }
         }
     }
@@ -191,7 +191,7 @@ pub(crate) fn chart_scripts<'a>(courses: impl Iterator<Item = &'a ChartSeries>) 
         @for (n, course) in courses.enumerate() { (page::data(&format!("course-{n}"), course)) }
         (page::data("charts", &[(); 0]))
         (page::scripts())
-        script { (PreEscaped([page::SEGMENTS, SCRIPT].concat())) }
+        script { (PreEscaped([page::SEGMENTS_SCRIPT, SCRIPT].concat())) }
     }
 }
 

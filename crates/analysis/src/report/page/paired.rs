@@ -8,7 +8,7 @@ use super::{
     histogram,
     timeline::{self, Axis},
 };
-use longhaul_report::figure::help;
+use longhaul_report::figure::chart_help;
 use maud::{Markup, html};
 
 const SIDES: [&str; 2] = ["A", "B"];
@@ -23,7 +23,7 @@ pub(crate) fn section(pair: [DirectionView<'_>; 2]) -> Markup {
     html! {
         section.direction id="pair" data-compare="" {
             h2 { "Over time, each from its beginning" }
-            (help("All charts share one time axis, and both of a kind their height. "))
+            (chart_help("All charts share one time axis, and both of a kind their height. "))
             p.view { output.in-view {} }
             @for (side, shown) in SIDES.iter().zip(&pair) {
                 p.compared { (side) ": " (shown.name()) }

@@ -11,7 +11,7 @@ use crate::report::result::{Analysis, chart_series::ChartSeries};
 use longhaul_flow::record::{
     Clocks, DelayBin, DelaySeries, Flow, MissingPackets, OneWayMetrics, TwoPointComparison,
 };
-use longhaul_report::{metric::percent, table::table};
+use longhaul_report::{metric::format_percent, table::table};
 use maud::{Markup, html};
 
 /// Maximum number of delay bins of each direction in `result.json` and on the page: 12 kB.
@@ -224,7 +224,7 @@ fn describe_missing(missing: MissingPackets) -> String {
 fn share_of_pairs(way: &OneWayMetrics, pairs: u64) -> String {
     match way.ack_spacing.sent.count {
         0 => "–".to_owned(),
-        all => percent(pairs as f64 / all as f64),
+        all => format_percent(pairs as f64 / all as f64),
     }
 }
 

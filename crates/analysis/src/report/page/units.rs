@@ -6,27 +6,27 @@ use longhaul_report::{count::plural, metric::Metric};
 
 /// Formats a rate: "7.05 Gbit/s".
 pub(super) fn bit_rate(rate_bps: f64) -> String {
-    Metric::of("rate_bps").print(rate_bps)
+    Metric::of("rate_bps").format(rate_bps)
 }
 
 /// Formats a number of bytes: "24 GB".
 pub(super) fn bytes(count: u64) -> String {
-    Metric::of("x_bytes").print(count as f64)
+    Metric::of("x_bytes").format(count as f64)
 }
 
 /// Formats a duration: "200 ms".
 pub(super) fn duration(ns: u64) -> String {
-    Metric::of("x_s").print(ns as f64 / 1e9)
+    Metric::of("x_s").format(ns as f64 / 1e9)
 }
 
 /// Formats a count: "1.2 M".
 pub(super) fn count(count: u64) -> String {
-    Metric::of("x").print(count as f64)
+    Metric::of("x").format(count as f64)
 }
 
 /// Formats a ratio: "2.1".
 pub(super) fn ratio(value: f64) -> String {
-    Metric::of("x_ratio").print(value)
+    Metric::of("x_ratio").format(value)
 }
 
 /// Payload, duration and rate of a direction as texts.

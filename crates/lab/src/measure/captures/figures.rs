@@ -157,7 +157,7 @@ fn present<const N: usize>(figures: [(&'static str, Option<f64>); N]) -> Figures
 mod tests {
     use super::*;
     use longhaul_flow::record::{Acks, Data, Distribution, LimitPeriod};
-    use longhaul_report::registry::{Producer, told_by};
+    use longhaul_report::registry::{Producer, metrics_of};
 
     const MS: u64 = 1_000_000;
 
@@ -255,7 +255,7 @@ mod tests {
             expected
                 .map(|(name, _)| name)
                 .into_iter()
-                .eq(told_by(Producer::Tap))
+                .eq(metrics_of(Producer::Capture))
         );
     }
 

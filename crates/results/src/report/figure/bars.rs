@@ -130,9 +130,9 @@ impl Bar {
 
     /// Describes the bar: "two relays: 2.4 Gbit/s, the paper 2.35 Gbit/s".
     fn describe(&self) -> String {
-        let ours = format!("{}: {}", self.name, self.metric.print(self.ours.median));
+        let ours = format!("{}: {}", self.name, self.metric.format(self.ours.median));
         match self.paper {
-            Some(paper) => format!("{ours}, the paper {}", self.metric.print(paper)),
+            Some(paper) => format!("{ours}, the paper {}", self.metric.format(paper)),
             None => ours,
         }
     }
@@ -176,10 +176,10 @@ fn draw_bar(bar: &Bar, scale: f64) -> Markup {
                 line.whisker x1=(at(end)) x2=(at(end)) y1="23" y2="32" {}
             }
         }
-        text.figure x=(at(bar.ours.max)) dx="8" y="32" { (bar.metric.print(bar.ours.median)) }
+        text.figure x=(at(bar.ours.max)) dx="8" y="32" { (bar.metric.format(bar.ours.median)) }
         @if let Some(paper) = bar.paper {
             rect.paper x="0.5" y="40" width=(at(paper)) height="12" {}
-            text.small x=(at(paper)) dx="8" y="50" { "paper " (bar.metric.print(paper)) }
+            text.small x=(at(paper)) dx="8" y="50" { "paper " (bar.metric.format(paper)) }
         }
     }
 }

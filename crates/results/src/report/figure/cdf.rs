@@ -10,9 +10,9 @@ use crate::{
     result::{Cell, LabResult},
     view::{Figure, TimeSeriesId},
 };
-use longhaul_report::metric::{Metric, percent};
+use longhaul_report::metric::{Metric, format_percent};
 use longhaul_report::{
-    lines::{Axis, Lines, Look, Point, Series, Tick},
+    lines::{Axis, LineStyle, Lines, Point, Series, Tick},
     scale::Scale,
     table::table,
 };
@@ -131,15 +131,15 @@ impl Sample {
 fn line_chart(figure: &Figure, samples: &[Sample], scale: Scale, metric: &Metric) -> Lines {
     let across = |value: f64| Tick {
         at: scale.at(value),
-        text: metric.print(value),
+        text: metric.format(value),
     };
     let up = |share: f64| Tick {
         at: share,
-        text: percent(share),
+        text: format_percent(share),
     };
     let series = |(n, sample): (usize, &Sample)| Series {
         name: sample.name.clone(),
-        look: Look::Ours(n),
+        style: LineStyle::Ours(n),
         points: sample.steps(scale),
         marked: false,
     };
@@ -154,7 +154,7 @@ fn line_chart(figure: &Figure, samples: &[Sample], scale: Scale, metric: &Metric
             ticks: [0.0, 0.25, 0.5, 0.75, 1.0].map(up).to_vec(),
         },
         series: samples.iter().enumerate().map(series).collect(),
-        limits: Vec::new(),
+        reference_lines: Vec::new(),
     }
 }
 
@@ -163,7 +163,7 @@ fn render(lines: &Lines, samples: &[Sample], metric: &Metric) -> Markup {
     const COLUMNS: [&str; 7] = [
         "Of", "Values", "Least", "10 %", "Median", "90 %", "Greatest",
     ];
-    let printed = |values: &[f64], share| Some(metric.print(sample::quantile(values, share)?));
+    let printed = |values: &[f64], share| Some(metric.format(sample::quantile(values, share)?));
     let row = |sample: &Sample| {
         html! { tr {
             th scope="row" { (sample.name) }
@@ -172,7 +172,7 @@ fn render(lines: &Lines, samples: &[Sample], metric: &Metric) -> Markup {
         } }
     };
     let rows = samples.iter().map(row);
-    lines.drawn_with(&table(&lines.data_label(), COLUMNS, rows))
+    lines.render_with_table(&table(&lines.data_label(), COLUMNS, rows))
 }
 
 #[cfg(test)]

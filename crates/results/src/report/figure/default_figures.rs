@@ -71,7 +71,7 @@ pub(crate) fn title(result: &LabResult, name: &str) -> String {
         .filter_map(|cell| Some((cell, cell.metrics.get(name)?.median)))
         .collect();
     let describe =
-        |(cell, median): &(&Cell, f64)| format!("{} ({})", metric.print(*median), cell.name());
+        |(cell, median): &(&Cell, f64)| format!("{} ({})", metric.format(*median), cell.name());
     if found.len() <= LISTED_CELLS_MAX {
         let figures: Vec<String> = found.iter().map(describe).collect();
         return format!("{}: {}", metric.label, figures.join(", "));
@@ -81,8 +81,8 @@ pub(crate) fn title(result: &LabResult, name: &str) -> String {
     format!(
         "{}: {} to {}{}",
         metric.label,
-        metric.print(least),
-        metric.print(most),
+        metric.format(least),
+        metric.format(most),
         paper_comparison(result, name)
     )
 }

@@ -99,7 +99,7 @@ impl<'a> Grid<'a> {
             caption: &caption,
         };
         let columns = std::iter::once(self.corner()).chain(headings(self.columns()));
-        table.drawn(
+        table.render(
             columns,
             headings(self.rows()).into_iter().enumerate().map(row),
         )

@@ -8,8 +8,8 @@ use crate::{
     view::Figure,
 };
 use longhaul_report::{
-    figure::{HEATS, heat},
-    metric::{Metric, times},
+    figure::{HEAT_STEPS, heat_class},
+    metric::{Metric, format_factor},
 };
 use maud::{Markup, html};
 
@@ -56,7 +56,7 @@ impl ColourScale {
             Self::Ratio => ratio(cell, name).map(ratio_class),
             Self::Value(range) => {
                 let median = cell.metrics.get(name)?.median;
-                Some(heat(range.position(median)))
+                Some(heat_class(range.position(median)))
             }
         }
     }
@@ -107,11 +107,11 @@ fn field(cell: &Cell, name: &str, shade: &ColourScale) -> Markup {
     let metric = Metric::of(name);
     html! {
         td class=[shade.class(cell, name)] {
-            (metric.print(ours.median))
+            (metric.format(ours.median))
             @if let Some(paper) = cell.paper.get(name) {
-                small { "paper " (metric.print(*paper)) }
+                small { "paper " (metric.format(*paper)) }
                 small { @match ratio(cell, name) {
-                    Some(ratio) => { (times(ratio)) }
+                    Some(ratio) => { (format_factor(ratio)) }
                     None => { "misprint?" }
                 } }
             }
@@ -142,11 +142,11 @@ impl Range {
 
     /// Returns the legend from the minimum to the maximum.
     fn legend(&self, metric: &Metric) -> Markup {
-        let print = |end: f64| metric.print(end.exp());
+        let print = |end: f64| metric.format(end.exp());
         html! {
             p.heat.ramp {
                 "Colour: " (print(self.low)) " "
-                @for step in 0..HEATS { span.swatch.{ "heat-" (step) } {} }
+                @for step in 0..HEAT_STEPS { span.swatch.{ "heat-" (step) } {} }
                 " " (print(self.high))
             }
         }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn colour_steps_are_logarithmic() {
         let range = Range::new([1e6, 1e9].into_iter());
-        let class = |x| heat(range.position(x));
+        let class = |x| heat_class(range.position(x));
         assert_eq!([1e6, 3.2e7, 1e9].map(class), ["heat-0", "heat-4", "heat-8"]);
         assert_eq!(class(0.0), "heat-0");
     }

@@ -12,7 +12,7 @@ use crate::{
 };
 use longhaul_report::metric::Metric;
 use longhaul_report::{
-    lines::{Axis, Lines, Look, Point, Series, Tick},
+    lines::{Axis, LineStyle, Lines, Point, Series, Tick},
     scale::Scale,
 };
 use maud::{Markup, html};
@@ -34,7 +34,7 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
             (heading(figure))
             @for grid in &grids {
                 @if !grid.name().is_empty() { h4 { (grid.name()) } }
-                (lines(figure, grid, y).drawn())
+                (lines(figure, grid, y).render())
             }
         }
     }
@@ -85,11 +85,11 @@ fn lines(figure: &Figure, grid: &Grid<'_>, y: Scale) -> Lines {
             ticks: y
                 .ticks()
                 .into_iter()
-                .map(|value| tick(value, metric.print(value)))
+                .map(|value| tick(value, metric.format(value)))
                 .collect(),
         },
         series: series(figure, grid, &columns, y),
-        limits: figure
+        reference_lines: figure
             .reference_lines
             .iter()
             .map(|limit| tick(limit.value, limit.label.clone()))
@@ -106,7 +106,11 @@ fn series(figure: &Figure, grid: &Grid<'_>, across: &ColumnPositions, y: Scale) 
     for (row, name) in rows.iter().enumerate() {
         for metric in &figure.metrics {
             let model = metric.starts_with(MODEL_PREFIX);
-            let look = if model { Look::Model } else { Look::Ours(ours) };
+            let look = if model {
+                LineStyle::Model
+            } else {
+                LineStyle::Ours(ours)
+            };
             ours += usize::from(!model);
             let name = row_label(name, metric, several);
             let paper_name = join_nonempty(["paper", name.as_str()], " ");
@@ -118,9 +122,13 @@ fn series(figure: &Figure, grid: &Grid<'_>, across: &ColumnPositions, y: Scale) 
             all.push(line(grid, row, across, (name, look), |cell| {
                 our_point(cell, metric, y)
             }));
-            all.push(line(grid, row, across, (paper_name, Look::Paper), |cell| {
-                paper_point(figure, cell, metric, y)
-            }));
+            all.push(line(
+                grid,
+                row,
+                across,
+                (paper_name, LineStyle::Paper),
+                |cell| paper_point(figure, cell, metric, y),
+            ));
         }
     }
     all.retain(|series| !series.points.is_empty());
@@ -131,7 +139,7 @@ fn line(
     grid: &Grid<'_>,
     row: usize,
     across: &ColumnPositions,
-    (name, look): (String, Look),
+    (name, look): (String, LineStyle),
     value: impl Fn(&Cell) -> Option<Point>,
 ) -> Series {
     let point = |column: usize| {
@@ -146,9 +154,9 @@ fn line(
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     Series {
         name,
-        look,
+        style: look,
         points,
-        marked: look != Look::Model,
+        marked: look != LineStyle::Model,
     }
 }
 
@@ -168,7 +176,7 @@ fn paper_point(figure: &Figure, cell: &Cell, name: &str, y: Scale) -> Option<Poi
     let value = paper(figure, cell, name)?;
     Some(Point {
         y: y.at(value),
-        text: Metric::of(name).print(value),
+        text: Metric::of(name).format(value),
         ..Point::default()
     })
     .filter(|point| point.y.is_finite())

@@ -10,7 +10,7 @@ use crate::{
     result::{Cell, LabResult},
     view::Figure,
 };
-use longhaul_report::metric::{Metric, percent};
+use longhaul_report::metric::{Metric, format_percent};
 use maud::{Markup, html};
 
 /// Returns the figure; with a single metric it is a heat map.
@@ -37,12 +37,12 @@ fn field(cell: &Cell, row_metric: &str, other: &str, paper: bool) -> Markup {
     };
     let metric = Metric::of(row_metric);
     let share = mine / (mine + theirs);
-    let print = |value: Option<&f64>| value.map_or("–".to_owned(), |value| metric.print(*value));
+    let print = |value: Option<&f64>| value.map_or("–".to_owned(), |value| metric.format(*value));
     html! {
         td class=(ratio_class(mine / theirs)) {
-            (metric.print(mine))
-            small { (percent(share)) " of both" }
-            small { "leaves " (metric.print(theirs)) }
+            (metric.format(mine))
+            small { (format_percent(share)) " of both" }
+            small { "leaves " (metric.format(theirs)) }
             @if paper && cell.paper.contains_key(row_metric) {
                 small { "paper " (print(cell.paper.get(row_metric))) " / " (print(cell.paper.get(other))) }
             }

@@ -119,7 +119,7 @@ fn chart_row(result: &LabResult, figure: &Figure, grids: &[Grid<'_>], of: &str) 
 fn reference_lines(result: &LabResult, figure: &Figure, of: &str) -> Vec<ReferenceLine> {
     let capacity = |(_, rate): (usize, f64)| ReferenceLine {
         value: rate,
-        label: format!("link {}", Metric::of("x_bps").print(rate)),
+        label: format!("link {}", Metric::of("x_bps").format(rate)),
     };
     match figure.reference_lines.is_empty() {
         true if of == "goodput_bps" => result.bottleneck().map(capacity).into_iter().collect(),
@@ -160,7 +160,7 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
         title: join_nonempty([metric.label.as_str(), &grid.name()], ", "),
         caption: format!(
             "In bins of {}, of one run.",
-            Metric::of("x_us").print(bin_ms * 1e3)
+            Metric::of("x_us").format(bin_ms * 1e3)
         ),
         unit: metric.unit.symbol(),
         log: figure.log_y,

@@ -163,10 +163,10 @@ fn metric(shown: &CapturedFlow<'_>, name: &str) -> Option<f64> {
 
 /// Describes growth and steady rate: ": 17.1 s of growth, then 385 Mbit/s".
 fn describe_rates(shown: &CapturedFlow<'_>) -> String {
-    let rate = metric(shown, "data_steady_bps").map(|rate| Metric::of("x_bps").print(rate));
+    let rate = metric(shown, "data_steady_bps").map(|rate| Metric::of("x_bps").format(rate));
     let first = shown.series.phases.first();
     let growth = first.filter(|phase| phase.name == "ramp-up");
-    let growth = growth.map(|phase| Metric::of("x_s").print(phase.to_s - phase.from_s));
+    let growth = growth.map(|phase| Metric::of("x_s").format(phase.to_s - phase.from_s));
     match (growth, rate) {
         (Some(growth), Some(rate)) => format!(": {growth} of growth, then {rate}"),
         (None, Some(rate)) => format!(": {rate}"),
@@ -176,7 +176,7 @@ fn describe_rates(shown: &CapturedFlow<'_>) -> String {
 
 /// Describes the ACK rates: ": 16.6 k a second during growth, then 16.7 k".
 fn describe_ack_rates(shown: &CapturedFlow<'_>) -> String {
-    let print = |name| metric(shown, name).map(|rate| Metric::of("x_pps").print(rate));
+    let print = |name| metric(shown, name).map(|rate| Metric::of("x_pps").format(rate));
     match (print("ramp_up_acks_pps"), print("steady_acks_pps")) {
         (Some(before), Some(after)) => format!(": {before} during growth, then {after}"),
         (None, Some(after)) => format!(": {after}"),
@@ -185,7 +185,7 @@ fn describe_ack_rates(shown: &CapturedFlow<'_>) -> String {
 }
 
 fn print_ms(ms: f64) -> String {
-    Metric::of("x_us").print(ms * 1e3)
+    Metric::of("x_us").format(ms * 1e3)
 }
 
 fn times(course: &CaptureSeries) -> Vec<f64> {

@@ -80,7 +80,7 @@ impl Charts {
 /// Returns the instructions for charts, once for the page.
 pub(crate) fn help() -> Markup {
     html! {
-        (figure::help(""))
+        (figure::chart_help(""))
         noscript { p { "These charts need JavaScript; the same figures are in result.json." } }
     }
 }
@@ -91,7 +91,7 @@ fn describe_events(chart: &Chart) -> Option<String> {
     let within = chart.events.iter();
     let within = within.filter(|event| span.contains(&event.at_s));
     let said = |event: &Event| {
-        let at = Metric::of("x_s").print(event.at_s);
+        let at = Metric::of("x_s").format(event.at_s);
         format!("at {at}: {}", event.label)
     };
     let all: Vec<String> = within.map(said).collect();
@@ -103,7 +103,7 @@ fn placeholder(n: usize, chart: &Chart) -> Markup {
     let note = chart.caption.clone() + &events;
     html! {
         figure.chart.wide[chart.wide] id={ "chart-" (n) } {
-            (figure::over_time(&chart.title, &note, &chart.title))
+            (figure::time_chart(&chart.title, &note, &chart.title))
         }
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
 }
 
 fn caption(bin_s: f64, drawn: usize, all: usize, far: Option<&ReferenceLine>) -> String {
-    let bin = Metric::of("bin_s").print(bin_s);
+    let bin = Metric::of("bin_s").format(bin_s);
     let left_out = match drawn < all {
         true => format!(" Drawn: {drawn} of {all} cells."),
         false => String::new(),
@@ -158,7 +158,7 @@ fn goodput_at(series: &Series, time_s: f64) -> f64 {
 pub(super) fn capacity_line(rate_bps: f64) -> ReferenceLine {
     ReferenceLine {
         value: rate_bps,
-        label: format!("slowest link {}", Metric::of("rate_bps").print(rate_bps)),
+        label: format!("slowest link {}", Metric::of("rate_bps").format(rate_bps)),
     }
 }
 
@@ -190,7 +190,7 @@ fn events_from_first_bin(series: &Series) -> Vec<Event> {
 fn title(result: &LabResult, cells: &[usize]) -> String {
     let said = |n: &usize| {
         let cell = &result.cells[*n];
-        let goodput = Metric::of("goodput_bps").print(goodput(cell)?);
+        let goodput = Metric::of("goodput_bps").format(goodput(cell)?);
         Some(format!("{goodput} ({})", cell.name()))
     };
     let figures: Option<Vec<String>> = cells.iter().map(said).collect();

@@ -165,7 +165,7 @@ fn describe_maximum(quantity: &Quantity, legs: &[PathSegmentSeries]) -> String {
     } else {
         "x_s"
     });
-    format!(": at most {}, on {}", metric.print(peak(top)), top.name)
+    format!(": at most {}, on {}", metric.format(peak(top)), top.name)
 }
 
 #[cfg(test)]

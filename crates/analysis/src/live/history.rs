@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! History of all flows over the last minute, sorted for display.
 
-use super::look::{FlowSample, Snapshot};
+use super::flow_sampler::{FlowSample, Snapshot};
 use longhaul_flow::{bin::Bin, segment::Endpoint};
 use std::{
     cmp::Ordering,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sampler thread of an interface: decodes packets and sends a snapshot of its flows each second.
 
-use super::look::{FlowSampler, SECOND, Snapshot};
+use super::flow_sampler::{FlowSampler, SECOND, Snapshot};
 use crate::capture::InterfaceRing;
 use anyhow::Result;
 use longhaul_flow::decode::decode;
