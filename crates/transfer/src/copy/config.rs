@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A copy as it was asked for, after the check.
+//! Checked configuration of a copy.
 
 use super::location::Location;
 use crate::protocol::options::{Options, Ports};
@@ -8,14 +8,14 @@ use longhaul_command::exit::Refusal;
 use longhaul_units::{Bytes, Time};
 use std::path::PathBuf;
 
-/// What is to be copied where to, and how.
+/// Configuration of a copy.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// What shall be copied. Each place may be at several hosts, which share it.
+    /// Sources. Each has one location for each host of the source side.
     pub(crate) sources: Vec<Vec<Location>>,
-    /// Where to.
+    /// Target, with one location for each host of the target side.
     pub(crate) target: Vec<Location>,
-    /// How, as both ends are told.
+    /// Options that both endpoints receive.
     pub(crate) options: Options,
     pub(crate) ports: Option<Ports>,
     pub(crate) ssh: String,
@@ -32,7 +32,7 @@ pub(crate) struct Config {
     pub(crate) quiet: bool,
 }
 
-/// Which side's hosts keep a share each.
+/// Side of a distributed copy whose hosts store a share each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DistributedSide {
     Source,
@@ -41,43 +41,43 @@ pub(crate) enum DistributedSide {
 }
 
 impl Config {
-    /// Refuses what no hosts can do.
+    /// Rejects combinations of hosts and options that no copy supports.
     pub(super) fn check(&self) -> Result<()> {
         check_one_source_host(&self.sources)?;
         if self.leases.is_none() && self.distributed.is_none() && self.pair_count() > 1 {
             return Err(Refusal::usage(
-                "several hosts that see the same files share their work through a database: --leases postgresql://…; if each has \
+                "several hosts that share a file system divide the work through a database: --leases postgresql://…; if each has \
                  files of its own: --apart source, target or both (or name one host)",
             ));
         }
         Ok(())
     }
 
-    /// So many different ones there are until each host was in one.
+    /// Number of pairs of hosts in which each host appears at least once.
     pub(crate) fn pair_count(&self) -> usize {
         let sources = self.sources.first().map_or(1, Vec::len);
         sources.max(self.target.len())
     }
 
-    /// From one place of this machine to another.
+    /// Whether the copy stays on this machine.
     pub(crate) fn is_local(&self) -> bool {
         all_local(&self.sources, &self.target)
     }
 }
 
-/// Whether all places are on this machine.
+/// Whether all locations are on this machine.
 pub(super) fn all_local(sources: &[Vec<Location>], target: &[Location]) -> bool {
-    let mut places = sources.iter().flatten().chain(target);
-    places.all(|place| place.host.is_none())
+    let mut locations = sources.iter().flatten().chain(target);
+    locations.all(|location| location.host.is_none())
 }
 
 fn check_one_source_host(sources: &[Vec<Location>]) -> Result<()> {
-    let hosts = |places: &[Location]| -> Vec<String> {
-        let name = |place: &Location| place.host.as_ref().map(ToString::to_string);
-        let shown = |place| name(place).unwrap_or("this machine".to_owned());
-        places.iter().map(shown).collect()
+    let hosts = |locations: &[Location]| -> Vec<String> {
+        let name = |location: &Location| location.host.as_ref().map(ToString::to_string);
+        let shown = |location| name(location).unwrap_or("this machine".to_owned());
+        locations.iter().map(shown).collect()
     };
-    let mut all = sources.iter().map(|places| hosts(places).join(","));
+    let mut all = sources.iter().map(|locations| hosts(locations).join(","));
     let Some(first) = all.next() else {
         return Ok(());
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tests announce.
+//! Entries that tests announce.
 
 use longhaul_store::{
     entry::{Entry, Kind, Version},
@@ -29,7 +29,7 @@ pub(super) fn entry(path: &str, kind: Kind) -> Entry {
     }
 }
 
-/// Of so many bytes.
+/// Returns a file of this size in bytes.
 pub(super) fn file(size: u64) -> Kind {
     let time = Time {
         seconds: 7,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a copy begins or ends: a path here, `HOST:PATH` over there, or what a site exports.
+//! Location of a source or a target: a local path, `HOST:PATH`, or a path in an export of a site.
 
 use crate::protocol::address::{Address, SCHEME};
 use anyhow::Result;
@@ -10,25 +10,25 @@ use std::{
     os::unix::ffi::{OsStrExt, OsStringExt},
 };
 
-/// A path on this machine or on another.
+/// Path on this machine or on another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// `None` is this machine.
+    /// Host of the path; `None` for this machine.
     pub host: Option<Host>,
-    /// At a site, it begins with the export's name.
+    /// Path on the host. At a site it starts with the name of the export.
     pub path: OsString,
 }
 
-/// Another machine, and what leads there.
+/// Remote machine, and the method to reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
-    /// What ssh is given: a host, `USER@HOST`, or a name from its configuration.
+    /// Argument of ssh: a host, `USER@HOST`, or a name from its configuration.
     Ssh(String),
-    /// What `longhaul site` exports there.
+    /// Export of a `longhaul site`.
     Site {
-        /// Where it listens.
+        /// Address of the site.
         address: Address,
-        /// Which of its directories.
+        /// Name of the export.
         export: String,
     },
 }
@@ -43,8 +43,9 @@ impl fmt::Display for Host {
 }
 
 impl Location {
-    /// As scp and rsync read it: a colon before any slash divides host and path. `[2001:db8::1]:path` is a host with
-    /// colons in it; `./a:b` is a path. `longhaul://HOST[:PORT]/EXPORT/PATH` is at a site; the path is taken as it is.
+    /// Parses a location as scp and rsync do: a colon before any slash separates host and path. `[2001:db8::1]:path` has a
+    /// host with colons, and `./a:b` is a path. `longhaul://HOST[:PORT]/EXPORT/PATH` is at a site, and its path is taken
+    /// literally.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let bytes = text.as_bytes();
         if let Some(rest) = bytes.strip_prefix(SCHEME.as_bytes()) {
@@ -67,21 +68,23 @@ impl Location {
             let host = host.map(|host| Host::Ssh(host.to_owned()));
             host.ok_or_else(|| {
                 Refusal::usage(format!(
-                    "{shown:?}: what is before the colon is no host (a path with a colon: ./{shown})"
+                    "{shown:?}: the text before the colon is not a host name (a path with a colon: ./{shown})"
                 ))
             })
         });
         let host = host.transpose()?;
         let path = match host {
             Some(_) => strip_home(path).ok_or_else(|| {
-                Refusal::usage(format!("{shown:?}: no other user's home: say its path"))
+                Refusal::usage(format!(
+                    "{shown:?}: homes of other users are not supported: give the path"
+                ))
             })?,
             None => path,
         };
         let path = OsString::from_vec(path.to_vec());
         match (&host, path.is_empty()) {
             (None, true) => Err(Refusal::usage("\"\": no path")),
-            // ssh begins at home.
+            // An empty path is the home directory, where ssh starts.
             (Some(_), true) => Ok(Self {
                 host,
                 path: ".".into(),
@@ -90,7 +93,7 @@ impl Location {
         }
     }
 
-    /// Hosts that share the path, divided by commas before it: `a1,a2:/data`, `longhaul://s1,s2:7000/export/path`.
+    /// Parses a path with a comma-separated list of hosts: `a1,a2:/data`, `longhaul://s1,s2:7000/export/path`.
     pub fn parse_list(text: &OsStr) -> Result<Vec<Self>> {
         let bytes = text.as_bytes();
         let (before, hosts, path) = match bytes.strip_prefix(SCHEME.as_bytes()) {
@@ -110,7 +113,7 @@ impl Location {
         hosts.split(|byte| *byte == b',').map(one).collect()
     }
 
-    /// The site that it is at.
+    /// Returns the address of the site, if the location is at a site.
     pub fn site_address(&self) -> Option<&Address> {
         match &self.host {
             Some(Host::Site { address, .. }) => Some(address),
@@ -119,7 +122,7 @@ impl Location {
     }
 }
 
-/// What is behind `longhaul://`.
+/// Parses the rest of a URL after `longhaul://`.
 fn parse_site_location(rest: &[u8], shown: &str) -> Result<Location> {
     let wrong = |why: &str| {
         Refusal::usage(format!(
@@ -140,7 +143,7 @@ fn parse_site_location(rest: &[u8], shown: &str) -> Result<Location> {
     })
 }
 
-/// What stands before `://`, if it can be a scheme (RFC 3986 §3.1).
+/// Returns the text before `://`, if it is a valid scheme (RFC 3986 §3.1).
 fn scheme(text: &[u8]) -> Option<&str> {
     let end = text.windows(3).position(|three| three == b"://")?;
     let scheme = std::str::from_utf8(&text[..end]).ok()?;
@@ -149,6 +152,7 @@ fn scheme(text: &[u8]) -> Option<&str> {
     (first && scheme.chars().all(rest)).then_some(scheme)
 }
 
+/// Splits a location into host and path.
 fn split_host(text: &[u8]) -> Option<(&[u8], &[u8])> {
     if let Some(rest) = text.strip_prefix(b"[") {
         let end = rest.windows(2).position(|two| two == b"]:")?;
@@ -161,7 +165,8 @@ fn split_host(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&text[..colon], &text[colon + 1..]))
 }
 
-/// `~/` is where ssh begins; a shell over there would know other homes. `./~` is a name.
+/// Removes `~/`, the home directory, in which ssh starts. `None` for the home of another user, which only a remote shell
+/// could find. `./~` is a plain name.
 fn strip_home(path: &[u8]) -> Option<&[u8]> {
     match path {
         b"~" => Some(b""),
@@ -174,7 +179,7 @@ fn strip_home(path: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// ssh takes what begins with a hyphen for an option.
+/// Whether the text is a plausible host. ssh would take a leading hyphen for an option.
 fn is_host_name(host: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@._-:%+".contains(c);
     !host.is_empty() && !host.starts_with('-') && host.chars().all(plain)
@@ -185,13 +190,13 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Option<(Option<String>, String)> {
-        let place = Location::parse(OsStr::new(text)).ok()?;
-        let host = place.host.map(|host| host.to_string());
-        Some((host, place.path.into_string().unwrap()))
+        let location = Location::parse(OsStr::new(text)).ok()?;
+        let host = location.host.map(|host| host.to_string());
+        Some((host, location.path.into_string().unwrap()))
     }
 
     #[test]
-    fn a_colon_before_any_slash_is_a_host_s() {
+    fn splits_host_and_path_at_a_colon_before_any_slash() {
         let there = |host: &str, path: &str| Some((Some(host.to_owned()), path.to_owned()));
         let here = |path: &str| Some((None, path.to_owned()));
         assert_eq!(parsed("far:/data"), there("far", "/data"));
@@ -211,16 +216,16 @@ mod tests {
     }
 
     #[test]
-    fn hosts_may_share_a_path() {
+    fn parses_comma_separated_hosts() {
         let all = |text: &str| {
-            let places = Location::parse_list(OsStr::new(text)).ok()?;
-            let shown = |place: Location| {
-                let host = place.host.map(|host| format!("{host} "));
-                host.unwrap_or_default() + place.path.to_str().unwrap()
+            let locations = Location::parse_list(OsStr::new(text)).ok()?;
+            let shown = |location: Location| {
+                let host = location.host.map(|host| format!("{host} "));
+                host.unwrap_or_default() + location.path.to_str().unwrap()
             };
-            Some(places.into_iter().map(shown).collect::<Vec<_>>())
+            Some(locations.into_iter().map(shown).collect::<Vec<_>>())
         };
-        let some = |places: &[&str]| Some(places.iter().map(ToString::to_string).collect());
+        let some = |locations: &[&str]| Some(locations.iter().map(ToString::to_string).collect());
         assert_eq!(all("a1,me@a2:/x,y:z"), some(&["a1 /x,y:z", "me@a2 /x,y:z"]));
         assert_eq!(all("[::1]:/x"), some(&["::1 /x"]));
         assert_eq!(all("./a,b:c"), some(&["./a,b:c"]));
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_s_path_begins_with_its_export() {
+    fn site_paths_start_with_the_export() {
         let at = |host: &str, path: &str| Some((Some(host.to_owned()), path.to_owned()));
         assert_eq!(
             parsed("longhaul://far/data"),
@@ -252,12 +257,12 @@ mod tests {
         ] {
             assert_eq!(parsed(&format!("longhaul://{text}")), None, "{text}");
         }
-        // Not the scheme, but a host that is called so.
+        // A host with the name of the scheme.
         assert_eq!(parsed("longhaul:/data"), at("longhaul", "/data"));
     }
 
     #[test]
-    fn a_scheme_that_is_not_known_is_no_host() {
+    fn rejects_unknown_schemes() {
         for text in [
             "s3://bucket/x",
             "https://h/x",
@@ -276,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_would_take_for_an_option_is_no_host() {
+    fn rejects_hosts_that_ssh_would_take_for_options() {
         for text in ["-oProxyCommand=x:/data", ":/data", "a b:/data", "a;b:c", ""] {
             assert_eq!(parsed(text), None, "{text}");
         }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul copy`: files from here to there over many connections, durable and verified, good to go on with after
-//! whatever befell it.
+//! `longhaul copy`: copies files between hosts over many connections. Copies are durable, verified and resumable.
 //!
-//! Three processes: the one that was called starts a source and a target, here, by ssh or at a site, and makes them known to each
-//! other (`session`). Those two (`end`) connect: orders one way, answers the other ([`message`](crate::protocol::message)),
-//! and streams of blocks ([`block`](crate::protocol::block)). Files are the matter of the crate `store`; what goes next on which stream, of `longhaul_scheduling`.
+//! A copy has three processes. The coordinator, which the user calls, starts a source endpoint and a target endpoint,
+//! locally, by ssh or at a site, and passes each the address and the certificate of the other (`session`). The endpoints
+//! (`endpoint`) connect to each other. They exchange control messages ([`message`](crate::protocol::message)) and
+//! streams of blocks ([`block`](crate::protocol::block)). The crate `store` reads and writes files, and
+//! `longhaul_scheduling` chooses the next block of each stream.
 
 mod args;
 mod config;

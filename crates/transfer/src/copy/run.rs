@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that was called: it lets movers share the bulk if it is asked to, and then has two ends copy whatever is left.
+//! Coordinator of a copy. With leases, movers copy the file data first. Then two endpoints copy everything that is left.
 
 use super::{
     args::command::{Args, Command},
@@ -37,33 +37,35 @@ pub fn run(args: &Args) -> Result<()> {
 fn copy(config: &Config) -> Result<()> {
     let job = Job::new(config)?;
     print_on_interruption()?;
-    let mut hearing = CopyMonitor::new(config, Instant::now());
+    let mut monitor = CopyMonitor::new(config, Instant::now());
     if let Some(side) = config.distributed {
-        return print_result(config, &distributed::run(&job, side, &mut hearing)?);
+        return print_result(config, &distributed::run(&job, side, &mut monitor)?);
     }
-    let shared = match &config.leases {
-        Some(address) => Some(movers::run::run(&job, address, &mut hearing)?),
+    let shared_job = match &config.leases {
+        Some(address) => Some(movers::run::run(&job, address, &mut monitor)?),
         None => None,
     };
-    let first = shared.as_ref().map_or(0, |shared| shared.last_pair);
+    let first = shared_job
+        .as_ref()
+        .map_or(0, |shared_job| shared_job.last_pair);
     let pair = |number| job.pair(first + number);
-    run_sessions(&job, pair, Task::Whole, &mut hearing)?;
-    if let Some(shared) = shared {
-        shared.remove();
+    run_sessions(&job, pair, Task::Whole, &mut monitor)?;
+    if let Some(shared_job) = shared_job {
+        shared_job.remove();
     }
-    print_result(config, &hearing.finish())
+    print_result(config, &monitor.finish())
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP print a line on standard error before they end the process, as they would
-/// without it: the caller sees the signal.
+/// Makes SIGINT, SIGTERM and SIGHUP print a line on standard error before they end the process. The process still ends by
+/// the signal, which its caller sees.
 ///
 /// # Errors
-/// No descriptors or threads are left.
+/// Fails if no descriptor or thread is available.
 fn print_on_interruption() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     threads::spawn(move || {
         for signal in signals.forever() {
-            // The progress display leaves the cursor behind its last line.
+            // The progress display leaves the cursor at the end of its last line.
             errln!(
                 "\nlonghaul: interrupted: what has arrived stays, and the same command copies the rest"
             );

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Header of each block of a file on a data stream of `longhaul copy`.
 //!
-//! Layout of the 64 bytes, big-endian: file number in this session (8), block number in the file (8), length of the data
-//! in bytes (4), kind (1), three zeroes, hash of the block (32), and eight zeroes. The data follows the header
-//! immediately. A hole has a header and no data.
+//! The 64 bytes are, in big-endian order:
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | 8 | number of the file in this session |
+//! | 8 | number of the block in the file |
+//! | 4 | length of the data, in bytes |
+//! | 1 | kind |
+//! | 3 | zeroes |
+//! | 32 | hash of the block |
+//! | 8 | zeroes |
+//!
+//! The data follows the header immediately. A hole has a header and no data.
 
 /// Length of a header, in bytes.
 pub const HEADER_LEN: usize = 64;

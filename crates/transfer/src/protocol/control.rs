@@ -7,7 +7,7 @@ use super::{
     entry::Version,
     options::{Options, Ports},
     sources::Sources,
-    spread::{Placement, Share},
+    spread::{Placement, TreeShare},
 };
 use longhaul_store::path::RelPath;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct Begin {
     /// Locations of the sources, for a target.
     pub sources: Sources,
     /// Shares that the target stores, of trees that are distributed over hosts.
-    pub shares: Vec<Share>,
+    pub shares: Vec<TreeShare>,
 }
 
 /// Part of a copy that an endpoint performs.
@@ -185,7 +185,7 @@ mod tests {
                     Rule::Exclude("*.tmp".to_owned()),
                     Rule::Include(String::new()),
                 ],
-                preserve: Preserve::safe().into(),
+                preserve: Preserve::untrusted().into(),
                 into_directory: true,
             },
             peer_certificate: vec![0x30; 300],

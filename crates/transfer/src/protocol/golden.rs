@@ -199,7 +199,7 @@ fn options() -> Options {
         rules: vec![Rule::Exclude("a".to_owned()), Rule::Include("b".to_owned())],
         preserve: Preserve {
             chmod: "go-w".parse().unwrap(),
-            ..Preserve::safe()
+            ..Preserve::untrusted()
         }
         .into(),
         into_directory: true,
@@ -223,8 +223,8 @@ fn sources() -> Sources {
     }
 }
 
-fn shares() -> Vec<spread::Share> {
-    vec![spread::Share {
+fn shares() -> Vec<spread::TreeShare> {
+    vec![spread::TreeShare {
         origin: [1; 32],
         top: Some(path("a")),
         rank: 2,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::tree::{
     filter::{self, Filter},
-    origin::Origin,
+    origin::SourceId,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub struct Options {
     /// target.
     pub into_directory: bool,
     /// Identifier of this command's sources. A later run finds the directory that an earlier run with this identifier named.
-    pub origin: Origin,
+    pub origin: SourceId,
 }
 
 impl Options {
@@ -56,7 +56,7 @@ impl Options {
     pub fn filter(&self) -> Result<Filter> {
         let rules: Vec<_> = self.rules.iter().cloned().map(Into::into).collect();
         let filter = Filter::new(&rules).map_err(Refusal::usage)?;
-        Ok(filter.staying(self.one_file_system))
+        Ok(filter.with_one_file_system(self.one_file_system))
     }
 
     /// Returns the time without an answer after which a connection is given up.

@@ -47,9 +47,10 @@ impl From<Chmod> for chmod::Chmod {
     }
 }
 
+/// One change of permissions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Change {
-    what: What,
+    applies_to: AppliesTo,
     action: Action,
     /// Bits of the classes (user, group, others) that the change is about.
     who: u32,
@@ -61,7 +62,7 @@ struct Change {
 same_fields!(
     Change,
     chmod::Change {
-        what,
+        applies_to,
         action,
         who,
         bits,
@@ -70,28 +71,28 @@ same_fields!(
 );
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum What {
+enum AppliesTo {
     Everything,
     Directories,
     Files,
 }
 
-impl From<chmod::What> for What {
-    fn from(own: chmod::What) -> Self {
+impl From<chmod::AppliesTo> for AppliesTo {
+    fn from(own: chmod::AppliesTo) -> Self {
         match own {
-            chmod::What::Everything => Self::Everything,
-            chmod::What::Directories => Self::Directories,
-            chmod::What::Files => Self::Files,
+            chmod::AppliesTo::Everything => Self::Everything,
+            chmod::AppliesTo::Directories => Self::Directories,
+            chmod::AppliesTo::Files => Self::Files,
         }
     }
 }
 
-impl From<What> for chmod::What {
-    fn from(wire: What) -> Self {
+impl From<AppliesTo> for chmod::AppliesTo {
+    fn from(wire: AppliesTo) -> Self {
         match wire {
-            What::Everything => Self::Everything,
-            What::Directories => Self::Directories,
-            What::Files => Self::Files,
+            AppliesTo::Everything => Self::Everything,
+            AppliesTo::Directories => Self::Directories,
+            AppliesTo::Files => Self::Files,
         }
     }
 }

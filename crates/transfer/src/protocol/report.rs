@@ -11,7 +11,7 @@ use std::ops::Range;
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
     /// Shares of distributed trees that the sources are.
-    Shares(Vec<spread::Share>),
+    Shares(Vec<spread::TreeShare>),
     /// Locations of the sources. Sent before `Ready` or `Listening`.
     Sources(Sources),
     /// The endpoint is ready, and waits for the instruction to listen or connect.

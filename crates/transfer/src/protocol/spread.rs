@@ -4,7 +4,7 @@
 use longhaul_scheduling::placement;
 use longhaul_store::{
     path::RelPath,
-    tree::{origin::Origin, spread},
+    tree::{origin::SourceId, spread},
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,9 +30,9 @@ same_fields!(
 
 /// Share of one tree that one host stores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Share {
+pub struct TreeShare {
     /// Identifier of the sources of which the tree is a copy.
-    pub origin: Origin,
+    pub origin: SourceId,
     /// Name of the tree in the directory; `None` if the directory itself is the tree.
     pub top: Option<RelPath>,
     /// Index of this host, from 0.
@@ -42,8 +42,8 @@ pub struct Share {
 }
 
 same_fields!(
-    Share,
-    spread::Share {
+    TreeShare,
+    spread::TreeShare {
         origin,
         top,
         rank,

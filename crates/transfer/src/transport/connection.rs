@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One connection between the two ends of a copy: TLS 1.3 over TCP or UDT, and a first message that says what it is for.
+//! Connection between the two endpoints of a copy: TLS 1.3 over TCP or UDT. A first message states its purpose.
 //!
-//! Where `--encrypt off` says so, a stream goes on without TLS once both ends have shown who they are. TLS may have read
-//! ahead, so each side says when it has stopped: the one that accepted by a last encrypted byte, the other by a first plain one.
+//! With `--encrypt off`, a stream continues without TLS after both endpoints have authenticated. Because TLS may read
+//! ahead, each side marks its last encrypted or first plain byte: the side that accepted sends a last encrypted byte, the
+//! other side a first plain byte.
 //!
-//! Threads read and write it, and wait in it. Each connection carries in one direction only, after the handshake, so
-//! nobody waits for a lock that a reader holds. Another thread ends it through its [`Handle`].
+//! Reads and writes block the thread. After the handshake each connection carries data in one direction only, so no
+//! writer waits for a lock that a reader holds. Another thread can end the connection through its [`Handle`].
 
 use crate::protocol::options::Switch;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -20,12 +21,15 @@ use std::{
     time::Duration,
 };
 
-/// What a connection is for. Orders go from the source to the target, answers back.
+/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
+    /// Control messages from the source to the target.
     SourceMessages,
+    /// Control messages from the target to the source.
     TargetMessages,
-    /// Blocks. Streams are numbered as they are opened; a number never comes again in a conversation.
+    /// Blocks of files, on the stream of this number. Streams are numbered as they are opened, and a session uses each
+    /// number once.
     Data(u64),
 }
 
@@ -41,7 +45,7 @@ impl Purpose {
         bytes
     }
 
-    /// Orders and answers are always encrypted.
+    /// Whether the connection continues without TLS. Control messages are always encrypted.
     fn uses_plaintext(self, encrypt: Switch) -> bool {
         matches!(self, Self::Data(_)) && encrypt == Switch::Off
     }
@@ -56,22 +60,22 @@ impl Purpose {
     }
 }
 
-/// A connection, by either of its sides.
+/// Connection, by the side of this endpoint.
 pub(crate) enum Connection {
     Initiated(StreamOwned<rustls::ClientConnection, Buffered>),
     Accepted(StreamOwned<rustls::ServerConnection, Buffered>),
-    /// A stream after `--encrypt off`.
+    /// Stream without TLS, with `--encrypt off`.
     Plain(Buffered),
 }
 
-/// What each side says before it goes on without TLS.
+/// Byte that each side sends before it continues without TLS.
 const PLAINTEXT_MARKER: [u8; 1] = [b'P'];
 
-/// How long a handshake may take: some round trips, on any path.
+/// Time limit for a handshake: a few round trips, on any path.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Connection {
-    /// Shakes hands as the side that connected, and says what for.
+    /// Performs the handshake as the side that connected, and sends the purpose.
     pub(crate) fn open(
         transport: blocking::Connection,
         trust: &Initiator,
@@ -94,7 +98,7 @@ impl Connection {
         Ok(Self::Plain(socket))
     }
 
-    /// Shakes hands as the side that accepted, and hears what for.
+    /// Performs the handshake as the side that accepted, and receives the purpose.
     pub(crate) fn accept(
         carrier: blocking::Connection,
         trust: &Responder,
@@ -106,7 +110,7 @@ impl Connection {
         let mut purpose = [0; 9];
         stream.read_exact(&mut purpose)?;
         let Some(purpose) = Purpose::parse(purpose) else {
-            bail!("a connection for nothing that is known");
+            bail!("a connection with an unknown purpose");
         };
         if !purpose.uses_plaintext(encrypt) {
             stream.sock.end_handshake()?;
@@ -120,7 +124,7 @@ impl Connection {
         Ok((Self::Plain(socket), purpose))
     }
 
-    /// By which another thread ends it.
+    /// Returns the handle by which another thread can end the connection.
     pub(crate) fn handle(&self) -> Result<Handle> {
         let socket = match self {
             Self::Initiated(stream) => &stream.sock,
@@ -130,7 +134,7 @@ impl Connection {
         Ok(socket.handle()?)
     }
 
-    /// Says that nothing more comes: what is missing after that was not cut off (RFC 8446 §6.1).
+    /// Announces the end of the data, so that the peer can tell it from a truncation (RFC 8446 §6.1).
     pub(crate) fn close(&mut self) -> io::Result<()> {
         match self {
             Self::Initiated(stream) => close_tls(&mut stream.conn, &mut stream.sock),
@@ -140,7 +144,7 @@ impl Connection {
     }
 }
 
-/// How long what was sent may stay without an answer, if nobody says. Shorter interruptions of a path are TCP's matter.
+/// Default time that sent data may stay unacknowledged. TCP handles shorter interruptions of a path.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn complete_handshake<C, S>(connection: &mut C, socket: &mut Buffered) -> Result<()>
@@ -151,17 +155,17 @@ where
     while connection.is_handshaking() {
         connection
             .complete_io(socket)
-            .context("the other end is not who it should be, or went away")?;
+            .context("the peer failed to authenticate, or closed the connection")?;
     }
     Ok(())
 }
 
-fn expect(from: &mut impl Read, wanted: [u8; 1]) -> Result<()> {
-    let mut got = [0];
-    from.read_exact(&mut got)?;
+fn expect(from: &mut impl Read, expected: [u8; 1]) -> Result<()> {
+    let mut received = [0];
+    from.read_exact(&mut received)?;
     ensure!(
-        got == wanted,
-        "the other end did not do as it was told: encryption"
+        received == expected,
+        "the peer did not follow the encryption option"
     );
     Ok(())
 }

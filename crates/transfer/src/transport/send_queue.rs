@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages on their way out: many threads put them in, one sends them, all that are there in one go.
+//! Send queue of messages: many threads add messages, one thread sends all that are queued in one batch.
 
 use super::connection::Connection;
 use crate::protocol::message;
@@ -10,10 +10,10 @@ use std::{
     sync::mpsc::{Receiver, SyncSender, sync_channel},
 };
 
-/// Messages that wait at most: then who has more waits. An entry is some 200 bytes.
+/// Maximum number of queued messages. A thread that adds more waits. An entry has about 200 bytes.
 const QUEUE_LEN_MAX: usize = 4096;
 
-/// Where messages are put in.
+/// Handle that adds messages to a send queue.
 #[derive(Debug)]
 pub(crate) struct SendQueue<M>(SyncSender<M>);
 
@@ -24,21 +24,24 @@ impl<M> Clone for SendQueue<M> {
 }
 
 impl<M> SendQueue<M> {
-    /// Waits for room. Once the conversation is over, messages go nowhere: who needs to know that hears it elsewhere.
+    /// Adds a message, and waits while the queue is full. After the session has ended, the message is dropped: callers learn
+    /// of the end by other means.
     pub(crate) fn push(&self, message: M) {
         let _ = self.0.send(message);
     }
 }
 
-/// An outbox, and what sends from it: it ends when all clones of the outbox are gone.
+/// Creates a send queue and its sender. The sender ends when all clones of the queue are dropped.
 pub(crate) fn send_queue<M: Serialize>() -> (SendQueue<M>, QueueSender<M>) {
     let (into, from) = sync_channel(QUEUE_LEN_MAX);
     (SendQueue(into), QueueSender(from))
 }
 
+/// Sender of the messages in a queue.
 pub(crate) struct QueueSender<M>(Receiver<M>);
 
 impl<M: Serialize> QueueSender<M> {
+    /// Sends messages until the queue is closed, then closes the connection.
     pub(crate) fn run(self, to: Connection) -> Result<()> {
         let mut to = BufWriter::with_capacity(64 << 10, to);
         while let Ok(first) = self.0.recv() {

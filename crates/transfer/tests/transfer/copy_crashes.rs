@@ -199,7 +199,7 @@ fn disturbed(ground: &Ground, victim: Victim, moment: Moment, from: &Path, to: &
 fn may_fail(victim: Victim, said: &str) -> bool {
     match victim {
         Victim::Driver => true,
-        Victim::Ssh { .. } => !said.contains("going on in"),
+        Victim::Ssh { .. } => !said.contains("retrying in"),
         _ => false,
     }
 }

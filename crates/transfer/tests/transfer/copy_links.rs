@@ -163,7 +163,7 @@ impl Ground {
         self.fail(failure, true);
         let said = BufReader::new(child.stderr.take().unwrap());
         let mut said = said.lines().map(Result::unwrap);
-        let noticed = said.find(|line| line.contains("going on in"));
+        let noticed = said.find(|line| line.contains("retrying in"));
         self.fail(failure, false);
         let rest: Vec<String> = said.collect();
         let output = finish(child);

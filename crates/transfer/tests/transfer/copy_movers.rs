@@ -394,7 +394,7 @@ fn movers_of_a_forgotten_job_end() {
         said.contains("removed this copy from the database"),
         "{said}"
     );
-    assert!(!said.contains("going on in"), "{said}");
+    assert!(!said.contains("retrying in"), "{said}");
     assert!(said.lines().count() <= 3, "{said}");
     site.hosts.wait_until_empty(&ALL);
 }

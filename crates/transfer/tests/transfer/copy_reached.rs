@@ -198,7 +198,7 @@ fn a_port_that_an_old_far_end_still_has_is_waited_for() {
     }
     ground.hosts.plug("far", false);
     let mut said = said(&mut child);
-    wait_until_said(&mut said, "going on in");
+    wait_until_said(&mut said, "retrying in");
     ground.hosts.plug("far", true);
     wait_until_said(&mut said, "no port from 7000 to 7000");
     old.into_iter().for_each(kill);

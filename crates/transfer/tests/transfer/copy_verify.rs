@@ -182,5 +182,5 @@ fn says_nothing_of_further_names_of_what_is_no_file() {
     fs::hard_link(to.join("fifo"), to.join("file")).unwrap();
     let (found, _, code) = verify(&to);
     assert_eq!(code, 1, "{found:?}");
-    assert!(found["file"].contains("no file any more"), "{found:?}");
+    assert!(found["file"].contains("not a file any more"), "{found:?}");
 }

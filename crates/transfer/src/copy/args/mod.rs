@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line of `longhaul copy`.
+//! Command line of `longhaul copy`.
 
 pub(super) mod command;
 

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--exclude` and `--include`, in the order in which they were given: the last one that matches counts.
+//! Patterns of `--exclude` and `--include`, in the order of the command line. The last match decides.
 
 use crate::protocol::options::Rule;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::Error};
 
-/// What makes a rule of a pattern.
+/// Constructor of a rule from a pattern.
 type RuleConstructor = fn(String) -> Rule;
 
 const KINDS: [(&str, RuleConstructor, &str); 2] = [
     (
         "exclude",
         Rule::Exclude,
-        "Leave out what matches, in the syntax of .gitignore; repeatable, and of all patterns the last that matches counts",
+        "Leave out entries that match, in the syntax of .gitignore; repeatable, and of all patterns the last match decides",
     ),
     (
         "include",
         Rule::Include,
-        "Copy what matches though a pattern before leaves it out; where the first pattern is one of these, nothing else is copied",
+        "Copy entries that match, although an earlier pattern excludes them; if the first pattern is an --include, nothing else is copied",
     ),
 ];
 
+/// Rules of all patterns, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
     pub(crate) rules: Vec<Rule>,
@@ -44,7 +45,7 @@ impl FromArgMatches for Patterns {
             .into_iter()
             .flat_map(|(name, kind, _)| positioned_rules(matches, name, kind))
             .collect();
-        rules.sort_by_key(|(place, _)| *place);
+        rules.sort_by_key(|(position, _)| *position);
         Ok(Self {
             rules: rules.into_iter().map(|(_, rule)| rule).collect(),
         })
@@ -56,16 +57,16 @@ impl FromArgMatches for Patterns {
     }
 }
 
-/// Each with its place among all words.
+/// Returns the rules of one option, each with its position on the command line.
 fn positioned_rules(
     matches: &ArgMatches,
     name: &str,
     kind: RuleConstructor,
 ) -> impl Iterator<Item = (usize, Rule)> {
-    let places = matches.indices_of(name).into_iter().flatten();
+    let positions = matches.indices_of(name).into_iter().flatten();
     let patterns = matches.get_many::<String>(name).into_iter().flatten();
     let rules = patterns.cloned().map(kind);
-    places.zip(rules).collect::<Vec<_>>().into_iter()
+    positions.zip(rules).collect::<Vec<_>>().into_iter()
 }
 
 #[cfg(test)]
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_in_the_order_of_the_command_line() {
+    fn rules_keep_the_order_of_the_command_line() {
         let words = "copy --include=a --exclude b --include c --exclude=d";
         let command = Patterns::augment_args(Command::new("copy"));
         let matches = command.get_matches_from(words.split(' '));

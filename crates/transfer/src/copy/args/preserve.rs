@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flags that say what a copy takes over besides data and names.
+//! Flags for the metadata and special files that a copy preserves.
 
 use longhaul_store::tree::{chmod::Chmod, preserve::Preserve};
 
-/// What a copy takes over besides data and names.
+/// Flags for the metadata and special files that a copy preserves.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct PreserveArgs {
-    /// Leave owner and group as the target makes them
+    /// Do not copy owner and group
     #[arg(long)]
     no_owner: bool,
 
-    /// Leave character and block devices out
+    /// Leave out character and block devices
     #[arg(long)]
     no_devices: bool,
 
-    /// Leave fifos out
+    /// Leave out fifos
     #[arg(long)]
     no_special: bool,
 
-    /// Leave set-id bits, capabilities and trusted.* attributes out
+    /// Leave out set-id bits, capabilities and trusted.* attributes
     #[arg(long)]
     no_privileges: bool,
 
-    /// All four of these: for a source that is not trusted [default for a source at longhaul://SITE]
+    /// All four of these, for a source that is not trusted [default for a source at longhaul://SITE]
     #[arg(long)]
     safe: bool,
 
-    /// Take everything from a source at longhaul://SITE, too
+    /// Copy everything, also from a source at longhaul://SITE
     #[arg(long, conflicts_with = "safe")]
     trust_source: bool,
 
@@ -36,7 +36,7 @@ pub(crate) struct PreserveArgs {
 }
 
 impl PreserveArgs {
-    /// `from_site`: a site sends it.
+    /// Returns the choice. `from_site` is set if a source is at a site.
     pub(crate) fn preserve(&self, from_site: bool) -> Preserve {
         let safe = self.safe || from_site && !self.trust_source;
         Preserve {
@@ -54,24 +54,24 @@ mod tests {
     use super::*;
     use clap::{Args as _, FromArgMatches as _};
 
-    fn preserve(arguments: &[&str], of_site: bool) -> Preserve {
+    fn preserve(arguments: &[&str], from_site: bool) -> Preserve {
         let command = PreserveArgs::augment_args(clap::Command::new("copy").no_binary_name(true));
         let matches = command.try_get_matches_from(arguments).unwrap();
         PreserveArgs::from_arg_matches(&matches)
             .unwrap()
-            .preserve(of_site)
+            .preserve(from_site)
     }
 
     #[test]
-    fn sites_are_not_trusted_unless_told() {
+    fn sites_are_not_trusted_by_default() {
         assert_eq!(preserve(&[], false), Preserve::default());
-        assert_eq!(preserve(&[], true), Preserve::safe());
-        assert_eq!(preserve(&["--safe"], false), Preserve::safe());
+        assert_eq!(preserve(&[], true), Preserve::untrusted());
+        assert_eq!(preserve(&["--safe"], false), Preserve::untrusted());
         assert_eq!(preserve(&["--trust-source"], true), Preserve::default());
     }
 
     #[test]
-    fn each_part_can_be_left_out() {
+    fn flags_leave_out_single_parts() {
         let without_owner = Preserve {
             owner: false,
             ..Preserve::default()

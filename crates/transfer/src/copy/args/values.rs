@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How values on the command line are read.
+//! Parsers of values on the command line.
 
 use crate::{
     copy::config,
@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use longhaul_units::{BitRate, Bytes, Time};
 use std::{ops::RangeInclusive, str::FromStr};
 
-/// The most streams that may be asked for.
+/// Maximum number of streams.
 const STREAMS_MAX: u16 = 256;
 
 impl FromStr for Streams {
@@ -26,7 +26,7 @@ impl FromStr for Streams {
     }
 }
 
-/// Below that a window of ten segments lasts seconds.
+/// Minimum rate, in bits per second. At lower rates a window of ten segments takes seconds.
 const PACE_MIN: u64 = 100_000;
 
 impl FromStr for Pace {
@@ -61,7 +61,7 @@ pub(super) fn parse_lease_time(text: &str) -> Result<Time, String> {
     time.ok_or_else(|| "want a time from 2s to 1h, as 30s".to_owned())
 }
 
-/// In milliseconds.
+/// Parses a time of silence, in milliseconds.
 pub(super) fn parse_silence(text: &str) -> Result<u32, String> {
     let time = parse_within(text, &(Time::from_secs(1)..=Time::from_secs(3600)));
     let millis = time.and_then(|time| u32::try_from(time.as_nanos() / 1_000_000).ok());
@@ -80,15 +80,12 @@ impl FromStr for Ports {
         let port = |text: &str| text.parse().ok().filter(|port| *port > 0);
         match (port(first), port(last)) {
             (Some(first), Some(last)) if first <= last => Ok(Self { first, last }),
-            _ => Err(
-                "want a port or two with a hyphen between, 1 to 65535, the smaller first"
-                    .to_owned(),
-            ),
+            _ => Err("want a port from 1 to 65535, or a range FIRST-LAST".to_owned()),
         }
     }
 }
 
-/// What connections that carry data go over.
+/// Transport of the data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Transport {
     Tcp,
@@ -104,7 +101,7 @@ impl From<Transport> for options::Transport {
     }
 }
 
-/// On or off.
+/// Setting that is on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Switch {
     On,
@@ -120,7 +117,7 @@ impl From<Switch> for options::Switch {
     }
 }
 
-/// Which side's hosts keep a share each.
+/// Side of a distributed copy whose hosts store a share each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum DistributedSide {
     Source,
@@ -143,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_words_are_told_apart() {
+    fn parses_numbers_and_keywords() {
         assert_eq!("auto".parse(), Ok(Streams::Auto));
         assert_eq!("256".parse(), Ok(Streams::Exactly(256)));
         assert!("0".parse::<Streams>().is_err() && "257".parse::<Streams>().is_err());
@@ -153,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_has_bounds() {
+    fn bounds_the_time_of_silence() {
         assert_eq!(parse_silence("1500ms"), Ok(1500));
         assert_eq!(parse_silence("3600s"), Ok(3_600_000));
         for text in ["999ms", "3601s", "soon", ""] {
@@ -162,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_one_or_a_range() {
+    fn parses_a_port_or_a_range() {
         let ports = |text: &str| Ports::from_str(text).ok().map(|p| (p.first, p.last));
         assert_eq!(ports("7000"), Some((7000, 7000)));
         assert_eq!(ports("7000-7100"), Some((7000, 7100)));

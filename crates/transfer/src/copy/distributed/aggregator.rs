@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All shares of a copy, as they are shown together.
+//! Aggregator of the progress of all shares of a copy.
 
 use super::channel_sink::{Event, ShareEvent};
 use crate::copy::{
@@ -15,39 +15,40 @@ use std::{
     time::Instant,
 };
 
+/// Progress of all shares, displayed as one.
 pub(super) struct ProgressAggregator<'a> {
     monitor: &'a mut CopyMonitor,
-    /// Of each host.
+    /// Progress of each host's share.
     hosts: Vec<CopyProgress>,
 }
 
 impl<'a> ProgressAggregator<'a> {
-    pub(super) fn new(hearing: &'a mut CopyMonitor, hosts: usize) -> Self {
-        let began = Instant::now();
+    pub(super) fn new(monitor: &'a mut CopyMonitor, hosts: usize) -> Self {
+        let started_at = Instant::now();
         Self {
-            monitor: hearing,
-            hosts: (0..hosts).map(|_| CopyProgress::new(began)).collect(),
+            monitor,
+            hosts: (0..hosts).map(|_| CopyProgress::new(started_at)).collect(),
         }
     }
 
-    /// Until all have ended.
+    /// Receives events until all shares have ended.
     pub(super) fn follow(&mut self, from: &Receiver<ShareEvent>) {
         loop {
             self.show();
             match from.recv_timeout(POLL_INTERVAL) {
-                Ok((host, said)) => self.receive(host, said),
+                Ok((host, event)) => self.receive(host, event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
-    fn receive(&mut self, host: usize, said: Event) {
-        match said {
+    fn receive(&mut self, host: usize, event: Event) {
+        match event {
             Event::Progress(role, progress) => {
                 self.hosts[host].receive(role, *progress, Instant::now());
             }
-            Event::Note(said) => self.print_note(&said),
+            Event::Note(text) => self.print_note(&text),
             Event::SessionStarted => self.hosts[host].start_session(),
         }
     }
@@ -58,16 +59,16 @@ impl<'a> ProgressAggregator<'a> {
         self.monitor.show(|| Record::sum(each().collect()), now);
     }
 
-    pub(super) fn print_note(&self, said: &str) {
-        self.monitor.print_note(said);
+    pub(super) fn print_note(&self, text: &str) {
+        self.monitor.print_note(text);
     }
 
-    /// All that a host has was brought; another pass finds it.
+    /// Starts another pass for a host.
     pub(super) fn start_pass(&mut self, host: usize) {
         self.hosts[host].start_pass();
     }
 
-    /// How it stands at the end; so many things are known to be missing at all hosts.
+    /// Returns the final record. `missing` counts the entries that no host has.
     pub(super) fn finish(self, missing: u64) -> Record {
         self.monitor.finish();
         let now = Instant::now();

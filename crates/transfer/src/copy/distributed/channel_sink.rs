@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is said of one share, told to who hears of all.
+//! Sink for the reports of one share, which passes them over a channel events the aggregator.
 
 use crate::{
     copy::progress::{
@@ -14,17 +14,19 @@ use crate::{
 use anyhow::Result;
 use std::sync::mpsc::Sender;
 
-/// Of which host, and what.
+/// Event, with the index of its host.
 pub(super) type ShareEvent = (usize, Event);
 
+/// Event of the sessions of one share.
 pub(super) enum Event {
     Progress(Role, Box<Progress>),
-    /// Beside what is shown.
+    /// Line events print beside the progress display.
     Note(String),
-    /// Another conversation begins.
+    /// A new session starts.
     SessionStarted,
 }
 
+/// Sink for the reports of one share.
 pub(super) struct ChannelSink {
     host: usize,
     events: Sender<ShareEvent>,
@@ -32,16 +34,16 @@ pub(super) struct ChannelSink {
 }
 
 impl ChannelSink {
-    pub(super) fn new(host: usize, to: Sender<ShareEvent>) -> Self {
+    pub(super) fn new(host: usize, events: Sender<ShareEvent>) -> Self {
         Self {
             host,
-            events: to,
+            events,
             gain: SessionGain::default(),
         }
     }
 
-    fn send(&self, said: Event) {
-        let _nobody_hears = self.events.send((self.host, said));
+    fn send(&self, event: Event) {
+        let _receiver_gone = self.events.send((self.host, event));
     }
 }
 
@@ -64,8 +66,8 @@ impl ReportSink for ChannelSink {
 }
 
 impl SessionSink for ChannelSink {
-    fn print_note(&self, said: &str) {
-        self.send(Event::Note(said.to_owned()));
+    fn print_note(&self, text: &str) {
+        self.send(Event::Note(text.to_owned()));
     }
 
     fn start_session(&mut self) {

@@ -17,7 +17,7 @@ use crate::{
         control::{Role, Task},
         entry::Kind,
         report::{FoundEntry, Report},
-        spread::Share,
+        spread::TreeShare,
     },
 };
 use anyhow::{Result, bail};
@@ -34,7 +34,7 @@ struct HostScan {
     name: String,
     process: EndpointProcess,
     found: VecDeque<FoundEntry>,
-    shares: Vec<Share>,
+    shares: Vec<TreeShare>,
     finished: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn scan_hosts(job: &Job<'_>, monitor: &CopyMonitor) -> Result<u64> {
         merged.advance(&mut scans, host)?;
     }
     let mut missing = 0;
-    let all: Vec<&Share> = scans.iter().flat_map(|scan| &scan.shares).collect();
+    let all: Vec<&TreeShare> = scans.iter().flat_map(|scan| &scan.shares).collect();
     for why in missing_shares(&all) {
         monitor.print_note(&why);
         missing += 1;
@@ -176,7 +176,7 @@ fn sort_key(found: &FoundEntry) -> SortKey {
 
 /// Describes the shares of distributed trees that no host has. A tree that was distributed several distributions is complete if
 /// all shares of one distribution are present.
-fn missing_shares(all: &[&Share]) -> Vec<String> {
+fn missing_shares(all: &[&TreeShare]) -> Vec<String> {
     let mut distributions: BTreeMap<_, BTreeMap<&[String], BTreeSet<u16>>> = BTreeMap::new();
     for share in all {
         let tree = distributions
@@ -269,13 +269,13 @@ mod tests {
 
     #[test]
     fn names_the_shares_that_no_host_has() {
-        let share = |origin: u8, rank, hosts: &[&str]| Share {
+        let share = |origin: u8, rank, hosts: &[&str]| TreeShare {
             origin: [origin; 32],
             top: None,
             rank,
             hosts: hosts.iter().map(ToString::to_string).collect(),
         };
-        let missing = |all: &[Share]| missing_shares(&all.iter().collect::<Vec<_>>());
+        let missing = |all: &[TreeShare]| missing_shares(&all.iter().collect::<Vec<_>>());
         let (two, three) = (["b1", "b2"], ["b1", "b2", "b3"]);
         assert_eq!(missing(&[]), [""; 0]);
         let messages = missing(&[share(1, 0, &three), share(1, 2, &three)]);

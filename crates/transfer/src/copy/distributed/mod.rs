@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul copy --apart`: hosts that have no file system in common, and each keep a share of a copy. A conversation to or from
-//! each of them, all at once, as any other: it goes on after whatever befell it, and finds what is there. Nobody divides the work:
-//! what goes to which host follows from its name ([`longhaul_scheduling::placement`]), and what comes from one, from what it has.
+//! `longhaul copy --apart`: distributed copies, in which hosts without a shared file system store a share each.
+//!
+//! One session runs to or from each host, all at the same time. A session is resumable as in any copy, and finds the data
+//! that is at the target. There is no division of work at run time. The host of an entry follows from its name
+//! ([`longhaul_scheduling::placement`]), and a source host sends what it has.
 
 mod aggregator;
 mod channel_sink;
@@ -28,18 +30,18 @@ use channel_sink::ChannelSink;
 use longhaul_command::{exit::Refusal, threads};
 use std::{sync::mpsc::channel, thread};
 
-/// What one host gets, or what it has.
+/// Share of one host, to copy to it or from it.
 struct HostShare {
-    /// Of the hosts of the side that has shares, which.
+    /// Index of the host, on the side that has shares.
     host: usize,
     task: Task,
 }
 
-/// Copies all shares; how it all stands then.
+/// Copies all shares, and returns the record of the copy.
 pub(super) fn run(
     job: &Job<'_>,
     side: DistributedSide,
-    hearing: &mut CopyMonitor,
+    monitor: &mut CopyMonitor,
 ) -> Result<Record> {
     check_hosts(job, side)?;
     match side {
@@ -50,17 +52,18 @@ pub(super) fn run(
         sharing::check_sources_shared(job)?;
     }
     let missing = match side {
-        DistributedSide::Source => merged_scan::scan_hosts(job, hearing)?,
+        DistributedSide::Source => merged_scan::scan_hosts(job, monitor)?,
         DistributedSide::Target | DistributedSide::Both => 0,
     };
-    let mut shown = ProgressAggregator::new(hearing, job.config.pair_count());
-    copy_shares(job, side, &shares(job, side), &mut shown)?;
+    let mut aggregator = ProgressAggregator::new(monitor, job.config.pair_count());
+    copy_shares(job, side, &shares(job, side), &mut aggregator)?;
     if side == DistributedSide::Source {
-        copy_directory_metadata(job, &mut shown)?;
+        copy_directory_metadata(job, &mut aggregator)?;
     }
-    Ok(shown.finish(missing))
+    Ok(aggregator.finish(missing))
 }
 
+/// Checks that the number of hosts and the options suit the side with shares.
 fn check_hosts(job: &Job<'_>, side: DistributedSide) -> Result<()> {
     let sources = job.config.sources.first().map_or(0, Vec::len);
     let targets = job.config.target.len();
@@ -75,7 +78,7 @@ fn check_hosts(job: &Job<'_>, side: DistributedSide) -> Result<()> {
             "no host of --apart source knows what the others have, so nothing can be deleted: leave --delete out"
         }
         DistributedSide::Both if sources < 2 || sources != targets => {
-            "--apart both wants as many hosts on either side: a1,a2:PATH b1,b2:PATH"
+            "--apart both wants the same number of hosts on both sides: a1,a2:PATH b1,b2:PATH"
         }
         _ => return Ok(()),
     };
@@ -106,7 +109,8 @@ fn shares(job: &Job<'_>, side: DistributedSide) -> Vec<HostShare> {
     (0..hosts).map(share).collect()
 }
 
-/// Who has a share is the same at each try; the other one, if there are several, is another.
+/// Returns the pair of hosts for a session. The host with the share is the same in each session. The host of the other
+/// side is the next one each time, if there are several.
 fn pair<'a>(job: &'a Job<'_>, side: DistributedSide, host: usize, number: usize) -> HostPair<'a> {
     match side {
         DistributedSide::Source => job.pair_of(host, host + number),
@@ -115,48 +119,48 @@ fn pair<'a>(job: &'a Job<'_>, side: DistributedSide, host: usize, number: usize)
     }
 }
 
-/// All of them at the same time. What one can't, the others do all the same.
+/// Copies shares at the same time. A failure of one does not stop the others.
 fn copy_shares(
     job: &Job<'_>,
     side: DistributedSide,
     shares: &[HostShare],
-    shown: &mut ProgressAggregator<'_>,
+    aggregator: &mut ProgressAggregator<'_>,
 ) -> Result<()> {
     let (to, from) = channel();
     let failed = thread::scope(|scope| {
         let threads: Vec<_> = shares
             .iter()
             .map(|share| {
-                let mut listener = ChannelSink::new(share.host, to.clone());
+                let mut sink = ChannelSink::new(share.host, to.clone());
                 threads::spawn_scoped(scope, move || {
                     let pair = |number| pair(job, side, share.host, number);
-                    let ended = run_sessions(job, pair, share.task, &mut listener);
-                    ended.map_err(|error| (pair(0).to_string(), error))
+                    let result = run_sessions(job, pair, share.task, &mut sink);
+                    result.map_err(|error| (pair(0).to_string(), error))
                 })
             })
             .collect();
         drop(to);
-        shown.follow(&from);
+        aggregator.follow(&from);
         let mut failed = Vec::new();
         for thread in threads {
             match thread.map(thread::ScopedJoinHandle::join) {
                 Ok(Ok(Ok(()))) => {}
-                Ok(Ok(Err(ended))) => failed.push(ended),
+                Ok(Ok(Err(failure))) => failed.push(failure),
                 Ok(Err(panic)) => std::panic::resume_unwind(panic),
                 Err(error) => failed.push(("this machine".to_owned(), error)),
             }
         }
         failed
     });
-    combine_results(failed, shares.len(), shown)
+    combine_results(failed, shares.len(), aggregator)
 }
 
-/// The first one that failed is the error, the others are said. What some refuse and others have done was not refused before
-/// anything was touched.
+/// Returns the first failure as the error, and prints the others. The result counts as a refusal only if all hosts
+/// failed: otherwise something was copied.
 fn combine_results(
     failed: Vec<(String, anyhow::Error)>,
     all: usize,
-    shown: &ProgressAggregator<'_>,
+    aggregator: &ProgressAggregator<'_>,
 ) -> Result<()> {
     let refused = failed.len() == all;
     let mut failed = failed.into_iter();
@@ -164,7 +168,7 @@ fn combine_results(
         return Ok(());
     };
     for (pair, error) in failed {
-        shown.print_note(&format!("{pair}: {error:#}"));
+        aggregator.print_note(&format!("{pair}: {error:#}"));
     }
     match refused && error.is::<Refusal>() {
         true => Err(Refusal::usage(format!("{pair}: {error:#}"))),
@@ -172,19 +176,19 @@ fn combine_results(
     }
 }
 
-/// Directories get their metadata when nobody writes in them any more.
-fn copy_directory_metadata(job: &Job<'_>, shown: &mut ProgressAggregator<'_>) -> Result<()> {
+/// Copies the metadata of directories, after all writes in them.
+fn copy_directory_metadata(job: &Job<'_>, aggregator: &mut ProgressAggregator<'_>) -> Result<()> {
     for host in 0..job.config.sources.first().map_or(0, Vec::len) {
-        shown.start_pass(host);
+        aggregator.start_pass(host);
         let task = Task::Gather(Pass::Last);
-        // What it refuses now it did not refuse before anything was touched.
-        let carried = copy_shares(
+        // A refusal in this pass is an ordinary error, because something was copied before.
+        let copied = copy_shares(
             job,
             DistributedSide::Source,
             &[HostShare { host, task }],
-            shown,
+            aggregator,
         );
-        carried.map_err(|error| anyhow!("{error:#}"))?;
+        copied.map_err(|error| anyhow!("{error:#}"))?;
     }
     Ok(())
 }

@@ -136,7 +136,10 @@ impl AccessScope {
             return Ok(None);
         };
         let target = location::TargetLocation::new(machine, real, path);
-        let filter = begin.options.filter()?.with_tops(begin.sources.names());
+        let filter = begin
+            .options
+            .filter()?
+            .with_source_names(begin.sources.names());
         target.refuse_inside_source(&begin.sources, &filter, begin.options.one_file_system)?;
         Ok(Some(target))
     }
@@ -205,7 +208,7 @@ impl ExportScope {
             let meta = path.symlink_metadata().ok()?;
             Some((meta.dev(), meta.ino()))
         };
-        Ok(opened.keeping(self.other_exports.iter().filter_map(device_and_inode)))
+        Ok(opened.with_protected(self.other_exports.iter().filter_map(device_and_inode)))
     }
 
     /// Returns the path below the export; `None` for the export itself.
@@ -216,7 +219,7 @@ impl ExportScope {
         let whole = RelPath::parse(bytes).map_err(Refusal::usage)?;
         let export = RelPath::parse(self.export.as_bytes()).map_err(Refusal::usage)?;
         if whole.is_internal() {
-            let why = longhaul_store::root::Refusal::OwnName;
+            let why = longhaul_store::root::Refusal::InternalName;
             return Err(Refusal::usage(format!("{whole}: {why}")));
         }
         match whole.strip_prefix(&export) {
@@ -230,7 +233,7 @@ impl ExportScope {
     fn target(&self, path: &Path, options: &Options) -> Result<(Root, Option<RelPath>)> {
         let (root, inside) = (self.open()?, self.path_below(path)?);
         let into = |inside: Option<&RelPath>| {
-            let root = root.below_or_create(inside).map_err(Refusal::usage)?;
+            let root = root.subroot_or_create(inside).map_err(Refusal::usage)?;
             Ok((root, None))
         };
         match inside {
@@ -244,10 +247,10 @@ impl ExportScope {
             Some(inside) => {
                 if !options.dry_run {
                     let parent = inside.parent();
-                    let made = parent.map(|parent| root.below_or_create(Some(&parent)));
+                    let made = parent.map(|parent| root.subroot_or_create(Some(&parent)));
                     made.transpose().map_err(Refusal::usage)?;
                 }
-                let (parent, name) = root.nearest(&inside).map_err(Refusal::usage)?;
+                let (parent, name) = root.nearest_subroot(&inside).map_err(Refusal::usage)?;
                 Ok((parent, Some(name)))
             }
         }

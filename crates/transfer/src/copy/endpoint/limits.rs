@@ -16,7 +16,7 @@ pub(super) const IN_FLIGHT_MAX: usize = 65_536;
 const XATTR_BYTES_SOURCE_MAX: u64 = 64 << 20;
 
 /// Maximum bytes of extended attributes in flight that a target accepts: the source's own limit, and files
-/// that are reannounced under a new number before the old one is withdrawn.
+/// that are reannounced under a new number before the old one is aborted.
 const XATTR_BYTES_TARGET_MAX: u64 = XATTR_BYTES_SOURCE_MAX + 1024 * XATTRS_MAX as u64;
 
 /// Bytes of extended attributes in flight, by number of the entry.

@@ -14,7 +14,7 @@ use crate::protocol::{
 };
 use anyhow::Result;
 use longhaul_command::threads;
-use longhaul_store::tree::scan::Item;
+use longhaul_store::tree::scan::ScanItem;
 
 /// Maximum entries in one report; and bytes of their names and ranges, exceeded by one entry at most. Both
 /// are far below the limit of a message.
@@ -55,10 +55,10 @@ fn variable_bytes(entry: &FoundEntry) -> usize {
 }
 
 /// Returns the report of an item. Unreadable items are reported by the session that copies the rest.
-fn found_entry(item: Item) -> Option<FoundEntry> {
+fn found_entry(item: ScanItem) -> Option<FoundEntry> {
     let (source, entry, piece_blocks) = match item {
-        Item::Entry { source, entry, .. } => (source, entry, None),
-        Item::Piece {
+        ScanItem::Entry { source, entry, .. } => (source, entry, None),
+        ScanItem::Piece {
             source,
             entry,
             piece_blocks: held,

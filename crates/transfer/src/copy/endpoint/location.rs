@@ -347,7 +347,7 @@ mod tests {
         let name = name.map(|name| RelPath::parse(name.as_bytes()).unwrap());
         let given = (source.into(), name.clone(), PathBuf::from(source));
         let sources = machine().source_locations(std::iter::once(given), one);
-        let filter = Filter::new(rules).unwrap().with_tops(name.iter());
+        let filter = Filter::new(rules).unwrap().with_source_names(name.iter());
         let target = TargetLocation::new(machine(), target.into(), b"target");
         target.refuse_inside_source(&sources, &filter, one).is_err()
     }

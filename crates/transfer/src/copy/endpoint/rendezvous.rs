@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections of the two endpoints: one listens, the other connects. Streams that break are opened again,
-//! under a new number.
+//! Rendezvous of the two endpoints: one listens, the other connects, and both get the same connections.
+//! Streams that break are opened again, under a new number.
 
 use super::reports::Reporter;
 use crate::{
@@ -203,7 +203,7 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
     match &begin.rendezvous {
         Rendezvous::Wait => bail!("the coordinator sent no address of the peer"),
         Rendezvous::Connect(addresses) => {
-            let trust = identity.initiator(&begin.peer_certificate)?;
+            let initiator = identity.initiator(&begin.peer_certificate)?;
             let first = connect_any(addresses)?;
             let address = first.peer_addr()?;
             let udt = (transport == Transport::Udt)
@@ -212,14 +212,14 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
             let peer = Peer {
                 address,
                 udt: udt.map(Arc::new),
-                trust,
+                initiator,
                 encrypt,
                 silence,
             };
             open_all(&peer, first, &begin.options, &streams)
         }
         Rendezvous::Listen { at, ports } => {
-            let trust = identity.responder(&begin.peer_certificate)?;
+            let responder = identity.responder(&begin.peer_certificate)?;
             let (listener, udt) = bind_listener(*at, *ports, |at| match transport {
                 Transport::Tcp => Ok(None),
                 Transport::Udt => bind_udt(at, &begin.options).map(Some),
@@ -227,7 +227,7 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
             let port = listener.local_addr()?.port();
             let (to, from) = channel();
             let acceptor = Arc::new(Acceptor {
-                trust,
+                responder,
                 encrypt,
                 streams,
                 handshakes: AtomicUsize::new(0),
@@ -301,7 +301,7 @@ struct Peer {
     address: SocketAddr,
     /// UDP socket of the streams if they use UDT; `None` for TCP.
     udt: Option<Arc<Socket>>,
-    trust: Initiator,
+    initiator: Initiator,
     encrypt: Switch,
     silence: Duration,
 }
@@ -423,10 +423,13 @@ impl Peer {
         match (&self.udt, purpose) {
             (Some(socket), Purpose::Data(_)) => {
                 let address = self.address;
-                let carrier = blocking::Connection::udt_to(address, socket).with_context(|| {
-                    format!("cannot connect to {address} over UDT (does a firewall let UDP pass?)")
-                })?;
-                Connection::open(carrier, &self.trust, purpose, self.encrypt)
+                let connection =
+                    blocking::Connection::udt_to(address, socket).with_context(|| {
+                        format!(
+                            "cannot connect to {address} over UDT (does a firewall let UDP pass?)"
+                        )
+                    })?;
+                Connection::open(connection, &self.initiator, purpose, self.encrypt)
             }
             _ => self.handshake(connect_tcp(self.address)?, purpose),
         }
@@ -436,7 +439,7 @@ impl Peer {
         end_when_silent(&socket, self.silence)?;
         Connection::open(
             blocking::Connection::Tcp(socket),
-            &self.trust,
+            &self.initiator,
             purpose,
             self.encrypt,
         )
@@ -445,7 +448,7 @@ impl Peer {
 
 /// Acceptor of the peer's connections.
 struct Acceptor<S> {
-    trust: Responder,
+    responder: Responder,
     encrypt: Switch,
     streams: Arc<S>,
     /// Handshakes in progress.
@@ -471,29 +474,29 @@ impl<S: StreamHandler> Acceptor<S> {
     /// Accepts streams over UDT.
     fn accept_udt(self: &Arc<Self>, socket: &Socket) {
         socket.listen();
-        while let Ok(carrier) = blocking::Connection::udt_from(socket) {
-            self.start_handshake(carrier);
+        while let Ok(connection) = blocking::Connection::udt_from(socket) {
+            self.start_handshake(connection);
         }
     }
 
     /// Starts the handshake of a connection in its own thread. A stranger fails in the handshake and costs
-    /// only a thread for [`HANDSHAKE_TIMEOUT`]. Beyond [`HANDSHAKES_MAX`] handshakes, connections are closed at once,
-    /// and the peer retries.
-    fn start_handshake(self: &Arc<Self>, carrier: blocking::Connection) {
+    /// only a thread for [`HANDSHAKE_TIMEOUT`]. Beyond [`HANDSHAKES_MAX`] handshakes, connections are closed
+    /// at once, and the peer retries.
+    fn start_handshake(self: &Arc<Self>, connection: blocking::Connection) {
         if self.handshakes.fetch_add(1, Relaxed) >= HANDSHAKES_MAX {
             self.handshakes.fetch_sub(1, Relaxed);
             return;
         }
         let acceptor = self.clone();
-        let spawned = threads::spawn(move || acceptor.handshake(carrier));
+        let spawned = threads::spawn(move || acceptor.handshake(connection));
         if spawned.is_err() {
             // The connection was closed; the peer retries.
             self.handshakes.fetch_sub(1, Relaxed);
         }
     }
 
-    fn handshake(&self, carrier: blocking::Connection) {
-        let accepted = Connection::accept(carrier, &self.trust, self.encrypt);
+    fn handshake(&self, connection: blocking::Connection) {
+        let accepted = Connection::accept(connection, &self.responder, self.encrypt);
         self.handshakes.fetch_sub(1, Relaxed);
         match accepted {
             Ok((connection, Purpose::Data(number))) => {

@@ -29,7 +29,7 @@ pub(super) fn create_probe_file(
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
     root.open_with(&name, flags, Mode::RUSR | Mode::WUSR)?;
     reporter.send(&Report::ProbeVisible(true));
-    // Any message or the end of the input: nobody needs the file any more.
+    // After any message, or at the end of the input, the file is not needed any more.
     let _released: Result<Option<Rendezvous>> = message::read(&mut io::stdin().lock());
     root.remove(&name)?;
     Ok(Progress::default())
@@ -41,7 +41,7 @@ pub(super) fn find_probe_file(
     scope: &AccessScope,
     reporter: &Reporter,
 ) -> Result<Progress> {
-    // Nothing is created here: without the directory, the file is not found.
+    // Nothing is created here: if the directory does not exist, neither does the file.
     let options = Options {
         into_directory: false,
         dry_run: true,

@@ -153,8 +153,8 @@ mod tests {
         let mut timer = ThreadTimer::start(Stage::Reading);
         std::thread::sleep(Duration::from_millis(20));
         timer.enter(Stage::Hashing);
-        let began = thread_time();
-        while thread_time() - began < Duration::from_millis(10) {}
+        let start = thread_time();
+        while thread_time() - start < Duration::from_millis(10) {}
         let stages = timer.stop().stages;
         assert!(stages[Stage::Reading].waited_us >= 15_000, "{stages:?}");
         assert!(stages[Stage::Hashing].ran_us >= 10_000, "{stages:?}");

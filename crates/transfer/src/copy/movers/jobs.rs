@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul copy jobs`: what is in the database, for a person who looks or cleans up.
+//! `longhaul copy jobs`: lists the jobs in the database, and removes abandoned ones.
 
 use super::work::{Spec, open};
 use anyhow::Result;
@@ -10,7 +10,7 @@ use longhaul_units::{Bytes, Time};
 use serde::Serialize;
 use std::fmt;
 
-/// A job as it is shown.
+/// Job in the list, as JSON and as text.
 #[derive(Debug, Serialize)]
 struct JobRecord {
     number: String,
@@ -42,29 +42,29 @@ pub(crate) fn run(leases: &str, forget: Option<&str>, json: bool) -> Result<()> 
 }
 
 fn show(board: &Board, job: &Listed, json: bool) -> Result<()> {
-    let standing = board.standing(job.job)?;
+    let status = board.standing(job.job)?;
     let spec = Spec::read(&job.spec);
-    let shown = JobRecord {
+    let record = JobRecord {
         number: job_number(job),
         sources: spec.sources.iter().map(ToString::to_string).collect(),
         target: spec.target.to_string(),
         age_s: job.age.as_secs(),
         quiet_s: job.quiet.as_secs(),
         extents: job.extents,
-        done_extents: standing.done.extents,
-        failed_extents: standing.failed.extents,
+        done_extents: status.done.extents,
+        failed_extents: status.failed.extents,
         bytes: job.bytes,
-        done_bytes: standing.done.bytes,
-        movers: standing.holders.into_iter().map(|one| one.name).collect(),
+        done_bytes: status.done.bytes,
+        movers: status.holders.into_iter().map(|one| one.name).collect(),
     };
     match json {
-        true => outln!("{}", serde_json::to_string(&shown)?),
-        false => outln!("{shown}"),
+        true => outln!("{}", serde_json::to_string(&record)?),
+        false => outln!("{record}"),
     }
     Ok(())
 }
 
-/// Enough of its name to tell it from others.
+/// Returns the number of a job in the list: the first bytes of its hash, in hexadecimal.
 fn job_number(job: &Listed) -> String {
     let first = job.name.iter().take(4);
     first.map(|byte| format!("{byte:02x}")).collect()
@@ -88,7 +88,7 @@ impl fmt::Display for JobRecord {
             write!(f, ", {} failed", self.failed_extents)?;
         }
         let (age, quiet) = (time(self.age_s), time(self.quiet_s));
-        write!(f, "; begun {age} ago, last heard of {quiet} ago")?;
+        write!(f, "; started {age} ago, last activity {quiet} ago")?;
         self.movers
             .iter()
             .try_for_each(|mover| write!(f, "\n  {}", escape(mover)))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The leases that one mover has: renewed while it works, given back when it can't, and believed no longer than they last.
+//! Leases of one mover. They are renewed while the mover works, and released when it cannot. After their expiry the mover
+//! stops work on them.
 
 use anyhow::{Result, anyhow, bail};
 use longhaul_command::threads;
@@ -10,25 +11,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Leases are renewed so many times before they are over.
+/// Number of renewals within the duration of a lease.
 const RENEWALS_PER_LEASE: u32 = 4;
 
-/// Between two looks whether something is done.
+/// Interval of checks whether an action has ended.
 const RENEW_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long who gave an extent back leaves it to others, at most: no longer than a lease.
+/// Maximum time for which a released extent is reserved for other movers. It is never longer than a lease.
 const RELEASE_DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// How often an extent is tried, by whomever, before it is left to the conversation after all extents.
+/// Maximum number of attempts at an extent, by any mover. Then the session after all extents copies it.
 const ATTEMPTS_MAX: u32 = 5;
 
-/// The leases, by the number under which the source knows them.
+/// Leases, by the number that the source has for each extent.
 pub(super) struct HeldLeases<'a> {
     board: &'a Board,
     ttl: Duration,
     leases: BTreeMap<u64, Lease>,
     next_number: u64,
-    /// When they are renewed next, and when they are over.
+    /// Times of the next renewal and of the expiry.
     next_renewal: Instant,
     expires_at: Instant,
 }
@@ -46,7 +47,7 @@ impl<'a> HeldLeases<'a> {
         }
     }
 
-    /// The number of a new one.
+    /// Adds a lease, and returns its number.
     pub(super) fn insert(&mut self, lease: Lease) -> u64 {
         if self.leases.is_empty() {
             self.next_renewal = lease.until - self.ttl + self.ttl / RENEWALS_PER_LEASE;
@@ -64,12 +65,12 @@ impl<'a> HeldLeases<'a> {
         self.leases.is_empty()
     }
 
-    /// How long what it has may be worked on.
+    /// Returns the time until the leases expire.
     pub(super) fn remaining_time(&self) -> Duration {
         self.expires_at.saturating_duration_since(Instant::now())
     }
 
-    /// Renews them if it is time to; an error if one is not its own any more, or may not be. Whether it did.
+    /// Renews the leases if that is due, and returns whether it did. Fails if a lease has expired, or may have expired.
     pub(super) fn renew(&mut self) -> Result<bool> {
         let now = Instant::now();
         if self.leases.is_empty() || now < self.next_renewal {
@@ -82,16 +83,16 @@ impl<'a> HeldLeases<'a> {
                 self.next_renewal = Instant::now() + self.ttl / RENEWALS_PER_LEASE;
                 Ok(true)
             }
-            Ok(_) => bail!("others have got what this mover had"),
+            Ok(_) => bail!("its leases expired, and other movers have its work"),
             Err(error) if error.is_unreachable() && now < self.expires_at => {
                 self.next_renewal = now + Duration::from_secs(1);
                 Ok(false)
             }
-            Err(error) => bail!("its work may be others' now: {error}"),
+            Err(error) => bail!("its leases may have expired: {error}"),
         }
     }
 
-    /// Does something that may take longer than the leases last, and renews them meanwhile.
+    /// Runs an action that may take longer than a lease lasts, and renews the leases meanwhile.
     pub(super) fn run_while_renewing<T: Send>(
         &mut self,
         work: impl FnOnce() -> T + Send,
@@ -105,7 +106,7 @@ impl<'a> HeldLeases<'a> {
             }
             let done = working.join();
             renewed?;
-            done.map_err(|_| anyhow!("it panicked"))
+            done.map_err(|_| anyhow!("a thread panicked"))
         })
     }
 
@@ -113,18 +114,18 @@ impl<'a> HeldLeases<'a> {
         RELEASE_DELAY_MAX.min(self.ttl)
     }
 
-    /// Adds extents, as the one that plans.
+    /// Adds extents to the job, under the lease for planning.
     pub(super) fn add(&mut self, extents: &[NewExtent]) -> Result<()> {
         let Some(lease) = self.leases.values().next() else {
-            bail!("nothing is held");
+            bail!("there is no lease for planning");
         };
         match self.board.add(lease.token, extents)? {
             Some(_) => Ok(()),
-            None => bail!("another mover plans now"),
+            None => bail!("another mover is planning now"),
         }
     }
 
-    /// All of an extent is durable, or why it is not. What others have by now is theirs.
+    /// Ends the lease of an extent: as done, or as failed with a reason. No effect if another mover has it by now.
     pub(super) fn complete(&mut self, number: u64, failed: Option<&str>) -> Result<Option<Lease>> {
         let Some(lease) = self.leases.remove(&number) else {
             return Ok(None);
@@ -147,10 +148,10 @@ impl<'a> HeldLeases<'a> {
         Ok(())
     }
 
-    /// For others at once. Whom the database does not hear, waits until they are over.
+    /// Releases all leases, so that others can take the extents at once. Without the database they expire by themselves.
     pub(super) fn release_all(&mut self, why: &str) {
         for lease in std::mem::take(&mut self.leases).into_values() {
-            let _over_by_itself = self.board.give_back(lease.token, why, self.release_delay());
+            let _expires_anyway = self.board.give_back(lease.token, why, self.release_delay());
         }
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul copy --leases`: several movers share one copy, each a pair of ends on hosts of either side, and each process with
-//! the same command has some. What is to be done is in a database (`work`): the data of files, in extents of some
-//! GiB. A mover may die at any time; what it had others take when its lease is over.
+//! `longhaul copy --leases`: several movers share one copy. Each mover runs a pair of endpoints on a host of each side.
+//! Several processes with the same command may run movers. A database has the work (`work`): the data of files, in
+//! extents of some GiB. A mover may die at any time: others take its extents after its leases expire.
 //!
-//! Movers bring data and nothing else. Whatever is more than that (links, metadata of directories, what is too much, what
-//! changed or failed meanwhile) is the matter of the one conversation after them, which finds the data in its place.
+//! Movers copy only file data. A single session after them does the rest: links, metadata of directories, deletions, and
+//! files that changed or failed meanwhile. That session finds the data at the target.
 
 pub(super) mod jobs;
 mod leases;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A mover: it takes extents, and has a pair of ends copy them, until nothing is left.
+//! Mover: leases extents, and lets a pair of endpoints copy them, until none is left.
 
 use super::{
     leases::HeldLeases,
@@ -28,30 +28,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two looks whether there is something to take, or more.
+/// Interval of attempts to lease an extent.
 pub(super) const POLL: Duration = Duration::from_secs(1);
 
-/// What a mover tells.
+/// Event of a mover, with the index of the mover.
 pub(super) enum MoverEvent {
     Progress(usize, Role, Box<Progress>),
-    /// It has brought an extent.
+    /// An extent is done.
     ExtentDone(usize),
-    /// Its next conversation counts from 0.
+    /// A new session starts, which counts from 0.
     SessionStarted(usize),
+    /// Line to print beside the progress display.
     Note(String),
 }
 
-/// One of them.
+/// One mover of this process.
 pub(super) struct Mover<'a> {
     pub(super) job: &'a Job<'a>,
-    /// Its own connection.
+    /// Connection to the database of this mover.
     pub(super) board: Board,
     pub(super) leases_job: longhaul_leases::Job,
     pub(super) number: usize,
-    /// As the database calls it.
+    /// Name of the mover in the database.
     pub(super) name: String,
     pub(super) events: Sender<MoverEvent>,
-    /// The job is no longer in the database.
+    /// Whether the job is no longer in the database.
     job_removed: &'a AtomicBool,
 }
 
@@ -83,14 +84,14 @@ impl<'a> Mover<'a> {
         self.job_removed.load(Ordering::Relaxed)
     }
 
-    /// Asks the database whether the job is there. One that does not answer says nothing about the job.
+    /// Updates whether the job is in the database. No answer leaves it unchanged.
     fn refresh_job_presence(&self) {
         if matches!(self.board.has(self.leases_job), Ok(false)) {
             self.job_removed.store(true, Ordering::Relaxed);
         }
     }
 
-    /// An error if the job is no longer in the database, as another command had it.
+    /// Fails if the job is no longer in the database, because another command removed it.
     pub(super) fn check_job_exists(&self) -> Result<()> {
         match self.is_job_removed() {
             true => Err(job_removed_error()),
@@ -106,13 +107,13 @@ impl<'a> Mover<'a> {
         Duration::from_nanos(self.job.config.lease_time.as_nanos())
     }
 
-    /// Until nothing is left to do, or this one can't.
+    /// Runs until nothing is left to do, or the mover gives up.
     pub(super) fn run(&self) -> Result<()> {
-        let mut patience = RetryPolicy::default();
+        let mut retry_policy = RetryPolicy::default();
         loop {
             let (why, gained) = match self.run_once() {
                 Ok(Some(SessionOutcome::Finished)) => {
-                    patience = RetryPolicy::default();
+                    retry_policy = RetryPolicy::default();
                     continue;
                 }
                 Ok(None) => return Ok(()),
@@ -120,20 +121,20 @@ impl<'a> Mover<'a> {
                 Err(error) if error.is::<Refusal>() => return Err(error),
                 Err(error) => (format!("{error:#}"), 0),
             };
-            // A lease that is gone may be a job that is gone.
+            // The lease may be lost because the job was removed.
             self.refresh_job_presence();
             self.check_job_exists()?;
-            let Some(pause) = patience.next_delay(gained > 0, Instant::now()) else {
-                bail!("{why}; given up, the same command goes on from here");
+            let Some(delay) = retry_policy.next_delay(gained > 0, Instant::now()) else {
+                bail!("{why}; giving up, run the same command to resume");
             };
-            self.print_note(&format!("{why}; going on in {} s", pause.as_secs_f32()));
-            self.sleep(pause)?;
+            self.print_note(&format!("{why}; retrying in {} s", delay.as_secs_f32()));
+            self.sleep(delay)?;
         }
     }
 
-    /// Sleeps, but not for a job that is gone.
-    fn sleep(&self, pause: Duration) -> Result<()> {
-        let until = Instant::now() + pause;
+    /// Sleeps, and fails if the job is removed meanwhile.
+    fn sleep(&self, delay: Duration) -> Result<()> {
+        let until = Instant::now() + delay;
         loop {
             self.check_job_exists()?;
             let left = until.saturating_duration_since(Instant::now());
@@ -144,13 +145,13 @@ impl<'a> Mover<'a> {
         }
     }
 
-    /// One conversation, or a look whether there is anything to have one about; nothing if there never will be.
+    /// Runs one session, or one plan, if there is work. Returns `None` when the job is finished.
     fn run_once(&self) -> Result<Option<SessionOutcome>> {
         let Some(lease) = self.lease_next()? else {
             if self.is_job_finished()? {
                 return Ok(None);
             }
-            // Others have all that there is.
+            // Other movers have all remaining extents.
             thread::sleep(POLL);
             return Ok(Some(SessionOutcome::Finished));
         };
@@ -161,13 +162,13 @@ impl<'a> Mover<'a> {
     }
 
     pub(super) fn lease_next(&self) -> Result<Option<Lease>> {
-        let taken = self.board.take(self.leases_job, &self.name, 1, self.ttl());
-        Ok(taken.map_err(refuse_permanent)?.into_iter().next())
+        let leased = self.board.take(self.leases_job, &self.name, 1, self.ttl());
+        Ok(leased.map_err(refuse_permanent)?.into_iter().next())
     }
 
     pub(super) fn is_job_finished(&self) -> Result<bool> {
         match self.board.standing(self.leases_job) {
-            Ok(standing) => Ok(standing.is_over()),
+            Ok(status) => Ok(status.is_over()),
             Err(longhaul_leases::Error::NoJob) => {
                 self.job_removed.store(true, Ordering::Relaxed);
                 Err(job_removed_error())
@@ -180,9 +181,9 @@ impl<'a> Mover<'a> {
         HeldLeases::new(&self.board, self.ttl())
     }
 
-    pub(super) fn print_note(&self, said: &str) {
-        let said = format!("{}: {said}", self.pair());
-        let _nobody_hears = self.events.send(MoverEvent::Note(said));
+    pub(super) fn print_note(&self, text: &str) {
+        let text = format!("{}: {text}", self.pair());
+        let _receiver_gone = self.events.send(MoverEvent::Note(text));
     }
 }
 

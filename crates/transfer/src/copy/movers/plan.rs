@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The mover that finds out what there is, and adds the extents of it while others copy them already.
+//! Planning by one mover: it scans the sources and adds extents, while others copy them already.
 
 use super::{leases::HeldLeases, mover::Mover, work::new_extent};
 use crate::{
@@ -20,50 +20,50 @@ use std::{
     sync::mpsc::{RecvTimeoutError, channel},
 };
 
-/// Extents that are added in one go, and bytes of them: some tenth of a second of the database's time.
+/// Maximum number of extents in one transaction, and of their bytes: about 0.1 s for the database.
 const ADDED_MAX: usize = 500;
 const ADDED_LEN_MAX: usize = 8 << 20;
 
-/// Extents that are known and not yet added.
+/// Extents that are planned and not yet added to the database.
 struct Planner {
     extent_len: Option<u64>,
-    /// Files too small for an extent of their own, of each source.
+    /// Files too small for an extent of their own, by source.
     small_files: BTreeMap<u32, (ExtentFiles, Vec<longhaul_store::path::RelPath>)>,
     extents: Vec<NewExtent>,
 }
 
 impl Mover<'_> {
-    /// Plans, under a lease that is renewed meanwhile.
+    /// Plans the job, under a lease that is renewed meanwhile.
     pub(super) fn run_plan(&self, lease: Lease) -> Result<SessionOutcome> {
-        let mut held = self.new_leases();
-        held.insert(lease);
-        let planned = self.scan_and_plan(&mut held);
+        let mut leases = self.new_leases();
+        leases.insert(lease);
+        let planned = self.scan_and_plan(&mut leases);
         if !matches!(planned, Ok(SessionOutcome::Finished)) {
-            held.release_all("it could not be planned");
+            leases.release_all("planning failed");
         }
         planned
     }
 
-    fn scan_and_plan(&self, held: &mut HeldLeases<'_>) -> Result<SessionOutcome> {
+    fn scan_and_plan(&self, leases: &mut HeldLeases<'_>) -> Result<SessionOutcome> {
         let mut planner = Planner {
             extent_len: self.job.config.extent.map(longhaul_units::Bytes::get),
             small_files: BTreeMap::new(),
             extents: Vec::new(),
         };
-        let mut source = held
+        let mut source = leases
             .run_while_renewing(|| self.job.start_alone(self.pair(), Role::Source, Task::Scan))??;
         let (to, from) = channel();
         source.forward_reports(Role::Source, to)?;
         loop {
             self.check_job_exists()?;
-            held.renew()?;
+            leases.renew()?;
             match from.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok((_, Some(Report::Found(found)))) => {
                     for (file, version) in found.into_iter().filter_map(movable_file) {
                         planner.add_file(file, version)?;
                         if planner.is_full() {
-                            held.add(&planner.take_extents())?;
+                            leases.add(&planner.take_extents())?;
                         }
                     }
                 }
@@ -74,19 +74,19 @@ impl Mover<'_> {
                 }
                 Ok((_, Some(_))) => {}
                 Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => {
-                    let why = "the source went away".to_owned();
+                    let why = "the source exited".to_owned();
                     return Ok(SessionOutcome::Broken { why, gained: 0 });
                 }
             }
         }
         planner.finish()?;
-        held.add(&planner.take_extents())?;
-        held.complete_all()?;
+        leases.add(&planner.take_extents())?;
+        leases.complete_all()?;
         Ok(SessionOutcome::Finished)
     }
 }
 
-/// A file that movers bring: the rest is the last conversation's matter, and pieces are that of `--apart`.
+/// Returns a file whose data movers copy. The last session copies other entries, and only `--apart` copies pieces.
 fn movable_file(found: FoundEntry) -> Option<(FoundEntry, Version)> {
     match found.kind {
         Kind::File { version, .. } if found.piece_blocks.is_none() => Some((found, version)),
@@ -109,7 +109,7 @@ impl Planner {
         }
     }
 
-    /// A file that several bring: the extents of its blocks, and one to give it its name when all are there.
+    /// Adds a file as several extents of blocks, and an extent for its final name, after all blocks.
     fn add_blocks(&mut self, file: FoundEntry, version: Version, extent: u64) -> Result<()> {
         let FoundEntry { source, path, .. } = file;
         let bytes = version.size;
@@ -146,7 +146,8 @@ impl Planner {
             .try_for_each(|source| self.push_bundle(source))
     }
 
-    /// Between files, for the name of one must not be added before its blocks.
+    /// Whether to add the extents to the database. Checked between files, so that the name of a file is never added before
+    /// its blocks.
     fn is_full(&self) -> bool {
         let len = |extent: &NewExtent| extent.key.len() + extent.body.len();
         self.extents.len() >= ADDED_MAX

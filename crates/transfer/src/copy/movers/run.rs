@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All movers of this process: started, followed and shown together.
+//! All movers of this process: started, monitored and displayed together.
 
 use super::{
     mover::{Mover, MoverEvent},
@@ -24,14 +24,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the database is asked whether the job is still there, so that movers of a job that was forgotten end.
+/// Interval of checks whether the job is still in the database. The movers of a removed job stop.
 const PRESENCE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the database is asked how all is.
+/// Interval of reads of the job's status from the database.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Brings the data, with everybody who does the same. Whoever has the result may forget the job.
-pub(crate) fn run(job: &Job<'_>, address: &str, hearing: &mut CopyMonitor) -> Result<SharedJob> {
+/// Copies the file data, together with the movers of other processes. The caller removes the job after the whole copy.
+pub(crate) fn run(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Result<SharedJob> {
     sharing::check_target_shared(job)?;
     sharing::check_sources_shared(job)?;
     let mut shared = SharedJob::join(job, address)?;
@@ -40,35 +40,36 @@ pub(crate) fn run(job: &Job<'_>, address: &str, hearing: &mut CopyMonitor) -> Re
         .movers
         .map_or(job.config.pair_count(), usize::from);
     let (to, from) = channel();
-    let forgotten = AtomicBool::new(false);
-    let movers = (0..count).map(|number| Mover::new(job, &shared, number, to.clone(), &forgotten));
+    let job_removed = AtomicBool::new(false);
+    let movers =
+        (0..count).map(|number| Mover::new(job, &shared, number, to.clone(), &job_removed));
     let movers: Vec<Mover<'_>> = movers.collect::<Result<_>>()?;
     drop(to);
-    let (pair, ended) = thread::scope(|scope| {
+    let (last_mover, results) = thread::scope(|scope| {
         let work = |mover: Mover<'_>| {
-            let ended = mover.run();
-            // What concerns all movers alike is the command's error, and said once.
-            if let Err(error) = &ended
+            let result = mover.run();
+            // The removal of the job concerns all movers alike, so the command reports it once.
+            if let Err(error) = &result
                 && !mover.is_job_removed()
             {
                 mover.print_note(&format!("{error:#}"));
             }
-            ended
+            result
         };
         let movers = movers.into_iter();
         let threads = movers.map(|mover| threads::spawn_scoped(scope, move || work(mover)));
         let threads: Vec<_> = threads.collect();
-        let pair = MoverMonitor::new(count).follow(&shared, hearing, &from, &forgotten);
-        let ended = threads.into_iter().map(|thread| match thread {
+        let last_mover = MoverMonitor::new(count).follow(&shared, monitor, &from, &job_removed);
+        let results = threads.into_iter().map(|thread| match thread {
             Ok(thread) => thread.join(),
             Err(error) => Ok(Err(error)),
         });
-        (pair, ended.collect::<Vec<_>>())
+        (last_mover, results.collect::<Vec<_>>())
     });
-    shared.last_pair = pair;
+    shared.last_pair = last_mover;
     let mut failed = None;
-    for ended in ended {
-        match ended {
+    for result in results {
+        match result {
             Ok(Ok(())) => return Ok(shared),
             Ok(Err(error)) => failed = failed.or(Some(error)),
             Err(panic) => std::panic::resume_unwind(panic),
@@ -76,81 +77,82 @@ pub(crate) fn run(job: &Job<'_>, address: &str, hearing: &mut CopyMonitor) -> Re
     }
     match failed {
         Some(error) => Err(error),
-        None => bail!("no mover did anything"),
+        None => bail!("no mover was started"),
     }
 }
 
-/// All movers of this process, as they are shown.
+/// Monitor of all movers of this process.
 struct MoverMonitor {
     started_at: Instant,
     movers: Vec<CopyProgress>,
-    /// Who brought an extent last.
+    /// Mover that finished an extent last.
     last_mover: usize,
     job_status: longhaul_leases::Standing,
-    /// When that was asked for.
+    /// Time at which the status was read.
     status_read_at: Option<Instant>,
-    /// When it is asked next whether the job is still there.
+    /// Time of the next check whether the job exists.
     next_presence_check: Instant,
 }
 
 impl MoverMonitor {
     fn new(count: usize) -> Self {
-        let began = Instant::now();
+        let started_at = Instant::now();
         Self {
-            started_at: began,
-            movers: (0..count).map(|_| CopyProgress::new(began)).collect(),
+            started_at,
+            movers: (0..count).map(|_| CopyProgress::new(started_at)).collect(),
             last_mover: 0,
             job_status: longhaul_leases::Standing::default(),
             status_read_at: None,
-            next_presence_check: began + PRESENCE_INTERVAL,
+            next_presence_check: started_at + PRESENCE_INTERVAL,
         }
     }
 
-    /// Until all have ended; whose pair worked last. Sets `forgotten` when the job is gone.
+    /// Receives events until all movers have ended, and returns the mover that finished an extent last. Sets `job_removed`
+    /// when the job is no longer in the database.
     fn follow(
         &mut self,
         shared: &SharedJob,
-        hearing: &mut CopyMonitor,
+        monitor: &mut CopyMonitor,
         from: &Receiver<MoverEvent>,
-        forgotten: &AtomicBool,
+        job_removed: &AtomicBool,
     ) -> usize {
         loop {
             let now = Instant::now();
             if now >= self.next_presence_check {
                 self.next_presence_check = now + PRESENCE_INTERVAL;
-                // A database that does not answer says nothing about the job.
+                // Without an answer of the database, the job counts as present.
                 if matches!(shared.board.has(shared.job), Ok(false)) {
-                    forgotten.store(true, Ordering::Relaxed);
+                    job_removed.store(true, Ordering::Relaxed);
                 }
             }
             if self
                 .status_read_at
-                .is_none_or(|asked| now >= asked + STATUS_INTERVAL)
+                .is_none_or(|read_at| now >= read_at + STATUS_INTERVAL)
             {
                 self.status_read_at = Some(now);
-                // What can't be asked is shown as it was.
+                // Without an answer the last status is shown.
                 self.job_status = shared.status().unwrap_or_else(|_| self.job_status.clone());
             }
-            hearing.show(|| self.record(now), now);
+            monitor.show(|| self.record(now), now);
             match from.recv_timeout(POLL_INTERVAL) {
-                Ok(said) => self.receive(said, hearing),
+                Ok(event) => self.receive(event, monitor),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         self.job_status = shared.status().unwrap_or_else(|_| self.job_status.clone());
-        hearing.add_movers(self.totals(), &self.record(Instant::now()));
+        monitor.add_movers(self.totals(), &self.record(Instant::now()));
         self.last_mover
     }
 
-    fn receive(&mut self, said: MoverEvent, hearing: &CopyMonitor) {
-        match said {
+    fn receive(&mut self, event: MoverEvent, monitor: &CopyMonitor) {
+        match event {
             MoverEvent::Progress(mover, role, progress) => {
                 self.movers[mover].receive(role, *progress, Instant::now());
             }
             MoverEvent::ExtentDone(mover) => self.last_mover = mover,
             MoverEvent::SessionStarted(mover) => self.movers[mover].start_session(),
-            MoverEvent::Note(said) => hearing.print_note(&said),
+            MoverEvent::Note(text) => monitor.print_note(&text),
         }
     }
 
@@ -176,7 +178,7 @@ impl MoverMonitor {
     fn totals(&self) -> MoverTotals {
         MoverTotals {
             movers: self.movers.len(),
-            // The plan is one.
+            // The plan itself is an extent in the database.
             extents: self.job_status.done.extents.saturating_sub(1),
             failed: self.job_status.failed.extents,
             bytes: self.job_status.done.bytes,

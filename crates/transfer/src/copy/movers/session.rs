@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A conversation about extents: its ends stay, and get another extent before they are done with the last.
+//! Session that copies extents. Its endpoints stay connected, and get the next extent before they finish the last one.
 
 use super::{
     leases::HeldLeases,
@@ -24,44 +24,45 @@ use anyhow::Result;
 use longhaul_leases::Lease;
 use std::time::Instant;
 
+/// Session that copies one extent after another.
 struct ExtentSession<'a> {
     mover: &'a Mover<'a>,
     source: EndpointProcess,
     target: EndpointProcess,
     leases: HeldLeases<'a>,
-    /// When each end said something last.
+    /// Time of the last report of each endpoint.
     last_reports: [(Role, Instant); 2],
-    /// Bytes that were assigned, those of the last extent, and those that are sent or need not be.
+    /// Bytes that were assigned, bytes of the last extent, and bytes that were sent or were at the target already.
     assigned: u64,
     last_extent_len: u64,
     progressed: u64,
     gained: u64,
-    /// When it is looked next whether there is more.
+    /// Time of the next attempt to lease an extent.
     next_poll: Instant,
-    /// Something was taken that is not this conversation's: it ends, and then comes that.
+    /// Lease for planning, which is not work for this session. The session ends, and then the mover plans.
     plan_lease: Option<Lease>,
     no_more_extents: bool,
 }
 
 impl Mover<'_> {
-    /// Copies an extent, and others after it while there are any.
+    /// Copies an extent, and further ones as long as there are any.
     pub(super) fn run_extents(&self, lease: Lease, extent: Extent) -> Result<SessionOutcome> {
-        let _nobody_hears = self.events.send(MoverEvent::SessionStarted(self.number));
+        let _receiver_gone = self.events.send(MoverEvent::SessionStarted(self.number));
         let bytes = lease.bytes;
-        let mut held = self.new_leases();
-        let number = held.insert(lease);
-        let met = held.run_while_renewing(|| self.job.start_pair(self.pair(), Task::Extents));
-        let ended = match met.and_then(|met| met) {
+        let mut leases = self.new_leases();
+        let number = leases.insert(lease);
+        let started = leases.run_while_renewing(|| self.job.start_pair(self.pair(), Task::Extents));
+        let outcome = match started.and_then(|started| started) {
             Ok(StartOutcome::Started { source, target }) => {
-                let mut conversation = ExtentSession::new(self, source, target, held);
-                let ending = conversation.run(number, bytes, extent);
-                return conversation.finish(ending);
+                let mut session = ExtentSession::new(self, source, target, leases);
+                let outcome = session.run(number, bytes, extent);
+                return session.finish(outcome);
             }
-            Ok(StartOutcome::Failed(ending)) => Ok(ending),
+            Ok(StartOutcome::Failed(outcome)) => Ok(outcome),
             Err(error) => Err(error),
         };
-        held.release_all("the ends did not begin");
-        ended
+        leases.release_all("the endpoints did not start");
+        outcome
     }
 }
 
@@ -70,13 +71,13 @@ impl<'a> ExtentSession<'a> {
         mover: &'a Mover<'a>,
         source: EndpointProcess,
         target: EndpointProcess,
-        held: HeldLeases<'a>,
+        leases: HeldLeases<'a>,
     ) -> Self {
         Self {
             mover,
             source,
             target,
-            leases: held,
+            leases,
             last_reports: [Role::Source, Role::Target].map(|role| (role, Instant::now())),
             assigned: 0,
             last_extent_len: 0,
@@ -91,30 +92,30 @@ impl<'a> ExtentSession<'a> {
 
 impl ReportSink for ExtentSession<'_> {
     fn receive(&mut self, role: Role, report: Report) -> Result<()> {
-        let one = self.last_reports.iter_mut().find(|(of, _)| *of == role);
-        one.into_iter().for_each(|one| one.1 = Instant::now());
+        let entry = self.last_reports.iter_mut().find(|(of, _)| *of == role);
+        entry.into_iter().for_each(|entry| entry.1 = Instant::now());
         match report {
             Report::Progress(progress) | Report::Finished(progress) => {
                 self.report_progress(role, progress)
             }
             Report::ExtentDone { number, failed } => self.extent_done(number, failed.as_deref())?,
-            // What could not be copied the last conversation tries again, and says.
+            // The session after all movers tries again, and reports failures.
             Report::Problem(problem) => tracing::debug!("{}: {problem}", self.mover.name),
             _ => {}
         }
         Ok(())
     }
 
-    /// An end that is stuck must not keep what others could do.
+    /// Ends the session if an endpoint is stuck, so that other movers can take its extents.
     fn poll(&mut self) -> Result<Option<String>> {
         let ttl = self.mover.ttl();
         let silent = self
             .last_reports
             .iter()
-            .find(|(_, heard)| heard.elapsed() > ttl);
+            .find(|(_, received_at)| received_at.elapsed() > ttl);
         if let Some((role, _)) = silent {
             let (who, seconds) = (role.name(), ttl.as_secs_f32());
-            return Ok(Some(format!("the {who} has said nothing for {seconds} s")));
+            return Ok(Some(format!("no report from the {who} for {seconds} s")));
         }
         self.mover.check_job_exists()?;
         if self.leases.renew()? {
@@ -138,9 +139,9 @@ impl ExtentSession<'_> {
         follow_session(self, None, &from)
     }
 
-    /// Gives back what is not done, and does what was put off.
-    fn finish(mut self, ending: Result<SessionOutcome>) -> Result<SessionOutcome> {
-        let why = match &ending {
+    /// Releases unfinished extents, and plans if a plan was leased.
+    fn finish(mut self, outcome: Result<SessionOutcome>) -> Result<SessionOutcome> {
+        let why = match &outcome {
             Ok(SessionOutcome::Finished) => String::new(),
             Ok(SessionOutcome::Broken { why, .. }) => why.clone(),
             Err(error) => format!("{error:#}"),
@@ -148,15 +149,15 @@ impl ExtentSession<'_> {
         self.leases.release_all(&why);
         let (mover, plan) = (self.mover, self.plan_lease.take());
         drop(self);
-        match (ending, plan) {
+        match (outcome, plan) {
             (Ok(SessionOutcome::Finished), Some(lease)) => mover.run_plan(lease),
-            (ending, Some(lease)) => {
-                let mut held = mover.new_leases();
-                held.insert(lease);
-                held.release_all(&why);
-                ending
+            (outcome, Some(lease)) => {
+                let mut leases = mover.new_leases();
+                leases.insert(lease);
+                leases.release_all(&why);
+                outcome
             }
-            (ending, None) => ending,
+            (outcome, None) => outcome,
         }
     }
 
@@ -165,18 +166,18 @@ impl ExtentSession<'_> {
             Role::Source => self.progressed = progress.sent + progress.present,
             Role::Target => self.gained = progress.durable,
         }
-        let said = MoverEvent::Progress(self.mover.number, role, Box::new(progress));
-        let _nobody_hears = self.mover.events.send(said);
+        let event = MoverEvent::Progress(self.mover.number, role, Box::new(progress));
+        let _receiver_gone = self.mover.events.send(event);
     }
 
     fn extent_done(&mut self, number: u64, failed: Option<&str>) -> Result<()> {
         if let Some(why) = failed {
             self.mover
-                .print_note(&format!("an extent goes again: {why}"));
+                .print_note(&format!("an extent is retried: {why}"));
         }
         self.leases.complete(number, failed)?;
         if failed.is_none() {
-            let _nobody_hears = self
+            let _receiver_gone = self
                 .mover
                 .events
                 .send(MoverEvent::ExtentDone(self.mover.number));
@@ -184,8 +185,8 @@ impl ExtentSession<'_> {
         Ok(())
     }
 
-    /// The path shall not idle, but nor shall one mover have two extents at the end and another none: the last is three
-    /// quarters gone.
+    /// Whether to lease another extent. It is leased when three quarters of the last one are done. That is early enough
+    /// that the path is never idle, and late enough that no mover holds two extents near the end while another has none.
     fn needs_extent(&self) -> bool {
         let left = self.assigned.saturating_sub(self.progressed);
         let idle = self.leases.is_empty() || left <= self.last_extent_len / 4;
@@ -216,7 +217,7 @@ impl ExtentSession<'_> {
     fn assign(&mut self, number: u64, bytes: u64, extent: Extent) -> Result<()> {
         self.last_extent_len = bytes;
         self.assigned += bytes;
-        // Who got one may get another at once.
+        // After a successful lease the next attempt needs no delay.
         self.next_poll = Instant::now();
         self.send_lease_time()?;
         self.source.send(&ControlMsg::Assignment { number, extent })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A copy as the database has it: a job whose first extent is to plan the others.
+//! Copy job in the database. Its first extent is to plan the others.
 
 use crate::{
     copy::{config::Config, location::Location, session::job::Job},
@@ -18,11 +18,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt, fs, os::unix::ffi::OsStrExt as _};
 
-/// What a mover may take.
+/// Work of one lease.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Work {
-    /// To find out what there is, and to add the extents of it.
+    /// Scan the sources, and add their extents.
     Plan,
+    /// Copy the data of an extent.
     Extent(Extent),
 }
 
@@ -36,16 +37,16 @@ impl Work {
     }
 }
 
-/// A copy that movers share.
+/// Copy job that movers share.
 pub(crate) struct SharedJob {
     pub(super) board: Board,
     pub(super) job: longhaul_leases::Job,
-    /// The pair of hosts that worked last.
+    /// Pair of hosts that worked last.
     pub(crate) last_pair: usize,
 }
 
 impl SharedJob {
-    /// The job of this command: whoever gives it, wherever, shares the same.
+    /// Joins the job of this command. All processes with an equal command, on any host, share one job.
     pub(super) fn join(job: &Job<'_>, address: &str) -> Result<Self> {
         let board = open(address)?;
         let spec = postcard::to_stdvec(&Spec::of(job.config))?;
@@ -67,7 +68,7 @@ impl SharedJob {
         Ok(self.board.standing(self.job)?)
     }
 
-    /// Nothing of it stays in the database.
+    /// Removes the job from the database.
     pub(crate) fn remove(&self) {
         if let Err(error) = self.board.forget(self.job) {
             errln!("longhaul: the job stays in {}: {error}", self.board.label());
@@ -75,7 +76,7 @@ impl SharedJob {
     }
 }
 
-/// What no repetition mends is the command's mistake.
+/// Turns an error that a retry does not change into a refusal.
 pub(super) fn refuse_permanent(error: longhaul_leases::Error) -> anyhow::Error {
     match error.is_unreachable() {
         true => error.into(),
@@ -83,8 +84,8 @@ pub(super) fn refuse_permanent(error: longhaul_leases::Error) -> anyhow::Error {
     }
 }
 
-/// What makes two commands the same copy. How fast and by how many is each one's own affair, and so is the order of hosts:
-/// each begins with the first.
+/// Parameters that two commands must have in common to share a job. Rates, the number of movers and the order of hosts may
+/// differ: each process starts with its first hosts.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Spec {
     pub(super) sources: Vec<SharedLocation>,
@@ -114,7 +115,7 @@ impl Spec {
         }
     }
 
-    /// What another version wrote can't be read, but listed.
+    /// Decodes the parameters. Those of another version cannot be decoded, and are listed as unreadable.
     pub(super) fn read(bytes: &[u8]) -> Self {
         postcard::from_bytes(bytes).unwrap_or_else(|_| Self {
             sources: vec![SharedLocation::unreadable()],
@@ -128,7 +129,7 @@ impl Spec {
     }
 }
 
-/// Hosts in the order of their names, and the path that they share.
+/// Hosts, sorted by name, and the path that they share.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SharedLocation {
     hosts: BTreeSet<String>,
@@ -136,9 +137,13 @@ pub(super) struct SharedLocation {
 }
 
 impl SharedLocation {
-    fn of(places: &[Location]) -> Self {
-        let hosts = places.iter().filter_map(|place| place.host.as_ref());
-        let path = places.first().map(|place| place.path.as_bytes().to_vec());
+    fn of(locations: &[Location]) -> Self {
+        let hosts = locations
+            .iter()
+            .filter_map(|location| location.host.as_ref());
+        let path = locations
+            .first()
+            .map(|location| location.path.as_bytes().to_vec());
         Self {
             hosts: hosts.map(ToString::to_string).collect(),
             path: path.unwrap_or_default(),
@@ -153,7 +158,7 @@ impl SharedLocation {
     }
 }
 
-/// As on the command line, but for bytes that are not UTF-8.
+/// Writes the location as on the command line. Bytes that are not UTF-8 are replaced.
 impl fmt::Display for SharedLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts = Vec::from_iter(self.hosts.iter().map(String::as_str)).join(",");
@@ -162,7 +167,7 @@ impl fmt::Display for SharedLocation {
     }
 }
 
-/// The database at an address, or at the one in a file.
+/// Opens the database at a URL, or at the URL in a file (`@FILE`).
 pub(super) fn open(address: &str) -> Result<Board> {
     let Some(file) = address.strip_prefix('@') else {
         return Board::open(address).map_err(refuse_permanent);
@@ -172,7 +177,7 @@ pub(super) fn open(address: &str) -> Result<Board> {
     Board::open(text.lines().next().unwrap_or_default().trim()).map_err(refuse_permanent)
 }
 
-/// As the database has it.
+/// Returns an extent in the form of the database.
 pub(super) fn new_extent(extent: Extent, bytes: u64) -> Result<NewExtent> {
     let (key, group, after) = match &extent.content {
         Content::Files(paths) => {

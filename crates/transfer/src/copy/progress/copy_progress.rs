@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a copy stands, from what both ends have told so far.
+//! Progress of a copy, computed from the reports of both endpoints.
 
 use super::{
     record::{MoverTotals, Record},
@@ -15,41 +15,42 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Reports that *now* spans: some four seconds.
+/// Number of reports in the window for current rates: about four seconds.
 const SAMPLES_MAX: usize = 8;
 
-/// An end that says nothing for so long is stuck, or its path is: it reports twice a second.
+/// Time without a report after which an endpoint counts as silent. Endpoints report twice a second, so an endpoint or its
+/// path is stuck then.
 const SILENCE_MIN: Duration = Duration::from_secs(5);
 
-/// What is known of a copy, over all its conversations.
+/// Progress of a copy over all its sessions.
 #[derive(Debug)]
 pub(crate) struct CopyProgress {
     started_at: Instant,
     source: RecentSamples,
     target: RecentSamples,
-    /// Bytes sent, sent twice and made durable in conversations before this one.
+    /// Bytes sent, sent twice and made durable in earlier sessions.
     sent_before: u64,
     repeated_before: u64,
     durable_before: u64,
-    /// Things made in the pass before this one, over what is the same.
+    /// Entries copied in the previous pass. The current pass counts these as unchanged.
     made_before: u64,
-    /// The last reports of the conversation before this one, which finds anew what there is.
+    /// Last reports of the previous session. A new session scans from the start.
     source_before: Progress,
     target_before: Progress,
     gain: SessionGain,
-    /// The most streams that were open at a time.
+    /// Largest number of streams that were open at the same time.
     streams_max: u32,
     movers: Option<MoverTotals>,
 }
 
-/// The last reports of one end.
+/// Latest reports of one endpoint.
 #[derive(Debug, Default)]
 struct RecentSamples(VecDeque<(Instant, Progress)>);
 
 impl CopyProgress {
-    pub(crate) fn new(began: Instant) -> Self {
+    pub(crate) fn new(started_at: Instant) -> Self {
         Self {
-            started_at: began,
+            started_at,
             source: RecentSamples::default(),
             target: RecentSamples::default(),
             sent_before: 0,
@@ -64,21 +65,21 @@ impl CopyProgress {
         }
     }
 
-    /// Movers brought something before the first conversation.
-    pub(crate) fn add_movers(&mut self, brought: MoverTotals, record: &Record) {
-        self.movers = Some(brought);
+    /// Adds the data that movers copied before the first session.
+    pub(crate) fn add_movers(&mut self, totals: MoverTotals, record: &Record) {
+        self.movers = Some(totals);
         self.sent_before += record.sent_bytes;
         self.repeated_before += record.repeated_bytes;
         self.durable_before += record.durable_bytes;
     }
 
-    /// Another conversation begins: both ends count from 0 again.
+    /// Starts a new session, in which both endpoints count from 0.
     pub(crate) fn start_session(&mut self) {
         self.sent_before += self.source.last().sent;
         self.repeated_before += self.source.last().repeated;
         self.durable_before += self.target.last().durable;
         self.gain.start_session();
-        // A conversation that broke before it began says nothing.
+        // A session that broke before its first report adds nothing.
         if !self.source.0.is_empty() {
             let found = self.merge_with_previous(&self.source.last());
             (self.source_before, self.target_before) = (found, self.target.last());
@@ -86,13 +87,14 @@ impl CopyProgress {
         (self.source, self.target) = (RecentSamples::default(), RecentSamples::default());
     }
 
-    /// All was brought, and another pass finds it.
+    /// Starts another pass, in which a new session finds the copied data at the target.
     pub(crate) fn start_pass(&mut self) {
         self.made_before += self.source.last().made;
         self.start_session();
         (self.source_before, self.target_before) = (Progress::default(), Progress::default());
     }
 
+    /// Adds a report.
     pub(crate) fn receive(&mut self, role: Role, progress: Progress, now: Instant) {
         self.streams_max = self.streams_max.max(progress.measured.network.streams);
         self.gain.receive(role, &progress);
@@ -102,12 +104,12 @@ impl CopyProgress {
         }
     }
 
-    /// What this conversation brought that those before it did not.
+    /// Returns the bytes and entries that this session added to those of earlier sessions.
     pub(crate) fn gained(&self) -> u64 {
         self.gain.value()
     }
 
-    /// As it stands while it goes on.
+    /// Returns the current record of a running copy.
     pub(crate) fn snapshot(&self, now: Instant) -> Record {
         let mut record = self.record(now);
         let rate = self.target.rate();
@@ -121,12 +123,12 @@ impl CopyProgress {
         record
     }
 
-    /// All of it, when it is over.
+    /// Returns the final record.
     pub(crate) fn finish(&self, now: Instant, streams: Vec<StreamStats>) -> Record {
         let mut record = self.record(now);
         record.open_streams = self.streams_max;
         record.streams = Some(streams.into_iter().map(Into::into).collect());
-        let measured = |heard: &RecentSamples| heard.last().measured.into();
+        let measured = |samples: &RecentSamples| samples.last().measured.into();
         record.limited_by = Verdict::of(&measured(&self.source), &measured(&self.target));
         record
     }
@@ -157,14 +159,14 @@ impl CopyProgress {
             retransmitted_segments: network.again_segments,
             retransmitted_bytes: network.again_bytes,
             movers: self.movers.clone(),
-            // What came in earlier conversations the source counts as there.
+            // The source counts data of earlier sessions as present.
             at_target_bytes: found.present + target.durable,
             ..Record::default()
         }
     }
 
-    /// What there is and what of it is there. Until this conversation has found everything again, that is what the
-    /// one before knew, if it is more.
+    /// Returns the totals of the scan and the data at the target. Until the scan of this session is complete, these are at
+    /// least the totals of the previous session.
     fn merge_with_previous(&self, now: &Progress) -> Progress {
         let (before, durable) = (&self.source_before, self.target_before.durable);
         if now.scanned {
@@ -179,10 +181,11 @@ impl CopyProgress {
         }
     }
 
+    /// Returns the verdict about an endpoint that has sent no report recently.
     fn silent_endpoint(&self, now: Instant) -> Option<Verdict> {
-        let ends = [(End::Source, &self.source), (End::Target, &self.target)];
-        ends.into_iter().find_map(|(end, heard)| {
-            let (at, _) = heard.0.back()?;
+        let endpoints = [(End::Source, &self.source), (End::Target, &self.target)];
+        endpoints.into_iter().find_map(|(end, samples)| {
+            let (at, _) = samples.0.back()?;
             let silence = now.saturating_duration_since(*at);
             (silence >= SILENCE_MIN).then(|| Verdict::silent(end, silence.as_secs()))
         })
@@ -201,7 +204,7 @@ impl RecentSamples {
         self.0.back().map(|(_, last)| *last).unwrap_or_default()
     }
 
-    /// Bits a second that became durable; `None` before there are two reports.
+    /// Returns the rate at which data became durable, in bits per second; `None` with fewer than two reports.
     fn rate(&self) -> Option<u64> {
         let ((first_at, first), (last_at, last)) = (self.0.front()?, self.0.back()?);
         let seconds = last_at.duration_since(*first_at).as_secs_f64();
@@ -209,6 +212,7 @@ impl RecentSamples {
         (seconds > 0.0).then(|| (bytes as f64 * 8.0 / seconds) as u64)
     }
 
+    /// Returns the measurements over the window of recent reports.
     fn recent(&self) -> Metrics {
         let first = self.0.front().map(|(_, first)| first.measured.into());
         let last = Metrics::from(self.last().measured);
@@ -238,50 +242,50 @@ mod tests {
     }
 
     #[test]
-    fn rate_and_time_left_are_of_what_became_durable() {
-        let began = Instant::now();
-        let after = |seconds| began + Duration::from_secs(seconds);
-        let mut standing = CopyProgress::new(began);
-        standing.receive(Role::Source, source(10_000_000, 1_000_000), after(1));
-        standing.receive(Role::Target, target(1_000_000), after(1));
-        assert_eq!(standing.snapshot(after(1)).now_bps, None);
-        standing.receive(Role::Target, target(3_000_000), after(2));
-        let now = standing.snapshot(after(4));
+    fn rate_and_time_left_count_durable_bytes() {
+        let started_at = Instant::now();
+        let after = |seconds| started_at + Duration::from_secs(seconds);
+        let mut progress = CopyProgress::new(started_at);
+        progress.receive(Role::Source, source(10_000_000, 1_000_000), after(1));
+        progress.receive(Role::Target, target(1_000_000), after(1));
+        assert_eq!(progress.snapshot(after(1)).now_bps, None);
+        progress.receive(Role::Target, target(3_000_000), after(2));
+        let now = progress.snapshot(after(4));
         assert_eq!(now.now_bps, Some(16_000_000));
         assert_eq!(now.average_bps, 6_000_000);
         assert_eq!(now.left_s, Some(3.0));
-        insta::assert_snapshot!(now.amount(), @"4 MB of 10 MB, 0 of 40 things, about 3 s left");
-        insta::assert_snapshot!(now.speed(), @"now 16 Mbit/s, 6 Mbit/s on average; 0 streams, 0 segments sent again");
+        insta::assert_snapshot!(now.amount(), @"4 MB of 10 MB, 0 of 40 entries, about 3 s left");
+        insta::assert_snapshot!(now.speed(), @"now 16 Mbit/s, 6 Mbit/s on average; 0 streams, 0 segments retransmitted");
     }
 
     #[test]
-    fn another_conversation_adds_to_the_ones_before() {
-        let began = Instant::now();
-        let mut standing = CopyProgress::new(began);
-        standing.receive(Role::Target, target(5), began);
-        assert_eq!(standing.gained(), 5);
-        standing.start_session();
-        assert_eq!(standing.gained(), 0);
-        standing.receive(Role::Source, source(12, 5), began);
-        standing.receive(Role::Target, target(7), began);
-        let over = standing.finish(began + Duration::from_secs(1), Vec::new());
+    fn sums_bytes_over_sessions() {
+        let started_at = Instant::now();
+        let mut progress = CopyProgress::new(started_at);
+        progress.receive(Role::Target, target(5), started_at);
+        assert_eq!(progress.gained(), 5);
+        progress.start_session();
+        assert_eq!(progress.gained(), 0);
+        progress.receive(Role::Source, source(12, 5), started_at);
+        progress.receive(Role::Target, target(7), started_at);
+        let over = progress.finish(started_at + Duration::from_secs(1), Vec::new());
         assert_eq!((over.durable_bytes, over.there_bytes), (12, 5));
         assert_eq!(over.remaining_bytes(), Some(0));
     }
 
     #[test]
-    fn broken_conversation_keeps_what_was_found() {
-        let began = Instant::now();
-        let mut standing = CopyProgress::new(began);
-        standing.receive(Role::Source, source(10_000_000, 1_000_000), began);
-        standing.receive(Role::Target, target(3_000_000), began);
-        let amount = |standing: &CopyProgress| standing.snapshot(began).amount();
-        let before = amount(&standing);
-        assert_eq!(before, "4 MB of 10 MB, 0 of 40 things");
-        // Two that say nothing, and one that begins to scan.
+    fn totals_survive_a_broken_session() {
+        let started_at = Instant::now();
+        let mut progress = CopyProgress::new(started_at);
+        progress.receive(Role::Source, source(10_000_000, 1_000_000), started_at);
+        progress.receive(Role::Target, target(3_000_000), started_at);
+        let amount = |progress: &CopyProgress| progress.snapshot(started_at).amount();
+        let before = amount(&progress);
+        assert_eq!(before, "4 MB of 10 MB, 0 of 40 entries");
+        // Two sessions without a report, and one that starts to scan.
         for _ in 0..2 {
-            standing.start_session();
-            assert_eq!(amount(&standing), before);
+            progress.start_session();
+            assert_eq!(amount(&progress), before);
         }
         let scanning = Progress {
             entries: 2,
@@ -289,14 +293,14 @@ mod tests {
             scanned: false,
             ..Progress::default()
         };
-        standing.receive(Role::Source, scanning, began);
-        assert_eq!(amount(&standing), before);
-        standing.receive(Role::Source, source(11_000_000, 4_000_000), began);
-        assert_eq!(amount(&standing), "4 MB of 11 MB, 0 of 40 things");
+        progress.receive(Role::Source, scanning, started_at);
+        assert_eq!(amount(&progress), before);
+        progress.receive(Role::Source, source(11_000_000, 4_000_000), started_at);
+        assert_eq!(amount(&progress), "4 MB of 11 MB, 0 of 40 entries");
     }
 
     #[test]
-    fn nothing_left_has_no_time_left() {
+    fn hides_the_time_left_when_nothing_is_left() {
         let record = Record {
             left_s: Some(0.0),
             ..Record::default()
@@ -305,26 +309,26 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_one_copy_and_a_last_pass_finds_what_the_first_made() {
-        let began = Instant::now();
-        let standing = |bytes, made| {
-            let mut standing = CopyProgress::new(began);
+    fn sums_shares_and_counts_copied_entries_once_over_two_passes() {
+        let started_at = Instant::now();
+        let progress = |bytes, made| {
+            let mut progress = CopyProgress::new(started_at);
             let first = Progress {
                 made,
                 ..source(bytes, 0)
             };
-            standing.receive(Role::Source, first, began);
-            standing.receive(Role::Target, target(bytes), began);
-            standing.start_pass();
+            progress.receive(Role::Source, first, started_at);
+            progress.receive(Role::Target, target(bytes), started_at);
+            progress.start_pass();
             let last = Progress {
                 same: made,
                 failed: 1,
                 ..source(bytes, bytes)
             };
-            standing.receive(Role::Source, last, began);
-            standing.finish(began + Duration::from_secs(2), Vec::new())
+            progress.receive(Role::Source, last, started_at);
+            progress.finish(started_at + Duration::from_secs(2), Vec::new())
         };
-        let all = Record::sum(vec![standing(100, 3), standing(50, 4)]);
+        let all = Record::sum(vec![progress(100, 3), progress(50, 4)]);
         assert_eq!((all.made, all.same, all.failed), (7, 0, 2));
         assert_eq!(
             (all.bytes, all.durable_bytes, all.remaining_bytes()),
@@ -334,9 +338,9 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_sent_nothing_has_no_rate() {
-        let standing = CopyProgress::new(Instant::now());
-        let over = standing.finish(standing.started_at, Vec::new());
+    fn shows_no_rate_without_data() {
+        let progress = CopyProgress::new(Instant::now());
+        let over = progress.finish(progress.started_at, Vec::new());
         assert_eq!(
             over.to_string(),
             "0 copied, 0 there already, no data sent in 0.0 s"
@@ -344,17 +348,20 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_silent_is_what_it_waits_for() {
-        let began = Instant::now();
-        let mut standing = CopyProgress::new(began);
-        assert_eq!(standing.snapshot(began + 2 * SILENCE_MIN).limited_by, None);
-        standing.receive(Role::Target, target(5), began);
+    fn silent_endpoint_is_the_bottleneck() {
+        let started_at = Instant::now();
+        let mut progress = CopyProgress::new(started_at);
+        assert_eq!(
+            progress.snapshot(started_at + 2 * SILENCE_MIN).limited_by,
+            None
+        );
+        progress.receive(Role::Target, target(5), started_at);
         let before = SILENCE_MIN - Duration::from_millis(1);
-        assert_eq!(standing.snapshot(began + before).limited_by, None);
-        let said = standing.snapshot(began + SILENCE_MIN).limit().unwrap();
+        assert_eq!(progress.snapshot(started_at + before).limited_by, None);
+        let limit = progress.snapshot(started_at + SILENCE_MIN).limit().unwrap();
         assert!(
-            said.contains("the target has said nothing for 5 s"),
-            "{said}"
+            limit.contains("the target has limit nothing for 5 s"),
+            "{limit}"
         );
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is said while a copy goes on: a bar and two lines on a terminal, a line from time to time elsewhere, both on
-//! standard error; or JSON lines on standard output.
+//! Progress display of a running copy. On a terminal, a bar and two lines; otherwise a line at intervals. Both go to
+//! standard error. With `--progress`, JSON lines on standard output.
 
 use super::record::Record;
 use crate::{copy::config::Config, protocol::report::PlannedAction};
@@ -11,22 +11,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Whoever waits for less than this needs no display.
+/// Delay before the first display on a terminal. A shorter copy shows none.
 const SHOW_AFTER: Duration = Duration::from_secs(2);
-/// Without a terminal, a line so often.
+/// Interval of lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// Characters of the bar.
+/// Length of the bar, in characters.
 const BAR_LEN: usize = 24;
 
-/// The display of one copy.
+/// Progress display of one copy.
 #[derive(Debug)]
 pub(crate) struct Display {
     form: Form,
     json: bool,
-    /// When it shows something next.
+    /// Time of the next update.
     next_update: Instant,
 }
 
+/// Form of the display.
 #[derive(Debug)]
 enum Form {
     Hidden,
@@ -56,7 +57,7 @@ impl Display {
         }
     }
 
-    /// Shows how it stands, if it is time to.
+    /// Displays the record if an update is due.
     pub(crate) fn show(&mut self, record: impl FnOnce() -> Record, now: Instant) {
         if now < self.next_update {
             return;
@@ -75,7 +76,7 @@ impl Display {
         }
     }
 
-    /// Something that would be done.
+    /// Prints an action of a dry run.
     pub(crate) fn print_planned(&self, planned: &PlannedAction) {
         match &self.form {
             _ if self.json => outln!("{}", planned.json()),
@@ -85,15 +86,15 @@ impl Display {
         }
     }
 
-    /// Says something beside it.
-    pub(crate) fn print_note(&self, said: &str) {
+    /// Prints a line beside the progress display.
+    pub(crate) fn print_note(&self, text: &str) {
         match &self.form {
-            Form::Screen(screen) => screen.suspend(|| errln!("longhaul: {said}")),
-            _ => errln!("longhaul: {said}"),
+            Form::Screen(screen) => screen.suspend(|| errln!("longhaul: {text}")),
+            _ => errln!("longhaul: {text}"),
         }
     }
 
-    /// Nothing more is to be shown.
+    /// Removes the display.
     pub(crate) fn clear(&self) {
         if let Form::Screen(screen) = &self.form {
             screen.finish_and_clear();
@@ -107,7 +108,7 @@ fn screen() -> ProgressBar {
     ProgressBar::new_spinner().with_style(style)
 }
 
-/// A bar, and what is said beside it.
+/// Returns the bar and the lines of the display.
 fn lines(record: &Record) -> Vec<String> {
     let full = (record.fraction_done() * BAR_LEN as f64) as usize;
     let bar = "█".repeat(full) + &"░".repeat(BAR_LEN - full);

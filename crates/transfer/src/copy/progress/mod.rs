@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a copy stands, over all its conversations, and what is shown of it.
+//! Progress of a copy over all its sessions, and its display.
 
 pub(super) mod copy_progress;
 mod display;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What both ends of a copy say while it goes on, and what is shown of it.
+//! Monitor of a copy: receives the reports of both endpoints, and displays the progress.
 
 use super::{
     copy_progress::CopyProgress,
@@ -17,13 +17,13 @@ use crate::{
 use anyhow::Result;
 use std::time::Instant;
 
-/// What is known of a copy over all its conversations.
+/// Progress and display of a copy over all its sessions.
 pub(crate) struct CopyMonitor {
     progress: CopyProgress,
     display: Display,
-    /// What the streams of the last conversation carried.
+    /// Statistics of the streams of the last session.
     streams: Vec<StreamStats>,
-    /// With a dry run, what was said so far.
+    /// Actions reported so far, in a dry run.
     plan: Option<Plan>,
 }
 
@@ -37,17 +37,17 @@ impl CopyMonitor {
         }
     }
 
-    /// Shows how it stands, if it is time to.
+    /// Displays the progress if an update is due.
     pub(crate) fn show(&mut self, record: impl FnOnce() -> Record, now: Instant) {
         self.display.show(record, now);
     }
 
-    /// Movers brought something before the first conversation.
-    pub(crate) fn add_movers(&mut self, brought: MoverTotals, record: &Record) {
-        self.progress.add_movers(brought, record);
+    /// Adds the data that movers copied before the first session.
+    pub(crate) fn add_movers(&mut self, totals: MoverTotals, record: &Record) {
+        self.progress.add_movers(totals, record);
     }
 
-    /// All is over, and nothing more is shown.
+    /// Ends the display, and returns the final record.
     pub(crate) fn finish(&mut self) -> Record {
         self.display.clear();
         let streams = std::mem::take(&mut self.streams);
@@ -59,26 +59,26 @@ impl CopyMonitor {
     }
 }
 
-/// Who hears what both ends of a conversation say.
+/// Receiver of the reports of both endpoints of a session.
 pub(crate) trait ReportSink {
-    /// A report that neither ends the conversation nor breaks it.
+    /// Receives a report that does not end the session.
     fn receive(&mut self, role: Role, report: Report) -> Result<()>;
 
-    /// Time goes by. Why the conversation is to end, if it is.
+    /// Called at regular intervals. Returns the reason if the session must end.
     fn poll(&mut self) -> Result<Option<String>> {
         Ok(None)
     }
 
-    /// What this conversation brought that those before it did not, in bytes and entries.
+    /// Returns the bytes and entries that this session added to those of earlier sessions.
     fn gained(&self) -> u64;
 }
 
-/// Who hears of one conversation after the other.
+/// Receiver of the reports of successive sessions.
 pub(crate) trait SessionSink: ReportSink {
-    /// Says something beside what is shown.
-    fn print_note(&self, said: &str);
+    /// Prints a line beside the progress display.
+    fn print_note(&self, text: &str);
 
-    /// Another conversation begins.
+    /// Prepares for the next session.
     fn start_session(&mut self);
 }
 
@@ -93,7 +93,7 @@ impl ReportSink for CopyMonitor {
                 self.display.print_planned(&planned);
                 self.plan.get_or_insert_default().add(&planned);
             }
-            Report::Streams(figures) => self.streams = figures,
+            Report::Streams(stats) => self.streams = stats,
             _ => {}
         }
         Ok(())
@@ -111,8 +111,8 @@ impl ReportSink for CopyMonitor {
 }
 
 impl SessionSink for CopyMonitor {
-    fn print_note(&self, said: &str) {
-        self.display.print_note(said);
+    fn print_note(&self, text: &str) {
+        self.display.print_note(text);
     }
 
     fn start_session(&mut self) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is said of a copy, as JSON and in words.
+//! Record of a copy, as JSON and as text.
 
 use super::plan::Plan;
 use crate::protocol::report::StreamStats;
@@ -8,54 +8,54 @@ use longhaul_units::{BitRate, Bytes, Time};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// What is said of a copy, as JSON and in words.
+/// Record of a copy, as JSON and as text.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Record {
-    /// Things found so far, and bytes in their files.
+    /// Entries found so far, and bytes in their files.
     pub(super) entries: u64,
     pub(super) bytes: u64,
-    /// Whether these are all.
+    /// Whether the scan is complete.
     pub(super) scanned: bool,
     pub(super) same: u64,
     pub(super) made: u64,
-    /// Of a kind that the target does not take.
+    /// Entries of a kind that the options leave out.
     pub(super) left_out: u64,
     pub(crate) failed: u64,
     pub(super) removed: u64,
-    /// Bytes that needed not be sent, that were sent, and that were made durable.
+    /// Bytes that were at the target already, that were sent, and that were made durable.
     pub(super) there_bytes: u64,
     pub(super) sent_bytes: u64,
     pub(super) durable_bytes: u64,
-    /// Sent on another stream, too, at the end.
+    /// Bytes sent a second time, on another stream, near the end.
     pub(super) repeated_bytes: u64,
     pub(super) seconds: f64,
     pub(super) average_bps: u64,
-    /// In the last seconds; not at the end.
+    /// Rate in the last seconds; not in the final record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) now_bps: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) left_s: Option<f64>,
-    /// Open now; at the end, the most that were.
+    /// Streams open now; in the final record, the maximum.
     pub(super) open_streams: u32,
     pub(super) rtt_us: u32,
     pub(super) retransmitted_segments: u64,
     pub(super) retransmitted_bytes: u64,
     #[serde(serialize_with = "limited_by")]
     pub(super) limited_by: Option<Verdict>,
-    /// With a dry run, what would be done.
+    /// Actions that a copy would perform, in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) plan: Option<Plan>,
     #[serde(rename = "brought", skip_serializing_if = "Option::is_none")]
     pub(super) movers: Option<MoverTotals>,
-    /// What each stream carried; only at the end.
+    /// Statistics of each stream; only in the final record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) streams: Option<Vec<StreamRecord>>,
-    /// Bytes of all that are at the target.
+    /// Bytes at the target, of all bytes.
     #[serde(skip)]
     pub(super) at_target_bytes: u64,
 }
 
-/// What a stream carried.
+/// Statistics of one stream.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct StreamRecord {
     lasted_s: f64,
@@ -65,13 +65,13 @@ pub(super) struct StreamRecord {
 }
 
 impl From<StreamStats> for StreamRecord {
-    fn from(told: StreamStats) -> Self {
+    fn from(stats: StreamStats) -> Self {
         let StreamStats {
             duration_s: lasted_s,
             acked_bytes,
             retransmitted_bytes: sent_again_bytes,
             rtt_us,
-        } = told;
+        } = stats;
         Self {
             lasted_s,
             acked_bytes,
@@ -95,12 +95,12 @@ fn limited_by<S: Serializer>(verdict: &Option<Verdict>, to: S) -> Result<S::Ok, 
     limited_by.serialize(to)
 }
 
-/// What movers brought before the first conversation.
+/// Totals of the movers before the first session.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct MoverTotals {
-    /// Of this process.
+    /// Movers of this process.
     pub(crate) movers: usize,
-    /// By all of all processes: extents, those that were given up, and bytes.
+    /// Extents, failed extents and bytes of the movers of all processes.
     pub(crate) extents: u64,
     pub(crate) failed: u64,
     pub(crate) bytes: u64,
@@ -108,7 +108,8 @@ pub(crate) struct MoverTotals {
 }
 
 impl Record {
-    /// What several movers do; `remaining_bytes` bytes of all extents are not done, `done` are, whoever did them.
+    /// Combines the records of several movers. Of all extents, `left` bytes remain and `done` bytes are finished, by the
+    /// movers of any process.
     pub(crate) fn of_movers(movers: Vec<Self>, left: u64, done: u64) -> Self {
         let slowest = movers.iter().filter(|one| one.limited_by.is_some());
         let slowest = slowest.min_by_key(|one| one.now_bps);
@@ -127,7 +128,7 @@ impl Record {
         all
     }
 
-    /// What several conversations do, each with things of its own.
+    /// Sums the records of several sessions, each with entries of its own.
     pub(crate) fn sum(each: Vec<Self>) -> Self {
         let scanned = each.iter().all(|one| one.scanned);
         let of_all = |what: fn(&Self) -> u64| each.iter().map(what).sum();
@@ -164,7 +165,7 @@ impl Record {
         self.at_target_bytes += one.at_target_bytes;
     }
 
-    /// Of a dry run: nothing was done of it.
+    /// Returns the record of a dry run, which performed nothing.
     pub(crate) fn with_plan(self, plan: Plan) -> Self {
         Self {
             made: 0,
@@ -175,17 +176,17 @@ impl Record {
         }
     }
 
-    /// Bytes that are still to come.
+    /// Returns the bytes that are not at the target yet.
     pub(super) fn remaining_bytes(&self) -> Option<u64> {
         self.bytes.checked_sub(self.at_target_bytes)
     }
 
-    /// How far it is, from 0 to 1.
+    /// Returns the progress, from 0 to 1.
     pub(crate) fn fraction_done(&self) -> f64 {
         (self.at_target_bytes as f64 / self.bytes.max(1) as f64).min(1.0)
     }
 
-    /// How much is done of what.
+    /// Describes the amount of data and entries done, of all.
     pub(crate) fn amount(&self) -> String {
         let (at, all) = (
             Bytes::new(self.at_target_bytes.min(self.bytes)),
@@ -199,28 +200,28 @@ impl Record {
             .map(|left| format!(", about {} left", Time::from_secs(left.ceil() as u64)));
         format!(
             "{at} of {all}, {done} of {}{more}{}",
-            count(self.entries, "thing"),
+            count(self.entries, "entry", "entries"),
             left.unwrap_or_default()
         )
     }
 
-    /// How fast it is.
+    /// Describes the rates and the streams.
     pub(crate) fn speed(&self) -> String {
         let rate = BitRate::measured;
         let now = self.now_bps.map(|now| format!("now {}, ", rate(now)));
         let rtt = Time::from_micros(self.rtt_us.into());
         let rtt = (self.rtt_us > 0).then(|| format!(", RTT {rtt}"));
         format!(
-            "{}{} on average; {}{}, {} sent again",
+            "{}{} on average; {}{}, {} retransmitted",
             now.unwrap_or_default(),
             rate(self.average_bps),
-            count(self.open_streams.into(), "stream"),
+            count(self.open_streams.into(), "stream", "streams"),
             rtt.unwrap_or_default(),
-            count(self.retransmitted_segments, "segment"),
+            count(self.retransmitted_segments, "segment", "segments"),
         )
     }
 
-    /// What keeps it from being faster, if that is known.
+    /// Describes the bottleneck, if it is known.
     pub(crate) fn limit(&self) -> Option<String> {
         let verdict = self.limited_by.as_ref()?;
         Some(format!("limited by {verdict}"))
@@ -239,7 +240,7 @@ impl Record {
     }
 }
 
-/// What is said at the end.
+/// Writes the result of a copy.
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.plan {
@@ -258,13 +259,13 @@ impl fmt::Display for Record {
                 write!(f, ", {count} {what}")?;
             }
         }
-        if let Some(brought) = &self.movers {
+        if let Some(totals) = &self.movers {
             write!(
                 f,
-                "\n{}, {}, {:.1} s of it",
-                count(brought.movers as u64, "mover"),
-                count(brought.extents, "extent"),
-                brought.seconds
+                "\n{}, {}, {:.1} s of the total",
+                count(totals.movers as u64, "mover", "movers"),
+                count(totals.extents, "extent", "extents"),
+                totals.seconds
             )?;
         }
         match self.limit() {
@@ -274,10 +275,10 @@ impl fmt::Display for Record {
     }
 }
 
-fn count(number: u64, what: &str) -> String {
+fn count(number: u64, one: &str, many: &str) -> String {
     match number {
-        1 => format!("1 {what}"),
-        _ => format!("{number} {what}s"),
+        1 => format!("1 {one}"),
+        _ => format!("{number} {many}"),
     }
 }
 
@@ -287,7 +288,7 @@ mod tests {
     use longhaul_scheduling::End;
 
     #[test]
-    fn json_says_what_limits_a_copy_and_what_its_streams_carried() {
+    fn json_has_the_bottleneck_and_the_streams() {
         let stream = StreamStats {
             duration_s: 1.5,
             acked_bytes: 2,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long to wait before another conversation, and when to give up.
+//! Retry policy: the delay before the next session, and the limit after which a copy gives up.
 
 use crate::protocol::{control::Role, report::Progress};
 use std::time::{Duration, Instant};
 
-/// Between two conversations.
+/// Delays between two sessions.
 const DELAYS: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_secs(1),
@@ -13,20 +13,21 @@ const DELAYS: [Duration; 5] = [
     Duration::from_secs(10),
 ];
 
-/// How long it may go on so from the first conversation that broke without having come further than those before it.
+/// Time after which a copy gives up, from the first of a series of sessions that broke without progress.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
 
-/// What a conversation brought that those before it did not.
+/// Progress of a session beyond that of earlier sessions.
 #[derive(Debug, Default)]
 pub(crate) struct SessionGain {
     /// Bytes and entries that became durable.
     durable: u64,
-    /// Entries that came to their end well, whatever for, and the most that did in a conversation before.
+    /// Entries finished without a failure in this session, and the maximum of earlier sessions.
     settled: u64,
     settled_max: u64,
 }
 
 impl SessionGain {
+    /// Adds a report.
     pub(crate) fn receive(&mut self, role: Role, progress: &Progress) {
         match role {
             Role::Source => self.settled = progress.same + progress.made + progress.left_out,
@@ -34,38 +35,40 @@ impl SessionGain {
         }
     }
 
+    /// Returns the bytes and entries gained so far.
     pub(crate) fn value(&self) -> u64 {
         self.durable + self.settled.saturating_sub(self.settled_max)
     }
 
-    /// Another conversation begins.
+    /// Starts a new session.
     pub(crate) fn start_session(&mut self) {
-        let furthest = self.settled_max.max(self.settled);
+        let settled_max = self.settled_max.max(self.settled);
         *self = Self {
-            settled_max: furthest,
+            settled_max,
             ..Self::default()
         };
     }
 }
 
-/// What is left of it.
+/// State of the retries of one copy.
 #[derive(Debug, Default)]
 pub(crate) struct RetryPolicy {
-    /// When that one broke. What went well before, however long and with whatever gain, is nobody's loss.
+    /// Time of the first failure in the current series. Time before it does not count.
     first_failure: Option<Instant>,
     failures: usize,
 }
 
 impl RetryPolicy {
-    /// A conversation broke, maybe after it had gained something: how long to wait before the next; `None` is never.
+    /// Returns the delay before the next session, after one broke; `None` to give up. If that session `gained` something, a
+    /// new series of failures starts.
     pub(crate) fn next_delay(&mut self, gained: bool, now: Instant) -> Option<Duration> {
         if gained {
             *self = Self::default();
         }
-        let pause = DELAYS[self.failures % DELAYS.len()];
+        let delay = DELAYS[self.failures % DELAYS.len()];
         self.failures += 1;
         let since = *self.first_failure.get_or_insert(now);
-        (now.duration_since(since) + pause <= GIVE_UP_AFTER).then_some(pause)
+        (now.duration_since(since) + delay <= GIVE_UP_AFTER).then_some(delay)
     }
 }
 
@@ -74,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversation_gains_what_none_before_it_came_to() {
+    fn gain_counts_only_progress_beyond_earlier_sessions() {
         let mut gain = SessionGain::default();
         let found = |same| Progress {
             same,
@@ -98,23 +101,23 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn the_first_loss_is_made_good_and_five_minutes_of_them_are_not() {
-        let mut patience = RetryPolicy::default();
-        // Hours in which all was there already are no loss.
-        let begun = Instant::now() + 10_000 * SECOND;
-        assert_eq!(patience.next_delay(false, begun), Some(DELAYS[0]));
+    fn gives_up_after_five_minutes_without_progress() {
+        let mut policy = RetryPolicy::default();
+        // Hours without new data do not count before the first failure.
+        let start = Instant::now() + 10_000 * SECOND;
+        assert_eq!(policy.next_delay(false, start), Some(DELAYS[0]));
         assert_eq!(
-            patience.next_delay(false, begun + 200 * SECOND),
+            policy.next_delay(false, start + 200 * SECOND),
             Some(DELAYS[1])
         );
         assert_eq!(
-            patience.next_delay(true, begun + 290 * SECOND),
+            policy.next_delay(true, start + 290 * SECOND),
             Some(DELAYS[0])
         );
         assert_eq!(
-            patience.next_delay(false, begun + 580 * SECOND),
+            policy.next_delay(false, start + 580 * SECOND),
             Some(DELAYS[1])
         );
-        assert_eq!(patience.next_delay(false, begun + 589 * SECOND), None);
+        assert_eq!(policy.next_delay(false, start + 589 * SECOND), None);
     }
 }

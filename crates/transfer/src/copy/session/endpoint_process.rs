@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An end of a copy as a process of its own: here a child, over there one that ssh or a site starts. Whatever ends it, the other
-//! end and the files are as a power loss would leave them: good to go on with.
+//! Endpoint of a copy as a process of its own: a local child process, or a remote process that ssh or a site starts. If
+//! it is killed, the files are in the same state as after a power loss, and the copy is resumable.
 
 use super::{keyring::Keyring, site_client as client};
 use crate::{
@@ -27,49 +27,51 @@ use std::{
     time::Duration,
 };
 
-/// What a login may print before the greeting, in bytes.
+/// Maximum output of a login before the greeting, in bytes.
 const LOGIN_OUTPUT_MAX: u64 = 64 << 10;
 
-/// Where it may stand why an end is gone that said nothing.
-pub(crate) const LOG_HINT: &str = "see what was said before this, or that host's journal";
+/// Hint about where to find the reason why an endpoint exited without a report.
+pub(crate) const LOG_HINT: &str = "see the messages above, or that host's journal";
 
-/// The longest line that ssh or the far side says on standard error; what is longer is divided.
+/// Maximum length of a line on standard error of ssh or of the remote process, in bytes. A longer line is split.
 const LINE_MAX: u64 = 4 << 10;
 
-/// How long the last words of one that does not answer are waited for: a process that ssh left behind may keep its standard error
+/// Time to wait for the end of standard error after a failed start. A process that ssh left behind may keep standard error
 /// open for ever.
 const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The process, and the way to it. Dropped, it ends.
+/// Process of an endpoint, with the channel to it. The process ends when this value is dropped.
 pub(crate) struct EndpointProcess {
     channel: Channel,
     to: Box<dyn Write + Send>,
     from: Option<ReportReader>,
 }
 
-/// Ends when ssh and the far side have nothing more to say on standard error.
+/// Signal for the end of standard error: the channel is closed then.
 type StderrEnd = Receiver<()>;
 
+/// Reader of an endpoint's reports.
 type ReportReader = BufReader<Box<dyn Read + Send>>;
 
-/// What it hangs on.
+/// Channel to an endpoint.
 #[derive(Debug)]
 enum Channel {
-    /// It is one, or ssh.
+    /// Pipes of a child process: the endpoint itself, or ssh.
     Child(Child),
-    /// The site has it.
+    /// TLS connection to a site, which runs the endpoint.
     Site(Duplex),
 }
 
 impl EndpointProcess {
-    /// Starts it here, or on `host`.
+    /// Starts an endpoint on `host`, or locally.
     pub(crate) fn start(host: Option<&Host>, config: &Config, keys: &Keyring) -> Result<Self> {
-        let (mut far, last_word) = match host {
+        let (mut process, stderr_end) = match host {
             None => Self::spawn(&mut Command::new(std::env::current_exe()?)),
             Some(Host::Ssh(host)) => {
-                let mut words = config.ssh.split_whitespace();
-                let mut ssh = Command::new(words.next().unwrap_or("ssh"));
-                ssh.args(words).args(["--", host, &config.remote_program]);
+                let mut arguments = config.ssh.split_whitespace();
+                let mut ssh = Command::new(arguments.next().unwrap_or("ssh"));
+                ssh.args(arguments)
+                    .args(["--", host, &config.remote_program]);
                 Self::spawn(ssh.stderr(Stdio::piped()))
             }
             Some(Host::Site { address, export }) => {
@@ -77,14 +79,14 @@ impl EndpointProcess {
                 Ok((Self::at_site(client::open(address, export, token)?), None))
             }
         }?;
-        far.await_greeting(host, last_word)?;
-        Ok(far)
+        process.await_greeting(host, stderr_end)?;
+        Ok(process)
     }
 
-    /// Where the site that has it was reached, or its host by ssh, if that went there without detours.
+    /// Returns the address at which the site was reached, or the host by ssh if ssh connects to it directly.
     pub(crate) fn peer_address(&self) -> Option<IpAddr> {
         match &self.channel {
-            Channel::Site(line) => Some(line.peer()),
+            Channel::Site(tls) => Some(tls.peer()),
             Channel::Child(ssh) => {
                 let mut sockets = process_sockets::tcp(ssh.id(), |_| true);
                 let peer = sockets.find_map(|socket| TcpStream::from(socket).peer_addr().ok())?;
@@ -93,76 +95,79 @@ impl EndpointProcess {
         }
     }
 
-    fn at_site(line: Duplex) -> Self {
+    /// Creates the handle of an endpoint at a site.
+    fn at_site(tls: Duplex) -> Self {
         Self {
-            to: Box::new(line.clone()),
-            from: Some(BufReader::new(Box::new(line.clone()))),
-            channel: Channel::Site(line),
+            to: Box::new(tls.clone()),
+            from: Some(BufReader::new(Box::new(tls.clone()))),
+            channel: Channel::Site(tls),
         }
     }
 
+    /// Starts a child process that is, or connects to, an endpoint.
     fn spawn(command: &mut Command) -> Result<(Self, Option<StderrEnd>)> {
         command.args(["copy", "--end"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let spawned = command.spawn();
+        let child = command.spawn();
         let mut child =
-            spawned.with_context(|| format!("cannot start {:?}", command.get_program()))?;
+            child.with_context(|| format!("cannot start {:?}", command.get_program()))?;
         let (to, from) = (child.stdin.take(), child.stdout.take());
-        let said = child.stderr.take().map(print_lines).transpose()?;
-        let far = Self {
+        let stderr_end = child.stderr.take().map(print_lines).transpose()?;
+        let process = Self {
             channel: Channel::Child(child),
             to: Box::new(to.context("no pipe")?),
             from: Some(BufReader::new(Box::new(from.context("no pipe")?))),
         };
-        Ok((far, said))
+        Ok((process, stderr_end))
     }
 
-    /// Reads past whatever a login prints.
-    fn await_greeting(&mut self, host: Option<&Host>, last_word: Option<StderrEnd>) -> Result<()> {
+    /// Reads up to the greeting, and skips the output of a login.
+    fn await_greeting(&mut self, host: Option<&Host>, stderr_end: Option<StderrEnd>) -> Result<()> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
-        let (mut from, mut noise) = (from.take(LOGIN_OUTPUT_MAX), Vec::new());
+        let (mut from, mut login_output) = (from.take(LOGIN_OUTPUT_MAX), Vec::new());
         loop {
-            let begin = noise.len();
-            if from.read_until(b'\n', &mut noise)? == 0 {
+            let line_start = login_output.len();
+            if from.read_until(b'\n', &mut login_output)? == 0 {
                 break;
             }
-            if noise[begin..].ends_with(GREETING) {
+            if login_output[line_start..].ends_with(GREETING) {
                 return Ok(());
             }
         }
-        if let Some(last_word) = last_word {
-            let _said_or_too_late = last_word.recv_timeout(STDERR_TIMEOUT);
+        if let Some(stderr_end) = stderr_end {
+            let _ended_or_timeout = stderr_end.recv_timeout(STDERR_TIMEOUT);
         }
-        let place = host_name(host);
-        let said = String::from_utf8_lossy(&noise);
+        let name = host_name(host);
+        let text = String::from_utf8_lossy(&login_output);
         bail!(
-            "no longhaul answers on {place} (--remote-program says where it is there){}",
-            match said.trim() {
+            "no longhaul answers on {name} (--remote-program sets its path there){}",
+            match text.trim() {
                 "" => String::new(),
-                said => format!(": {}", escape(said.lines().last().unwrap_or_default())),
+                text => format!(": {}", escape(text.lines().last().unwrap_or_default())),
             }
         );
     }
 
-    /// Its first message; `None` when it has ended.
+    /// Receives the first message of the endpoint; `None` after its end.
     pub(super) fn receive_hello(&mut self, host: Option<&Host>) -> Result<Option<Hello>> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
         Hello::read(from, host_name(host))
     }
 
-    /// The next report; `None` when it has ended.
+    /// Receives the next report; `None` after the end of the endpoint.
     pub(crate) fn receive_report(&mut self) -> Result<Option<Report>> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
         Ok(message::read(from)?.map(Report::escaped))
     }
 
-    /// A [`crate::protocol::control::Begin`], or the meeting that was put off.
+    /// Sends a message: a [`crate::protocol::control::Begin`], a later [`crate::protocol::control::Rendezvous`], or a
+    /// [`crate::protocol::control::ControlMsg`].
     pub(crate) fn send(&mut self, message: &impl Serialize) -> Result<()> {
         message::write(&mut self.to, message)?;
         Ok(self.to.flush()?)
     }
 
-    /// From now on its reports go there, and `None` at its end.
+    /// Forwards all further reports to a channel, and `None` at the end of the endpoint.
     pub(crate) fn forward_reports(
         &mut self,
         role: Role,
@@ -171,11 +176,11 @@ impl EndpointProcess {
         let mut from = self.from.take().context("it reports elsewhere")?;
         threads::spawn(move || {
             loop {
-                // What can't be read is an end, too.
+                // An unreadable report counts as the end.
                 let report = message::read(&mut from).unwrap_or_default();
                 let report = report.map(Report::escaped);
-                let over = report.is_none();
-                if to.send((role, report)).is_err() || over {
+                let ended = report.is_none();
+                if to.send((role, report)).is_err() || ended {
                     return;
                 }
             }
@@ -184,7 +189,7 @@ impl EndpointProcess {
     }
 }
 
-/// What a host is called.
+/// Returns the name of a host for messages.
 pub(super) fn host_name(host: Option<&Host>) -> &dyn Display {
     match host {
         Some(host) => host,
@@ -192,11 +197,12 @@ pub(super) fn host_name(host: Option<&Host>) -> &dyn Display {
     }
 }
 
-/// Says what comes on another's standard error, line by line, escaped: it may be anybody's text, and this may be a terminal.
+/// Prints the lines of another host's standard error, with control characters escaped, because standard error may be a
+/// terminal.
 fn print_lines(from: impl Read + Send + 'static) -> Result<StderrEnd> {
-    let (to, said) = channel();
+    let (to, stderr_end) = channel();
     threads::spawn(move || {
-        let _until_the_end: Sender<()> = to;
+        let _closed_at_the_end: Sender<()> = to;
         let mut from = BufReader::new(from);
         let mut line = Vec::new();
         while let Ok(1..) = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
@@ -204,18 +210,18 @@ fn print_lines(from: impl Read + Send + 'static) -> Result<StderrEnd> {
             line.clear();
         }
     })?;
-    Ok(said)
+    Ok(stderr_end)
 }
 
 impl Drop for EndpointProcess {
     fn drop(&mut self) {
         match &mut self.channel {
             Channel::Child(child) => {
-                // It may have ended by itself.
+                // The process may have ended already.
                 let _ = child.kill();
                 let _ = child.wait();
             }
-            Channel::Site(line) => line.cut(),
+            Channel::Site(tls) => tls.cut(),
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conversations of two ends, followed until they say that all is done, and begun again when they break.
+//! Sessions of two endpoints: followed until both have finished, and started again when one breaks.
 
 use super::{
     endpoint_process::EndpointProcess,
@@ -23,53 +23,53 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long nothing is heard before it is looked what there is to show, or to do.
+/// Interval of display updates and other periodic work while no report arrives.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long the other end may take to say that all is done.
+/// Time that the second endpoint may take to finish after the first.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What an end says, and `None` when it is gone.
+/// Report of an endpoint, or `None` after its end.
 pub(crate) type EndpointReport = (Role, Option<Report>);
 
-/// Conversations until one comes to its end, each between the next pair.
+/// Runs sessions until one finishes, each between the next pair of hosts.
 pub(crate) fn run_sessions<'a>(
     job: &Job<'a>,
     pair: impl Fn(usize) -> HostPair<'a>,
     task: Task,
-    listener: &mut impl SessionSink,
+    sink: &mut impl SessionSink,
 ) -> Result<()> {
-    let mut patience = RetryPolicy::default();
+    let mut retry_policy = RetryPolicy::default();
     let mut reached = job.config.is_local();
     for number in 0.. {
-        let pair_now = pair(number);
-        let ended = run_session(job, pair_now, task, listener);
-        reached |= ended.is_ok();
-        // Who can't be reached the first time will not be the next, unless another stands in.
-        let goes_on = reached || pair(number + 1) != pair(0);
-        let ended = match ended {
-            Err(error) if goes_on && !error.is::<Refusal>() => SessionOutcome::Broken {
+        let current_pair = pair(number);
+        let outcome = run_session(job, current_pair, task, sink);
+        reached |= outcome.is_ok();
+        // A host that cannot be reached the first time is not tried again, unless another host can take its place.
+        let may_retry = reached || pair(number + 1) != pair(0);
+        let outcome = match outcome {
+            Err(error) if may_retry && !error.is::<Refusal>() => SessionOutcome::Broken {
                 why: format!("{error:#}"),
                 gained: 0,
             },
             other => other?,
         };
-        match ended {
+        match outcome {
             SessionOutcome::Finished => break,
             SessionOutcome::Broken { why, gained } => {
-                let Some(pause) = patience.next_delay(gained > 0, Instant::now()) else {
-                    bail!("{why}; given up, the same command goes on from here");
+                let Some(delay) = retry_policy.next_delay(gained > 0, Instant::now()) else {
+                    bail!("{why}; giving up, run the same command to resume");
                 };
                 let hosts = match job.config.pair_count() {
                     1 => String::new(),
-                    _ => format!("{pair_now}: "),
+                    _ => format!("{current_pair}: "),
                 };
-                listener.print_note(&format!(
-                    "{hosts}{why}; going on in {} s",
-                    pause.as_secs_f32()
+                sink.print_note(&format!(
+                    "{hosts}{why}; retrying in {} s",
+                    delay.as_secs_f32()
                 ));
-                std::thread::sleep(pause);
-                listener.start_session();
+                std::thread::sleep(delay);
+                sink.start_session();
             }
         }
     }
@@ -80,21 +80,21 @@ fn run_session(
     job: &Job<'_>,
     pair: HostPair<'_>,
     task: Task,
-    listener: &mut impl ReportSink,
+    sink: &mut impl ReportSink,
 ) -> Result<SessionOutcome> {
     match job.start_pair(pair, task)? {
         StartOutcome::Started {
             mut source,
             mut target,
         } => {
-            let named = (job.config.pair_count() > 1).then_some(pair);
-            follow_session(listener, named, &receive_reports(&mut source, &mut target)?)
+            let hosts = (job.config.pair_count() > 1).then_some(pair);
+            follow_session(sink, hosts, &receive_reports(&mut source, &mut target)?)
         }
-        StartOutcome::Failed(ending) => Ok(ending),
+        StartOutcome::Failed(outcome) => Ok(outcome),
     }
 }
 
-/// What both ends say from now on.
+/// Returns the receiver of all further reports of both endpoints.
 pub(crate) fn receive_reports(
     source: &mut EndpointProcess,
     target: &mut EndpointProcess,
@@ -105,34 +105,32 @@ pub(crate) fn receive_reports(
     Ok(from)
 }
 
-/// Hears both ends until they say that all is done, or one of them is gone. With `hosts`, problems get the name of
-/// their host.
+/// Receives reports until both endpoints have finished, or one has exited. With `hosts`, problems are prefixed with the
+/// name of their host.
 pub(crate) fn follow_session(
-    listener: &mut impl ReportSink,
+    sink: &mut impl ReportSink,
     hosts: Option<HostPair<'_>>,
     from: &Receiver<EndpointReport>,
 ) -> Result<SessionOutcome> {
     let why = loop {
-        if let Some(why) = listener.poll()? {
+        if let Some(why) = sink.poll()? {
             break why;
         }
         match from.recv_timeout(POLL_INTERVAL) {
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break "both ends went away".to_owned(),
-            Ok((role, Some(over @ Report::Finished(_)))) => {
-                listener.receive(role, over)?;
-                await_other_endpoint(listener, role, hosts, from)?;
+            Err(RecvTimeoutError::Disconnected) => break "both endpoints exited".to_owned(),
+            Ok((role, Some(finished @ Report::Finished(_)))) => {
+                sink.receive(role, finished)?;
+                await_other_endpoint(sink, role, hosts, from)?;
                 return Ok(SessionOutcome::Finished);
             }
             Ok((_, Some(Report::Refused(why)))) => return Err(Refusal::usage(why)),
             Ok((_, Some(Report::Broken(why)))) => break why,
-            Ok((role, None)) => break format!("the {} went away", role.name()),
-            Ok((role, Some(report))) => {
-                listener.receive(role, add_host_name(report, role, hosts))?
-            }
+            Ok((role, None)) => break format!("the {} exited", role.name()),
+            Ok((role, Some(report))) => sink.receive(role, add_host_name(report, role, hosts))?,
         }
     };
-    let gained = listener.gained();
+    let gained = sink.gained();
     Ok(SessionOutcome::Broken { why, gained })
 }
 
@@ -145,23 +143,23 @@ fn add_host_name(report: Report, role: Role, hosts: Option<HostPair<'_>>) -> Rep
     }
 }
 
-/// One end has said that all is done; the other says so too, or was killed then.
+/// Waits for the second endpoint after the first has finished. It finishes too, or was killed meanwhile.
 fn await_other_endpoint(
-    listener: &mut impl ReportSink,
+    sink: &mut impl ReportSink,
     first: Role,
     hosts: Option<HostPair<'_>>,
     from: &Receiver<EndpointReport>,
 ) -> Result<()> {
-    let until = Instant::now() + FINISH_TIMEOUT;
+    let deadline = Instant::now() + FINISH_TIMEOUT;
     loop {
-        let left = until.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now());
         match from.recv_timeout(left) {
-            Ok((role, Some(over @ Report::Finished(_)))) => return listener.receive(role, over),
-            Ok((role, None)) if role == first => {}
-            // Whatever it is, all is done.
-            Ok((role, Some(report))) => {
-                listener.receive(role, add_host_name(report, role, hosts))?
+            Ok((role, Some(finished @ Report::Finished(_)))) => {
+                return sink.receive(role, finished);
             }
+            Ok((role, None)) if role == first => {}
+            // The copy is complete, whatever the report is.
+            Ok((role, Some(report))) => sink.receive(role, add_host_name(report, role, hosts))?,
             Ok((_, None)) | Err(_) => return Ok(()),
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A copy as its ends are told of it: between which hosts, and what each has to do.
+//! Copy job: its configuration, and the hosts and options of each session.
 
 use super::keyring::Keyring;
 use crate::{
@@ -10,21 +10,21 @@ use crate::{
     protocol::{
         control::{Role, Task},
         options::Options,
-        spread::Share,
+        spread::TreeShare,
     },
 };
 use anyhow::Result;
 use longhaul_store::tree::scan::source_name;
 use std::{fmt, path::Path};
 
-/// What shall be copied where to, and what lets in there.
+/// Configuration of a copy, and the tokens for its sites.
 pub(crate) struct Job<'a> {
     pub(crate) config: &'a Config,
-    /// For sites.
+    /// Tokens for sites.
     pub(super) keyring: Keyring,
 }
 
-/// Where the two ends of a conversation are.
+/// Hosts of the two endpoints of a session; `None` is this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HostPair<'a> {
     pub(super) source: Option<&'a Host>,
@@ -70,16 +70,16 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Hosts of both sides, in turn.
+    /// Returns the pair of hosts of a session: the hosts of both sides, in turn.
     pub(crate) fn pair(&self, number: usize) -> HostPair<'_> {
         self.pair_of(number, number)
     }
 
-    /// A host of either side, in turn.
+    /// Returns a pair of hosts by an index for each side, in turn.
     pub(crate) fn pair_of(&self, source: usize, target: usize) -> HostPair<'_> {
         let sources = self.config.sources.first();
         HostPair {
-            source: sources.and_then(|places| nth_host(places, source)),
+            source: sources.and_then(|locations| nth_host(locations, source)),
             target: nth_host(&self.config.target, target),
         }
     }
@@ -90,30 +90,31 @@ impl<'a> Job<'a> {
 
     fn target_names(&self) -> Vec<String> {
         let target = self.config.target.iter();
-        target.map(|place| host_name(place.host.as_ref())).collect()
+        target
+            .map(|location| host_name(location.host.as_ref()))
+            .collect()
     }
 
-    /// Where each host of the target is among them all in the order of their names: so it is the same in whichever order they
-    /// are given.
+    /// Returns the rank of each target host in the order of names. The rank does not depend on the order on the command line.
     pub(crate) fn target_ranks(&self) -> Vec<u16> {
         let names = self.target_names();
         let before = |name: &String| names.iter().filter(|other| *other < name).count() as u16;
         names.iter().map(before).collect()
     }
 
-    /// What the target of this rank keeps of each source that is spread.
-    pub(super) fn target_shares(&self, rank: u16) -> Vec<Share> {
+    /// Returns the shares that the target of this rank stores, one of each distributed source.
+    pub(super) fn target_shares(&self, rank: u16) -> Vec<TreeShare> {
         let mut hosts = self.target_names();
         hosts.sort();
         let sources = self.config.sources.iter();
-        let share = |place: &Location| Share {
+        let share = |location: &Location| TreeShare {
             origin: self.config.options.origin,
-            top: source_name(Path::new(&place.path)).ok().flatten(),
+            top: source_name(Path::new(&location.path)).ok().flatten(),
             rank,
             hosts: hosts.clone(),
         };
         sources
-            .filter_map(|places| places.first())
+            .filter_map(|locations| locations.first())
             .map(share)
             .collect()
     }
@@ -121,13 +122,16 @@ impl<'a> Job<'a> {
     pub(super) fn options(&self, task: Task) -> Options {
         let options = &self.config.options;
         Options {
-            // Only who sees all of it knows what is too much.
+            // Only an endpoint that sees all entries knows which ones to delete.
             delete: options.delete && !matches!(task, Task::Extents | Task::Gather(_)),
             ..options.clone()
         }
     }
 }
 
-fn nth_host(places: &[Location], number: usize) -> Option<&Host> {
-    places.get(number % places.len().max(1))?.host.as_ref()
+fn nth_host(locations: &[Location], number: usize) -> Option<&Host> {
+    locations
+        .get(number % locations.len().max(1))?
+        .host
+        .as_ref()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tokens that a client has: in a file that only its owner reads, one a site, or one in the environment. Never on
-//! the command line, which everybody sees.
+//! Tokens of a client: one for each site in a file that only its owner can read, or a single one in the environment. They
+//! are never on the command line, which all users can see.
 
 use crate::protocol::{address::Address, token::Token};
 use anyhow::Result;
@@ -13,17 +13,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A token for whichever site.
+/// Environment variable with a token for any site.
 const TOKEN_VARIABLE: &str = "LONGHAUL_TOKEN";
 
-/// Longer files of tokens are none.
+/// Maximum length of a token file, in bytes. A longer file is refused.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
 /// Tokens by site.
 #[derive(Debug, Clone, Default)]
 pub struct Keyring(Vec<(Address, Token)>);
 
-/// `sites.toml`.
+/// Contents of `sites.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SitesFile {
@@ -38,7 +38,7 @@ struct SiteEntry {
 }
 
 impl Keyring {
-    /// Finds a token for each of `sites`, before anything is begun.
+    /// Finds a token for each of `sites`.
     pub fn find(sites: &[Address], token_file: Option<&Path>) -> Result<Self> {
         if sites.is_empty() {
             return Ok(Self::default());
@@ -55,7 +55,7 @@ impl Keyring {
         }
     }
 
-    /// The token for a site that was asked for.
+    /// Returns the token for one of the sites.
     pub fn token(&self, site: &Address) -> Option<&Token> {
         let found = self.0.iter().find(|(address, _)| address == site);
         found.map(|(_, token)| token)
@@ -68,7 +68,7 @@ impl Keyring {
                 Ok(Self(vec![(first.clone(), token)]))
             }
             _ => Err(Refusal::usage(format!(
-                "{origin} has one token, and here are two sites: put both into sites.toml"
+                "{origin} has one token, but the command names two sites: put both tokens into sites.toml"
             ))),
         }
     }
@@ -78,9 +78,9 @@ impl Keyring {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read.map_err(|error| refuse_file(path, error))?,
         };
-        let written: SitesFile = toml::from_str(&text).map_err(|error| refuse_file(path, error))?;
+        let file: SitesFile = toml::from_str(&text).map_err(|error| refuse_file(path, error))?;
         let mut found = Vec::new();
-        for (name, entry) in written.sites {
+        for (name, entry) in file.sites {
             let address: Address = name.parse().map_err(|error| refuse_file(path, error))?;
             let origin = format!("{}: {name}", path.display());
             found.push((address, parse_token(&origin, &entry.token)?));
@@ -89,7 +89,7 @@ impl Keyring {
         match sites.iter().find(|site| ring.token(site).is_none()) {
             None => Ok(ring),
             Some(site) => Err(Refusal::usage(format!(
-                "no token for {site}: who runs it makes one with `longhaul site token new`; it belongs into {} as \
+                "no token for {site}: its operator creates one with `longhaul site token new`; put it into {} as \
                  sites.\"{site}\".token, into the file that --token-file names, or into {TOKEN_VARIABLE}",
                 path.display()
             ))),
@@ -108,7 +108,7 @@ fn first_word(path: &Path) -> Result<String> {
     Ok(word.unwrap_or_default().to_owned())
 }
 
-/// `sites.toml` where the XDG Base Directory Specification wants it.
+/// Returns the path of `sites.toml`, by the XDG Base Directory Specification.
 fn default_path() -> Result<PathBuf> {
     let absolute = |name| {
         let path = std::env::var_os(name).map(PathBuf::from);
@@ -117,7 +117,7 @@ fn default_path() -> Result<PathBuf> {
     let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
     let config = config.ok_or_else(|| {
         Refusal::usage(
-            "neither XDG_CONFIG_HOME nor HOME is set: --token-file says where a token is",
+            "neither XDG_CONFIG_HOME nor HOME is set: give the file of the token with --token-file",
         )
     })?;
     Ok(config.join("longhaul/sites.toml"))
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_site_has_its_token() {
+    fn finds_the_token_of_each_site() {
         let (near, far) = (token(1), token(2));
         let text =
             format!("[sites]\nnear.token = \"{near}\"\n\"far:9\" = {{ token = \"{far}\" }}\n");
@@ -162,40 +162,43 @@ mod tests {
         let found = |site| ring.token(site).map(Token::text);
         assert_eq!(found(&sites[0]), Some(near));
         assert_eq!(found(&sites[1]), Some(far));
-        let strange = super::tests::sites(&["far"]);
-        let said = Keyring::read_file(&strange, file.path())
+        let unknown = super::tests::sites(&["far"]);
+        let error = Keyring::read_file(&unknown, file.path())
             .unwrap_err()
             .to_string();
-        assert!(said.contains("no token for far"), "{said}");
+        assert!(error.contains("no token for far"), "{error}");
     }
 
     #[test]
-    fn one_token_is_for_one_site() {
+    fn rejects_one_token_for_two_sites() {
         let file = file(0o600, &format!("{}\n", token(1)));
         let find = |names: &[&str]| Keyring::find(&sites(names), Some(file.path()));
         assert!(find(&["far", "far:7311"]).is_ok());
-        let said = find(&["near", "far"]).unwrap_err().to_string();
-        assert!(said.contains("two sites"), "{said}");
+        let error = find(&["near", "far"]).unwrap_err().to_string();
+        assert!(error.contains("two sites"), "{error}");
     }
 
     #[test]
-    fn a_file_that_others_may_read_is_refused() {
+    fn rejects_a_file_that_others_can_read() {
         let file = file(0o644, &token(1));
-        let said = Keyring::find(&sites(&["far"]), Some(file.path())).unwrap_err();
-        assert!(said.to_string().contains("chmod 600"), "{said}");
+        let error = Keyring::find(&sites(&["far"]), Some(file.path())).unwrap_err();
+        assert!(error.to_string().contains("chmod 600"), "{error}");
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said_without_its_secrets() {
-        for (text, wanted) in [
-            ("[sites]\nfar.token = \"hunter2\"", "far: no token"),
+    fn errors_about_a_file_hide_its_secrets() {
+        for (text, expected) in [
+            ("[sites]\nfar.token = \"hunter2\"", "far: not a token"),
             ("[sites]\n\"a b\".token = \"x\"", "want HOST"),
             ("[places]", "unknown field"),
         ] {
             let file = file(0o600, text);
-            let said = Keyring::read_file(&sites(&["far"]), file.path()).unwrap_err();
-            let said = said.to_string();
-            assert!(said.contains(wanted) && !said.contains("hunter2"), "{said}");
+            let error = Keyring::read_file(&sites(&["far"]), file.path()).unwrap_err();
+            let error = error.to_string();
+            assert!(
+                error.contains(expected) && !error.contains("hunter2"),
+                "{error}"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conversations of two ends, as the process sees them that was called: it starts a source and a target, makes them known
-//! to each other, and hears what becomes of it.
+//! Sessions of two endpoints, as the coordinator sees them. It starts a source and a target, passes each the contact data
+//! of the other, and receives their reports.
 
 pub(super) mod endpoint_process;
 pub(super) mod follow;

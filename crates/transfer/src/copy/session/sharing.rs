@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the target's directory is one on all its hosts, or another on each: either is refused where the other was meant,
-//! before anything is copied. So are sources that are not the same on all hosts that are to share them.
+//! Checks, before anything is copied, of which hosts share a file system. Target hosts must share the target's directory,
+//! or in a distributed copy must not share it. Source hosts must have the same sources if they share the work.
 //!
-//! One makes a file in the target's directory under a name that nobody else has, and the others look for it. Nothing is made at a
-//! source: there numbers and birth times are compared.
+//! One target host creates a probe file with a random name in the target's directory, and the others look for it. Nothing
+//! is created at a source: there inode numbers and birth times are compared.
 
 use super::{endpoint_process::EndpointProcess, job::Job};
 use crate::protocol::{
@@ -15,29 +15,29 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use rustix::rand::GetRandomFlags;
 
-/// Refuses a directory that the hosts do not share: each would get some of the data, and none all of it.
+/// Refuses a target directory that the hosts do not share: each host would get some of the data, and none all of it.
 pub(crate) fn check_target_shared(job: &Job<'_>) -> Result<()> {
-    let Some((first, blind)) = find_target_host(job, false)? else {
+    let Some((first, unsharing)) = find_target_host(job, false)? else {
         return Ok(());
     };
     Err(Refusal::usage(format!(
-        "{blind} does not see what is in the target's directory on {first}: name hosts that share a file system, or let each keep a \
+        "{unsharing} does not see what is in the target's directory on {first}: name hosts that share a file system, or let each keep a \
          share: --apart target",
     )))
 }
 
-/// Refuses one that some of them share: two would keep their shares in one place.
+/// Refuses a target directory that some hosts share: two hosts would store their shares in the same directory.
 pub(crate) fn check_target_not_shared(job: &Job<'_>) -> Result<()> {
     let Some((first, seeing)) = find_target_host(job, true)? else {
         return Ok(());
     };
     Err(Refusal::usage(format!(
-        "{seeing} sees what is in the target's directory on {first}: hosts that share it are not --apart; --leases has them share \
+        "{seeing} sees what is in the target's directory on {first}: hosts that share it cannot be --apart; use --leases to share \
          the work",
     )))
 }
 
-/// Refuses source hosts of which one has other things than another: each would bring some of its own, and none all of it.
+/// Refuses source hosts with different entries: each host would send some of its own, and none all of them.
 pub(crate) fn check_sources_shared(job: &Job<'_>) -> Result<()> {
     let hosts = job.config.sources.first().map_or(0, Vec::len);
     if hosts < 2 {
@@ -53,53 +53,54 @@ pub(crate) fn check_sources_shared(job: &Job<'_>) -> Result<()> {
     };
     let (first, other) = (job.source_name(first), job.source_name(other));
     Err(Refusal::usage(format!(
-        "{path} on {other} is not what it is on {first}: name source hosts that share a file system; what each has of its own \
-         comes by --apart source, or moves on by --apart both"
+        "{path} on {other} is not the same as on {first}: name source hosts that share a file system; to copy what each host \
+         has of its own, use --apart source, or --apart both to move shares"
     )))
 }
 
-/// The first host, and another that does, or does not, see what is in its directory. A host that can't be reached now is not
-/// asked: its conversation will not get far either.
+/// Returns the first target host and another host that sees the first one's directory, or does not see it if `sees` is
+/// false. Skips hosts that cannot be reached: their sessions fail anyway.
 fn find_target_host(job: &Job<'_>, sees: bool) -> Result<Option<(String, String)>> {
-    let number = random_number()?;
+    let probe_number = random_number()?;
     let hosts = 0..job.config.target.len();
     let sources = match hosts.len() {
         1 => Sources::default(),
         _ => locate_all_sources(job),
     };
-    let ask = |host: usize, task| {
+    let run_probe = |host: usize, task| {
         let sources = sources.clone();
         probe_result(job.start_alone_with_sources(job.pair(host), Role::Target, task, sources))
     };
-    let marked = |host: usize| Some((host, ask(host, Task::CreateProbe(number))?.0));
-    // With one host there is nothing to find.
-    let Some((first, mut marking)) = hosts
+    let create_probe =
+        |host: usize| Some((host, run_probe(host, Task::CreateProbe(probe_number))?.0));
+    // A single host needs no check.
+    let Some((first, mut probing)) = hosts
         .clone()
         .take(hosts.len().saturating_sub(1))
-        .find_map(marked)
+        .find_map(create_probe)
     else {
         return Ok(None);
     };
-    let found = |host: &usize| matches!(ask(*host, Task::FindProbe(number)), Some((_, seen)) if seen == sees);
+    let found = |host: &usize| matches!(run_probe(*host, Task::FindProbe(probe_number)), Some((_, seen)) if seen == sees);
     let found = hosts.skip(first + 1).find(found);
-    marking.send(&Rendezvous::Wait)?;
-    marking.receive_report()?;
+    probing.send(&Rendezvous::Wait)?;
+    probing.receive_report()?;
     let name = |host: usize| job.pair(host).name(Role::Target);
     Ok(found.map(|found| (name(first), name(found))))
 }
 
-/// Where the sources on all hosts are, so that no mark is made in one of them.
+/// Returns the locations of the sources on all hosts, so that no probe file is created in one of them.
 fn locate_all_sources(job: &Job<'_>) -> Sources {
     let all = source_locations(job).map(|(_, sources)| sources);
     all.fold(Sources::default(), Sources::merge)
 }
 
-/// Where they are on each host that can be reached now.
+/// Returns the locations of the sources on each host that can be reached.
 fn source_locations<'a>(job: &'a Job<'_>) -> impl Iterator<Item = (usize, Sources)> + 'a {
     let hosts = 0..job.config.sources.first().map_or(0, Vec::len);
     hosts.filter_map(|host| {
-        let mut far = job.start_alone(job.pair_of(host, 0), Role::Source, Task::Locate);
-        match far.as_mut().ok()?.receive_report() {
+        let mut process = job.start_alone(job.pair_of(host, 0), Role::Source, Task::Locate);
+        match process.as_mut().ok()?.receive_report() {
             Ok(Some(Report::Sources(sources))) => Some((host, sources)),
             _ => None,
         }
@@ -112,11 +113,12 @@ fn random_number() -> Result<u128> {
     Ok(u128::from_ne_bytes(random))
 }
 
-/// Whether an end made the mark, or sees it; `None` of one that can't be reached, refuses or is gone: its conversation says why.
-fn probe_result(far: Result<EndpointProcess>) -> Option<(EndpointProcess, bool)> {
-    let mut far = far.ok()?;
-    match far.receive_report() {
-        Ok(Some(Report::ProbeVisible(seen))) => Some((far, seen)),
+/// Returns whether an endpoint created the probe file, or sees it; `None` if the endpoint cannot be reached, refuses or has
+/// exited. Its session will report the reason.
+fn probe_result(process: Result<EndpointProcess>) -> Option<(EndpointProcess, bool)> {
+    let mut process = process.ok()?;
+    match process.receive_report() {
+        Ok(Some(Report::ProbeVisible(seen))) => Some((process, seen)),
         _ => None,
     }
 }

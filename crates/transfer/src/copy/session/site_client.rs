@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way to an end of a copy at a site: TLS 1.3 with the key that the token names, the token inside, and then what
-//! ssh's pipes would be.
+//! Client side of a connection to an endpoint at a site: TLS 1.3 with the key that the token names, and authentication
+//! with the token. Then the connection carries the endpoint's messages, as the pipes of ssh do.
 
 use crate::{
     protocol::{
@@ -21,28 +21,29 @@ use std::{
     sync::Arc,
 };
 
-/// Goes there; what is read and written then is an end's of a copy.
+/// Connects and authenticates. Afterwards the connection carries the messages of an endpoint.
 pub(crate) fn open(site: &Address, export: &str, token: &Token) -> Result<Duplex> {
     let socket = connect(site).with_context(|| format!("cannot reach the site {site}"))?;
     let tls = tls_handshake(&socket, token).map_err(|error| explain_tls_error(error, site))?;
-    let mut line = Duplex::new(tls, socket)?;
-    let ask = AuthRequest {
+    let mut connection = Duplex::new(tls, socket)?;
+    let request = AuthRequest {
         secret: token.secret.clone(),
         export: export.to_owned(),
     };
-    message::write(&mut line, &ask)?;
-    line.flush()?;
-    let answer = message::read(&mut line).with_context(|| format!("{site} does not answer"))?;
-    match answer {
+    message::write(&mut connection, &request)?;
+    connection.flush()?;
+    let response =
+        message::read(&mut connection).with_context(|| format!("{site} does not response"))?;
+    match response {
         Some(AuthResponse::Accepted) => {}
         Some(AuthResponse::Refused(why)) => {
             return Err(Refusal::usage(format!("{site}: {}", escape(&why))));
         }
         Some(AuthResponse::Busy(why)) => bail!("{site}: {}", escape(&why)),
-        None => bail!("{site} went away"),
+        None => bail!("{site} closed the connection"),
     }
-    line.wait_forever()?;
-    Ok(line)
+    connection.wait_forever()?;
+    Ok(connection)
 }
 
 fn connect(site: &Address) -> io::Result<TcpStream> {
@@ -64,7 +65,7 @@ fn connect(site: &Address) -> io::Result<TcpStream> {
 fn tls_handshake(mut socket: &TcpStream, token: &Token) -> io::Result<ClientConnection> {
     let mut config = to_key(token.site.0).map_err(io::Error::other)?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    // The key decides, not the name.
+    // The site is verified by its key, not by its name.
     let name = ServerName::try_from("longhaul").map_err(io::Error::other)?;
     let tls = ClientConnection::new(Arc::new(config), name);
     let mut tls = tls.map_err(io::Error::other)?;
@@ -78,9 +79,10 @@ fn explain_tls_error(error: io::Error, site: &Address) -> anyhow::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     match inner {
         Some(rustls::Error::InvalidCertificate(_)) => Refusal::usage(format!(
-            "{site} shows another key than the token names: it is another site, or its key was lost; \
-             who runs it makes a new token"
+            "{site} has another key than the token names: it is another site, or its key was replaced; \
+             request its operator for a new token"
         )),
-        _ => anyhow::Error::new(error).context(format!("{site} does not speak as a site")),
+        _ => anyhow::Error::new(error)
+            .context(format!("{site} does not response as a longhaul site")),
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How two ends are started and made known to each other.
+//! Start of the two endpoints of a session, and of endpoints without a peer.
 
 use super::{
     endpoint_process::{EndpointProcess, LOG_HINT, host_name},
@@ -11,7 +11,7 @@ use crate::{
         control::{Begin, Rendezvous, Role, Task},
         report::Report,
         sources::Sources,
-        spread::Share,
+        spread::TreeShare,
     },
 };
 use anyhow::{Result, anyhow, bail};
@@ -21,18 +21,16 @@ use std::{
     os::unix::ffi::OsStrExt,
 };
 
-/// How a conversation ended.
+/// Outcome of a session.
 pub(crate) enum SessionOutcome {
+    /// Both endpoints have finished.
     Finished,
-    /// So many bytes or entries became durable before it broke.
-    Broken {
-        why: String,
-        gained: u64,
-    },
+    /// The session broke, after `gained` bytes or entries had become durable.
+    Broken { why: String, gained: u64 },
 }
 
 impl SessionOutcome {
-    /// An end on `host` that did not get as far as to begin.
+    /// Returns the outcome after an endpoint on `host` failed to start.
     fn failed_start(report: Option<Report>, role: Role, host: Option<&Host>) -> Result<Self> {
         match report {
             Some(Report::Refused(why)) => Err(Refusal::usage(why)),
@@ -40,7 +38,7 @@ impl SessionOutcome {
             Some(Report::Broken(why)) => Ok(Self::Broken { why, gained: 0 }),
             _ => Ok(Self::Broken {
                 why: format!(
-                    "the {} on {} went away; {LOG_HINT}",
+                    "the {} on {} exited; {LOG_HINT}",
                     role.name(),
                     host_name(host)
                 ),
@@ -50,26 +48,27 @@ impl SessionOutcome {
     }
 }
 
-/// What came of starting two ends.
+/// Outcome of starting two endpoints.
 pub(crate) enum StartOutcome {
+    /// Both endpoints are running and connect to each other.
     Started {
         source: EndpointProcess,
         target: EndpointProcess,
     },
-    /// One did not get as far as to begin.
+    /// One endpoint failed to start.
     Failed(SessionOutcome),
 }
 
-/// What a target is told of the sources: where they are, and which shares it keeps of them.
-type TargetContext = (Sources, Vec<Share>);
+/// Locations of the sources, and the shares of them that the target stores.
+type TargetContext = (Sources, Vec<TreeShare>);
 
 impl Job<'_> {
-    /// One end by itself.
+    /// Starts the process of an endpoint.
     pub(crate) fn start_endpoint(&self, host: Option<&Host>) -> Result<EndpointProcess> {
         EndpointProcess::start(host, self.config, &self.keyring)
     }
 
-    /// An end that meets nobody.
+    /// Starts an endpoint without a peer.
     pub(crate) fn start_alone(
         &self,
         pair: HostPair<'_>,
@@ -79,7 +78,7 @@ impl Job<'_> {
         self.start_alone_with_sources(pair, role, task, Sources::default())
     }
 
-    /// The same, for a target that may be where the sources are.
+    /// Starts an endpoint without a peer, for a target that may be on the host of the sources.
     pub(crate) fn start_alone_with_sources(
         &self,
         pair: HostPair<'_>,
@@ -88,64 +87,74 @@ impl Job<'_> {
         sources: Sources,
     ) -> Result<EndpointProcess> {
         let host = pair.host(role);
-        let mut far = self.start_endpoint(host)?;
-        let nobody = Contact::of(&mut far, host)?;
-        let known = (sources, Vec::new());
-        far.send(&self.begin_message((role, task), &nobody, Rendezvous::Wait, known))?;
-        Ok(far)
+        let mut process = self.start_endpoint(host)?;
+        let contact = Contact::of(&mut process, host)?;
+        let context = (sources, Vec::new());
+        process.send(&self.begin_message((role, task), &contact, Rendezvous::Wait, context))?;
+        Ok(process)
     }
 
-    /// Two processes that know each other.
+    /// Starts a source and a target that connect to each other.
     pub(crate) fn start_pair(&self, pair: HostPair<'_>, task: Task) -> Result<StartOutcome> {
         let mut source = self.start_endpoint(pair.source)?;
         let mut target = self.start_endpoint(pair.target)?;
-        let near = Contact::of(&mut source, pair.source)?;
-        let far = Contact::of(&mut target, pair.target)?;
-        // Who is elsewhere can be reached: ssh did. And the source begins: before it has what it shall copy, the
-        // target must not be touched.
+        let source_contact = Contact::of(&mut source, pair.source)?;
+        let target_contact = Contact::of(&mut target, pair.target)?;
+        // The remote side listens, because ssh could reach it. The source starts first: the target must not be changed
+        // before the sources are open.
         let source_listens = pair.source.is_some() && pair.target.is_none();
-        let meeting = match source_listens {
-            true => self.listen_on(&near)?,
+        let rendezvous = match source_listens {
+            true => self.listen_on(&source_contact)?,
             false => Rendezvous::Wait,
         };
         let none = TargetContext::default();
-        source.send(&self.begin_message((Role::Source, task), &far, meeting, none))?;
+        source.send(&self.begin_message(
+            (Role::Source, task),
+            &target_contact,
+            rendezvous,
+            none,
+        ))?;
         let mut shares = match task {
             Task::Spread(placement) => self.target_shares(placement.host),
             _ => Vec::new(),
         };
-        let early = |report, role| {
+        let failed_start = |report, role| {
             SessionOutcome::failed_start(report, role, pair.host(role)).map(StartOutcome::Failed)
         };
         let sources = loop {
             match source.receive_report()? {
-                Some(Report::Shares(kept)) => shares.extend(kept),
+                Some(Report::Shares(stored)) => shares.extend(stored),
                 Some(Report::Sources(sources)) => break sources,
-                other => return early(other, Role::Source),
+                other => return failed_start(other, Role::Source),
             }
         };
-        let known = (sources, shares);
+        let context = (sources, shares);
         let as_target = (Role::Target, task);
         match (source.receive_report()?, source_listens) {
             (Some(Report::Listening(port)), true) => {
                 target.send(&self.begin_message(
                     as_target,
-                    &near,
-                    near.connect_to_port(port),
-                    known,
+                    &source_contact,
+                    source_contact.connect_to_port(port),
+                    context,
                 ))?;
             }
             (Some(Report::Ready), false) => {
-                let meeting = self.listen_on(&far)?;
-                target.send(&self.begin_message(as_target, &near, meeting, known))?;
+                let rendezvous = self.listen_on(&target_contact)?;
+                target.send(&self.begin_message(
+                    as_target,
+                    &source_contact,
+                    rendezvous,
+                    context,
+                ))?;
                 match target.receive_report()? {
                     Some(Report::Listening(port)) => {
-                        source.send(&far.connect_to_port(port))?;
+                        source.send(&target_contact.connect_to_port(port))?;
                     }
-                    other => return early(other, Role::Target),
+                    other => return failed_start(other, Role::Target),
                 }
             }
-            (other, _) => return early(other, Role::Source),
+            (other, _) => return failed_start(other, Role::Source),
         }
         Ok(StartOutcome::Started { source, target })
     }
@@ -154,11 +163,11 @@ impl Job<'_> {
         &self,
         (role, task): (Role, Task),
         peer: &Contact,
-        meeting: Rendezvous,
+        rendezvous: Rendezvous,
         (sources, shares): TargetContext,
     ) -> Begin {
-        let bytes = |place: &Location| place.path.as_bytes().to_vec();
-        let first = |places: &Vec<Location>| places.first().map(bytes).unwrap_or_default();
+        let bytes = |location: &Location| location.path.as_bytes().to_vec();
+        let first = |locations: &Vec<Location>| locations.first().map(bytes).unwrap_or_default();
         Begin {
             role,
             paths: match role {
@@ -167,53 +176,58 @@ impl Job<'_> {
             },
             options: self.options(task),
             peer_certificate: peer.certificate.clone(),
-            rendezvous: meeting,
+            rendezvous,
             task,
             sources,
             shares,
         }
     }
 
-    fn listen_on(&self, who: &Contact) -> Result<Rendezvous> {
+    fn listen_on(&self, contact: &Contact) -> Result<Rendezvous> {
         Ok(Rendezvous::Listen {
-            at: who.listen_address()?,
+            at: contact.listen_address()?,
             ports: self.config.ports,
         })
     }
 }
 
-/// What is known of an end before it begins.
+/// Contact data of an endpoint before it starts to work.
 struct Contact {
     certificate: Vec<u8>,
-    /// Its own address, of those it was reached at.
+    /// Address that the endpoint's host knows as its own, to listen on.
     own_address: Option<IpAddr>,
-    /// Where it can be reached: as its host and as ours call it, which may differ (network address translation).
+    /// Addresses of the endpoint as its host and as this machine know it. These may differ because of network address
+    /// translation.
     addresses: Vec<IpAddr>,
 }
 
 impl Contact {
-    fn of(far: &mut EndpointProcess, host: Option<&Host>) -> Result<Self> {
-        let Some(hello) = far.receive_hello(host)? else {
+    fn of(process: &mut EndpointProcess, host: Option<&Host>) -> Result<Self> {
+        let Some(hello) = process.receive_hello(host)? else {
             bail!(
-                "the end of the copy on {} went away at once; {LOG_HINT}",
+                "the endpoint on {} exited at once; {LOG_HINT}",
                 host_name(host)
             );
         };
-        let (own, reached) = match host {
-            // What is here is reached from here alone.
+        let (own_address, reached) = match host {
+            // A local endpoint is reached only from this machine.
             None => (Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), None),
-            Some(Host::Site { .. }) => (far.peer_address(), None),
-            Some(Host::Ssh(_)) => (hello.ssh.map(|(_, own)| own), far.peer_address()),
+            Some(Host::Site { .. }) => (process.peer_address(), None),
+            Some(Host::Ssh(_)) => (
+                hello.ssh.map(|(_, own_address)| own_address),
+                process.peer_address(),
+            ),
         };
-        let other = reached.filter(|reached| Some(*reached) != own);
+        let other = reached.filter(|reached| Some(*reached) != own_address);
         Ok(Self {
             certificate: hello.certificate,
-            own_address: own,
-            addresses: own.into_iter().chain(other).collect(),
+            own_address,
+            addresses: own_address.into_iter().chain(other).collect(),
         })
     }
 
-    /// Where it listens: on all its addresses, if ssh's own is not known (sudo takes `SSH_CONNECTION` away).
+    /// Returns the address to listen on. If the address of the ssh connection is unknown, because sudo removes
+    /// `SSH_CONNECTION`, the endpoint listens on all its addresses.
     fn listen_address(&self) -> Result<IpAddr> {
         let any = |reached: &IpAddr| match reached {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -222,13 +236,13 @@ impl Contact {
         let at = self.own_address.or(self.addresses.first().map(any));
         at.ok_or_else(|| {
             Refusal::usage(
-                "it is not known where the other side can be reached: keep SSH_CONNECTION for longhaul there (with sudo: \
+                "the address of the other side is unknown: keep SSH_CONNECTION for longhaul there (with sudo: \
                  --remote-program 'sudo --preserve-env=SSH_CONNECTION longhaul')",
             )
         })
     }
 
-    /// How to come to what listens there.
+    /// Returns the instruction to connect to this endpoint at `port`.
     fn connect_to_port(&self, port: u16) -> Rendezvous {
         let addresses = self.addresses.iter();
         Rendezvous::Connect(addresses.map(|ip| (*ip, port).into()).collect())

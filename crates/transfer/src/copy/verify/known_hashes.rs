@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hashes that are kept of a directory: in its own manifest, or in one further up, if it came as part of a larger copy or under
-//! a name of its own.
+//! Recorded hashes of a directory. They are in its own manifest, or in that of a parent directory, if the directory was
+//! copied as part of a larger copy or under a new name.
 
 use anyhow::Result;
 use longhaul_command::errln;
@@ -9,7 +9,7 @@ use longhaul_store::{
     manifest::{FileRecord, MANIFEST, Manifest},
     tree::{
         filter::Filter,
-        scan::{Item, Options, Scan, Source},
+        scan::{Options, Scan, ScanItem, Source},
     },
     vfs::Dir,
 };
@@ -20,42 +20,42 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a manifest says of a directory.
+/// Records of a manifest about a directory.
 pub(super) struct KnownHashes {
     manifest: Manifest,
-    /// The directory's path beneath the manifest's, with a slash behind it; empty if they are the same.
+    /// Path of the directory relative to the manifest's directory, with a trailing slash; empty if they are the same.
     prefix: Vec<u8>,
 }
 
 impl KnownHashes {
-    /// The nearest that knows something in `dir`.
+    /// Finds the nearest manifest with a record about `dir`.
     pub(super) fn find(dir: &Path) -> Result<Self> {
-        let refused = |why: String| Refusal::usage(format!("{}: {why}", dir.display()));
-        let here = dir
+        let refuse = |why: String| Refusal::usage(format!("{}: {why}", dir.display()));
+        let directory = dir
             .canonicalize()
-            .map_err(|error| refused(error.to_string()))?;
+            .map_err(|error| refuse(error.to_string()))?;
         let mut beneath = PathBuf::new();
-        for top in here.ancestors() {
-            let manifest = load(top).map_err(refused)?;
-            let kept = Self {
+        for top in directory.ancestors() {
+            let manifest = load(top).map_err(refuse)?;
+            let known = Self {
                 manifest,
                 prefix: with_slash(&beneath),
             };
-            if kept.iter().next().is_some() {
-                kept.print_location(top);
-                return Ok(kept);
+            if known.iter().next().is_some() {
+                known.print_location(top);
+                return Ok(known);
             }
             let name = top.file_name().unwrap_or_default();
             beneath = Path::new(name).join(beneath);
         }
-        if has_pieces(&here) {
+        if has_pieces(&directory) {
             return Ok(Self {
-                manifest: load(&here).map_err(refused)?,
+                manifest: load(&directory).map_err(refuse)?,
                 prefix: Vec::new(),
             });
         }
-        Err(refused(format!(
-            "no hashes are kept of it, in its {MANIFEST} or one further up: name what longhaul copy brought, without --hash off"
+        Err(refuse(format!(
+            "no hashes of it are recorded, in its {MANIFEST} or that of a parent directory: name a directory that longhaul copy wrote, without --hash off"
         )))
     }
 
@@ -65,7 +65,7 @@ impl KnownHashes {
         }
     }
 
-    /// What is known of a path in the directory.
+    /// Returns the record of a path in the directory.
     pub(super) fn lookup(&self, path: &[u8]) -> Option<FileRecord> {
         let path = match self.prefix.as_slice() {
             [] => Cow::Borrowed(path),
@@ -74,19 +74,19 @@ impl KnownHashes {
         self.manifest.lookup(&path).copied()
     }
 
-    /// Paths in the directory, and what is known of each.
+    /// Returns the paths in the directory with their records.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &FileRecord)> {
         let all = self.manifest.iter();
         all.filter_map(|(path, record)| Some((path.strip_prefix(self.prefix.as_slice())?, record)))
     }
 
-    /// Bytes to be read.
+    /// Returns the bytes to read.
     pub(super) fn bytes(&self) -> u64 {
         self.iter().map(|(_, record)| record.size).sum()
     }
 }
 
-/// None is as good as an empty one. Directories further up need not be readable.
+/// Loads the manifest of a directory. A missing one counts as empty. Parent directories need not be readable.
 fn load(top: &Path) -> Result<Manifest, String> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = fs::open(top, flags, Mode::empty()).map_err(|error| error.to_string())?;
@@ -94,11 +94,11 @@ fn load(top: &Path) -> Result<Manifest, String> {
     Manifest::load(&dir).map_err(|error| error.to_string())
 }
 
-/// Whether there are pieces of files in it: their hashes are beside them.
+/// Whether the directory has pieces of files, whose hashes are stored beside them.
 fn has_pieces(dir: &Path) -> bool {
     let source = Source::open(&dir.join(""));
     let scan = source.and_then(|source| Scan::new([source], Filter::default(), Options::default()));
-    scan.is_ok_and(|mut scan| scan.any(|item| matches!(item, Item::Piece { .. })))
+    scan.is_ok_and(|mut scan| scan.any(|item| matches!(item, ScanItem::Piece { .. })))
 }
 
 fn with_slash(path: &Path) -> Vec<u8> {

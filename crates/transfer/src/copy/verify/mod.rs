@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul copy verify`: a tree against the hashes that copies into it have kept.
+//! `longhaul copy verify`: compares a tree with the hashes that copies into it have recorded.
 
 mod known_hashes;
 mod reader_pool;
@@ -16,12 +16,12 @@ use std::path::Path;
 use verify_report::VerifyReport;
 
 pub(super) fn run(dir: &Path, json: bool) -> Result<()> {
-    let kept = KnownHashes::find(dir)?;
-    let findings = Mutex::new(VerifyReport::new(json, kept.bytes()));
-    let files = Files::open(dir, &kept).map_err(Refusal::usage)?;
-    ReaderPool::new(files, &findings).run();
-    let findings = findings.into_inner();
-    match findings.print_totals()? {
+    let known_hashes = KnownHashes::find(dir)?;
+    let report = Mutex::new(VerifyReport::new(json, known_hashes.bytes()));
+    let files = Files::open(dir, &known_hashes).map_err(Refusal::usage)?;
+    ReaderPool::new(files, &report).run();
+    let report = report.into_inner();
+    match report.print_totals()? {
         0 => Ok(()),
         1 => bail!("{}: 1 file is not as it was copied", dir.display()),
         bad => bail!("{}: {bad} files are not as they were copied", dir.display()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The threads that read: each takes the next block, of whatever file, so that one large file has all of them.
+//! Pool of reader threads. Each thread takes the next block of any file, so that all threads read a single large file.
 
 use super::{
     scan::{FileToRead, Files, Finding, FindingKind, ScanStep},
@@ -17,21 +17,22 @@ use std::{
     vec,
 };
 
-/// What the threads share. Memory: a block for each of them, and 33 bytes for each block of the files under way.
+/// State that the threads share. Memory: a block for each thread, and 33 bytes for each block of the files in progress.
 pub(super) struct ReaderPool<'a> {
     queue: Mutex<Queue<'a>>,
-    findings: &'a Mutex<VerifyReport>,
+    report: &'a Mutex<VerifyReport>,
 }
 
 struct Queue<'a> {
     files: Files<'a>,
-    /// The file that is being read, and the blocks that are next.
+    /// File that is being read, and its next blocks.
     current: Option<(Arc<FileInProgress>, BlockQueue)>,
 }
 
+/// Indices of the blocks that are still to read.
 type BlockQueue = Peekable<Flatten<vec::IntoIter<Range<u64>>>>;
 
-/// A file under way.
+/// File that is being read.
 struct FileInProgress {
     file: FileToRead,
     open_file: OpenFile,
@@ -45,15 +46,15 @@ struct HashState {
 }
 
 impl<'a> ReaderPool<'a> {
-    pub(super) fn new(files: Files<'a>, findings: &'a Mutex<VerifyReport>) -> Self {
+    pub(super) fn new(files: Files<'a>, report: &'a Mutex<VerifyReport>) -> Self {
         let current = None;
         Self {
             queue: Mutex::new(Queue { files, current }),
-            findings,
+            report,
         }
     }
 
-    /// Until all is read.
+    /// Runs the threads until all files are read.
     pub(super) fn run(&self) {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
@@ -65,28 +66,28 @@ impl<'a> ReaderPool<'a> {
 
     fn run_reader(&self) {
         let mut buffer = Vec::new();
-        while let Some((reading, index)) = self.next_block() {
-            let hash = reading.hash(index, &mut buffer);
+        while let Some((in_progress, index)) = self.next_block() {
+            let hash = in_progress.hash(index, &mut buffer);
             let bytes = buffer.len() as u64;
-            self.findings.lock().add_bytes(bytes);
-            if let Some(found) = reading.add_hash(index, hash) {
-                self.report_result(&reading, found);
+            self.report.lock().add_bytes(bytes);
+            if let Some(found) = in_progress.add_hash(index, hash) {
+                self.report_result(&in_progress, found);
             }
         }
     }
 
-    fn report_result(&self, reading: &FileInProgress, found: Result<(), FindingKind>) {
-        let mut findings = self.findings.lock();
+    fn report_result(&self, in_progress: &FileInProgress, found: Result<(), FindingKind>) {
+        let mut report = self.report.lock();
         match found {
-            Ok(()) => findings.count_same(),
-            Err(what) => findings.report_finding(&Finding {
-                path: reading.file.path.as_bytes().to_vec(),
-                kind: what,
+            Ok(()) => report.count_same(),
+            Err(kind) => report.report_finding(&Finding {
+                path: in_progress.file.path.as_bytes().to_vec(),
+                kind,
             }),
         }
     }
 
-    /// The next block that is to be read.
+    /// Returns the next block to read.
     fn next_block(&self) -> Option<(Arc<FileInProgress>, u64)> {
         let mut queue = self.queue.lock();
         loop {
@@ -95,7 +96,7 @@ impl<'a> ReaderPool<'a> {
             }
             match queue.files.next()? {
                 ScanStep::File(file) => self.begin(&mut queue, file),
-                ScanStep::Finding(found) => self.findings.lock().report_finding(&found),
+                ScanStep::Finding(found) => self.report.lock().report_finding(&found),
                 ScanStep::Nothing => {}
             }
         }
@@ -103,26 +104,31 @@ impl<'a> ReaderPool<'a> {
 
     fn begin(&self, queue: &mut Queue<'_>, file: FileToRead) {
         match FileInProgress::begin(file) {
-            Ok(reading) => {
-                let mut ahead = reading.file.block_ranges().into_iter().flatten().peekable();
-                match ahead.peek() {
-                    None => self.report_result(&reading, reading.result(&[])),
-                    Some(_) => queue.current = Some((Arc::new(reading), ahead)),
+            Ok(in_progress) => {
+                let mut blocks = in_progress
+                    .file
+                    .block_ranges()
+                    .into_iter()
+                    .flatten()
+                    .peekable();
+                match blocks.peek() {
+                    None => self.report_result(&in_progress, in_progress.result(&[])),
+                    Some(_) => queue.current = Some((Arc::new(in_progress), blocks)),
                 }
             }
-            Err(found) => self.findings.lock().report_finding(&found),
+            Err(found) => self.report.lock().report_finding(&found),
         }
     }
 }
 
 impl Queue<'_> {
     fn take_block(&mut self) -> Option<(Arc<FileInProgress>, u64)> {
-        let (reading, mut ahead) = self.current.take()?;
-        let index = ahead.next()?;
-        if ahead.peek().is_some() {
-            self.current = Some((reading.clone(), ahead));
+        let (in_progress, mut blocks) = self.current.take()?;
+        let index = blocks.next()?;
+        if blocks.peek().is_some() {
+            self.current = Some((in_progress.clone(), blocks));
         }
-        Some((reading, index))
+        Some((in_progress, index))
     }
 }
 
@@ -159,11 +165,11 @@ impl FileInProgress {
             .map_err(io::Error::other)
     }
 
-    /// Takes a block's hash; with the last one, or the first that can't be had, what is found of the file.
+    /// Adds the hash of a block. Returns the result for the file after the last block, or after the first error.
     fn add_hash(&self, index: u64, hash: io::Result<BlockHash>) -> Option<Result<(), FindingKind>> {
         let mut state = self.state.lock();
         state.remaining -= 1;
-        let wrong = match hash {
+        let problem = match hash {
             Ok(hash) if self.open_file.hash_matches(index, hash) => {
                 state.hashes[index as usize] = hash;
                 None
@@ -171,9 +177,9 @@ impl FileInProgress {
             Ok(_) => Some(self.file.hash_mismatch()),
             Err(error) => Some(FindingKind::Unreadable(error.to_string())),
         };
-        if let Some(what) = wrong {
+        if let Some(kind) = problem {
             let first = !std::mem::replace(&mut state.failed, true);
-            return first.then_some(Err(what));
+            return first.then_some(Err(kind));
         }
         let all = state.remaining == 0 && !state.failed;
         all.then(|| self.result(&state.hashes))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What there is in a tree, and what of it there should be.
+//! Scan of a tree, compared with the recorded files.
 
 use super::known_hashes::KnownHashes;
 use crate::copy::open_file::OpenFile;
@@ -13,29 +13,30 @@ use longhaul_store::{
     root::Failure,
     tree::{
         filter::Filter,
-        scan::{Item, Options, Scan, Source, SourceError},
+        scan::{Options, Scan, ScanItem, Source, SourceError},
     },
 };
 use std::{borrow::Cow, collections::BTreeSet, ops::Range, path::Path, sync::Arc};
 
-/// What comes next of a tree.
+/// Next step of a scan.
 pub(super) enum ScanStep {
-    /// A file of the size that it should have.
+    /// A file with the recorded size, which must be read.
     File(FileToRead),
-    /// Something that can be said without reading it.
+    /// A finding that needs no reading.
     Finding(Finding),
-    /// Nothing needs to be said.
+    /// An entry without a finding.
     Nothing,
 }
 
-/// What is found of a file.
+/// Finding about a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// As the file system has it.
+    /// Path in the file system.
     pub(super) path: Vec<u8>,
     pub(super) kind: FindingKind,
 }
 
+/// Kind of a finding, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FindingKind {
     Differs(Cow<'static, str>),
@@ -44,7 +45,7 @@ pub(super) enum FindingKind {
     Unreadable(String),
 }
 
-/// A file that is to be read, or a piece of one.
+/// File or piece of a file to read.
 pub(super) struct FileToRead {
     pub(super) path: RelPath,
     pub(super) version: Version,
@@ -53,11 +54,11 @@ pub(super) struct FileToRead {
     source: Source,
 }
 
-/// What it should be.
+/// Expected hashes of a file.
 pub(super) enum Expected {
-    /// All of it has a hash.
+    /// Hash of the whole file.
     Whole(FileRecord),
-    /// Each of these blocks has one.
+    /// Hashes of these blocks, stored with the piece.
     Piece(Vec<Range<u64>>),
 }
 
@@ -67,7 +68,7 @@ impl FileToRead {
         OpenFile::open(&self.source, &self.path, in_piece)
     }
 
-    /// Blocks that there are of it.
+    /// Returns the ranges of blocks that are present.
     pub(super) fn block_ranges(&self) -> Vec<Range<u64>> {
         match &self.expected {
             Expected::Whole(_) => std::iter::once(0..self.blocks.count()).collect(),
@@ -75,7 +76,7 @@ impl FileToRead {
         }
     }
 
-    /// Whether it is as expected, by the hashes of all its blocks. Those of a piece were looked at one by one.
+    /// Whether the hashes of all blocks match the expected hash. The blocks of a piece were compared one by one.
     pub(super) fn matches(&self, hashes: &[BlockHash]) -> bool {
         match &self.expected {
             Expected::Whole(record) => self.blocks.file_hash(hashes) == Some(record.hash),
@@ -83,7 +84,7 @@ impl FileToRead {
         }
     }
 
-    /// What to say if its hash is another.
+    /// Returns the finding for a hash that does not match.
     pub(super) fn hash_mismatch(&self) -> FindingKind {
         let modified = self.version.modified;
         FindingKind::Differs(match &self.expected {
@@ -100,24 +101,24 @@ impl FileToRead {
     }
 }
 
-/// When the source's file was written.
+/// Returns the recorded modification time of the source's file.
 fn recorded_mtime(record: &FileRecord) -> Time {
     let (seconds, nanos) = record.mtime;
     Time { seconds, nanos }
 }
 
-/// All files, one after the other.
+/// Iterator over all files of a tree.
 pub(super) struct Files<'a> {
     scan: Scan,
     sources: Arc<[Source]>,
     known_hashes: &'a KnownHashes,
-    /// Paths that have a hash and were not seen yet.
+    /// Paths with a record that the scan has not found yet.
     missing: BTreeSet<&'a [u8]>,
 }
 
 impl<'a> Files<'a> {
     pub(super) fn open(top: &Path, kept: &'a KnownHashes) -> Result<Self, SourceError> {
-        // Its contents, not the directory under its name.
+        // The trailing slash selects the contents of the directory.
         let source = Source::open(&top.join(""))?;
         let scan = Scan::new([source], Filter::default(), Options::default())?;
         Ok(Self {
@@ -128,10 +129,11 @@ impl<'a> Files<'a> {
         })
     }
 
+    /// Compares an entry with its record.
     fn classify(&mut self, entry: Entry, source: usize) -> ScanStep {
         let record = self.known_hashes.lookup(entry.path.as_bytes());
         self.missing.remove(entry.path.as_bytes());
-        let said = |what| {
+        let finding = |what| {
             let path = entry.path.as_bytes().to_vec();
             ScanStep::Finding(Finding { path, kind: what })
         };
@@ -145,9 +147,9 @@ impl<'a> Files<'a> {
                     path: entry.path,
                 })
             }
-            (Kind::File { .. }, Some(_)) => said(FindingKind::Differs("another size".into())),
-            (Kind::File { .. }, None) => said(FindingKind::Unknown),
-            // Read under its first name.
+            (Kind::File { .. }, Some(_)) => finding(FindingKind::Differs("another size".into())),
+            (Kind::File { .. }, None) => finding(FindingKind::Unknown),
+            // The file is read under its first name.
             (Kind::HardLink { to }, _) if self.known_hashes.lookup(to.as_bytes()).is_some() => {
                 ScanStep::Nothing
             }
@@ -155,10 +157,10 @@ impl<'a> Files<'a> {
                 ScanStep::Nothing
             }
             (Kind::HardLink { .. }, Some(_)) if !self.sources[source].is_file(&entry.path) => {
-                said(FindingKind::Differs("no file any more".into()))
+                finding(FindingKind::Differs("not a file any more".into()))
             }
-            (Kind::HardLink { .. }, _) => said(FindingKind::Unknown),
-            (_, Some(_)) => said(FindingKind::Differs("no file any more".into())),
+            (Kind::HardLink { .. }, _) => finding(FindingKind::Unknown),
+            (_, Some(_)) => finding(FindingKind::Differs("not a file any more".into())),
             (_, None) => ScanStep::Nothing,
         }
     }
@@ -183,16 +185,16 @@ impl Iterator for Files<'_> {
 
     fn next(&mut self) -> Option<ScanStep> {
         match self.scan.next() {
-            Some(Item::Entry { source, entry, .. }) => Some(self.classify(entry, source)),
-            Some(Item::Failed(failure) | Item::SourceFailed { failure, .. }) => {
+            Some(ScanItem::Entry { source, entry, .. }) => Some(self.classify(entry, source)),
+            Some(ScanItem::Failed(failure) | ScanItem::SourceFailed { failure, .. }) => {
                 Some(unreadable(&failure))
             }
-            Some(Item::Piece {
+            Some(ScanItem::Piece {
                 source,
                 entry,
                 piece_blocks: held,
             }) => Some(self.piece(entry, held, source)),
-            Some(Item::Top { .. } | Item::Shares { .. } | Item::Skipped { .. }) => {
+            Some(ScanItem::Top { .. } | ScanItem::Shares { .. } | ScanItem::Skipped { .. }) => {
                 Some(ScanStep::Nothing)
             }
             None => {
@@ -206,11 +208,11 @@ impl Iterator for Files<'_> {
 
 fn unreadable(failure: &Failure) -> ScanStep {
     let path = failure.path().map_or(&b"."[..], RelPath::as_bytes);
-    let said = failure.to_string();
-    // It begins with the name, which the finding has.
-    let why = said.strip_prefix(&format!("{}: ", Printable(path)));
+    let text = failure.to_string();
+    // The text starts with the path, which the finding has already.
+    let why = text.strip_prefix(&format!("{}: ", Printable(path)));
     ScanStep::Finding(Finding {
         path: path.to_vec(),
-        kind: FindingKind::Unreadable(why.unwrap_or(&said).to_owned()),
+        kind: FindingKind::Unreadable(why.unwrap_or(&text).to_owned()),
     })
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is said of a tree: each finding as it comes, how far it is, and the totals.
+//! Report of a verification: each finding at once, the progress, and the totals.
 
 use super::scan::{Finding, FindingKind};
 use crate::copy::progress::plan::with_path;
@@ -15,12 +15,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Whoever waits for less than this needs no bar.
+/// Delay before the progress bar is shown.
 const BAR_DELAY: Duration = Duration::from_secs(2);
-/// Redraws a second.
+/// Redraws of the progress bar per second.
 const REDRAWS_PER_SECOND: u8 = 4;
 
-/// What was found so far.
+/// Report of the findings so far.
 #[derive(Debug)]
 pub(super) struct VerifyReport {
     json: bool,
@@ -29,7 +29,7 @@ pub(super) struct VerifyReport {
     bar: ProgressBar,
 }
 
-/// Files by what was found of them.
+/// Numbers of files, by finding.
 #[derive(Debug, Default, Serialize)]
 struct Totals {
     same: u64,
@@ -42,7 +42,7 @@ struct Totals {
 }
 
 impl VerifyReport {
-    /// Of a tree with so many bytes.
+    /// Creates the report of a tree with this number of bytes.
     pub(super) fn new(json: bool, bytes: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::hidden());
         let template = "{wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
@@ -55,23 +55,23 @@ impl VerifyReport {
         }
     }
 
-    /// So many bytes more are read.
+    /// Adds bytes that were read.
     pub(super) fn add_bytes(&mut self, bytes: u64) {
         self.totals.bytes += bytes;
-        let late = self.started_at.elapsed() > BAR_DELAY;
-        if late && self.bar.is_hidden() && stderr().is_terminal() {
+        let is_due = self.started_at.elapsed() > BAR_DELAY;
+        if is_due && self.bar.is_hidden() && stderr().is_terminal() {
             let terminal = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
             self.bar.set_draw_target(terminal);
         }
         self.bar.set_position(self.totals.bytes);
     }
 
-    /// A file is as it was copied.
+    /// Counts a file that is unchanged since the copy.
     pub(super) fn count_same(&mut self) {
         self.totals.same += 1;
     }
 
-    /// A file of which something is to be said.
+    /// Counts and prints a finding.
     pub(super) fn report_finding(&mut self, found: &Finding) {
         let count = match found.kind {
             FindingKind::Differs(_) => &mut self.totals.differ,
@@ -87,7 +87,7 @@ impl VerifyReport {
         });
     }
 
-    /// Says the totals; how many files are not as they should be.
+    /// Prints the totals, and returns the number of files that differ, are missing or cannot be read.
     pub(super) fn print_totals(mut self) -> Result<u64> {
         self.bar.finish_and_clear();
         let totals = &mut self.totals;

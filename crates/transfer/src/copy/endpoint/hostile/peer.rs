@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hostile peer: a scripted far end that can send any message.
+//! Hostile peer: a script that can send any message of the protocol.
 
 use crate::{
     copy::{
@@ -40,7 +40,7 @@ use std::{
 /// Hostile peer of one endpoint. It accepts the endpoint's connections and sends what a test asks for.
 pub(super) struct HostilePeer {
     pub(super) listener: TcpListener,
-    pub(super) trust: Responder,
+    pub(super) responder: Responder,
     pub(super) source_messages: Option<Connection>,
     pub(super) target_messages: Option<Connection>,
     pub(super) endpoint: JoinHandle<Result<Progress>>,
@@ -105,7 +105,7 @@ impl HostilePeer {
             sources: Sources::default(),
             shares: Vec::new(),
         };
-        let trust = own.responder(theirs.certificate()).unwrap();
+        let responder = own.responder(theirs.certificate()).unwrap();
         let reporter = Reporter(Arc::new(Mutex::new(io::sink())));
         let endpoint = thread::spawn(move || match role {
             Role::Source => {
@@ -121,7 +121,7 @@ impl HostilePeer {
         });
         Self {
             listener,
-            trust,
+            responder,
             source_messages: None,
             target_messages: None,
             endpoint,
@@ -132,8 +132,12 @@ impl HostilePeer {
     /// Accepts the next connection. Returns it if it is a stream; keeps a control connection.
     pub(super) fn accept(&mut self) -> Option<(u64, Connection)> {
         let (socket, _) = self.listener.accept().unwrap();
-        match Connection::accept(blocking::Connection::Tcp(socket), &self.trust, Switch::On)
-            .unwrap()
+        match Connection::accept(
+            blocking::Connection::Tcp(socket),
+            &self.responder,
+            Switch::On,
+        )
+        .unwrap()
         {
             (stream, Purpose::Data(number)) => return Some((number, stream)),
             (connection, Purpose::SourceMessages) => self.source_messages = Some(connection),

@@ -46,7 +46,7 @@ fn rejects_false_counts_and_duplicate_requests() {
 }
 
 #[test]
-fn withdraws_file_on_request_for_nonexistent_blocks() {
+fn aborts_file_on_request_for_nonexistent_blocks() {
     let mut peer = HostilePeer::start(Role::Source);
     let _stream = peer.accept_first_stream();
     while !matches!(

@@ -141,7 +141,7 @@ impl Target {
     /// Makes the written data of large files durable; returns the files that are complete.
     fn commit_large(&self) -> Vec<(u64, Arc<LargeFile>)> {
         let open: Vec<(u64, Arc<LargeFile>)> = self.shared.read(|state| {
-            let all = state.large.iter();
+            let all = state.large_files.iter();
             all.map(|(number, large)| (*number, large.clone()))
                 .collect()
         });
@@ -174,7 +174,8 @@ impl Target {
         });
         match finished {
             Ok(named) => {
-                self.shared.update(|state| state.large.remove(&number));
+                self.shared
+                    .update(|state| state.large_files.remove(&number));
                 let Some(named) = named else {
                     self.complete(number, &large.entry.path, Outcome::Made);
                     self.open_waiting();
@@ -193,7 +194,7 @@ impl Target {
     pub(super) fn fail_file(&self, number: u64, large: &LargeFile, why: String) {
         let known = self
             .shared
-            .update(|state| state.large.remove(&number).is_some());
+            .update(|state| state.large_files.remove(&number).is_some());
         if known {
             self.complete(number, &large.entry.path, Outcome::Failed(why));
             self.open_waiting();

@@ -14,7 +14,7 @@ use longhaul_scheduling::Stage;
 use longhaul_store::{
     blocks::{BLOCK_LEN, Blocks, FileHash},
     entry::{Entry, Kind},
-    tree::place::{Options, Placed, Placer},
+    tree::place::{Options, TreeWriter, WriteOutcome},
 };
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
@@ -69,7 +69,7 @@ impl Target {
         }
         match self.options.dry_run {
             true => {
-                let outcome = self.plan(&entry, &Placed::Wanted);
+                let outcome = self.plan_entry(&entry, &WriteOutcome::Transfer);
                 self.complete(number, &entry.path, outcome);
             }
             false => self.request_file(number, entry, Portion::Whole),
@@ -101,10 +101,10 @@ impl Target {
             dry_run: self.options.dry_run,
             ..Options::default()
         };
-        match Placer::new(&self.root, options).settle(entry, file) {
-            Ok((Placed::Unchanged, _)) if self.options.dry_run => Outcome::Same,
-            Ok((Placed::Unchanged, _)) => self.present_outcome(entry),
-            Ok((placed, _)) if self.options.dry_run => self.plan(entry, &placed),
+        match TreeWriter::new(&self.root, options).correct_metadata(entry, file) {
+            Ok((WriteOutcome::Unchanged, _)) if self.options.dry_run => Outcome::Same,
+            Ok((WriteOutcome::Unchanged, _)) => self.present_outcome(entry),
+            Ok((placed, _)) if self.options.dry_run => self.plan_entry(entry, &placed),
             Ok((_, left_out)) => made_outcome(describe_left_out(&left_out)),
             Err(failure) => Outcome::Failed(failure.to_string()),
         }
@@ -120,7 +120,7 @@ impl Target {
 }
 
 impl State {
-    /// Removes a withdrawn file from the comparisons; returns whether it was among them.
+    /// Removes a aborted file from the comparisons; returns whether it was among them.
     pub(super) fn remove_comparison(&mut self, file: u64) -> bool {
         let before = self.to_compare.len();
         self.to_compare.retain(|other| other.number != file);

@@ -10,21 +10,21 @@ use longhaul_store::{
     entry::Entry,
     path::RelPath,
     tree::{
-        delete::list_all,
+        delete::list_removable,
         filter::Filter,
-        place::{Placed, There, look},
+        place::{Existing, WriteOutcome, inspect},
     },
 };
 
 impl Target {
     /// Reports that a differing entry would be made or changed; returns its outcome.
-    pub(super) fn plan(&self, entry: &Entry, placed: &Placed) -> Outcome {
-        let action = match look(&self.root, &entry.path) {
-            Ok(There::Nothing) | Err(_) => Action::Make,
+    pub(super) fn plan_entry(&self, entry: &Entry, placed: &WriteOutcome) -> Outcome {
+        let action = match inspect(&self.root, &entry.path) {
+            Ok(Existing::Missing) | Err(_) => Action::Make,
             Ok(_) => Action::Change,
         };
         let bytes = match placed {
-            Placed::Wanted => size(entry),
+            WriteOutcome::Transfer => size(entry),
             _ => 0,
         };
         self.report_planned(action, &entry.path, bytes);
@@ -34,7 +34,7 @@ impl Target {
     /// Reports that an extra entry would be removed; returns the number of entries.
     pub(super) fn plan_removal(&self, filter: &Filter, path: &RelPath) -> u64 {
         let mut count = 0;
-        let failures = list_all(&self.root, filter, path, |path| {
+        let failures = list_removable(&self.root, filter, path, |path| {
             count += 1;
             self.report_planned(Action::Remove, path, 0);
         });

@@ -3,14 +3,14 @@
 
 use super::target::Target;
 use longhaul_store::tree::{
-    delete::{Extras, remove_all},
+    delete::{DeletionPlan, remove_all},
     filter::Filter,
-    scan::Ended,
+    scan::ScanEnd,
 };
 use longhaul_store::{
     manifest::{FileRecord, Manifest},
     path::RelPath,
-    tree::place::{There, look},
+    tree::place::{Existing, inspect},
 };
 use std::collections::HashSet;
 
@@ -18,13 +18,13 @@ impl Target {
     /// Removes entries that the source does not have; returns their number.
     pub(super) fn remove_extras(
         &self,
-        extras: Extras<'_>,
+        extras: DeletionPlan<'_>,
         filter: &Filter,
         unreadable: u64,
     ) -> u64 {
         let ended = match unreadable {
-            0 => Ended::Whole,
-            failures => Ended::Failures(failures),
+            0 => ScanEnd::Complete,
+            failures => ScanEnd::Failures(failures),
         };
         let (found, failures) = match extras.finish(ended) {
             Ok(found) => found,
@@ -68,7 +68,8 @@ impl Target {
 
     fn missing_paths(&self, manifest: &Manifest, removed: &HashSet<&RelPath>) -> Vec<Vec<u8>> {
         let is_missing = |path: &RelPath| {
-            is_at_or_below(path, removed) && matches!(look(&self.root, path), Ok(There::Nothing))
+            is_at_or_below(path, removed)
+                && matches!(inspect(&self.root, path), Ok(Existing::Missing))
         };
         let paths = manifest.iter().map(|(path, _)| path.to_vec());
         paths

@@ -24,14 +24,14 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// The record cannot be written. Then nothing is copied, because nobody would learn that the rest is on
-    /// other hosts.
-    pub(super) fn record_shares(&self, shares: &[spread::Share]) -> Result<()> {
+    /// The record cannot be written. Then nothing is copied, because no later gather would report that the
+    /// rest is on other hosts.
+    pub(super) fn record_shares(&self, shares: &[spread::TreeShare]) -> Result<()> {
         if shares.is_empty() {
             return Ok(());
         }
         let dir = Dir::new(self.root.open_dir(None)?.as_fd())?;
-        spread::note(&dir, shares).map_err(record_error)
+        spread::record(&dir, shares).map_err(record_error)
     }
 
     /// Returns the outcome of a piece that is to stay here, if it is already here.
@@ -70,8 +70,8 @@ impl Target {
     }
 }
 
-/// Returns a refusal for a record that is damaged or in the way, which its user must solve. A full disk is
-/// not one.
+/// Converts an error of the record. A damaged, oversized or untrusted record is a refusal, because the user
+/// must fix it; a full disk is not.
 fn record_error(error: SpreadError) -> anyhow::Error {
     match error {
         SpreadError::Damaged

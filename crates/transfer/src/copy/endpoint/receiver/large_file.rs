@@ -216,8 +216,8 @@ impl LargeFile {
         let part = match (&self.portion, part.take()) {
             (Portion::Blocks(_), Some(_)) | (Portion::JoinPiece(_), None) => return Ok(None),
             (Portion::KeepPiece(_), Some(part)) => {
-                let kept = part.keep_as_piece(&self.entry);
-                return kept
+                let stored = part.keep_as_piece(&self.entry);
+                return stored
                     .map(|()| None)
                     .map_err(|error| with_directory(&self.entry, &error));
             }
@@ -257,10 +257,13 @@ impl LargeFile {
         part.take().ok_or_else(|| self.closed_error())
     }
 
-    fn with_part<T>(&self, act: impl FnOnce(&Part) -> Result<T, PartError>) -> Result<T, String> {
+    fn with_part<T>(
+        &self,
+        action: impl FnOnce(&Part) -> Result<T, PartError>,
+    ) -> Result<T, String> {
         let part = self.part.read();
         let part = part.as_ref().ok_or_else(|| self.closed_error())?;
-        act(part).map_err(|error| with_directory(&self.entry, &error))
+        action(part).map_err(|error| with_directory(&self.entry, &error))
     }
 
     fn closed_error(&self) -> String {
@@ -284,12 +287,12 @@ fn open_part(
 }
 
 /// Attempts to open a busy part, [`BUSY_RETRY_DELAY`] apart: its holder may have been killed a moment ago.
-const BUSY_ATTEMPTS: u32 = 30;
+const BUSY_ATTEMPTS_MAX: u32 = 30;
 const BUSY_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Repeats `act` while another copy is busy with the file, up to three seconds.
 pub(super) fn retry_while_busy<T>(mut act: impl FnMut() -> T, is_busy: impl Fn(&T) -> bool) -> T {
-    for _ in 1..BUSY_ATTEMPTS {
+    for _ in 1..BUSY_ATTEMPTS_MAX {
         let result = act();
         if !is_busy(&result) {
             return result;

@@ -23,10 +23,10 @@ use longhaul_store::{
     metadata::{Metadata, MetadataField, SkippedField},
     path::RelPath,
     tree::{
-        delete::Extras,
+        delete::DeletionPlan,
         filter::Filter,
         origin,
-        place::{Options, Placed, Placer},
+        place::{Options, TreeWriter, WriteOutcome},
     },
 };
 use std::collections::{BTreeSet, HashSet};
@@ -43,14 +43,14 @@ const REFUSED_NAMES_MAX: usize = 1 << 20;
 
 /// State of the message thread until the end of the session.
 struct EntryState<'a> {
-    placer: Placer<'a>,
-    extras: Extras<'a>,
+    placer: TreeWriter<'a>,
+    extras: DeletionPlan<'a>,
     filter: &'a Filter,
     /// Hard links, made last: the files must exist first.
     links: Vec<(u64, Entry)>,
     unreadable: u64,
-    /// Number of devices and fifos that were not made, further names included. `refused_names`: digests of their
-    /// first names.
+    /// Number of devices and fifos that were not made, further names included. `refused_names`: digests of
+    /// their first names.
     refused: u64,
     refused_names: HashSet<[u8; 16]>,
     /// Bytes of directories' attributes, which are set at the end.
@@ -72,8 +72,8 @@ impl Target {
             checksum: self.options.checksum,
         };
         let mut entries = EntryState {
-            placer: Placer::new(&root, options),
-            extras: Extras::new(&root, &filter),
+            placer: TreeWriter::new(&root, options),
+            extras: DeletionPlan::new(&root, &filter),
             filter: &filter,
             links: Vec::new(),
             unreadable: 0,
@@ -102,14 +102,14 @@ impl Target {
                 }
                 Some(SourceMsg::RootMetadata(metadata)) => {
                     let mut metadata = metadata.into();
-                    self.preserve.reduce_metadata(&mut metadata, true);
-                    entries.placer.top(metadata);
+                    self.preserve.strip_metadata(&mut metadata, true);
+                    entries.placer.set_top_metadata(metadata);
                     // A directory that does not exist yet has no extra entries.
                     if self.planned_directory.is_none() {
-                        entries.extras.top();
+                        entries.extras.set_contents_copied();
                     }
                 }
-                Some(SourceMsg::Excluded(path)) => entries.extras.spare(&self.path_here(path)?),
+                Some(SourceMsg::Excluded(path)) => entries.extras.protect(&self.path_here(path)?),
                 Some(SourceMsg::ScanError) => entries.unreadable += 1,
                 Some(SourceMsg::ScanEnded) => break,
                 Some(_) => bail!("unexpected message of the source"),
@@ -127,16 +127,16 @@ impl Target {
         if self.top_name.is_some() && roots.len() != 1 {
             return Err(Refusal::usage(CONTENTS_FOR_SINGLE_NAME));
         }
-        let root_paths = roots.into_iter().map(|top| self.path_here(top));
+        let root_paths = roots.into_iter().map(|root| self.path_here(root));
         let roots: Vec<RelPath> = root_paths.collect::<Result<_>>()?;
-        Ok(self.options.filter()?.with_tops(roots.iter()))
+        Ok(self.options.filter()?.with_source_names(roots.iter()))
     }
 
     /// Handles messages about data in flight; returns any other message.
     fn handle_data_message(&self, message: SourceMsg) -> Option<SourceMsg> {
         match message {
             SourceMsg::Sealed { file, hash } => self.shared.update(|state| {
-                if let Some(large) = state.large.get(&file) {
+                if let Some(large) = state.large_files.get(&file) {
                     large.seal(hash);
                 }
             }),
@@ -147,7 +147,7 @@ impl Target {
                 entry,
                 portion,
             } => self.handle_reannounced(old, number, entry.into(), portion),
-            SourceMsg::Aborted { file } => self.discard(file),
+            SourceMsg::Aborted { file } => self.discard_file(file),
             SourceMsg::StreamAbandoned { stream } => self.shut_down_stream(stream),
             SourceMsg::StreamCount(count) => self.opener.set_wanted(count.into()),
             other => return Some(other),
@@ -163,10 +163,12 @@ impl Target {
             while let Ok(Some(message)) = message::read::<SourceMsg>(&mut from)
                 && reader.handle_data_message(message).is_none()
             {}
-            reader.shared.update(|state| state.source_gone = true);
+            reader
+                .shared
+                .update(|state| state.source_disconnected = true);
         })?;
         self.shared
-            .wait_until(|state| state.has_only_links_left() || state.source_gone);
+            .wait_until(|state| state.has_only_links_left() || state.source_disconnected);
         if !self.shared.read(State::has_only_links_left) {
             bail!("the source went away");
         }
@@ -208,7 +210,7 @@ impl Target {
         self.opener.stop();
         self.to_source.push(TargetMsg::Finished { removed, failed });
         // The source closes its connection after that message.
-        self.shared.wait_until(|state| state.source_gone);
+        self.shared.wait_until(|state| state.source_disconnected);
         Ok(())
     }
 
@@ -231,7 +233,7 @@ impl Target {
     ) -> Result<()> {
         entry.path = self.path_here(entry.path)?;
         entry.kind = reduce_version(entry.kind, &portion);
-        self.preserve.reduce(&mut entry);
+        self.preserve.strip(&mut entry);
         if let Kind::HardLink { to } = &mut entry.kind {
             *to = self.path_here(to.clone())?;
             entry.metadata = Metadata::default();
@@ -242,17 +244,17 @@ impl Target {
         self.counters.update(|progress| progress.entries += 1);
         let accepted = self.accepts(entries, &entry);
         let link = accepted && matches!(entry.kind, Kind::HardLink { .. });
-        let too_much = self.shared.update_silent(|state| {
+        let exceeds_limit = self.shared.update_silent(|state| {
             state.in_flight += 1;
             state.links += u64::from(link);
             state.xattr_budget.add(number, &entry.metadata);
             state.announced_too_much()
         });
         ensure!(
-            !too_much && entries.directory_xattr_bytes <= DIRECTORY_XATTR_BYTES_MAX,
+            !exceeds_limit && entries.directory_xattr_bytes <= DIRECTORY_XATTR_BYTES_MAX,
             "the source announces more than allowed"
         );
-        entries.extras.see(&entry);
+        entries.extras.add_entry(&entry);
         match entry.kind {
             _ if !accepted => {
                 entries.refused += 1;
@@ -270,7 +272,7 @@ impl Target {
             return entries.refused_names.is_empty()
                 || !entries.refused_names.contains(&digest(to));
         }
-        let accepts = self.preserve.takes(&entry.kind);
+        let accepts = self.preserve.accepts(&entry.kind);
         if !accepts && entries.refused_names.len() < REFUSED_NAMES_MAX {
             entries.refused_names.insert(digest(&entry.path));
         }
@@ -284,12 +286,12 @@ impl Target {
             state.in_flight += 1;
             state.xattr_budget.add(number, &entry.metadata);
         });
-        self.discard(old);
+        self.discard_file(old);
         match self.path_here(entry.path.clone()) {
             Ok(path) if !path.is_internal() => {
                 entry.path = path;
                 entry.kind = reduce_version(entry.kind, &portion);
-                self.preserve.reduce(&mut entry);
+                self.preserve.strip(&mut entry);
                 self.request_file(number, entry, portion);
             }
             _ => {
@@ -326,8 +328,12 @@ impl Target {
             // On failure the directory is made below without the record, which is then added.
             let _ = origin::make(&self.root, &entry.path, &self.options.origin);
         }
-        let placed = entries.placer.place(&entry);
-        if matches!(placed, Ok((Placed::Changed | Placed::Wanted, _))) && !self.options.dry_run {
+        let placed = entries.placer.write(&entry);
+        if matches!(
+            placed,
+            Ok((WriteOutcome::Changed | WriteOutcome::Transfer, _))
+        ) && !self.options.dry_run
+        {
             self.report_denied(&mut entries.reported, &entry);
         }
         if is_named && placed.is_ok() {
@@ -335,28 +341,32 @@ impl Target {
         }
         let placed = placed.map(|placed| self.report_foreign(&mut entries.reported, placed));
         let outcome = match placed {
-            Ok((Placed::Unchanged, _)) if self.options.dry_run => Outcome::Same,
-            Ok((placed @ (Placed::Changed | Placed::Wanted), _)) if self.options.dry_run => {
-                self.plan(&entry, &placed)
+            Ok((WriteOutcome::Unchanged, _)) if self.options.dry_run => Outcome::Same,
+            Ok((placed @ (WriteOutcome::Changed | WriteOutcome::Transfer), _))
+                if self.options.dry_run =>
+            {
+                self.plan_entry(&entry, &placed)
             }
-            Ok((Placed::Unchanged, _)) => {
+            Ok((WriteOutcome::Unchanged, _)) => {
                 entries.to_sync |= !matches!(entry.kind, Kind::File { .. });
                 self.present_outcome(&entry)
             }
-            Ok((Placed::Newer, _)) => Outcome::Newer,
-            Ok((Placed::Changed, left_out)) => {
+            Ok((WriteOutcome::KeptNewer, _)) => Outcome::Newer,
+            Ok((WriteOutcome::Changed, left_out)) => {
                 entries.to_sync = true;
                 made_outcome(describe_left_out(&left_out))
             }
-            Ok((Placed::Compare, _)) => match entries.placer.make_room(&entry.path) {
-                Ok(()) => {
-                    // Its metadata may be changed later.
-                    entries.to_sync = true;
-                    return self.request_hash(number, entry);
+            Ok((WriteOutcome::Compare, _)) => {
+                match entries.placer.make_parent_writable(&entry.path) {
+                    Ok(()) => {
+                        // Its metadata may be changed later.
+                        entries.to_sync = true;
+                        return self.request_hash(number, entry);
+                    }
+                    Err(failure) => Outcome::Failed(failure.to_string()),
                 }
-                Err(failure) => Outcome::Failed(failure.to_string()),
-            },
-            Ok((Placed::Wanted, _)) => match self.kept_outcome(&entry, &portion) {
+            }
+            Ok((WriteOutcome::Transfer, _)) => match self.kept_outcome(&entry, &portion) {
                 Some(outcome) => outcome,
                 None => return self.request_file(number, entry, portion),
             },
@@ -392,8 +402,8 @@ impl Target {
     fn report_foreign(
         &self,
         reported: &mut BTreeSet<&'static str>,
-        (placed, left_out): (Placed, Vec<SkippedField>),
-    ) -> (Placed, Vec<SkippedField>) {
+        (placed, left_out): (WriteOutcome, Vec<SkippedField>),
+    ) -> (WriteOutcome, Vec<SkippedField>) {
         let (foreign, left_out): (Vec<_>, Vec<_>) = left_out
             .into_iter()
             .partition(|left| left.field == MetadataField::OwnerOnly);
@@ -412,7 +422,7 @@ impl Target {
 
     /// Records the command that made a directory, so that the same command finds it again.
     fn record_origin(&self, path: &RelPath) {
-        if let Err(error) = origin::note(&self.root, path, &self.options.origin) {
+        if let Err(error) = origin::record(&self.root, path, &self.options.origin) {
             self.reporter.send_problem(format!(
                 "{path}: {error}; the same command again would copy into it"
             ));

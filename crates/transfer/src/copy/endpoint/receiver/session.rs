@@ -68,7 +68,7 @@ pub(crate) fn run_session(
         .update_silent(|state| state.open_limits = open_limits);
     let shares = begin.shares.iter().cloned().map(Into::into);
     target.record_shares(&shares.collect::<Vec<_>>())?;
-    let outcome = target.exchange(begin, identity, sender);
+    let outcome = target.connect_and_run(begin, identity, sender);
     target.shared.update(|state| state.over = true);
     target.opener.finish(outcome)?;
     Ok(target.counters.snapshot())
@@ -76,7 +76,7 @@ pub(crate) fn run_session(
 
 impl Target {
     /// Runs the session until all is done.
-    fn exchange(
+    fn connect_and_run(
         self: &Arc<Self>,
         begin: &Begin,
         identity: &Identity,

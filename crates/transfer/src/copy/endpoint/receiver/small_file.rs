@@ -27,7 +27,7 @@ impl Target {
             .wait_until(|state| state.batch.len() < state.open_limits.batch);
         let Some(entry) = self
             .shared
-            .update_silent(|state| state.small.remove(&number))
+            .update_silent(|state| state.small_files.remove(&number))
         else {
             return;
         };

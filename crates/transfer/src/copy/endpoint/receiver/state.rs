@@ -32,7 +32,7 @@ const BATCH_MAX: usize = 256;
 pub(super) const AT_RISK_MAX: u64 = 128 << 20;
 
 /// Maximum entries in flight that a target accepts: the source's own limit, and entries that its streams are
-/// withdrawing.
+/// aborting.
 const IN_FLIGHT_MAX: u64 = crate::copy::endpoint::limits::IN_FLIGHT_MAX as u64 + 1024;
 
 /// Maximum wait for another copy that writes a file. Its process may have been killed a moment ago.
@@ -76,19 +76,19 @@ impl OpenLimits {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) open_limits: OpenLimits,
-    /// Entries that were announced and are neither completed nor withdrawn.
+    /// Entries that were announced and are neither completed nor aborted.
     pub(super) in_flight: u64,
     /// Extended attributes of these entries.
     pub(super) xattr_budget: XattrBudget,
     /// Hard links among these entries: the files must exist first.
     pub(super) links: u64,
     /// Small files whose data is wanted.
-    pub(super) small: HashMap<u64, Arc<Entry>>,
+    pub(super) small_files: HashMap<u64, Arc<Entry>>,
     /// Files whose hash was requested from the source. When it arrives, a file moves to `to_compare`.
     pub(super) comparing: HashMap<u64, Entry>,
     pub(super) to_compare: VecDeque<Comparison>,
     /// Files that are being written block by block.
-    pub(super) large: BTreeMap<u64, Arc<LargeFile>>,
+    pub(super) large_files: BTreeMap<u64, Arc<LargeFile>>,
     /// Large files with data of an earlier run that is not yet verified.
     pub(super) to_verify: VecDeque<Arc<LargeFile>>,
     /// Files that wait for one of the open files to finish.
@@ -109,7 +109,7 @@ pub(super) struct State {
     /// Streams whose end was reported to the source.
     ended_streams: HashSet<u64>,
     pub(super) over: bool,
-    pub(super) source_gone: bool,
+    pub(super) source_disconnected: bool,
 }
 
 /// File of several blocks that is not open yet.
@@ -203,8 +203,8 @@ impl State {
     pub(super) fn next_to_open(&mut self) -> Option<WaitingFile> {
         let next = self.waiting.front()?;
         let (number, next) = (next.number, Blocks::new(size(&next.entry)).count());
-        let open = self.opening.len() + self.large.len();
-        let large = self.large.values().map(|large| large.blocks.count());
+        let open = self.opening.len() + self.large_files.len();
+        let large = self.large_files.values().map(|large| large.blocks.count());
         let blocks: u64 = self.opening.values().copied().chain(large).sum();
         let fits = open < self.open_limits.open && blocks.saturating_add(next) <= OPEN_BLOCKS_MAX;
         if open > 0 && !fits {
@@ -219,7 +219,7 @@ impl State {
         self.opening.remove(&number);
         if let Some(large) = large {
             self.to_verify.push_back(large.clone());
-            self.large.insert(number, large);
+            self.large_files.insert(number, large);
         }
     }
 
@@ -383,24 +383,24 @@ mod tests {
     fn busy_file_does_not_delay_others() {
         let mut state = State::default();
         state.open_limits.open = 1;
-        let begun = Time::from_secs(100);
+        let start = Time::from_secs(100);
         state
             .waiting
             .extend([waiting(0, 2 * BLOCK_LEN), waiting(1, 2 * BLOCK_LEN)]);
         let busy = state.next_to_open().unwrap();
-        assert!(state.set_aside_busy(busy, begun).is_none());
+        assert!(state.set_aside_busy(busy, start).is_none());
         state.record_opened(0, None);
         assert_eq!(state.next_to_open().unwrap().number, 1);
         state.record_opened(1, None);
-        for (elapsed, given_up) in [
+        for (elapsed, is_expired) in [
             (BUSY_WAIT_MAX - Time::from_millis(1), false),
             (BUSY_WAIT_MAX, true),
         ] {
             assert!(state.requeue_busy());
             let busy = state.next_to_open().unwrap();
             state.record_opened(0, None);
-            let given_back = state.set_aside_busy(busy, begun + elapsed);
-            assert_eq!(given_back.is_some(), given_up);
+            let returned = state.set_aside_busy(busy, start + elapsed);
+            assert_eq!(returned.is_some(), is_expired);
         }
         assert!(!state.requeue_busy());
         assert!(!state.remove_waiting(0));

@@ -50,8 +50,8 @@ impl Target {
     fn write_block(&self, header: &Header, bytes: &[u8]) {
         let hash = (self.options.hash == Switch::On).then_some(header.hash);
         let (large, small) = self.shared.read(|state| {
-            let large = state.large.get(&header.file).cloned();
-            (large, state.small.contains_key(&header.file))
+            let large = state.large_files.get(&header.file).cloned();
+            (large, state.small_files.contains_key(&header.file))
         });
         if small {
             let bytes = matches!(header.content, Content::Data(_)).then_some(bytes);

@@ -37,7 +37,7 @@ impl Target {
         }
         let entry = Arc::new(entry);
         self.shared
-            .update_silent(|state| state.small.insert(number, entry.clone()));
+            .update_silent(|state| state.small_files.insert(number, entry.clone()));
         if version.size == 0 {
             // Nothing is to be sent.
             return self.write_empty(number);
@@ -130,10 +130,10 @@ impl Target {
         });
     }
 
-    pub(super) fn discard(&self, file: u64) {
+    pub(super) fn discard_file(&self, file: u64) {
         let large = self.shared.update(|state| {
-            let small = state.small.remove(&file).is_some();
-            let large = state.large.remove(&file);
+            let small = state.small_files.remove(&file).is_some();
+            let large = state.large_files.remove(&file);
             let waiting = state.remove_waiting(file);
             let compared = state.remove_comparison(file);
             if small || compared || large.is_some() || waiting {

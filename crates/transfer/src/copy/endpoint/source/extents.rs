@@ -164,13 +164,13 @@ impl Source {
             parents.push(path);
         }
         for path in parents.into_iter().rev() {
-            self.announce_entry(scan_source.look_again(&path)?, None);
+            self.announce_entry(scan_source.reread(&path)?, None);
             if known.len() == DIRECTORIES_MAX {
                 known.clear();
             }
             known.insert(path);
         }
-        scan_source.look_again(path)
+        scan_source.reread(path)
     }
 
     fn announce_portion(

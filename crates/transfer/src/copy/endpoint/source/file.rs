@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! File at the source, and its reads.
+//! Files at the source: reads, read-ahead, and the state of a file that is being sent.
 
 use crate::{copy::open_file::OpenFile, protocol::message::Portion};
 use longhaul_store::entry::{Entry, Kind};

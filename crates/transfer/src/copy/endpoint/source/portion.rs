@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Part of a tree for one of several hosts that keep a share each.
+//! Portions of entries for one of several hosts that keep a share of a tree each.
 
 use super::{
     file::{SourceFile, source_file},
@@ -11,7 +11,7 @@ use crate::{
         control::{Begin, Task},
         message::Portion,
         sources::Sources,
-        spread::Share as StoredShare,
+        spread::TreeShare as StoredShare,
     },
 };
 use anyhow::Result;
@@ -25,7 +25,7 @@ use longhaul_store::{
 };
 use longhaul_store::{
     path::Printable,
-    tree::spread::{self, Share as Spread},
+    tree::spread::{self, TreeShare as Spread},
 };
 use sha2::{Digest as _, Sha256};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
@@ -46,7 +46,11 @@ impl Source {
             Kind::File { version, .. } => {
                 // A file with several names goes to one host, with all of them. If the link count is unknown,
                 // the file is not divided.
-                let divisible = || scan_source.links(&entry.path).is_ok_and(|links| links == 1);
+                let divisible = || {
+                    scan_source
+                        .hard_links(&entry.path)
+                        .is_ok_and(|links| links == 1)
+                };
                 match placement.of_file(name_hash(&entry.path), version.size, BLOCK_LEN, divisible)
                 {
                     HostShare::Nothing => None,
@@ -112,7 +116,7 @@ pub(crate) fn recorded_shares(begin: &Begin, scope: &AccessScope) -> Result<Vec<
         };
         let name = longhaul_store::tree::scan::source_name(Path::new(OsStr::from_bytes(path)));
         let name = name.map_err(Refusal::usage)?;
-        let shares = spread::of_tree(&real, &top).map_err(Refusal::usage)?;
+        let shares = spread::shares_of_tree(&real, &top).map_err(Refusal::usage)?;
         all.extend(shares.into_iter().map(|share| {
             let share = StoredShare::from(share);
             StoredShare {
@@ -126,12 +130,12 @@ pub(crate) fn recorded_shares(begin: &Begin, scope: &AccessScope) -> Result<Vec<
 
 /// Describes the sources that are only one host's share of a spread tree: a copy of one is incomplete.
 pub(super) fn incomplete(begin: &Begin, scope: &AccessScope) -> Vec<String> {
-    // A gather counts the shares of the named source elsewhere.
+    // In a gather, the coordinator counts the shares of the source itself.
     if matches!(begin.task, Task::Gather(_)) || !reports_missing_shares(begin.task) {
         return Vec::new();
     }
     let problems = begin.paths.iter().filter_map(|path| {
-        let why = match spread::of_tree(&scope.real_path(path)?, &scope.root_path()?) {
+        let why = match spread::shares_of_tree(&scope.real_path(path)?, &scope.root_path()?) {
             Ok(shares) => {
                 let mut missing = shares
                     .iter()

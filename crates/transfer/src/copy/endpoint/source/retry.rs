@@ -27,7 +27,7 @@ impl Source {
             ReadError::Changed if source.attempts < ATTEMPTS_MAX && source.assignment.is_none() => {
                 self.shared.update(|state| state.queue_reannouncement(file));
             }
-            _ => self.withdraw(file, source, error),
+            _ => self.abort_file(file, source, error),
         }
     }
 
@@ -64,14 +64,14 @@ impl Source {
                     portion,
                 });
             }
-            Err(error) => self.withdraw(old, &file, &error),
+            Err(error) => self.abort_file(old, &file, &error),
         }
     }
 
     /// Returns the current state of a file.
     fn reread(&self, file: &SourceFile) -> Result<(Entry, SourceFile), ReadError> {
         let scan_source = &file.sources[file.source];
-        let entry = scan_source.look_again(&file.path);
+        let entry = scan_source.reread(&file.path);
         let entry = entry.map_err(|error| ReadError::Unreadable(error.to_string()))?;
         let Kind::File { version, sparse } = entry.kind else {
             return Err(ReadError::Changed);

@@ -21,8 +21,8 @@ use longhaul_store::{
     metadata::SkippedField,
     path::RelPath,
     tree::{
-        scan::{Item, Options, Scan, Source as ScanSource},
-        spread::{Share as Spread, SpreadError},
+        scan::{Options, Scan, ScanItem, Source as ScanSource},
+        spread::{SpreadError, TreeShare as Spread},
     },
 };
 use std::{fmt::Display, sync::Arc};
@@ -32,7 +32,7 @@ pub(crate) fn open(begin: &Begin, scope: &AccessScope) -> Result<Scan> {
     let sources = scope.open_sources(&begin.paths)?;
     let filter = begin.options.filter()?;
     let roots = sources.iter().filter_map(ScanSource::name);
-    let filter = filter.with_tops(roots);
+    let filter = filter.with_source_names(roots);
     let options = Options {
         one_file_system: begin.options.one_file_system,
     };
@@ -51,10 +51,10 @@ impl Source {
         for item in &mut scan {
             measurement.enter(Stage::Waiting);
             match item {
-                Item::Entry {
+                ScanItem::Entry {
                     source,
                     entry,
-                    left_out,
+                    skipped: left_out,
                 } => {
                     let Some(share) = self.portion_of(&sources[source], &entry) else {
                         continue;
@@ -69,13 +69,13 @@ impl Source {
                     });
                     self.announce_entry(entry, file);
                 }
-                Item::Piece { entry, .. } if !self.copies_pieces() => {
+                ScanItem::Piece { entry, .. } if !self.copies_pieces() => {
                     self.report_unreadable(&format!(
                         "{}: only a piece of it is here: longhaul copy --apart source brings all of them together",
                         entry.path
                     ));
                 }
-                Item::Piece {
+                ScanItem::Piece {
                     entry,
                     piece_blocks: held,
                     ..
@@ -85,7 +85,7 @@ impl Source {
                         entry.path
                     ));
                 }
-                Item::Piece {
+                ScanItem::Piece {
                     source,
                     entry,
                     piece_blocks: held,
@@ -93,18 +93,18 @@ impl Source {
                     let file = self.piece(&entry, held, &sources, source);
                     self.announce_entry(entry, file.map(Arc::new));
                 }
-                Item::Top { metadata, left_out } => {
+                ScanItem::Top { metadata, left_out } => {
                     self.report_left_out(".", &left_out);
                     self.to_target
                         .push(SourceMsg::RootMetadata(metadata.into()));
                 }
-                Item::Shares { path, shares } => self.report_missing_shares(&path, shares),
-                Item::Skipped { path, why } => {
+                ScanItem::Shares { path, shares } => self.report_missing_shares(&path, shares),
+                ScanItem::Skipped { path, why } => {
                     self.reporter.send_problem(format!("{path}: {why}"));
                     self.to_target.push(SourceMsg::Excluded(path));
                 }
-                Item::Failed(failure) => self.report_unreadable(&failure),
-                Item::SourceFailed { source, failure } => {
+                ScanItem::Failed(failure) => self.report_unreadable(&failure),
+                ScanItem::SourceFailed { source, failure } => {
                     self.report_unreadable(&format!("{}: {failure}", source.display()));
                 }
             }

@@ -106,7 +106,7 @@ pub(crate) fn run_session(
         task: begin.task,
         incomplete: prepared.incomplete,
     });
-    let outcome = source.exchange(begin, prepared.scan, prepared.assigned, identity, sender);
+    let outcome = source.connect_and_run(begin, prepared.scan, prepared.assigned, identity, sender);
     // First, so that streams that end now are not opened again.
     let outcome = source.opener.finish(outcome);
     source.shared.update(|state| state.over = true);
@@ -118,7 +118,7 @@ pub(crate) fn run_session(
 
 impl Source {
     /// Runs the session until all is done; returns the thread that monitors the streams.
-    fn exchange(
+    fn connect_and_run(
         self: &Arc<Self>,
         begin: Begin,
         scan: Scan,

@@ -68,7 +68,7 @@ pub(super) struct State {
     pub(super) stragglers: Stragglers,
     /// Parcels to send a second time, on streams with nothing else in flight.
     repeats: VecDeque<Parcel>,
-    /// Entries announced and neither completed nor withdrawn. Only files have further messages.
+    /// Entries announced and neither completed nor aborted. Only files have further messages.
     pub(super) announced: HashMap<u64, Option<Arc<SourceFile>>>,
     /// Extended attributes of these entries.
     xattr_budget: XattrBudget,
@@ -145,7 +145,7 @@ impl State {
         if self.outgoing.contains_key(&file) {
             return false;
         }
-        // The file may have been withdrawn meanwhile.
+        // The file may have been aborted meanwhile.
         if let Some(Some(source)) = self.announced.get(&file) {
             self.outgoing
                 .insert(file, OutgoingFile::new(source.clone(), count));
@@ -197,8 +197,8 @@ impl State {
     }
 }
 
-/// Returns whether a stream is beyond the first `most`. The newest streams end, because the windows of the
-/// others have grown.
+/// Returns whether a stream is beyond the first `streams_max`. The newest streams end, because the windows of
+/// the others have grown.
 fn is_excess<T>(streams: &BTreeMap<u64, T>, streams_max: usize, stream: u64) -> bool {
     let first_excess = streams.keys().nth(streams_max);
     first_excess.is_some_and(|first| stream >= *first)

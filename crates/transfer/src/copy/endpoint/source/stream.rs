@@ -104,7 +104,7 @@ impl Source {
             let source = state.outgoing.get(&file).map(outgoing);
             (source, state.streams.len())
         });
-        // Withdrawn, or failed by the target.
+        // Aborted, or failed by the target.
         let Some(source) = source else { return Ok(()) };
         // Streams take blocks in turn: the next block of this stream is likely that many further on.
         let next = block + streams.min(READ_AHEAD_BLOCKS_MAX) as u64;
@@ -178,7 +178,7 @@ impl Source {
         Ok(())
     }
 
-    pub(super) fn withdraw(&self, file: u64, source: &SourceFile, error: &ReadError) {
+    pub(super) fn abort_file(&self, file: u64, source: &SourceFile, error: &ReadError) {
         if self.shared.update(|state| state.complete(file)).is_some() {
             self.to_target.push(SourceMsg::Aborted { file });
             let why = format!("{}: {error}", source.path);
