@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one client may take of what all share: memory, connections and time.
+//! Shares of one client in common resources: memory, connections and time.
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
@@ -19,7 +19,7 @@ use std::{
 const ANY: &str = "127.0.0.1:0";
 const GREEDY: &str = "127.0.0.7";
 
-/// A client at an address of its own.
+/// Connects from the address `source`.
 fn connect_from(source: &str, to: SocketAddr) -> io::Result<TcpStream> {
     let source: SocketAddr = (source.parse::<IpAddr>().unwrap(), 0).into();
     let socket = Socket::new(Domain::for_address(source), Type::STREAM, None)?;
@@ -30,7 +30,7 @@ fn connect_from(source: &str, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// A server that sends as fast as it can, and reads nothing.
+/// Starts a server that sends as fast as it can and reads nothing.
 fn fast_source() -> SocketAddr {
     let (listener, at) = origin();
     spawn(move || {
@@ -62,12 +62,12 @@ fn await_reset(client: &TcpStream) {
             );
             return;
         }
-        assert!(begun.elapsed() < 3 * PATIENCE, "it still stands");
+        assert!(begun.elapsed() < 3 * PATIENCE, "it is still open");
         sleep(Duration::from_millis(20));
     }
 }
 
-/// A client that asks for what a fast source sends and never reads.
+/// Returns a client that requests the data of a fast source and never reads it.
 fn never_reading(kind: &str, relay: &Relay, source: SocketAddr) -> TcpStream {
     let to = Destination::Address(source);
     match kind {
@@ -81,7 +81,7 @@ fn never_reading(kind: &str, relay: &Relay, source: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn who_never_reads_starves_nobody() {
+fn non_reading_client_does_not_block_others() {
     let source = fast_source();
     let relay = Relay::start(&["--http", ANY, "--memory", "16MiB", "--stall-timeout", "10m"]);
     let at = relay.address("http");
@@ -106,9 +106,9 @@ fn who_never_reads_starves_nobody() {
     assert!(lines <= 1, "a line for each of them: {said}");
 }
 
-/// None of them holds more than its share, and none stands still.
+/// No client exceeds its share, and no client is stalled.
 #[test]
-fn many_greedy_clients_starve_nobody() {
+fn many_slow_readers_do_not_block_others() {
     let source = fast_source();
     let budget = ["--memory", "16MiB", "--memory-per-client", "16MiB"];
     let relay = Relay::start(&[&["--http", ANY], &budget[..]].concat());
@@ -141,7 +141,7 @@ fn many_greedy_clients_starve_nobody() {
 }
 
 #[test]
-fn tunnels_that_take_nothing_end() {
+fn cuts_stalled_tunnels() {
     let source = fast_source();
     let far = Relay::start(&["--convert", ANY, "--stall-timeout", "10m"]);
     let forward = format!("{ANY}={source}");
@@ -150,7 +150,7 @@ fn tunnels_that_take_nothing_end() {
     let straight = Relay::start(&[&stall[..], &["--forward", &forward]].concat());
     let chained = Relay::start(&[&stall[..], &["--peer", &peer]].concat());
     let striped = Relay::start(&[&stall[..], &["--peer", &peer, "--streams", "3"]].concat());
-    // Who has nothing to take is not meant.
+    // A connection without data for the client is not stalled.
     let (listener, at) = origin();
     let silent = dial(
         "socks5",
@@ -174,7 +174,7 @@ fn tunnels_that_take_nothing_end() {
 }
 
 #[test]
-fn an_upload_that_nobody_takes_ends() {
+fn cuts_stalled_upload() {
     let (listener, at) = origin();
     let relay = Relay::start(&["--stall-timeout", "1s", "--socks5", ANY]);
     let client = dial("socks5", relay.address("socks5"), &Destination::Address(at)).unwrap();
@@ -186,7 +186,7 @@ fn an_upload_that_nobody_takes_ends() {
 }
 
 #[test]
-fn a_connection_that_was_cut_says_why() {
+fn record_contains_reason_of_cut() {
     let source = fast_source();
     let counters = tempfile::NamedTempFile::new().unwrap();
     let path = counters.path().to_str().unwrap();
@@ -196,13 +196,13 @@ fn a_connection_that_was_cut_says_why() {
     relay.stop();
     let records = std::fs::read_to_string(path).unwrap();
     let record = records.lines().find(|line| line.contains("\"connection\""));
-    let record = record.expect("a record of it");
+    let record = record.expect("a connection record");
     assert!(record.contains("\"ended\":\"cut\""), "{record}");
     assert!(record.contains("limits.stall_timeout"), "{record}");
 }
 
 #[test]
-fn a_client_has_its_number_of_connections() {
+fn limits_connections_per_client() {
     let relay = Relay::start(&["--http", ANY, "--connections-per-client", "3"]);
     let at = relay.address("http");
     let (listener, origin) = origin();
@@ -217,7 +217,7 @@ fn a_client_has_its_number_of_connections() {
         (client, accept(&listener))
     };
     let mut first: Vec<_> = (0..3).map(|_| served(asked(GREEDY))).collect();
-    // The reset may come before it is written to.
+    // The reset may arrive before the write.
     if let Ok(mut fourth) = asked(GREEDY) {
         assert_reset(&mut fourth);
     }
@@ -228,11 +228,11 @@ fn a_client_has_its_number_of_connections() {
         .and_then(|mut client| client.read(&mut [0]))
         .is_err()
     {
-        assert!(begun.elapsed() < PATIENCE, "its place does not come back");
+        assert!(begun.elapsed() < PATIENCE, "its permit is not released");
     }
 }
 
-/// Looks once, and takes the reset.
+/// Reads once without blocking, and returns whether the connection was reset.
 fn is_reset(client: &mut io::Result<TcpStream>) -> bool {
     let seen = client.as_mut().map(|client| {
         client.set_nonblocking(true).unwrap();
@@ -241,9 +241,9 @@ fn is_reset(client: &mut io::Result<TcpStream>) -> bool {
     seen.unwrap_or_else(|error| error.kind()) == ErrorKind::ConnectionReset
 }
 
-/// Most places may be one client's, never all.
+/// One client may have most permits, but never all.
 #[test]
-fn a_place_is_left_for_others() {
+fn leaves_permits_for_other_clients() {
     if !may_use_namespaces() {
         return;
     }
@@ -253,7 +253,7 @@ fn a_place_is_left_for_others() {
     let args = ["--forward", &forward, "--allow-from", "10.77.0.0/16"];
     let _relay = bed.relay(&[&args[..], &["--max-connections", "16"]].concat());
     let door = SocketAddr::from((IPV4.near, 3128));
-    // A reset may come before its connect is over.
+    // A reset may arrive before the connect returns.
     let mut greedy: Vec<_> = (0..64).map(|_| bed.connect(door)).collect();
     let other = || TcpStream::connect_timeout(&(IPV4.far, 3128).into(), PATIENCE);
     let mut other = bed.server.run(other).unwrap();
@@ -261,7 +261,8 @@ fn a_place_is_left_for_others() {
     let served = accepted_from(&listener);
     other.write_all(b"hello").unwrap();
     assert_eq!(served.join().unwrap(), *b"hello");
-    // Another worker may have served the other client, and the last refusals may still be on their way.
+    // A different worker may have served the other client, and the last resets may still be in
+    // flight.
     let begun = Instant::now();
     while greedy.len() > 12 && begun.elapsed() < PATIENCE {
         sleep(Duration::from_millis(10));
@@ -270,9 +271,9 @@ fn a_place_is_left_for_others() {
     assert_eq!(greedy.len(), 12, "three quarters of 16");
 }
 
-/// One host has all addresses of its /64.
+/// A host may use all addresses of its /64.
 #[test]
-fn ipv6_addresses_of_one_network_are_one_client() {
+fn counts_ipv6_network_as_one_client() {
     if !may_use_namespaces() {
         return;
     }
@@ -295,7 +296,7 @@ fn ipv6_addresses_of_one_network_are_one_client() {
             let source = format!("fd77:1::{host:x}");
             let address = format!("-6 address add {source}/64 dev eth0 nodad");
             ip(&bed.client, &address);
-            // A reset may come before its connect is over.
+            // A reset may arrive before the connect returns.
             bed.client.run(|| connect_from(&source, door)).ok()
         })
         .collect();
@@ -309,20 +310,20 @@ fn ipv6_addresses_of_one_network_are_one_client() {
     assert_eq!(served.count(), 2);
 }
 
-/// The first bytes that come over any connection.
+/// Returns the first five bytes that arrive over any connection.
 fn accepted_from(listener: &TcpListener) -> std::thread::JoinHandle<[u8; 5]> {
     let listener = listener.try_clone().unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     spawn(move || {
         for server in listener.incoming() {
-            let (mut server, tell) = (server.unwrap(), tell.clone());
+            let (mut server, sender) = (server.unwrap(), sender.clone());
             spawn(move || {
-                let mut heard = [0; 5];
-                if server.read_exact(&mut heard).is_ok() {
-                    let _ = tell.send(heard);
+                let mut bytes = [0; 5];
+                if server.read_exact(&mut bytes).is_ok() {
+                    let _ = sender.send(bytes);
                 }
             });
         }
     });
-    spawn(move || told.recv_timeout(PATIENCE).unwrap())
+    spawn(move || receiver.recv_timeout(PATIENCE).unwrap())
 }

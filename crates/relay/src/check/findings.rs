@@ -47,7 +47,7 @@ fn listener_problems(listener: &ListenerConfig, now: Timestamp) -> Vec<String> {
     }
     let allowed = &listener.allow_from;
     if !allowed.is_empty() && allowed.iter().all(|p| is_covered(*p, &listener.deny_from)) {
-        found.push("deny_from has all that allow_from has: it serves this machine only".to_owned());
+        found.push("deny_from covers all of allow_from: it serves this machine only".to_owned());
     }
     if let (Some(all), Some(each)) = (listener.rate, listener.rate_per_client)
         && each >= all
@@ -155,7 +155,7 @@ fn memory_limit(config: &Config) -> Option<Finding> {
     };
     let budget = config.limits.memory.filter(|budget| *budget > there)?;
     let [budget, there] = [budget, there].map(longhaul_units::Bytes::new);
-    let text = format!("memory: {budget} is more than {who} has, {there}: it bounds nothing");
+    let text = format!("memory: {budget} is more than {who} has, {there}: it has no effect");
     Some(Finding::new(Table::Limits, text))
 }
 

@@ -198,7 +198,9 @@ fn describe_clients(listener: &ListenerConfig) -> String {
     }
     match &listener.kind {
         Kind::Forward(destination) => words.push(format!("to {destination}")),
-        Kind::Transparent { keep_source: true } => words.push("under their addresses".to_owned()),
+        Kind::Transparent { keep_source: true } => {
+            words.push("with their source addresses".to_owned())
+        }
         Kind::Transparent { .. } if listener.direct_fallback => {
             words.push("straight while all peers of a route are down".to_owned());
         }
@@ -397,7 +399,7 @@ impl Summary {
                 f,
                 "RLIMIT_NOFILE has room for {room} connections at once, not {wanted}: others wait"
             ),
-            _ => writeln!(f, "the configuration stands"),
+            _ => writeln!(f, "the configuration is valid"),
         }
     }
 }
@@ -494,8 +496,8 @@ impl Display for LimitSummary {
             "  times        connect {connect}, handshake {handshake}, response {response}, stall {stall}, grace {grace}"
         )?;
         match self.tunnel_idle_timeout_s.map(Time::from_secs_f64) {
-            Some(time) => writeln!(f, "  tunnels      end when nothing has passed for {time}"),
-            None => writeln!(f, "  tunnels      stay, whether anything passes or not"),
+            Some(time) => writeln!(f, "  tunnels      close after {time} without data"),
+            None => writeln!(f, "  tunnels      are never closed for inactivity"),
         }
     }
 }
@@ -532,7 +534,7 @@ impl MemorySummary {
         let (budget, why) = (Bytes::new(budget), describe_basis(basis));
         writeln!(
             f,
-            "  memory       from {budget} in sockets on, new connections wait{why}"
+            "  memory       at {budget} in sockets, new connections wait{why}"
         )
     }
 }

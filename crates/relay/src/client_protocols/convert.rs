@@ -2,10 +2,10 @@
 //! Convert clients: other relays (RFC 8803), which may open connections ahead of requests.
 
 use crate::{
-    client_protocols::language::{
+    client_protocols::handshake::{
         LINGER_TIMEOUT, ParsedRequest, PeerMessage, ReadBuffer, ReadError, Rejection, ReplyFormat,
     },
-    faults::{disagreement::DenialReason, fault::Fault},
+    faults::{fault::Fault, misconfiguration::DenialReason},
     relay::Phase,
     route::set_dscp,
     session::Session,

@@ -3,14 +3,14 @@
 
 pub(crate) mod convert;
 mod ftp;
+pub(crate) mod handshake;
 pub(crate) mod http;
-pub(crate) mod language;
 pub(crate) mod socks5;
 pub(crate) mod tunnel;
 
 use crate::{
     client_protocols::{
-        language::{
+        handshake::{
             ParsedRequest, PeerMessage, Rejection, ReplyFormat, local_address, reject,
             reply_and_close, with_handshake_timeout,
         },

@@ -2,7 +2,7 @@
 //! Opening of the upstream connection for a client with one request, and relaying over it.
 
 use crate::{
-    client_protocols::language::{ParsedRequest, ReplyFormat, refuse},
+    client_protocols::handshake::{ParsedRequest, ReplyFormat, refuse},
     faults::fault::Fault,
     route::{far_leg::FarLeg, request::Request},
     session::Session,

@@ -177,7 +177,7 @@ pub(crate) fn positive(key: &str, time: Time) -> anyhow::Result<Duration> {
     let flag = key.replace('_', "-");
     match time {
         Time::ZERO => Err(Refusal::usage(format!(
-            "{key} 0 (--{flag}): want more than no time"
+            "{key} 0 (--{flag}): want more than 0"
         ))),
         time => Ok(time.into()),
     }

@@ -156,7 +156,7 @@ impl ListenerConfig {
         {
             None => Ok(()),
             Some(other) => Err(Refusal::usage(format!(
-                "listener {}: intercept: listener {} has this port, and the rules of only one would hold: \
+                "listener {}: intercept: listener {} has this port, and only the rules of one would apply: \
                  give them different ports",
                 self.name, other.name
             ))),
@@ -183,7 +183,7 @@ fn intercept_config(written: &ListenerSettings) -> Result<Option<Intercept>, Str
     if written.intercept.is_empty() {
         let any = written.intercept_local || written.verify_connect || !written.bypass.is_empty();
         return match any {
-            true => Err("bypass, intercept_local and verify_connect want an intercept".to_owned()),
+            true => Err("bypass, intercept_local and verify_connect need intercept".to_owned()),
             false => Ok(None),
         };
     }
@@ -192,8 +192,8 @@ fn intercept_config(written: &ListenerSettings) -> Result<Option<Intercept>, Str
     }
     if written.verify_connect && written.accept_proxy {
         return Err(
-            "verify_connect and accept_proxy exclude each other: a SYN that is held can't \
-                    say yet whom it speaks for"
+            "verify_connect and accept_proxy exclude each other: a SYN that is held has \
+                    no PROXY header yet"
                 .into(),
         );
     }

@@ -211,8 +211,8 @@ fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<Lis
 fn admin(settings: &Settings) -> anyhow::Result<Option<SocketAddr>> {
     match settings.admin.address {
         Some(address) if !address.ip().is_loopback() => Err(Refusal::usage(format!(
-            "admin {address} (--admin, admin.address) is not on loopback, and it asks nobody who \
-             they are: use 127.0.0.1:{port} and reach it with ssh -L {port}:127.0.0.1:{port} HOST \
+            "admin {address} (--admin, admin.address) is not on loopback, and it has no \
+             authentication: use 127.0.0.1:{port} and reach it with ssh -L {port}:127.0.0.1:{port} HOST \
              or through a reverse proxy that does",
             port = address.port()
         ))),
@@ -264,7 +264,7 @@ mod tests {
             ),
             (
                 "[[listener]]\nkind = 'transparent'\naddress = '[::1]:1'\nverify_connect = true",
-                "verify_connect want",
+                "verify_connect need",
             ),
             (
                 "[[listener]]\nkind = 'transparent'\naddress = '127.0.0.1:1'\n\

@@ -229,7 +229,7 @@ fn chain(
 mod tests {
     use super::*;
 
-    fn way(profile: &str) -> RouteTarget {
+    fn target_with(profile: &str) -> RouteTarget {
         let profile = Profile {
             name: profile.to_owned(),
             ..Profile::default()
@@ -253,7 +253,7 @@ mod tests {
     fn policy(rules: Vec<Rule>) -> Policy {
         Policy {
             rules,
-            default_target: way("otherwise"),
+            default_target: target_with("otherwise"),
         }
     }
 
@@ -271,7 +271,7 @@ mod tests {
     fn first_matching_rule_decides() {
         let policy = policy(vec![
             rule(&["10.1.0.0/16"], &["22"], None),
-            rule(&["10.0.0.0/8"], &[], Some(way("ten"))),
+            rule(&["10.0.0.0/8"], &[], Some(target_with("ten"))),
             rule(&["10.1.0.0/16"], &[], None),
         ]);
         assert_eq!(profile_for(&policy, "10.1.2.3:22"), None);
@@ -287,7 +287,7 @@ mod tests {
         let inside = "[64:ff9b::10.1.2.3]:80";
         let refusing = policy(vec![rule(&["10.0.0.0/8"], &[], None)]);
         assert_eq!(profile_for(&refusing, inside), None);
-        let leading = policy(vec![rule(&["10.0.0.0/8"], &[], Some(way("ten")))]);
+        let leading = policy(vec![rule(&["10.0.0.0/8"], &[], Some(target_with("ten")))]);
         assert_eq!(profile_for(&leading, inside).as_deref(), Some("otherwise"));
     }
 

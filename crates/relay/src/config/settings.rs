@@ -310,7 +310,9 @@ where
 /// Parses an address to listen on. A name is refused: it may resolve to several addresses.
 pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        format!("{text:?} is no IP address with a port (for example 127.0.0.1:1080 or [::1]:1080)")
+        format!(
+            "{text:?} is not an IP address with a port (for example 127.0.0.1:1080 or [::1]:1080)"
+        )
     })
 }
 

@@ -51,11 +51,11 @@ impl Users {
                 .ok_or_else(|| format!("{place}: want USER:PASSWORD, 1 to {LEN_MAX} bytes each"))?;
             let hash = Sha256::digest(password).into();
             if users.insert(user.as_bytes().to_vec(), hash).is_some() {
-                return Err(format!("{place}: {user} is there twice"));
+                return Err(format!("{place}: {user} appears twice"));
             }
         }
         match users.is_empty() {
-            true => Err("it names nobody".to_owned()),
+            true => Err("it has no users".to_owned()),
             false => Ok(Self(users)),
         }
     }
@@ -96,7 +96,7 @@ mod tests {
     fn rejects_malformed_file() {
         let long = format!("{}:p", "u".repeat(256));
         for (text, word) in [
-            ("", "nobody"),
+            ("", "no users"),
             ("me", "line 1"),
             ("a:b\nme:", "line 2"),
             (":p", "line 1"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Causes of failed connections, described for clients, for other relays and for the operator.
 
-pub(crate) mod disagreement;
 pub(crate) mod fault;
+pub(crate) mod misconfiguration;
 pub(crate) mod warnings;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Log lines about clients that a listener refused. Strangers cause them, so their number is bounded.
 
-use crate::faults::disagreement::DenialReason;
+use crate::faults::misconfiguration::DenialReason;
 use longhaul_command::logging::{Decision, RateLimit};
 use longhaul_interception::held::CLIENT_MAX;
 use longhaul_protocol::networks::network;

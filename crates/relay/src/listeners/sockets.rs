@@ -66,7 +66,7 @@ impl PassedSockets {
         let name = &passed.name;
         Err(Refusal::usage(match passed.address() {
             Some(address) => format!(
-                "the service manager passed socket {name} ({address}), which no listener wants: \
+                "the service manager passed socket {name} ({address}), which no listener uses: \
                  give one this address, or name the socket after it (FileDescriptorName=)"
             ),
             None => format!(
@@ -122,7 +122,7 @@ pub(crate) fn is_supported(listener: &ListenerConfig) -> bool {
         !transparent || listener.address.is_ipv4() || !longhaul_linux::interface::ipv6_is_off();
     if !possible {
         warn!(
-            "IPv6 is off here: transparent {} is left out",
+            "IPv6 is off here: transparent {} is skipped",
             listener.address
         );
     }

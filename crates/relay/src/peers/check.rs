@@ -2,7 +2,7 @@
 //! Checks whether peers serve this relay: after a failure, and when a peer may be up again.
 
 use crate::{
-    faults::{disagreement::PeerError, fault::Fault},
+    faults::{fault::Fault, misconfiguration::PeerError},
     peers::{
         connection::{is_protocol_error, read_answer},
         current::{CurrentSetup, Setup},

@@ -3,7 +3,7 @@
 
 use crate::{
     config::{certificates::identity::Initiator, settings::Transport},
-    faults::{disagreement::PeerError, fault::Fault},
+    faults::{fault::Fault, misconfiguration::PeerError},
     leg::{
         candidates::Candidates,
         connect::{self, connect, race},

@@ -3,7 +3,7 @@
 
 use crate::{
     config::{profile::Profile, settings::Mode},
-    faults::{disagreement::PeerError, fault::Fault},
+    faults::{fault::Fault, misconfiguration::PeerError},
     peers::{connection, peer::Peer},
     stripe::outgoing_group::OutgoingGroup,
 };

@@ -53,7 +53,7 @@ impl Request {
     /// destination's bytes.
     pub(crate) fn with_longest_reply_delay(self) -> Self {
         Self {
-            reply_delay: convert::PATIENCE_MAX,
+            reply_delay: convert::REPLY_DELAY_MAX,
             ..self
         }
     }

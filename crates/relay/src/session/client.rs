@@ -3,7 +3,7 @@
 
 use crate::{
     config::{listener::Kind, settings::SendProxy, users::Users},
-    faults::disagreement::DenialReason,
+    faults::misconfiguration::DenialReason,
     relay::Relay,
     route::request::Request,
     session::Session,

@@ -78,7 +78,7 @@ fn summary_lists_clients_routes_and_limits() {
         "3  everything else: straight (profile far)",
         "1000 at once, 2 workers",
         "three quarters of the connections at most, 64 lookups of names",
-        "from 3.22 GB in sockets on, new connections wait\n",
+        "at 3.22 GB in sockets, new connections wait\n",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
@@ -167,7 +167,7 @@ fn network_namespace_has_default_memory_budget() {
     let text = inside(&[]);
     assert!(text.contains("limits.memory sets another"), "{text}");
     let text = inside(&["--memory", "3GiB"]);
-    assert!(text.contains("from 3.22 GB in sockets on"), "{text}");
+    assert!(text.contains("at 3.22 GB in sockets"), "{text}");
 }
 
 /// Location (`LINE:COLUMN`) and message of the error that a file with this text gives.
@@ -269,12 +269,12 @@ fn locates_invalid_values() {
         (
             "[[listener]]\nkind = 'http'\naddress = 'localhost:80'",
             "6:11",
-            "no IP address with a port (for example 127.0.0.1:1080",
+            "not an IP address with a port (for example 127.0.0.1:1080",
         ),
         (
             "[admin]\naddress = '127.0.0.1'",
             "5:11",
-            "no IP address with a port",
+            "not an IP address with a port",
         ),
         (
             "[[listener]]\nkind = 'transparent'\naddress = '127.0.0.1:1'\nintercept = ['10.0.0.0/8']\n\
@@ -369,7 +369,7 @@ fn warns_of_probable_mistakes() {
         ),
         (
             "[[route]]\ndeny = true\n[[route]]\nto = ['10.0.0.0/8']",
-            "7:1: route 2: it is never reached: earlier routes decide all that it would",
+            "7:1: route 2: it is never reached: earlier routes match all that it would",
         ),
         (
             "[[listener]]\nkind = 'forward'\naddress = '127.0.0.1:80'\ndestination = 'localhost:80'",
@@ -391,7 +391,7 @@ fn warns_of_probable_mistakes() {
         (
             "[[listener]]\nkind = 'http'\naddress = '0.0.0.0:3128'\nallow_from = ['10.1.0.0/16']\n\
              deny_from = ['10.0.0.0/8']",
-            "9:1: listener 0.0.0.0:3128: deny_from has all that allow_from has: it serves this machine only",
+            "9:1: listener 0.0.0.0:3128: deny_from covers all of allow_from: it serves this machine only",
         ),
         (
             "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:3128'\nrate = '1mbit'\nrate_per_client = '2mbit'",

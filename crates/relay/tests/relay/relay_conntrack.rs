@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--keep-source` on a router that tracks connections: both legs of one have the same addresses and ports, and NAT and
-//! stateful rules must know the far one alone.
+//! `--keep-source` on a router that tracks connections: both legs have the same addresses and
+//! ports, and NAT and stateful rules must see only the far leg.
 
 use longhaul_testnet::{
     relay_process::{Relay, accept, exchange, may_use_namespaces},
@@ -16,7 +16,7 @@ const MASQUERADE: &str = "table inet nat {
 }
 ";
 
-/// What a careful administrator has: what is not known is not let through, and counted.
+/// Stateful firewall that drops and counts invalid and unknown packets.
 const STATEFUL: &str = "table inet stateful {
     chain in {
         type filter hook input priority filter
@@ -42,8 +42,9 @@ fn load(bed: &Testbed, rules: &str) {
     feed(&bed.router, "nft", &["-f", "-"], rules);
 }
 
-/// Connects three times, moves bytes both ways and closes; returns where the server saw the connections come from.
-fn use_three(bed: &Testbed, family: &Family) -> [IpAddr; 3] {
+/// Connects three times, transfers bytes both ways and closes. Returns the client addresses that
+/// the server sees.
+fn exchange_three_times(bed: &Testbed, family: &Family) -> [IpAddr; 3] {
     let listener = bed.listen(family.at(8080));
     [(); 3].map(|()| {
         let client = bed.connect(family.at(8080)).unwrap();
@@ -54,7 +55,7 @@ fn use_three(bed: &Testbed, family: &Family) -> [IpAddr; 3] {
     })
 }
 
-fn counted_invalid(bed: &Testbed) -> Vec<String> {
+fn invalid_packet_counters(bed: &Testbed) -> Vec<String> {
     let output = bed
         .within("nft")
         .args(["list", "ruleset"])
@@ -68,32 +69,36 @@ fn counted_invalid(bed: &Testbed) -> Vec<String> {
     dropped.map(str::to_owned).collect()
 }
 
-/// Without --verify-connect, and with it.
-const WAYS: [&[&str]; 2] = [&[], &["--verify-connect"]];
+/// Flags: without and with --verify-connect.
+const FLAGS: [&[&str]; 2] = [&[], &["--verify-connect"]];
 
 fn relay(bed: &Testbed, more: &[&str]) -> Relay {
     bed.relay(&[&INTERCEPT[..], &["--keep-source"], more].concat())
 }
 
 #[test]
-fn a_masqueraded_far_leg_has_the_router_s_address() {
+fn masqueraded_far_leg_has_router_address() {
     if !may_use_namespaces() {
         return;
     }
     let bed = Testbed::new("masquerade");
     load(&bed, MASQUERADE);
-    for way in WAYS {
-        let relay = relay(&bed, way);
+    for flags in FLAGS {
+        let relay = relay(&bed, flags);
         for family in BOTH {
-            assert_eq!(use_three(&bed, &family), [family.far; 3], "{way:?}");
+            assert_eq!(
+                exchange_three_times(&bed, &family),
+                [family.far; 3],
+                "{flags:?}"
+            );
         }
-        let (_, said) = relay.stop();
-        assert!(!said.contains("not intercepting"), "{said}");
+        let (_, log) = relay.stop();
+        assert!(!log.contains("not intercepting"), "{log}");
     }
 }
 
 #[test]
-fn a_stateful_firewall_finds_no_packet_invalid() {
+fn stateful_firewall_sees_no_invalid_packets() {
     if !may_use_namespaces() {
         return;
     }
@@ -101,34 +106,42 @@ fn a_stateful_firewall_finds_no_packet_invalid() {
         let bed = Testbed::new("stateful");
         load(&bed, &rules);
         let masquerades = rules.len() > STATEFUL.len();
-        for way in WAYS {
-            let _relay = relay(&bed, way);
+        for flags in FLAGS {
+            let _relay = relay(&bed, flags);
             for family in BOTH {
                 let wanted = if masquerades {
                     family.far
                 } else {
                     family.client
                 };
-                assert_eq!(use_three(&bed, &family), [wanted; 3], "{way:?}");
-                assert_eq!(counted_invalid(&bed), [""; 0], "{way:?} {family:?}");
+                assert_eq!(
+                    exchange_three_times(&bed, &family),
+                    [wanted; 3],
+                    "{flags:?}"
+                );
+                assert_eq!(
+                    invalid_packet_counters(&bed),
+                    [""; 0],
+                    "{flags:?} {family:?}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn tracking_that_comes_later_is_noticed() {
+fn detects_tracking_enabled_later() {
     if !may_use_namespaces() {
         return;
     }
     let bed = Testbed::new("later");
-    for way in WAYS {
-        let _relay = relay(&bed, way);
+    for flags in FLAGS {
+        let _relay = relay(&bed, flags);
         for family in BOTH {
-            assert_eq!(use_three(&bed, &family), [family.client; 3]);
+            assert_eq!(exchange_three_times(&bed, &family), [family.client; 3]);
         }
         load(&bed, MASQUERADE);
-        // The first that is tracked makes it known.
+        // The relay detects tracking at the first tracked connection.
         let known = || {
             let rules = bed
                 .within("nft")
@@ -146,14 +159,18 @@ fn tracking_that_comes_later_is_noticed() {
         }
         drop(listener);
         for family in BOTH {
-            assert_eq!(use_three(&bed, &family), [family.far; 3], "{way:?}");
+            assert_eq!(
+                exchange_three_times(&bed, &family),
+                [family.far; 3],
+                "{flags:?}"
+            );
         }
         feed(&bed.router, "nft", &["-f", "-"], "delete table inet nat\n");
     }
 }
 
 #[test]
-fn a_relay_beside_it_that_keeps_no_source_is_left_alone() {
+fn does_not_affect_relay_without_keep_source() {
     if !may_use_namespaces() {
         return;
     }
@@ -177,11 +194,19 @@ fn a_relay_beside_it_that_keeps_no_source_is_left_alone() {
         "10.77.2.0/24,[fd77:2::/64]:8081",
         "--keep-source",
     ];
-    for way in WAYS {
-        let _relay = bed.relay(&[&own[..], way].concat());
+    for flags in FLAGS {
+        let _relay = bed.relay(&[&own[..], flags].concat());
         for family in BOTH {
-            assert_eq!(use_three(&bed, &family), [family.far; 3], "{way:?}");
-            assert_eq!(counted_invalid(&bed), [""; 0], "{way:?} {family:?}");
+            assert_eq!(
+                exchange_three_times(&bed, &family),
+                [family.far; 3],
+                "{flags:?}"
+            );
+            assert_eq!(
+                invalid_packet_counters(&bed),
+                [""; 0],
+                "{flags:?} {family:?}"
+            );
         }
     }
 }

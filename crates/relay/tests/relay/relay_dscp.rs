@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The DSCP of a client's SYN is that of both its legs, straight and through another relay, unless a profile has one.
+//! DSCP of a client's SYN, which both its legs have, directly and through another relay, unless a
+//! profile sets one.
 
 use longhaul_linux::socket;
 use longhaul_testnet::{
@@ -9,7 +10,7 @@ use longhaul_testnet::{
 use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, TcpStream};
 
-/// Counts what the server and the client get with and without the wanted mark.
+/// Counters of packets at server and client, with and without the expected DSCP.
 const COUNTERS: &str = "table inet seen {
     chain in {
         type filter hook input priority filter
@@ -25,10 +26,10 @@ const COUNTERS: &str = "table inet seen {
 }
 ";
 
-/// AF31, as an application of calls and films has it (RFC 4594).
+/// AF31, as used for video (RFC 4594).
 const AF31: u8 = 26;
 
-/// The kernel answers a client before the relay knows of it.
+/// Packets without the DSCP: the kernel sends the SYN/ACK to a client before the relay knows of it.
 const SYN_ACK: u64 = 1;
 
 fn connect(bed: &Testbed, to: SocketAddr) -> TcpStream {
@@ -44,7 +45,7 @@ fn connect(bed: &Testbed, to: SocketAddr) -> TcpStream {
     bed.client.run(connect).unwrap()
 }
 
-/// Packets with another mark than AF31, of all that one connection brought to the server and to its client.
+/// Number of packets without AF31 that server and client receive over one connection.
 fn unmarked(bed: &Testbed, family: &Family) -> u64 {
     for netns in [&bed.client, &bed.server] {
         feed(netns, "nft", &["-f", "-"], COUNTERS);
@@ -57,7 +58,7 @@ fn unmarked(bed: &Testbed, family: &Family) -> u64 {
     drop((client, server));
     let [mut marked, mut unmarked] = [0; 2];
     for netns in [&bed.client, &bed.server] {
-        for line in listed(netns)
+        for line in list_counters(netns)
             .lines()
             .filter(|line| line.contains("counter packets "))
         {
@@ -80,7 +81,7 @@ fn unmarked(bed: &Testbed, family: &Family) -> u64 {
     unmarked
 }
 
-fn listed(netns: &longhaul_linux::netns::Netns) -> String {
+fn list_counters(netns: &longhaul_linux::netns::Netns) -> String {
     let mut command = std::process::Command::new("nft");
     command.args(["list", "table", "inet", "seen"]);
     let output = longhaul_linux::process::inside(&mut command, netns)
@@ -90,36 +91,36 @@ fn listed(netns: &longhaul_linux::netns::Netns) -> String {
 }
 
 #[test]
-fn both_legs_have_the_client_s_mark() {
+fn both_legs_have_client_dscp() {
     if !may_use_namespaces() {
         return;
     }
     let bed = Testbed::new("dscp");
-    for way in [&[][..], &["--verify-connect"], &["--keep-source"]] {
-        let _relay = bed.relay(&[&INTERCEPT[..], way].concat());
+    for flags in [&[][..], &["--verify-connect"], &["--keep-source"]] {
+        let _relay = bed.relay(&[&INTERCEPT[..], flags].concat());
         for family in BOTH {
-            assert!(unmarked(&bed, &family) <= SYN_ACK, "{way:?} {family:?}");
+            assert!(unmarked(&bed, &family) <= SYN_ACK, "{flags:?} {family:?}");
         }
     }
 }
 
 #[test]
-fn a_far_relay_has_it_too() {
+fn far_relay_has_client_dscp() {
     if !may_use_namespaces() {
         return;
     }
     let bed = Testbed::new("dscp-far");
     let _far = bed.relay(&["--convert", "127.0.0.1:5124"]);
-    for way in [&["--peer-pool", "2"][..], &["--verify-connect"]] {
-        let _near = bed.relay(&[&INTERCEPT[..], &["--peer", "127.0.0.1:5124"], way].concat());
+    for flags in [&["--peer-pool", "2"][..], &["--verify-connect"]] {
+        let _near = bed.relay(&[&INTERCEPT[..], &["--peer", "127.0.0.1:5124"], flags].concat());
         for family in BOTH {
-            assert!(unmarked(&bed, &family) <= SYN_ACK, "{way:?} {family:?}");
+            assert!(unmarked(&bed, &family) <= SYN_ACK, "{flags:?} {family:?}");
         }
     }
 }
 
 #[test]
-fn a_profile_with_a_mark_has_the_last_word() {
+fn profile_dscp_takes_precedence() {
     if !may_use_namespaces() {
         return;
     }

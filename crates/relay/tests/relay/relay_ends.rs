@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How connections end: each FIN is passed on alone and after all bytes, each abnormal end stays
+//! Ends of connections: each FIN is relayed alone and after all bytes, each abnormal end stays
 //! abnormal.
 
 use longhaul_linux::socket::reset_on_close;
@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 
-/// A client and its server, and the two relays between them.
+/// Connects a client to its server through two relays.
 fn path(mode: &str) -> (TcpStream, TcpStream, [Relay; 2]) {
     let (listener, address) = origin();
     let far = Relay::start(&["--convert", "127.0.0.1:0", "--mode", mode]);
@@ -28,7 +28,7 @@ fn path(mode: &str) -> (TcpStream, TcpStream, [Relay; 2]) {
 const MODES: [&str; 3] = ["auto", "splice", "copy"];
 
 #[test]
-fn a_client_s_fin_leaves_the_other_direction_open() {
+fn client_fin_leaves_other_direction_open() {
     for mode in MODES {
         let (client, server, _relays) = path(mode);
         half_close(&client, &server);
@@ -36,7 +36,7 @@ fn a_client_s_fin_leaves_the_other_direction_open() {
 }
 
 #[test]
-fn a_server_s_fin_leaves_the_other_direction_open() {
+fn server_fin_leaves_other_direction_open() {
     for mode in MODES {
         let (client, server, _relays) = path(mode);
         half_close(&server, &client);
@@ -44,10 +44,10 @@ fn a_server_s_fin_leaves_the_other_direction_open() {
 }
 
 #[test]
-fn a_fin_right_behind_the_data_overtakes_nothing() {
+fn fin_does_not_overtake_data() {
     for mode in MODES {
         let (mut client, mut server, _relays) = path(mode);
-        // It fits into the buffers on the way: the FIN is sent before anyone has read.
+        // The data fits into the buffers on the path: the FIN is sent before the receiver has read.
         client.write_all(&[7; 64 << 10]).unwrap();
         drop(client);
         let mut got = Vec::new();
@@ -62,7 +62,7 @@ fn reset(stream: TcpStream) {
 }
 
 #[test]
-fn a_client_s_rst_is_a_rst_at_the_server() {
+fn relays_client_rst_to_server() {
     for mode in MODES {
         let (mut client, mut server, _relays) = path(mode);
         client.write_all(b"x").unwrap();
@@ -73,7 +73,7 @@ fn a_client_s_rst_is_a_rst_at_the_server() {
 }
 
 #[test]
-fn a_server_s_rst_is_a_rst_at_the_client() {
+fn relays_server_rst_to_client() {
     for mode in MODES {
         let (mut client, mut server, _relays) = path(mode);
         server.write_all(b"x").unwrap();
@@ -83,7 +83,7 @@ fn a_server_s_rst_is_a_rst_at_the_client() {
     }
 }
 
-/// Waits until a write fails, without looking at the clock but to give up.
+/// Waits until a write fails, at most for [`PATIENCE`].
 fn assert_becomes_unwritable(stream: &mut TcpStream) {
     let start = Instant::now();
     while stream.write(b"x").is_ok() {
@@ -93,7 +93,7 @@ fn assert_becomes_unwritable(stream: &mut TcpStream) {
 }
 
 #[test]
-fn a_rst_after_a_fin_still_reaches_the_other_side() {
+fn relays_rst_after_fin() {
     let (client, mut server, _relays) = path("splice");
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(server.read(&mut [0]).unwrap(), 0);
@@ -102,13 +102,13 @@ fn a_rst_after_a_fin_still_reaches_the_other_side() {
 }
 
 #[test]
-fn a_rst_after_a_fin_ends_an_idle_connection() {
+fn rst_after_fin_ends_idle_connection() {
     let (client, mut server, relays) = path("splice");
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(server.read(&mut [0]).unwrap(), 0);
     reset(client);
-    // Nothing is written: only the watch on the half-closed leg can end it. With the default grace
-    // the relays would wait for an open connection and then cut it.
+    // Nothing is written, so only the watch on the half-closed leg can end the connection. With the
+    // default grace, the relays would wait for an open connection and then reset it.
     let start = Instant::now();
     while longhaul_linux::socket::pending_error(&server)
         .unwrap()
@@ -118,14 +118,14 @@ fn a_rst_after_a_fin_ends_an_idle_connection() {
         std::thread::yield_now();
     }
     for relay in relays {
-        let (status, said) = relay.stop();
+        let (status, log) = relay.stop();
         assert!(status.success());
-        assert!(said.contains("no connection cut"), "{said}");
+        assert!(log.contains("no connection cut"), "{log}");
     }
 }
 
 #[test]
-fn single_bytes_pass_at_once() {
+fn relays_single_bytes() {
     for mode in MODES {
         let (mut client, mut server, _relays) = path(mode);
         for n in 0..1000u32 {
@@ -138,30 +138,30 @@ fn single_bytes_pass_at_once() {
 }
 
 #[test]
-fn a_slow_reader_stops_the_sender() {
+fn slow_reader_stops_sender() {
     for mode in MODES {
         let (mut client, server, _relays) = path(mode);
         client
             .set_write_timeout(Some(std::time::Duration::from_millis(500)))
             .unwrap();
         let block = vec![0; 1 << 20];
-        let mut taken = 0u64;
-        // Buffers on the way: six sockets of at most tcp_rmem/tcp_wmem maxima and two pipes.
-        while taken < 1 << 30 {
+        let mut written = 0u64;
+        // Buffers on the path: six sockets of at most tcp_rmem/tcp_wmem maxima, and two pipes.
+        while written < 1 << 30 {
             match client.write(&block) {
-                Ok(n) => taken += n as u64,
+                Ok(n) => written += n as u64,
                 Err(_) => break,
             }
         }
-        assert!(taken < 1 << 30, "the relay takes without end");
+        assert!(written < 1 << 30, "the relay reads without limit");
         drop(server);
     }
 }
 
-/// splice(2) finds a socket empty at the urgent mark, and recv(2) leaves the byte behind it out, if
-/// nobody sees to it.
+/// splice(2) returns no data at the urgent mark, and recv(2) skips the urgent byte; the relay must
+/// handle both.
 #[test]
-fn an_urgent_byte_holds_up_nothing_and_is_not_lost() {
+fn relays_urgent_byte_in_order() {
     for mode in MODES {
         let (mut client, mut server, _relays) = path(mode);
         server.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interception beside what others set on the host: kernel settings, rules and listeners of other programs.
+//! Interception together with kernel settings, rules and listeners of other programs.
 
 use longhaul_linux::process::inside;
 use longhaul_testnet::{
@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 
-/// Each of the relay's ways with clients' addresses and destinations' answers.
-const WAYS: [&[&str]; 4] = [
+/// Flag sets for clients' addresses and destinations' answers.
+const FLAG_SETS: [&[&str]; 4] = [
     &[],
     &["--keep-source"],
     &["--verify-connect"],
@@ -26,7 +26,7 @@ fn relay(bed: &Testbed, flags: &[&str]) -> Relay {
     bed.relay(&[&INTERCEPT[..], flags].concat())
 }
 
-/// Connects `client` to `server`, passes a byte each way and returns the client's address as the server sees it.
+/// Passes a byte each way and returns the client's address as the server sees it.
 fn exchange(client: io::Result<TcpStream>, server: &TcpListener) -> IpAddr {
     let mut client = client.unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -41,7 +41,7 @@ fn exchange(client: io::Result<TcpStream>, server: &TcpListener) -> IpAddr {
     address.ip()
 }
 
-/// The source that the server sees of an intercepted connection.
+/// Source address that the server sees of an intercepted connection.
 fn expected(family: Family, flags: &[&str]) -> IpAddr {
     match flags.contains(&"--keep-source") {
         true => family.client,
@@ -49,9 +49,9 @@ fn expected(family: Family, flags: &[&str]) -> IpAddr {
     }
 }
 
-/// Connections of both families are relayed in each of the relay's ways.
-fn are_relayed(bed: &Testbed, port: u16) {
-    for flags in WAYS {
+/// Checks that connections of both families are relayed with each set of flags.
+fn assert_relayed(bed: &Testbed, port: u16) {
+    for flags in FLAG_SETS {
         let _relay = relay(bed, flags);
         for family in BOTH {
             let server = bed.listen(family.at(port));
@@ -62,7 +62,7 @@ fn are_relayed(bed: &Testbed, port: u16) {
 }
 
 #[test]
-fn relays_where_source_validation_takes_marks_into_account() {
+fn relays_with_src_valid_mark() {
     if !may_use_namespaces() {
         return;
     }
@@ -73,14 +73,14 @@ fn relays_where_source_validation_takes_marks_into_account() {
             &format!("net.ipv4.conf.{interface}.src_valid_mark"),
             "1",
         );
-        are_relayed(&bed, 8080);
+        assert_relayed(&bed, 8080);
     }
     set(&bed.router, "net.ipv4.conf.near.rp_filter", "1");
-    are_relayed(&bed, 8081);
+    assert_relayed(&bed, 8081);
 }
 
 #[test]
-fn relays_own_connections_where_source_validation_takes_marks_into_account() {
+fn relays_own_connections_with_src_valid_mark() {
     if !may_use_namespaces() {
         return;
     }
@@ -94,7 +94,8 @@ fn relays_own_connections_where_source_validation_takes_marks_into_account() {
     }
 }
 
-/// A client that is not there, so that no RST ends its handshakes.
+/// Floods the server with SYNs from an address that does not exist, so that no RST ends its
+/// handshakes.
 fn flood(bed: &Testbed) {
     const SYNS: &str = r"
 import socket, struct
@@ -117,7 +118,7 @@ for port in range(1024, 31024):
     assert!(inside(command, &bed.client).status().unwrap().success());
 }
 
-/// A listener without room for another handshake keeps no socket for it (SYN cookies).
+/// A listener whose queue is full uses SYN cookies and keeps no socket for the handshake.
 #[test]
 fn completes_handshakes_with_syn_cookies() {
     if !may_use_namespaces() {
@@ -125,9 +126,9 @@ fn completes_handshakes_with_syn_cookies() {
     }
     let bed = Testbed::new("cookies");
     set(&bed.router, "net.ipv4.tcp_syncookies", "2");
-    are_relayed(&bed, 8080);
+    assert_relayed(&bed, 8080);
     feed(&bed.router, "nft", &["-f", "-"], MASQUERADE);
-    are_relayed(&bed, 8081);
+    assert_relayed(&bed, 8081);
 }
 
 const MASQUERADE: &str = "table ip nat { chain c { type nat hook postrouting priority srcnat
@@ -136,7 +137,7 @@ oifname nosuch masquerade
 }";
 
 #[test]
-fn relays_during_a_flood_of_syns_without_answers() {
+fn relays_during_syn_flood() {
     if !may_use_namespaces() {
         return;
     }
@@ -150,9 +151,10 @@ fn relays_during_a_flood_of_syns_without_answers() {
     }
 }
 
-/// A listener of another program at the unspecified address has every destination's packets on its port.
+/// A listener of another program at the unspecified address receives packets to any destination on
+/// its port.
 #[test]
-fn leaves_the_ports_of_other_transparent_listeners_alone() {
+fn ignores_ports_of_other_transparent_listeners() {
     if !may_use_namespaces() {
         return;
     }
@@ -173,7 +175,7 @@ fn leaves_the_ports_of_other_transparent_listeners_alone() {
 }
 
 #[test]
-fn leaves_own_connections_alone_that_are_not_tracked() {
+fn ignores_untracked_own_connections() {
     if !may_use_namespaces() {
         return;
     }
@@ -194,7 +196,7 @@ tcp dport 8081 notrack
 }
 
 #[test]
-fn leaves_services_of_the_link_alone() {
+fn ignores_link_local_services() {
     if !may_use_namespaces() {
         return;
     }
@@ -221,9 +223,9 @@ fn leaves_services_of_the_link_alone() {
     }
 }
 
-/// An address family that ends takes the other one with it no longer.
+/// The end of one address family does not affect the other.
 #[test]
-fn goes_on_with_ipv4_when_ipv6_ends() {
+fn ipv4_continues_when_ipv6_ends() {
     if !may_use_namespaces() {
         return;
     }
@@ -231,15 +233,15 @@ fn goes_on_with_ipv4_when_ipv6_ends() {
     let relay = relay(&bed, &[]);
     set(&bed.router, "net.ipv6.conf.all.disable_ipv6", "1");
     relay.says("not intercepting: [::1]:3129");
-    // Longer than a lease.
+    // Longer than a lease lasts.
     std::thread::sleep(Duration::from_millis(1500));
     let server = bed.listen(IPV4.at(8080));
     assert_eq!(exchange(bed.connect(IPV4.at(8080)), &server), IPV4.far);
 }
 
-/// The destination does not answer before the relay is told to end; the client's next SYN goes straight.
+/// The destination has not answered when the relay ends; the client's next SYN reaches it directly.
 #[test]
-fn gives_held_syns_up_when_it_ends() {
+fn releases_held_syns_on_exit() {
     if !may_use_namespaces() {
         return;
     }
@@ -258,8 +260,8 @@ tcp dport 8080 drop
         Ok(socket)
     });
     let socket = socket.unwrap();
-    let (status, said) = relay.stop();
-    assert!(status.success(), "{said}");
+    let (status, log) = relay.stop();
+    assert!(status.success(), "{log}");
     feed(&bed.server, "nft", &["-f", "-"], "delete table ip silence");
     socket.set_nonblocking(false).unwrap();
     let (_accepted, address) = server.accept().unwrap();
@@ -267,9 +269,9 @@ tcp dport 8080 drop
     assert!(socket.peer_addr().is_ok());
 }
 
-/// Connections that the kernel has accepted for the relay, which has not, are served all the same.
+/// Connections in the accept queue are served even when the relay ends.
 #[test]
-fn serves_the_accept_queue_when_it_ends() {
+fn serves_accept_queue_on_exit() {
     if !may_use_namespaces() {
         return;
     }
@@ -278,7 +280,7 @@ fn serves_the_accept_queue_when_it_ends() {
     let server = bed.listen(IPV4.at(8080));
     let pid = relay.pid();
     let signal = |signal| rustix::process::kill_process(pid, signal).unwrap();
-    // While it stands still, the lease of 0.9 s lasts on.
+    // The lease of 0.9 s outlasts the stop.
     signal(rustix::process::Signal::STOP);
     let client = bed.connect(IPV4.at(8080));
     signal(rustix::process::Signal::TERM);
@@ -287,9 +289,9 @@ fn serves_the_accept_queue_when_it_ends() {
     drop(relay);
 }
 
-/// The host itself says so, after the three seconds that a neighbor has for its answer, and says it to the client's address.
+/// The host reports an unreachable neighbor after three seconds, to the client's address.
 #[test]
-fn reports_neighbors_that_do_not_answer() {
+fn reports_unreachable_neighbors() {
     if !may_use_namespaces() {
         return;
     }
@@ -298,14 +300,14 @@ fn reports_neighbors_that_do_not_answer() {
         let to = SocketAddr::new(family.nobody, 8080);
         bed.client.run(|| TcpStream::connect_timeout(&to, PATIENCE))
     };
-    for flags in &WAYS[2..] {
+    for flags in &FLAG_SETS[2..] {
         let _relay = relay(&bed, flags);
         for family in BOTH {
             let error = connect(family).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::HostUnreachable, "{flags:?}");
         }
     }
-    // Long after the client gives up here.
+    // Longer than the client waits.
     let _relay = relay(&bed, &["--keep-source", "--connect-timeout", "10m"]);
     for family in BOTH {
         let mut client = connect(family).unwrap();

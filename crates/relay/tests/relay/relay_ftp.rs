@@ -11,7 +11,7 @@ use std::{
 
 const ANY: &str = "127.0.0.1:0";
 
-/// The address that PASV names is nobody's, as behind a translator.
+/// FTP server whose PASV reply contains an unreachable address, as behind an address translator.
 const SERVER: &str = r#"
 import sys
 from pyftpdlib.authorizers import DummyAuthorizer
@@ -37,10 +37,10 @@ struct Ftpd {
 }
 
 impl Ftpd {
-    /// `lacks` is a command that it does not know.
+    /// Starts a server without the command `lacks`.
     fn start(lacks: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
-        // The distribution's, which has the package, whatever else is first in the path.
+        // The distribution's Python, which has pyftpdlib, whatever precedes it in PATH.
         let mut command = Command::new("/usr/bin/python3");
         command.args(["-c", SERVER, home.path().to_str().unwrap(), lacks]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -87,7 +87,7 @@ fn content() -> Vec<u8> {
 }
 
 #[test]
-fn files_come_whole_whichever_way() {
+fn downloads_files_on_every_route() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     for (lacks, peers) in [
@@ -112,7 +112,7 @@ fn files_come_whole_whichever_way() {
 }
 
 #[test]
-fn files_come_whole_through_a_peer_under_tls() {
+fn downloads_file_through_tls_peer() {
     let directory = tempfile::tempdir().unwrap();
     let mut made = Command::new(longhaul_testbed::longhaul());
     made.args(["relay", "--make-certificates"])
@@ -141,7 +141,7 @@ fn files_come_whole_through_a_peer_under_tls() {
 }
 
 #[test]
-fn a_file_s_head_says_what_is_known_of_it() {
+fn head_has_size_type_and_date() {
     let server = Ftpd::start("");
     server.put("notes.txt", b"0123456789");
     let relay = Relay::start(&["--http", ANY]);
@@ -159,7 +159,7 @@ fn a_file_s_head_says_what_is_known_of_it() {
 }
 
 #[test]
-fn directories_are_pages_with_links_that_work() {
+fn lists_directories_with_working_links() {
     let server = Ftpd::start("");
     fs::create_dir(server.home.path().join("sub")).unwrap();
     server.put("sub/a<b", b"found");
@@ -186,7 +186,7 @@ fn directories_are_pages_with_links_that_work() {
 }
 
 #[test]
-fn failures_are_said_in_http() {
+fn maps_ftp_failures_to_http() {
     let server = Ftpd::start("");
     let relay = Relay::start(&["--http", ANY]);
     server.put("a", b"mine");
@@ -198,17 +198,17 @@ fn failures_are_said_in_http() {
         ))
     };
     let url = format!("ftp://{at}/a");
-    // curl turns user and password of an ftp:// URL into an Authorization field for a proxy.
+    // curl sends user and password of an ftp:// URL to a proxy as an Authorization field.
     assert_eq!(status(&["-u", "me:secret", &url]), "200");
     assert_eq!(status(&["-u", "me:wrong", &url]), "401");
     assert_eq!(status(&[&format!("ftp://{at}/missing")]), "404");
     assert_eq!(status(&[&format!("ftp://{at}/missing/")]), "404");
-    let said = text(&curl(&relay, &[&format!("ftp://{at}/missing")]));
+    let body_text = text(&curl(&relay, &[&format!("ftp://{at}/missing")]));
     assert!(
-        said.starts_with("longhaul relay: /missing: the FTP server: 550 "),
-        "{said}"
+        body_text.starts_with("longhaul relay: /missing: the FTP server: 550 "),
+        "{body_text}"
     );
-    assert_eq!(said.matches("550").count(), 1, "{said}");
+    assert_eq!(body_text.matches("550").count(), 1, "{body_text}");
     assert_eq!(status(&[&format!("ftp://{at}/a%0d%0aQUIT")]), "400");
     assert_eq!(
         status(&["-T", "/dev/null", &format!("ftp://{at}/up")]),
@@ -219,7 +219,7 @@ fn failures_are_said_in_http() {
 }
 
 #[test]
-fn users_in_the_url_count() {
+fn authenticates_user_of_url() {
     let server = Ftpd::start("");
     server.put("a", b"mine");
     let relay = Relay::start(&["--http", ANY]);
@@ -240,9 +240,9 @@ fn users_in_the_url_count() {
     }
 }
 
-/// A server that says less than it promised: the client must not take it for the whole file.
+/// The server sends less than announced: the response must not look complete.
 #[test]
-fn a_transfer_that_fails_is_no_complete_response() {
+fn failed_transfer_is_incomplete_response() {
     let (control, at) = origin();
     let server = std::thread::spawn(move || {
         let (data, data_at) = origin();
@@ -274,15 +274,15 @@ fn a_transfer_that_fails_is_no_complete_response() {
     assert_eq!(http_status(&http_head(&mut client)), 200);
     let mut body = Vec::new();
     let ended = client.read_to_end(&mut body);
-    // Without a length the body is chunked: its end is the last chunk, or there was none.
+    // Without a length, the body is chunked: only the last chunk completes it.
     assert!(ended.is_err() || !body.ends_with(b"0\r\n\r\n"), "{body:?}");
     drop(relay);
     server.join().unwrap();
 }
 
-/// 40 Mbit/s are 5 MB/s: 3 MB take 0.6 s, of which 50 ms may come at once.
+/// At 40 Mbit/s (5 MB/s), 3 MB take 0.6 s, of which a burst saves 50 ms.
 #[test]
-fn rates_hold_for_files() {
+fn limits_rate_of_downloads() {
     let server = Ftpd::start("");
     server.put("slow.gz", &content());
     let text = format!("[[listener]]\nkind = 'http'\naddress = '{ANY}'\nrate = '40mbit'\n");
@@ -294,42 +294,42 @@ fn rates_hold_for_files() {
     assert!(took > std::time::Duration::from_millis(500), "{took:?}");
 }
 
-/// A transfer has up to eight descriptors: four places.
+/// A transfer takes up to eight descriptors: four permits.
 #[test]
-fn a_transfer_takes_the_places_of_its_sockets() {
+fn transfer_takes_permits_of_its_sockets() {
     let server = Ftpd::start("");
     server.put("a.gz", &content());
     let url = format!("ftp://127.0.0.1:{}/a.gz", server.at.port());
-    let with_places = |places| Relay::start(&["--http", ANY, "--max-connections", places]);
+    let with_permits = |permits| Relay::start(&["--http", ANY, "--max-connections", permits]);
     let status = |relay: &Relay| {
         let code = ["-o", "/dev/null", "-w", "%{http_code}", &url];
         text(&curl(relay, &code))
     };
-    assert_eq!(status(&with_places("3")), "503");
-    let relay = with_places("4");
+    assert_eq!(status(&with_permits("3")), "503");
+    let relay = with_permits("4");
     assert_eq!(status(&relay), "200");
-    // They are given back when the server has said goodbye, which may be after the last byte.
+    // Permits are released when the server has closed, which may be after the last byte.
     let start = std::time::Instant::now();
     while status(&relay) != "200" {
         assert!(
             start.elapsed() < longhaul_testnet::relay_process::PATIENCE,
-            "never given back"
+            "permits were not released"
         );
     }
 }
 
-/// How a server's file or listing ends.
+/// End of a server's file or listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     /// Never.
     Silent,
-    /// The data connection closes, and nobody says that this was all.
+    /// The data connection closes without a confirmation.
     Unconfirmed,
     Confirmed,
 }
 
-/// A server that never answers one command, and sends these parts, each after a while, to the end.
-fn scripted(silent_at: &'static str, parts: Vec<Vec<u8>>, ending: Ending) -> SocketAddr {
+/// Starts a server that never answers the command `silent_at`, and sends these parts with delays.
+fn scripted_server(silent_at: &'static str, parts: Vec<Vec<u8>>, ending: Ending) -> SocketAddr {
     let (control, at) = origin();
     std::thread::spawn(move || {
         let (data, data_at) = origin();
@@ -359,7 +359,7 @@ fn scripted(silent_at: &'static str, parts: Vec<Vec<u8>>, ending: Ending) -> Soc
                     let _ = to.write_all(part);
                 }
                 if ending == Ending::Silent {
-                    // Until the relay gives up.
+                    // Waits until the relay gives up.
                     let _ = to.read(&mut [0]);
                 }
                 drop(to);
@@ -379,14 +379,14 @@ fn ask_ftp(relay: &Relay, url: &str) -> std::net::TcpStream {
 }
 
 #[test]
-fn a_server_that_says_nothing_is_504() {
+fn times_out_silent_server() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     for peers in [vec![], vec!["--peer", &peer]] {
         for silent_at in ["greeting", "USER", "TYPE", "SIZE", "EPSV", "RETR", "LIST"] {
             let args = ["--http", ANY, "--response-timeout", "200ms"];
             let relay = Relay::start(&[&args[..], &peers].concat());
-            let at = scripted(silent_at, Vec::new(), Ending::Confirmed);
+            let at = scripted_server(silent_at, Vec::new(), Ending::Confirmed);
             let path = if silent_at == "LIST" { "a/" } else { "a" };
             let mut client = ask_ftp(&relay, &format!("ftp://{at}/{path}"));
             assert_eq!(http_status(&http_head(&mut client)), 504, "{silent_at}");
@@ -395,10 +395,10 @@ fn a_server_that_says_nothing_is_504() {
 }
 
 #[test]
-fn a_transfer_that_falls_silent_is_no_complete_response() {
+fn stalled_transfer_is_incomplete_response() {
     for ending in [Ending::Silent, Ending::Unconfirmed] {
         let relay = Relay::start(&["--http", ANY, "--response-timeout", "300ms"]);
-        let at = scripted("nothing", vec![b"half".to_vec()], ending);
+        let at = scripted_server("nothing", vec![b"half".to_vec()], ending);
         let mut client = ask_ftp(&relay, &format!("ftp://{at}/a"));
         assert_eq!(http_status(&http_head(&mut client)), 200);
         let mut body = Vec::new();
@@ -409,17 +409,17 @@ fn a_transfer_that_falls_silent_is_no_complete_response() {
     }
 }
 
-/// Longer than the time-out altogether, and never as long in silence.
+/// A transfer longer than the time-out, without a pause of that length.
 #[test]
-fn files_and_listings_that_come_in_drops_are_never_cut() {
+fn slow_transfers_do_not_time_out() {
     let relay = Relay::start(&["--http", ANY, "--response-timeout", "1s"]);
     let line = b"-rw-r--r-- 1 me me 1 Jan  1 00:00 drop\r\n".to_vec();
     for path in ["a", "a/"] {
-        let at = scripted("nothing", vec![line.clone(); 25], Ending::Confirmed);
+        let at = scripted_server("nothing", vec![line.clone(); 25], Ending::Confirmed);
         let mut client = ask_ftp(&relay, &format!("ftp://{at}/{path}"));
         assert_eq!(http_status(&http_head(&mut client)), 200, "{path}");
         let mut body = String::new();
-        // Chunks, or a page that ends with its tag.
+        // Reads to the last chunk, or to the end of the page.
         while !body.ends_with("0\r\n\r\n") && !body.ends_with("</html>") {
             let mut byte = [0];
             client.read_exact(&mut byte).unwrap();
@@ -431,7 +431,7 @@ fn files_and_listings_that_come_in_drops_are_never_cut() {
 }
 
 #[test]
-fn parts_of_files_come_alone() {
+fn serves_byte_ranges() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     for (lacks, peers) in [("", vec![]), ("EPSV", vec!["--peer", &peer])] {
@@ -460,9 +460,9 @@ fn parts_of_files_come_alone() {
     }
 }
 
-/// curl goes on where it was, and gets all of a file that is another by now.
+/// curl resumes a download, and fetches the whole file if it has changed.
 #[test]
-fn transfers_are_resumed() {
+fn resumes_downloads() {
     let server = Ftpd::start("");
     server.put("a.gz", &content());
     let relay = Relay::start(&["--http", ANY]);
@@ -494,7 +494,7 @@ fn transfers_are_resumed() {
 }
 
 #[test]
-fn a_server_that_begins_only_at_the_beginning_gives_all() {
+fn sends_whole_file_if_server_cannot_resume() {
     for lacks in ["REST", "SIZE"] {
         let server = Ftpd::start(lacks);
         server.put("a", b"0123456789");
@@ -506,7 +506,7 @@ fn a_server_that_begins_only_at_the_beginning_gives_all() {
 }
 
 #[test]
-fn files_are_put_whole_whichever_way() {
+fn uploads_files_on_every_route() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let directory = tempfile::tempdir().unwrap();
@@ -517,7 +517,7 @@ fn files_are_put_whole_whichever_way() {
         let relay = Relay::start(&[&["--http", ANY], &peers[..]].concat());
         let url = format!("ftp://{}/new%20one", server.at);
         let status = |user: &str, more: &[&str]| {
-            let sure = [
+            let args = [
                 "-o/dev/null",
                 "-w%{http_code}",
                 "-u",
@@ -525,9 +525,9 @@ fn files_are_put_whole_whichever_way() {
                 "-T",
                 source.to_str().unwrap(),
             ];
-            text(&curl(&relay, &[&sure[..], more, &[&url]].concat()))
+            text(&curl(&relay, &[&args[..], more, &[&url]].concat()))
         };
-        // With a length, in chunks, and after a wait for 100.
+        // Uploads with a length, in chunks, and after 100 (Continue).
         assert_eq!(status("writer:secret", &[]), "201");
         let stored = || fs::read(server.home.path().join("new one")).unwrap();
         assert!(stored() == content());
@@ -555,9 +555,9 @@ fn files_are_put_whole_whichever_way() {
     }
 }
 
-/// What arrived stays there, since FTP has no other way; but nobody says that it is all.
+/// The partial file stays, since FTP can't remove it, but the upload is not confirmed as complete.
 #[test]
-fn an_upload_that_is_cut_short_never_looks_whole() {
+fn resets_truncated_upload() {
     let relay = Relay::start(&["--http", ANY]);
     for reset in [false, true] {
         let (control, at) = origin();
@@ -597,7 +597,7 @@ fn an_upload_that_is_cut_short_never_looks_whole() {
 }
 
 #[test]
-fn rules_hold_for_uploads() {
+fn applies_rules_to_uploads() {
     let server = Ftpd::start("");
     let text = format!(
         "[[listener]]\nkind = 'http'\naddress = '{ANY}'\n[[route]]\nto = ['127.0.0.0/8']\ndeny = true\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The HTTP proxy message by message: framing both ways, upgrades, users, and no lost round trip.
+//! HTTP proxy: framing in both directions, upgrades, users, retries, and time-outs.
 
 use longhaul_protocol::convert::{Answer, ErrorCode, Request};
 use longhaul_testnet::relay_process::{
@@ -17,18 +17,18 @@ use std::{
 
 const ANY: &str = "127.0.0.1:0";
 
-/// A relay, a client of it, and an origin.
-struct Stage {
+/// A relay, its client, and an origin.
+struct Fixture {
     relay: Relay,
     client: TcpStream,
     listener: TcpListener,
     at: String,
 }
 
-fn stage(more: &[&str]) -> Stage {
+fn fixture(more: &[&str]) -> Fixture {
     let relay = Relay::start(&[&["--http", ANY], more].concat());
     let (listener, at) = origin();
-    Stage {
+    Fixture {
         client: connect(relay.address("http")),
         relay,
         listener,
@@ -36,11 +36,11 @@ fn stage(more: &[&str]) -> Stage {
     }
 }
 
-impl Stage {
-    /// `head` without its last line end; `AT` is the origin.
+impl Fixture {
+    /// Sends `head` and the empty line; `AT` stands for the origin's address.
     fn ask(&mut self, head: &str) {
         let head = head.replace("AT", &self.at).replace('\n', "\r\n");
-        // In one write: a relay that dislikes the beginning may have closed before a second.
+        // One write: a relay that rejects the beginning may close before a second one.
         let bytes = [head.as_bytes(), b"\r\n\r\n"].concat();
         self.client.write_all(&bytes).unwrap();
     }
@@ -50,7 +50,7 @@ impl Stage {
     }
 }
 
-fn say(stream: &mut TcpStream, text: &str) {
+fn send(stream: &mut TcpStream, text: &str) {
     stream
         .write_all(text.replace('\n', "\r\n").as_bytes())
         .unwrap();
@@ -64,7 +64,7 @@ fn expect(stream: &mut TcpStream, text: &str) {
 }
 
 #[test]
-fn ambiguous_lengths_never_reach_an_origin() {
+fn rejects_ambiguous_lengths() {
     for head in [
         "POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: 3\nContent-Length: 4",
         "POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: 3, 4",
@@ -75,46 +75,46 @@ fn ambiguous_lengths_never_reach_an_origin() {
         "POST http://AT/ HTTP/1.0\nHost: x\nTransfer-Encoding: chunked",
         "POST http://AT/ HTTP/1.1\nHost: x\nX: 1\n Transfer-Encoding: chunked",
     ] {
-        let mut stage = stage(&[]);
-        stage.ask(head);
-        assert_eq!(stage.status(), 400, "{head}");
-        stage.listener.set_nonblocking(true).unwrap();
-        let nobody = stage.listener.accept().unwrap_err();
+        let mut fixture = fixture(&[]);
+        fixture.ask(head);
+        assert_eq!(fixture.status(), 400, "{head}");
+        fixture.listener.set_nonblocking(true).unwrap();
+        let nobody = fixture.listener.accept().unwrap_err();
         assert_eq!(nobody.kind(), ErrorKind::WouldBlock, "{head}");
     }
 }
 
-/// RFC 9112 §6.1: Transfer-Encoding overrides Content-Length, which must not be passed on, and the
-/// connection must be closed after the response.
+/// Transfer-Encoding overrides Content-Length, which must not be forwarded, and the connection must
+/// be closed after the response (RFC 9112 §6.1).
 #[test]
-fn of_both_lengths_the_chunks_count_and_nothing_follows() {
+fn chunked_overrides_content_length_and_closes() {
     for (first, second) in [
         ("Content-Length: 6", "Transfer-Encoding: chunked"),
         ("Transfer-Encoding: chunked", "Content-Length: 6"),
     ] {
-        let mut stage = stage(&[]);
-        stage.ask(&format!(
+        let mut fixture = fixture(&[]);
+        fixture.ask(&format!(
             "POST http://AT/ HTTP/1.1\nHost: x\n{first}\n{second}"
         ));
-        say(
-            &mut stage.client,
+        send(
+            &mut fixture.client,
             "0\n\nGET http://smuggled.invalid/ HTTP/1.1\nHost: x\n\n",
         );
-        let mut server = accept(&stage.listener);
+        let mut server = accept(&fixture.listener);
         let seen = http_head(&mut server).to_ascii_lowercase();
         assert!(seen.contains("transfer-encoding: chunked"), "{seen}");
         assert!(!seen.contains("content-length"), "{seen}");
         expect(&mut server, "0\n\n");
-        say(&mut server, "HTTP/1.1 200 OK\nContent-Length: 0\n\n");
-        assert_eq!(stage.status(), 200);
+        send(&mut server, "HTTP/1.1 200 OK\nContent-Length: 0\n\n");
+        assert_eq!(fixture.status(), 200);
         let mut rest = Vec::new();
-        let _ = stage.client.read_to_end(&mut rest);
+        let _ = fixture.client.read_to_end(&mut rest);
         assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
     }
 }
 
 #[test]
-fn heads_are_bounded() {
+fn rejects_oversized_heads() {
     for head in [
         format!(
             "GET http://AT/ HTTP/1.1\nHost: x\nX: {}",
@@ -122,56 +122,56 @@ fn heads_are_bounded() {
         ),
         format!("GET http://AT/ HTTP/1.1\nHost: x{}", "\nX: x".repeat(600)),
     ] {
-        let mut stage = stage(&[]);
-        stage.ask(&head);
-        assert_eq!(stage.status(), 431);
+        let mut fixture = fixture(&[]);
+        fixture.ask(&head);
+        assert_eq!(fixture.status(), 431);
     }
 }
 
 #[test]
-fn chunks_and_trailers_go_both_ways() {
-    let mut stage = stage(&[]);
+fn relays_chunks_and_trailers_both_ways() {
+    let mut fixture = fixture(&[]);
     let chunked = "Transfer-Encoding: chunked\nTrailer: X-Sum";
-    stage.ask(&format!(
+    fixture.ask(&format!(
         "PUT http://AT/ HTTP/1.1\nHost: x\nTE: trailers\n{chunked}"
     ));
-    say(&mut stage.client, "3\nabc\n");
-    let mut server = accept(&stage.listener);
+    send(&mut fixture.client, "3\nabc\n");
+    let mut server = accept(&fixture.listener);
     let seen = http_head(&mut server).to_ascii_lowercase();
     assert!(seen.contains("te: trailers"), "{seen}");
-    // The body streams: this chunk arrives before the next one is there.
+    // The body is streamed: this chunk arrives before the next one is sent.
     expect(&mut server, "3\nabc\n");
-    say(&mut stage.client, "2\nde\n0\nX-Sum: 5\n\n");
+    send(&mut fixture.client, "2\nde\n0\nX-Sum: 5\n\n");
     expect(&mut server, "2\nde\n");
     let trailers = http_head(&mut server).to_ascii_lowercase();
     assert_eq!(trailers, "0\r\nx-sum: 5\r\n\r\n");
-    say(
+    send(
         &mut server,
         &format!("HTTP/1.1 200 OK\n{chunked}\n\n1\nz\n0\nX-Sum: 1\n\n"),
     );
-    assert_eq!(stage.status(), 200);
-    expect(&mut stage.client, "1\nz\n");
-    let trailers = http_head(&mut stage.client).to_ascii_lowercase();
+    assert_eq!(fixture.status(), 200);
+    expect(&mut fixture.client, "1\nz\n");
+    let trailers = http_head(&mut fixture.client).to_ascii_lowercase();
     assert_eq!(trailers, "0\r\nx-sum: 1\r\n\r\n");
 }
 
 #[test]
-fn a_client_that_waits_for_100_is_told_to_go_on() {
-    let mut stage = stage(&[]);
-    stage.ask("POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: 2\nExpect: 100-continue");
-    let mut server = accept(&stage.listener);
+fn forwards_100_continue() {
+    let mut fixture = fixture(&[]);
+    fixture.ask("POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: 2\nExpect: 100-continue");
+    let mut server = accept(&fixture.listener);
     http_head(&mut server);
-    say(&mut server, "HTTP/1.1 100 Continue\n\n");
-    assert_eq!(stage.status(), 100);
-    say(&mut stage.client, "ab");
+    send(&mut server, "HTTP/1.1 100 Continue\n\n");
+    assert_eq!(fixture.status(), 100);
+    send(&mut fixture.client, "ab");
     expect(&mut server, "ab");
-    say(&mut server, "HTTP/1.1 201 Created\nContent-Length: 0\n\n");
-    assert_eq!(stage.status(), 201);
+    send(&mut server, "HTTP/1.1 201 Created\nContent-Length: 0\n\n");
+    assert_eq!(fixture.status(), 201);
 }
 
 #[test]
 fn responses_without_a_body_end_with_their_head() {
-    let mut stage = stage(&[]);
+    let mut fixture = fixture(&[]);
     let mut server = None;
     for (method, response) in [
         ("HEAD", "200 OK\nContent-Length: 1000"),
@@ -179,16 +179,16 @@ fn responses_without_a_body_end_with_their_head() {
         ("GET", "204 No Content"),
         ("GET", "304 Not Modified"),
     ] {
-        stage.ask(&format!("{method} http://AT/ HTTP/1.1\nHost: x"));
-        let server = server.get_or_insert_with(|| accept(&stage.listener));
+        fixture.ask(&format!("{method} http://AT/ HTTP/1.1\nHost: x"));
+        let server = server.get_or_insert_with(|| accept(&fixture.listener));
         http_head(server);
-        say(server, &format!("HTTP/1.1 {response}\n\n"));
-        let head = http_head(&mut stage.client);
+        send(server, &format!("HTTP/1.1 {response}\n\n"));
+        let head = http_head(&mut fixture.client);
         assert!(
             head.starts_with(&format!("HTTP/1.1 {}", &response[..3])),
             "{head}"
         );
-        // RFC 9110 §8.6: the length that a GET would have.
+        // The length that a GET would have (RFC 9110 §8.6).
         let length = head.to_ascii_lowercase().contains("content-length: 1000");
         assert_eq!(
             length,
@@ -196,32 +196,32 @@ fn responses_without_a_body_end_with_their_head() {
             "{head}"
         );
     }
-    // Had one had a body, this would be it.
-    stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
+    // If one of the responses had a body, it would be read here.
+    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
     let mut server = server.unwrap();
     http_head(&mut server);
-    say(&mut server, "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi");
-    assert_eq!(stage.status(), 200);
-    expect(&mut stage.client, "hi");
+    send(&mut server, "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi");
+    assert_eq!(fixture.status(), 200);
+    expect(&mut fixture.client, "hi");
 }
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
-    let mut stage = stage(&[]);
+    let mut fixture = fixture(&[]);
     let get = |path: &str| format!("GET http://AT/{path} HTTP/1.1\nHost: x");
-    stage.ask(&[get("a"), get("b"), get("c")].join("\n\n"));
-    let mut server = accept(&stage.listener);
+    fixture.ask(&[get("a"), get("b"), get("c")].join("\n\n"));
+    let mut server = accept(&fixture.listener);
     for path in ["a", "b", "c"] {
         let seen = http_head(&mut server);
         assert!(seen.starts_with(&format!("GET /{path} ")), "{seen}");
-        say(
+        send(
             &mut server,
             &format!("HTTP/1.1 200 OK\nContent-Length: 1\n\n{path}"),
         );
     }
     for path in ["a", "b", "c"] {
-        assert_eq!(stage.status(), 200);
-        expect(&mut stage.client, path);
+        assert_eq!(fixture.status(), 200);
+        expect(&mut fixture.client, path);
     }
 }
 
@@ -230,33 +230,34 @@ fn upgrades_become_tunnels() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     for peers in [vec![], vec!["--peer", &peer]] {
-        let mut stage = stage(&peers);
-        stage.ask("GET http://AT/chat HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: websocket");
-        let mut server = accept(&stage.listener);
+        let mut fixture = fixture(&peers);
+        fixture
+            .ask("GET http://AT/chat HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: websocket");
+        let mut server = accept(&fixture.listener);
         let seen = http_head(&mut server).to_ascii_lowercase();
         assert!(seen.contains("upgrade: websocket"), "{seen}");
         let switch =
             "HTTP/1.1 101 Switching Protocols\nConnection: upgrade\nUpgrade: websocket\n\n";
-        say(&mut server, &format!("{switch}welcome"));
-        let head = http_head(&mut stage.client).to_ascii_lowercase();
+        send(&mut server, &format!("{switch}welcome"));
+        let head = http_head(&mut fixture.client).to_ascii_lowercase();
         assert_eq!(http_status(&head), 101);
         assert!(head.contains("upgrade: websocket"), "{head}");
-        expect(&mut stage.client, "welcome");
-        exchange(&stage.client, &server, 3);
+        expect(&mut fixture.client, "welcome");
+        exchange(&fixture.client, &server, 3);
     }
 }
 
 #[test]
-fn an_upgrade_that_is_declined_is_an_ordinary_response() {
-    let mut stage = stage(&[]);
-    stage.ask("GET http://AT/ HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: h2c");
-    let mut server = accept(&stage.listener);
+fn declined_upgrade_is_ordinary_response() {
+    let mut fixture = fixture(&[]);
+    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: h2c");
+    let mut server = accept(&fixture.listener);
     for _ in 0..2 {
         http_head(&mut server);
-        say(&mut server, "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi");
-        assert_eq!(stage.status(), 200);
-        expect(&mut stage.client, "hi");
-        stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
+        send(&mut server, "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi");
+        assert_eq!(fixture.status(), 200);
+        expect(&mut fixture.client, "hi");
+        fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
     }
 }
 
@@ -268,71 +269,71 @@ fn users() -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn users_are_asked_for_their_password() {
+fn requires_password_of_users() {
     let file = users();
-    let mut stage = stage(&["--users", file.path().to_str().unwrap()]);
+    let mut fixture = fixture(&["--users", file.path().to_str().unwrap()]);
     // "me:wrong" and "me:secret".
     for field in ["", "\nProxy-Authorization: Basic bWU6d3Jvbmc="] {
         for head in ["CONNECT AT HTTP/1.1", "GET http://AT/ HTTP/1.1"] {
-            stage.ask(&format!("{head}\nHost: x{field}"));
-            let head = http_head(&mut stage.client);
+            fixture.ask(&format!("{head}\nHost: x{field}"));
+            let head = http_head(&mut fixture.client);
             assert_eq!(http_status(&head), 407, "{head}");
             assert!(head.contains("Basic realm="), "{head}");
             let body = "longhaul relay: this proxy wants a user and a password\n";
-            stage.client.read_exact(&mut vec![0; body.len()]).unwrap();
+            fixture.client.read_exact(&mut vec![0; body.len()]).unwrap();
         }
     }
-    stage.ask("GET http://AT/ HTTP/1.1\nHost: x\nProxy-Authorization: Basic bWU6c2VjcmV0");
-    let mut server = accept(&stage.listener);
+    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\nProxy-Authorization: Basic bWU6c2VjcmV0");
+    let mut server = accept(&fixture.listener);
     let seen = http_head(&mut server).to_ascii_lowercase();
     assert!(!seen.contains("proxy-authorization"), "{seen}");
-    say(&mut server, "HTTP/1.1 200 OK\nContent-Length: 0\n\n");
-    assert_eq!(stage.status(), 200);
+    send(&mut server, "HTTP/1.1 200 OK\nContent-Length: 0\n\n");
+    assert_eq!(fixture.status(), 200);
 }
 
-/// On one connection, and on many at once.
+/// Delays wrong passwords, and logs them once.
 #[test]
-fn wrong_passwords_wait_and_are_said_once() {
+fn delays_and_logs_wrong_passwords() {
     let file = users();
-    let mut stage = stage(&["--users", file.path().to_str().unwrap()]);
+    let mut fixture = fixture(&["--users", file.path().to_str().unwrap()]);
     let wrong = "GET http://AT/ HTTP/1.1\nHost: x\nProxy-Authorization: Basic bWU6d3Jvbmc=";
     let began = Instant::now();
     for _ in 0..6 {
-        stage.ask(wrong);
-        assert_eq!(http_status(&http_head(&mut stage.client)), 407);
+        fixture.ask(wrong);
+        assert_eq!(http_status(&http_head(&mut fixture.client)), 407);
         let body = "longhaul relay: this proxy wants a user and a password\n";
-        stage.client.read_exact(&mut vec![0; body.len()]).unwrap();
+        fixture.client.read_exact(&mut vec![0; body.len()]).unwrap();
     }
-    // 100, 200, 400, 800 and 1600 ms. Nothing makes them shorter.
+    // Delays of 100, 200, 400, 800 and 1600 ms.
     assert!(began.elapsed() >= Duration::from_millis(3100));
-    let (_, said) = stage.relay.stop();
-    let lines = said
+    let (_, log) = fixture.relay.stop();
+    let lines = log
         .lines()
         .filter(|line| line.contains("password is wrong"));
-    assert_eq!(lines.count(), 1, "{said}");
+    assert_eq!(lines.count(), 1, "{log}");
 }
 
 #[test]
-fn max_forwards_of_zero_ends_here() {
-    let mut stage = stage(&[]);
+fn answers_max_forwards_zero() {
+    let mut fixture = fixture(&[]);
     let end = "HTTP/1.1\nHost: x\nMax-Forwards: 0\nCookie: private";
-    stage.ask(&format!("TRACE http://AT/a {end}"));
-    let head = http_head(&mut stage.client).to_ascii_lowercase();
+    fixture.ask(&format!("TRACE http://AT/a {end}"));
+    let head = http_head(&mut fixture.client).to_ascii_lowercase();
     assert!(head.contains("content-type: message/http"), "{head}");
-    let echo = http_head(&mut stage.client);
+    let echo = http_head(&mut fixture.client);
     assert!(echo.starts_with("TRACE http://"), "{echo}");
     assert!(!echo.contains("private"), "{echo}");
-    stage.ask(&format!("OPTIONS http://AT/ {end}"));
-    assert_eq!(stage.status(), 200);
-    stage.listener.set_nonblocking(true).unwrap();
-    assert!(stage.listener.accept().is_err());
+    fixture.ask(&format!("OPTIONS http://AT/ {end}"));
+    assert_eq!(fixture.status(), 200);
+    fixture.listener.set_nonblocking(true).unwrap();
+    assert!(fixture.listener.accept().is_err());
 }
 
 #[test]
-fn a_request_through_a_peer_does_not_wait_for_its_answer() {
+fn sends_request_before_peer_answers() {
     let (peer, at) = origin();
-    let mut stage = stage(&["--peer", &at.to_string()]);
-    stage.ask("GET http://host.test/a HTTP/1.1\nHost: x");
+    let mut fixture = fixture(&["--peer", &at.to_string()]);
+    fixture.ask("GET http://host.test/a HTTP/1.1\nHost: x");
     let mut far = accept(&peer);
     let mut bytes = Vec::new();
     let request = loop {
@@ -342,16 +343,16 @@ fn a_request_through_a_peer_does_not_wait_for_its_answer() {
         }
     };
     assert_eq!(request.destination.to_string(), "host.test:80");
-    // Nothing has been answered yet, and the request is here.
+    // The request arrives before the peer has answered.
     assert!(http_head(&mut far).starts_with("GET /a "));
     far.write_all(&Answer::Accepted.encode()).unwrap();
-    say(&mut far, "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi");
-    assert_eq!(stage.status(), 200);
-    expect(&mut stage.client, "hi");
+    send(&mut far, "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi");
+    assert_eq!(fixture.status(), 200);
+    expect(&mut fixture.client, "hi");
 }
 
 #[test]
-fn a_peer_s_refusal_is_said_in_http() {
+fn maps_peer_refusal_to_http() {
     let refusals = [
         (ErrorCode::ConnectionReset, 502),
         (ErrorCode::NotAuthorized, 403),
@@ -359,26 +360,26 @@ fn a_peer_s_refusal_is_said_in_http() {
     ];
     for (code, status) in refusals {
         let (peer, at) = origin();
-        let mut stage = stage(&["--peer", &at.to_string()]);
-        stage.ask("GET http://host.test/a HTTP/1.1\nHost: x");
+        let mut fixture = fixture(&["--peer", &at.to_string()]);
+        fixture.ask("GET http://host.test/a HTTP/1.1\nHost: x");
         let mut far = accept(&peer);
         far.write_all(&Answer::Refused { code, detail: 0 }.encode())
             .unwrap();
-        assert_eq!(stage.status(), status);
+        assert_eq!(fixture.status(), status);
     }
 }
 
 #[test]
-fn silent_and_slow_clients_are_let_go() {
-    for said in ["", "GET http://h.test/ HTTP/1.1\r\nHost: "] {
+fn times_out_silent_and_slow_clients() {
+    for sent in ["", "GET http://h.test/ HTTP/1.1\r\nHost: "] {
         let relay = Relay::start(&["--http", ANY, "--handshake-timeout", "300ms"]);
         let mut client = connect(relay.address("http"));
-        client.write_all(said.as_bytes()).unwrap();
-        // Ends, whether by FIN, RST or after a 408; PATIENCE is much longer.
-        let mut heard = Vec::new();
-        let ended = client.read_to_end(&mut heard);
+        client.write_all(sent.as_bytes()).unwrap();
+        // The connection ends by FIN, RST or after a 408; PATIENCE is much longer.
+        let mut received = Vec::new();
+        let ended = client.read_to_end(&mut received);
         let waited_too_long = ended.err().map(|error| error.kind()) == Some(ErrorKind::WouldBlock);
-        assert!(!waited_too_long, "{said:?}");
+        assert!(!waited_too_long, "{sent:?}");
     }
 }
 
@@ -392,7 +393,7 @@ fn curl(relay: &Relay, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Answers requests on one connection with the body that each brought, until it ends.
+/// Echo server: answers each request with its body, until the connection ends.
 fn echo(listener: &TcpListener, connections: usize) {
     for _ in 0..connections {
         let mut server = accept(listener);
@@ -405,7 +406,7 @@ fn echo(listener: &TcpListener, connections: usize) {
                 false => Vec::new(),
             };
             let len = body.len();
-            say(
+            send(
                 &mut server,
                 &format!("HTTP/1.1 200 OK\nContent-Length: {len}\n\n"),
             );
@@ -434,7 +435,7 @@ fn chunks(server: &mut TcpStream) -> Vec<u8> {
 }
 
 #[test]
-fn curl_in_many_ways() {
+fn curl_works() {
     let relay = Relay::start(&["--http", ANY]);
     let (listener, at) = origin();
     let url = format!("http://{at}/");
@@ -465,9 +466,9 @@ fn curl_in_many_ways() {
     server.join().unwrap();
 }
 
-/// 8 Mbit/s are 1 MB/s, of which 50 ms may come at once.
+/// At 8 Mbit/s (1 MB/s), a burst saves 50 ms.
 #[test]
-fn rates_hold_for_bodies_both_ways() {
+fn limits_rate_of_bodies_both_ways() {
     const BODY: usize = 500_000;
     let floor = std::time::Duration::from_millis(400);
     for key in ["rate", "rate_per_client"] {
@@ -490,7 +491,7 @@ fn rates_hold_for_bodies_both_ways() {
         assert!(start.elapsed() > floor, "up, {key}: {:?}", start.elapsed());
 
         let start = std::time::Instant::now();
-        say(
+        send(
             &mut server,
             &format!("HTTP/1.1 200 OK\nContent-Length: {BODY}\n\n"),
         );
@@ -506,119 +507,123 @@ fn rates_hold_for_bodies_both_ways() {
     }
 }
 
-/// RFC 9110 §9.2.2: what can be repeated without harm is, when the connection that was kept ended
-/// under it; anything else is not.
+/// If a persistent connection ends during a request, the request is repeated only if it is
+/// idempotent (RFC 9110 §9.2.2).
 #[test]
-fn a_kept_connection_that_ends_under_a_request_costs_nothing_that_can_be_repeated() {
-    for (method, again) in [("GET", true), ("POST", false)] {
-        let mut stage = stage(&[]);
-        stage.ask("GET http://AT/1 HTTP/1.1\nHost: x");
-        let mut server = accept(&stage.listener);
+fn repeats_idempotent_request_after_stale_connection() {
+    for (method, is_repeated) in [("GET", true), ("POST", false)] {
+        let mut fixture = fixture(&[]);
+        fixture.ask("GET http://AT/1 HTTP/1.1\nHost: x");
+        let mut server = accept(&fixture.listener);
         http_head(&mut server);
-        say(&mut server, "HTTP/1.1 204 No Content\n\n");
-        assert_eq!(stage.status(), 204);
-        stage.ask(&format!(
+        send(&mut server, "HTTP/1.1 204 No Content\n\n");
+        assert_eq!(fixture.status(), 204);
+        fixture.ask(&format!(
             "{method} http://AT/2 HTTP/1.1\nHost: x\nContent-Length: 0"
         ));
         let first = http_head(&mut server);
         drop(server);
-        if again {
-            let mut server = accept(&stage.listener);
+        if is_repeated {
+            let mut server = accept(&fixture.listener);
             assert_eq!(http_head(&mut server), first);
-            say(&mut server, "HTTP/1.1 200 OK\nContent-Length: 0\n\n");
-            assert_eq!(stage.status(), 200);
+            send(&mut server, "HTTP/1.1 200 OK\nContent-Length: 0\n\n");
+            assert_eq!(fixture.status(), 200);
         } else {
-            assert_eq!(stage.status(), 502);
+            assert_eq!(fixture.status(), 502);
         }
     }
 }
 
-/// A connection that was opened for a request and ended without an answer says something.
+/// A new connection that ends without a response is an error, not a stale connection.
 #[test]
-fn a_new_connection_that_ends_under_a_request_is_502() {
-    let mut stage = stage(&[]);
-    stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
-    http_head(&mut accept(&stage.listener));
-    assert_eq!(stage.status(), 502);
-    stage.listener.set_nonblocking(true).unwrap();
-    assert!(stage.listener.accept().is_err(), "it was asked again");
+fn new_connection_closed_by_origin_is_502() {
+    let mut fixture = fixture(&[]);
+    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
+    http_head(&mut accept(&fixture.listener));
+    assert_eq!(fixture.status(), 502);
+    fixture.listener.set_nonblocking(true).unwrap();
+    assert!(
+        fixture.listener.accept().is_err(),
+        "it was asked is_repeated"
+    );
 }
 
-/// Straight, and through another relay.
-fn both_ways(check: impl Fn(&[&str])) {
+/// Runs `check` directly, and through another relay.
+fn for_each_topology(check: impl Fn(&[&str])) {
     check(&[]);
     let far = Relay::start(&["--convert", ANY]);
     check(&["--peer", &far.address("convert").to_string()]);
 }
 
 #[test]
-fn an_origin_that_says_nothing_is_504() {
-    both_ways(|peers| {
-        for said in ["", "HTTP/1.1 200 OK\nX: ", "HTTP/1.1 100 Continue\n\n"] {
-            let mut stage = stage(&[peers, &["--response-timeout", "300ms"]].concat());
-            stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
-            let mut server = accept(&stage.listener);
+fn silent_origin_is_504() {
+    for_each_topology(|peers| {
+        for partial in ["", "HTTP/1.1 200 OK\nX: ", "HTTP/1.1 100 Continue\n\n"] {
+            let mut fixture = fixture(&[peers, &["--response-timeout", "300ms"]].concat());
+            fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
+            let mut server = accept(&fixture.listener);
             http_head(&mut server);
-            say(&mut server, said);
-            if said.contains("100") {
-                assert_eq!(stage.status(), 100);
+            send(&mut server, partial);
+            if partial.contains("100") {
+                assert_eq!(fixture.status(), 100);
             }
-            assert_eq!(stage.status(), 504, "{said:?}");
+            assert_eq!(fixture.status(), 504, "{partial:?}");
             assert_reset(&mut server);
-            // The client may ask again.
-            let text = b"longhaul relay: the origin has said nothing for 300 ms\n";
-            assert_eq!(&read_array(&mut stage.client), text);
-            stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
-            let mut server = accept(&stage.listener);
+            // The client may send another request.
+            let text = b"longhaul relay: no response from the origin for 300 ms\n";
+            assert_eq!(&read_array(&mut fixture.client), text);
+            fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
+            let mut server = accept(&fixture.listener);
             http_head(&mut server);
-            say(&mut server, "HTTP/1.1 204 No Content\n\n");
-            assert_eq!(stage.status(), 204);
+            send(&mut server, "HTTP/1.1 204 No Content\n\n");
+            assert_eq!(fixture.status(), 204);
         }
     });
 }
 
 #[test]
-fn an_origin_that_falls_silent_in_a_body_is_a_reset() {
-    both_ways(|peers| {
+fn stalled_response_body_is_reset() {
+    for_each_topology(|peers| {
         for (framing, part) in [
             ("Content-Length: 10", "half"),
             ("Transfer-Encoding: chunked", "4\nhalf\n"),
         ] {
-            let mut stage = stage(&[peers, &["--response-timeout", "300ms"]].concat());
-            stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
-            let mut server = accept(&stage.listener);
+            let mut fixture = fixture(&[peers, &["--response-timeout", "300ms"]].concat());
+            fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
+            let mut server = accept(&fixture.listener);
             http_head(&mut server);
-            say(
+            send(
                 &mut server,
                 &format!("HTTP/1.1 200 OK\n{framing}\n\n{part}"),
             );
-            assert_eq!(stage.status(), 200);
-            expect(&mut stage.client, part);
-            assert_reset(&mut stage.client);
+            assert_eq!(fixture.status(), 200);
+            expect(&mut fixture.client, part);
+            assert_reset(&mut fixture.client);
             assert_reset(&mut server);
         }
     });
 }
 
-/// Nobody reads from the client or writes to it then: the origin hears of its reset all the same.
+/// While the origin is silent, the relay neither reads from the client nor writes to it; the
+/// client's reset must still reach the origin.
 #[test]
-fn a_client_that_resets_while_the_origin_is_silent_is_a_reset() {
-    both_ways(|peers| {
-        for said in [
+fn relays_client_reset_while_origin_is_silent() {
+    for_each_topology(|peers| {
+        for partial in [
             "",
             "HTTP/1.1 200 OK\nContent-Length: 10\n\nhalf",
             "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n4\nhalf\n",
         ] {
-            let mut stage = stage(peers);
-            stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
-            let mut server = accept(&stage.listener);
+            let mut fixture = fixture(peers);
+            fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
+            let mut server = accept(&fixture.listener);
             http_head(&mut server);
-            say(&mut server, said);
-            if !said.is_empty() {
-                assert_eq!(stage.status(), 200);
+            send(&mut server, partial);
+            if !partial.is_empty() {
+                assert_eq!(fixture.status(), 200);
                 expect(
-                    &mut stage.client,
-                    if said.contains("chunked") {
+                    &mut fixture.client,
+                    if partial.contains("chunked") {
                         "4\nhalf"
                     } else {
                         "half"
@@ -626,54 +631,54 @@ fn a_client_that_resets_while_the_origin_is_silent_is_a_reset() {
                 );
             }
             let at_once = Some(Duration::ZERO);
-            socket2::SockRef::from(&stage.client)
+            socket2::SockRef::from(&fixture.client)
                 .set_linger(at_once)
                 .unwrap();
-            drop(stage.client);
+            drop(fixture.client);
             assert_reset(&mut server);
         }
     });
 }
 
-/// Longer than the time-out altogether, and never as long in silence.
+/// A transfer of `STEPS` steps is longer than the time-out, without a pause of that length.
 const MOVING: [&str; 2] = ["--response-timeout", "1s"];
 const STEPS: u64 = 25;
 const STEP: Duration = Duration::from_millis(100);
 
 #[test]
-fn a_response_that_comes_in_drops_is_never_cut() {
-    let mut stage = stage(&MOVING);
-    stage.ask("GET http://AT/ HTTP/1.1\nHost: x");
-    let mut server = accept(&stage.listener);
+fn slow_response_does_not_time_out() {
+    let mut fixture = fixture(&MOVING);
+    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x");
+    let mut server = accept(&fixture.listener);
     http_head(&mut server);
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {STEPS}\r\n\r\n");
     let drops = std::thread::spawn(move || {
         let body = "x".repeat(STEPS as usize);
-        // The head in as many steps as the body.
+        // The head takes as many steps as the body.
         for bytes in head.as_bytes().chunks(2).chain(body.as_bytes().chunks(1)) {
             sleep(STEP);
             server.write_all(bytes).unwrap();
         }
         server
     });
-    assert_eq!(stage.status(), 200);
-    expect(&mut stage.client, &"x".repeat(STEPS as usize));
+    assert_eq!(fixture.status(), 200);
+    expect(&mut fixture.client, &"x".repeat(STEPS as usize));
     drops.join().unwrap();
 }
 
-/// The origin is not silent who waits for the client.
+/// An origin that waits for the client does not time out.
 #[test]
-fn a_client_that_pauses_is_never_cut() {
+fn pausing_client_does_not_time_out() {
     const BODY: usize = 64 << 20;
-    let mut stage = stage(&["--response-timeout", "1s"]);
-    stage.ask("POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: 2");
-    say(&mut stage.client, "a");
-    let mut server = accept(&stage.listener);
+    let mut fixture = fixture(&["--response-timeout", "1s"]);
+    fixture.ask("POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: 2");
+    send(&mut fixture.client, "a");
+    let mut server = accept(&fixture.listener);
     http_head(&mut server);
     sleep(Duration::from_secs(2));
-    say(&mut stage.client, "b");
+    send(&mut fixture.client, "b");
     expect(&mut server, "ab");
-    say(
+    send(
         &mut server,
         &format!("HTTP/1.1 200 OK\nContent-Length: {BODY}\n\n"),
     );
@@ -681,58 +686,58 @@ fn a_client_that_pauses_is_never_cut() {
         server.write_all(&vec![b'd'; BODY]).unwrap();
         server
     });
-    // The way is full, and the client reads nothing.
+    // All buffers are full, and the client does not read.
     sleep(Duration::from_secs(2));
-    assert_eq!(stage.status(), 200);
-    stage.client.read_exact(&mut vec![0; BODY]).unwrap();
+    assert_eq!(fixture.status(), 200);
+    fixture.client.read_exact(&mut vec![0; BODY]).unwrap();
     sending.join().unwrap();
 }
 
-/// A peer takes all at once, and hands it on while nothing moves here.
+/// A peer takes the whole upload at once, and forwards it while nothing moves here.
 #[test]
-fn an_upload_that_is_read_slowly_is_never_cut() {
+fn slowly_read_upload_does_not_time_out() {
     const BODY: usize = 6 << 20;
     let small = "[profile.far]\nsend_buffer = '64KiB'\n";
     let text = format!("{small}[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n");
     let far = Relay::configured(&text, 1);
     let peer = far.address("convert").to_string();
     for peers in [vec![], vec!["--peer", &peer]] {
-        let mut stage = stage(&[&peers[..], &["--response-timeout", "400ms"]].concat());
-        rustix::net::sockopt::set_socket_recv_buffer_size(&stage.listener, 64 << 10).unwrap();
+        let mut fixture = fixture(&[&peers[..], &["--response-timeout", "400ms"]].concat());
+        rustix::net::sockopt::set_socket_recv_buffer_size(&fixture.listener, 64 << 10).unwrap();
         let head = format!("PUT http://AT/ HTTP/1.1\nHost: x\nContent-Length: {BODY}");
-        stage.ask(&head);
-        let mut client = stage.client.try_clone().unwrap();
+        fixture.ask(&head);
+        let mut client = fixture.client.try_clone().unwrap();
         let sending = std::thread::spawn(move || client.write_all(&vec![b'u'; BODY]).unwrap());
-        let mut server = accept(&stage.listener);
+        let mut server = accept(&fixture.listener);
         http_head(&mut server);
         for _ in 0..BODY >> 16 {
             sleep(Duration::from_millis(50));
             server.read_exact(&mut [0; 1 << 16]).unwrap();
         }
         sending.join().unwrap();
-        say(&mut server, "HTTP/1.1 201 Created\nContent-Length: 0\n\n");
-        assert_eq!(stage.status(), 201, "{peers:?}");
+        send(&mut server, "HTTP/1.1 201 Created\nContent-Length: 0\n\n");
+        assert_eq!(fixture.status(), 201, "{peers:?}");
     }
 }
 
-/// RFC 9110 §15.5.14: a server may answer before it has the whole request, and close.
+/// A server may answer before the request is complete, and close (RFC 9110 §15.5.14).
 #[test]
-fn an_answer_in_the_middle_of_an_upload_reaches_the_client() {
-    both_ways(|peers| {
-        let mut stage = stage(peers);
+fn relays_early_response_during_upload() {
+    for_each_topology(|peers| {
+        let mut fixture = fixture(peers);
         let body = vec![b'u'; 64 << 20];
         let len = body.len();
-        stage.ask(&format!(
+        fixture.ask(&format!(
             "POST http://AT/ HTTP/1.1\nHost: x\nContent-Length: {len}"
         ));
-        let mut client = stage.client.try_clone().unwrap();
-        // It fails once nobody reads it any more.
+        let mut client = fixture.client.try_clone().unwrap();
+        // The write fails once the body is no longer read.
         let sending = std::thread::spawn(move || client.write_all(&body));
-        let mut server = accept(&stage.listener);
+        let mut server = accept(&fixture.listener);
         http_head(&mut server);
         let close = "Content-Length: 0\nConnection: close";
-        say(&mut server, &format!("HTTP/1.1 413 Large\n{close}\n\n"));
-        assert_eq!(stage.status(), 413);
+        send(&mut server, &format!("HTTP/1.1 413 Large\n{close}\n\n"));
+        assert_eq!(fixture.status(), 413);
         drop(server);
         assert!(sending.join().unwrap().is_err());
     });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client hears when the way to its destination is closed: through relays that keep its address, the same as
-//! without.
+//! Errors of a client whose path to the destination is blocked: through relays that keep its
+//! address, they are the same as without relays.
 
 use longhaul_linux::netns::Netns;
 use longhaul_testnet::relay_process::may_use_namespaces;
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a router may say, in nft's words, and the port that it says it of.
+/// Router rejections in nft's words, one for each port.
 const IPV4: [&str; 6] = [
     "icmp type net-unreachable",
     "icmp type host-unreachable",
@@ -30,16 +30,17 @@ const IPV6: [&str; 6] = [
 ];
 const PORTS: std::ops::Range<u16> = 9000..9007;
 
-/// Closes the way to the server's [`PORTS`]: one in each manner, and the last one by a reset.
-fn close(router: &Netns) {
-    for (family, words) in [("ip", IPV4), ("ip6", IPV6)] {
+/// Blocks the server's [`PORTS`]: each with another rejection, the last with a reset.
+fn block(router: &Netns) {
+    for (family, rejections) in [("ip", IPV4), ("ip6", IPV6)] {
         let rules = PORTS.zip(
-            words
+            rejections
                 .into_iter()
                 .map(str::to_owned)
                 .chain(["tcp reset".into()]),
         );
-        let rules = rules.map(|(port, word)| format!("tcp dport {port} reject with {word}\n"));
+        let rules =
+            rules.map(|(port, rejection)| format!("tcp dport {port} reject with {rejection}\n"));
         let hook = "type filter hook prerouting priority 0";
         let rules = rules.collect::<String>();
         let table = format!("table {family} closed {{ chain c {{\n{hook}\n{rules}\n}}\n}}\n");
@@ -47,31 +48,31 @@ fn close(router: &Netns) {
     }
 }
 
-/// Long before a connect gives up. On a link without delay ICMP comes while the socket still sends, and counts only when
-/// the SYN is sent again, after a second.
+/// Shorter than the time-out of a connection attempt. On a link without delay, ICMP arrives while
+/// the socket still sends, and only counts when the SYN is retransmitted after a second.
 const SOON: Duration = Duration::from_secs(3);
 
-/// The errno that each port gives, and whether it came soon.
+/// Errno of each port, and whether it came soon.
 fn errnos(chain: &Chain, ipv4: bool) -> Vec<(Option<Errno>, bool)> {
     let connect = |port| {
-        let began = Instant::now();
+        let start = Instant::now();
         let to = Chain::server_address(ipv4, port);
         let errno = chain.client().run(|| TcpStream::connect(to)).unwrap_err();
-        (Errno::from_io_error(&errno), began.elapsed() < SOON)
+        (Errno::from_io_error(&errno), start.elapsed() < SOON)
     };
     PORTS.map(connect).collect()
 }
 
 #[test]
-fn verified_connects_fail_as_they_do_without_relays() {
+fn verified_connects_fail_as_without_relays() {
     if !may_use_namespaces() {
         return;
     }
     let chain = Chain::new("icmp", 1500, 1500);
     let [_, router, _] = chain.beyond();
-    close(router);
+    block(router);
     for netns in chain.relays().into_iter().chain([router]) {
-        // Six in a row to one host are as many as the kernel sends at once.
+        // The kernel's rate limit would suppress some of the six errors to one host.
         set(netns, "net.ipv4.icmp_ratelimit", "0");
         set(netns, "net.ipv6.icmp.ratelimit", "0");
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Initial windows and ECN: both kinds of legs begin with theirs, nobody else does, and a kill leaves
-//! nothing behind.
+//! Initial windows and ECN: both kinds of legs use them, other sockets do not, and a killed relay
+//! leaves nothing attached.
 
 use longhaul_congestion::sockets::initial_window;
 use longhaul_linux::{cgroup, netns::Netns, process::inside, tcp_info::TcpInfo};
@@ -23,7 +23,7 @@ use std::{
 };
 
 const ANY: &str = "127.0.0.1:0";
-/// With reno, which moves a window by no more than it must.
+/// Flags with reno, which changes a window as little as possible.
 const WINDOWS: [&str; 8] = [
     "--initial-window-near",
     "33",
@@ -39,14 +39,17 @@ fn window(leg: &TcpStream) -> u32 {
     TcpInfo::of(leg).unwrap().cwnd_segments
 }
 
-/// The first answer's acknowledgement may have come.
-fn begun_with(segments: u32) -> RangeInclusive<u32> {
+/// Range of a window that began with `segments`: the first data may be acknowledged already.
+fn window_range(segments: u32) -> RangeInclusive<u32> {
     segments..=segments + 3
 }
 
-fn assert_window(leg: &TcpStream, segments: u32, whose: &str) {
+fn assert_window(leg: &TcpStream, segments: u32, owner: &str) {
     let window = window(leg);
-    assert!(begun_with(segments).contains(&window), "{whose}: {window}");
+    assert!(
+        window_range(segments).contains(&window),
+        "{owner}: {window}"
+    );
 }
 
 fn command(args: &[&str]) -> Command {
@@ -55,8 +58,8 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-/// Root of the machine, or the reason to skip: no user namespace has BPF. Other reasons fail, unless
-/// ALLOW_SKIP is 1.
+/// Whether the test may use BPF, which needs the machine's root: user namespaces have none. Other
+/// causes fail the test, unless ALLOW_SKIP is 1.
 fn may_use_bpf() -> bool {
     if !may_use_namespaces() {
         return false;
@@ -67,7 +70,7 @@ fn may_use_bpf() -> bool {
 }
 
 #[test]
-fn accepted_and_outgoing_legs_begin_with_their_windows() {
+fn sets_windows_of_accepted_and_outgoing_legs() {
     if !may_use_bpf() {
         return;
     }
@@ -100,7 +103,8 @@ fn accepted_and_outgoing_legs_begin_with_their_windows() {
                 let other = far.leg_to(long.local_addr().unwrap());
                 assert_window(&other, 33, "from the peer");
             }
-            // Theirs are in the same cgroup; a handshake lets a window grow a little.
+            // Client and server are in the same cgroup; a handshake may let their windows grow a
+            // little.
             assert!(window(&client) < 33, "the client's: {}", window(&client));
             assert_window(&server, 10, "the server's");
             exchange(&client, &server, 1);
@@ -109,7 +113,7 @@ fn accepted_and_outgoing_legs_begin_with_their_windows() {
 }
 
 #[test]
-fn a_profile_without_one_leaves_the_kernel_s() {
+fn keeps_kernel_default_without_profile_window() {
     if !may_use_bpf() {
         return;
     }
@@ -125,10 +129,10 @@ fn a_profile_without_one_leaves_the_kernel_s() {
     assert_window(&relay.leg_to(server.local_addr().unwrap()), 64, "far");
 }
 
-/// A leg that stood ready for longer than a retransmission time-out (reno
-/// forgets its window by that): the kernel would begin with 10.
+/// A pooled leg that was idle for longer than a retransmission time-out, after which reno resets
+/// its window: the kernel would use 10.
 #[test]
-fn a_leg_that_stood_ready_begins_with_its_window_too() {
+fn pooled_leg_keeps_initial_window() {
     if !may_use_bpf() {
         return;
     }
@@ -146,14 +150,14 @@ fn a_leg_that_stood_ready_begins_with_its_window_too() {
     assert_window(&long, 64, "the ready leg");
 }
 
-/// A cgroup below this process's own, removed on drop.
-struct Nested {
+/// Cgroup below this process's own, removed on drop.
+struct NestedCgroup {
     parent: OwnedFd,
     name: String,
     directory: OwnedFd,
 }
 
-impl Nested {
+impl NestedCgroup {
     fn new() -> Self {
         let parent = cgroup::own().unwrap();
         let name = format!("longhaul-test-{}", std::process::id());
@@ -167,8 +171,8 @@ impl Nested {
         }
     }
 
-    /// A relay in it, and in a network and a mount namespace of its own where no cgroup is mounted
-    /// (as `ip netns exec` makes them), that listens on its loopback.
+    /// Starts a relay in the cgroup, and in its own network and mount namespaces without a mounted
+    /// cgroup (as `ip netns exec` makes them). The relay listens on loopback.
     fn relay(&self, destination: SocketAddr) -> Relay {
         let longhaul = longhaul_testbed::longhaul();
         let here = format!(
@@ -192,18 +196,18 @@ impl Nested {
     }
 }
 
-impl Drop for Nested {
+impl Drop for NestedCgroup {
     fn drop(&mut self) {
         let _ = unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
     }
 }
 
 #[test]
-fn serves_a_nested_cgroup_and_another_namespace_and_leaves_nothing_after_a_kill() {
+fn works_in_nested_cgroup_and_detaches_after_sigkill() {
     if !may_use_bpf() {
         return;
     }
-    let nested = Nested::new();
+    let nested = NestedCgroup::new();
     let destination: SocketAddr = "127.0.0.1:8080".parse().unwrap();
     let relay = nested.relay(destination);
     assert_eq!(nested.programs(), 1);
@@ -212,8 +216,8 @@ fn serves_a_nested_cgroup_and_another_namespace_and_leaves_nothing_after_a_kill(
         let client = connect(relay.address("forward"));
         Ok((client, accept(&listener)))
     };
-    let there = Netns::of_process(relay.pid().as_raw_pid() as u32).unwrap();
-    let (client, server) = there.run(join).unwrap();
+    let netns = Netns::of_process(relay.pid().as_raw_pid() as u32).unwrap();
+    let (client, server) = netns.run(join).unwrap();
     assert_window(&relay.leg_to(client.local_addr().unwrap()), 33, "near");
     assert_window(&relay.leg_to(server.local_addr().unwrap()), 64, "far");
     relay.signal(rustix::process::Signal::KILL);
@@ -225,7 +229,7 @@ fn serves_a_nested_cgroup_and_another_namespace_and_leaves_nothing_after_a_kill(
 }
 
 #[test]
-fn whoever_may_not_is_told_so_only_if_a_profile_asks() {
+fn reports_missing_rights_only_if_profile_needs_them() {
     if !may_use_bpf() {
         return;
     }
@@ -241,19 +245,19 @@ fn whoever_may_not_is_told_so_only_if_a_profile_asks() {
         )
     };
     assert_eq!(check(&[]).0, Some(0));
-    let (code, said) = check(&WINDOWS);
-    assert_eq!(code, Some(3), "{said}");
+    let (code, stderr) = check(&WINDOWS);
+    assert_eq!(code, Some(3), "{stderr}");
     assert!(
-        said.contains("initial_window") && said.contains("CAP_BPF"),
-        "{said}"
+        stderr.contains("initial_window") && stderr.contains("CAP_BPF"),
+        "{stderr}"
     );
-    assert_eq!(said.lines().count(), 1, "{said}");
-    let (code, said) = check(&["--initial-window-far", "1025"]);
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let (code, stderr) = check(&["--initial-window-far", "1025"]);
     assert_eq!(code, Some(2));
-    assert!(said.contains("1 to 1024"), "{said}");
+    assert!(stderr.contains("1 to 1024"), "{stderr}");
 }
 
-/// Of the server's namespace: SYNs that offer ECN (RFC 3168 §6.1.1), and those that do not.
+/// Counters in the server's namespace: SYNs that offer ECN (RFC 3168 §6.1.1), and others.
 const SYNS: &str = "table inet seen {
     chain in {
         type filter hook input priority filter
@@ -264,7 +268,7 @@ const SYNS: &str = "table inet seen {
 ";
 
 #[test]
-fn legs_offer_ecn_where_their_profile_says_so() {
+fn offers_ecn_if_profile_enables_it() {
     if !may_use_bpf() {
         return;
     }

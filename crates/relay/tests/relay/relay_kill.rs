@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A relay that is killed, as the kernel does for want of memory: who has not all of a stream sees a reset, and
-//! never a clean end. What was ended before arrives all the same.
+//! A killed relay, as by the kernel's OOM killer: an incomplete stream ends by a reset, never
+//! cleanly. Data behind a FIN that was relayed before still arrives.
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
@@ -22,7 +22,7 @@ use std::{
 const ANY: &str = "127.0.0.1:0";
 const LISTENERS: [&str; 4] = ["socks5", "http", "forward", "convert"];
 
-/// A relay with every listener, and `peers` others behind it.
+/// Starts a relay with every listener, and `peers` relays behind it.
 fn chain(peers: usize, more: &[&str], streams: &str, origin: SocketAddr) -> Vec<Relay> {
     let convert = [&["--convert", ANY], more].concat();
     let mut relays: Vec<_> = (0..peers).map(|_| Relay::start(&convert)).collect();
@@ -43,15 +43,15 @@ fn chain(peers: usize, more: &[&str], streams: &str, origin: SocketAddr) -> Vec<
     relays
 }
 
-/// Some bytes each way, all of them read.
-fn talk(client: &mut TcpStream, server: &mut TcpStream) {
+/// Transfers some bytes each way.
+fn transfer_both_ways(client: &mut TcpStream, server: &mut TcpStream) {
     server.write_all(&[b'd'; 320_000]).unwrap();
     client.read_exact(&mut [0; 320_000]).unwrap();
     client.write_all(&[b'u'; 100_000]).unwrap();
     server.read_exact(&mut [0; 100_000]).unwrap();
 }
 
-/// Writes until every buffer on the way is full, and nobody takes anything any more.
+/// Writes until every buffer on the path is full.
 fn fill(mut stream: &TcpStream) {
     stream
         .set_write_timeout(Some(Duration::from_millis(300)))
@@ -60,8 +60,8 @@ fn fill(mut stream: &TcpStream) {
     while stream.write(&block).is_ok() {}
 }
 
-/// Reads to the end, which is a reset.
-fn assert_cut(mut stream: &TcpStream, what: &str) {
+/// Reads to the end, which must be a reset.
+fn assert_ends_by_reset(mut stream: &TcpStream, what: &str) {
     let mut bytes = vec![0; 1 << 20];
     loop {
         match stream.read(&mut bytes) {
@@ -73,7 +73,7 @@ fn assert_cut(mut stream: &TcpStream, what: &str) {
 }
 
 #[test]
-fn every_way_in_by_every_way_out_ends_by_a_reset() {
+fn resets_connections_of_every_listener_and_route() {
     let (listener, address) = origin();
     let to = Destination::Address(address);
     for (peers, streams) in [(0, "1"), (1, "1"), (1, "3"), (2, "1"), (2, "3")] {
@@ -91,7 +91,7 @@ fn every_way_in_by_every_way_out_ends_by_a_reset() {
                 let mut idle: Vec<_> = LISTENERS.iter().map(open).collect();
                 let full: Vec<_> = LISTENERS.iter().map(open).collect();
                 for (_, client, server) in &mut idle {
-                    talk(client, server);
+                    transfer_both_ways(client, server);
                 }
                 thread::scope(|scope| {
                     for (_, client, server) in &full {
@@ -101,8 +101,8 @@ fn every_way_in_by_every_way_out_ends_by_a_reset() {
                 });
                 relays[killed].signal(Signal::KILL);
                 for (what, client, server) in idle.iter().chain(&full) {
-                    assert_cut(client, &format!("{what}: the client"));
-                    assert_cut(server, &format!("{what}: the server"));
+                    assert_ends_by_reset(client, &format!("{what}: the client"));
+                    assert_ends_by_reset(server, &format!("{what}: the server"));
                 }
             }
         }
@@ -110,21 +110,21 @@ fn every_way_in_by_every_way_out_ends_by_a_reset() {
 }
 
 #[test]
-fn a_connection_that_nothing_has_passed_over_ends_by_a_reset() {
+fn resets_unused_connection() {
     let (listener, address) = origin();
     for killed in 0..=1 {
         let relays = chain(1, &[], "1", address);
         let client = connect(relays[0].address("forward"));
         let server = accept(&listener);
         relays[killed].signal(Signal::KILL);
-        assert_cut(&client, "the client");
-        assert_cut(&server, "the server");
+        assert_ends_by_reset(&client, "the client");
+        assert_ends_by_reset(&server, "the server");
     }
 }
 
-/// It is half a request to whoever reads it to its end.
+/// A truncated request must not end cleanly at the origin.
 #[test]
-fn a_request_that_is_cut_off_is_a_reset_at_the_origin() {
+fn resets_truncated_request_at_origin() {
     let (listener, address) = origin();
     for killed in 0..=1 {
         let relays = chain(1, &[], "1", address);
@@ -138,13 +138,13 @@ fn a_request_that_is_cut_off_is_a_reset_at_the_origin() {
         http_head(&mut server);
         assert_eq!(read_array(&mut server), *b"hal");
         relays[killed].signal(Signal::KILL);
-        assert_cut(&server, "the origin");
+        assert_ends_by_reset(&server, "the origin");
     }
 }
 
-/// Neither the origin nor the relay says how long the body is: its end is the connection's.
+/// A body without a length ends with its connection, so the end must be a reset.
 #[test]
-fn a_body_without_a_length_ends_by_a_reset() {
+fn resets_body_without_length() {
     let (listener, address) = origin();
     for (peers, killed) in [(0, 0), (1, 0), (1, 1)] {
         for version in ["1.0", "1.1"] {
@@ -162,7 +162,7 @@ fn a_body_without_a_length_ends_by_a_reset() {
             http_head(&mut client);
             client.read_exact(&mut [0; 320_000]).unwrap();
             relays[killed].signal(Signal::KILL);
-            assert_cut(
+            assert_ends_by_reset(
                 &client,
                 &format!("HTTP/{version}, {peers} peers, relay {killed}"),
             );
@@ -170,7 +170,7 @@ fn a_body_without_a_length_ends_by_a_reset() {
     }
 }
 
-/// Plays an FTP server that sends a file without end.
+/// FTP server that starts to send a file.
 fn serve_ftp(control: &mut TcpStream) -> TcpStream {
     let data = TcpListener::bind(ANY).unwrap();
     let port = data.local_addr().unwrap().port();
@@ -199,7 +199,7 @@ fn serve_ftp(control: &mut TcpStream) -> TcpStream {
 }
 
 #[test]
-fn a_file_of_an_ftp_server_ends_by_a_reset() {
+fn resets_ftp_download() {
     let (listener, address) = origin();
     for (peers, killed) in [(0, 0), (1, 0), (1, 1)] {
         let relays = chain(peers, &[], "1", address);
@@ -211,13 +211,13 @@ fn a_file_of_an_ftp_server_ends_by_a_reset() {
         http_head(&mut client);
         client.read_exact(&mut [0; 320_000]).unwrap();
         relays[killed].signal(Signal::KILL);
-        assert_cut(&client, &format!("{peers} peers, relay {killed}"));
+        assert_ends_by_reset(&client, &format!("{peers} peers, relay {killed}"));
     }
 }
 
-/// BIND: the server connects to the relay.
+/// Tests BIND, where the server connects to the relay.
 #[test]
-fn a_connection_that_came_back_ends_by_a_reset() {
+fn resets_bind_connection() {
     let relay = Relay::start(&["--socks5", ANY]);
     let mut client = connect(relay.address("socks5"));
     client.write_all(&[5, 1, 0]).unwrap();
@@ -228,10 +228,10 @@ fn a_connection_that_came_back_ends_by_a_reset() {
     };
     let mut server = connect(([a, b, c, d], u16::from_be_bytes([high, low])).into());
     assert_eq!(read_array::<10>(&mut client)[1], 0);
-    talk(&mut client, &mut server);
+    transfer_both_ways(&mut client, &mut server);
     relay.signal(Signal::KILL);
-    assert_cut(&client, "the client");
-    assert_cut(&server, "the server");
+    assert_ends_by_reset(&client, "the client");
+    assert_ends_by_reset(&server, "the server");
 }
 
 fn tls(directory: &Path, owner: &str) -> String {
@@ -242,9 +242,9 @@ fn tls(directory: &Path, owner: &str) -> String {
     )
 }
 
-/// Over UDT nothing tells of a process that is gone but its silence.
+/// Over UDT, only a time-out reveals a killed process.
 #[test]
-fn legs_under_tls_over_tcp_and_udt_end_by_a_reset() {
+fn resets_connections_over_tls_and_udt() {
     let directory = tempfile::tempdir().unwrap();
     let mut made = Command::new(longhaul_testbed::longhaul());
     made.args(["relay", "--make-certificates"])
@@ -274,32 +274,32 @@ fn legs_under_tls_over_tcp_and_udt_end_by_a_reset() {
             let near = Relay::configured(&text, 1);
             let mut client = connect(near.address("forward"));
             let mut server = accept(&listener);
-            talk(&mut client, &mut server);
+            transfer_both_ways(&mut client, &mut server);
             [&near, &far][killed].signal(Signal::KILL);
-            assert_cut(&client, &format!("{transport}, relay {killed}: the client"));
-            assert_cut(&server, &format!("{transport}, relay {killed}: the server"));
+            assert_ends_by_reset(&client, &format!("{transport}, relay {killed}: the client"));
+            assert_ends_by_reset(&server, &format!("{transport}, relay {killed}: the server"));
         }
     }
 }
 
 #[test]
-fn a_relay_that_drains_ends_by_a_reset_too() {
+fn resets_connections_of_draining_relay() {
     let (listener, address) = origin();
     for killed in 0..=1 {
         let relays = chain(1, &["--grace", "1m"], "1", address);
         let mut client = connect(relays[0].address("forward"));
         let mut server = accept(&listener);
-        talk(&mut client, &mut server);
+        transfer_both_ways(&mut client, &mut server);
         relays[killed].signal(Signal::TERM);
-        talk(&mut client, &mut server);
+        transfer_both_ways(&mut client, &mut server);
         relays[killed].signal(Signal::KILL);
-        assert_cut(&client, "the client");
-        assert_cut(&server, "the server");
+        assert_ends_by_reset(&client, "the client");
+        assert_ends_by_reset(&server, "the server");
     }
 }
 
 #[test]
-fn a_diverted_connection_ends_by_a_reset() {
+fn resets_diverted_connection() {
     if !may_use_namespaces() {
         return;
     }
@@ -320,14 +320,14 @@ fn a_diverted_connection_ends_by_a_reset() {
             family.far,
             "it is relayed"
         );
-        talk(&mut client, &mut server);
+        transfer_both_ways(&mut client, &mut server);
         relay.signal(Signal::KILL);
-        assert_cut(&client, "the client");
-        assert_cut(&server, "the server");
+        assert_ends_by_reset(&client, "the client");
+        assert_ends_by_reset(&server, "the server");
     }
 }
 
-/// Whether the relay has said on this leg that nothing more comes, and is done with it.
+/// Whether the relay has sent FIN on this leg and will not reset it.
 fn has_finished(mut leg: &TcpStream) -> bool {
     let ended = leg
         .write(&[])
@@ -335,10 +335,11 @@ fn has_finished(mut leg: &TcpStream) -> bool {
     ended && SockRef::from(leg).linger().unwrap().is_none()
 }
 
-/// The server has ended its direction, and the relay has passed the end on. What waits in the relay's socket for a
-/// client that reads slowly arrives without the relay; the other direction, which is open, ends by a reset.
+/// The server has closed its direction, and the relay has relayed the FIN. Data queued in the
+/// relay's socket for a slow client arrives without the relay; the other direction, which is open,
+/// ends by a reset.
 #[test]
-fn what_was_ended_before_arrives_whole() {
+fn delivers_data_behind_relayed_fin() {
     let (listener, address) = origin();
     let relays = chain(1, &[], "1", address);
     let client = TcpStream::from(slow_socket());
@@ -363,7 +364,7 @@ fn what_was_ended_before_arrives_whole() {
     assert!(got == [b'e'; 200_000], "{} bytes", got.len());
 }
 
-/// It offers a window of a few segments.
+/// Socket with a receive window of a few segments.
 fn slow_socket() -> socket2::Socket {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(8192).unwrap();

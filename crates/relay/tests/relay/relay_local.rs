@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Addresses of the relay's own host: clients from elsewhere do not reach them, in whatever words they ask, through one
-//! relay or several.
+//! Addresses of the relay's own host: clients from other hosts do not reach them, in any spelling,
+//! through one relay or several.
 
 use longhaul_linux::process::inside;
 use longhaul_protocol::{
@@ -21,9 +21,9 @@ use std::{
 };
 
 const PORT: u16 = 9100;
-const EVERYBODY: [&str; 4] = ["--allow-from", "10.77.0.0/16", "--allow-from", "fd77::/16"];
+const ALLOW_ALL: [&str; 4] = ["--allow-from", "10.77.0.0/16", "--allow-from", "fd77::/16"];
 
-/// Listeners on the router, where the client reaches them.
+/// Listeners on the router, which the client reaches.
 const NEAR: [&str; 6] = [
     "--http",
     "10.77.1.2:3128",
@@ -33,7 +33,7 @@ const NEAR: [&str; 6] = [
     "10.77.1.2:5124",
 ];
 
-/// Forms of loopback, unspecified and link-local addresses.
+/// Spellings of loopback, unspecified and link-local addresses.
 const HOSTS: [&str; 27] = [
     "127.0.0.1",
     "127.9.9.9",
@@ -64,12 +64,12 @@ const HOSTS: [&str; 27] = [
     "10.77.1.2",
 ];
 
-/// Names, and what they lead to.
+/// Names and their addresses, as in /etc/hosts.
 const NAMES: &str = "127.0.0.1 loop.test\n0.0.0.0 zero.test\n169.254.169.254 meta.test\n\
                      ::1 six.test\n::ffff:127.0.0.1 mapped.test\n10.77.1.2 router.test\n\
                      10.77.2.1 server.test\n10.77.2.1 both.test\n127.0.0.1 both.test\n";
 
-/// Services that ask nobody who they are, on one port of all addresses of a host.
+/// Services without authentication, on one port of all addresses of a host.
 struct Services(Vec<TcpListener>);
 
 impl Services {
@@ -90,7 +90,7 @@ impl Services {
         services
     }
 
-    /// Waits for a connection to any of them.
+    /// Waits for a connection to any service.
     fn accept(&self) -> TcpStream {
         let start = Instant::now();
         loop {
@@ -106,11 +106,11 @@ impl Services {
         }
     }
 
-    /// Whether nobody has connected to any.
-    fn assert_unreached(&self, how: &str) {
+    /// Checks that no service had a connection.
+    fn assert_unreached(&self, context: &str) {
         for listener in &self.0 {
-            let error = listener.accept().expect_err(how);
-            assert_eq!(error.kind(), ErrorKind::WouldBlock, "{how}");
+            let error = listener.accept().expect_err(context);
+            assert_eq!(error.kind(), ErrorKind::WouldBlock, "{context}");
         }
     }
 }
@@ -120,14 +120,14 @@ fn testbed(name: &str) -> Option<Testbed> {
 }
 
 fn start(bed: &Testbed, args: &[&str]) -> Relay {
-    bed.relay(&[&EVERYBODY[..], args].concat())
+    bed.relay(&[&ALLOW_ALL[..], args].concat())
 }
 
-/// A relay on a host that knows the [`NAMES`].
+/// Starts a relay on a host with the [`NAMES`].
 fn start_on(netns: &longhaul_linux::netns::Netns, args: &[&str]) -> (Relay, Files) {
     let server = netns.run(|| Ok(NameServer::start(&[]))).unwrap();
     let files = server.files("", NAMES);
-    let mut command = files.relay(&[&EVERYBODY[..], args].concat());
+    let mut command = files.relay(&[&ALLOW_ALL[..], args].concat());
     inside(&mut command, netns);
     (Relay::spawn(command), files)
 }
@@ -138,8 +138,8 @@ fn open(bed: &Testbed, to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A literal address is one on the wire, everything else a name: the relay must not rely on clients for that.
-fn host_on_the_wire(host: &str) -> Vec<u8> {
+/// SOCKS5 encoding of a host: a literal address as an address, everything else as a name.
+fn socks5_host(host: &str) -> Vec<u8> {
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V4(v4)) => [&[1][..], &v4.octets()].concat(),
         Ok(IpAddr::V6(v6)) => [&[4][..], &v6.octets()].concat(),
@@ -160,7 +160,7 @@ fn http(bed: &Testbed, relay: &Relay, request: &str) -> u16 {
     http_status(&http_head(&mut client))
 }
 
-/// The reply's code.
+/// Sends a SOCKS5 request and returns the code of the reply.
 fn socks5(bed: &Testbed, relay: &Relay, command: u8, host: &[u8], port: u16) -> u8 {
     let mut client = open(bed, relay.address("socks5"));
     client.write_all(&[5, 1, 0]).unwrap();
@@ -176,7 +176,7 @@ fn convert(bed: &Testbed, relay: &Relay, request: &Request) -> Answer {
     convert_answer(&mut client)
 }
 
-/// As somebody would say it who does not mean well.
+/// Destination as a malicious client would encode it.
 fn destination(host: &str, port: u16) -> Destination {
     match host.parse() {
         Ok(ip) => Destination::Address(SocketAddr::new(ip, port)),
@@ -184,7 +184,7 @@ fn destination(host: &str, port: u16) -> Destination {
     }
 }
 
-/// No way in that takes destinations leads to `host`.
+/// Checks that no listener connects a client to `host`.
 fn assert_refused(bed: &Testbed, relay: &Relay, host: &str, port: u16) {
     let to = authority(host, port);
     for request in [
@@ -194,9 +194,9 @@ fn assert_refused(bed: &Testbed, relay: &Relay, host: &str, port: u16) {
     ] {
         assert_eq!(http(bed, relay, &request), 403, "{request}");
     }
-    let wire = host_on_the_wire(host);
+    let wire = socks5_host(host);
     assert_eq!(socks5(bed, relay, 1, &wire, port), 2, "SOCKS5 to {to}");
-    // An address in text, as some clients send it.
+    // An address as a name, as some clients send it.
     let text = [&[3, host.len() as u8], host.as_bytes()].concat();
     assert_eq!(socks5(bed, relay, 1, &text, port), 2, "SOCKS5 to name {to}");
     let answer = convert(bed, relay, &Request::new(destination(host, port), vec![]));
@@ -208,7 +208,7 @@ fn assert_refused(bed: &Testbed, relay: &Relay, host: &str, port: u16) {
 }
 
 #[test]
-fn clients_from_elsewhere_reach_no_local_address() {
+fn remote_clients_cannot_reach_local_addresses() {
     let Some(bed) = testbed("local") else { return };
     let services = Services::on(&bed.router);
     let (relay, _files) = start_on(&bed.router, &NEAR);
@@ -224,7 +224,7 @@ fn clients_from_elsewhere_reach_no_local_address() {
 }
 
 #[test]
-fn they_reach_everything_else() {
+fn remote_clients_reach_other_addresses() {
     let Some(bed) = testbed("local-else") else {
         return;
     };
@@ -247,7 +247,7 @@ fn they_reach_everything_else() {
 }
 
 #[test]
-fn the_relay_s_own_listeners_are_no_destinations() {
+fn own_listeners_are_denied() {
     let Some(bed) = testbed("local-own") else {
         return;
     };
@@ -271,14 +271,14 @@ fn the_relay_s_own_listeners_are_no_destinations() {
 }
 
 #[test]
-fn a_name_is_looked_at_each_time() {
+fn checks_name_at_each_resolution() {
     let Some(bed) = testbed("local-rebind") else {
         return;
     };
     let services = Services::on(&bed.router);
     let names = bed.router.run(|| Ok(NameServer::start(&[]))).unwrap();
     let files = names.files("", "");
-    let mut command = files.relay(&[&EVERYBODY[..], &NEAR].concat());
+    let mut command = files.relay(&[&ALLOW_ALL[..], &NEAR].concat());
     inside(&mut command, &bed.router);
     let relay = Relay::spawn(command);
     let listener = bed.listen(IPV4.at(PORT));
@@ -294,9 +294,9 @@ fn a_name_is_looked_at_each_time() {
     }
 }
 
-/// The relay before lets everything through, as somebody's own relay would.
+/// The first relay allows everything, as a client's own relay might.
 #[test]
-fn the_last_relay_of_a_chain_decides_for_itself() {
+fn last_relay_checks_by_itself() {
     let Some(bed) = testbed("local-chain") else {
         return;
     };
@@ -316,9 +316,9 @@ fn the_last_relay_of_a_chain_decides_for_itself() {
     }
 }
 
-/// To the second relay, the first one is a client on loopback.
+/// For the second relay, the first one is a client on loopback.
 #[test]
-fn a_relay_on_the_same_host_does_not_let_them_in() {
+fn second_relay_on_same_host_checks_original_client() {
     let Some(bed) = testbed("local-same") else {
         return;
     };
@@ -335,7 +335,7 @@ fn a_relay_on_the_same_host_does_not_let_them_in() {
         assert_refused(&bed, &near, host, PORT);
         services.assert_unreached(host);
     }
-    // Its own clients are at home there.
+    // A local client of the second relay may reach local addresses.
     let dialled = || {
         Ok(dial(
             "convert",
@@ -348,7 +348,7 @@ fn a_relay_on_the_same_host_does_not_let_them_in() {
 }
 
 #[test]
-fn a_hop_is_a_destination_unless_the_relay_has_such_a_peer() {
+fn hop_is_checked_unless_configured_as_peer() {
     let Some(bed) = testbed("local-hop") else {
         return;
     };
@@ -382,7 +382,7 @@ fn a_hop_is_a_destination_unless_the_relay_has_such_a_peer() {
 }
 
 #[test]
-fn the_operator_may_allow_it() {
+fn allow_local_permits_local_addresses() {
     let Some(bed) = testbed("local-allow") else {
         return;
     };
@@ -411,9 +411,9 @@ fn the_operator_may_allow_it() {
     assert_eq!(reached, 6);
 }
 
-/// What allows it is no way past the rules, whatever an address is written as.
+/// `allow_local` does not bypass rules, however an address is written.
 #[test]
-fn rules_see_addresses_in_their_plainest_form() {
+fn rules_match_canonical_addresses() {
     let Some(bed) = testbed("local-rules") else {
         return;
     };
@@ -425,7 +425,7 @@ fn rules_see_addresses_in_their_plainest_form() {
                 [[route]]\nto = ['127.0.0.0/8', '::1', '10.77.1.2', '169.254.0.0/16']\ndeny = true\n";
     let relay = bed.router.run(|| Ok(Relay::configured(text, 3))).unwrap();
     for host in HOSTS {
-        // Of these the rule has nothing.
+        // The rule does not cover these.
         if ![
             "::127.0.0.1",
             "64:ff9b::7f00:1",
@@ -440,9 +440,9 @@ fn rules_see_addresses_in_their_plainest_form() {
     }
 }
 
-/// Who comes through a balancer on this host is as far away as the balancer says.
+/// A client behind a load balancer on this host counts as local only if the PROXY header says so.
 #[test]
-fn a_client_that_is_announced_is_where_it_is() {
+fn proxy_header_determines_client_location() {
     let Some(bed) = testbed("local-proxy") else {
         return;
     };
@@ -460,9 +460,9 @@ fn a_client_that_is_announced_is_where_it_is() {
     assert_eq!(ask("127.0.0.1"), 200);
 }
 
-/// What an operator writes down is meant; where a name leads is not in the operator's hands.
+/// A destination written by the operator is permitted; one that a name resolves to is not.
 #[test]
-fn a_forward_listener_goes_where_its_operator_says() {
+fn forward_listener_reaches_configured_local_address() {
     let Some(bed) = testbed("local-forward") else {
         return;
     };
@@ -487,7 +487,7 @@ fn a_forward_listener_goes_where_its_operator_says() {
 }
 
 #[test]
-fn bind_awaits_nobody_of_this_host() {
+fn bind_denies_local_peers() {
     let Some(bed) = testbed("local-bind") else {
         return;
     };
@@ -501,20 +501,17 @@ fn bind_awaits_nobody_of_this_host() {
         "zero.test",
         "127.1",
     ] {
-        let code = socks5(&bed, &relay, 2, &host_on_the_wire(host), 9);
+        let code = socks5(&bed, &relay, 2, &socks5_host(host), 9);
         assert_eq!(code, 2, "BIND for {host}");
     }
-    // The client does not know who will come.
+    // The client does not know its peer.
     assert_eq!(socks5(&bed, &relay, 2, &[1, 0, 0, 0, 0], 0), 0);
-    assert_eq!(
-        socks5(&bed, &relay, 2, &host_on_the_wire("server.test"), 9),
-        0
-    );
+    assert_eq!(socks5(&bed, &relay, 2, &socks5_host("server.test"), 9), 0);
 }
 
-/// Datagrams have nobody to tell; they do not arrive.
+/// Denied datagrams have no error reply; they do not arrive.
 #[test]
-fn datagrams_reach_no_local_address() {
+fn datagrams_cannot_reach_local_addresses() {
     let Some(bed) = testbed("local-udp") else {
         return;
     };
@@ -540,13 +537,13 @@ fn datagrams_reach_no_local_address() {
         socket.send_to(&datagram, at).unwrap();
     };
     for host in HOSTS.iter().filter(|host| **host != "10.77.1.2") {
-        send(&host_on_the_wire(host), b"to a service");
+        send(&socks5_host(host), b"to a service");
     }
     for name in ["loop.test", "zero.test", "meta.test"] {
-        send(&host_on_the_wire(name), b"to a service");
+        send(&socks5_host(name), b"to a service");
     }
-    // Datagrams are taken one after the other: when this has arrived, the others are past.
-    send(&host_on_the_wire("server.test"), b"to the server");
+    // Datagrams are handled in order: when this one has arrived, the others were handled.
+    send(&socks5_host("server.test"), b"to the server");
     let mut data = [0; 100];
     let (len, _) = elsewhere.recv_from(&mut data).unwrap();
     assert_eq!(&data[..len], b"to the server");
@@ -560,7 +557,7 @@ fn datagrams_reach_no_local_address() {
 }
 
 #[test]
-fn curl_gets_nothing_of_the_admin_endpoint() {
+fn curl_cannot_reach_admin_endpoint() {
     let Some(bed) = testbed("local-curl") else {
         return;
     };
@@ -580,17 +577,17 @@ fn curl_gets_nothing_of_the_admin_endpoint() {
             &url,
         ]);
         let output = inside(&mut curl, &bed.client).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let body = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
-            said.ends_with("403") && !said.contains("client"),
-            "{host}: {said}"
+            body.ends_with("403") && !body.contains("client"),
+            "{host}: {body}"
         );
     }
 }
 
-/// Diverted connections go where they were going, but not to what is on this host's link.
+/// Diverted connections reach their destination, except link-local addresses of this host.
 #[test]
-fn a_diverted_connection_reaches_no_metadata_service() {
+fn diverted_connection_cannot_reach_metadata_service() {
     let Some(bed) = testbed("local-divert") else {
         return;
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The file of --counters is moved away while the relay writes it, as logrotate does.
+//! Rotation of the --counters file while the relay writes it, as by logrotate.
 
 use longhaul_testnet::relay_process::{PATIENCE, Relay};
 use rustix::process::Signal;
@@ -16,7 +16,7 @@ struct Log {
 }
 
 impl Log {
-    /// A relay that writes often.
+    /// Starts a relay that writes often.
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("relay.jsonl");
@@ -31,7 +31,7 @@ impl Log {
         command.args(["relay", "--config"]).arg(config);
         let relay = Relay::spawn_waiting(command, 1);
         let log = Self { directory, relay };
-        log.grows(&log.file());
+        log.await_growth(&log.file());
         log
     }
 
@@ -48,11 +48,15 @@ impl Log {
         self.relay.signal(Signal::HUP);
     }
 
-    /// Waits for three more lines.
-    fn grows(&self, path: &Path) {
-        let (before, begin) = (lines(path), Instant::now());
+    /// Waits until the file has three more lines.
+    fn await_growth(&self, path: &Path) {
+        let (before, start) = (lines(path), Instant::now());
         while lines(path) < before + 3 {
-            assert!(begin.elapsed() < PATIENCE, "{} stays", path.display());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{} does not grow",
+                path.display()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -63,14 +67,14 @@ fn lines(path: &Path) -> usize {
 }
 
 #[test]
-fn records_go_to_the_file_that_has_the_name() {
+fn reopens_file_after_rotation() {
     let log = Log::start();
     log.rotate();
-    log.grows(&log.file());
+    log.await_growth(&log.file());
     let moved = lines(&log.moved());
-    log.grows(&log.file());
+    log.await_growth(&log.file());
     assert_eq!(lines(&log.moved()), moved, "the moved file is not written");
-    // All lines are whole, in both.
+    // All lines are complete in both files.
     for path in [log.file(), log.moved()] {
         for line in fs::read_to_string(path).unwrap().split_inclusive('\n') {
             assert!(line.ends_with('\n') && line.starts_with('{'), "{line}");
@@ -79,27 +83,27 @@ fn records_go_to_the_file_that_has_the_name() {
 }
 
 #[test]
-fn a_configuration_that_is_refused_changes_nothing_of_that() {
+fn reopens_file_despite_invalid_configuration() {
     let log = Log::start();
     fs::write(log.directory.path().join("relay.toml"), "nonsense").unwrap();
     log.rotate();
     log.relay.says("not reloaded");
-    log.grows(&log.file());
+    log.await_growth(&log.file());
 }
 
 #[test]
-fn without_a_move_the_file_goes_on() {
+fn appends_without_rotation() {
     let log = Log::start();
     log.relay.signal(Signal::HUP);
     log.relay.says("configuration reloaded");
     let before = lines(&log.file());
-    log.grows(&log.file());
+    log.await_growth(&log.file());
     assert!(lines(&log.file()) > before);
 }
 
-/// The old file stays open, and the next SIGHUP may find a better place.
+/// The old file stays open, and the next SIGHUP reopens it if possible.
 #[test]
-fn a_directory_that_is_gone_is_said_and_mended() {
+fn survives_missing_directory() {
     let log = Log::start();
     let directory = log.directory.path().join("logs");
     fs::create_dir(&directory).unwrap();
@@ -114,13 +118,13 @@ fn a_directory_that_is_gone_is_said_and_mended() {
     let mut command = Command::new(longhaul_testbed::longhaul());
     command.args(["relay", "--config"]).arg(&config);
     let relay = Relay::spawn_waiting(command, 1);
-    log.grows(&file);
+    log.await_growth(&file);
     let away = log.directory.path().join("away");
     fs::rename(&directory, &away).unwrap();
     relay.signal(Signal::HUP);
     relay.says("what was open before stays so");
-    log.grows(&away.join("a"));
+    log.await_growth(&away.join("a"));
     fs::create_dir(&directory).unwrap();
     relay.signal(Signal::HUP);
-    log.grows(&file);
+    log.await_growth(&file);
 }

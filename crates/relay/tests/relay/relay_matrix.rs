@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every listener, direct and through one and two peers, with splice and with copying, carries
-//! both directions at once, each byte in its place, each end passed on.
+//! Transfers through every listener, directly and through one and two peers, with splice and with
+//! copying: both directions at once, every byte in order, each FIN relayed.
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{Relay, accept, dial, exchange, origin};
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 const LISTENERS: [&str; 4] = ["socks5", "http", "forward", "convert"];
 
-/// A relay with every listener, in front of `peers` others.
+/// Starts a relay with every listener, and `peers` relays behind it.
 fn chain(mode: &str, peers: usize, origin: SocketAddr) -> Vec<Relay> {
     let any = "127.0.0.1:0";
     let convert = ["--convert", any, "--mode", mode];
@@ -28,7 +28,7 @@ fn chain(mode: &str, peers: usize, origin: SocketAddr) -> Vec<Relay> {
 }
 
 #[test]
-fn every_way_in_by_every_way_out() {
+fn relays_through_every_listener_and_route() {
     let (listener, address) = origin();
     for mode in ["splice", "copy"] {
         for peers in 0..=2 {
@@ -44,7 +44,7 @@ fn every_way_in_by_every_way_out() {
 }
 
 #[test]
-fn sixty_four_mib_both_ways_at_once() {
+fn relays_64_mib_both_ways_at_once() {
     let (listener, address) = origin();
     for mode in ["splice", "copy"] {
         let relays = chain(mode, 1, address);
@@ -55,7 +55,7 @@ fn sixty_four_mib_both_ways_at_once() {
 }
 
 #[test]
-fn names_are_resolved_at_the_far_end() {
+fn last_relay_resolves_names() {
     let (listener, address) = origin();
     let to = Destination::from_host("localhost", address.port()).unwrap();
     let relays = chain("splice", 2, address);
@@ -66,7 +66,7 @@ fn names_are_resolved_at_the_far_end() {
 }
 
 #[test]
-fn pipes_smaller_than_a_segment_lose_nothing() {
+fn relays_through_pipes_smaller_than_a_segment() {
     let (listener, address) = origin();
     let forward = format!("127.0.0.1:0={address}");
     let relay = Relay::start(&["--forward", &forward, "--pipe-size", "4096B"]);

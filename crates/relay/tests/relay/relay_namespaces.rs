@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What takes more than loopback: TPROXY between a client, a relay and a server in network
-//! namespaces, and clients that are strangers.
+//! Tests that need more than loopback: TPROXY between a client, a relay and a server in network
+//! namespaces, and clients that are not on the allow list.
 
 use longhaul_linux::process::inside;
 use longhaul_testnet::relay_process::{
@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 
-/// A transparent listener of each family.
+/// Transparent listeners, one for each address family.
 const LISTENERS: [&str; 4] = [
     "--transparent",
     "0.0.0.0:3129",
@@ -26,7 +26,7 @@ fn source(server: &TcpStream) -> IpAddr {
 }
 
 #[test]
-fn diverted_connections_reach_where_they_were_going() {
+fn diverted_connections_reach_original_destination() {
     if !may_use_namespaces() {
         return;
     }
@@ -38,7 +38,7 @@ fn diverted_connections_reach_where_they_were_going() {
             let listener = bed.listen(family.at(8080));
             let client = bed.connect(family.at(8080)).unwrap();
             let server = accept(&listener);
-            // The relay's own address: without --keep-source it is a party, not a wire.
+            // The relay's own address: without --keep-source, the relay connects as itself.
             assert_eq!(source(&server), family.far);
             exchange(&client, &server, 4);
         }
@@ -46,7 +46,7 @@ fn diverted_connections_reach_where_they_were_going() {
 }
 
 #[test]
-fn the_client_s_source_address_is_kept_on_demand() {
+fn keep_source_preserves_client_address() {
     if !may_use_namespaces() {
         return;
     }
@@ -63,7 +63,7 @@ fn the_client_s_source_address_is_kept_on_demand() {
 }
 
 #[test]
-fn a_connection_to_the_listener_itself_is_no_loop() {
+fn rejects_connection_to_listener_itself() {
     if !may_use_namespaces() {
         return;
     }
@@ -76,7 +76,7 @@ fn a_connection_to_the_listener_itself_is_no_loop() {
 }
 
 #[test]
-fn a_diverted_connection_through_a_peer() {
+fn relays_diverted_connection_through_peer() {
     if !may_use_namespaces() {
         return;
     }
@@ -92,24 +92,24 @@ fn a_diverted_connection_through_a_peer() {
 }
 
 #[test]
-fn strangers_are_turned_away_and_the_named_are_served() {
+fn serves_only_clients_on_allow_list() {
     if !may_use_namespaces() {
         return;
     }
     let bed = Testbed::new("allow");
     let listener = bed.listen(IPV4.at(8080));
-    let door = SocketAddr::from((IPV4.near, 80));
+    let listen_address = SocketAddr::from((IPV4.near, 80));
     let forward = ["--forward", "10.77.1.2:80=10.77.2.1:8080", "--allow-from"];
     let stranger = bed.relay(&[forward.as_slice(), &["192.0.2.0/24"]].concat());
-    assert_turned_away(bed.connect(door));
+    assert_turned_away(bed.connect(listen_address));
     drop(stranger);
     let _relay = bed.relay(&[forward.as_slice(), &["10.77.1.0/24"]].concat());
-    let client = bed.connect(door).unwrap();
+    let client = bed.connect(listen_address).unwrap();
     exchange(&client, &accept(&listener), 1);
 }
 
 #[test]
-fn without_the_capability_it_says_which_and_exits_3() {
+fn missing_capability_is_named_with_exit_code_3() {
     if !may_use_namespaces() {
         return;
     }
@@ -132,9 +132,10 @@ fn without_the_capability_it_says_which_and_exits_3() {
     assert!(said.contains("CAP_NET_ADMIN"), "{said}");
 }
 
-/// A peer whose way to the destination leads through this relay's host: its legs are not sent to it again.
+/// The peer's path to the destination leads through this relay's host. Its legs are not sent to it
+/// again.
 #[test]
-fn what_a_peer_opens_across_the_relay_goes_straight() {
+fn connections_of_intercepted_peer_go_directly() {
     if !may_use_namespaces() {
         return;
     }
@@ -148,7 +149,7 @@ fn what_a_peer_opens_across_the_relay_goes_straight() {
         "--allow-from",
         "10.77.0.0/16",
     ]);
-    // It leaves with the address that it listens on.
+    // The peer's source address is its listening address.
     ip(
         &bed.client,
         "route replace 10.77.2.0/24 via 10.77.1.2 src 10.77.1.7",

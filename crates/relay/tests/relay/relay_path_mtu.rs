@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Legs under foreign addresses over a link that carries less than the networks before and behind it: what routers say
-//! about packets goes to addresses that are not the relay's.
+//! Path MTU of legs with foreign addresses, over a link with a smaller MTU than the networks around
+//! it: ICMP errors go to addresses that are not the relay's.
 
 use longhaul_linux::{netns::Netns, sysctl};
 use longhaul_testnet::relay_process::{PATIENCE, accept, exchange, may_use_namespaces, patient};
@@ -8,7 +8,8 @@ use longhaul_testnet::relay_testbed::chain::Chain;
 use rustix::process::Signal;
 use std::{net::IpAddr, time::Instant};
 
-/// Bytes over a connection, whole and both ways; where it seems to come from.
+/// Transfers bytes in both directions over a new connection. Returns its source address as the
+/// server sees it.
 fn carry(chain: &Chain, ipv4: bool) -> IpAddr {
     let listener = chain.listen(Chain::server_address(ipv4, 8080));
     let client = chain.connect(listener.local_addr().unwrap()).unwrap();
@@ -19,11 +20,11 @@ fn carry(chain: &Chain, ipv4: bool) -> IpAddr {
     source
 }
 
-/// MTUs of the link and of what is around it.
+/// MTUs of the link and of the networks around it.
 const SIZES: [(u32, u32); 3] = [(1400, 1500), (1280, 1500), (1400, 9000)];
 
 #[test]
-fn kept_sources_learn_the_path_mtu() {
+fn legs_with_kept_source_learn_path_mtu() {
     if !may_use_namespaces() {
         return;
     }
@@ -41,9 +42,9 @@ fn kept_sources_learn_the_path_mtu() {
     }
 }
 
-/// The near leg has the server's address, whatever the far leg has.
+/// The near leg has the server's address, whatever address the far leg has.
 #[test]
-fn a_near_leg_learns_the_path_mtu() {
+fn near_leg_learns_path_mtu() {
     if !may_use_namespaces() {
         return;
     }
@@ -63,7 +64,7 @@ fn probing(netns: &Netns) -> String {
 }
 
 #[test]
-fn a_path_that_says_nothing_carries_legs_that_probe_it() {
+fn mtu_probing_works_without_icmp() {
     if !may_use_namespaces() {
         return;
     }
@@ -79,7 +80,7 @@ fn a_path_that_says_nothing_carries_legs_that_probe_it() {
 }
 
 #[test]
-fn the_setting_is_as_before_once_no_relay_needs_it() {
+fn restores_mtu_probing_setting_after_last_relay() {
     if !may_use_namespaces() {
         return;
     }
@@ -99,7 +100,7 @@ fn the_setting_is_as_before_once_no_relay_needs_it() {
     second.wait();
     let killed = Instant::now();
     while probing(host) != "0" {
-        assert!(killed.elapsed() < PATIENCE, "it stays");
+        assert!(killed.elapsed() < PATIENCE, "the setting was not restored");
         std::thread::yield_now();
     }
     sysctl::write(host, PROBING, "2").unwrap();

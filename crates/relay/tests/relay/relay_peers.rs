@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From relay to relay: ready connections, peers that fail and come back.
+//! Connections between relays: pooled connections, and peers that fail and recover.
 
 use longhaul_linux::socket::reset_on_close;
 use longhaul_protocol::{
@@ -19,7 +19,7 @@ use std::{
 
 const ANY: &str = "127.0.0.1:0";
 
-/// A relay with one worker that keeps connections to a peer ready, and its counters.
+/// A relay with one worker and a pool of connections to a peer, and its counters.
 struct Near {
     relay: Relay,
     directory: tempfile::TempDir,
@@ -57,12 +57,12 @@ impl Near {
         records.filter(|r| r["record"] == "relay").collect()
     }
 
-    /// Waits until its counters say, from now on, that so many connections stand ready.
+    /// Waits until a new counters record reports this number of pooled connections.
     fn has_ready(&self, want: u64) {
         let (start, before) = (Instant::now(), self.records().len());
         loop {
             let records = self.records();
-            // The first new one may have been on its way already.
+            // The first new record may have been made before the call.
             let new = records.get(before + 1..).and_then(<[_]>::last);
             if new.is_some_and(|record| record["peers"][0]["ready"] == want) {
                 return;
@@ -73,15 +73,15 @@ impl Near {
     }
 }
 
-/// The first of `streams` that something has come over; the clock only ends a failure.
-fn spoken_to(streams: &mut Vec<TcpStream>) -> TcpStream {
+/// Returns the first of `streams` with received bytes. The timeout only ends a failing test.
+fn first_readable(streams: &mut Vec<TcpStream>) -> TcpStream {
     let start = Instant::now();
     loop {
-        let heard = |stream: &TcpStream| !is_silent(stream);
-        if let Some(index) = streams.iter().position(heard) {
+        let is_readable = |stream: &TcpStream| !is_silent(stream);
+        if let Some(index) = streams.iter().position(is_readable) {
             return streams.remove(index);
         }
-        assert!(start.elapsed() < PATIENCE, "nobody said anything");
+        assert!(start.elapsed() < PATIENCE, "no stream received anything");
         std::thread::yield_now();
     }
 }
@@ -112,36 +112,36 @@ fn assert_relays(client: &mut TcpStream, peer: &mut TcpStream) {
 }
 
 #[test]
-fn a_request_leaves_over_a_connection_that_stands_already() {
+fn sends_request_over_pooled_connection() {
     let (listener, address) = origin();
     let near = Near::new(address, 2);
     let mut ready = vec![accept(&listener), accept(&listener)];
     near.has_ready(2);
     let mut client = near.connect();
-    let mut peer = spoken_to(&mut ready);
+    let mut peer = first_readable(&mut ready);
     let destination = "192.0.2.7:7".parse::<Destination>().unwrap();
     assert_eq!(read_request(&mut peer).destination, destination);
     assert_relays(&mut client, &mut peer);
-    // And the stock is filled up again, while the other one is left alone.
+    // The pool is filled again, and the other connection is not used.
     assert!(is_silent(&accept(&listener)));
     assert!(is_silent(&ready[0]));
 }
 
 #[test]
-fn a_connection_that_ended_while_it_was_ready_is_replaced_and_never_used() {
+fn replaces_closed_pooled_connection() {
     let (listener, address) = origin();
     let near = Near::new(address, 1);
     drop(accept(&listener));
     let mut ready = vec![accept(&listener)];
     near.has_ready(1);
     let mut client = near.connect();
-    let mut peer = spoken_to(&mut ready);
+    let mut peer = first_readable(&mut ready);
     read_request(&mut peer);
     assert_relays(&mut client, &mut peer);
 }
 
 #[test]
-fn a_request_that_died_with_its_ready_connection_is_made_again_once() {
+fn retries_request_once_after_pooled_connection_is_reset() {
     let (listener, address) = origin();
     let near = Near::new(address, 1);
     let mut stale = accept(&listener);
@@ -150,15 +150,15 @@ fn a_request_that_died_with_its_ready_connection_is_made_again_once() {
     let first = read_request(&mut stale);
     reset_on_close(&stale).unwrap();
     drop(stale);
-    // One fills the stock up, the other carries the request.
+    // One connection fills the pool, the other carries the request.
     let mut streams = vec![accept(&listener), accept(&listener)];
-    let mut peer = spoken_to(&mut streams);
+    let mut peer = first_readable(&mut streams);
     assert_eq!(read_request(&mut peer), first);
     assert_relays(&mut client, &mut peer);
 }
 
 #[test]
-fn what_the_client_said_is_never_said_twice() {
+fn never_repeats_client_bytes() {
     let (listener, address) = origin();
     let near = Near::new(address, 1);
     let mut stale = accept(&listener);
@@ -174,9 +174,9 @@ fn what_the_client_said_is_never_said_twice() {
     assert!(is_silent(&accept(&listener)));
 }
 
-/// A request without a body that does no harm when it comes twice is made again; RFC 9110 §9.2.2.
+/// An idempotent request without a body is repeated (RFC 9110 §9.2.2).
 #[test]
-fn a_plain_request_that_died_with_its_ready_connection_is_made_again_if_it_may() {
+fn retries_idempotent_http_request_after_reset() {
     for (method, again) in [("GET", true), ("DELETE", true), ("POST", false)] {
         let (listener, address) = origin();
         let near = Near::new(address, 1);
@@ -193,7 +193,7 @@ fn a_plain_request_that_died_with_its_ready_connection_is_made_again_if_it_may()
             continue;
         }
         let mut streams = vec![accept(&listener), accept(&listener)];
-        let mut peer = spoken_to(&mut streams);
+        let mut peer = first_readable(&mut streams);
         assert_eq!((read_request(&mut peer), http_head(&mut peer)), first);
         peer.write_all(&Answer::Accepted.encode()).unwrap();
         write!(peer, "HTTP/1.1 204 No Content\r\n\r\n").unwrap();
@@ -202,7 +202,7 @@ fn a_plain_request_that_died_with_its_ready_connection_is_made_again_if_it_may()
 }
 
 #[test]
-fn a_ready_connection_outlives_the_handshake_timeout() {
+fn pooled_connection_outlives_handshake_timeout() {
     let (listener, address) = origin();
     let far = Relay::start(&["--convert", ANY, "--handshake-timeout", "20ms"]);
     let mut early = connect(far.address("convert"));
@@ -214,7 +214,7 @@ fn a_ready_connection_outlives_the_handshake_timeout() {
 }
 
 #[test]
-fn a_relay_s_patience_with_silence_ends() {
+fn idle_timeout_closes_silent_connection() {
     let listener = "[[listener]]\nkind = 'convert'\naddress = '127.0.0.1:0'\nidle_timeout = '50ms'";
     let far = Relay::configured(listener, 1);
     let mut silent = connect(far.address("convert"));
@@ -222,10 +222,10 @@ fn a_relay_s_patience_with_silence_ends() {
 }
 
 #[test]
-fn ready_connections_hold_up_no_exit() {
+fn pooled_connections_do_not_delay_exit() {
     let far = Relay::start(&["--convert", ANY, "--workers", "1"]);
     let mut ready = connect(far.address("convert"));
-    // A later one has been served: so this one is accepted.
+    // A later connection has been served, so this one has been accepted.
     let (_socket, closed) = refusing();
     assert!(
         dial(
@@ -242,7 +242,7 @@ fn ready_connections_hold_up_no_exit() {
 }
 
 #[test]
-fn real_relays_with_a_pool_carry_everything() {
+fn relays_all_protocols_over_pool() {
     let (listener, address) = origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
@@ -258,7 +258,7 @@ fn real_relays_with_a_pool_carry_everything() {
     }
 }
 
-/// A relay whose route has a first peer and one to fall back on.
+/// Starts a relay whose route has a first peer and a fallback.
 fn with_fallback(first: SocketAddr, second: SocketAddr) -> Relay {
     let text = format!(
         "[[listener]]\nkind = 'forward'\naddress = '{ANY}'\ndestination = '192.0.2.7:7'\n\
@@ -269,7 +269,7 @@ fn with_fallback(first: SocketAddr, second: SocketAddr) -> Relay {
 }
 
 #[test]
-fn a_dead_peer_s_clients_go_by_the_next_and_come_back_to_it() {
+fn uses_fallback_while_peer_is_down() {
     let (socket, first) = refusing();
     let (second, address) = origin();
     let near = with_fallback(first, address);
@@ -279,7 +279,7 @@ fn a_dead_peer_s_clients_go_by_the_next_and_come_back_to_it() {
         read_request(&mut peer);
         assert_relays(&mut client, &mut peer);
     }
-    // It rises, a check finds it, and it is asked again.
+    // The peer starts, a check finds it, and it is used again.
     rustix::net::listen(&socket, 16).unwrap();
     let first = TcpListener::from(OwnedFd::from(socket));
     first.set_nonblocking(false).unwrap();
@@ -293,9 +293,9 @@ fn a_dead_peer_s_clients_go_by_the_next_and_come_back_to_it() {
     assert_relays(&mut client, &mut peer);
 }
 
-/// Whoever may use a relay as a peer names hops at will; what becomes of them is no line for its operator.
+/// A client of a convert listener may name any hops. Their failures are not logged.
 #[test]
-fn hops_that_a_client_names_are_no_news() {
+fn does_not_log_failures_of_hops_named_by_clients() {
     let relay = Relay::start(&["--convert", ANY]);
     for _ in 0..50 {
         let (_socket, nobody) = refusing();
@@ -312,7 +312,7 @@ fn hops_that_a_client_names_are_no_news() {
     assert_eq!(lines.count(), 0, "{said}");
 }
 
-/// Clients go by the peer `a`, which is told to go on to `b`.
+/// Starts a relay whose clients go through the peers `a` and `b`, or directly.
 fn with_chain(a: SocketAddr, b: SocketAddr, more: &str) -> Relay {
     let listeners = ["http", "socks5"].map(|kind| listener(kind, "")).concat();
     let peers = format!("[peer.a]\naddress = '{a}'\n[peer.b]\naddress = '{b}'\n");
@@ -325,9 +325,10 @@ fn listener(kind: &str, more: &str) -> String {
     format!("[[listener]]\nkind = '{kind}'\naddress = '{ANY}'\n{more}")
 }
 
-/// What the relay before it says of a further peer counts like a connection of this relay's own.
+/// A failure of a later peer, reported by the relay before it, counts like a failed connection of
+/// this relay.
 #[test]
-fn a_chain_whose_further_peer_is_away_makes_room_for_the_next() {
+fn falls_back_if_second_peer_of_chain_is_down() {
     let (origin, address) = origin();
     let a = Relay::start(&["--convert", ANY]);
     let (socket, away) = refusing();
@@ -338,10 +339,10 @@ fn a_chain_whose_further_peer_is_away_makes_room_for_the_next() {
         let client = dial(kind, near.address(kind), &to).unwrap();
         exchange(&client, &accept(&origin), 1);
     };
-    // The first client, too.
+    // The first client is served, too.
     dialled("socks5");
     dialled("http");
-    // What this one sends leaves with its request, which can't be made twice.
+    // This client's bytes are sent with its request, which can't be repeated.
     exchange(&connect(near.address("forward")), &accept(&origin), 1);
     let said = near.says("peer b is down");
     let why = format!("connection refused at relay {away}, says relay a");
@@ -355,9 +356,9 @@ fn a_chain_whose_further_peer_is_away_makes_room_for_the_next() {
     assert!(!said.contains("client refused"), "{said}");
 }
 
-/// It may not be let in there, and the path that matters is another.
+/// This relay may not be allowed there, and only the path through the first peer matters.
 #[test]
-fn a_peer_that_only_others_connect_to_is_asked_over_them() {
+fn checks_second_peer_through_first() {
     let (a, at_a) = origin();
     let (b, at_b) = origin();
     let admin = format!("[admin]\naddress = '{ANY}'\n");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may go where, which way, how fast, and in how much memory.
+//! Policy: allowed clients and destinations, routes, rate limits and the memory budget.
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
@@ -27,7 +27,7 @@ fn ask(relay: &Relay, to: &str) -> Result<std::net::TcpStream, u16> {
 const NOT_ALLOWED: Option<u16> = Some(2);
 
 #[test]
-fn what_a_rule_denies_is_not_reached_by_its_name_either() {
+fn denied_address_is_unreachable_by_name() {
     let (listener, address) = origin();
     let relay = socks5("[[route]]\nto = ['127.0.0.0/8', '::1']\ndeny = true");
     assert_eq!(ask(&relay, &address.to_string()).err(), NOT_ALLOWED);
@@ -37,9 +37,10 @@ fn what_a_rule_denies_is_not_reached_by_its_name_either() {
     assert!(listener.accept().is_err(), "the destination was reached");
 }
 
-/// Translators and tunnels take an IPv4 address out of IPv6 ones; a rule may be written with a mapped one.
+/// Translators and tunnels extract an IPv4 address from IPv6 addresses. A rule may be written with
+/// a mapped address.
 #[test]
-fn a_denied_ipv4_address_is_denied_inside_of_ipv6_ones() {
+fn denies_ipv4_address_inside_ipv6_address() {
     for network in ["192.0.2.0/24", "::ffff:192.0.2.0/120"] {
         let relay = socks5(&format!("[[route]]\nto = ['{network}']\ndeny = true"));
         for host in [
@@ -58,7 +59,7 @@ fn a_denied_ipv4_address_is_denied_inside_of_ipv6_ones() {
 }
 
 #[test]
-fn ports_and_names_tell_destinations_apart() {
+fn rules_match_ports_and_names() {
     let (listener, address) = origin();
     let port = address.port();
     let relay = socks5(&format!(
@@ -74,13 +75,13 @@ fn ports_and_names_tell_destinations_apart() {
 }
 
 #[test]
-fn a_client_that_is_denied_hears_nothing() {
+fn denied_client_is_reset() {
     let relay = socks5("deny_from = ['127.0.0.0/8']");
     assert_turned_away(TcpStream::connect(relay.address("socks5")));
 }
 
 #[test]
-fn a_chain_whose_first_peer_is_away_makes_room_for_the_next() {
+fn falls_back_if_first_peer_is_down() {
     let (_socket, away) = refusing();
     let far = Relay::start(&["--convert", "127.0.0.1:0"]);
     let there = far.address("convert");
@@ -97,13 +98,13 @@ fn a_chain_whose_first_peer_is_away_makes_room_for_the_next() {
     assert_eq!(
         answer,
         Some(3),
-        "network unreachable: no destination was asked"
+        "network unreachable: no destination was tried"
     );
 }
 
-/// A refusal that comes from behind the peer is the answer, and no reason to try another way.
+/// A refusal by the destination behind the peer is the answer, and no reason to try another chain.
 #[test]
-fn a_peer_s_own_refusal_is_final() {
+fn refusal_behind_peer_is_final() {
     let (_socket, closed) = refusing();
     let far = Relay::start(&["--convert", "127.0.0.1:0"]);
     let there = far.address("convert");
@@ -113,10 +114,10 @@ fn a_peer_s_own_refusal_is_final() {
     assert_eq!(ask(&relay, &closed.to_string()).err(), Some(5));
 }
 
-/// 3 MiB at 40 Mbit/s take 0.63 s less a burst: the limit is a floor for the time, whatever the
-/// machine does.
+/// 3 MiB at 40 Mbit/s take 0.63 s minus a burst: the limit is a minimum for the time, whatever the
+/// machine's load.
 #[test]
-fn rate_limits_hold_for_all_connections_together() {
+fn rate_limits_apply_to_sum_of_connections() {
     for key in ["rate", "rate_per_client"] {
         for mode in ["splice", "copy"] {
             let (listener, address) = origin();
@@ -142,10 +143,10 @@ fn rate_limits_hold_for_all_connections_together() {
     }
 }
 
-/// A client that reads nothing makes the relay hold more than its budget; the next one waits
-/// until the first is gone.
+/// A client that reads nothing makes the relay exceed its memory budget. The next client waits
+/// until the first one has disconnected.
 #[test]
-fn without_memory_new_connections_wait_and_old_ones_live() {
+fn new_connections_wait_while_memory_is_exhausted() {
     let (listener, address) = origin();
     let relay = socks5("[limits]\nmemory = '300KB'\nworkers = 1");
     let client = ask(&relay, &address.to_string()).unwrap();
@@ -158,7 +159,11 @@ fn without_memory_new_connections_wait_and_old_ones_live() {
         .set_read_timeout(Some(Duration::from_millis(500)))
         .unwrap();
     assert!(waiting.read(&mut [0; 2]).is_err(), "served over the budget");
-    assert_eq!(client.peek(&mut [0; 4]).unwrap(), 4, "the old one lives");
+    assert_eq!(
+        client.peek(&mut [0; 4]).unwrap(),
+        4,
+        "the old connection is open"
+    );
     drop(client);
     waiting.set_read_timeout(Some(PATIENCE)).unwrap();
     waiting.read_exact(&mut [0; 2]).unwrap();
@@ -168,7 +173,7 @@ fn without_memory_new_connections_wait_and_old_ones_live() {
     assert!(stderr.contains("accepting again"), "{stderr}");
 }
 
-/// Writes until nothing has moved for a while.
+/// Writes until no progress is made for a while.
 fn fill(stream: &mut std::net::TcpStream) {
     let mut idle = 0;
     while idle < 20 {
@@ -181,7 +186,7 @@ fn fill(stream: &mut std::net::TcpStream) {
 }
 
 #[test]
-fn a_bad_file_is_refused_with_line_and_column() {
+fn reports_line_and_column_of_config_error() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "[limits]\nconections = 1\n").unwrap();
     let output = std::process::Command::new(longhaul_testbed::longhaul())

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a profile says is what its legs' sockets have: those that are accepted and those that go
-//! out, looked at in the running relay.
+//! Socket options of profiles, on accepted and on outgoing legs of a running relay.
 
 use longhaul_linux::socket::pacing_rate;
 use longhaul_testnet::relay_process::{Relay, accept, connect, exchange, origin, read_array};
@@ -10,7 +9,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
 };
 
-/// What each option is on one leg.
+/// Expected options of one leg.
 struct Wanted {
     congestion: &'static str,
     pacing_mbit: u64,
@@ -23,7 +22,7 @@ struct Wanted {
     receive_buffer: usize,
 }
 
-/// Of the accepted legs; no value is the kernel's default, nor that of [`FAR`].
+/// Options of accepted legs. No value is the kernel's default, nor that of [`FAR`].
 const NEAR: Wanted = Wanted {
     congestion: "reno",
     pacing_mbit: 800,
@@ -35,7 +34,7 @@ const NEAR: Wanted = Wanted {
     send_buffer: 100_000,
     receive_buffer: 110_000,
 };
-/// Of those that go out.
+/// Options of outgoing legs.
 const FAR: Wanted = Wanted {
     congestion: "cubic",
     pacing_mbit: 400,
@@ -76,9 +75,9 @@ fn assert_has(leg: &TcpStream, wanted: &Wanted, whose: &str) {
     assert!(socket.keepalive().unwrap(), "{whose}");
     let idle = socket.tcp_keepalive_time().unwrap().as_secs();
     assert_eq!(idle, wanted.keepalive_s, "{whose}");
-    let patience = read::tcp_user_timeout(leg).unwrap();
-    assert_eq!(patience, wanted.user_timeout_s * 1000, "{whose}");
-    // Time stamps take 12 bytes of each segment.
+    let user_timeout = read::tcp_user_timeout(leg).unwrap();
+    assert_eq!(user_timeout, wanted.user_timeout_s * 1000, "{whose}");
+    // Timestamps take 12 bytes of each segment.
     let mss = socket.tcp_mss().unwrap();
     assert!(
         [wanted.mss, wanted.mss - 12].contains(&mss),
@@ -89,13 +88,13 @@ fn assert_has(leg: &TcpStream, wanted: &Wanted, whose: &str) {
         SocketAddr::V6(_) => socket.tclass_v6().unwrap(),
     };
     assert_eq!(class, u32::from(wanted.dscp) << 2, "{whose}");
-    // The kernel doubles what it is told (socket(7)).
+    // The kernel doubles the given size (socket(7)).
     let buffers = [socket.send_buffer_size(), socket.recv_buffer_size()];
     let wanted = [wanted.send_buffer, wanted.receive_buffer].map(|bytes| 2 * bytes);
     assert_eq!(buffers.map(Result::unwrap), wanted, "{whose}");
 }
 
-/// A relay between two listeners of these addresses, its own and the origin's.
+/// Starts a relay that forwards from `at` to `to`.
 fn forwarding(at: &str, to: SocketAddr, more: &str) -> Relay {
     let listener = "[[listener]]\nkind = 'forward'";
     Relay::configured(
@@ -104,7 +103,8 @@ fn forwarding(at: &str, to: SocketAddr, more: &str) -> Relay {
     )
 }
 
-/// A client, its server, and the relay's legs to them.
+/// Connects a client through the relay. Returns the client, its server, and the relay's legs to
+/// both.
 fn joined(relay: &Relay, origin: &TcpListener) -> ([TcpStream; 2], [TcpStream; 2]) {
     let mut client = connect(relay.address("forward"));
     client.write_all(b"x").unwrap();
@@ -116,7 +116,7 @@ fn joined(relay: &Relay, origin: &TcpListener) -> ([TcpStream; 2], [TcpStream; 2
 }
 
 #[test]
-fn every_option_is_on_the_accepted_and_on_the_outgoing_leg() {
+fn sets_every_option_on_near_and_far_leg() {
     let profiles = profile("near", &NEAR) + &profile("far", &FAR);
     for (at, to) in [("127.0.0.1:0", "[::1]:0"), ("[::1]:0", "127.0.0.1:0")] {
         let origin = TcpListener::bind(to).unwrap();
@@ -124,7 +124,7 @@ fn every_option_is_on_the_accepted_and_on_the_outgoing_leg() {
         let ([client, server], [near, far]) = joined(&relay, &origin);
         assert_has(&near, &NEAR, "near");
         assert_has(&far, &FAR, "far");
-        // Keeps its bytes in spite of all that: the server has had one of them already.
+        // The options must not change the bytes; the server has received one of them already.
         drop(near);
         drop(far);
         exchange(&client, &server, 1);
@@ -132,7 +132,7 @@ fn every_option_is_on_the_accepted_and_on_the_outgoing_leg() {
 }
 
 #[test]
-fn without_a_profile_buffers_grow_by_themselves() {
+fn buffers_are_autotuned_without_profile() {
     let (listener, address) = origin();
     let relay = forwarding("127.0.0.1:0", address, "");
     let (_ends, legs) = joined(&relay, &listener);
@@ -145,9 +145,9 @@ fn without_a_profile_buffers_grow_by_themselves() {
     }
 }
 
-/// Pipes are what splice needs, and nothing else in a relay.
+/// Only splice needs pipes in a relay.
 #[test]
-fn the_outgoing_leg_s_mode_decides() {
+fn mode_of_far_profile_selects_splice_or_copy() {
     for (mode, splices) in [("splice", true), ("copy", false)] {
         let (listener, address) = origin();
         let profile = format!("[profile.far]\nmode = '{mode}'\n");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PROXY protocol in and out of the relay.
+//! The PROXY protocol, received and sent by the relay.
 
 use longhaul_protocol::proxy_protocol::{Header, bytes_missing, encode_v1, encode_v2, parse};
 use longhaul_testnet::relay_process::{Relay, accept, connect, exchange, origin, read_array};
@@ -33,7 +33,7 @@ fn header(server: &mut TcpStream) -> Header {
 }
 
 #[test]
-fn the_announced_client_is_the_one_in_records() {
+fn records_client_of_proxy_header() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relay.jsonl");
     let (listener, to) = origin();
@@ -41,15 +41,15 @@ fn the_announced_client_is_the_one_in_records() {
         to,
         &["--accept-proxy", "--counters", file.to_str().unwrap()],
     );
-    let (client, entrance) = (address("192.0.2.7:777"), address("198.51.100.1:80"));
+    let (client, destination) = (address("192.0.2.7:777"), address("198.51.100.1:80"));
     let six = address("[2001:db8::7]:777");
     for head in [
-        encode_v1(client, entrance),
-        encode_v2(six, entrance),
+        encode_v1(client, destination),
+        encode_v2(six, destination),
         b"PROXY UNKNOWN\r\n".into(),
     ] {
         let mut sender = connect(relay.address("forward"));
-        // In the same packet as what follows: not a byte of it may be lost.
+        // Header and data in one packet: no byte of the data may be lost.
         sender.write_all(&[&head[..], b"x"].concat()).unwrap();
         let mut server = accept(&listener);
         assert_eq!(read_array(&mut server), *b"x");
@@ -69,7 +69,7 @@ fn the_announced_client_is_the_one_in_records() {
 }
 
 #[test]
-fn destinations_hear_who_the_client_is() {
+fn sends_proxy_header_to_destination() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let (listener, to) = origin();
@@ -89,7 +89,7 @@ fn destinations_hear_who_the_client_is() {
 }
 
 #[test]
-fn an_announcement_is_passed_on() {
+fn passes_on_received_proxy_header() {
     let (listener, to) = origin();
     let relay = forward(to, &["--accept-proxy", "--send-proxy", "v2"]);
     let (source, destination) = (address("192.0.2.7:777"), address("198.51.100.1:80"));
@@ -108,7 +108,7 @@ fn is_reset(mut client: TcpStream) {
 }
 
 #[test]
-fn no_header_a_broken_one_and_a_slow_one_are_reset() {
+fn resets_on_missing_invalid_or_slow_header() {
     let (listener, to) = origin();
     let relay = forward(to, &["--accept-proxy", "--handshake-timeout", "300ms"]);
     for said in [
@@ -126,7 +126,7 @@ fn no_header_a_broken_one_and_a_slow_one_are_reset() {
 }
 
 #[test]
-fn a_denied_client_is_denied_whoever_speaks_for_it() {
+fn denies_client_named_in_proxy_header() {
     let (_listener, to) = origin();
     let file = tempfile::NamedTempFile::new().unwrap();
     let text = format!(
@@ -134,7 +134,7 @@ fn a_denied_client_is_denied_whoever_speaks_for_it() {
          accept_proxy = true\ndeny_from = ['192.0.2.0/24']\n"
     );
     fs::write(&file, text).unwrap();
-    // The flag is what the harness counts; the file's listener says its line first.
+    // The harness counts the listener of the flag; the file's listener is logged first.
     let relay = Relay::start(&["--config", file.path().to_str().unwrap(), "--socks5", ANY]);
     let mut sender = connect(relay.address("forward"));
     let head = encode_v2(address("192.0.2.7:777"), address("198.51.100.1:80"));
@@ -143,7 +143,7 @@ fn a_denied_client_is_denied_whoever_speaks_for_it() {
 }
 
 #[test]
-fn http_origins_are_told_too() {
+fn sends_proxy_header_to_http_origin() {
     let (listener, to) = origin();
     let relay = Relay::start(&["--http", ANY, "--send-proxy", "v1"]);
     let proxy = format!("http://{}", relay.address("http"));

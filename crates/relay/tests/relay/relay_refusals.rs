@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is refused, and in whose words.
+//! Refusals, in the terms of each protocol.
 
 use longhaul_protocol::{
     convert::{Answer, ErrorCode, Request},
@@ -33,7 +33,7 @@ fn all_listeners(forward_to: SocketAddr, more: &[&str]) -> Relay {
 }
 
 #[test]
-fn a_refused_destination_is_said_in_each_protocol_s_words() {
+fn reports_refused_connection_in_each_protocol() {
     let (_socket, closed) = refusing();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
@@ -49,7 +49,7 @@ fn a_refused_destination_is_said_in_each_protocol_s_words() {
 }
 
 #[test]
-fn an_unknown_name_is_said_too() {
+fn reports_unknown_name_in_each_protocol() {
     let relay = all_listeners(([127, 0, 0, 1], 9).into(), &[]);
     let to = "no-such-host.invalid:80".parse().unwrap();
     for (kind, code) in [("socks5", 4), ("http", 502), ("convert", 97)] {
@@ -62,7 +62,7 @@ fn an_unknown_name_is_said_too() {
 }
 
 #[test]
-fn a_plain_request_to_a_refused_origin_is_502() {
+fn http_request_to_refusing_origin_gets_502() {
     let (_socket, closed) = refusing();
     let relay = all_listeners(closed, &[]);
     let mut client = connect(relay.address("http"));
@@ -70,7 +70,7 @@ fn a_plain_request_to_a_refused_origin_is_502() {
     assert_eq!(http_status(&http_head(&mut client)), 502);
 }
 
-/// The stream ends; with RST if `reset`.
+/// Checks that the stream ends without data, with RST if `reset`.
 fn assert_ends_without_data(mut stream: TcpStream, reset: bool) {
     match stream.read(&mut [0; 100]) {
         Ok(0) => assert!(!reset, "FIN instead of RST"),
@@ -80,7 +80,7 @@ fn assert_ends_without_data(mut stream: TcpStream, reset: bool) {
 }
 
 #[test]
-fn unknown_socks_commands_have_their_reply() {
+fn unknown_socks_command_gets_reply_7() {
     let relay = Relay::start(&["--socks5", ANY]);
     for command in [0, 4, 99] {
         let mut client = connect(relay.address("socks5"));
@@ -95,7 +95,7 @@ fn unknown_socks_commands_have_their_reply() {
 }
 
 #[test]
-fn socks_without_a_common_method_is_refused() {
+fn refuses_socks_client_without_common_method() {
     let relay = Relay::start(&["--socks5", ANY]);
     let mut client = connect(relay.address("socks5"));
     client.write_all(&[5, 1, 2]).unwrap();
@@ -104,7 +104,7 @@ fn socks_without_a_common_method_is_refused() {
 }
 
 #[test]
-fn what_is_no_convert_is_answered_as_the_rfc_says() {
+fn invalid_convert_messages_get_rfc_error_codes() {
     let relay = Relay::start(&["--convert", ANY]);
     for (bytes, code) in [
         (
@@ -124,8 +124,9 @@ fn what_is_no_convert_is_answered_as_the_rfc_says() {
 }
 
 #[test]
-fn relays_that_point_at_each_other_end_the_chase() {
-    // Each must know the other's address before it starts: loopback addresses of this process.
+fn detects_loop_of_two_relays() {
+    // Each relay must know the other's address before it starts: loopback addresses derived from
+    // this process's number.
     let [.., high, low] = std::process::id().to_be_bytes();
     let (first, second) = (
         format!("127.77.{high}.{low}"),
@@ -139,26 +140,26 @@ fn relays_that_point_at_each_other_end_the_chase() {
 }
 
 #[test]
-fn early_bytes_travel_with_the_preamble() {
+fn forwards_bytes_sent_with_preamble() {
     let (listener, address) = origin();
     let relay = Relay::start(&["--convert", ANY]);
     let mut client = connect(relay.address("convert"));
     let mut first = Request::new(Destination::Address(address), vec![]).encode();
     first.extend(b"early");
     client.write_all(&first).unwrap();
-    // The server has them before the client reads the answer.
+    // The server gets them before the client reads the answer.
     let mut server = accept(&listener);
     assert_eq!(read_array(&mut server), *b"early");
     assert_eq!(convert_answer(&mut client), Answer::Accepted);
 }
 
 #[test]
-fn who_says_nothing_is_sent_away() {
+fn closes_silent_clients_after_handshake_timeout() {
     let (_listener, address) = origin();
     let relay = all_listeners(address, &["--handshake-timeout", "200ms"]);
     for kind in ["socks5", "http", "convert"] {
         let mut slow = connect(relay.address(kind));
-        // One byte begins a message of each protocol.
+        // One byte that begins a message of the protocol.
         slow.write_all(if kind == "http" { b"G" } else { b"\x05" })
             .unwrap();
         let mut rest = Vec::new();
@@ -182,7 +183,7 @@ fn exit_code(args: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn bad_input_is_one_line_and_code_2() {
+fn invalid_arguments_exit_with_code_2() {
     for (args, word) in [
         (vec![], "no listener"),
         (vec!["--socks5", "0.0.0.0:1"], "--allow-from"),
@@ -205,7 +206,7 @@ fn bad_input_is_one_line_and_code_2() {
 }
 
 #[test]
-fn a_port_in_use_is_code_1() {
+fn port_in_use_exits_with_code_1() {
     let (_listener, address) = origin();
     let (code, said) = exit_code(&["--socks5", &address.to_string()]);
     assert_eq!(code, Some(1), "{said}");
@@ -213,7 +214,7 @@ fn a_port_in_use_is_code_1() {
 }
 
 #[test]
-fn loopback_needs_no_permission() {
+fn loopback_clients_are_always_allowed() {
     let (_listener, address) = origin();
     let args = ["--socks5", "0.0.0.0:0", "--allow-from", "192.0.2.0/24"];
     let relay = Relay::start(&args);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SIGHUP: a new configuration, and nobody's connection ends.
+//! Reload at SIGHUP: a new configuration without the end of any connection.
 
 use longhaul_testnet::relay_process::{
     Relay, accept, connect, exchange, origin, read_array, receive, send,
@@ -27,14 +27,14 @@ impl Reloadable {
         std::fs::write(file_in(directory.path()), text).unwrap();
         let mut command = Command::new(longhaul_testbed::longhaul());
         command.args(["relay", "--workers", &WORKERS.to_string()]);
-        // The default wants more descriptors than some machines allow, and the relay says so.
+        // The default needs more descriptors than some machines allow, which would be logged.
         command.args(["--max-connections", "64", "--config"]);
         command.arg(file_in(directory.path()));
         let relay = Relay::spawn_waiting(command, listeners);
         Self { relay, directory }
     }
 
-    /// Reloads; returns what the relay said until `word`.
+    /// Reloads, and returns the log until `word`.
     fn reload(&self, text: &str, word: &str) -> String {
         std::fs::write(file_in(self.directory.path()), text).unwrap();
         self.relay.signal(Signal::HUP);
@@ -44,7 +44,7 @@ impl Reloadable {
 
 const DONE: &str = "configuration reloaded";
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -61,9 +61,9 @@ fn refuses(address: SocketAddr) -> bool {
 }
 
 #[test]
-fn listeners_come_and_go_and_connections_stay() {
+fn reload_adds_and_removes_listeners() {
     let (listener, to) = origin();
-    // Its own origin: looking whether it is gone may get through while it is not.
+    // A separate origin: a probe of the removed listener may still be relayed.
     let (gone_listener, gone_to) = origin();
     let (stays, goes, comes) = (free(), free(), free());
     let before = forward(stays, to, "") + &forward(goes, gone_to, "");
@@ -80,7 +80,7 @@ fn listeners_come_and_go_and_connections_stay() {
             "{said}"
         );
         assert!(!said.contains(&stays.to_string()), "{said}");
-        // Workers close their sockets when they come to it.
+        // Workers close their sockets asynchronously.
         while !refuses(goes) {
             std::thread::yield_now();
         }
@@ -93,7 +93,7 @@ fn listeners_come_and_go_and_connections_stay() {
     exchange(&over_staying.0, &over_staying.1, 1);
     send(&over_going.1, 8, 1);
     receive(&over_going.0, 8, 1);
-    // Ends what got through by looking.
+    // Ends the probes that were relayed.
     drop(gone_listener);
     let (status, said) = relay.relay.stop();
     assert!(
@@ -108,7 +108,7 @@ fn drain(mut stream: &TcpStream, want: u64) {
 }
 
 #[test]
-fn a_bad_file_changes_nothing() {
+fn invalid_file_changes_nothing() {
     let (listener, to) = origin();
     let (stays, never) = (free(), free());
     let good = forward(stays, to, "");
@@ -142,7 +142,7 @@ fn a_bad_file_changes_nothing() {
 }
 
 #[test]
-fn later_connections_have_the_new_settings() {
+fn new_settings_apply_to_later_connections() {
     let (old, old_to) = origin();
     let (new, new_to) = origin();
     let at = free();
@@ -152,7 +152,7 @@ fn later_connections_have_the_new_settings() {
     let second = (connect(at), accept(&new));
     exchange(&first.0, &first.1, 1);
     exchange(&second.0, &second.1, 1);
-    // Another profile takes other sockets.
+    // A different profile needs new sockets.
     for profile in ["tight", "near", "tight"] {
         let named = format!("profile = '{profile}'");
         let tight = "[profile.tight]\nnotsent_lowat = '16KiB'\n";
@@ -169,7 +169,8 @@ fn later_connections_have_the_new_settings() {
 
 const WORKERS: usize = 2;
 
-/// Sockets that listen on an IPv4 address (proc(5), /proc/net/tcp; state 0A is TCP_LISTEN).
+/// Returns the number of sockets that listen on an IPv4 address (proc(5), /proc/net/tcp; state 0A
+/// is TCP_LISTEN).
 fn listening_sockets(address: SocketAddr) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", address.port());
@@ -181,7 +182,7 @@ fn listening_sockets(address: SocketAddr) -> usize {
 }
 
 #[test]
-fn what_is_fixed_is_named_and_the_rest_applies() {
+fn names_settings_that_need_restart() {
     let (listener, to) = origin();
     let (stays, comes) = (free(), free());
     let relay = Reloadable::start(&forward(stays, to, ""), 1);
@@ -193,7 +194,7 @@ fn what_is_fixed_is_named_and_the_rest_applies() {
 }
 
 #[test]
-fn without_a_file_the_flags_are_applied_again() {
+fn reload_without_file_applies_flags_again() {
     let (listener, to) = origin();
     let relay = Relay::start(&["--forward", &format!("127.0.0.1:0={to}")]);
     let first = (connect(relay.address("forward")), accept(&listener));
@@ -205,10 +206,10 @@ fn without_a_file_the_flags_are_applied_again() {
     exchange(&second, &accept(&listener), 1);
 }
 
-/// 128 descriptors, one worker: ready connections take the places of others, as far as these are
-/// free.
+/// 128 descriptors, one worker: pooled connections take permits of client connections, as far as
+/// these are free.
 #[test]
-fn more_ready_connections_are_counted_against_the_descriptors() {
+fn pooled_connections_count_against_descriptor_limit() {
     let (listener, to) = origin();
     let (_peer, peer) = origin();
     let directory = tempfile::tempdir().unwrap();
@@ -231,7 +232,7 @@ fn more_ready_connections_are_counted_against_the_descriptors() {
         relay.signal(Signal::HUP);
         relay.says(word)
     };
-    // 128 less 34 that are always needed and 16 for lookups: 39 for pipes, 19 connections.
+    // 128, less 34 that are always needed and 16 for lookups: 39 for pipes, 19 connections.
     let said = reload(&with_pool(20), DONE);
     assert!(
         said.contains("room for 9 connections at once now"),

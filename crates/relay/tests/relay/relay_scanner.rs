@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A client that sends SYNs to a silent port under `--verify-connect`: others keep their connections, and its own go
-//! straight to their destinations.
+//! A port scanner under `--verify-connect`, which sends SYNs to a silent port. Other clients keep
+//! their connections, and the scanner's own SYNs go directly to their destinations.
 
 use longhaul_testnet::{
     relay_process::{PATIENCE, may_use_namespaces},
@@ -9,13 +9,13 @@ use longhaul_testnet::{
 use socket2::{Domain, Socket, Type};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-/// More than a listener holds, also if the kernel loses some.
+/// Number of SYNs: more than a listener holds, also if the kernel drops some.
 const SYNS: usize = 3000;
 
-/// The port that answers nothing.
+/// Port that answers nothing.
 const SILENT: u16 = 8088;
 
-/// A second client's address, in another /64 than the first's.
+/// Returns the address of a second client, in another /64 than the first one's.
 fn modest(family: &Family) -> IpAddr {
     match family.client {
         IpAddr::V4(_) => [10, 77, 1, 7].into(),
@@ -39,7 +39,7 @@ fn testbed(name: &str) -> Testbed {
     bed
 }
 
-/// SYNs of the client's first address that nobody answers, as long as the sockets are there.
+/// Sends SYNs from the client's first address. They stay unanswered as long as the sockets live.
 fn scan(bed: &Testbed, to: SocketAddr) -> Vec<Socket> {
     let syn = |_| {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
@@ -51,7 +51,7 @@ fn scan(bed: &Testbed, to: SocketAddr) -> Vec<Socket> {
     bed.client.run(|| Ok((0..SYNS).map(syn).collect())).unwrap()
 }
 
-/// Where a connection from `client` comes from, as the server sees it.
+/// Returns the source address of a connection from `client`, as the server sees it.
 fn source(bed: &Testbed, client: IpAddr, server: &TcpListener) -> IpAddr {
     let to = server.local_addr().unwrap();
     let connect = || {
@@ -66,7 +66,7 @@ fn source(bed: &Testbed, client: IpAddr, server: &TcpListener) -> IpAddr {
 }
 
 #[test]
-fn a_scanner_keeps_nobody_out_and_passes_by_itself() {
+fn scanner_does_not_block_others_and_connects_directly() {
     if !may_use_namespaces() {
         return;
     }
@@ -103,7 +103,7 @@ fn a_scanner_keeps_nobody_out_and_passes_by_itself() {
 }
 
 #[test]
-fn a_client_with_all_its_connections_passes_by_with_more() {
+fn client_over_its_limit_connects_directly() {
     if !may_use_namespaces() {
         return;
     }

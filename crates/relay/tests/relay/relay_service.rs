@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relay as a service: counters, records, draining, and what happens without descriptors.
+//! The relay as a service: counters, records, draining, and a lack of descriptors.
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
@@ -25,7 +25,7 @@ fn records(path: &std::path::Path, kind: &str) -> Vec<Value> {
 }
 
 #[test]
-fn counters_and_records_tell_what_passed() {
+fn writes_counters_and_records() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relay.jsonl");
     let (listener, address) = origin();
@@ -81,7 +81,7 @@ fn sigterm_lets_connections_finish() {
 }
 
 #[test]
-fn after_the_grace_period_connections_are_reset_and_counted() {
+fn resets_connections_after_grace_period() {
     let (listener, address) = origin();
     let relay = Relay::start(&["--forward", &format!("{ANY}={address}"), "--grace", "100ms"]);
     let mut client = connect(relay.address("forward"));
@@ -96,7 +96,7 @@ fn after_the_grace_period_connections_are_reset_and_counted() {
 }
 
 #[test]
-fn the_connection_limit_makes_others_wait() {
+fn connections_over_limit_wait() {
     let (listener, address) = origin();
     let forward = format!("{ANY}={address}");
     let relay = Relay::start(&[
@@ -111,7 +111,7 @@ fn the_connection_limit_makes_others_wait() {
     let server = accept(&listener);
     let mut second = connect(relay.address("forward"));
     second.write_all(b"x").unwrap();
-    // The first goes on, and only its end lets the second through.
+    // The first connection continues, and only its end admits the second one.
     listener.set_nonblocking(true).unwrap();
     exchange(&first, &server, 1);
     listener.set_nonblocking(false).unwrap();
@@ -119,7 +119,7 @@ fn the_connection_limit_makes_others_wait() {
 }
 
 #[test]
-fn few_descriptors_make_connections_wait_and_lose_none() {
+fn connections_wait_for_descriptors() {
     const CLIENTS: u8 = 100;
     let (listener, address) = origin();
     let mut command = Command::new("sh");
@@ -156,7 +156,7 @@ fn reply(server: &mut std::net::TcpStream, response: &str) -> String {
 }
 
 #[test]
-fn http_clients_are_kept_alive_over_several_requests() {
+fn http_connection_serves_several_requests() {
     let (listener, address) = origin();
     let relay = Relay::start(&["--http", ANY]);
     let mut client = connect(relay.address("http"));
@@ -178,7 +178,7 @@ fn http_clients_are_kept_alive_over_several_requests() {
 }
 
 #[test]
-fn an_idle_http_client_is_let_go_without_rst() {
+fn closes_idle_http_connection_by_fin() {
     let (listener, address) = origin();
     let relay = Relay::start(&["--http", ANY, "--handshake-timeout", "300ms"]);
     let mut client = connect(relay.address("http"));
@@ -190,12 +190,11 @@ fn an_idle_http_client_is_let_go_without_rst() {
 }
 
 #[test]
-fn http_proxies_in_a_circle_are_found_out() {
+fn detects_http_proxy_loop() {
     let relay = Relay::start(&["--http", ANY]);
     let itself = relay.address("http");
     let mut client = connect(itself);
-    // The inner request asks the relay for itself: the outer one arrives with its own Via, as an
-    // absolute-form request would on a circular route.
+    // A request with the relay's own Via field, as on a circular route.
     let (listener, origin) = origin();
     write!(client, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let seen = reply(
@@ -216,7 +215,7 @@ fn http_proxies_in_a_circle_are_found_out() {
 }
 
 #[test]
-fn an_origin_that_dies_mid_body_is_no_complete_response() {
+fn reset_origin_does_not_complete_response() {
     let (listener, address) = origin();
     let relay = Relay::start(&["--http", ANY]);
     let mut client = connect(relay.address("http"));
@@ -234,7 +233,7 @@ fn an_origin_that_dies_mid_body_is_no_complete_response() {
 }
 
 #[test]
-fn bytes_right_behind_connect_are_not_lost() {
+fn forwards_bytes_sent_with_connect() {
     let (listener, address) = origin();
     let relay = Relay::start(&["--http", ANY]);
     let mut client = connect(relay.address("http"));
@@ -247,7 +246,7 @@ fn bytes_right_behind_connect_are_not_lost() {
 }
 
 #[test]
-fn curl_uses_every_kind_of_proxy() {
+fn curl_works_with_every_kind_of_proxy() {
     let (listener, address) = origin();
     let relay = Relay::start(&["--socks5", ANY, "--http", ANY]);
     let (socks5, http) = (relay.address("socks5"), relay.address("http"));
@@ -287,13 +286,13 @@ fn serve_pages(listener: &std::net::TcpListener, count: usize) {
     }
 }
 
-/// The limit leaves so few descriptors that one thread or another can't start; whichever it is, the
-/// relay either keeps its worker, or ends by itself and says why.
+/// The limit leaves too few descriptors for some thread. The relay either has its worker, or it
+/// exits and logs the reason.
 #[test]
-fn a_relay_without_its_worker_ends_at_once() {
+fn exits_if_worker_cannot_start() {
     let mut ended = 0;
     for held in 60..70 {
-        // Descriptors that the shell holds are the relay's from its birth.
+        // The relay inherits the descriptors of the shell.
         let line = format!(
             "ulimit -n 70; for fd in $(seq 10 {held}); do eval \"exec $fd</dev/null\"; done; \
              exec '{}' relay --workers 1 --forward {ANY}=127.0.0.1:9",
@@ -302,14 +301,15 @@ fn a_relay_without_its_worker_ends_at_once() {
         let output = tempfile::NamedTempFile::new().unwrap();
         let mut command = Command::new("bash");
         command.args(["-c", &line]).stderr(output.reopen().unwrap());
-        let mut child = Killed(command.spawn().unwrap());
+        let mut child = KillOnDrop(command.spawn().unwrap());
         let said = || std::fs::read_to_string(output.path()).unwrap();
         let start = std::time::Instant::now();
         let status = loop {
             if let Some(status) = child.0.try_wait().unwrap() {
                 break Some(status);
             }
-            // A thread that fails at its start is gone by then; if not, it is only missed.
+            // A thread that fails at its start has exited by then. If it has not, the failure is
+            // only missed.
             std::thread::sleep(Duration::from_millis(50));
             let settled = start.elapsed() > Duration::from_millis(300);
             if settled && said().contains("listening") && has_worker(child.0.id()) {
@@ -328,17 +328,17 @@ fn a_relay_without_its_worker_ends_at_once() {
     assert!(ended > 0, "no limit was low enough");
 }
 
-/// Outlives no test.
-struct Killed(std::process::Child);
+/// Child process that is killed on drop.
+struct KillOnDrop(std::process::Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Whether a worker is among the threads of a process.
+/// Returns whether the process has a worker thread.
 fn has_worker(process: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{process}/task"));
     let threads = threads.into_iter().flatten().flatten();

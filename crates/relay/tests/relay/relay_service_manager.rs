@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relay under a service manager: what it tells, and the sockets that it is given. The tests
-//! play the manager; `systemd-socket-activate` plays it too where it is installed.
+//! The relay under a service manager: its notifications, and the sockets passed to it. The tests
+//! act as the manager; `systemd-socket-activate` does so too if it is installed.
 
 use longhaul_testnet::relay_process::{PATIENCE, Relay, accept, connect, exchange, origin};
 use rustix::process::Signal;
@@ -12,7 +12,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Hears what the relay tells.
+/// Service manager that receives the relay's notifications.
 struct Manager {
     socket: UnixDatagram,
     directory: tempfile::TempDir,
@@ -45,8 +45,8 @@ impl Manager {
         Relay::spawn_waiting(command, 1)
     }
 
-    /// The next message, as its lines.
-    fn hears(&self) -> Vec<String> {
+    /// Receives the next message and returns its lines.
+    fn receive(&self) -> Vec<String> {
         let mut bytes = [0; 4096];
         let len = self.socket.recv(&mut bytes).expect("a message");
         let text = std::str::from_utf8(&bytes[..len]).unwrap();
@@ -67,12 +67,12 @@ fn has(message: &[String], line: &str) -> bool {
 }
 
 #[test]
-fn the_manager_hears_of_start_reload_and_stop() {
+fn notifies_of_start_reload_and_stop() {
     let manager = Manager::new();
     let (listener, to) = origin();
     let good = forward(local(0), to, "name = 'a'");
     let relay = manager.start(&good, &[]);
-    let ready = manager.hears();
+    let ready = manager.receive();
     assert!(has(&ready, "READY=1"), "{ready:?}");
     assert!(
         has(&ready, "STATUS=1 listeners, 0 connections"),
@@ -87,50 +87,50 @@ fn the_manager_hears_of_start_reload_and_stop() {
     ] {
         manager.write(text);
         relay.signal(Signal::HUP);
-        let reloading = manager.hears();
+        let reloading = manager.receive();
         assert!(has(&reloading, "RELOADING=1"), "{reloading:?}");
         assert!(has(&reloading, "MONOTONIC_USEC="), "{reloading:?}");
-        let ready = manager.hears();
+        let ready = manager.receive();
         assert!(has(&ready, "READY=1") && has(&ready, outcome), "{ready:?}");
     }
     relay.signal(Signal::TERM);
-    assert!(has(&manager.hears(), "STOPPING=1"));
+    assert!(has(&manager.receive(), "STOPPING=1"));
     assert!(relay.wait().0.success());
 }
 
 #[test]
-fn signs_of_life_go_on_until_the_very_end() {
+fn sends_watchdog_messages_until_exit() {
     let manager = Manager::new();
     let (listener, to) = origin();
     let relay = manager.start(&forward(local(0), to, ""), &[("WATCHDOG_USEC", "200000")]);
-    assert!(has(&manager.hears(), "READY=1"));
+    assert!(has(&manager.receive(), "READY=1"));
     let client = connect(relay.address("forward"));
     let server = accept(&listener);
     for _ in 0..5 {
-        assert_eq!(manager.hears(), ["WATCHDOG=1"]);
+        assert_eq!(manager.receive(), ["WATCHDOG=1"]);
     }
-    // A connection holds up the end; the relay is alive meanwhile.
+    // An open connection delays the exit; the relay is alive meanwhile.
     relay.signal(Signal::TERM);
-    while !has(&manager.hears(), "STOPPING=1") {}
+    while !has(&manager.receive(), "STOPPING=1") {}
     for _ in 0..5 {
-        assert_eq!(manager.hears(), ["WATCHDOG=1"]);
+        assert_eq!(manager.receive(), ["WATCHDOG=1"]);
     }
     exchange(&client, &server, 1);
     assert!(relay.wait().0.success());
 }
 
 #[test]
-fn another_process_s_watchdog_is_none_of_ours() {
+fn ignores_watchdog_of_other_process() {
     let manager = Manager::new();
     let (_listener, to) = origin();
     let environment = [("WATCHDOG_USEC", "20000"), ("WATCHDOG_PID", "1")];
     let relay = manager.start(&forward(local(0), to, ""), &environment);
-    assert!(has(&manager.hears(), "READY=1"));
+    assert!(has(&manager.receive(), "READY=1"));
     relay.signal(Signal::TERM);
-    assert!(has(&manager.hears(), "STOPPING=1"));
+    assert!(has(&manager.receive(), "STOPPING=1"));
 }
 
-/// A command that is passed `sockets` (two at the most) under `names`, and becomes a relay.
+/// Returns a command that becomes a relay with `sockets` (two at most) passed under `names`.
 fn activated(sockets: &[&TcpListener], names: Option<&str>, config: &Path) -> Command {
     let names = names.map_or(String::new(), |names| format!("LISTEN_FDNAMES={names}"));
     let (count, binary) = (sockets.len(), longhaul_testbed::longhaul());
@@ -159,7 +159,7 @@ fn socket() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A configuration file, and the directory that it lives in.
+/// Returns a configuration file and its directory.
 fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("relay.toml");
@@ -177,7 +177,7 @@ fn refused(sockets: &[&TcpListener], names: Option<&str>, text: &str) -> String 
 }
 
 #[test]
-fn listeners_take_the_sockets_of_their_address_or_name() {
+fn matches_passed_sockets_by_address_or_name() {
     let (origin, to) = origin();
     let (by_address, at) = socket();
     let (by_name, named_at) = socket();
@@ -185,7 +185,7 @@ fn listeners_take_the_sockets_of_their_address_or_name() {
     let (_directory, path) = file(&text);
     let command = activated(&[&by_address, &by_name], Some("any:web"), &path);
     let relay = Relay::spawn_waiting(command, 2);
-    // More clients than workers: both accept on the one socket.
+    // More clients than workers: both workers accept on the one socket.
     for address in [at, named_at, at, named_at, at] {
         let client = connect(address);
         exchange(&client, &accept(&origin), 1);
@@ -194,7 +194,7 @@ fn listeners_take_the_sockets_of_their_address_or_name() {
 }
 
 #[test]
-fn clients_that_come_during_a_restart_are_served_by_the_next_relay() {
+fn serves_clients_that_connected_during_restart() {
     let (origin, to) = origin();
     let (listener, at) = socket();
     let (_directory, path) = file(&forward(at, to, ""));
@@ -207,7 +207,7 @@ fn clients_that_come_during_a_restart_are_served_by_the_next_relay() {
 }
 
 #[test]
-fn a_reload_keeps_passed_sockets_and_refuses_what_would_lose_them() {
+fn reload_keeps_passed_sockets() {
     let (origin, to) = origin();
     let (listener, at) = socket();
     let good = forward(at, to, "name = 'web'");
@@ -236,7 +236,7 @@ fn a_reload_keeps_passed_sockets_and_refuses_what_would_lose_them() {
 }
 
 #[test]
-fn what_no_listener_wants_is_refused_by_name() {
+fn refuses_unused_passed_socket() {
     let (_origin, to) = origin();
     let (listener, at) = socket();
     let said = refused(&[&listener], Some("web"), &forward(local(0), to, ""));
@@ -258,9 +258,9 @@ fn what_no_listener_wants_is_refused_by_name() {
     assert!(said.contains("LISTEN_FDNAMES"), "{said}");
 }
 
-/// Whoever opens the socket, nothing listens off loopback for strangers.
+/// Also on a passed socket, no relay listens off loopback for every client.
 #[test]
-fn a_passed_socket_is_held_to_the_same_rule() {
+fn passed_socket_off_loopback_needs_allow_from() {
     let (_origin, to) = origin();
     let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
     let text = forward(local(1), to, "name = 'web'");
@@ -269,9 +269,9 @@ fn a_passed_socket_is_held_to_the_same_rule() {
 }
 
 #[test]
-fn systemd_s_own_launcher_is_understood() {
+fn works_with_systemd_socket_activate() {
     let launcher = "systemd-socket-activate";
-    // An opinion more than the tests above have, and no reason to install systemd.
+    // An additional check; systemd need not be installed for it.
     if Command::new(launcher).arg("--version").output().is_err() {
         longhaul_testbed::skip::because(format!("{launcher} is not installed"));
         return;
@@ -283,7 +283,7 @@ fn systemd_s_own_launcher_is_understood() {
     let mut command = Command::new(launcher);
     command.args(["--listen", &at.to_string(), longhaul_testbed::longhaul()]);
     command.args(["relay", "--config"]).arg(&path);
-    // It becomes the relay when the first client comes.
+    // The launcher becomes the relay when the first client connects.
     let first = std::thread::spawn(move || {
         loop {
             match TcpStream::connect(at) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SOCKS4 and 4a on the listener of SOCKS5, with clients that others wrote.
+//! SOCKS4 and SOCKS4a on the SOCKS5 listener, with third-party clients.
 
 use longhaul_testnet::relay_process::{
     Relay, accept, connect, exchange, http_head, origin, read_array, refusing,
@@ -51,7 +51,7 @@ fn connects_to_addresses_and_names_directly_and_through_a_peer() {
         let (listener, to) = origin();
         for name in [None, Some("localhost"), Some("127.0.0.1")] {
             let mut client = connect(relay.address("socks5"));
-            // What follows the request at once is for the server.
+            // Bytes behind the request are for the server.
             client
                 .write_all(&[&request(1, to, "me", name)[..], b"early"].concat())
                 .unwrap();
@@ -64,7 +64,7 @@ fn connects_to_addresses_and_names_directly_and_through_a_peer() {
 }
 
 #[test]
-fn bind_tells_where_it_listens_and_who_came() {
+fn bind_reports_listen_address_and_peer() {
     let relay = Relay::start(&["--socks5", ANY]);
     let mut client = connect(relay.address("socks5"));
     client
@@ -78,7 +78,7 @@ fn bind_tells_where_it_listens_and_who_came() {
 }
 
 #[test]
-fn what_can_t_be_is_rejected_in_its_own_words() {
+fn rejects_failed_requests_with_code_91() {
     let relay = Relay::start(&["--socks5", ANY]);
     let (_refusing, closed) = refusing();
     let long = "x".repeat(300);
@@ -97,7 +97,7 @@ fn what_can_t_be_is_rejected_in_its_own_words() {
 }
 
 #[test]
-fn its_user_is_no_password() {
+fn socks4_user_is_not_a_password() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(&file, "me:secret\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
@@ -111,7 +111,7 @@ fn its_user_is_no_password() {
     listener.accept().unwrap_err();
 }
 
-/// A page for each of so many clients.
+/// Serves one page to each of `clients` clients.
 fn serve(listener: TcpListener, clients: usize) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         for _ in 0..clients {
@@ -139,7 +139,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn curl_speaks_both_forms() {
+fn curl_works_with_socks4_and_socks4a() {
     let relay = Relay::start(&["--socks5", ANY]);
     let (listener, to) = origin();
     let server = serve(listener, 3);
@@ -159,7 +159,7 @@ fn curl_speaks_both_forms() {
 }
 
 #[test]
-fn netcat_comes_through() {
+fn netcat_works() {
     if !is_there("nc", "netcat-openbsd") {
         return;
     }
@@ -189,7 +189,7 @@ fn netcat_comes_through() {
 }
 
 #[test]
-fn proxychains_takes_programs_along() {
+fn proxychains_works() {
     if !is_there("proxychains4", "proxychains4") {
         return;
     }

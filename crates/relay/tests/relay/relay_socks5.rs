@@ -59,7 +59,7 @@ fn reply(client: &mut TcpStream) -> (u8, SocketAddr) {
 const NOWHERE: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 #[test]
-fn users_are_asked_for_their_password() {
+fn requires_password() {
     let file = users("me:secret\n");
     let relay = Relay::start(&["--socks5", ANY, "--users", file.path().to_str().unwrap()]);
     let (listener, to) = origin();
@@ -88,7 +88,7 @@ fn users_are_asked_for_their_password() {
 }
 
 #[test]
-fn curl_says_who_it_is() {
+fn curl_authenticates() {
     let file = users("me:secret\n");
     let relay = Relay::start(&["--socks5", ANY, "--users", file.path().to_str().unwrap()]);
     let (listener, to) = origin();
@@ -111,7 +111,7 @@ fn curl_says_who_it_is() {
 }
 
 #[test]
-fn a_users_file_that_others_can_read_is_refused() {
+fn refuses_users_file_readable_by_others() {
     let file = users("me:secret\n");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let mut command = Command::new(longhaul_testbed::longhaul());
@@ -126,7 +126,7 @@ fn a_users_file_that_others_can_read_is_refused() {
 }
 
 #[test]
-fn bind_tells_where_it_listens_and_who_came() {
+fn bind_reports_listen_address_and_peer() {
     let relay = Relay::start(&["--socks5", ANY]);
     for expected in [address((Ipv4Addr::LOCALHOST, 20).into()), NOWHERE.to_vec()] {
         let mut client = greeted(&relay);
@@ -136,13 +136,13 @@ fn bind_tells_where_it_listens_and_who_came() {
         let peer = connect(bound);
         assert_eq!(reply(&mut client), (0, peer.local_addr().unwrap()));
         exchange(&client, &peer, 3);
-        // One connection a BIND.
+        // A BIND accepts one connection.
         assert!(TcpStream::connect(bound).is_err());
     }
 }
 
 #[test]
-fn bind_resets_strangers_and_goes_on_waiting() {
+fn bind_resets_unexpected_peers() {
     let relay = Relay::start(&["--socks5", ANY]);
     let mut client = greeted(&relay);
     request(&mut client, BIND, &address(([127, 0, 0, 2], 1).into()));
@@ -159,7 +159,7 @@ fn bind_resets_strangers_and_goes_on_waiting() {
 }
 
 #[test]
-fn bind_ends_when_nobody_comes_and_when_the_client_leaves() {
+fn bind_ends_on_timeout_and_when_client_closes() {
     let relay = Relay::start(&["--socks5", ANY, "--connect-timeout", "300ms"]);
     let mut client = greeted(&relay);
     request(&mut client, BIND, &NOWHERE);
@@ -183,27 +183,27 @@ fn refuses_soon(bound: SocketAddr) {
 }
 
 #[test]
-fn commands_that_a_way_out_does_not_know_are_7() {
-    let straight = Relay::start(&["--socks5", ANY]);
+fn unsupported_commands_get_reply_7() {
+    let direct = Relay::start(&["--socks5", ANY]);
     let through = Relay::start(&["--socks5", ANY, "--peer", "127.0.0.1:9"]);
-    for (relay, command) in [(&straight, 9), (&through, BIND), (&through, UDP_ASSOCIATE)] {
+    for (relay, command) in [(&direct, 9), (&through, BIND), (&through, UDP_ASSOCIATE)] {
         let mut client = greeted(relay);
         request(&mut client, command, &NOWHERE);
         assert_eq!(reply(&mut client).0, 7, "{command}");
         assert_eq!(client.read(&mut [0]).unwrap(), 0);
     }
-    let mut client = greeted(&straight);
+    let mut client = greeted(&direct);
     request(&mut client, CONNECT, &[2, 0, 0]);
     assert_eq!(reply(&mut client).0, 8);
 }
 
 #[test]
-fn what_the_rules_forbid_is_2() {
+fn denied_destinations_get_reply_2() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let rules = "[[listener]]\nkind = 'socks5'\naddress = '127.0.0.1:0'\n\
                  [[route]]\nto = ['127.0.0.2/32']\ndeny = true\n";
     fs::write(&file, rules).unwrap();
-    // The flag only lets the harness count one listener more.
+    // The flag only lets the harness count one more listener.
     let relay = Relay::start(&["--config", file.path().to_str().unwrap(), "--socks5", ANY]);
     for command in [CONNECT, BIND] {
         let mut client = greeted(&relay);
@@ -237,7 +237,7 @@ fn received(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
 }
 
 #[test]
-fn datagrams_go_both_ways_with_their_addresses() {
+fn relays_datagrams_in_both_directions() {
     let relay = Relay::start(&["--socks5", ANY]);
     let (_control, bound) = associate(&relay);
     let (client, server) = (udp(), udp());
@@ -262,13 +262,13 @@ fn datagrams_go_both_ways_with_their_addresses() {
 }
 
 #[test]
-fn fragments_strangers_and_nonsense_are_dropped() {
+fn drops_fragments_and_datagrams_of_others() {
     let relay = Relay::start(&["--socks5", ANY]);
     let (_control, bound) = associate(&relay);
     let (client, server, stranger) = (udp(), udp(), udp());
     let at = server.local_addr().unwrap();
     let send = |from: &UdpSocket, message: &[u8]| from.send_to(message, bound).unwrap();
-    // The first one that comes fixes the client's port; loopback keeps the order.
+    // The first datagram sets the client's port; loopback keeps the order.
     send(&client, &datagram(1, &address(at), b"fragment"));
     send(&stranger, &datagram(0, &address(at), b"stranger"));
     send(&client, b"");
@@ -276,7 +276,7 @@ fn fragments_strangers_and_nonsense_are_dropped() {
     send(&client, &datagram(0, &address(at), b"good"));
     let (data, relay_side) = received(&server);
     assert_eq!(data, b"good");
-    // Who was never asked is not heard.
+    // Datagrams from hosts that the client has not contacted are dropped.
     let unasked = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
     let elsewhere = SocketAddr::from(([127, 0, 0, 2], 0));
     unasked.bind(&elsewhere.into()).unwrap();
@@ -288,7 +288,7 @@ fn fragments_strangers_and_nonsense_are_dropped() {
 }
 
 #[test]
-fn an_association_dies_with_its_tcp_connection() {
+fn association_ends_with_tcp_connection() {
     let relay = Relay::start(&["--socks5", ANY]);
     let (control, bound) = associate(&relay);
     drop(control);
@@ -303,30 +303,30 @@ fn an_association_dies_with_its_tcp_connection() {
 }
 
 #[test]
-fn slow_and_silent_clients_are_let_go() {
+fn resets_slow_and_silent_clients() {
     let file = users("me:secret\n");
     let path = file.path().to_str().unwrap();
     let limit = ["--handshake-timeout", "300ms"];
     let relay = Relay::start(&[&["--socks5", ANY, "--users", path], &limit[..]].concat());
     // Silent; in the middle of the greeting; before the password; in the middle of it.
-    for (said, heard) in [
+    for (sent, expected) in [
         (&b""[..], &b""[..]),
         (&[5, 3, 2], b""),
         (&[5, 1, 2], &[5, 2]),
         (&[5, 1, 2, 1, 2, b'm'], &[5, 2]),
     ] {
         let mut client = connect(relay.address("socks5"));
-        client.write_all(said).unwrap();
-        let mut answer = vec![0; heard.len()];
+        client.write_all(sent).unwrap();
+        let mut answer = vec![0; expected.len()];
         client.read_exact(&mut answer).unwrap();
-        assert_eq!(answer, heard);
+        assert_eq!(answer, expected);
         let error = client.read(&mut [0]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     }
 }
 
 #[test]
-fn names_are_resolved_by_the_last_relay() {
+fn last_relay_resolves_names() {
     let (listener, to) = origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
@@ -336,16 +336,17 @@ fn names_are_resolved_by_the_last_relay() {
     exchange(&client, &accept(&listener), 1);
 }
 
-/// Whoever has more sockets than two takes another place, or is refused: the descriptors last.
+/// A client with more than two sockets takes another permit or is refused, so that the descriptors
+/// suffice.
 #[test]
-fn associations_and_bind_take_the_places_of_their_sockets() {
-    let with_places = |places| Relay::start(&["--socks5", ANY, "--max-connections", places]);
-    let (one, two) = (with_places("1"), with_places("2"));
+fn bind_and_associate_take_extra_permits() {
+    let with_limit = |limit| Relay::start(&["--socks5", ANY, "--max-connections", limit]);
+    let (one, two) = (with_limit("1"), with_limit("2"));
     for command in [UDP_ASSOCIATE, BIND] {
         let mut client = greeted(&one);
         request(&mut client, command, &NOWHERE);
         assert_eq!(reply(&mut client).0, 1, "{command}");
-        // One after the other: the places are given back, a moment after the client has left.
+        // One after the other: the permits are released shortly after the client has closed.
         let start = std::time::Instant::now();
         for _ in 0..3 {
             loop {
@@ -355,7 +356,7 @@ fn associations_and_bind_take_the_places_of_their_sockets() {
                     0 => break,
                     code => assert_eq!(code, 1, "{command}"),
                 }
-                assert!(start.elapsed() < PATIENCE, "{command}: never given back");
+                assert!(start.elapsed() < PATIENCE, "{command}: never released");
             }
         }
     }

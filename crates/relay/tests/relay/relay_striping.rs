@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One client's connection over several legs between two relays: the bytes, every kind of end, what
-//! is refused, and peers that know nothing of it.
+//! Striping: one client's connection over several legs between two relays. Tests the bytes, every
+//! kind of end, refusals, and peers without support for it.
 
 use longhaul_linux::socket::reset_on_close;
 use longhaul_protocol::{
@@ -23,15 +23,15 @@ use std::{
 const ANY: &str = "127.0.0.1:0";
 const STREAMS: usize = 4;
 
-/// Two relays with several legs between them, and where the near one writes its records.
-struct Through {
+/// Two relays with several legs between them, and the directory of the near one's records.
+struct Pipeline {
     near: Relay,
     far: Relay,
     listener: TcpListener,
     directory: tempfile::TempDir,
 }
 
-impl Through {
+impl Pipeline {
     fn new(more_near: &[&str], more_far: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let far = Relay::start(&[&["--convert", ANY][..], more_far].concat());
@@ -79,24 +79,24 @@ fn near_relay(peer: SocketAddr, to: SocketAddr, more: &[&str], counters: &str) -
     Relay::start(&[&ways[..], &["--counters", counters], more].concat())
 }
 
-/// Bytes on a leg that its opening, even with TLS, can't account for: it has carried data.
-const AT_WORK: u64 = 64 << 10;
+/// Minimum of bytes on a leg that has carried data: more than its handshake, even with TLS.
+const DATA_BYTES_MIN: u64 = 64 << 10;
 
-/// How many legs carried data. Which shares they have is up to the scheduler here, where no leg is slower
-/// than another: one had a fourteenth of an even share once.
-fn legs_at_work(record: &serde_json::Value) -> usize {
+/// Returns the number of legs that carried data. The shares are up to the scheduler here, where no
+/// leg is slower than another: one leg had a fourteenth of an even share once.
+fn legs_with_data(record: &serde_json::Value) -> usize {
     let legs = record["far_streams"].as_array().unwrap();
     let carried = |leg: &&serde_json::Value| {
         let both = leg["acked_bytes"].as_u64().unwrap() + leg["received_bytes"].as_u64().unwrap();
-        both > AT_WORK
+        both > DATA_BYTES_MIN
     };
     legs.iter().filter(carried).count()
 }
 
 #[test]
-fn every_leg_carries_its_part_and_the_bytes_are_the_same() {
+fn every_leg_carries_data() {
     for mode in ["splice", "copy"] {
-        let through = Through::new(&["--mode", mode], &["--mode", mode]);
+        let through = Pipeline::new(&["--mode", mode], &["--mode", mode]);
         let (client, server) = through.pair();
         exchange(&client, &server, 64);
         drop((client, server));
@@ -105,7 +105,7 @@ fn every_leg_carries_its_part_and_the_bytes_are_the_same() {
         assert_eq!(record["ended"], "finished", "{mode}: {record}");
         assert_eq!(record["bytes_up"], bytes, "{mode}");
         assert_eq!(record["bytes_down"], bytes, "{mode}");
-        assert_eq!(legs_at_work(&record), STREAMS, "{mode}: {record}");
+        assert_eq!(legs_with_data(&record), STREAMS, "{mode}: {record}");
     }
 }
 
@@ -143,7 +143,7 @@ fn tls_protects_every_leg() {
     )
     .unwrap();
     let near = Relay::configured(&text, 1);
-    let through = Through {
+    let through = Pipeline {
         near,
         far,
         listener,
@@ -154,11 +154,11 @@ fn tls_protects_every_leg() {
     drop((client, server));
     let record = through.record();
     assert_eq!(record["ended"], "finished", "{record}");
-    assert_eq!(legs_at_work(&record), STREAMS, "{record}");
+    assert_eq!(legs_with_data(&record), STREAMS, "{record}");
 }
 
 #[test]
-fn several_hops_may_be_striped_each_by_itself() {
+fn stripes_two_hops_independently() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let middle = Relay::start(&["--convert", ANY, "--peer", &peer, "--streams", "3"]);
@@ -169,19 +169,19 @@ fn several_hops_may_be_striped_each_by_itself() {
 }
 
 #[test]
-fn connections_that_stand_ready_join_too() {
-    let through = Through::new(&["--peer-pool", "8", "--workers", "1"], &[]);
+fn pooled_connections_join_group() {
+    let through = Pipeline::new(&["--peer-pool", "8", "--workers", "1"], &[]);
     let (client, server) = through.pair();
     exchange(&client, &server, 16);
     drop((client, server));
     let record = through.record();
-    assert_eq!(legs_at_work(&record), STREAMS, "{record}");
+    assert_eq!(legs_with_data(&record), STREAMS, "{record}");
 }
 
 #[test]
-fn each_direction_ends_by_itself() {
-    let through = Through::new(&[], &[]);
-    // The client is done first, the server has much to say afterwards, and the other way round.
+fn directions_end_independently() {
+    let through = Pipeline::new(&[], &[]);
+    // The client ends first and the server sends much afterwards, and the other way round.
     for client_first in [true, false] {
         let (client, server) = through.pair();
         let (first, second) = match client_first {
@@ -193,7 +193,7 @@ fn each_direction_ends_by_itself() {
         send(second, 2, 8);
         receive(first, 2, 8);
     }
-    // Nobody says anything.
+    // No data before the end.
     let (client, mut server) = through.pair();
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(server.read(&mut [0]).unwrap(), 0);
@@ -202,7 +202,7 @@ fn each_direction_ends_by_itself() {
     assert_eq!(read_array(&mut client), *b"late");
 }
 
-/// What a read of either end says of the connection.
+/// Reads to the end, and returns the error that ends the connection.
 fn end_of(mut stream: &TcpStream) -> ErrorKind {
     let mut bytes = vec![0; 1 << 16];
     loop {
@@ -214,7 +214,7 @@ fn end_of(mut stream: &TcpStream) -> ErrorKind {
     }
 }
 
-/// Both directions have carried enough for every leg to be in use.
+/// Transfers enough in both directions for every leg to be used.
 fn warm_up(client: &TcpStream, server: &TcpStream) {
     for (mut from, mut to) in [(client, server), (server, client)] {
         std::thread::scope(|scope| {
@@ -225,8 +225,8 @@ fn warm_up(client: &TcpStream, server: &TcpStream) {
 }
 
 #[test]
-fn a_reset_is_passed_on_as_a_reset() {
-    let through = Through::new(&[], &[]);
+fn passes_on_reset() {
+    let through = Pipeline::new(&[], &[]);
     for client_resets in [true, false] {
         for warm in [true, false] {
             let (client, server) = through.pair();
@@ -244,26 +244,26 @@ fn a_reset_is_passed_on_as_a_reset() {
     }
 }
 
-/// Stands between two relays, and can cut single connections.
-struct Wires {
+/// Forwarder between two relays that can cut single connections.
+struct Forwarder {
     address: SocketAddr,
     cut: std::sync::Arc<std::sync::Mutex<Vec<[TcpStream; 2]>>>,
 }
 
-impl Wires {
-    /// Lets `most` connections through; others are closed at once.
+impl Forwarder {
+    /// Forwards `most` connections; further ones are closed at once.
     fn to(peer: SocketAddr, most: usize) -> Self {
         let (listener, address) = origin();
         let cut = std::sync::Arc::<std::sync::Mutex<Vec<[TcpStream; 2]>>>::default();
         let all = cut.clone();
-        // It ends with the test's process: the listener has no end of its own.
+        // The thread ends with the test process.
         std::thread::spawn(move || {
             while let Ok((near, _)) = listener.accept() {
                 if all.lock().unwrap().len() == most {
                     continue;
                 }
                 let far = TcpStream::connect(peer).unwrap();
-                tie(&near, &far);
+                copy_both(&near, &far);
                 all.lock().unwrap().push([near, far]);
             }
         });
@@ -274,7 +274,7 @@ impl Wires {
         self.cut.lock().unwrap().len()
     }
 
-    /// Ends one connection on both sides, cleanly as far as TCP can tell.
+    /// Ends one connection on both sides, by FIN as far as TCP can tell.
     fn cut(&self, n: usize) {
         for end in &self.cut.lock().unwrap()[n] {
             let _ = end.shutdown(Shutdown::Both);
@@ -282,64 +282,64 @@ impl Wires {
     }
 }
 
-/// What one of them says, the other hears, until both have ended.
-fn tie(near: &TcpStream, far: &TcpStream) {
+/// Copies bytes in both directions until both have ended.
+fn copy_both(near: &TcpStream, far: &TcpStream) {
     for (from, to) in [(near, far), (far, near)] {
         let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
         std::thread::spawn(move || {
-            // An error is an end as well, which the test looks at elsewhere.
+            // An error is an end as well, which other tests check.
             let _ = std::io::copy(&mut from, &mut to);
             let _ = to.shutdown(Shutdown::Write);
         });
     }
 }
 
-/// Lets one connection through, and nobody listens any more before that has said a word.
-fn once_to(peer: SocketAddr) -> SocketAddr {
+/// Forwards one connection, and closes the listener before the first byte.
+fn forward_once(peer: SocketAddr) -> SocketAddr {
     let (listener, address) = origin();
     std::thread::spawn(move || {
         let near = accept(&listener);
         drop(listener);
-        tie(&near, &TcpStream::connect(peer).unwrap());
+        copy_both(&near, &TcpStream::connect(peer).unwrap());
     });
     address
 }
 
-fn through_wires(most: usize) -> (Through, Wires) {
+fn with_forwarder(most: usize) -> (Pipeline, Forwarder) {
     let directory = tempfile::tempdir().unwrap();
     let far = Relay::start(&["--convert", ANY]);
-    let wires = Wires::to(far.address("convert"), most);
+    let forwarder = Forwarder::to(far.address("convert"), most);
     let (listener, address) = origin();
     let counters = directory.path().join("near").display().to_string();
-    let near = near_relay(wires.address, address, &[], &counters);
-    let through = Through {
+    let near = near_relay(forwarder.address, address, &[], &counters);
+    let through = Pipeline {
         near,
         far,
         listener,
         directory,
     };
-    (through, wires)
+    (through, forwarder)
 }
 
 #[test]
-fn a_leg_that_is_cut_resets_both_ends() {
+fn cut_leg_resets_both_ends() {
     for n in 0..STREAMS {
-        let (through, wires) = through_wires(STREAMS);
+        let (through, forwarder) = with_forwarder(STREAMS);
         let (client, server) = through.pair();
-        while wires.count() < STREAMS {
+        while forwarder.count() < STREAMS {
             warm_up(&client, &server);
         }
         warm_up(&client, &server);
-        wires.cut(n);
+        forwarder.cut(n);
         assert_eq!(end_of(&client), ErrorKind::ConnectionReset, "leg {n}");
         assert_eq!(end_of(&server), ErrorKind::ConnectionReset, "leg {n}");
     }
 }
 
 #[test]
-fn legs_that_cannot_join_are_done_without() {
+fn works_without_legs_that_cannot_join() {
     for most in [1, 2] {
-        let (through, _wires) = through_wires(most);
+        let (through, _forwarder) = with_forwarder(most);
         let (client, server) = through.pair();
         exchange(&client, &server, 8);
         drop((client, server));
@@ -349,22 +349,22 @@ fn legs_that_cannot_join_are_done_without() {
     }
 }
 
-/// The last line of all counters.
+/// Returns the last counters record.
 fn counters(text: &str) -> serde_json::Value {
     let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     let of_all = |record: &serde_json::Value| record["record"] == "relay";
     lines.rfind(of_all).unwrap()
 }
 
-/// HTTP CONNECT waits for the peer's answer before further legs are opened, so that the first one
-/// stands when they are refused.
+/// HTTP CONNECT waits for the peer's answer before further legs are opened. So the first leg is
+/// connected when the others are refused.
 #[test]
-fn a_peer_whose_first_leg_stands_is_not_down_for_the_others() {
+fn failed_joins_do_not_mark_peer_down() {
     let directory = tempfile::tempdir().unwrap();
     let (listener, address) = origin();
     let far = Relay::start(&["--convert", ANY]);
     let path = directory.path().join("near").display().to_string();
-    let peer = once_to(far.address("convert")).to_string();
+    let peer = forward_once(far.address("convert")).to_string();
     let ways = ["--http", ANY, "--peer", &peer, "--streams", "4"];
     let near = Relay::start(&[&ways[..], &["--counters", &path]].concat());
     let to = Destination::Address(address);
@@ -385,25 +385,25 @@ fn a_peer_whose_first_leg_stands_is_not_down_for_the_others() {
     );
 }
 
-/// Reads what every connection to a peer is opened with.
+/// Reads the first message of every connection to a peer.
 fn openings(peer: TcpListener) -> Receiver<(FirstMessage, TcpStream)> {
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for mut stream in peer.incoming().flatten() {
-            let tell = tell.clone();
+            let sender = sender.clone();
             std::thread::spawn(move || {
-                // One that is never asked for anything ends with the relay.
+                // A connection without a request ends with the relay.
                 if stream.peek(&mut [0]).is_ok_and(|len| len > 0) {
                     let opening = read_opening(&mut stream);
-                    let _ = tell.send((opening, stream));
+                    let _ = sender.send((opening, stream));
                 }
             });
         }
     });
-    told
+    receiver
 }
 
-/// Waits until a relay that writes its counters often has so many connections ready.
+/// Waits until a relay that writes its counters often has this number of pooled connections.
 fn until_ready(counters_file: &std::path::Path, count: u64) {
     let begun = std::time::Instant::now();
     loop {
@@ -420,9 +420,9 @@ fn until_ready(counters_file: &std::path::Path, count: u64) {
     }
 }
 
-/// It had died while it stood ready, and nobody could know.
+/// The pooled connection died unnoticed.
 #[test]
-fn a_ready_leg_that_cannot_join_is_replaced() {
+fn replaces_dead_pooled_connection_that_joins() {
     let (listener, peer) = origin();
     let openings = openings(listener);
     let peer = peer.to_string();
@@ -461,13 +461,13 @@ fn a_ready_leg_that_cannot_join_is_replaced() {
 }
 
 #[test]
-fn a_slow_reader_is_waited_for_within_bounds() {
-    let through = Through::new(&["--interval", "20ms"], &[]);
+fn slow_reader_limits_buffered_bytes() {
+    let through = Pipeline::new(&["--interval", "20ms"], &[]);
     let (client, server) = through.pair();
     client.set_nonblocking(true).unwrap();
     let chunk: Vec<u8> = (0..1 << 16).map(|i| (i * 7 + i / 256) as u8).collect();
     let (mut sent, mut idle) = (0usize, 0);
-    // Until nothing has moved for a while; a client that is never held up ends here too.
+    // Until no progress is made for a while; a client without back-pressure ends here too.
     while idle < 50 {
         let at = sent % chunk.len();
         match (&client).write(&chunk[at..]) {
@@ -515,7 +515,7 @@ fn read_request(stream: &mut TcpStream) -> Request {
 }
 
 #[test]
-fn a_peer_that_knows_no_groups_gets_one_leg() {
+fn peer_without_striping_gets_one_leg() {
     let (listener, peer) = origin();
     let near = near_relay(
         peer,
@@ -530,14 +530,14 @@ fn a_peer_that_knows_no_groups_gets_one_leg() {
         read_request(&mut first).stripes.map(|s| s.count),
         Some(STREAMS as u8)
     );
-    // What the client has said is on its way already.
+    // The client's bytes have been sent already.
     let header = Frame::parse(read_array(&mut first)).unwrap();
     assert_eq!(header, Frame::Data { offset: 0, len: 6 });
     assert_eq!(read_array(&mut first), *b"before");
     first
         .write_all(&Answer::refused(ErrorCode::UnsupportedMessage).encode())
         .unwrap();
-    // The others that were opened meanwhile end without a word.
+    // The other connections, opened meanwhile, end without a byte.
     let mut second = std::iter::from_fn(|| Some(accept(&listener)))
         .find_map(|stream| {
             let asked = matches!(stream.peek(&mut [0]), Ok(1));
@@ -552,13 +552,13 @@ fn a_peer_that_knows_no_groups_gets_one_leg() {
     second.write_all(b"answer").unwrap();
     assert_eq!(read_array(&mut client), *b"answer");
     near.says("takes one stream only");
-    // And the next one is not asked for several.
+    // The next request is not striped.
     let _client = connect(near.address("forward"));
     let mut third = accept(&listener);
     assert_eq!(read_request(&mut third).stripes, None);
 }
 
-/// Asks a relay for several legs, as a relay does.
+/// Sends a request for several legs, as a relay does.
 fn ask(relay: SocketAddr, to: SocketAddr, group: GroupId, count: u8) -> (TcpStream, Answer) {
     let request = Request {
         stripes: Some(Stripes { group, count }),
@@ -581,7 +581,7 @@ fn join(mut stream: TcpStream, group: GroupId) -> (TcpStream, Answer) {
 const GROUP: GroupId = GroupId(*b"sixteen letters!");
 
 #[test]
-fn nobody_joins_a_group_uninvited() {
+fn refuses_unauthorized_joins() {
     let far = Relay::start(&["--convert", ANY, "--convert", "127.0.0.1:0"]);
     let relay = far.address("convert");
     let (listener, address) = origin();
@@ -608,13 +608,13 @@ fn nobody_joins_a_group_uninvited() {
     assert_eq!(
         again,
         Answer::refused(ErrorCode::MalformedMessage),
-        "its name is taken"
+        "its identifier is in use"
     );
     drop((first, second, server));
 }
 
-/// A far relay with a group of two legs, hand-made from the near side, and the server behind it.
-fn hand_made() -> (Relay, [TcpStream; 2], TcpStream) {
+/// Returns a far relay with a group of two legs made by the test, and the server behind it.
+fn raw_group() -> (Relay, [TcpStream; 2], TcpStream) {
     let far = Relay::start(&["--convert", ANY]);
     let (listener, address) = origin();
     let (first, answer) = ask(far.address("convert"), address, GROUP, 2);
@@ -625,7 +625,7 @@ fn hand_made() -> (Relay, [TcpStream; 2], TcpStream) {
     (far, [first, second], server)
 }
 
-fn say(mut leg: &TcpStream, frame: Frame, bytes: &[u8]) {
+fn send_frame(mut leg: &TcpStream, frame: Frame, bytes: &[u8]) {
     leg.write_all(&[&frame.encode(), bytes].concat()).unwrap();
 }
 
@@ -638,29 +638,29 @@ fn end(total: u64, connections: u32) -> Frame {
 }
 
 #[test]
-fn pieces_are_put_in_order_and_ends_awaited() {
-    let (_far, [first, second], mut server) = hand_made();
-    say(&second, data(2, 2), b"cd");
-    say(&second, end(6, 2), b"");
-    say(&first, data(0, 2), b"ab");
+fn reorders_pieces_and_waits_for_all_ends() {
+    let (_far, [first, second], mut server) = raw_group();
+    send_frame(&second, data(2, 2), b"cd");
+    send_frame(&second, end(6, 2), b"");
+    send_frame(&first, data(0, 2), b"ab");
     assert_eq!(read_array(&mut server), *b"abcd");
-    say(&first, data(4, 2), b"ef");
+    send_frame(&first, data(4, 2), b"ef");
     assert_eq!(read_array(&mut server), *b"ef");
-    say(&first, end(6, 2), b"");
+    send_frame(&first, end(6, 2), b"");
     assert_eq!(server.read(&mut [0]).unwrap(), 0);
 }
 
-/// A leg that were closed at its END would answer what follows it, TLS's close_notify, with RST.
+/// A leg closed at its END would answer later bytes, such as TLS's close_notify, with RST.
 #[test]
-fn a_leg_stays_open_until_the_other_relay_closes_it() {
-    let (_far, [first, second], mut server) = hand_made();
-    say(&first, data(0, 2), b"ab");
-    say(&second, end(2, 2), b"");
-    say(&first, end(2, 2), b"");
+fn leg_stays_open_until_peer_closes_it() {
+    let (_far, [first, second], mut server) = raw_group();
+    send_frame(&first, data(0, 2), b"ab");
+    send_frame(&second, end(2, 2), b"");
+    send_frame(&first, end(2, 2), b"");
     assert_eq!(read_array(&mut server), *b"ab");
     assert_eq!(server.read(&mut [0]).unwrap(), 0);
     drop(server);
-    // All that the far relay says: its end, and FIN.
+    // Reads the rest from the far relay: its end marker and FIN.
     (&first).read_to_end(&mut Vec::new()).unwrap();
     for _ in 0..50 {
         (&first).write_all(b"late").unwrap();
@@ -668,46 +668,46 @@ fn a_leg_stays_open_until_the_other_relay_closes_it() {
     }
 }
 
-/// Whatever a relay says wrong, the server sees a reset and not one byte that is not in its place.
+/// After any protocol violation, the server gets a reset, and no byte at a wrong offset.
 #[test]
-fn a_peer_that_lies_is_reset() {
-    type Lie = fn(&TcpStream, &TcpStream);
-    let lies: [(&str, Lie); 8] = [
+fn resets_after_protocol_violation() {
+    type Violation = fn(&TcpStream, &TcpStream);
+    let violations: [(&str, Violation); 8] = [
         ("no header", |first, _| {
             (&mut &*first).write_all(&[0xff; 16]).unwrap();
         }),
         ("twice", |first, second| {
-            say(first, data(0, 2), b"ab");
-            say(second, data(1, 2), b"bc");
+            send_frame(first, data(0, 2), b"ab");
+            send_frame(second, data(1, 2), b"bc");
         }),
         ("beyond the end", |first, second| {
-            say(second, end(1, 2), b"");
-            say(first, data(0, 2), b"ab");
+            send_frame(second, end(1, 2), b"");
+            send_frame(first, data(0, 2), b"ab");
         }),
         ("two ends", |first, second| {
-            say(second, end(5, 2), b"");
-            say(first, end(6, 2), b"");
+            send_frame(second, end(5, 2), b"");
+            send_frame(first, end(6, 2), b"");
         }),
         ("a gap", |first, second| {
-            say(first, data(5, 1), b"f");
-            say(second, data(9, 1), b"j");
+            send_frame(first, data(5, 1), b"f");
+            send_frame(second, data(9, 1), b"j");
         }),
-        ("an end that nobody can bring", |first, _| {
-            say(first, end(0, 3), b"");
+        ("an end of a missing leg", |first, _| {
+            send_frame(first, end(0, 3), b"");
         }),
         ("cut off in a piece", |first, second| {
-            say(second, data(0, 5), b"ab");
+            send_frame(second, data(0, 5), b"ab");
             second.shutdown(Shutdown::Write).unwrap();
             let _ = first;
         }),
         ("closed without an end", |first, _| {
-            say(first, data(0, 2), b"ab");
+            send_frame(first, data(0, 2), b"ab");
             first.shutdown(Shutdown::Write).unwrap();
         }),
     ];
-    for (what, lie) in lies {
-        let (_far, [first, second], server) = hand_made();
-        lie(&first, &second);
+    for (what, violate) in violations {
+        let (_far, [first, second], server) = raw_group();
+        violate(&first, &second);
         assert_eq!(end_of(&server), ErrorKind::ConnectionReset, "{what}");
         assert_eq!(end_of(&first), ErrorKind::ConnectionReset, "{what}");
         assert_eq!(end_of(&second), ErrorKind::ConnectionReset, "{what}");
@@ -715,7 +715,7 @@ fn a_peer_that_lies_is_reset() {
 }
 
 #[test]
-fn other_ways_in_are_striped_too() {
+fn stripes_connections_of_every_listener_kind() {
     let (listener, address) = origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
@@ -733,7 +733,8 @@ fn other_ways_in_are_striped_too() {
     }
 }
 
-/// Both relays at the ends of a link that loses packets; how long `mib` MiB take up and down.
+/// Starts both relays at the ends of a link that loses packets. Returns the time that `mib` MiB
+/// take up and down.
 fn lossy(bed: &Testbed, streams: &str, mib: u64) -> std::time::Duration {
     let (left, right) = (bed.left_address(), bed.right_address());
     let up = || {
@@ -767,9 +768,9 @@ fn lossy(bed: &Testbed, streams: &str, mib: u64) -> std::time::Duration {
     begun.elapsed()
 }
 
-/// The times are for whoever reads them; that every byte arrives is what is tested.
+/// The times are only printed; the test is that every byte arrives.
 #[test]
-fn lost_packets_cost_no_bytes() {
+fn delivers_all_bytes_over_lossy_link() {
     if !longhaul_testnet::link_process::may_use_namespaces() {
         return;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TLS between relays, over TCP and over UDT: both must show a certificate, and every kind of end is what it is without.
+//! TLS between relays, over TCP and over UDT: both relays must show a certificate, and every kind
+//! of end is the same as without TLS.
 
 use longhaul_linux::socket::reset_on_close;
 use longhaul_protocol::destination::Destination;
@@ -24,7 +25,7 @@ fn make_certificates(directory: &Path, names: &[&str]) -> Output {
     command.arg(directory).args(names).output().unwrap()
 }
 
-/// A directory with an authority and certificates for `near`, `far` and `other`.
+/// Returns a directory with an authority and certificates for `near`, `far` and `other`.
 fn authority() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let made = make_certificates(directory.path(), &["near", "far", "other"]);
@@ -57,13 +58,13 @@ fn far_over(transport: &str, directory: &Path, more: &str) -> Relay {
     Relay::configured(&listener("convert", &more), 1)
 }
 
-/// A relay with three ways in, whose connections leave by `peer`.
+/// Starts a relay with three listeners, whose connections go to `peer`.
 fn near(directory: &Path, owner: &str, peer: SocketAddr, more: &str, to: SocketAddr) -> Relay {
     let forward = forward_to(to);
     let others = listener("socks5", "") + &listener("http", "");
     let peer = format!("[[route]]\nvia = ['far']\n[peer.far]\naddress = '{peer}'\n{more}");
     let text = [forward, others, peer].concat();
-    // A name among the additions comes with its own files.
+    // Additions with a name have their own files.
     let tls = if more.contains("tls") {
         String::new()
     } else {
@@ -72,14 +73,14 @@ fn near(directory: &Path, owner: &str, peer: SocketAddr, more: &str, to: SocketA
     Relay::configured(&(text + &tls), 3)
 }
 
-/// A client and its server, two relays between them, and what must live as long.
-struct Through {
+/// A client and its server, with two relays between them.
+struct Pipeline {
     client: TcpStream,
     server: TcpStream,
     _rest: (tempfile::TempDir, [Relay; 2]),
 }
 
-fn path(transport: &str) -> Through {
+fn path(transport: &str) -> Pipeline {
     let directory = authority();
     let (listener, address) = origin();
     let far = far_over(transport, directory.path(), ", allow = ['near']");
@@ -92,7 +93,7 @@ fn path(transport: &str) -> Through {
     );
     let client = connect(near.address("forward"));
     let server = accept(&listener);
-    Through {
+    Pipeline {
         client,
         server,
         _rest: (directory, [near, far]),
@@ -100,7 +101,7 @@ fn path(transport: &str) -> Through {
 }
 
 #[test]
-fn every_way_in_carries_both_directions() {
+fn every_listener_kind_carries_both_directions() {
     let directory = authority();
     let (listener, address) = origin();
     for transport in TRANSPORTS {
@@ -120,7 +121,7 @@ fn every_way_in_carries_both_directions() {
 }
 
 #[test]
-fn a_proxied_http_request_goes_through_tls_too() {
+fn relays_http_request_over_tls() {
     let directory = authority();
     let (listener, address) = origin();
     let far = far(directory.path(), "");
@@ -160,7 +161,7 @@ fn a_proxied_http_request_goes_through_tls_too() {
 }
 
 #[test]
-fn either_end_s_fin_leaves_the_other_direction_open() {
+fn passes_on_half_close() {
     for transport in TRANSPORTS {
         let by_client = path(transport);
         half_close(&by_client.client, &by_client.server);
@@ -170,9 +171,9 @@ fn either_end_s_fin_leaves_the_other_direction_open() {
 }
 
 #[test]
-fn a_fin_right_behind_the_data_overtakes_nothing() {
+fn fin_does_not_overtake_data() {
     for transport in TRANSPORTS {
-        let Through {
+        let Pipeline {
             mut client,
             mut server,
             _rest,
@@ -186,10 +187,10 @@ fn a_fin_right_behind_the_data_overtakes_nothing() {
 }
 
 #[test]
-fn a_rst_from_either_end_is_a_rst_at_the_other() {
+fn passes_on_reset() {
     for transport in TRANSPORTS {
         for client_resets in [true, false] {
-            let Through {
+            let Pipeline {
                 client,
                 server,
                 _rest,
@@ -208,14 +209,14 @@ fn a_rst_from_either_end_is_a_rst_at_the_other() {
 }
 
 #[test]
-fn single_bytes_pass_at_once() {
+fn does_not_delay_single_bytes() {
     for transport in TRANSPORTS {
         bounce(path(transport));
     }
 }
 
-fn bounce(through: Through) {
-    let Through {
+fn bounce(through: Pipeline) {
+    let Pipeline {
         mut client,
         mut server,
         _rest,
@@ -228,7 +229,7 @@ fn bounce(through: Through) {
     }
 }
 
-/// One that carries a connection's bytes until its last FIN can be forged.
+/// Man in the middle: forwards a connection's bytes, so that its FIN can be forged.
 fn middle(listener: &TcpListener, onward: SocketAddr) -> [TcpStream; 2] {
     let near = accept(listener);
     let far = connect(onward);
@@ -239,9 +240,9 @@ fn middle(listener: &TcpListener, onward: SocketAddr) -> [TcpStream; 2] {
     [near, far]
 }
 
-/// Invariant 3: without close_notify, a FIN may be anybody's.
+/// Invariant 3: a FIN without close_notify may be forged.
 #[test]
-fn a_fin_without_close_notify_is_no_clean_end() {
+fn fin_without_close_notify_is_abnormal_end() {
     let directory = authority();
     let (listener, address) = origin();
     let far = far(directory.path(), "");
@@ -259,9 +260,9 @@ fn a_fin_without_close_notify_is_no_clean_end() {
 }
 
 #[test]
-fn whoever_has_no_right_certificate_gets_nothing() {
+fn refuses_clients_without_valid_certificate() {
     let directory = authority();
-    let strangers = authority();
+    let other_authority = authority();
     let (listener, address) = origin();
     let far = far(directory.path(), ", allow = ['near']");
     let peer = far.address("convert");
@@ -273,8 +274,8 @@ fn whoever_has_no_right_certificate_gets_nothing() {
     // At most an alert (RFC 8446 §6: content type 21), and then the end.
     let _ = plain.read_to_end(&mut answer);
     assert!(answer.first().is_none_or(|kind| *kind == 21), "{answer:?}");
-    // Of another authority, and of this one but under another name.
-    for (authority, owner) in [(&strangers, "near"), (&directory, "other")] {
+    // A certificate of another authority, and one of this authority with another name.
+    for (authority, owner) in [(&other_authority, "near"), (&directory, "other")] {
         let near = near(authority.path(), owner, peer, "", address);
         let to = Destination::Address(address);
         let refused = dial("socks5", near.address("socks5"), &to);
@@ -285,7 +286,7 @@ fn whoever_has_no_right_certificate_gets_nothing() {
 }
 
 #[test]
-fn a_peer_must_be_who_it_is_called() {
+fn verifies_name_of_peer() {
     let directory = authority();
     let (_listener, address) = origin();
     for transport in TRANSPORTS {
@@ -299,7 +300,7 @@ fn a_peer_must_be_who_it_is_called() {
 }
 
 #[test]
-fn a_peer_that_is_someone_else_makes_room_for_the_next_chain() {
+fn falls_back_if_name_of_peer_is_wrong() {
     let directory = authority();
     let (listener, address) = origin();
     let far = far(directory.path(), "");
@@ -325,7 +326,7 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn bad_files_are_named_before_anything_is_opened() {
+fn names_invalid_tls_files() {
     let directory = authority();
     let good = directory.path().display();
     let tls = |ca: &str, key: &str, more: &str| {
@@ -397,7 +398,7 @@ fn refuses_a_key_that_others_may_read() {
 }
 
 #[test]
-fn certificates_are_made_once_and_added_to() {
+fn keeps_existing_authority_when_adding_certificates() {
     let directory = authority();
     let path = directory.path();
     let mode = |name: &str| path.join(name).metadata().unwrap().permissions().mode() & 0o777;
@@ -407,7 +408,7 @@ fn certificates_are_made_once_and_added_to() {
     let ca = std::fs::read(path.join("ca.pem")).unwrap();
     assert!(make_certificates(path, &["192.0.2.9"]).status.success());
     assert_eq!(std::fs::read(path.join("ca.pem")).unwrap(), ca);
-    // The later one is believed by those who have the earlier ones.
+    // Owners of the earlier certificates accept the later one.
     let (listener, address) = origin();
     let far = far(path, ", allow = ['192.0.2.9']");
     let near = near(path, "192.0.2.9", far.address("convert"), "", address);

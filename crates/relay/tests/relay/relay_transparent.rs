@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections that the relay diverts to itself, between a client, a router with the relay, and a
-//! server in network namespaces, over both IPv4 and IPv6. Whether a connection was relayed is seen
-//! by its source: the router's address, or the client's.
+//! Intercepted connections between a client, a router with the relay, and a server in network
+//! namespaces, over IPv4 and IPv6. The source address shows whether a connection was relayed: it is
+//! the router's address, or the client's.
 
 use longhaul_linux::netns::Netns;
 use longhaul_testnet::relay_process::{
@@ -15,7 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One family's listener on this port, and what it intercepts.
+/// Returns the arguments of one address family's listener on this port, with its intercepted
+/// destinations.
 fn alone(family: &Family, port: u16) -> [String; 4] {
     let (listener, targets) = match family.server {
         IpAddr::V4(_) => (format!("127.0.0.1:{port}"), INTERCEPT[5]),
@@ -29,14 +30,14 @@ fn alone(family: &Family, port: u16) -> [String; 4] {
     ]
 }
 
-/// A testbed whose router filters reverse paths strictly, as some distributions have it.
+/// Returns a testbed whose router filters reverse paths strictly, as in some distributions.
 fn testbed(name: &str) -> Testbed {
     let bed = Testbed::new(name);
     set(&bed.router, "net.ipv4.conf.all.rp_filter", "1");
     bed
 }
 
-/// Where a connection seems to come from tells who made it.
+/// Observations of connections and of the router's rules.
 trait Observed {
     fn pair(&self, netns: &Netns, listener: &TcpListener) -> (TcpStream, TcpStream);
     fn source(&self, listener: &TcpListener) -> IpAddr;
@@ -46,7 +47,7 @@ trait Observed {
 }
 
 impl Observed for Testbed {
-    /// A connection from `ns` and what the server sees of it.
+    /// Connects from `netns`, and returns the client's and the server's socket.
     fn pair(&self, netns: &Netns, listener: &TcpListener) -> (TcpStream, TcpStream) {
         let to = listener.local_addr().unwrap();
         let client = netns
@@ -55,26 +56,27 @@ impl Observed for Testbed {
         (client, accept(listener))
     }
 
-    /// The address that a new connection of the client's arrives from.
+    /// Returns the source address of a new connection of the client, as the server sees it.
     fn source(&self, listener: &TcpListener) -> IpAddr {
         let (_client, server) = self.pair(&self.client, listener);
         server.peer_addr().unwrap().ip()
     }
 
-    /// Connects until the source is `wanted`; returns how long it took.
+    /// Connects until the source is `wanted`. Returns the time that this took.
     fn until_source_is(&self, wanted: IpAddr, listener: &TcpListener) -> Duration {
         let began = Instant::now();
         let to = listener.local_addr().unwrap();
         listener.set_nonblocking(true).unwrap();
         while began.elapsed() < PATIENCE {
-            // A stopped relay's kernel still answers for it, for a while: nothing may arrive.
+            // The kernel still completes handshakes for a stopped relay for a while, but no
+            // connection may reach the server.
             let limit = Duration::from_millis(100);
             let client = self.client.run(|| TcpStream::connect_timeout(&to, limit));
             std::thread::sleep(Duration::from_millis(20));
             while let Ok((_, from)) = listener.accept() {
                 if client.is_ok() && from.ip() == wanted {
                     let took = began.elapsed();
-                    // Connections of a relay that woke up may still come in.
+                    // Connections of a resumed relay may still arrive.
                     std::thread::sleep(Duration::from_millis(100));
                     while listener.accept().is_ok() {}
                     listener.set_nonblocking(false).unwrap();
@@ -85,7 +87,7 @@ impl Observed for Testbed {
         panic!("no connection from {wanted} after {PATIENCE:?}");
     }
 
-    /// Tables, policy rules and routes that a relay left on the router.
+    /// Returns the tables, policy rules and routes that a relay left on the router.
     fn remains(&self) -> String {
         let mut all = self.said(&["nft", "list", "tables"]);
         for family in ["-4", "-6"] {
@@ -107,7 +109,7 @@ impl Observed for Testbed {
 }
 
 #[test]
-fn both_families_are_relayed_whole_and_nothing_is_left() {
+fn relays_both_families_and_removes_all_rules() {
     if !may_use_namespaces() {
         return;
     }
@@ -131,7 +133,7 @@ fn both_families_are_relayed_whole_and_nothing_is_left() {
 }
 
 #[test]
-fn ports_and_networks_that_are_not_named_pass_by() {
+fn other_ports_and_networks_are_not_intercepted() {
     if !may_use_namespaces() {
         return;
     }
@@ -159,7 +161,7 @@ fn ports_and_networks_that_are_not_named_pass_by() {
 }
 
 #[test]
-fn the_client_s_address_and_port_are_kept_in_both_families() {
+fn keep_source_preserves_address_and_port() {
     if !may_use_namespaces() {
         return;
     }
@@ -185,14 +187,14 @@ fn the_client_s_address_and_port_are_kept_in_both_families() {
     }
 }
 
-/// Connections that the records tell of.
+/// Returns the number of connection records.
 fn relayed(records: &std::path::Path) -> usize {
     let text = std::fs::read_to_string(records).unwrap();
     text.matches(r#""record":"connection""#).count()
 }
 
 #[test]
-fn connections_from_before_the_relay_go_on_beside_and_after_it() {
+fn earlier_connections_continue_during_and_after_relay() {
     if !may_use_namespaces() {
         return;
     }
@@ -210,7 +212,7 @@ fn connections_from_before_the_relay_go_on_beside_and_after_it() {
 }
 
 #[test]
-fn a_killed_relay_lets_connections_pass_and_the_next_start_clears_up() {
+fn next_start_removes_rules_of_killed_relay() {
     if !may_use_namespaces() {
         return;
     }
@@ -226,10 +228,7 @@ fn a_killed_relay_lets_connections_pass_and_the_next_start_clears_up() {
             let took = bed.until_source_is(family.client, &listener);
             println!("kill -9 {}: direct after {took:?}", family.client);
             relay.wait();
-            assert!(
-                bed.remains().contains("longhaul-3130"),
-                "nothing to clear up"
-            );
+            assert!(bed.remains().contains("longhaul-3130"), "nothing to remove");
 
             let relay = bed.relay(&INTERCEPT);
             assert!(
@@ -245,7 +244,7 @@ fn a_killed_relay_lets_connections_pass_and_the_next_start_clears_up() {
 }
 
 #[test]
-fn a_stopped_relay_lets_connections_pass_and_takes_over_again() {
+fn stopped_relay_releases_and_resumes_interception() {
     if !may_use_namespaces() {
         return;
     }
@@ -270,7 +269,7 @@ fn a_stopped_relay_lets_connections_pass_and_takes_over_again() {
 }
 
 #[test]
-fn rules_that_somebody_flushed_come_back() {
+fn restores_flushed_rules() {
     if !may_use_namespaces() {
         return;
     }
@@ -289,14 +288,14 @@ fn rules_that_somebody_flushed_come_back() {
 }
 
 #[test]
-fn a_verified_connect_says_what_the_destination_says() {
+fn verified_connect_reports_error_of_destination() {
     if !may_use_namespaces() {
         return;
     }
     let bed = testbed("verify");
     let verify = ["--verify-connect", "--connect-timeout", "8s"];
     let _relay = bed.relay(&[&INTERCEPT[..], &verify].concat());
-    // A port of the server's that swallows what it gets.
+    // A port of the server that drops all packets.
     feed(
         &bed.server,
         "nft",
@@ -331,9 +330,9 @@ fn a_verified_connect_says_what_the_destination_says() {
     }
 }
 
-/// The kernel sends no ICMP to its own sockets in a foreign host's name: RST is what they get.
+/// The kernel sends no ICMP error with a foreign source address to its own sockets: they get RST.
 #[test]
-fn this_host_s_own_verified_connects_fail_at_once_too() {
+fn verified_connects_of_own_host_fail_at_once() {
     if !may_use_namespaces() {
         return;
     }
@@ -350,7 +349,7 @@ fn this_host_s_own_verified_connects_fail_at_once_too() {
 }
 
 #[test]
-fn many_verified_connects_at_once_each_reach_their_own_destination() {
+fn parallel_verified_connects_reach_their_destinations() {
     if !may_use_namespaces() {
         return;
     }
@@ -367,11 +366,11 @@ fn many_verified_connects_at_once_each_reach_their_own_destination() {
         });
         let clients: Vec<TcpStream> = clients.unwrap();
         for _ in 0..clients.len() {
-            // The kept source port says which client it is.
+            // The preserved source port identifies the client.
             let server = accept(&listener);
             let from = server.peer_addr().unwrap();
-            let mut theirs = clients.iter().filter(|c| c.local_addr().unwrap() == from);
-            let mut client = theirs.next().expect("the port is kept");
+            let mut matching = clients.iter().filter(|c| c.local_addr().unwrap() == from);
+            let mut client = matching.next().expect("the port is kept");
             (&server).write_all(&from.port().to_be_bytes()).unwrap();
             let mut said = [0; 2];
             io::Read::read_exact(&mut client, &mut said).unwrap();
@@ -381,7 +380,7 @@ fn many_verified_connects_at_once_each_reach_their_own_destination() {
 }
 
 #[test]
-fn a_verified_connect_through_a_peer() {
+fn verified_connect_works_through_peer() {
     if !may_use_namespaces() {
         return;
     }
@@ -401,9 +400,9 @@ fn a_verified_connect_through_a_peer() {
     }
 }
 
-/// Clients know nothing of the relay, and of none behind it: a dead one does not cut them off.
+/// Clients do not know of the relay: a far relay that is down must not cut them off.
 #[test]
-fn without_a_far_relay_clients_go_straight_on() {
+fn clients_connect_directly_while_peer_is_down() {
     if !may_use_namespaces() {
         return;
     }
@@ -424,9 +423,9 @@ fn without_a_far_relay_clients_go_straight_on() {
     }
 }
 
-/// Where nothing may leave but through a peer.
+/// For networks in which all traffic must go through a peer.
 #[test]
-fn without_a_far_relay_clients_are_refused_if_that_is_wanted() {
+fn no_direct_fallback_refuses_clients_while_peer_is_down() {
     if !may_use_namespaces() {
         return;
     }
@@ -448,7 +447,7 @@ fn without_a_far_relay_clients_are_refused_if_that_is_wanted() {
 }
 
 #[test]
-fn without_verifying_a_refusal_comes_late() {
+fn without_verification_client_is_reset_after_connect() {
     if !may_use_namespaces() {
         return;
     }
@@ -460,7 +459,7 @@ fn without_verifying_a_refusal_comes_late() {
 }
 
 #[test]
-fn this_host_s_own_connections_are_relayed_once() {
+fn relays_connections_of_own_host_once() {
     if !may_use_namespaces() {
         return;
     }
@@ -481,7 +480,7 @@ fn this_host_s_own_connections_are_relayed_once() {
             let listener = bed.listen(family.at(8080));
             let (client, server) = bed.pair(&bed.router, &listener);
             exchange(&client, &server, 2);
-            // Forwarded ones as before.
+            // Forwarded connections are relayed as before.
             let (client, server) = bed.pair(&bed.client, &listener);
             exchange(&client, &server, 2);
         }
@@ -492,7 +491,7 @@ fn this_host_s_own_connections_are_relayed_once() {
 }
 
 #[test]
-fn own_connections_pass_by_a_killed_relay() {
+fn connections_of_own_host_bypass_killed_relay() {
     if !may_use_namespaces() {
         return;
     }
@@ -525,7 +524,7 @@ fn own_connections_pass_by_a_killed_relay() {
 }
 
 #[test]
-fn two_relays_share_a_host() {
+fn two_relays_intercept_on_one_host() {
     if !may_use_namespaces() {
         return;
     }
@@ -555,10 +554,10 @@ fn two_relays_share_a_host() {
     assert_eq!(sources, [v4.client, v4.far, v4.far]);
 }
 
-/// With the same port the next process has rules of its own, which the end of the first must leave alone. With another
-/// one it must leave alone the rules that the first one's connections need.
+/// With the same port, the next process has its own rules, which must survive the end of the first.
+/// With another port, it must not remove the rules that the first one's connections need.
 #[test]
-fn a_draining_relay_and_the_next_one_leave_each_other_s_rules_alone() {
+fn draining_relay_and_next_one_keep_each_others_rules() {
     if !may_use_namespaces() {
         return;
     }
@@ -592,7 +591,7 @@ fn a_draining_relay_and_the_next_one_leave_each_other_s_rules_alone() {
 }
 
 #[test]
-fn without_ipv6_the_rest_is_relayed() {
+fn relays_ipv4_without_ipv6() {
     if !may_use_namespaces() {
         return;
     }

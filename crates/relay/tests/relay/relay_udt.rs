@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Legs over UDT where they are for: through a link that loses packets. What they have in common with those over TCP is in
+//! Legs over UDT, through a link that loses packets. Tests that also apply to TCP legs are in
 //! `relay_tls.rs`.
 
 use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-/// Two relays at the ends of a link, a server behind one of them.
+/// Two relays at the ends of a link, and a server behind one of them.
 struct Hosts {
     bed: Testbed,
     near: Relay,
@@ -23,7 +23,7 @@ struct Hosts {
     directory: tempfile::TempDir,
 }
 
-/// `near` and `far` are more of their configurations.
+/// Starts the hosts. `near` and `far` are additions to their configurations.
 fn hosts(name: &str, shape: &[&str], near: &str, far: &str) -> Hosts {
     let bed = Testbed::start(name, ["10.89.0.1/30", "10.89.0.2/30"], shape);
     let (left, right) = (bed.left_address(), bed.right_address());
@@ -76,7 +76,7 @@ fn counters(directory: &tempfile::TempDir) -> PathBuf {
 
 impl Hosts {
     fn pair(&self) -> [std::net::TcpStream; 2] {
-        // `lo` is off in a new namespace, and addresses of its own are reached over it.
+        // `lo` is down in a new namespace, but a host's own addresses are reached over it.
         let up = || {
             Command::new("ip")
                 .args(["link", "set", "lo", "up"])
@@ -107,7 +107,7 @@ const LOSSY: [&str; 8] = [
 ];
 
 #[test]
-fn lost_packets_cost_no_bytes() {
+fn delivers_all_bytes_over_lossy_link() {
     if !may_use_namespaces() {
         return;
     }
@@ -118,7 +118,7 @@ fn lost_packets_cost_no_bytes() {
         drop((client, server));
         let record = hosts.record();
         assert_eq!(record["ended"], "finished", "{record}");
-        // In the terms of TCP, as other legs.
+        // Counters in the terms of TCP, as for other legs.
         let far = &record["far"];
         assert!(far["retransmits"].as_u64().unwrap() > 0, "{record}");
         assert!(far["rtt_us"].as_u64().unwrap() >= 20_000, "{record}");
@@ -126,9 +126,10 @@ fn lost_packets_cost_no_bytes() {
     }
 }
 
-/// A relay that stops lets what it has be delivered: with UDT the kernel would not do that for a process that is gone.
+/// A relay that stops delivers its bytes first. With UDT, the kernel would not deliver them after
+/// the process has exited.
 #[test]
-fn what_is_under_way_when_a_relay_stops_arrives() {
+fn delivers_bytes_in_flight_before_exit() {
     if !may_use_namespaces() {
         return;
     }
@@ -150,7 +151,7 @@ fn what_is_under_way_when_a_relay_stops_arrives() {
 }
 
 #[test]
-fn a_relay_that_is_gone_is_missed() {
+fn detects_killed_relay() {
     if !may_use_namespaces() {
         return;
     }
@@ -164,7 +165,7 @@ fn a_relay_that_is_gone_is_missed() {
 }
 
 #[test]
-fn a_reload_leaves_connections_alone() {
+fn connections_survive_reload() {
     if !may_use_namespaces() {
         return;
     }

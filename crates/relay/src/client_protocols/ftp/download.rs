@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FTP download, streamed into an HTTP response.
 
-use crate::client_protocols::ftp::refusal::with_limit;
+use crate::client_protocols::ftp::gateway_error::with_limit;
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame};
 use std::{

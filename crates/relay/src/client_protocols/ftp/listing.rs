@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FTP directory listings as plain HTML pages.
 
-use crate::client_protocols::ftp::refusal::with_limit;
+use crate::client_protocols::ftp::gateway_error::with_limit;
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) async fn read(
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     match (bytes.len() as u64) < LEN_MAX {
         true => with_limit(limit, stream.finish()).await?,
-        false => lines.push("(more than this page takes)".to_owned()),
+        false => lines.push("(the listing is longer than this page may be)".to_owned()),
     }
     Ok(lines)
 }

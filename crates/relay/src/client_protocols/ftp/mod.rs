@@ -3,8 +3,8 @@
 //! Control and data connections follow the client's route; addresses from servers are ignored.
 
 mod download;
+pub(crate) mod gateway_error;
 mod listing;
-pub(crate) mod refusal;
 mod store;
 mod url;
 
@@ -12,7 +12,9 @@ pub(crate) use download::Download;
 pub(crate) use url::Url;
 
 use crate::{
-    client_protocols::ftp::refusal::{GatewayError, lacks_epsv, optional, reply_code, with_limit},
+    client_protocols::ftp::gateway_error::{
+        GatewayError, lacks_epsv, optional, reply_code, with_limit,
+    },
     faults::fault::Fault,
     leg::stream::LegStream,
     route::request::Request,

@@ -2,7 +2,7 @@
 //! FTP upload: STOR for an HTTP PUT.
 
 use crate::client_protocols::ftp::{
-    refusal::{GatewayError, lacks_epsv, optional, reply_code, with_limit},
+    gateway_error::{GatewayError, lacks_epsv, optional, reply_code, with_limit},
     url::Url,
 };
 use bytes::{Buf as _, Bytes};

@@ -2,30 +2,30 @@
 //! HTTP/1 proxy clients (RFC 9110 §3.7): CONNECT becomes a tunnel; http:// requests are forwarded
 //! one by one over a persistent connection.
 
-mod answer;
+mod await_reply;
 mod exchange;
-mod messages;
+mod message_stream;
 mod origin;
-mod pacing;
 mod proxy;
-mod silence;
+mod rate_limited_io;
+mod response_timeout;
 mod trailers;
 
 use crate::{
     client_protocols::{
-        ftp::{self, refusal::GatewayError},
+        ftp::{self, gateway_error::GatewayError},
+        handshake::{lingering_close, reply_and_close},
         http::{
-            answer::AwaitReply,
+            await_reply::AwaitReply,
             exchange::Exchange,
-            messages::MessageStream,
-            pacing::RateLimitedIo,
+            message_stream::MessageStream,
             proxy::{
                 Body, ClientRequest, ErrorResponse, FIELDS_MAX, Proxy, Tunnel, own_body,
                 text_response, text_response_bytes,
             },
-            silence::RequestBody,
+            rate_limited_io::RateLimitedIo,
+            response_timeout::RequestBody,
         },
-        language::{lingering_close, reply_and_close},
     },
     leg::stream::LegStream,
     relay::Phase,
@@ -286,7 +286,7 @@ impl Proxy {
                 let body = (upload, || self.exchange.request_body());
                 ftp::put(&self.session, server, what, body).await
             }
-            _ => return Err(bad("ftp:// takes GET, HEAD and PUT".to_owned())),
+            _ => return Err(bad("ftp:// supports GET, HEAD and PUT".to_owned())),
         };
         match outcome {
             Ok(response) => {
@@ -334,7 +334,7 @@ impl Proxy {
             Credentials::NotChecked => {
                 return Err(ErrorResponse::unauthenticated(
                     StatusCode::TOO_MANY_REQUESTS,
-                    "wrong passwords came from this address: try again later, once those that wait were looked at",
+                    "too many wrong passwords from this address wait for their check: try again later",
                 ));
             }
         }

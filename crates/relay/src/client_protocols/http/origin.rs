@@ -3,12 +3,12 @@
 
 use crate::{
     client_protocols::http::{
-        answer::AwaitReply,
+        await_reply::AwaitReply,
         proxy::{
             Body, ClientRequest, ErrorResponse, FIELDS_MAX, Origin, OriginRequest, Proxy, Tunnel,
             no_response,
         },
-        silence::{RequestBody, RequestProgress, ResponseBody, ResponseTimeout},
+        response_timeout::{RequestBody, RequestProgress, ResponseBody, ResponseTimeout},
     },
     route::{far_leg::FarLeg, request::Request},
     session::http_memory::HEAD_LEN_MAX,
@@ -156,7 +156,7 @@ impl Proxy {
         let sent = select! {
             sent = origin.sender.try_send_request(request) => sent,
             () = silence.expired() => {
-                let reason = format!("the origin has said nothing for {}", Time::from(limit));
+                let reason = format!("no response from the origin for {}", Time::from(limit));
                 return Err(SendError::Failed(ErrorResponse {
                     error: Some("http_response_timeout"),
                     ..ErrorResponse::new(Failure::TimedOut, reason)

@@ -6,7 +6,7 @@ use crate::{
         ftp,
         http::{
             exchange::Exchange,
-            silence::{RequestBody, RequestProgress, ResponseBody},
+            response_timeout::{RequestBody, RequestProgress, ResponseBody},
         },
     },
     faults::fault::Fault,

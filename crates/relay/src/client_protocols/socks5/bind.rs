@@ -4,7 +4,7 @@
 //! of the peer that connected.
 
 use crate::{
-    client_protocols::language::{Rejection, ReplyFormat, reject},
+    client_protocols::handshake::{Rejection, ReplyFormat, reject},
     config::profile::Profile,
     leg::profile::set_initial_window,
     route::far_leg::FarLeg,

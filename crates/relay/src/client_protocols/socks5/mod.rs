@@ -7,7 +7,7 @@ mod udp;
 
 use crate::{
     client_protocols::{
-        language::{
+        handshake::{
             ParsedRequest, ReadBuffer, Rejection, ReplyFormat, reject, with_handshake_timeout,
         },
         tunnel::connect,

@@ -3,7 +3,7 @@
 //! open.
 
 use crate::{
-    client_protocols::language::{Rejection, ReplyFormat, reject},
+    client_protocols::handshake::{Rejection, ReplyFormat, reject},
     session::Session,
     transfer::{End, Side},
 };

@@ -95,8 +95,8 @@ impl Certificates {
             )),
             Error::RequiredEkuNotFoundContext(_) => {
                 let side = match purpose {
-                    Purpose::Server => "who is connected to",
-                    Purpose::Client => "who connects",
+                    Purpose::Server => "servers",
+                    Purpose::Client => "clients",
                 };
                 Some(format!("{file}: its extended key usage is not for {side}"))
             }

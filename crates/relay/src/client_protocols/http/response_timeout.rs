@@ -129,7 +129,7 @@ impl ByteCounts {
 
 /// Error of a response that timed out.
 pub(crate) fn timeout_error() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the origin has fallen silent")
+    io::Error::new(io::ErrorKind::TimedOut, "the origin timed out")
 }
 
 /// Progress of a request.

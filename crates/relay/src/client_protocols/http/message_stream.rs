@@ -6,7 +6,7 @@
 use crate::{
     client_protocols::http::{
         exchange::{CONTINUE, Exchange, Framing, Turn},
-        pacing::RateLimitedIo,
+        rate_limited_io::RateLimitedIo,
         trailers::{LAST_CHUNK, PendingWrite, without_last_chunk},
     },
     session::http_memory::{HEAD_LEN_MAX, HttpMemory},

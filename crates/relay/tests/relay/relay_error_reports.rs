@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client hears when a connection through a chain of relays does not come about: what failed,
-//! where, and which relay says so.
+//! Errors that a client receives when a connection through a chain of relays fails: the cause, the
+//! hop, and the relay that reports it.
 
 use longhaul_protocol::{
     convert::{Answer, Cause, ErrorCode, Request},
@@ -18,16 +18,16 @@ use std::{
 
 const ANY: &str = "127.0.0.1:0";
 
-/// An answer of a proxy.
-struct Said {
+/// Response of a proxy.
+struct ProxyResponse {
     status: u16,
-    /// The value of Proxy-Status.
+    /// Value of Proxy-Status.
     field: String,
     body: String,
 }
 
-/// Asks for a tunnel, and for a page, which fail the same way.
-fn ask(near: &Relay, to: &str) -> Said {
+/// Requests a tunnel and a page, which must fail alike.
+fn ask(near: &Relay, to: &str) -> ProxyResponse {
     let tunnel = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n");
     let page = format!("GET http://{to}/ HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n");
     let [tunnel, page] = [tunnel, page].map(|request| send(near.address("http"), &request));
@@ -36,7 +36,7 @@ fn ask(near: &Relay, to: &str) -> Said {
     page
 }
 
-fn send(proxy: SocketAddr, request: &str) -> Said {
+fn send(proxy: SocketAddr, request: &str) -> ProxyResponse {
     let mut stream = connect(proxy);
     stream.write_all(request.as_bytes()).unwrap();
     let head = http_head(&mut stream);
@@ -49,14 +49,14 @@ fn send(proxy: SocketAddr, request: &str) -> Said {
     let len = field("content-length").unwrap().parse().unwrap();
     let mut body = vec![0; len];
     stream.read_exact(&mut body).unwrap();
-    Said {
+    ProxyResponse {
         status: http_status(&head),
         field: field("proxy-status").unwrap_or_default(),
         body: String::from_utf8(body).unwrap(),
     }
 }
 
-/// A relay for clients, whose connections leave by these peers in turn, called b, c, d.
+/// Starts a relay for clients with a chain of these peers, called b, c, d.
 fn near(peers: &[SocketAddr]) -> Relay {
     let names = ["b", "c", "d"];
     let mut text = String::new();
@@ -77,13 +77,13 @@ fn far() -> (Relay, SocketAddr) {
     (relay, address)
 }
 
-/// `own` stands for this relay's name, which is another each time.
-fn assert_says(said: &Said, status: u16, field: &str, body: &str) {
-    assert_eq!(said.status, status, "{}", said.body);
-    let own = said.field.find("longhaul-").expect("its own name");
-    let own = &said.field[own..own + "longhaul-".len() + 16];
-    assert_eq!(said.field, field.replace("own", own));
-    assert_eq!(said.body, format!("longhaul relay: {body}\n"));
+/// Checks the response. `own` stands for the relay's pseudonym, which differs each time.
+fn assert_response(response: &ProxyResponse, status: u16, field: &str, body: &str) {
+    assert_eq!(response.status, status, "{}", response.body);
+    let own = response.field.find("longhaul-").expect("its own name");
+    let own = &response.field[own..own + "longhaul-".len() + 16];
+    assert_eq!(response.field, field.replace("own", own));
+    assert_eq!(response.body, format!("longhaul relay: {body}\n"));
 }
 
 fn socks5(near: &Relay, to: &str) -> Option<u16> {
@@ -91,13 +91,13 @@ fn socks5(near: &Relay, to: &str) -> Option<u16> {
 }
 
 #[test]
-fn a_dead_destination() {
+fn reports_refusing_destination() {
     let ((_b, b), (_c, c), (_d, d)) = (far(), far(), far());
     let (_socket, dead) = refusing();
     let dead = dead.to_string();
     for (peers, last) in [(&[b][..], "b"), (&[b, c], "c"), (&[b, c, d], "d")] {
         let near = near(peers);
-        assert_says(
+        assert_response(
             &ask(&near, &dead),
             502,
             &format!("\"{last}\"; error=connection_refused; next-hop=\"{dead}\", own"),
@@ -106,7 +106,7 @@ fn a_dead_destination() {
         assert_eq!(socks5(&near, &dead), Some(5));
     }
     let straight = near(&[]);
-    assert_says(
+    assert_response(
         &ask(&straight, &dead),
         502,
         &format!("own; error=connection_refused; next-hop=\"{dead}\""),
@@ -115,36 +115,36 @@ fn a_dead_destination() {
 }
 
 #[test]
-fn a_dead_relay_at_each_place() {
+fn reports_refusing_relay_at_each_position() {
     let ((_b, b), (_c, c)) = (far(), far());
     let (_socket, dead) = refusing();
     let to = "192.0.2.7:7";
     let first = near(&[dead, b]);
     let field = "own; error=connection_refused; next-hop=\"b\"";
-    assert_says(&ask(&first, to), 502, field, "relay b: connection refused");
+    assert_response(&ask(&first, to), 502, field, "relay b: connection refused");
     let second = near(&[b, dead]);
-    assert_says(
+    assert_response(
         &ask(&second, to),
         502,
         "\"b\"; error=connection_refused; next-hop=\"c\", own",
         "relay c: connection refused, says relay b",
     );
     let third = near(&[b, c, dead]);
-    assert_says(
+    assert_response(
         &ask(&third, to),
         502,
         "\"c\"; error=connection_refused; next-hop=\"d\", own",
         "relay d: connection refused, says relay c",
     );
-    // No host that was asked for has refused.
+    // The failed hop is not the requested host.
     for near in [first, second, third] {
         assert_eq!(socks5(&near, to), Some(3));
     }
 }
 
-/// The far relay's own peers are known by the names of its file.
+/// The far relay reports its own peers by their names in its configuration.
 #[test]
-fn a_dead_relay_that_only_the_far_one_knows() {
+fn reports_refusing_peer_of_far_relay() {
     let (_socket, dead) = refusing();
     let text = format!(
         "[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n[peer.osaka]\naddress = '{dead}'\n\
@@ -152,10 +152,10 @@ fn a_dead_relay_that_only_the_far_one_knows() {
     );
     let far = Relay::configured(&text, 1);
     let near = near(&[far.address("convert")]);
-    let said = ask(&near, "192.0.2.7:7");
+    let response = ask(&near, "192.0.2.7:7");
     let words = "relay osaka: connection refused, says relay b";
-    assert_says(
-        &said,
+    assert_response(
+        &response,
         502,
         "\"b\"; error=connection_refused; next-hop=\"osaka\", own",
         words,
@@ -163,41 +163,41 @@ fn a_dead_relay_that_only_the_far_one_knows() {
 }
 
 #[test]
-fn a_loop_of_relays() {
-    // Each has the other as its peer: the port is known before the relay is.
+fn reports_relay_loop() {
+    // Each relay has the other as its peer, so the port is chosen before the relay starts.
     let (socket, later) = refusing();
     let first = Relay::start(&["--convert", ANY, "--peer", &later.to_string()]);
     drop(socket);
     let peer = first.address("convert").to_string();
     let _second = Relay::start(&["--convert", &later.to_string(), "--peer", &peer]);
     let near = near(&[first.address("convert")]);
-    let said = ask(&near, "192.0.2.7:7");
-    assert_eq!(said.status, 508, "{}", said.body);
+    let response = ask(&near, "192.0.2.7:7");
+    assert_eq!(response.status, 508, "{}", response.body);
     assert!(
-        said.field.contains("error=proxy_loop_detected"),
+        response.field.contains("error=proxy_loop_detected"),
         "{}",
-        said.field
+        response.field
     );
     assert!(
-        said.body.contains("relay loop, says relay"),
+        response.body.contains("relay loop, says relay"),
         "{}",
-        said.body
+        response.body
     );
     assert_eq!(socks5(&near, "192.0.2.7:7"), Some(6));
 }
 
 #[test]
-fn what_a_rule_of_a_far_relay_denies() {
+fn reports_denial_by_far_relay() {
     let text = format!(
         "[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n[[route]]\nto = ['192.0.2.0/24']\n\
          deny = true\n"
     );
     let far = Relay::configured(&text, 1);
-    let (_b, b) = crate::relay_faults::far();
+    let (_b, b) = crate::relay_error_reports::far();
     let near = near(&[b, far.address("convert")]);
-    let said = ask(&near, "192.0.2.7:7");
-    assert_says(
-        &said,
+    let response = ask(&near, "192.0.2.7:7");
+    assert_response(
+        &response,
         403,
         "\"c\"; error=http_request_denied; next-hop=\"192.0.2.7:7\", own",
         "192.0.2.7:7: not allowed, says relay c",
@@ -205,8 +205,8 @@ fn what_a_rule_of_a_far_relay_denies() {
     assert_eq!(socks5(&near, "192.0.2.7:7"), Some(2));
 }
 
-/// A socket whose queue is full: the kernel drops what comes.
-fn silent() -> (SocketAddr, Vec<TcpStream>) {
+/// Address whose accept queue is full, so the kernel drops SYNs; and the sockets that fill it.
+fn full_queue() -> (SocketAddr, Vec<TcpStream>) {
     let (socket, address) = refusing();
     rustix::net::listen(&socket, 0).unwrap();
     let limit = Duration::from_millis(300);
@@ -216,27 +216,27 @@ fn silent() -> (SocketAddr, Vec<TcpStream>) {
     (address, held)
 }
 
-/// All relays wait as long; the far one gives up before the near one does, and says what it is about.
+/// All relays have the same time limit; the far one gives up first and reports its destination.
 #[test]
-fn a_silent_destination() {
-    let (address, _held) = silent();
+fn reports_silent_destination() {
+    let (address, _held) = full_queue();
     let to = address.to_string();
     let ((_b, b), (_c, c)) = (far(), far());
     let near = near(&[b, c]);
-    let said = send(
+    let response = send(
         near.address("http"),
         &format!("CONNECT {to} HTTP/1.1\r\nHost: x\r\n\r\n"),
     );
-    assert_says(
-        &said,
+    assert_response(
+        &response,
         504,
         &format!("\"c\"; error=connection_timeout; next-hop=\"{to}\", own"),
         &format!("{to}: timed out, says relay c"),
     );
 }
 
-/// A relay that answers every request so.
-fn answering(answer: Vec<u8>) -> SocketAddr {
+/// Starts a peer that sends `answer` to every request.
+fn answer_with(answer: Vec<u8>) -> SocketAddr {
     let (listener, address) = origin();
     std::thread::spawn(move || {
         loop {
@@ -251,7 +251,7 @@ fn answering(answer: Vec<u8>) -> SocketAddr {
     address
 }
 
-/// A refusal with this TLV behind it.
+/// Refusal followed by this TLV.
 fn refusal_with(tlv: &[u8]) -> Vec<u8> {
     let mut answer = Answer::refused(ErrorCode::ConnectionReset).encode();
     let words = (2 + tlv.len()).div_ceil(4);
@@ -263,59 +263,64 @@ fn refusal_with(tlv: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_another_relay_calls_others_is_bounded_and_escaped() {
+fn limits_and_escapes_names_from_other_relays() {
     let evil = b"\x1b[2J\r\nSet-Cookie: a=b\r\n\r\n<\"\\>";
     let name = |name: &[u8]| [&[name.len() as u8], name].concat();
     let hostile = refusal_with(&[&[1][..], &name(evil), &name(&[b'x'; 250])].concat());
-    let near = near(&[answering(hostile)]);
-    let said = ask(&near, "192.0.2.7:7");
-    assert_eq!(said.status, 502);
+    let near = near(&[answer_with(hostile)]);
+    let response = ask(&near, "192.0.2.7:7");
+    assert_eq!(response.status, 502);
     let printable = |c: char| matches!(c, ' '..='~');
-    assert!(said.field.chars().all(printable), "{:?}", said.field);
     assert!(
-        said.body.trim_end().chars().all(printable),
+        response.field.chars().all(printable),
         "{:?}",
-        said.body
+        response.field
     );
     assert!(
-        said.field.len() < 300 && said.body.len() < 300,
+        response.body.trim_end().chars().all(printable),
+        "{:?}",
+        response.body
+    );
+    assert!(
+        response.field.len() < 300 && response.body.len() < 300,
         "{}",
-        said.field
+        response.field
     );
     assert!(
-        said.field
+        response
+            .field
             .starts_with("\"?[2J??Set-Cookie:?a=b????<\\\"\\\\>\"; "),
         "{}",
-        said.field
+        response.field
     );
-    // What can't be read, or is nobody's number, is as if it were not there.
+    // A malformed TLV or an unknown number is ignored.
     for tlv in [&[1, 200][..], &[250, 0, 0], &[0]] {
-        let near = crate::relay_faults::near(&[answering(refusal_with(tlv))]);
-        let said = ask(&near, "192.0.2.7:7");
+        let near = crate::relay_error_reports::near(&[answer_with(refusal_with(tlv))]);
+        let response = ask(&near, "192.0.2.7:7");
         assert_eq!(
-            said.body,
+            response.body,
             "longhaul relay: 192.0.2.7:7: connection refused, says relay b\n"
         );
     }
 }
 
 #[test]
-fn a_relay_that_tells_no_cause() {
-    let near = near(&[answering(
+fn reports_error_code_without_cause() {
+    let near = near(&[answer_with(
         Answer::refused(ErrorCode::NetworkFailure).encode(),
     )]);
-    let said = ask(&near, "192.0.2.7:7");
-    assert_says(
-        &said,
+    let response = ask(&near, "192.0.2.7:7");
+    assert_response(
+        &response,
         504,
         "\"b\"; error=connection_timeout; next-hop=\"192.0.2.7:7\", own",
         "192.0.2.7:7: timed out, says relay b",
     );
 }
 
-/// Older relays see what they have always seen, and accept requests with more in them.
+/// Older relays receive unchanged answers, and accept requests with additional TLVs.
 #[test]
-fn a_request_that_says_no_time_is_answered_as_ever() {
+fn answers_request_without_time_limit() {
     let (_far, address) = far();
     let (_socket, dead) = refusing();
     let mut stream = connect(address);
@@ -327,7 +332,7 @@ fn a_request_that_says_no_time_is_answered_as_ever() {
     let mut stream = connect(address);
     let (listener, good) = origin();
     let request = Request {
-        time: Duration::from_secs(5),
+        timeout: Duration::from_secs(5),
         ..Request::new(Destination::Address(good), vec![])
     };
     stream.write_all(&request.encode()).unwrap();

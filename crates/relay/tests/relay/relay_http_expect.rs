@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `Expect: 100-continue` (RFC 9110 §10.1.1): the origin decides whether a body crosses the line.
+//! `Expect: 100-continue` (RFC 9110 §10.1.1): the origin decides whether the client sends its body.
 
 use longhaul_testnet::relay_process::{Relay, accept, connect, http_head, http_status, origin};
 use std::{
@@ -14,11 +14,11 @@ use std::{
 const ANY: &str = "127.0.0.1:0";
 const PUT: &str =
     "PUT http://AT/ HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
-/// For what must not come.
-const A_WHILE: Duration = Duration::from_millis(300);
+/// Time in which nothing must arrive.
+const QUIET_TIME: Duration = Duration::from_millis(300);
 
-/// A client of a relay that reaches an origin, with and without a second relay between them.
-fn stages(more: &[&str], test: impl Fn(Relay, TcpStream, TcpListener, SocketAddr)) {
+/// Runs `test` with a relay, a client and an origin, without and with a second relay between them.
+fn for_each_topology(more: &[&str], test: impl Fn(Relay, TcpStream, TcpListener, SocketAddr)) {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     for peers in [vec![], vec!["--peer", &peer]] {
@@ -34,23 +34,23 @@ fn ask(client: &mut TcpStream, head: &str, at: SocketAddr) {
     client.write_all(head.as_bytes()).unwrap();
 }
 
-fn assert_nothing_comes(stream: &TcpStream) {
+fn assert_nothing_arrives(stream: &TcpStream) {
     stream.set_nonblocking(true).unwrap();
-    sleep(A_WHILE);
+    sleep(QUIET_TIME);
     let error = stream.peek(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     stream.set_nonblocking(false).unwrap();
 }
 
 #[test]
-fn a_body_that_the_origin_refuses_is_never_asked_for() {
-    stages(&[], |_relay, mut client, listener, at| {
+fn never_requests_body_that_origin_refuses() {
+    for_each_topology(&[], |_relay, mut client, listener, at| {
         ask(&mut client, PUT, at);
         let mut server = accept(&listener);
         let seen = http_head(&mut server).to_ascii_lowercase();
         assert!(seen.contains("expect: 100-continue\r\n"), "{seen}");
-        assert_nothing_comes(&client);
-        assert_nothing_comes(&server);
+        assert_nothing_arrives(&client);
+        assert_nothing_arrives(&server);
         let no = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno";
         server.write_all(no.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -61,7 +61,7 @@ fn a_body_that_the_origin_refuses_is_never_asked_for() {
             end.contains("connection: close\r\n") && end.ends_with("\r\n\r\nno"),
             "{answer}"
         );
-        // What the client sends after all stays here.
+        // A body that the client sends anyway is not relayed.
         let _ = client.write_all(b"12345");
         let mut body = Vec::new();
         let _ = server.read_to_end(&mut body);
@@ -70,14 +70,14 @@ fn a_body_that_the_origin_refuses_is_never_asked_for() {
 }
 
 #[test]
-fn the_origin_s_100_is_the_one_that_the_client_gets() {
-    stages(&[], |_relay, mut client, listener, at| {
+fn forwards_100_of_origin() {
+    for_each_topology(&[], |_relay, mut client, listener, at| {
         let mut server = None;
         for status in ["201 Created", "413 Content Too Large"] {
             ask(&mut client, PUT, at);
             let server = server.get_or_insert_with(|| accept(&listener));
             http_head(server);
-            assert_nothing_comes(&client);
+            assert_nothing_arrives(&client);
             server
                 .write_all(b"HTTP/1.1 100 Go On\r\nX-Mine: 1\r\n\r\n")
                 .unwrap();
@@ -96,19 +96,19 @@ fn the_origin_s_100_is_the_one_that_the_client_gets() {
     });
 }
 
-/// RFC 9110 §10.1.1: it may, and must not wait for ever.
+/// A client may send without waiting, and must not wait forever (RFC 9110 §10.1.1).
 #[test]
-fn a_client_that_does_not_wait_is_served() {
-    stages(&[], |_relay, mut client, listener, at| {
+fn serves_client_that_does_not_wait() {
+    for_each_topology(&[], |_relay, mut client, listener, at| {
         let mut server = None;
-        // All at once, and after a while.
+        // Sends head and body at once, and the body after a delay.
         for at_once in [true, false] {
             let body = if at_once { "12345" } else { "" };
             ask(&mut client, &[PUT, body].concat(), at);
             let server = server.get_or_insert_with(|| accept(&listener));
             http_head(server);
             if !at_once {
-                assert_nothing_comes(server);
+                assert_nothing_arrives(server);
                 client.write_all(b"12345").unwrap();
             }
             server.read_exact(&mut [0; 5]).unwrap();
@@ -121,8 +121,8 @@ fn a_client_that_does_not_wait_is_served() {
 }
 
 #[test]
-fn a_client_of_http_1_0_neither_waits_nor_is_told() {
-    stages(&[], |_relay, mut client, listener, at| {
+fn sends_no_100_to_http_1_0_client() {
+    for_each_topology(&[], |_relay, mut client, listener, at| {
         ask(&mut client, &PUT.replace("HTTP/1.1", "HTTP/1.0"), at);
         client.write_all(b"12345").unwrap();
         let mut server = accept(&listener);
@@ -137,8 +137,8 @@ fn a_client_of_http_1_0_neither_waits_nor_is_told() {
 }
 
 #[test]
-fn an_origin_that_says_neither_yes_nor_no_is_given_up() {
-    stages(
+fn times_out_silent_origin() {
+    for_each_topology(
         &["--response-timeout", "400ms"],
         |_relay, mut client, listener, at| {
             ask(&mut client, PUT, at);
@@ -153,9 +153,9 @@ fn an_origin_that_says_neither_yes_nor_no_is_given_up() {
     );
 }
 
-/// The relay's own refusals come before the body, too, and so that it is not lost.
+/// The relay's own refusals also precede the body, and are not lost.
 #[test]
-fn what_the_relay_refuses_it_does_not_ask_for() {
+fn never_requests_body_that_relay_refuses() {
     let relay = Relay::start(&["--http", ANY]);
     let mut client = connect(relay.address("http"));
     ask(
@@ -171,27 +171,28 @@ fn what_the_relay_refuses_it_does_not_ask_for() {
     );
 }
 
-/// RFC 9112 §9.6: nor is the answer lost on a client that sends and only then listens.
+/// A client that sends everything before it reads still receives the response (RFC 9112 §9.6).
 #[test]
-fn an_answer_that_comes_first_is_not_destroyed_by_the_body() {
+fn early_response_survives_body() {
     let relay = Relay::start(&["--http", ANY]);
     for framing in ["Content-Length: 300000", "Transfer-Encoding: chunked"] {
         let mut client = connect(relay.address("http"));
         let head = format!("PUT http://127.0.0.1:0/ HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\n");
         client.write_all(head.as_bytes()).unwrap();
-        // The answer is there, and the connection half closed.
-        sleep(A_WHILE);
+        // The response has arrived, and the connection is half closed.
+        sleep(QUIET_TIME);
         client
             .write_all(&[b"493e0\r\n", &[b'x'; 299_993][..]].concat())
             .unwrap();
-        sleep(A_WHILE);
+        sleep(QUIET_TIME);
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     }
 }
 
-/// Python's server, which refuses, goes on or says nothing of it, and then tells how many bytes came.
+/// Python HTTP server that refuses, continues or ignores the expectation, and prints the number of
+/// bytes received.
 const SERVER: &str = r#"
 import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -221,7 +222,7 @@ server.serve_forever()
 
 struct Server {
     child: Child,
-    said: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Server {
@@ -229,13 +230,13 @@ impl Server {
         let mut command = Command::new("python3");
         command.args(["-c", SERVER]).stdout(Stdio::piped());
         let mut child = command.spawn().expect("python3");
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Self { child, said }
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self { child, stdout }
     }
 
     fn number(&mut self) -> i64 {
         let mut line = String::new();
-        self.said.read_line(&mut line).unwrap();
+        self.stdout.read_line(&mut line).unwrap();
         line.trim().parse().unwrap()
     }
 }
@@ -248,11 +249,11 @@ impl Drop for Server {
 }
 
 #[test]
-fn curl_sends_what_python_takes_and_nothing_else() {
+fn curl_sends_only_accepted_bodies() {
     const LEN: usize = 5_000_000;
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(&file, vec![b'x'; LEN]).unwrap();
-    stages(&[], |relay, _client, _listener, _at| {
+    for_each_topology(&[], |relay, _client, _listener, _at| {
         let mut server = Server::start();
         let port = server.number();
         let mut curl = |path: &str, wait: &str| {
@@ -269,8 +270,8 @@ fn curl_sends_what_python_takes_and_nothing_else() {
                 .arg(format!("http://127.0.0.1:{port}/{path}"))
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            (said, server.number())
+            let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+            (stdout, server.number())
         };
         assert_eq!(curl("refused", "20"), ("401 0".into(), 0));
         let whole = (format!("201 {LEN}"), LEN as i64);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What people's programs put into messages of HTTP: trailers, interim responses, many fields, URLs that are none.
+//! HTTP messages of real programs: trailers, interim responses, many header fields, and invalid
+//! URLs.
 
 use longhaul_testnet::relay_process::{Relay, accept, connect, http_head, http_status, origin};
 use std::{
@@ -11,18 +12,18 @@ use std::{
 
 const ANY: &str = "127.0.0.1:0";
 
-struct Stage {
+struct Fixture {
     relay: Relay,
     client: TcpStream,
     listener: TcpListener,
     at: SocketAddr,
 }
 
-fn stage() -> Stage {
+fn fixture() -> Fixture {
     let relay = Relay::start(&["--http", ANY]);
     let (listener, at) = origin();
     let client = connect(relay.address("http"));
-    Stage {
+    Fixture {
         relay,
         client,
         listener,
@@ -30,21 +31,21 @@ fn stage() -> Stage {
     }
 }
 
-impl Stage {
-    /// `AT` is the origin.
+impl Fixture {
+    /// Sends `text`, in which `AT` stands for the origin's address.
     fn ask(&mut self, text: &str) {
         let text = text.replace("AT", &self.at.to_string());
-        say(&mut self.client, &text);
+        send(&mut self.client, &text);
     }
 
-    fn refused(&mut self) -> String {
+    fn read_to_end_of_connection(&mut self) -> String {
         let mut answer = String::new();
         self.client.read_to_string(&mut answer).unwrap();
         answer
     }
 }
 
-fn say(stream: &mut TcpStream, text: &str) {
+fn send(stream: &mut TcpStream, text: &str) {
     let text = text.replace('\n', "\r\n");
     stream.write_all(text.as_bytes()).unwrap();
 }
@@ -58,79 +59,79 @@ fn expect(stream: &mut TcpStream, text: &str) {
 
 const EMPTY: &str = "HTTP/1.1 200 OK\nContent-Length: 0\n\n";
 
-/// RFC 9112 §7.1.2. One of the chunks looks like the end.
+/// Relays trailer sections (RFC 9112 §7.1.2). One of the chunks looks like the last chunk.
 #[test]
-fn trailers_go_both_ways_announced_or_not() {
-    let mut stage = stage();
+fn relays_trailers_announced_or_not() {
+    let mut fixture = fixture();
     let mut server = None;
     for announced in [
         "",
         "Trailer: X-Sum\nTE: trailers\nConnection: TE\n",
         "Trailer: X-Other\n",
     ] {
-        stage.ask(&format!(
+        fixture.ask(&format!(
             "PUT http://AT/ HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n{announced}\n"
         ));
         let body = "5\n0\n\n\n3\nabc\n0\nx-sum: 5\nx-more: 6\nx-more: 7\n\n";
-        stage.ask(body);
-        let server = server.get_or_insert_with(|| accept(&stage.listener));
+        fixture.ask(body);
+        let server = server.get_or_insert_with(|| accept(&fixture.listener));
         http_head(server);
         expect(server, body);
-        say(
+        send(
             server,
             &format!("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n{announced}\n{body}"),
         );
-        assert_eq!(http_status(&http_head(&mut stage.client)), 200);
-        expect(&mut stage.client, body);
+        assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
+        expect(&mut fixture.client, body);
     }
-    // Both sides know where the messages have ended.
-    stage.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
+    // Both sides have found the ends of the messages.
+    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
     let server = server.as_mut().unwrap();
     assert!(http_head(server).starts_with("GET / "));
-    say(server, EMPTY);
-    assert_eq!(http_status(&http_head(&mut stage.client)), 200);
+    send(server, EMPTY);
+    assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
 }
 
 #[test]
-fn trailers_say_nothing_of_framing_and_reach_no_old_client() {
-    let mut stage = stage();
+fn filters_trailers() {
+    let mut fixture = fixture();
     let answer = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n1\nz\n0\ncontent-length: 9\nx-sum: 1\nset-cookie: a\n\n";
-    stage.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
-    let mut server = accept(&stage.listener);
+    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
+    let mut server = accept(&fixture.listener);
     http_head(&mut server);
-    say(&mut server, answer);
-    http_head(&mut stage.client);
-    expect(&mut stage.client, "1\nz\n0\nx-sum: 1\n\n");
-    stage.ask("GET http://AT/ HTTP/1.0\nHost: x\n\n");
+    send(&mut server, answer);
+    http_head(&mut fixture.client);
+    expect(&mut fixture.client, "1\nz\n0\nx-sum: 1\n\n");
+    fixture.ask("GET http://AT/ HTTP/1.0\nHost: x\n\n");
     http_head(&mut server);
-    say(&mut server, answer);
-    assert!(stage.refused().ends_with("\r\n\r\nz"));
+    send(&mut server, answer);
+    assert!(fixture.read_to_end_of_connection().ends_with("\r\n\r\nz"));
 }
 
-/// More than one write takes: the end is not among what the first one has.
+/// The body is longer than one write, so the first write does not contain its end.
 #[test]
-fn trailers_follow_bodies_that_the_client_takes_slowly() {
+fn relays_trailers_after_slowly_read_body() {
     const CHUNKS: usize = 400;
-    let mut stage = stage();
-    stage.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
-    let mut server = accept(&stage.listener);
+    let mut fixture = fixture();
+    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
+    let mut server = accept(&fixture.listener);
     http_head(&mut server);
     let writer = thread::spawn(move || {
-        say(
+        send(
             &mut server,
             "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n",
         );
         let chunk = [b"10000\r\n", &[b'z'; 1 << 16][..], b"\r\n"].concat();
         (0..CHUNKS).for_each(|_| server.write_all(&chunk).unwrap());
-        say(&mut server, "0\nx-sum: 1\n\n");
+        send(&mut server, "0\nx-sum: 1\n\n");
         server
     });
-    http_head(&mut stage.client);
+    http_head(&mut fixture.client);
     thread::sleep(std::time::Duration::from_millis(500));
     let mut body = Vec::new();
     while !body.ends_with(b"\r\n0\r\nx-sum: 1\r\n\r\n") {
         let mut part = vec![0; 1 << 20];
-        let read = stage.client.read(&mut part).unwrap();
+        let read = fixture.client.read(&mut part).unwrap();
         assert!(read > 0, "{} bytes", body.len());
         body.extend(&part[..read]);
     }
@@ -141,11 +142,11 @@ fn trailers_follow_bodies_that_the_client_takes_slowly() {
 
 #[test]
 fn curl_sees_trailers() {
-    let stage = stage();
+    let fixture = fixture();
     let server = thread::spawn(move || {
-        let mut server = accept(&stage.listener);
+        let mut server = accept(&fixture.listener);
         http_head(&mut server);
-        say(
+        send(
             &mut server,
             "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n2\nhi\n0\nX-Sum: 7\n\n",
         );
@@ -158,32 +159,35 @@ fn curl_sees_trailers() {
         "--max-time",
         "20",
         "-x",
-        &format!("http://{}", stage.relay.address("http")),
+        &format!("http://{}", fixture.relay.address("http")),
     ]);
-    let output = curl.arg(format!("http://{}/", stage.at)).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).to_ascii_lowercase();
+    let output = curl
+        .arg(format!("http://{}/", fixture.at))
+        .output()
+        .unwrap();
+    let response = String::from_utf8_lossy(&output.stdout).to_ascii_lowercase();
     assert!(
-        said.contains("x-sum: 7") && said.contains("hi"),
+        response.contains("x-sum: 7") && response.contains("hi"),
         "{output:?}"
     );
     drop(server.join().unwrap());
 }
 
 #[test]
-fn interim_responses_reach_clients_that_know_them() {
-    let mut stage = stage();
+fn relays_interim_responses_to_http_1_1_clients() {
+    let mut fixture = fixture();
     let get = "GET http://AT/ HTTP/1.1\nHost: x\n\n";
-    // Two at once: those of the second come behind the first one's answer.
-    stage.ask(&[get, get].concat());
-    let mut server = accept(&stage.listener);
+    // Pipelines two requests: the interim responses of the second follow the first response.
+    fixture.ask(&[get, get].concat());
+    let mut server = accept(&fixture.listener);
     for _ in 0..2 {
         http_head(&mut server);
         for interim in [
             "102 Processing\n",
             "103 Early Hints\nLink: </a.css>\nConnection: X-Hop\nX-Hop: 1\n",
         ] {
-            say(&mut server, &format!("HTTP/1.1 {interim}\n"));
-            let head = http_head(&mut stage.client);
+            send(&mut server, &format!("HTTP/1.1 {interim}\n"));
+            let head = http_head(&mut fixture.client);
             assert!(
                 head.starts_with(&format!("HTTP/1.1 {}", &interim[..3])),
                 "{head}"
@@ -195,47 +199,47 @@ fn interim_responses_reach_clients_that_know_them() {
             );
             assert!(!head.to_ascii_lowercase().contains("x-hop"), "{head}");
         }
-        say(
+        send(
             &mut server,
             "HTTP/1.1 103 Early Hints\n\nHTTP/1.1 200 OK\nContent-Length: 2\n\nhi",
         );
-        assert_eq!(http_status(&http_head(&mut stage.client)), 103);
-        assert_eq!(http_status(&http_head(&mut stage.client)), 200);
-        expect(&mut stage.client, "hi");
+        assert_eq!(http_status(&http_head(&mut fixture.client)), 103);
+        assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
+        expect(&mut fixture.client, "hi");
     }
-    stage.ask("GET http://AT/ HTTP/1.0\nHost: x\n\n");
+    fixture.ask("GET http://AT/ HTTP/1.0\nHost: x\n\n");
     http_head(&mut server);
-    say(&mut server, &format!("HTTP/1.1 103 Early Hints\n\n{EMPTY}"));
-    assert_eq!(http_status(&http_head(&mut stage.client)), 200);
+    send(&mut server, &format!("HTTP/1.1 103 Early Hints\n\n{EMPTY}"));
+    assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
 }
 
 #[test]
-fn five_hundred_fields_pass() {
-    let mut stage = stage();
+fn relays_five_hundred_fields() {
+    let mut fixture = fixture();
     let fields: String = (0..500).map(|n| format!("X-{n}: {n}\n")).collect();
-    stage.ask(&format!("GET http://AT/ HTTP/1.1\nHost: x\n{fields}\n"));
-    let mut server = accept(&stage.listener);
+    fixture.ask(&format!("GET http://AT/ HTTP/1.1\nHost: x\n{fields}\n"));
+    let mut server = accept(&fixture.listener);
     assert!(http_head(&mut server).contains("X-499: 499\r\n"));
-    say(&mut server, &format!("HTTP/1.1 204 No Content\n{fields}\n"));
-    let head = http_head(&mut stage.client);
+    send(&mut server, &format!("HTTP/1.1 204 No Content\n{fields}\n"));
+    let head = http_head(&mut fixture.client);
     assert!(
         head.starts_with("HTTP/1.1 204") && head.contains("X-499: 499\r\n"),
         "{head}"
     );
 }
 
-/// RFC 9112 §5.1 and §5.2: of responses a proxy removes both.
+/// A proxy must remove both from responses (RFC 9112 §5.1 and §5.2).
 #[test]
-fn spaces_before_colons_and_folded_lines_are_put_right_in_responses() {
-    let mut stage = stage();
-    stage.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
-    let mut server = accept(&stage.listener);
+fn normalizes_spaces_and_folded_lines_in_responses() {
+    let mut fixture = fixture();
+    fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
+    let mut server = accept(&fixture.listener);
     http_head(&mut server);
-    say(
+    send(
         &mut server,
         "HTTP/1.1 200 OK\nX-Sp : a\nX-Fold: b\n  c\nContent-Length : 2\n\nhi",
     );
-    let head = http_head(&mut stage.client);
+    let head = http_head(&mut fixture.client);
     assert!(
         head.contains("X-Sp: a\r\n") && head.contains("X-Fold: b"),
         "{head}"
@@ -244,29 +248,29 @@ fn spaces_before_colons_and_folded_lines_are_put_right_in_responses() {
         head.contains("c\r\n") && head.contains("Content-Length: 2\r\n"),
         "{head}"
     );
-    expect(&mut stage.client, "hi");
+    expect(&mut fixture.client, "hi");
 }
 
 #[test]
-fn h2c_goes_no_further_and_the_request_does() {
-    let mut stage = stage();
-    stage.ask(
+fn removes_h2c_upgrade() {
+    let mut fixture = fixture();
+    fixture.ask(
         "GET http://AT/ HTTP/1.1\nHost: x\nConnection: Upgrade, HTTP2-Settings\nUpgrade: h2c\n\
          HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\n\n",
     );
-    let mut server = accept(&stage.listener);
+    let mut server = accept(&fixture.listener);
     let seen = http_head(&mut server).to_ascii_lowercase();
     for word in ["upgrade", "h2c", "http2-settings"] {
         assert!(!seen.contains(word), "{seen}");
     }
-    say(&mut server, EMPTY);
-    assert_eq!(http_status(&http_head(&mut stage.client)), 200);
+    send(&mut server, EMPTY);
+    assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
 }
 
-/// On a connection that has had a body with a length, and one in chunks.
+/// Sends invalid URLs, also on a connection after a body with a length, and after a chunked one.
 #[test]
-fn urls_that_are_none_pass_where_they_mean_one_thing() {
-    let mut stage = stage();
+fn encodes_unambiguous_invalid_urls() {
+    let mut fixture = fixture();
     let mut server = None;
     let sent = "a<b>c\"d{e}|f^g\\h`i?j<k>l\"m{n}|o^p\\q`r";
     let want = "a%3Cb%3Ec%22d{e}|f^g\\h%60i?j%3Ck%3El%22m{n}|o^p\\q%60r";
@@ -277,8 +281,8 @@ fn urls_that_are_none_pass_where_they_mean_one_thing() {
         "Transfer-Encoding: chunked\n\n1\nx\n0\nX-Sum: 1\n\n",
         "\n",
     ] {
-        stage.ask(&format!("POST http://AT/{sent} HTTP/1.1\nHost: x\n{body}"));
-        let server = server.get_or_insert_with(|| accept(&stage.listener));
+        fixture.ask(&format!("POST http://AT/{sent} HTTP/1.1\nHost: x\n{body}"));
+        let server = server.get_or_insert_with(|| accept(&fixture.listener));
         let head = http_head(server);
         assert!(
             head.starts_with(&format!("POST /{want} HTTP/1.1\r\n")),
@@ -291,16 +295,16 @@ fn urls_that_are_none_pass_where_they_mean_one_thing() {
                 .to_ascii_lowercase()
                 .replacen("\n", "", usize::from(!body.is_empty())),
         );
-        say(server, EMPTY);
-        assert_eq!(http_status(&http_head(&mut stage.client)), 200);
+        send(server, EMPTY);
+        assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
     }
 }
 
 #[test]
-fn bytes_above_ascii_pass() {
-    let mut stage = stage();
-    stage.ask("GET http://AT/\u{e4}?\u{20ac} HTTP/1.1\nHost: x\n\n");
-    let mut server = accept(&stage.listener);
+fn relays_non_ascii_urls() {
+    let mut fixture = fixture();
+    fixture.ask("GET http://AT/\u{e4}?\u{20ac} HTTP/1.1\nHost: x\n\n");
+    let mut server = accept(&fixture.listener);
     let mut head = vec![0; "GET /\u{e4}?\u{20ac} HTTP/1.1\r\n".len()];
     server.read_exact(&mut head).unwrap();
     assert_eq!(
@@ -308,27 +312,27 @@ fn bytes_above_ascii_pass() {
         "GET /\u{e4}?\u{20ac} HTTP/1.1\r\n"
     );
     http_head(&mut server);
-    say(&mut server, EMPTY);
-    assert_eq!(http_status(&http_head(&mut stage.client)), 200);
-    // Latin-1, which no URI of hyper's may hold.
+    send(&mut server, EMPTY);
+    assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
+    // Latin-1, which hyper's URIs can't contain.
     let line = [
-        format!("GET http://{}/", stage.at).as_bytes(),
+        format!("GET http://{}/", fixture.at).as_bytes(),
         b"\xe4 HTTP/1.1\r\nHost: x\r\n\r\n",
     ]
     .concat();
-    stage.client.write_all(&line).unwrap();
+    fixture.client.write_all(&line).unwrap();
     assert!(http_head(&mut server).starts_with("GET /%E4 HTTP/1.1\r\n"));
 }
 
 #[test]
-fn curl_s_urls_arrive() {
-    let stage = stage();
-    let at = stage.at;
+fn relays_curl_urls() {
+    let fixture = fixture();
+    let at = fixture.at;
     let server = thread::spawn(move || {
-        let mut server = accept(&stage.listener);
+        let mut server = accept(&fixture.listener);
         let heads = [(); 2].map(|()| {
             let head = http_head(&mut server);
-            say(&mut server, EMPTY);
+            send(&mut server, EMPTY);
             head
         });
         heads.map(|head| head.split(' ').nth(1).unwrap().to_owned())
@@ -340,7 +344,7 @@ fn curl_s_urls_arrive() {
         "--max-time",
         "20",
         "-x",
-        &format!("http://{}", stage.relay.address("http")),
+        &format!("http://{}", fixture.relay.address("http")),
     ]);
     curl.args([
         format!("http://{at}/<a>`?\"<b>"),
@@ -355,7 +359,7 @@ fn curl_s_urls_arrive() {
 }
 
 #[test]
-fn every_400_says_what_is_wrong() {
+fn every_400_has_a_reason() {
     let get = "GET http://AT/ HTTP/1.1\nHost: x\n\n";
     for (request, why) in [
         (
@@ -385,17 +389,17 @@ fn every_400_says_what_is_wrong() {
             get,
             "POST http://AT/ HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n0\n\n",
         ] {
-            let mut stage = stage();
-            // Both at once: the first one is answered.
-            stage.ask(&[earlier, request].concat());
+            let mut fixture = fixture();
+            // Pipelines both: the first request is answered.
+            fixture.ask(&[earlier, request].concat());
             if !earlier.is_empty() {
-                let mut server = accept(&stage.listener);
+                let mut server = accept(&fixture.listener);
                 http_head(&mut server);
-                say(&mut server, EMPTY);
-                assert_eq!(http_status(&http_head(&mut stage.client)), 200);
+                send(&mut server, EMPTY);
+                assert_eq!(http_status(&http_head(&mut fixture.client)), 200);
             }
-            stage.client.shutdown(std::net::Shutdown::Write).unwrap();
-            let answer = stage.refused();
+            fixture.client.shutdown(std::net::Shutdown::Write).unwrap();
+            let answer = fixture.read_to_end_of_connection();
             let (head, body) = answer.split_once("\r\n\r\n").unwrap();
             assert!(head.starts_with("HTTP/1.1 400 "), "{request}: {answer}");
             assert!(
@@ -404,44 +408,44 @@ fn every_400_says_what_is_wrong() {
             );
         }
     }
-    let mut stage = stage();
-    stage.ask(&format!(
+    let mut fixture = fixture();
+    fixture.ask(&format!(
         "GET http://AT/ HTTP/1.1\nHost: x{}\n\n",
         "\nX: x".repeat(600)
     ));
-    let answer = stage.refused();
+    let answer = fixture.read_to_end_of_connection();
     assert!(
         answer.starts_with("HTTP/1.1 431 ") && answer.contains("message head is too large"),
         "{answer}"
     );
 }
 
-/// RFC 9112 §6.3: the chunks count, and nothing that follows them is believed.
+/// The chunked framing counts, and bytes behind the message are discarded (RFC 9112 §6.3).
 #[test]
-fn a_response_with_two_lengths_comes_whole_and_is_its_connection_s_last() {
+fn relays_response_with_two_lengths_and_closes() {
     for fields in [
         "Content-Length: 3\nTransfer-Encoding: chunked",
         "Transfer-Encoding : chunked\nContent-Length: 3",
     ] {
-        let mut stage = stage();
+        let mut fixture = fixture();
         for (version, want) in [("1.1", "5\nhello\n0\nx-sum: 1\n\n"), ("1.0", "hello")] {
-            stage.ask(&format!("GET http://AT/ HTTP/{version}\nHost: x\n\n"));
-            let mut server = accept(&stage.listener);
+            fixture.ask(&format!("GET http://AT/ HTTP/{version}\nHost: x\n\n"));
+            let mut server = accept(&fixture.listener);
             http_head(&mut server);
             let body = "5\nhello\n0\nx-sum: 1\n\n";
-            say(&mut server, &format!("HTTP/1.1 200 OK\n{fields}\n\n{body}"));
-            let head = http_head(&mut stage.client).to_lowercase();
+            send(&mut server, &format!("HTTP/1.1 200 OK\n{fields}\n\n{body}"));
+            let head = http_head(&mut fixture.client).to_lowercase();
             assert!(!head.contains("content-length"), "{head}");
-            expect(&mut stage.client, want);
+            expect(&mut fixture.client, want);
             assert_eq!(server.read(&mut [0]).unwrap_or(0), 0);
         }
-        assert_eq!(stage.refused(), "");
+        assert_eq!(fixture.read_to_end_of_connection(), "");
     }
 }
 
-/// The origin has no part in it.
+/// The error is not attributed to the origin.
 #[test]
-fn a_body_that_can_t_be_read_is_the_client_s_fault() {
+fn malformed_body_is_client_error() {
     for body in [
         "0x3\r\nabc\r\n0\r\n\r\n",
         "3\nabc\n0\n\n",
@@ -450,22 +454,28 @@ fn a_body_that_can_t_be_read_is_the_client_s_fault() {
         "3;a\nb\r\nabc\r\n0\r\n\r\n",
         "3\r\nabc\r\n0\r\nX Y: 1\r\n\r\n",
     ] {
-        let mut stage = stage();
-        stage.ask("POST http://AT/ HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n");
-        stage.client.write_all(body.as_bytes()).unwrap();
-        let said = stage.refused();
-        assert!(said.starts_with("HTTP/1.1 400 "), "{body:?}: {said}");
+        let mut fixture = fixture();
+        fixture.ask("POST http://AT/ HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n");
+        fixture.client.write_all(body.as_bytes()).unwrap();
+        let response = fixture.read_to_end_of_connection();
         assert!(
-            said.contains("the request's body can't be read: "),
-            "{said}"
+            response.starts_with("HTTP/1.1 400 "),
+            "{body:?}: {response}"
+        );
+        assert!(
+            response.contains("the request's body can't be read: "),
+            "{response}"
         );
         let words = ["origin", "stream", "502", "Proxy-Status"];
-        assert!(!words.iter().any(|word| said.contains(word)), "{said}");
+        assert!(
+            !words.iter().any(|word| response.contains(word)),
+            "{response}"
+        );
     }
 }
 
 #[test]
-fn a_head_that_may_be_read_in_two_ways_is_refused() {
+fn rejects_ambiguous_heads() {
     for (head, word) in [
         (
             "POST http://AT/ HTTP/1.1\nHost: x\nTransfer-Encoding: chunked, chunked",
@@ -480,36 +490,39 @@ fn a_head_that_may_be_read_in_two_ways_is_refused() {
         ("CONNECT http://AT HTTP/1.1\nHost: x", "CONNECT"),
         ("CONNECT me@AT HTTP/1.1\nHost: x", "CONNECT"),
     ] {
-        let mut stage = stage();
-        stage.ask(&format!("{head}\nConnection: close\n\n0\n\n"));
-        let said = stage.refused();
-        assert!(said.starts_with("HTTP/1.1 400 "), "{head:?}: {said}");
-        let reason = said.rsplit("relay: ").next().unwrap();
-        assert!(reason.contains(word), "{head:?}: {said}");
+        let mut fixture = fixture();
+        fixture.ask(&format!("{head}\nConnection: close\n\n0\n\n"));
+        let response = fixture.read_to_end_of_connection();
+        assert!(
+            response.starts_with("HTTP/1.1 400 "),
+            "{head:?}: {response}"
+        );
+        let reason = response.rsplit("relay: ").next().unwrap();
+        assert!(reason.contains(word), "{head:?}: {response}");
     }
-    let mut stage = stage();
-    stage.ask("GET http://AT/ HTTP/1.0\n\n");
-    http_head(&mut accept(&stage.listener));
+    let mut fixture = fixture();
+    fixture.ask("GET http://AT/ HTTP/1.0\n\n");
+    http_head(&mut accept(&fixture.listener));
 }
 
-/// Trailers may be left out (RFC 9110 §6.5.1), the body may not.
+/// Trailers may be dropped (RFC 9110 §6.5.1), the body may not.
 #[test]
-fn trailers_that_can_t_be_read_do_not_cut_a_response() {
-    let mut stage = stage();
+fn malformed_trailers_do_not_truncate_response() {
+    let mut fixture = fixture();
     for trailer in ["X-T : 1", "X Y: 1"] {
-        stage.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
-        let mut server = accept(&stage.listener);
+        fixture.ask("GET http://AT/ HTTP/1.1\nHost: x\n\n");
+        let mut server = accept(&fixture.listener);
         http_head(&mut server);
         let head = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n";
-        say(&mut server, &format!("{head}5\nhello\n0\n{trailer}\n\n"));
-        http_head(&mut stage.client);
-        expect(&mut stage.client, "5\nhello\n0\n\n");
+        send(&mut server, &format!("{head}5\nhello\n0\n{trailer}\n\n"));
+        http_head(&mut fixture.client);
+        expect(&mut fixture.client, "5\nhello\n0\n\n");
     }
 }
 
-/// It may have done something each time (RFC 9110 §9.2.2).
+/// The request may have had an effect each time (RFC 9110 §9.2.2).
 #[test]
-fn a_request_without_an_answer_is_made_once_more_at_most_through_a_peer() {
+fn repeats_unanswered_request_at_most_once() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let relay = Relay::start(&["--http", ANY, "--peer", &peer]);
@@ -522,17 +535,17 @@ fn a_request_without_an_answer_is_made_once_more_at_most_through_a_peer() {
     });
     let mut client = connect(relay.address("http"));
     let ask = |client: &mut TcpStream, method: &str| {
-        say(
+        send(
             client,
             &format!("{method} http://{at}/ HTTP/1.1\nHost: x\nContent-Length: 0\n\n"),
         );
         http_status(&http_head(client))
     };
     assert_eq!(ask(&mut client, "PUT"), 502);
-    // The rest of the five.
+    // Sends the rest of the five requests.
     for _ in 0..4 {
         let mut client = connect(relay.address("http"));
-        say(
+        send(
             &mut client,
             &format!("POST http://{at}/ HTTP/1.1\nHost: x\nContent-Length: 0\n\n"),
         );

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two relays whose settings do not fit together: each end says why, once, with the remedy; the peer
-//! counts as down, clients go by the fallback, and the peer is asked again more and more rarely.
+//! Two relays with mismatched settings. Each logs the cause and the remedy once. The peer counts as
+//! down, clients use the fallback, and the interval between checks of the peer grows.
 
 use longhaul_protocol::{
     convert::{Answer, Request},
@@ -29,7 +29,7 @@ use std::{
 
 const ANY: &str = "127.0.0.1:0";
 
-/// An authority, and certificates of all kinds by it.
+/// Makes an authority, and all kinds of certificates signed by it.
 fn authority(directory: &Path) {
     std::fs::create_dir_all(directory).unwrap();
     let key = KeyPair::generate().unwrap();
@@ -68,7 +68,7 @@ fn authority(directory: &Path) {
     }
 }
 
-/// `tls` with an authority's file, a certificate as `AUTHORITY/NAME`, and more.
+/// `tls` setting with an authority, a certificate (`AUTHORITY/NAME`), and more keys.
 fn tls(directory: &Path, ca: &str, certificate: &str, more: &str) -> String {
     let directory = directory.display();
     format!(
@@ -81,7 +81,8 @@ fn listener(kind: &str, at: &str, more: &str) -> String {
     format!("[[listener]]\nkind = '{kind}'\naddress = '{at}'\n{more}")
 }
 
-/// A relay whose clients go by `far`, and by `second` if they can't. It soon gives up a peer that does not answer.
+/// Starts a relay with a route through `far`, and through `second` as fallback. A peer that does
+/// not answer is soon given up.
 fn near(far: SocketAddr, peer: &str, second: SocketAddr) -> Relay {
     near_within("1s", far, peer, second)
 }
@@ -99,15 +100,16 @@ fn count(text: &str, word: &str) -> usize {
     text.lines().filter(|line| line.contains(word)).count()
 }
 
-/// The line that has `word`.
+/// Line that contains `word`.
 fn line<'a>(text: &'a str, word: &str) -> &'a str {
     text.lines()
         .find(|line| line.contains(word))
         .unwrap_or_else(|| panic!("{word}: {text}"))
 }
 
-/// Clients of `near` arrive by the fallback, the first one too.
-fn go_by_fallback(near: &Relay) {
+/// Checks that clients of `near` reach their destination by the fallback, the first client
+/// included.
+fn assert_fallback_works(near: &Relay) {
     let (listener, address) = origin();
     let to = Destination::Address(address);
     for kind in ["http", "socks5", "http"] {
@@ -117,7 +119,7 @@ fn go_by_fallback(near: &Relay) {
     get(near, &listener, address);
 }
 
-/// A request that is no tunnel.
+/// Sends an HTTP request that is not a tunnel.
 fn get(near: &Relay, listener: &TcpListener, origin: SocketAddr) {
     let mut client = connect(near.address("http"));
     write!(
@@ -133,58 +135,64 @@ fn get(near: &Relay, listener: &TcpListener, origin: SocketAddr) {
     assert_eq!(http_status(&http_head(&mut client)), 204);
 }
 
-/// What `near` and `far` say: one line each, with these words.
-fn say_once(near: Relay, near_says: &str, far: Relay, far_says: &str) {
+/// Checks that `near` and `far` log one line each, with this text.
+fn assert_logged_once(near: Relay, near_message: &str, far: Relay, far_message: &str) {
     near.says("peer far is down");
-    if !far_says.is_empty() {
+    if !far_message.is_empty() {
         far.says("client refused");
     }
     let (_, near) = near.stop();
-    let said = line(&near, "peer far is down");
-    assert!(said.contains(near_says), "{near_says}: {said}");
+    let log = line(&near, "peer far is down");
+    assert!(log.contains(near_message), "{near_message}: {log}");
     assert_eq!(count(&near, "peer far"), 1, "{near}");
     let (_, far) = far.stop();
-    if far_says.is_empty() {
+    if far_message.is_empty() {
         assert_eq!(count(&far, "client refused"), 0, "{far}");
         return;
     }
-    let said = line(&far, "client refused");
-    assert!(said.contains(far_says), "{far_says}: {said}");
+    let log = line(&far, "client refused");
+    assert!(log.contains(far_message), "{far_message}: {log}");
     assert_eq!(count(&far, "client refused"), 1, "{far}");
 }
 
-/// Two relays with these settings of `[peer.far]` and of its listener, and the words of each. The far one answers, however
-/// busy the machine is.
-fn disagree(peer: &str, listens: &str, near_says: &str, far_says: &str) {
-    disagree_within("20s", peer, listens, near_says, far_says);
+/// Checks two relays with these settings of `[peer.far]` and of its listener, and the log line of
+/// each. The long time-out lets the far relay answer even on a busy machine.
+fn check_mismatch(peer: &str, listener_settings: &str, near_message: &str, far_message: &str) {
+    check_mismatch_within("20s", peer, listener_settings, near_message, far_message);
 }
 
-fn disagree_within(timeout: &str, peer: &str, listens: &str, near_says: &str, far_says: &str) {
-    eprintln!("{near_says} / {far_says}: {peer}{listens}");
+fn check_mismatch_within(
+    timeout: &str,
+    peer: &str,
+    listener_settings: &str,
+    near_message: &str,
+    far_message: &str,
+) {
+    eprintln!("{near_message} / {far_message}: {peer}{listener_settings}");
     let second = Relay::start(&["--convert", ANY]);
     for pool in ["", "pool = 4\n"] {
-        let far = Relay::configured(&listener("convert", ANY, listens), 1);
+        let far = Relay::configured(&listener("convert", ANY, listener_settings), 1);
         let peer = pool.to_owned() + peer;
         let (far_at, second_at) = (far.address("convert"), second.address("convert"));
         let near = near_within(timeout, far_at, &peer, second_at);
-        go_by_fallback(&near);
-        say_once(near, near_says, far, far_says);
+        assert_fallback_works(&near);
+        assert_logged_once(near, near_message, far, far_message);
     }
 }
 
 #[test]
-fn tls_at_one_end_only() {
+fn reports_tls_at_one_end_only() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     authority(&path.join("a"));
     let (near, far) = (tls(path, "a", "a/near", ""), tls(path, "a", "a/far", ""));
-    disagree(
+    check_mismatch(
         "",
         &far,
         "it wants TLS: give this peer tls",
         "does not speak TLS",
     );
-    disagree(
+    check_mismatch(
         &near,
         "",
         "it does not speak TLS: take tls from this peer",
@@ -193,7 +201,7 @@ fn tls_at_one_end_only() {
 }
 
 #[test]
-fn a_certificate_that_the_other_end_does_not_accept() {
+fn reports_rejected_certificates() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     authority(&path.join("a"));
@@ -201,23 +209,23 @@ fn a_certificate_that_the_other_end_does_not_accept() {
     let (near, far) = (tls(path, "a", "a/near", ""), tls(path, "a", "a/far", ""));
     let a = |certificate| tls(path, "a", certificate, "");
     let cases = [
-        // Only one end knows the other's authority, or neither does.
+        // One end or both do not trust the other's authority.
         (
             a("b/near"),
             far.clone(),
             "its ca lacks the authority of this relay's certificate",
-            "its certificate is of another authority",
+            "its certificate is from another authority",
         ),
         (
             near.clone(),
             a("b/far"),
-            "its certificate is of another authority",
+            "its certificate is from another authority",
             "its ca lacks the authority of this relay's certificate",
         ),
         (
             tls(path, "b", "b/near", ""),
             far.clone(),
-            "its certificate is of another authority",
+            "its certificate is from another authority",
             "its ca lacks the authority of this relay's certificate",
         ),
         (
@@ -275,25 +283,25 @@ fn a_certificate_that_the_other_end_does_not_accept() {
             "this relay's certificate is not for relays",
         ),
     ];
-    for (peer, listens, near_says, far_says) in cases {
-        disagree(&peer, &listens, near_says, far_says);
+    for (peer, listener_settings, near_message, far_message) in cases {
+        check_mismatch(&peer, &listener_settings, near_message, far_message);
     }
 }
 
 #[test]
-fn tls_over_udt_says_the_same() {
+fn reports_rejected_certificates_over_udt() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     authority(&path.join("a"));
     let udt =
         |certificate, more| "transport = 'udt'\n".to_owned() + &tls(path, "a", certificate, more);
-    disagree(
+    check_mismatch(
         &udt("a/near-expired", ""),
         &udt("a/far", ""),
         "this relay's certificate has expired",
         "its certificate has expired",
     );
-    disagree(
+    check_mismatch(
         &udt("a/near", ""),
         &udt("a/far", ", allow = ['other']"),
         "allow does not name this relay's certificate",
@@ -302,27 +310,28 @@ fn tls_over_udt_says_the_same() {
 }
 
 #[test]
-fn udt_at_one_end_only() {
+fn reports_udt_at_one_end_only() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     authority(&path.join("a"));
     let leg = |owner, transport: &str| {
         format!("transport = '{transport}'\n{}", tls(path, "a", owner, ""))
     };
-    // Nothing arrives at a port of the other transport: only the near end can know.
-    disagree_within(
+    // A port of the other transport receives nothing, so only the near relay can detect the
+    // mismatch.
+    check_mismatch_within(
         "1s",
         &leg("a/near", "tcp"),
         &leg("a/far", "udt"),
         "or the transport",
         "",
     );
-    disagree_within("1s", &leg("a/near", "udt"), &leg("a/far", "tcp"), "", "");
+    check_mismatch_within("1s", &leg("a/near", "udt"), &leg("a/far", "tcp"), "", "");
 }
 
 #[test]
-fn a_listener_that_wants_a_header_of_the_proxy_protocol() {
-    disagree(
+fn reports_required_proxy_header() {
+    check_mismatch(
         "",
         "accept_proxy = true\n",
         "closes the connection",
@@ -331,9 +340,9 @@ fn a_listener_that_wants_a_header_of_the_proxy_protocol() {
 }
 
 #[test]
-fn a_listener_that_denies_the_other_relay() {
+fn reports_denied_relay() {
     let denied = "deny_from = ['127.0.0.0/8']\n";
-    disagree(
+    check_mismatch(
         "",
         denied,
         "its allow_from may not name",
@@ -342,22 +351,22 @@ fn a_listener_that_denies_the_other_relay() {
 }
 
 #[test]
-fn a_listener_of_another_kind() {
+fn reports_listener_of_another_kind() {
     let second = Relay::start(&["--convert", ANY]);
-    for (kind, near_says) in [
+    for (kind, near_message) in [
         ("http", "it answers in HTTP: correct the address"),
-        ("socks5", "no Convert listener"),
+        ("socks5", "not a longhaul Convert listener"),
     ] {
         let far = Relay::configured(&listener(kind, ANY, ""), 1);
         let near = near(far.address(kind), "", second.address("convert"));
-        go_by_fallback(&near);
-        say_once(near, near_says, far, "");
+        assert_fallback_works(&near);
+        assert_logged_once(near, near_message, far, "");
     }
 }
 
-/// `allow_from` holds off loopback only.
+/// `allow_from` only applies off loopback.
 #[test]
-fn an_allow_from_that_lacks_the_other_relay() {
+fn reports_missing_allow_from() {
     if !may_use_namespaces() {
         return;
     }
@@ -366,28 +375,29 @@ fn an_allow_from_that_lacks_the_other_relay() {
         .router
         .run(|| {
             let second = Relay::start(&["--convert", ANY]);
-            let listens = "allow_from = ['192.0.2.1']\n";
-            let far = Relay::configured(&listener("convert", "10.77.1.2:0", listens), 1);
+            let listener_settings = "allow_from = ['192.0.2.1']\n";
+            let far = Relay::configured(&listener("convert", "10.77.1.2:0", listener_settings), 1);
             let near = near(
                 far.address("convert"),
                 "pool = 2\n",
                 second.address("convert"),
             );
-            go_by_fallback(&near);
+            assert_fallback_works(&near);
             Ok((second, near, far))
         })
         .unwrap();
-    let near_says = "its allow_from may not name";
-    say_once(
+    let near_message = "its allow_from may not name";
+    assert_logged_once(
         near,
-        near_says,
+        near_message,
         far,
         "client refused: allow_from does not name it client=10.77.1.2",
     );
     drop(second);
 }
 
-/// A server that does the same with each connection, and how many there were.
+/// Starts a server that handles each connection with `each`. Returns its address and the number of
+/// connections.
 fn server(each: impl Fn(TcpStream) + Send + 'static) -> (SocketAddr, Arc<AtomicUsize>) {
     let (listener, address) = origin();
     let count = Arc::new(AtomicUsize::new(0));
@@ -402,8 +412,8 @@ fn server(each: impl Fn(TcpStream) + Send + 'static) -> (SocketAddr, Arc<AtomicU
     (address, count)
 }
 
-/// Reads what comes first, and answers it.
-fn answering(answer: Vec<u8>) -> (SocketAddr, Arc<AtomicUsize>) {
+/// Starts a server that reads once and sends `answer`.
+fn answer_with(answer: Vec<u8>) -> (SocketAddr, Arc<AtomicUsize>) {
     server(move |mut stream| {
         let answer = answer.clone();
         std::thread::spawn(move || {
@@ -417,12 +427,12 @@ fn answering(answer: Vec<u8>) -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn something_else_at_the_peer_s_address() {
+fn reports_other_server_at_peer_address() {
     let second = Relay::start(&["--convert", ANY]);
     let version_2 = vec![2, 1, 0x22, 0x63];
     let refused = |code| Answer::refused(code).encode();
     use longhaul_protocol::convert::ErrorCode as E;
-    for (answer, near_says) in [
+    for (answer, near_message) in [
         (
             b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
             "it answers in HTTP",
@@ -432,8 +442,8 @@ fn something_else_at_the_peer_s_address() {
             "its answer is not Convert",
         ),
         (b"\0".to_vec(), "its answer is not Convert"),
-        // An echo.
-        (Request::check().encode(), "it returns what it is sent"),
+        // Echo of the request.
+        (Request::check().encode(), "it returns what it receives"),
         (Vec::new(), "closes the connection without an answer"),
         (version_2, "it speaks version 2 of Convert"),
         (
@@ -446,47 +456,48 @@ fn something_else_at_the_peer_s_address() {
         ),
         (refused(E::MissingCookie), "it wants a cookie"),
     ] {
-        eprintln!("{near_says}");
-        let (address, _) = answering(answer);
+        eprintln!("{near_message}");
+        let (address, _) = answer_with(answer);
         let near = near(address, "", second.address("convert"));
-        go_by_fallback(&near);
-        let (_, said) = near.stop();
+        assert_fallback_works(&near);
+        let (_, log) = near.stop();
         assert!(
-            line(&said, "peer far is down").contains(near_says),
-            "{said}"
+            line(&log, "peer far is down").contains(near_message),
+            "{log}"
         );
-        assert_eq!(count(&said, "peer far"), 1, "{said}");
+        assert_eq!(count(&log, "peer far"), 1, "{log}");
     }
 }
 
 #[test]
-fn a_peer_that_closes_at_once() {
+fn reports_peer_that_closes_at_once() {
     let second = Relay::start(&["--convert", ANY]);
     let (address, _) = server(drop);
     let near = near(address, "", second.address("convert"));
-    go_by_fallback(&near);
-    let (_, said) = near.stop();
+    assert_fallback_works(&near);
+    let (_, log) = near.stop();
     assert!(
-        line(&said, "peer far is down").contains("closes the connection"),
-        "{said}"
+        line(&log, "peer far is down").contains("closes the connection"),
+        "{log}"
     );
 }
 
 #[test]
-fn a_silent_peer() {
+fn reports_silent_peer() {
     let second = Relay::start(&["--convert", ANY]);
     let (address, _) = server(std::mem::forget);
     let near = near(address, "", second.address("convert"));
-    // A destination may be as silent as its relay: only the check that follows can tell.
-    go_by_fallback(&near);
-    let (_, said) = near.stop();
-    assert_eq!(count(&said, "peer far is down"), 1, "{said}");
-    assert!(said.contains("has not answered for 1 s"), "{said}");
+    // Without an answer, the peer or its destination may be at fault; the check that follows
+    // decides.
+    assert_fallback_works(&near);
+    let (_, log) = near.stop();
+    assert_eq!(count(&log, "peer far is down"), 1, "{log}");
+    assert!(log.contains("has not answered for 1 s"), "{log}");
 }
 
-/// A far relay that is well, and a destination that says nothing: the peer stays up.
+/// The far relay works and a destination is silent: the peer stays up.
 #[test]
-fn a_silent_destination_is_not_the_peer_s_fault() {
+fn silent_destination_does_not_mark_peer_down() {
     if !may_use_namespaces() {
         return;
     }
@@ -502,17 +513,17 @@ fn a_silent_destination_is_not_the_peer_s_fault() {
             let client =
                 dial("http", near.address("http"), &Destination::Address(address)).unwrap();
             exchange(&client, &accept(&listener), 1);
-            let (_, said) = near.stop();
-            assert_eq!(count(&said, "peer far"), 0, "{said}");
+            let (_, log) = near.stop();
+            assert_eq!(count(&log, "peer far"), 0, "{log}");
             Ok(())
         })
         .unwrap();
 }
 
-/// Ready connections are not opened again and again, and a peer that is down is asked more and more
-/// rarely.
+/// Pooled connections are not reopened in a loop, and a peer that is down is checked at growing
+/// intervals.
 #[test]
-fn a_pool_does_not_storm_a_peer_that_turns_it_away() {
+fn pool_backs_off_from_refusing_peer() {
     let second = Relay::start(&["--convert", ANY]);
     let (address, connections) = server(drop);
     let near = near(address, "pool = 8\n", second.address("convert"));
@@ -521,19 +532,19 @@ fn a_pool_does_not_storm_a_peer_that_turns_it_away() {
         Instant::now(),
         std::thread::available_parallelism().unwrap().get(),
     );
-    // Two rounds of each worker's pool, a check for each, and then checks after 1, 2, 4 s.
+    // Two rounds of each worker's pool, a check for each, and then checks after 1, 2 and 4 s.
     std::thread::sleep(Duration::from_secs(5));
     let (count, most) = (connections.load(Relaxed), workers * (2 * 8 + 2) + 5);
     assert!(
         start.elapsed() < PATIENCE && count <= most,
         "{count} connections"
     );
-    go_by_fallback(&near);
+    assert_fallback_works(&near);
 }
 
-/// A peer that has stopped to disagree is back without a restart.
+/// A peer whose settings are corrected is used again without a restart.
 #[test]
-fn a_peer_that_was_set_right_is_back() {
+fn corrected_peer_is_used_again() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("far.toml");
     let write = |more: &str| {
@@ -549,7 +560,7 @@ fn a_peer_that_was_set_right_is_back() {
     let far = Relay::spawn_waiting(command, 1);
     let second = Relay::start(&["--convert", ANY]);
     let near = near(far.address("convert"), "", second.address("convert"));
-    go_by_fallback(&near);
+    assert_fallback_works(&near);
     near.says("peer far is down");
     write("");
     far.signal(rustix::process::Signal::HUP);
@@ -565,9 +576,9 @@ fn a_peer_that_was_set_right_is_back() {
     exchange(&client, &accept(&listener), 1);
 }
 
-/// Checks leave no failure behind at the peer that they find well.
+/// Checks count no failure at a peer that works.
 #[test]
-fn a_check_is_no_failure() {
+fn health_check_counts_no_failure() {
     let far = Relay::start(&["--convert", ANY, "--counters", "-"]);
     let mut stream = connect(far.address("convert"));
     stream

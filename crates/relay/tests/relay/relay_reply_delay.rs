@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Between relays, an answer that nobody waits for arrives with the destination's first bytes, in one
-//! segment, and is neither lost nor late where there are none.
+//! Reply delay between relays: an answer that no client waits for arrives in one segment with the
+//! destination's first bytes. If there are no such bytes, the answer is neither lost nor late.
 
 use longhaul_linux::socket::reset_on_close;
 use longhaul_protocol::{
-    convert::{Answer, ErrorCode, PATIENCE_MAX, Request},
+    convert::{Answer, ErrorCode, REPLY_DELAY_MAX, Request},
     destination::Destination,
 };
 use longhaul_testnet::relay_process::{
@@ -22,10 +22,10 @@ fn convert() -> Relay {
     Relay::start(&["--convert", ANY])
 }
 
-/// A client that is itself a relay, having asked.
+/// Connects as a relay and sends a request.
 fn asking(relay: &Relay, to: SocketAddr, hops: Vec<SocketAddr>, patience: Duration) -> TcpStream {
     let request = Request {
-        patience,
+        reply_delay: patience,
         ..Request::new(Destination::Address(to), hops)
     };
     let mut client = connect(relay.address("convert"));
@@ -33,7 +33,7 @@ fn asking(relay: &Relay, to: SocketAddr, hops: Vec<SocketAddr>, patience: Durati
     client
 }
 
-/// Long enough for an answer that is not held back to be seen, far less than the patience.
+/// Long enough to see an answer that is not delayed, and far less than the reply delay.
 const WHILE: Duration = Duration::from_millis(100);
 
 fn assert_silent(stream: &TcpStream) {
@@ -54,24 +54,24 @@ fn assert_answer_and_bytes_together(client: &mut TcpStream, server: &mut TcpStre
 }
 
 #[test]
-fn the_answer_arrives_with_the_first_bytes() {
+fn answer_arrives_with_first_bytes() {
     let (listener, address) = origin();
     let far = convert();
-    let mut client = asking(&far, address, vec![], PATIENCE_MAX);
+    let mut client = asking(&far, address, vec![], REPLY_DELAY_MAX);
     assert_answer_and_bytes_together(&mut client, &mut accept(&listener));
 }
 
 #[test]
-fn a_relay_on_the_way_keeps_them_together() {
+fn intermediate_relay_keeps_answer_and_bytes_together() {
     let (listener, address) = origin();
     let (middle, far) = (convert(), convert());
     let hops = vec![far.address("convert")];
-    let mut client = asking(&middle, address, hops, PATIENCE_MAX);
+    let mut client = asking(&middle, address, hops, REPLY_DELAY_MAX);
     assert_answer_and_bytes_together(&mut client, &mut accept(&listener));
 }
 
 #[test]
-fn patience_ends_where_the_destination_waits_for_the_client() {
+fn reply_delay_ends_if_destination_is_silent() {
     let (listener, address) = origin();
     let (middle, far) = (convert(), convert());
     for hops in [vec![], vec![far.address("convert")]] {
@@ -82,12 +82,12 @@ fn patience_ends_where_the_destination_waits_for_the_client() {
     }
 }
 
-/// The destination hears the client meanwhile.
+/// The destination gets the client's bytes during the reply delay.
 #[test]
-fn the_client_s_bytes_do_not_wait_for_the_answer() {
+fn client_bytes_do_not_wait_for_answer() {
     let (listener, address) = origin();
     let far = convert();
-    let mut client = asking(&far, address, vec![], PATIENCE_MAX);
+    let mut client = asking(&far, address, vec![], REPLY_DELAY_MAX);
     client.write_all(b"ask").unwrap();
     let mut server = accept(&listener);
     assert_eq!(read_array(&mut server), *b"ask");
@@ -97,15 +97,15 @@ fn the_client_s_bytes_do_not_wait_for_the_answer() {
 }
 
 #[test]
-fn ends_are_what_they_are_behind_the_answer() {
+fn passes_on_fin_and_rst_after_answer() {
     let (listener, address) = origin();
     let far = convert();
-    let mut client = asking(&far, address, vec![], PATIENCE_MAX);
+    let mut client = asking(&far, address, vec![], REPLY_DELAY_MAX);
     drop(accept(&listener));
     assert_eq!(convert_answer(&mut client), Answer::Accepted);
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
 
-    let mut client = asking(&far, address, vec![], PATIENCE_MAX);
+    let mut client = asking(&far, address, vec![], REPLY_DELAY_MAX);
     client.write_all(b"ask").unwrap();
     let mut server = accept(&listener);
     // Earlier, a reset may be a failure to connect.
@@ -117,15 +117,16 @@ fn ends_are_what_they_are_behind_the_answer() {
 }
 
 #[test]
-fn a_refusal_is_not_held_back() {
+fn refusal_is_not_delayed() {
     let (_socket, closed) = refusing();
     let far = convert();
-    let mut client = asking(&far, closed, vec![], PATIENCE_MAX);
+    let mut client = asking(&far, closed, vec![], REPLY_DELAY_MAX);
     let refused = Answer::refused(ErrorCode::ConnectionReset);
     assert_eq!(convert_answer(&mut client), refused);
 }
 
-/// The next request of a client. Whoever gets no answer has the peer checked.
+/// Reads the next request of a client. Checks are skipped: a relay that gets no answer checks the
+/// peer.
 fn read_request(listener: &TcpListener) -> Request {
     loop {
         let request = read_any_request(listener);
@@ -146,9 +147,9 @@ fn read_any_request(listener: &TcpListener) -> Request {
     }
 }
 
-/// A tenth of the time that the near relay waits for the answer.
+/// The reply delay is a tenth of the near relay's timeout.
 #[test]
-fn patient_are_those_whose_clients_hear_no_answer() {
+fn requests_reply_delay_only_for_protocols_without_reply() {
     let (listener, address) = origin();
     let forward = format!("{ANY}=192.0.2.7:7");
     let ways = ["--forward", &forward, "--socks5", ANY, "--http", ANY];
@@ -158,7 +159,7 @@ fn patient_are_those_whose_clients_hear_no_answer() {
     let patience = |kind, said: &[u8]| {
         let mut client = connect(near.address(kind));
         client.write_all(said).unwrap();
-        read_request(&listener).patience
+        read_request(&listener).reply_delay
     };
     let share = Duration::from_millis(100);
     let socks = b"\x05\x01\x00\x05\x01\x00\x01\xc0\x00\x02\x07\x00\x07";

@@ -47,7 +47,7 @@ impl From<Fault> for GatewayError {
 impl From<FtpError> for GatewayError {
     fn from(error: FtpError) -> Self {
         if is_timeout(&error) {
-            return Self::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server is silent");
+            return Self::new(StatusCode::GATEWAY_TIMEOUT, "the FTP server does not reply");
         }
         let status = match reply_code(&error) {
             Some(332 | 430 | 530 | 532) => StatusCode::UNAUTHORIZED,

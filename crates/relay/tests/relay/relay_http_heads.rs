@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Request heads that come slowly: what they cost, and that they count.
+//! Slow request heads: their memory, and its accounting.
 
 use longhaul_testnet::relay_process::{
     PATIENCE, Relay, accept, connect, exchange, http_head, http_status, origin, patient,
@@ -13,7 +13,7 @@ use std::{
 };
 
 const ANY: &str = "127.0.0.1:0";
-/// No head is given up while a test runs.
+/// Flags with which no head times out during a test.
 const ARGS: [&str; 6] = [
     "--http",
     ANY,
@@ -23,10 +23,10 @@ const ARGS: [&str; 6] = [
     "10m",
 ];
 const CLIENTS: u64 = 300;
-/// What a head of so many bytes may cost beside its bytes: this connection's state.
+/// Memory of a connection's state besides the bytes of its head.
 const STATE_BYTES: u64 = 10 << 10;
 
-/// So many bytes of a head that does not end.
+/// First `len` bytes of an endless head.
 fn part_of_head(len: usize) -> Vec<u8> {
     let mut head = b"GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n".to_vec();
     while head.len() < len {
@@ -36,8 +36,8 @@ fn part_of_head(len: usize) -> Vec<u8> {
     head
 }
 
-/// Memory of the process that is its own (proc_pid_status(5), RssAnon), once it has stayed the same
-/// for half a second.
+/// Anonymous memory of the process (proc_pid_status(5), RssAnon), once it has not changed for half
+/// a second.
 fn memory(relay: &Relay) -> u64 {
     let path = format!("/proc/{}/status", relay.pid().as_raw_pid());
     let read = || {
@@ -68,7 +68,7 @@ fn slow_heads(relay: &Relay, len: usize) -> Vec<TcpStream> {
 }
 
 #[test]
-fn a_slow_head_costs_no_more_than_the_docs_say() {
+fn slow_head_memory_is_within_documented_bound() {
     for (len, bound) in [(5, 4 << 10), (4000, 8 << 10), (63_000, 64 << 10)] {
         let relay = Relay::start(&ARGS);
         let before = memory(&relay);
@@ -80,7 +80,7 @@ fn a_slow_head_costs_no_more_than_the_docs_say() {
 }
 
 #[test]
-fn slow_heads_are_in_the_memory_budget() {
+fn counts_slow_heads_in_memory_budget() {
     let relay = Relay::start(&[&ARGS[..], &["--memory", "8MiB"]].concat());
     let _greedy: Vec<_> = (0..CLIENTS)
         .map_while(|_| {
@@ -90,14 +90,14 @@ fn slow_heads_are_in_the_memory_budget() {
             socket.connect(&relay.address("http").into()).ok()?;
             let mut client = TcpStream::from(socket);
             patient(&client);
-            // One that was accepted may have been reset for want of memory.
+            // An accepted connection may have been reset for lack of memory.
             client.write_all(&part_of_head(63_000)).ok()?;
             Some(client)
         })
         .collect();
     let (listener, at) = origin();
     let mut client = connect(relay.address("http"));
-    // Behind so many it has its turn after some tens of seconds on a busy machine.
+    // With so many connections before it, this one waits tens of seconds on a busy machine.
     client.set_read_timeout(Some(6 * PATIENCE)).unwrap();
     write!(client, "CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n").unwrap();
     assert_eq!(http_status(&http_head(&mut client)), 200);
@@ -105,9 +105,9 @@ fn slow_heads_are_in_the_memory_budget() {
     relay.says("127.0.0.7 first");
 }
 
-/// However a head comes, the request is the same, and so is what follows it.
+/// A head in any number of pieces gives the same request, and keeps the bytes behind it.
 #[test]
-fn heads_may_come_in_any_pieces() {
+fn accepts_heads_in_pieces() {
     let relay = Relay::start(&ARGS);
     let (listener, at) = origin();
     for piece in [1, 7, 4096, 1 << 20] {
@@ -128,9 +128,9 @@ fn heads_may_come_in_any_pieces() {
     }
 }
 
-/// Two requests at once, the second with a body, and then one more.
+/// Pipelines two requests, the second with a body, and then sends a third.
 #[test]
-fn requests_behind_the_first_head_are_served() {
+fn serves_pipelined_requests() {
     let relay = Relay::start(&ARGS);
     let (listener, at) = origin();
     let mut client = connect(relay.address("http"));
@@ -148,9 +148,9 @@ fn requests_behind_the_first_head_are_served() {
         .unwrap();
     assert!(http_head(&mut client).starts_with("HTTP/1.1 204"));
     assert!(http_head(&mut server).starts_with("POST /2 "));
-    let mut heard = vec![0; len];
-    server.read_exact(&mut heard).unwrap();
-    assert!(heard == body);
+    let mut received = vec![0; len];
+    server.read_exact(&mut received).unwrap();
+    assert!(received == body);
     server
         .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
         .unwrap();
@@ -162,10 +162,10 @@ fn requests_behind_the_first_head_are_served() {
 }
 
 #[test]
-fn a_head_that_is_too_large_or_cut_off_is_said() {
+fn rejects_oversized_and_truncated_heads() {
     let relay = Relay::start(&ARGS);
     let mut client = connect(relay.address("http"));
-    // The reset of what it still sends may come first.
+    // The reset of the remaining bytes may arrive first.
     let _ = client.write_all(&part_of_head(100_000));
     let mut answer = String::new();
     let _ = client.read_to_string(&mut answer);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wrong passwords: they wait longer each time, whoever is right waits for nobody else's, and one line says it.
+//! Wrong passwords: the delay grows with each attempt, accepted clients are not delayed by others,
+//! and one line is logged.
 
 use longhaul_testnet::relay_process::{
     Relay, accept, connect, http_head, http_status, origin, patient, read_array,
@@ -15,19 +16,19 @@ use std::{
 
 const ANY: &str = "127.0.0.1:0";
 
-/// `me:secret`, `you:secret` and `me:wrong` in Basic.
+/// `me:secret`, `you:secret` and `me:wrong` as Basic credentials.
 const ME: &str = "bWU6c2VjcmV0";
 const YOU: &str = "eW91OnNlY3JldA==";
 const ME_WRONG: &str = "bWU6d3Jvbmc=";
 
 /// A relay with two users, and an origin that answers every request.
-struct Stage {
+struct Setup {
     relay: Relay,
     origin: SocketAddr,
     _users: tempfile::NamedTempFile,
 }
 
-fn stage() -> Stage {
+fn setup() -> Setup {
     let users = tempfile::NamedTempFile::new().unwrap();
     fs::write(&users, "me:secret\nyou:secret\n").unwrap();
     fs::set_permissions(&users, fs::Permissions::from_mode(0o600)).unwrap();
@@ -35,7 +36,7 @@ fn stage() -> Stage {
     let relay = Relay::start(&["--http", ANY, "--socks5", ANY, "--users", file]);
     let (listener, origin) = origin();
     std::thread::spawn(move || answer_all(&listener));
-    Stage {
+    Setup {
         relay,
         origin,
         _users: users,
@@ -54,8 +55,8 @@ fn answer_all(listener: &TcpListener) {
     }
 }
 
-impl Stage {
-    /// The status that this client gets with these credentials.
+impl Setup {
+    /// Returns the status that this client gets with these credentials.
     fn ask(&self, client: &mut TcpStream, credentials: &str) -> u16 {
         let origin = self.origin;
         write!(
@@ -81,19 +82,20 @@ impl Stage {
         read_array(&mut client)
     }
 
-    /// Lines about wrong passwords.
-    fn said(self) -> Vec<String> {
-        let (_, said) = self.relay.stop();
-        let lines = said.lines().filter(|line| line.contains("password"));
+    /// Stops the relay and returns its log lines about wrong passwords.
+    fn log_lines(self) -> Vec<String> {
+        let (_, log) = self.relay.stop();
+        let lines = log.lines().filter(|line| line.contains("password"));
         lines.map(str::to_owned).collect()
     }
 }
 
-fn http(stage: &Stage) -> TcpStream {
-    connect(stage.relay.address("http"))
+fn http(setup: &Setup) -> TcpStream {
+    connect(setup.relay.address("http"))
 }
 
-/// The sum of the waits before `attempts` wrong ones are looked at: none, 100 ms, 200 ms …
+/// Returns the sum of the delays before `attempts` wrong passwords are checked: none, 100 ms, 200
+/// ms …
 fn least_time(attempts: u32) -> Duration {
     (0..attempts.saturating_sub(1))
         .map(|n| Duration::from_millis(100 << n))
@@ -101,50 +103,50 @@ fn least_time(attempts: u32) -> Duration {
 }
 
 #[test]
-fn connections_of_one_address_wait_together() {
-    let stage = stage();
+fn delay_applies_to_all_connections_of_address() {
+    let setup = setup();
     let began = Instant::now();
     for attempt in 0..5 {
-        assert_eq!(stage.socks5(b"wrong"), [1, 1], "{attempt}");
+        assert_eq!(setup.socks5(b"wrong"), [1, 1], "{attempt}");
     }
     assert!(began.elapsed() >= least_time(5), "{:?}", began.elapsed());
-    // A right one has to wait as well, or it would be told by its haste.
+    // A correct password has to wait as well, or its speed would reveal it.
     let began_right = Instant::now();
-    assert_eq!(stage.socks5(b"secret"), [1, 0]);
+    assert_eq!(setup.socks5(b"secret"), [1, 0]);
     assert!(began_right.elapsed() >= Duration::from_millis(800));
-    // It ends the burst.
-    assert_eq!(stage.socks5(b"secret"), [1, 0]);
-    let said = stage.said();
+    // It ends the series of wrong passwords.
+    assert_eq!(setup.socks5(b"secret"), [1, 0]);
+    let said = setup.log_lines();
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("127.0.0.1"), "{said:?}");
 }
 
 #[test]
-fn who_has_an_account_can_not_try_those_of_others_faster() {
-    let stage = stage();
-    let mut client = http(&stage);
+fn login_as_other_user_does_not_reset_delay() {
+    let setup = setup();
+    let mut client = http(&setup);
     let began = Instant::now();
     for _ in 0..5 {
-        assert_eq!(stage.ask(&mut client, ME_WRONG), 407);
-        assert_eq!(stage.ask(&mut client, YOU), 204);
+        assert_eq!(setup.ask(&mut client, ME_WRONG), 407);
+        assert_eq!(setup.ask(&mut client, YOU), 204);
     }
     assert!(began.elapsed() >= least_time(5), "{:?}", began.elapsed());
-    assert_eq!(stage.said().len(), 1);
+    assert_eq!(setup.log_lines().len(), 1);
 }
 
 #[test]
-fn a_connection_that_was_right_waits_for_no_other_s_wrong_one() {
-    let stage = stage();
-    let mut known = http(&stage);
-    assert_eq!(stage.ask(&mut known, ME), 204);
-    let mut other = http(&stage);
+fn authenticated_connection_is_not_delayed() {
+    let setup = setup();
+    let mut known = http(&setup);
+    assert_eq!(setup.ask(&mut known, ME), 204);
+    let mut other = http(&setup);
     for _ in 0..7 {
-        assert_eq!(stage.ask(&mut other, ME_WRONG), 407);
+        assert_eq!(setup.ask(&mut other, ME_WRONG), 407);
     }
-    // The next one of this address waits for 6.4 s.
+    // The next attempt from this address waits for 6.4 s.
     let began = Instant::now();
     for _ in 0..20 {
-        assert_eq!(stage.ask(&mut known, ME), 204);
+        assert_eq!(setup.ask(&mut known, ME), 204);
     }
     assert!(
         began.elapsed() < Duration::from_millis(6400),
@@ -153,14 +155,14 @@ fn a_connection_that_was_right_waits_for_no_other_s_wrong_one() {
     );
 }
 
-/// Nobody looked whether they are right: they do not hear that they are wrong.
+/// The password was not checked, so the answer does not say that it is wrong.
 #[test]
-fn passwords_that_nobody_looks_at_are_not_called_wrong() {
-    let stage = stage();
-    (0..6).for_each(|_| assert_eq!(stage.ask(&mut http(&stage), ME_WRONG), 407));
+fn unchecked_passwords_get_429() {
+    let setup = setup();
+    (0..6).for_each(|_| assert_eq!(setup.ask(&mut http(&setup), ME_WRONG), 407));
     // The first of these waits for 3.2 s, the next for 6.4 s, and others would have to wait longer.
     let asked = || {
-        let mut client = http(&stage);
+        let mut client = http(&setup);
         let head = "GET http://192.0.2.1/ HTTP/1.1\r\nHost: x\r\n";
         write!(
             client,
@@ -181,11 +183,11 @@ fn passwords_that_nobody_looks_at_are_not_called_wrong() {
 }
 
 #[test]
-fn socks5_passwords_that_nobody_looks_at_get_no_answer() {
-    let stage = stage();
-    (0..6).for_each(|_| assert_eq!(stage.socks5(b"wrong"), [1, 1]));
+fn unchecked_socks5_passwords_get_no_reply() {
+    let setup = setup();
+    (0..6).for_each(|_| assert_eq!(setup.socks5(b"wrong"), [1, 1]));
     let asked = || {
-        let mut client = connect(stage.relay.address("socks5"));
+        let mut client = connect(setup.relay.address("socks5"));
         client.write_all(&[5, 1, 2]).unwrap();
         assert_eq!(read_array(&mut client), [5, 2]);
         client.write_all(b"\x01\x02me\x05wrong").unwrap();
@@ -196,25 +198,25 @@ fn socks5_passwords_that_nobody_looks_at_get_no_answer() {
         .into_iter()
         .map(|mut client| client.read_exact(&mut [0; 2]).is_ok())
         .collect();
-    assert!(answers.contains(&true), "some are looked at: {answers:?}");
+    assert!(answers.contains(&true), "some are checked: {answers:?}");
     assert!(answers.contains(&false), "all are answered: {answers:?}");
 }
 
 #[test]
-fn another_address_does_not_wait() {
-    let stage = stage();
-    let mut client = http(&stage);
+fn other_addresses_are_not_delayed() {
+    let setup = setup();
+    let mut client = http(&setup);
     for _ in 0..7 {
-        assert_eq!(stage.ask(&mut client, ME_WRONG), 407);
+        assert_eq!(setup.ask(&mut client, ME_WRONG), 407);
     }
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let source: SocketAddr = ("127.0.0.9".parse::<IpAddr>().unwrap(), 0).into();
     socket.bind(&source.into()).unwrap();
-    socket.connect(&stage.relay.address("http").into()).unwrap();
+    socket.connect(&setup.relay.address("http").into()).unwrap();
     let mut other = TcpStream::from(socket);
     patient(&other);
     let began = Instant::now();
-    assert_eq!(stage.ask(&mut other, ME), 204);
+    assert_eq!(setup.ask(&mut other, ME), 204);
     assert!(
         began.elapsed() < Duration::from_millis(6400),
         "{:?}",

@@ -79,12 +79,12 @@ impl fmt::Display for PeerError {
                     Some(from) => write!(f, "{}", from.ip().to_canonical())?,
                     None => f.write_str("this relay")?,
                 }
-                f.write_str(", or it is no Convert listener of longhaul")
+                f.write_str("; or it is not a longhaul Convert listener")
             }
             Self::NoAnswer(time) => write!(
                 f,
-                "it takes connections and has not answered for {}: is this address its Convert \
-                 listener, and has it places left?",
+                "it accepts connections and has not answered for {}: check that this is the address of its \
+                 Convert listener, and that it has connections left",
                 Time::from(*time)
             ),
             Self::NotConvert(bytes) => f.write_str(describe_foreign_answer(bytes)),
@@ -93,9 +93,9 @@ impl fmt::Display for PeerError {
                 "it speaks version {version} of Convert, and this relay version 1: run the same \
                  longhaul at both ends"
             ),
-            Self::NextHop(fault) => write!(f, "{fault}: what these two say on stderr tells more"),
+            Self::NextHop(fault) => write!(f, "{fault}: see the logs of these two relays"),
             Self::Rejected(ErrorCode::MissingCookie) => {
-                f.write_str("it wants a cookie: it is no Convert listener of longhaul")
+                f.write_str("it wants a cookie: it is not a longhaul Convert listener")
             }
             Self::Rejected(code) => write!(
                 f,
@@ -113,10 +113,10 @@ fn describe_foreign_answer(bytes: &[u8]) -> &'static str {
         return "it wants TLS: give this peer tls, or take it from its listener";
     }
     if matches!(Request::parse(bytes), Ok(Some(_))) {
-        return "it returns what it is sent: correct the address, which is no Convert listener's";
+        return "it returns what it receives: correct the address, which is not a Convert listener's";
     }
     match bytes.starts_with(b"HTTP") {
-        true => "it answers in HTTP: correct the address, which is no Convert listener's",
+        true => "it answers in HTTP: correct the address, which is not a Convert listener's",
         false => "its answer is not Convert (RFC 8803): correct the address",
     }
 }
@@ -175,7 +175,7 @@ impl DenialReason {
                 TlsProblem::new(error).message_about_client()
             }
             Self::NoTlsHandshake => {
-                "it begins no TLS, which this listener wants: give its peer tls, or \
+                "it begins no TLS handshake, which this listener requires: give its peer tls, or \
                                   take it from this listener"
                     .into()
             }
@@ -195,11 +195,11 @@ impl DenialReason {
             ),
             Self::NoProxyHeader => {
                 "it sends no header of the PROXY protocol, which accept_proxy of \
-                                    this listener wants"
+                                    this listener requires"
                     .into()
             }
             Self::WrongPassword => {
-                "its password is wrong; each further one of this address waits longer".into()
+                "its password is wrong; further ones from this address are delayed longer".into()
             }
         })
     }
@@ -279,7 +279,9 @@ impl TlsProblem {
             Self::NoTls => {
                 "it does not speak TLS: take tls from this peer, or give its listener tls".into()
             }
-            Self::NoTls13 => "it speaks no TLS 1.3: it is no Convert listener of longhaul".into(),
+            Self::NoTls13 => {
+                "it does not speak TLS 1.3: it is not a longhaul Convert listener".into()
+            }
             Self::NoCertificate => "it shows no certificate".into(),
             Self::PeerCertificate(flaw) => {
                 flaw.message_about_peer("set tls.name of this peer to one of these")
@@ -294,11 +296,11 @@ impl TlsProblem {
     fn message_about_client(&self) -> String {
         match self {
             Self::NoTls => {
-                "it does not speak TLS, which this listener wants: give its peer tls, or \
+                "it does not speak TLS, which this listener requires: give its peer tls, or \
                             take it from this listener"
                     .into()
             }
-            Self::NoTls13 => "it speaks no TLS 1.3: it is no longhaul relay".into(),
+            Self::NoTls13 => "it does not speak TLS 1.3: it is not a longhaul relay".into(),
             Self::NoCertificate => {
                 "it shows no certificate: give its peer tls with certificate and key".into()
             }
@@ -333,7 +335,7 @@ impl CertificateProblem {
     /// problem.
     fn message_about_peer(&self, names: &str) -> String {
         match self {
-            Self::Authority => "its certificate is of another authority than ca here: make both \
+            Self::Authority => "its certificate is from another authority than ca here: make both \
                                 relays' files with one authority"
                 .into(),
             Self::Expired => "its certificate has expired: renew it there".into(),

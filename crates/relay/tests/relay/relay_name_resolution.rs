@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of destinations and peers: what they are resolved by, for whom, and which of their
-//! addresses is used.
+//! Name resolution of destinations and peers: name servers, quotas, and the choice between
+//! addresses.
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::name_server::{Files, NameServer};
@@ -16,7 +16,7 @@ use std::{
 };
 
 const ANY: &str = "127.0.0.1:0";
-/// No lookup and no connect is given up while a test runs.
+/// Timeouts that no lookup and no connect reaches during a test.
 const PATIENT: [&str; 4] = ["--connect-timeout", "10m", "--handshake-timeout", "10m"];
 
 fn start(files: &Files, args: &[&str]) -> Relay {
@@ -27,7 +27,7 @@ fn named(name: &str, port: u16) -> Destination {
     format!("{name}:{port}").parse().unwrap()
 }
 
-/// Through each kind of listener that takes names.
+/// Checks that the listener is reached through each kind of listener that accepts names.
 fn assert_reached(relay: &Relay, name: &str, listener: &TcpListener) {
     let to = named(name, listener.local_addr().unwrap().port());
     for kind in ["http", "socks5"] {
@@ -37,7 +37,7 @@ fn assert_reached(relay: &Relay, name: &str, listener: &TcpListener) {
     }
 }
 
-/// A client at another address.
+/// Connects from the address `source`.
 fn connect_from(source: &str, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let source: SocketAddr = (source.parse::<IpAddr>().unwrap(), 0).into();
@@ -48,7 +48,7 @@ fn connect_from(source: &str, to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// An address that answers no SYN, because its listen queue is full, for as long as this lives.
+/// Address that answers no SYN as long as this lives, because its listen queue is full.
 struct Silent {
     _listener: Socket,
     _queue: Vec<Socket>,
@@ -61,7 +61,7 @@ impl Silent {
         listener.bind(&address.into()).unwrap();
         listener.listen(0).unwrap();
         let mut queue = Vec::new();
-        // The first are taken; those that are not stay in SYN-SENT.
+        // The first ones are accepted; the others stay in SYN-SENT.
         for _ in 0..4 {
             let client = new();
             client.set_nonblocking(true).unwrap();
@@ -76,7 +76,7 @@ impl Silent {
 }
 
 #[test]
-fn silent_name_servers_keep_no_other_client_s_names_out() {
+fn silent_name_server_does_not_block_other_clients() {
     if !may_use_namespaces() {
         return;
     }
@@ -108,7 +108,7 @@ fn silent_name_servers_keep_no_other_client_s_names_out() {
 }
 
 #[test]
-fn a_silent_family_holds_nobody_up() {
+fn falls_back_to_address_family_that_answers() {
     if !may_use_namespaces() {
         return;
     }
@@ -117,7 +117,7 @@ fn a_silent_family_holds_nobody_up() {
     let both: &[&str] = &["::1", "127.0.0.1"];
     let server = NameServer::start(&[
         ("both.test", both),
-        // Its name server does not answer questions for IPv6 addresses.
+        // The name server does not answer queries for IPv6 addresses.
         ("half.test", &["127.0.0.1"]),
         ("dead-first.test", &["127.0.0.5", "::1", "127.0.0.1"]),
     ]);
@@ -129,7 +129,7 @@ fn a_silent_family_holds_nobody_up() {
 }
 
 #[test]
-fn a_silent_family_of_a_peer_holds_nobody_up() {
+fn reaches_peer_by_address_family_that_answers() {
     if !may_use_namespaces() {
         return;
     }
@@ -144,9 +144,9 @@ fn a_silent_family_of_a_peer_holds_nobody_up() {
     assert_reached(&near, "localhost", &listener);
 }
 
-/// A socket of one family reaches no address of the other.
+/// A socket of one address family can't reach an address of the other.
 #[test]
-fn a_peer_over_udt_is_reached_by_either_family() {
+fn reaches_udt_peer_by_ipv4_and_ipv6() {
     if !may_use_namespaces() {
         return;
     }
@@ -191,7 +191,7 @@ fn a_peer_over_udt_is_reached_by_either_family() {
 }
 
 #[test]
-fn hosts_search_domains_and_dots_are_as_in_resolv_conf() {
+fn follows_hosts_file_and_resolv_conf() {
     if !may_use_namespaces() {
         return;
     }
@@ -200,7 +200,7 @@ fn hosts_search_domains_and_dots_are_as_in_resolv_conf() {
         ("short.one.test", &["127.0.0.1"]),
         ("deep.name.two.test", &["127.0.0.1"]),
         ("under_score.test", &["127.0.0.1"]),
-        // /etc/hosts comes first, and is all there is.
+        // /etc/hosts comes first, and its entry is the only result.
         ("own.test", &["127.0.0.66"]),
         ("own.one.test", &["127.0.0.66"]),
         ("plain", &["127.0.0.1"]),
@@ -230,7 +230,7 @@ fn hosts_search_domains_and_dots_are_as_in_resolv_conf() {
 }
 
 #[test]
-fn resolv_conf_is_read_again_when_it_changes() {
+fn reloads_changed_resolv_conf() {
     if !may_use_namespaces() {
         return;
     }
@@ -251,7 +251,7 @@ fn resolv_conf_is_read_again_when_it_changes() {
 }
 
 #[test]
-fn each_address_of_a_name_passes_the_rules() {
+fn applies_rules_to_each_address_of_name() {
     if !may_use_namespaces() {
         return;
     }
@@ -278,7 +278,7 @@ fn each_address_of_a_name_passes_the_rules() {
 
 /// The far relay moves to another address under the same name.
 #[test]
-fn a_peer_s_name_is_resolved_again() {
+fn resolves_peer_name_again_after_move() {
     if !may_use_namespaces() {
         return;
     }
@@ -306,9 +306,9 @@ fn a_peer_s_name_is_resolved_again() {
     }
 }
 
-/// What the relay says of a peer whose name nobody knows.
+/// Checks the log line about a peer whose name does not exist.
 #[test]
-fn a_peer_without_an_address_is_down() {
+fn peer_without_address_is_down() {
     if !may_use_namespaces() {
         return;
     }
@@ -326,9 +326,9 @@ fn a_peer_without_an_address_is_down() {
     assert!(said.contains("peer nobody.test:5124"), "{said}");
 }
 
-/// Nobody knows whether there is such a name: to say that there is none would send people to the wrong place.
+/// Whether the name exists is unknown: the answer "no such host" would mislead users.
 #[test]
-fn name_servers_that_fail_are_no_name_that_is_not_there() {
+fn distinguishes_failed_name_server_from_missing_name() {
     if !may_use_namespaces() {
         return;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What interception consists of, and others on the host remove: tables, policy rules, routes. It comes back at once,
-//! with one line for each time.
+//! Repair of interception: tables, policy rules and routes that other programs on the host remove.
+//! They are restored at once, with one log line each time.
 
 use longhaul_testnet::relay_process::{
     PATIENCE, Relay, accept, exchange, may_use_namespaces, patient,
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What others may do, and what says that it is undone.
+/// Removals by other programs, and the command that shows the repair.
 const REMOVALS: [(&str, &str); 9] = [
     ("nft flush ruleset", "nft list ruleset"),
     ("nft delete table ip longhaul-3129", "nft list ruleset"),
@@ -43,14 +43,14 @@ fn run(bed: &Testbed, command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a relay said of its interception.
+/// Stops a relay and returns its log lines about interception.
 fn end(relay: Relay) -> Vec<String> {
     let (_, said) = relay.stop();
     let other = |line: &&str| !line.contains("RLIMIT_NOFILE") && !line.contains(": stopped, ");
     said.lines().filter(other).map(str::to_owned).collect()
 }
 
-/// Without what always changes.
+/// Returns the output without its variable parts.
 fn shown(bed: &Testbed, command: &str) -> String {
     let listing = run(bed, command);
     let steady = |line| match str::contains(line, "elements") {
@@ -58,13 +58,13 @@ fn shown(bed: &Testbed, command: &str) -> String {
         false => line,
     };
     let mut lines: Vec<&str> = listing.lines().map(steady).collect();
-    // A table that is new comes last.
+    // A new table is listed last.
     lines.sort_unstable();
     lines.join("\n")
 }
 
 #[test]
-fn what_others_remove_is_put_back_at_once_and_said_once() {
+fn restores_removed_rules_and_logs_once() {
     if !may_use_namespaces() {
         return;
     }
@@ -84,7 +84,7 @@ fn what_others_remove_is_put_back_at_once_and_said_once() {
             }
             println!("{removal} {more:?}: put back after {:?}", began.elapsed());
             if removal == "ip rule flush" {
-                // Those of the system.
+                // Default rules of the system.
                 run(&bed, "ip rule add prio 32766 lookup main");
                 run(&bed, "ip rule add prio 32767 lookup default");
             }
@@ -104,7 +104,7 @@ fn what_others_remove_is_put_back_at_once_and_said_once() {
 }
 
 #[test]
-fn an_open_connection_outlives_the_removal_of_what_it_stands_on() {
+fn open_connection_survives_removal_of_rules() {
     if !may_use_namespaces() {
         return;
     }
@@ -123,7 +123,7 @@ fn an_open_connection_outlives_the_removal_of_what_it_stands_on() {
 }
 
 #[test]
-fn six_flushes_are_at_most_six_lines() {
+fn six_flushes_log_at_most_six_lines() {
     if !may_use_namespaces() {
         return;
     }
@@ -142,7 +142,7 @@ fn six_flushes_are_at_most_six_lines() {
                 if accept(&listener).peer_addr().unwrap().ip() == family.far {
                     break;
                 }
-                assert!(began.elapsed() < PATIENCE, "it stays away");
+                assert!(began.elapsed() < PATIENCE, "interception was not restored");
             }
         }
         let said = end(relay);
@@ -153,9 +153,10 @@ fn six_flushes_are_at_most_six_lines() {
     }
 }
 
-/// Where the kernel lets nobody have a relay's table but a process that holds it, and without a loopback interface.
+/// Two failures: another process owns the relay's table in the kernel, and the loopback interface
+/// is down.
 #[test]
-fn health_says_that_nothing_is_intercepted_while_it_cannot_be() {
+fn health_reports_failed_interception() {
     if !may_use_namespaces() {
         return;
     }
@@ -178,7 +179,7 @@ fn health_says_that_nothing_is_intercepted_while_it_cannot_be() {
     writeln!(holder.stdin.as_ref().unwrap(), "{hold}").unwrap();
     relay.says("not intercepting: ");
     assert!(health(&bed).contains(r#""status":"not_intercepting""#));
-    // The other family has a table of its own.
+    // The other address family has its own table.
     assert_eq!(BOTH.each_ref().map(source), [IPV4.client, IPV6.far]);
     drop(holder.stdin.take());
     holder.wait().unwrap();
@@ -188,7 +189,7 @@ fn health_says_that_nothing_is_intercepted_while_it_cannot_be() {
 
     run(&bed, "ip link set lo down");
     relay.says("not intercepting: [::1]:3129");
-    // Routes of IPv4 through it stay.
+    // IPv4 routes through the interface are kept.
     assert_eq!(BOTH.each_ref().map(source), [IPV4.far, IPV6.client]);
     run(&bed, "ip link set lo up");
     relay.says("gone and put back: the policy rule or route of ");

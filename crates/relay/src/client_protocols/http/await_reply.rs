@@ -3,7 +3,7 @@
 
 use crate::{
     client_protocols::http::{
-        silence::RequestProgress,
+        response_timeout::RequestProgress,
         trailers::{LAST_CHUNK, PendingWrite, without_last_chunk},
     },
     faults::fault::Fault,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is gone without a word, or has nothing to say, does not hold its place for ever.
+//! Detection of dead and idle connections, so that they release their permits: keepalive and idle
+//! timeouts.
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
@@ -16,7 +17,8 @@ use std::{
 
 const ANY: &str = "127.0.0.1:0";
 
-/// All kinds that a client can come by, to `to`, which is also the fixed destination.
+/// Returns the configuration of all kinds of listeners. `to` is the destination of the forward
+/// listener.
 fn listeners(to: SocketAddr) -> String {
     let listener = |kind: &str| format!("[[listener]]\nkind = '{kind}'\naddress = '{ANY}'\n");
     let kinds = ["socks5", "http", "convert"].map(listener).concat();
@@ -34,7 +36,7 @@ fn tunnel(kind: &str, relay: &Relay, origin: &TcpListener) -> (TcpStream, TcpStr
     (client, server)
 }
 
-/// Silence before the first probe; `None` is none.
+/// Returns the idle time before the first keepalive probe; `None` if keepalive is off.
 fn keepalive(leg: &TcpStream) -> Option<Duration> {
     let socket = socket2::SockRef::from(leg);
     let is_on = socket.keepalive().unwrap();
@@ -42,7 +44,7 @@ fn keepalive(leg: &TcpStream) -> Option<Duration> {
 }
 
 #[test]
-fn every_leg_has_keepalive_unless_it_is_switched_off() {
+fn every_leg_has_keepalive_by_default() {
     let minute = Some(Duration::from_secs(60));
     let off = "[profile.near]\nkeepalive = '0s'\n[profile.far]\nkeepalive = '0s'\n";
     for (profiles, wanted) in [("", minute), (off, None)] {
@@ -58,9 +60,9 @@ fn every_leg_has_keepalive_unless_it_is_switched_off() {
     }
 }
 
-/// Between relays too, on connections that stand ready.
+/// Also between relays, on pooled connections.
 #[test]
-fn ready_connections_have_keepalive() {
+fn pooled_connections_have_keepalive() {
     let (listener, address) = origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
@@ -91,7 +93,7 @@ fn records(path: &std::path::Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_tunnel_that_carries_nothing_is_ended_at_both_ends() {
+fn resets_both_ends_of_idle_tunnel() {
     let (listener, address) = origin();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("records");
@@ -119,7 +121,7 @@ fn a_tunnel_that_carries_nothing_is_ended_at_both_ends() {
 
 /// UDP ASSOCIATE: the association is the tunnel.
 #[test]
-fn an_association_without_datagrams_is_ended() {
+fn idle_association_ends() {
     let relay = Relay::start(&["--socks5", ANY, "--tunnel-idle-timeout", "1s"]);
     let mut client = connect(relay.address("socks5"));
     client.write_all(&[5, 1, 0]).unwrap();
@@ -130,9 +132,9 @@ fn an_association_without_datagrams_is_ended() {
     assert_reset(&mut client);
 }
 
-/// A client whose host loses its link says nothing any more; the server hears of it by RST.
+/// A client whose host loses its link sends nothing any more. The server gets a RST.
 #[test]
-fn a_client_that_vanishes_is_found() {
+fn detects_vanished_client() {
     if !may_use_namespaces() {
         return;
     }
@@ -149,7 +151,7 @@ fn a_client_that_vanishes_is_found() {
     let path = file.path().to_str().unwrap();
     let relay = Relay::spawn_waiting(bed.command(&["--config", path]), 2);
     let listener = bed.listen(IPV4.at(8080));
-    // The origin says nothing: only the silence of the client tells.
+    // The origin is silent: only the client's missing keepalive answers can be detected.
     let mut asking = bed.connect(relay.address("http")).unwrap();
     let request = format!("GET http://{}/ HTTP/1.1\r\nHost: x\r\n\r\n", IPV4.at(8080));
     asking.write_all(request.as_bytes()).unwrap();
