@@ -26,7 +26,7 @@ use std::{fs::File, io, ops::Range, os::fd::AsFd, sync::Arc, time::Duration};
 pub(super) struct LargeFile {
     pub(super) entry: Arc<Entry>,
     pub(super) blocks: Blocks,
-    /// Blocks that this session sends.
+    /// Blocks that this session receives.
     wanted: BlockSet,
     portion: Portion,
     dir: Dir,

@@ -93,13 +93,16 @@ impl Source {
                     let file = self.piece(&entry, held, &sources, source);
                     self.announce_entry(entry, file.map(Arc::new));
                 }
-                ScanItem::Top { metadata, left_out } => {
+                ScanItem::Top {
+                    metadata,
+                    skipped: left_out,
+                } => {
                     self.report_left_out(".", &left_out);
                     self.to_target
                         .push(SourceMsg::RootMetadata(metadata.into()));
                 }
                 ScanItem::Shares { path, shares } => self.report_missing_shares(&path, shares),
-                ScanItem::Skipped { path, why } => {
+                ScanItem::Skipped { path, reason: why } => {
                     self.reporter.send_problem(format!("{path}: {why}"));
                     self.to_target.push(SourceMsg::Excluded(path));
                 }
