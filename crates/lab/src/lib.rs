@@ -69,8 +69,10 @@ fn contain(args: &args::ContainArgs) -> Result<()> {
     let (program, words) = args.words.split_first().context("there is no command")?;
     let mut command = process::Command::new(program);
     command.args(words);
-    let tell = |ended: &contained::Ended| fs::write(&args.report, serde_json::to_vec(ended)?);
-    let code = contained::run(&mut command, tell).map_err(|error| run::unsupported(&error))?;
+    let write_report =
+        |ended: &contained::Ended| fs::write(&args.report, serde_json::to_vec(ended)?);
+    let code =
+        contained::run(&mut command, write_report).map_err(|error| run::unsupported(&error))?;
     process::exit(code.into())
 }
 
@@ -86,7 +88,7 @@ fn list() -> Result<()> {
     }
     for (reason, names) in lacking {
         errln!(
-            "Not for this user, unless with --simulate: {} ({reason})",
+            "Not permitted for this user, except with --simulate: {} ({reason})",
             names.join(", ")
         );
     }

@@ -164,8 +164,8 @@ fn missed_checks((name, part): &Part) -> Vec<String> {
     let mut arguments = vec!["run", name, "--quick", "--out", out.to_str().unwrap()];
     arguments.extend(words.iter().map(String::as_str));
     let output = longhaul(&arguments);
-    let said = format!("{name}: {}{}", text(&output.stderr), text(&output.stdout));
-    let result = sound(name, &out, &said);
+    let messages = format!("{name}: {}{}", text(&output.stderr), text(&output.stdout));
+    let result = check_result(name, &out, &messages);
     let missed: Vec<String> = result["checks"]
         .as_array()
         .unwrap()
@@ -175,7 +175,10 @@ fn missed_checks((name, part): &Part) -> Vec<String> {
         .collect();
     // 0: every check holds; 1: one does not; 4: one is undecided.
     let expected: &[i32] = if missed.is_empty() { &[0] } else { &[1, 4] };
-    assert!(expected.contains(&output.status.code().unwrap()), "{said}");
+    assert!(
+        expected.contains(&output.status.code().unwrap()),
+        "{messages}"
+    );
     missed
 }
 
@@ -217,8 +220,8 @@ fn today_and_own_scenarios_run() {
 }
 
 /// Checks what a result must have regardless of its figures.
-fn sound(name: &str, out: &Path, said: &str) -> Value {
-    let result = fs::read(out.join("result.json")).expect(said);
+fn check_result(name: &str, out: &Path, messages: &str) -> Value {
+    let result = fs::read(out.join("result.json")).expect(messages);
     let result: Value = serde_json::from_slice(&result).unwrap();
     let cells = result["cells"].as_array().unwrap();
     assert!(!cells.is_empty(), "{name}");
@@ -226,7 +229,7 @@ fn sound(name: &str, out: &Path, said: &str) -> Value {
         let runs = cell["runs"].as_array().unwrap();
         assert!(!runs.is_empty(), "{name}: {cell}");
         for run in runs {
-            assert_eq!(run["failed"], Value::Null, "{name}: {said}");
+            assert_eq!(run["failed"], Value::Null, "{name}: {messages}");
             assert_eq!(
                 metrics(run),
                 metrics(&cell["metrics"]),

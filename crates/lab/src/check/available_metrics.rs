@@ -271,7 +271,8 @@ mod tests {
             ("", "count = 16\nsegments = 8"),
         ];
         let probe_metrics = cases.map(|(link, keys)| known(link, &[flow("p", "probe", keys)]).all);
-        let registered = metrics_of(Producer::OneWayDelayTest).chain(metrics_of(Producer::ConformanceTest));
+        let registered =
+            metrics_of(Producer::OneWayDelayTest).chain(metrics_of(Producer::ConformanceTest));
         let registered: BTreeSet<String> = registered.map(str::to_owned).collect();
         assert_eq!(
             probe_metrics.into_iter().flatten().collect::<BTreeSet<_>>(),

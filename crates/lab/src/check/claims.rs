@@ -10,10 +10,12 @@ use crate::{
     evaluation::checks,
     scenario::{
         AnswerSpec, CheckSpec,
-        config_error::{CheckResult, ConfigError, at, distinct, each, ensure, within},
+        config_error::{
+            CheckResult, ConfigError, check_distinct, check_each, check_range, ensure, in_key,
+        },
         expression::{Bound, Expression},
     },
-    source::{ExperimentPlan, pairs},
+    source::{ExperimentPlan, text_pairs},
 };
 use std::{cell::RefCell, collections::HashSet};
 use toml::Table;
@@ -21,12 +23,15 @@ use toml::Table;
 /// Checks everything that is not specific to one cell. Each cell must have been checked before.
 pub(crate) fn check(experiment: &ExperimentPlan) -> CheckResult {
     let (repetitions, warmup) = (experiment.scenario.repetitions, experiment.scenario.warmup);
-    at("repetitions", within("repetitions", repetitions, 1, 1000))?;
-    at(
-        "retakes",
-        within("retakes", experiment.scenario.max_retries, 0, 10),
+    in_key(
+        "repetitions",
+        check_range("repetitions", repetitions, 1, 1000),
     )?;
-    at("warmup", within("warmup", warmup, 0, 10))?;
+    in_key(
+        "retakes",
+        check_range("retakes", experiment.scenario.max_retries, 0, 10),
+    )?;
+    in_key("warmup", check_range("warmup", warmup, 0, 10))?;
     check_new_names(experiment)?;
     check_claims(experiment)
 }
@@ -43,21 +48,21 @@ fn check_new_names(experiment: &ExperimentPlan) -> CheckResult {
             format!("there is a metric {name:?} already")
         })
     };
-    let measures = each(&experiment.scenario.measure, |plan| {
-        at("name", new(&plan.name))
+    let measures = check_each(&experiment.scenario.measure, |plan| {
+        in_key("name", new(&plan.name))
     });
-    at("measure", measures)?;
+    in_key("measure", measures)?;
     let clean = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut derived = experiment.scenario.derived.keys();
     let derived = derived.try_for_each(|name| {
         let word = ensure(name.chars().all(clean), || {
             format!("{name:?}: a metric's name is letters, digits and '_'")
         });
-        at(name, word.and_then(|()| new(name)))
+        in_key(name, word.and_then(|()| new(name)))
     });
-    at("derived", derived)?;
+    in_key("derived", derived)?;
     let checks = experiment.scenario.check.iter().map(|plan| &plan.name);
-    at("check", distinct("checks", checks))
+    in_key("check", check_distinct("checks", checks))
 }
 
 /// Checks that derived metrics, checks, the answer and the paper's figures refer to cells that
@@ -67,30 +72,33 @@ fn check_claims(experiment: &ExperimentPlan) -> CheckResult {
     let mut derived = experiment.scenario.derived.iter();
     let derived = derived.try_for_each(|(name, text)| {
         let parsed = parse(text, &available);
-        let sound = parsed.and_then(|_| check_parts(name, &available));
-        at(
+        let checked = parsed.and_then(|_| check_parts(name, &available));
+        in_key(
             name,
-            sound.map_err(|error| error.of(format!("derived.{name}"))),
+            checked.map_err(|error| error.with_owner(format!("derived.{name}"))),
         )
     });
-    at("derived", derived)?;
-    let checks = each(&experiment.scenario.check, |plan| {
+    in_key("derived", derived)?;
+    let checks = check_each(&experiment.scenario.check, |plan| {
         check_claim(plan, experiment, &available)
-            .map_err(|error| error.of(format!("check {:?}", plan.name)))
+            .map_err(|error| error.with_owner(format!("check {:?}", plan.name)))
     });
-    at("check", checks)?;
+    in_key("check", checks)?;
     let papers = paper::check(experiment, &available);
-    at("paper", papers.map_err(|error| error.of("paper")))?;
+    in_key("paper", papers.map_err(|error| error.with_owner("paper")))?;
     let mut answers = experiment.scenario.answer.iter();
     let answers = answers.try_for_each(|plan| answer(plan, experiment, &available));
-    at("answer", answers.map_err(|error| error.of("answer")))
+    in_key(
+        "answer",
+        answers.map_err(|error| error.with_owner("answer")),
+    )
 }
 
 /// Checks that one run gives all metrics of a derived metric, and that they are defined before it.
 fn check_parts(name: &str, available: &AvailableMetrics) -> CheckResult {
     ensure(
         available.check(name).is_ok(),
-        || "no run gives all of its parts, or one of them stands behind it",
+        || "no run gives all of its parts, or one of them is defined after it",
     )
 }
 
@@ -106,21 +114,21 @@ fn check_claim(
     experiment: &ExperimentPlan,
     available: &AvailableMetrics,
 ) -> CheckResult {
-    let expression = at("value", parse(&plan.value, available))?;
+    let expression = in_key("value", parse(&plan.value, available))?;
     let subjects = match checks::subjects_of(plan, experiment) {
         None => vec![None],
         Some(all) => all.into_iter().map(Some).collect(),
     };
-    let some = ensure(!subjects.is_empty(), || "no cell is meant by every");
-    at("every", some)?;
-    at(
+    let some = ensure(!subjects.is_empty(), || "every matches no cell");
+    in_key("every", some)?;
+    in_key(
         "value",
         check_subjects(&expression, &subjects, experiment, available),
     )?;
     let bound = ensure(Bound::parse(&plan.want).is_some(), || {
-        format!("want = {:?} is no bound such as \">= 6\"", plan.want)
+        format!("want = {:?} is not a bound such as \">= 6\"", plan.want)
     });
-    at("want", bound)
+    in_key("want", bound)
 }
 
 /// Checks that the expression's cells exist and give its metrics. For at least one subject, the
@@ -137,7 +145,7 @@ fn check_subjects(
         not_printed.take();
         let one = |name: &str, wanted: &[(String, String)]| {
             let index =
-                experiment.one_cell(&checks::cell_selector(experiment, *subject, wanted))?;
+                experiment.find_cell(&checks::cell_selector(experiment, *subject, wanted))?;
             available.check_in(index, name)?;
             let printed = checks::is_printed(experiment, index, name);
             not_printed.replace(not_printed.take().or((!printed).then(|| name.to_owned())));
@@ -148,7 +156,7 @@ fn check_subjects(
     }
     ensure(compared, || {
         let name = not_printed.take().unwrap_or_default();
-        format!("no cell that is meant has a figure for {name}")
+        format!("no selected cell has a figure for {name}")
     })
 }
 
@@ -157,12 +165,12 @@ fn answer(
     experiment: &ExperimentPlan,
     available: &AvailableMetrics,
 ) -> CheckResult {
-    at("metric", available.check(&plan.metric))?;
+    in_key("metric", available.check(&plan.metric))?;
     let gives = |cell: &Table| {
-        let index = experiment.one_cell(&pairs(cell))?;
+        let index = experiment.find_cell(&text_pairs(cell))?;
         available.check_in(index, &plan.metric)
     };
-    at("cell", gives(&plan.cell))?;
+    in_key("cell", gives(&plan.cell))?;
     let baseline = plan.baseline.as_ref();
-    at("baseline", baseline.map_or(Ok(()), gives))
+    in_key("baseline", baseline.map_or(Ok(()), gives))
 }

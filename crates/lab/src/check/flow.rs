@@ -5,7 +5,7 @@ use crate::{
     network::{Topology, probe},
     scenario::{
         CcSpec, Direction, Flow, Pace, Program, Scenario,
-        config_error::{CheckResult, at, each, ensure, valid_name, within},
+        config_error::{CheckResult, check_each, check_range, ensure, in_key, valid_name},
         control,
         placeholders::{self, Placeholder},
     },
@@ -13,14 +13,14 @@ use crate::{
 };
 
 pub(crate) fn check(flow: &Flow, topology: &Topology) -> CheckResult {
-    at("name", valid_name("flow", &flow.name, 32))?;
-    check_keys(flow, topology).map_err(|error| error.of(format!("flow {:?}", flow.name)))
+    in_key("name", valid_name("flow", &flow.name, 32))?;
+    check_keys(flow, topology).map_err(|error| error.with_owner(format!("flow {:?}", flow.name)))
 }
 
 fn check_keys(flow: &Flow, topology: &Topology) -> CheckResult {
     check_hosts(flow, topology)?;
     check_relay(flow, topology)?;
-    at("parallel", within("parallel", flow.parallel, 1, 128))?;
+    in_key("parallel", check_range("parallel", flow.parallel, 1, 128))?;
     match flow.program {
         Program::Curl => curl(flow),
         Program::Iperf3 => size_or_duration(flow, "iperf3 takes either size or duration"),
@@ -31,21 +31,22 @@ fn check_keys(flow: &Flow, topology: &Topology) -> CheckResult {
     }?;
     only_of_probe(flow)?;
     only_of_command(flow)?;
-    at("omit", omit(flow))?;
+    in_key("omit", omit(flow))?;
     sender(flow)
 }
 
 fn size_or_duration(flow: &Flow, problem: &'static str) -> CheckResult {
     ensure(flow.size.is_some() != flow.duration.is_some(), || problem)?;
     let some = flow.size.is_none_or(|size| size.get() > 0);
-    at("size", ensure(some, || "size must be above 0"))
+    in_key("size", ensure(some, || "size must be above 0"))
 }
 
 /// Checks `omit`: only a flow with a duration has a beginning that can be left out.
 fn omit(flow: &Flow) -> CheckResult {
-    let lasting = matches!(flow.program, Program::Iperf3 | Program::Udt) && flow.duration.is_some();
+    let has_duration =
+        matches!(flow.program, Program::Iperf3 | Program::Udt) && flow.duration.is_some();
     ensure(
-        lasting || flow.omit.is_none(),
+        has_duration || flow.omit.is_none(),
         || "omit is a key of programs \"iperf3\" and \"udt\", beside duration",
     )
 }
@@ -55,7 +56,7 @@ fn check_hosts(flow: &Flow, topology: &Topology) -> CheckResult {
         let reached = ensure(topology.hosts.contains(host), || {
             format!("no link reaches a host {host:?}")
         });
-        at(key, reached)?;
+        in_key(key, reached)?;
     }
     let joined = flow.from != flow.to && topology.path(&flow.from, &flow.to).is_some();
     let joined = ensure(joined, || {
@@ -64,58 +65,58 @@ fn check_hosts(flow: &Flow, topology: &Topology) -> CheckResult {
             flow.from, flow.to
         )
     });
-    at("to", joined)
+    in_key("to", joined)
 }
 
 /// Checks `via` and `proxy`: the program supports the key, and a path leads to the relay's host.
 fn check_relay(flow: &Flow, topology: &Topology) -> CheckResult {
     let (via, proxy) = (flow.via.as_ref(), flow.proxy.as_ref());
-    let one = ensure(
+    let exclusive = ensure(
         via.is_none() || proxy.is_none(),
         || "via and proxy exclude each other",
     );
-    at("via", one)?;
+    in_key("via", exclusive)?;
     let carried = ensure(
         proxy.is_none() || flow.program.carries_a_file(),
         || "proxy is a key of programs \"curl\" and \"ftp\"",
     );
-    at("proxy", carried)?;
-    let relayable = matches!(flow.program, Program::Curl | Program::Iperf3);
+    in_key("proxy", carried)?;
+    let supports_via = matches!(flow.program, Program::Curl | Program::Iperf3);
     let relayed = ensure(
-        via.is_none() || relayable,
+        via.is_none() || supports_via,
         || "via is a key of programs \"curl\" and \"iperf3\"",
     );
-    at("via", relayed)?;
-    let opening = match flow.direction {
+    in_key("via", relayed)?;
+    let client = match flow.direction {
         Direction::Upload => &flow.from,
         Direction::Download => &flow.to,
     };
     let Some(relay) = via.or(proxy.map(|proxy| &proxy.at)) else {
         return Ok(());
     };
-    let reached = ensure(topology.address(opening, &relay.host).is_some(), || {
-        format!("no path leads from {opening:?} to a host {:?}", relay.host)
+    let reached = ensure(topology.address(client, &relay.host).is_some(), || {
+        format!("no path leads from {client:?} to a host {:?}", relay.host)
     });
-    at(if via.is_some() { "via" } else { "proxy" }, reached)
+    in_key(if via.is_some() { "via" } else { "proxy" }, reached)
 }
 
 fn curl(flow: &Flow) -> CheckResult {
-    at("size", check_size(flow, "curl needs a size above 0"))?;
+    in_key("size", check_size(flow, "curl needs a size above 0"))?;
     let endless = ensure(
         flow.duration.is_none(),
         || "curl takes a size, not a duration",
     );
-    at("duration", endless)?;
+    in_key("duration", endless)?;
     let down = ensure(
         flow.direction == Direction::Download,
         || "curl downloads; use iperf3 for uploads",
     );
-    at("direction", down)?;
+    in_key("direction", down)?;
     let single = ensure(
         flow.parallel == 1,
         || "curl opens one connection; add flows for more",
     );
-    at("parallel", single)
+    in_key("parallel", single)
 }
 
 fn check_size(flow: &Flow, problem: &'static str) -> CheckResult {
@@ -124,9 +125,9 @@ fn check_size(flow: &Flow, problem: &'static str) -> CheckResult {
 
 fn ftp(flow: &Flow) -> CheckResult {
     let problem = "ftp needs a size above 0, and has no duration and no parallel";
-    at("size", check_size(flow, problem))?;
-    at("duration", ensure(flow.duration.is_none(), || problem))?;
-    at("parallel", ensure(flow.parallel == 1, || problem))?;
+    in_key("size", check_size(flow, problem))?;
+    in_key("duration", ensure(flow.duration.is_none(), || problem))?;
+    in_key("parallel", ensure(flow.parallel == 1, || problem))?;
     let http = flow
         .proxy
         .as_ref()
@@ -135,50 +136,50 @@ fn ftp(flow: &Flow) -> CheckResult {
         !http || flow.direction == Direction::Download,
         || "an HTTP proxy does not pass FTP uploads on; a SOCKS proxy does",
     );
-    at("proxy", passed)?;
+    in_key("proxy", passed)?;
     let reached = ensure(
         !flow.active || flow.proxy.is_none(),
         || "active: a server can't connect to a client behind a proxy",
     );
-    at("active", reached)
+    in_key("active", reached)
 }
 
 fn udt(flow: &Flow) -> CheckResult {
     size_or_duration(flow, "udt takes either size or duration")?;
-    at("parallel", within("parallel", flow.parallel, 1, 64))?;
+    in_key("parallel", check_range("parallel", flow.parallel, 1, 64))?;
     let own = |control: &CcSpec| control.to_string() == control::UDT;
     let control = ensure(
         flow.cc.as_ref().is_none_or(own),
         || "program \"udt\" has a rate control of its own: cc = \"udt\", or none",
     );
-    at("cc", control)
+    in_key("cc", control)
 }
 
 fn command(flow: &Flow, topology: &Topology) -> CheckResult {
-    at("size", check_size(flow, "command needs a size above 0"))?;
+    in_key("size", check_size(flow, "command needs a size above 0"))?;
     let problem = "command runs once, on \"from\", to its end: it has no";
-    let none = |key, absent| at(key, ensure(absent, || format!("{problem} {key}")));
+    let none = |key, absent| in_key(key, ensure(absent, || format!("{problem} {key}")));
     none("duration", flow.duration.is_none())?;
     none("parallel", flow.parallel == 1)?;
     none("direction", flow.direction == Direction::Download)?;
     let named = ensure(
         !flow.command.is_empty(),
-        || "command is missing: the list of words that runs on \"from\"",
+        || "command is missing: the program that runs on \"from\", with its arguments",
     );
-    at("command", named)?;
+    in_key("command", named)?;
     let all = |host: &str, words: &[String]| {
-        each(words, |word: &String| check_word(word, host, topology))
+        check_each(words, |word: &String| check_word(word, host, topology))
     };
-    at("command", all(&flow.from, &flow.command))?;
-    at("server", all(&flow.to, &flow.server))?;
+    in_key("command", all(&flow.from, &flow.command))?;
+    in_key("server", all(&flow.to, &flow.server))?;
     let awaited = ensure(
         flow.server.is_empty() || flow.ready.is_some_and(|port| port > 0),
         || "ready is missing: the TCP port at which the server listens",
     );
-    at("ready", awaited)?;
+    in_key("ready", awaited)?;
     let arrives = flow.arrives.iter();
     let arrives = arrives.map(|file| check_word(file, &flow.to, topology));
-    at("arrives", arrives.collect::<CheckResult>())
+    in_key("arrives", arrives.collect::<CheckResult>())
 }
 
 /// Checks that the hosts named in a word of a command on `host` exist and can be reached.
@@ -196,24 +197,24 @@ fn check_word(word: &str, host: &str, topology: &Topology) -> CheckResult {
 /// Checks the keys that set options of the sender's socket: the program must be able to set them.
 fn sender(flow: &Flow) -> CheckResult {
     check_sender_keys(flow)?;
-    let one = ensure(
+    let exclusive = ensure(
         flow.gap.is_none() || flow.pace.is_none(),
         || "pace and gap exclude each other",
     );
-    at("gap", one)?;
+    in_key("gap", exclusive)?;
     let gap = flow.gap.map_or(1_000, longhaul_units::Time::as_nanos);
     let gap = ensure(
         (100..=1_000_000_000).contains(&gap),
         || "gap must be 100ns to 1s",
     );
-    at("gap", gap)?;
-    at("pace", pace(flow))?;
-    at("window", window(flow))?;
+    in_key("gap", gap)?;
+    in_key("pace", pace(flow))?;
+    in_key("window", window(flow))?;
     let opened = ensure(
         !flow.active || flow.program == Program::Ftp,
         || "active is a key of program \"ftp\"",
     );
-    at("active", opened)
+    in_key("active", opened)
 }
 
 fn check_sender_keys(flow: &Flow) -> CheckResult {
@@ -224,13 +225,13 @@ fn check_sender_keys(flow: &Flow) -> CheckResult {
         allowed,
         || "cc is a key of programs \"curl\", \"iperf3\", \"ftp\" and \"udt\"",
     );
-    at("cc", allowed)?;
+    in_key("cc", allowed)?;
     for (key, given) in [("pace", flow.pace.is_some()), ("gap", flow.gap.is_some())] {
-        let spaced = ensure(
+        let pacing = ensure(
             !given || supported,
             || "pace and gap are keys of programs \"curl\" and \"iperf3\"",
         );
-        at(key, spaced)?;
+        in_key(key, pacing)?;
     }
     Ok(())
 }
@@ -246,7 +247,8 @@ pub(crate) fn check_ftp_control(flow: &Flow, scenario: &Scenario) -> CheckResult
     ensure(!control.paced, || {
         format!("flow {name:?}: +pace is for programs \"curl\" and \"iperf3\"")
     })?;
-    let only = format!("flow {name:?}: the cc of an FTP flow is that of all that {host:?} sends");
+    let only =
+        format!("flow {name:?}: the cc of an FTP flow applies to all flows that {host:?} sends");
     let differs = |other: &&Flow| {
         let sends = other.enabled && other.program.is_tcp() && other.from == *host;
         sends && other.cc.as_ref().and_then(CcSpec::key) != control.key()
@@ -255,11 +257,11 @@ pub(crate) fn check_ftp_control(flow: &Flow, scenario: &Scenario) -> CheckResult
     other.map_or(Ok(()), |other| {
         let other = &other.name;
         Err(format!(
-            "{only}; give flow {other:?} the same, or a host of its own"
+            "{only}; give flow {other:?} the same cc, or another host"
         ))
     })?;
     ensure(!scenario.relays_on(host), || {
-        format!("{only}, and a relay sends from there, too")
+        format!("{only}, and a relay sends from that host, too")
     })
 }
 
@@ -286,13 +288,13 @@ fn window(flow: &Flow) -> CheckResult {
 
 fn probe(flow: &Flow) -> CheckResult {
     let problem = "probe sends one stream of packets: it has no size and no parallel";
-    at("size", ensure(flow.size.is_none(), || problem))?;
+    in_key("size", ensure(flow.size.is_none(), || problem))?;
     let onward = ensure(
         flow.direction == Direction::Download,
         || "probe sends its packets from \"from\" to \"to\": it has no direction",
     );
-    at("direction", onward)?;
-    at("parallel", ensure(flow.parallel == 1, || problem))?;
+    in_key("direction", onward)?;
+    in_key("parallel", ensure(flow.parallel == 1, || problem))?;
     Ok(probe::timing(flow).map(drop)?)
 }
 
@@ -340,6 +342,6 @@ fn only_of(
     let mut given = keys.into_iter().filter(|(_, given)| *given);
     match given.next().filter(|_| flow.program != program) {
         None => Ok(()),
-        Some((key, _)) => at(key, Err(problem)),
+        Some((key, _)) => in_key(key, Err(problem)),
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     network::{Topology, ports},
     scenario::{
         Flow, Program, Relay, Scenario,
-        config_error::{CheckResult, at, each, ensure},
+        config_error::{CheckResult, check_each, ensure, in_key},
     },
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -40,7 +40,7 @@ impl<'a> Listeners<'a> {
             all.extend(ports.map(|port| on_all_addresses(&host, port, "nginx".to_owned())));
         }
         for (number, flow) in flows.iter().enumerate() {
-            let (host, owner) = (ports::accepting(flow), format!("flow {:?}", flow.name));
+            let (host, owner) = (ports::accepting_host(flow), format!("flow {:?}", flow.name));
             match flow.program {
                 Program::Ftp => all.push(on_all_addresses(host, ports::FTP, owner)),
                 Program::Iperf3 => {
@@ -69,10 +69,10 @@ impl<'a> Listeners<'a> {
         relay: &Relay,
         own: Vec<SocketAddr>,
     ) -> CheckResult {
-        at("intercept", self.intercept(name, host, &relay.intercept))?;
+        in_key("intercept", self.intercept(name, host, &relay.intercept))?;
         own.into_iter().try_for_each(|address| {
             match key_of(&relay.options, address) {
-                Some(key) => at(key, self.check_listener(host, address)),
+                Some(key) => in_key(key, self.check_listener(host, address)),
                 None => self.check_listener(host, address),
             }?;
             self.all.push(Listener {
@@ -87,12 +87,12 @@ impl<'a> Listeners<'a> {
     /// Adds the intercepted ports of a relay. Of two relays on one host, the first would take all
     /// connections to a port.
     fn intercept(&mut self, name: &str, host: &str, ports: &[u16]) -> CheckResult {
-        each(ports, |port| {
+        check_each(ports, |port| {
             let mut taken = self.intercepted.iter();
             let other = taken.find(|(at, taken, _)| at == host && taken == port);
             ensure(other.is_none(), || {
                 let other = other.map_or("", |(.., other)| other);
-                format!("relay {other:?} takes port {port} on host {host:?} already")
+                format!("relay {other:?} already intercepts port {port} on host {host:?}")
             })?;
             let own = (host.to_owned(), *port, name.to_owned());
             self.intercepted.push(own);
@@ -102,7 +102,7 @@ impl<'a> Listeners<'a> {
 
     fn check_listener(&self, host: &str, at: SocketAddr) -> CheckResult {
         ensure(at.port() != 0, || {
-            format!("{at}: port 0 is another port in each run, so no flow could know it")
+            format!("{at}: port 0 means a random port, which no flow can know")
         })?;
         self.check_address(host, at)?;
         self.check_free(host, at)
@@ -139,7 +139,9 @@ impl<'a> Listeners<'a> {
         let Some(target) = target.filter(|_| flow.enabled) else {
             return Ok(());
         };
-        let address = self.topology.address(ports::opening(flow), &target.host);
+        let address = self
+            .topology
+            .address(ports::opening_host(flow), &target.host);
         let address = address.map(|ip| SocketAddr::from((ip, target.port)));
         let serves = |one: &Listener| {
             one.host == target.host && address.is_some_and(|at| overlap(one.at, at))
@@ -147,7 +149,7 @@ impl<'a> Listeners<'a> {
         let served = ensure(self.all.iter().any(serves), || {
             format!("flow {:?}: nothing listens at {target}", flow.name)
         });
-        at(key, served)
+        in_key(key, served)
     }
 }
 

@@ -7,8 +7,8 @@ use crate::{
     network::link,
     scenario::{
         CellSpec, Scenario,
-        config_error::{CheckResult, ConfigError, at, each, ensure},
-        value::{self, plain},
+        config_error::{CheckResult, ConfigError, check_each, ensure, in_key},
+        value::{self, plain_text},
     },
     source::{
         Cell, Choices, ExperimentPlan, Source,
@@ -62,19 +62,19 @@ impl ExperimentPlan {
     fn check_labels(&self, head: &Head) -> CheckResult {
         let names: Vec<String> = self.cells.iter().map(Cell::name).collect();
         let first = names.len() - head.cells.len();
-        let checked = each(&head.cells, |cell| {
+        let checked = check_each(&head.cells, |cell| {
             let named = ensure(cell.label.as_deref() != Some(""), || "a label is empty");
-            at("label", named)
+            in_key("label", named)
         });
-        at("cells", checked)?;
-        let checked = each(first..names.len(), |index| {
+        in_key("cells", checked)?;
+        let checked = check_each(first..names.len(), |index| {
             let name = &names[index];
             let alone = ensure(!names[..index].contains(name), || {
                 format!("two cells are called {name:?}")
             });
-            at("label", alone)
+            in_key("label", alone)
         });
-        at("cells", checked)
+        in_key("cells", checked)
     }
 
     /// Refuses `--set` of a parameter that every cell varies: no cell would use the value.
@@ -83,7 +83,7 @@ impl ExperimentPlan {
         match choices.set.iter().find(|(name, _)| varied(name)) {
             None => Ok(()),
             Some((name, _)) => Err(Refusal::usage(format!(
-                "--set {name}: every cell has its own value of it; --only {name}=VALUE chooses among them"
+                "--set {name}: every cell varies it; --only {name}=VALUE selects cells"
             ))),
         }
     }
@@ -141,12 +141,12 @@ impl ExperimentPlan {
 }
 
 fn no_such_value(key: &str, text: &str, values: &[&Value]) -> anyhow::Error {
-    let values: IndexSet<String> = values.iter().map(|value| plain(value)).collect();
+    let values: IndexSet<String> = values.iter().map(|value| plain_text(value)).collect();
     let values: Vec<String> = values.into_iter().collect();
     Refusal::usage(match values.is_empty() {
         true => format!("--only {key}={text}: no cell varies {key}"),
         false => format!(
-            "--only {key}={text}: no cell has it; {key} is {}",
+            "--only {key}={text}: no cell has this value; {key} is {}",
             values.join(", ")
         ),
     })
@@ -418,7 +418,7 @@ size = "${size}"
         assert_eq!(open(TEXT, &only("0.10")).unwrap().cells.len(), 2);
         for none in ["0.5", "0|0.5"] {
             let error = open(TEXT, &only(none)).unwrap_err().to_string();
-            let said = "--only loss=0.5: no cell has it; loss is 0.0, 0.1";
+            let said = "--only loss=0.5: no cell has this value; loss is 0.0, 0.1";
             assert!(error.contains(said), "{error}");
         }
     }

@@ -6,7 +6,7 @@ use crate::{
     evaluation::paper::{entries, single_parameter},
     scenario::{
         claim::{ReferenceTable, ReferenceValues},
-        config_error::{CheckResult, at, each, ensure},
+        config_error::{CheckResult, check_each, ensure, in_key},
     },
     source::ExperimentPlan,
 };
@@ -14,15 +14,17 @@ use crate::{
 /// Checks that every figure is of a metric that runs give and belongs to one cell, and that a table
 /// has as many values as rows and columns.
 pub(crate) fn check(experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
-    each(&experiment.scenario.paper, |paper| {
+    check_each(&experiment.scenario.paper, |paper| {
         shape(paper)?;
         metrics(paper, available)?;
         let mut all = entries(paper).into_iter();
         all.try_for_each(|entry| {
-            let one = experiment.one_cell(&entry.cell).map(drop);
+            let one = experiment.find_cell(&entry.cell).map(drop);
             match entry.place {
-                None => at("cell", one),
-                Some((row, column)) => at("table", at("values", at(row, at(column, one)))),
+                None => in_key("cell", one),
+                Some((row, column)) => {
+                    in_key("table", in_key("values", in_key(row, in_key(column, one))))
+                }
             }
         })
     })
@@ -36,27 +38,27 @@ fn shape(paper: &ReferenceValues) -> CheckResult {
         ("figures", !paper.figures.is_empty()),
         ("suspect", !paper.suspect.is_empty()),
     ] {
-        let alone = ensure(!given, || "figures and a table belong into two [[paper]]");
-        at(key, alone)?;
+        let alone = ensure(!given, || "figures and a table need two [[paper]]");
+        in_key(key, alone)?;
     }
-    at("table", table.check())
+    in_key("table", table.check())
 }
 
 /// Checks the names of metrics, and that each suspect figure is printed.
 fn metrics(paper: &ReferenceValues, available: &AvailableMetrics) -> CheckResult {
     let mut figures = paper.figures.keys();
-    at(
+    in_key(
         "figures",
-        figures.try_for_each(|name| at(name, available.check(name))),
+        figures.try_for_each(|name| in_key(name, available.check(name))),
     )?;
-    let printed = each(&paper.suspect, |name| {
+    let printed = check_each(&paper.suspect, |name| {
         ensure(paper.figures.contains_key(name), || {
             format!("suspect: there is no figure {name:?} here")
         })
     });
-    at("suspect", printed)?;
+    in_key("suspect", printed)?;
     match &paper.table {
-        Some(table) => at("table", at("metric", available.check(&table.metric))),
+        Some(table) => in_key("table", in_key("metric", available.check(&table.metric))),
         None => Ok(()),
     }
 }
@@ -66,7 +68,7 @@ impl ReferenceTable {
         let [height, width] =
             [("rows", &self.rows), ("columns", &self.columns)].map(|(key, axis)| {
                 let values = single_parameter(axis).map(|(_, values)| values.len());
-                at(
+                in_key(
                     key,
                     values.ok_or("rows and columns name one parameter each"),
                 )
@@ -75,12 +77,15 @@ impl ReferenceTable {
         let fits = self.values.len() == height && self.values.iter().all(|row| row.len() <= width);
         let fits = ensure(fits, || {
             format!(
-                "values of {} are no {height} rows of at most {width}",
+                "values of {} are not {height} rows of at most {width}",
                 self.metric
             )
         });
-        at("values", fits)?;
-        at("suspect", each(&self.suspect, |place| self.has(*place)))
+        in_key("values", fits)?;
+        in_key(
+            "suspect",
+            check_each(&self.suspect, |place| self.has(*place)),
+        )
     }
 
     fn has(&self, (row, column): (usize, usize)) -> CheckResult {
@@ -142,9 +147,9 @@ mod tests {
             (
                 "[[937, 910], [606]]",
                 "[[937, 910]]",
-                "no 2 rows of at most 2",
+                "not 2 rows of at most 2",
             ),
-            ("[606]", "[606, 124, 7]", "no 2 rows of at most 2"),
+            ("[606]", "[606, 124, 7]", "not 2 rows of at most 2"),
             ("[[1, 0]]", "[[1, 1]]", "no row 1, column 1"),
             ("rows = {", "rows = { size = [1],", "one parameter each"),
             (

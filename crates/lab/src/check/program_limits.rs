@@ -6,7 +6,7 @@ use crate::{
     network::probe,
     scenario::{
         Flow, Program, Scenario,
-        config_error::{CheckResult, at, each, ensure},
+        config_error::{CheckResult, check_each, ensure, in_key},
     },
     source::ExperimentPlan,
 };
@@ -25,9 +25,9 @@ const UDT_TIME_MAX: Time = Time::from_secs(3600);
 pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
     for cell in &experiment.cells {
         for scenario in [&cell.scenario, &cell.quick_scenario] {
-            let flows = at(
+            let flows = in_key(
                 "flows",
-                each(&scenario.flows, |flow| check_flow(flow, scenario)),
+                check_each(&scenario.flows, |flow| check_flow(flow, scenario)),
             );
             flows.map_err(|error| experiment.sources.refuse(&error.in_cell(&cell.name())))?;
         }
@@ -41,7 +41,7 @@ fn check_flow(flow: &Flow, scenario: &Scenario) -> CheckResult {
     }
     if scenario.simulate {
         return check_ends(flow, scenario.limit)
-            .map_err(|error| error.of(format!("flow {:?}", flow.name)));
+            .map_err(|error| error.with_owner(format!("flow {:?}", flow.name)));
     }
     let possible = match flow.program {
         Program::Iperf3 => iperf3(flow),
@@ -50,24 +50,24 @@ fn check_flow(flow: &Flow, scenario: &Scenario) -> CheckResult {
     };
     possible
         .and_then(|()| check_ends(flow, scenario.limit))
-        .map_err(|error| error.of(format!("flow {:?}", flow.name)))
+        .map_err(|error| error.with_owner(format!("flow {:?}", flow.name)))
 }
 
 fn iperf3(flow: &Flow) -> CheckResult {
-    at(
+    in_key(
         "duration",
         seconds("duration", flow.duration, IPERF3_TIME_MAX),
     )?;
     // 0 means endless.
     let some = ensure(flow.duration != Some(Time::ZERO), || "duration is 0");
-    at("duration", some)?;
-    at("omit", seconds("omit", flow.omit, IPERF3_OMIT_MAX))?;
+    in_key("duration", some)?;
+    in_key("omit", seconds("omit", flow.omit, IPERF3_OMIT_MAX))?;
     let window = flow.window.map_or(0, longhaul_units::Bytes::get);
     let window = ensure(
         window <= IPERF3_WINDOW_MAX,
         || "iperf3 takes a window of 512MiB at most",
     );
-    at("window", window)
+    in_key("window", window)
 }
 
 /// Checks a time for iperf3, which takes whole seconds.
@@ -92,7 +92,7 @@ fn udt(flow: &Flow) -> CheckResult {
     let possible = ensure(duration >= UDT_TIME_MIN && all <= UDT_TIME_MAX, || {
         format!("duration and omit are {all}, but udt takes {UDT_TIME_MIN} to {UDT_TIME_MAX}")
     });
-    at("duration", possible)
+    in_key("duration", possible)
 }
 
 /// Refuses a flow that lasts longer than the scenario's limit: each of its runs would fail.
@@ -110,5 +110,5 @@ fn check_ends(flow: &Flow, limit: Time) -> CheckResult {
     let ends = ensure(duration < limit, || {
         format!("it lasts {duration}, but limit, the longest that a flow may take, is {limit}")
     });
-    at(key, ends)
+    in_key(key, ends)
 }

@@ -6,7 +6,10 @@ use crate::{
     network::{Topology, Wire, link, topology::LINKS_MAX},
     scenario::{
         CcSpec, Decp, Flow, Host, Link, LinkKind, Relay, Scenario, Setting,
-        config_error::{CheckResult, ConfigError, at, distinct, each, ensure, valid_name, within},
+        config_error::{
+            CheckResult, ConfigError, check_distinct, check_each, check_range, ensure, in_key,
+            valid_name,
+        },
         relay,
         value::flags,
     },
@@ -20,63 +23,63 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
     let possible = ensure((1..=LINKS_MAX).contains(&links.len()), || {
         format!("there must be 1 to {LINKS_MAX} [[links]]")
     });
-    at("links", possible)?;
-    at(
+    in_key("links", possible)?;
+    in_key(
         "links",
-        distinct("links", links.iter().map(|link| &link.name)),
+        check_distinct("links", links.iter().map(|link| &link.name)),
     )?;
     let flows = scenario.flows.iter().map(|flow| &flow.name);
-    at("flows", distinct("flows", flows))?;
+    in_key("flows", check_distinct("flows", flows))?;
     let topology = Topology::of(scenario);
     let wires = links.iter().zip(&topology.wires);
-    at("links", each(wires, |(one, wire)| link(one, wire)))?;
-    at("links", check_subnets(links, &topology))?;
-    at(
+    in_key("links", check_each(wires, |(one, wire)| link(one, wire)))?;
+    in_key("links", check_subnets(links, &topology))?;
+    in_key(
         "limit",
         ensure(
             scenario.limit > longhaul_units::Time::ZERO,
             || "limit must be above 0",
         ),
     )?;
-    at("sysctl", settings(&scenario.sysctl))?;
+    in_key("sysctl", settings(&scenario.sysctl))?;
     if let Some(text) = &scenario.congestion_control {
-        at("congestion_control", control("congestion_control", text))?;
+        in_key("congestion_control", control("congestion_control", text))?;
     }
     let mut hosts = scenario.hosts.iter();
-    at(
+    in_key(
         "hosts",
-        hosts.try_for_each(|(name, own)| at(name, host(name, own, &topology))),
+        hosts.try_for_each(|(name, own)| in_key(name, host(name, own, &topology))),
     )?;
     let mut listeners = Listeners::of_flows(scenario, &topology);
     let mut relays = scenario.relays();
     let relays = relays.try_for_each(|(name, host, own)| {
-        at(name, relay(name, host, own, &topology, &mut listeners))
+        in_key(name, relay(name, host, own, &topology, &mut listeners))
     });
-    at("relays", relays)?;
+    in_key("relays", relays)?;
     let mut decps = scenario.decp.iter();
-    at(
+    in_key(
         "decp",
-        decps.try_for_each(|(host, own)| at(host, decp(host, own, &topology))),
+        decps.try_for_each(|(host, own)| in_key(host, decp(host, own, &topology))),
     )?;
-    at("flows", check_any_enabled(&scenario.flows))?;
-    at(
+    in_key("flows", check_any_enabled(&scenario.flows))?;
+    in_key(
         "flows",
-        each(&scenario.flows, |one| flow::check(one, &topology)),
+        check_each(&scenario.flows, |one| flow::check(one, &topology)),
     )?;
-    at(
+    in_key(
         "flows",
-        each(&scenario.flows, |one| listeners.check_target(one)),
+        check_each(&scenario.flows, |one| listeners.check_target(one)),
     )?;
-    at(
+    in_key(
         "flows",
-        each(&scenario.flows, |one| {
-            at("length", flow::check_mtu(one, scenario, &topology))
+        check_each(&scenario.flows, |one| {
+            in_key("length", flow::check_mtu(one, scenario, &topology))
         }),
     )?;
-    at(
+    in_key(
         "flows",
-        each(&scenario.flows, |one| {
-            at("cc", flow::check_ftp_control(one, scenario))
+        check_each(&scenario.flows, |one| {
+            in_key("cc", flow::check_ftp_control(one, scenario))
         }),
     )
 }
@@ -84,12 +87,12 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
 /// Checks that subnets do not overlap. Otherwise routes would be ambiguous.
 fn check_subnets(links: &[Link], topology: &Topology) -> CheckResult {
     let networks: Vec<_> = topology.wires.iter().map(|wire| wire.ends[0].1).collect();
-    each(0..links.len(), |new| {
+    check_each(0..links.len(), |new| {
         let overlapping = (0..new).find(|old| networks[new].overlaps(networks[*old]));
         overlapping.map_or(Ok(()), |old| {
             let [new, old] =
                 [new, old].map(|at| format!("{:?} ({})", links[at].name, networks[at]));
-            at(
+            in_key(
                 "addresses",
                 Err(format!("the subnets of links {old} and {new} overlap")),
             )
@@ -106,12 +109,12 @@ fn check_host_exists(place: &str, host: &String, topology: &Topology) -> CheckRe
 
 fn host(name: &String, own: &Host, topology: &Topology) -> CheckResult {
     check_host_exists("hosts", name, topology)?;
-    at("sysctl", settings(&own.sysctl))?;
+    in_key("sysctl", settings(&own.sysctl))?;
     let Some(text) = &own.congestion_control else {
         return Ok(());
     };
     let place = format!("hosts.{name}.congestion_control");
-    at("congestion_control", control(&place, text))
+    in_key("congestion_control", control(&place, text))
 }
 
 /// Checks that each setting belongs to a network namespace. Others are settings of the whole
@@ -119,10 +122,10 @@ fn host(name: &String, own: &Host, topology: &Topology) -> CheckResult {
 fn settings(all: &BTreeMap<String, Setting>) -> CheckResult {
     all.keys().try_for_each(|name| {
         let own = name.starts_with("net.") || name.starts_with("net/");
-        at(
+        in_key(
             name,
             ensure(own, || {
-                format!("{name:?} is no setting of a host: those begin with net.")
+                format!("{name:?} is not a setting of a host: those begin with net.")
             }),
         )
     })
@@ -137,22 +140,22 @@ fn relay(
 ) -> CheckResult {
     let place = format!("relays.{own}");
     valid_name("relay", own, 32)?;
-    at("host", check_host_exists(&place, host, topology))?;
+    in_key("host", check_host_exists(&place, host, topology))?;
     // If it is off, a varied parameter may leave it without a listener.
     if !relay.enabled {
         return Ok(());
     }
-    legs(relay).map_err(|error| error.of(&place))?;
+    legs(relay).map_err(|error| error.with_owner(&place))?;
     let checked = programs::relay::check(host, relay).or_else(|problem| {
         match problem.starts_with("config: ") {
-            true => at("config", Err(problem)),
+            true => in_key("config", Err(problem)),
             false => Err(ConfigError::for_option(&relay.options, problem)),
         }
     });
-    let own_listeners = checked.map_err(|error| error.of(&place))?;
+    let own_listeners = checked.map_err(|error| error.with_owner(&place))?;
     listeners
         .add_relay(own, host, relay, own_listeners)
-        .map_err(|error| error.of(place))
+        .map_err(|error| error.with_owner(place))
 }
 
 /// Checks the congestion controls of a relay's legs: they are names, as a host's is.
@@ -165,22 +168,22 @@ fn decp(host: &String, decp: &Decp, topology: &Topology) -> CheckResult {
     check_host_exists(&place, host, topology)?;
     let checked = flags(&decp.options)
         .and_then(|flags| longhaul_tuning::decp::check(&flags).map_err(|error| error.to_string()));
-    checked.map_err(|problem| ConfigError::for_option(&decp.options, problem).of(place))
+    checked.map_err(|problem| ConfigError::for_option(&decp.options, problem).with_owner(place))
 }
 
 fn link(link: &Link, wire: &Wire) -> CheckResult {
     // IFNAMSIZ of linux/if.h, without its final NUL.
-    at("name", valid_name("link", &link.name, 15))?;
+    in_key("name", valid_name("link", &link.name, 15))?;
     let reserved = ["lo", "all", "default"].contains(&link.name.as_str());
     let free = ensure(!reserved, || {
         format!("link {:?}: no interface may have that name", link.name)
     });
-    at("name", free)?;
-    at(
+    in_key("name", free)?;
+    in_key(
         "between",
-        each(&link.between, |host| valid_name("host", host, 32)),
+        check_each(&link.between, |host| valid_name("host", host, 32)),
     )?;
-    check_kind(link, wire).map_err(|error| error.of(format!("link {:?}", link.name)))
+    check_kind(link, wire).map_err(|error| error.with_owner(format!("link {:?}", link.name)))
 }
 
 fn check_kind(link: &Link, wire: &Wire) -> CheckResult {
@@ -188,21 +191,21 @@ fn check_kind(link: &Link, wire: &Wire) -> CheckResult {
         link.between[0] != link.between[1],
         || "it joins a host with itself",
     );
-    at("between", apart)?;
-    at("mtu", within("mtu", link.mtu, 1280, 9000))?;
-    at("addresses", check_addresses(link))?;
+    in_key("between", apart)?;
+    in_key("mtu", check_range("mtu", link.mtu, 1280, 9000))?;
+    in_key("addresses", check_addresses(link))?;
     let recorded = ensure(
         !link.tap || link.kind == LinkKind::Emulated,
         || "only an emulated link has a tap",
     );
-    at("tap", recorded)?;
+    in_key("tap", recorded)?;
     match (link.kind, link.options.keys().next()) {
         (LinkKind::Veth, Some(key)) => {
             let problem = format!("kind \"veth\" has no option {key:?}");
-            at(key, Err(problem))
+            in_key(key, Err(problem))
         }
         (LinkKind::Veth, None) => Ok(()),
-        (LinkKind::Emulated, _) => link::shapes(link, wire)
+        (LinkKind::Emulated, _) => link::link_configs(link, wire)
             .map(drop)
             .map_err(|problem| ConfigError::for_option(&link.options, problem)),
     }
@@ -216,9 +219,9 @@ fn check_addresses(link: &Link) -> CheckResult {
     ensure(same, || {
         format!("{left} and {right} are not two addresses of one subnet")
     })?;
-    each([left, right], |address| {
-        ensure(address.is_of_a_host(), || {
-            format!("{address} is no address that a host may have")
+    check_each([left, right], |address| {
+        ensure(address.is_host_address(), || {
+            format!("{address} is not an address that a host may have")
         })
     })
 }

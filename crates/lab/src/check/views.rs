@@ -2,16 +2,16 @@
 //! Checks of `[[table]]` and `[[figure]]`: metrics and parameters exist, and the kind supports its
 //! keys.
 
-use super::{available_metrics::AvailableMetrics, measures::named_flow};
+use super::{available_metrics::AvailableMetrics, measures::check_named_flow};
 use crate::{
     evaluation::view::{CELL, Layout},
     measure::Flows,
     network::Topology,
     scenario::{
-        config_error::{CheckResult, at, each, ensure},
+        config_error::{CheckResult, check_each, ensure, in_key},
         expression::Expression,
         title_template,
-        view::{FigureSpec, Names, ReferenceLine, TableSpec, Values, listed},
+        view::{FigureSpec, Names, ReferenceLineSpec, TableSpec, Values, names_of},
     },
     source::{Cell, ExperimentPlan},
 };
@@ -21,16 +21,16 @@ use longhaul_results::view::FigureKind;
 /// Checks all tables and figures against the available metrics.
 pub(crate) fn check(experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
     let mut names = IndexSet::new();
-    let tables = each(&experiment.scenario.table, |plan| {
-        at("name", check_name(&plan.name, &mut names))?;
+    let tables = check_each(&experiment.scenario.table, |plan| {
+        in_key("name", check_name(&plan.name, &mut names))?;
         plan.check(experiment, available)
     });
-    at("table", tables)?;
-    let figures = each(&experiment.scenario.figure, |plan| {
-        at("name", check_name(&plan.name, &mut names))?;
+    in_key("table", tables)?;
+    let figures = check_each(&experiment.scenario.figure, |plan| {
+        in_key("name", check_name(&plan.name, &mut names))?;
         plan.check(experiment, available)
     });
-    at("figure", figures)
+    in_key("figure", figures)
 }
 
 fn check_name<'a>(name: &'a String, seen: &mut IndexSet<&'a String>) -> CheckResult {
@@ -47,13 +47,13 @@ fn check_name<'a>(name: &'a String, seen: &mut IndexSet<&'a String>) -> CheckRes
 impl Layout<'_> {
     fn check(&self, experiment: &ExperimentPlan) -> CheckResult {
         for (key, names) in [self.rows, self.columns, ("panels", self.panels)] {
-            let mut all = listed(names).iter();
-            at(key, all.try_for_each(|name| check_varied(experiment, name)))?;
+            let mut all = names_of(names).iter();
+            in_key(key, all.try_for_each(|name| check_varied(experiment, name)))?;
         }
         let mut only = self.only.into_iter().flatten();
         let only =
-            only.try_for_each(|(name, values)| at(name, check_value(experiment, name, values)));
-        at("only", only)?;
+            only.try_for_each(|(name, values)| in_key(name, check_value(experiment, name, values)));
+        in_key("only", only)?;
         ensure(
             !self.resolve(experiment)?.is_empty(),
             || "no cell has all of these parameters",
@@ -101,21 +101,21 @@ fn check_title(
     experiment: &ExperimentPlan,
     available: &AvailableMetrics,
 ) -> CheckResult {
-    let sound = |expression: &Expression| {
+    let check_numbers = |expression: &Expression| {
         available.check_all(expression)?;
         let one = |name: &str, wanted: &[(String, String)]| {
-            let index = experiment.one_cell(wanted)?;
+            let index = experiment.find_cell(wanted)?;
             available.check_in(index, name).map(|()| 1.0)
         };
         expression.value(&one).map(drop)
     };
-    Ok(title_template::check(title, sound)?)
+    Ok(title_template::check(title, check_numbers)?)
 }
 
 impl TableSpec {
     fn check(&self, experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
-        at("metric", check_metrics(&self.metric, available))?;
-        at("title", check_title(&self.title, experiment, available))?;
+        in_key("metric", check_metrics(&self.metric, available))?;
+        in_key("title", check_title(&self.title, experiment, available))?;
         self.layout().check(experiment)
     }
 }
@@ -125,16 +125,16 @@ impl FigureSpec {
         self.check_source()?;
         self.check_axes()?;
         self.check_kind()?;
-        at("log", self.check_log())?;
+        in_key("log", self.check_log())?;
         if let Some(metrics) = &self.metric {
-            at("metric", check_metrics(metrics, available))?;
+            in_key("metric", check_metrics(metrics, available))?;
         }
-        at("flow", self.check_flows(experiment))?;
-        at(
+        in_key("flow", self.check_flows(experiment))?;
+        in_key(
             "limits",
-            each(&self.limits, |limit| at("value", limit.check())),
+            check_each(&self.limits, |limit| in_key("value", limit.check())),
         )?;
-        at("title", check_title(&self.title, experiment, available))?;
+        in_key("title", check_title(&self.title, experiment, available))?;
         self.layout().check(experiment)
     }
 
@@ -143,15 +143,12 @@ impl FigureSpec {
         let over_time = self.of.is_some();
         let one = ensure(
             over_time != self.metric.is_some(),
-            || "a figure draws either a metric or, over time, what of names",
+            || "a figure draws either metric or, over time, of",
         );
-        at("of", one)?;
+        in_key("of", one)?;
         let spread = matches!(self.kind, FigureKind::Series | FigureKind::Cdf);
-        let drawn = ensure(
-            !over_time || spread,
-            || "only series and cdf draw what of names",
-        );
-        at("kind", drawn)?;
+        let drawn = ensure(!over_time || spread, || "only series and cdf draw of");
+        in_key("kind", drawn)?;
         let of_time = [
             ("flow", self.flow.is_some()),
             ("from", self.from.is_some()),
@@ -159,10 +156,10 @@ impl FigureSpec {
             ("bin", self.bin.is_some()),
         ];
         if let Some((key, _)) = of_time.into_iter().find(|(_, given)| *given && !over_time) {
-            return at(key, Err("flow, from, to and bin belong to of"));
+            return in_key(key, Err("flow, from, to and bin need of"));
         }
         let onward = self.to.is_none_or(|to| to > self.from.unwrap_or_default());
-        at("to", ensure(onward, || "to must be later than from"))
+        in_key("to", ensure(onward, || "to must be later than from"))
     }
 
     /// Checks that the kind supports the axes.
@@ -179,30 +176,30 @@ impl FigureSpec {
         };
         match others.into_iter().find(|(_, names)| names.is_some()) {
             None => Ok(()),
-            Some((key, _)) => at(key, Err(problem)),
+            Some((key, _)) => in_key(key, Err(problem)),
         }
     }
 
     fn check_kind(&self) -> CheckResult {
-        let metrics = listed(&self.metric).len();
+        let metrics = names_of(&self.metric).len();
         let grid = [&self.rows, &self.columns];
         match self.kind {
             FigureKind::Series if self.of.is_some() => {
                 let bare = ensure(
                     self.over.is_none(),
-                    || "what of names is drawn over time; leave over out",
+                    || "of is drawn over time; leave out over",
                 );
-                at("over", bare)
+                in_key("over", bare)
             }
             FigureKind::Series => {
                 let one = ensure(
-                    listed(&self.over).len() == 1,
-                    || "a series of a metric goes over one parameter",
+                    names_of(&self.over).len() == 1,
+                    || "a series of a metric needs one parameter in over",
                 );
-                at("over", one)
+                in_key("over", one)
             }
             FigureKind::Bars => Ok(()),
-            FigureKind::Cdf => at(
+            FigureKind::Cdf => in_key(
                 "over",
                 ensure(self.over.is_none(), || "a cdf has by, not over"),
             ),
@@ -211,7 +208,7 @@ impl FigureSpec {
                 || "a heat map has one metric, rows and columns",
             ),
             FigureKind::Matrix => ensure(
-                (1..=2).contains(&metrics) && grid.iter().all(|names| listed(names).len() == 1),
+                (1..=2).contains(&metrics) && grid.iter().all(|names| names_of(names).len() == 1),
                 || "a matrix has one or two metrics, and one parameter each for rows and columns",
             ),
         }
@@ -231,16 +228,16 @@ impl FigureSpec {
         };
         for scenario in experiment.cells.iter().map(|cell| &cell.scenario) {
             let flows = Flows::of(scenario, &Topology::of(scenario));
-            for name in listed(&self.flow) {
+            for name in names_of(&self.flow) {
                 let mut all = of.all().iter();
-                all.try_for_each(|quantity| named_flow(scenario, &flows, name, *quantity))?;
+                all.try_for_each(|quantity| check_named_flow(scenario, &flows, name, *quantity))?;
             }
         }
         Ok(())
     }
 }
 
-impl ReferenceLine {
+impl ReferenceLineSpec {
     fn check(&self) -> CheckResult {
         ensure(
             self.limit().is_some(),

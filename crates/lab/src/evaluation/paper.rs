@@ -4,9 +4,9 @@
 use crate::{
     scenario::{
         claim::{ReferenceTable, ReferenceValues},
-        value::plain,
+        value::plain_text,
     },
-    source::{Cell, pairs},
+    source::{Cell, text_pairs},
 };
 use indexmap::IndexMap;
 use longhaul_results::result::Metrics;
@@ -55,13 +55,13 @@ pub(crate) struct Entry<'a> {
 
 pub(crate) fn entries(paper: &ReferenceValues) -> Vec<Entry<'_>> {
     match &paper.table {
-        Some(table) => from_table(&pairs(&paper.cell), table),
+        Some(table) => from_table(&text_pairs(&paper.cell), table),
         None => from_list(paper).collect(),
     }
 }
 
 fn from_list(paper: &ReferenceValues) -> impl Iterator<Item = Entry<'_>> {
-    let cell = pairs(&paper.cell);
+    let cell = text_pairs(&paper.cell);
     paper.figures.iter().map(move |(metric, figure)| Entry {
         cell: cell.clone(),
         metric,
@@ -82,8 +82,8 @@ fn from_table<'a>(common: &[(String, String)], table: &'a ReferenceTable) -> Vec
     for (r, (row, values)) in rows.1.iter().zip(&table.values).enumerate() {
         for (c, (column, value)) in columns.1.iter().zip(values).enumerate() {
             let mut cell = common.to_vec();
-            cell.push((rows.0.clone(), plain(row)));
-            cell.push((columns.0.clone(), plain(column)));
+            cell.push((rows.0.clone(), plain_text(row)));
+            cell.push((columns.0.clone(), plain_text(column)));
             entries.push(Entry {
                 cell,
                 metric: &table.metric,

@@ -6,7 +6,7 @@ use crate::{
     scenario::{
         expression::Expression,
         title_template,
-        view::{FigureSpec, OptionalNames, ReferenceLine, TableSpec, Values, names_of},
+        view::{FigureSpec, OptionalNames, ReferenceLineSpec, TableSpec, Values, names_of},
     },
     source::{Cell, ExperimentPlan},
 };
@@ -232,7 +232,7 @@ impl FigureSpec {
             reference_lines: self
                 .limits
                 .iter()
-                .filter_map(ReferenceLine::limit)
+                .filter_map(ReferenceLineSpec::limit)
                 .collect(),
             panels,
         })
@@ -342,7 +342,10 @@ size = "1MB"
             .map(|panel| panel.cells.clone())
             .collect();
         assert_eq!(grid, [[[Some(0)], [Some(2)]], [[Some(1)], [Some(3)]]]);
-        assert_eq!(tables[0].panels[1].shared_values["relays"], Value::from(true));
+        assert_eq!(
+            tables[0].panels[1].shared_values["relays"],
+            Value::from(true)
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{Recording, Sample};
 use crate::{
     network::{
         SenderOptions, Topology,
-        ports::{accepting, iperf_port, server, web_servers},
+        ports::{accepting_host, iperf_port, server, web_servers},
     },
     scenario::{Flow, Program, Scenario},
 };
@@ -65,7 +65,7 @@ impl<'a> Flows<'a> {
     }
 
     fn end(&self, host: &'a str, number: usize) -> FlowEndpoint<'a> {
-        let accepts = accepting(self.all[number]) == host;
+        let accepts = accepting_host(self.all[number]) == host;
         let others = (0..self.all.len()).filter(|other| *other != number);
         FlowEndpoint {
             host,
@@ -113,7 +113,7 @@ impl FlowEndpoint<'_> {
             && (shared || self.ports == other.ports)
     }
 
-    fn has(&self, sample: &Sample) -> bool {
+    fn matches(&self, sample: &Sample) -> bool {
         let connection = &sample.connection;
         let [local, remote] = [&connection.local, &connection.remote].map(SocketAddr::port);
         let port = if self.accepts { local } else { remote };
@@ -128,7 +128,7 @@ impl FlowEndpoint<'_> {
     /// time.
     pub(crate) fn connections(&self, recording: &Recording) -> Vec<Vec<Sample>> {
         let mut found: BTreeMap<(SocketAddr, SocketAddr), Vec<Sample>> = BTreeMap::new();
-        for sample in recording.samples().filter(|sample| self.has(sample)) {
+        for sample in recording.samples().filter(|sample| self.matches(sample)) {
             let connection = &sample.connection;
             let ends = (connection.local, connection.remote);
             found.entry(ends).or_default().push(sample.clone());
@@ -223,8 +223,8 @@ mod tests {
         let flows = Flows::of(&scenario, &Topology::of(&scenario));
         let sample = |port| crate::measure::time_series::tests::sample(1.0, "a", port, 40_000, 1);
         let end = flows.sender(0);
-        assert!(end.has(&sample(34_567)) && end.has(&sample(21)));
-        assert!(!end.has(&sample(5202)));
-        assert!(flows.sender(1).has(&sample(5202)));
+        assert!(end.matches(&sample(34_567)) && end.matches(&sample(21)));
+        assert!(!end.matches(&sample(5202)));
+        assert!(flows.sender(1).matches(&sample(5202)));
     }
 }

@@ -92,8 +92,8 @@ fn slowest(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<f64>
         if link.kind == LinkKind::Veth {
             return None;
         }
-        let [shape, _] = link::shapes_from(link, wire, &pair[0]).ok()?;
-        shape.rate.mean().map(|rate| rate.bits() as f64)
+        let [link_config, _] = link::link_configs_from(link, wire, &pair[0]).ok()?;
+        link_config.rate.mean().map(|rate| rate.bits() as f64)
     };
     path.windows(2).filter_map(rate).min_by(f64::total_cmp)
 }

@@ -41,7 +41,7 @@ pub(crate) fn web_servers(scenario: &Scenario, topology: &Topology, flows: &[&Fl
 }
 
 /// Host that accepts the connection. For a probe, the destination of its packets.
-pub(crate) fn accepting(flow: &Flow) -> &str {
+pub(crate) fn accepting_host(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (program, Direction::Download) if program.has_a_client() => &flow.from,
         _ => &flow.to,
@@ -49,7 +49,7 @@ pub(crate) fn accepting(flow: &Flow) -> &str {
 }
 
 /// Host that opens the connection.
-pub(crate) fn opening(flow: &Flow) -> &str {
+pub(crate) fn opening_host(flow: &Flow) -> &str {
     match (flow.program, flow.direction) {
         (program, Direction::Download) if program.has_a_client() => &flow.to,
         _ => &flow.from,

@@ -43,10 +43,10 @@ pub(crate) fn duration(flow: &Flow) -> Result<Time, String> {
 
 /// Expected link behaviour, if the probe crosses one emulated link without a schedule.
 pub(crate) fn expected(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<Expected> {
-    let shape = link_config(scenario, topology, flow)?;
+    let link_config = link_config(scenario, topology, flow)?;
     let shares_queue = shares_queue(scenario, topology, flow);
     Some(Expected {
-        shape,
+        link_config,
         shares_queue,
     })
 }
@@ -57,8 +57,9 @@ fn link_config(scenario: &Scenario, topology: &Topology, flow: &Flow) -> Option<
     if link.kind != LinkKind::Emulated || link.options.contains_key("at") {
         return None;
     }
-    let [shape, _] = link::shapes_from(link, &topology.wires[index], &flow.from).ok()?;
-    Some(shape)
+    let [link_config, _] =
+        link::link_configs_from(link, &topology.wires[index], &flow.from).ok()?;
+    Some(link_config)
 }
 
 /// Whether another flow sends data over the same link in the same direction, so that the probe's
@@ -80,14 +81,14 @@ pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> 
     let Some((expected, timing)) = expected(scenario, topology, flow).zip(timing(flow).ok()) else {
         return Vec::new();
     };
-    let names = probe::figures(&expected.shape, timing).into_iter();
+    let names = probe::figures(&expected.link_config, timing).into_iter();
     names.filter(|name| !expected.excludes(name)).collect()
 }
 
 /// Expected behaviour of the link that a probe crosses.
 #[derive(Debug)]
 pub(crate) struct Expected {
-    pub(crate) shape: LinkConfig,
+    pub(crate) link_config: LinkConfig,
     /// Whether part of the delay may be a queue of another flow.
     pub(crate) shares_queue: bool,
 }
@@ -139,7 +140,7 @@ mod tests {
         let topology = Topology::of(&scenario);
         Some(
             expected(&scenario, &topology, &scenario.flows[0])?
-                .shape
+                .link_config
                 .delay,
         )
     }

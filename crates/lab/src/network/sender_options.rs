@@ -29,7 +29,7 @@ impl SenderOptions {
         let paced = cc.is_some_and(|control| control.paced) || flow.pace == Some(Pace::Own(true));
         let rate = match (flow.pace, flow.gap) {
             (Some(Pace::Rate(rate)), _) => Some(rate),
-            (_, Some(gap)) => Some(rate_for_gap(gap, segment(scenario, topology, flow))),
+            (_, Some(gap)) => Some(rate_for_gap(gap, segment_size(scenario, topology, flow))),
             _ => paced.then_some(UNLIMITED),
         };
         Self {
@@ -49,7 +49,7 @@ impl SenderOptions {
 }
 
 /// Payload of a full segment in bytes: the smallest MTU of the path less headers.
-pub(crate) fn segment(scenario: &Scenario, topology: &Topology, flow: &Flow) -> u32 {
+pub(crate) fn segment_size(scenario: &Scenario, topology: &Topology, flow: &Flow) -> u32 {
     let mtu = topology.mtu(&scenario.links, &flow.from, &flow.to);
     mtu.unwrap_or(1500) - HEADERS
 }

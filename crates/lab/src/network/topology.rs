@@ -52,15 +52,20 @@ impl Topology {
     /// Routes of `host` to every subnet that it is not part of. Unreachable subnets have none.
     pub(crate) fn routes(&self, host: &str) -> Vec<Route> {
         let first_hops = self.first_hops(host);
-        let far = self.wires.iter().filter(|wire| wire.end_of(host).is_none());
+        let far = self
+            .wires
+            .iter()
+            .filter(|wire| wire.address_of(host).is_none());
         far.filter_map(|wire| {
-            let nearest = first_hops.keys().find(|near| wire.end_of(near).is_some())?;
+            let nearest = first_hops
+                .keys()
+                .find(|near| wire.address_of(near).is_some())?;
             let address = wire.ends[0].1;
             let (network, prefix) = (address.network(), address.prefix);
             Some(Route {
                 network,
                 prefix,
-                gateway: first_hops[nearest].other_end(host)?.ip,
+                gateway: first_hops[nearest].other_address(host)?.ip,
             })
         })
         .collect()
@@ -68,14 +73,14 @@ impl Topology {
 
     /// All addresses of `host`, in the order of its links.
     pub(crate) fn addresses(&self, host: &str) -> Vec<Ipv4Addr> {
-        let own = self.wires.iter().filter_map(|wire| wire.end_of(host));
+        let own = self.wires.iter().filter_map(|wire| wire.address_of(host));
         own.map(|address| address.ip).collect()
     }
 
     /// Address at which `from` reaches `to`: that of `to`'s interface on their path.
     pub(crate) fn address(&self, from: &str, to: &str) -> Option<Ipv4Addr> {
         let wire = *self.first_hops(to).get(from)?;
-        Some(wire.end_of(to)?.ip)
+        Some(wire.address_of(to)?.ip)
     }
 
     /// Hosts from `from` to `to`, both included; `None` if they are not connected.
@@ -101,7 +106,8 @@ impl Topology {
 
     /// Index of the link between two neighbours.
     pub(crate) fn between(&self, one: &str, other: &str) -> Option<usize> {
-        let joins = |wire: &Wire| wire.end_of(one).is_some() && wire.end_of(other).is_some();
+        let joins =
+            |wire: &Wire| wire.address_of(one).is_some() && wire.address_of(other).is_some();
         self.wires.iter().position(joins)
     }
 
@@ -140,15 +146,15 @@ impl Wire {
     }
 
     /// The address of `host` on this wire.
-    pub(crate) fn end_of(&self, host: &str) -> Option<Address> {
+    pub(crate) fn address_of(&self, host: &str) -> Option<Address> {
         self.ends
             .iter()
             .find(|(name, _)| name == host)
             .map(|(_, address)| *address)
     }
 
-    fn other_end(&self, host: &str) -> Option<Address> {
-        self.end_of(host)?;
+    fn other_address(&self, host: &str) -> Option<Address> {
+        self.address_of(host)?;
         self.ends
             .iter()
             .find(|(name, _)| name != host)
@@ -156,7 +162,7 @@ impl Wire {
     }
 
     fn neighbour(&self, host: &str) -> Option<&str> {
-        self.end_of(host)?;
+        self.address_of(host)?;
         self.ends
             .iter()
             .map(|(name, _)| name.as_str())

@@ -122,7 +122,9 @@ fn text(experiments: &[Experiment]) -> String {
 }
 
 fn row(experiment: &Experiment) -> Vec<String> {
-    let ratio = experiment.ratio.map(|ratio| format_factor(ratio.summary.median));
+    let ratio = experiment
+        .ratio
+        .map(|ratio| format_factor(ratio.summary.median));
     let took = experiment
         .took_s
         .map(|s| Time::from_secs_f64(s).to_string());

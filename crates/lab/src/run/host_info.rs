@@ -171,7 +171,7 @@ fn try_sysctls(experiment: &ExperimentPlan) -> Result<()> {
         for (name, value) in scenario.sysctl.iter().chain(hosts) {
             sysctl::write_here(name, &value.to_string()).map_err(|error| {
                 Refusal::unsupported(format!(
-                    "a host can't have {name} = {value:?} on this machine: {error}",
+                    "cannot set {name} = {value:?} on this machine: {error}",
                     value = value.to_string()
                 ))
             })?;

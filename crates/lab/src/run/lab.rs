@@ -16,7 +16,7 @@ use crate::{
     network::{Topology, link, topology::LINKS_MAX},
     scenario::{Link, LinkKind, Program, Scenario},
     simulated,
-    source::{Cell, ExperimentPlan, pairs},
+    source::{Cell, ExperimentPlan, text_pairs},
     testbed::{
         Testbed,
         controls::CongestionControls,

@@ -64,8 +64,7 @@ pub(crate) struct PreparedExperiment {
 impl PreparedExperiment {
     /// Reads and checks `scenario` with the options of the request.
     pub(crate) fn read(scenario: &str, request: &Request) -> Result<Self> {
-        let mut experiment =
-            ExperimentPlan::undecided(&library::find(scenario)?, &request.choices)?;
+        let mut experiment = ExperimentPlan::open(&library::find(scenario)?, &request.choices)?;
         if request.simulate {
             experiment.simulate();
         }
@@ -111,7 +110,7 @@ impl PreparedExperiment {
     fn work(self, out: &Path) -> Result<()> {
         let command = std::env::args().collect::<Vec<_>>().join(" ");
         let runtime = longhaul_command::event_loop::current_thread()?;
-        let journal = Journal::undecided(out, &self.identity, self.fresh)?;
+        let journal = Journal::open(out, &self.identity, self.fresh)?;
         if !journal.done.is_empty() {
             errln!(
                 "Resuming: {} runs are done (--fresh starts again)",
@@ -152,7 +151,7 @@ fn check_outcome(result: &LabResult) -> Result<()> {
     let undecided = checks.iter().filter(|check| check.undecided.is_some());
     match (failed, failed_checks, undecided.count()) {
         (0, 0, 0) => Ok(()),
-        (0, 0, undecided) => Err(Refusal::undecided(format!(
+        (0, 0, undecided) => Err(Refusal::open(format!(
             "{undecided} of {} checks not decided: the machine was too busy; run it again when the machine is idle",
             checks.len()
         ))),
@@ -198,7 +197,7 @@ fn output_directory(out: &Path) -> Result<PathBuf> {
 /// Locks the directory, and refuses one that another lab uses. The lock ends with the process.
 fn lock_directory(out: &Path) -> Result<File> {
     let place = || format!("cannot open {}", out.display());
-    let directory = File::undecided(out).with_context(place)?;
+    let directory = File::open(out).with_context(place)?;
     flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         Refusal::usage(format!(
             "--out {}: another lab uses it; wait for its end, or choose another directory",
@@ -215,7 +214,9 @@ fn check_replaceable(out: &Path) -> Result<()> {
             .is_ok_and(|result| result["longhaul"].is_string())
     };
     check_own_file(out, "result.json", ours)?;
-    check_own_file(out, "report.html", |page| page.contains(report::GENERATOR_MARK))
+    check_own_file(out, "report.html", |page| {
+        page.contains(report::GENERATOR_MARK)
+    })
 }
 
 fn check_own_file(out: &Path, name: &str, is_ours: fn(&str) -> bool) -> Result<()> {
@@ -278,7 +279,10 @@ mod tests {
         check_replaceable(out.path()).unwrap();
         put("report.html", "my own");
         assert!(refused().contains("report.html was not written"));
-        put("report.html", &format!("{}0.1.0\">", report::GENERATOR_MARK));
+        put(
+            "report.html",
+            &format!("{}0.1.0\">", report::GENERATOR_MARK),
+        );
         check_replaceable(out.path()).unwrap();
         // The target of a symbolic link is elsewhere.
         fs::rename(out.path().join("result.json"), out.path().join("other")).unwrap();

@@ -14,21 +14,21 @@ use std::{
 
 /// Name of the manifest below `raw`. It has the line `FOLDER/` when a run begins, and `FOLDER/FILE`
 /// for each file when it ends.
-const LIST: &str = ".written";
+const MANIFEST: &str = ".written";
 
 /// File name extensions of records. Used only for a run that was interrupted before it could list
 /// its files.
-const KINDS: [&str; 6] = ["conf", "json", "jsonl", "log", "out", "pcapng"];
+const EXTENSIONS: [&str; 6] = ["conf", "json", "jsonl", "log", "out", "pcapng"];
 
 /// Files by directory.
-type Written = BTreeMap<String, BTreeSet<String>>;
+type Manifest = BTreeMap<String, BTreeSet<String>>;
 
 /// Record directory of one experiment.
 #[derive(Debug)]
 pub(crate) struct RecordDir {
     root: PathBuf,
     list: File,
-    written: Written,
+    written: Manifest,
 }
 
 impl RecordDir {
@@ -42,27 +42,27 @@ impl RecordDir {
         kept: &BTreeSet<String>,
     ) -> Result<Self> {
         let root = out.join("raw");
-        let earlier = earlier(out, &root)?.into_iter();
-        let (written, earlier): (Written, Written) =
-            earlier.partition(|(folder, _)| kept.contains(folder));
+        let read_manifest = earlier(out, &root)?.into_iter();
+        let (written, earlier): (Manifest, Manifest) =
+            read_manifest.partition(|(folder, _)| kept.contains(folder));
         for folder in folders.difference(kept) {
             let own = earlier.get(folder).cloned().unwrap_or_default();
-            if let Some(foreign) = names_in(&root.join(folder))?.difference(&own).next() {
+            if let Some(foreign) = file_names(&root.join(folder))?.difference(&own).next() {
                 return Err(Refusal::usage(format!(
-                    "--out {}: raw/{folder}/{foreign} is in the way and no run wrote it; move it \
-                     away or choose another folder",
+                    "--out {}: raw/{folder}/{foreign} was not written by a run; move it \
+                     away or choose another directory",
                     out.display()
                 )));
             }
         }
         let place = || format!("cannot write into {}", root.display());
         for (folder, files) in &earlier {
-            erase(&root.join(folder), files).with_context(place)?;
+            remove_files(&root.join(folder), files).with_context(place)?;
         }
         fs::create_dir_all(&root).with_context(place)?;
-        let list = list(&root, &written).with_context(place)?;
+        let write_manifest = list(&root, &written).with_context(place)?;
         Ok(Self {
-            list,
+            list: write_manifest,
             written,
             root,
         })
@@ -73,7 +73,7 @@ impl RecordDir {
     pub(crate) fn begin(&mut self, folder: &str) -> Result<PathBuf> {
         let directory = self.root.join(folder);
         if let Some(files) = self.written.remove(folder) {
-            erase(&directory, &files)?;
+            remove_files(&directory, &files)?;
         }
         fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
@@ -83,7 +83,7 @@ impl RecordDir {
 
     /// Ends a run: all files in its directory are recorded in the manifest.
     pub(crate) fn end(&mut self, folder: &str) -> Result<()> {
-        let files = names_in(&self.root.join(folder))?;
+        let files = file_names(&self.root.join(folder))?;
         for file in &files {
             writeln!(self.list, "{folder}/{file}")?;
         }
@@ -103,8 +103,8 @@ impl RecordDir {
 
 /// Replaces the manifest by one with the kept files. If this is interrupted, either version
 /// remains.
-fn list(root: &Path, written: &Written) -> io::Result<File> {
-    let fresh = root.join(format!("{LIST}.new"));
+fn list(root: &Path, written: &Manifest) -> io::Result<File> {
+    let fresh = root.join(format!("{MANIFEST}.new"));
     let mut list = File::create(&fresh)?;
     for (folder, files) in written {
         for file in files {
@@ -112,16 +112,16 @@ fn list(root: &Path, written: &Written) -> io::Result<File> {
         }
     }
     list.sync_data()?;
-    fs::rename(&fresh, root.join(LIST))?;
+    fs::rename(&fresh, root.join(MANIFEST))?;
     Ok(list)
 }
 
-fn earlier(out: &Path, root: &Path) -> Result<Written> {
-    let list = match fs::read_to_string(root.join(LIST)) {
+fn earlier(out: &Path, root: &Path) -> Result<Manifest> {
+    let list = match fs::read_to_string(root.join(MANIFEST)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => listed_in_result(out),
-        read => read.with_context(|| format!("cannot read {}", root.join(LIST).display()))?,
+        read => read.with_context(|| format!("cannot read {}", root.join(MANIFEST).display()))?,
     };
-    let mut written = Written::new();
+    let mut written = Manifest::new();
     for (folder, file) in list.lines().filter_map(|line| line.split_once('/')) {
         if is_name(folder) {
             let files = written.entry(folder.to_owned()).or_default();
@@ -129,7 +129,7 @@ fn earlier(out: &Path, root: &Path) -> Result<Written> {
         }
     }
     for (folder, files) in written.iter_mut().filter(|(_, files)| files.is_empty()) {
-        let names = names_in(&root.join(folder))?;
+        let names = file_names(&root.join(folder))?;
         files.extend(names.into_iter().filter(|name| is_record(name)));
     }
     Ok(written)
@@ -155,11 +155,11 @@ fn is_name(text: &str) -> bool {
 
 fn is_record(name: &str) -> bool {
     let kind = Path::new(name).extension();
-    kind.is_some_and(|kind| KINDS.iter().any(|known| kind == *known))
+    kind.is_some_and(|kind| EXTENSIONS.iter().any(|known| kind == *known))
 }
 
 /// File names in a directory; empty if it does not exist.
-fn names_in(folder: &Path) -> Result<BTreeSet<String>> {
+fn file_names(folder: &Path) -> Result<BTreeSet<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
         read => read.with_context(|| format!("cannot read {}", folder.display()))?,
@@ -171,7 +171,7 @@ fn names_in(folder: &Path) -> Result<BTreeSet<String>> {
     entries.map(name).collect()
 }
 
-fn erase(folder: &Path, files: &BTreeSet<String>) -> io::Result<()> {
+fn remove_files(folder: &Path, files: &BTreeSet<String>) -> io::Result<()> {
     for file in files {
         match fs::remove_file(folder.join(file)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -296,7 +296,7 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let mut raw = lab(out.path(), &["01-a-warmup"]);
         let directory = raw.begin("01-a-warmup").unwrap();
-        assert_eq!(names_in(&directory).unwrap(), BTreeSet::new());
+        assert_eq!(file_names(&directory).unwrap(), BTreeSet::new());
         raw.end("01-a-warmup").unwrap();
         assert_eq!(raw.files(), [""; 0]);
     }

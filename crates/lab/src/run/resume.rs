@@ -79,7 +79,7 @@ pub(crate) fn check(out: &Path, identity: &Identity, fresh: bool) -> Result<()> 
         None => Ok(()),
         Some(difference) => Err(Refusal::usage(format!(
             "--out {}: a run of {} was interrupted here after {} runs, and {difference}; give the same \
-             scenario and options to go on, --fresh to throw it away, or another --out",
+             scenario and options to resume, --fresh to discard it, or another --out",
             out.display(),
             earlier.identity.scenario,
             earlier.done.len(),

@@ -19,7 +19,7 @@ pub(crate) struct CheckSpec {
     /// Threshold, such as `>= 6`.
     pub(crate) want: String,
     /// Whether it applies to runs shortened by `--quick` too.
-    #[serde(default = "super::notation::yes")]
+    #[serde(default = "super::notation::default_true")]
     pub(crate) quick: bool,
 }
 

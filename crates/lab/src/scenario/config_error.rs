@@ -78,7 +78,7 @@ impl Display for ConfigError {
 
 impl ConfigError {
     /// Adds the name of the owner before the problem.
-    pub(crate) fn of(mut self, owner: impl Display) -> Self {
+    pub(crate) fn with_owner(mut self, owner: impl Display) -> Self {
         self.problem = format!("{owner}: {}", self.problem);
         self
     }
@@ -87,7 +87,7 @@ impl ConfigError {
     pub(crate) fn in_cell(self, name: &str) -> Self {
         match name {
             "" => self,
-            name => self.of(format!("in the cell {name:?}")),
+            name => self.with_owner(format!("in the cell {name:?}")),
         }
     }
 
@@ -98,15 +98,15 @@ impl ConfigError {
             let text = value.as_str();
             text.is_some_and(|text| problem.contains(&format!("{text:?}")))
         };
-        let said = options.iter().find(|(_, value)| match value {
+        let quoting_key = options.iter().find(|(_, value)| match value {
             Value::Array(all) => all.iter().any(quoted),
             one => quoted(one),
         });
         let plain = |word: &str| word.trim_start_matches('-').replace('-', "_");
         let named = |word: &str| options.keys().find(|key| plain(key) == plain(word));
-        let apart = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-        let said = said.map(|(key, _)| key);
-        let key = said.or_else(|| problem.split(apart).find_map(named));
+        let is_separator = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+        let quoting_key = quoting_key.map(|(key, _)| key);
+        let key = quoting_key.or_else(|| problem.split(is_separator).find_map(named));
         let key = key.map(PathSegment::from);
         let path = key.into_iter().collect();
         Self { path, problem }
@@ -140,7 +140,7 @@ impl PathSegment {
 }
 
 /// Adds a path segment to the error of a check.
-pub(crate) fn at<T>(
+pub(crate) fn in_key<T>(
     segment: impl Into<PathSegment>,
     checked: Result<T, impl Into<ConfigError>>,
 ) -> Result<T, ConfigError> {
@@ -152,12 +152,12 @@ pub(crate) fn at<T>(
 }
 
 /// Checks each element, and adds its index to the error.
-pub(crate) fn each<T>(
+pub(crate) fn check_each<T>(
     all: impl IntoIterator<Item = T>,
     mut check: impl FnMut(T) -> CheckResult,
 ) -> CheckResult {
     let mut all = all.into_iter().enumerate();
-    all.try_for_each(|(number, one)| at(number, check(one)))
+    all.try_for_each(|(number, one)| in_key(number, check(one)))
 }
 
 /// Returns an error unless `good`.
@@ -165,20 +165,23 @@ pub(crate) fn ensure<P: Into<ConfigError>>(good: bool, problem: impl FnOnce() ->
     if good { Ok(()) } else { Err(problem().into()) }
 }
 
-pub(crate) fn within(what: &str, value: u32, least: u32, most: u32) -> CheckResult {
+pub(crate) fn check_range(what: &str, value: u32, least: u32, most: u32) -> CheckResult {
     let good = (least..=most).contains(&value);
     ensure(good, || {
         format!("{what} is {value}, but must be {least} to {most}")
     })
 }
 
-pub(crate) fn distinct<'a>(plural: &str, names: impl Iterator<Item = &'a String>) -> CheckResult {
+pub(crate) fn check_distinct<'a>(
+    plural: &str,
+    names: impl Iterator<Item = &'a String>,
+) -> CheckResult {
     let mut seen = HashSet::new();
-    each(names, |name| {
+    check_each(names, |name| {
         let new = ensure(seen.insert(name), || {
             format!("two {plural} are called {name:?}")
         });
-        at("name", new)
+        in_key("name", new)
     })
 }
 
@@ -202,7 +205,7 @@ mod tests {
     fn found(path: &[PathSegment]) -> &'static str {
         let checked: CheckResult = Err("x".into());
         let segments = path.iter().rev().cloned();
-        let error = segments.fold(checked, |checked, segment| at(segment, checked));
+        let error = segments.fold(checked, |checked, segment| in_key(segment, checked));
         let top = DeTable::parse(TEXT).unwrap();
         TEXT[error.unwrap_err().offset(&top)..]
             .lines()

@@ -45,7 +45,7 @@ impl FromStr for CcSpec {
         let settings: Vec<String> = words.collect();
         if name.is_none() && (!paced || !settings.is_empty()) {
             return Err(format!(
-                "{text:?} names no congestion control, as reno, lh_bic:ack_shift=3 or cubic+pace do"
+                "{text:?} is not a congestion control such as reno, lh_bic:ack_shift=3 or cubic+pace"
             ));
         }
         let control = Self {
@@ -98,7 +98,7 @@ mod tests {
     fn names_the_invalid_part() {
         let error = |text: &str| text.parse::<CcSpec>().unwrap_err();
         assert!(error("").contains("cubic+pace"));
-        assert!(error(":x=1+pace").contains("names no"));
+        assert!(error(":x=1+pace").contains("is not a congestion control"));
         assert!(error("reno:beta=2").contains("reno has no parameters"));
         assert!(
             error("bic:x=1").contains("no parameter \"x\""),

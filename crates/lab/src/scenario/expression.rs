@@ -49,7 +49,7 @@ pub enum Operator {
 /// Error of a text that is not an expression.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no expression: {problem} (for example: goodput_bps{{relays=true}} / goodput_bps{{relays=false}})"
+    "{text:?} is not an expression: {problem} (for example: goodput_bps{{relays=true}} / goodput_bps{{relays=false}})"
 )]
 pub struct ExpressionError {
     text: String,
@@ -66,7 +66,7 @@ impl Expression {
             depth: 0,
             operations: 0,
         };
-        parser.whole().map_err(|problem| ExpressionError {
+        parser.parse_all().map_err(|problem| ExpressionError {
             text: text.to_owned(),
             problem,
         })
@@ -137,7 +137,7 @@ impl Bound {
         ];
         let found = RELATIONS
             .iter()
-            .find_map(|(sign, relation)| Some((text.trim().strip_prefix(sign)?, *relation)));
+            .find_map(|(symbol, relation)| Some((text.trim().strip_prefix(symbol)?, *relation)));
         let (number, relation) = found?;
         let limit = number
             .trim()
@@ -181,9 +181,9 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn whole(&mut self) -> Result<Expression, String> {
+    fn parse_all(&mut self) -> Result<Expression, String> {
         let sum = self.sum()?;
-        match self.next_sign() {
+        match self.peek_char() {
             None => Ok(sum),
             Some(extra) => Err(format!("unexpected {extra:?}")),
         }
@@ -194,8 +194,8 @@ impl Parser<'_> {
         if self.depth > DEPTH_MAX {
             return Err("too many parentheses".to_owned());
         }
-        let signs = [('+', Operator::Add), ('-', Operator::Subtract)];
-        let sum = self.chain(signs, Self::product);
+        let symbols = [('+', Operator::Add), ('-', Operator::Subtract)];
+        let sum = self.chain(symbols, Self::product);
         self.depth -= 1;
         sum
     }
@@ -209,11 +209,11 @@ impl Parser<'_> {
 
     fn chain(
         &mut self,
-        signs: [(char, Operator); 2],
+        symbols: [(char, Operator); 2],
         operand: fn(&mut Self) -> Result<Expression, String>,
     ) -> Result<Expression, String> {
         let mut left = operand(self)?;
-        while let Some((_, operator)) = signs.iter().find(|(sign, _)| self.take(*sign)) {
+        while let Some((_, operator)) = symbols.iter().find(|(symbol, _)| self.accept(*symbol)) {
             let right = operand(self)?;
             left = self.join(*operator, left, right)?;
         }
@@ -235,13 +235,13 @@ impl Parser<'_> {
     }
 
     fn factor(&mut self) -> Result<Expression, String> {
-        if self.take('(') {
+        if self.accept('(') {
             let inner = self.sum()?;
             return self.expect(')').map(|()| inner);
         }
-        match self.next_sign() {
+        match self.peek_char() {
             Some(c) if c.is_ascii_digit() => self.number(),
-            Some(c) if c.is_alphabetic() => self.named(),
+            Some(c) if c.is_alphabetic() => self.metric_or_function(),
             Some(c) => Err(format!("unexpected {c:?}")),
             None => Err("it ends too early".to_owned()),
         }
@@ -249,15 +249,17 @@ impl Parser<'_> {
 
     fn number(&mut self) -> Result<Expression, String> {
         let text = self.word(|c| c.is_ascii_alphanumeric() || c == '.');
-        let number = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+        let number = text
+            .parse()
+            .map_err(|_| format!("{text:?} is not a number"))?;
         Ok(Expression::Number(number))
     }
 
-    fn named(&mut self) -> Result<Expression, String> {
+    fn metric_or_function(&mut self) -> Result<Expression, String> {
         let name = self.word(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
         match name.as_str() {
-            "min" => self.extreme(Operator::Min),
-            "max" => self.extreme(Operator::Max),
+            "min" => self.min_or_max(Operator::Min),
+            "max" => self.min_or_max(Operator::Max),
             _ => Ok(Expression::Metric {
                 name,
                 cell: self.selector()?,
@@ -265,10 +267,10 @@ impl Parser<'_> {
         }
     }
 
-    fn extreme(&mut self, operator: Operator) -> Result<Expression, String> {
+    fn min_or_max(&mut self, operator: Operator) -> Result<Expression, String> {
         self.expect('(')?;
         let mut least = self.sum()?;
-        while self.take(',') {
+        while self.accept(',') {
             let next = self.sum()?;
             least = self.join(operator, least, next)?;
         }
@@ -277,7 +279,7 @@ impl Parser<'_> {
 
     fn selector(&mut self) -> Result<Vec<(String, String)>, String> {
         let mut cell = Vec::new();
-        if !self.take('{') {
+        if !self.accept('{') {
             return Ok(cell);
         }
         loop {
@@ -285,7 +287,7 @@ impl Parser<'_> {
             self.expect('=')?;
             let value = self.word(|c| !matches!(c, ',' | '}'));
             cell.push((key.trim().to_owned(), value.trim().to_owned()));
-            if !self.take(',') {
+            if !self.accept(',') {
                 return self.expect('}').map(|()| cell);
             }
         }
@@ -299,20 +301,20 @@ impl Parser<'_> {
         word
     }
 
-    fn next_sign(&mut self) -> Option<char> {
+    fn peek_char(&mut self) -> Option<char> {
         while self.rest.next_if(|c| c.is_whitespace()).is_some() {}
         self.rest.peek().copied()
     }
 
-    fn take(&mut self, sign: char) -> bool {
-        self.next_sign() == Some(sign) && self.rest.next().is_some()
+    fn accept(&mut self, symbol: char) -> bool {
+        self.peek_char() == Some(symbol) && self.rest.next().is_some()
     }
 
-    fn expect(&mut self, sign: char) -> Result<(), String> {
-        if self.take(sign) {
+    fn expect(&mut self, symbol: char) -> Result<(), String> {
+        if self.accept(symbol) {
             Ok(())
         } else {
-            Err(format!("{sign:?} is missing"))
+            Err(format!("{symbol:?} is missing"))
         }
     }
 }

@@ -74,8 +74,8 @@ pub(crate) struct Flow {
     /// Whether it runs in this cell.
     #[serde(
         rename = "when",
-        default = "super::notation::yes",
-        deserialize_with = "super::notation::all_hold"
+        default = "super::notation::default_true",
+        deserialize_with = "super::notation::bool_or_all"
     )]
     pub(crate) enabled: bool,
 }
@@ -169,7 +169,7 @@ impl std::str::FromStr for HostPort {
             let host = (!host.is_empty()).then(|| host.to_owned())?;
             Some(Self { host, port })
         });
-        parsed.ok_or_else(|| format!("{text:?} is no HOST:PORT such as relay1:8080"))
+        parsed.ok_or_else(|| format!("{text:?} is not HOST:PORT such as relay1:8080"))
     }
 }
 

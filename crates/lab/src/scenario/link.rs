@@ -9,12 +9,12 @@ use toml::Table;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Link {
     pub(crate) name: String,
-    #[serde(deserialize_with = "super::notation::two")]
+    #[serde(deserialize_with = "super::notation::exactly_two")]
     pub(crate) between: [String; 2],
     #[serde(default)]
     pub(crate) kind: LinkKind,
     /// Address and prefix length of each end. If absent, each link gets its own subnet.
-    #[serde(default, deserialize_with = "super::notation::two_if_any")]
+    #[serde(default, deserialize_with = "super::notation::optional_two")]
     pub(crate) addresses: Option<[Address; 2]>,
     /// MTU in bytes, 1,280 to 9,000.
     #[serde(default = "standard_mtu")]
@@ -25,7 +25,7 @@ pub(crate) struct Link {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) tap: bool,
     /// Whether the capture file is kept after its analysis.
-    #[serde(default = "super::notation::yes")]
+    #[serde(default = "super::notation::default_true")]
     pub(crate) tap_keep: bool,
     /// All other keys: options of `longhaul link`.
     #[serde(flatten)]
@@ -62,7 +62,7 @@ impl Address {
 
     /// Whether an interface may have it. Network and broadcast addresses are excluded (RFC 3021
     /// allows them in a /31), as are reserved ranges.
-    pub(crate) fn is_of_a_host(self) -> bool {
+    pub(crate) fn is_host_address(self) -> bool {
         let host = self.ip.to_bits() & !self.mask();
         let of_the_subnet = self.prefix < 31 && (host == 0 || host == !self.mask());
         let [first, ..] = self.ip.octets();
@@ -103,8 +103,9 @@ impl std::str::FromStr for Address {
                 prefix,
             })
         });
-        parsed
-            .ok_or_else(|| format!("{text:?} is no IPv4 address with a prefix such as 10.9.0.1/30"))
+        parsed.ok_or_else(|| {
+            format!("{text:?} is not an IPv4 address with a prefix such as 10.9.0.1/30")
+        })
     }
 }
 

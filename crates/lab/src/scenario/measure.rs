@@ -80,7 +80,7 @@ impl TimeSeriesMetric {
     }
 
     /// Whether it is sampled at the sender, not at the receiver.
-    pub(crate) fn of_senders(self) -> bool {
+    pub(crate) fn is_sampled_at_sender(self) -> bool {
         matches!(self, Self::CwndBytes | Self::SrttUs | Self::RetransmitsPerS)
     }
 }

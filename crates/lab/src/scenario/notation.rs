@@ -3,29 +3,29 @@
 
 use serde::{Deserialize, Deserializer};
 
-pub(super) fn yes() -> bool {
+pub(super) fn default_true() -> bool {
     true
 }
 
 /// Reads exactly two elements. Serde's own arrays would take the first two of three.
-pub(super) fn two<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(super) fn exactly_two<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     input: D,
 ) -> Result<[T; 2], D::Error> {
     let all = Vec::deserialize(input)?;
     all.try_into().map_err(|all: Vec<T>| {
-        let problem = format!("two belong here, not {}", all.len());
+        let problem = format!("expected two values, not {}", all.len());
         serde::de::Error::custom(problem)
     })
 }
 
-pub(super) fn two_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(super) fn optional_two<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     input: D,
 ) -> Result<Option<[T; 2]>, D::Error> {
-    two(input).map(Some)
+    exactly_two(input).map(Some)
 }
 
 /// Reads a boolean, or a list of booleans that must all be true.
-pub(super) fn all_hold<'de, D: serde::Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
+pub(super) fn bool_or_all<'de, D: serde::Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a boolean or a list of them")]
     enum When {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Daemons on a host beside the flows: relays and `longhaul decp`.
 
-use super::config_error::{CheckResult, at};
+use super::config_error::{CheckResult, in_key};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -11,8 +11,8 @@ pub(crate) struct Relay {
     /// Whether it runs in this cell.
     #[serde(
         rename = "when",
-        default = "super::notation::yes",
-        deserialize_with = "super::notation::all_hold"
+        default = "super::notation::default_true",
+        deserialize_with = "super::notation::bool_or_all"
     )]
     pub(crate) enabled: bool,
     /// Host that it runs on, if that is not its name.
@@ -36,8 +36,8 @@ pub(crate) struct Decp {
     /// Whether it runs in this cell.
     #[serde(
         rename = "when",
-        default = "super::notation::yes",
-        deserialize_with = "super::notation::all_hold"
+        default = "super::notation::default_true",
+        deserialize_with = "super::notation::bool_or_all"
     )]
     pub(crate) enabled: bool,
     /// All other keys: options of `longhaul decp`.
@@ -91,7 +91,7 @@ pub(crate) fn check_leg_controls(
 ) -> CheckResult {
     let mut named = |key: &str, value: Option<&Value>| {
         let text = value.and_then(Value::as_str);
-        at(key, text.map_or(Ok(()), |text| judge(key, text)))
+        in_key(key, text.map_or(Ok(()), |text| judge(key, text)))
     };
     let options = relay.options.iter();
     let mut options = options.filter(|(key, _)| is_leg_control(key));
@@ -99,12 +99,12 @@ pub(crate) fn check_leg_controls(
     let profiles = relay.config.get("profile").and_then(Value::as_table);
     let mut profiles = profiles.into_iter().flatten();
     let profiles = profiles.try_for_each(|(name, profile)| {
-        at(
+        in_key(
             name,
             named("congestion_control", profile.get("congestion_control")),
         )
     });
-    at("config", at("profile", profiles))
+    in_key("config", in_key("profile", profiles))
 }
 
 /// Whether an option of a relay names the congestion control of a leg.

@@ -4,7 +4,7 @@
 //! in a check, and after a colon its format.
 
 use super::expression::Expression;
-use longhaul_report::metric::{Metric, format_percent, format_factor};
+use longhaul_report::metric::{Metric, format_factor, format_percent};
 
 /// Formats of a number, after the colon.
 const FORMATS: [&str; 8] = ["x", "%", "bps", "pps", "s", "us", "bytes", "count"];

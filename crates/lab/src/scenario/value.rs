@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 /// Whether `text` equals `value` as text, number or quantity.
 pub(crate) fn matches(text: &str, value: &Value) -> bool {
-    let own = plain(value);
+    let own = plain_text(value);
     // Plain numbers are not compared as sizes: 0.00001 bytes would equal 0.
     own == text || same_number(&own, text).unwrap_or_else(|| same_quantity(&own, text))
 }
@@ -42,7 +42,7 @@ fn same_share(one: &str, other: &str) -> bool {
 }
 
 /// Formats a value; strings without quotes.
-pub(crate) fn plain(value: &Value) -> String {
+pub(crate) fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -50,7 +50,7 @@ pub(crate) fn plain(value: &Value) -> String {
 }
 
 /// Parses the value after `name=`: as TOML if possible, else as a string.
-pub(crate) fn typed(text: &str) -> Value {
+pub(crate) fn parse_value(text: &str) -> Value {
     toml::from_str::<Table>(&format!("value = {text}"))
         .ok()
         .filter(|table| table.len() == 1)
@@ -122,10 +122,13 @@ mod tests {
 
     #[test]
     fn values_are_parsed_as_toml_or_text() {
-        assert_eq!(typed("true"), Value::Boolean(true));
-        assert_eq!(typed("0.001"), Value::Float(0.001));
-        assert_eq!(typed("4.7GB"), Value::String("4.7GB".to_owned()));
-        assert_eq!(typed("1\nb = 2"), Value::String("1\nb = 2".to_owned()));
+        assert_eq!(parse_value("true"), Value::Boolean(true));
+        assert_eq!(parse_value("0.001"), Value::Float(0.001));
+        assert_eq!(parse_value("4.7GB"), Value::String("4.7GB".to_owned()));
+        assert_eq!(
+            parse_value("1\nb = 2"),
+            Value::String("1\nb = 2".to_owned())
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{
     value::{self, plain_text},
 };
 use indexmap::IndexMap;
-use longhaul_results::view::{TimeSeriesId, FigureKind, ReferenceLine, parse_quantity};
+use longhaul_results::view::{FigureKind, ReferenceLine, TimeSeriesId, parse_quantity};
 use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
 
@@ -59,8 +59,8 @@ pub(crate) enum TimeSeriesMetrics {
 impl TimeSeriesMetrics {
     pub(crate) fn all(&self) -> &[TimeSeriesMetric] {
         match self {
-            Self::One(quantity) => std::slice::from_ref(parse_quantity),
-            Self::Several(quantities) => quantities,
+            Self::One(metric) => std::slice::from_ref(metric),
+            Self::Several(metrics) => metrics,
         }
     }
 }
@@ -121,7 +121,7 @@ pub(crate) struct FigureSpec {
     #[serde(default = "super::notation::default_true")]
     pub(crate) paper: bool,
     #[serde(default)]
-    pub(crate) limits: Vec<ReferenceLine>,
+    pub(crate) limits: Vec<ReferenceLineSpec>,
 }
 
 impl FigureSpec {
@@ -130,31 +130,28 @@ impl FigureSpec {
     }
 
     pub(crate) fn time_series(&self) -> Vec<(TimeSeriesMetric, TimeSeriesId)> {
-        let name = |quantity: &TimeSeriesMetric, flow: Option<&String>| {
-            let (of, flow) = (parse_quantity.name().to_owned(), flow.cloned());
-            (*parse_quantity, TimeSeriesId { quantity: of, flow })
+        let name = |metric: &TimeSeriesMetric, flow: Option<&String>| {
+            let (of, flow) = (metric.name().to_owned(), flow.cloned());
+            (*metric, TimeSeriesId { quantity: of, flow })
         };
-        let quantities = self.of.as_ref().map_or(&[][..], TimeSeriesMetrics::all);
-        let each = |quantity| match names_of(&self.flow) {
-            [] => vec![name(quantity, None)],
-            flows => flows
-                .iter()
-                .map(|flow| name(parse_quantity, Some(flow)))
-                .collect(),
+        let metrics = self.of.as_ref().map_or(&[][..], TimeSeriesMetrics::all);
+        let each = |metric| match names_of(&self.flow) {
+            [] => vec![name(metric, None)],
+            flows => flows.iter().map(|flow| name(metric, Some(flow))).collect(),
         };
-        quantities.iter().flat_map(each).collect()
+        metrics.iter().flat_map(each).collect()
     }
 }
 
 /// Reference line across a chart.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ReferenceLine {
+pub(crate) struct ReferenceLineSpec {
     pub(crate) value: toml::Value,
     pub(crate) label: String,
 }
 
-impl ReferenceLine {
+impl ReferenceLineSpec {
     pub(crate) fn limit(&self) -> Option<ReferenceLine> {
         let value = &self.value;
         let number = value

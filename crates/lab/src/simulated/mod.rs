@@ -38,7 +38,7 @@ pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
                     "" => "this can't be simulated".to_owned(),
                     name => format!("the cell {name:?} can't be simulated"),
                 };
-                experiment.sources.refuse(&error.of(what))
+                experiment.sources.refuse(&error.with_owner(what))
             };
             if scenario.simulate {
                 Plan::of(scenario).map_err(refuse)?;
@@ -84,7 +84,7 @@ fn simulate(
     }
     let outcomes = run.outcomes();
     let recording = samples.finish()?;
-    Ok(figures::describe(
+    Ok(figures::summarize(
         scenario,
         &plan.topology,
         &plan.flows,

@@ -5,12 +5,12 @@ use super::route::{Route, SharedLeg};
 use crate::{
     network::{
         SenderOptions, Topology,
-        sender_options::segment,
+        sender_options::segment_size,
         tcp_settings::{receive_window, send_buffer, sender_control},
     },
     scenario::{
         Direction, Flow, Pace, Program, Relay, RelayProgram, Scenario,
-        config_error::{CheckResult, ConfigError, at, each, ensure},
+        config_error::{CheckResult, ConfigError, check_each, ensure, in_key},
     },
 };
 use longhaul_congestion::math::simulated::algorithm;
@@ -63,7 +63,7 @@ impl<'a> Plan<'a> {
     pub(crate) fn of(scenario: &'a Scenario) -> Result<Self, ConfigError> {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
         let topology = Topology::of(scenario);
-        at("flows", each(&scenario.flows, check_flow))?;
+        in_key("flows", check_each(&scenario.flows, check_flow))?;
         check_unsupported(scenario)?;
         let route = |flow: &&Flow| Route::of(scenario, &topology, flow);
         let routes: Vec<Route> = flows.iter().map(route).collect();
@@ -97,7 +97,10 @@ impl<'a> Plan<'a> {
         let mut flows = self.scenario.flows.iter();
         let number = flows.position(|flow| flow.name == *name);
         let control = control(&connection.control, false).map(drop);
-        at("flows", at(number.unwrap_or_default(), at("cc", control)))
+        in_key(
+            "flows",
+            in_key(number.unwrap_or_default(), in_key("cc", control)),
+        )
     }
 
     /// Number of legs.
@@ -168,7 +171,7 @@ impl<'a> Plan<'a> {
     /// Payload of a full packet. All legs use the smallest.
     pub(super) fn mss(&self) -> u32 {
         let segments = self.flows.iter();
-        let segments = segments.map(|flow| segment(self.scenario, &self.topology, flow));
+        let segments = segments.map(|flow| segment_size(self.scenario, &self.topology, flow));
         segments.min().unwrap_or(1448)
     }
 
@@ -241,13 +244,13 @@ fn check_flow(flow: &Flow) -> CheckResult {
     let name = &flow.name;
     match flow.program {
         _ if !flow.enabled => Ok(()),
-        Program::Iperf3 => at(
+        Program::Iperf3 => in_key(
             "proxy",
             ensure(flow.proxy.is_none(), || {
                 format!("flow {name:?} goes through a proxy")
             }),
         ),
-        other => at(
+        other => in_key(
             "program",
             Err(format!(
                 "flow {name:?} is program {:?}: bulk flows of \"iperf3\" can be simulated",
@@ -261,13 +264,13 @@ fn check_flow(flow: &Flow) -> CheckResult {
 fn check_unsupported(scenario: &Scenario) -> CheckResult {
     for (host, decp) in &scenario.decp {
         let off = ensure(!decp.enabled, || format!("decp.{host} is on"));
-        at("decp", at(host, off))?;
+        in_key("decp", in_key(host, off))?;
     }
-    let untapped = each(&scenario.links, |link| {
+    let untapped = check_each(&scenario.links, |link| {
         let untapped = ensure(!link.tap, || format!("link {:?} has a tap", link.name));
-        at("tap", untapped)
+        in_key("tap", untapped)
     });
-    at("links", untapped)
+    in_key("links", untapped)
 }
 
 /// Checks the enabled relays: they must be on the path of the flows and do nothing but split their
@@ -275,12 +278,12 @@ fn check_unsupported(scenario: &Scenario) -> CheckResult {
 fn check_relays(scenario: &Scenario, on_path: &[String]) -> CheckResult {
     for (name, host, relay) in scenario.relays().filter(|(_, _, relay)| relay.enabled) {
         let problem = match unsupported_feature(relay) {
-            _ if !on_path.contains(host) => "is not on the way of the flows".to_owned(),
+            _ if !on_path.contains(host) => "is not on the path of the flows".to_owned(),
             Some(what) => format!("has {what}"),
             None => continue,
         };
         let problem = format!("relay {name:?} {problem}");
-        return at("relays", at(name, Err(problem)));
+        return in_key("relays", in_key(name, Err(problem)));
     }
     Ok(())
 }
@@ -292,6 +295,6 @@ fn unsupported_feature(relay: &Relay) -> Option<&'static str> {
         _ if streams => Some("streams"),
         _ if relay.config.contains_key("profile") => Some("profiles of its own"),
         RelayProgram::Longhaul | RelayProgram::Haproxy => None,
-        RelayProgram::Dante | RelayProgram::Squid => Some("a program that iperf3 does not ask"),
+        RelayProgram::Dante | RelayProgram::Squid => Some("a program that iperf3 cannot use"),
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     network::{Topology, link},
     scenario::{
         Flow, LinkKind, Scenario,
-        config_error::{CheckResult, ConfigError, at, ensure},
+        config_error::{CheckResult, ConfigError, ensure, in_key},
     },
 };
 use longhaul_netem::{LinkConfig, Rate, Schedule, TrainLine, loss::Loss};
@@ -122,9 +122,9 @@ impl LinkModel {
         {
             return Some("changes with time");
         }
-        let shapes = [&self.forward, &self.reverse];
-        let plain = |shape: &&LinkConfig| TrainLine::new((*shape).clone(), 0).is_ok();
-        (!shapes.iter().all(plain)).then_some("jitter, queue rules or the like")
+        let link_configs = [&self.forward, &self.reverse];
+        let plain = |link_config: &&LinkConfig| TrainLine::new((*link_config).clone(), 0).is_ok();
+        (!link_configs.iter().all(plain)).then_some("jitter, queue rules or the like")
     }
 
     /// Adds the loss of another link, if this one has none in the same direction. The place of a
@@ -146,7 +146,7 @@ impl LinkModel {
     fn loses(&self) -> bool {
         [&self.forward, &self.reverse]
             .iter()
-            .any(|shape| shape.loss != Loss::None)
+            .any(|link_config| link_config.loss != Loss::None)
     }
 
     /// Removes the rate limit of the ACK direction if it is at least a tenth of the data's rate.
@@ -241,7 +241,7 @@ fn refuse_second_loss<T>(scenario: &Scenario, hop: Hop, bottleneck: Hop) -> Resu
         "link {:?} has loss: beside the bottleneck {:?} one link may, if all flows go over it and the bottleneck has none",
         scenario.links[hop.link].name, scenario.links[bottleneck.link].name
     );
-    at("links", at(hop.link, at("loss", Err(problem))))
+    in_key("links", in_key(hop.link, in_key("loss", Err(problem))))
 }
 
 /// Checks a link other than the bottleneck. It adds its delay; nothing may queue or be lost there.
@@ -259,7 +259,7 @@ fn check_other_link(
         let what = more.unwrap_or_default();
         format!("link {name:?} has {what}, which only the bottleneck {bottleneck:?} may have")
     });
-    at("links", at(hop.link, simple))?;
+    in_key("links", in_key(hop.link, simple))?;
     let faster = ensure(
         model.rate().is_none() || model.rate() >= slowest.rate(),
         || {
@@ -268,5 +268,5 @@ fn check_other_link(
             )
         },
     );
-    at("links", at(hop.link, at("rate", faster)))
+    in_key("links", in_key(hop.link, in_key("rate", faster)))
 }

@@ -4,7 +4,7 @@
 use super::plan::{Connection, Plan};
 use crate::{
     measure::{Recording, Sample},
-    network::ports::{accepting, iperf_port},
+    network::ports::{accepting_host, iperf_port},
 };
 use anyhow::{Context, Result};
 use longhaul_linux::sock_diag;
@@ -103,7 +103,7 @@ impl ConnectionEnds {
         let server = iperf_port(connection.flow);
         let client = CLIENT_PORT.saturating_add(number as u16);
         // In a download, the sender of data has the server's port on every leg.
-        let ports = match accepting(flow) == flow.from {
+        let ports = match accepting_host(flow) == flow.from {
             true => [server, client],
             false => [client, server],
         };
@@ -121,8 +121,8 @@ impl ConnectionEnds {
             hosts: [from.into(), if last { flow.to.as_str() } else { to }.into()],
             start: connection.start + connection.round_trip,
             window: connection.window(),
-            sender_info: blank(local, remote, control),
-            receiver_info: blank(remote, local, control),
+            sender_info: empty_info(local, remote, control),
+            receiver_info: empty_info(remote, local, control),
         }
     }
 
@@ -145,7 +145,7 @@ impl ConnectionEnds {
     }
 }
 
-fn blank(local: SocketAddr, remote: SocketAddr, control: &str) -> sock_diag::Connection {
+fn empty_info(local: SocketAddr, remote: SocketAddr, control: &str) -> sock_diag::Connection {
     sock_diag::Connection {
         congestion: control.to_owned(),
         ..sock_diag::Connection::between(local, remote)

@@ -4,8 +4,8 @@
 use super::{Choices, inherit::ScenarioSources};
 use crate::scenario::{
     CellSpec,
-    config_error::{CheckResult, ConfigError, at, each, ensure, list_names},
-    value::{self, plain},
+    config_error::{CheckResult, ConfigError, check_each, ensure, in_key, list_names},
+    value::{self, plain_text},
 };
 use anyhow::Result;
 use indexmap::IndexMap;
@@ -40,7 +40,7 @@ pub(crate) fn values(
     choices: &Choices,
 ) -> Result<[Values; 2]> {
     let both = declared_parameters(head).and_then(|declared| {
-        let short = at("quick", quick_parameters(&declared, &head.quick))?;
+        let short = in_key("quick", quick_parameters(&declared, &head.quick))?;
         Ok([declared, short])
     });
     let [declared, short] = both.map_err(|error| sources.refuse(&error))?;
@@ -89,8 +89,8 @@ pub(crate) struct Values {
 impl Values {
     pub(crate) fn of(&self, plan: &CellSpec, overrides: &Table) -> Table {
         let mut values = self.all.clone();
-        let free = |(name, _): &(&String, &Value)| !self.explicit.contains(name);
-        let overrides = overrides.iter().filter(free);
+        let not_explicit = |(name, _): &(&String, &Value)| !self.explicit.contains(name);
+        let overrides = overrides.iter().filter(not_explicit);
         values.extend(overrides.map(|(k, v)| (k.clone(), v.clone())));
         values.extend(plan.vary.clone());
         values.extend(plan.set.clone());
@@ -103,37 +103,37 @@ fn declared_parameters(head: &Head) -> Result<Table, ConfigError> {
     let mut values = head.parameters.clone();
     for (name, choices) in &head.vary {
         let first = choices.first().ok_or(format!("vary.{name} is empty"));
-        let first = at("vary", at(name, first))?;
-        at("vary", at(name, check_distinct_values(name, choices)))?;
+        let first = in_key("vary", in_key(name, first))?;
+        in_key("vary", in_key(name, check_distinct_values(name, choices)))?;
         values.entry(name.clone()).or_insert_with(|| first.clone());
     }
-    at(
+    in_key(
         "cells",
-        each(&head.cells, |cell| {
-            at("vary", check_declared(&cell.vary, &values))?;
-            at("set", check_declared(&cell.set, &values))?;
-            at("set", check_set_keys(cell))
+        check_each(&head.cells, |cell| {
+            in_key("vary", check_declared(&cell.vary, &values))?;
+            in_key("set", check_declared(&cell.set, &values))?;
+            in_key("set", check_set_keys(cell))
         }),
     )?;
     let with = |(key, of_values): (&String, &IndexMap<String, Table>)| {
         let mut all = of_values.iter();
-        at(
+        in_key(
             key,
             all.try_for_each(|(value, set)| {
-                let there =
+                let checked =
                     check_declared(set, &values).and_then(|()| check_override(head, key, value));
-                at(value, there)
+                in_key(value, checked)
             }),
         )
     };
-    at("with", head.with.iter().try_for_each(with))?;
+    in_key("with", head.with.iter().try_for_each(with))?;
     Ok(values)
 }
 
 /// Checks that the values are distinct. Otherwise two cells would have the same name.
 fn check_distinct_values(name: &str, choices: &[Value]) -> CheckResult {
-    each(0..choices.len(), |at| {
-        let text = plain(&choices[at]);
+    check_each(0..choices.len(), |at| {
+        let text = plain_text(&choices[at]);
         let twice = choices[..at]
             .iter()
             .any(|before| value::matches(&text, before));
@@ -148,7 +148,9 @@ fn check_set_keys(cell: &CellSpec) -> CheckResult {
             format!("the cell varies {name}, and sets it to something else")
         })
     };
-    cell.set.keys().try_for_each(|name| at(name, both(name)))
+    cell.set
+        .keys()
+        .try_for_each(|name| in_key(name, both(name)))
 }
 
 /// Checks that a cell sets only declared parameters.
@@ -158,7 +160,7 @@ fn check_declared(set: &Table, values: &Table) -> CheckResult {
             format!("a cell sets {name:?}, which [parameters] does not declare")
         })
     };
-    set.keys().try_for_each(|name| at(name, known(name)))
+    set.keys().try_for_each(|name| in_key(name, known(name)))
 }
 
 /// Checks that some cell has the value of an override. Otherwise a typo would go unnoticed.
@@ -175,7 +177,7 @@ fn check_override(head: &Head, key: &str, value: &str) -> CheckResult {
 fn quick_parameters(values: &Table, quick: &Table) -> Result<Table, ConfigError> {
     let mut short = values.clone();
     for (name, value) in quick {
-        at(name, apply_quick(&mut short, name, value))?;
+        in_key(name, apply_quick(&mut short, name, value))?;
     }
     Ok(short)
 }
@@ -186,7 +188,7 @@ fn apply_quick(values: &mut Table, name: &str, value: &Value) -> CheckResult {
         return ensure(good, || "quick.repetitions must be 1 to 1000");
     }
     let old = values.get_mut(name);
-    *old.ok_or_else(|| format!("quick.{name} is no parameter"))? = value.clone();
+    *old.ok_or_else(|| format!("quick.{name} is not a parameter"))? = value.clone();
     Ok(())
 }
 
@@ -199,7 +201,7 @@ fn apply_set(mut values: Table, set: &[(String, String)]) -> Result<Table> {
                 list_names(&known)
             )));
         };
-        *value = value::typed(text);
+        *value = value::parse_value(text);
     }
     Ok(values)
 }
@@ -215,7 +217,7 @@ pub(crate) fn combinations(head: &Head) -> Result<Vec<CellSpec>, ConfigError> {
     let few = ensure(few, || {
         format!("the scenario has more than {CELLS_MAX} cells")
     });
-    at("vary", few)?;
+    in_key("vary", few)?;
     let mut all = vec![CellSpec::default()];
     for (name, choices) in &head.vary {
         let extended = |plan: &CellSpec, choice: &Value| {

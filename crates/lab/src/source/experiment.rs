@@ -4,7 +4,7 @@
 use super::inherit::ScenarioSources;
 use crate::scenario::{
     Scenario,
-    value::{self, plain},
+    value::{self, plain_text},
 };
 use anyhow::Result;
 use sha2::{Digest, Sha256};
@@ -23,7 +23,7 @@ pub(crate) struct ExperimentPlan {
 
 impl ExperimentPlan {
     /// Returns the index of the only cell whose varied values match.
-    pub(crate) fn one_cell(&self, wanted: &[(String, String)]) -> Result<usize, String> {
+    pub(crate) fn find_cell(&self, wanted: &[(String, String)]) -> Result<usize, String> {
         let matching: Vec<usize> = (0..self.cells.len())
             .filter(|index| self.cells[*index].matches(wanted))
             .collect();
@@ -98,12 +98,12 @@ impl Cell {
     /// Returns its label, or its varied values.
     pub(crate) fn name(&self) -> String {
         self.label.clone().unwrap_or_else(|| {
-            let pairs: Vec<_> = self
+            let text_pairs: Vec<_> = self
                 .vary
                 .iter()
-                .map(|(k, v)| format!("{k}={}", plain(v)))
+                .map(|(k, v)| format!("{k}={}", plain_text(v)))
                 .collect();
-            pairs.join(", ")
+            text_pairs.join(", ")
         })
     }
 
@@ -137,9 +137,9 @@ pub(crate) struct Choices {
 }
 
 /// Converts a table of varied values to pairs of text.
-pub(crate) fn pairs(table: &Table) -> Vec<(String, String)> {
+pub(crate) fn text_pairs(table: &Table) -> Vec<(String, String)> {
     table
         .iter()
-        .map(|(key, value)| (key.clone(), plain(value)))
+        .map(|(key, value)| (key.clone(), plain_text(value)))
         .collect()
 }

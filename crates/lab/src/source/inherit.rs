@@ -82,13 +82,17 @@ impl ScenarioSources {
         let name = value.get_ref().as_str();
         let name =
             name.ok_or_else(|| refused("base is the name of a scenario or the path of a file"))?;
-        let base = library::beside(&last.source, name).map_err(|problem| refused(&problem))?;
-        if self.files.iter().any(|file| same(&file.source, &base)) {
-            return Err(refused("these files stand on each other in a circle"));
+        let base = library::find_base(&last.source, name).map_err(|problem| refused(&problem))?;
+        if self
+            .files
+            .iter()
+            .any(|file| is_same_file(&file.source, &base))
+        {
+            return Err(refused("these files extend each other in a circle"));
         }
         if self.files.len() == DEPTH_MAX {
             return Err(refused(&format!(
-                "more than {DEPTH_MAX} files stand on each other"
+                "more than {DEPTH_MAX} files extend each other"
             )));
         }
         Ok(Some(base))
@@ -188,7 +192,7 @@ impl ScenarioSources {
     }
 }
 
-fn same(one: &Source, other: &Source) -> bool {
+fn is_same_file(one: &Source, other: &Source) -> bool {
     let file = |source: &Source| {
         source
             .path
@@ -216,7 +220,7 @@ fn combine<'a>(old: &mut Spanned<DeValue<'a>>, new: Spanned<DeValue<'a>>) {
     let span = new.span();
     match (old.get_mut(), new.into_inner()) {
         (DeValue::Table(base), DeValue::Table(own)) => merge(base, own),
-        (DeValue::Array(base), DeValue::Array(own)) if named(base) && named(&own) => {
+        (DeValue::Array(base), DeValue::Array(own)) if has_names(base) && has_names(&own) => {
             merge_named(base, own);
         }
         (_, new) => *old = Spanned::new(span, new),
@@ -224,7 +228,7 @@ fn combine<'a>(old: &mut Spanned<DeValue<'a>>, new: Spanned<DeValue<'a>>) {
 }
 
 /// Whether an array consists of tables with a name.
-fn named(array: &DeArray<'_>) -> bool {
+fn has_names(array: &DeArray<'_>) -> bool {
     !array.is_empty() && array.iter().all(|one| name(one).is_some())
 }
 
@@ -252,7 +256,7 @@ fn remove_paths(base: &mut DeTable<'_>, without: &Spanned<DeValue<'_>>) -> Resul
     let list = list.ok_or_else(|| {
         wrong(
             without,
-            format!("want a list such as {WITHOUT} = [\"vary.loss\"]"),
+            format!("{WITHOUT} is a list, such as {WITHOUT} = [\"vary.loss\"]"),
         )
     })?;
     for value in list {
@@ -468,7 +472,7 @@ figures = { a = 1 }
         ]);
         let error = load(&folder, "a.toml").unwrap_err().to_string();
         assert!(
-            error.contains("b.toml: line 2, column 8: these files stand on each other in a circle"),
+            error.contains("b.toml: line 2, column 8: these files extend each other in a circle"),
             "{error}"
         );
         let tower = |floors: usize| {

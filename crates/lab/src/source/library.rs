@@ -53,7 +53,7 @@ pub(crate) fn find(wanted: &str) -> anyhow::Result<Source> {
 ///
 /// # Errors
 /// A message with the name that was not found.
-pub(crate) fn beside(source: &Source, wanted: &str) -> Result<Source, String> {
+pub(crate) fn find_base(source: &Source, wanted: &str) -> Result<Source, String> {
     let folder = source.path.as_deref().and_then(Path::parent);
     let found = match (built_in(wanted), folder) {
         (Some(found), _) => Ok(found),

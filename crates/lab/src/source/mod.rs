@@ -8,5 +8,5 @@ pub(crate) mod keys;
 pub(crate) mod library;
 pub(crate) mod parameters;
 
-pub(crate) use experiment::{Cell, Choices, ExperimentPlan, pairs};
+pub(crate) use experiment::{Cell, Choices, ExperimentPlan, text_pairs};
 pub(crate) use library::Source;

@@ -45,7 +45,7 @@ impl Parameters {
             DeValue::Table(table) => self.fill_in(table)?,
             DeValue::Array(array) => array.iter_mut().try_for_each(|one| self.fill(one))?,
             DeValue::String(text) if text.contains("${") => {
-                *value = moved(self.filled(text, &span)?, &span);
+                *value = with_span(self.substitute(text, &span)?, &span);
             }
             _ => {}
         }
@@ -53,7 +53,7 @@ impl Parameters {
     }
 
     /// Returns the value for the text at `span`.
-    fn filled<'t>(
+    fn substitute<'t>(
         &'t self,
         text: &str,
         span: &Range<usize>,
@@ -93,8 +93,8 @@ impl Parameters {
 }
 
 /// Moves a value and everything in it to one span.
-fn moved<'t>(value: DeValue<'t>, span: &Range<usize>) -> Spanned<DeValue<'t>> {
-    let moved = |value: Spanned<DeValue<'t>>| moved(value.into_inner(), span);
+fn with_span<'t>(value: DeValue<'t>, span: &Range<usize>) -> Spanned<DeValue<'t>> {
+    let moved = |value: Spanned<DeValue<'t>>| with_span(value.into_inner(), span);
     let key = |key: Spanned<_>| Spanned::new(span.clone(), key.into_inner());
     let value = match value {
         DeValue::Array(all) => DeValue::Array(all.into_iter().map(moved).collect()),

@@ -151,13 +151,13 @@ impl Testbed {
                 Netns::create(name).with_context(|| format!("cannot make the namespace {name}"))?;
             self.hosts.insert(name.clone(), netns.clone());
             interface::bring_up(&netns, "lo")?;
-            set(
+            write_sysctls(
                 &netns,
                 FORWARDING.map(|(name, value)| (name, value.to_owned())),
             )?;
             let special = scenario.hosts.get(name).map(|host| &host.sysctl);
             let settings = scenario.sysctl.iter().chain(special.into_iter().flatten());
-            set(
+            write_sysctls(
                 &netns,
                 settings.map(|(name, value)| (name.as_str(), value.to_string())),
             )?;
@@ -218,7 +218,7 @@ impl Testbed {
 
     fn set_congestion_control(&self, host: &str, netns: &Netns, algorithm: &str) -> Result<()> {
         for wire in &self.topology.wires {
-            if let Some(own) = wire.end_of(host) {
+            if let Some(own) = wire.address_of(host) {
                 let (network, prefix) = (own.network(), own.prefix);
                 interface::set_congestion_control(
                     netns, &wire.name, network, prefix, own.ip, algorithm,
@@ -272,13 +272,16 @@ impl Drop for Testbed {
 /// has no such effect. A route would override the option of a listening socket
 /// (`tcp_ca_openreq_child`), so it is a kernel setting.
 fn set_default_reno(netns: &Netns) -> Result<()> {
-    set(
+    write_sysctls(
         netns,
         [("net.ipv4.tcp_congestion_control", "reno".to_owned())],
     )
 }
 
-fn set<'a>(netns: &Netns, settings: impl IntoIterator<Item = (&'a str, String)>) -> Result<()> {
+fn write_sysctls<'a>(
+    netns: &Netns,
+    settings: impl IntoIterator<Item = (&'a str, String)>,
+) -> Result<()> {
     for (name, value) in settings {
         sysctl::write(netns, name, &value)
             .with_context(|| format!("host {}", netns.name().unwrap_or_default()))?;

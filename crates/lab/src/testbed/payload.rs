@@ -129,9 +129,9 @@ impl PayloadStore {
             .open(&visible);
         let file = file.with_context(|| format!("cannot create {}", visible.display()))?;
         fs::remove_file(&visible)?;
-        let magic = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let fd_path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let _ = fs::remove_file(&path);
-        std::os::unix::fs::symlink(magic, &path)?;
+        std::os::unix::fs::symlink(fd_path, &path)?;
         // The symbolic link refers to the descriptor of `file`: keep it open, and return a clone.
         let clone = file.try_clone()?;
         self.unnamed_files.push(file);
@@ -141,7 +141,7 @@ impl PayloadStore {
 
 /// Refuses files that fit neither into memory nor on the disk, before the disk is full.
 fn check_disk_space(disk: &Path, needed: Bytes, memory: u64) -> Result<()> {
-    let place = || format!("cannot look at {}", disk.display());
+    let place = || format!("cannot read the free space of {}", disk.display());
     let all = rustix::fs::statvfs(disk).with_context(place)?;
     let free = all.f_bavail.saturating_mul(all.f_frsize);
     match free >= needed.get() {

@@ -9,10 +9,10 @@ use super::{
     sampler::Sampler,
 };
 use crate::{
-    measure::{Outcome, Sample, figures::describe},
+    measure::{Outcome, Sample, figures::summarize},
     network::{
         SenderOptions, Topology,
-        ports::{self, WebServers, accepting, iperf_port, opening, web_servers},
+        ports::{self, WebServers, accepting_host, iperf_port, opening_host, web_servers},
         probe::{Expected, expected},
         schedule,
     },
@@ -64,7 +64,7 @@ pub(crate) async fn execute(
     let sampler = Sampler::start(&testbed.hosts(), receivers, delivered, &record)?;
     let outcomes = tokio::select! {
         outcomes = run_all(transfers) => outcomes,
-        gone = wait_for_failure(testbed, &mut servers) => Err(gone),
+        failure = wait_for_failure(testbed, &mut servers) => Err(failure),
     };
     let mut recording = sampler.stop()?;
     if outcomes.is_err() {
@@ -78,8 +78,8 @@ pub(crate) async fn execute(
         server.stop().await?;
     }
     for (flow, outcome) in flows.iter().zip(&mut outcomes) {
-        let order = command::HostCommand::of_server(flow, &testbed.topology, store, directory)?;
-        order.map_or(Ok(()), |(server, _)| server.add_usage_to(outcome))?;
+        let command = command::HostCommand::of_server(flow, &testbed.topology, store, directory)?;
+        command.map_or(Ok(()), |(server, _)| server.add_usage_to(outcome))?;
     }
     verify(&flows, &outcomes, store, sinks)?;
     verify_created_files(&flows, &testbed.topology, store)?;
@@ -89,7 +89,7 @@ pub(crate) async fn execute(
         .iter()
         .map(|at| began.since(*at))
         .collect();
-    Ok(describe(
+    Ok(summarize(
         scenario,
         &testbed.topology,
         &flows,
@@ -108,8 +108,8 @@ async fn wait_for_failure(testbed: &mut Testbed, servers: &mut [Daemon]) -> anyh
         time::sleep(POLL_INTERVAL).await;
         let mut servers = servers.iter_mut();
         let all = testbed.check_running();
-        if let Err(gone) = all.and_then(|()| servers.try_for_each(Daemon::check_not_failed)) {
-            return gone;
+        if let Err(failure) = all.and_then(|()| servers.try_for_each(Daemon::check_not_failed)) {
+            return failure;
         }
     }
 }
@@ -127,11 +127,14 @@ async fn serve(
         servers.push(nginx::start(netns, store.directory(), option_sets, directory).await?);
     }
     let ftp = flows.iter().filter(|flow| flow.program == Program::Ftp);
-    for host in ftp.map(|flow| accepting(flow)).collect::<BTreeSet<_>>() {
+    for host in ftp
+        .map(|flow| accepting_host(flow))
+        .collect::<BTreeSet<_>>()
+    {
         servers.push(ftp::start(testbed.host(host)?, store.directory(), directory).await?);
     }
     for (number, flow) in flows.iter().enumerate() {
-        let (server, port) = (accepting(flow), iperf_port(number));
+        let (server, port) = (accepting_host(flow), iperf_port(number));
         match flow.program {
             Program::Iperf3 => {
                 servers.push(iperf3::serve(testbed.host(server)?, port, directory).await?);
@@ -141,9 +144,9 @@ async fn serve(
             }
             Program::Command => {
                 let topology = &testbed.topology;
-                let order = command::HostCommand::of_server(flow, topology, store, directory)?;
-                if let Some((order, port)) = order {
-                    servers.push(order.serve(testbed.host(server)?, port).await?);
+                let command = command::HostCommand::of_server(flow, topology, store, directory)?;
+                if let Some((command, port)) = command {
+                    servers.push(command.serve(testbed.host(server)?, port).await?);
                 }
             }
             _ => {}
@@ -191,7 +194,7 @@ impl TransferContext<'_> {
 
     fn transfer(&self, number: usize, flow: &Flow) -> Result<Transfer> {
         let (testbed, topology) = (self.testbed, &self.testbed.topology);
-        let server = address_of(testbed, flow, accepting(flow))?;
+        let server = address_of(testbed, flow, accepting_host(flow))?;
         let sender_options = SenderOptions::of(self.scenario, topology, flow);
         let sink = self.sinks.get(&flow.name);
         let sink = sink.filter(|_| flow.program.carries_a_file()).cloned();
@@ -200,7 +203,7 @@ impl TransferContext<'_> {
         }
         Ok(Transfer {
             number,
-            netns: testbed.host(opening(flow))?.clone(),
+            netns: testbed.host(opening_host(flow))?.clone(),
             server,
             target: match &flow.via {
                 Some(via) => socket_address(testbed, flow, via)?,
@@ -225,18 +228,18 @@ impl TransferContext<'_> {
     }
 
     fn command(&self, flow: &Flow) -> Result<Option<command::HostCommand>> {
-        let order = || {
+        let build = || {
             let topology = &self.testbed.topology;
             command::HostCommand::of(flow, topology, self.store, self.directory)
         };
-        let is_one = flow.program == Program::Command;
-        is_one.then(order).transpose()
+        let has_command = flow.program == Program::Command;
+        has_command.then(build).transpose()
     }
 }
 
 /// Address at which the client of `flow` reaches `host`.
 fn address_of(testbed: &Testbed, flow: &Flow, host: &str) -> Result<Ipv4Addr> {
-    let address = testbed.topology.address(opening(flow), host);
+    let address = testbed.topology.address(opening_host(flow), host);
     address.with_context(|| format!("flow {}: {host} has no address", flow.name))
 }
 
@@ -300,8 +303,8 @@ impl Transfer {
             }
             Program::Udt => udt::measure(netns, self.target, flow, record).await,
             Program::Command => {
-                let order = self.command.as_ref().context("there is no command")?;
-                order
+                let command = self.command.as_ref().context("there is no command")?;
+                command
                     .measure(netns, flow.size.unwrap_or_default().get())
                     .await
             }
@@ -311,22 +314,22 @@ impl Transfer {
     /// Transfers a file with curl.
     async fn transfer_file(&self) -> Result<Outcome> {
         let sink = self.sink.as_ref();
-        let sink = sink.context("there is no place to arrive")?;
+        let sink = sink.context("there is no receiving file")?;
         let upload = self.flow.direction == Direction::Upload;
         let url = match self.flow.program {
             Program::Ftp if upload => format!("ftp://{}/{}", self.target, sink.name()),
             Program::Ftp => format!("ftp://{}/{}", self.target, self.file()),
             _ => format!("http://{}/{}", self.target, self.file()),
         };
-        let order = curl::CurlRequest {
+        let request = curl::CurlRequest {
             url: &url,
             proxy: self.proxy.as_deref(),
             limit: self.limit,
             active: self.flow.active,
         };
         match upload {
-            true => curl::send(&self.netns, order, &self.payload, &self.record).await,
-            false => curl::fetch(&self.netns, order, sink, &self.record).await,
+            true => curl::send(&self.netns, request, &self.payload, &self.record).await,
+            false => curl::fetch(&self.netns, request, sink, &self.record).await,
         }
     }
 
@@ -409,7 +412,7 @@ fn udt_samples(
 /// Sending and receiving address of a flow. The client's port is 0, because nothing uses it.
 fn ends(number: usize, flow: &Flow, topology: &Topology) -> Option<udt::FlowEnds> {
     let end = |host: &String, other: &String| {
-        let port = match host == accepting(flow) {
+        let port = match host == accepting_host(flow) {
             true => iperf_port(number),
             false => 0,
         };

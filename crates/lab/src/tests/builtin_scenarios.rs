@@ -24,18 +24,18 @@ fn built_in_scenarios_are_valid_with_their_bases() {
         let sources = inherit::ScenarioSources::load(&source).unwrap();
         let resolved = sources.resolved().unwrap();
         // The merged text must be the same scenario without its bases.
-        let alone = source::Source {
+        let merged = source::Source {
             name: name.to_owned(),
             origin: format!("{name}, resolved"),
             text: resolved,
             path: None,
         };
-        let stands_alone = source.text.lines().all(|line| !line.starts_with("base ="));
+        let has_no_base = source.text.lines().all(|line| !line.starts_with("base ="));
         // A scenario without a base is its own merged text.
-        if !stands_alone {
-            let alone = ExperimentPlan::open(&alone, &Choices::default())
+        if !has_no_base {
+            let merged = ExperimentPlan::open(&merged, &Choices::default())
                 .unwrap_or_else(|error| panic!("{error:#}"));
-            let sources = EXPERIMENTS
+            let extended = EXPERIMENTS
                 .iter()
                 .find(|experiment| experiment.name == name)
                 .unwrap();
@@ -46,7 +46,7 @@ fn built_in_scenarios_are_valid_with_their_bases() {
                     .map(crate::source::Cell::name)
                     .collect()
             };
-            assert_eq!(names(sources), names(&alone), "{name}");
+            assert_eq!(names(extended), names(&merged), "{name}");
         }
     }
 }

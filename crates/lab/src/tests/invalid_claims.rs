@@ -27,7 +27,7 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
     (
         "'37.6e9 / goodput_bps'",
         "¦'37.6e9 /'",
-        "derived.dvd_s: \"37.6e9 /\" is no expression",
+        "derived.dvd_s: \"37.6e9 /\" is not an expression",
     ),
     (
         "'goodput_bps / goodput",
@@ -47,7 +47,7 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
     (
         "{ relays = true }",
         "¦{ relays = 7 }",
-        "no cell is meant by every",
+        "every matches no cell",
     ),
     (
         "'goodput_bps / goodput",
@@ -130,7 +130,7 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
         "rows = ¦{ relays = [true], loss",
         "name one parameter each",
     ),
-    ("[[1, 2], [3, 4]]", "¦[[1, 2]]", "no 2 rows of at most 2"),
+    ("[[1, 2], [3, 4]]", "¦[[1, 2]]", "not 2 rows of at most 2"),
     (
         "[[1, 2], [3, 4]]",
         "[[1, 2], [3, 4]]\nsuspect = [[0, 0], ¦[2, 0]]",
@@ -148,7 +148,7 @@ pub(crate) const VIEW_CASES: &[InvalidCase] = &[
     (
         "of = 'goodput_bps'",
         "of = 'goodput_bps'\nflow = ¦'put'",
-        "no flow that moves bytes",
+        "no flow that transfers data",
     ),
     (
         "of = 'goodput_bps'",
@@ -194,7 +194,7 @@ pub(crate) const VIEW_CASES: &[InvalidCase] = &[
     (
         "[[table]]\nname = 't'\ntitle = 't'\nmetric = 'goodput_bps'\nrows = 'loss'\ncolumns = 'relays'",
         "¦[[table]]\nname = 't'\ntitle = 't'\nmetric = 'goodput_bps'\nrows = 'loss'",
-        "fall into one place",
+        "map to the same row and column",
     ),
     ("'bars'", "¦'pie'", "unknown variant `pie`"),
     (
@@ -205,7 +205,7 @@ pub(crate) const VIEW_CASES: &[InvalidCase] = &[
     (
         "over = 'loss'",
         "over = 'loss'\nbin = ¦'1s'",
-        "flow, from, to and bin belong to of",
+        "flow, from, to and bin need of",
     ),
     ("over = 'loss'", "over = 'loss'\nlog = ¦'z'", "log is \"x\""),
     (

@@ -101,7 +101,7 @@ pub(crate) const PARAMETER_CASES: &[InvalidCase] = &[
     (
         "size = '1MB'",
         "sise = ¦'1MB'",
-        "quick.sise is no parameter",
+        "quick.sise is not a parameter",
     ),
     ("repetitions = 1", "repetitions = ¦0", "must be 1 to 1000"),
     ("warmup = 1", "warmup = ¦11", "warmup is 11"),
@@ -142,7 +142,11 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     ),
     ("delay = '1ms'", "mtu = ¦100", "mtu is 100"),
     ("['a', 'b']", "['a', ¦'b b']", "host \"b b\": a name is"),
-    ("['b', 'c']", "¦['b', 'c', 'd']", "two belong here, not 3"),
+    (
+        "['b', 'c']",
+        "¦['b', 'c', 'd']",
+        "expected two values, not 3",
+    ),
     (
         "name = 'lan'",
         "name = ¦'lo'",
@@ -156,17 +160,17 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     (
         "delay = '1ms'",
         "addresses = [¦'10.1.0.0/30', '10.1.0.1/30']",
-        "no address that a host may have",
+        "not an address that a host may have",
     ),
     (
         "delay = '1ms'",
         "addresses = ['10.1.0.1/30', ¦'10.1.0.3/30']",
-        "no address that a host may have",
+        "not an address that a host may have",
     ),
     (
         "delay = '1ms'",
         "addresses = [¦'127.0.0.1/30', '127.0.0.2/30']",
-        "no address that a host may have",
+        "not an address that a host may have",
     ),
     (
         "delay = '1ms'",
@@ -225,13 +229,13 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
         "'127.0.0.1:1080'",
         "'127.0.0.1:1080'\nintercept = [80]\ntransparent = '0.0.0.0:5123'\nallow_from = '10.9.0.0/16'\n\
          [relays.other]\nhost = 'b'\nintercept = [¦80]\ntransparent = '0.0.0.0:5124'\nallow_from = '10.9.0.0/16'",
-        "relay \"b\" takes port 80 on host \"b\" already",
+        "relay \"b\" already intercepts port 80 on host \"b\"",
     ),
     (
         "'127.0.0.1:1080'",
         "'127.0.0.1:1080'\nallow_from = '10.9.0.0/16'\n\
          config = ¦{ listener = [{ kind = 'transparent', address = '0.0.0.0:5123' }] }",
-        "a transparent listener takes nothing without intercept",
+        "a transparent listener intercepts nothing without intercept",
     ),
     (
         "'127.0.0.1:1080'",
@@ -256,7 +260,7 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     (
         "'127.0.0.1:1080'",
         "¦'127.0.0.1:0'",
-        "port 0 is another port",
+        "port 0 means a random port",
     ),
     (
         "'127.0.0.1:1080'",
@@ -276,7 +280,7 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     (
         "socks5 = '127.0.0.1:1080'",
         "program = 'haproxy'\nforward = ¦'0.0.0.0:0=10.9.1.2:80'",
-        "port 0 is another port",
+        "port 0 means a random port",
     ),
     (
         "'127.0.0.1:1080'",
@@ -297,12 +301,12 @@ pub(crate) const TESTBED_CASES: &[InvalidCase] = &[
     (
         "note = 'middle'",
         "sysctl = { 'kernel.panic' = ¦1 }",
-        "\"kernel.panic\" is no setting of a host",
+        "\"kernel.panic\" is not a setting of a host",
     ),
     (
         "[hosts.b]",
         "[sysctl]\n'vm/swappiness' = ¦1\n[hosts.b]",
-        "is no setting of a host",
+        "is not a setting of a host",
     ),
     (
         "[hosts.b]",
@@ -413,7 +417,7 @@ pub(crate) const FLOW_CASES: &[InvalidCase] = &[
         "to = 'c'\nduration = ¦'1s'",
         "curl takes a size, not a duration",
     ),
-    ("to = 'c'", "to = 'c'\nvia = ¦'b'", "is no HOST:PORT"),
+    ("to = 'c'", "to = 'c'\nvia = ¦'b'", "is not HOST:PORT"),
     (
         "to = 'c'",
         "to = 'c'\nvia = ¦'b:1080'",
@@ -535,6 +539,6 @@ pub(crate) const FLOW_CASES: &[InvalidCase] = &[
     (
         "[[flows]]",
         "[[flows]]\nname = 'put'\nprogram = 'ftp'\nfrom = 'a'\nto = 'c'\nsize = '1MB'\ncc = ¦'reno'\n[[flows]]",
-        "the cc of an FTP flow is that of all that \"a\" sends; give flow \"get\" the same",
+        "the cc of an FTP flow applies to all flows that \"a\" sends; give flow \"get\" the same cc",
     ),
 ];

@@ -71,7 +71,7 @@ fn fail(folder: &Path, name: &str) {
     fs::write(file, result.to_string()).unwrap();
 }
 
-fn said(bytes: &[u8]) -> String {
+fn utf8(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -83,8 +83,8 @@ fn skips_results_that_are_up_to_date() {
     scenario(at, "two", "1e6");
     let both = ["one.toml", "two.toml"];
     let first = lab(at, &both);
-    let text = said(&first.stdout);
-    assert!(first.status.success(), "{}", said(&first.stderr));
+    let text = utf8(&first.stdout);
+    assert!(first.status.success(), "{}", utf8(&first.stderr));
     assert!(
         text.contains("2 of 2 scenarios pass all their checks"),
         "{text}"
@@ -95,15 +95,15 @@ fn skips_results_that_are_up_to_date() {
     let (one, two) = (began(at, "one"), began(at, "two"));
     fs::remove_dir_all(at.join("out/two")).unwrap();
     let second = lab(at, &both);
-    assert!(said(&second.stderr).contains("(1/2) one: stands, kept"));
+    assert!(utf8(&second.stderr).contains("(1/2) one: up to date, skipped"));
     assert_eq!(began(at, "one"), one);
     assert_ne!(began(at, "two"), two);
 
     fail(at, "two");
     let third = lab(at, &both);
-    assert!(said(&third.stderr).contains("(1/2) one: stands, kept"));
-    assert!(!said(&third.stderr).contains("(2/2) two: stands"));
-    assert!(third.status.success(), "{}", said(&third.stderr));
+    assert!(utf8(&third.stderr).contains("(1/2) one: up to date, skipped"));
+    assert!(!utf8(&third.stderr).contains("(2/2) two: up to date"));
+    assert!(third.status.success(), "{}", utf8(&third.stderr));
 
     // Another seed is another experiment.
     lab(at, &[&both[..], &["--seed", "8"]].concat());
@@ -120,7 +120,7 @@ fn failed_check_does_not_end_the_batch() {
     scenario(folder.path(), "two", "1e6");
     for _ in 0..2 {
         let output = lab(folder.path(), &["one.toml", "two.toml"]);
-        let text = said(&output.stdout);
+        let text = utf8(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{text}");
         assert!(text.contains("1 of 1 not met"), "{text}");
         assert!(text.contains("1 of 2 scenarios pass"), "{text}");
@@ -158,7 +158,7 @@ fn busy_machine_leaves_checks_undecided() {
     }
     busy(at, "one", &[true]);
     let alone = lab_into(at, "out/one", &["one.toml"]);
-    let (out, error) = (said(&alone.stdout), said(&alone.stderr));
+    let (out, error) = (utf8(&alone.stdout), utf8(&alone.stderr));
     assert_eq!(alone.status.code(), Some(4), "{out}{error}");
     let line =
         "not decided: fast enough: the machine was too busy; measured 7600000, wanted >= 9e6";
@@ -173,15 +173,15 @@ fn busy_machine_leaves_checks_undecided() {
 
     // Skipped, but reported again.
     let both = lab(at, &["one.toml", "two.toml"]);
-    let text = said(&both.stdout);
-    assert_eq!(both.status.code(), Some(4), "{text}{}", said(&both.stderr));
+    let text = utf8(&both.stdout);
+    assert_eq!(both.status.code(), Some(4), "{text}{}", utf8(&both.stderr));
     assert!(text.contains("1 of 1 not decided"), "{text}");
     assert!(text.contains("1 of 2 scenarios pass all"), "{text}");
 
     // A check that fails for certain has precedence.
     busy(at, "two", &[false]);
     let broken = lab(at, &["one.toml", "two.toml"]);
-    assert_eq!(broken.status.code(), Some(1), "{}", said(&broken.stdout));
+    assert_eq!(broken.status.code(), Some(1), "{}", utf8(&broken.stdout));
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn starts_nothing_if_one_scenario_is_invalid() {
         let output = lab(at, arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(
-            said(&output.stderr).contains(reason),
+            utf8(&output.stderr).contains(reason),
             "{}",
-            said(&output.stderr)
+            utf8(&output.stderr)
         );
         assert!(!at.join("out").exists(), "{arguments:?}");
     }

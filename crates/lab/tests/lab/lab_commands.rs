@@ -54,7 +54,7 @@ fn stderr(output: &Output) -> String {
 }
 
 /// Runs one cell with this flow, and returns its only run.
-fn ran(flow: &str, out: &Path) -> Value {
+fn run_cell(flow: &str, out: &Path) -> Value {
     let output = run(&[ALONE, flow], out);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let run = result["cells"][0]["runs"][0].clone();
@@ -65,7 +65,7 @@ fn ran(flow: &str, out: &Path) -> Value {
 /// Returns why the run of this flow failed.
 fn failure(flow: &str) -> String {
     let out = tempfile::tempdir().unwrap();
-    let run = ran(flow, out.path());
+    let run = run_cell(flow, out.path());
     let failed = run["failed"].as_str();
     failed.unwrap_or_else(|| panic!("{flow}: {run}")).to_owned()
 }
@@ -80,7 +80,7 @@ fn compares_the_file_that_a_command_created() {
         "5MB",
         "command = ['cp', '{payload}', '{scratch.client}/copy']\narrives = 'copy'",
     );
-    let run = ran(&copy, out.path());
+    let run = run_cell(&copy, out.path());
     assert_eq!(run["failed"], Value::Null);
     for metric in ["goodput_bps", "cpu_s", "peak_memory_bytes"] {
         assert!(run[metric].as_f64() > Some(0.0), "{run}");
@@ -108,7 +108,7 @@ fn server_is_ready_before_the_command() {
         "command = ['iperf3', '--client', '{address.client}', '--port', '5000', '--bytes', '5000000']\n\
          server = ['sh', '-c', 'sleep 0.5; iperf3 --server --port 5000']\nready = 5000",
     );
-    let run = ran(&both, out.path());
+    let run = run_cell(&both, out.path());
     assert_eq!(run["failed"], Value::Null);
     assert!(run["goodput_bps"].as_f64() > Some(0.0), "{run}");
     let both = run["cpu_s"].as_f64().unwrap();
@@ -121,14 +121,11 @@ fn failed_command_fails_the_run_with_its_last_output() {
     if !may_use_namespaces() {
         return;
     }
-    let said = "echo it begins >&2; echo no luck >&2; echo; exit 7";
-    let failed = failure(&flow("1MB", &format!("command = ['sh', '-c', '{said}']")));
+    let script = "echo it begins >&2; echo no luck >&2; echo; exit 7";
+    let failed = failure(&flow("1MB", &format!("command = ['sh', '-c', '{script}']")));
     assert!(failed.contains("sh ended with 7: no luck"), "{failed}");
     let killed = failure(&flow("1MB", "command = ['sh', '-c', 'kill -9 $$']"));
-    assert!(
-        killed.contains("sh ended with 137: it said nothing"),
-        "{killed}"
-    );
+    assert!(killed.contains("sh ended with 137: no output"), "{killed}");
     let server = "command = ['sleep', '20']\nserver = ['sh', '-c', 'echo no port >&2; exit 3']\nready = 5000";
     let failed = failure(&flow("1MB", server));
     assert!(
@@ -234,10 +231,10 @@ fn skips_cells_whose_program_is_not_installed() {
         "command = ['${tool}', '{payload}', '{scratch.client}/copy']",
     );
     let output = run(&[tools, &copy], out.path());
-    let said = stderr(&output);
-    assert!(output.status.success(), "{said}");
+    let messages = stderr(&output);
+    assert!(output.status.success(), "{messages}");
     let line = "Left out, since no-such-program is not on this machine: tool=no-such-program";
-    assert!(said.contains(line), "{said}");
+    assert!(messages.contains(line), "{messages}");
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["cells"].as_array().unwrap().len(), 1);
     assert_eq!(result["about"]["notes"][0], line);

@@ -45,9 +45,9 @@ fn may_use_namespaces() -> bool {
 fn may_load() -> Option<File> {
     let root = rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_confined();
     longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root").then(|| {
-        let turn = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
-        flock(&turn, FlockOperation::LockExclusive).unwrap();
-        turn
+        let lock = File::create(std::env::temp_dir().join("longhaul-cc-test.lock")).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        lock
     })
 }
 
@@ -72,9 +72,9 @@ fn run_over(link: &str, flows: &str, out: &Path) -> (Value, String) {
         .arg(out)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
     let result = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    (result, said)
+    (result, messages)
 }
 
 fn flow(name: &str, program: &str, keys: &str) -> String {
@@ -99,13 +99,13 @@ fn samples(result: &Value, out: &Path) -> Vec<Value> {
         .collect()
 }
 
-fn good(result: &Value, said: &str) {
+fn assert_succeeded(result: &Value, messages: &str) {
     assert_eq!(
         result["cells"][0]["runs"][0]["failed"],
         Value::Null,
-        "{said}"
+        "{messages}"
     );
-    assert!(result["cells"][0]["runs"][0].is_object(), "{said}");
+    assert!(result["cells"][0]["runs"][0].is_object(), "{messages}");
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn flows_have_their_own_congestion_control_and_pacing() {
             "size = '20MB'\ncc = 'cubic'\npace = '150mbit'",
         ),
     ];
-    let (result, said) = run(&flows.concat(), out.path());
-    good(&result, &said);
+    let (result, messages) = run(&flows.concat(), out.path());
+    assert_succeeded(&result, &messages);
     let samples = samples(&result, out.path());
     let seen = |port: u64| {
         let of_port = |sample: &&Value| {
@@ -177,13 +177,13 @@ fn flows_have_their_own_congestion_control_and_pacing() {
     };
     assert!(
         carried("get") < 2.05e8 && carried("down") < 1.05e8,
-        "{said}"
+        "{messages}"
     );
 }
 
 #[test]
 fn registers_own_controls_with_parameters_for_the_run() {
-    let Some(_turn) = may_load() else {
+    let Some(_lock) = may_load() else {
         return;
     };
     let out = tempfile::tempdir().unwrap();
@@ -200,8 +200,8 @@ fn registers_own_controls_with_parameters_for_the_run() {
             "size = '20MB'\ncc = 'lh_bic:ack_shift=3+pace'",
         ),
     ];
-    let (result, said) = run(&flows.concat(), out.path());
-    good(&result, &said);
+    let (result, messages) = run(&flows.concat(), out.path());
+    assert_succeeded(&result, &messages);
     let provided = result["congestion_controls"].as_array().unwrap();
     assert_eq!(provided.len(), 2, "{provided:?}");
     let name = |asked: &str| {
@@ -222,7 +222,7 @@ fn registers_own_controls_with_parameters_for_the_run() {
 
 #[test]
 fn relay_legs_can_use_own_controls() {
-    let Some(_turn) = may_load() else {
+    let Some(_lock) = may_load() else {
         return;
     };
     let relay = "[[links]]\nname = 'side'\nkind = 'veth'\nbetween = ['client', 'relay']\n\
@@ -230,8 +230,8 @@ fn relay_legs_can_use_own_controls() {
                  cc_near = 'lh_scalable:md_shift=2'\n";
     let get = flow("get", "curl", "size = '50MB'\nproxy = 'http://relay:3128'");
     let out = tempfile::tempdir().unwrap();
-    let (result, said) = run_over(LINE, &[relay, &get].concat(), out.path());
-    good(&result, &said);
+    let (result, messages) = run_over(LINE, &[relay, &get].concat(), out.path());
+    assert_succeeded(&result, &messages);
     let provided = &result["congestion_controls"][0];
     assert_eq!(provided["asked"], "lh_scalable:md_shift=2");
     let samples = samples(&result, out.path());
@@ -246,7 +246,7 @@ fn relay_legs_can_use_own_controls() {
 
 #[test]
 fn sigkill_removes_own_controls() {
-    let Some(_turn) = may_load() else {
+    let Some(_lock) = may_load() else {
         return;
     };
     let out = tempfile::tempdir().unwrap();
@@ -279,11 +279,11 @@ fn sigkill_removes_own_controls() {
     until(|| (!registered().contains(&name)).then_some(())).expect("it is gone");
 }
 
-/// Waits for `look` to succeed, within a time that only a failure takes.
-fn until<T>(look: impl Fn() -> Option<T>) -> Option<T> {
+/// Waits for `poll` to succeed, within a time that only a failure takes.
+fn until<T>(poll: impl Fn() -> Option<T>) -> Option<T> {
     let give_up = Instant::now() + Duration::from_secs(30);
     loop {
-        let found = look();
+        let found = poll();
         if found.is_some() || Instant::now() > give_up {
             return found;
         }
@@ -293,14 +293,14 @@ fn until<T>(look: impl Fn() -> Option<T>) -> Option<T> {
 
 #[test]
 fn ftp_server_uses_the_control_of_its_host() {
-    let Some(_turn) = may_load() else {
+    let Some(_lock) = may_load() else {
         return;
     };
     let out = tempfile::tempdir().unwrap();
     let host = "[hosts.server]\ncongestion_control = 'lh_scalable:md_shift=2'\n";
     let flow = flow("get", "ftp", "size = '50MB'");
-    let (result, said) = run_over(LINE, &[host, &flow].concat(), out.path());
-    good(&result, &said);
+    let (result, messages) = run_over(LINE, &[host, &flow].concat(), out.path());
+    assert_succeeded(&result, &messages);
     let name = result["congestion_controls"][0]["name"].as_str().unwrap();
     let samples = samples(&result, out.path());
     assert!(!samples.is_empty());
@@ -320,8 +320,8 @@ fn ftp_flow_can_have_its_own_control() {
         let out = tempfile::tempdir().unwrap();
         let keys = format!("size = '50MB'\ncc = 'reno'\ndirection = '{direction}'");
         let flow = flow("f", "ftp", &keys);
-        let (result, said) = run_over(LINE, &[host, &flow].concat(), out.path());
-        good(&result, &said);
+        let (result, messages) = run_over(LINE, &[host, &flow].concat(), out.path());
+        assert_succeeded(&result, &messages);
         let samples = samples(&result, out.path());
         assert!(!samples.is_empty(), "{direction}");
         assert!(
@@ -342,8 +342,8 @@ fn ftp_transfers_files_in_both_directions() {
         flow("active", "ftp", "size = '3MB'\nactive = true"),
         flow("put", "ftp", "size = '3MB'\ndirection = 'upload'"),
     ];
-    let (result, said) = run(&flows.concat(), out.path());
-    good(&result, &said);
+    let (result, messages) = run(&flows.concat(), out.path());
+    assert_succeeded(&result, &messages);
     let metrics = &result["cells"][0]["metrics"];
     for name in ["get", "active", "put"] {
         let seconds = &metrics[format!("{name}_download_s")]["median"];
@@ -378,8 +378,8 @@ fn ftp_works_through_proxies() {
         ),
     ];
     let out = tempfile::tempdir().unwrap();
-    let (result, said) = run(&flows.concat(), out.path());
-    good(&result, &said);
+    let (result, messages) = run(&flows.concat(), out.path());
+    assert_succeeded(&result, &messages);
     let folder = fs::read_dir(out.path().join("raw")).unwrap();
     let folder = folder
         .flatten()
@@ -426,8 +426,8 @@ fn refuses_invalid_flows_before_any_change() {
     for (keys, reason) in refusals {
         let out = tempfile::tempdir().unwrap();
         let flows = format!("[[flows]]\nname = 'f'\nfrom = 'server'\nto = 'client'\n{keys}\n");
-        let (_, said) = run(&flows, out.path());
-        assert!(said.contains(reason), "{keys}: {said}");
+        let (_, messages) = run(&flows, out.path());
+        assert!(messages.contains(reason), "{keys}: {messages}");
         assert!(!out.path().join("raw").exists());
     }
 }
@@ -458,8 +458,8 @@ fn udt_flows_are_measured_like_tcp_flows() {
             .to_owned(),
         "[[measure]]\nname = 'trip_us'\nof = 'srtt_us'\nflow = 'ours'\nfrom = '1s'\n".to_owned(),
     ];
-    let (result, said) = run_over(LINE, &flows.concat(), out.path());
-    good(&result, &said);
+    let (result, messages) = run_over(LINE, &flows.concat(), out.path());
+    assert_succeeded(&result, &messages);
     let run = &result["cells"][0]["runs"][0];
     for metric in [
         "ours_goodput_bps",

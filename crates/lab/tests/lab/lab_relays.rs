@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::{path::Path, process::Command};
 
 /// Whether the test can run. Without root it is skipped with ALLOW_SKIP=1, else it fails.
-fn capable() -> bool {
+fn may_use_namespaces() -> bool {
     longhaul_testbed::skip::unless(
         rustix::process::geteuid().is_root(),
         "root and /dev/net/tun",
@@ -22,12 +22,12 @@ fn run(scenario: &str, choices: &[&str], out: &Path) -> Value {
         .arg(out)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let result: Value = serde_json::from_slice(&output.stdout).expect(&said);
+    let messages = String::from_utf8_lossy(&output.stderr);
+    let result: Value = serde_json::from_slice(&output.stdout).expect(&messages);
     assert_eq!(
         result["cells"][0]["runs"][0]["failed"],
         Value::Null,
-        "{said}"
+        "{messages}"
     );
     result
 }
@@ -49,7 +49,7 @@ fn connection(result: &Value, relay: &str, out: &Path) -> Value {
 
 #[test]
 fn builds_the_scenarios_chain_of_relays() {
-    if !capable() {
+    if !may_use_namespaces() {
         return;
     }
     let out = tempfile::tempdir().unwrap();
@@ -72,7 +72,7 @@ fn builds_the_scenarios_chain_of_relays() {
 
 #[test]
 fn relays_use_certificates_and_a_pool() {
-    if !capable() {
+    if !may_use_namespaces() {
         return;
     }
     let out = tempfile::tempdir().unwrap();
@@ -115,7 +115,7 @@ fn relays_use_certificates_and_a_pool() {
 
 #[test]
 fn dvd_scenario_relays_all_data() {
-    if !capable() {
+    if !may_use_namespaces() {
         return;
     }
     let out = tempfile::tempdir().unwrap();

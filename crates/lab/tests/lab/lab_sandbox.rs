@@ -375,7 +375,7 @@ fn refuses_invalid_scenarios_before_any_change() {
         ),
         (
             format!("{WIRES}[sysctl]\n'kernel.panic' = 1\n"),
-            "is no setting of a host",
+            "is not a setting of a host",
         ),
     ];
     for (text, named) in wrong {
@@ -466,7 +466,7 @@ fn resumes_after_sigkill() {
     let output = bench.run(&[]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(
-        stderr(&output).starts_with("Going on: "),
+        stderr(&output).starts_with("Resuming: "),
         "{}",
         stderr(&output)
     );
@@ -566,15 +566,15 @@ fn marked(mark: &str) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Waits for `look` to succeed, at most twenty seconds.
-fn wait_for<T>(look: impl FnMut() -> Option<T>) -> Option<T> {
-    within(Duration::from_secs(20), look)
+/// Waits for `poll` to succeed, at most twenty seconds.
+fn wait_for<T>(poll: impl FnMut() -> Option<T>) -> Option<T> {
+    within(Duration::from_secs(20), poll)
 }
 
-fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+fn within<T>(time: Duration, mut poll: impl FnMut() -> Option<T>) -> Option<T> {
     let give_up = Instant::now() + time;
     while Instant::now() < give_up {
-        if let Some(found) = look() {
+        if let Some(found) = poll() {
             return Some(found);
         }
         sleep(Duration::from_millis(20));
@@ -602,23 +602,24 @@ fn ordinary_user_can_check_and_list_scenarios() {
     let relay = "\n[relays.router]\nsocks5 = '0.0.0.0:1080'\nallow_from = '10.9.0.0/16'\ninitial_window_far = 40\n";
     let bench = Bench::new(&["repetitions = 1\n", WIRES, DOWNLOAD, relay]);
     let program = for_others(&bench);
-    let told = |words: &[&str]| {
+    let run_as_nobody = |words: &[&str]| {
         let mut command = Command::new(&program);
         let output = command.args(words).uid(65534).gid(65534).output().unwrap();
         let text = String::from_utf8(output.stdout.clone()).unwrap();
         (output.status.code(), text, stderr(&output))
     };
     let everything = Command::new(longhaul()).args(["lab", "list"]).output();
-    let (code, listed, notes) = told(&["lab", "list"]);
+    let (code, listed, notes) = run_as_nobody(&["lab", "list"]);
     assert_eq!(code, Some(0), "{notes}");
     assert_eq!(listed.as_bytes(), everything.unwrap().stdout);
-    assert!(notes.contains("Not for this user"), "{notes}");
-    let (code, said, why) = told(&["lab", "check", bench.path("test.toml").to_str().unwrap()]);
-    assert_eq!(code, Some(3), "{why}");
-    assert!(said.contains("1 cells"), "{said}");
+    assert!(notes.contains("Not permitted for this user"), "{notes}");
+    let (code, stdout, messages) =
+        run_as_nobody(&["lab", "check", bench.path("test.toml").to_str().unwrap()]);
+    assert_eq!(code, Some(3), "{messages}");
+    assert!(stdout.contains("1 cells"), "{stdout}");
     assert!(
-        why.contains("initial_window") && why.contains("CAP_BPF"),
-        "{why}"
+        messages.contains("initial_window") && messages.contains("CAP_BPF"),
+        "{messages}"
     );
 }
 

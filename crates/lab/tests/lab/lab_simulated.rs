@@ -102,9 +102,12 @@ fn lab(scenario: &str, flags: &[&str], out: &Path) -> Output {
 fn run(scenario: &str, flags: &[&str]) -> (Value, tempfile::TempDir) {
     let out = tempfile::tempdir().unwrap();
     let output = lab(scenario, flags, out.path());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    (serde_json::from_slice(&output.stdout).expect(&said), out)
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    (
+        serde_json::from_slice(&output.stdout).expect(&messages),
+        out,
+    )
 }
 
 fn refusal(scenario: &str, flags: &[&str]) -> String {
@@ -332,26 +335,28 @@ fn gap_sets_the_rate() {
 
 #[test]
 fn refuses_what_cannot_be_simulated() {
-    let said = |from: &str, to: &str| {
+    let refused = |from: &str, to: &str| {
         assert!(DUMBBELL.contains(from), "{from}");
         refusal(&DUMBBELL.replacen(from, to, 1), &["--simulate"])
     };
-    assert!(said("cc = \"${cc}\"", "cc = 'bbr'").contains("congestion control \"bbr\""));
+    assert!(refused("cc = \"${cc}\"", "cc = 'bbr'").contains("congestion control \"bbr\""));
     assert!(
-        said("delay = \"20ms\"", "delay = '20ms'\nloss = 0.1").contains("link \"far\" has loss")
+        refused("delay = \"20ms\"", "delay = '20ms'\nloss = 0.1").contains("link \"far\" has loss")
     );
-    assert!(said("delay = \"20ms\"", "delay = '20ms'\nrate = '10mbit'").contains("queue at both"));
-    assert!(said("queue = \"1bdp\"", "tap = true").contains("has a tap"));
     assert!(
-        said(
+        refused("delay = \"20ms\"", "delay = '20ms'\nrate = '10mbit'").contains("queue at both")
+    );
+    assert!(refused("queue = \"1bdp\"", "tap = true").contains("has a tap"));
+    assert!(
+        refused(
             "rate = \"200mbit\"\ndelay = \"5ms\"\nqueue = \"1bdp\"",
             "delay = '5ms'"
         )
         .contains("no emulated link with a rate")
     );
-    let opposite = said("from = \"a\"\nto = \"sink\"", "from = 'sink'\nto = 'a'");
+    let opposite = refused("from = \"a\"\nto = \"sink\"", "from = 'sink'\nto = 'a'");
     assert!(opposite.contains("in the same direction"), "{opposite}");
-    let curl = said(
+    let curl = refused(
         "program = \"iperf3\"\nfrom = \"a\"\nto = \"sink\"\nduration = \"20s\"",
         "program = 'curl'\nfrom = 'a'\nto = 'sink'\nsize = '1MB'",
     );

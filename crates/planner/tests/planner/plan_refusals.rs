@@ -119,7 +119,7 @@ fn plan_check_wants_the_scenario_that_was_run() {
             SCENARIO.replace("'reno'", "'cubic'"),
         ] {
             fs::write(&file, changed).unwrap();
-            refused(&check, "mine.toml reads differently from what");
+            refused(&check, "mine.toml differs from the scenario that");
         }
     }
     // Chosen otherwise than the run was.

@@ -58,7 +58,8 @@ pub(crate) fn add(scenario: &Scenario, directory: &Path, run: &mut Run) -> Resul
             .iter()
             .filter(|captured_flow| captured_flow.link.name == one.name);
         for analysis in analyse_link(one, &own.collect::<Vec<_>>(), directory)? {
-            let name = |figure: &String| registry::metric_name(&analysis.flow, figure, transfers == 1);
+            let name =
+                |figure: &String| registry::metric_name(&analysis.flow, figure, transfers == 1);
             let metrics = analysis.metrics.iter();
             run.metrics
                 .extend(metrics.map(|(figure, value)| (name(figure), *value)));

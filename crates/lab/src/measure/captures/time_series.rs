@@ -6,7 +6,7 @@
 use super::fine::{FineBin, FineBins};
 use longhaul_flow::record::{Direction, Phase, PhaseKind};
 use longhaul_report::scale::round_step;
-use longhaul_results::result::{CaptureSeries, PercentileBand, FlowPhase};
+use longhaul_results::result::{CaptureSeries, FlowPhase, PercentileBand};
 use longhaul_stats::sample;
 
 /// Most bins of a time series: about two pixels each on a wide page.

@@ -3,7 +3,7 @@
 //! ([`longhaul_linux::contained`]): all its processes end with it, and their resource use is
 //! measured.
 
-use super::{daemon::Daemon, finish, longhaul};
+use super::{daemon::Daemon, longhaul, run_to_end};
 use crate::{
     measure::Outcome,
     network::Topology,
@@ -45,7 +45,7 @@ impl HostCommand {
         directory: &Path,
     ) -> Result<Self> {
         let host = (&flow.from, flow.name.clone());
-        Self::at(host, &flow.command, flow, topology, store, directory)
+        Self::build(host, &flow.command, flow, topology, store, directory)
     }
 
     /// Returns the server's command of `flow` and its port, if it has one.
@@ -59,11 +59,11 @@ impl HostCommand {
             return Ok(None);
         };
         let host = (&flow.to, server_name(flow));
-        let command = Self::at(host, &flow.server, flow, topology, store, directory)?;
+        let command = Self::build(host, &flow.server, flow, topology, store, directory)?;
         Ok(Some((command, port)))
     }
 
-    fn at(
+    fn build(
         (host, name): (&String, String),
         words: &[String],
         flow: &Flow,
@@ -92,7 +92,7 @@ impl HostCommand {
             .stdin(Stdio::null())
             .stdout(output("out")?)
             .stderr(output("log")?);
-        finish(command, &self.words[0], netns).await?;
+        run_to_end(command, &self.words[0], netns).await?;
         let ended = self.read_report()?;
         if ended.code != 0 {
             bail!(
@@ -157,7 +157,7 @@ impl HostCommand {
         let path = self.file("json");
         let text = fs::read(&path).with_context(|| {
             format!(
-                "{} left no record of its end (after SIGTERM it has 10 s): {}",
+                "{} wrote no report (it has 10 s after SIGTERM): {}",
                 self.name,
                 self.last_log_line()
             )
@@ -184,7 +184,7 @@ fn server_name(flow: &Flow) -> String {
 
 fn or_no_output(line: &str) -> &str {
     match line {
-        "" => "it said nothing",
+        "" => "no output",
         line => line,
     }
 }

@@ -6,7 +6,7 @@
 //! way. It took 2.8–6 s into a new tmpfs file, whose pages the kernel allocates meanwhile, and 4–6
 //! s through a pipe into a SHA-256. So the hash is computed after curl's clock has stopped.
 
-use super::{finish, keep_json};
+use super::{run_to_end, save_json};
 use crate::{measure::Outcome, testbed::payload::Sink};
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
@@ -38,7 +38,7 @@ pub(crate) async fn fetch(
 ) -> Result<Outcome> {
     let mut command = command(request);
     command.stdout(sink.writer()?);
-    read(&run(command, netns, record).await?, "size_download")
+    parse_report(&run(command, netns, record).await?, "size_download")
 }
 
 /// Uploads `file` from inside `netns`.
@@ -50,7 +50,7 @@ pub(crate) async fn send(
 ) -> Result<Outcome> {
     let mut command = command(request);
     command.arg("--upload-file").arg(file).stdout(Stdio::null());
-    read(&run(command, netns, record).await?, "size_upload")
+    parse_report(&run(command, netns, record).await?, "size_upload")
 }
 
 fn command(request: CurlRequest<'_>) -> Command {
@@ -79,16 +79,16 @@ fn command(request: CurlRequest<'_>) -> Command {
 }
 
 async fn run(command: Command, netns: &Netns, record: &Path) -> Result<Value> {
-    let output = finish(command, "curl", netns).await?;
+    let output = run_to_end(command, "curl", netns).await?;
     let message = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         // The record follows curl's message.
         bail!("{}", message.split("\n{").next().unwrap_or_default().trim());
     }
-    keep_json(record, &output.stderr, "curl")
+    save_json(record, &output.stderr, "curl")
 }
 
-fn read(record: &Value, size: &str) -> Result<Outcome> {
+fn parse_report(record: &Value, size: &str) -> Result<Outcome> {
     let number = |key: &str| {
         record[key]
             .as_f64()
@@ -117,9 +117,9 @@ mod tests {
     #[test]
     fn reads_the_report_of_curl() {
         let record = json!({"time_total": 2.5, "time_starttransfer": 0.05, "size_download": 1000});
-        let outcome = read(&record, "size_download").unwrap();
+        let outcome = parse_report(&record, "size_download").unwrap();
         assert_eq!((outcome.bytes, outcome.seconds), (1000, 2.5));
         assert_eq!(outcome.extra["download_s"], 2.5);
-        assert!(read(&json!({"time_total": 2.5}), "size_upload").is_err());
+        assert!(parse_report(&json!({"time_total": 2.5}), "size_upload").is_err());
     }
 }

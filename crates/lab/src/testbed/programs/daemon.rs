@@ -162,7 +162,7 @@ impl Daemon {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let last = text.lines().rev().find(|line| !line.trim().is_empty());
         last.map_or_else(
-            || format!("it said nothing (see {})", self.log.display()),
+            || format!("no output (see {})", self.log.display()),
             str::to_owned,
         )
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! iperf3 servers and clients, one test each.
 
-use super::{daemon::Daemon, finish, keep_json};
+use super::{daemon::Daemon, run_to_end, save_json};
 use crate::{
     measure::Outcome,
     network::SenderOptions,
@@ -43,8 +43,8 @@ pub(crate) async fn measure(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let output = finish(command, "iperf3", netns).await?;
-    read(&keep_json(record, &output.stdout, "iperf3")?)
+    let output = run_to_end(command, "iperf3", netns).await?;
+    parse_report(&save_json(record, &output.stdout, "iperf3")?)
 }
 
 fn arguments(target: SocketAddrV4, flow: &Flow, sender_options: &SenderOptions) -> Vec<String> {
@@ -99,7 +99,7 @@ fn socket(flow: &Flow, sender_options: &SenderOptions) -> Vec<String> {
     given
 }
 
-fn read(record: &Value) -> Result<Outcome> {
+fn parse_report(record: &Value) -> Result<Outcome> {
     if let Some(error) = record["error"].as_str() {
         bail!("iperf3: {error}");
     }
@@ -143,7 +143,7 @@ mod tests {
             connections_bps: vec![6e8, 4e8],
             extra: Metrics::new(),
         };
-        assert_eq!(read(&record).unwrap(), expected);
-        assert!(read(&json!({"error": "connection refused", "end": {}})).is_err());
+        assert_eq!(parse_report(&record).unwrap(), expected);
+        assert!(parse_report(&json!({"error": "connection refused", "end": {}})).is_err());
     }
 }

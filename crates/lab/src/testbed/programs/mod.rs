@@ -43,11 +43,11 @@ fn version((program, flag, package): Needed) -> Result<String> {
     })?;
     // nginx prints its version on stderr.
     let text = [output.stdout, output.stderr].concat();
-    Ok(number(&String::from_utf8_lossy(&text)))
+    Ok(version_number(&String::from_utf8_lossy(&text)))
 }
 
 /// Returns the first word that begins with a digit, or with a `v` and a digit.
-fn number(text: &str) -> String {
+fn version_number(text: &str) -> String {
     let digit = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
     let words = text.split([' ', '/', '\n']);
     let bare = words.map(|word| word.strip_prefix('v').filter(digit).unwrap_or(word));
@@ -86,7 +86,7 @@ pub(crate) fn versions(
 }
 
 /// Runs a client to its end inside `netns`. It is killed if the future is dropped.
-async fn finish(mut command: Command, program: &str, netns: &Netns) -> Result<Output> {
+async fn run_to_end(mut command: Command, program: &str, netns: &Netns) -> Result<Output> {
     process::inside(&mut command, netns);
     let child = tokio::process::Command::from(command)
         .kill_on_drop(true)
@@ -97,7 +97,7 @@ async fn finish(mut command: Command, program: &str, netns: &Netns) -> Result<Ou
 }
 
 /// Writes the JSON output of a program to its raw record, and parses it.
-fn keep_json(path: &Path, text: &[u8], program: &str) -> Result<serde_json::Value> {
+fn save_json(path: &Path, text: &[u8], program: &str) -> Result<serde_json::Value> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     match serde_json::from_slice(text) {
         Ok(value) => Ok(value),
@@ -111,11 +111,11 @@ mod tests {
 
     #[test]
     fn finds_versions_in_program_output() {
-        assert_eq!(number("curl 8.5.0 (x86_64)"), "8.5.0");
-        assert_eq!(number("nginx version: nginx/1.22.1\n"), "1.22.1");
-        assert_eq!(number("Dante v1.4.3.\nCopyright"), "1.4.3");
+        assert_eq!(version_number("curl 8.5.0 (x86_64)"), "8.5.0");
+        assert_eq!(version_number("nginx version: nginx/1.22.1\n"), "1.22.1");
+        assert_eq!(version_number("Dante v1.4.3.\nCopyright"), "1.4.3");
         assert_eq!(
-            number("HAProxy version 2.6.12-1+deb12u4 2026/10/17"),
+            version_number("HAProxy version 2.6.12-1+deb12u4 2026/10/17"),
             "2.6.12-1+deb12u4"
         );
     }

@@ -34,7 +34,7 @@ pub(crate) async fn start(
         .arg(fs::canonicalize(&configuration)?)
         .arg("-e")
         .arg("stderr")
-        .env("NGINX", handed_over(&sockets)?);
+        .env("NGINX", inherited_sockets(&sockets)?);
     let mut daemon = Daemon::start(&format!("nginx-{host}"), command, netns, directory)?;
     drop(sockets);
     for number in 0..option_sets.len() {
@@ -60,7 +60,7 @@ fn listeners(option_sets: &[SenderOptions]) -> std::io::Result<Vec<TcpListener>>
 /// Passes listening sockets to nginx. It takes over the descriptors in this variable, as when its
 /// program is replaced while it runs ("Upgrading Executable on the Fly" of its manual). They stay
 /// open across exec.
-fn handed_over(sockets: &[TcpListener]) -> std::io::Result<String> {
+fn inherited_sockets(sockets: &[TcpListener]) -> std::io::Result<String> {
     let mut numbers = String::new();
     for socket in sockets {
         fcntl_setfd(socket, FdFlags::empty())?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul probe` beside the other flows, compared with the link that it crosses.
 
-use super::{finish, longhaul};
+use super::{longhaul, run_to_end};
 use crate::{
     measure::Outcome,
     network::probe::{Expected, timing},
@@ -38,7 +38,7 @@ pub(crate) async fn measure(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    let output = finish(command, "longhaul probe", &Netns::current()?).await?;
+    let output = run_to_end(command, "longhaul probe", &Netns::current()?).await?;
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }
@@ -48,7 +48,7 @@ pub(crate) async fn measure(
 }
 
 fn arguments(timing: Timing, expected: Option<&Expected>) -> [String; 5] {
-    let delay = expected.map_or(Time::ZERO, |expected| expected.shape.delay);
+    let delay = expected.map_or(Time::ZERO, |expected| expected.link_config.delay);
     [
         format!("--count={}", timing.count),
         format!(
@@ -63,15 +63,15 @@ fn arguments(timing: Timing, expected: Option<&Expected>) -> [String; 5] {
 
 fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome> {
     let summary = &recording.summary;
-    let corrupts = expected.is_some_and(|expected| expected.shape.corrupt.get() > 0.0);
+    let corrupts = expected.is_some_and(|expected| expected.link_config.corrupt.get() > 0.0);
     ensure!(
         summary.dropped_at_receiver == 0 || corrupts,
-        "this machine was too slow to receive the probe: {} packets found no room",
+        "this machine was too slow to receive the probe: {} packets were dropped at the socket",
         summary.dropped_at_receiver
     );
     let mut extra = numbers(summary)?;
     if let Some(expected) = expected {
-        extra.extend(numbers(&judge(recording, &expected.shape))?);
+        extra.extend(numbers(&judge(recording, &expected.link_config))?);
         extra.retain(|name, _| !expected.excludes(name));
     }
     // Other figures are in the record for an investigation.
@@ -88,7 +88,7 @@ fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome
 /// Numeric fields of a flat record.
 fn numbers(record: &impl Serialize) -> Result<Metrics> {
     let Value::Object(fields) = serde_json::to_value(record)? else {
-        bail!("a probe's record is no object");
+        bail!("a probe's record is not an object");
     };
     let number = |(name, value): (String, Value)| Some((name, value.as_f64()?));
     Ok(fields.into_iter().filter_map(number).collect())

@@ -48,7 +48,7 @@ impl ProxyConfig {
         let listens = config.listeners().next().is_some();
         match listens {
             true => Ok(config),
-            false => Err(format!("{} has no way in", program.name())),
+            false => Err(format!("{} has no listener", program.name())),
         }
     }
 
@@ -84,7 +84,7 @@ fn parsed<T>(
         } else {
             "ADDRESS:PORT"
         };
-        format!("{key} = {text}: want {form} (IPv4)")
+        format!("{key} = {text}: expected {form} (IPv4)")
     };
     let each = |text: &String| parse(text).ok_or_else(|| wrong(text));
     texts.iter().map(each).collect()
@@ -107,7 +107,7 @@ fn peer(text: &str, port: u16) -> Option<SocketAddrV4> {
 fn only<T>(mut all: Vec<T>) -> Result<Option<T>, String> {
     match all.len() {
         0 | 1 => Ok(all.pop()),
-        _ => Err("peer: each relay of such a chain names the next one only".to_owned()),
+        _ => Err("peer: give the next relay only".to_owned()),
     }
 }
 
@@ -146,8 +146,8 @@ mod tests {
             error(RelayProgram::Haproxy, "forward = '80'").contains("LISTEN:PORT=ADDRESS:PORT")
         );
         assert!(error(RelayProgram::Squid, "http = 3128").contains("http must be"));
-        assert!(error(RelayProgram::Dante, "peer = '10.9.0.1'").contains("no way in"));
+        assert!(error(RelayProgram::Dante, "peer = '10.9.0.1'").contains("no listener"));
         let two = "socks5 = '0.0.0.0:1'\npeer = ['10.9.0.1', '10.9.0.2']";
-        assert!(error(RelayProgram::Dante, two).contains("next one only"));
+        assert!(error(RelayProgram::Dante, two).contains("next relay only"));
     }
 }

@@ -65,7 +65,7 @@ fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> 
                 .to_owned(),
         ),
         _ if lacks_intercept(&relay.config) => Err(
-            "config: a transparent listener takes nothing without intercept = ['NETWORK:PORT']".to_owned(),
+            "config: a transparent listener intercepts nothing without intercept = ['NETWORK:PORT']".to_owned(),
         ),
         _ => Ok(listeners),
     }
@@ -150,7 +150,7 @@ fn transparent_address(relay: &Relay) -> Result<Option<SocketAddr>, String> {
     let address = value.as_str().and_then(|text| text.parse().ok());
     address
         .map(Some)
-        .ok_or_else(|| format!("transparent = {value} is no ADDRESS:PORT"))
+        .ok_or_else(|| format!("transparent = {value} is not ADDRESS:PORT"))
 }
 
 /// Host and directories of a relay.
@@ -230,7 +230,7 @@ async fn start_other(
             squid::configuration(&config, name, &scratch),
             squid::command(&file, name),
         ),
-        RelayProgram::Longhaul => bail!("longhaul is started as itself"),
+        RelayProgram::Longhaul => bail!("longhaul is not an external program"),
     };
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     let mut daemon = Daemon::start(&format!("relay-{name}"), command, netns, directory)?;

@@ -2,7 +2,7 @@
 //! `longhaul udt bench`, one flow at a time. The kernel has no TCP_INFO of it, so samples are made
 //! from the report of the bench.
 
-use super::{daemon::Daemon, finish, keep_json, longhaul};
+use super::{daemon::Daemon, longhaul, run_to_end, save_json};
 use crate::{
     measure::{Outcome, Sample, recording::at_time},
     scenario::{Direction, Flow, control},
@@ -49,11 +49,11 @@ pub(crate) async fn measure(
     command.args(["udt", "bench", "--control", "native"]);
     command.args(arguments(target, flow));
     pipe_output(&mut command);
-    let output = finish(command, "longhaul udt", netns).await?;
+    let output = run_to_end(command, "longhaul udt", netns).await?;
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    keep_json(record, &output.stdout, "longhaul udt")?;
+    save_json(record, &output.stdout, "longhaul udt")?;
     Ok(BenchReport::read(record)?.outcome(flow))
 }
 
