@@ -22,7 +22,7 @@ pub fn time_chart(title: &str, note: &str, label: &str) -> Markup {
     }
 }
 
-/// Returns the instructions for charts over time, after the sentence `sentence`.
+/// Returns the instructions for charts over time, after an introductory `sentence`.
 pub fn chart_help(sentence: &str) -> Markup {
     html! {
         p.note {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Layout of tables and figures in `result.json`. It is chosen and validated when the scenario is read
-//! (`lab/src/verdict/view.rs`), with the position of each cell. A page only draws it.
+//! (`lab/src/evaluation/view.rs`), with the position of each cell. A page only draws it.
 //!
 //! All numbers come from `cells`: a table has names of metrics and indices of cells. So a table cannot disagree with
 //! the raw result, and needs little space.
@@ -45,7 +45,7 @@ pub struct Figure {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
     /// Time series of each cell's runs ([`TimeSeries`]) that are drawn instead of metrics, over time (series) or as a
-    /// distribution (cdf); by `shared_values` and `flow`.
+    /// distribution (cdf); by quantity and flow.
     #[serde(rename = "courses", default, skip_serializing_if = "Vec::is_empty")]
     pub time_series: Vec<TimeSeriesId>,
     /// Part of the run to draw, seconds; all if absent.
@@ -115,7 +115,7 @@ pub struct Axis {
 /// Entry of an axis: a row, column, line or group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Values of the parameters in `parameters`.
+    /// Value of each parameter of the axis.
     pub values: Vec<Value>,
     /// Name for users, if all cells of the entry have the same label and there are no values to name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -197,7 +197,7 @@ pub struct TimeSeries {
     pub name: TimeSeriesId,
     /// Width of a bin, ms; the first begins at the start of the run.
     pub bin_ms: f64,
-    /// Value of each bin, in the unit of `shared_values`; null if there is none.
+    /// Value of each bin, in the unit of the quantity; null if there is none.
     pub values: Vec<Option<f64>>,
 }
 

@@ -84,10 +84,10 @@ impl Config {
 }
 
 /// Returns the limits for this number of flows with charts.
-pub(super) fn ranks(drawn: usize) -> FlowLimits {
+pub(super) fn ranks(charted: usize) -> FlowLimits {
     FlowLimits {
-        charted: drawn,
-        listed: LISTED_FLOWS.max(drawn),
+        charted,
+        listed: LISTED_FLOWS.max(charted),
     }
 }
 

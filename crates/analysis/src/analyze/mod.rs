@@ -43,9 +43,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .map(OutputDirectory::open)
         .transpose()?;
     let unfinished = output_directory.as_ref().map(OutputDirectory::staging_path);
-    let finished = analyze_sources(sources, &config, unfinished, 0)?;
+    let report = analyze_sources(sources, &config, unfinished, 0)?;
     output_directory.map_or(Ok(()), OutputDirectory::finish)?;
-    print_result(&config, &finished)
+    print_result(&config, &report)
 }
 
 /// Analyses one capture with the default flags; no file is written.
@@ -125,8 +125,8 @@ fn reject_unreadable(info: &Told) -> Result<()> {
     }
 }
 
-fn print_result(config: &Config, finished: &AnalysisReport) -> Result<()> {
-    let analysis = &finished.analysis;
+fn print_result(config: &Config, report: &AnalysisReport) -> Result<()> {
+    let analysis = &report.analysis;
     let mut text = match config.json {
         true => serde_json::to_string(analysis)? + "\n",
         false => escaped_lines(&summary::summary(analysis, config.ranks.charted)),

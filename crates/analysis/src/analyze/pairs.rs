@@ -110,8 +110,8 @@ impl FlowPair {
             self.right.get_or_insert(item.capture_point);
         }
         self.unmatched_segments += u32::from(self.right.is_none());
-        if let Some(place) = self.side_of(item.capture_point) {
-            self.comparison.segment(place, &item.segment);
+        if let Some(side) = self.side_of(item.capture_point) {
+            self.comparison.segment(side, &item.segment);
         }
     }
 

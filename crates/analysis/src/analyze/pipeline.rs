@@ -41,7 +41,7 @@ pub(super) struct Collected<'a> {
     writer: Writer<'a>,
     /// Counters and damages by file.
     files: Vec<FileStats>,
-    /// Number of segments by capture_point.
+    /// Number of segments by capture point.
     segment_counts: Vec<u64>,
     /// Flows that were captured at two points.
     both_ends: Vec<TwoPointComparison>,
@@ -129,7 +129,7 @@ impl Batch {
                 self.stats.count_segment(capture_point);
                 self.shard_items[shard_of(&key)].push(CapturedSegment {
                     number,
-                    capture_point: capture_point,
+                    capture_point,
                     key,
                     segment,
                 });

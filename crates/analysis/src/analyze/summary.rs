@@ -175,13 +175,13 @@ mod tests {
             name: "a\u{1b}[31m.pcap".to_owned(),
             ..CaptureFile::default()
         };
-        let place = |name: &str| CapturePointInfo {
+        let name = |name: &str| CapturePointInfo {
             name: name.to_owned(),
             ..CapturePointInfo::default()
         };
         let analysis = Analysis {
             files: vec![file],
-            capture_points: vec![place("e\u{1b}[31m\n1 forged"), place("other")],
+            capture_points: vec![name("e\u{1b}[31m\n1 forged"), name("other")],
             ..Analysis::default()
         };
         let flow: Flow = serde_json::from_value(serde_json::json!({

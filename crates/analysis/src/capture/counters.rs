@@ -15,7 +15,7 @@ pub(super) struct InterfaceCounters {
     ring_full: AtomicU64,
 }
 
-/// Values of a [`InterfaceCounters`] at one time.
+/// Values of [`InterfaceCounters`] at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(super) struct CounterSnapshot {
     /// Packets written; a super-packet counts once.

@@ -2,14 +2,15 @@
 //! `longhaul tap capture`: writes the headers of packets to pcapng, with a thread for each interface.
 
 mod args;
+mod counters;
 mod display;
 mod output;
 mod recorder;
 mod source;
-mod counters;
 
 use anyhow::{Context, Result};
 pub(super) use args::{Args, SourceArgs};
+use counters::InterfaceCounters;
 use display::{Display, Summary};
 use longhaul_command::{errln, outln};
 use longhaul_linux::{clock, wait::Bell};
@@ -23,7 +24,6 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use counters::InterfaceCounters;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc::{Receiver, Sender, channel},

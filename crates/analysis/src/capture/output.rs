@@ -102,10 +102,10 @@ impl Destination {
 
     /// Returns an existing regular file that the capture would overwrite. Pipes and devices are allowed.
     fn existing_file(&self) -> Option<PathBuf> {
-        let taken = |path: &PathBuf| !self.force && path.is_file();
+        let exists = |path: &PathBuf| !self.force && path.is_file();
         match self.rotate {
-            None => Some(self.path.clone()).filter(taken),
-            Some(_) => self.numbered_files().into_iter().find(taken),
+            None => Some(self.path.clone()).filter(exists),
+            Some(_) => self.numbered_files().into_iter().find(exists),
         }
     }
 
@@ -185,7 +185,7 @@ impl Output {
     /// Writes complete blocks with one call. If it fails, a regular file keeps its complete blocks.
     pub(super) fn write(&mut self, blocks: &[u8]) -> Result<()> {
         let larger = self.current.length + (blocks.len() + self.trailer_len()) as u64;
-        if self.destination.rotate.is_some_and(|most| larger > most) {
+        if self.destination.rotate.is_some_and(|max| larger > max) {
             self.rotate()?;
         }
         self.current.append(blocks)
@@ -215,8 +215,8 @@ impl Output {
     }
 
     fn remove_old_files(&mut self) -> Result<()> {
-        let most = self.destination.files_max.unwrap_or(usize::MAX);
-        while self.files.len() > most {
+        let max = self.destination.files_max.unwrap_or(usize::MAX);
+        while self.files.len() > max {
             if let Some(oldest) = self.files.pop_front() {
                 fs::remove_file(&oldest)
                     .with_context(|| format!("cannot remove {}", oldest.display()))?;
@@ -368,10 +368,10 @@ mod tests {
         let error = Output::create(destination, vec![7; 100], tallies)
             .err()
             .unwrap();
-        let said = error.to_string();
+        let message = error.to_string();
         assert!(
-            said.contains("/dev/full") && said.contains("No space"),
-            "{said}"
+            message.contains("/dev/full") && message.contains("No space"),
+            "{message}"
         );
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recorder: the thread of an interface that writes the packets of the ring to the file.
 
-use super::{output::Output, source::InterfaceRing, counters::InterfaceCounters};
+use super::{counters::InterfaceCounters, output::Output, source::InterfaceRing};
 use anyhow::Result;
 use longhaul_linux::{
     clock,
@@ -95,12 +95,12 @@ impl Recorder {
 
     /// Records until it is stopped, the budget is used up, or an error occurs.
     pub(super) fn run(mut self) -> Result<()> {
-        let ended = self.capture();
+        let result = self.capture();
         // Packets that arrived before the end are written, whatever the reason for the end.
-        let rest = self
+        let drained = self
             .drain_until_idle()
             .and_then(|()| self.update_counters());
-        ended.and(rest)
+        result.and(drained)
     }
 
     fn capture(&mut self) -> Result<()> {
@@ -108,10 +108,10 @@ impl Recorder {
             self.write_released_blocks()?;
             self.ring.check()?;
             self.update_counters()?;
-            let told = self
+            let stop_requested = self
                 .stop
                 .wait(std::iter::once(&self.ring), COUNTER_INTERVAL)?;
-            if told || self.shared.budget.is_used_up() {
+            if stop_requested || self.shared.budget.is_used_up() {
                 return Ok(());
             }
         }

@@ -38,7 +38,7 @@ pub(super) const WEIGHT_MAX: f64 = 100.0;
 /// Returns all figures that at least one of both has, in a fixed order.
 pub(super) fn figures(a: &Direction, b: &Direction) -> Vec<Figure> {
     let figure =
-        |measure: &MetricDefinition| Figure::of(measure, (measure.value)(a), (measure.value)(b));
+        |metric: &MetricDefinition| Figure::of(metric, (metric.value)(a), (metric.value)(b));
     METRICS.iter().filter_map(figure).collect()
 }
 
@@ -50,16 +50,16 @@ pub(super) fn notable(figures: &[Figure]) -> Vec<Figure> {
 }
 
 impl Figure {
-    fn of(measure: &MetricDefinition, a: Option<f64>, b: Option<f64>) -> Option<Self> {
+    fn of(metric: &MetricDefinition, a: Option<f64>, b: Option<f64>) -> Option<Self> {
         let both = a.zip(b);
-        let nothing = a.unwrap_or(0.0) == 0.0 && b.unwrap_or(0.0) == 0.0;
-        (!nothing).then(|| Self {
-            name: measure.name,
+        let is_zero = a.unwrap_or(0.0) == 0.0 && b.unwrap_or(0.0) == 0.0;
+        (!is_zero).then(|| Self {
+            name: metric.name,
             a,
             b,
             difference: both.map(|(a, b)| b - a),
             ratio: both.filter(|(a, _)| *a != 0.0).map(|(a, b)| b / a),
-            weight: both.map_or(0.0, |(a, b)| measure.kind.weight(a, b)),
+            weight: both.map_or(0.0, |(a, b)| metric.kind.weight(a, b)),
         })
     }
 
@@ -229,8 +229,8 @@ fn goodput(direction: &Direction) -> Option<f64> {
 }
 
 fn phase_s(direction: &Direction, kind: PhaseKind) -> Option<f64> {
-    let alike = direction.phases.iter().filter(|phase| phase.kind == kind);
-    Some(seconds(alike.map(Phase::duration_ns).sum::<u64>() as f64))
+    let of_kind = direction.phases.iter().filter(|phase| phase.kind == kind);
+    Some(seconds(of_kind.map(Phase::duration_ns).sum::<u64>() as f64))
 }
 
 /// Returns the share of the time with a known limit.

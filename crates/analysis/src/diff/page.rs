@@ -15,7 +15,7 @@ const HEADLINE_FIGURES_MAX: usize = 3;
 
 /// Returns the whole page.
 pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
-    let courses = sides.map(Side::view);
+    let views = sides.map(Side::view);
     Page {
         title: &title(comparison),
         longhaul: longhaul_command::release(),
@@ -23,14 +23,14 @@ pub(super) fn html(comparison: &Comparison, sides: [&Side<'_>; 2]) -> String {
         header: heading(comparison),
         main: markup! {
             (figure_table(comparison))
-            @match courses {
+            @match views {
                 [Some(a), Some(b)] => { (paired::section([a, b])) }
                 _ => { p { "No charts: not both flows are among those that are drawn. "
                     "Analyse again with more " code { "--flows" } "." } }
             }
         },
         footer: markup! { p.note { "As data: " a href="diff.json" { "diff.json" } } },
-        scripts: chart_scripts(courses.iter().flatten().map(|shown| shown.series)),
+        scripts: chart_scripts(views.iter().flatten().map(|view| view.series)),
     }
     .html()
 }
@@ -157,15 +157,15 @@ const steps = [
         }
         b.chart_series[0].bins = 2000;
         let page = render(&a, &b);
-        let Some(told) = browser_tests::run_steps(&page, STEPS) else {
+        let Some(reports) = browser_tests::run_steps(&page, STEPS) else {
             return;
         };
-        let wanted = [
+        let expected = [
             "first 18 0.000-29.992 1",
             "zoomed 7.498-22.494 1",
             "reset 0.000-29.992",
         ];
-        assert_eq!(told, [wanted, wanted], "on a desk, on a phone");
+        assert_eq!(reports, [expected, expected], "on a desk, on a phone");
         assert_fits(&page);
         assert_accessible(&page);
     }

@@ -51,22 +51,22 @@ impl<'a> Side<'a> {
     /// Returns the chart data, if the flow has charts.
     pub(super) fn view(&self) -> Option<DirectionView<'a>> {
         let direction = column::direction(self.upload);
-        let courses = self.report.chart_series.iter();
-        let mut same = courses
-            .filter(|course| course.flow == self.flow.number && course.direction == direction);
-        DirectionView::find(&self.report.analysis, same.next()?)
+        let all_series = self.report.chart_series.iter();
+        let mut matching = all_series
+            .filter(|series| series.flow == self.flow.number && series.direction == direction);
+        DirectionView::find(&self.report.analysis, matching.next()?)
     }
 
     /// Returns the name, for instance "out/reno: 10.0.0.1:40000 → 10.0.0.2:5201".
     pub(super) fn name(&self) -> String {
-        let place = self
+        let capture_point = self
             .report
             .analysis
             .capture_point_name(self.flow.capture_point);
         format!(
             "{}: {}",
             self.source,
-            direction_name(self.flow, self.upload, place)
+            direction_name(self.flow, self.upload, capture_point)
         )
     }
 }

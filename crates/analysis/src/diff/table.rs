@@ -4,7 +4,7 @@
 use super::compare::Figure;
 use super::comparison::Comparison;
 use longhaul_report::columns::{self, align};
-use longhaul_report::metric::{Metric, format_percent, format_factor};
+use longhaul_report::metric::{Metric, format_factor, format_percent};
 
 /// Mark of a figure that differs by more than chance.
 const NOTABLE: &str = "*";
@@ -14,12 +14,15 @@ pub(super) fn text(comparison: &Comparison) -> String {
     let Comparison { a, b, figures, .. } = comparison;
     let heading = ["", "A", "B", "B/A"].map(str::to_owned).to_vec();
     let marked = |figure: &Figure| {
-        let mark = if comparison.is_notable(figure) {
+        let marker = if comparison.is_notable(figure) {
             NOTABLE
         } else {
             ""
         };
-        texts(figure).into_iter().chain([mark.to_owned()]).collect()
+        texts(figure)
+            .into_iter()
+            .chain([marker.to_owned()])
+            .collect()
     };
     let rows: Vec<Vec<String>> = [heading]
         .into_iter()

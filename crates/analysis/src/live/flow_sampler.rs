@@ -45,7 +45,7 @@ pub(super) struct FlowSampler {
     interface: usize,
     flows: Flows,
     segments: u64,
-    bins: BinCollector,
+    collector: BinCollector,
 }
 
 /// Bins and finished flows since the last snapshot.
@@ -57,8 +57,8 @@ struct BinCollector {
 
 impl Sink for BinCollector {
     fn bin(&mut self, flow: u64, upload: bool, _width: usize, from_ns: u64, bin: &Bin) {
-        let ways = self.bins.entry((from_ns / SECOND, flow)).or_default();
-        ways[usize::from(!upload)].merge(bin);
+        let pair = self.bins.entry((from_ns / SECOND, flow)).or_default();
+        pair[usize::from(!upload)].merge(bin);
     }
 
     fn flow(&mut self, flow: Flow) {
@@ -83,46 +83,59 @@ impl FlowSampler {
             interface,
             flows: Flows::new(settings),
             segments: 0,
-            bins: BinCollector::default(),
+            collector: BinCollector::default(),
         }
     }
 
     pub(super) fn segment(&mut self, key: &FlowKey, segment: &Segment) {
-        let vantage = CapturePoint(self.interface as u32);
-        self.flows
-            .segment(self.segments, vantage, key, segment, &mut self.bins);
+        let capture_point = CapturePoint(self.interface as u32);
+        self.flows.segment(
+            self.segments,
+            capture_point,
+            key,
+            segment,
+            &mut self.collector,
+        );
         self.segments += 1;
     }
 
     /// Returns the snapshots of all seconds before `end` (seconds since 1970), for which no more segments will come.
     pub(super) fn take_snapshots(&mut self, end: u64, dropped: u64) -> Vec<Snapshot> {
-        self.flows.close_bins(end * SECOND, &mut self.bins);
-        let later = self.bins.bins.split_off(&(end, 0));
-        let bins = std::mem::replace(&mut self.bins.bins, later);
-        let mut ends = std::mem::take(&mut self.bins.finished);
-        ends.extend(
+        self.flows.close_bins(end * SECOND, &mut self.collector);
+        let later = self.collector.bins.split_off(&(end, 0));
+        let bins = std::mem::replace(&mut self.collector.bins, later);
+        let mut endpoints = std::mem::take(&mut self.collector.finished);
+        endpoints.extend(
             self.flows
                 .active_flows()
                 .map(|flow| (flow.number, flow.ends)),
         );
-        let mut looks: Vec<Snapshot> = Vec::new();
-        for ((second, number), ways) in bins {
-            if looks.last().is_none_or(|look| look.second != second) {
-                looks.push(self.empty_snapshot(second, dropped));
+        let mut snapshots: Vec<Snapshot> = Vec::new();
+        for ((second, number), pair) in bins {
+            if snapshots
+                .last()
+                .is_none_or(|snapshot| snapshot.second != second)
+            {
+                snapshots.push(self.empty_snapshot(second, dropped));
             }
-            if let (Some(look), Some(ends)) = (looks.last_mut(), ends.get(&number)) {
-                let ends = *ends;
-                look.flows.push(FlowSample {
+            if let (Some(snapshot), Some(endpoints)) =
+                (snapshots.last_mut(), endpoints.get(&number))
+            {
+                let endpoints = *endpoints;
+                snapshot.flows.push(FlowSample {
                     number,
-                    endpoints: ends,
-                    directions: ways,
+                    endpoints,
+                    directions: pair,
                 });
             }
         }
-        if looks.last().is_none_or(|look| look.second + 1 != end) {
-            looks.push(self.empty_snapshot(end.saturating_sub(1), dropped));
+        if snapshots
+            .last()
+            .is_none_or(|snapshot| snapshot.second + 1 != end)
+        {
+            snapshots.push(self.empty_snapshot(end.saturating_sub(1), dropped));
         }
-        looks
+        snapshots
     }
 
     fn empty_snapshot(&self, second: u64, dropped: u64) -> Snapshot {
@@ -170,26 +183,32 @@ mod tests {
             low: end(1),
             high: end(2),
         };
-        let mut watch = FlowSampler::new(3);
-        watch.segment(&key, &data(10 * SECOND + 1, 1, false));
-        watch.segment(&key, &data(10 * SECOND + 2, 1_001, false));
-        watch.segment(&key, &data(11 * SECOND + 5, 2_001, false));
-        let looks = watch.take_snapshots(11, 7);
-        let [look] = looks.as_slice() else {
-            panic!("{looks:?}");
+        let mut sampler = FlowSampler::new(3);
+        sampler.segment(&key, &data(10 * SECOND + 1, 1, false));
+        sampler.segment(&key, &data(10 * SECOND + 2, 1_001, false));
+        sampler.segment(&key, &data(11 * SECOND + 5, 2_001, false));
+        let snapshots = sampler.take_snapshots(11, 7);
+        let [snapshot] = snapshots.as_slice() else {
+            panic!("{snapshots:?}");
         };
-        assert_eq!((look.interface, look.second, look.dropped), (3, 10, 7));
-        let [flow] = look.flows.as_slice() else {
-            panic!("{look:?}");
+        assert_eq!(
+            (snapshot.interface, snapshot.second, snapshot.dropped),
+            (3, 10, 7)
+        );
+        let [flow] = snapshot.flows.as_slice() else {
+            panic!("{snapshot:?}");
         };
         // The high end sent first, so it is the client.
         assert_eq!((flow.number, flow.endpoints), (0, [end(2), end(1)]));
-        assert_eq!(flow.directions.map(|way| way.data_bytes), [2_000, 0]);
+        assert_eq!(
+            flow.directions.map(|direction| direction.data_bytes),
+            [2_000, 0]
+        );
 
-        let looks = watch.take_snapshots(12, 7);
-        assert_eq!(looks[0].flows[0].directions[0].data_bytes, 1_000);
-        let looks = watch.take_snapshots(13, 7);
-        assert_eq!((looks.len(), looks[0].second), (1, 12));
-        assert!(looks[0].flows.is_empty(), "{looks:?}");
+        let snapshots = sampler.take_snapshots(12, 7);
+        assert_eq!(snapshots[0].flows[0].directions[0].data_bytes, 1_000);
+        let snapshots = sampler.take_snapshots(13, 7);
+        assert_eq!((snapshots.len(), snapshots[0].second), (1, 12));
+        assert!(snapshots[0].flows.is_empty(), "{snapshots:?}");
     }
 }

@@ -100,19 +100,20 @@ impl History {
         }
     }
 
-    pub(super) fn add(&mut self, look: Snapshot) {
-        self.second = self.second.max(look.second);
-        self.dropped[look.interface] = look.dropped;
-        for seen in look.flows {
-            let name = (look.interface, seen.number);
-            let course = self
+    pub(super) fn add(&mut self, snapshot: Snapshot) {
+        self.second = self.second.max(snapshot.second);
+        self.dropped[snapshot.interface] = snapshot.dropped;
+        for sample in snapshot.flows {
+            let id = (snapshot.interface, sample.number);
+            let history = self
                 .flows
-                .entry(name)
-                .or_insert_with(|| FlowHistory::new(&seen));
-            course.add(look.second, seen.directions);
+                .entry(id)
+                .or_insert_with(|| FlowHistory::new(&sample));
+            history.add(snapshot.second, sample.directions);
         }
         let silent_since = self.second.saturating_sub(MINUTE as u64);
-        self.flows.retain(|_, course| course.second > silent_since);
+        self.flows
+            .retain(|_, history| history.second > silent_since);
     }
 
     /// Returns the packets that the kernel dropped on all interfaces.
@@ -127,15 +128,15 @@ impl History {
         rows
     }
 
-    fn row<'a>(&'a self, (name, course): (&FlowId, &FlowHistory)) -> DisplayRow<'a> {
-        let way = course.data_direction();
-        let [client, server] = course.endpoints;
-        let minute = course.minute(way, self.second);
+    fn row<'a>(&'a self, (id, history): (&FlowId, &FlowHistory)) -> DisplayRow<'a> {
+        let direction = history.data_direction();
+        let [client, server] = history.endpoints;
+        let minute = history.minute(direction, self.second);
         DisplayRow {
-            id: *name,
-            interface: &self.interfaces[name.0],
-            sender: [client, server][way],
-            receiver: [server, client][way],
+            id: *id,
+            interface: &self.interfaces[id.0],
+            sender: [client, server][direction],
+            receiver: [server, client][direction],
             now: minute.last().copied().unwrap_or_default(),
             minute,
         }
@@ -152,16 +153,16 @@ fn compare(a: &DisplayRow<'_>, b: &DisplayRow<'_>, order: SortKey) -> Ordering {
 }
 
 impl FlowHistory {
-    fn new(seen: &FlowSample) -> Self {
+    fn new(sample: &FlowSample) -> Self {
         Self {
-            endpoints: seen.endpoints,
+            endpoints: sample.endpoints,
             bins: VecDeque::new(),
             second: 0,
         }
     }
 
     /// Adds the bins of a second. Seconds come in order; a late one is added to the last.
-    fn add(&mut self, second: u64, ways: [Bin; 2]) {
+    fn add(&mut self, second: u64, bins: [Bin; 2]) {
         let missed = second.saturating_sub(self.second).min(MINUTE as u64);
         for _ in 0..missed {
             self.bins.push_back(Default::default());
@@ -171,23 +172,28 @@ impl FlowHistory {
         }
         self.second = self.second.max(second);
         if let Some(last) = self.bins.back_mut() {
-            last[0].merge(&ways[0]);
-            last[1].merge(&ways[1]);
+            last[0].merge(&bins[0]);
+            last[1].merge(&bins[1]);
         }
     }
 
     /// Returns the direction with most of the data: 0 is upload.
     fn data_direction(&self) -> usize {
-        let bytes = |way: usize| -> u64 { self.bins.iter().map(|ways| ways[way].data_bytes).sum() };
+        let bytes = |direction: usize| -> u64 {
+            self.bins
+                .iter()
+                .map(|bins| bins[direction].data_bytes)
+                .sum()
+        };
         usize::from(bytes(1) > bytes(0))
     }
 
     /// Returns the bins of the last [`MINUTE`] seconds up to `second`.
-    fn minute(&self, way: usize, second: u64) -> Vec<Bin> {
+    fn minute(&self, direction: usize, second: u64) -> Vec<Bin> {
         let silent = second.saturating_sub(self.second).min(MINUTE as u64) as usize;
-        let known = self.bins.iter().map(|ways| ways[way]);
+        let past = self.bins.iter().map(|bins| bins[direction]);
         let mut minute = vec![Bin::default(); MINUTE];
-        minute.extend(known);
+        minute.extend(past);
         minute.extend(vec![Bin::default(); silent]);
         minute.split_off(minute.len() - MINUTE)
     }
@@ -233,17 +239,17 @@ pub(super) mod tests {
         }
     }
 
-    fn numbers(board: &History, order: SortKey) -> Vec<u64> {
-        board.rows(order).iter().map(|row| row.id.1).collect()
+    fn numbers(history: &History, order: SortKey) -> Vec<u64> {
+        history.rows(order).iter().map(|row| row.id.1).collect()
     }
 
     #[test]
     fn sorts_flows_by_key() {
-        let mut board = History::new(&["eth0".to_owned()]);
+        let mut history = History::new(&["eth0".to_owned()]);
         let flows = vec![sample(1, 500, 9), sample(2, 900, 3), sample(3, 500, 1)];
-        board.add(snapshot(100, flows));
-        assert_eq!(numbers(&board, SortKey::Rate), [2, 1, 3]);
-        assert_eq!(numbers(&board, SortKey::Acks), [1, 2, 3]);
+        history.add(snapshot(100, flows));
+        assert_eq!(numbers(&history, SortKey::Rate), [2, 1, 3]);
+        assert_eq!(numbers(&history, SortKey::Acks), [1, 2, 3]);
         let mut order = SortKey::Rate;
         for _ in 0..5 {
             order = order.next();
@@ -253,11 +259,11 @@ pub(super) mod tests {
 
     #[test]
     fn shows_the_direction_with_data() {
-        let mut board = History::new(&["eth0".to_owned()]);
+        let mut history = History::new(&["eth0".to_owned()]);
         let mut download = sample(1, 5_000, 2);
         download.directions.reverse();
-        board.add(snapshot(100, vec![download]));
-        let rows = board.rows(SortKey::Rate);
+        history.add(snapshot(100, vec![download]));
+        let rows = history.rows(SortKey::Rate);
         assert_eq!(
             (rows[0].sender, rows[0].now.data_bytes),
             (end(2, 5201), 5_000)
@@ -266,21 +272,21 @@ pub(super) mod tests {
 
     #[test]
     fn removes_flows_after_a_silent_minute() {
-        let mut board = History::new(&["eth0".to_owned()]);
-        board.add(snapshot(100, vec![sample(1, 500, 1)]));
-        board.add(snapshot(101, vec![]));
-        board.add(snapshot(102, vec![sample(1, 700, 1)]));
-        board.add(snapshot(103, vec![]));
-        let rates: Vec<u64> = board.rows(SortKey::Rate)[0]
+        let mut history = History::new(&["eth0".to_owned()]);
+        history.add(snapshot(100, vec![sample(1, 500, 1)]));
+        history.add(snapshot(101, vec![]));
+        history.add(snapshot(102, vec![sample(1, 700, 1)]));
+        history.add(snapshot(103, vec![]));
+        let rates: Vec<u64> = history.rows(SortKey::Rate)[0]
             .minute
             .iter()
             .map(|bin| bin.data_bytes)
             .collect();
         assert_eq!(rates.len(), MINUTE);
         assert_eq!(rates[MINUTE - 5..], [0, 500, 0, 700, 0]);
-        board.add(snapshot(161, vec![]));
-        assert_eq!(board.rows(SortKey::Rate).len(), 1);
-        board.add(snapshot(162, vec![]));
-        assert_eq!(board.rows(SortKey::Rate).len(), 0);
+        history.add(snapshot(161, vec![]));
+        assert_eq!(history.rows(SortKey::Rate).len(), 1);
+        history.add(snapshot(162, vec![]));
+        assert_eq!(history.rows(SortKey::Rate).len(), 0);
     }
 }

@@ -32,14 +32,14 @@ impl InterfaceSampler {
     pub(super) fn new(
         tap: InterfaceRing,
         interface: usize,
-        looks: SyncSender<Snapshot>,
+        snapshots: SyncSender<Snapshot>,
         told_to_end: Bell,
     ) -> Self {
         Self {
             ring: tap.ring,
             interface,
             sampler: FlowSampler::new(interface),
-            snapshots: looks,
+            snapshots,
             stop: told_to_end,
             scratch: Vec::new(),
         }
@@ -86,8 +86,8 @@ impl InterfaceSampler {
     /// Sends the snapshots up to `end`. Returns false if the receiver is gone.
     fn send_snapshots(&mut self, end: u64) -> Result<bool> {
         let dropped = self.ring.counts()?.dropped;
-        let mut looks = self.sampler.take_snapshots(end, dropped).into_iter();
-        Ok(looks.all(|look| self.snapshots.send(look).is_ok()))
+        let mut snapshots = self.sampler.take_snapshots(end, dropped).into_iter();
+        Ok(snapshots.all(|snapshot| self.snapshots.send(snapshot).is_ok()))
     }
 }
 

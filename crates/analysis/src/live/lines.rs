@@ -2,8 +2,8 @@
 //! Live output without a terminal: plain lines, or JSON.
 
 use super::{
-    history::{DisplayRow, History, SortKey, packets_per_ack, rtt_ns},
     flow_sampler::{FlowSample, Snapshot},
+    history::{DisplayRow, History, SortKey, packets_per_ack, rtt_ns},
     screen,
 };
 use jiff::Timestamp;
@@ -65,22 +65,26 @@ impl DirectionRecord {
 }
 
 /// Writes a JSON line for every flow of a second.
-pub(super) fn json(look: &Snapshot, interfaces: &[String], out: &mut impl Write) -> io::Result<()> {
-    for seen in &look.flows {
-        let record = record(look, seen, &interfaces[look.interface]);
+pub(super) fn json(
+    snapshot: &Snapshot,
+    interfaces: &[String],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    for sample in &snapshot.flows {
+        let record = record(snapshot, sample, &interfaces[snapshot.interface]);
         writeln!(out, "{}", serde_json::to_string(&record)?)?;
     }
     out.flush()
 }
 
-fn record<'a>(look: &Snapshot, seen: &FlowSample, interface: &'a str) -> Record<'a> {
+fn record<'a>(snapshot: &Snapshot, sample: &FlowSample, interface: &'a str) -> Record<'a> {
     Record {
-        at: time(look.second),
+        at: time(snapshot.second),
         interface,
-        client: seen.endpoints[0].to_string(),
-        server: seen.endpoints[1].to_string(),
-        upload: DirectionRecord::of(&seen.directions[0]),
-        download: DirectionRecord::of(&seen.directions[1]),
+        client: sample.endpoints[0].to_string(),
+        server: sample.endpoints[1].to_string(),
+        upload: DirectionRecord::of(&sample.directions[0]),
+        download: DirectionRecord::of(&sample.directions[1]),
     }
 }
 
@@ -90,20 +94,24 @@ fn time(second: u64) -> String {
 }
 
 /// Writes a line for each of the fastest flows of one interface.
-pub(super) fn plain(look: &Snapshot, board: &History, out: &mut impl Write) -> io::Result<()> {
-    let rows = board.rows(SortKey::Rate);
-    let active = |row: &&DisplayRow<'_>| row.id.0 == look.interface && !row.now.is_empty();
+pub(super) fn plain(
+    snapshot: &Snapshot,
+    history: &History,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let rows = history.rows(SortKey::Rate);
+    let active = |row: &&DisplayRow<'_>| row.id.0 == snapshot.interface && !row.now.is_empty();
     for row in rows.iter().filter(active).take(LINES_MAX) {
-        writeln!(out, "{}", line(look, row))?;
+        writeln!(out, "{}", line(snapshot, row))?;
     }
     out.flush()
 }
 
-fn line(look: &Snapshot, row: &DisplayRow<'_>) -> String {
+fn line(snapshot: &Snapshot, row: &DisplayRow<'_>) -> String {
     let now = &row.now;
     format!(
         "{} {} {} → {}: {}, {} ACK/s, {} packets per ACK, {} retransmissions, RTT {}, {} in flight",
-        time(look.second),
+        time(snapshot.second),
         row.interface,
         row.sender,
         row.receiver,
@@ -124,12 +132,12 @@ mod tests {
     #[test]
     fn prints_a_second_as_lines_and_json() {
         let names = ["eth0".to_owned()];
-        let look = snapshot(1_700_000_000, vec![sample(1, 144_800, 50), sample(2, 1, 0)]);
-        let mut board = History::new(&names);
-        board.add(look.clone());
+        let snapshot = snapshot(1_700_000_000, vec![sample(1, 144_800, 50), sample(2, 1, 0)]);
+        let mut history = History::new(&names);
+        history.add(snapshot.clone());
         let mut out = Vec::new();
-        plain(&look, &board, &mut out).unwrap();
-        json(&look, &names, &mut out).unwrap();
+        plain(&snapshot, &history, &mut out).unwrap();
+        json(&snapshot, &names, &mut out).unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap());
     }
 }

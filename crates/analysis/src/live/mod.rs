@@ -2,19 +2,20 @@
 //! `longhaul tap live`: shows the flows of an interface each second, on a terminal, in lines or as JSON.
 
 mod args;
-mod history;
-mod lines;
 mod flow_sampler;
-mod screen;
+mod history;
 mod interface_sampler;
+mod lines;
+mod screen;
 
 use super::capture::{InterfaceRing, Signals, Source};
 use anyhow::{Context, Result};
 pub(super) use args::Args;
+use flow_sampler::Snapshot;
 use history::History;
+use interface_sampler::InterfaceSampler;
 use longhaul_linux::{clock, wait::Bell};
 use longhaul_units::Time;
-use flow_sampler::Snapshot;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use screen::Screen;
 use std::{
@@ -27,7 +28,6 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use interface_sampler::InterfaceSampler;
 
 /// Maximum number of snapshots of all interfaces that wait for display.
 const SNAPSHOTS_MAX: usize = 64;
@@ -49,14 +49,14 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let source = &config.source;
     let live = Samplers::start(source.open()?, config.duration)?;
     let outcome = if config.json {
-        live.print(|look, out| lines::json(look, &source.interfaces, out))
+        live.print(|snapshot, out| lines::json(snapshot, &source.interfaces, out))
     } else if stdout().is_terminal() {
         live.show(source)
     } else {
-        let mut board = History::new(&source.interfaces);
-        live.print(|look, out| {
-            board.add(look.clone());
-            lines::plain(look, &board, out)
+        let mut history = History::new(&source.interfaces);
+        live.print(|snapshot, out| {
+            history.add(snapshot.clone());
+            lines::plain(snapshot, &history, out)
         })
     };
     let sampler_result = live.stop();
@@ -75,9 +75,9 @@ struct Samplers {
 
 impl Samplers {
     fn start(taps: Vec<InterfaceRing>, duration: Option<Time>) -> Result<Self> {
-        let (sender, looks) = sync_channel(SNAPSHOTS_MAX);
+        let (sender, snapshots) = sync_channel(SNAPSHOTS_MAX);
         let mut live = Self {
-            snapshots: looks,
+            snapshots,
             bells: Vec::new(),
             threads: Vec::new(),
             stop_requested: stop_flag()?,
@@ -93,12 +93,12 @@ impl Samplers {
         &mut self,
         tap: InterfaceRing,
         number: usize,
-        looks: SyncSender<Snapshot>,
+        snapshots: SyncSender<Snapshot>,
     ) -> Result<()> {
         let bell = Bell::new()?;
         self.bells.push(bell.clone());
         let name = format!("tap {}", tap.interface);
-        let watcher = InterfaceSampler::new(tap, number, looks, bell);
+        let watcher = InterfaceSampler::new(tap, number, snapshots, bell);
         let thread = thread::Builder::new().name(name).spawn(|| watcher.run())?;
         self.threads.push(thread);
         Ok(())
@@ -129,10 +129,10 @@ impl Samplers {
     ) -> Result<()> {
         let mut out = stdout().lock();
         while !self.is_finished() {
-            let Ok(look) = self.next(POLL_INTERVAL) else {
+            let Ok(snapshot) = self.next(POLL_INTERVAL) else {
                 return Ok(());
             };
-            match look.map_or(Ok(()), |look| write(&look, &mut out)) {
+            match snapshot.map_or(Ok(()), |snapshot| write(&snapshot, &mut out)) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 outcome => outcome.context("cannot write to standard output")?,
             }
@@ -156,7 +156,7 @@ impl Samplers {
             }
             loop {
                 match self.next(Duration::ZERO) {
-                    Ok(Some(look)) => screen.add(look),
+                    Ok(Some(snapshot)) => screen.add(snapshot),
                     Ok(None) => break,
                     Err(_) => return Ok(()),
                 }
@@ -186,15 +186,15 @@ fn handle_event(screen: &mut Screen, event: &Event) -> bool {
 
 /// Returns a flag that a signal to stop sets, so that the terminal can be restored first.
 fn stop_flag() -> Result<Arc<AtomicBool>> {
-    let told = Arc::new(AtomicBool::new(false));
-    let tell = Arc::clone(&told);
+    let flag = Arc::new(AtomicBool::new(false));
+    let setter = Arc::clone(&flag);
     let runtime = longhaul_command::event_loop::current_thread()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             runtime.block_on(signals.wait());
-            tell.store(true, Relaxed);
+            setter.store(true, Relaxed);
         })?;
-    Ok(told)
+    Ok(flag)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! State and layout of the screen, and its keys. It draws to any `ratatui` backend.
 
-use super::history::{DisplayRow, FlowId, History, MINUTE, SortKey, packets_per_ack, rtt_ns};
 use super::flow_sampler::Snapshot;
+use super::history::{DisplayRow, FlowId, History, MINUTE, SortKey, packets_per_ack, rtt_ns};
 use longhaul_flow::bin::Bin;
 use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::{
@@ -110,10 +110,10 @@ impl TableLayout {
         let mut left = width.saturating_sub(flow);
         let mut columns = Vec::new();
         for column in COLUMNS {
-            let Some(rest) = left.checked_sub(1 + column.width()) else {
+            let Some(remaining) = left.checked_sub(1 + column.width()) else {
                 break;
             };
-            left = rest;
+            left = remaining;
             columns.push(column);
         }
         Self {
@@ -142,8 +142,8 @@ impl Screen {
         }
     }
 
-    pub(super) fn add(&mut self, look: Snapshot) {
-        self.history.add(look);
+    pub(super) fn add(&mut self, snapshot: Snapshot) {
+        self.history.add(snapshot);
     }
 
     /// Handles a key. Returns false to quit.
@@ -203,14 +203,14 @@ impl Screen {
     }
 
     fn head(&self, rows: &[DisplayRow<'_>]) -> Line<'static> {
-        let board = self.displayed_history();
+        let history = self.displayed_history();
         let bytes = rows.iter().map(|row| row.now.data_bytes).sum();
         let acks: u64 = rows.iter().map(|row| u64::from(row.now.acks)).sum();
         let filter = match self.filter.as_str() {
             "" => String::new(),
             filter => format!(" ({filter})"),
         };
-        let dropped = match board.dropped() {
+        let dropped = match history.dropped() {
             0 => String::new(),
             dropped => format!("  {dropped} DROPPED by the kernel"),
         };
@@ -221,7 +221,7 @@ impl Screen {
         };
         Line::from(format!(
             "{}{filter}  {} flows  {}  {acks} ACK/s{dropped}{paused}",
-            board.interfaces.join(" "),
+            history.interfaces.join(" "),
             rows.len(),
             rate(bytes),
         ))
@@ -248,8 +248,8 @@ impl Screen {
         let mut headings = vec![Cell::from("flow")];
         for column in &fit.columns {
             let sorted = column.sort_key() == Some(self.sort_key);
-            let mark = if sorted { "▼" } else { "" };
-            headings.push(right(format!("{mark}{}", column.heading())));
+            let marker = if sorted { "▼" } else { "" };
+            headings.push(right(format!("{marker}{}", column.heading())));
         }
         let heading = "last minute";
         if usize::from(fit.minute) >= heading.len() {
@@ -300,13 +300,13 @@ pub(super) fn rtt(bin: &Bin) -> String {
 fn sparkline(minute: &[Bin], width: usize) -> String {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let from = minute.len().saturating_sub(width);
-    let most = minute
+    let max = minute
         .iter()
         .map(|bin| bin.data_bytes)
         .max()
         .unwrap_or(0)
         .max(1);
-    let bar = |bin: &Bin| BARS[(u128::from(bin.data_bytes) * 8).div_ceil(most.into()) as usize];
+    let bar = |bin: &Bin| BARS[(u128::from(bin.data_bytes) * 8).div_ceil(max.into()) as usize];
     minute[from..].iter().map(bar).collect()
 }
 
@@ -319,16 +319,16 @@ fn draw_flow(frame: &mut Frame<'_>, row: &DisplayRow<'_>, area: Rect) {
     ];
     let [figures, data, acks] = Layout::vertical(parts).areas(area);
     frame.render_widget(Paragraph::new(self::figures(row)), figures);
-    let most = row
+    let max = row
         .minute
         .iter()
         .map(|bin| bin.data_bytes)
         .max()
         .unwrap_or(0);
-    let title = format!("data {}, at most {}", rate(row.now.data_bytes), rate(most));
+    let title = format!("data {}, at most {}", rate(row.now.data_bytes), rate(max));
     draw_minute(frame, &title, row, |bin| bin.data_bytes, data);
-    let most = row.minute.iter().map(|bin| bin.acks).max().unwrap_or(0);
-    let title = format!("ACKs {}/s, at most {most}/s", row.now.acks);
+    let max = row.minute.iter().map(|bin| bin.acks).max().unwrap_or(0);
+    let title = format!("ACKs {}/s, at most {max}/s", row.now.acks);
     draw_minute(frame, &title, row, |bin| bin.acks.into(), acks);
 }
 
@@ -337,7 +337,7 @@ fn figures(row: &DisplayRow<'_>) -> Vec<Line<'static>> {
     let window = now
         .window_min
         .map_or("–".to_owned(), |window| Bytes::new(window).to_string());
-    let least = match now.rtt_samples {
+    let min_rtt = match now.rtt_samples {
         0 => "–".to_owned(),
         _ => Time::from_nanos(now.rtt_min_ns).to_string(),
     };
@@ -361,7 +361,7 @@ fn figures(row: &DisplayRow<'_>) -> Vec<Line<'static>> {
             now.sacks,
         )),
         Line::from(format!(
-            "RTT {} (least {least}), in flight {}, window {window}",
+            "RTT {} (least {min_rtt}), in flight {}, window {window}",
             rtt(now),
             Bytes::new(now.in_flight_max),
         )),
@@ -382,10 +382,10 @@ fn draw_minute(
     let from = MINUTE.saturating_sub(inside / wide);
     let seconds = row.minute.get(from..).unwrap_or_default();
     let columns = seconds.iter().flat_map(|bin| vec![value(bin); wide]);
-    let course = Sparkline::default()
+    let sparkline = Sparkline::default()
         .data(columns.collect::<Vec<u64>>())
         .block(block);
-    frame.render_widget(course, area);
+    frame.render_widget(sparkline, area);
 }
 
 #[cfg(test)]

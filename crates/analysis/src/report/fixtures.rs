@@ -29,7 +29,7 @@ const PHASE_ENDS: [u64; 4] = [3_000, 3_250, 3_350, BINS];
 /// Returns the result of a capture with the large transfer and a short flow.
 pub(crate) fn report() -> AnalysisReport {
     let mut flows = vec![long_flow(0), short_flow(7)];
-    let courses = flows
+    let chart_series = flows
         .iter()
         .map(|flow| ChartSeries {
             packet_windows: packet_windows::pack(&flow.upload.packet_windows, 8192),
@@ -59,7 +59,7 @@ pub(crate) fn report() -> AnalysisReport {
             },
             other_files: vec!["series-1ms.parquet".to_owned(), "flows.jsonl".to_owned()],
         },
-        chart_series: courses,
+        chart_series,
         bins: None,
     }
 }
@@ -147,7 +147,7 @@ fn endpoint(last: u8, port: u16) -> Endpoint {
 
 /// Returns a short flow: a request and its response.
 pub(crate) fn short_flow(number: u64) -> Flow {
-    let mut course = TimeSeries::new(BEGIN_NS, 1_000_000);
+    let mut time_series = TimeSeries::new(BEGIN_NS, 1_000_000);
     for n in 0..20 {
         let bin = Bin {
             data_bytes: 1000,
@@ -156,7 +156,7 @@ pub(crate) fn short_flow(number: u64) -> Flow {
             acks: 1,
             ..Bin::default()
         };
-        course.add(BEGIN_NS + n * 5_000_000, &bin, 64);
+        time_series.add(BEGIN_NS + n * 5_000_000, &bin, 64);
     }
     let data = Data {
         packets: 10,
@@ -168,7 +168,7 @@ pub(crate) fn short_flow(number: u64) -> Flow {
     };
     let upload = Direction {
         data,
-        time_series: course,
+        time_series,
         verdict: "The application had nothing to send for most of the time.".to_owned(),
         ..Direction::default()
     };
@@ -194,9 +194,9 @@ pub(crate) fn short_flow(number: u64) -> Flow {
 /// Returns the large transfer, shaped like figure 3 of the paper.
 pub(crate) fn long_flow(number: u64) -> Flow {
     let mut noise = PseudoRandom(7);
-    let mut course = TimeSeries::new(BEGIN_NS, BIN_NS);
+    let mut time_series = TimeSeries::new(BEGIN_NS, BIN_NS);
     for n in 0..BINS {
-        course.add(BEGIN_NS + n * BIN_NS, &bin(n, &mut noise), BINS as usize);
+        time_series.add(BEGIN_NS + n * BIN_NS, &bin(n, &mut noise), BINS as usize);
     }
     Flow {
         client: endpoint(1, 40_000),
@@ -204,13 +204,13 @@ pub(crate) fn long_flow(number: u64) -> Flow {
         capture_point: CapturePoint(0),
         last_ns: BEGIN_NS + BINS * BIN_NS,
         termination: Termination::Finished,
-        upload: upload(course),
+        upload: upload(time_series),
         ..short_flow(number)
     }
 }
 
-fn upload(course: TimeSeries) -> Direction {
-    let sum = |of: fn(&Bin) -> u64| course.bins.iter().map(of).sum::<u64>();
+fn upload(time_series: TimeSeries) -> Direction {
+    let sum = |of: fn(&Bin) -> u64| time_series.bins.iter().map(of).sum::<u64>();
     let payload_bytes = sum(|bin| bin.data_bytes);
     let retransmitted_bytes = sum(|bin| bin.retransmitted_bytes);
     let data = Data {
@@ -271,7 +271,7 @@ fn upload(course: TimeSeries) -> Direction {
         limits: limits(),
         verdict: "The congestion window limited it for 24 of 30 s, then the path's rate."
             .to_owned(),
-        time_series: course,
+        time_series,
     }
 }
 
@@ -331,13 +331,13 @@ fn bin(n: u64, noise: &mut PseudoRandom) -> Bin {
 
 /// Returns a packet window of the beginning: flights of 10, 20 and 40 segments, a round trip apart.
 fn window_at_beginning() -> PacketWindow {
-    let mut marks = Vec::new();
+    let mut events = Vec::new();
     let mut sent = 0;
     for (round, window) in (1..).zip([10, 20, 40]) {
         let at_ns = BEGIN_NS + RTT_NS * round;
         for n in 0..window {
             let low = (sent + n) * SEGMENT_BYTES as i32;
-            marks.push(event(
+            events.push(event(
                 at_ns + n as u64 * 12_000,
                 low,
                 1,
@@ -346,12 +346,12 @@ fn window_at_beginning() -> PacketWindow {
         }
         sent += window;
         let acked = sent * SEGMENT_BYTES as i32;
-        marks.push(event(at_ns + RTT_NS, acked, 200, PacketEventKind::Ack));
+        events.push(event(at_ns + RTT_NS, acked, 200, PacketEventKind::Ack));
     }
     PacketWindow {
         trigger: WindowTrigger::Beginning,
         base: 0,
-        events: marks,
+        events,
     }
 }
 
@@ -378,12 +378,12 @@ fn window_at_loss() -> PacketWindow {
         1,
         PacketEventKind::Retransmitted,
     );
-    let mut marks: Vec<PacketEvent> = sent.chain(acks).chain([retransmission]).collect();
-    marks.sort_by_key(|mark| mark.at_ns);
+    let mut events: Vec<PacketEvent> = sent.chain(acks).chain([retransmission]).collect();
+    events.sort_by_key(|event| event.at_ns);
     PacketWindow {
         trigger: WindowTrigger::Loss,
         base: 20_000_000_000,
-        events: marks,
+        events,
     }
 }
 

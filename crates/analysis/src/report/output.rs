@@ -85,10 +85,10 @@ impl KeptBins {
     }
 
     fn add(&mut self, rows: &[Row]) {
-        let room = |kept: &Vec<Row>| kept.len() + rows.len() <= self.max;
-        self.rows = self.rows.take().filter(room);
-        if let Some(kept) = &mut self.rows {
-            kept.extend_from_slice(rows);
+        let fits = |bins: &Vec<Row>| bins.len() + rows.len() <= self.max;
+        self.rows = self.rows.take().filter(fits);
+        if let Some(bins) = &mut self.rows {
+            bins.extend_from_slice(rows);
         }
     }
 }
@@ -114,25 +114,26 @@ impl Output {
     ///
     /// # Errors
     /// The directory or a file cannot be created.
-    pub(crate) fn create(plan: OutputConfig) -> Result<Self> {
-        let (lines, series) = match &plan.directory {
+    pub(crate) fn create(config: OutputConfig) -> Result<Self> {
+        let (lines, series) = match &config.directory {
             Some(directory) => {
                 fs::create_dir_all(directory).with_context(|| cannot_write(directory))?;
                 let lines = create(&directory.join(REMAINDER_FILE))?;
-                let series = series::SeriesFiles::create(directory, &plan.widths, &plan.formats)?;
+                let series =
+                    series::SeriesFiles::create(directory, &config.widths, &config.formats)?;
                 (Some(lines), series)
             }
-            None => (None, series::SeriesFiles::disabled(plan.widths.len())),
+            None => (None, series::SeriesFiles::disabled(config.widths.len())),
         };
-        let open = OutputState {
-            largest: LargestFlows::new(plan.flow_limits, lines),
+        let state = OutputState {
+            largest: LargestFlows::new(config.flow_limits, lines),
             series,
-            bins: KeptBins::new(plan.bins_max),
+            bins: KeptBins::new(config.bins_max),
             error: None,
         };
         Ok(Self {
-            config: plan,
-            state: Mutex::new(open),
+            config,
+            state: Mutex::new(state),
             charted_payload_min: AtomicU64::new(0),
         })
     }
@@ -147,77 +148,81 @@ impl Output {
 
     /// Returns a writer for one thread.
     pub(crate) fn writer(&self) -> Writer<'_> {
-        let written = !self.config.formats.is_empty() && self.config.directory.is_some();
-        let wanted = written || self.config.bins_max > 0;
+        let is_written = !self.config.formats.is_empty() && self.config.directory.is_some();
+        let is_needed = is_written || self.config.bins_max > 0;
         Writer {
             output: self,
-            rows: vec![Vec::new(); if wanted { self.config.widths.len() } else { 0 }],
+            rows: vec![
+                Vec::new();
+                if is_needed {
+                    self.config.widths.len()
+                } else {
+                    0
+                }
+            ],
         }
     }
 
     /// Returns whether writing failed. The analysis can stop then; [`Output::finish`] returns the error.
     pub(crate) fn has_failed(&self) -> bool {
-        self.with_state(|open| open.error.is_some())
+        self.with_state(|state| state.error.is_some())
     }
 
     /// Closes the files, and writes `result.json`, `courses.jsonl` and `report.html`. All writers must be dropped before.
     ///
     /// # Errors
     /// The first file that could not be written, now or before.
-    pub(crate) fn finish(self, sources: CaptureInfo) -> Result<AnalysisReport> {
-        let Self {
-            config: plan,
-            state: open,
-            ..
-        } = self;
+    pub(crate) fn finish(self, info: CaptureInfo) -> Result<AnalysisReport> {
+        let Self { config, state, .. } = self;
         let OutputState {
             largest,
             series,
-            bins: kept,
-            error: failed,
-        } = open.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(error) = failed {
+            bins,
+            error,
+        } = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = error {
             return Err(error);
         }
-        let mut raw = series.names();
-        let (mut flows, others) = largest.finish().context("cannot write flows.jsonl")?;
-        set_joint_verdicts(&mut flows, &sources.two_point_comparisons);
-        let finest_ns = plan.widths.iter().map(|width| width.as_nanos()).min();
-        let courses = take_chart_series(&mut flows, finest_ns.unwrap_or(u64::MAX));
-        match (&plan.directory, others.flows) {
-            (Some(_), 1..) => raw.push(REMAINDER_FILE.to_owned()),
+        let mut other_files = series.names();
+        let (mut flows, remainder) = largest.finish().context("cannot write flows.jsonl")?;
+        set_joint_verdicts(&mut flows, &info.two_point_comparisons);
+        let finest_ns = config.widths.iter().map(|width| width.as_nanos()).min();
+        let chart_series = take_chart_series(&mut flows, finest_ns.unwrap_or(u64::MAX));
+        match (&config.directory, remainder.flows) {
+            (Some(_), 1..) => other_files.push(REMAINDER_FILE.to_owned()),
             (Some(directory), 0) => remove(&directory.join(REMAINDER_FILE))?,
             (None, _) => {}
         }
-        let mut both_ends = sources.two_point_comparisons;
-        both_ends.iter_mut().for_each(two_point::merge_delay_bins);
+        let mut comparisons = info.two_point_comparisons;
+        comparisons.iter_mut().for_each(two_point::merge_delay_bins);
         let analysis = Analysis {
             schema: SCHEMA,
             longhaul: longhaul_command::release().to_owned(),
-            bins_ns: plan.widths.iter().map(|width| width.as_nanos()).collect(),
-            files: sources.files,
-            capture_points: sources.capture_points,
+            bins_ns: config.widths.iter().map(|width| width.as_nanos()).collect(),
+            files: info.files,
+            capture_points: info.capture_points,
             flows,
-            two_point_comparisons: both_ends,
-            remainder: others,
-            other_files: raw,
+            two_point_comparisons: comparisons,
+            remainder,
+            other_files,
         };
-        let finished = AnalysisReport {
+        let report = AnalysisReport {
             analysis,
-            chart_series: courses,
-            bins: kept.rows,
+            chart_series,
+            bins: bins.rows,
         };
-        let directory = plan.directory.as_deref();
-        let result = || directory.map_or(Ok(()), |directory| write_result(&finished, directory));
-        let rest = || {
+        let directory = config.directory.as_deref();
+        let write_result_file =
+            || directory.map_or(Ok(()), |directory| write_result(&report, directory));
+        let write_other_files = || {
             series.finish()?;
-            directory.map_or(Ok(()), |directory| write_page(&finished, directory))
+            directory.map_or(Ok(()), |directory| write_page(&report, directory))
         };
-        match plan.threads {
-            1 => result().and_then(|()| rest())?,
-            _ => run_in_parallel(result, rest)?,
+        match config.threads {
+            1 => write_result_file().and_then(|()| write_other_files())?,
+            _ => run_in_parallel(write_result_file, write_other_files)?,
         }
-        Ok(finished)
+        Ok(report)
     }
 
     fn with_state<T>(&self, act: impl FnOnce(&mut OutputState) -> T) -> T {
@@ -243,10 +248,10 @@ pub(crate) struct Writer<'a> {
 impl Writer<'_> {
     fn flush(&mut self, width: usize) {
         let rows = &mut self.rows[width];
-        self.output.with_state(|open| {
-            open.write_unless_failed(|open| open.series.write(width, rows));
+        self.output.with_state(|state| {
+            state.write_unless_failed(|state| state.series.write(width, rows));
             if width == 0 {
-                open.bins.add(rows);
+                state.bins.add(rows);
             }
         });
         rows.clear();
@@ -266,14 +271,14 @@ impl Writer<'_> {
     /// Writes a finished flow.
     pub(crate) fn flow(&mut self, flow: Box<Flow>) {
         let write =
-            |open: &mut OutputState| open.largest.add(flow).context("cannot write flows.jsonl");
-        let least = self.output.with_state(|open| {
-            open.write_unless_failed(write);
-            open.largest.charted_payload_min()
+            |state: &mut OutputState| state.largest.add(flow).context("cannot write flows.jsonl");
+        let payload_min = self.output.with_state(|state| {
+            state.write_unless_failed(write);
+            state.largest.charted_payload_min()
         });
         self.output
             .charted_payload_min
-            .store(least, Ordering::Relaxed);
+            .store(payload_min, Ordering::Relaxed);
     }
 }
 
@@ -283,27 +288,27 @@ impl Drop for Writer<'_> {
     }
 }
 
-fn write_result(finished: &AnalysisReport, directory: &Path) -> Result<()> {
-    write_json_by_line(&directory.join(RESULT_FILE), &finished.analysis)
+fn write_result(report: &AnalysisReport, directory: &Path) -> Result<()> {
+    write_json_by_line(&directory.join(RESULT_FILE), &report.analysis)
 }
 
-fn write_page(finished: &AnalysisReport, directory: &Path) -> Result<()> {
-    write_json_lines(&directory.join(CHART_SERIES_FILE), &finished.chart_series)?;
-    write_text(&directory.join("report.html"), &html::html(finished))
+fn write_page(report: &AnalysisReport, directory: &Path) -> Result<()> {
+    write_json_lines(&directory.join(CHART_SERIES_FILE), &report.chart_series)?;
+    write_text(&directory.join("report.html"), &html::html(report))
 }
 
 /// Runs two functions in parallel.
 fn run_in_parallel(
-    one: impl FnOnce() -> Result<()> + Send,
+    data: impl FnOnce() -> Result<()> + Send,
     other: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     std::thread::scope(|scope| {
-        let one = scope.spawn(one);
+        let data = scope.spawn(data);
         let other = other();
-        let one = one
+        let data = data
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        one.and(other)
+        data.and(other)
     })
 }
 
@@ -338,39 +343,39 @@ fn write_json_lines(path: &Path, lines: &[ChartSeries]) -> Result<()> {
 
 /// Moves the time series and packet windows out of all flows and returns them as chart data.
 fn take_chart_series(flows: &mut [Flow], finest_ns: u64) -> Vec<ChartSeries> {
-    let taken: Vec<ChartData> = flows.iter_mut().flat_map(take_chart_data).collect();
-    let lengths = |of: fn(&ChartData) -> usize| taken.iter().map(of).collect::<Vec<usize>>();
-    let bins = bins_per_direction(&lengths(|one| one.course.bins.len()));
-    let marks = events_max(&lengths(|one| {
-        packet_windows::event_count(&one.packet_windows)
+    let chart_data: Vec<ChartData> = flows.iter_mut().flat_map(take_chart_data).collect();
+    let lengths = |of: fn(&ChartData) -> usize| chart_data.iter().map(of).collect::<Vec<usize>>();
+    let bins = bins_per_direction(&lengths(|data| data.time_series.bins.len()));
+    let events_max = events_max(&lengths(|data| {
+        packet_windows::event_count(&data.packet_windows)
     }));
-    let drawn = taken.iter().map(|one| ChartSeries {
-        packet_windows: packet_windows::pack(&one.packet_windows, marks),
-        ..ChartSeries::new((one.flow, one.upload), &one.course, finest_ns, bins)
+    let all_series = chart_data.iter().map(|data| ChartSeries {
+        packet_windows: packet_windows::pack(&data.packet_windows, events_max),
+        ..ChartSeries::new((data.flow, data.upload), &data.time_series, finest_ns, bins)
     });
-    drawn.collect()
+    all_series.collect()
 }
 
 /// Chart data of a direction, moved out of its flow.
 struct ChartData {
     flow: u64,
     upload: bool,
-    course: TimeSeries,
+    time_series: TimeSeries,
     packet_windows: Vec<PacketWindow>,
 }
 
 fn take_chart_data(flow: &mut Flow) -> Vec<ChartData> {
     let number = flow.number;
     let directions = [(true, &mut flow.upload), (false, &mut flow.download)];
-    let taken = directions.map(|(upload, direction)| ChartData {
+    let chart_data = directions.map(|(upload, direction)| ChartData {
         flow: number,
         upload,
-        course: mem::take(&mut direction.time_series),
+        time_series: mem::take(&mut direction.time_series),
         packet_windows: mem::take(&mut direction.packet_windows),
     });
-    taken
+    chart_data
         .into_iter()
-        .filter(|one| has_chart(&one.course))
+        .filter(|data| has_chart(&data.time_series))
         .collect()
 }
 
@@ -380,8 +385,8 @@ fn bins_per_direction(lengths: &[usize]) -> usize {
 }
 
 /// Returns whether a direction sends enough for a chart: data, and more than one bin.
-fn has_chart(course: &TimeSeries) -> bool {
-    course.bins.len() > 1 && course.bins.iter().any(|bin| bin.data_bytes > 0)
+fn has_chart(time_series: &TimeSeries) -> bool {
+    time_series.bins.len() > 1 && time_series.bins.iter().any(|bin| bin.data_bytes > 0)
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
@@ -397,12 +402,12 @@ fn remove(path: &Path) -> Result<()> {
 /// Replaces the two verdicts of a connection that was captured at two points by one.
 fn set_joint_verdicts(flows: &mut [Flow], pairs: &[TwoPointComparison]) {
     let index = |number: u64| flows.iter().position(|flow| flow.number == number);
-    let known: Vec<_> = pairs
+    let indexed: Vec<_> = pairs
         .iter()
         .filter_map(|pair| Some((pair, [index(pair.left)?, index(pair.right)?])))
         .collect();
-    for (pair, places) in known {
-        if let Ok([left, right]) = flows.get_disjoint_mut(places) {
+    for (pair, indices) in indexed {
+        if let Ok([left, right]) = flows.get_disjoint_mut(indices) {
             joint_verdict::assess(left, right, pair);
         }
     }
@@ -415,7 +420,7 @@ mod tests {
     use longhaul_command::exit::Refusal;
     use longhaul_flow::bin::Bin;
 
-    fn plan(directory: Option<&Path>) -> OutputConfig {
+    fn config(directory: Option<&Path>) -> OutputConfig {
         OutputConfig {
             directory: directory.map(Path::to_owned),
             widths: vec![Time::from_nanos(1_000_000)],
@@ -441,25 +446,25 @@ mod tests {
     #[test]
     fn keeps_all_bins_or_none() {
         let all = 2 * 3 * ROWS_MAX;
-        let kept = |bins_kept| {
-            let plan = OutputConfig {
+        let bins = |bins_kept| {
+            let config = OutputConfig {
                 bins_max: bins_kept,
                 formats: Vec::new(),
-                ..plan(None)
+                ..config(None)
             };
-            write_from_two_threads(plan)
+            write_from_two_threads(config)
                 .unwrap()
                 .bins
                 .map(|bins| bins.len())
         };
-        assert_eq!(kept(all), Some(all));
-        assert_eq!(kept(all - 1), None);
-        assert_eq!(kept(0), None);
+        assert_eq!(bins(all), Some(all));
+        assert_eq!(bins(all - 1), None);
+        assert_eq!(bins(0), None);
     }
 
     /// Writes bins and flows from two threads in parallel.
-    fn write_from_two_threads(plan: OutputConfig) -> Result<AnalysisReport> {
-        let output = Output::create(plan).unwrap();
+    fn write_from_two_threads(config: OutputConfig) -> Result<AnalysisReport> {
+        let output = Output::create(config).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..2 {
                 let mut writer = output.writer();
@@ -478,23 +483,26 @@ mod tests {
     #[test]
     fn writes_results_of_all_threads() {
         let directory = tempfile::tempdir().unwrap();
-        let finished = write_from_two_threads(plan(Some(directory.path()))).unwrap();
+        let report = write_from_two_threads(config(Some(directory.path()))).unwrap();
         let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
-        let result: Analysis = serde_json::from_str(&read("result.json")).unwrap();
-        assert_eq!(result, finished.analysis);
-        assert_eq!(result.flows.len(), 2);
-        assert_eq!(result.remainder.flows, 2);
-        assert_eq!(result.other_files, ["series-1ms.csv", "flows.jsonl"]);
+        let write_result_file: Analysis = serde_json::from_str(&read("result.json")).unwrap();
+        assert_eq!(write_result_file, report.analysis);
+        assert_eq!(write_result_file.flows.len(), 2);
+        assert_eq!(write_result_file.remainder.flows, 2);
+        assert_eq!(
+            write_result_file.other_files,
+            ["series-1ms.csv", "flows.jsonl"]
+        );
         assert_eq!(read("flows.jsonl").lines().count(), 2);
         assert_eq!(read("series-1ms.csv").lines().count(), 1 + 6 * ROWS_MAX);
-        let courses: Vec<ChartSeries> = read(CHART_SERIES_FILE)
+        let chart_series: Vec<ChartSeries> = read(CHART_SERIES_FILE)
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        assert_eq!(courses, finished.chart_series);
-        assert_eq!(courses.len(), 1, "of the one flow that is drawn");
+        assert_eq!(chart_series, report.chart_series);
+        assert_eq!(chart_series.len(), 1, "of the one flow that is drawn");
         assert!(!read("result.json").contains("\"course\""));
-        assert_eq!(AnalysisReport::read(directory.path()).unwrap(), finished);
+        assert_eq!(AnalysisReport::read(directory.path()).unwrap(), report);
     }
 
     #[test]
@@ -510,43 +518,47 @@ mod tests {
     #[test]
     fn refuses_unreadable_result_with_hint() {
         let directory = tempfile::tempdir().unwrap();
-        let said = || {
+        let message = || {
             let error = AnalysisReport::read(directory.path()).unwrap_err();
             assert!(matches!(error.downcast_ref(), Some(Refusal::Usage(_))));
             error.to_string()
         };
-        assert!(said().contains("result.json: No such file"), "{}", said());
-        let result = directory.path().join(RESULT_FILE);
-        fs::write(&result, "{}").unwrap();
-        assert!(said().contains("missing field"), "{}", said());
+        assert!(
+            message().contains("result.json: No such file"),
+            "{}",
+            message()
+        );
+        let write_result_file = directory.path().join(RESULT_FILE);
+        fs::write(&write_result_file, "{}").unwrap();
+        assert!(message().contains("missing field"), "{}", message());
         let newer = Analysis {
             schema: SCHEMA + 1,
             ..Analysis::default()
         };
-        fs::write(&result, serde_json::to_string(&newer).unwrap()).unwrap();
+        fs::write(&write_result_file, serde_json::to_string(&newer).unwrap()).unwrap();
         assert!(
-            said().contains("schema 2") && said().ends_with(DIRECTORY_HINT),
+            message().contains("schema 2") && message().ends_with(DIRECTORY_HINT),
             "{}",
-            said()
+            message()
         );
     }
 
     #[test]
     fn returns_result_without_directory() {
-        let finished = write_from_two_threads(plan(None)).unwrap();
-        assert_eq!(finished.analysis.flows.len(), 2);
-        assert!(finished.analysis.other_files.is_empty());
+        let report = write_from_two_threads(config(None)).unwrap();
+        assert_eq!(report.analysis.flows.len(), 2);
+        assert!(report.analysis.other_files.is_empty());
     }
 
     #[test]
     fn reports_full_disk_at_the_end() {
         let directory = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/dev/full", directory.path().join("series-1ms.csv")).unwrap();
-        let error = write_from_two_threads(plan(Some(directory.path()))).unwrap_err();
-        let said = format!("{error:#}");
+        let error = write_from_two_threads(config(Some(directory.path()))).unwrap_err();
+        let message = format!("{error:#}");
         assert!(
-            said.contains("series-1ms.csv") && said.contains("No space left"),
-            "{said}"
+            message.contains("series-1ms.csv") && message.contains("No space left"),
+            "{message}"
         );
     }
 }

@@ -152,7 +152,7 @@ fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<usize> {
     all.iter().map(rank).collect()
 }
 
-/// Returns the exact p-value, over all ways to choose `sample_size` of the ranks.
+/// Returns the exact p-value, over all ways to choose `sample_size` of the ranks; `sum` is the observed rank sum.
 fn exact_p_value(ranks: &[usize], sample_size: usize, sum: usize) -> f64 {
     let total: usize = ranks.iter().sum();
     // ways[k][s]: number of ways in which k of the ranks so far have the sum s.

@@ -41,35 +41,35 @@ impl Chart {
 }
 
 /// Returns the charts of a direction, the paper's figures 3 and 4 first. A quantity without values has no chart.
-pub(super) fn charts(direction: &Direction, course: &ChartSeries) -> Vec<Chart> {
+pub(super) fn charts(direction: &Direction, series: &ChartSeries) -> Vec<Chart> {
     let some = [
-        Some(rates(direction, course)),
-        course.has_values("acks").then(|| acks(direction, course)),
-        course
+        Some(rates(direction, series)),
+        series.has_values("acks").then(|| acks(direction, series)),
+        series
             .has_values("acked_bytes")
             .then(|| sequence(direction)),
-        course
+        series
             .has_values("acked_bytes")
             .then(|| ack_diff(direction)),
-        course
+        series
             .has_values("rtt_max_ns")
             .then(|| round_trip(direction)),
-        course
+        series
             .has_values("ack_way_ns")
-            .then(|| ack_path_delay(course)),
-        course
+            .then(|| ack_path_delay(series)),
+        series
             .has_values("in_flight_max_bytes")
-            .then(|| in_flight(direction, course)),
-        retransmissions(direction, course),
-        course.has_values("queue_max_bytes").then(|| queue(course)),
+            .then(|| in_flight(direction, series)),
+        retransmissions(direction, series),
+        series.has_values("queue_max_bytes").then(|| queue(series)),
     ];
     some.into_iter().flatten().collect()
 }
 
-fn rates(direction: &Direction, course: &ChartSeries) -> Chart {
+fn rates(direction: &Direction, series: &ChartSeries) -> Chart {
     let mean = TransferSummary::new(&direction.data).rate;
-    let [width, finest] = [course.width_ns, course.finest_ns].map(units::duration);
-    let most = match course.finest_ns < course.width_ns {
+    let [width, finest] = [series.width_ns, series.finest_ns].map(units::duration);
+    let max = match series.finest_ns < series.width_ns {
         true => format!(" with the most in {finest} of each"),
         false => String::new(),
     };
@@ -77,16 +77,16 @@ fn rates(direction: &Direction, course: &ChartSeries) -> Chart {
         "rates",
         format!("Data rate above, acknowledged rate below: {mean} on average"),
         format!(
-            "Payload sent, and AckDiff, the bytes that ACKs newly acknowledge, in bins of {width}{most}; \
+            "Payload sent, and AckDiff, the bytes that ACKs newly acknowledge, in bins of {width}{max}; \
              thick: mean. Single bins far above it leave the chart."
         ),
     )
 }
 
-fn acks(direction: &Direction, course: &ChartSeries) -> Chart {
+fn acks(direction: &Direction, series: &ChartSeries) -> Chart {
     let acks = &direction.acks;
     let segments = direction.data.data_segments as f64 / acks.pure.max(1) as f64;
-    let width = units::duration(course.width_ns);
+    let width = units::duration(series.width_ns);
     Chart::wide(
         "acks",
         format!(
@@ -109,27 +109,27 @@ fn sequence(direction: &Direction) -> Chart {
 }
 
 fn ack_diff(direction: &Direction) -> Chart {
-    let found = &direction.ack_diff;
+    let distribution = &direction.ack_diff;
     Chart::half(
         "ack-diff",
         format!(
             "AckDiff: half are at most {}, the greatest {}",
-            units::bytes(found.p50),
-            units::bytes(found.max)
+            units::bytes(distribution.p50),
+            units::bytes(distribution.max)
         ),
         "Bytes newly acknowledged by one ACK: mean and greatest of each bin.",
     )
 }
 
 fn round_trip(direction: &Direction) -> Chart {
-    let (by, found) = (round_trips_by(direction), direction.round_trips());
+    let (by, distribution) = (round_trips_by(direction), direction.round_trips());
     Chart::half(
         "round-trip",
         format!(
             "Round trip: {} at least, {} for half, {} at most",
-            units::duration(found.min),
-            units::duration(found.p50),
-            units::duration(found.max)
+            units::duration(distribution.min),
+            units::duration(distribution.p50),
+            units::duration(distribution.max)
         ),
         &format!("{by}: mean of each bin, and the range."),
     )
@@ -143,41 +143,41 @@ pub(super) fn round_trips_by(direction: &Direction) -> &'static str {
     }
 }
 
-fn ack_path_delay(course: &ChartSeries) -> Chart {
-    let ways = || course.column("ack_way_ns").iter().flatten();
-    let spread = ways()
+fn ack_path_delay(series: &ChartSeries) -> Chart {
+    let delays = || series.column("ack_way_ns").iter().flatten();
+    let difference = delays()
         .max()
-        .zip(ways().min())
-        .map_or(0, |(most, least)| most - least);
+        .zip(delays().min())
+        .map_or(0, |(max, least)| max - least);
     Chart::half(
         "ack-way",
         format!(
             "The ACKs' way: {} more at its longest",
-            units::duration(spread as u64)
+            units::duration(difference as u64)
         ),
         "How much longer than the first ACK the fastest of each bin travelled, by the receiver's time stamps.",
     )
 }
 
-fn in_flight(direction: &Direction, course: &ChartSeries) -> Chart {
-    let window = course.column("window_min_bytes").iter().flatten().min();
+fn in_flight(direction: &Direction, series: &ChartSeries) -> Chart {
+    let window = series.column("window_min_bytes").iter().flatten().min();
     let window = window.map_or(String::new(), |least| {
         format!("; the window never below {}", units::bytes(*least as u64))
     });
-    let most = units::bytes(direction.in_flight_max_bytes);
+    let max = units::bytes(direction.in_flight_max_bytes);
     Chart::half(
         "in-flight",
-        format!("At most {most} in flight{window}"),
+        format!("At most {max} in flight{window}"),
         "Most bytes in flight and least advertised window of each bin. A window far above is not drawn.",
     )
 }
 
 /// Returns the chart of retransmissions, duplicate ACKs and drops, if there were any.
-fn retransmissions(direction: &Direction, course: &ChartSeries) -> Option<Chart> {
+fn retransmissions(direction: &Direction, series: &ChartSeries) -> Option<Chart> {
     let data = &direction.data;
     let names = ["retransmissions", "duplicate_acks", "drops"];
     let packets = direction.data.retransmissions;
-    names.iter().any(|name| course.has_values(name)).then(|| {
+    names.iter().any(|name| series.has_values(name)).then(|| {
         Chart::half(
             "again",
             match packets {
@@ -193,19 +193,19 @@ fn retransmissions(direction: &Direction, course: &ChartSeries) -> Option<Chart>
     })
 }
 
-fn queue(course: &ChartSeries) -> Chart {
-    let most = units::bytes(course.max("queue_max_bytes") as u64);
+fn queue(series: &ChartSeries) -> Chart {
+    let max = units::bytes(series.max("queue_max_bytes") as u64);
     Chart::half(
         "queue",
-        format!("The link's queue: at most {most}"),
+        format!("The link's queue: at most {max}"),
         "Longest queue that the emulated link reported in each bin.",
     )
 }
 
 /// Returns the element in which `tap.js` draws the chart from the chart data with this number.
-pub(super) fn placeholder(chart: &Chart, course: usize, of: &str) -> Markup {
+pub(super) fn placeholder(chart: &Chart, series: usize, of: &str) -> Markup {
     html! {
-        figure.chart.wide[chart.wide] data-chart=(chart.kind) data-course=(course) {
+        figure.chart.wide[chart.wide] data-chart=(chart.kind) data-series=(series) {
             (figure::time_chart(&chart.title, &chart.caption, &format!("{}, {of}", chart.title)))
         }
     }
@@ -217,13 +217,13 @@ mod tests {
     use crate::report::fixtures;
 
     fn kinds(flow: &longhaul_flow::record::Flow) -> Vec<&'static str> {
-        let course = ChartSeries::new(
+        let series = ChartSeries::new(
             (flow.number, true),
             &flow.upload.time_series,
             1_000_000,
             4096,
         );
-        charts(&flow.upload, &course)
+        charts(&flow.upload, &series)
             .iter()
             .map(|chart| chart.kind)
             .collect()

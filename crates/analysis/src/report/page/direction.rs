@@ -26,14 +26,14 @@ pub(crate) struct DirectionView<'a> {
 
 impl<'a> DirectionView<'a> {
     /// Returns the direction of this chart data, if its flow is in the result.
-    pub(crate) fn find(analysis: &'a Analysis, course: &'a ChartSeries) -> Option<Self> {
+    pub(crate) fn find(analysis: &'a Analysis, series: &'a ChartSeries) -> Option<Self> {
         let flow = analysis
             .flows
             .iter()
-            .find(|flow| flow.number == course.flow)?;
+            .find(|flow| flow.number == series.flow)?;
         Some(Self {
             flow,
-            series: course,
+            series,
             capture_point: analysis.capture_point_name(flow.capture_point),
         })
     }
@@ -69,10 +69,12 @@ impl<'a> DirectionView<'a> {
 }
 
 /// Returns the name of a direction, for instance "10.0.0.1:40000 → 10.0.0.2:5201, at left".
-pub(crate) fn direction_name(flow: &Flow, upload: bool, place: Option<&str>) -> String {
+pub(crate) fn direction_name(flow: &Flow, upload: bool, capture_point: Option<&str>) -> String {
     let (from, to) = flow.ends(upload);
-    let place = place.map_or(String::new(), |place| format!(", at {place}"));
-    format!("{from} → {to}{place}")
+    let capture_point = capture_point.map_or(String::new(), |capture_point| {
+        format!(", at {capture_point}")
+    });
+    format!("{from} → {to}{capture_point}")
 }
 
 /// Returns the id of a direction's section.
@@ -81,29 +83,29 @@ pub(super) fn section_id(flow: u64, direction: &str) -> String {
 }
 
 /// Returns the section of a direction; `number` is that of its chart data on the page.
-pub(super) fn section(shown: DirectionView<'_>, number: usize) -> Markup {
-    let direction = shown.direction();
+pub(super) fn section(view: DirectionView<'_>, number: usize) -> Markup {
+    let direction = view.direction();
     let TransferSummary {
         payload,
         duration: lasted,
         rate,
         ..
-    } = shown.summary();
+    } = view.summary();
     html! {
-        section.direction id=(shown.id()) data-name=(shown.name()) {
-            h2 { (shown.name()) }
+        section.direction id=(view.id()) data-name=(view.name()) {
+            h2 { (view.name()) }
             p { (payload) " in " (lasted) ": " strong { (rate) } ". " (direction.verdict) }
             p.view { output.in-view {} }
-            (timeline::timelines(direction, shown.axis()))
+            (timeline::timelines(direction, view.axis()))
             div.charts {
-                @for chart in charts::charts(direction, shown.series) {
-                    (charts::placeholder(&chart, number, &shown.name()))
+                @for chart in charts::charts(direction, view.series) {
+                    (charts::placeholder(&chart, number, &view.name()))
                 }
                 @for histogram in histograms(direction) { (histogram::figure(&histogram)) }
                 (ack_clocking::figure_of(&direction.ack_clocking))
             }
-            (phase_table(direction, shown.axis()))
-            (figure_list(shown.flow, direction))
+            (phase_table(direction, view.axis()))
+            (figure_list(view.flow, direction))
         }
     }
 }
@@ -178,7 +180,7 @@ fn figure_list(flow: &Flow, direction: &Direction) -> Markup {
     let Direction {
         data,
         acks,
-        syn_options: offer,
+        syn_options: options,
         ..
     } = direction;
     html! {
@@ -195,7 +197,7 @@ fn figure_list(flow: &Flow, direction: &Direction) -> Markup {
                 dt { "Round trip" } dd { (describe_round_trips(direction)) }
             }
             dt { "Seen from" } dd { (describe_tap_position(direction.tap_position)) }
-            dt { "Offered" } dd { (describe_syn_options(*offer)) }
+            dt { "Offered" } dd { (describe_syn_options(*options)) }
             dt { "Handshake" } dd { (describe_handshake(flow)) }
             dt { "End" } dd { (describe_termination(flow.termination)) }
         }
@@ -224,18 +226,18 @@ fn describe_retransmissions(direction: &Direction) -> String {
         (data.spurious_retransmissions, "for nothing"),
         (data.other_retransmissions, "for no visible reason"),
     ];
-    let happened = kinds.iter().filter(|(number, _)| *number > 0);
-    let kinds: Vec<String> = happened
+    let occurred = kinds.iter().filter(|(number, _)| *number > 0);
+    let kinds: Vec<String> = occurred
         .map(|(n, kind)| format!("{} {kind}", units::count(*n)))
         .collect();
-    let late = match data.reordered {
+    let reordered = match data.reordered {
         0 => String::new(),
-        late => format!("; {} out of order", units::counted(late, "packet")),
+        reordered => format!("; {} out of order", units::counted(reordered, "packet")),
     };
     match direction.data.retransmissions {
-        0 => format!("nothing{late}"),
+        0 => format!("nothing{reordered}"),
         packets => format!(
-            "{}, {}: {}{late}",
+            "{}, {}: {}{reordered}",
             units::counted(packets, "packet"),
             units::bytes(data.retransmitted_bytes),
             kinds.join(", ")
@@ -251,8 +253,8 @@ fn describe_acks(acks: &Acks) -> String {
         (acks.window_updates, "window updates"),
         (acks.out_of_order, "out of order"),
     ];
-    let happened = kinds.iter().filter(|(number, _)| *number > 0);
-    let kinds: String = happened
+    let occurred = kinds.iter().filter(|(number, _)| *number > 0);
+    let kinds: String = occurred
         .map(|(n, kind)| format!(", {} {kind}", units::count(*n)))
         .collect();
     format!("{} pure{kinds}", units::count(acks.pure))
@@ -287,29 +289,31 @@ fn describe_round_trips(direction: &Direction) -> String {
     )
 }
 
-fn describe_tap_position(standing: TapPosition) -> String {
-    let place = match standing.location {
+fn describe_tap_position(position: TapPosition) -> String {
+    let capture_point = match position.location {
         TapLocation::NearSender => "near the sender",
         TapLocation::Middle => "the middle",
         TapLocation::NearReceiver => "near the receiver",
         TapLocation::Unknown => "an unknown place",
     };
-    let far = |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), units::duration);
+    let round_trip = |ns: Option<u64>| ns.map_or_else(|| "unknown".to_owned(), units::duration);
     format!(
-        "{place}: {} to the sender and back, {} to the receiver and back",
-        far(standing.to_sender_ns),
-        far(standing.to_receiver_ns)
+        "{capture_point}: {} to the sender and back, {} to the receiver and back",
+        round_trip(position.to_sender_ns),
+        round_trip(position.to_receiver_ns)
     )
 }
 
-fn describe_syn_options(offer: SynOptions) -> String {
-    let mss = offer.mss.map(|mss| format!("MSS {mss}"));
-    let scale = offer
+fn describe_syn_options(options: SynOptions) -> String {
+    let mss = options.mss.map(|mss| format!("MSS {mss}"));
+    let scale = options
         .window_scale
         .map(|shift| format!("window scale {shift}"));
-    let sack = offer.sack.then(|| "SACK".to_owned());
-    let stamps = offer.timestamps.then(|| "time stamps".to_owned());
-    let cut = offer.options_cut.then(|| "the rest was cut off".to_owned());
+    let sack = options.sack.then(|| "SACK".to_owned());
+    let stamps = options.timestamps.then(|| "time stamps".to_owned());
+    let cut = options
+        .options_cut
+        .then(|| "the rest was cut off".to_owned());
     let all: Vec<String> = [mss, scale, sack, stamps, cut]
         .into_iter()
         .flatten()
@@ -321,22 +325,22 @@ fn describe_syn_options(offer: SynOptions) -> String {
 }
 
 fn describe_handshake(flow: &Flow) -> String {
-    let opening = &flow.handshake;
-    let again = opening.syn_retransmissions + opening.syn_ack_retransmissions;
-    let again = match again {
+    let handshake = &flow.handshake;
+    let count = handshake.syn_retransmissions + handshake.syn_ack_retransmissions;
+    let count = match count {
         0 => String::new(),
         times => format!("; sent again {times} times"),
     };
-    match (opening.syn_to_syn_ack_ns, opening.syn_ack_to_ack_ns) {
+    match (handshake.syn_to_syn_ack_ns, handshake.syn_ack_to_ack_ns) {
         (Some(there), Some(back)) => {
             format!(
-                "SYN/ACK after {}, ACK after {} more{again}",
+                "SYN/ACK after {}, ACK after {} more{count}",
                 units::duration(there),
                 units::duration(back)
             )
         }
-        (Some(there), None) => format!("SYN/ACK after {}{again}", units::duration(there)),
-        _ => format!("not captured{again}"),
+        (Some(there), None) => format!("SYN/ACK after {}{count}", units::duration(there)),
+        _ => format!("not captured{count}"),
     }
 }
 

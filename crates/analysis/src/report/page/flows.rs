@@ -57,12 +57,12 @@ pub(super) fn title(analysis: &Analysis) -> String {
 }
 
 fn remainder(analysis: &Analysis) -> Markup {
-    let others = &analysis.remainder;
+    let remainder = &analysis.remainder;
     html! {
-        @if others.flows > 0 {
+        @if remainder.flows > 0 {
             p.note {
-                (units::counted(others.flows, "more flow")) " with " (units::bytes(others.unique_bytes))
-                " in " (units::counted(others.packets, "packet"))
+                (units::counted(remainder.flows, "more flow")) " with " (units::bytes(remainder.unique_bytes))
+                " in " (units::counted(remainder.packets, "packet"))
                 @if analysis.other_files.iter().any(|name| name == "flows.jsonl") {
                     ": a line each in " a href="flows.jsonl" { "flows.jsonl" }
                 } "."
@@ -108,7 +108,7 @@ impl Row<'_> {
         let amount = TransferSummary::new(&direction.data);
         let lasted = last_ns.saturating_sub(*first_ns);
         let rtt = direction.round_trips();
-        let again = direction.data.retransmissions;
+        let retransmissions = direction.data.retransmissions;
         let limit = dominant_limit(direction);
         html! {
             tr {
@@ -125,7 +125,7 @@ impl Row<'_> {
                 td.number data-value=(rtt.p50) {
                     @if rtt.count > 0 { (units::duration(rtt.p50)) } @else { "–" }
                 }
-                td.number data-value=(again) { (units::count(again)) }
+                td.number data-value=(retransmissions) { (units::count(retransmissions)) }
                 td { @match limit {
                     Some((by, share)) => { (by) " " small { (format!("{:.0} %", share * 100.0)) } }
                     None => { "–" }

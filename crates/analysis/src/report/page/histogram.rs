@@ -118,11 +118,11 @@ fn bars_path(bars: &Bars) -> String {
         format!("M{x:.1} {HEIGHT}v-{tall:.1}h{wide:.1}v{tall:.1}z")
     };
     let zero = (bars.zero > 0.0).then(|| bar(0.0, ZERO_WIDTH - 14.0, bars.zero));
-    let place = |n: usize| ZERO_WIDTH + n as f64 * bars.pitch();
-    let others = bars.shares.iter().enumerate();
-    let others = others.filter(|(_, share)| **share > 0.0);
-    let others = others.map(|(n, share)| bar(place(n), bars.pitch(), *share));
-    zero.into_iter().chain(others).collect()
+    let x_of_bar = |n: usize| ZERO_WIDTH + n as f64 * bars.pitch();
+    let positive = bars.shares.iter().enumerate();
+    let positive = positive.filter(|(_, share)| **share > 0.0);
+    let positive = positive.map(|(n, share)| bar(x_of_bar(n), bars.pitch(), *share));
+    zero.into_iter().chain(positive).collect()
 }
 
 /// Returns the round values to label: powers of ten, with 2 and 5 between them if there are not too many.
@@ -142,11 +142,11 @@ fn ticks(bars: &Bars) -> Vec<u64> {
     coarse.into_iter().step_by(every).collect()
 }
 
-fn tick(bars: &Bars, value: u64, print: fn(u64) -> String) -> Markup {
+fn tick(bars: &Bars, value: u64, format: fn(u64) -> String) -> Markup {
     let x = format!("{:.1}", bars.x_of(value as f64));
     html! {
         line.axis x1=(x) x2=(x) y1=(HEIGHT) y2=(HEIGHT + 5.0) {}
-        text.small x=(x) y=(HEIGHT + AXIS_HEIGHT - 4.0) text-anchor="middle" { (print(value)) }
+        text.small x=(x) y=(HEIGHT + AXIS_HEIGHT - 4.0) text-anchor="middle" { (format(value)) }
     }
 }
 
@@ -161,14 +161,14 @@ fn quantiles(histogram: &Histogram<'_>) -> Markup {
         max,
         ..
     } = histogram.samples;
-    let print = histogram.format;
+    let format = histogram.format;
     let rows = [
-        ("Least", print(*min)),
-        ("Median", print(*p50)),
-        ("Mean", print(mean.round() as u64)),
-        ("90 %", print(*p90)),
-        ("99 %", print(*p99)),
-        ("Greatest", print(*max)),
+        ("Least", format(*min)),
+        ("Median", format(*p50)),
+        ("Mean", format(mean.round() as u64)),
+        ("90 %", format(*p90)),
+        ("99 %", format(*p99)),
+        ("Greatest", format(*max)),
         ("Samples", super::units::count(*count)),
     ];
     html! {

@@ -3,8 +3,8 @@
 //! measurement. maud escapes every text that comes from a capture.
 //!
 //! The page stays below 5 MiB for a capture of any length. Every part of it has a limit: the bins of a time series
-//! (`output`), the directions ([`SECTIONS_MAX`]), the chart data ([`CHART_SERIES_BYTES_MAX`]), the packet windows and the rows
-//! of the flow table.
+//! (`output`), the directions ([`SECTIONS_MAX`]), the chart data ([`CHART_SERIES_BYTES_MAX`]), the packet windows and
+//! the rows of the flow table.
 
 use super::{
     direction::{self, DirectionView},
@@ -31,35 +31,35 @@ pub(crate) const STYLE: &str = include_str!("../../../web/tap.css");
 const SCRIPT: &str = include_str!("../../../web/tap.js");
 
 /// Returns the whole page.
-pub(crate) fn html(finished: &AnalysisReport) -> String {
-    let analysis = &finished.analysis;
-    let shown = charted_directions(finished);
+pub(crate) fn html(report: &AnalysisReport) -> String {
+    let analysis = &report.analysis;
+    let views = charted_directions(report);
     let between = two_point_sections(analysis);
     Page {
         title: &title(analysis),
         longhaul: &analysis.longhaul,
         more_style: STYLE,
-        header: heading(analysis, shown.first()),
-        main: figures(analysis, &shown, &between),
+        header: heading(analysis, views.first()),
+        main: figures(analysis, &views, &between),
         footer: method::other_files(analysis),
-        scripts: scripts(&shown, &between),
+        scripts: scripts(&views, &between),
     }
     .html()
 }
 
 fn figures(
     analysis: &Analysis,
-    shown: &[DirectionView<'_>],
+    views: &[DirectionView<'_>],
     between: &[TwoPointSection<'_>],
 ) -> Markup {
-    let ids: Vec<String> = shown.iter().map(DirectionView::id).collect();
+    let ids: Vec<String> = views.iter().map(DirectionView::id).collect();
     markup! {
-        @if !shown.is_empty() {
-            (direction_picker(shown, between))
-            @for (number, one) in shown.iter().enumerate() { (direction::section(*one, number)) }
+        @if !views.is_empty() {
+            (direction_picker(views, between))
+            @for (number, view) in views.iter().enumerate() { (direction::section(*view, number)) }
         }
         @for (n, pair) in between.iter().enumerate() {
-            (two_point::section(pair, shown.len() + 2 * n))
+            (two_point::section(pair, views.len() + 2 * n))
         }
         (flows::section(analysis, |id| ids.iter().any(|known| known == id)))
         (method::section(analysis))
@@ -67,20 +67,20 @@ fn figures(
 }
 
 /// Returns the directions that get charts, most payload first, as many as the size limit allows.
-fn charted_directions(finished: &AnalysisReport) -> Vec<DirectionView<'_>> {
-    let of = |course| DirectionView::find(&finished.analysis, course);
-    let mut all: Vec<DirectionView<'_>> = finished.chart_series.iter().filter_map(of).collect();
-    all.sort_by_key(|shown| std::cmp::Reverse(shown.direction().data.unique_bytes));
+fn charted_directions(report: &AnalysisReport) -> Vec<DirectionView<'_>> {
+    let of = |series| DirectionView::find(&report.analysis, series);
+    let mut all: Vec<DirectionView<'_>> = report.chart_series.iter().filter_map(of).collect();
+    all.sort_by_key(|views| std::cmp::Reverse(views.direction().data.unique_bytes));
     let mut left = CHART_SERIES_BYTES_MAX;
-    let fits = |shown: &DirectionView<'_>| {
-        let bytes = json_len(shown.series).saturating_sub(json_len(&shown.series.packet_windows));
-        let fits = bytes <= left;
+    let is_within = |views: &DirectionView<'_>| {
+        let bytes = json_len(views.series).saturating_sub(json_len(&views.series.packet_windows));
+        let is_within = bytes <= left;
         left -= bytes.min(left);
-        fits
+        is_within
     };
     all.into_iter()
         .take(SECTIONS_MAX)
-        .take_while(fits)
+        .take_while(is_within)
         .collect()
 }
 
@@ -105,7 +105,7 @@ fn title(analysis: &Analysis) -> String {
         .collect();
     match names.as_slice() {
         [] => "capture".to_owned(),
-        [one] => (*one).to_owned(),
+        [view] => (*view).to_owned(),
         [first, others @ ..] => format!("{first} and {} more", others.len()),
     }
 }
@@ -115,25 +115,25 @@ fn heading(analysis: &Analysis, largest: Option<&DirectionView<'_>>) -> Markup {
     markup! {
         p.kicker { "longhaul tap · " (title(analysis)) }
         h1 { (units::counted(packets, "packet")) " of " (flows::title(analysis)) }
-        @if let Some(shown) = largest { (headline(*shown)) }
+        @if let Some(views) = largest { (headline(*views)) }
         (warnings(analysis))
     }
 }
 
 /// Returns the headline: the largest direction's rate, and its most frequent limit.
-fn headline(shown: DirectionView<'_>) -> Markup {
+fn headline(views: DirectionView<'_>) -> Markup {
     let TransferSummary {
         rate,
         duration: lasted,
         ..
-    } = shown.summary();
-    let by = dominant_limit(shown.direction());
+    } = views.summary();
+    let by = dominant_limit(views.direction());
     markup! {
         p.answer {
             strong { (rate) } " for " (lasted)
             @if let Some((by, share)) = by { ", limited by the " (by) @if share < 0.95 { " most of the time" } }
         }
-        p { "The largest: " (shown.name()) "." }
+        p { "The largest: " (views.name()) "." }
     }
 }
 
@@ -160,13 +160,13 @@ fn warnings(analysis: &Analysis) -> Markup {
 }
 
 /// Returns the selection of the direction to show; without scripts the page shows all.
-fn direction_picker(shown: &[DirectionView<'_>], between: &[TwoPointSection<'_>]) -> Markup {
+fn direction_picker(views: &[DirectionView<'_>], between: &[TwoPointSection<'_>]) -> Markup {
     markup! {
         div.picker {
-            @if shown.len() + between.len() > 1 {
+            @if views.len() + between.len() > 1 {
                 label { "Direction " select id="pick" {
-                    @for one in shown {
-                        option value=(one.id()) { (one.name()) " · " (one.summary().payload) }
+                    @for view in views {
+                        option value=(view.id()) { (view.name()) " · " (view.summary().payload) }
                     }
                     @for pair in between { option value=(pair.id()) { (pair.name()) } }
                 } }
@@ -177,18 +177,18 @@ fn direction_picker(shown: &[DirectionView<'_>], between: &[TwoPointSection<'_>]
     }
 }
 
-fn scripts(shown: &[DirectionView<'_>], between: &[TwoPointSection<'_>]) -> Markup {
+fn scripts(views: &[DirectionView<'_>], between: &[TwoPointSection<'_>]) -> Markup {
     let delays: Vec<ChartSeries> = between
         .iter()
         .flat_map(TwoPointSection::chart_series)
         .collect();
-    chart_scripts(shown.iter().map(|one| one.series).chain(&delays))
+    chart_scripts(views.iter().map(|view| view.series).chain(&delays))
 }
 
 /// Returns the chart data, numbered as in the charts' elements, and the scripts that draw all charts.
-pub(crate) fn chart_scripts<'a>(courses: impl Iterator<Item = &'a ChartSeries>) -> Markup {
+pub(crate) fn chart_scripts<'a>(all_series: impl Iterator<Item = &'a ChartSeries>) -> Markup {
     markup! {
-        @for (n, course) in courses.enumerate() { (page::data(&format!("course-{n}"), course)) }
+        @for (n, series) in all_series.enumerate() { (page::data(&format!("course-{n}"), series)) }
         (page::data("charts", &[(); 0]))
         (page::scripts())
         script { (PreEscaped([page::SEGMENTS_SCRIPT, SCRIPT].concat())) }
@@ -211,8 +211,8 @@ mod tests {
     #[test]
     fn escapes_texts_of_the_capture() {
         const EVIL: &str = "</script><script>alert(1)</script>\"'";
-        let mut finished = fixtures::report();
-        let analysis = &mut finished.analysis;
+        let mut report = fixtures::report();
+        let analysis = &mut report.analysis;
         analysis.files[0].name = EVIL.to_owned();
         analysis.files[0].format = EVIL.to_owned();
         analysis.files[0].skipped = [(EVIL.to_owned(), 1)].into();
@@ -223,10 +223,10 @@ mod tests {
         analysis.capture_points[0].name = EVIL.to_owned();
         analysis.other_files = vec![EVIL.to_owned()];
         analysis.flows[0].upload.verdict = EVIL.to_owned();
-        finished.chart_series[0]
+        report.chart_series[0]
             .columns
             .insert(EVIL.to_owned(), vec![Some(1)]);
-        let page = html(&finished);
+        let page = html(&report);
         assert!(!page.contains(EVIL));
         assert_eq!(
             page.matches("<script").count(),
@@ -248,38 +248,38 @@ mod tests {
     /// A thousand flows, each with time series of maximum length and with large numbers.
     #[test]
     fn stays_below_the_maximum_size() {
-        let mut finished = fixtures::report();
-        let long = finished.analysis.flows[0].clone();
-        finished.analysis.flows = (0..1000)
+        let mut report = fixtures::report();
+        let long = report.analysis.flows[0].clone();
+        report.analysis.flows = (0..1000)
             .map(|number| longhaul_flow::record::Flow {
                 number,
                 ..long.clone()
             })
             .collect();
-        let mut course = finished.chart_series[0].clone();
-        for column in course.columns.values_mut() {
+        let mut series = report.chart_series[0].clone();
+        for column in series.columns.values_mut() {
             *column = vec![Some(i64::MAX); 64];
         }
-        course.bins = 64;
-        finished.chart_series = (0..1000)
+        series.bins = 64;
+        report.chart_series = (0..1000)
             .map(|flow| ChartSeries {
                 flow,
-                ..course.clone()
+                ..series.clone()
             })
             .collect();
-        let bytes = html(&finished).len();
+        let bytes = html(&report).len();
         assert!(bytes < PAGE_BYTES, "{bytes}");
         assert!(bytes > 500_000, "it holds what it may: {bytes}");
-        for column in course.columns.values_mut() {
+        for column in series.columns.values_mut() {
             *column = vec![Some(i64::MAX); 4096];
         }
-        finished.chart_series = (0..1000)
+        report.chart_series = (0..1000)
             .map(|flow| ChartSeries {
                 flow,
-                ..course.clone()
+                ..series.clone()
             })
             .collect();
-        let bytes = html(&finished).len();
+        let bytes = html(&report).len();
         assert!((2_000_000..PAGE_BYTES).contains(&bytes), "{bytes}");
     }
 }

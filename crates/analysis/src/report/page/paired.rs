@@ -15,28 +15,28 @@ const SIDES: [&str; 2] = ["A", "B"];
 
 /// Returns the section of both; their chart data have the numbers 0 and 1 on the page.
 pub(crate) fn section(pair: [DirectionView<'_>; 2]) -> Markup {
-    let length_ns = pair.iter().map(|shown| shown.axis().length_ns).max();
-    let axis = |shown: &DirectionView<'_>| Axis {
+    let length_ns = pair.iter().map(|view| view.axis().length_ns).max();
+    let axis = |view: &DirectionView<'_>| Axis {
         length_ns: length_ns.unwrap_or(0),
-        ..shown.axis()
+        ..view.axis()
     };
     html! {
         section.direction id="pair" data-compare="" {
             h2 { "Over time, each from its beginning" }
             (chart_help("All charts share one time axis, and both of a kind their height. "))
             p.view { output.in-view {} }
-            @for (side, shown) in SIDES.iter().zip(&pair) {
-                p.compared { (side) ": " (shown.name()) }
-                (timeline::timelines(shown.direction(), axis(shown)))
+            @for (side, view) in SIDES.iter().zip(&pair) {
+                p.compared { (side) ": " (view.name()) }
+                (timeline::timelines(view.direction(), axis(view)))
             }
             div.charts {
-                @for kind in kinds(&pair) { @for (n, shown) in pair.iter().enumerate() {
-                    @for chart in charts::charts(shown.direction(), shown.series) {
+                @for kind in kinds(&pair) { @for (n, view) in pair.iter().enumerate() {
+                    @for chart in charts::charts(view.direction(), view.series) {
                         @if chart.kind == kind { (charts::placeholder(&with_side(chart, SIDES[n]), n, SIDES[n])) }
                     }
                 } }
-                @for which in 0..3 { @for (n, shown) in pair.iter().enumerate() {
-                    (histogram::figure(&histogram_with_side(shown, which, SIDES[n])))
+                @for which in 0..3 { @for (n, view) in pair.iter().enumerate() {
+                    (histogram::figure(&histogram_with_side(view, which, SIDES[n])))
                 } }
             }
         }
@@ -45,7 +45,7 @@ pub(crate) fn section(pair: [DirectionView<'_>; 2]) -> Markup {
 
 /// Returns the kinds of charts that at least one of both has, in order.
 fn kinds(pair: &[DirectionView<'_>; 2]) -> Vec<&'static str> {
-    let of = |shown: &DirectionView<'_>| charts::charts(shown.direction(), shown.series);
+    let of = |view: &DirectionView<'_>| charts::charts(view.direction(), view.series);
     let mut kinds: Vec<&str> = of(&pair[0]).iter().map(|chart| chart.kind).collect();
     for chart in of(&pair[1]) {
         if !kinds.contains(&chart.kind) {
@@ -65,11 +65,11 @@ fn with_side(chart: Chart, side: &str) -> Chart {
 }
 
 fn histogram_with_side<'a>(
-    shown: &DirectionView<'a>,
+    view: &DirectionView<'a>,
     which: usize,
     side: &str,
 ) -> histogram::Histogram<'a> {
-    let [ack_diff, gaps, bursts] = histograms(shown.direction());
+    let [ack_diff, gaps, bursts] = histograms(view.direction());
     let histogram = match which {
         0 => ack_diff,
         1 => gaps,

@@ -59,12 +59,12 @@ pub(super) fn timelines(direction: &Direction, axis: Axis) -> Markup {
 }
 
 fn timeline(title: &str, parts: &[Span], axis: Axis) -> Markup {
-    let shown = longest(parts);
-    let said: Vec<String> = shown.iter().map(|part| describe(part)).collect();
+    let visible = longest(parts);
+    let descriptions: Vec<String> = visible.iter().map(|part| describe(part)).collect();
     html! {
-        div.strip role="img" aria-label={ (title) ": " (said.join(", ")) } {
+        div.strip role="img" aria-label={ (title) ": " (descriptions.join(", ")) } {
             span.title { (title) }
-            div.parts { @for part in shown { (render_span(part, axis)) } }
+            div.parts { @for part in visible { (render_span(part, axis)) } }
         }
     }
 }
@@ -73,9 +73,9 @@ fn timeline(title: &str, parts: &[Span], axis: Axis) -> Markup {
 fn longest(parts: &[Span]) -> Vec<&Span> {
     let mut lengths: Vec<u64> = parts.iter().map(Span::length_ns).collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));
-    let least = lengths.get(SPANS_MAX).copied().unwrap_or(0);
-    let seen = parts.iter().filter(|part| part.length_ns() > least);
-    seen.collect()
+    let length_min = lengths.get(SPANS_MAX).copied().unwrap_or(0);
+    let visible = parts.iter().filter(|part| part.length_ns() > length_min);
+    visible.collect()
 }
 
 fn render_span(part: &Span, axis: Axis) -> Markup {
@@ -116,7 +116,7 @@ fn legend(parts: &[Span]) -> Markup {
     let all: u64 = parts.iter().map(Span::length_ns).sum();
     let mut sums: Vec<(&Span, u64)> = Vec::new();
     for part in parts {
-        match sums.iter_mut().find(|(known, _)| known.class == part.class) {
+        match sums.iter_mut().find(|(other, _)| other.class == part.class) {
             Some((_, length)) => *length += part.length_ns(),
             None => sums.push((part, part.length_ns())),
         }
@@ -134,13 +134,13 @@ fn legend(parts: &[Span]) -> Markup {
     }
 }
 
-fn limit_span(limited: &LimitPeriod, axis: Axis) -> Span {
-    let (class, name) = limit_labels(limited.by);
+fn limit_span(period: &LimitPeriod, axis: Axis) -> Span {
+    let (class, name) = limit_labels(period.by);
     Span {
         class,
         name,
-        from_ns: axis.offset(limited.from_ns),
-        to_ns: axis.offset(limited.to_ns),
+        from_ns: axis.offset(period.from_ns),
+        to_ns: axis.offset(period.to_ns),
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
         length_ns: 10_000_000_000,
     };
 
-    fn limited(by: Limit, from_s: u64, to_s: u64) -> LimitPeriod {
+    fn period(by: Limit, from_s: u64, to_s: u64) -> LimitPeriod {
         LimitPeriod {
             by,
             from_ns: 1_000 + from_s * 1_000_000_000,
@@ -209,8 +209,8 @@ mod tests {
     #[test]
     fn places_parts_by_their_time() {
         let direction = direction(vec![
-            limited(Limit::CongestionWindow, 0, 2),
-            limited(Limit::AckStream, 2, 5),
+            period(Limit::CongestionWindow, 0, 2),
+            period(Limit::AckStream, 2, 5),
         ]);
         let page = timelines(&direction, AXIS).into_string();
         assert!(page.contains("left:20.000%;width:30.000%"), "{page}");
@@ -221,9 +221,9 @@ mod tests {
     #[test]
     fn legend_sums_limits_and_dominant_limit_is_first() {
         let direction = direction(vec![
-            limited(Limit::PathRate, 0, 2),
-            limited(Limit::Application, 2, 5),
-            limited(Limit::PathRate, 5, 7),
+            period(Limit::PathRate, 0, 2),
+            period(Limit::Application, 2, 5),
+            period(Limit::PathRate, 5, 7),
         ]);
         let page = timelines(&direction, AXIS).into_string();
         let (path, application) = (page.find("path rate 57 %"), page.find("sender 43 %"));
@@ -241,7 +241,7 @@ mod tests {
                 to_ns: 1_000 + n + 1,
             })
             .collect();
-        limits.push(limited(Limit::PathRate, 1, 9));
+        limits.push(period(Limit::PathRate, 1, 9));
         let page = timelines(&direction(limits), AXIS).into_string();
         assert_eq!(page.matches("data-from").count(), 1);
     }

@@ -28,7 +28,7 @@ pub(super) struct TwoPointSection<'a> {
 impl<'a> TwoPointSection<'a> {
     /// Creates the section's data, if both flows are in the result.
     pub(super) fn new(analysis: &'a Analysis, pair: &'a TwoPointComparison) -> Option<Self> {
-        let place = |number: u64| {
+        let flow_and_point = |number: u64| {
             let flow = analysis.flows.iter().find(|flow| flow.number == number)?;
             Some((
                 flow,
@@ -37,7 +37,7 @@ impl<'a> TwoPointSection<'a> {
                     .unwrap_or("one place"),
             ))
         };
-        let ((flow, left), (_, right)) = (place(pair.left)?, place(pair.right)?);
+        let ((flow, left), (_, right)) = (flow_and_point(pair.left)?, flow_and_point(pair.right)?);
         Some(Self {
             pair,
             flow,
@@ -52,14 +52,14 @@ impl<'a> TwoPointSection<'a> {
     /// Returns the title, for instance "10.0.0.1:40000 → 10.0.0.2:5201, between left and right".
     pub(super) fn name(&self) -> String {
         let [left, right] = self.capture_points;
-        let ends = super::direction::direction_name(self.flow, true, None);
-        format!("{ends}, between {left} and {right}")
+        let endpoints = super::direction::direction_name(self.flow, true, None);
+        format!("{endpoints}, between {left} and {right}")
     }
 
     /// Returns the chart data of both directions.
     pub(super) fn chart_series(&self) -> [ChartSeries; 2] {
         self.directions()
-            .map(|(_, way)| delay_series(self.pair.left, &way.time_series))
+            .map(|(_, metrics)| delay_series(self.pair.left, &metrics.time_series))
     }
 
     fn directions(&self) -> [(&'static str, &'a OneWayMetrics); 2] {
@@ -72,11 +72,11 @@ impl<'a> TwoPointSection<'a> {
 
 /// Merges neighbouring bins of both time series, so that each has at most [`BINS_MAX`].
 pub(crate) fn merge_delay_bins(pair: &mut TwoPointComparison) {
-    for way in [&mut pair.from_client, &mut pair.from_server] {
-        let course = &mut way.time_series;
-        let together = course.bins.len().div_ceil(BINS_MAX).max(1);
-        course.bins = course.bins.chunks(together).map(merge_bins).collect();
-        course.width_ns *= together as u64;
+    for metrics in [&mut pair.from_client, &mut pair.from_server] {
+        let delays = &mut metrics.time_series;
+        let merged_count = delays.bins.len().div_ceil(BINS_MAX).max(1);
+        delays.bins = delays.bins.chunks(merged_count).map(merge_bins).collect();
+        delays.width_ns *= merged_count as u64;
     }
 }
 
@@ -94,10 +94,10 @@ fn merge_bins(bins: &[DelayBin]) -> DelayBin {
     }
 }
 
-fn delay_series(flow: u64, course: &DelaySeries) -> ChartSeries {
+fn delay_series(flow: u64, delays: &DelaySeries) -> ChartSeries {
     let column = |value: fn(&DelayBin) -> u64| {
         let value = |bin: &DelayBin| (bin.count > 0).then(|| value(bin) as i64);
-        course.bins.iter().map(value).collect()
+        delays.bins.iter().map(value).collect()
     };
     let columns = [
         ("delay_min_ns", column(|bin| bin.min_ns)),
@@ -107,10 +107,10 @@ fn delay_series(flow: u64, course: &DelaySeries) -> ChartSeries {
     ChartSeries {
         flow,
         direction: "between".to_owned(),
-        from_ns: course.from_ns,
-        width_ns: course.width_ns,
-        bins: course.bins.len(),
-        finest_ns: course.width_ns,
+        from_ns: delays.from_ns,
+        width_ns: delays.width_ns,
+        bins: delays.bins.len(),
+        finest_ns: delays.width_ns,
         columns: columns
             .map(|(name, values)| (name.to_owned(), values))
             .into(),
@@ -119,21 +119,21 @@ fn delay_series(flow: u64, course: &DelaySeries) -> ChartSeries {
 }
 
 /// Returns the section; the chart data of its directions have the numbers `first` and `first + 1`.
-pub(super) fn section(between: &TwoPointSection<'_>, first: usize) -> Markup {
+pub(super) fn section(section: &TwoPointSection<'_>, first: usize) -> Markup {
     html! {
-        section.direction id=(between.id()) data-name=(between.name()) {
-            h2 { (between.name()) }
-            p { (clocks(between.pair)) }
+        section.direction id=(section.id()) data-name=(section.name()) {
+            h2 { (section.name()) }
+            p { (clocks(section.pair)) }
             p.view { output.in-view {} }
             div.charts {
-                @for (n, (name, way)) in between.directions().iter().enumerate() {
-                    @if !way.time_series.bins.is_empty() { (charts::placeholder(&delay_chart(name, way), first + n, name)) }
+                @for (n, (name, metrics)) in section.directions().iter().enumerate() {
+                    @if !metrics.time_series.bins.is_empty() { (charts::placeholder(&delay_chart(name, metrics), first + n, name)) }
                 }
-                @for (name, way) in between.directions() {
-                    @for one in histograms(name, way) { (histogram::figure(&one)) }
+                @for (name, metrics) in section.directions() {
+                    @for one in histograms(name, metrics) { (histogram::figure(&one)) }
                 }
             }
-            (figures(between))
+            (figures(section))
         }
     }
 }
@@ -151,8 +151,8 @@ fn clocks(pair: &TwoPointComparison) -> String {
     }
 }
 
-fn delay_chart(name: &str, way: &OneWayMetrics) -> Chart {
-    let found = &way.delay;
+fn delay_chart(name: &str, metrics: &OneWayMetrics) -> Chart {
+    let found = &metrics.delay;
     let [least, half, most] = [found.min, found.p50, found.max].map(units::duration);
     Chart {
         kind: "delay",
@@ -162,8 +162,8 @@ fn delay_chart(name: &str, way: &OneWayMetrics) -> Chart {
     }
 }
 
-fn histograms<'a>(name: &str, way: &'a OneWayMetrics) -> [Histogram<'a>; 2] {
-    let spacing = &way.ack_spacing;
+fn histograms<'a>(name: &str, metrics: &'a OneWayMetrics) -> [Histogram<'a>; 2] {
+    let spacing = &metrics.ack_spacing;
     let figure = |title: &str, caption, samples| Histogram {
         title: format!("{title}, {name}"),
         caption,
@@ -187,25 +187,31 @@ fn histograms<'a>(name: &str, way: &'a OneWayMetrics) -> [Histogram<'a>; 2] {
 type FormatMetric = fn(&OneWayMetrics) -> String;
 
 const FIGURES: [(&str, FormatMetric); 8] = [
-    ("Seen at both", |way| {
+    ("Seen at both", |metrics| {
         format!(
             "{}, {}",
-            units::counted(way.matched, "packet"),
-            units::bytes(way.matched_bytes)
+            units::counted(metrics.matched, "packet"),
+            units::bytes(metrics.matched_bytes)
         )
     }),
-    ("Delay for 99 %", |way| units::duration(way.delay.p99)),
-    ("Lost in between", |way| describe_missing(way.lost)),
-    ("Lost before", |way| units::bytes(way.lost_upstream_bytes)),
-    ("Missed by the capture", |way| {
-        describe_missing(way.uncaptured)
+    ("Delay for 99 %", |metrics| {
+        units::duration(metrics.delay.p99)
     }),
-    ("Overtaken", |way| units::counted(way.reordered, "packet")),
-    ("ACKs compressed to less than half", |way| {
-        share_of_pairs(way, way.ack_spacing.compressed)
+    ("Lost in between", |metrics| describe_missing(metrics.lost)),
+    ("Lost before", |metrics| {
+        units::bytes(metrics.lost_upstream_bytes)
     }),
-    ("ACKs stretched to more than twice", |way| {
-        share_of_pairs(way, way.ack_spacing.stretched)
+    ("Missed by the capture", |metrics| {
+        describe_missing(metrics.uncaptured)
+    }),
+    ("Overtaken", |metrics| {
+        units::counted(metrics.reordered, "packet")
+    }),
+    ("ACKs compressed to less than half", |metrics| {
+        share_of_pairs(metrics, metrics.ack_spacing.compressed)
+    }),
+    ("ACKs stretched to more than twice", |metrics| {
+        share_of_pairs(metrics, metrics.ack_spacing.stretched)
     }),
 ];
 
@@ -221,17 +227,17 @@ fn describe_missing(missing: MissingPackets) -> String {
     }
 }
 
-fn share_of_pairs(way: &OneWayMetrics, pairs: u64) -> String {
-    match way.ack_spacing.sent.count {
+fn share_of_pairs(metrics: &OneWayMetrics, pairs: u64) -> String {
+    match metrics.ack_spacing.sent.count {
         0 => "–".to_owned(),
         all => format_percent(pairs as f64 / all as f64),
     }
 }
 
-fn figures(between: &TwoPointSection<'_>) -> Markup {
-    let [forward, back] = between.directions();
-    let row = |(name, told): (&str, FormatMetric)| {
-        html! { tr { th scope="row" { (name) } @for (_, way) in [forward, back] { td { (told(way)) } } } }
+fn figures(section: &TwoPointSection<'_>) -> Markup {
+    let [forward, back] = section.directions();
+    let row = |(name, format): (&str, FormatMetric)| {
+        html! { tr { th scope="row" { (name) } @for (_, metrics) in [forward, back] { td { (format(metrics)) } } } }
     };
     table(
         "Both ways",
@@ -258,25 +264,25 @@ mod tests {
         let mut pair = fixtures::two_point_comparison();
         let before = pair.from_client.time_series.bins.len();
         merge_delay_bins(&mut pair);
-        let course = &pair.from_client.time_series;
+        let delays = &pair.from_client.time_series;
         assert!(
-            before > BINS_MAX && course.bins.len() <= BINS_MAX,
+            before > BINS_MAX && delays.bins.len() <= BINS_MAX,
             "{}",
-            course.bins.len()
+            delays.bins.len()
         );
-        let ends = course.width_ns * course.bins.len() as u64;
-        assert!(ends >= before as u64 * 1_000_000, "{ends}");
+        let endpoints = delays.width_ns * delays.bins.len() as u64;
+        assert!(endpoints >= before as u64 * 1_000_000, "{endpoints}");
     }
 
     #[test]
     fn shows_losses_of_each_direction() {
         let finished = fixtures::report();
-        let between = TwoPointSection::new(
+        let pair = TwoPointSection::new(
             &finished.analysis,
             &finished.analysis.two_point_comparisons[0],
         )
         .unwrap();
-        let page = section(&between, 2).into_string();
+        let page = section(&pair, 2).into_string();
         for text in [
             "between left and right",
             "40 segments (57.9 kB), 0 packets without data",

@@ -42,13 +42,13 @@ impl AnalysisReport {
             return Err(unreadable(directory, RESULT_FILE, reason));
         }
         let lines = read_text(&directory.join(CHART_SERIES_FILE))?;
-        let courses = lines
+        let chart_series = lines
             .lines()
             .map(serde_json::from_str)
             .collect::<Result<_, _>>();
         Ok(Self {
             analysis,
-            chart_series: courses.map_err(|e| unreadable(directory, CHART_SERIES_FILE, e))?,
+            chart_series: chart_series.map_err(|e| unreadable(directory, CHART_SERIES_FILE, e))?,
             bins: None,
         })
     }

@@ -33,24 +33,28 @@ impl ChartSeries {
     /// Creates the columns of a direction with at most `bins_max` bins (1 or more); neighbouring bins are merged.
     pub(crate) fn new(
         (flow, upload): (u64, bool),
-        course: &TimeSeries,
+        time_series: &TimeSeries,
         finest_ns: u64,
         bins_max: usize,
     ) -> Self {
-        let merged_count = course
+        let merged_count = time_series
             .bins
             .len()
             .div_ceil(bins_max)
             .max(1)
             .next_power_of_two();
-        let bins: Vec<Bin> = course.bins.chunks(merged_count).map(merge_bins).collect();
+        let bins: Vec<Bin> = time_series
+            .bins
+            .chunks(merged_count)
+            .map(merge_bins)
+            .collect();
         Self {
             flow,
             direction: direction(upload).to_owned(),
-            from_ns: course.from_ns,
-            width_ns: course.width_ns * merged_count as u64,
+            from_ns: time_series.from_ns,
+            width_ns: time_series.width_ns * merged_count as u64,
             bins: bins.len(),
-            finest_ns: finest_ns.min(course.width_ns),
+            finest_ns: finest_ns.min(time_series.width_ns),
             columns: COLUMNS
                 .iter()
                 .filter_map(|column| nonzero_column(column, &bins))
@@ -129,19 +133,19 @@ mod tests {
 
     #[test]
     fn merges_bins_above_the_limit() {
-        let drawn = ChartSeries::new((3, true), &time_series(9), 1_000, 4);
-        assert_eq!((drawn.bins, drawn.width_ns), (3, 4_000_000));
-        assert_eq!(drawn.column("data_bytes"), [Some(6), Some(22), Some(8)]);
+        let series = ChartSeries::new((3, true), &time_series(9), 1_000, 4);
+        assert_eq!((series.bins, series.width_ns), (3, 4_000_000));
+        assert_eq!(series.column("data_bytes"), [Some(6), Some(22), Some(8)]);
         assert_eq!(
-            drawn.column("in_flight_max_bytes"),
+            series.column("in_flight_max_bytes"),
             [Some(3), Some(7), Some(8)]
         );
     }
 
     #[test]
     fn round_trips_as_json() {
-        let drawn = ChartSeries::new((3, false), &time_series(4), 1_000, 4096);
-        let line = serde_json::to_string(&drawn).unwrap();
-        assert_eq!(serde_json::from_str::<ChartSeries>(&line).unwrap(), drawn);
+        let series = ChartSeries::new((3, false), &time_series(4), 1_000, 4096);
+        let line = serde_json::to_string(&series).unwrap();
+        assert_eq!(serde_json::from_str::<ChartSeries>(&line).unwrap(), series);
     }
 }

@@ -27,11 +27,12 @@ type Rank = (u64, Reverse<u64>);
 struct RankedFlows(BTreeMap<Rank, Box<Flow>>);
 
 impl RankedFlows {
-    /// Inserts `add`. Returns the smallest flow if there are more than `most` then.
-    fn insert(&mut self, flow: Box<Flow>, most: usize) -> Option<Box<Flow>> {
+    /// Inserts `flow`. Returns the smallest flow if there are more than `max` then.
+    fn insert(&mut self, flow: Box<Flow>, max: usize) -> Option<Box<Flow>> {
         self.0.insert(rank(&flow), flow);
-        let over = self.0.len() > most;
-        over.then(|| self.0.pop_first().map(|(_, least)| least))
+        let is_full = self.0.len() > max;
+        is_full
+            .then(|| self.0.pop_first().map(|(_, smallest)| smallest))
             .flatten()
     }
 }
@@ -59,13 +60,10 @@ impl<W: Write> LargestFlows<W> {
 
     /// Adds a finished flow.
     pub(crate) fn add(&mut self, flow: Box<Flow>) -> io::Result<()> {
-        let FlowLimits {
-            charted: drawn,
-            listed: told,
-        } = self.limits;
-        let displaced = self.charted.insert(flow, drawn).map(without_chart_data);
+        let FlowLimits { charted, listed } = self.limits;
+        let displaced = self.charted.insert(flow, charted).map(without_chart_data);
         let dropped =
-            displaced.and_then(|flow| self.listed.insert(flow, told.saturating_sub(drawn)));
+            displaced.and_then(|flow| self.listed.insert(flow, listed.saturating_sub(charted)));
         dropped.map_or(Ok(()), |flow| self.add_to_remainder(&flow))
     }
 
@@ -156,23 +154,23 @@ mod tests {
         for (number, bytes) in flows {
             largest.add(Box::new(flow(*number, *bytes))).unwrap();
         }
-        let (flows, others) = largest.finish().unwrap();
-        (flows, others, String::from_utf8(lines).unwrap())
+        let (flows, remainder) = largest.finish().unwrap();
+        (flows, remainder, String::from_utf8(lines).unwrap())
     }
 
     #[test]
     fn sorts_by_payload_and_keeps_few_time_series() {
-        let (flows, others, _) = select(&[(0, 10), (1, 40), (2, 20), (3, 30), (4, 40)]);
+        let (flows, remainder, _) = select(&[(0, 10), (1, 40), (2, 20), (3, 30), (4, 40)]);
         let numbers: Vec<u64> = flows.iter().map(|flow| flow.number).collect();
         assert_eq!(numbers, [1, 4, 3]);
-        let drawn: Vec<bool> = flows
+        let charted: Vec<bool> = flows
             .iter()
             .map(|f| !f.upload.time_series.bins.is_empty())
             .collect();
-        assert_eq!(drawn, [true, true, false]);
-        assert_eq!((others.flows, others.unique_bytes), (2, 30));
+        assert_eq!(charted, [true, true, false]);
+        assert_eq!((remainder.flows, remainder.unique_bytes), (2, 30));
         assert_eq!(
-            others.packets,
+            remainder.packets,
             2 * flows[0].upload.data.packets + 2 * flows[0].download.data.packets
         );
     }
@@ -186,11 +184,11 @@ mod tests {
             },
             None::<Vec<u8>>,
         );
-        let least = [(0, 10), (1, 40), (2, 20), (3, 5)].map(|(number, bytes)| {
+        let smallest = [(0, 10), (1, 40), (2, 20), (3, 5)].map(|(number, bytes)| {
             largest.add(Box::new(flow(number, bytes))).unwrap();
             largest.charted_payload_min()
         });
-        assert_eq!(least, [0, 10, 20, 20]);
+        assert_eq!(smallest, [0, 10, 20, 20]);
     }
 
     #[test]

@@ -47,15 +47,15 @@ pub struct Analysis {
     /// Sum of all other flows.
     #[serde(rename = "others")]
     pub(crate) remainder: Remainder,
-    /// Other files in the directory: series, and the flows summed in `remainder`.
+    /// Other files in the directory: series, and the flows summed in `others`.
     #[serde(rename = "raw", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) other_files: Vec<String>,
 }
 
 impl Analysis {
     /// Returns the name of a capture point, if there is more than one.
-    pub(crate) fn capture_point_name(&self, vantage: CapturePoint) -> Option<&str> {
-        let point = self.capture_points.get(vantage.0 as usize)?;
+    pub(crate) fn capture_point_name(&self, capture_point: CapturePoint) -> Option<&str> {
+        let point = self.capture_points.get(capture_point.0 as usize)?;
         (self.capture_points.len() > 1).then_some(point.name.as_str())
     }
 }

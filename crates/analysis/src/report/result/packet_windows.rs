@@ -40,10 +40,10 @@ pub(crate) struct PackedWindow {
 
 /// Returns the maximum number of events of a direction that keeps the total within the limit.
 pub(crate) fn events_max(lengths: &[usize]) -> usize {
-    let most = fair_limit(lengths, EVENTS_MIN..=EVENTS_MAX, EVENTS_SUM_MAX);
-    match sum_of(lengths, most) > EVENTS_SUM_MAX {
+    let events_max = fair_limit(lengths, EVENTS_MIN..=EVENTS_MAX, EVENTS_SUM_MAX);
+    match sum_of(lengths, events_max) > EVENTS_SUM_MAX {
         true => EVENTS_SUM_MAX / lengths.len(),
-        false => most,
+        false => events_max,
     }
 }
 
@@ -53,65 +53,65 @@ pub(crate) fn fair_limit(
     bounds: RangeInclusive<usize>,
     sum_max: usize,
 ) -> usize {
-    let mut most = *bounds.end();
-    while most > *bounds.start() && sum_of(lengths, most) > sum_max {
-        most /= 2;
+    let mut events_max = *bounds.end();
+    while events_max > *bounds.start() && sum_of(lengths, events_max) > sum_max {
+        events_max /= 2;
     }
-    most
+    events_max
 }
 
-fn sum_of(lengths: &[usize], most: usize) -> usize {
-    lengths.iter().map(|length| *length.min(&most)).sum()
+fn sum_of(lengths: &[usize], events_max: usize) -> usize {
+    lengths.iter().map(|length| *length.min(&events_max)).sum()
 }
 
 /// Returns the number of events in all windows.
-pub(crate) fn event_count(excerpts: &[PacketWindow]) -> usize {
-    excerpts.iter().map(|excerpt| excerpt.events.len()).sum()
+pub(crate) fn event_count(windows: &[PacketWindow]) -> usize {
+    windows.iter().map(|window| window.events.len()).sum()
 }
 
-/// Packs windows with at most `most` events in total: the beginning and losses before samples. The last window that
+/// Packs windows with at most `events_max` events in total: the beginning and losses before samples. The last window that
 /// fits is cut.
-pub(crate) fn pack(excerpts: &[PacketWindow], most: usize) -> Vec<PackedWindow> {
-    let mut left = most;
-    let mut ranked: Vec<&PacketWindow> = excerpts.iter().collect();
-    ranked.sort_by_key(|excerpt| excerpt.trigger == WindowTrigger::Sample);
-    let mut packed: Vec<PackedWindow> = ranked
+pub(crate) fn pack(windows: &[PacketWindow], events_max: usize) -> Vec<PackedWindow> {
+    let mut remaining = events_max;
+    let mut ranked: Vec<&PacketWindow> = windows.iter().collect();
+    ranked.sort_by_key(|window| window.trigger == WindowTrigger::Sample);
+    let mut packed_windows: Vec<PackedWindow> = ranked
         .into_iter()
-        .filter_map(|excerpt| {
-            let count = excerpt.events.len().min(left);
-            left -= count;
-            (count > 1).then(|| PackedWindow::new(excerpt, &excerpt.events[..count]))
+        .filter_map(|window| {
+            let count = window.events.len().min(remaining);
+            remaining -= count;
+            (count > 1).then(|| PackedWindow::new(window, &window.events[..count]))
         })
         .collect();
-    packed.sort_by_key(|one| one.from_ns);
-    packed
+    packed_windows.sort_by_key(|packed_window| packed_window.from_ns);
+    packed_windows
 }
 
 impl PackedWindow {
-    fn new(excerpt: &PacketWindow, marks: &[PacketEvent]) -> Self {
-        let times = || marks.iter().map(|mark| mark.at_ns);
+    fn new(window: &PacketWindow, events: &[PacketEvent]) -> Self {
+        let times = || events.iter().map(|event| event.at_ns);
         let (first, last) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
         let tick_ns = ((last - first) / u64::from(u32::MAX))
             .next_power_of_two()
             .max(1);
         let column = |of: &dyn Fn(&PacketEvent) -> [u8; 4]| {
-            STANDARD.encode(marks.iter().flat_map(of).collect::<Vec<u8>>())
+            STANDARD.encode(events.iter().flat_map(of).collect::<Vec<u8>>())
         };
         Self {
-            trigger: trigger_name(excerpt.trigger).to_owned(),
+            trigger: trigger_name(window.trigger).to_owned(),
             from_ns: first,
             tick_ns,
-            base: excerpt.base,
-            count: marks.len(),
+            base: window.base,
+            count: events.len(),
             kind: STANDARD.encode(
-                marks
+                events
                     .iter()
-                    .map(|mark| kind_code(mark.kind))
+                    .map(|event| kind_code(event.kind))
                     .collect::<Vec<u8>>(),
             ),
-            at: column(&|mark| (((mark.at_ns - first) / tick_ns) as u32).to_le_bytes()),
-            low: column(&|mark| mark.low.to_le_bytes()),
-            high: column(&|mark| mark.high.to_le_bytes()),
+            at: column(&|event| (((event.at_ns - first) / tick_ns) as u32).to_le_bytes()),
+            low: column(&|event| event.low.to_le_bytes()),
+            high: column(&|event| event.high.to_le_bytes()),
         }
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn window(occasion: WindowTrigger, from_ns: u64, count: u64) -> PacketWindow {
-        let mark = |n: u64| PacketEvent {
+        let event = |n: u64| PacketEvent {
             at_ns: from_ns + n * 1_000,
             low: n as i32 - 1,
             high: n as i32,
@@ -147,34 +147,41 @@ mod tests {
         PacketWindow {
             trigger: occasion,
             base: 7,
-            events: (0..count).map(mark).collect(),
+            events: (0..count).map(event).collect(),
         }
     }
 
     #[test]
     fn packs_columns_little_endian_and_relative() {
-        let packed = pack(&[window(WindowTrigger::Loss, 5_000, 2)], 10);
-        let [one] = packed.as_slice() else {
-            panic!("{packed:?}")
+        let packed_windows = pack(&[window(WindowTrigger::Loss, 5_000, 2)], 10);
+        let [packed_window] = packed_windows.as_slice() else {
+            panic!("{packed_windows:?}")
         };
         let bytes = |text: &str| STANDARD.decode(text).unwrap();
         assert_eq!(
-            (one.from_ns, one.tick_ns, one.base, one.count),
+            (
+                packed_window.from_ns,
+                packed_window.tick_ns,
+                packed_window.base,
+                packed_window.count
+            ),
             (5_000, 1, 7, 2)
         );
-        assert_eq!(bytes(&one.at), [0, 0, 0, 0, 0xe8, 3, 0, 0]);
-        assert_eq!(bytes(&one.low), [255, 255, 255, 255, 0, 0, 0, 0]);
-        assert_eq!(bytes(&one.kind), [1, 1]);
+        assert_eq!(bytes(&packed_window.at), [0, 0, 0, 0, 0xe8, 3, 0, 0]);
+        assert_eq!(bytes(&packed_window.low), [255, 255, 255, 255, 0, 0, 0, 0]);
+        assert_eq!(bytes(&packed_window.kind), [1, 1]);
     }
 
     #[test]
     fn uses_longer_ticks_for_long_windows() {
         let mut long = window(WindowTrigger::Loss, 0, 2);
         long.events[1].at_ns = 100_000_000_000;
-        let one = &pack(&[long], 10)[0];
-        let last = STANDARD.decode(&one.at).unwrap();
+        let packed_window = &pack(&[long], 10)[0];
+        let last = STANDARD.decode(&packed_window.at).unwrap();
         let ticks = u32::from_le_bytes(last[4..].try_into().unwrap());
-        assert!(one.tick_ns > 1 && u64::from(ticks) * one.tick_ns > 99_999_999_900);
+        assert!(
+            packed_window.tick_ns > 1 && u64::from(ticks) * packed_window.tick_ns > 99_999_999_900
+        );
     }
 
     #[test]
@@ -184,24 +191,27 @@ mod tests {
             window(WindowTrigger::Loss, 5_000, 30),
             window(WindowTrigger::Loss, 90_000, 30),
         ];
-        let kept = |most| {
-            let packed = pack(&all, most);
-            packed
+        let kept_events = |events_max| {
+            let packed_windows = pack(&all, events_max);
+            packed_windows
                 .iter()
-                .map(|one| (one.from_ns, one.count))
+                .map(|packed_window| (packed_window.from_ns, packed_window.count))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(kept(110), [(100, 50), (5_000, 30), (90_000, 30)]);
-        assert_eq!(kept(70), [(100, 10), (5_000, 30), (90_000, 30)]);
-        assert_eq!(kept(40), [(5_000, 30), (90_000, 10)]);
+        assert_eq!(kept_events(110), [(100, 50), (5_000, 30), (90_000, 30)]);
+        assert_eq!(kept_events(70), [(100, 10), (5_000, 30), (90_000, 30)]);
+        assert_eq!(kept_events(40), [(5_000, 30), (90_000, 10)]);
     }
 
     #[test]
     fn limits_events_of_all_directions() {
         assert_eq!(events_max(&[8_192; 4]), 8_192);
         for directions in [7, 100, 2_000] {
-            let most = events_max(&vec![8_192; directions]);
-            assert!(most * directions <= EVENTS_SUM_MAX, "{directions}: {most}");
+            let events_max = events_max(&vec![8_192; directions]);
+            assert!(
+                events_max * directions <= EVENTS_SUM_MAX,
+                "{directions}: {events_max}"
+            );
         }
     }
 }

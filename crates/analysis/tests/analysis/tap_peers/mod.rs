@@ -96,7 +96,7 @@ fn assert_agreement(traffic: &Traffic<'_>) {
     if !has_all_programs() {
         return;
     }
-    // Captures with differences are stored for inspection.
+    // Captures with differences are kept for inspection.
     let directory = tempfile::tempdir().unwrap().keep();
     for file in traffic.capture(&directory) {
         compare(&file, traffic.has_super_packets());

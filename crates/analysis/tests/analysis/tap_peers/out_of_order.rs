@@ -89,7 +89,7 @@ impl Variants {
     }
 }
 
-/// Returns the captures of `STORED_CAPTURES` that are in little-endian byte order and has_programs no SYN in the middle of a connection.
+/// Returns the stored captures in little-endian byte order without a SYN in the middle of a connection.
 fn stored_captures() -> impl Iterator<Item = Variants> {
     STORED_CAPTURES
         .into_iter()
