@@ -131,12 +131,12 @@ impl LabResult {
 
     /// Describes the simulated cells; `None` if all cells ran on sockets.
     pub fn simulated(&self) -> Option<String> {
-        let some: Vec<&Cell> = self.cells.iter().filter(|cell| cell.simulated).collect();
-        match (some.len(), self.cells.len()) {
+        let simulated_cells: Vec<&Cell> = self.cells.iter().filter(|cell| cell.simulated).collect();
+        match (simulated_cells.len(), self.cells.len()) {
             (0, _) => None,
-            (some, all) if some == all => Some("all cells".to_owned()),
-            (1, _) => Some(format!("the cell {}", some[0].name())),
-            (some, all) => Some(format!("{some} of {all} cells")),
+            (count, all) if count == all => Some("all cells".to_owned()),
+            (1, _) => Some(format!("the cell {}", simulated_cells[0].name())),
+            (count, all) => Some(format!("{count} of {all} cells")),
         }
     }
 
@@ -496,14 +496,14 @@ mod tests {
 
     #[test]
     fn formats_settings_with_units() {
-        let said = |value: Value| format_value("x", &value);
-        assert_eq!(said(json!("0ms")), "0 ms");
-        assert_eq!(said(json!("100mbit")), "100 Mbit/s");
-        assert_eq!(said(json!("64KB")), "64 KB");
-        assert_eq!(said(json!("10 ms")), "10 ms");
-        assert_eq!(said(json!("cubic")), "cubic");
-        assert_eq!(said(json!("5")), "5");
-        assert_eq!(said(json!(true)), "true");
+        let text = |value: Value| format_value("x", &value);
+        assert_eq!(text(json!("0ms")), "0 ms");
+        assert_eq!(text(json!("100mbit")), "100 Mbit/s");
+        assert_eq!(text(json!("64KB")), "64 KB");
+        assert_eq!(text(json!("10 ms")), "10 ms");
+        assert_eq!(text(json!("cubic")), "cubic");
+        assert_eq!(text(json!("5")), "5");
+        assert_eq!(text(json!(true)), "true");
         assert_eq!(format_value("loss", &json!(0.001)), "0.1 %");
     }
 
@@ -514,8 +514,8 @@ mod tests {
         let run: Run = serde_json::from_str(text).unwrap();
         assert_eq!(run.metrics.len(), 1);
         assert_eq!(run.series.as_ref().unwrap().goodput_bps, [1e9]);
-        let again: Run = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
-        assert_eq!(again, run);
+        let reparsed: Run = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
+        assert_eq!(reparsed, run);
     }
 
     #[test]

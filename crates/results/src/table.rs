@@ -15,12 +15,12 @@ const NAME_MIN: usize = 16;
 /// Returns the table, the failed checks and the answer, each line terminated. With `columns`, a table that is too wide
 /// has no ranges, and shortened names if it is still too wide.
 pub fn render(result: &LabResult, columns: Option<usize>) -> String {
-    let whole = align(&rows(result, true));
-    let fits = |columns: &usize| whole.iter().all(|line| width(line) <= *columns);
+    let full_table = align(&rows(result, true));
+    let fits = |columns: &usize| full_table.iter().all(|line| width(line) <= *columns);
     let narrow = columns.filter(|columns| !fits(columns));
     let mut lines = match narrow {
         Some(columns) => align_within(rows(result, false), columns),
-        None => whole,
+        None => full_table,
     };
     let simulated = result.simulated();
     let notes: Vec<String> = simulated
@@ -92,14 +92,14 @@ fn figures(cell: &Cell, name: &str, ranges: bool, paper: bool) -> Vec<String> {
 /// Aligns the rows. Names in the first column are shortened so that no line is wider than `columns`, if possible.
 pub fn align_within(mut rows: Vec<Vec<String>>, columns: usize) -> Vec<String> {
     let widest = |lines: &[String]| lines.iter().map(|line| width(line)).max();
-    let over = widest(&align(&rows)).map_or(0, |widest| widest.saturating_sub(columns));
+    let excess = widest(&align(&rows)).map_or(0, |widest| widest.saturating_sub(columns));
     let names = rows.iter().filter_map(|row| row.first());
-    let room = names
+    let name_width = names
         .map(|name| width(name))
         .max()
-        .map_or(0, |names| names.saturating_sub(over));
+        .map_or(0, |names| names.saturating_sub(excess));
     for name in rows.iter_mut().filter_map(|row| row.first_mut()) {
-        *name = shorten(name, room.max(NAME_MIN));
+        *name = shorten(name, name_width.max(NAME_MIN));
     }
     align(&rows)
 }
@@ -186,8 +186,8 @@ mod tests {
             text.split("\n\n").next().unwrap().to_owned()
         };
         assert!(table(300).contains("nothing to be said") && table(300).contains('['));
-        let whole = widest(&table(300));
-        let narrow = table(whole - 1);
+        let full_table = widest(&table(300));
+        let narrow = table(full_table - 1);
         assert!(!narrow.contains('['), "{narrow}");
         let cut = table(widest(&narrow) - 20);
         assert!(

@@ -485,14 +485,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let report = write_from_two_threads(config(Some(directory.path()))).unwrap();
         let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
-        let write_result_file: Analysis = serde_json::from_str(&read("result.json")).unwrap();
-        assert_eq!(write_result_file, report.analysis);
-        assert_eq!(write_result_file.flows.len(), 2);
-        assert_eq!(write_result_file.remainder.flows, 2);
-        assert_eq!(
-            write_result_file.other_files,
-            ["series-1ms.csv", "flows.jsonl"]
-        );
+        let result: Analysis = serde_json::from_str(&read("result.json")).unwrap();
+        assert_eq!(result, report.analysis);
+        assert_eq!(result.flows.len(), 2);
+        assert_eq!(result.remainder.flows, 2);
+        assert_eq!(result.other_files, ["series-1ms.csv", "flows.jsonl"]);
         assert_eq!(read("flows.jsonl").lines().count(), 2);
         assert_eq!(read("series-1ms.csv").lines().count(), 1 + 6 * ROWS_MAX);
         let chart_series: Vec<ChartSeries> = read(CHART_SERIES_FILE)
@@ -528,14 +525,14 @@ mod tests {
             "{}",
             message()
         );
-        let write_result_file = directory.path().join(RESULT_FILE);
-        fs::write(&write_result_file, "{}").unwrap();
+        let result = directory.path().join(RESULT_FILE);
+        fs::write(&result, "{}").unwrap();
         assert!(message().contains("missing field"), "{}", message());
         let newer = Analysis {
             schema: SCHEMA + 1,
             ..Analysis::default()
         };
-        fs::write(&write_result_file, serde_json::to_string(&newer).unwrap()).unwrap();
+        fs::write(&result, serde_json::to_string(&newer).unwrap()).unwrap();
         assert!(
             message().contains("schema 2") && message().ends_with(DIRECTORY_HINT),
             "{}",

@@ -213,9 +213,11 @@ fn checks(a: &[Check], b: &[Check]) -> Vec<CheckPair> {
 /// Returns whether two cells have the same parameters, in any order.
 fn has_same_parameters(one: &Cell, other: &Cell) -> bool {
     let alike = |(key, value): (&String, &Value)| {
-        let own = other.parameters.get(key);
-        own == Some(value)
-            || own.is_some_and(|own| own.is_number() && own.as_f64() == value.as_f64())
+        let other_value = other.parameters.get(key);
+        other_value == Some(value)
+            || other_value.is_some_and(|other_value| {
+                other_value.is_number() && other_value.as_f64() == value.as_f64()
+            })
     };
     one.parameters.len() == other.parameters.len() && one.parameters.iter().all(alike)
 }
@@ -270,8 +272,8 @@ fn settings(a: &LabResult, b: &LabResult) -> Vec<SettingDifference> {
             ("CPU", host.cpu.clone().unwrap_or_default()),
         ]
     };
-    let both = plain(a).into_iter().zip(plain(b));
-    let mut found: Vec<SettingDifference> = both
+    let properties = plain(a).into_iter().zip(plain(b));
+    let mut found: Vec<SettingDifference> = properties
         .filter_map(|((name, a), (_, b))| difference(name, a, b))
         .collect();
     for part in [

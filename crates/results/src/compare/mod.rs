@@ -139,14 +139,14 @@ mod tests {
         b.resolved["flows"] = json!([flow("2GB")]);
         let comparison = compare(("a", &a), ("b", &b)).unwrap();
         let settings = comparison.settings.iter();
-        let said: Vec<_> = settings.map(|one| (&*one.name, &*one.a, &*one.b)).collect();
+        let differences: Vec<_> = settings.map(|one| (&*one.name, &*one.a, &*one.b)).collect();
         let expected = [
             ("seed", "7", "8"),
             ("parameters.size", "1GB", "2GB"),
             ("links.lan", "", "given"),
             ("links.wan.delay", "5ms", "15ms"),
         ];
-        assert_eq!(said, expected);
+        assert_eq!(differences, expected);
     }
 
     #[test]
@@ -173,13 +173,13 @@ mod tests {
             .collect();
         assert_eq!(verdicts, [Verdict::Noise, Verdict::Overloaded]);
         let text = text::render(&comparison, false);
-        for said in [
+        for expected_text in [
             "B: simulated, not run on sockets: the cell",
             "B: the machine was too busy for 3 of 7 runs",
             "? too busy",
             "chance alone would mark up to 0.2",
         ] {
-            assert!(text.contains(said), "{said}: {text}");
+            assert!(text.contains(expected_text), "{expected_text}: {text}");
         }
     }
 

@@ -23,14 +23,14 @@ const ROW_PX: usize = 26;
 /// Returns the whole page.
 pub(crate) fn html(comparison: &Comparison) -> String {
     let title = format!("{} and {}", comparison.a.name, comparison.b.name);
-    let places = cell_metrics(comparison);
+    let entries = cell_metrics(comparison);
     Page {
         title: &title,
         longhaul: longhaul_command::version(),
-        header: heading(comparison, &places),
+        header: heading(comparison, &entries),
         main: markup! {
-            (ratio_picture(&places))
-            (tables(&places))
+            (ratio_picture(&entries))
+            (tables(&entries))
             (unmatched_cells(comparison))
             (checks(comparison))
             (sides(comparison))
@@ -70,8 +70,13 @@ fn cell_metric<'a>(cell: &'a str, (name, figures): (&'a String, &'a Figures)) ->
 }
 
 /// Returns the heading: the number of figures that are better, worse or different.
-fn heading(comparison: &Comparison, places: &[CellMetric<'_>]) -> Markup {
-    let count = |wanted: Change| places.iter().filter(|place| place.change == wanted).count();
+fn heading(comparison: &Comparison, entries: &[CellMetric<'_>]) -> Markup {
+    let count = |change_wanted: Change| {
+        entries
+            .iter()
+            .filter(|entry| entry.change == change_wanted)
+            .count()
+    };
     let (better, worse) = (count(Change::Better), count(Change::Worse));
     let other = count(Change::Other);
     let (same, unknown) = (count(Change::Same), count(Change::Unknown));
@@ -88,13 +93,13 @@ fn heading(comparison: &Comparison, places: &[CellMetric<'_>]) -> Markup {
             }
         }
         p.beside {
-            "Of " (places.len()) " figures " (same) " don’t differ by more than noise"
+            "Of " (entries.len()) " figures " (same) " don’t differ by more than noise"
             @if unknown > 0 { "; of " (unknown) " the noise is not known, since there was one run, or the machine was too busy" }
             "."
-            @if let Some(said) = comparison.describe_chance() { " To be sure: " (said) "." }
+            @if let Some(text) = comparison.describe_chance() { " To be sure: " (text) "." }
         }
         @for (side, of) in [("A", &comparison.a), ("B", &comparison.b)] {
-            @for said in of.caveats() { p.note { (side) ": " (said) "." } }
+            @for text in of.caveats() { p.note { (side) ": " (text) "." } }
         }
         details {
             summary { "What “beyond noise” means" }
@@ -104,8 +109,8 @@ fn heading(comparison: &Comparison, places: &[CellMetric<'_>]) -> Markup {
 }
 
 /// Returns the picture: B over A for each figure that both have, on a logarithmic axis around 1.
-fn ratio_picture(places: &[CellMetric<'_>]) -> Markup {
-    let mut ratios: Vec<Ratio<'_>> = places.iter().filter_map(Ratio::new).collect();
+fn ratio_picture(entries: &[CellMetric<'_>]) -> Markup {
+    let mut ratios: Vec<Ratio<'_>> = entries.iter().filter_map(Ratio::new).collect();
     let all = ratios.len();
     ratios.sort_by(|a, b| b.distance().total_cmp(&a.distance()));
     ratios.truncate(RATIOS_MAX);
@@ -144,11 +149,11 @@ struct Ratio<'a> {
 }
 
 impl<'a> Ratio<'a> {
-    fn new(place: &'a CellMetric<'a>) -> Option<Self> {
-        let (a, b) = (place.figures.a, place.figures.b);
+    fn new(entry: &'a CellMetric<'a>) -> Option<Self> {
+        let (a, b) = (entry.figures.a, entry.figures.b);
         let positive = a.min > 0.0 && b.min > 0.0;
         positive.then(|| Self {
-            cell_metric: place,
+            cell_metric: entry,
             median: b.median / a.median,
             least: b.min / a.max,
             most: b.max / a.min,
@@ -161,7 +166,7 @@ impl<'a> Ratio<'a> {
 }
 
 fn describe(ratios: &[Ratio<'_>]) -> String {
-    let one = |ratio: &Ratio<'_>| {
+    let describe_ratio = |ratio: &Ratio<'_>| {
         format!(
             "{} {}: {}",
             ratio.cell_metric.cell,
@@ -169,7 +174,11 @@ fn describe(ratios: &[Ratio<'_>]) -> String {
             format_factor(ratio.median)
         )
     };
-    ratios.iter().map(one).collect::<Vec<_>>().join("; ")
+    ratios
+        .iter()
+        .map(describe_ratio)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 fn class(change: Change) -> &'static str {
@@ -198,16 +207,16 @@ fn row(ratio: &Ratio<'_>, scale: Scale) -> Markup {
 }
 
 fn axis(scale: Scale) -> Markup {
-    let marks = [0.1, 0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0, 10.0];
-    let within = marks
+    let ticks = [0.1, 0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0, 10.0];
+    let within = ticks
         .into_iter()
-        .filter(|mark| (0.0..=1.0).contains(&scale.at(*mark)));
+        .filter(|tick| (0.0..=1.0).contains(&scale.at(*tick)));
     markup! {
         div.ratio {
             span.of {}
             svg height="20" {
-                @for mark in within {
-                    text.small x={ (format!("{:.2}", scale.at(mark) * 100.0)) "%" } y="15" text-anchor="middle" { (format_factor(mark)) }
+                @for tick in within {
+                    text.small x={ (format!("{:.2}", scale.at(tick) * 100.0)) "%" } y="15" text-anchor="middle" { (format_factor(tick)) }
                 }
             }
             span.times {}
@@ -216,26 +225,26 @@ fn axis(scale: Scale) -> Markup {
 }
 
 /// Returns a table for each metric, with a row for each cell.
-fn tables(places: &[CellMetric<'_>]) -> Markup {
+fn tables(entries: &[CellMetric<'_>]) -> Markup {
     let mut metrics: IndexMap<&str, Vec<&CellMetric<'_>>> = IndexMap::new();
-    for place in places {
-        metrics.entry(place.name).or_default().push(place);
+    for entry in entries {
+        metrics.entry(entry.name).or_default().push(entry);
     }
     markup! {
         section {
             h2 { "Every figure" }
-            @for places in metrics.values() { (metric_table(&places[0].metric, places)) }
+            @for entries in metrics.values() { (metric_table(&entries[0].metric, entries)) }
         }
     }
 }
 
-fn metric_table(metric: &Metric, places: &[&CellMetric<'_>]) -> Markup {
-    let row = |place: &&CellMetric<'_>| {
+fn metric_table(metric: &Metric, entries: &[&CellMetric<'_>]) -> Markup {
+    let row = |entry: &&CellMetric<'_>| {
         markup! { tr {
-            th scope="row" { (place.cell) }
-            @for found in [&place.figures.a, &place.figures.b] { td { (found.markup(metric)) } }
-            td { (place.figures.ratio.map_or("–".to_owned(), format_factor)) }
-            td { (verdict(place.change)) }
+            th scope="row" { (entry.cell) }
+            @for found in [&entry.figures.a, &entry.figures.b] { td { (found.markup(metric)) } }
+            td { (entry.figures.ratio.map_or("–".to_owned(), format_factor)) }
+            td { (verdict(entry.change)) }
         } }
     };
     let table = Table {
@@ -245,7 +254,7 @@ fn metric_table(metric: &Metric, places: &[&CellMetric<'_>]) -> Markup {
     };
     table.render(
         ["Cell", "A", "B", "B / A", "Beyond noise"],
-        places.iter().map(row),
+        entries.iter().map(row),
     )
 }
 
@@ -273,7 +282,7 @@ fn unmatched_cells(comparison: &Comparison) -> Markup {
 
 /// Returns the table of the checks of either result.
 fn checks(comparison: &Comparison) -> Markup {
-    let said = |pass: Option<bool>| match pass {
+    let text = |pass: Option<bool>| match pass {
         Some(true) => "✓ pass",
         Some(false) => "✗ fail",
         None => "–",
@@ -282,7 +291,7 @@ fn checks(comparison: &Comparison) -> Markup {
         markup! { tr {
             th scope="row" { (check.name) }
             @for pass in [check.a, check.b] {
-                td { span.pass[pass == Some(true)].fail[pass == Some(false)] { (said(pass)) } }
+                td { span.pass[pass == Some(true)].fail[pass == Some(false)] { (text(pass)) } }
             }
         } }
     };
@@ -310,14 +319,16 @@ fn sides(comparison: &Comparison) -> Markup {
         }),
     ];
     let row = |name: &str, a: &str, b: &str| markup! { tr { th scope="row" { (name) } td { (a) } td { (b) } } };
-    let both = rows.map(|(name, said)| row(name, &said(&comparison.a), &said(&comparison.b)));
+    let property_rows =
+        rows.map(|(name, text)| row(name, &text(&comparison.a), &text(&comparison.b)));
     let names = rows.map(|(name, _)| name);
-    let others = other_settings(comparison, &names);
-    let others = others.map(|setting| row(&setting.name, &setting.a, &setting.b));
+    let other_settings_rows = other_settings(comparison, &names);
+    let other_settings_rows =
+        other_settings_rows.map(|setting| row(&setting.name, &setting.a, &setting.b));
     markup! {
         section {
             h2 { "The two runs" }
-            (table("The two runs", ["", "A", "B"], both.into_iter().chain(others)))
+            (table("The two runs", ["", "A", "B"], property_rows.into_iter().chain(other_settings_rows)))
         }
     }
 }
@@ -325,10 +336,10 @@ fn sides(comparison: &Comparison) -> Markup {
 /// Returns the settings that differ and have no row yet; letter case is ignored.
 fn other_settings<'a>(
     comparison: &'a Comparison,
-    shown: &[&str],
+    listed: &[&str],
 ) -> impl Iterator<Item = &'a SettingDifference> {
-    let shown: Vec<String> = shown.iter().map(|name| name.to_lowercase()).collect();
-    let new = move |setting: &&SettingDifference| !shown.contains(&setting.name.to_lowercase());
+    let listed: Vec<String> = listed.iter().map(|name| name.to_lowercase()).collect();
+    let new = move |setting: &&SettingDifference| !listed.contains(&setting.name.to_lowercase());
     comparison.settings.iter().filter(new)
 }
 

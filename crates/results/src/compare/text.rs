@@ -34,7 +34,7 @@ pub(super) fn render(comparison: &Comparison, all: bool) -> String {
     ];
     for (side, of) in [("A", &comparison.a), ("B", &comparison.b)] {
         let reservations = of.caveats().into_iter();
-        lines.extend(reservations.map(|said| format!("{side}: {said}")));
+        lines.extend(reservations.map(|caveat| format!("{side}: {caveat}")));
     }
     let differing = comparison.settings.iter();
     lines.extend(differing.map(|setting| {

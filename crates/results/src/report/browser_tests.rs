@@ -34,12 +34,12 @@ addEventListener('load', () => setTimeout(() => {
 #[test]
 fn shows_link_events_in_and_above_charts() {
     let page = html(&fixtures::every_figure(), &Downloads::default());
-    let Some(seen) = told(&page, WRITTEN) else {
+    let Some(reports_by_screen) = told(&page, WRITTEN) else {
         return;
     };
-    for told in seen {
+    for reports in reports_by_screen {
         assert_eq!(
-            told,
+            reports,
             [
                 "delay 38 → 80 ms, 3 times",
                 "delay 80 → 38 ms ▸, 3 times",

@@ -78,7 +78,7 @@ fn figure_sections(result: &LabResult, charts: &mut Charts) -> Markup {
         .iter()
         .map(|figure| figure::render(result, figure, charts))
         .collect();
-    let courses = !charts.is_empty();
+    let has_time_charts = !charts.is_empty();
     let over_time = match selected {
         true => captured_rates::charts(result),
         false => over_time(result),
@@ -91,14 +91,14 @@ fn figure_sections(result: &LabResult, charts: &mut Charts) -> Markup {
         @if !figures.is_empty() {
             section.figures {
                 h2 { "What was found" }
-                @if courses { (chart::help()) }
+                @if has_time_charts { (chart::help()) }
                 @for figure in &figures { (figure) }
             }
         }
         @if !over_time.is_empty() {
             section.charts {
                 h2 { "Over time" }
-                @if !courses { (chart::help()) }
+                @if !has_time_charts { (chart::help()) }
                 @for chart in &over_time { (chart) }
             }
         }
@@ -155,13 +155,13 @@ mod tests {
         result.raw = vec![EVIL.to_owned()];
         let downloads = Downloads::select(&result, Path::new("/nonexistent"));
         result.cells[0].label = Some(EVIL.to_owned());
-        for leg in &mut result.cells[1].runs[0]
+        for segment in &mut result.cells[1].runs[0]
             .series
             .as_mut()
             .unwrap()
             .path_segments
         {
-            leg.name = EVIL.to_owned();
+            segment.name = EVIL.to_owned();
         }
         let page = html(&result, &downloads);
         assert!(!page.contains(EVIL));

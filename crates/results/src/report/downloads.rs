@@ -27,12 +27,12 @@ impl Downloads {
             left -= content.as_ref().map_or(0, |content| content.len() as u64);
             (name.clone(), content)
         };
-        let whole = (
+        let result_file = (
             "result.json".to_owned(),
             read_small(&directory.join("result.json"), RESULT_BYTES_MAX),
         );
         Self(
-            [whole]
+            [result_file]
                 .into_iter()
                 .chain(result.raw.iter().map(record))
                 .collect(),
@@ -64,9 +64,9 @@ impl Downloads {
         type File<'a> = (&'a str, Option<&'a [u8]>);
         let mut directories: IndexMap<&str, Vec<File<'_>>> = IndexMap::new();
         for (name, content) in self.0.iter().filter(|(name, _)| *name != "result.json") {
-            let (folder, _) = name.rsplit_once('/').unwrap_or(("", name));
+            let (directory, _) = name.rsplit_once('/').unwrap_or(("", name));
             directories
-                .entry(folder)
+                .entry(directory)
                 .or_default()
                 .push((name, content.as_deref()));
         }
@@ -74,8 +74,8 @@ impl Downloads {
             @if !directories.is_empty() {
                 details {
                     summary { "Records of each run: " (self.0.len() - 1) " files" }
-                    @for (folder, files) in &directories {
-                        h3 { (folder) }
+                    @for (directory, files) in &directories {
+                        h3 { (directory) }
                         ul { @for (name, content) in files { li { (file_link(name, *content)) } } }
                     }
                 }
@@ -102,7 +102,7 @@ fn embedded_link(name: &str, content: &[u8]) -> Markup {
     embedded_link_as(name, name, content)
 }
 
-fn embedded_link_as(words: &str, name: &str, content: &[u8]) -> Markup {
+fn embedded_link_as(label: &str, name: &str, content: &[u8]) -> Markup {
     let kind = if name.ends_with(".csv") {
         "text/csv"
     } else {
@@ -111,7 +111,7 @@ fn embedded_link_as(words: &str, name: &str, content: &[u8]) -> Markup {
     let file = name.rsplit('/').next().unwrap_or(name);
     html! {
         a download=(file) href={ "data:" (kind) ";base64," (STANDARD.encode(content)) }
-            aria-label=[(words != name).then(|| format!("{file}, {words}"))] { (words) }
+            aria-label=[(label != name).then(|| format!("{file}, {label}"))] { (label) }
     }
 }
 

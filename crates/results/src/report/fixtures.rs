@@ -9,8 +9,8 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-const NS: [u64; 4] = [1, 2, 3, 4];
-const WAYS: [&str; 2] = ["cubic", "bbr"];
+const COUNTS: [u64; 4] = [1, 2, 3, 4];
+const CONTROLS: [&str; 2] = ["cubic", "bbr"];
 
 /// Returns a download over two relays; its scenario selects no figures.
 pub(crate) fn download() -> LabResult {
@@ -19,7 +19,7 @@ pub(crate) fn download() -> LabResult {
 
 /// Returns a result with a figure of each kind and a table, over n and two congestion controls.
 pub(crate) fn every_figure() -> LabResult {
-    let courses = |of: &[&str]| {
+    let series_ids = |of: &[&str]| {
         let name = |of: &&str| TimeSeriesId {
             quantity: (*of).to_owned(),
             flow: Some("a".to_owned()),
@@ -44,11 +44,11 @@ pub(crate) fn every_figure() -> LabResult {
         figure("matrix", FigureKind::Matrix, &["goodput_bps", "other_bps"]),
         figure("runs", FigureKind::Cdf, &["goodput_bps"]),
         Figure {
-            time_series: courses(&["srtt_us"]),
+            time_series: series_ids(&["srtt_us"]),
             ..figure("delays", FigureKind::Cdf, &[])
         },
         Figure {
-            time_series: courses(&["goodput_bps", "cwnd_bytes", "srtt_us"]),
+            time_series: series_ids(&["goodput_bps", "cwnd_bytes", "srtt_us"]),
             panels: vec![one_column()],
             ..two
         },
@@ -88,12 +88,12 @@ fn figure(name: &str, kind: FigureKind, metrics: &[&str]) -> Figure {
 /// Returns a panel with a row for each congestion control and a column for each n.
 fn all_cells() -> Panel {
     Panel {
-        rows: axis("way", &WAYS.map(Value::from)),
-        columns: axis("n", &NS.map(Value::from)),
-        cells: (0..WAYS.len())
+        rows: axis("way", &CONTROLS.map(Value::from)),
+        columns: axis("n", &COUNTS.map(Value::from)),
+        cells: (0..CONTROLS.len())
             .map(|row| {
-                (0..NS.len())
-                    .map(|column| Some(row * NS.len() + column))
+                (0..COUNTS.len())
+                    .map(|column| Some(row * COUNTS.len() + column))
                     .collect()
             })
             .collect(),
@@ -108,8 +108,8 @@ pub(super) fn one_column() -> Panel {
             parameters: Vec::new(),
             entries: vec![Entry::default()],
         },
-        cells: (0..WAYS.len())
-            .map(|row| vec![Some(row * NS.len())])
+        cells: (0..CONTROLS.len())
+            .map(|row| vec![Some(row * COUNTS.len())])
             .collect(),
         ..all_cells()
     }
@@ -127,18 +127,20 @@ fn axis(by: &str, values: &[Value]) -> Axis {
 }
 
 fn cells() -> Vec<Cell> {
-    let places = WAYS
+    let combinations = CONTROLS
         .iter()
         .enumerate()
-        .flat_map(|(w, way)| NS.map(|n| (w, *way, n)));
-    places.map(|(w, way, n)| cell(w, way, n)).collect()
+        .flat_map(|(w, control)| COUNTS.map(|n| (w, *control, n)));
+    combinations
+        .map(|(w, control, n)| cell(w, control, n))
+        .collect()
 }
 
-fn cell(w: usize, way: &str, n: u64) -> Cell {
+fn cell(w: usize, control: &str, n: u64) -> Cell {
     let base = (n as f64 * 1e8) * (1.0 + w as f64 * 0.2);
     let runs = [0.95, 1.0, 1.1].map(|factor| run(base * factor, n));
     let mut cell = Cell {
-        parameters: serde_json::from_value(json!({"way": way, "n": n})).unwrap(),
+        parameters: serde_json::from_value(json!({"way": control, "n": n})).unwrap(),
         runs: runs.to_vec(),
         ..Cell::default()
     };
@@ -159,7 +161,7 @@ fn run(goodput: f64, n: u64) -> Run {
         metrics: metrics.map(|(name, value)| (name.to_owned(), value)).into(),
         series: Some(Series {
             time_series: ["goodput_bps", "cwnd_bytes", "srtt_us"]
-                .map(|of| course(of, goodput))
+                .map(|of| time_series(of, goodput))
                 .to_vec(),
             events: [(3.0, "delay 38 → 80 ms"), (9.5, "delay 80 → 38 ms")]
                 .map(|(at_s, label)| Event {
@@ -173,7 +175,7 @@ fn run(goodput: f64, n: u64) -> Run {
     }
 }
 
-fn course(of: &str, goodput: f64) -> TimeSeries {
+fn time_series(of: &str, goodput: f64) -> TimeSeries {
     let level = match of {
         "goodput_bps" => goodput,
         "cwnd_bytes" => 1e6,
@@ -192,7 +194,7 @@ fn course(of: &str, goodput: f64) -> TimeSeries {
 
 /// Returns a dumbbell: two senders, a shared link, two receivers.
 fn dumbbell() -> Testbed {
-    let way = |hosts: [&str; 4], links: [&str; 3]| Testbed {
+    let path = |hosts: [&str; 4], links: [&str; 3]| Testbed {
         hosts: hosts
             .map(|name| TestbedHost {
                 name: name.to_owned(),
@@ -203,8 +205,8 @@ fn dumbbell() -> Testbed {
         other_paths: Vec::new(),
     };
     Testbed {
-        other_paths: vec![way(["b", "left", "right", "y"], ["in-b", "line", "out-y"])],
-        ..way(["a", "left", "right", "x"], ["in-a", "line", "out-x"])
+        other_paths: vec![path(["b", "left", "right", "y"], ["in-b", "line", "out-y"])],
+        ..path(["a", "left", "right", "x"], ["in-a", "line", "out-x"])
     }
 }
 

@@ -73,7 +73,7 @@ fn find_results(directory: &Path, depth: usize) -> Vec<PathBuf> {
     folders.sort();
     folders
         .iter()
-        .flat_map(|folder| find_results(folder, depth - 1))
+        .flat_map(|directory| find_results(directory, depth - 1))
         .collect()
 }
 
@@ -168,8 +168,8 @@ fn html(rows: &[Experiment]) -> String {
 
 /// Returns the summary of all experiments.
 fn summary(rows: &[&Experiment]) -> Markup {
-    let judged = rows.iter().filter(|row| row.checks[1] > 0);
-    let passed = judged.clone().filter(|row| row.passed()).count();
+    let checked_rows = rows.iter().filter(|row| row.checks[1] > 0);
+    let passed = checked_rows.clone().filter(|row| row.passed()).count();
     let checks = |n: usize| rows.iter().map(|row| row.checks[n]).sum::<usize>();
     let compared: Vec<f64> = rows
         .iter()
@@ -181,7 +181,7 @@ fn summary(rows: &[&Experiment]) -> Markup {
     markup! {
         p.kicker { "longhaul lab" }
         h1 { (rows.len()) " experiments" }
-        p.answer { strong { (passed) " of " (judged.count()) } " pass all their checks" }
+        p.answer { strong { (passed) " of " (checked_rows.count()) } " pass all their checks" }
         p.beside {
             (checks(0)) " of " (checks(1)) " checks passed."
             @if !compared.is_empty() {

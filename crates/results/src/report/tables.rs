@@ -48,7 +48,7 @@ fn render(result: &LabResult, table: &Table) -> Markup {
 fn metric_columns(grid: &Grid<'_>, table: &Table) -> Markup {
     let labels = table.metrics.iter().map(|name| Metric::of(name).label);
     let columns = std::iter::once(grid.rows().parameters.join(", ")).chain(labels);
-    let place = |row, name| {
+    let field = |row, name| {
         let cell = grid.at(row, 0);
         cell.map_or(html! { "–" }, |cell| {
             figure(cell, name, false, table.paper)
@@ -57,17 +57,17 @@ fn metric_columns(grid: &Grid<'_>, table: &Table) -> Markup {
     let row = |(row, heading)| {
         html! { tr {
             th scope="row" { (heading) }
-            @for name in &table.metrics { td { (place(row, name)) } }
+            @for name in &table.metrics { td { (field(row, name)) } }
         } }
     };
     let rows = headings(grid.rows()).into_iter().enumerate().map(row);
     let name = grid.name();
-    let whole = page::Table {
+    let table_style = page::Table {
         label: &format!("Table · {} {name}", table.title),
         class: "values",
         caption: &name,
     };
-    whole.render(columns, rows)
+    table_style.render(columns, rows)
 }
 
 fn cell_field(cell: &Cell, table: &Table) -> Markup {
@@ -107,13 +107,13 @@ mod tests {
             panels,
             ..result.tables[0].clone()
         };
-        let drawn = |table: &Table| render(&result, table).into_string();
-        let across = drawn(&table(vec![fixtures::one_column()]));
+        let render_table = |table: &Table| render(&result, table).into_string();
+        let across = render_table(&table(vec![fixtures::one_column()]));
         let heads: Vec<&str> = across.split("<th scope=\"col\">").skip(1).collect();
         assert_eq!(heads.len(), 3, "{across}");
         assert!(heads[1].starts_with("Goodput<") && heads[2].starts_with("Other<"));
         assert_eq!(across.matches("<td>").count(), 4);
-        let below = drawn(&result.tables[0]);
+        let below = render_table(&result.tables[0]);
         assert!(below.contains("<small>Other</small>"), "{below}");
     }
 }

@@ -93,23 +93,23 @@ fn wide_diagram(testbed: &Testbed, connections: &[Connections]) -> Markup {
     let columns = layout
         .hosts
         .iter()
-        .map(|place| place.column)
+        .map(|position| position.column)
         .max()
         .unwrap_or(0);
     let rows = layout
         .hosts
         .iter()
-        .map(|place| place.row)
+        .map(|position| position.row)
         .max()
         .unwrap_or(0);
     let width = host_x(columns) + HOST_PX;
     let legs_top = row_y(rows) + HOST_HEIGHT_PX + BOTTOM_MARGIN_PX;
     let height = legs_top + connections.len() as u32 * CONNECTION_ROW_PX;
-    let first = layout.hosts.first().map_or(0, |place| place.column);
+    let first = layout.hosts.first().map_or(0, |position| position.column);
     html! {
         svg.wide width=(width + 4) viewBox={ "-2 -2 " (width + 4) " " (height) } role="img" aria-label=(caption(testbed)) {
-            @for wire in &layout.links { (draw_link(wire, link_mark(testbed, wire.link))) }
-            @for place in &layout.hosts { (host_box(place)) }
+            @for position in &layout.links { (draw_link(position, link_mark(testbed, position.link))) }
+            @for position in &layout.hosts { (host_box(position)) }
             @for (n, kind) in connections.iter().enumerate() {
                 (draw_connections(kind, first, legs_top + n as u32 * CONNECTION_ROW_PX))
             }
@@ -117,9 +117,9 @@ fn wide_diagram(testbed: &Testbed, connections: &[Connections]) -> Markup {
     }
 }
 
-fn host_box(place: &HostPosition<'_>) -> Markup {
-    let (x, y, host) = (host_x(place.column), row_y(place.row), place.host);
-    let middle = middle_of_host(place.column);
+fn host_box(position: &HostPosition<'_>) -> Markup {
+    let (x, y, host) = (host_x(position.column), row_y(position.row), position.host);
+    let middle = middle_of_host(position.column);
     html! {
         rect.host x=(x) y=(y) width=(HOST_PX) height=(HOST_HEIGHT_PX) rx="6" {}
         @match host.note.as_deref().filter(|note| note.chars().count() <= NOTE_MAX) {
@@ -132,8 +132,8 @@ fn host_box(place: &HostPosition<'_>) -> Markup {
     }
 }
 
-fn draw_link(wire: &LinkPosition<'_>, mark: Option<&str>) -> Markup {
-    let [(left, left_row), (right, right_row)] = wire.ends;
+fn draw_link(position: &LinkPosition<'_>, marker: Option<&str>) -> Markup {
+    let [(left, left_row), (right, right_row)] = position.ends;
     let (from, to) = (host_x(left) + HOST_PX, host_x(right));
     let (from_y, to_y) = (
         row_y(left_row) + HOST_HEIGHT_PX / 2,
@@ -143,13 +143,13 @@ fn draw_link(wire: &LinkPosition<'_>, mark: Option<&str>) -> Markup {
     let label_y = row_y(left_row.max(right_row)) + HOST_HEIGHT_PX / 2;
     let middle = from.midpoint(to);
     html! {
-        line.wire.bottleneck[mark.is_some()] x1=(from) y1=(from_y) x2=(to - 9) y2=(to_y) {}
-        path.arrow.bottleneck[mark.is_some()] d={ "M" (to) " " (to_y) "l-10 -5v10z" } {}
-        text.name x=(middle) y=(label_y - 50) { (wire.link.name) }
-        text.small x=(middle) y=(label_y - 30) { (rate(wire.link)) }
-        text.small x=(middle) y=(label_y - 12) { (rtt(wire.link)) }
-        text.small x=(middle) y=(label_y + 20) { (loss(wire.link)) }
-        @if let Some(mark) = mark { text.mark x=(middle) y=(label_y + 39) { "▲ " (mark) } }
+        line.wire.bottleneck[marker.is_some()] x1=(from) y1=(from_y) x2=(to - 9) y2=(to_y) {}
+        path.arrow.bottleneck[marker.is_some()] d={ "M" (to) " " (to_y) "l-10 -5v10z" } {}
+        text.name x=(middle) y=(label_y - 50) { (position.link.name) }
+        text.small x=(middle) y=(label_y - 30) { (rate(position.link)) }
+        text.small x=(middle) y=(label_y - 12) { (rtt(position.link)) }
+        text.small x=(middle) y=(label_y + 20) { (loss(position.link)) }
+        @if let Some(marker) = marker { text.mark x=(middle) y=(label_y + 39) { "▲ " (marker) } }
     }
 }
 
@@ -176,14 +176,14 @@ fn connection_count_text(n: usize) -> String {
 /// Returns a list for each path, from top to bottom, which is readable at any width and text size.
 fn narrow_list(testbed: &Testbed) -> Markup {
     html! {
-        @for way in std::iter::once(testbed).chain(&testbed.other_paths) {
+        @for path in std::iter::once(testbed).chain(&testbed.other_paths) {
             ol.narrow {
-                @for (n, host) in way.hosts.iter().enumerate() {
+                @for (n, host) in path.hosts.iter().enumerate() {
                     li.host { strong { (host.name) } @if let Some(note) = &host.note { " " small { (note) } } }
-                    @if let Some(link) = way.links.get(n) {
+                    @if let Some(link) = path.links.get(n) {
                         li.link.bottleneck[link_mark(testbed, link).is_some()] {
                             "↓ " (link.name) ": " (rate(link)) ", " (rtt(link)) ", " (loss(link))
-                            @if let Some(mark) = link_mark(testbed, link) { strong { " – " (mark) } }
+                            @if let Some(marker) = link_mark(testbed, link) { strong { " – " (marker) } }
                         }
                     }
                 }
@@ -212,7 +212,7 @@ fn caption(testbed: &Testbed) -> String {
 fn notes(testbed: &Testbed) -> Markup {
     let hosts = std::iter::once(testbed)
         .chain(&testbed.other_paths)
-        .flat_map(|way| &way.hosts);
+        .flat_map(|path| &path.hosts);
     let long = |host: &&TestbedHost| {
         host.note
             .as_ref()
@@ -286,7 +286,7 @@ mod tests {
             rtt_us,
             ..TestbedLink::default()
         };
-        let marks = |links: &[TestbedLink]| {
+        let markers = |links: &[TestbedLink]| {
             let testbed = Testbed {
                 links: vec![named("a", &links[0]), named("b", &links[1])],
                 ..Testbed::default()
@@ -294,12 +294,12 @@ mod tests {
             [0, 1].map(|n| link_mark(&testbed, &testbed.links[n]))
         };
         let (slow, fast) = (link(Some(1e9), 26e3), link(Some(1e10), 2e2));
-        assert_eq!(marks(&[fast.clone(), slow]), [None, Some("bottleneck")]);
+        assert_eq!(markers(&[fast.clone(), slow]), [None, Some("bottleneck")]);
         assert_eq!(
-            marks(&[link(Some(1e10), 26e3), fast]),
+            markers(&[link(Some(1e10), 26e3), fast]),
             [Some("largest BDP"), None]
         );
-        assert_eq!(marks(&[link(None, 1.0), link(None, 1.0)]), [None, None]);
+        assert_eq!(markers(&[link(None, 1.0), link(None, 1.0)]), [None, None]);
     }
 
     #[test]

@@ -28,29 +28,33 @@ pub(super) struct Layout<'a> {
 }
 
 pub(super) fn arrange(testbed: &Testbed) -> Layout<'_> {
-    let mut found: BTreeMap<&str, (i64, usize)> = BTreeMap::new();
+    let mut positions: BTreeMap<&str, (i64, usize)> = BTreeMap::new();
     let mut hosts: Vec<&TestbedHost> = Vec::new();
-    for way in paths(testbed) {
-        let offset = offset(way, &found);
-        let row = free_row(way, offset, &found);
-        for (n, host) in way.hosts.iter().enumerate() {
-            if !found.contains_key(host.name.as_str()) {
-                found.insert(&host.name, (n as i64 + offset, row));
+    for path in paths(testbed) {
+        let offset = offset(path, &positions);
+        let row = free_row(path, offset, &positions);
+        for (n, host) in path.hosts.iter().enumerate() {
+            if !positions.contains_key(host.name.as_str()) {
+                positions.insert(&host.name, (n as i64 + offset, row));
                 hosts.push(host);
             }
         }
     }
-    let left = found.values().map(|(column, _)| *column).min().unwrap_or(0);
-    let place = |name: &str| {
-        let (column, row) = found[name];
+    let left = positions
+        .values()
+        .map(|(column, _)| *column)
+        .min()
+        .unwrap_or(0);
+    let position = |name: &str| {
+        let (column, row) = positions[name];
         ((column - left) as usize, row)
     };
     Layout {
         hosts: hosts
             .iter()
-            .map(|host| host_position(host, place(&host.name)))
+            .map(|host| host_position(host, position(&host.name)))
             .collect(),
-        links: link_positions(testbed, place),
+        links: link_positions(testbed, position),
     }
 }
 
@@ -63,51 +67,53 @@ fn paths(testbed: &Testbed) -> impl Iterator<Item = &Testbed> {
 }
 
 /// Returns the column of a path's first host, by the first host that has a position already.
-fn offset(way: &Testbed, found: &BTreeMap<&str, (i64, usize)>) -> i64 {
-    let known = way
+fn offset(path: &Testbed, positions: &BTreeMap<&str, (i64, usize)>) -> i64 {
+    let shared_column = path
         .hosts
         .iter()
         .enumerate()
-        .find_map(|(n, host)| Some(found.get(host.name.as_str())?.0 - n as i64));
-    known.unwrap_or(0)
+        .find_map(|(n, host)| Some(positions.get(host.name.as_str())?.0 - n as i64));
+    shared_column.unwrap_or(0)
 }
 
 /// Returns the first row in which the columns of all new hosts of a path are free.
-fn free_row(way: &Testbed, offset: i64, found: &BTreeMap<&str, (i64, usize)>) -> usize {
+fn free_row(path: &Testbed, offset: i64, positions: &BTreeMap<&str, (i64, usize)>) -> usize {
     let new = || {
-        way.hosts
+        path.hosts
             .iter()
             .enumerate()
-            .filter(|(_, host)| !found.contains_key(host.name.as_str()))
+            .filter(|(_, host)| !positions.contains_key(host.name.as_str()))
     };
-    let taken = |row: usize| {
+    let is_taken = |row: usize| {
         new().any(|(n, _)| {
-            found
+            positions
                 .values()
-                .any(|place| *place == (n as i64 + offset, row))
+                .any(|position| *position == (n as i64 + offset, row))
         })
     };
-    (0..=found.len())
-        .find(|row| !taken(*row))
-        .unwrap_or(found.len())
+    (0..=positions.len())
+        .find(|row| !is_taken(*row))
+        .unwrap_or(positions.len())
 }
 
 /// Returns each link once, from left to right.
 fn link_positions<'a>(
     testbed: &'a Testbed,
-    place: impl Fn(&str) -> (usize, usize),
+    position: impl Fn(&str) -> (usize, usize),
 ) -> Vec<LinkPosition<'a>> {
-    let mut wires: Vec<LinkPosition<'a>> = Vec::new();
-    for way in paths(testbed) {
-        for (link, two) in way.links.iter().zip(way.hosts.windows(2)) {
-            let mut ends = [place(&two[0].name), place(&two[1].name)];
+    let mut links: Vec<LinkPosition<'a>> = Vec::new();
+    for path in paths(testbed) {
+        for (link, pair) in path.links.iter().zip(path.hosts.windows(2)) {
+            let mut ends = [position(&pair[0].name), position(&pair[1].name)];
             ends.sort_unstable();
-            if ends[0].0 < ends[1].0 && !wires.iter().any(|wire| wire.link.name == link.name) {
-                wires.push(LinkPosition { link, ends });
+            if ends[0].0 < ends[1].0
+                && !links.iter().any(|position| position.link.name == link.name)
+            {
+                links.push(LinkPosition { link, ends });
             }
         }
     }
-    wires
+    links
 }
 
 #[cfg(test)]
@@ -119,8 +125,8 @@ mod tests {
             name: (*name).to_owned(),
             note: None,
         };
-        let link = |two: &[&str]| TestbedLink {
-            name: two.join("-"),
+        let link = |pair: &[&str]| TestbedLink {
+            name: pair.join("-"),
             ..TestbedLink::default()
         };
         Testbed {
@@ -130,19 +136,19 @@ mod tests {
         }
     }
 
-    fn places(ways: &[&[&str]]) -> Vec<(String, usize, usize)> {
-        let mut testbed = path(ways[0]);
-        testbed.other_paths = ways[1..].iter().map(|hosts| path(hosts)).collect();
+    fn host_positions(paths: &[&[&str]]) -> Vec<(String, usize, usize)> {
+        let mut testbed = path(paths[0]);
+        testbed.other_paths = paths[1..].iter().map(|hosts| path(hosts)).collect();
         arrange(&testbed)
             .hosts
             .iter()
-            .map(|place| (place.host.name.clone(), place.column, place.row))
+            .map(|position| (position.host.name.clone(), position.column, position.row))
             .collect()
     }
 
     #[test]
     fn aligns_senders_and_receivers_of_a_dumbbell() {
-        let found = places(&[
+        let positions = host_positions(&[
             &["a", "r1", "r2", "x"],
             &["b", "r1", "r2", "y"],
             &["c", "r1", "r2", "z"],
@@ -158,16 +164,16 @@ mod tests {
             ("z", 3, 2),
         ];
         assert_eq!(
-            found,
+            positions,
             wanted.map(|(name, column, row)| (name.to_owned(), column, row))
         );
     }
 
     #[test]
     fn shifts_all_hosts_for_a_path_that_begins_further_left() {
-        let found = places(&[&["r", "s"], &["far", "near", "r", "s"]]);
-        assert_eq!(found[0], ("r".to_owned(), 2, 0));
-        assert_eq!(found[2], ("far".to_owned(), 0, 0));
+        let positions = host_positions(&[&["r", "s"], &["far", "near", "r", "s"]]);
+        assert_eq!(positions[0], ("r".to_owned(), 2, 0));
+        assert_eq!(positions[2], ("far".to_owned(), 0, 0));
     }
 
     #[test]
@@ -177,7 +183,7 @@ mod tests {
         let names: Vec<String> = arrange(&testbed)
             .links
             .iter()
-            .map(|wire| wire.link.name.clone())
+            .map(|position| position.link.name.clone())
             .collect();
         assert_eq!(names, ["a-r", "r-s", "b-r", "p-q"]);
     }

@@ -205,7 +205,7 @@ fn queue(series: &ChartSeries) -> Chart {
 /// Returns the element in which `tap.js` draws the chart from the chart data with this number.
 pub(super) fn placeholder(chart: &Chart, series: usize, of: &str) -> Markup {
     html! {
-        figure.chart.wide[chart.wide] data-chart=(chart.kind) data-series=(series) {
+        figure.chart.wide[chart.wide] data-chart=(chart.kind) data-course=(series) {
             (figure::time_chart(&chart.title, &chart.caption, &format!("{}, {of}", chart.title)))
         }
     }

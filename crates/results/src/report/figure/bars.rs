@@ -63,9 +63,9 @@ fn groups(result: &LabResult, figure: &Figure, grid: &Grid<'_>) -> Vec<Group> {
     let rows = names(grid.rows());
     let group = |(column, name): (usize, String)| {
         let single = rows.len() * figure.metrics.len() == 1;
-        let places =
+        let positions =
             (0..rows.len()).flat_map(|row| figure.metrics.iter().map(move |metric| (row, metric)));
-        let bars = places.enumerate().filter_map(|(n, (row, metric))| {
+        let bars = positions.enumerate().filter_map(|(n, (row, metric))| {
             let cell = grid.at(row, column)?;
             let bar = bar(cell, metric, figure.paper)?;
             let name = match single {
@@ -151,11 +151,11 @@ fn legend(bars: &[&Bar]) -> Markup {
 }
 
 fn draw_group(group: &Group, scale: f64) -> Markup {
-    let said: Vec<String> = group.bars.iter().map(Bar::describe).collect();
+    let descriptions: Vec<String> = group.bars.iter().map(Bar::describe).collect();
     html! {
         div.group {
             @if !group.name.is_empty() { p.group-name { (group.name) } }
-            div role="img" aria-label=(said.join("; ")) {
+            div role="img" aria-label=(descriptions.join("; ")) {
                 @for bar in &group.bars {
                     svg width="100%" height=(bar.height_px()) { (draw_bar(bar, scale)) }
                 }

@@ -51,11 +51,11 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
 
 /// Returns the name of the drawn quantity, which ends in its unit.
 fn quantity_name(figure: &Figure) -> &str {
-    let course = figure
+    let series_id = figure
         .time_series
         .first()
-        .map(|course| course.quantity.as_str());
-    course
+        .map(|series_id| series_id.quantity.as_str());
+    series_id
         .or(figure.metrics.first().map(String::as_str))
         .unwrap_or("")
 }
@@ -77,12 +77,12 @@ fn samples(figure: &Figure, grid: &Grid<'_>) -> Vec<Sample> {
                 grid.row(row).flat_map(|cell| run_values(cell, metric)),
             ));
         }
-        for course in &figure.time_series {
-            let flow = course.flow.as_deref().unwrap_or("");
+        for series_id in &figure.time_series {
+            let flow = series_id.flow.as_deref().unwrap_or("");
             let name = join_nonempty([name.as_str(), flow], " ");
             all.extend(Sample::new(
                 name,
-                grid.row(row).flat_map(|cell| bin_values(cell, course)),
+                grid.row(row).flat_map(|cell| bin_values(cell, series_id)),
             ));
         }
     }
@@ -94,11 +94,11 @@ fn run_values(cell: &Cell, metric: &str) -> impl Iterator<Item = f64> {
         .filter_map(move |run| run.metrics.get(metric).copied())
 }
 
-fn bin_values(cell: &Cell, course: &TimeSeriesId) -> impl Iterator<Item = f64> {
+fn bin_values(cell: &Cell, series_id: &TimeSeriesId) -> impl Iterator<Item = f64> {
     let series = cell.successful_runs().filter_map(|run| run.series.as_ref());
     series
         .flat_map(|series| &series.time_series)
-        .filter(move |found| found.name == *course)
+        .filter(move |found| found.name == *series_id)
         .flat_map(|found| found.values.iter().flatten().copied())
 }
 

@@ -201,26 +201,28 @@ impl<'a> VariedParameters<'a> {
     /// Returns the other parameters that give lines while these are few, those with the most values first. The rest give
     /// panels.
     fn rows(&self, across: &str) -> Vec<&'a str> {
-        let mut others: Vec<&str> = self
+        let mut other_keys: Vec<&str> = self
             .keys
             .keys()
             .copied()
             .filter(|key| *key != across)
             .collect();
-        others.sort_by_key(|key| std::cmp::Reverse(self.keys[key].len()));
+        other_keys.sort_by_key(|key| std::cmp::Reverse(self.keys[key].len()));
         let mut lines = 1;
-        let fits = |key: &&str| {
+        let has_few_lines = |key: &&str| {
             lines *= self.keys[key].len();
             lines <= LINES_MAX
         };
-        others.into_iter().take_while(fits).collect()
+        other_keys.into_iter().take_while(has_few_lines).collect()
     }
 
     /// Returns bars: a group for each value of the first parameter, or a bar for each value of a single one.
     fn bars(&self) -> Shape {
         let keys: Vec<&str> = self.keys.keys().copied().collect();
         match keys.as_slice() {
-            [first, rest @ ..] if !rest.is_empty() => self.shape(FigureKind::Bars, rest, first),
+            [first, remaining @ ..] if !remaining.is_empty() => {
+                self.shape(FigureKind::Bars, remaining, first)
+            }
             _ => one_by_one(self.cells),
         }
     }
@@ -233,11 +235,16 @@ impl<'a> VariedParameters<'a> {
             columns: columns.clone(),
             shared_values: of,
         };
-        let beside = |key: &&str| *key != across && rows.parameters.iter().all(|row| row != key);
-        let rest: Vec<&str> = self.keys.keys().copied().filter(beside).collect();
+        let is_remaining =
+            |key: &&str| *key != across && rows.parameters.iter().all(|row| row != key);
+        let remaining: Vec<&str> = self.keys.keys().copied().filter(is_remaining).collect();
         Shape {
             kind,
-            panels: self.combinations(&rest).into_iter().map(panel).collect(),
+            panels: self
+                .combinations(&remaining)
+                .into_iter()
+                .map(panel)
+                .collect(),
         }
     }
 
@@ -284,16 +291,16 @@ impl<'a> VariedParameters<'a> {
             of.iter()
                 .all(|(key, value)| cell.parameters.get(key) == Some(value))
         };
-        let place = |row: &Entry, column: &Entry| {
-            let here =
+        let index_of = |row: &Entry, column: &Entry| {
+            let is_here =
                 |cell: &Cell| in_panel(cell) && is(cell, rows, row) && is(cell, columns, column);
-            self.cells.iter().position(here)
+            self.cells.iter().position(is_here)
         };
         let row = |row: &Entry| {
             columns
                 .entries
                 .iter()
-                .map(|column| place(row, column))
+                .map(|column| index_of(row, column))
                 .collect()
         };
         rows.entries.iter().map(row).collect()
@@ -396,7 +403,7 @@ mod tests {
             .cells
             .iter()
             .flatten()
-            .filter(|place| place.is_none())
+            .filter(|index| index.is_none())
             .count();
         assert_eq!(empty, 1);
     }

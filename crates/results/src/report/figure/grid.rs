@@ -83,14 +83,14 @@ impl<'a> Grid<'a> {
         let name = self.name();
         let label = join_nonempty(["Table", title, &name], " · ");
         let caption = join_nonempty([&name, caption], " · ");
-        let place = |row, column| match self.at(row, column) {
+        let field = |row, column| match self.at(row, column) {
             Some(cell) => render_cell(cell),
             None => html! { td { "–" } },
         };
         let row = |(row, name)| {
             html! { tr {
                 th scope="row" { (name) }
-                @for column in 0..self.columns().entries.len() { (place(row, column)) }
+                @for column in 0..self.columns().entries.len() { (field(row, column)) }
             } }
         };
         let table = Table {

@@ -106,7 +106,7 @@ fn series(figure: &Figure, grid: &Grid<'_>, across: &ColumnPositions, y: Scale) 
     for (row, name) in rows.iter().enumerate() {
         for metric in &figure.metrics {
             let model = metric.starts_with(MODEL_PREFIX);
-            let look = if model {
+            let style = if model {
                 LineStyle::Model
             } else {
                 LineStyle::Ours(ours)
@@ -119,7 +119,7 @@ fn series(figure: &Figure, grid: &Grid<'_>, across: &ColumnPositions, y: Scale) 
             } else {
                 name
             };
-            all.push(line(grid, row, across, (name, look), |cell| {
+            all.push(line(grid, row, across, (name, style), |cell| {
                 our_point(cell, metric, y)
             }));
             all.push(line(
@@ -139,7 +139,7 @@ fn line(
     grid: &Grid<'_>,
     row: usize,
     across: &ColumnPositions,
-    (name, look): (String, LineStyle),
+    (name, style): (String, LineStyle),
     value: impl Fn(&Cell) -> Option<Point>,
 ) -> Series {
     let point = |column: usize| {
@@ -154,9 +154,9 @@ fn line(
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     Series {
         name,
-        style: look,
+        style,
         points,
-        marked: look != LineStyle::Model,
+        marked: style != LineStyle::Model,
     }
 }
 
@@ -199,12 +199,12 @@ impl ColumnPositions {
             (Some(scale), Some(numbers)) => scale.at(numbers[n]),
             _ => (n as f64 + 0.5) / count as f64,
         };
-        let place = |(n, text)| Tick {
+        let tick = |(n, text)| Tick {
             at: MARGIN + (1.0 - 2.0 * MARGIN) * at(n),
             text,
         };
         Self {
-            ticks: headings(axis).into_iter().enumerate().map(place).collect(),
+            ticks: headings(axis).into_iter().enumerate().map(tick).collect(),
         }
     }
 
@@ -247,7 +247,7 @@ mod tests {
         ColumnPositions::new(&axis, false)
             .ticks
             .iter()
-            .map(|place| (place.at * 100.0).round())
+            .map(|tick| (tick.at * 100.0).round())
             .collect()
     }
 

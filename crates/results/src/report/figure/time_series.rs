@@ -23,15 +23,15 @@ pub(super) fn figure(result: &LabResult, figure: &Figure, charts: &mut Charts) -
     let quantities: IndexSet<&str> = figure
         .time_series
         .iter()
-        .map(|course| course.quantity.as_str())
+        .map(|series| series.quantity.as_str())
         .collect();
     let grids = grids(result, &figure.panels);
-    let drawn: Vec<Chart> = quantities
+    let charts_drawn: Vec<Chart> = quantities
         .iter()
         .flat_map(|of| chart_row(result, figure, &grids, of))
         .collect();
-    let single = drawn.len() == 1;
-    let place = |chart: Chart| {
+    let single = charts_drawn.len() == 1;
+    let add_chart = |chart: Chart| {
         charts.add(match single {
             true => Chart {
                 title: figure.title.clone(),
@@ -43,7 +43,7 @@ pub(super) fn figure(result: &LabResult, figure: &Figure, charts: &mut Charts) -
     };
     html! {
         @if !single { (heading(figure)) }
-        div.charts.below[!single] { @for place in drawn.into_iter().map(place) { (place) } }
+        div.charts.below[!single] { @for element in charts_drawn.into_iter().map(add_chart) { (element) } }
     }
 }
 
@@ -51,11 +51,11 @@ pub(super) fn figure(result: &LabResult, figure: &Figure, charts: &mut Charts) -
 pub(crate) fn of_flows(result: &LabResult, shown: &[usize]) -> Vec<Chart> {
     let several = |cell: &&usize| goodput_series(&result.cells[**cell]).len() > 1;
     let cells: Vec<usize> = shown.iter().filter(several).copied().collect();
-    let all = cells
+    let all_series = cells
         .iter()
         .flat_map(|cell| goodput_series(&result.cells[*cell]));
     let figure = Figure {
-        time_series: all.collect::<IndexSet<_>>().into_iter().collect(),
+        time_series: all_series.collect::<IndexSet<_>>().into_iter().collect(),
         panels: cells
             .iter()
             .map(|cell| single_cell_panel(result, *cell))
@@ -74,7 +74,7 @@ pub(crate) fn of_flows(result: &LabResult, shown: &[usize]) -> Vec<Chart> {
 fn goodput_series(cell: &Cell) -> IndexSet<TimeSeriesId> {
     let series = cell.runs.iter().filter_map(|run| run.series.as_ref());
     let names = series.flat_map(|series| &series.time_series);
-    let names = names.map(|course| course.name.clone());
+    let names = names.map(|series| series.name.clone());
     names
         .filter(|name| name.quantity == "goodput_bps" && name.flow.is_some())
         .collect()
@@ -129,7 +129,7 @@ fn reference_lines(result: &LabResult, figure: &Figure, of: &str) -> Vec<Referen
 
 fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Option<Chart> {
     let rows = names(grid.rows());
-    let mut found: Vec<(String, &TimeSeries)> = Vec::new();
+    let mut lines_found: Vec<(String, &TimeSeries)> = Vec::new();
     let mut events_by_row: Vec<(&str, &[Event])> = Vec::new();
     for (row, name) in rows.iter().enumerate() {
         let Some(run) = grid
@@ -141,20 +141,20 @@ fn chart(result: &LabResult, figure: &Figure, grid: &Grid<'_>, of: &str) -> Opti
         let selected = figure
             .time_series
             .iter()
-            .filter(|course| course.quantity == of);
-        found.extend(
-            selected.filter_map(|course| {
-                Some((line_label(name, course), find_time_series(run, course)?))
+            .filter(|series| series.quantity == of);
+        lines_found.extend(
+            selected.filter_map(|series| {
+                Some((line_label(name, series), find_time_series(run, series)?))
             }),
         );
         events_by_row.push((name, events::of(run)));
     }
-    let bin_ms = found
+    let bin_ms = lines_found
         .iter()
-        .map(|(_, course)| course.bin_ms)
+        .map(|(_, series)| series.bin_ms)
         .reduce(f64::max)?
         .max(1.0);
-    let (x, lines) = lines(&found, bin_ms, figure.span_s);
+    let (x, lines) = lines(&lines_found, bin_ms, figure.span_s);
     let metric = Metric::of(of);
     Some(Chart {
         title: join_nonempty([metric.label.as_str(), &grid.name()], ", "),
@@ -178,11 +178,11 @@ fn has_time_series(run: &Run) -> bool {
 }
 
 /// Returns the label of a line: "cubic flow a".
-fn line_label(row: &str, course: &TimeSeriesId) -> String {
-    let words = join_nonempty([row, course.flow.as_deref().unwrap_or("")], " ");
-    match words.is_empty() {
-        true => Metric::of(&course.quantity).label,
-        false => words,
+fn line_label(row: &str, series: &TimeSeriesId) -> String {
+    let label = join_nonempty([row, series.flow.as_deref().unwrap_or("")], " ");
+    match label.is_empty() {
+        true => Metric::of(&series.quantity).label,
+        false => label,
     }
 }
 
@@ -191,59 +191,59 @@ fn find_time_series<'a>(run: &'a Run, name: &TimeSeriesId) -> Option<&'a TimeSer
         .as_ref()?
         .time_series
         .iter()
-        .find(|course| course.name == *name)
+        .find(|series| series.name == *name)
 }
 
 /// Returns the common time axis with the widest bins, and all lines on it, within the requested seconds.
 fn lines(
-    found: &[(String, &TimeSeries)],
+    lines_found: &[(String, &TimeSeries)],
     bin_ms: f64,
     span_s: Option<[f64; 2]>,
 ) -> (Vec<f64>, Vec<Line>) {
     let [from, to] = span_s.unwrap_or([0.0, f64::INFINITY]);
     let bins =
-        |course: &TimeSeries| (course.values.len() as f64 * course.bin_ms / bin_ms).ceil() as usize;
-    let all = found
+        |series: &TimeSeries| (series.values.len() as f64 * series.bin_ms / bin_ms).ceil() as usize;
+    let bin_count = lines_found
         .iter()
-        .map(|(_, course)| bins(course))
+        .map(|(_, series)| bins(series))
         .max()
         .unwrap_or(0);
-    let x: Vec<f64> = (0..all)
+    let x: Vec<f64> = (0..bin_count)
         .map(|bin| bin as f64 * bin_ms / 1e3)
         .filter(|at| (from..=to).contains(at))
         .collect();
-    let line = |(n, (label, course)): (usize, &(String, &TimeSeries))| {
+    let line = |(n, (label, series)): (usize, &(String, &TimeSeries))| {
         let (colour, dash) = line_style(n);
         // Base unit; `chart.js` adds prefixes.
-        let scale = match Metric::of(&course.name.quantity).unit {
+        let scale = match Metric::of(&series.name.quantity).unit {
             Unit::Micros => 1e-6,
             _ => 1.0,
         };
-        let value = |at: &f64| value_at(course, *at).map(|value| value * scale);
+        let value = |at: &f64| value_at(series, *at).map(|value| value * scale);
         Line {
             label: label.clone(),
             colour,
             dash,
-            thin: found.len() > NAMED_LINES_MAX,
+            thin: lines_found.len() > NAMED_LINES_MAX,
             values: x.iter().map(value).collect(),
             ..Line::default()
         }
     };
-    let lines = found.iter().enumerate().map(line).collect();
+    let lines = lines_found.iter().enumerate().map(line).collect();
     (x, lines)
 }
 
 /// Returns the value at a time. Half a bin is added, so that rounding (0.3 / 0.1) does not select the bin before.
-fn value_at(course: &TimeSeries, at_s: f64) -> Option<f64> {
-    let bin = (at_s * 1e3 / course.bin_ms.max(1e-9) + 0.5) as usize;
-    *course.values.get(bin)?
+fn value_at(series: &TimeSeries, at_s: f64) -> Option<f64> {
+    let bin = (at_s * 1e3 / series.bin_ms.max(1e-9) + 0.5) as usize;
+    *series.values.get(bin)?
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn course(of: &str, bin_ms: f64, values: &[f64]) -> TimeSeries {
+    fn series(of: &str, bin_ms: f64, values: &[f64]) -> TimeSeries {
         let name = TimeSeriesId {
             quantity: of.to_owned(),
             flow: None,
@@ -258,8 +258,8 @@ mod tests {
     #[test]
     fn uses_the_widest_bins_for_all_lines() {
         let (fine, coarse) = (
-            course("x_us", 100.0, &[1.0, 2.0, 3.0, 4.0]),
-            course("x_us", 200.0, &[7.0, 8.0]),
+            series("x_us", 100.0, &[1.0, 2.0, 3.0, 4.0]),
+            series("x_us", 200.0, &[7.0, 8.0]),
         );
         let (x, lines) = lines(
             &[("a".to_owned(), &fine), ("b".to_owned(), &coarse)],
@@ -273,8 +273,8 @@ mod tests {
 
     #[test]
     fn draws_only_the_requested_seconds() {
-        let course = course("goodput_bps", 1000.0, &[1.0, 2.0, 3.0, 4.0]);
-        let (x, lines) = lines(&[(String::new(), &course)], 1000.0, Some([1.0, 2.0]));
+        let series = series("goodput_bps", 1000.0, &[1.0, 2.0, 3.0, 4.0]);
+        let (x, lines) = lines(&[(String::new(), &series)], 1000.0, Some([1.0, 2.0]));
         assert_eq!(
             (x.as_slice(), lines[0].values.as_slice()),
             (&[1.0, 2.0][..], &[Some(2.0), Some(3.0)][..])

@@ -33,28 +33,37 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
         .into_iter()
         .flat_map(|cell| flows(result, cell))
         .collect();
-    let rate = scale_max(&all, |course| vec![&course.data_bps, &course.acked_bps]);
+    let rate = scale_max(&all, |series| vec![&series.data_bps, &series.acked_bps]);
     let rate = rate.max(capacity.unwrap_or(0.0)) * 1.12;
-    let acks = scale_max(&all, |course| vec![&course.acks]) * 1.12;
-    let both =
-        |shown: &CapturedFlow<'_>| [rate_chart(shown, capacity, rate), ack_chart(shown, acks)];
-    all.iter().flat_map(both).collect()
+    let acks = scale_max(&all, |series| vec![&series.acks]) * 1.12;
+    let charts_of_flow = |captured: &CapturedFlow<'_>| {
+        [
+            rate_chart(captured, capacity, rate),
+            ack_chart(captured, acks),
+        ]
+    };
+    all.iter().flat_map(charts_of_flow).collect()
 }
 
 /// Returns the cells that the answer compares, the baseline first; without an answer, the first cells.
 fn cells(result: &LabResult) -> Vec<&Cell> {
-    let seen = |cell: &&Cell| cell.successful_runs().any(|run| !captures(run).is_empty());
+    let has_captures = |cell: &&Cell| cell.successful_runs().any(|run| !captures(run).is_empty());
     let answer = result.answer.as_ref();
     let compared = answer.map(|answer| answer.baseline.into_iter().chain([answer.cell]));
-    let chosen: Vec<&Cell> = compared
+    let compared_cells: Vec<&Cell> = compared
         .into_iter()
         .flatten()
         .filter_map(|n| result.cells.get(n))
-        .filter(seen)
+        .filter(has_captures)
         .collect();
-    match chosen.is_empty() {
-        true => result.cells.iter().filter(seen).take(CELLS_MAX).collect(),
-        false => chosen,
+    match compared_cells.is_empty() {
+        true => result
+            .cells
+            .iter()
+            .filter(has_captures)
+            .take(CELLS_MAX)
+            .collect(),
+        false => compared_cells,
     }
 }
 
@@ -63,108 +72,108 @@ fn captures(run: &crate::result::Run) -> &[CaptureSeries] {
 }
 
 fn flows<'a>(result: &'a LabResult, cell: &'a Cell) -> Vec<CapturedFlow<'a>> {
-    let seen = |run: &&crate::result::Run| !captures(run).is_empty();
-    let run = path_segments::nearest_to_median(cell, result.main_metric()).filter(seen);
+    let has_captures = |run: &&crate::result::Run| !captures(run).is_empty();
+    let run = path_segments::nearest_to_median(cell, result.main_metric()).filter(has_captures);
     let all = run
-        .or_else(|| cell.successful_runs().find(seen))
+        .or_else(|| cell.successful_runs().find(has_captures))
         .map_or(&[][..], captures);
-    let name = |course: &'a CaptureSeries| (all.len() > 1).then_some(course.flow.as_str());
+    let name = |series: &'a CaptureSeries| (all.len() > 1).then_some(series.flow.as_str());
     all.iter()
         .take(FLOWS_MAX)
-        .map(|course| CapturedFlow {
+        .map(|series| CapturedFlow {
             cell,
-            flow: name(course),
-            series: course,
+            flow: name(series),
+            series,
         })
         .collect()
 }
 
 /// Returns the maximum of the scale: the greatest bin of all flows, limited by [`SPIKE_RATIO_MAX`].
 fn scale_max(all: &[CapturedFlow<'_>], of: fn(&CaptureSeries) -> Vec<&PercentileBand>) -> f64 {
-    let one = |course: &CaptureSeries, spread: &PercentileBand| {
+    let one = |series: &CaptureSeries, spread: &PercentileBand| {
         let most = spread.high.iter().copied().fold(0.0, f64::max);
-        most.min(best_second(&spread.mean, course.bin_ms) * SPIKE_RATIO_MAX)
+        most.min(best_second(&spread.mean, series.bin_ms) * SPIKE_RATIO_MAX)
     };
-    let spreads = all.iter().flat_map(|shown| {
-        of(shown.series)
+    let spreads = all.iter().flat_map(|captured| {
+        of(captured.series)
             .into_iter()
-            .map(|spread| one(shown.series, spread))
+            .map(|spread| one(captured.series, spread))
     });
     spreads.fold(0.0, f64::max).max(f64::MIN_POSITIVE)
 }
 
 /// Returns the chart of rates (figures 3 and 6 of the paper).
-fn rate_chart(shown: &CapturedFlow<'_>, capacity: Option<f64>, reach: f64) -> Chart {
-    let course = shown.series;
-    let data = lines("data", "--ours", &course.data_bps, course, 1.0);
-    let acked = lines("by AckDiff", "--third", &course.acked_bps, course, -1.0);
+fn rate_chart(captured: &CapturedFlow<'_>, capacity: Option<f64>, y_max: f64) -> Chart {
+    let series = captured.series;
+    let data = lines("data", "--ours", &series.data_bps, series, 1.0);
+    let acked = lines("by AckDiff", "--third", &series.acked_bps, series, -1.0);
     Chart {
         title: format!(
             "Data rate above, rate by AckDiff below, {}{}",
-            name(shown),
-            describe_rates(shown)
+            name(captured),
+            describe_rates(captured)
         ),
         caption: format!(
             "Payload sent and payload newly acknowledged at the sender’s end of {}, one run. Line: \
              mean of a second; thin: of {}; band: from the 5th to the 95th percentile of each {} in it.",
-            course.link,
-            print_ms(course.bin_ms),
-            print_ms(course.fine_ms),
+            series.link,
+            print_ms(series.bin_ms),
+            print_ms(series.fine_ms),
         ),
         unit: "bit/s",
         wide: true,
         mirrored: true,
-        range: Some([-reach, reach]),
-        x: times(course),
+        range: Some([-y_max, y_max]),
+        x: times(series),
         lines: [data, acked].concat(),
         reference_lines: capacity.map(goodput::capacity_line).into_iter().collect(),
-        events: events(course),
+        events: events(series),
         ..Chart::default()
     }
 }
 
 /// Returns the chart of ACK packets (figures 4 and 7 of the paper).
-fn ack_chart(shown: &CapturedFlow<'_>, reach: f64) -> Chart {
-    let course = shown.series;
+fn ack_chart(captured: &CapturedFlow<'_>, y_max: f64) -> Chart {
+    let series = captured.series;
     Chart {
         title: format!(
             "ACK packets each millisecond, {}{}",
-            name(shown),
-            describe_ack_rates(shown)
+            name(captured),
+            describe_ack_rates(captured)
         ),
         caption: format!(
             "Pure ACKs that reached the sender, counted in {}. Line: mean of a second; thin: of {}; band: \
              from the 5th to the 95th percentile in it.",
-            print_ms(course.fine_ms),
-            print_ms(course.bin_ms)
+            print_ms(series.fine_ms),
+            print_ms(series.bin_ms)
         ),
         unit: "",
         wide: true,
-        range: Some([0.0, reach]),
-        x: times(course),
-        lines: lines("ACKs", "--third", &course.acks, course, 1.0),
-        events: events(course),
+        range: Some([0.0, y_max]),
+        x: times(series),
+        lines: lines("ACKs", "--third", &series.acks, series, 1.0),
+        events: events(series),
         ..Chart::default()
     }
 }
 
-fn name(shown: &CapturedFlow<'_>) -> String {
-    let flow = shown.flow.map(|flow| format!(", {flow}"));
-    format!("{}{}", shown.cell.name(), flow.unwrap_or_default())
+fn name(captured: &CapturedFlow<'_>) -> String {
+    let flow = captured.flow.map(|flow| format!(", {flow}"));
+    format!("{}{}", captured.cell.name(), flow.unwrap_or_default())
 }
 
 /// Returns the median of a metric of the flow.
-fn metric(shown: &CapturedFlow<'_>, name: &str) -> Option<f64> {
-    let name = shown
+fn metric(captured: &CapturedFlow<'_>, name: &str) -> Option<f64> {
+    let name = captured
         .flow
         .map_or(name.to_owned(), |flow| format!("{flow}_{name}"));
-    Some(shown.cell.metrics.get(&name)?.median)
+    Some(captured.cell.metrics.get(&name)?.median)
 }
 
 /// Describes growth and steady rate: ": 17.1 s of growth, then 385 Mbit/s".
-fn describe_rates(shown: &CapturedFlow<'_>) -> String {
-    let rate = metric(shown, "data_steady_bps").map(|rate| Metric::of("x_bps").format(rate));
-    let first = shown.series.phases.first();
+fn describe_rates(captured: &CapturedFlow<'_>) -> String {
+    let rate = metric(captured, "data_steady_bps").map(|rate| Metric::of("x_bps").format(rate));
+    let first = captured.series.phases.first();
     let growth = first.filter(|phase| phase.name == "ramp-up");
     let growth = growth.map(|phase| Metric::of("x_s").format(phase.to_s - phase.from_s));
     match (growth, rate) {
@@ -175,8 +184,8 @@ fn describe_rates(shown: &CapturedFlow<'_>) -> String {
 }
 
 /// Describes the ACK rates: ": 16.6 k a second during growth, then 16.7 k".
-fn describe_ack_rates(shown: &CapturedFlow<'_>) -> String {
-    let print = |name| metric(shown, name).map(|rate| Metric::of("x_pps").format(rate));
+fn describe_ack_rates(captured: &CapturedFlow<'_>) -> String {
+    let print = |name| metric(captured, name).map(|rate| Metric::of("x_pps").format(rate));
     match (print("ramp_up_acks_pps"), print("steady_acks_pps")) {
         (Some(before), Some(after)) => format!(": {before} during growth, then {after}"),
         (None, Some(after)) => format!(": {after}"),
@@ -188,10 +197,10 @@ fn print_ms(ms: f64) -> String {
     Metric::of("x_us").format(ms * 1e3)
 }
 
-fn times(course: &CaptureSeries) -> Vec<f64> {
-    let bins = course.data_bps.mean.len();
+fn times(series: &CaptureSeries) -> Vec<f64> {
+    let bins = series.data_bps.mean.len();
     (0..bins)
-        .map(|bin| bin as f64 * course.bin_ms / 1e3)
+        .map(|bin| bin as f64 * series.bin_ms / 1e3)
         .collect()
 }
 
@@ -200,7 +209,7 @@ fn lines(
     label: &str,
     colour: &'static str,
     spread: &PercentileBand,
-    course: &CaptureSeries,
+    series: &CaptureSeries,
     sign: f64,
 ) -> Vec<Line> {
     let signed = |values: &[f64]| values.iter().map(|value| Some(value * sign)).collect();
@@ -209,7 +218,7 @@ fn lines(
         false => (&spread.low, &spread.high),
     };
     let fine = Line {
-        label: format!("{label}, {}", print_ms(course.bin_ms)),
+        label: format!("{label}, {}", print_ms(series.bin_ms)),
         colour,
         thin: true,
         values: signed(&spread.mean),
@@ -220,7 +229,7 @@ fn lines(
     let mean = Line {
         label: format!("{label}, mean of 1 s"),
         colour,
-        values: second_means(&spread.mean, course.bin_ms)
+        values: second_means(&spread.mean, series.bin_ms)
             .into_iter()
             .map(|value| value.map(|value| value * sign))
             .collect(),
@@ -233,10 +242,12 @@ fn lines(
 /// one.
 fn second_means(values: &[f64], bin_ms: f64) -> Vec<Option<f64>> {
     let bins = bins_per_second(bin_ms).min(values.len()).max(1);
-    let mean = |part: &[f64]| mean(part.iter().copied()).filter(|_| part.len() == bins);
-    let steps = values.chunks(bins);
-    steps
-        .flat_map(|part| std::iter::repeat_n(mean(part), part.len()))
+    let mean = |second_of_bins: &[f64]| {
+        mean(second_of_bins.iter().copied()).filter(|_| second_of_bins.len() == bins)
+    };
+    let chunks = values.chunks(bins);
+    chunks
+        .flat_map(|second_of_bins| std::iter::repeat_n(mean(second_of_bins), second_of_bins.len()))
         .collect()
 }
 
@@ -252,9 +263,9 @@ fn bins_per_second(bin_ms: f64) -> usize {
 }
 
 /// Returns the beginning of each phase; consecutive phases of the same name are one.
-fn events(course: &CaptureSeries) -> Vec<Event> {
+fn events(series: &CaptureSeries) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
-    for phase in &course.phases {
+    for phase in &series.phases {
         if events.last().is_none_or(|last| last.label != phase.name) {
             events.push(Event {
                 at_s: phase.from_s,
@@ -292,7 +303,7 @@ mod tests {
 
     /// Returns a cell with four seconds of 1 Mbit/s in bins of 100 ms, and a failed run.
     fn cell(label: &str, high: f64) -> Cell {
-        let course = CaptureSeries {
+        let series = CaptureSeries {
             flow: "bulk".to_owned(),
             link: "line".to_owned(),
             bin_ms: 100.0,
@@ -308,7 +319,7 @@ mod tests {
         };
         let run = Run {
             series: Some(Series {
-                captures: vec![course],
+                captures: vec![series],
                 ..Series::default()
             }),
             ..Run::default()

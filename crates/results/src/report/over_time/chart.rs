@@ -67,9 +67,9 @@ pub(crate) struct Charts(Vec<Chart>);
 impl Charts {
     /// Adds a chart and returns its element; `chart.js` finds it by its id.
     pub(crate) fn add(&mut self, chart: Chart) -> Markup {
-        let place = placeholder(self.0.len(), &chart);
+        let element = placeholder(self.0.len(), &chart);
         self.0.push(chart);
-        place
+        element
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -90,11 +90,11 @@ fn describe_events(chart: &Chart) -> Option<String> {
     let span = *chart.x.first()?..=*chart.x.last()?;
     let within = chart.events.iter();
     let within = within.filter(|event| span.contains(&event.at_s));
-    let said = |event: &Event| {
+    let describe = |event: &Event| {
         let at = Metric::of("x_s").format(event.at_s);
         format!("at {at}: {}", event.label)
     };
-    let all: Vec<String> = within.map(said).collect();
+    let all: Vec<String> = within.map(describe).collect();
     (!all.is_empty()).then(|| format!("A{}.", &all.join("; ")[1..]))
 }
 

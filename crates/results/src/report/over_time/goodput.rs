@@ -33,7 +33,7 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
     let lines: Vec<Line> = cells
         .iter()
         .enumerate()
-        .map(|(place, n)| line(&result.cells[*n], bin_s, style(result, place, *n)))
+        .map(|(index, n)| line(&result.cells[*n], bin_s, style(result, index, *n)))
         .collect();
     let bins = lines
         .iter()
@@ -49,7 +49,7 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
     let link = result
         .bottleneck()
         .map(|(_, rate_bps)| capacity_line(rate_bps));
-    let (near, left_out_links): (Vec<ReferenceLine>, Vec<ReferenceLine>) = link
+    let (drawn_lines, left_out_links): (Vec<ReferenceLine>, Vec<ReferenceLine>) = link
         .into_iter()
         .partition(|link| link.value < most * LINK_RATIO_MAX);
     vec![Chart {
@@ -64,23 +64,28 @@ pub(crate) fn charts(result: &LabResult) -> Vec<Chart> {
         wide: true,
         x: (0..bins).map(|bin| bin as f64 * bin_s).collect(),
         lines,
-        reference_lines: near,
+        reference_lines: drawn_lines,
         events: merged_events(result, &cells, bin_s),
         ..Chart::default()
     }]
 }
 
-fn caption(bin_s: f64, drawn: usize, all: usize, far: Option<&ReferenceLine>) -> String {
+fn caption(
+    bin_s: f64,
+    drawn_count: usize,
+    all_count: usize,
+    left_out_link: Option<&ReferenceLine>,
+) -> String {
     let bin = Metric::of("bin_s").format(bin_s);
-    let left_out = match drawn < all {
-        true => format!(" Drawn: {drawn} of {all} cells."),
+    let left_out = match drawn_count < all_count {
+        true => format!(" Drawn: {drawn_count} of {all_count} cells."),
         false => String::new(),
     };
-    let far = far.map_or(String::new(), |link| {
+    let left_out_link = left_out_link.map_or(String::new(), |link| {
         format!(" Far above: the {}.", link.label)
     });
     format!(
-        "Goodput at the receiver in bins of {bin}; line: median of the runs, band: their range.{left_out}{far}"
+        "Goodput at the receiver in bins of {bin}; line: median of the runs, band: their range.{left_out}{left_out_link}"
     )
 }
 
@@ -93,13 +98,13 @@ pub(crate) fn cells_to_draw(result: &LabResult) -> Vec<usize> {
             .get(*n)
             .is_some_and(|cell| series(cell).count() > 0)
     };
-    let all: Vec<usize> = (0..result.cells.len()).filter(drawable).collect();
+    let drawable_cells: Vec<usize> = (0..result.cells.len()).filter(drawable).collect();
     match &result.answer {
-        Some(answer) if all.len() > CELLS_MAX => {
+        Some(answer) if drawable_cells.len() > CELLS_MAX => {
             let compared = answer.baseline.into_iter().chain([answer.cell]);
             compared.filter(drawable).collect()
         }
-        _ => all.into_iter().take(CELLS_MAX).collect(),
+        _ => drawable_cells.into_iter().take(CELLS_MAX).collect(),
     }
 }
 
@@ -112,12 +117,12 @@ fn bin_s(series: &Series) -> f64 {
 }
 
 /// Returns the style of a cell's line: blue for the answer's cell, grey for its baseline.
-fn style(result: &LabResult, place: usize, n: usize) -> (&'static str, &'static [u8]) {
+fn style(result: &LabResult, index: usize, n: usize) -> (&'static str, &'static [u8]) {
     match &result.answer {
         Some(answer) if answer.cell == n => line_style(0),
         Some(answer) if answer.baseline == Some(n) => line_style(4),
-        Some(_) => line_style(1 + place % 3),
-        None => line_style(place),
+        Some(_) => line_style(1 + index % 3),
+        None => line_style(index),
     }
 }
 
@@ -172,9 +177,10 @@ fn merged_events(result: &LabResult, cells: &[usize], bin_s: f64) -> Vec<Event> 
                 .map_or(Vec::new(), events_from_first_bin),
         )
     };
-    let met: Vec<(String, Vec<Event>)> = cells.iter().map(own).collect();
-    let met: Vec<(&str, &[Event])> = met.iter().map(|(name, own)| (&**name, &**own)).collect();
-    events::merge(&met, bin_s)
+    let events: Vec<(String, Vec<Event>)> = cells.iter().map(own).collect();
+    let events: Vec<(&str, &[Event])> =
+        events.iter().map(|(name, own)| (&**name, &**own)).collect();
+    events::merge(&events, bin_s)
 }
 
 /// Returns the events with times from the start of the bins instead of the start of the run.
@@ -188,12 +194,12 @@ fn events_from_first_bin(series: &Series) -> Vec<Event> {
 
 /// Returns the title: "Goodput: 390 Mbit/s (no relays), 2.4 Gbit/s (two relays)".
 fn title(result: &LabResult, cells: &[usize]) -> String {
-    let said = |n: &usize| {
+    let describe = |n: &usize| {
         let cell = &result.cells[*n];
         let goodput = Metric::of("goodput_bps").format(goodput(cell)?);
         Some(format!("{goodput} ({})", cell.name()))
     };
-    let figures: Option<Vec<String>> = cells.iter().map(said).collect();
+    let figures: Option<Vec<String>> = cells.iter().map(describe).collect();
     figures.map_or("Goodput".to_owned(), |figures| {
         format!("Goodput: {}", figures.join(", "))
     })

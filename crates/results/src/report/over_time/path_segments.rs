@@ -24,13 +24,13 @@ const QUANTITIES: [Quantity; 2] = [
         title: "Congestion window",
         caption: "Congestion window of each sender (TCP_INFO), one run.",
         unit: "B",
-        values: |leg| leg.cwnd_bytes.clone(),
+        values: |segment| segment.cwnd_bytes.clone(),
     },
     Quantity {
         title: "Round trip",
         caption: "Smoothed RTT that each sender saw (TCP_INFO), one run.",
         unit: "s",
-        values: |leg| leg.rtt_us.iter().map(|us| us / 1e6).collect(),
+        values: |segment| segment.rtt_us.iter().map(|us| us / 1e6).collect(),
     },
 ];
 
@@ -95,8 +95,8 @@ pub(crate) fn nearest_run<'a>(
         let found = metric.and_then(|name| Some((run.metrics.get(name)?, cell.metrics.get(name)?)));
         found.map_or(0.0, |(value, summary)| (value - summary.median).abs())
     };
-    let chosen = cell.successful_runs().filter(|run| has(run));
-    chosen.min_by(|a, b| distance(a).total_cmp(&distance(b)))
+    let candidates = cell.successful_runs().filter(|run| has(run));
+    candidates.min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
 fn path_segments(run: &Run) -> &[PathSegmentSeries] {
@@ -108,14 +108,14 @@ fn path_segments(run: &Run) -> &[PathSegmentSeries] {
 fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
     let samples = path_segments(run)
         .iter()
-        .flat_map(|leg| leg.at_s.iter().copied());
+        .flat_map(|segment| segment.at_s.iter().copied());
     let mut x: Vec<f64> = samples.chain([0.0]).collect();
     x.sort_by(f64::total_cmp);
     x.dedup();
     let lines = path_segments(run)
         .iter()
         .enumerate()
-        .map(|(n, leg)| line(quantity, leg, n, &x))
+        .map(|(n, segment)| line(quantity, segment, n, &x))
         .collect();
     Chart {
         title: format!(
@@ -135,8 +135,12 @@ fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
 }
 
 /// Returns the line of a path segment at the times `x`, null where it has no value.
-fn line(quantity: &Quantity, leg: &PathSegmentSeries, n: usize, x: &[f64]) -> Line {
-    let mut samples = leg.at_s.iter().zip((quantity.values)(leg)).peekable();
+fn line(quantity: &Quantity, segment: &PathSegmentSeries, n: usize, x: &[f64]) -> Line {
+    let mut samples = segment
+        .at_s
+        .iter()
+        .zip((quantity.values)(segment))
+        .peekable();
     let values = x
         .iter()
         .map(|moment| {
@@ -146,7 +150,7 @@ fn line(quantity: &Quantity, leg: &PathSegmentSeries, n: usize, x: &[f64]) -> Li
         .collect();
     let (colour, dash) = line_style(n);
     Line {
-        label: leg.name.clone(),
+        label: segment.name.clone(),
         colour,
         dash,
         values,
@@ -156,7 +160,8 @@ fn line(quantity: &Quantity, leg: &PathSegmentSeries, n: usize, x: &[f64]) -> Li
 
 /// Describes the maximum: ": at most 31 ms, on relay2–relay1".
 fn describe_maximum(quantity: &Quantity, legs: &[PathSegmentSeries]) -> String {
-    let peak = |leg: &PathSegmentSeries| (quantity.values)(leg).into_iter().fold(0.0, f64::max);
+    let peak =
+        |segment: &PathSegmentSeries| (quantity.values)(segment).into_iter().fold(0.0, f64::max);
     let Some(top) = legs.iter().max_by(|a, b| peak(a).total_cmp(&peak(b))) else {
         return String::new();
     };
