@@ -19,24 +19,24 @@ use std::{
 };
 
 /// Validity of a certificate in years. The owner of the authority's key issues new ones.
-const YEARS: i16 = 10;
+const VALIDITY_YEARS: i16 = 10;
 
 /// Writes `ca.pem` and `ca-key.pem` into `directory` if they are missing, and `NAME.pem` and
 /// `NAME-key.pem` for each name. No file is overwritten.
 pub(crate) fn make(directory: &Path, names: &[String]) -> anyhow::Result<()> {
-    check(directory, names)?;
+    check_names(directory, names)?;
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-    let authority = authority(directory)?;
+    let authority = load_or_make_authority(directory)?;
     for name in names {
         let key = KeyPair::generate()?;
-        let certificate = relay(name)?.signed_by(&key, &authority)?;
-        write(directory, &format!("{name}-key.pem"), &key.serialize_pem())?;
-        write(directory, &format!("{name}.pem"), &certificate.pem())?;
+        let certificate = relay_params(name)?.signed_by(&key, &authority)?;
+        write_new_file(directory, &format!("{name}-key.pem"), &key.serialize_pem())?;
+        write_new_file(directory, &format!("{name}.pem"), &certificate.pem())?;
     }
     Ok(())
 }
 
-fn check(directory: &Path, names: &[String]) -> anyhow::Result<()> {
+fn check_names(directory: &Path, names: &[String]) -> anyhow::Result<()> {
     for name in names {
         let flag = "--make-certificates";
         if ServerName::try_from(name.as_str()).is_err() || name == "ca" {
@@ -55,7 +55,7 @@ fn check(directory: &Path, names: &[String]) -> anyhow::Result<()> {
 
 /// Returns the authority of this directory, or makes a new one. Its subject name is always the
 /// same, so that its key alone is enough to issue further certificates.
-fn authority(directory: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
+fn load_or_make_authority(directory: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
     let params = authority_params()?;
     let path = directory.join("ca-key.pem");
     if path.exists() {
@@ -66,8 +66,8 @@ fn authority(directory: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
     }
     let key = KeyPair::generate()?;
     let certificate = params.self_signed(&key)?;
-    write(directory, "ca-key.pem", &key.serialize_pem())?;
-    write(directory, "ca.pem", &certificate.pem())?;
+    write_new_file(directory, "ca-key.pem", &key.serialize_pem())?;
+    write_new_file(directory, "ca.pem", &certificate.pem())?;
     Ok(Issuer::new(params, key))
 }
 
@@ -75,12 +75,12 @@ fn authority_params() -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    named(&mut params, "longhaul relays");
+    set_subject_and_validity(&mut params, "longhaul relays");
     Ok(params)
 }
 
 /// Returns the parameters of a certificate that serves as client and as server certificate.
-fn relay(name: &str) -> anyhow::Result<CertificateParams> {
+fn relay_params(name: &str) -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::new(vec![name.to_owned()])?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![
@@ -88,27 +88,27 @@ fn relay(name: &str) -> anyhow::Result<CertificateParams> {
         ExtendedKeyUsagePurpose::ClientAuth,
     ];
     params.use_authority_key_identifier_extension = true;
-    named(&mut params, name);
+    set_subject_and_validity(&mut params, name);
     Ok(params)
 }
 
 /// Sets the subject name and the period of validity. The certificate is valid from the day before,
 /// since clocks differ.
-fn named(params: &mut CertificateParams, name: &str) {
+fn set_subject_and_validity(params: &mut CertificateParams, name: &str) {
     let today = jiff::Timestamp::now()
         .to_zoned(jiff::tz::TimeZone::UTC)
         .date();
     let from = today.yesterday().unwrap_or(today);
     params.not_before = date_time_ymd(from.year().into(), from.month() as u8, from.day() as u8);
     // The 28th is in every month of every year.
-    let last = i32::from(today.year() + YEARS);
+    let last = i32::from(today.year() + VALIDITY_YEARS);
     params.not_after = date_time_ymd(last, today.month() as u8, 28);
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
 }
 
 /// Writes a new file. Private keys are readable by their owner only.
-fn write(directory: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+fn write_new_file(directory: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     let path = directory.join(name);
     let mode = if name.ends_with("-key.pem") {
         0o600
@@ -124,7 +124,7 @@ fn write(directory: &Path, name: &str, text: &str) -> anyhow::Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-pub(crate) fn explanation(directory: &Path, names: &[String]) -> String {
+pub(crate) fn instructions(directory: &Path, names: &[String]) -> String {
     let directory = directory.display();
     let name = &names[0];
     format!(

@@ -62,17 +62,17 @@ pub fn make_certificates(directory: &std::path::Path, names: &[String]) -> anyho
 /// # Errors
 ///
 /// Names the profile and the missing feature.
-pub fn try_out(flags: &[String]) -> anyhow::Result<()> {
+pub fn check_socket_options(flags: &[String]) -> anyhow::Result<()> {
     process::run::configuration(&Args::read_flags(flags)?).map(drop)
 }
 
 /// Returns the TCP addresses that a relay with these flags would listen on, without starting it.
 /// For programs that write such flags for another machine, as `lab` does: features that this
 /// machine or this user lacks are not reported.
-pub fn check(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
+pub fn listen_addresses(flags: &[String]) -> anyhow::Result<Vec<SocketAddr>> {
     let (config, ..) = Args::read_flags(flags)?.read()?;
     let listeners = config.listeners.iter();
     let over_tcp = listeners.filter(|listener| listener.transport == Transport::Tcp);
-    let places = over_tcp.map(|listener| listener.address);
-    Ok(places.chain(config.admin).collect())
+    let addresses = over_tcp.map(|listener| listener.address);
+    Ok(addresses.chain(config.admin).collect())
 }

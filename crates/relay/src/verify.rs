@@ -45,10 +45,10 @@ const QUEUE_LEN: u32 = 2 * HELD_MAX as u32;
 
 /// SYNs that are handled before finished connects are processed: during a flood the queue is never
 /// empty.
-const TAKEN_AT_ONCE: usize = 64;
+const SYNS_PER_BATCH: usize = 64;
 
 /// Interval of the search for far legs that no client has claimed.
-const PERIOD: Duration = Duration::from_millis(200);
+const EXPIRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Pause of this thread after which held SYNs are stale. The interception lease may have expired,
 /// and clients may have connected directly: an answer to an older SYN would give one client two
@@ -56,7 +56,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 const STALE_AFTER: Duration = Duration::from_millis(800);
 
 /// Queue numbers that are tried, upwards from the listener's port.
-const NUMBERS: u16 = 16;
+const QUEUE_NUMBERS_MAX: u16 = 16;
 
 /// Verifier of one listener's SYNs, before its thread starts.
 pub(crate) struct Verifier {
@@ -70,10 +70,10 @@ impl Verifier {
     /// # Errors
     ///
     /// No queue number is free, CAP_NET_ADMIN is missing, or nfnetlink_queue is missing.
-    pub(crate) fn open(listener: Arc<Listener>) -> anyhow::Result<Self> {
+    pub(crate) fn open_and_report(listener: Arc<Listener>) -> anyhow::Result<Self> {
         let port = listener.address.port();
         let mut outcome = Err(io::Error::other("no number tried"));
-        for number in (0..NUMBERS).map(|n| port.wrapping_add(n)) {
+        for number in (0..QUEUE_NUMBERS_MAX).map(|n| port.wrapping_add(n)) {
             outcome = Queue::bind(number, QUEUE_LEN, listener.config().direct_fallback);
             if outcome.is_ok() {
                 break;
@@ -110,19 +110,19 @@ impl Verifier {
 
     /// Holds SYNs until the relay drains.
     async fn serve(self, relay: &Arc<Relay>) -> io::Result<()> {
-        let (tell, mut outcomes) = channel(HELD_MAX);
+        let (result_sender, mut outcomes) = channel(HELD_MAX);
         let queue = Watched::new(self.queue)?;
         let mut holder = SynHolder {
             relay: relay.clone(),
             marks: Marks::of(self.listener.address.port()),
             listener: self.listener,
             held: HeldSyns::default(),
-            stale: 0,
-            tell,
+            stale_count: 0,
+            outcomes: result_sender,
         };
-        let mut ticks = interval(PERIOD);
+        let mut ticks = interval(EXPIRY_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut awake, mut is_empty) = (Instant::now(), true);
+        let (mut last_wakeup, mut is_empty) = (Instant::now(), true);
         let mut draining = pin!(relay.drain.wait_for(Phase::Drain));
         loop {
             let mut outcome = None;
@@ -130,19 +130,19 @@ impl Verifier {
                 () = &mut draining => break,
                 ready = queue.readable(), if is_empty => ready?,
                 () = yield_now(), if !is_empty => {}
-                known = outcomes.recv() => outcome = known,
+                result = outcomes.recv() => outcome = result,
                 _ = ticks.tick() => holder.listener.preconnected.expire(),
             }
-            if std::mem::replace(&mut awake, Instant::now()).elapsed() > STALE_AFTER {
-                holder.forget_all(queue.queue());
+            if std::mem::replace(&mut last_wakeup, Instant::now()).elapsed() > STALE_AFTER {
+                holder.drop_all(queue.queue());
             }
-            while let Some((flow, known)) = outcome {
-                holder.settle(queue.queue(), flow, known);
+            while let Some((flow, result)) = outcome {
+                holder.answer_syn(queue.queue(), flow, result);
                 outcome = outcomes.try_recv().ok();
             }
-            is_empty = holder.take_in(queue.queue())?;
+            is_empty = holder.handle_queue(queue.queue())?;
         }
-        holder.forget_all(queue.queue());
+        holder.drop_all(queue.queue());
         // Near legs of accepted SYNs may be in the accept queue.
         sleep(ACCEPT_TIME).await;
         holder.listener.preconnected.clear();
@@ -160,25 +160,25 @@ struct SynHolder {
     /// SYNs whose far legs are being opened.
     held: HeldSyns,
     /// Number of the next SYNs that may be from before a pause.
-    stale: u32,
-    tell: Sender<(Flow, Outcome)>,
+    stale_count: u32,
+    outcomes: Sender<(Flow, Outcome)>,
 }
 
 impl SynHolder {
-    /// Handles the packets in the queue, [`TAKEN_AT_ONCE`] at most. Returns whether the queue is
+    /// Handles the packets in the queue, [`SYNS_PER_BATCH`] at most. Returns whether the queue is
     /// empty.
-    fn take_in(&mut self, queue: &Queue) -> io::Result<bool> {
-        for _ in 0..TAKEN_AT_ONCE {
+    fn handle_queue(&mut self, queue: &Queue) -> io::Result<bool> {
+        for _ in 0..SYNS_PER_BATCH {
             match queue.receive() {
-                Ok(packets) => packets.iter().for_each(|held| match self.stale {
-                    0 => self.consider(queue, held),
+                Ok(packets) => packets.iter().for_each(|held| match self.stale_count {
+                    0 => self.handle_syn(queue, held),
                     _ => {
-                        self.stale -= 1;
+                        self.stale_count -= 1;
                         release(queue, held.id, Verdict::Drop);
                     }
                 }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.stale = 0;
+                    self.stale_count = 0;
                     return Ok(true);
                 }
                 // The socket's buffer overflowed. The kernel has accepted the packets that did not
@@ -192,29 +192,33 @@ impl SynHolder {
     }
 
     /// Handles one SYN. TCP retransmits an unanswered SYN: only the first one counts.
-    fn consider(&mut self, queue: &Queue, held: &Held) {
+    fn handle_syn(&mut self, queue: &Queue, held: &Held) {
         let drop = || release(queue, held.id, Verdict::Drop);
         let Some(flow) = Flow::of_packet(&held.packet) else {
             return drop();
         };
         if self.listener.preconnected.has(flow) {
-            return release(queue, held.id, self.approval());
+            return release(queue, held.id, self.accept_verdict());
         }
         if self.is_denied(flow) {
             self.listener.counters.fail(Failure::NotAllowed);
-            return release(queue, held.id, self.answer(&Failure::NotAllowed.into()));
+            return release(
+                queue,
+                held.id,
+                self.verdict_for(&Failure::NotAllowed.into()),
+            );
         }
         match self.decide(flow, held) {
-            Decision::Hold => self.open(flow, dscp(&held.packet).unwrap_or(0)),
+            Decision::Hold => self.spawn_open(flow, dscp(&held.packet).unwrap_or(0)),
             Decision::Drop => drop(),
-            Decision::PassAgain => self.pass(queue, held),
+            Decision::PassAgain => self.pass_through(queue, held),
             Decision::PassClient => {
-                self.count_passed(Some(flow.client().ip()));
-                self.pass(queue, held);
+                self.count_direct(Some(flow.client().ip()));
+                self.pass_through(queue, held);
             }
             Decision::PassAll => {
-                self.count_passed(None);
-                self.pass(queue, held);
+                self.count_direct(None);
+                self.pass_through(queue, held);
             }
         }
     }
@@ -229,8 +233,8 @@ impl SynHolder {
     fn decide(&mut self, flow: Flow, held: &Held) -> Decision {
         let (waiting, waiting_of_client) = self.listener.preconnected.counts(flow.client().ip());
         // Each SYN becomes a connection and has its share in the budget of descriptors.
-        let places = self.relay.connection_permits.available_permits();
-        let left = places.saturating_sub(1 + waiting + self.held.count());
+        let free_permits = self.relay.connection_permits.available_permits();
+        let left = free_permits.saturating_sub(1 + waiting + self.held.count());
         let client = Holder::new(flow.client().ip(), false);
         let most = Relay::connections_max(&self.relay.config(), client, left);
         let open = self.relay.accounts.connections(client);
@@ -241,43 +245,43 @@ impl SynHolder {
             waiting,
             waiting_of_client,
             room_of_client: most.saturating_sub(open),
-            room: places,
+            room: free_permits,
         };
         self.held.admit(arrival, held.id, Instant::now())
     }
 
     /// Accepts a packet unchanged: the client connects directly.
-    fn pass(&self, queue: &Queue, held: &Held) {
+    fn pass_through(&self, queue: &Queue, held: &Held) {
         release(queue, held.id, Verdict::Accept);
     }
 
     /// Counts a direct connection, and logs at intervals that `client` connects directly, or all
     /// clients do (`None`).
-    fn count_passed(&self, client: Option<IpAddr>) {
-        self.listener.counters.pass_by();
+    fn count_direct(&self, client: Option<IpAddr>) {
+        self.listener.counters.count_direct();
         self.listener
             .warnings
             .bypassed(&self.listener.name(), client);
     }
 
-    fn open(&self, flow: Flow, dscp: u8) {
+    fn spawn_open(&self, flow: Flow, dscp: u8) {
         let (relay, listener) = (self.relay.clone(), self.listener.clone());
-        tokio::spawn(open(relay, listener, (flow, dscp), self.tell.clone()));
+        tokio::spawn(open(relay, listener, (flow, dscp), self.outcomes.clone()));
     }
 
     /// Answers the client as the destination answered.
-    fn settle(&mut self, queue: &Queue, flow: Flow, outcome: Outcome) {
+    fn answer_syn(&mut self, queue: &Queue, flow: Flow, outcome: Outcome) {
         let id = self.held.remove(flow);
         let verdict = match outcome {
             // The SYN was dropped in the meantime.
-            Ok(far) if id.is_none() => return far.stream.carrier().reset_on_close(),
+            Ok(far) if id.is_none() => return far.leg.carrier().reset_on_close(),
             Ok(far) => {
                 self.listener.preconnected.insert(flow, far);
-                self.approval()
+                self.accept_verdict()
             }
             Err(fault) => {
                 self.listener.counters.fail(fault.failure);
-                self.answer(&fault)
+                self.verdict_for(&fault)
             }
         };
         if let Some(id) = id {
@@ -285,13 +289,13 @@ impl SynHolder {
         }
     }
 
-    fn approval(&self) -> Verdict {
+    fn accept_verdict(&self) -> Verdict {
         Verdict::Mark(self.marks.approved())
     }
 
     /// Returns the verdict for a failed connect. A timeout gives the client a timeout: the SYN is
     /// dropped.
-    fn answer(&self, fault: &Fault) -> Verdict {
+    fn verdict_for(&self, fault: &Fault) -> Verdict {
         let mark = match fault.failure {
             Failure::TimedOut | Failure::Exhausted => return Verdict::Drop,
             // An unreachable relay is part of the network.
@@ -304,8 +308,8 @@ impl SynHolder {
         Verdict::Mark(mark)
     }
 
-    fn forget_all(&mut self, queue: &Queue) {
-        self.stale = QUEUE_LEN;
+    fn drop_all(&mut self, queue: &Queue) {
+        self.stale_count = QUEUE_LEN;
         for id in self.held.give_up() {
             release(queue, id, Verdict::Drop);
         }
@@ -324,17 +328,17 @@ async fn open(
     relay: Arc<Relay>,
     listener: Arc<Listener>,
     (flow, dscp): (Flow, u8),
-    tell: Sender<(Flow, Outcome)>,
+    result_sender: Sender<(Flow, Outcome)>,
 ) {
-    let outcome = far(&relay, &listener, flow, dscp).await;
+    let outcome = open_far_leg(&relay, &listener, flow, dscp).await;
     // The receiver is closed when the relay drains.
-    if let Err(SendError((_, Ok(far)))) = tell.send((flow, outcome)).await {
-        far.stream.carrier().reset_on_close();
+    if let Err(SendError((_, Ok(far)))) = result_sender.send((flow, outcome)).await {
+        far.leg.carrier().reset_on_close();
     }
 }
 
 /// Opens the far leg as the client's session would.
-async fn far(relay: &Relay, listener: &Listener, flow: Flow, dscp: u8) -> Outcome {
+async fn open_far_leg(relay: &Relay, listener: &Listener, flow: Flow, dscp: u8) -> Outcome {
     relay.memory.wait_for_room(flow.client().ip()).await;
     let (listener_config, Setup { config, peers }) = (listener.config(), relay.setup());
     let (client, to) = (flow.client(), flow.destination());
@@ -347,7 +351,7 @@ async fn far(relay: &Relay, listener: &Listener, flow: Flow, dscp: u8) -> Outcom
         config: &config,
         peers: &peers,
         // Pooled connections belong to the workers.
-        ready: &PeerPools::default(),
+        peer_pools: &PeerPools::default(),
         listener: &listener_config.name,
         client: client.ip(),
         // The destination is an address: no name is looked up.

@@ -92,8 +92,8 @@ fn non_reading_client_does_not_block_others() {
             Some(client)
         })
         .collect();
-    let said = relay.says("memory is short");
-    assert!(said.contains(GREEDY), "{said}");
+    let log = relay.says("memory is short");
+    assert!(log.contains(GREEDY), "{log}");
     let (listener, _) = origin();
     let to = Destination::Address(listener.local_addr().unwrap());
     for _ in 0..20 {
@@ -101,9 +101,9 @@ fn non_reading_client_does_not_block_others() {
         exchange(&client, &accept(&listener), 1);
     }
     drop(greedy);
-    let (_, said) = relay.stop();
-    let lines = said.matches("memory is short").count();
-    assert!(lines <= 1, "a line for each of them: {said}");
+    let (_, log) = relay.stop();
+    let lines = log.matches("memory is short").count();
+    assert!(lines <= 1, "a line for each of them: {log}");
 }
 
 /// No client exceeds its share, and no client is stalled.

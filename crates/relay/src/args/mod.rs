@@ -200,21 +200,21 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: Option<u32>,
 
-    /// Memory budget for the socket buffers and pipes of all legs; while it is used up, new
-    /// connections wait [default: half of net.ipv4.tcp_mem's pressure mark; if that can't be read,
-    /// 1/32 of the machine's memory; never more than a quarter of the control group's]
+    /// Memory budget for the socket buffers and pipes of all legs. While it is used up, new
+    /// connections wait [default: half of net.ipv4.tcp_mem's pressure mark; if unreadable, 1/32 of
+    /// the machine's memory; at most a quarter of the control group's]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(crate) memory: Option<Bytes>,
 
-    /// Most connections of one client address (of IPv6: one /64); more are reset [default: three
-    /// for each one that is left for others, so at most three quarters of all; no limit for this
-    /// machine's own programs and other relays]
+    /// Most connections of one client address (of IPv6: one /64); more are reset. This machine's
+    /// own programs and other relays have no limit [default: three for each one that is left for
+    /// others, so at most three quarters of all]
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections_per_client: Option<u32>,
 
     /// Memory that one client address (of IPv6: one /64) may hold once --memory is used up and
-    /// there are other clients; its largest connections are reset until it holds no more [default:
+    /// there are other clients. Its largest connections are reset until it holds no more [default:
     /// a quarter of --memory]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(crate) memory_per_client: Option<Bytes>,

@@ -114,9 +114,9 @@ impl Args {
     /// Checks that each intercepted network has a listener of its family.
     fn check_targets(&self) -> anyhow::Result<()> {
         for ipv4 in [true, false] {
-            let mut wanted = self.intercept.iter().filter_map(|t| t.of_family(ipv4));
-            let listens = self.transparent.iter().any(|a| a.is_ipv4() == ipv4);
-            if let (Some(target), false) = (wanted.next(), listens) {
+            let mut targets = self.intercept.iter().filter_map(|t| t.of_family(ipv4));
+            let has_listener = self.transparent.iter().any(|a| a.is_ipv4() == ipv4);
+            if let (Some(target), false) = (targets.next(), has_listener) {
                 let example = if ipv4 { "127.0.0.1:3129" } else { "[::1]:3129" };
                 return Err(Refusal::usage(format!(
                     "--intercept {target} wants a listener of its family, such as \
@@ -161,8 +161,8 @@ impl Args {
 }
 
 fn targets_of(all: &[Target], listener: SocketAddr) -> Vec<Target> {
-    let ours = |target: &Target| target.of_family(listener.is_ipv4());
-    all.iter().filter_map(ours).collect()
+    let of_family = |target: &Target| target.of_family(listener.is_ipv4());
+    all.iter().filter_map(of_family).collect()
 }
 
 fn listener(kind: KindName, address: SocketAddr) -> ListenerSettings {
@@ -286,8 +286,11 @@ mod tests {
         let (config, ..) = args.read().unwrap();
         assert_eq!(config.listeners.len(), 4);
         assert_eq!(config.listeners[3].address.port(), convert::PORT);
-        let way = config.policy.rules[0].target.as_ref().unwrap();
-        let ports: Vec<u16> = way.chains[0].iter().map(|p| p.destination.port()).collect();
+        let target = config.policy.rules[0].target.as_ref().unwrap();
+        let ports: Vec<u16> = target.chains[0]
+            .iter()
+            .map(|p| p.destination.port())
+            .collect();
         assert_eq!(ports, [convert::PORT, 9]);
     }
 }

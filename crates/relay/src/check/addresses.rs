@@ -115,15 +115,15 @@ fn reaches(destination: &Destination, address: SocketAddr) -> bool {
 fn own_peers(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for peer in config.peers.values() {
-        let place = &peer.destination;
+        let destination = &peer.destination;
         let is_here =
-            |l: &&ListenerConfig| l.transport == peer.transport && reaches(place, l.address);
+            |l: &&ListenerConfig| l.transport == peer.transport && reaches(destination, l.address);
         let own = config.listeners.iter().find(is_here);
         let own = own.map(|listener| format!("listener {}", listener.name));
-        let admin = config.admin.filter(|admin| reaches(place, *admin));
+        let admin = config.admin.filter(|admin| reaches(destination, *admin));
         let admin = admin.map(|_| "admin endpoint".to_owned());
         if let Some(own) = own.or(admin) {
-            let text = format!("address: {place} is this relay's own {own}");
+            let text = format!("address: {destination} is this relay's own {own}");
             found.push(Finding::named(Table::Peer(peer.name.clone()), text));
         }
     }
@@ -134,7 +134,7 @@ fn own_peers(config: &Config) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn leads(destination: &str, address: &str) -> bool {
+    fn check_reaches(destination: &str, address: &str) -> bool {
         reaches(&destination.parse().unwrap(), address.parse().unwrap())
     }
 
@@ -151,7 +151,10 @@ mod tests {
             ("[::]:80", "[::1]:80"),
             ("[::1]:80", "[::]:80"),
         ] {
-            assert!(leads(destination, address), "{destination} {address}");
+            assert!(
+                check_reaches(destination, address),
+                "{destination} {address}"
+            );
         }
         for (destination, address) in [
             ("127.0.0.1:81", "127.0.0.1:80"),
@@ -160,7 +163,10 @@ mod tests {
             ("127.0.0.1:80", "[::]:80"),
             ("example.org:80", "127.0.0.1:80"),
         ] {
-            assert!(!leads(destination, address), "{destination} {address}");
+            assert!(
+                !check_reaches(destination, address),
+                "{destination} {address}"
+            );
         }
     }
 }

@@ -85,25 +85,25 @@ fn peer_findings(config: &Config, now: Timestamp) -> Vec<Finding> {
 }
 
 fn chains(config: &Config) -> impl Iterator<Item = &Chain> {
-    let ways = config.policy.rules.iter().flat_map(|rule| &rule.target);
-    ways.flat_map(|way| &way.chains)
+    let targets = config.policy.rules.iter().flat_map(|rule| &rule.target);
+    targets.flat_map(|target| &target.chains)
 }
 
 /// Findings about chains and profiles of routes.
 fn route_findings(settings: &Settings, config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for (n, rule) in config.policy.rules.iter().enumerate() {
-        let Some(way) = &rule.target else { continue };
+        let Some(target) = &rule.target else { continue };
         let mut add = |text: String| found.push(Finding::named(Table::Route(n), text));
-        repeated_chains(way).into_iter().for_each(&mut add);
-        if way.chains.len() > 1 && way.chains[0].is_empty() {
+        repeated_chains(target).into_iter().for_each(&mut add);
+        if target.chains.len() > 1 && target.chains[0].is_empty() {
             add("fallback has no effect: without via, the way is straight".to_owned());
         }
         let names_profile = settings
             .route
             .get(n)
             .is_some_and(|route| route.profile.is_some());
-        if names_profile && !way.chains.iter().any(Vec::is_empty) {
+        if names_profile && !target.chains.iter().any(Vec::is_empty) {
             add("profile has no effect: it is for legs straight to the destination, and all chains \
                  lead through peers"
                 .to_owned());
@@ -112,19 +112,21 @@ fn route_findings(settings: &Settings, config: &Config) -> Vec<Finding> {
     found
 }
 
-fn repeated_chains(way: &RouteTarget) -> Vec<String> {
+fn repeated_chains(target: &RouteTarget) -> Vec<String> {
     let names = |chain: &Chain| chain.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
-    let chains: Vec<_> = way.chains.iter().map(names).collect();
+    let chains: Vec<_> = target.chains.iter().map(names).collect();
     let mut found = Vec::new();
     for (n, chain) in chains.iter().enumerate() {
         let mut passed = BTreeSet::new();
-        if let Some(twice) = chain.iter().find(|name| !passed.insert(*name)) {
-            found.push(format!("a chain passes {twice} twice"));
+        if let Some(repeated) = chain.iter().find(|name| !passed.insert(*name)) {
+            found.push(format!("a chain passes {repeated} twice"));
         }
         if chains[..n].contains(chain) {
             let names = chain.join(" and ");
-            let way = if names.is_empty() { "straight" } else { &names };
-            found.push(format!("fallback has a chain that was tried before: {way}"));
+            let chain = if names.is_empty() { "straight" } else { &names };
+            found.push(format!(
+                "fallback has a chain that was tried before: {chain}"
+            ));
         }
     }
     found
@@ -149,13 +151,13 @@ fn unused_profiles(settings: &Settings) -> Vec<Finding> {
 fn memory_limit(config: &Config) -> Option<Finding> {
     let machine = longhaul_linux::memory::of_machine();
     let cgroup = longhaul_linux::memory::of_cgroup().unwrap_or(u64::MAX);
-    let (who, there) = match cgroup < machine {
+    let (who, available) = match cgroup < machine {
         true => ("this control group", cgroup),
         false => ("this machine", machine),
     };
-    let budget = config.limits.memory.filter(|budget| *budget > there)?;
-    let [budget, there] = [budget, there].map(longhaul_units::Bytes::new);
-    let text = format!("memory: {budget} is more than {who} has, {there}: it has no effect");
+    let budget = config.limits.memory.filter(|budget| *budget > available)?;
+    let [budget, available] = [budget, available].map(longhaul_units::Bytes::new);
+    let text = format!("memory: {budget} is more than {who} has, {available}: it has no effect");
     Some(Finding::new(Table::Limits, text))
 }
 

@@ -198,9 +198,7 @@ fn describe_clients(listener: &ListenerConfig) -> String {
     }
     match &listener.kind {
         Kind::Forward(destination) => words.push(format!("to {destination}")),
-        Kind::Transparent { keep_source: true } => {
-            words.push("with their source addresses".to_owned())
-        }
+        Kind::Transparent { keep_source: true } => words.push("client addresses kept".to_owned()),
         Kind::Transparent { .. } if listener.direct_fallback => {
             words.push("straight while all peers of a route are down".to_owned());
         }
@@ -218,12 +216,12 @@ fn describe_clients(listener: &ListenerConfig) -> String {
 fn clients(listener: &ListenerConfig) -> String {
     match (&listener.kind, &listener.intercept) {
         (Kind::Transparent { .. }, Some(intercept)) => {
-            let whose = if intercept.local {
+            let origin = if intercept.local {
                 "forwarded and own"
             } else {
                 "forwarded"
             };
-            let held = if intercept.verify {
+            let verification = if intercept.verify {
                 ", held until answered"
             } else {
                 ""
@@ -233,7 +231,7 @@ fn clients(listener: &ListenerConfig) -> String {
                 [] => String::new(),
                 bypass => format!(" but {}", list(bypass)),
             };
-            format!("{whose} connections to {targets}{but}{held}")
+            format!("{origin} connections to {targets}{but}{verification}")
         }
         (Kind::Transparent { .. }, None) => "whatever is diverted to it".to_owned(),
         _ if listener.allow_from.is_empty() => "this machine only".to_owned(),
@@ -286,18 +284,21 @@ fn condition<T: Display>(word: &str, values: &[T]) -> Option<String> {
     (!any.is_empty()).then(|| format!("{word} {}", any.join(" or ")))
 }
 
-fn describe_target(way: Option<&RouteTarget>) -> String {
-    let Some(way) = way else {
+fn describe_target(target: Option<&RouteTarget>) -> String {
+    let Some(target) = target else {
         return "refused".to_owned();
     };
-    let chains = way.chains.iter().map(|chain| describe_chain(chain, way));
+    let chains = target
+        .chains
+        .iter()
+        .map(|chain| describe_chain(chain, target));
     chains.collect::<Vec<_>>().join(", else ")
 }
 
-fn describe_chain(chain: &Chain, way: &RouteTarget) -> String {
+fn describe_chain(chain: &Chain, target: &RouteTarget) -> String {
     let names: Vec<_> = chain.iter().map(|peer| peer.name.as_str()).collect();
     match names.is_empty() {
-        true => format!("straight (profile {})", way.profile.name),
+        true => format!("straight (profile {})", target.profile.name),
         false => format!("through {}", names.join(" and ")),
     }
 }

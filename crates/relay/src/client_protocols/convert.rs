@@ -24,16 +24,16 @@ pub(super) async fn await_request(session: &Session) -> Result<(), End> {
         // A refused relay first receives the TLS alert. UDT would drop the alert at a reset, so it
         // is flushed before.
         if session.client.tcp().is_none() {
-            let said = poll_fn(|cx| session.client.poll_finish_sending(cx));
-            let _ = timeout(LINGER_TIMEOUT, said).await;
+            let flushed = poll_fn(|cx| session.client.poll_finish_sending(cx));
+            let _ = timeout(LINGER_TIMEOUT, flushed).await;
         }
         session.client.reset_on_close();
         return Err(session.fail(failure));
     }
     let near = session.client_leg();
-    let first = timeout(session.listener_config.idle_timeout, near.disturbed());
+    let first_byte = timeout(session.listener_config.idle_timeout, near.disturbed());
     select! {
-        first = first => match first {
+        first_byte = first_byte => match first_byte {
             Ok(Ok(())) if !near.is_abandoned() => Ok(()),
             _ => Err(End::Finished),
         },
@@ -42,16 +42,17 @@ pub(super) async fn await_request(session: &Session) -> Result<(), End> {
 }
 
 pub(super) async fn read_message(session: &Session) -> Result<PeerMessage, Rejection> {
-    let mut inbox = ReadBuffer::default();
-    let answer = |error: &ConvertError| error.answer().encode();
-    let opening = inbox
+    let mut buffer = ReadBuffer::default();
+    let encode_reply = |error: &ConvertError| error.answer().encode();
+    let opening = buffer
         .read_message(&session.client_leg(), MESSAGE_LEN_MAX, FirstMessage::parse)
         .await;
     if let Err(ReadError::Malformed(error)) = &opening {
-        report_foreign_protocol(session, error, inbox.unparsed());
+        report_foreign_protocol(session, error, buffer.unparsed());
     }
-    let opening = opening.map_err(|unread| Rejection::unread(unread, answer))?;
-    let refused = |failure: Failure| Rejection::new(failure, Fault::from(failure).encode_convert());
+    let opening = opening.map_err(|error| Rejection::from_read_error(error, encode_reply))?;
+    let rejection =
+        |failure: Failure| Rejection::new(failure, Fault::from(failure).encode_convert());
     let request = match opening {
         FirstMessage::Request(request) if request.is_check() => {
             return Ok(PeerMessage::HealthCheck);
@@ -61,7 +62,7 @@ pub(super) async fn read_message(session: &Session) -> Result<PeerMessage, Rejec
             return session
                 .issue_ticket(join)
                 .map(PeerMessage::Join)
-                .map_err(refused);
+                .map_err(rejection);
         }
     };
     set_dscp(
@@ -72,11 +73,11 @@ pub(super) async fn read_message(session: &Session) -> Result<PeerMessage, Rejec
     if request.is_client_remote {
         session.set_acts_for_remote();
     }
-    let mut early = inbox.into_remaining();
+    let mut early = buffer.into_remaining();
     if let Some(stripes) = request.stripes {
         session
             .register_group(stripes, std::mem::take(&mut early))
-            .map_err(refused)?;
+            .map_err(rejection)?;
     }
     Ok(PeerMessage::Request(ParsedRequest {
         request: (request, early).into(),

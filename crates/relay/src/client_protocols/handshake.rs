@@ -102,7 +102,7 @@ impl ReplyFormat {
         match self {
             // The reply contains the local address of the outgoing leg (RFC 1928 §6).
             Self::Socks5 | Self::Socks4 => {
-                self.reply(Reply::Succeeded, far.stream.carrier().local_addr().ok())
+                self.reply(Reply::Succeeded, far.leg.carrier().local_addr().ok())
             }
             Self::Convert => Answer::Accepted.encode(),
             Self::Tcp => Vec::new(),
@@ -145,28 +145,28 @@ pub(crate) struct Rejection {
 }
 
 impl Rejection {
-    pub(crate) fn new(failure: Failure, answer: impl Into<Vec<u8>>) -> Self {
-        let answer = answer.into();
-        Self {
-            failure,
-            reply: answer,
-        }
+    pub(crate) fn new(failure: Failure, reply: impl Into<Vec<u8>>) -> Self {
+        let reply = reply.into();
+        Self { failure, reply }
     }
 
-    /// Rejection after a read error; `reply` encodes the reply to a malformed message.
-    pub(crate) fn unread<E>(unread: ReadError<E>, answer: impl FnOnce(&E) -> Vec<u8>) -> Self {
-        match unread {
-            ReadError::Malformed(error) => Self::new(Failure::BadRequest, answer(&error)),
+    /// Rejection after a read error; `encode_reply` encodes the reply to a malformed message.
+    pub(crate) fn from_read_error<E>(
+        read_error: ReadError<E>,
+        encode_reply: impl FnOnce(&E) -> Vec<u8>,
+    ) -> Self {
+        match read_error {
+            ReadError::Malformed(error) => Self::new(Failure::BadRequest, encode_reply(&error)),
             ReadError::Failed(failure) => Self::new(failure, []),
         }
     }
 }
 
 /// Replies with the failure in the client's protocol, and closes.
-pub(crate) async fn refuse(session: &Session, fault: Fault, language: ReplyFormat) -> End {
+pub(crate) async fn refuse(session: &Session, fault: Fault, reply_format: ReplyFormat) -> End {
     Box::pin(reply_and_close(
         &session.client_leg(),
-        &language.failure(&fault),
+        &reply_format.failure(&fault),
     ))
     .await;
     session.fail(fault)
@@ -175,20 +175,17 @@ pub(crate) async fn refuse(session: &Session, fault: Fault, language: ReplyForma
 /// Returns the client's request if it arrives within the handshake time-out.
 pub(crate) async fn with_handshake_timeout<T>(
     session: &Session,
-    asking: impl Future<Output = Result<T, Rejection>>,
+    reading: impl Future<Output = Result<T, Rejection>>,
 ) -> Result<T, Rejection> {
     let limit = session.config.limits.handshake_timeout;
-    let late = |_| Err(Rejection::new(Failure::HandshakeTimeout, []));
-    let asked = Box::pin(timeout(limit, asking)).await;
-    asked.unwrap_or_else(late)
+    let timed_out = |_| Err(Rejection::new(Failure::HandshakeTimeout, []));
+    let parsed = Box::pin(timeout(limit, reading)).await;
+    parsed.unwrap_or_else(timed_out)
 }
 
-pub(crate) async fn reject(session: &Session, rejected: Rejection) -> End {
-    let Rejection {
-        failure,
-        reply: answer,
-    } = rejected;
-    Box::pin(reply_and_close(&session.client_leg(), &answer)).await;
+pub(crate) async fn reject(session: &Session, rejection: Rejection) -> End {
+    let Rejection { failure, reply } = rejection;
+    Box::pin(reply_and_close(&session.client_leg(), &reply)).await;
     session.fail(failure)
 }
 
@@ -199,18 +196,18 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 
 /// Sends `reply` and lets the client close first: a close with unread bytes would send RST, which
 /// can destroy the answer in flight. Without an answer, resets the connection.
-pub(crate) async fn reply_and_close(client: &Leg, answer: &[u8]) {
-    if answer.is_empty() {
+pub(crate) async fn reply_and_close(client: &Leg, reply: &[u8]) {
+    if reply.is_empty() {
         client.carrier().reset_on_close();
         return;
     }
-    let say = async {
-        write_all(client, answer).await?;
+    let sending = async {
+        write_all(client, reply).await?;
         client.finish_sending().await?;
         discard_input(client).await
     };
     // After an error the client is gone, so no answer is needed.
-    let _ = timeout(LINGER_TIMEOUT, say).await;
+    let _ = timeout(LINGER_TIMEOUT, sending).await;
 }
 
 /// Lets the client close first; it has its answer and may still be sending.
@@ -219,11 +216,11 @@ pub(crate) async fn lingering_close(client: &Leg) {
 }
 
 async fn discard_input(client: &Leg) -> std::io::Result<()> {
-    let mut heard = Vec::new();
+    let mut discarded = Vec::new();
     let mut total = 0;
     while total < LINGER_BYTES_MAX {
-        heard.clear();
-        match read_some(client, &mut heard, 1 << 16).await? {
+        discarded.clear();
+        match read_some(client, &mut discarded, 1 << 16).await? {
             0 => break,
             read => total += read,
         }

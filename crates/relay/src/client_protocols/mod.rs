@@ -29,9 +29,9 @@ use std::net::SocketAddr;
 pub(crate) async fn serve(session: &Session, kind: &Kind) -> End {
     // Boxed, like every step that ends before bytes are relayed: an idle connection occupies as
     // much memory as the largest state of its future.
-    let opened = Box::pin(async { open(session, read_request(session, kind).await?).await });
-    match opened.await {
-        Ok(opened) => relay(session, opened).await,
+    let tunnel = Box::pin(async { open(session, read_request(session, kind).await?).await });
+    match tunnel.await {
+        Ok(tunnel) => relay(session, tunnel).await,
         Err(end) => end,
     }
 }
@@ -39,27 +39,27 @@ pub(crate) async fn serve(session: &Session, kind: &Kind) -> End {
 /// Reads or derives the client's request. Relays must send theirs within the handshake time-out;
 /// forwarded and diverted clients send none.
 async fn read_request(session: &Session, kind: &Kind) -> Result<ParsedRequest, End> {
-    let asked = match kind {
+    let parsed = match kind {
         Kind::Convert => {
             Box::pin(convert::await_request(session)).await?;
             match with_handshake_timeout(session, convert::read_message(session)).await {
-                Ok(PeerMessage::Request(asked)) => Ok(asked),
-                Ok(PeerMessage::Join(seat)) => return Err(End::Joined(seat)),
+                Ok(PeerMessage::Request(parsed)) => Ok(parsed),
+                Ok(PeerMessage::Join(ticket)) => return Err(End::Joined(ticket)),
                 Ok(PeerMessage::HealthCheck) => {
                     let yes = Answer::Accepted.encode();
                     Box::pin(reply_and_close(&session.client_leg(), &yes)).await;
                     return Err(End::Finished);
                 }
-                Err(rejected) => Err(rejected),
+                Err(rejection) => Err(rejection),
             }
         }
         Kind::Forward(destination) => Ok(forward_request(destination)),
         Kind::Transparent { keep_source } => transparent_request(session, *keep_source),
         Kind::Socks5 | Kind::Http => unreachable!("these protocols have their own loops"),
     };
-    match asked {
-        Ok(asked) => Ok(asked),
-        Err(rejected) => Err(reject(session, rejected).await),
+    match parsed {
+        Ok(parsed) => Ok(parsed),
+        Err(rejection) => Err(reject(session, rejection).await),
     }
 }
 
@@ -74,8 +74,8 @@ fn forward_request(destination: &Destination) -> ParsedRequest {
 /// Request of a client that does not know of the relay: TPROXY diverted its connection, and the
 /// local address of the accepted socket is the destination (Documentation/networking/tproxy.rst).
 fn transparent_request(session: &Session, keep_source: bool) -> Result<ParsedRequest, Rejection> {
-    let wanted = local_address(&session.client)?;
-    if is_own_port(wanted, session.listener.address) {
+    let destination = local_address(&session.client)?;
+    if is_own_port(destination, session.listener.address) {
         return Err(Rejection::new(Failure::NotAllowed, []));
     }
     let dscp = session.client.tcp().and_then(syn_dscp).unwrap_or(0);
@@ -87,8 +87,11 @@ fn transparent_request(session: &Session, keep_source: bool) -> Result<ParsedReq
     let request = Request {
         dscp,
         source: keep_source.then_some(session.client_address),
-        ..Request::to(Destination::from_ip(wanted.ip(), wanted.port()), Vec::new())
-            .with_longest_reply_delay()
+        ..Request::to(
+            Destination::from_ip(destination.ip(), destination.port()),
+            Vec::new(),
+        )
+        .with_longest_reply_delay()
     };
     Ok(ParsedRequest {
         request,
@@ -98,6 +101,6 @@ fn transparent_request(session: &Session, keep_source: bool) -> Result<ParsedReq
 
 /// Whether the client connected to the listener itself: relayed, the connection would come back
 /// here in a loop. If unknown, true.
-fn is_own_port(wanted: SocketAddr, listener: SocketAddr) -> bool {
-    wanted.port() == listener.port() && is_local_address(wanted.ip()).unwrap_or(true)
+fn is_own_port(destination: SocketAddr, listener: SocketAddr) -> bool {
+    destination.port() == listener.port() && is_local_address(destination.ip()).unwrap_or(true)
 }

@@ -18,40 +18,40 @@ pub(crate) struct OpenTunnel {
 }
 
 /// Opens the upstream connection and relays.
-pub(crate) async fn connect(session: &Session, asked: ParsedRequest) -> End {
-    match Box::pin(open(session, asked)).await {
-        Ok(opened) => relay(session, opened).await,
+pub(crate) async fn connect(session: &Session, parsed: ParsedRequest) -> End {
+    match Box::pin(open(session, parsed)).await {
+        Ok(tunnel) => relay(session, tunnel).await,
         Err(end) => end,
     }
 }
 
 /// Relays over the upstream connection; if it was dead, over another one.
-pub(crate) async fn relay(session: &Session, mut opened: Box<OpenTunnel>) -> End {
+pub(crate) async fn relay(session: &Session, mut tunnel: Box<OpenTunnel>) -> End {
     loop {
-        let (far, language) = (&opened.far, opened.reply_format);
-        let end = session.transfer(far, language.success(far)).await;
+        let (far, reply_format) = (&tunnel.far, tunnel.reply_format);
+        let end = session.transfer(far, reply_format.success(far)).await;
         let End::Failed(fault) = end else {
             return end;
         };
-        match Box::pin(reopen(session, &mut opened)).await {
-            Some(Ok(far)) => opened.far = far,
-            Some(Err(fault)) => return refuse(session, fault, language).await,
-            None => return refuse(session, fault, language).await,
+        match Box::pin(reopen(session, &mut tunnel)).await {
+            Some(Ok(far)) => tunnel.far = far,
+            Some(Err(fault)) => return refuse(session, fault, reply_format).await,
+            None => return refuse(session, fault, reply_format).await,
         }
     }
 }
 
 /// Repeats the request if that is safe. There are three cases: the pooled connection was stale; a
 /// peer refused a striped request unread; a peer is down and another route exists.
-async fn reopen(session: &Session, opened: &mut OpenTunnel) -> Option<Result<FarLeg, Fault>> {
-    let (far, request) = (&opened.far, opened.retry.as_mut()?);
+async fn reopen(session: &Session, tunnel: &mut OpenTunnel) -> Option<Result<FarLeg, Fault>> {
+    let (far, request) = (&tunnel.far, tunnel.retry.as_mut()?);
     if far.was_dead() {
         request.may_stripe = false;
         return Some(session.open_new_leg(request).await);
     }
-    if let Some(heard) = far.take_replay() {
+    if let Some(replayed) = far.take_replay() {
         request.may_stripe = false;
-        request.early_bytes.extend(heard);
+        request.early_bytes.extend(replayed);
         return Some(session.open_single_leg(request).await);
     }
     match session.can_retry(far, request).await {
@@ -61,15 +61,15 @@ async fn reopen(session: &Session, opened: &mut OpenTunnel) -> Option<Result<Far
 }
 
 /// Opens the upstream connection.
-pub(crate) async fn open(session: &Session, asked: ParsedRequest) -> Result<Box<OpenTunnel>, End> {
+pub(crate) async fn open(session: &Session, parsed: ParsedRequest) -> Result<Box<OpenTunnel>, End> {
     let ParsedRequest {
         mut request,
-        reply_format: language,
-    } = asked;
+        reply_format,
+    } = parsed;
     request.may_stripe = true;
     let far = match session.open(&request).await {
         Ok(far) => far,
-        Err(fault) => return Err(refuse(session, fault, language).await),
+        Err(fault) => return Err(refuse(session, fault, reply_format).await),
     };
     // Early data was sent, so a request with early data is not repeated. The exception is a striped
     // request, which a peer may refuse unread; the group has that data.
@@ -77,10 +77,10 @@ pub(crate) async fn open(session: &Session, asked: ParsedRequest) -> Result<Box<
     if !striped {
         request.early_bytes = Vec::new();
     }
-    let again = far.peer.is_some().then(|| request.into());
+    let retry = far.peer.is_some().then(|| request.into());
     Ok(Box::new(OpenTunnel {
         far,
-        reply_format: language,
-        retry: again,
+        reply_format,
+        retry,
     }))
 }

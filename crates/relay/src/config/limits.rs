@@ -82,56 +82,56 @@ pub(crate) fn pool(settings: &Settings) -> anyhow::Result<PoolConfig> {
 }
 
 pub(crate) fn limits(settings: &Settings) -> anyhow::Result<Limits> {
-    let written = &settings.limits;
+    let limits = &settings.limits;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let time = |key, time: Option<Time>, default| positive(key, time.unwrap_or(default));
-    let [connect, handshake] = [written.connect_timeout, written.handshake_timeout];
-    let [response, stall] = [written.response_timeout, written.stall_timeout];
+    let [connect, handshake] = [limits.connect_timeout, limits.handshake_timeout];
+    let [response, stall] = [limits.response_timeout, limits.stall_timeout];
     Ok(Limits {
         connect_timeout: time("connect_timeout", connect, TIMEOUT_DEFAULT)?,
         handshake_timeout: time("handshake_timeout", handshake, TIMEOUT_DEFAULT)?,
         response_timeout: time("response_timeout", response, RESPONSE_TIMEOUT_DEFAULT)?,
         connections_max: within(
             "connections",
-            written.connections.unwrap_or(CONNECTIONS_DEFAULT),
+            limits.connections.unwrap_or(CONNECTIONS_DEFAULT),
             &CONNECTIONS_RANGE,
         )?,
-        workers: match written.workers {
+        workers: match limits.workers {
             Some(workers) => within("workers", workers, &WORKERS_RANGE)?.into(),
             None => cores,
         },
-        tunnel_idle_timeout: tunnel_idle_timeout(written.tunnel_idle_timeout)?,
-        grace: written.grace.unwrap_or(TIMEOUT_DEFAULT).into(),
+        tunnel_idle_timeout: tunnel_idle_timeout(limits.tunnel_idle_timeout)?,
+        grace: limits.grace.unwrap_or(TIMEOUT_DEFAULT).into(),
         lookups_per_client: within(
             "lookups_per_client",
-            written.lookups_per_client.unwrap_or(LOOKUPS_DEFAULT),
+            limits.lookups_per_client.unwrap_or(LOOKUPS_DEFAULT),
             &(1..=LOOKUPS_MAX),
         )? as usize,
-        connections_per_client: connections_per_client(written.connections_per_client)?,
-        memory_per_client: memory("memory_per_client", written.memory_per_client)?,
+        connections_per_client: connections_per_client(limits.connections_per_client)?,
+        memory_per_client: memory("memory_per_client", limits.memory_per_client)?,
         stall_timeout: time("stall_timeout", stall, STALL_TIMEOUT_DEFAULT)?,
-        memory: memory("memory", written.memory)?,
+        memory: memory("memory", limits.memory)?,
     })
 }
 
-fn connections_per_client(wanted: Option<u32>) -> anyhow::Result<Option<usize>> {
-    match wanted {
+fn connections_per_client(value: Option<u32>) -> anyhow::Result<Option<usize>> {
+    match value {
         Some(0) => Err(Refusal::usage(
             "limits.connections_per_client 0: want 1 or more",
         )),
-        wanted => Ok(wanted.map(|wanted| wanted as usize)),
+        value => Ok(value.map(|value| value as usize)),
     }
 }
 
 fn within<T: PartialOrd + fmt::Display>(
     key: &str,
-    wanted: T,
+    value: T,
     range: &RangeInclusive<T>,
 ) -> anyhow::Result<T> {
-    match range.contains(&wanted) {
-        true => Ok(wanted),
+    match range.contains(&value) {
+        true => Ok(value),
         false => Err(Refusal::usage(format!(
-            "limits.{key} {wanted}: want {} to {}",
+            "limits.{key} {value}: want {} to {}",
             range.start(),
             range.end()
         ))),
@@ -139,8 +139,8 @@ fn within<T: PartialOrd + fmt::Display>(
 }
 
 /// Checks a memory limit. Below the minimum, the relay could not serve a single connection.
-fn memory(key: &str, wanted: Option<Bytes>) -> anyhow::Result<Option<u64>> {
-    match wanted.map(Bytes::get) {
+fn memory(key: &str, value: Option<Bytes>) -> anyhow::Result<Option<u64>> {
+    match value.map(Bytes::get) {
         Some(bytes) if bytes < MEMORY_MIN => Err(Refusal::usage(format!(
             "limits.{key} {}: want {} or more",
             Bytes::new(bytes),
@@ -153,9 +153,9 @@ fn memory(key: &str, wanted: Option<Bytes>) -> anyhow::Result<Option<u64>> {
 /// One week; all time-outs of the kernel are shorter.
 const TUNNEL_IDLE_TIMEOUT_MAX: Time = Time::from_millis(7 * 86_400_000);
 
-fn tunnel_idle_timeout(written: Option<Time>) -> anyhow::Result<Option<Duration>> {
+fn tunnel_idle_timeout(value: Option<Time>) -> anyhow::Result<Option<Duration>> {
     let range = Time::from_millis(1000)..=TUNNEL_IDLE_TIMEOUT_MAX;
-    match written.unwrap_or(TUNNEL_IDLE_TIMEOUT_DEFAULT) {
+    match value.unwrap_or(TUNNEL_IDLE_TIMEOUT_DEFAULT) {
         Time::ZERO => Ok(None),
         time if range.contains(&time) => Ok(Some(time.into())),
         time => Err(Refusal::usage(format!(
@@ -164,8 +164,8 @@ fn tunnel_idle_timeout(written: Option<Time>) -> anyhow::Result<Option<Duration>
     }
 }
 
-pub(crate) fn interval(wanted: Option<Time>) -> anyhow::Result<Duration> {
-    match wanted.unwrap_or(INTERVAL_DEFAULT) {
+pub(crate) fn interval(value: Option<Time>) -> anyhow::Result<Duration> {
+    match value.unwrap_or(INTERVAL_DEFAULT) {
         time if time < INTERVAL_MIN => Err(Refusal::usage(format!(
             "interval {time} (--interval): want 1ms or more"
         ))),

@@ -83,41 +83,50 @@ impl fmt::Display for Kind {
 
 impl ListenerConfig {
     pub(crate) fn new(
-        written: &ListenerSettings,
+        listener_settings: &ListenerSettings,
         settings: &Settings,
         profiles: &Profiles,
     ) -> anyhow::Result<Self> {
-        let address = written.address;
-        let name = written.name.clone().unwrap_or_else(|| address.to_string());
-        let user = format!("listener {name}");
-        let refused = |problem: &str| Refusal::usage(format!("{user}: {problem}"));
-        check_keys(written).map_err(refused)?;
-        let kind = kind(written).map_err(refused)?;
-        let profile = written.profile.as_deref().unwrap_or("near");
-        let profile = profile_named(profile, profiles, &user)?;
-        let responder = |tls| Responder::new(tls, &user).map(Arc::new);
-        let tls = written.tls.as_ref().map(responder).transpose()?;
-        check_transport(written.transport, tls.is_some(), &profile, &user)?;
-        let users = written.users.as_deref().map(Users::read).transpose()?;
+        let address = listener_settings.address;
+        let name = listener_settings
+            .name
+            .clone()
+            .unwrap_or_else(|| address.to_string());
+        let owner = format!("listener {name}");
+        let refused = |problem: &str| Refusal::usage(format!("{owner}: {problem}"));
+        check_keys(listener_settings).map_err(refused)?;
+        let kind = kind(listener_settings).map_err(refused)?;
+        let profile = listener_settings.profile.as_deref().unwrap_or("near");
+        let profile = profile_named(profile, profiles, &owner)?;
+        let responder = |tls| Responder::new(tls, &owner).map(Arc::new);
+        let tls = listener_settings.tls.as_ref().map(responder).transpose()?;
+        check_transport(listener_settings.transport, tls.is_some(), &profile, &owner)?;
+        let users = listener_settings
+            .users
+            .as_deref()
+            .map(Users::read)
+            .transpose()?;
         Ok(Self {
-            transport: written.transport,
+            transport: listener_settings.transport,
             profile,
             // Clients of a transparent listener do not know of the relay: a dead peer must not cut
             // them off.
-            direct_fallback: written
+            direct_fallback: listener_settings
                 .direct_fallback
-                .unwrap_or(written.kind == KindName::Transparent),
-            allow_from: [&settings.allow_from[..], &written.allow_from].concat(),
-            deny_from: written.deny_from.clone(),
+                .unwrap_or(listener_settings.kind == KindName::Transparent),
+            allow_from: [&settings.allow_from[..], &listener_settings.allow_from].concat(),
+            deny_from: listener_settings.deny_from.clone(),
             users: users.map(Arc::new),
-            accept_proxy: written.accept_proxy,
-            send_proxy: written.send_proxy,
-            rate: written.rate,
-            rate_per_client: written.rate_per_client,
-            intercept: intercept_config(written).map_err(|problem| refused(&problem))?,
+            accept_proxy: listener_settings.accept_proxy,
+            send_proxy: listener_settings.send_proxy,
+            rate: listener_settings.rate,
+            rate_per_client: listener_settings.rate_per_client,
+            intercept: intercept_config(listener_settings).map_err(|problem| refused(&problem))?,
             idle_timeout: positive(
                 "idle_timeout",
-                written.idle_timeout.unwrap_or(IDLE_TIMEOUT_DEFAULT),
+                listener_settings
+                    .idle_timeout
+                    .unwrap_or(IDLE_TIMEOUT_DEFAULT),
             )?,
             tls,
             name,
@@ -144,15 +153,15 @@ impl ListenerConfig {
     /// Refuses two intercepting listeners with one port: the port is part of the nft table's name
     /// and of the mark, so the rules of the second would replace those of the first.
     pub(crate) fn check_intercept_port(&self, before: &[Self]) -> anyhow::Result<()> {
-        let place = |listener: &Self| {
+        let port_and_family = |listener: &Self| {
             let (port, is_ipv4) = (listener.address.port(), listener.address.is_ipv4());
             let intercepts = listener.intercept.is_some() && port != 0;
             intercepts.then_some((port, is_ipv4))
         };
-        let own = place(self);
+        let own = port_and_family(self);
         match before
             .iter()
-            .find(|other| own.is_some() && place(other) == own)
+            .find(|other| own.is_some() && port_and_family(other) == own)
         {
             None => Ok(()),
             Some(other) => Err(Refusal::usage(format!(
@@ -179,46 +188,47 @@ impl ListenerConfig {
     }
 }
 
-fn intercept_config(written: &ListenerSettings) -> Result<Option<Intercept>, String> {
-    if written.intercept.is_empty() {
-        let any = written.intercept_local || written.verify_connect || !written.bypass.is_empty();
+fn intercept_config(settings: &ListenerSettings) -> Result<Option<Intercept>, String> {
+    if settings.intercept.is_empty() {
+        let any =
+            settings.intercept_local || settings.verify_connect || !settings.bypass.is_empty();
         return match any {
             true => Err("bypass, intercept_local and verify_connect need intercept".to_owned()),
             false => Ok(None),
         };
     }
-    if written.kind != KindName::Transparent {
+    if settings.kind != KindName::Transparent {
         return Err("intercept is for transparent listeners".into());
     }
-    if written.verify_connect && written.accept_proxy {
+    if settings.verify_connect && settings.accept_proxy {
         return Err(
             "verify_connect and accept_proxy exclude each other: a SYN that is held has \
                     no PROXY header yet"
                 .into(),
         );
     }
-    let address = written.address;
+    let address = settings.address;
     let foreign = |target: &Target| target.of_family(!address.is_ipv4());
     for (key, targets) in [
-        ("intercept", &written.intercept),
-        ("bypass", &written.bypass),
+        ("intercept", &settings.intercept),
+        ("bypass", &settings.bypass),
     ] {
         if let Some(foreign) = targets.iter().find_map(foreign) {
             return Err(format!("{key} {foreign} is not of the family of {address}"));
         }
     }
     Ok(Some(Intercept {
-        targets: written.intercept.clone(),
-        bypass: written.bypass.clone(),
-        keeps_source: written.keep_source,
-        local: written.intercept_local,
-        verify: written.verify_connect,
+        targets: settings.intercept.clone(),
+        bypass: settings.bypass.clone(),
+        keeps_source: settings.keep_source,
+        local: settings.intercept_local,
+        verify: settings.verify_connect,
     }))
 }
 
-fn kind(written: &ListenerSettings) -> Result<Kind, &'static str> {
+fn kind(settings: &ListenerSettings) -> Result<Kind, &'static str> {
     use KindName as N;
-    match (written.kind, &written.destination, written.keep_source) {
+    match (settings.kind, &settings.destination, settings.keep_source) {
         (N::Forward, Some(to), false) => Ok(Kind::Forward(to.clone())),
         (N::Forward, None, _) => Err("forward wants a destination"),
         (_, Some(_), _) => Err("destination is for forward listeners"),
@@ -231,16 +241,16 @@ fn kind(written: &ListenerSettings) -> Result<Kind, &'static str> {
 }
 
 /// Refuses keys that the listener's kind does not have.
-fn check_keys(written: &ListenerSettings) -> Result<(), &'static str> {
+fn check_keys(settings: &ListenerSettings) -> Result<(), &'static str> {
     use KindName as N;
-    let kind = written.kind;
-    let over_udt = written.transport != Transport::Tcp;
-    let for_relays = written.tls.is_some() || written.idle_timeout.is_some() || over_udt;
-    if written.direct_fallback.is_some() && kind != N::Transparent {
+    let kind = settings.kind;
+    let over_udt = settings.transport != Transport::Tcp;
+    let for_relays = settings.tls.is_some() || settings.idle_timeout.is_some() || over_udt;
+    if settings.direct_fallback.is_some() && kind != N::Transparent {
         Err(
             "direct_fallback is for transparent listeners: for others, give the route fallback = [[]]",
         )
-    } else if written.users.is_some() && !matches!(kind, N::Socks5 | N::Http) {
+    } else if settings.users.is_some() && !matches!(kind, N::Socks5 | N::Http) {
         Err("users is for socks5 and http listeners")
     } else if for_relays && kind != N::Convert {
         Err("tls, transport and idle_timeout are for convert listeners")

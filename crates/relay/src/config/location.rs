@@ -70,14 +70,14 @@ impl<T> InTable for anyhow::Result<T> {
 /// Prefixes the error with its location, if it has one, and removes the table from its context.
 pub(crate) fn locate(
     error: anyhow::Error,
-    place: impl FnOnce(&Table, &str) -> String,
+    prefix: impl FnOnce(&Table, &str) -> String,
 ) -> anyhow::Error {
     let Some(table) = error.downcast_ref::<Table>().cloned() else {
         return error;
     };
     match error.downcast::<Refusal>() {
-        Ok(Refusal::Usage(text)) => Refusal::usage(place(&table, &text) + &text),
-        Ok(Refusal::Unsupported(text)) => Refusal::unsupported(place(&table, &text) + &text),
+        Ok(Refusal::Usage(text)) => Refusal::usage(prefix(&table, &text) + &text),
+        Ok(Refusal::Unsupported(text)) => Refusal::unsupported(prefix(&table, &text) + &text),
         Ok(other) => other.into(),
         Err(error) => error,
     }
@@ -121,19 +121,21 @@ fn is_word_boundary(c: char) -> bool {
 /// Position at which the message contains the entry's text as a whole word.
 fn position_in(entry: &Entry<'_>, message: &str) -> Option<usize> {
     let ends = |c: Option<char>| c.is_none_or(is_word_boundary);
-    let stands = |at: &usize| {
+    let is_whole_word = |at: &usize| {
         let (before, rest) = message.split_at(*at);
         ends(before.chars().next_back()) && ends(rest[entry.text.len()..].chars().next())
     };
     let mut mentions = message.match_indices(entry.text).map(|(at, _)| at);
-    mentions.find(stands).filter(|_| !entry.text.is_empty())
+    mentions
+        .find(is_whole_word)
+        .filter(|_| !entry.text.is_empty())
 }
 
 /// Strips the prefix `listener NAME: `, whose name may equal a key.
 fn without_owner(message: &str) -> &str {
-    let is_user = ["listener ", "peer ", "profile ", "route "];
+    let owner_words = ["listener ", "peer ", "profile ", "route "];
     match message.split_once(": ") {
-        Some((user, rest)) if is_user.iter().any(|word| user.starts_with(word)) => rest,
+        Some((owner, rest)) if owner_words.iter().any(|word| owner.starts_with(word)) => rest,
         _ => message,
     }
 }

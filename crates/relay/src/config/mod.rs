@@ -85,7 +85,7 @@ impl Config {
     fn check(settings: &Settings) -> anyhow::Result<Self> {
         let profiles = profiles(settings)?;
         let peers = peers(settings, &profiles)?;
-        let far = profiles["far"].clone();
+        let far_profile = profiles["far"].clone();
         let config = Self {
             listeners: listeners(settings, &profiles)?,
             policy: policy(settings, &peers, &profiles)?,
@@ -95,7 +95,7 @@ impl Config {
             limits: limits(settings).in_table(Table::Limits)?,
             peers,
             profiles,
-            far_profile: far,
+            far_profile,
             counters: settings.counters.file.clone(),
             interval: interval(settings.counters.interval).in_table(Table::Counters)?,
             admin: admin(settings).in_table(Table::Admin)?,
@@ -175,10 +175,10 @@ impl Config {
         };
         let applies =
             |rule: &&Rule| rule.listeners.is_empty() || rule.listeners.contains(&listener.name);
-        let ways = self.policy.rules.iter().filter(applies);
-        let mut chains = ways
+        let rules = self.policy.rules.iter().filter(applies);
+        let mut chains = rules
             .flat_map(|rule| &rule.target)
-            .flat_map(|way| &way.chains);
+            .flat_map(|target| &target.chains);
         match chains.any(|chain| !chain.is_empty()) {
             true => Err(Refusal::usage(
                 "keep_source (--keep-source) and peers (--peer, via) exclude each other: the leg \
@@ -200,8 +200,8 @@ fn keep_value<T: Clone + PartialEq>(
 }
 
 fn listeners(settings: &Settings, profiles: &Profiles) -> anyhow::Result<Vec<ListenerConfig>> {
-    let listener = |(n, written)| {
-        ListenerConfig::new(written, settings, profiles).in_table(Table::Listener(n))
+    let listener = |(n, listener_settings)| {
+        ListenerConfig::new(listener_settings, settings, profiles).in_table(Table::Listener(n))
     };
     settings.listener.iter().enumerate().map(listener).collect()
 }
@@ -286,8 +286,8 @@ mod tests {
         let config = checked(include_str!("example.toml")).unwrap();
         assert_eq!(config.listeners.len(), 2);
         assert_eq!(config.policy.rules.len(), 3);
-        let way = config.policy.rules[1].target.as_ref().unwrap();
-        assert_eq!(way.chains.len(), 3);
-        assert_eq!(way.chains[0][0].profile.name, "long");
+        let target = config.policy.rules[1].target.as_ref().unwrap();
+        assert_eq!(target.chains.len(), 3);
+        assert_eq!(target.chains[0][0].profile.name, "long");
     }
 }

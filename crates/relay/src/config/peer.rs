@@ -59,47 +59,53 @@ pub(crate) fn peers(
     profiles: &Profiles,
 ) -> anyhow::Result<BTreeMap<String, Arc<PeerConfig>>> {
     let chains = || settings.route.iter().flat_map(RouteSettings::chains);
-    let peer = |(name, written): (&String, &PeerSettings)| {
+    let peer = |(name, peer_settings): (&String, &PeerSettings)| {
         let begins = chains().any(|via| via.first() == Some(name));
-        let profile = written.profile.as_deref().unwrap_or("far");
-        let user = format!("peer {name}");
-        let profile = profile_named(profile, profiles, &user)?;
-        check_transport(written.transport, written.tls.is_some(), &profile, &user)?;
-        let initiator = |tls| Initiator::new(tls, &user, name).map(Arc::new);
+        let profile = peer_settings.profile.as_deref().unwrap_or("far");
+        let owner = format!("peer {name}");
+        let profile = profile_named(profile, profiles, &owner)?;
+        check_transport(
+            peer_settings.transport,
+            peer_settings.tls.is_some(),
+            &profile,
+            &owner,
+        )?;
+        let initiator = |tls| Initiator::new(tls, &owner, name).map(Arc::new);
         let peer = PeerConfig {
             is_behind_peers: !begins && chains().any(|via| via.contains(name)),
-            tls: written.tls.as_ref().map(initiator).transpose()?,
-            pool: pool_size(written, &user)?,
-            streams: streams(written, &user)?,
-            transport: written.transport,
-            pool_age: written
+            tls: peer_settings.tls.as_ref().map(initiator).transpose()?,
+            pool: pool_size(peer_settings, &owner)?,
+            streams: streams(peer_settings, &owner)?,
+            transport: peer_settings.transport,
+            pool_age: peer_settings
                 .pool_age
                 .map_or(Ok(POOL_AGE_DEFAULT), |age| positive("pool_age", age))?,
-            ..PeerConfig::new(name, written.address.0.clone(), profile)
+            ..PeerConfig::new(name, peer_settings.address.0.clone(), profile)
         };
         Ok((name.clone(), Arc::new(peer)))
     };
-    let located = |(name, written)| peer((name, written)).in_table(Table::Peer(name.clone()));
+    let located =
+        |(name, peer_settings)| peer((name, peer_settings)).in_table(Table::Peer(name.clone()));
     settings.peer.iter().map(located).collect()
 }
 
 /// Most pooled connections of a peer in each worker.
 const POOL_MAX: u16 = 1024;
 
-fn pool_size(written: &PeerSettings, user: &str) -> anyhow::Result<usize> {
-    match written.pool.unwrap_or(0) {
+fn pool_size(settings: &PeerSettings, owner: &str) -> anyhow::Result<usize> {
+    match settings.pool.unwrap_or(0) {
         pool @ 0..=POOL_MAX => Ok(pool.into()),
         _ => Err(Refusal::usage(format!(
-            "{user}: pool: want 0 to {POOL_MAX}"
+            "{owner}: pool: want 0 to {POOL_MAX}"
         ))),
     }
 }
 
-fn streams(written: &PeerSettings, user: &str) -> anyhow::Result<u8> {
-    match written.streams.unwrap_or(1) {
+fn streams(settings: &PeerSettings, owner: &str) -> anyhow::Result<u8> {
+    match settings.streams.unwrap_or(1) {
         streams @ 1..=convert::STRIPES_MAX => Ok(streams),
         _ => Err(Refusal::usage(format!(
-            "{user}: streams: want 1 to {}",
+            "{owner}: streams: want 1 to {}",
             convert::STRIPES_MAX
         ))),
     }

@@ -67,8 +67,8 @@ impl Policy {
 
     /// Relays before `peer` in a chain, if this relay never connects to `peer` itself.
     pub(crate) fn chain_to(&self, peer: &PeerConfig) -> Chain {
-        let ways = self.rules.iter().filter_map(|rule| rule.target.as_ref());
-        let mut chains = ways.flat_map(|way| &way.chains);
+        let targets = self.rules.iter().filter_map(|rule| rule.target.as_ref());
+        let mut chains = targets.flat_map(|target| &target.chains);
         let before =
             |chain: &Chain| Some(chain[..chain.iter().position(|p| **p == *peer)?].to_vec());
         match peer.is_behind_peers {
@@ -79,33 +79,33 @@ impl Policy {
 
     /// All routes that clients of a listener may get, whatever their address and destination.
     pub(crate) fn targets_for(&self, listener: &str) -> Vec<&RouteTarget> {
-        let mut ways = Vec::new();
+        let mut targets = Vec::new();
         for rule in self.rules.iter().filter(|rule| rule.applies_to(listener)) {
-            ways.extend(&rule.target);
+            targets.extend(&rule.target);
             if rule.matches_all_clients() {
-                return ways;
+                return targets;
             }
         }
-        ways.push(&self.default_target);
-        ways
+        targets.push(&self.default_target);
+        targets
     }
 
     /// Whether the first attempt for a client of this listener may connect directly to
     /// `destination`.
     pub(crate) fn is_direct(&self, listener: &str, destination: &Destination) -> bool {
-        let straight = |way: &RouteTarget| way.chains[0].is_empty();
+        let is_direct = |target: &RouteTarget| target.chains[0].is_empty();
         for rule in &self.rules {
             if !rule.applies_to(listener) || !rule.matches_destination(destination) {
                 continue;
             }
-            if rule.target.as_ref().is_some_and(straight) {
+            if rule.target.as_ref().is_some_and(is_direct) {
                 return true;
             }
             if rule.from.is_empty() {
                 return false;
             }
         }
-        straight(&self.default_target)
+        is_direct(&self.default_target)
     }
 }
 
@@ -191,7 +191,7 @@ fn rule(
             "{name}: deny excludes via, fallback and profile"
         )));
     }
-    let way = RouteTarget {
+    let target = RouteTarget {
         chains: route
             .chains()
             .map(|via| chain(via, peers, name))
@@ -203,24 +203,24 @@ fn rule(
         from: route.from.clone(),
         to: route.to.clone(),
         ports: route.ports.clone(),
-        target: (!route.deny).then_some(way),
+        target: (!route.deny).then_some(target),
     })
 }
 
 fn chain(
     via: &[String],
     peers: &BTreeMap<String, Arc<PeerConfig>>,
-    user: &str,
+    owner: &str,
 ) -> anyhow::Result<Chain> {
     if via.len() > convert::HOPS_MAX {
         let most = convert::HOPS_MAX;
         return Err(Refusal::usage(format!(
-            "{user}: more than {most} peers in a chain"
+            "{owner}: more than {most} peers in a chain"
         )));
     }
     let peer = |name: &String| {
         let peer = peers.get(name).cloned();
-        peer.ok_or_else(|| Refusal::usage(format!("{user}: no peer is called {name}")))
+        peer.ok_or_else(|| Refusal::usage(format!("{owner}: no peer is called {name}")))
     };
     via.iter().map(peer).collect()
 }
@@ -240,13 +240,13 @@ mod tests {
         }
     }
 
-    fn rule(to: &[&str], ports: &[&str], way: Option<RouteTarget>) -> Rule {
+    fn rule(to: &[&str], ports: &[&str], target: Option<RouteTarget>) -> Rule {
         Rule {
             listeners: Vec::new(),
             from: Vec::new(),
             to: to.iter().map(|t| t.parse().unwrap()).collect(),
             ports: ports.iter().map(|p| p.parse().unwrap()).collect(),
-            target: way,
+            target,
         }
     }
 

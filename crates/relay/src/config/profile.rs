@@ -65,8 +65,8 @@ fn options(settings: &ProfileSettings) -> Options {
 /// most firewalls alive; a dead neighbour is detected after two minutes.
 pub(crate) const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(60);
 
-fn keepalive(written: Option<Time>) -> Option<Duration> {
-    match written {
+fn keepalive(value: Option<Time>) -> Option<Duration> {
+    match value {
         None => Some(KEEPALIVE_DEFAULT),
         Some(Time::ZERO) => None,
         Some(time) => Some(time.into()),
@@ -135,35 +135,35 @@ fn within(
 pub(crate) type Profiles = BTreeMap<String, Arc<Profile>>;
 
 pub(crate) fn profiles(settings: &Settings) -> anyhow::Result<Profiles> {
-    let mut written = settings.profile.clone();
+    let mut profile_settings = settings.profile.clone();
     for always in ["near", "far"] {
-        written.entry(always.to_owned()).or_default();
+        profile_settings.entry(always.to_owned()).or_default();
     }
     // The mark keeps the relay's own packets from being intercepted, and distinguishes them from a
     // near leg with the same addresses.
     let intercepts = |l: &ListenerSettings| !l.intercept.is_empty();
     let needs_mark = |l: &ListenerSettings| l.intercept_local || intercepts(l) && l.keep_source;
     let marked = settings.listener.iter().any(needs_mark);
-    let checked = |(name, written): (&String, _)| {
-        let profile = Profile::new(name, written);
+    let checked = |(name, profile_settings): (&String, _)| {
+        let profile = Profile::new(name, profile_settings);
         let mut profile = profile.in_table(Table::Profile(name.clone()))?;
         profile.options.mark = marked.then_some(OWN_MARK);
         Ok((name.clone(), profile.into()))
     };
-    written.iter().map(checked).collect()
+    profile_settings.iter().map(checked).collect()
 }
 
 pub(crate) fn profile_named(
     name: &str,
     profiles: &Profiles,
-    user: &str,
+    owner: &str,
 ) -> anyhow::Result<Arc<Profile>> {
     let profile = profiles.get(name).cloned();
     profile.ok_or_else(|| {
         let all: Vec<_> = profiles.keys().map(String::as_str).collect();
         let all = all.join(", ");
         Refusal::usage(format!(
-            "{user}: no profile is called {name}; there are: {all}"
+            "{owner}: no profile is called {name}; there are: {all}"
         ))
     })
 }
@@ -174,7 +174,7 @@ pub(crate) fn check_transport(
     transport: Transport,
     has_tls: bool,
     profile: &Profile,
-    user: &str,
+    owner: &str,
 ) -> anyhow::Result<()> {
     if transport == Transport::Tcp {
         return Ok(());
@@ -185,13 +185,13 @@ pub(crate) fn check_transport(
         None if !has_tls => "transport = \"udt\" wants tls".to_owned(),
         None => return Ok(()),
     };
-    Err(Refusal::usage(format!("{user}: {problem}")))
+    Err(Refusal::usage(format!("{owner}: {problem}")))
 }
 
 /// First option of a profile that UDT does not have.
 fn option_without_udt(profile: &Profile) -> Option<&'static str> {
     let options = &profile.options;
-    let asked = [
+    let set_options = [
         ("congestion_control", options.congestion_control.is_some()),
         ("pacing_rate", options.pacing_rate.is_some()),
         ("notsent_lowat", options.notsent_lowat.is_some()),
@@ -200,8 +200,8 @@ fn option_without_udt(profile: &Profile) -> Option<&'static str> {
         ("initial_window", profile.initial_window.is_some()),
         ("ecn", profile.ecn),
     ];
-    let lacked = asked.into_iter().find(|(_, asked)| *asked);
-    lacked.map(|(name, _)| name)
+    let option = set_options.into_iter().find(|(_, is_set)| *is_set);
+    option.map(|(name, _)| name)
 }
 
 /// Whether a keepalive is configured: the default is for TCP, and UDT has its own keepalives.

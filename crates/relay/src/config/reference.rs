@@ -69,9 +69,9 @@ mod tests {
 
         /// Text of the table: its required keys, and one more line.
         fn text(&self, more: &str) -> String {
-            let wanted = self.entries.iter();
-            let wanted = wanted.filter(|e| e.role == KeyRole::Required);
-            let lines: String = wanted.map(Entry::line).collect();
+            let required = self.entries.iter();
+            let required = required.filter(|e| e.role == KeyRole::Required);
+            let lines: String = required.map(Entry::line).collect();
             format!("{}\n{lines}{more}\n", self.header)
         }
     }
@@ -248,7 +248,7 @@ mod tests {
             entry.role == KeyRole::Default && !matches!(&*entry.value, "false" | "[]")
         };
         let tables = tables();
-        let ours: BTreeSet<_> = tables
+        let in_file: BTreeSet<_> = tables
             .iter()
             .flat_map(|table| {
                 table
@@ -259,7 +259,7 @@ mod tests {
             })
             .collect();
         let manual: BTreeSet<_> = manual("**Defaults.**").into_iter().collect();
-        assert_eq!(ours, manual);
+        assert_eq!(in_file, manual);
     }
 
     #[test]
@@ -270,13 +270,13 @@ mod tests {
             .collect();
         let tables = tables();
         let profile = tables.iter().find(|table| table.path() == "profile.far");
-        let ours: BTreeSet<_> = profile
+        let in_file: BTreeSet<_> = profile
             .unwrap()
             .entries
             .iter()
             .map(|e| e.key.clone())
             .collect();
-        assert_eq!(ours, manual);
+        assert_eq!(in_file, manual);
     }
 
     /// Compares the help of each flag that sets the same value.

@@ -161,11 +161,11 @@ impl FromStr for PeerAddress {
             Ok(_) => false,
             Err(_) => text.contains(':'),
         };
-        let place = match has_port {
+        let destination = match has_port {
             true => text.parse(),
             false => Destination::from_host(text, convert::PORT),
         };
-        place.map(Self).map_err(want)
+        destination.map(Self).map_err(want)
     }
 }
 

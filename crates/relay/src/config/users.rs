@@ -43,15 +43,17 @@ impl Users {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let place = format!("line {}", number + 1);
+            let location = format!("line {}", number + 1);
             let fits = |field: &&str| (1..=LEN_MAX).contains(&field.len());
             let fields = line.split_once(':');
             let (user, password) = fields
                 .filter(|(user, password)| fits(user) && fits(password))
-                .ok_or_else(|| format!("{place}: want USER:PASSWORD, 1 to {LEN_MAX} bytes each"))?;
+                .ok_or_else(|| {
+                    format!("{location}: want USER:PASSWORD, 1 to {LEN_MAX} bytes each")
+                })?;
             let hash = Sha256::digest(password).into();
             if users.insert(user.as_bytes().to_vec(), hash).is_some() {
-                return Err(format!("{place}: {user} appears twice"));
+                return Err(format!("{location}: {user} appears twice"));
             }
         }
         match users.is_empty() {
@@ -64,13 +66,13 @@ impl Users {
     /// any wrong password.
     pub(crate) fn verify(&self, user: &[u8], password: &[u8]) -> bool {
         let given: Hash = Sha256::digest(password).into();
-        let known = self.0.get(user);
-        let wanted = known.unwrap_or(&[0; 32]);
+        let found = self.0.get(user);
+        let expected = found.unwrap_or(&[0; 32]);
         let difference = given
             .iter()
-            .zip(wanted)
+            .zip(expected)
             .fold(0, |sum, (a, b)| sum | (a ^ b));
-        known.is_some() && difference == 0
+        found.is_some() && difference == 0
     }
 }
 

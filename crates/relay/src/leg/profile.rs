@@ -74,17 +74,17 @@ fn socket_error(profile: &Profile, error: &io::Error) -> anyhow::Result<()> {
 /// Message about a congestion control that is not among `available`, with the command that loads it
 /// if it is longhaul's.
 fn unavailable_message(cc: &str, available: &str) -> String {
-    let nowhere = format!("{cc}: no such congestion control here");
-    let Some(ours) = longhaul_congestion::math::algorithm(cc) else {
-        return format!("{nowhere}; there are: {available}");
+    let unknown = format!("{cc}: no such congestion control here");
+    let Some(algorithm) = longhaul_congestion::math::algorithm(cc) else {
+        return format!("{unknown}; there are: {available}");
     };
     let (name, load) = (
-        ours.system_name(),
-        format!("longhaul cc load {}", ours.name()),
+        algorithm.system_name(),
+        format!("longhaul cc load {}", algorithm.name()),
     );
     match name == cc {
         true => format!("{cc} is not loaded: {load}"),
-        false => format!("{nowhere}; longhaul's own is {name} ({load}); there are: {available}"),
+        false => format!("{unknown}; longhaul's own is {name} ({load}); there are: {available}"),
     }
 }
 

@@ -73,20 +73,20 @@ pub(crate) struct PendingLookups {
 impl Resolver {
     /// Returns the calling thread's resolver, up to date with the files.
     pub(crate) fn of_this_thread() -> Result<Arc<Self>, Failure> {
-        CACHED.with_borrow_mut(|kept| {
+        CACHED.with_borrow_mut(|cached| {
             let now = Instant::now();
-            if let Some(kept) = kept {
-                if now < kept.checked_at + CHECK_INTERVAL {
-                    return Ok(kept.resolver.clone());
+            if let Some(cached) = cached {
+                if now < cached.checked_at + CHECK_INTERVAL {
+                    return Ok(cached.resolver.clone());
                 }
-                kept.checked_at = now;
-                if kept.files == file_states() {
-                    return Ok(kept.resolver.clone());
+                cached.checked_at = now;
+                if cached.files == file_states() {
+                    return Ok(cached.resolver.clone());
                 }
             }
             let (files, looked) = (file_states(), now);
             let resolver = Arc::new(Self::read().map_err(|_| Failure::Other)?);
-            *kept = Some(CachedResolver {
+            *cached = Some(CachedResolver {
                 resolver: resolver.clone(),
                 files,
                 checked_at: looked,
@@ -164,13 +164,13 @@ impl Resolver {
                 ipv4: known(RecordType::A),
             };
         }
-        let asked = |record| -> BoxFuture<'static, Addresses> {
+        let query = |record| -> BoxFuture<'static, Addresses> {
             let (resolver, name) = (self.clone(), name.clone());
             Box::pin(async move { resolver.query_servers(&name, record).await })
         };
         PendingLookups {
-            ipv6: asked(RecordType::AAAA),
-            ipv4: asked(RecordType::A),
+            ipv6: query(RecordType::AAAA),
+            ipv4: query(RecordType::A),
         }
     }
 

@@ -113,19 +113,19 @@ mod tests {
 
     #[test]
     fn total_keeps_counters_of_closed_listeners() {
-        let (kept, gone) = (listener(), listener());
-        let listeners = Listeners::new(vec![kept.clone(), gone.clone()]);
-        drop(kept.counters.connection());
-        drop(gone.counters.connection());
-        listeners.replace(vec![kept.clone()], [gone.clone()]);
+        let (open, closed) = (listener(), listener());
+        let listeners = Listeners::new(vec![open.clone(), closed.clone()]);
+        drop(open.counters.connection());
+        drop(closed.counters.connection());
+        listeners.replace(vec![open.clone()], [closed.clone()]);
         let (each, total) = listeners.counts();
         assert_eq!(
             (each.len(), total.accepted),
             (2, 2),
             "a closing listener may still count"
         );
-        drop(gone);
-        listeners.replace(vec![kept.clone()], []);
+        drop(closed);
+        listeners.replace(vec![open.clone()], []);
         let (each, total) = listeners.counts();
         assert_eq!((each.len(), total.accepted), (1, 2));
     }

@@ -43,19 +43,19 @@ impl PassedSockets {
     ) -> anyhow::Result<Vec<TcpListener>> {
         let is_for = |passed: &mut activation::Passed| {
             // Only TCP sockets have an address.
-            let there = passed
+            let address = passed
                 .address()
                 .filter(|_| listener.transport == Transport::Tcp);
             let named = passed.name == listener.name;
-            there.is_some() && (named || there == Some(listener.address))
+            address.is_some() && (named || address == Some(listener.address))
         };
-        let taken: Vec<_> = self.0.extract_if(.., is_for).collect();
-        for passed in &taken {
+        let adopted: Vec<_> = self.0.extract_if(.., is_for).collect();
+        for passed in &adopted {
             passed
                 .address()
                 .map_or(Ok(()), |at| listener.check_address(at))?;
         }
-        Ok(taken.into_iter().map(TcpListener::from).collect())
+        Ok(adopted.into_iter().map(TcpListener::from).collect())
     }
 
     /// Refuses sockets that no listener has adopted: nothing would serve their clients.

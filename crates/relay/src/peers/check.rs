@@ -30,9 +30,9 @@ impl Peer {
         }
     }
 
-    /// Checks the peer through the relays of `way`, the first of which is asked from here.
-    async fn check_through(&self, way: &[Arc<Self>], limit: Duration) {
-        let [first, others @ ..] = way else {
+    /// Checks the peer through the relays of `chain`, the first of which is asked from here.
+    async fn check_through(&self, chain: &[Arc<Self>], limit: Duration) {
+        let [first, others @ ..] = chain else {
             return self.check(limit).await;
         };
         let mut hops = Vec::new();
@@ -75,8 +75,8 @@ impl Peer {
             return false;
         }
         let mut last = self.state.last_recheck.lock().await;
-        let asked = last.is_some_and(|at| at >= since || at.elapsed() < RECHECK_INTERVAL_MIN);
-        if self.state.health.is_up() && !asked {
+        let rechecked = last.is_some_and(|at| at >= since || at.elapsed() < RECHECK_INTERVAL_MIN);
+        if self.state.health.is_up() && !rechecked {
             self.check(limit).await;
             *last = Some(Instant::now());
         }
@@ -126,8 +126,8 @@ pub(crate) async fn run_checks(current: &CurrentSetup) {
         };
         for peer in peers.all().filter(due) {
             let (peer, limit) = (peer.clone(), config.limits.connect_timeout);
-            let way = peers.chain(&config.policy.chain_to(&peer.config));
-            tokio::spawn(async move { peer.check_through(&way, limit).await });
+            let chain = peers.chain(&config.policy.chain_to(&peer.config));
+            tokio::spawn(async move { peer.check_through(&chain, limit).await });
         }
         sleep(CHECK_POLL_INTERVAL).await;
     }

@@ -84,9 +84,9 @@ impl Peer {
     }
 
     async fn connect(&self, limit: Duration) -> Result<(Carrier, SocketAddr), Failure> {
-        let place = self.address.destination();
+        let destination = self.address.destination();
         if self.config.transport == Transport::Udt {
-            let candidates = Candidates::resolve(place, None).await?;
+            let candidates = Candidates::resolve(destination, None).await?;
             let attempt = |address| -> BoxFuture<'_, _> { Box::pin(self.connect_udt(address)) };
             return race(candidates, attempt).await;
         }
@@ -97,7 +97,7 @@ impl Peer {
             lookup_quota: None,
             dscp: 0,
         };
-        let (stream, address) = connect(place, departure, |_| true).await?;
+        let (stream, address) = connect(destination, departure, |_| true).await?;
         Ok((stream.into(), address))
     }
 

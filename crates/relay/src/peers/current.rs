@@ -16,8 +16,8 @@ impl Peers {
     /// Returns the peers of `config`. A peer that is unchanged from `before` keeps its state.
     pub(crate) fn new(config: &Config, before: &Self) -> Self {
         let peer = |(name, config): (&String, &Arc<PeerConfig>)| {
-            let unchanged = before.kept(config).cloned();
-            let peer = unchanged.unwrap_or_else(|| Peer::configured(config.clone()).into());
+            let kept = before.find_unchanged(config).cloned();
+            let peer = kept.unwrap_or_else(|| Peer::configured(config.clone()).into());
             (name.clone(), peer)
         };
         Self(config.peers.iter().map(peer).collect())
@@ -25,7 +25,7 @@ impl Peers {
 
     /// Returns the existing peer if its configuration is unchanged. Certificates may have been
     /// renewed: peers with TLS start with fresh state.
-    fn kept(&self, config: &PeerConfig) -> Option<&Arc<Peer>> {
+    fn find_unchanged(&self, config: &PeerConfig) -> Option<&Arc<Peer>> {
         let old = self.0.get(&config.name)?;
         (*old.config == *config && config.tls.is_none()).then_some(old)
     }
@@ -52,8 +52,9 @@ impl Peers {
     }
 
     /// Returns whether a chain is left whose peers, if it has any, are up.
-    pub(crate) fn has_up_chain(&self, way: &RouteTarget) -> bool {
-        way.chains
+    pub(crate) fn has_up_chain(&self, target: &RouteTarget) -> bool {
+        target
+            .chains
             .iter()
             .any(|chain| is_chain_up(&self.chain(chain)))
     }
@@ -128,7 +129,7 @@ mod tests {
             !is_up(&before, "y"),
             "a session keeps the setup of its start"
         );
-        let way = after.config.policy.rules[0].target.as_ref().unwrap();
-        assert!(!after.peers.has_up_chain(way), "x is in its chain");
+        let target = after.config.policy.rules[0].target.as_ref().unwrap();
+        assert!(!after.peers.has_up_chain(target), "x is in its chain");
     }
 }

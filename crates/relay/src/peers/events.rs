@@ -37,7 +37,7 @@ impl Peer {
             [] => info!("peer {name}: all {streams} streams join again"),
             [why, ..] => warn!(
                 "peer {name}: {} of {streams} streams could not join: {why}; the \
-                 others carry on",
+                 others continue",
                 missing.len()
             ),
         }
@@ -48,8 +48,8 @@ impl Peer {
         if !self.state.bypass_logged.swap(true, Relaxed) {
             let name = &self.config.name;
             warn!(
-                "{listener}: clients go straight to their destinations while peer \
-                 {name} is down"
+                "{listener}: clients connect directly to their destinations while \
+                 peer {name} is down"
             );
         }
     }

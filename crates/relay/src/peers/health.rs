@@ -77,11 +77,11 @@ impl Health {
         let mut state = self.state();
         state.failures += 1;
         state.last_contact = Some(now);
-        let news = state.down.is_none();
-        if news {
+        let was_up = state.down.is_none();
+        if was_up {
             state.down = Some(Down::new(now, state.first_backoff(now), jitter));
         }
-        news
+        was_up
     }
 
     /// Returns whether a check is due. If so, no other caller gets `true` before the next backoff

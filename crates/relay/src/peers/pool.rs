@@ -189,7 +189,7 @@ impl IdlePool {
             warn!(
                 "peer {name} ends ready connections after {age}: make pool_age \
                  shorter than idle_timeout of its listener, or pool smaller than its limit on \
-                 connections; fewer are tried until they stay"
+                 connections; fewer are opened until they stay open"
             );
         }
     }

@@ -77,8 +77,8 @@ mod tests {
     #[test]
     fn reports_missing_streams_and_their_return_once() {
         let striping = Striping::default();
-        let told = [0, 3, 1, 0, 0, 2].map(|legs| striping.record_missing(legs));
-        assert_eq!(told, [false, true, false, true, false, true]);
+        let changed = [0, 3, 1, 0, 0, 2].map(|legs| striping.record_missing(legs));
+        assert_eq!(changed, [false, true, false, true, false, true]);
         assert_eq!(striping.missing.load(Relaxed), 6);
     }
 }

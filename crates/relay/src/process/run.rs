@@ -67,7 +67,7 @@ use tracing::{error, info, warn};
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some((directory, names)) = args.make_certificates.split_first() {
         authority::make(directory.as_ref(), names)?;
-        outln!("{}", authority::explanation(directory.as_ref(), names));
+        outln!("{}", authority::instructions(directory.as_ref(), names));
         return Ok(());
     }
     if args.print_default_config {
@@ -271,13 +271,13 @@ fn start_workers(
     handovers: Vec<Receiver<AcceptedConnection>>,
 ) -> io::Result<(Vec<WorkerThread>, Vec<Sender<WorkerSocket>>)> {
     let start = |(index, handovers)| {
-        let (sender, openings) = channel(listeners + SOCKET_QUEUE_LEN);
+        let (sender, sockets) = channel(listeners + SOCKET_QUEUE_LEN);
         let worker = Worker {
             relay: relay.clone(),
             registry: registry.clone(),
             balancer: balancer.clone(),
             index,
-            openings,
+            sockets,
             handovers,
         };
         let thread = std::thread::Builder::new().name(format!("relay-{index}"));
@@ -296,7 +296,7 @@ fn open_verifiers(opened: &[OpenListener]) -> anyhow::Result<Vec<Verifier>> {
         config.intercept.as_ref().is_some_and(|i| i.verify)
     };
     let listeners = opened.iter().map(|(listener, _)| listener).filter(verifies);
-    listeners.cloned().map(Verifier::open).collect()
+    listeners.cloned().map(Verifier::open_and_report).collect()
 }
 
 fn start_verifiers(relay: &Arc<Relay>, verifiers: Vec<Verifier>) -> io::Result<Vec<WorkerThread>> {
@@ -406,7 +406,7 @@ fn reload_at_sighup(
                 Some(problem) => error!("not reloaded: {problem}"),
             }
             manager.reloaded(problem.as_deref());
-            relay.reloads.ended(problem);
+            relay.reloads.record(problem);
         }
     })
 }
@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn refuses_congestion_control_that_kernel_lacks() {
         let flags = ["--socks5", "127.0.0.1:0", "--cc-far", "no-such"].map(str::to_owned);
-        let refusal = crate::try_out(&flags).unwrap_err().to_string();
+        let refusal = crate::check_socket_options(&flags).unwrap_err().to_string();
         assert!(refusal.contains("there are: "), "{refusal}");
     }
 }

@@ -42,11 +42,11 @@ impl Pauses {
     /// Begins a pause of this direction, with `bytes` read and not yet written. The pause ends when
     /// the guard is dropped.
     pub(crate) fn begin(&self, direction: Direction, bytes: usize) -> Pause<'_> {
-        let turns = self.turns(direction);
+        let turns = self.transitions(direction);
         turns.fetch_add(1, Relaxed);
         Pause {
-            turns,
-            _held: Guard::new(&self.held, bytes as u64),
+            transitions: turns,
+            _held: GaugeGuard::new(&self.held, bytes as u64),
         }
     }
 
@@ -57,12 +57,12 @@ impl Pauses {
 
     /// Returns the number of pauses so far, and whether one is active.
     pub(crate) fn read(&self, direction: Direction) -> (u64, bool) {
-        let turns = self.turns(direction).load(Relaxed);
+        let turns = self.transitions(direction).load(Relaxed);
         (turns.div_ceil(2), turns % 2 == 1)
     }
 
     /// Returns the counter of beginnings and ends, which alternate.
-    fn turns(&self, direction: Direction) -> &AtomicU64 {
+    fn transitions(&self, direction: Direction) -> &AtomicU64 {
         match direction {
             Direction::Up => &self.up,
             Direction::Down => &self.down,
@@ -73,13 +73,13 @@ impl Pauses {
 /// An active pause.
 #[derive(Debug)]
 pub(crate) struct Pause<'a> {
-    turns: &'a AtomicU64,
-    _held: Guard<'a>,
+    transitions: &'a AtomicU64,
+    _held: GaugeGuard<'a>,
 }
 
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
-        self.turns.fetch_add(1, Relaxed);
+        self.transitions.fetch_add(1, Relaxed);
     }
 }
 
@@ -88,7 +88,7 @@ impl Drop for Pause<'_> {
 pub(crate) struct Counters {
     accepted: AtomicU64,
     active: AtomicU64,
-    passed_by: AtomicU64,
+    direct: AtomicU64,
     failed: [AtomicU64; Failure::ALL.len()],
     pub(crate) traffic: Traffic,
     pub(crate) times: Times,
@@ -98,14 +98,14 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// Counts an active connection until the guard is dropped.
-    pub(crate) fn connection(&self) -> Guard<'_> {
+    pub(crate) fn connection(&self) -> GaugeGuard<'_> {
         self.accepted.fetch_add(1, Relaxed);
-        Guard::new(&self.active, 1)
+        GaugeGuard::new(&self.active, 1)
     }
 
     /// Counts bytes as buffered until the guard is dropped.
-    pub(crate) fn hold(&self, bytes: usize) -> Guard<'_> {
-        Guard::new(&self.buffered, bytes as u64)
+    pub(crate) fn count_buffered(&self, bytes: usize) -> GaugeGuard<'_> {
+        GaugeGuard::new(&self.buffered, bytes as u64)
     }
 
     pub(crate) fn fail(&self, failure: Failure) {
@@ -114,8 +114,8 @@ impl Counters {
 
     /// Counts a connection that was made directly to its destination, since the relay had no free
     /// resources.
-    pub(crate) fn pass_by(&self) {
-        self.passed_by.fetch_add(1, Relaxed);
+    pub(crate) fn count_direct(&self) {
+        self.direct.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn read(&self) -> Counts {
@@ -124,7 +124,7 @@ impl Counters {
         Counts {
             accepted: self.accepted.load(Relaxed),
             active: self.active.load(Relaxed),
-            passed_by: self.passed_by.load(Relaxed),
+            passed_by: self.direct.load(Relaxed),
             failed: failed
                 .map(|(failure, count)| (failure.to_string(), count.load(Relaxed)))
                 .filter(|(_, count)| *count > 0)
@@ -147,19 +147,19 @@ pub(crate) fn total(past: &Counts, listeners: &[ListenerCounts]) -> Counts {
 
 /// Adds to a gauge, and subtracts the same amount on drop.
 #[derive(Debug)]
-pub(crate) struct Guard<'a> {
+pub(crate) struct GaugeGuard<'a> {
     gauge: &'a AtomicU64,
     share: u64,
 }
 
-impl<'a> Guard<'a> {
+impl<'a> GaugeGuard<'a> {
     fn new(gauge: &'a AtomicU64, share: u64) -> Self {
         gauge.fetch_add(share, Relaxed);
         Self { gauge, share }
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for GaugeGuard<'_> {
     fn drop(&mut self) {
         self.gauge.fetch_sub(self.share, Relaxed);
     }

@@ -45,17 +45,17 @@ struct Shared {
 impl Journal {
     /// Opens `path` (`-` is standard output) for appending and starts the writer.
     pub(crate) fn open(path: &Path) -> anyhow::Result<(Self, JoinHandle<()>)> {
-        let sink = Sink::open(path)?;
+        let sink = RecordFile::open(path)?;
         let (queue, messages) = sync_channel(QUEUE_MAX);
         let shared = Arc::<Shared>::default();
-        let its = shared.clone();
-        let writer = std::thread::spawn(move || write(sink, &messages, &its));
+        let writer_state = shared.clone();
+        let writer = std::thread::spawn(move || write(sink, &messages, &writer_state));
         let queue = Some(queue);
         Ok((Self { queue, shared }, writer))
     }
 
     /// Returns whether records are written.
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.queue.is_some()
     }
 
@@ -84,7 +84,7 @@ impl Journal {
 }
 
 /// Output of the writer.
-struct Sink {
+struct RecordFile {
     /// `None` is standard output.
     path: Option<PathBuf>,
     /// `None` after an error, until it is reopened.
@@ -92,24 +92,24 @@ struct Sink {
     /// Device and inode number of the open file.
     identity: Option<(u64, u64)>,
     /// Identity of a file whose last line is incomplete.
-    torn: Option<(u64, u64)>,
+    file_with_partial_line: Option<(u64, u64)>,
 }
 
-impl Sink {
+impl RecordFile {
     fn open(path: &Path) -> anyhow::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self {
                 path: None,
                 out: Some(Box::new(io::stdout())),
                 identity: None,
-                torn: None,
+                file_with_partial_line: None,
             });
         }
         let mut sink = Self {
             path: Some(path.to_owned()),
             out: None,
             identity: None,
-            torn: None,
+            file_with_partial_line: None,
         };
         let opened = sink.append_to(path);
         opened.with_context(|| format!("--counters {}", path.display()))?;
@@ -119,7 +119,11 @@ impl Sink {
     fn append_to(&mut self, path: &Path) -> io::Result<()> {
         let mut file = File::options().create(true).append(true).open(path)?;
         let opened = Some(identity(&file.metadata()?));
-        if self.torn.take_if(|torn| Some(*torn) == opened).is_some() {
+        if self
+            .file_with_partial_line
+            .take_if(|torn| Some(*torn) == opened)
+            .is_some()
+        {
             file.write_all(b"\n")?;
         }
         self.identity = opened;
@@ -137,7 +141,7 @@ impl Sink {
         let written = write_all(out, &mut rest).and_then(|()| out.flush());
         if let Err(error) = &written {
             let partly = rest.len() < line.len();
-            self.torn = self.identity.filter(|_| partly);
+            self.file_with_partial_line = self.identity.filter(|_| partly);
             self.out = None;
             error!("counters: {error}; no more are written until SIGHUP");
         }
@@ -157,7 +161,7 @@ impl Sink {
         }
         if let Err(error) = self.append_to(&path) {
             warn!(
-                "counters: {}: {error}; what was open before stays so",
+                "counters: {}: {error}; the file opened before stays in use",
                 path.display()
             );
         }
@@ -181,7 +185,7 @@ fn identity(of: &Metadata) -> (u64, u64) {
     (of.dev(), of.ino())
 }
 
-fn write(mut sink: Sink, messages: &Receiver<Message>, shared: &Shared) {
+fn write(mut sink: RecordFile, messages: &Receiver<Message>, shared: &Shared) {
     for message in messages {
         if shared.reopen.swap(false, Relaxed) {
             sink.reopen();
@@ -200,9 +204,9 @@ mod tests {
     use super::*;
 
     /// Writer with room for this many bytes, as a disk that is nearly full.
-    struct Full(usize);
+    struct LimitedWriter(usize);
 
-    impl Write for Full {
+    impl Write for LimitedWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let room = self.0.min(bytes.len());
             self.0 -= room;
@@ -223,11 +227,11 @@ mod tests {
         let path = directory.path().join("records");
         for (room, want) in [(0, "first\nthird\n"), (2, "first\nse\nthird\n")] {
             fs::write(&path, "").unwrap();
-            let mut sink = Sink::open(&path).unwrap();
+            let mut sink = RecordFile::open(&path).unwrap();
             assert!(sink.write("first\n"));
             // Part of the line that fits on the disk.
             fs::write(&path, "first\n".to_owned() + &"second\n"[..room]).unwrap();
-            sink.out = Some(Box::new(Full(room)));
+            sink.out = Some(Box::new(LimitedWriter(room)));
             assert!(!sink.write("second\n"));
             sink.reopen();
             assert!(sink.write("third\n"));
@@ -239,8 +243,8 @@ mod tests {
     fn new_file_begins_with_complete_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("records");
-        let mut sink = Sink::open(&path).unwrap();
-        sink.out = Some(Box::new(Full(2)));
+        let mut sink = RecordFile::open(&path).unwrap();
+        sink.out = Some(Box::new(LimitedWriter(2)));
         assert!(!sink.write("second\n"));
         fs::rename(&path, directory.path().join("records.1")).unwrap();
         sink.reopen();

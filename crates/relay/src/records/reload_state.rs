@@ -22,7 +22,7 @@ impl ReloadState {
     }
 
     /// Records the end of a reload, with the error if it failed.
-    pub(crate) fn ended(&self, problem: Option<String>) {
+    pub(crate) fn record(&self, problem: Option<String>) {
         let (mut reload, now) = (self.reload(), Timestamp::now());
         reload.time = now;
         reload.successful = problem.is_none();
@@ -49,12 +49,12 @@ mod tests {
     fn failed_reload_keeps_time_of_last_success() {
         let state = ReloadState::new();
         let start = state.read();
-        state.ended(Some("no such file".to_owned()));
+        state.record(Some("no such file".to_owned()));
         let failed = state.read();
         assert!(!failed.successful);
         assert_eq!(failed.success_time, start.success_time);
         assert_eq!(failed.problem.as_deref(), Some("no such file"));
-        state.ended(None);
+        state.record(None);
         let taken = state.read();
         assert!(taken.successful && taken.problem.is_none());
         assert_eq!(taken.success_time, taken.time);

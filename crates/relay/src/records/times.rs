@@ -70,8 +70,8 @@ impl Histogram {
 
     pub(crate) fn add(&self, time: Duration) {
         let seconds = time.as_secs_f64();
-        let place = self.bounds_s.partition_point(|bound| *bound < seconds);
-        self.counts[place].fetch_add(1, Relaxed);
+        let bucket = self.bounds_s.partition_point(|bound| *bound < seconds);
+        self.counts[bucket].fetch_add(1, Relaxed);
         self.sum_us.fetch_add(time.as_micros() as u64, Relaxed);
     }
 
@@ -93,37 +93,37 @@ impl Histogram {
 pub(crate) struct FirstByte {
     begin: Instant,
     /// Microseconds from `begin` to the open request, plus one; 0 is no open request.
-    asked: AtomicU64,
+    started_at: AtomicU64,
 }
 
 impl FirstByte {
     pub(crate) fn new(begin: Instant) -> Self {
         Self {
             begin,
-            asked: AtomicU64::new(0),
+            started_at: AtomicU64::new(0),
         }
     }
 
     /// Starts the wait for a request's answer.
-    pub(crate) fn asked(&self) {
+    pub(crate) fn start(&self) {
         let now = self.begin.elapsed().as_micros() as u64;
-        self.asked.store(now + 1, Relaxed);
+        self.started_at.store(now + 1, Relaxed);
     }
 
     /// Starts the wait unless one is running: a request may take several connections.
-    pub(crate) fn asked_unless_waiting(&self) {
-        if self.asked.load(Relaxed) == 0 {
-            self.asked();
+    pub(crate) fn start_unless_running(&self) {
+        if self.started_at.load(Relaxed) == 0 {
+            self.start();
         }
     }
 
     /// Records the first byte of an answer, once per request.
-    pub(crate) fn came(&self, times: &Times) {
+    pub(crate) fn record_first_byte(&self, times: &Times) {
         // This is called for each piece of an answer: a load is cheaper than a swap.
-        if self.asked.load(Relaxed) == 0 {
+        if self.started_at.load(Relaxed) == 0 {
             return;
         }
-        let asked = self.asked.swap(0, Relaxed);
+        let asked = self.started_at.swap(0, Relaxed);
         if let Some(asked) = asked.checked_sub(1) {
             let wait = self.begin.elapsed().as_micros() as u64;
             let wait = Duration::from_micros(wait.saturating_sub(asked));
@@ -151,14 +151,14 @@ mod tests {
     fn counts_first_byte_once_per_request() {
         let (times, wait) = (Times::default(), FirstByte::new(Instant::now()));
         let counted = || times.first_byte.read().counts.iter().sum::<u64>();
-        wait.came(&times);
+        wait.record_first_byte(&times);
         assert_eq!(counted(), 0, "no open request");
-        wait.asked();
-        wait.came(&times);
-        wait.came(&times);
+        wait.start();
+        wait.record_first_byte(&times);
+        wait.record_first_byte(&times);
         assert_eq!(counted(), 1);
-        wait.asked();
-        wait.came(&times);
+        wait.start();
+        wait.record_first_byte(&times);
         assert_eq!(counted(), 2);
     }
 }

@@ -28,7 +28,7 @@ pub(super) type LaterHops = Box<[(SocketAddr, Arc<Peer>)]>;
 /// The far leg of a connection.
 #[derive(Debug)]
 pub(crate) struct FarLeg {
-    pub(crate) stream: Leg,
+    pub(crate) leg: Leg,
     /// Remote address: the destination's or the peer's.
     pub(crate) address: SocketAddr,
     /// Copy mode, if the profile sets one.
@@ -41,7 +41,7 @@ pub(crate) struct FarLeg {
     /// Time that the answer to the client may wait for bytes of the destination.
     reply_delay: Duration,
     /// Whether the leg came from the pool, and only the request has been sent over it.
-    is_pooled: bool,
+    is_replaceable: bool,
     /// Whether the leg ended before any byte of the peer's answer.
     closed_without_answer: AtomicBool,
     /// Whether a wrong or missing answer has caused a check of the peer.
@@ -65,10 +65,13 @@ impl FarLeg {
     /// Moves the leg to the calling thread's event loop.
     pub(crate) fn move_to_current_runtime(mut self) -> Result<Self, Failure> {
         // A group shares the leg, which only its last owner can move.
-        let plan = self.group.take().map(|group| group.recreation_data());
-        let stream = self.stream.at_home_here().map_err(|_| Failure::Other)?;
-        let far = Self { stream, ..self };
-        Ok(match plan {
+        let parameters = self.group.take().map(|group| group.parameters());
+        let stream = self.leg.at_home_here().map_err(|_| Failure::Other)?;
+        let far = Self {
+            leg: stream,
+            ..self
+        };
+        Ok(match parameters {
             Some((stripes, peer)) => far.into_striped(stripes, 0, &peer),
             None => far,
         })
@@ -78,7 +81,7 @@ impl FarLeg {
     pub(crate) async fn send_early_bytes(&self, bytes: &[u8]) -> io::Result<()> {
         match &self.group {
             Some(group) => group.send_early_bytes(bytes).await,
-            None => write_all(&self.stream, bytes).await,
+            None => write_all(&self.leg, bytes).await,
         }
     }
 
@@ -86,21 +89,21 @@ impl FarLeg {
     pub(crate) fn direct(
         (stream, address): (tokio::net::TcpStream, SocketAddr),
         profile: &Profile,
-        limit: Duration,
+        timeout: Duration,
     ) -> Self {
-        Self::new((Leg::plain(stream), address), profile, limit)
+        Self::new((Leg::plain(stream), address), profile, timeout)
     }
 
-    fn new((stream, address): (Leg, SocketAddr), profile: &Profile, limit: Duration) -> Self {
+    fn new((stream, address): (Leg, SocketAddr), profile: &Profile, timeout: Duration) -> Self {
         Self {
-            stream,
+            leg: stream,
             address,
             mode: profile.mode,
             peer: None,
             awaits_answer: AtomicBool::new(false),
-            timeout: limit,
+            timeout,
             reply_delay: Duration::ZERO,
-            is_pooled: false,
+            is_replaceable: false,
             closed_without_answer: AtomicBool::new(false),
             peer_rechecked: AtomicBool::new(false),
             later_hops: LaterHops::default(),
@@ -113,10 +116,21 @@ impl FarLeg {
         }
     }
 
-    /// Makes the leg the first of a stripe group, over which `ahead` bytes of the client have been
-    /// sent.
-    pub(super) fn into_striped(self, stripes: Stripes, ahead: usize, peer: &Arc<Peer>) -> Self {
-        let group = OutgoingGroup::new(stripes, self.stream.clone(), ahead, peer, self.timeout);
+    /// Makes the leg the first of a stripe group, over which `early_bytes_sent` bytes of the client
+    /// have been sent.
+    pub(super) fn into_striped(
+        self,
+        stripes: Stripes,
+        early_bytes_sent: usize,
+        peer: &Arc<Peer>,
+    ) -> Self {
+        let group = OutgoingGroup::new(
+            stripes,
+            self.leg.clone(),
+            early_bytes_sent,
+            peer,
+            self.timeout,
+        );
         Self {
             group: Some(group),
             ..self
@@ -127,25 +141,25 @@ impl FarLeg {
     pub(super) fn to_peer(
         leg: Leg,
         peer: &Arc<Peer>,
-        limit: Duration,
-        stood: bool,
-        is_bare: bool,
+        timeout: Duration,
+        from_pool: bool,
+        sent_no_client_bytes: bool,
     ) -> Self {
         let address = leg.carrier().peer_addr();
         let address = address.unwrap_or_else(|| peer.address.preferred());
         Self {
             peer: Some(peer.clone()),
             awaits_answer: AtomicBool::new(true),
-            is_pooled: stood && is_bare,
-            sent_no_client_bytes: is_bare,
-            ..Self::new((leg, address), &peer.config.profile, limit)
+            is_replaceable: from_pool && sent_no_client_bytes,
+            sent_no_client_bytes,
+            ..Self::new((leg, address), &peer.config.profile, timeout)
         }
     }
 
     /// Sets the reply delay, for a client that does not wait for an answer.
-    pub(super) fn with_reply_delay(self, patience: Duration) -> Self {
+    pub(super) fn with_reply_delay(self, reply_delay: Duration) -> Self {
         Self {
-            reply_delay: patience,
+            reply_delay,
             ..self
         }
     }
@@ -163,13 +177,13 @@ impl FarLeg {
 
     /// Returns whether the leg came from the pool.
     pub(crate) fn was_pooled(&self) -> bool {
-        self.is_pooled
+        self.is_replaceable
     }
 
     /// Returns whether the leg was probably dead before the request, and the request may be
     /// repeated: no byte of the client has been sent.
     pub(crate) fn was_dead(&self) -> bool {
-        self.is_pooled
+        self.is_replaceable
             && self.closed_without_answer.load(Relaxed)
             && !self.client_bytes_taken.load(Relaxed)
     }
@@ -186,17 +200,17 @@ impl FarLeg {
         if !self.awaits_answer.swap(false, Relaxed) {
             return Ok(());
         }
-        let answer = timeout(self.timeout, connection::read_answer(&self.stream)).await;
+        let answer = timeout(self.timeout, connection::read_answer(&self.leg)).await;
         match answer.unwrap_or(Err(PeerError::NoAnswer(self.timeout))) {
             Ok((answer, cause)) => self.handle_answer(answer, cause),
-            Err(obstacle) => {
-                let closed = matches!(obstacle, PeerError::Closed(_));
+            Err(error) => {
+                let closed = matches!(error, PeerError::Closed(_));
                 self.closed_without_answer.store(closed, Relaxed);
                 // A pooled connection may have died by itself; the pool handles that.
-                if !closed || !self.is_pooled {
+                if !closed || !self.is_replaceable {
                     self.recheck_peer();
                 }
-                Err(Fault::at_relay(obstacle.failure(), &self.relay_name()))
+                Err(Fault::at_relay(error.failure(), &self.relay_name()))
             }
         }
     }
@@ -242,17 +256,17 @@ impl FarLeg {
             return;
         };
         self.peer_rechecked.store(true, Relaxed);
-        let (now, limit) = (Instant::now(), self.timeout);
-        tokio::spawn(async move { peer.recheck(now, limit).await });
+        let (now, timeout) = (Instant::now(), self.timeout);
+        tokio::spawn(async move { peer.recheck(now, timeout).await });
     }
 
     /// Returns, after a failure, whether a peer of the chain is down and the request may be
     /// repeated over another chain, because no byte of the client has been sent.
     pub(crate) async fn lost_peer(&self) -> bool {
-        let nothing_left = self.sent_no_client_bytes && !self.client_bytes_taken.load(Relaxed);
+        let can_repeat = self.sent_no_client_bytes && !self.client_bytes_taken.load(Relaxed);
         match &self.peer {
-            Some(_) if nothing_left && self.hop_unreachable.load(Relaxed) => true,
-            Some(peer) if nothing_left && self.peer_rechecked.load(Relaxed) => {
+            Some(_) if can_repeat && self.hop_unreachable.load(Relaxed) => true,
+            Some(peer) if can_repeat && self.peer_rechecked.load(Relaxed) => {
                 peer.recheck(self.opened_at, self.timeout).await
             }
             _ => false,

@@ -50,7 +50,7 @@ pub(crate) struct Route<'a> {
     /// Peers of this configuration.
     pub(crate) peers: &'a Peers,
     /// Pooled connections to peers.
-    pub(crate) ready: &'a PeerPools,
+    pub(crate) peer_pools: &'a PeerPools,
     /// Name of the client's listener.
     pub(crate) listener: &'a str,
     pub(crate) client: IpAddr,
@@ -83,9 +83,9 @@ impl Route<'_> {
     /// with the preamble, and its answer is read later, by [`FarLeg::answer`]. If a peer can't be
     /// reached, the next chain is tried.
     pub(crate) async fn open(&self, request: &Request) -> Result<FarLeg, Fault> {
-        let choose_chains = self.ways(request)?;
+        let choice = self.choose_chains(request)?;
         let mut outcome = Err(Failure::NotAllowed.into());
-        for chain in up_first(&choose_chains.chains) {
+        for chain in up_first(&choice.chains) {
             let hops = match hops(chain, self.timeout(request)).await {
                 Ok(hops) => hops,
                 Err(fault) => {
@@ -93,25 +93,23 @@ impl Route<'_> {
                     continue;
                 }
             };
-            let later_hops = beyond(chain, &hops);
-            let missed = match next_target(chain, hops, request)? {
+            let beyond = later_hops(chain, &hops);
+            let opened = match next_target(chain, hops, request)? {
                 NextTarget::Destination(to) => {
-                    if let Some(peer) = first_down(&choose_chains.chains[0]) {
+                    if let Some(peer) = first_down(&choice.chains[0]) {
                         peer.log_bypass(self.listener);
                     }
-                    return Ok(self
-                        .connect_directly(&to, &choose_chains.profile, request)
-                        .await?);
+                    return Ok(self.connect_directly(&to, &choice.profile, request).await?);
                 }
                 // In a box: TLS is large, and most legs have none.
                 NextTarget::Peer(peer, onward) => {
                     Box::pin(self.connect_to_peer(&peer, &onward, request)).await
                 }
             };
-            match missed {
+            match opened {
                 Err(fault) => outcome = Err(fault),
                 Ok(mut far) => {
-                    far.later_hops = later_hops;
+                    far.later_hops = beyond;
                     return Ok(far);
                 }
             }
@@ -121,8 +119,8 @@ impl Route<'_> {
 
     /// Returns whether a chain is left whose peers, if it has any, are up.
     pub(crate) fn has_up_chain(&self, request: &Request) -> bool {
-        let ways = self.ways(request);
-        ways.is_ok_and(|ways| ways.chains.iter().any(is_chain_up))
+        let choice = self.choose_chains(request);
+        choice.is_ok_and(|choice| choice.chains.iter().any(is_chain_up))
     }
 
     /// Returns the timeout of each step.
@@ -134,7 +132,7 @@ impl Route<'_> {
 
     /// Returns the chains by the rules. A request that names its own hops takes those, and both its
     /// first hop and its destination must be allowed.
-    fn ways(&self, request: &Request) -> Result<ChainChoice, Fault> {
+    fn choose_chains(&self, request: &Request) -> Result<ChainChoice, Fault> {
         let allowed = self.apply_rules_to(&request.destination)?;
         let chains = match request.hops.is_empty() {
             true => self.chains(allowed),
@@ -146,8 +144,8 @@ impl Route<'_> {
         })
     }
 
-    fn chains(&self, way: &RouteTarget) -> Vec<Chain> {
-        let chains = way.chains.iter().map(|chain| self.peers.chain(chain));
+    fn chains(&self, target: &RouteTarget) -> Vec<Chain> {
+        let chains = target.chains.iter().map(|chain| self.peers.chain(chain));
         let mut chains: Vec<_> = chains.collect();
         // If the client is a peer whose own legs are intercepted here, that peer would get them
         // back.
@@ -181,18 +179,18 @@ impl Route<'_> {
         &self,
         destination: &Destination,
     ) -> Result<Option<Arc<Profile>>, Failure> {
-        let way = self.apply_rules_to(destination)?;
-        let straight = way.chains[0].is_empty();
-        Ok(straight.then(|| way.profile.clone()))
+        let target = self.apply_rules_to(destination)?;
+        let direct = target.chains[0].is_empty();
+        Ok(direct.then(|| target.profile.clone()))
     }
 
     /// Returns the profile of a direct leg to a destination that is not known yet. The destination
     /// must be checked later.
     pub(crate) fn direct_profile_for_any(&self) -> Result<Option<Arc<Profile>>, Failure> {
         let anyone = Destination::from_ip(Ipv4Addr::UNSPECIFIED.into(), 0);
-        let way = self.apply_rules(&anyone)?;
-        let straight = way.chains[0].is_empty();
-        Ok(straight.then(|| way.profile.clone()))
+        let target = self.apply_rules(&anyone)?;
+        let direct = target.chains[0].is_empty();
+        Ok(direct.then(|| target.profile.clone()))
     }
 
     /// Evaluates the rules for a hop. A configured peer may be a relay on this host.
@@ -221,8 +219,8 @@ impl Route<'_> {
             client: self.client,
             destination,
         };
-        let way = self.config.policy.decide(question);
-        way.ok_or(Failure::NotAllowed)
+        let target = self.config.policy.decide(question);
+        target.ok_or(Failure::NotAllowed)
     }
 
     async fn connect_directly(
@@ -243,7 +241,7 @@ impl Route<'_> {
         };
         let connected = connect(to, departure, permits).await?;
         let far = FarLeg::direct(connected, profile, limit).with_reply_delay(request.reply_delay);
-        let written = write_all(&far.stream, &request.early_bytes).await;
+        let written = write_all(&far.leg, &request.early_bytes).await;
         written.map_err(|error| Failure::from_connect(&error))?;
         Ok(far)
     }
@@ -272,9 +270,9 @@ impl Route<'_> {
             bytes_after_preamble(request, stripes.is_some()),
         ]
         .concat();
-        let is_bare = request.early_bytes.is_empty();
-        let asked = |leg, stood| {
-            let mut far = FarLeg::to_peer(leg, peer, limit, stood, is_bare)
+        let sent_no_client_bytes = request.early_bytes.is_empty();
+        let far_leg = |leg, from_pool| {
+            let mut far = FarLeg::to_peer(leg, peer, limit, from_pool, sent_no_client_bytes)
                 .with_reply_delay(request.reply_delay);
             let hop = request.hops.first().copied();
             far.hop = hop;
@@ -283,23 +281,23 @@ impl Route<'_> {
                 None => far,
             }
         };
-        while let Some(leg) = self.ready.take(peer) {
+        while let Some(leg) = self.peer_pools.take(peer) {
             leg.carrier().reset_unless_finished();
             set_dscp(&leg, &peer.config.profile, request.dscp);
             if let Some(taken) = try_first_write(&leg, &first) {
                 // An error of the leg shows again where its answer is read.
                 let _ = write_all(&leg, &first[taken..]).await;
-                return Ok(asked(leg, true));
+                return Ok(far_leg(leg, true));
             }
         }
-        let missed = |failure| Fault::at_relay(failure, &relay_name(peer, request.hops.first()));
-        let leg = peer.open_leg(limit).await.map_err(missed)?;
+        let at_relay = |failure| Fault::at_relay(failure, &relay_name(peer, request.hops.first()));
+        let leg = peer.open_leg(limit).await.map_err(at_relay)?;
         leg.carrier().reset_unless_finished();
         set_dscp(&leg, &peer.config.profile, request.dscp);
         // A peer that refuses may close before it has read this: its answer says more than the
         // write error.
         let _ = write_all(&leg, &first).await;
-        Ok(asked(leg, false))
+        Ok(far_leg(leg, false))
     }
 }
 
@@ -337,7 +335,7 @@ fn bytes_after_preamble(request: &Request, striped: bool) -> Vec<u8> {
 
 /// Returns the peers of a chain whose state this relay knows only from the answers of earlier
 /// relays, with the addresses in the request.
-fn beyond(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> LaterHops {
+fn later_hops(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> LaterHops {
     let others = hops.iter().copied().zip(chain.iter().skip(1).cloned());
     others
         .filter(|(_, peer)| peer.config.is_behind_peers)
@@ -425,19 +423,23 @@ mod tests {
         Config::new(&toml::from_str(&format!("{listener}{text}")).unwrap()).unwrap()
     }
 
-    fn ways(config: &Config, hops: &[&str], destination: &str) -> Result<ChainChoice, Fault> {
+    fn choose_chains(
+        config: &Config,
+        hops: &[&str],
+        destination: &str,
+    ) -> Result<ChainChoice, Fault> {
         let addresses = ListenAddresses::default();
         let route = Route {
             config,
             peers: &Peers::new(config, &Peers::default()),
-            ready: &PeerPools::default(),
+            peer_pools: &PeerPools::default(),
             listener: "l",
             client: [127, 0, 0, 1].into(),
             lookup_quota: None,
             direct_fallback: false,
             local: LocalAccess::new(Origin::Elsewhere, false, &addresses),
         };
-        route.ways(&Request {
+        route.choose_chains(&Request {
             hops: hops.iter().map(|p| p.parse().unwrap()).collect(),
             ..Request::to(destination.parse().unwrap(), Vec::new())
         })
@@ -482,25 +484,25 @@ mod tests {
                 .health
                 .record_failure(Instant::now(), 0.5)
         };
-        let [first, second, straight] = chains.each_ref();
-        assert_eq!(up_first(&chains), [first, second, straight]);
+        let [first, second, direct] = chains.each_ref();
+        assert_eq!(up_first(&chains), [first, second, direct]);
         die(0);
-        assert_eq!(up_first(&chains), [second, straight, first]);
+        assert_eq!(up_first(&chains), [second, direct, first]);
         die(1);
-        assert_eq!(up_first(&chains), [straight, first, second]);
+        assert_eq!(up_first(&chains), [direct, first, second]);
         first[0].state.health.record_success(Instant::now());
-        assert_eq!(up_first(&chains), [first, straight, second]);
+        assert_eq!(up_first(&chains), [first, direct, second]);
     }
 
     #[test]
     fn hops_of_request_override_rules() {
         let config = config("[peer.p]\naddress = '10.0.0.1'\n[[route]]\nvia = ['p']");
-        let named = ways(&config, &["10.0.0.9:9"], "host.test:80").unwrap();
+        let named = choose_chains(&config, &["10.0.0.9:9"], "host.test:80").unwrap();
         assert_eq!(
             named.chains[0][0].address.preferred().to_string(),
             "10.0.0.9:9"
         );
-        let ours = ways(&config, &[], "host.test:80").unwrap();
+        let ours = choose_chains(&config, &[], "host.test:80").unwrap();
         assert_eq!(ours.chains[0][0].config.name, "p");
     }
 
@@ -513,7 +515,7 @@ mod tests {
             (&["192.0.2.1:80"], "10.1.2.3:80", false),
             (&["192.0.2.1:80"], "host.test:80", true),
         ] {
-            let outcome = ways(&config, hops, destination);
+            let outcome = choose_chains(&config, hops, destination);
             assert_eq!(outcome.is_ok(), allowed, "{hops:?} {destination}");
         }
     }

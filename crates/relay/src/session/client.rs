@@ -119,8 +119,8 @@ impl Session {
     /// Returns the request with a PROXY header in front of its data. Peers pass it on like any byte
     /// of the client.
     pub(super) fn with_proxy_header(&self, request: &Request) -> Option<Request> {
-        let (version, entrance) = (self.listener_config.send_proxy?, self.accepted_address()?);
-        let header = encode_header(version, self.client_address, entrance);
+        let (version, destination) = (self.listener_config.send_proxy?, self.accepted_address()?);
+        let header = encode_header(version, self.client_address, destination);
         Some(Request {
             destination: request.destination.clone(),
             hops: request.hops.clone(),
@@ -153,11 +153,11 @@ pub(crate) async fn read_header(stream: &Carrier) -> Result<Header, Failure> {
 pub(crate) fn encode_header(
     version: SendProxy,
     client: SocketAddr,
-    entrance: SocketAddr,
+    destination: SocketAddr,
 ) -> Vec<u8> {
     match version {
-        SendProxy::V1 => encode_v1(client, entrance),
-        SendProxy::V2 => encode_v2(client, entrance),
+        SendProxy::V1 => encode_v1(client, destination),
+        SendProxy::V2 => encode_v2(client, destination),
     }
 }
 

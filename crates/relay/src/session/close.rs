@@ -32,7 +32,7 @@ impl Drop for CloseGuard<'_> {
             let lasted = session.started.elapsed();
             session.listener.counters.times.duration.add(lasted);
         }
-        if session.relay.journal.is_kept() && !session.was_idle_pooled(end) {
+        if session.relay.journal.is_enabled() && !session.was_idle_pooled(end) {
             session.relay.journal.put(session.record(end));
         }
     }
@@ -56,31 +56,29 @@ impl Session {
             return self.close_cleanly();
         }
         if matches!(end, End::Broken(..) | End::Cut) {
-            if let Some(trunk) = self.client_bundle() {
-                trunk.reset_on_close();
+            if let Some(bundle) = self.client_bundle() {
+                bundle.reset_on_close();
             }
             self.client.reset_on_close();
         }
-        let way_out = self.lock_upstream();
-        if let Some(far) = &way_out.far {
+        let upstream = self.lock_upstream();
+        if let Some(far) = &upstream.far {
             far.reset_on_close();
-            if let Some(trunk) = &way_out.bundle {
-                trunk.reset_on_close();
+            if let Some(bundle) = &upstream.bundle {
+                bundle.reset_on_close();
             }
         }
     }
 
     /// Closes all legs by FIN: all bytes have been delivered.
     fn close_cleanly(&self) {
-        let Upstream {
-            far, bundle: trunk, ..
-        } = self.upstream();
+        let Upstream { far, bundle, .. } = self.upstream();
         self.client.fin_on_close();
         if let Some(far) = far {
             far.fin_on_close();
         }
-        for trunk in trunk.iter().chain(self.client_bundle()) {
-            trunk.fin_on_close();
+        for bundle in bundle.iter().chain(self.client_bundle()) {
+            bundle.fin_on_close();
         }
     }
 
@@ -95,19 +93,19 @@ impl Session {
     }
 
     fn record(&self, end: &End) -> Record {
-        let way_out = self.lock_upstream();
+        let upstream = self.lock_upstream();
         let (bytes_up, bytes_down) = self.traffic.read();
         let (ended, cause) = describe(end);
         let cause = cause.or(self.cut_reason.get().map(ToString::to_string));
-        let far = way_out.far.as_ref();
-        let (near, trunk) = (self.client_bundle(), &way_out.bundle);
+        let far = upstream.far.as_ref();
+        let (near, bundle) = (self.client_bundle(), &upstream.bundle);
         Record::Connection(Box::new(ConnectionRecord {
             time: Timestamp::now(),
             kind: self.listener_config.kind.to_string(),
             listener: self.listener.address,
             client: self.client_address,
-            destination: way_out.destination.clone(),
-            next_hop: way_out.next_hop,
+            destination: upstream.destination.clone(),
+            next_hop: upstream.next_hop,
             bytes_up,
             bytes_down,
             duration_s: self.started.elapsed().as_secs_f64(),
@@ -115,10 +113,10 @@ impl Session {
             cause,
             near: self.client.tcp_info(),
             far: far.and_then(Carrier::tcp_info),
-            near_streams: near.map(|trunk| trunk.tcp_info()).unwrap_or_default(),
-            far_streams: trunk
+            near_streams: near.map(|bundle| bundle.tcp_info()).unwrap_or_default(),
+            far_streams: bundle
                 .as_ref()
-                .map(|trunk| trunk.tcp_info())
+                .map(|bundle| bundle.tcp_info())
                 .unwrap_or_default(),
         }))
     }

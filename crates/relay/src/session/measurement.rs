@@ -28,52 +28,57 @@ enum LegTransport<'a> {
 }
 
 impl<'a> LegTransport<'a> {
-    fn of(carrier: &'a Carrier, trunk: Option<&'a Arc<Bundle>>) -> Self {
-        trunk.map_or(Self::One(carrier), |trunk| Self::Many(trunk))
+    fn of(carrier: &'a Carrier, bundle: Option<&'a Arc<Bundle>>) -> Self {
+        bundle.map_or(Self::One(carrier), |bundle| Self::Many(bundle))
     }
 
     fn memory(self) -> Option<u64> {
         match self {
             Self::One(carrier) => carrier.memory(),
-            Self::Many(trunk) => Some(trunk.memory()),
+            Self::Many(bundle) => Some(bundle.memory()),
         }
     }
 }
 
 /// Returns the kernel counters of each socket.
-fn tcp_info(wires: LegTransport<'_>) -> Vec<TcpInfo> {
-    match wires {
+fn tcp_info(transport: LegTransport<'_>) -> Vec<TcpInfo> {
+    match transport {
         LegTransport::One(carrier) => carrier.tcp_info().into_iter().collect(),
-        LegTransport::Many(trunk) => trunk.tcp_info(),
+        LegTransport::Many(bundle) => bundle.tcp_info(),
     }
 }
 
 impl Session {
     /// Takes a sample of the connection and its last far leg.
-    pub(crate) fn sample(&self, way_out: &Upstream) -> Sample {
+    pub(crate) fn sample(&self, upstream: &Upstream) -> Sample {
         let (bytes_up, bytes_down) = self.traffic.read();
-        let update_stalls = |leg, number, wires: LegTransport<'_>| {
+        let sample_leg = |leg, number, transport: LegTransport<'_>| {
             let group = Group {
                 listener: self.listener.name(),
                 leg,
-                peer: self.peer_label(way_out).filter(|_| leg == Leg::Far),
+                peer: self.peer_label(upstream).filter(|_| leg == Leg::Far),
             };
-            self.leg_sample(group, number, wires)
+            self.leg_sample(group, number, transport)
         };
-        let far = way_out.far.as_ref();
-        let far = far.map(|far| LegTransport::of(far, way_out.bundle.as_ref()));
+        let far = upstream.far.as_ref();
+        let far = far.map(|far| LegTransport::of(far, upstream.bundle.as_ref()));
         Sample {
             number: self.number,
             at: Instant::now(),
             bytes_up,
             bytes_down,
-            near: update_stalls(Leg::Near, 0, self.client_transport()),
-            far: far.and_then(|far| update_stalls(Leg::Far, way_out.legs, far)),
+            near: sample_leg(Leg::Near, 0, self.client_transport()),
+            far: far.and_then(|far| sample_leg(Leg::Far, upstream.legs, far)),
         }
     }
 
     /// Takes a sample of a leg. `None` if the socket is closed.
-    fn leg_sample(&self, group: Group, number: u64, wires: LegTransport<'_>) -> Option<LegSample> {
+    fn leg_sample(
+        &self,
+        group: Group,
+        number: u64,
+        transport: LegTransport<'_>,
+    ) -> Option<LegSample> {
         let (read, written) = match group.leg {
             Leg::Near => (Direction::Up, Direction::Down),
             Leg::Far => (Direction::Down, Direction::Up),
@@ -82,9 +87,9 @@ impl Session {
         Some(LegSample {
             group,
             number,
-            streams: Some(tcp_info(wires)).filter(|streams| !streams.is_empty())?,
-            is_striped: matches!(wires, LegTransport::Many(_)),
-            buffered_bytes: wires.memory()?,
+            streams: Some(tcp_info(transport)).filter(|streams| !streams.is_empty())?,
+            is_striped: matches!(transport, LegTransport::Many(_)),
+            buffered_bytes: transport.memory()?,
             pauses,
             is_paused,
             writer_waits: self.pauses.read(written).1,
@@ -92,8 +97,8 @@ impl Session {
     }
 
     /// Returns the label of the far leg's peer. The configuration bounds the number of labels.
-    pub(crate) fn peer_label(&self, way_out: &Upstream) -> Option<String> {
-        let peer = way_out.peer.as_ref()?;
+    pub(crate) fn peer_label(&self, upstream: &Upstream) -> Option<String> {
+        let peer = upstream.peer.as_ref()?;
         Some(match self.config.peers.contains_key(&peer.config.name) {
             true => peer.config.name.clone(),
             false => UNCONFIGURED_PEER.to_owned(),
@@ -106,11 +111,11 @@ impl Session {
 
     /// Applies `of` to each leg; there may be no far leg.
     fn map_legs<T>(&self, of: impl Fn(LegTransport<'_>) -> T) -> (T, Option<T>) {
-        let (far, trunk) = {
-            let way_out = self.lock_upstream();
-            (way_out.far.clone(), way_out.bundle.clone())
+        let (far, bundle) = {
+            let upstream = self.lock_upstream();
+            (upstream.far.clone(), upstream.bundle.clone())
         };
-        let far = far.map(|far| of(LegTransport::of(&far, trunk.as_ref())));
+        let far = far.map(|far| of(LegTransport::of(&far, bundle.as_ref())));
         (of(self.client_transport()), far)
     }
 
@@ -138,7 +143,7 @@ impl Session {
     }
 
     /// Updates the stall detectors of both ends.
-    pub(crate) fn look(&self, now: Instant) {
+    pub(crate) fn update_stalls(&self, now: Instant) {
         let (near, far) = self.map_legs(tcp_info);
         let [near_stall, far_stall] = &mut *self.lock_stalls();
         near_stall.update(&near, now);
@@ -151,7 +156,7 @@ impl Session {
 
     /// Returns the kernel memory for data of both legs, in bytes.
     fn socket_memory(&self) -> u64 {
-        let (near, far) = self.map_legs(|wires| wires.memory().unwrap_or(0));
+        let (near, far) = self.map_legs(|transport| transport.memory().unwrap_or(0));
         near + far.unwrap_or(0)
     }
 

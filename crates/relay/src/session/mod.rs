@@ -130,8 +130,8 @@ impl Session {
         relay: Arc<Relay>,
         listener: Arc<Listener>,
         WorkerResources {
-            pipe_pool: pool,
-            peer_pools: ready,
+            pipe_pool,
+            peer_pools,
         }: WorkerResources,
         (client, client_address): (Carrier, SocketAddr),
         number: u64,
@@ -148,8 +148,8 @@ impl Session {
             relay,
             listener_config,
             listener,
-            pipe_pool: pool,
-            peer_pools: ready,
+            pipe_pool,
+            peer_pools,
             tls: OnceLock::new(),
             group: OnceLock::new(),
             client,
@@ -172,21 +172,30 @@ impl Session {
         }
     }
 
-    /// Registers the stripe group that the client requests. `ahead` was read behind the request.
-    pub(crate) fn register_group(&self, stripes: Stripes, ahead: Vec<u8>) -> Result<(), Failure> {
+    /// Registers the stripe group that the client requests. `early_bytes` were read behind the
+    /// request.
+    pub(crate) fn register_group(
+        &self,
+        stripes: Stripes,
+        early_bytes: Vec<u8>,
+    ) -> Result<(), Failure> {
         let legs_max = stripes.count.into();
-        let trunk = Bundle::new(self.client_leg(), legs_max, &self.listener_config.profile);
-        let founder =
-            GroupRegistration::new(&self.relay.groups, stripes, self.origin(), (trunk, ahead));
-        let founder = founder.ok_or(Failure::BadRequest)?;
-        let _ = self.group.set(founder.into());
+        let bundle = Bundle::new(self.client_leg(), legs_max, &self.listener_config.profile);
+        let registration = GroupRegistration::new(
+            &self.relay.groups,
+            stripes,
+            self.origin(),
+            (bundle, early_bytes),
+        );
+        let registration = registration.ok_or(Failure::BadRequest)?;
+        let _ = self.group.set(registration.into());
         Ok(())
     }
 
     /// Returns a ticket for the group that the client wants to join.
     pub(crate) fn issue_ticket(&self, join: Join) -> Result<JoinTicket, Failure> {
-        let seat = self.relay.groups.issue_ticket(join, &self.origin());
-        seat.ok_or(Failure::NotAllowed)
+        let ticket = self.relay.groups.issue_ticket(join, &self.origin());
+        ticket.ok_or(Failure::NotAllowed)
     }
 
     fn origin(&self) -> LegOrigin {
@@ -209,17 +218,18 @@ impl Session {
 
     /// Returns the bundle of legs to the client, if the client is a relay that requested one.
     pub(crate) fn client_bundle(&self) -> Option<&Arc<Bundle>> {
-        self.group.get().map(|founder| &founder.bundle)
+        self.group.get().map(|registration| &registration.bundle)
     }
 
     /// Starts the timer of a further request on the client's connection.
     pub(crate) fn start_request_timer(&self) {
-        self.first_byte.asked();
+        self.first_byte.start();
     }
 
     /// Records the first byte of the answer to the last request.
     pub(crate) fn stop_request_timer(&self) {
-        self.first_byte.came(&self.listener.counters.times);
+        self.first_byte
+            .record_first_byte(&self.listener.counters.times);
     }
 
     /// Stores that the client, a relay, acts for a client on another host.
@@ -236,12 +246,12 @@ impl Session {
     /// for two descriptors. It does not wait: a connection that waits while it holds a permit could
     /// wait without end.
     pub(crate) fn try_acquire_permits(&self, count: u32) -> Result<OwnedSemaphorePermit, Failure> {
-        let places = self
+        let permits = self
             .relay
             .connection_permits
             .clone()
             .try_acquire_many_owned(count);
-        places.map_err(|_| Failure::Exhausted)
+        permits.map_err(|_| Failure::Exhausted)
     }
 
     /// Returns the rate limits of the connection.
@@ -286,12 +296,12 @@ impl Session {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CutReason {
     /// The client or the far end has taken no bytes for too long.
-    #[error("nothing was taken for the time of limits.stall_timeout")]
+    #[error("the receiver took no bytes for limits.stall_timeout")]
     Stalled,
     /// The memory budget was used up.
     #[error("the memory budget was used up")]
     Memory,
     /// A tunnel was idle for too long.
-    #[error("nothing has passed for the time of limits.tunnel_idle_timeout")]
+    #[error("no bytes have passed for limits.tunnel_idle_timeout")]
     Idle,
 }

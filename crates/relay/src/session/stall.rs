@@ -59,16 +59,16 @@ struct LastProgress {
 impl IdleTimer {
     /// Starts the timer: the connection is a tunnel now.
     pub(crate) fn start(&self, now: Instant) {
-        let lock = LastProgress {
+        let progress = LastProgress {
             bytes: 0,
             since: now,
         };
-        *self.seen() = Some(lock);
+        *self.lock() = Some(progress);
     }
 
     /// Returns whether no byte was carried for `limit`; `bytes` is the total so far.
     pub(crate) fn exceeds(&self, limit: Duration, bytes: u64, now: Instant) -> bool {
-        let mut seen = self.seen();
+        let mut seen = self.lock();
         let Some(seen) = seen.as_mut() else {
             return false;
         };
@@ -78,7 +78,7 @@ impl IdleTimer {
         now.saturating_duration_since(seen.since) >= limit
     }
 
-    fn seen(&self) -> MutexGuard<'_, Option<LastProgress>> {
+    fn lock(&self) -> MutexGuard<'_, Option<LastProgress>> {
         self.0.lock()
     }
 }

@@ -42,10 +42,10 @@ impl Session {
     /// Repeats the request over a single leg, for a peer that has refused to read it. The client's
     /// bytes were counted before.
     pub(crate) async fn open_single_leg(&self, request: &Request) -> Result<FarLeg, Fault> {
-        let introduced = self.with_proxy_header(request);
-        let wanted = introduced.as_ref().unwrap_or(request);
+        let with_header = self.with_proxy_header(request);
+        let to_send = with_header.as_ref().unwrap_or(request);
         // By now the peer is known to refuse groups.
-        let far = Box::pin(self.route(&PeerPools::default()).open(wanted)).await?;
+        let far = Box::pin(self.route(&PeerPools::default()).open(to_send)).await?;
         self.set_far_leg(&far);
         Ok(far)
     }
@@ -76,16 +76,16 @@ impl Session {
         far.lost_peer().await && self.route(&self.peer_pools).has_up_chain(request)
     }
 
-    async fn open_by(&self, request: &Request, ready: &PeerPools) -> Result<FarLeg, Fault> {
+    async fn open_by(&self, request: &Request, peer_pools: &PeerPools) -> Result<FarLeg, Fault> {
         self.set_destination(request.destination.to_string());
-        self.first_byte.asked_unless_waiting();
-        let introduced = self.with_proxy_header(request);
-        let wanted = introduced.as_ref().unwrap_or(request);
+        self.first_byte.start_unless_running();
+        let with_header = self.with_proxy_header(request);
+        let to_send = with_header.as_ref().unwrap_or(request);
         let far = match self.take_preconnected(&request.destination) {
             Some(far) => {
-                Self::send_early_bytes(far.move_to_current_runtime()?, &wanted.early_bytes).await?
+                Self::send_early_bytes(far.move_to_current_runtime()?, &to_send.early_bytes).await?
             }
-            None => self.connect(ready, wanted).await?,
+            None => self.connect(peer_pools, to_send).await?,
         };
         self.count(Direction::Up, request.early_bytes.len());
         self.set_far_leg(&far);
@@ -93,9 +93,9 @@ impl Session {
     }
 
     /// Opens the far leg and records the time that this took.
-    async fn connect(&self, ready: &PeerPools, wanted: &Request) -> Result<FarLeg, Fault> {
+    async fn connect(&self, peer_pools: &PeerPools, to_send: &Request) -> Result<FarLeg, Fault> {
         let begin = Instant::now();
-        let far = Box::pin(self.route(ready).open(wanted)).await?;
+        let far = Box::pin(self.route(peer_pools).open(to_send)).await?;
         self.listener.counters.times.connect.add(begin.elapsed());
         Ok(far)
     }
@@ -107,11 +107,11 @@ impl Session {
         Ok(far)
     }
 
-    fn route<'a>(&'a self, ready: &'a PeerPools) -> Route<'a> {
+    fn route<'a>(&'a self, peer_pools: &'a PeerPools) -> Route<'a> {
         Route {
             config: &self.config,
             peers: &self.peers,
-            ready,
+            peer_pools,
             listener: &self.listener_config.name,
             client: self.client_address.ip().to_canonical(),
             lookup_quota: Some(self.lookup_quota()),
@@ -163,12 +163,12 @@ impl Session {
     /// Stores the far leg, for the record and for the close.
     pub(crate) fn set_far_leg(&self, far: &FarLeg) {
         self.sample_far_leg();
-        let mut way_out = self.lock_upstream();
-        way_out.next_hop = Some(far.address);
-        way_out.far = Some(far.stream.carrier().clone());
-        way_out.bundle = far.group.as_ref().map(|group| group.bundle.clone());
-        way_out.peer.clone_from(&far.peer);
-        way_out.legs += 1;
+        let mut upstream = self.lock_upstream();
+        upstream.next_hop = Some(far.address);
+        upstream.far = Some(far.leg.carrier().clone());
+        upstream.bundle = far.group.as_ref().map(|group| group.bundle.clone());
+        upstream.peer.clone_from(&far.peer);
+        upstream.legs += 1;
     }
 
     /// Returns the far leg that was opened before the client's SYN was answered, if there is one.
@@ -185,7 +185,7 @@ impl Session {
     /// Relays between the client and `far_leg` until the connection ends.
     pub(crate) async fn transfer(&self, far: &FarLeg, on_success: impl AsRef<[u8]>) -> End {
         let near = self.client_leg();
-        let mode = match near.needs_copy() || far.stream.needs_copy() {
+        let mode = match near.needs_copy() || far.leg.needs_copy() {
             true => Mode::Copy,
             false => far
                 .mode
@@ -218,11 +218,11 @@ impl Session {
 
     /// Takes a sample of the present far leg before another one replaces it.
     fn sample_far_leg(&self) {
-        let way_out = self.upstream();
-        if self.relay.sampler.is_enabled() && way_out.far.is_some() {
+        let upstream = self.upstream();
+        if self.relay.sampler.is_enabled() && upstream.far.is_some() {
             self.relay
                 .sampler
-                .record(self.sample(&way_out), &self.final_sample_taken);
+                .record(self.sample(&upstream), &self.final_sample_taken);
         }
     }
 }

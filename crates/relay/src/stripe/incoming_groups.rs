@@ -56,11 +56,11 @@ pub(crate) struct JoinTicket(Sender<JoinRequest>);
 impl JoinTicket {
     /// Hands the leg over, and returns when it is no longer needed.
     pub(crate) async fn hand_over(self, leg: Leg) {
-        let (seat, left) = oneshot::channel();
+        let (done, released) = oneshot::channel();
         // The channel has room for every ticket; an error means that the group has ended.
-        if self.0.try_send(JoinRequest { leg, done: seat }).is_ok() {
+        if self.0.try_send(JoinRequest { leg, done }).is_ok() {
             drop(self.0);
-            let _ = left.await;
+            let _ = released.await;
         }
     }
 }
@@ -78,7 +78,7 @@ pub(crate) struct GroupRegistration {
 
 impl std::fmt::Debug for GroupRegistration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Founder").finish_non_exhaustive()
+        f.debug_struct("GroupRegistration").finish_non_exhaustive()
     }
 }
 
@@ -89,23 +89,23 @@ impl Drop for GroupRegistration {
 }
 
 impl GroupRegistration {
-    /// Registers a group. `ahead` was already read from its first leg. `None` if the identifier is
-    /// in use.
+    /// Registers a group. `early_bytes` were already read from its first leg. `None` if the
+    /// identifier is in use.
     pub(crate) fn new(
         groups: &Arc<IncomingGroups>,
         stripes: Stripes,
-        entry: LegOrigin,
-        (trunk, ahead): (Arc<Bundle>, Vec<u8>),
+        origin: LegOrigin,
+        (bundle, early_bytes): (Arc<Bundle>, Vec<u8>),
     ) -> Option<Self> {
         let others = stripes.count - 1;
-        let (seats, newcomers) = channel(others.into());
+        let (request_sender, request_receiver) = channel(others.into());
         let mut listed = groups.lock();
         if listed.contains_key(&stripes.group) {
             return None;
         }
         let group = JoinableGroup {
-            origin: entry,
-            join_requests: seats,
+            origin,
+            join_requests: request_sender,
             joins_left: others,
         };
         listed.insert(stripes.group, group);
@@ -113,22 +113,22 @@ impl GroupRegistration {
         Some(Self {
             groups: groups.clone(),
             id: stripes.group,
-            bundle: trunk,
-            receiver: StripeReceiver::new(ahead).into(),
-            join_requests: newcomers.into(),
+            bundle,
+            receiver: StripeReceiver::new(early_bytes).into(),
+            join_requests: request_receiver.into(),
         })
     }
 
     /// Adds joining legs to the bundle, without end.
     pub(crate) async fn accept_joins(&self) {
-        let mut newcomers = self.join_requests.lock().await;
-        while let Some(JoinRequest { leg, done: seat }) = newcomers.recv().await {
+        let mut requests = self.join_requests.lock().await;
+        while let Some(JoinRequest { leg, done }) = requests.recv().await {
             let Ok(leg) = leg.at_home_here() else {
                 continue;
             };
             // The first bytes of a new connection always fit into its send buffer.
             if write_all(&leg, &Answer::Accepted.encode()).await.is_ok() {
-                self.bundle.join(leg, Some(seat));
+                self.bundle.join(leg, Some(done));
             }
         }
         pending::<()>().await;
@@ -138,10 +138,10 @@ impl GroupRegistration {
 impl IncomingGroups {
     /// Returns a ticket for a leg from `origin`, if the group exists, has room, and has the same
     /// origin.
-    pub(crate) fn issue_ticket(&self, join: Join, entry: &LegOrigin) -> Option<JoinTicket> {
+    pub(crate) fn issue_ticket(&self, join: Join, origin: &LegOrigin) -> Option<JoinTicket> {
         let mut groups = self.lock();
         let group = groups.get_mut(&join.group)?;
-        if group.origin != *entry {
+        if group.origin != *origin {
             return None;
         }
         group.joins_left = group.joins_left.checked_sub(1)?;

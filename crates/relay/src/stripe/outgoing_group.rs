@@ -50,25 +50,25 @@ impl OutgoingGroup {
     pub(crate) fn new(
         stripes: Stripes,
         first: Leg,
-        ahead: usize,
+        early_bytes_sent: usize,
         peer: &Arc<Peer>,
-        limit: Duration,
+        timeout: Duration,
     ) -> Arc<Self> {
         let legs_max = stripes.count.into();
         Arc::new(Self {
             stripes,
             peer: peer.clone(),
-            timeout: limit,
+            timeout,
             bundle: Bundle::new(first, legs_max, &peer.config.profile),
             receiver: StripeReceiver::new(Vec::new()).into(),
-            early_bytes_sent: ahead.into(),
+            early_bytes_sent: early_bytes_sent.into(),
             replay: ReplayBuffer::default(),
             unsupported: AtomicBool::new(false),
         })
     }
 
     /// Returns the values needed to make this group again on another thread.
-    pub(crate) fn recreation_data(&self) -> (Stripes, Arc<Peer>) {
+    pub(crate) fn parameters(&self) -> (Stripes, Arc<Peer>) {
         (self.stripes, self.peer.clone())
     }
 
@@ -101,22 +101,26 @@ impl OutgoingGroup {
 
     /// Opens the other legs at once. They join as soon as `accepted` reports that the peer knows
     /// the group. Legs that fail are left out.
-    pub(crate) async fn join_legs(&self, ready: &Arc<PeerPools>, accepted: watch::Receiver<bool>) {
-        let mut joining = JoinSet::new();
+    pub(crate) async fn join_legs(
+        &self,
+        peer_pools: &Arc<PeerPools>,
+        accepted: watch::Receiver<bool>,
+    ) {
+        let mut tasks = JoinSet::new();
         for index in 1..self.stripes.count {
-            let joiner = JoinTask {
+            let task = JoinTask {
                 join: Join {
                     group: self.stripes.group,
                     index,
                 },
                 peer: self.peer.clone(),
-                limit: self.timeout,
-                ready: ready.clone(),
+                timeout: self.timeout,
+                peer_pools: peer_pools.clone(),
             };
-            joining.spawn(joiner.run(accepted.clone()));
+            tasks.spawn(task.run(accepted.clone()));
         }
         let mut missing = Vec::new();
-        while let Some(outcome) = joining.join_next().await {
+        while let Some(outcome) = tasks.join_next().await {
             match outcome.unwrap_or(Err(Failure::Other)) {
                 Ok(leg) => self.bundle.join(leg, None),
                 Err(failure) => missing.push(failure),
@@ -132,19 +136,19 @@ impl OutgoingGroup {
 struct JoinTask {
     join: Join,
     peer: Arc<Peer>,
-    limit: Duration,
-    ready: Arc<PeerPools>,
+    timeout: Duration,
+    peer_pools: Arc<PeerPools>,
 }
 
 impl JoinTask {
     /// Joins a leg. A pooled connection may be dead: then a new one is opened.
     async fn run(self, mut accepted: watch::Receiver<bool>) -> Result<Leg, Failure> {
-        if let Some(leg) = self.ready.take(&self.peer)
+        if let Some(leg) = self.peer_pools.take(&self.peer)
             && let Ok(leg) = self.join(leg, &mut accepted).await
         {
             return Ok(leg);
         }
-        let leg = self.peer.open_further_leg(self.limit).await?;
+        let leg = self.peer.open_further_leg(self.timeout).await?;
         self.join(leg, &mut accepted).await
     }
 
@@ -152,11 +156,11 @@ impl JoinTask {
     async fn join(&self, leg: Leg, accepted: &mut watch::Receiver<bool>) -> Result<Leg, Failure> {
         let gone = |_| Failure::Other;
         accepted.wait_for(|yes| *yes).await.map_err(gone)?;
-        let asked = async {
+        let join = async {
             write_all(&leg, &self.join.encode()).await.ok()?;
             read_answer(&leg).await.ok()
         };
-        match timeout(self.limit, asked).await {
+        match timeout(self.timeout, join).await {
             Ok(Some((Answer::Accepted, _))) => Ok(leg),
             _ => Err(Failure::PeerProtocol),
         }

@@ -2,7 +2,7 @@
 //! Sending half of a bundle: each leg takes pieces at its own rate.
 
 use crate::{
-    records::counters::Guard,
+    records::counters::GaugeGuard,
     stripe::bundle::{Bundle, Subflow},
 };
 use longhaul_linux::pipe_pool::Lease;
@@ -39,7 +39,7 @@ struct SubflowSender<'a> {
 /// A piece that is being sent.
 pub(crate) struct OutgoingPiece<'a> {
     pub(crate) buffer: Lease<'a>,
-    pub(crate) _held: Guard<'a>,
+    pub(crate) _held: GaugeGuard<'a>,
 }
 
 impl<'a> StripeSender<'a> {

@@ -10,7 +10,7 @@ use crate::{
     config::settings::Mode,
     faults::fault::Fault,
     records::{
-        counters::{Counters, Guard, Pause, Pauses, Traffic},
+        counters::{Counters, GaugeGuard, Pause, Pauses, Traffic},
         times::FirstByte,
     },
     route::far_leg::FarLeg,
@@ -91,7 +91,7 @@ impl TransferContext<'_> {
         self.counters.traffic.add(direction, bytes);
         self.traffic.add(direction, bytes);
         if direction == Direction::Down && bytes > 0 {
-            self.first_byte.came(&self.counters.times);
+            self.first_byte.record_first_byte(&self.counters.times);
         }
     }
 }
@@ -107,13 +107,13 @@ pub(crate) async fn run(
     near: &Leg,
     far: &FarLeg,
     on_success: &[u8],
-    means: &TransferContext<'_>,
+    context: &TransferContext<'_>,
 ) -> End {
     let transfer = Transfer {
-        answer: answer(near, far, on_success, means),
+        answer: answer(near, far, on_success, context),
         deferred_error: None,
-        up: HalfTransfer::new(Direction::Up, near, &far.stream, means),
-        down: HalfTransfer::new(Direction::Down, &far.stream, near, means),
+        up: HalfTransfer::new(Direction::Up, near, &far.leg, context),
+        down: HalfTransfer::new(Direction::Down, &far.leg, near, context),
     };
     match transfer.await {
         Ok(()) => End::Finished,
@@ -126,14 +126,14 @@ fn answer<'a>(
     near: &'a Leg,
     far: &'a FarLeg,
     on_success: &'a [u8],
-    means: &'a TransferContext<'a>,
+    context: &'a TransferContext<'a>,
 ) -> Option<BoxFuture<'a, Result<Option<Instant>, End>>> {
     let has_any = far.awaits_answer() || !on_success.is_empty();
     has_any.then(|| {
         let answer = async move {
             far.answer().await.map_err(End::Failed)?;
-            let told = send_answer(near, far, on_success, means).await;
-            told.map_err(|broken| broken.end(Direction::Down))
+            let sent = send_answer(near, far, on_success, context).await;
+            sent.map_err(|error| error.end(Direction::Down))
         };
         Box::pin(answer) as BoxFuture<'a, _>
     })
@@ -146,23 +146,28 @@ async fn send_answer(
     near: &Leg,
     far: &FarLeg,
     on_success: &[u8],
-    means: &TransferContext<'_>,
+    context: &TransferContext<'_>,
 ) -> Result<Option<Instant>, TransferError> {
-    let mut words = on_success.to_vec();
-    let heard = match far.reply_delay() {
-        Some(patience) if !words.is_empty() => {
-            let read_max = means.limits.chunk(Direction::Down).min(FIRST_BYTES_LEN_MAX);
-            let first = read_some(&far.stream, &mut words, read_max);
-            timeout(patience, first).await.unwrap_or(Ok(0))
+    let mut answer = on_success.to_vec();
+    let first_bytes = match far.reply_delay() {
+        Some(reply_delay) if !answer.is_empty() => {
+            let read_max = context
+                .limits
+                .chunk(Direction::Down)
+                .min(FIRST_BYTES_LEN_MAX);
+            let first = read_some(&far.leg, &mut answer, read_max);
+            timeout(reply_delay, first).await.unwrap_or(Ok(0))
         }
         _ => Ok(0),
     };
-    let told = write_all(near, &words).await;
-    told.map_err(TransferError::Sink)?;
+    let sent = write_all(near, &answer).await;
+    sent.map_err(TransferError::Sink)?;
     // The next read finds an end again, but not an error.
-    let heard = heard.map_err(TransferError::Source)?;
-    means.count_delivered(Direction::Down, heard);
-    Ok(means.limits.spend(Direction::Down, heard, Instant::now))
+    let first_bytes = first_bytes.map_err(TransferError::Source)?;
+    context.count_delivered(Direction::Down, first_bytes);
+    Ok(context
+        .limits
+        .spend(Direction::Down, first_bytes, Instant::now))
 }
 
 /// Maximum size of the first bytes sent with an answer. It is larger than a usual initial window,
@@ -229,7 +234,7 @@ struct HalfTransfer<'a> {
     direction: Direction,
     from: &'a Leg,
     to: &'a Leg,
-    means: &'a TransferContext<'a>,
+    context: &'a TransferContext<'a>,
     /// Whether large reads are expected: then a pipe is worth its two system calls.
     bulk: bool,
     state: HalfState<'a>,
@@ -257,7 +262,7 @@ struct PendingWrite<'a> {
     conduit: Lease<'a>,
     /// Time at which the next bytes may be taken.
     pause: Option<Instant>,
-    _counted: Guard<'a>,
+    _counted: GaugeGuard<'a>,
     _paused: Pause<'a>,
 }
 
@@ -291,13 +296,13 @@ impl<'a> HalfTransfer<'a> {
         direction: Direction,
         from: &'a Leg,
         to: &'a Leg,
-        means: &'a TransferContext<'a>,
+        context: &'a TransferContext<'a>,
     ) -> Self {
         Self {
             direction,
             from,
             to,
-            means,
+            context,
             bulk: false,
             state: HalfState::Reading,
             watch: None,
@@ -307,7 +312,7 @@ impl<'a> HalfTransfer<'a> {
     /// Moves bytes until the source's FIN, which is passed on.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         let direction = self.direction;
-        self.advance(cx).map_err(|broken| broken.end(direction))
+        self.advance(cx).map_err(|error| error.end(direction))
     }
 
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransferError>> {
@@ -318,7 +323,7 @@ impl<'a> HalfTransfer<'a> {
                     self.move_available(cx)?
                 }
                 HalfState::Delivering(held) => {
-                    let path = (self.direction, self.to, self.means);
+                    let path = (self.direction, self.to, self.context);
                     ready!(deliver(path, &mut held.conduit, cx))?;
                     state_after_delivery(held.pause)
                 }
@@ -341,7 +346,7 @@ impl<'a> HalfTransfer<'a> {
         let mut conduit = self.lease();
         let mut moved = 0;
         for _ in 0..FILLS_PER_YIELD {
-            let most = self.most();
+            let most = self.read_size_max();
             let filled = match self.from.fill(&mut conduit, most) {
                 Ok(0) => return Ok(HalfState::Finishing),
                 Ok(filled) => filled,
@@ -353,7 +358,7 @@ impl<'a> HalfTransfer<'a> {
             };
             moved += filled;
             let pause = self.charge(filled);
-            let path = (self.direction, self.to, self.means);
+            let path = (self.direction, self.to, self.context);
             match deliver(path, &mut conduit, cx)? {
                 Poll::Ready(()) => {}
                 Poll::Pending => return Ok(self.deliver_later(conduit, pause)),
@@ -371,19 +376,19 @@ impl<'a> HalfTransfer<'a> {
     }
 
     fn lease(&self) -> Lease<'a> {
-        let mode = match (self.means.mode, self.bulk) {
+        let mode = match (self.context.mode, self.bulk) {
             (Mode::Splice, _) | (Mode::Auto, true) => pipe_pool::Mode::Splice,
             (Mode::Copy, _) | (Mode::Auto, false) => pipe_pool::Mode::Copy,
         };
-        let lease = self.means.pool.lease(mode);
-        report_shortfall(self.means.pool);
+        let lease = self.context.pool.lease(mode);
+        report_shortfall(self.context.pool);
         lease
     }
 
     /// Returns the maximum size of the next read.
-    fn most(&self) -> usize {
-        let chunk = self.means.limits.chunk(self.direction);
-        match (self.means.mode, self.bulk) {
+    fn read_size_max(&self) -> usize {
+        let chunk = self.context.limits.chunk(self.direction);
+        match (self.context.mode, self.bulk) {
             (Mode::Auto, false) => chunk.min(BULK_BYTES),
             _ => chunk,
         }
@@ -393,16 +398,16 @@ impl<'a> HalfTransfer<'a> {
     /// reading.
     fn charge(&self, bytes: usize) -> Option<Instant> {
         if self.direction == Direction::Up {
-            self.means.client_bytes_taken.store(true, Relaxed);
+            self.context.client_bytes_taken.store(true, Relaxed);
         }
-        let limits = self.means.limits;
+        let limits = self.context.limits;
         limits.spend(self.direction, bytes, Instant::now)
     }
 
     fn deliver_later(&self, conduit: Lease<'a>, pause: Option<Instant>) -> HalfState<'a> {
         HalfState::Delivering(Box::new(PendingWrite {
-            _counted: self.means.counters.hold(conduit.held()),
-            _paused: self.means.pauses.begin(self.direction, conduit.held()),
+            _counted: self.context.counters.count_buffered(conduit.held()),
+            _paused: self.context.pauses.begin(self.direction, conduit.held()),
             conduit,
             pause,
         }))
@@ -417,7 +422,7 @@ impl<'a> HalfTransfer<'a> {
         let from = self.from;
         let watch = self
             .watch
-            .get_or_insert_with(|| Box::pin(from.carrier().broken()));
+            .get_or_insert_with(|| Box::pin(from.carrier().error()));
         match watch.as_mut().poll(cx) {
             Poll::Ready(error) => Err(TransferError::Source(error).end(self.direction)),
             Poll::Pending => Ok(()),
@@ -435,14 +440,14 @@ fn state_after_delivery<'a>(pause: Option<Instant>) -> HalfState<'a> {
 
 /// Empties the conduit into the sink.
 fn deliver(
-    (direction, to, means): (Direction, &Leg, &TransferContext<'_>),
+    (direction, to, context): (Direction, &Leg, &TransferContext<'_>),
     conduit: &mut Lease<'_>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), TransferError>> {
     while conduit.held() > 0 {
         match to.drain(conduit) {
             Ok(delivered) => {
-                means.count_delivered(direction, delivered);
+                context.count_delivered(direction, delivered);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 ready!(to.poll_write_ready(cx)).map_err(TransferError::Sink)?;
@@ -455,9 +460,9 @@ fn deliver(
 
 /// Logs once that pipes are smaller than requested, or missing.
 pub(super) fn report_shortfall(pool: &Pool) {
-    static TOLD: Once = Once::new();
+    static LOGGED: Once = Once::new();
     if let Some(shortfall) = pool.take_shortfall() {
-        TOLD.call_once(|| match shortfall {
+        LOGGED.call_once(|| match shortfall {
             Shortfall::SmallPipes(bytes) => warn!(
                 "the kernel grants pipes of {} KiB only, which costs CPU: raise \
                  fs.pipe-max-size and fs.pipe-user-pages-soft",

@@ -55,7 +55,7 @@ type ReceiverLock = AsyncMutex<StripeReceiver>;
 impl StripedLegs<'_> {
     fn near(&self) -> LegOrBundle<'_> {
         match self.incoming_group {
-            Some(founder) => LegOrBundle::Many(&founder.bundle, &founder.receiver),
+            Some(registration) => LegOrBundle::Many(&registration.bundle, &registration.receiver),
             None => LegOrBundle::One(self.near),
         }
     }
@@ -63,7 +63,7 @@ impl StripedLegs<'_> {
     fn far(&self) -> LegOrBundle<'_> {
         match self.outgoing_group() {
             Some(group) => LegOrBundle::Many(&group.bundle, &group.receiver),
-            None => LegOrBundle::One(&self.far.stream),
+            None => LegOrBundle::One(&self.far.leg),
         }
     }
 
@@ -75,14 +75,14 @@ impl StripedLegs<'_> {
 /// Relays until both directions have ended, or a leg breaks. `on_success` is the answer to the
 /// client, on its first leg, once the destination is reached.
 pub(crate) async fn run(
-    ends: &StripedLegs<'_>,
+    legs: &StripedLegs<'_>,
     on_success: &[u8],
-    means: &TransferContext<'_>,
+    context: &TransferContext<'_>,
 ) -> End {
     let answered = Notify::new();
     let (accept, accepted) = watch::channel(false);
     let up = pin!(async {
-        let outcome = transfer_up(ends, means).await;
+        let outcome = transfer_up(legs, context).await;
         if let Err(End::Broken(Side::Far, _)) = outcome {
             // The peer's answer says more than the write error.
             answered.notified().await;
@@ -90,21 +90,21 @@ pub(crate) async fn run(
         outcome
     });
     let down = pin!(async {
-        ends.far.answer().await.map_err(End::Failed)?;
+        legs.far.answer().await.map_err(End::Failed)?;
         answered.notify_one();
         let _ = accept.send(true);
-        if let Some(group) = ends.outgoing_group() {
+        if let Some(group) = legs.outgoing_group() {
             group.replay.accept();
         }
-        let told = write_all(ends.near, on_success).await;
-        told.map_err(|error| End::Broken(Side::Near, error))?;
-        transfer_down(ends, means).await
+        let sent = write_all(legs.near, on_success).await;
+        sent.map_err(|error| End::Broken(Side::Near, error))?;
+        transfer_down(legs, context).await
     });
     let outcome = select! {
         biased;
         ended = async { tokio::try_join!(up, down).map(drop) } => ended,
-        end = first_error(ends, accepted.clone()) => Err(end),
-        () = accept_and_open_joins(ends, accepted) => unreachable!("legs join for ever"),
+        end = first_error(legs, accepted.clone()) => Err(end),
+        () = accept_and_open_joins(legs, accepted) => unreachable!("legs join for ever"),
     };
     match outcome {
         Ok(()) => End::Finished,
@@ -113,16 +113,16 @@ pub(crate) async fn run(
 }
 
 /// Adds joining legs on both sides, without end.
-async fn accept_and_open_joins(ends: &StripedLegs<'_>, accepted: watch::Receiver<bool>) {
+async fn accept_and_open_joins(legs: &StripedLegs<'_>, accepted: watch::Receiver<bool>) {
     let near = async {
-        match ends.incoming_group {
-            Some(founder) => founder.accept_joins().await,
+        match legs.incoming_group {
+            Some(registration) => registration.accept_joins().await,
             None => pending().await,
         }
     };
     let far = async {
-        match ends.outgoing_group() {
-            Some(group) => group.join_legs(ends.peer_pools, accepted).await,
+        match legs.outgoing_group() {
+            Some(group) => group.join_legs(legs.peer_pools, accepted).await,
             None => pending().await,
         }
     };
@@ -131,54 +131,54 @@ async fn accept_and_open_joins(ends: &StripedLegs<'_>, accepted: watch::Receiver
 
 /// Waits for an error of a leg, whether or not a task reads from it. Errors of the far side count
 /// from the peer's answer on, since a refusal may come with one.
-async fn first_error(ends: &StripedLegs<'_>, mut accepted: watch::Receiver<bool>) -> End {
+async fn first_error(legs: &StripedLegs<'_>, mut accepted: watch::Receiver<bool>) -> End {
     let far = async {
         if accepted.wait_for(|yes| *yes).await.is_err() {
             return pending().await;
         }
-        ends.far().broken().await
+        legs.far().wait_for_error().await
     };
     select! {
-        error = ends.near().broken() => End::Broken(Side::Near, error),
+        error = legs.near().wait_for_error() => End::Broken(Side::Near, error),
         error = far => End::Broken(Side::Far, error),
     }
 }
 
-async fn transfer_up(ends: &StripedLegs<'_>, means: &TransferContext<'_>) -> Result<(), End> {
-    let mut source = ends.near().source().await;
-    let outcome = match ends.outgoing_group() {
+async fn transfer_up(legs: &StripedLegs<'_>, context: &TransferContext<'_>) -> Result<(), End> {
+    let mut source = legs.near().source().await;
+    let outcome = match legs.outgoing_group() {
         Some(group) => {
-            let way = BundleDirection {
+            let transfer = BundleDirection {
                 direction: Direction::Up,
-                means,
+                context,
                 replay: Some(&group.replay),
             };
             let mut sink = StripeSender::new(&group.bundle, group.early_bytes_sent());
-            way.run(&mut source, &mut sink).await
+            transfer.run(&mut source, &mut sink).await
         }
-        None => move_to_leg(Direction::Up, &mut source, &ends.far.stream, means).await,
+        None => move_to_leg(Direction::Up, &mut source, &legs.far.leg, context).await,
     };
-    outcome.map_err(|broken| broken.end(Direction::Up))?;
-    source.closed().await;
+    outcome.map_err(|error| error.end(Direction::Up))?;
+    source.wait_for_close().await;
     Ok(())
 }
 
-async fn transfer_down(ends: &StripedLegs<'_>, means: &TransferContext<'_>) -> Result<(), End> {
-    let mut source = ends.far().source().await;
-    let outcome = match ends.incoming_group {
-        Some(founder) => {
-            let way = BundleDirection {
+async fn transfer_down(legs: &StripedLegs<'_>, context: &TransferContext<'_>) -> Result<(), End> {
+    let mut source = legs.far().source().await;
+    let outcome = match legs.incoming_group {
+        Some(registration) => {
+            let transfer = BundleDirection {
                 direction: Direction::Down,
-                means,
+                context,
                 replay: None,
             };
-            let mut sink = StripeSender::new(&founder.bundle, 0);
-            way.run(&mut source, &mut sink).await
+            let mut sink = StripeSender::new(&registration.bundle, 0);
+            transfer.run(&mut source, &mut sink).await
         }
-        None => move_to_leg(Direction::Down, &mut source, ends.near, means).await,
+        None => move_to_leg(Direction::Down, &mut source, legs.near, context).await,
     };
-    outcome.map_err(|broken| broken.end(Direction::Down))?;
-    source.closed().await;
+    outcome.map_err(|error| error.end(Direction::Down))?;
+    source.wait_for_close().await;
     Ok(())
 }
 
@@ -186,14 +186,14 @@ impl<'a> LegOrBundle<'a> {
     async fn source(self) -> Source<'a> {
         match self {
             Self::One(leg) => Source::One(leg),
-            Self::Many(trunk, receiving) => Source::Many(trunk, receiving.lock().await),
+            Self::Many(bundle, receiver) => Source::Many(bundle, receiver.lock().await),
         }
     }
 
-    async fn broken(self) -> io::Error {
+    async fn wait_for_error(self) -> io::Error {
         match self {
-            Self::One(leg) => leg.carrier().broken().await,
-            Self::Many(trunk, _) => trunk.wait_for_error().await,
+            Self::One(leg) => leg.carrier().error().await,
+            Self::Many(bundle, _) => bundle.wait_for_error().await,
         }
     }
 }
@@ -208,7 +208,7 @@ impl Source<'_> {
     fn fill(&mut self, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
         match self {
             Self::One(leg) => leg.fill(conduit, most),
-            Self::Many(trunk, gatherer) => gatherer.fill(trunk, conduit, most),
+            Self::Many(bundle, receiver) => receiver.fill(bundle, conduit, most),
         }
     }
 
@@ -216,21 +216,21 @@ impl Source<'_> {
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::One(leg) => leg.poll_read_ready(cx).map(drop),
-            Self::Many(trunk, gatherer) => gatherer.poll_ready(trunk, cx),
+            Self::Many(bundle, receiver) => receiver.poll_ready(bundle, cx),
         }
     }
 
     /// Waits until every leg is closed. The end of the stream has been read already.
-    async fn closed(&mut self) {
-        if let Self::Many(_, gatherer) = self {
-            poll_fn(|cx| gatherer.poll_closed(cx)).await;
+    async fn wait_for_close(&mut self) {
+        if let Self::Many(_, receiver) = self {
+            poll_fn(|cx| receiver.poll_closed(cx)).await;
         }
     }
 
     /// Returns the mode for the next bytes; `bulk` if large reads are expected.
     fn mode(&self, wanted: Mode, bulk: bool) -> pipe_pool::Mode {
         match (self, wanted) {
-            (Self::Many(_, gatherer), _) if gatherer.wants_copy() => pipe_pool::Mode::Copy,
+            (Self::Many(_, receiver), _) if receiver.wants_copy() => pipe_pool::Mode::Copy,
             (_, Mode::Copy) => pipe_pool::Mode::Copy,
             (_, Mode::Auto) if !bulk => pipe_pool::Mode::Copy,
             _ => pipe_pool::Mode::Splice,
@@ -246,19 +246,19 @@ async fn move_to_leg(
     direction: Direction,
     source: &mut Source<'_>,
     to: &Leg,
-    means: &TransferContext<'_>,
+    context: &TransferContext<'_>,
 ) -> Result<(), TransferError> {
     let (mut fills, mut bulk) = (0, false);
     loop {
-        let mut conduit = means.pool.lease(source.mode(means.mode, bulk));
-        report_shortfall(means.pool);
-        match source.fill(&mut conduit, means.limits.chunk(direction)) {
+        let mut conduit = context.pool.lease(source.mode(context.mode, bulk));
+        report_shortfall(context.pool);
+        match source.fill(&mut conduit, context.limits.chunk(direction)) {
             Ok(0) => break,
             Ok(bytes) => {
                 bulk = bytes >= BULK_BYTES;
-                means.mark_client_bytes(direction);
-                deliver(direction, &mut conduit, to, means).await?;
-                means.pace(direction, bytes).await;
+                context.mark_client_bytes(direction);
+                deliver(direction, &mut conduit, to, context).await?;
+                context.pace(direction, bytes).await;
                 fills += 1;
                 if fills % FILLS_PER_YIELD == 0 {
                     yield_now().await;
@@ -278,14 +278,14 @@ async fn deliver(
     direction: Direction,
     conduit: &mut Conduit,
     to: &Leg,
-    means: &TransferContext<'_>,
+    context: &TransferContext<'_>,
 ) -> Result<(), TransferError> {
-    let _held = means.counters.hold(conduit.held());
+    let _held = context.counters.count_buffered(conduit.held());
     while conduit.held() > 0 {
         match to.drain(conduit) {
-            Ok(bytes) => means.count_delivered(direction, bytes),
+            Ok(bytes) => context.count_delivered(direction, bytes),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let _paused = means.pauses.begin(direction, conduit.held());
+                let _paused = context.pauses.begin(direction, conduit.held());
                 let writable = poll_fn(|cx| to.poll_write_ready(cx)).await;
                 writable.map_err(TransferError::Sink)?;
             }
@@ -298,7 +298,7 @@ async fn deliver(
 /// One direction towards a bundle.
 struct BundleDirection<'a> {
     direction: Direction,
-    means: &'a TransferContext<'a>,
+    context: &'a TransferContext<'a>,
     /// Copy of the bytes sent before the peer's answer.
     replay: Option<&'a ReplayBuffer>,
 }
@@ -317,7 +317,7 @@ impl<'a> BundleDirection<'a> {
                 FetchOutcome::End => break,
                 FetchOutcome::Piece(bytes) => {
                     bulk = bytes >= BULK_BYTES;
-                    self.means.pace(self.direction, bytes).await;
+                    self.context.pace(self.direction, bytes).await;
                     fills += 1;
                     if fills % FILLS_PER_YIELD == 0 {
                         yield_now().await;
@@ -349,12 +349,12 @@ impl<'a> BundleDirection<'a> {
         };
         let mode = match room {
             Some(_) => pipe_pool::Mode::Copy,
-            None => source.mode(self.means.mode, bulk),
+            None => source.mode(self.context.mode, bulk),
         };
-        let mut conduit = self.means.pool.lease(mode);
-        report_shortfall(self.means.pool);
+        let mut conduit = self.context.pool.lease(mode);
+        report_shortfall(self.context.pool);
         let most = room.unwrap_or(PIECE_LEN).min(PIECE_LEN);
-        let most = most.min(self.means.limits.chunk(self.direction));
+        let most = most.min(self.context.limits.chunk(self.direction));
         let bytes = match source.fill(&mut conduit, most) {
             Ok(0) => return Ok(FetchOutcome::End),
             Ok(bytes) => bytes,
@@ -363,11 +363,11 @@ impl<'a> BundleDirection<'a> {
             }
             Err(error) => return Err(TransferError::Source(error)),
         };
-        self.means.mark_client_bytes(self.direction);
-        if let (Some(_), Some(kept)) = (room, self.replay) {
-            kept.append(conduit.held_bytes());
+        self.context.mark_client_bytes(self.direction);
+        if let (Some(_), Some(replay)) = (room, self.replay) {
+            replay.append(conduit.held_bytes());
         }
-        let _held = self.means.counters.hold(bytes);
+        let _held = self.context.counters.count_buffered(bytes);
         sink.begin(
             leg,
             OutgoingPiece {
@@ -381,21 +381,21 @@ impl<'a> BundleDirection<'a> {
 
     fn write(&self, sink: &mut StripeSender<'a>) -> Result<(), TransferError> {
         let pushed = sink.push().map_err(TransferError::Sink)?;
-        self.means.count_delivered(self.direction, pushed);
+        self.context.count_delivered(self.direction, pushed);
         Ok(())
     }
 
     async fn wait(&self, reason: FetchOutcome, source: &Source<'_>, sink: &StripeSender<'a>) {
         let blocked = matches!(reason, FetchOutcome::SinkBlocked);
-        let _paused = blocked.then(|| self.means.pauses.begin(self.direction, 0));
+        let _paused = blocked.then(|| self.context.pauses.begin(self.direction, 0));
         poll_fn(|cx| {
             let idle = matches!(reason, FetchOutcome::SinkBlocked);
             let mut ready = sink.poll_ready(idle, cx).is_ready();
             if let FetchOutcome::SourceEmpty = reason {
                 ready |= source.poll_ready(cx).is_ready();
             }
-            if let (FetchOutcome::AwaitingAnswer, Some(kept)) = (&reason, self.replay) {
-                ready |= kept.poll_accepted(cx).is_ready();
+            if let (FetchOutcome::AwaitingAnswer, Some(replay)) = (&reason, self.replay) {
+                ready |= replay.poll_accepted(cx).is_ready();
             }
             match ready {
                 true => Poll::Ready(()),

@@ -45,9 +45,9 @@ fn run(bed: &Testbed, command: &str) -> String {
 
 /// Stops a relay and returns its log lines about interception.
 fn end(relay: Relay) -> Vec<String> {
-    let (_, said) = relay.stop();
+    let (_, log) = relay.stop();
     let other = |line: &&str| !line.contains("RLIMIT_NOFILE") && !line.contains(": stopped, ");
-    said.lines().filter(other).map(str::to_owned).collect()
+    log.lines().filter(other).map(str::to_owned).collect()
 }
 
 /// Returns the output without its variable parts.
@@ -96,9 +96,9 @@ fn restores_removed_rules_and_logs_once() {
                 patient(&client);
                 exchange(&client, &server, 1);
             }
-            let said = end(relay);
-            assert_eq!(said.len(), 1, "{removal}: {said:?}");
-            assert!(said[0].contains("gone and put back: the "), "{said:?}");
+            let log = end(relay);
+            assert_eq!(log.len(), 1, "{removal}: {log:?}");
+            assert!(log[0].contains("gone and put back: the "), "{log:?}");
         }
     }
 }
@@ -145,11 +145,11 @@ fn six_flushes_log_at_most_six_lines() {
                 assert!(began.elapsed() < PATIENCE, "interception was not restored");
             }
         }
-        let said = end(relay);
-        println!("{pause} ms apart: {} lines", said.len());
-        assert!((1..=6).contains(&said.len()), "{said:?}");
+        let log = end(relay);
+        println!("{pause} ms apart: {} lines", log.len());
+        assert!((1..=6).contains(&log.len()), "{log:?}");
         let is_right = |line: &String| line.contains("gone and put back: the nft rules of ");
-        assert!(said.iter().all(is_right), "{said:?}");
+        assert!(log.iter().all(is_right), "{log:?}");
     }
 }
 

@@ -122,7 +122,7 @@ fn survives_missing_directory() {
     let away = log.directory.path().join("away");
     fs::rename(&directory, &away).unwrap();
     relay.signal(Signal::HUP);
-    relay.says("what was open before stays so");
+    relay.says("the file opened before stays in use");
     log.await_growth(&away.join("a"));
     fs::create_dir(&directory).unwrap();
     relay.signal(Signal::HUP);

@@ -322,8 +322,8 @@ fn peer_without_address_is_down() {
     let mut answer = String::new();
     let _ = client.read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-    let said = near.says("is down");
-    assert!(said.contains("peer nobody.test:5124"), "{said}");
+    let log = near.says("is down");
+    assert!(log.contains("peer nobody.test:5124"), "{log}");
 }
 
 /// Whether the name exists is unknown: the answer "no such host" would mislead users.

@@ -127,9 +127,9 @@ fn missing_capability_is_named_with_exit_code_3() {
         .args(["relay", "--transparent", "127.0.0.1:0"])
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("CAP_NET_ADMIN"), "{said}");
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{log}");
+    assert!(log.contains("CAP_NET_ADMIN"), "{log}");
 }
 
 /// The peer's path to the destination leads through this relay's host. Its legs are not sent to it

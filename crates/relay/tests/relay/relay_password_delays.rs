@@ -116,9 +116,9 @@ fn delay_applies_to_all_connections_of_address() {
     assert!(began_right.elapsed() >= Duration::from_millis(800));
     // It ends the series of wrong passwords.
     assert_eq!(setup.socks5(b"secret"), [1, 0]);
-    let said = setup.log_lines();
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("127.0.0.1"), "{said:?}");
+    let log = setup.log_lines();
+    assert_eq!(log.len(), 1, "{log:?}");
+    assert!(log[0].contains("127.0.0.1"), "{log:?}");
 }
 
 #[test]

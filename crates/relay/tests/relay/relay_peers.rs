@@ -235,9 +235,9 @@ fn pooled_connections_do_not_delay_exit() {
         )
         .is_err()
     );
-    let (status, said) = far.stop();
+    let (status, log) = far.stop();
     assert!(status.success());
-    assert!(said.contains("no connection cut"), "{said}");
+    assert!(log.contains("no connection cut"), "{log}");
     assert_eq!(ready.read(&mut [0]).unwrap(), 0);
 }
 
@@ -307,9 +307,9 @@ fn does_not_log_failures_of_hops_named_by_clients() {
             Answer::Refused { .. }
         ));
     }
-    let (_, said) = relay.stop();
-    let lines = said.lines().filter(|line| line.contains("peer"));
-    assert_eq!(lines.count(), 0, "{said}");
+    let (_, log) = relay.stop();
+    let lines = log.lines().filter(|line| line.contains("peer"));
+    assert_eq!(lines.count(), 0, "{log}");
 }
 
 /// Starts a relay whose clients go through the peers `a` and `b`, or directly.
@@ -344,16 +344,16 @@ fn falls_back_if_second_peer_of_chain_is_down() {
     dialled("http");
     // This client's bytes are sent with its request, which can't be repeated.
     exchange(&connect(near.address("forward")), &accept(&origin), 1);
-    let said = near.says("peer b is down");
+    let log = near.says("peer b is down");
     let why = format!("connection refused at relay {away}, says relay a");
-    assert!(said.contains(&why), "{said}");
-    near.says("clients go straight to their destinations while peer b is down");
+    assert!(log.contains(&why), "{log}");
+    near.says("clients connect directly to their destinations while peer b is down");
     drop(socket);
     let b = Relay::start(&["--convert", &away.to_string()]);
     near.says("peer b is back");
     dialled("socks5");
-    let (_, said) = b.stop();
-    assert!(!said.contains("client refused"), "{said}");
+    let (_, log) = b.stop();
+    assert!(!log.contains("client refused"), "{log}");
 }
 
 /// This relay may not be allowed there, and only the path through the first peer matters.

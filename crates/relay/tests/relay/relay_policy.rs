@@ -217,9 +217,9 @@ fn flags_add_to_the_file() {
         )
     };
     let port: SocketAddr = "127.0.0.1:3128".parse().unwrap();
-    let (code, said) = check(&["--http", &port.to_string()]);
+    let (code, log) = check(&["--http", &port.to_string()]);
     assert_eq!(code, Some(0));
     let file_s_and_flag_s = ["in: socks5 127.0.0.1:0", "http 127.0.0.1:3128"];
-    assert!(file_s_and_flag_s.iter().all(|l| said.contains(l)), "{said}");
+    assert!(file_s_and_flag_s.iter().all(|l| log.contains(l)), "{log}");
     assert_eq!(check(&["--http", "10.0.0.1:3128"]).0, Some(2));
 }

@@ -111,14 +111,14 @@ fn is_reset(mut client: TcpStream) {
 fn resets_on_missing_invalid_or_slow_header() {
     let (listener, to) = origin();
     let relay = forward(to, &["--accept-proxy", "--handshake-timeout", "300ms"]);
-    for said in [
+    for sent in [
         &b"GET / HTTP/1.1\r\n"[..],
         b"PROXY TCP4 1 2 3 4\r\n",
         b"",
         b"PROXY TCP4 10.0.",
     ] {
         let mut client = connect(relay.address("forward"));
-        client.write_all(said).unwrap();
+        client.write_all(sent).unwrap();
         is_reset(client);
     }
     listener.set_nonblocking(true).unwrap();

@@ -199,18 +199,18 @@ fn invalid_arguments_exit_with_code_2() {
         ),
         (vec!["--socks5", ANY, "--grace", "10"], "unit"),
     ] {
-        let (code, said) = exit_code(&args);
-        assert_eq!(code, Some(2), "{args:?}: {said}");
-        assert!(said.contains(word), "{args:?}: {said}");
+        let (code, log) = exit_code(&args);
+        assert_eq!(code, Some(2), "{args:?}: {log}");
+        assert!(log.contains(word), "{args:?}: {log}");
     }
 }
 
 #[test]
 fn port_in_use_exits_with_code_1() {
     let (_listener, address) = origin();
-    let (code, said) = exit_code(&["--socks5", &address.to_string()]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains(&address.to_string()), "{said}");
+    let (code, log) = exit_code(&["--socks5", &address.to_string()]);
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains(&address.to_string()), "{log}");
 }
 
 #[test]

@@ -74,12 +74,9 @@ fn reload_adds_and_removes_listeners() {
         scope.spawn(|| send(&over_going.0, 7, 64));
         let half = scope.spawn(|| read_array::<4096>(&mut over_going.1.try_clone().unwrap()));
         half.join().unwrap();
-        let said = relay.reload(&(forward(comes, to, "") + &forward(stays, to, "")), DONE);
-        assert!(
-            said.contains(&format!("listening forward {comes}")),
-            "{said}"
-        );
-        assert!(!said.contains(&stays.to_string()), "{said}");
+        let log = relay.reload(&(forward(comes, to, "") + &forward(stays, to, "")), DONE);
+        assert!(log.contains(&format!("listening forward {comes}")), "{log}");
+        assert!(!log.contains(&stays.to_string()), "{log}");
         // Workers close their sockets asynchronously.
         while !refuses(goes) {
             std::thread::yield_now();
@@ -95,10 +92,10 @@ fn reload_adds_and_removes_listeners() {
     receive(&over_going.0, 8, 1);
     // Ends the probes that were relayed.
     drop(gone_listener);
-    let (status, said) = relay.relay.stop();
+    let (status, log) = relay.relay.stop();
     assert!(
-        status.success() && said.contains("no connection cut"),
-        "{said}"
+        status.success() && log.contains("no connection cut"),
+        "{log}"
     );
 }
 
@@ -131,8 +128,8 @@ fn invalid_file_changes_nothing() {
             "no profile is called x",
         ),
     ] {
-        let said = relay.reload(&bad, refused);
-        assert!(said.contains(word) && said.lines().count() == 1, "{said}");
+        let log = relay.reload(&bad, refused);
+        assert!(log.contains(word) && log.lines().count() == 1, "{log}");
         assert!(refuses(never));
         let client = connect(stays);
         exchange(&client, &accept(&listener), 1);
@@ -187,8 +184,11 @@ fn names_settings_that_need_restart() {
     let (stays, comes) = (free(), free());
     let relay = Reloadable::start(&forward(stays, to, ""), 1);
     let more = forward(comes, to, "") + "[limits]\npipe_size = '64KiB'\n";
-    let said = relay.reload(&(forward(stays, to, "") + &more), DONE);
-    assert!(said.contains("limits.pipe_size takes a restart"), "{said}");
+    let log = relay.reload(&(forward(stays, to, "") + &more), DONE);
+    assert!(
+        log.contains("a change of limits.pipe_size needs a restart"),
+        "{log}"
+    );
     let client = connect(comes);
     exchange(&client, &accept(&listener), 1);
 }
@@ -199,8 +199,8 @@ fn reload_without_file_applies_flags_again() {
     let relay = Relay::start(&["--forward", &format!("127.0.0.1:0={to}")]);
     let first = (connect(relay.address("forward")), accept(&listener));
     relay.signal(Signal::HUP);
-    let said = relay.says(DONE);
-    assert!(!said.contains("listening"), "{said}");
+    let log = relay.says(DONE);
+    assert!(!log.contains("listening"), "{log}");
     exchange(&first.0, &first.1, 1);
     let second = connect(relay.address("forward"));
     exchange(&second, &accept(&listener), 1);
@@ -233,22 +233,16 @@ fn pooled_connections_count_against_descriptor_limit() {
         relay.says(word)
     };
     // 128, less 34 that are always needed and 16 for lookups: 39 for pipes, 19 connections.
-    let said = reload(&with_pool(20), DONE);
-    assert!(
-        said.contains("room for 9 connections at once now"),
-        "{said}"
-    );
-    let said = reload(&with_pool(100), "not reloaded");
-    assert!(said.contains("100 ready connections (pool)"), "{said}");
-    let said = reload(&with_pool(0), DONE);
-    assert!(
-        said.contains("room for 19 connections at once now"),
-        "{said}"
-    );
+    let log = reload(&with_pool(20), DONE);
+    assert!(log.contains("room for 9 connections at once now"), "{log}");
+    let log = reload(&with_pool(100), "not reloaded");
+    assert!(log.contains("100 ready connections (pool)"), "{log}");
+    let log = reload(&with_pool(0), DONE);
+    assert!(log.contains("room for 19 connections at once now"), "{log}");
     exchange(&connect(at), &accept(&listener), 1);
-    let (status, said) = relay.stop();
+    let (status, log) = relay.stop();
     assert!(
-        status.success() && said.contains("no connection cut"),
-        "{said}"
+        status.success() && log.contains("no connection cut"),
+        "{log}"
     );
 }

@@ -156,9 +156,9 @@ fn requests_reply_delay_only_for_protocols_without_reply() {
     let peer = address.to_string();
     let how = ["--peer", &peer, "--connect-timeout", "1s"];
     let near = Relay::start(&[&ways[..], &how].concat());
-    let patience = |kind, said: &[u8]| {
+    let patience = |kind, sent: &[u8]| {
         let mut client = connect(near.address(kind));
-        client.write_all(said).unwrap();
+        client.write_all(sent).unwrap();
         read_request(&listener).reply_delay
     };
     let share = Duration::from_millis(100);

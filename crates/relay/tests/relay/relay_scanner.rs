@@ -92,13 +92,13 @@ fn scanner_does_not_block_others_and_connects_directly() {
         assert_eq!(source(&bed, family.client, &server), family.client);
         drop(scanner);
     }
-    let (_, said) = relay.stop();
+    let (_, log) = relay.stop();
     for family in BOTH {
         let line = format!(
             "client has 128 handshakes under way, or all connections that it may have: its others bypass the relay client={}",
             family.client
         );
-        assert_eq!(said.matches(&line).count(), 1, "{said}");
+        assert_eq!(log.matches(&line).count(), 1, "{log}");
     }
 }
 
@@ -132,9 +132,9 @@ fn client_over_its_limit_connects_directly() {
         sources.filter(|source| *source == address).count()
     };
     assert_eq!((from(family.far), from(family.client)), (6, 14));
-    let (_, said) = relay.stop();
+    let (_, log) = relay.stop();
     assert!(
-        said.contains("or all connections that it may have: its others bypass the relay"),
-        "{said}"
+        log.contains("or all connections that it may have: its others bypass the relay"),
+        "{log}"
     );
 }

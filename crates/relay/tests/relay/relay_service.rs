@@ -75,9 +75,9 @@ fn sigterm_lets_connections_finish() {
     let server = accept(&listener);
     relay.signal(Signal::TERM);
     exchange(&client, &server, 16);
-    let (status, said) = relay.wait();
+    let (status, log) = relay.wait();
     assert!(status.success());
-    assert!(said.contains("no connection cut"), "{said}");
+    assert!(log.contains("no connection cut"), "{log}");
 }
 
 #[test]
@@ -86,9 +86,9 @@ fn resets_connections_after_grace_period() {
     let relay = Relay::start(&["--forward", &format!("{ANY}={address}"), "--grace", "100ms"]);
     let mut client = connect(relay.address("forward"));
     let mut server = accept(&listener);
-    let (status, said) = relay.stop();
+    let (status, log) = relay.stop();
     assert!(status.success());
-    assert!(said.contains("1 connections cut"), "{said}");
+    assert!(log.contains("1 connections cut"), "{log}");
     for end in [&mut client, &mut server] {
         let error = end.read(&mut [0]).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
@@ -302,7 +302,7 @@ fn exits_if_worker_cannot_start() {
         let mut command = Command::new("bash");
         command.args(["-c", &line]).stderr(output.reopen().unwrap());
         let mut child = KillOnDrop(command.spawn().unwrap());
-        let said = || std::fs::read_to_string(output.path()).unwrap();
+        let log = || std::fs::read_to_string(output.path()).unwrap();
         let start = std::time::Instant::now();
         let status = loop {
             if let Some(status) = child.0.try_wait().unwrap() {
@@ -312,16 +312,16 @@ fn exits_if_worker_cannot_start() {
             // only missed.
             std::thread::sleep(Duration::from_millis(50));
             let settled = start.elapsed() > Duration::from_millis(300);
-            if settled && said().contains("listening") && has_worker(child.0.id()) {
+            if settled && log().contains("listening") && has_worker(child.0.id()) {
                 break None;
             }
             let patient = start.elapsed() < longhaul_testnet::relay_process::PATIENCE;
-            assert!(patient, "{held}: neither serves nor ends: {}", said());
+            assert!(patient, "{held}: neither serves nor ends: {}", log());
         };
         if let Some(status) = status {
-            assert_eq!(status.code(), Some(1), "{held}: {}", said());
-            let why = said().contains("Too many open files");
-            assert!(why, "{held}: {}", said());
+            assert_eq!(status.code(), Some(1), "{held}: {}", log());
+            let why = log().contains("Too many open files");
+            assert!(why, "{held}: {}", log());
             ended += 1;
         }
     }

@@ -170,10 +170,10 @@ fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
 fn refused(sockets: &[&TcpListener], names: Option<&str>, text: &str) -> String {
     let (_directory, path) = file(text);
     let Output { status, stderr, .. } = activated(sockets, names, &path).output().unwrap();
-    let said = String::from_utf8(stderr).unwrap();
-    assert_eq!(status.code(), Some(2), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    said
+    let log = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(2), "{log}");
+    assert_eq!(log.lines().count(), 1, "{log}");
+    log
 }
 
 #[test]
@@ -221,13 +221,10 @@ fn reload_keeps_passed_sockets() {
     let slow = good.clone() + "profile = 'slow'\n[profile.slow]\nmss = 1000\n";
     for (bad, word) in [
         (slow, "other socket options"),
-        (forward(local(0), to, ""), "to end it"),
+        (forward(local(0), to, ""), "its removal"),
     ] {
-        let said = reload(&bad, "not reloaded");
-        assert!(
-            said.contains("listener web") && said.contains(word),
-            "{said}"
-        );
+        let log = reload(&bad, "not reloaded");
+        assert!(log.contains("listener web") && log.contains(word), "{log}");
         exchange(&connect(at), &accept(&origin), 1);
     }
     let more = good.clone() + "rate = '10gbit'\n" + &forward(local(0), to, "");
@@ -239,23 +236,23 @@ fn reload_keeps_passed_sockets() {
 fn refuses_unused_passed_socket() {
     let (_origin, to) = origin();
     let (listener, at) = socket();
-    let said = refused(&[&listener], Some("web"), &forward(local(0), to, ""));
+    let log = refused(&[&listener], Some("web"), &forward(local(0), to, ""));
     assert!(
-        said.contains("socket web") && said.contains(&at.to_string()),
-        "{said}"
+        log.contains("socket web") && log.contains(&at.to_string()),
+        "{log}"
     );
 
     let client = TcpStream::connect(at).unwrap();
     let connection = TcpListener::from(OwnedFd::from(client));
     let text = forward(local(0), to, "name = 'web'");
-    let said = refused(&[&connection], Some("web"), &text);
+    let log = refused(&[&connection], Some("web"), &text);
     assert!(
-        said.contains("web, which is not a TCP socket that listens"),
-        "{said}"
+        log.contains("web, which is not a TCP socket that listens"),
+        "{log}"
     );
     // One socket, two names.
-    let said = refused(&[&listener], Some("a:b"), &text);
-    assert!(said.contains("LISTEN_FDNAMES"), "{said}");
+    let log = refused(&[&listener], Some("a:b"), &text);
+    assert!(log.contains("LISTEN_FDNAMES"), "{log}");
 }
 
 /// Also on a passed socket, no relay listens off loopback for every client.
@@ -264,8 +261,8 @@ fn passed_socket_off_loopback_needs_allow_from() {
     let (_origin, to) = origin();
     let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
     let text = forward(local(1), to, "name = 'web'");
-    let said = refused(&[&everywhere], Some("web"), &text);
-    assert!(said.contains("allow_from"), "{said}");
+    let log = refused(&[&everywhere], Some("web"), &text);
+    assert!(log.contains("allow_from"), "{log}");
 }
 
 #[test]

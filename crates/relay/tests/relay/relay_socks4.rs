@@ -134,7 +134,7 @@ fn is_there(program: &str, package: &str) -> bool {
     )
 }
 
-fn said(output: &Output) -> String {
+fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -184,7 +184,7 @@ fn netcat_works() {
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let output = child.wait_with_output().unwrap();
-    assert!(said(&output).ends_with("\r\n\r\nhi"), "{output:?}");
+    assert!(stdout(&output).ends_with("\r\n\r\nhi"), "{output:?}");
     server.join().unwrap();
 }
 
@@ -215,6 +215,6 @@ fn proxychains_works() {
         "20",
     ]);
     let output = chained.arg(format!("http://{to}/")).output().unwrap();
-    assert_eq!(said(&output), "hi", "{output:?}");
+    assert_eq!(stdout(&output), "hi", "{output:?}");
     server.join().unwrap();
 }

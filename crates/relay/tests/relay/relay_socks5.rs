@@ -121,8 +121,8 @@ fn refuses_users_file_readable_by_others() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("chmod 600"), "{said}");
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.contains("chmod 600"), "{log}");
 }
 
 #[test]

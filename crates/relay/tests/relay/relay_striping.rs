@@ -53,8 +53,8 @@ impl Pipeline {
 
     /// Stops both relays and returns the near one's record of its only connection.
     fn record(self) -> serde_json::Value {
-        let (status, said) = self.near.stop();
-        assert!(status.success(), "{said}");
+        let (status, log) = self.near.stop();
+        assert!(status.success(), "{log}");
         assert!(self.far.stop().0.success());
         let text = std::fs::read_to_string(self.directory.path().join("near")).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -372,10 +372,10 @@ fn failed_joins_do_not_mark_peer_down() {
     near.says("could not join");
     exchange(&client, &accept(&listener), 8);
     drop(client);
-    let (status, said) = near.stop();
-    assert!(status.success() && !said.contains("is down"), "{said}");
+    let (status, log) = near.stop();
+    assert!(status.success() && !log.contains("is down"), "{log}");
     let news = "3 of 4 streams could not join: connection refused";
-    assert_eq!(said.matches(news).count(), 1, "{said}");
+    assert_eq!(log.matches(news).count(), 1, "{log}");
     let counted = counters(&std::fs::read_to_string(&path).unwrap());
     let peer = &counted["peers"][0];
     assert!(peer["down_s"].is_null(), "{peer}");
@@ -456,8 +456,8 @@ fn replaces_dead_pooled_connection_that_joins() {
     assert_eq!(once, again);
     second.write_all(&Answer::Accepted.encode()).unwrap();
     drop((client.join().unwrap(), first, second));
-    let (_, said) = near.stop();
-    assert!(!said.contains("could not join"), "{said}");
+    let (_, log) = near.stop();
+    assert!(!log.contains("could not join"), "{log}");
 }
 
 #[test]

@@ -358,9 +358,9 @@ fn names_invalid_tls_files() {
             "profile p: dscp",
         ),
     ] {
-        let said = refusal(&format!("{owner}{tls}"));
-        assert!(said.contains(word), "{word}: {said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let log = refusal(&format!("{owner}{tls}"));
+        assert!(log.contains(word), "{word}: {log}");
+        assert_eq!(log.lines().count(), 1, "{log}");
     }
 }
 
@@ -381,19 +381,19 @@ fn refuses_a_key_that_others_may_read() {
         "[peer.far]\naddress = '127.0.0.1'\n".to_owned(),
         format!("[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n"),
     ] {
-        let said = refusal(&format!("{owner}{tls}"));
+        let log = refusal(&format!("{owner}{tls}"));
         assert!(
-            said.contains("near-key.pem") && said.contains("chmod 600"),
-            "{said}"
+            log.contains("near-key.pem") && log.contains("chmod 600"),
+            "{log}"
         );
     }
     readable("ca-key.pem");
     let made = make_certificates(directory.path(), &["third"]);
-    let said = String::from_utf8_lossy(&made.stderr).into_owned();
-    assert_eq!(made.status.code(), Some(2), "{said}");
+    let log = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert_eq!(made.status.code(), Some(2), "{log}");
     assert!(
-        said.contains("ca-key.pem") && said.contains("chmod 600"),
-        "{said}"
+        log.contains("ca-key.pem") && log.contains("chmod 600"),
+        "{log}"
     );
 }
 

@@ -43,7 +43,7 @@ trait Observed {
     fn source(&self, listener: &TcpListener) -> IpAddr;
     fn until_source_is(&self, wanted: IpAddr, listener: &TcpListener) -> Duration;
     fn remains(&self) -> String;
-    fn said(&self, command: &[&str]) -> String;
+    fn output_of(&self, command: &[&str]) -> String;
 }
 
 impl Observed for Testbed {
@@ -89,19 +89,19 @@ impl Observed for Testbed {
 
     /// Returns the tables, policy rules and routes that a relay left on the router.
     fn remains(&self) -> String {
-        let mut all = self.said(&["nft", "list", "tables"]);
+        let mut all = self.output_of(&["nft", "list", "tables"]);
         for family in ["-4", "-6"] {
-            let rules = self.said(&["ip", family, "rule"]);
+            let rules = self.output_of(&["ip", family, "rule"]);
             let ours = |l: &&str| l.contains("fwmark");
             all.extend(rules.lines().filter(ours).map(str::to_owned));
-            let routes = self.said(&["ip", family, "route", "show", "table", "all"]);
+            let routes = self.output_of(&["ip", family, "route", "show", "table", "all"]);
             let ours = |l: &&str| l.starts_with("local default");
             all.extend(routes.lines().filter(ours).map(str::to_owned));
         }
         all
     }
 
-    fn said(&self, command: &[&str]) -> String {
+    fn output_of(&self, command: &[&str]) -> String {
         let (program, args) = command.split_first().unwrap();
         let output = self.within(program).args(args).output();
         String::from_utf8(output.unwrap().stdout).unwrap()
@@ -126,9 +126,9 @@ fn relays_both_families_and_removes_all_rules() {
             assert_eq!(server.peer_addr().unwrap().ip(), family.far, "{more:?}");
             exchange(&client, &server, 8);
         }
-        let (status, said) = relay.stop();
-        assert!(status.success(), "{said}");
-        assert_eq!(bed.remains(), "", "{said}");
+        let (status, log) = relay.stop();
+        assert!(status.success(), "{log}");
+        assert_eq!(bed.remains(), "", "{log}");
     }
 }
 
@@ -275,14 +275,14 @@ fn restores_flushed_rules() {
     }
     let bed = testbed("flush");
     let relay = bed.relay(&INTERCEPT);
-    bed.said(&["nft", "flush", "ruleset"]);
+    bed.output_of(&["nft", "flush", "ruleset"]);
     for family in BOTH {
         bed.until_source_is(family.far, &bed.listen(family.at(8080)));
     }
-    let (_, said) = relay.stop();
+    let (_, log) = relay.stop();
     assert!(
-        said.contains("gone and put back: the nft rules of "),
-        "{said}"
+        log.contains("gone and put back: the nft rules of "),
+        "{log}"
     );
     assert_eq!(bed.remains(), "");
 }
@@ -372,9 +372,9 @@ fn parallel_verified_connects_reach_their_destinations() {
             let mut matching = clients.iter().filter(|c| c.local_addr().unwrap() == from);
             let mut client = matching.next().expect("the port is kept");
             (&server).write_all(&from.port().to_be_bytes()).unwrap();
-            let mut said = [0; 2];
-            io::Read::read_exact(&mut client, &mut said).unwrap();
-            assert_eq!(u16::from_be_bytes(said), from.port());
+            let mut received = [0; 2];
+            io::Read::read_exact(&mut client, &mut received).unwrap();
+            assert_eq!(u16::from_be_bytes(received), from.port());
         }
     }
 }
@@ -417,9 +417,10 @@ fn clients_connect_directly_while_peer_is_down() {
                 exchange(&client, &server, 1);
             }
         }
-        let (_, said) = near.stop();
-        let word = "clients go straight to their destinations while peer 127.0.0.1:5124 is down";
-        assert_eq!(said.matches(word).count(), 1, "{said}");
+        let (_, log) = near.stop();
+        let word =
+            "clients connect directly to their destinations while peer 127.0.0.1:5124 is down";
+        assert_eq!(log.matches(word).count(), 1, "{log}");
     }
 }
 
@@ -442,8 +443,8 @@ fn no_direct_fallback_refuses_clients_while_peer_is_down() {
         let _listener = bed.listen(family.at(8080));
         assert!(bed.connect(family.at(8080)).is_err());
     }
-    let (_, said) = near.stop();
-    assert!(!said.contains("go straight"), "{said}");
+    let (_, log) = near.stop();
+    assert!(!log.contains("connect directly"), "{log}");
 }
 
 #[test]
@@ -577,13 +578,13 @@ fn draining_relay_and_next_one_keep_each_others_rules() {
             assert_eq!(bed.source(&inside), family.far);
             exchange(&client, &server, 8);
             drop((client, server));
-            let (status, said) = first.wait();
-            assert!(status.success(), "{said}");
+            let (status, log) = first.wait();
+            assert!(status.success(), "{log}");
             assert_eq!(bed.source(&inside), family.far, "{port}");
-            let (status, said) = next.stop();
+            let (status, log) = next.stop();
             assert!(
-                status.success() && !said.contains("gone and put back"),
-                "{said}"
+                status.success() && !log.contains("gone and put back"),
+                "{log}"
             );
             assert_eq!(bed.remains(), "");
         }
@@ -603,7 +604,7 @@ fn relays_ipv4_without_ipv6() {
         1,
     );
     assert_eq!(bed.source(&bed.listen(v4.at(8080))), v4.far);
-    assert!(!bed.said(&["nft", "list", "tables"]).contains("ip6"));
+    assert!(!bed.output_of(&["nft", "list", "tables"]).contains("ip6"));
     relay.stop();
     assert_eq!(bed.remains(), "");
 }

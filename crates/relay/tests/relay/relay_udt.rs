@@ -91,8 +91,8 @@ impl Hosts {
 
     /// Stops the near relay and returns its record of its only connection.
     fn record(self) -> Value {
-        let (status, said) = self.near.stop();
-        assert!(status.success(), "{said}");
+        let (status, log) = self.near.stop();
+        assert!(status.success(), "{log}");
         let text = std::fs::read_to_string(counters(&self.directory)).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
         let mut records: Vec<Value> = lines.collect();
@@ -140,13 +140,13 @@ fn delivers_bytes_in_flight_before_exit() {
     receive(&server, 1, 4);
     server.write_all(b"and back").unwrap();
     drop(server);
-    let mut said = String::new();
-    (&client).read_to_string(&mut said).unwrap();
-    assert_eq!(said, "and back");
-    let (status, said) = hosts.near.wait();
+    let mut received = String::new();
+    (&client).read_to_string(&mut received).unwrap();
+    assert_eq!(received, "and back");
+    let (status, log) = hosts.near.wait();
     assert!(
-        status.success() && said.contains("no connection cut"),
-        "{said}"
+        status.success() && log.contains("no connection cut"),
+        "{log}"
     );
 }
 

@@ -37,7 +37,7 @@ impl Download {
     pub(super) fn start(
         ftp: AsyncFtpStream,
         (stream, len): (TransferStream<AsyncNoTlsStream>, Option<u64>),
-        (limit, places): (Duration, OwnedSemaphorePermit),
+        (limit, permits): (Duration, OwnedSemaphorePermit),
     ) -> Self {
         let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
         tokio::spawn(async move {
@@ -50,7 +50,7 @@ impl Download {
             }
             // Keeps the control connection open until here.
             drop(ftp);
-            drop(places);
+            drop(permits);
         });
         Self(receiver)
     }
@@ -75,8 +75,8 @@ async fn copy_chunks(
             let finished = with_limit(limit, stream.finish()).await;
             return finished.map_err(io::Error::other);
         }
-        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        chunks.send(Ok(chunk.freeze())).await.map_err(gone)?;
+        let client_gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        chunks.send(Ok(chunk.freeze())).await.map_err(client_gone)?;
     }
 }
 

@@ -88,8 +88,8 @@ pub(crate) async fn with_limit<T>(
     limit: Duration,
     step: impl Future<Output = Result<T, FtpError>>,
 ) -> Result<T, FtpError> {
-    let late = |_| Err(FtpError::ConnectionError(io::ErrorKind::TimedOut.into()));
-    timeout(limit, step).await.unwrap_or_else(late)
+    let timed_out = |_| Err(FtpError::ConnectionError(io::ErrorKind::TimedOut.into()));
+    timeout(limit, step).await.unwrap_or_else(timed_out)
 }
 
 fn is_timeout(error: &FtpError) -> bool {

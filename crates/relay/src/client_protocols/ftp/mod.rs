@@ -64,7 +64,7 @@ pub(crate) async fn put(
     body: (impl hyper::body::Body<Data = Bytes> + Unpin, impl FnOnce()),
 ) -> Result<Response<Body>, GatewayError> {
     store::check_put(url, headers)?;
-    let _places = session.try_acquire_permits(PERMITS)?;
+    let _permits = session.try_acquire_permits(PERMITS)?;
     let limit = session.config.limits.response_timeout;
     let ftp = log_in(session, server, url).await?;
     let mut response = Response::new(Either::Left(Full::default()));
@@ -79,13 +79,13 @@ pub(crate) async fn get(
     (url, headers): (&Url, &HeaderMap),
     only_head: bool,
 ) -> Result<Response<Body>, GatewayError> {
-    let places = session.try_acquire_permits(PERMITS)?;
+    let permits = session.try_acquire_permits(PERMITS)?;
     let limit = session.config.limits.response_timeout;
     let mut ftp = log_in(session, server, url).await?;
     match url.is_directory() {
         true => list_directory(&mut ftp, url, limit).await,
-        false if only_head => download_file(ftp, url, None, (limit, places)).await,
-        false => download_file(ftp, url, Some(headers), (limit, places)).await,
+        false if only_head => download_file(ftp, url, None, (limit, permits)).await,
+        false => download_file(ftp, url, Some(headers), (limit, permits)).await,
     }
 }
 
@@ -142,12 +142,12 @@ async fn open_connection(
     let far = session.open_and_await_answer(&request).await?;
     // A FIN on close is harmless: only commands are sent, except by uploads, which handle their own
     // end.
-    far.stream.carrier().fin_on_close();
-    let socket = match far.stream.carrier().tcp() {
-        Some(socket) if !far.stream.needs_copy() => {
+    far.leg.carrier().fin_on_close();
+    let socket = match far.leg.carrier().tcp() {
+        Some(socket) if !far.leg.needs_copy() => {
             retry_on_exhaustion(async || duplicate(socket)).await
         }
-        _ => bridge(far.stream).await,
+        _ => bridge(far.leg).await,
     };
     let socket = socket.map_err(|error| Failure::from_connect(&error))?;
     Ok((socket, far.address))
@@ -163,10 +163,10 @@ async fn bridge(leg: Leg) -> io::Result<TcpStream> {
     let listener = retry_on_exhaustion(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await?;
     let at = listener.local_addr()?;
     let outer = retry_on_exhaustion(|| TcpStream::connect(at)).await?;
-    let mine = outer.local_addr()?;
+    let own_address = outer.local_addr()?;
     let mut inner = loop {
         match retry_on_exhaustion(|| listener.accept()).await? {
-            (inner, from) if from == mine => break inner,
+            (inner, from) if from == own_address => break inner,
             (stranger, _) => drop(stranger),
         }
     };
@@ -215,15 +215,15 @@ async fn download_file(
     mut ftp: AsyncFtpStream,
     url: &Url,
     fields: Option<&HeaderMap>,
-    (limit, places): (Duration, OwnedSemaphorePermit),
+    (limit, permits): (Duration, OwnedSemaphorePermit),
 ) -> Result<Response<Body>, GatewayError> {
     let size = optional(with_limit(limit, ftp.size(&url.path)).await)?.map(|size| size as u64);
     let modified = optional(with_limit(limit, ftp.mdtm(&url.path)).await)?;
     let modified = modified.and_then(|time| url::http_date(time.and_utc().timestamp()));
-    let asked = fields.zip(size).map_or(Part::Whole, |(fields, size)| {
+    let requested_part = fields.zip(size).map_or(Part::Whole, |(fields, size)| {
         Part::requested(fields, size, modified.as_deref())
     });
-    let (body, part) = match asked {
+    let (body, part) = match requested_part {
         _ if fields.is_none() && size.is_some() => (Either::Left(Full::default()), Part::Whole),
         Part::Nothing => (Either::Left(Full::default()), Part::Nothing),
         part => match with_limit(limit, retrieve(&mut ftp, &url.path, part)).await {
@@ -235,7 +235,7 @@ async fn download_file(
             retrieved => {
                 let (stream, part) = retrieved?;
                 let len = read_limit(part, size);
-                let download = Download::start(ftp, (stream, len), (limit, places));
+                let download = Download::start(ftp, (stream, len), (limit, permits));
                 (Either::Right(download), part)
             }
         },

@@ -21,10 +21,10 @@ pub(crate) struct Url {
 impl Url {
     /// Parses a request's URI. `given` is user and password from the Authorization field; those in
     /// the URI take precedence.
-    pub(crate) fn new(uri: &Uri, given: Option<(Vec<u8>, Vec<u8>)>) -> Result<Self, String> {
+    pub(crate) fn new(uri: &Uri, credentials: Option<(Vec<u8>, Vec<u8>)>) -> Result<Self, String> {
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         let (user_info, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (user, password) = match (user_info, given) {
+        let (user, password) = match (user_info, credentials) {
             ("", None) => ("anonymous".to_owned(), "anonymous@".to_owned()),
             ("", Some((user, password))) => (checked_text(user)?, checked_text(password)?),
             (info, _) => {
@@ -116,8 +116,8 @@ mod tests {
     #[test]
     fn takes_user_from_field_or_anonymous() {
         assert_eq!(url("ftp://h.test/").unwrap().user, "anonymous");
-        let given = Some((b"me".to_vec(), b"secret".to_vec()));
-        let found = Url::new(&"ftp://h.test/".parse().unwrap(), given).unwrap();
+        let credentials = Some((b"me".to_vec(), b"secret".to_vec()));
+        let found = Url::new(&"ftp://h.test/".parse().unwrap(), credentials).unwrap();
         assert_eq!(
             (found.user.as_str(), found.password.as_str()),
             ("me", "secret")

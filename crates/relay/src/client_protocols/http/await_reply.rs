@@ -36,18 +36,18 @@ pub(crate) struct AwaitReply {
 impl AwaitReply {
     pub(crate) fn new(
         far: Arc<FarLeg>,
-        refused: Arc<OnceLock<Fault>>,
-        current: Arc<Mutex<Arc<RequestProgress>>>,
+        fault: Arc<OnceLock<Fault>>,
+        progress: Arc<Mutex<Arc<RequestProgress>>>,
     ) -> Self {
         let stream = LegStream {
-            stream: far.stream.clone(),
+            stream: far.leg.clone(),
             on_bytes: Box::new(|_, _| {}),
         };
         Self {
             stream,
             reply: Some(Box::pin(async move { far.answer().await })),
-            fault: refused,
-            progress: current,
+            fault,
+            progress,
             pending: PendingWrite::default(),
         }
     }
@@ -56,10 +56,10 @@ impl AwaitReply {
 impl AwaitReply {
     /// Ready once the reply has arrived; a refusal is an error.
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(answer) = &mut self.reply else {
+        let Some(reply) = &mut self.reply else {
             return Poll::Ready(Ok(()));
         };
-        let outcome = ready!(answer.as_mut().poll(cx));
+        let outcome = ready!(reply.as_mut().poll(cx));
         self.reply = None;
         Poll::Ready(outcome.map_err(|fault| {
             let _ = self.fault.set(fault.clone());
@@ -94,11 +94,9 @@ impl AsyncWrite for AwaitReply {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let Self {
-            pending: first,
-            stream,
-            ..
+            pending, stream, ..
         } = &mut *self;
-        ready!(first.poll_write(cx, stream))?;
+        ready!(pending.poll_write(cx, stream))?;
         let progress = self.progress.lock().clone();
         let mut trailers = progress.trailers.lock();
         let slices = match *trailers {
@@ -125,11 +123,9 @@ impl AsyncWrite for AwaitReply {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self {
-            pending: first,
-            stream,
-            ..
+            pending, stream, ..
         } = &mut *self;
-        ready!(first.poll_write(cx, stream))?;
+        ready!(pending.poll_write(cx, stream))?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

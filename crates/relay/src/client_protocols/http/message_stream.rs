@@ -155,10 +155,10 @@ impl MessageStream {
             ready!(self.exchange.poll_client_turn(cx));
         }
         ready!(self.poll_head(cx))?;
-        let refused = self.exchange.is_refused();
+        let is_refused = self.exchange.is_refused();
         let most = match self.state {
             // End of the stream.
-            _ if refused => 0,
+            _ if is_refused => 0,
             ReadState::HeadRest(len) => len,
             ReadState::Body(len) => usize::try_from(len).unwrap_or(usize::MAX),
             _ => usize::MAX,
@@ -171,20 +171,20 @@ impl MessageStream {
 
     /// Counts `bytes` as part of the message, and returns how many of them belong to it.
     fn count_bytes(&mut self, bytes: &[u8]) -> usize {
-        let taken = match &mut self.state {
+        let count = match &mut self.state {
             ReadState::Chunks(chunks) => chunks.advance(bytes),
             _ => bytes.len(),
         };
         match &mut self.state {
-            ReadState::HeadRest(left) => *left -= taken,
-            ReadState::Body(left) => *left -= taken as u64,
+            ReadState::HeadRest(left) => *left -= count,
+            ReadState::Body(left) => *left -= count as u64,
             _ => {}
         }
         if self.state.is_over() {
             self.exchange.on_request_end();
         }
-        self.memory.add_read(taken);
-        taken
+        self.memory.add_read(count);
+        count
     }
 }
 
@@ -194,9 +194,9 @@ impl AsyncRead for MessageStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let room = ready!(self.poll_read_limit(cx))?.min(buffer.remaining());
+        let limit = ready!(self.poll_read_limit(cx))?.min(buffer.remaining());
         if !self.read_ahead.is_empty() {
-            let len = self.read_ahead.len().min(room);
+            let len = self.read_ahead.len().min(limit);
             let mut part = self.read_ahead.split_to(len);
             let mut rest = part.split_off(self.count_bytes(&part));
             buffer.put_slice(&part);
@@ -208,11 +208,11 @@ impl AsyncRead for MessageStream {
             }
             return Poll::Ready(Ok(()));
         }
-        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(limit));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
-        let taken = self.count_bytes(part.filled());
-        self.read_ahead.extend_from_slice(&part.filled()[taken..]);
-        buffer.advance(taken);
+        let count = self.count_bytes(part.filled());
+        self.read_ahead.extend_from_slice(&part.filled()[count..]);
+        buffer.advance(count);
         Poll::Ready(Ok(()))
     }
 }
@@ -231,11 +231,11 @@ impl AsyncWrite for MessageStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let beginning = slices.first().map_or(&[][..], |slice| slice);
+        let first_slice = slices.first().map_or(&[][..], |slice| slice);
         match self.exchange.turn() {
             // hyper refuses a malformed head without a reason.
             Turn::Client => {
-                let status = beginning
+                let status = first_slice
                     .get(9..12)
                     .and_then(|code| StatusCode::from_bytes(code).ok());
                 self.exchange
@@ -247,7 +247,7 @@ impl AsyncWrite for MessageStream {
                 return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
             }
             // Only the origin decides about 100 (Continue).
-            Turn::Origin if beginning.starts_with(CONTINUE) => {
+            Turn::Origin if first_slice.starts_with(CONTINUE) => {
                 return Poll::Ready(Ok(CONTINUE.len()));
             }
             _ => ready!(self.poll_pending(cx))?,

@@ -200,13 +200,16 @@ impl Proxy {
             .map_or_else(|_| String::new(), ToString::to_string);
         let outcome = match checked {
             Ok(destination) => self.serve(request, destination).await,
-            Err(declined) => Err(declined),
+            Err(error_response) => Err(error_response),
         };
-        let mut response = outcome.unwrap_or_else(|declined| {
+        let mut response = outcome.unwrap_or_else(|error_response| {
             if !self.exchange.is_refused() {
-                self.session.listener.counters.fail(declined.fault.failure);
+                self.session
+                    .listener
+                    .counters
+                    .fail(error_response.fault.failure);
             }
-            self.error_response(declined, &wanted)
+            self.error_response(error_response, &wanted)
         });
         if self.exchange.awaits_continue() {
             // The client may still send the body, but nothing reads it (RFC 9110 §10.1.1).
@@ -230,13 +233,13 @@ impl Proxy {
 
     /// Error response with a message and a Proxy-Status field (RFC 9209). Relays have their names
     /// in this relay's configuration.
-    fn error_response(&self, declined: ErrorResponse, wanted: &str) -> Response<Body> {
+    fn error_response(&self, error_response: ErrorResponse, wanted: &str) -> Response<Body> {
         let ErrorResponse {
             fault,
             status,
             reason,
             error,
-        } = declined;
+        } = error_response;
         let peers = &self.session.peers;
         let fault =
             fault.with_names(|address| Some(peers.find_by_address(address)?.config.name.clone()));
@@ -381,23 +384,23 @@ impl Proxy {
         // A message was truncated on one side, so it must not end cleanly on the other (invariant
         // 3).
         if let Some(origin) = &*origin {
-            origin.far.stream.carrier().reset_on_close();
+            origin.far.leg.carrier().reset_on_close();
         }
         End::Broken(failed_side(&error), io::Error::other(error))
     }
 
     /// Resets the connection to the origin: the client is gone in mid-exchange.
     fn reset_origin(&self) {
-        let kept = self.origin.try_lock().ok();
-        if let Some(Some(idle)) = kept.as_deref()
+        let persistent = self.origin.try_lock().ok();
+        if let Some(Some(idle)) = persistent.as_deref()
             && idle.sender.is_ready()
         {
-            return idle.far.stream.carrier().reset_on_close();
+            return idle.far.leg.carrier().reset_on_close();
         }
         // The origin owes a response or the rest of one; HTTP would end it cleanly.
-        let asked = self.last_upstream.lock();
-        if let Some(far) = asked.upgrade() {
-            far.stream.carrier().reset();
+        let last_upstream = self.last_upstream.lock();
+        if let Some(far) = last_upstream.upgrade() {
+            far.leg.carrier().reset();
         }
     }
 }

@@ -37,7 +37,7 @@ impl Proxy {
         mut request: ClientRequest,
         destination: Destination,
     ) -> Result<Response<Body>, ErrorResponse> {
-        let offered =
+        let offered_upgrade =
             upgrade(request.version(), request.headers()).map(|_| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
         forward_request(&mut head, &self.session.relay.pseudonym);
@@ -45,10 +45,12 @@ impl Proxy {
         let body = RequestBody::new(body, &progress, &self.exchange, &self.session.http);
         let mut request = hyper::Request::from_parts(head, Either::Left(body));
         self.pass_on_interim(&mut request, &progress);
-        let mut kept = self.origin.lock().await;
-        let asked = (request, &progress);
-        let response = self.send_with_retry(&mut kept, asked, &destination).await?;
-        self.client_response(&mut kept, response, offered)
+        let mut persistent = self.origin.lock().await;
+        let attempt = (request, &progress);
+        let response = self
+            .send_with_retry(&mut persistent, attempt, &destination)
+            .await?;
+        self.client_response(&mut persistent, response, offered_upgrade)
     }
 
     /// Forwards interim responses, 100 included, as they arrive (RFC 9110 §15.2).
@@ -70,30 +72,30 @@ impl Proxy {
     /// have been sent, it is repeated only if that is safe (RFC 9110 §9.2.2).
     async fn send_with_retry(
         &self,
-        kept: &mut Option<Origin>,
+        persistent: &mut Option<Origin>,
         (mut request, progress): (OriginRequest, &Arc<RequestProgress>),
         destination: &Destination,
     ) -> Result<Response<ResponseBody>, ErrorResponse> {
-        let ways = std::iter::repeat_n(ConnectionSource::New, NEW_CONNECTIONS_MAX);
+        let new_connections = std::iter::repeat_n(ConnectionSource::New, NEW_CONNECTIONS_MAX);
         // The request may have arrived each time, so it is repeated only once.
-        let mut again = true;
+        let mut may_repeat = true;
         for source in [ConnectionSource::Persistent, ConnectionSource::Pooled]
             .into_iter()
-            .chain(ways)
+            .chain(new_connections)
         {
-            let Some(origin) = self.connection(source, kept, destination).await? else {
+            let Some(origin) = self.connection(source, persistent, destination).await? else {
                 continue;
             };
             let may_die = origin.is_reused || origin.far.awaits_answer();
             let copy = may_die.then(|| retryable_copy(&request)).flatten();
-            request = match self.send(kept, origin, (request, progress)).await {
+            request = match self.send(persistent, origin, (request, progress)).await {
                 Ok(response) => return Ok(response),
                 Err(SendError::NotSent(same)) => *same,
-                Err(SendError::Failed(declined)) => return Err(declined),
-                Err(SendError::Refused(declined)) => copy.ok_or(declined)?,
-                Err(SendError::ConnectionLost(declined)) => {
-                    copy.filter(|_| take(&mut again)).ok_or(declined)?
-                }
+                Err(SendError::Failed(error_response)) => return Err(error_response),
+                Err(SendError::Refused(error_response)) => copy.ok_or(error_response)?,
+                Err(SendError::ConnectionLost(error_response)) => copy
+                    .filter(|_| take(&mut may_repeat))
+                    .ok_or(error_response)?,
             };
         }
         Err(no_response("closed at once"))
@@ -102,13 +104,15 @@ impl Proxy {
     async fn connection(
         &self,
         source: ConnectionSource,
-        kept: &mut Option<Origin>,
+        persistent: &mut Option<Origin>,
         destination: &Destination,
     ) -> Result<Option<Origin>, ErrorResponse> {
         let request = || Request::to(destination.clone(), Vec::new()).with_longest_reply_delay();
         let far = match source {
             ConnectionSource::Persistent => {
-                let origin = kept.take().filter(|origin| origin.can_serve(destination));
+                let origin = persistent
+                    .take()
+                    .filter(|origin| origin.can_serve(destination));
                 return Ok(origin.map(|origin| Origin {
                     is_reused: true,
                     ..origin
@@ -124,12 +128,12 @@ impl Proxy {
     /// it is written.
     fn client_response(
         &self,
-        kept: &mut Option<Origin>,
+        persistent: &mut Option<Origin>,
         mut response: Response<ResponseBody>,
-        offered: Option<OnUpgrade>,
+        offered_upgrade: Option<OnUpgrade>,
     ) -> Result<Response<Body>, ErrorResponse> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let (Some(client), Some(origin)) = (offered, kept.take()) else {
+            let (Some(client), Some(origin)) = (offered_upgrade, persistent.take()) else {
                 return Err(no_response("101, though no upgrade was offered"));
             };
             self.set_tunnel(Tunnel {
@@ -145,17 +149,17 @@ impl Proxy {
 
     async fn send(
         &self,
-        kept: &mut Option<Origin>,
+        persistent: &mut Option<Origin>,
         mut origin: Origin,
         (request, progress): (OriginRequest, &Arc<RequestProgress>),
     ) -> Result<Response<ResponseBody>, SendError> {
         *self.last_upstream.lock() = Arc::downgrade(&origin.far);
         let limit = self.session.config.limits.response_timeout;
-        let mut silence = ResponseTimeout::new(&origin.far, progress, limit);
+        let mut response_timeout = ResponseTimeout::new(&origin.far, progress, limit);
         (*origin.progress.lock()).clone_from(progress);
         let sent = select! {
             sent = origin.sender.try_send_request(request) => sent,
-            () = silence.expired() => {
+            () = response_timeout.expired() => {
                 let reason = format!("no response from the origin for {}", Time::from(limit));
                 return Err(SendError::Failed(ErrorResponse {
                     error: Some("http_response_timeout"),
@@ -167,7 +171,7 @@ impl Proxy {
             Ok(response) => {
                 self.session.stop_request_timer();
                 let mut response =
-                    response.map(|body| ResponseBody::new(body, silence, &self.exchange));
+                    response.map(|body| ResponseBody::new(body, response_timeout, &self.exchange));
                 // A client that still waits for 100 will not send its body, or sends it unread.
                 let refused = self.exchange.awaits_continue();
                 if refused {
@@ -175,7 +179,7 @@ impl Proxy {
                 }
                 match refused || is_framed_twice(response.headers()) {
                     true => response.body_mut().close_after(origin.connection),
-                    false => *kept = Some(origin),
+                    false => *persistent = Some(origin),
                 }
                 return Ok(response);
             }
@@ -191,10 +195,10 @@ impl Proxy {
 
     /// Classifies the loss of a request that was sent and had no response.
     async fn classify_loss(&self, origin: &Origin, error: &hyper::Error) -> SendError {
-        let wanted = Request::to(origin.destination.clone(), Vec::new());
+        let request = Request::to(origin.destination.clone(), Vec::new());
         match origin.fault.get() {
             Some(fault) if origin.far.was_dead() => SendError::Refused(fault.clone().into()),
-            Some(fault) => match self.session.can_retry(&origin.far, &wanted).await {
+            Some(fault) => match self.session.can_retry(&origin.far, &request).await {
                 true => SendError::Refused(fault.clone().into()),
                 false => SendError::Failed(fault.clone().into()),
             },
@@ -212,11 +216,11 @@ impl Proxy {
     ) -> Result<Origin, ErrorResponse> {
         let far = Arc::new(far);
         let refused = Arc::new(OnceLock::new());
-        let current = Arc::default();
+        let progress = Arc::default();
         let io = TokioIo::new(AwaitReply::new(
             far.clone(),
             refused.clone(),
-            Arc::clone(&current),
+            Arc::clone(&progress),
         ));
         let (sender, connection) = hyper::client::conn::http1::Builder::new()
             .preserve_header_case(true)
@@ -236,7 +240,7 @@ impl Proxy {
             is_reused: far.was_pooled(),
             far,
             fault: refused,
-            progress: current,
+            progress,
             connection: connection.abort_handle(),
             _counted: self.session.http.connection(),
         })

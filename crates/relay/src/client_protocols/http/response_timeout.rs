@@ -58,14 +58,14 @@ impl ResponseTimeout {
     /// Timer for an origin behind `far_leg`; the limit does not apply while the client must act.
     pub(crate) fn new(far: &Arc<FarLeg>, progress: &Arc<RequestProgress>, limit: Duration) -> Self {
         let step = (limit / CHECKS).max(Duration::from_millis(1));
-        let mut look = interval_at(Instant::now() + step, step);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut timer = interval_at(Instant::now() + step, step);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             counts: ByteCounts::of(far).unwrap_or_default(),
             peer_backlog: 0.0,
             far: far.clone(),
             progress: progress.clone(),
-            timer: look,
+            timer,
             idle_checks: 0,
             received: false,
         }
@@ -86,18 +86,18 @@ impl ResponseTimeout {
                 self.idle_checks + 1
             };
         }
-        self.far.stream.carrier().reset();
+        self.far.leg.carrier().reset();
         Poll::Ready(())
     }
 
     fn has_progress(&mut self) -> bool {
-        let Some(passed) = ByteCounts::of(&self.far) else {
+        let Some(counts) = ByteCounts::of(&self.far) else {
             return false;
         };
-        let before = std::mem::replace(&mut self.counts, passed);
-        let with_peer = self.update_peer_backlog(passed.up.saturating_sub(before.up));
-        let heard = std::mem::take(&mut self.received) || passed != before;
-        heard || with_peer || self.progress.awaiting_client.load(Relaxed)
+        let before = std::mem::replace(&mut self.counts, counts);
+        let has_backlog = self.update_peer_backlog(counts.up.saturating_sub(before.up));
+        let received = std::mem::take(&mut self.received) || counts != before;
+        received || has_backlog || self.progress.awaiting_client.load(Relaxed)
     }
 
     /// Whether sent bytes may still be queued at the peer, which has taken `more` since the last
@@ -119,7 +119,7 @@ struct ByteCounts {
 
 impl ByteCounts {
     fn of(far: &FarLeg) -> Option<Self> {
-        let info = far.stream.carrier().tcp_info()?;
+        let info = far.leg.carrier().tcp_info()?;
         Some(Self {
             up: info.acked_bytes,
             down: info.received_bytes,
@@ -253,10 +253,10 @@ pub(crate) struct ResponseBody {
 }
 
 impl ResponseBody {
-    pub(crate) fn new(body: Incoming, silence: ResponseTimeout, exchange: &Arc<Exchange>) -> Self {
+    pub(crate) fn new(body: Incoming, timeout: ResponseTimeout, exchange: &Arc<Exchange>) -> Self {
         Self {
             body,
-            timeout: silence,
+            timeout,
             exchange: exchange.clone(),
             closing_task: None,
         }

@@ -30,54 +30,54 @@ pub(super) async fn serve(
     session: &Session,
     expected: &Destination,
     early: &[u8],
-    language: ReplyFormat,
+    reply_format: ReplyFormat,
 ) -> End {
     session.set_destination(format!("bind {expected}"));
-    let (far, peer) = match accept_peer(session, expected, language).await {
-        Ok(came) => came,
+    let (far, peer) = match accept_peer(session, expected, reply_format).await {
+        Ok(accepted) => accepted,
         Err(rejected) => return reject(session, rejected).await,
     };
     session.set_far_leg(&far);
-    if let Err(error) = write_all(&far.stream, early).await {
+    if let Err(error) = write_all(&far.leg, early).await {
         return End::Broken(Side::Far, error);
     }
     session.count(Direction::Up, early.len());
-    let came = language.reply(Reply::Succeeded, Some(peer));
-    session.transfer(&far, &came).await
+    let second_reply = reply_format.reply(Reply::Succeeded, Some(peer));
+    session.transfer(&far, &second_reply).await
 }
 
 async fn accept_peer(
     session: &Session,
     expected: &Destination,
-    language: ReplyFormat,
+    reply_format: ReplyFormat,
 ) -> Result<(FarLeg, SocketAddr), Rejection> {
-    let rejected = |failure| language.rejection(failure);
-    let way = match is_unspecified(expected) {
+    let rejected = |failure| reply_format.rejection(failure);
+    let direct_profile = match is_unspecified(expected) {
         true => session.direct_profile_for_any(),
         false => session.direct_profile(expected),
     };
-    let profile = way
+    let profile = direct_profile
         .map_err(rejected)?
-        .ok_or_else(|| language.unsupported())?;
+        .ok_or_else(|| reply_format.unsupported())?;
     let limit = session.config.limits.connect_timeout;
     // Permit for the listening socket, until it is replaced by the accepted one.
-    let _place = session.try_acquire_permits(1).map_err(rejected)?;
-    let arrival = async {
+    let _permit = session.try_acquire_permits(1).map_err(rejected)?;
+    let accepting = async {
         let peers = peer_addresses(session, expected).await?;
         let listener = listen(session, &peers, &profile).await?;
         let bound = listener
             .local_addr()
             .map_err(|e| Failure::from_connect(&e))?;
-        let waiting = language.reply(Reply::Succeeded, Some(bound));
-        write_all(&session.client, &waiting)
+        let first_reply = reply_format.reply(Reply::Succeeded, Some(bound));
+        write_all(&session.client, &first_reply)
             .await
             .map_err(|_| Failure::ClientGone)?;
         select! {
-            came = accept(session, &listener, &peers) => came,
+            accepted = accept(session, &listener, &peers) => accepted,
             () = client_closed(&session.client) => Err(Failure::ClientGone),
         }
     };
-    let (stream, peer) = with_timeout(limit, arrival).await.map_err(rejected)?;
+    let (stream, peer) = with_timeout(limit, accepting).await.map_err(rejected)?;
     Ok((FarLeg::direct((stream, peer), &profile, limit), peer))
 }
 

@@ -28,9 +28,9 @@ use longhaul_transport::{carrier::Carrier, channel::write_all};
 
 /// Serves one client until its connection ends.
 pub(crate) async fn serve(session: &Session) -> End {
-    let (request, early, language) =
+    let (request, early, reply_format) =
         match with_handshake_timeout(session, read_request(session)).await {
-            Ok(asked) => asked,
+            Ok(parsed) => parsed,
             Err(rejected) => return reject(session, rejected).await,
         };
     let Request {
@@ -44,84 +44,84 @@ pub(crate) async fn serve(session: &Session) -> End {
                 session,
                 ParsedRequest {
                     request,
-                    reply_format: language,
+                    reply_format,
                 },
             )
             .await
         }
-        Command::Bind => bind::serve(session, &destination, &early, language).await,
+        Command::Bind => bind::serve(session, &destination, &early, reply_format).await,
         Command::UdpAssociate => udp::serve(session, &destination).await,
-        Command::Unknown(_) => reject(session, language.unsupported()).await,
+        Command::Unknown(_) => reject(session, reply_format.unsupported()).await,
     }
 }
 
 /// Authenticates the client and reads its request. Also returns the bytes behind it.
 async fn read_request(session: &Session) -> Result<(Request, Vec<u8>, ReplyFormat), Rejection> {
     let client = &session.client;
-    let mut inbox = ReadBuffer::default();
+    let mut buffer = ReadBuffer::default();
     let first = |input: &[u8]| Ok(input.first().map(|byte| (*byte, 0)));
-    let version = inbox.read_message(client, MESSAGE_LEN_MAX, first).await;
-    if version.map_err(|unread| Rejection::unread(unread, error_reply))? == socks4::VERSION {
-        let request = read_socks4_request(session, &mut inbox).await?;
-        return Ok((request, inbox.into_remaining(), ReplyFormat::Socks4));
+    let version = buffer.read_message(client, MESSAGE_LEN_MAX, first).await;
+    if version.map_err(|error| Rejection::from_read_error(error, error_reply))? == socks4::VERSION {
+        let request = read_socks4_request(session, &mut buffer).await?;
+        return Ok((request, buffer.into_remaining(), ReplyFormat::Socks4));
     }
-    authenticate(session, &mut inbox).await?;
-    let request = inbox
+    authenticate(session, &mut buffer).await?;
+    let request = buffer
         .read_message(client, MESSAGE_LEN_MAX, parse_request)
         .await
-        .map_err(|unread| Rejection::unread(unread, error_reply))?;
-    Ok((request, inbox.into_remaining(), ReplyFormat::Socks5))
+        .map_err(|error| Rejection::from_read_error(error, error_reply))?;
+    Ok((request, buffer.into_remaining(), ReplyFormat::Socks5))
 }
 
 /// Reads a SOCKS4 request. Its user name proves nothing, so it is refused where the listener
 /// requires a password.
 async fn read_socks4_request(
     session: &Session,
-    inbox: &mut ReadBuffer,
+    buffer: &mut ReadBuffer,
 ) -> Result<Request, Rejection> {
     let len_max = socks4::MESSAGE_LEN_MAX;
-    let request = inbox.read_message(&session.client, len_max, socks4::parse_request);
+    let request = buffer.read_message(&session.client, len_max, socks4::parse_request);
     let rejected = |failure| ReplyFormat::Socks4.rejection(failure);
-    let request = request
-        .await
-        .map_err(|unread| Rejection::unread(unread, |_| rejected(Failure::BadRequest).reply))?;
+    let request = request.await.map_err(|error| {
+        Rejection::from_read_error(error, |_| rejected(Failure::BadRequest).reply)
+    })?;
     match session.listener_config.users {
         None => Ok(request),
         Some(_) => Err(rejected(Failure::NotAllowed)),
     }
 }
 
-async fn authenticate(session: &Session, inbox: &mut ReadBuffer) -> Result<(), Rejection> {
+async fn authenticate(session: &Session, buffer: &mut ReadBuffer) -> Result<(), Rejection> {
     let (client, users) = (&session.client, session.listener_config.users.as_deref());
-    let wanted = users.map_or(Method::None, |_| Method::Password);
-    let method = inbox
+    let required = users.map_or(Method::None, |_| Method::Password);
+    let method = buffer
         .read_message(client, MESSAGE_LEN_MAX, |input| {
-            parse_greeting(input, wanted)
+            parse_greeting(input, required)
         })
         .await
-        .map_err(|unread| Rejection::unread(unread, error_reply))?;
+        .map_err(|error| Rejection::from_read_error(error, error_reply))?;
     if method == Method::NoneAcceptable {
         return Err(Rejection::new(Failure::NotAllowed, method.encode()));
     }
     send(client, &method.encode()).await?;
     match users {
-        Some(users) => check_password(session, inbox, users).await,
+        Some(users) => check_password(session, buffer, users).await,
         None => Ok(()),
     }
 }
 
 async fn check_password(
     session: &Session,
-    inbox: &mut ReadBuffer,
+    buffer: &mut ReadBuffer,
     users: &Users,
 ) -> Result<(), Rejection> {
     let client = &session.client;
-    let found = inbox
+    let credentials = buffer
         .read_message(client, PASSWORD_LEN_MAX, parse_password)
         .await
-        .map_err(|unread| Rejection::unread(unread, error_reply))?;
-    let known = session.authenticate(users, &found.user, &found.password);
-    match known.await {
+        .map_err(|error| Rejection::from_read_error(error, error_reply))?;
+    let verdict = session.authenticate(users, &credentials.user, &credentials.password);
+    match verdict.await {
         Credentials::Accepted => send(client, &password_answer(true)).await,
         Credentials::Rejected => Err(Rejection::new(Failure::NotAllowed, password_answer(false))),
         // RFC 1929 §2 has no reply for it.
@@ -130,8 +130,8 @@ async fn check_password(
 }
 
 async fn send(client: &Carrier, answer: &[u8]) -> Result<(), Rejection> {
-    let gone = |_| Rejection::new(Failure::ClientGone, []);
-    write_all(client, answer).await.map_err(gone)
+    let client_gone = |_| Rejection::new(Failure::ClientGone, []);
+    write_all(client, answer).await.map_err(client_gone)
 }
 
 fn error_reply(error: &Socks5Error) -> Vec<u8> {

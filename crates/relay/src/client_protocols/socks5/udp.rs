@@ -40,7 +40,7 @@ const NAME_TTL: Duration = Duration::from_secs(30);
 struct Association<'a> {
     session: &'a Session,
     /// Permit for two descriptors: with its TCP connection, the association has four.
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
     sockets: Sockets,
     /// Source address of the client: as announced, or from its first datagram.
     client: OnceLock<SocketAddr>,
@@ -96,9 +96,9 @@ impl<'a> Association<'a> {
         // Datagrams only go directly to destinations. If all routes lead through peers, the command
         // is not supported.
         let rejected = |failure| ReplyFormat::Socks5.rejection(failure);
-        let way = session.direct_profile_for_any().map_err(rejected)?;
-        way.ok_or_else(|| ReplyFormat::Socks5.unsupported())?;
-        let place = session.try_acquire_permits(1).map_err(rejected)?;
+        let profile = session.direct_profile_for_any().map_err(rejected)?;
+        profile.ok_or_else(|| ReplyFormat::Socks5.unsupported())?;
+        let permit = session.try_acquire_permits(1).map_err(rejected)?;
         let limit = session.config.limits.connect_timeout;
         let sockets = async {
             let bound = retry_on_exhaustion(|| Sockets::bind(session)).await;
@@ -106,7 +106,7 @@ impl<'a> Association<'a> {
         };
         let association = Self {
             session,
-            _place: place,
+            _permit: permit,
             sockets: with_timeout(limit, sockets).await.map_err(rejected)?,
             client: OnceLock::new(),
             hosts: Mutex::default(),

@@ -179,8 +179,8 @@ impl PartialEq for Responder {
 impl Initiator {
     /// Reads the files; `owner` names the peer in messages. `peer` is the name that the other
     /// side's certificate must have if the settings name none.
-    pub(crate) fn new(written: &TlsSettings, owner: &str, peer: &str) -> anyhow::Result<Self> {
-        if !written.allow.is_empty() {
+    pub(crate) fn new(settings: &TlsSettings, owner: &str, peer: &str) -> anyhow::Result<Self> {
+        if !settings.allow.is_empty() {
             let problem =
                 "tls.allow is for listeners; the name of a peer's certificate is tls.name";
             return Err(Refusal::usage(format!("{owner}: {problem}")));
@@ -189,17 +189,17 @@ impl Initiator {
             certificates,
             authorities,
             key,
-        } = Identity::read(written, owner)?;
+        } = Identity::read(settings, owner)?;
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .map_err(|error| tls_error(owner, error))?
             .with_root_certificates(authorities)
             .with_client_auth_cert(certificates.chain.clone(), key)
-            .map_err(|error| key_error(written, owner, error))?;
+            .map_err(|error| key_error(settings, owner, error))?;
         Ok(Self {
             certificates,
             config: Arc::new(config),
-            peer: server_name(written.name.as_deref().unwrap_or(peer), owner)?,
+            peer: server_name(settings.name.as_deref().unwrap_or(peer), owner)?,
         })
     }
 
@@ -216,8 +216,8 @@ impl Initiator {
 
 impl Responder {
     /// Reads the files; `owner` names the listener in messages.
-    pub(crate) fn new(written: &TlsSettings, owner: &str) -> anyhow::Result<Self> {
-        if written.name.is_some() {
+    pub(crate) fn new(settings: &TlsSettings, owner: &str) -> anyhow::Result<Self> {
+        if settings.name.is_some() {
             let problem = "tls.name is for peers; the names that a listener serves are tls.allow";
             return Err(Refusal::usage(format!("{owner}: {problem}")));
         }
@@ -225,11 +225,11 @@ impl Responder {
             certificates,
             authorities,
             key,
-        } = Identity::read(written, owner)?;
+        } = Identity::read(settings, owner)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(authorities, provider())
             .build()
             .map_err(|error| tls_error(owner, error))?;
-        let allow = written
+        let allow = settings
             .allow
             .iter()
             .map(|allowed| server_name(allowed, owner));
@@ -242,7 +242,7 @@ impl Responder {
             .map_err(|error| tls_error(owner, error))?
             .with_client_cert_verifier(Arc::new(guests))
             .with_single_cert(certificates.chain.clone(), key)
-            .map_err(|error| key_error(written, owner, error))?;
+            .map_err(|error| key_error(settings, owner, error))?;
         // A session ticket that the peer never reads would turn its close into RST (RFC 1122
         // §4.2.2.13). Pooled connections make resumption unnecessary.
         config.send_tls13_tickets = 0;
@@ -264,24 +264,24 @@ impl Responder {
 }
 
 impl Identity {
-    fn read(written: &TlsSettings, owner: &str) -> anyhow::Result<Self> {
+    fn read(settings: &TlsSettings, owner: &str) -> anyhow::Result<Self> {
         let mut authorities = RootCertStore::empty();
-        let trusted = certificates(&written.ca, owner)?;
+        let trusted = certificates(&settings.ca, owner)?;
         for authority in &trusted {
             let added = authorities.add(authority.clone());
-            added.map_err(|error| file_error(&written.ca, owner, error))?;
+            added.map_err(|error| file_error(&settings.ca, owner, error))?;
         }
-        let key = private_file::read(&written.key, KEY_LEN_MAX)
-            .map_err(|error| file_error(&written.key, owner, error))?;
+        let key = private_file::read(&settings.key, KEY_LEN_MAX)
+            .map_err(|error| file_error(&settings.key, owner, error))?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
         Ok(Self {
             certificates: Certificates {
-                settings: written.clone(),
-                chain: certificates(&written.certificate, owner)?,
+                settings: settings.clone(),
+                chain: certificates(&settings.certificate, owner)?,
                 authorities: trusted,
             },
             authorities: authorities.into(),
-            key: key.map_err(|error| file_error(&written.key, owner, pem_error_text(&error)))?,
+            key: key.map_err(|error| file_error(&settings.key, owner, pem_error_text(&error)))?,
         })
     }
 }
@@ -322,12 +322,12 @@ fn file_error(path: &Path, owner: &str, error: impl Display) -> anyhow::Error {
 }
 
 /// Error of a certificate and a key that are each valid but do not match.
-fn key_error(written: &TlsSettings, owner: &str, error: rustls::Error) -> anyhow::Error {
+fn key_error(settings: &TlsSettings, owner: &str, error: rustls::Error) -> anyhow::Error {
     match error {
         rustls::Error::InconsistentKeys(_) => {
-            let certificate = written.certificate.display();
+            let certificate = settings.certificate.display();
             file_error(
-                &written.key,
+                &settings.key,
                 owner,
                 format!("it is not the key to {certificate}"),
             )

@@ -57,8 +57,8 @@ impl Certificates {
             (&self.settings.ca, None, self.authorities_not_after()),
         ];
         for (file, start, end) in files {
-            let late = time_problem((start, end), now);
-            problems.extend(late.map(|problem| format!("{}: {problem}", file.display())));
+            let problem = time_problem((start, end), now);
+            problems.extend(problem.map(|problem| format!("{}: {problem}", file.display())));
         }
         problems.extend(self.chain_problem(purpose, now));
         problems

@@ -142,9 +142,10 @@ fn status(phase: Phase, are_alive: bool, obstacle: Option<HealthStatus>) -> Heal
 /// connections does not count.
 fn is_cut_off(config: &Config, peers: &Peers) -> bool {
     let mut blocked = config.listeners.iter().filter_map(|listener| {
-        let ways = config.policy.targets_for(&listener.name);
-        let any = !ways.is_empty();
-        let open = listener.direct_fallback || ways.iter().any(|way| peers.has_up_chain(way));
+        let targets = config.policy.targets_for(&listener.name);
+        let any = !targets.is_empty();
+        let open =
+            listener.direct_fallback || targets.iter().any(|target| peers.has_up_chain(target));
         any.then_some(!open)
     });
     let first = blocked.next();

@@ -87,7 +87,7 @@ async fn cut_stalled(registry: &Registry) {
         }
         if let Some(session) = session.upgrade() {
             let now = Instant::now();
-            session.look(now);
+            session.update_stalls(now);
             if session.stalled_for(now) >= session.config.limits.stall_timeout {
                 registry.cut(&session, CutReason::Stalled);
             }

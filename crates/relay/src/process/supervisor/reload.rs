@@ -63,10 +63,10 @@ fn plan_listeners(old: &[Arc<ListenerConfig>], new: &[ListenerConfig]) -> Result
     let mut steps = Vec::<Step>::new();
     for listener in new {
         let is_free = |n: &usize| !steps.iter().any(|step| step.old() == Some(*n));
-        let place = (0..old.len())
+        let index = (0..old.len())
             .filter(is_free)
             .find(|n| is_same_listener(&old[*n], listener));
-        steps.push(match place {
+        steps.push(match index {
             Some(n) if has_same_sockets(&old[n], listener) => Step::Keep(n),
             Some(_) if listener.transport == Transport::Udt => return Err(needs_restart(listener)),
             Some(n) => Step::Reopen(n),
@@ -83,7 +83,7 @@ fn plan_listeners(old: &[Arc<ListenerConfig>], new: &[ListenerConfig]) -> Result
 /// Returns the error for new UDT options: a UDP port can't be bound a second time beside the first.
 fn needs_restart(listener_config: &ListenerConfig) -> String {
     let name = &listener_config.name;
-    format!("listener {name}: over UDT, a profile with other options takes a restart")
+    format!("listener {name}: over UDT, a profile with other options needs a restart")
 }
 
 /// Returns whether both settings are for one listener. A listener on port 0 is matched by its name.
@@ -105,7 +105,7 @@ impl Plan {
         let refused = |listener_config: &ListenerConfig| {
             let name = &listener_config.name;
             Err(format!(
-                "listener {name}: what it intercepts takes a restart to change, and so does keep_source there"
+                "listener {name}: a change of what it intercepts, or of keep_source there, needs a restart"
             ))
         };
         for (step, listener_config) in self.steps.iter().zip(new) {
@@ -132,7 +132,7 @@ fn check_passed(
 ) -> Result<(), String> {
     let named = |name: &str, what: &str| {
         Err(format!(
-            "listener {name}: its socket is the service manager's: {what} takes a restart"
+            "listener {name}: its socket is the service manager's: {what} needs a restart"
         ))
     };
     for (step, listener_config) in plan.steps.iter().zip(new) {
@@ -143,7 +143,7 @@ fn check_passed(
         }
     }
     match plan.close.iter().find(|n| listeners[**n].is_passed) {
-        Some(n) => named(&listeners[*n].config().name, "to end it"),
+        Some(n) => named(&listeners[*n].config().name, "its removal"),
         None => Ok(()),
     }
 }
@@ -196,7 +196,7 @@ pub(crate) fn reload(
     let prepared = open_sockets(&config, &plan, &listeners)?;
     divide_descriptors(relay, &config).map_err(anyhow::Error::msg)?;
     for key in fixed {
-        warn!("{key} takes a restart to change");
+        warn!("a change of {key} needs a restart");
     }
     relay.current.set(config);
     let open = prepared
@@ -266,13 +266,13 @@ pub(crate) fn distribute_sockets(
 ) -> anyhow::Result<()> {
     let generation = listener.new_generation();
     for (worker, socket) in workers.iter().cycle().zip(sockets) {
-        let opening = WorkerSocket {
+        let worker_socket = WorkerSocket {
             listener: listener.clone(),
             generation,
             socket,
         };
         worker
-            .try_send(opening)
+            .try_send(worker_socket)
             .context("a worker does not take its listeners")?;
     }
     Ok(())

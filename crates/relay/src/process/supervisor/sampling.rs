@@ -75,11 +75,11 @@ async fn sample_all(relay: &Relay, sessions: &Registry) -> Snapshot {
         let Some(session) = session.upgrade() else {
             continue;
         };
-        let way_out = session.upstream();
-        let sample = session.sample(&way_out);
+        let upstream = session.upstream();
+        let sample = session.sample(&upstream);
         if let Some((sample, rates)) = relay.sampler.record(sample, &session.final_sample_taken) {
             add_to_gauges(&sample, &rates, &mut gauges);
-            connections.push(connection(&session, way_out, sample, &rates));
+            connections.push(connection(&session, upstream, sample, &rates));
         }
     }
     Snapshot {
@@ -165,7 +165,7 @@ fn add_to_gauges(sample: &Sample, rates: &Rates, gauges: &mut BTreeMap<Group, Gr
     }
 }
 
-fn connection(session: &Session, way_out: Upstream, sample: Sample, rates: &Rates) -> Connection {
+fn connection(session: &Session, upstream: Upstream, sample: Sample, rates: &Rates) -> Connection {
     let state = |leg: Option<LegSample>, limited_by| {
         leg.map(|leg| LegState {
             limited_by,
@@ -184,11 +184,11 @@ fn connection(session: &Session, way_out: Upstream, sample: Sample, rates: &Rate
         listener: session.listener.name(),
         kind: session.listener_config.kind.to_string(),
         client: session.client_address,
-        next_hop: way_out.next_hop,
-        peer: session.peer_label(&way_out),
-        destination: way_out.destination,
+        next_hop: upstream.next_hop,
+        peer: session.peer_label(&upstream),
+        destination: upstream.destination,
         age_s: session.started.elapsed().as_secs_f64(),
-        mode: way_out.mode.map(|mode| mode_name(mode).to_owned()),
+        mode: upstream.mode.map(|mode| mode_name(mode).to_owned()),
         bytes_up: sample.bytes_up,
         bytes_down: sample.bytes_down,
         bytes_up_per_s: rates.bytes_up_per_s,

@@ -69,7 +69,7 @@ impl ServiceManager {
 
     /// Reports that no new connections are accepted.
     pub(crate) fn stopping(&self) {
-        let status = NotifyState::Status("stopping: open connections may go on for a while");
+        let status = NotifyState::Status("stopping: open connections may continue for a while");
         self.notify(&[NotifyState::Stopping, status]);
     }
 

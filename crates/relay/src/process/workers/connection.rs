@@ -33,23 +33,23 @@ pub(crate) async fn run(connection: AcceptedConnection, shares: WorkerResources)
         registration.number,
     );
     let mut session = Arc::new(session);
-    let announced = match Arc::get_mut(&mut session) {
+    let proxy_header = match Arc::get_mut(&mut session) {
         Some(own) if own.listener_config.accept_proxy => Box::pin(own.read_proxy_header()).await,
         _ => Ok(()),
     };
     registration.set_session(&session);
-    let seat = {
+    let ticket = {
         let _active = session.listener.counters.connection();
         let mut finale = CloseGuard {
             session: &session,
             end: End::Cut,
         };
-        let end = serve(&session, announced).await;
+        let end = serve(&session, proxy_header).await;
         match end {
             // No request was ever made on it as a connection of its own.
-            End::Joined(seat) => {
+            End::Joined(ticket) => {
                 finale.end = End::Finished;
-                seat
+                ticket
             }
             end => {
                 finale.end = end;
@@ -58,25 +58,25 @@ pub(crate) async fn run(connection: AcceptedConnection, shares: WorkerResources)
         }
     };
     registration.clear_session();
-    Box::pin(join_group(session, seat)).await;
+    Box::pin(join_group(session, ticket)).await;
 }
 
 /// Hands the leg to another session, and keeps its permit here until that session no longer needs
 /// it.
-async fn join_group(session: Arc<Session>, seat: JoinTicket) {
+async fn join_group(session: Arc<Session>, ticket: JoinTicket) {
     let leg = match Arc::try_unwrap(session) {
         Ok(session) => session.into_client_leg(),
         // The memory check holds the session right now. The leg stays shared, which costs wake-ups.
         Err(shared) => shared.client_leg(),
     };
-    seat.hand_over(leg).await;
+    ticket.hand_over(leg).await;
 }
 
-async fn serve(session: &Arc<Session>, announced: Result<(), Failure>) -> End {
-    let stranger = session.access_refusal().map(|why| session.refuse(&why));
-    let welcome = stranger.map_or(announced, Err);
-    let welcome = welcome.and_then(|()| session.acquire_connection_permit());
-    if let Err(failure) = welcome {
+async fn serve(session: &Arc<Session>, proxy_header: Result<(), Failure>) -> End {
+    let refusal = session.access_refusal().map(|why| session.refuse(&why));
+    let admission = refusal.map_or(proxy_header, Err);
+    let admission = admission.and_then(|()| session.acquire_connection_permit());
+    if let Err(failure) = admission {
         session.client.reset_on_close();
         return session.fail(failure);
     }

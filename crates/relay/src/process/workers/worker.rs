@@ -41,7 +41,7 @@ pub(crate) struct Worker {
     /// Index among the serving threads.
     pub(crate) index: usize,
     /// Listening sockets, as they are opened.
-    pub(crate) openings: Receiver<WorkerSocket>,
+    pub(crate) sockets: Receiver<WorkerSocket>,
     /// Connections that other workers accepted.
     pub(crate) handovers: Receiver<AcceptedConnection>,
 }
@@ -71,28 +71,28 @@ impl Worker {
         loop {
             select! {
                 Some(connection) = self.handovers.recv() => serve_handover(connection, &shares),
-                Some(opening) = self.openings.recv() => self.open(opening, &shares)?,
+                Some(worker_socket) = self.sockets.recv() => self.open(worker_socket, &shares)?,
                 () = &mut maintenance => return Ok(()),
             }
         }
     }
 
-    fn open(&self, opening: WorkerSocket, shares: &WorkerResources) -> io::Result<()> {
+    fn open(&self, worker_socket: WorkerSocket, shares: &WorkerResources) -> io::Result<()> {
         let acceptor = Acceptor {
             relay: self.relay.clone(),
             registry: self.registry.clone(),
             balancer: self.balancer.clone(),
             worker: self.index,
-            listener: opening.listener,
+            listener: worker_socket.listener,
             shares: shares.clone(),
         };
-        match opening.socket {
+        match worker_socket.socket {
             ListenSocket::Tcp(listener) => {
                 let listener = TcpListener::from_std(listener)?;
-                tokio::spawn(acceptor.accept_all(opening.generation, listener));
+                tokio::spawn(acceptor.accept_all(worker_socket.generation, listener));
             }
             ListenSocket::Udt(socket) => {
-                tokio::spawn(acceptor.accept_all_udt(opening.generation, socket));
+                tokio::spawn(acceptor.accept_all_udt(worker_socket.generation, socket));
             }
         }
         Ok(())
@@ -148,7 +148,7 @@ impl Acceptor {
                 }
             }
             error!(
-                "the port of {} broke: it accepts no more",
+                "the port of {} failed: no more connections are accepted",
                 self.listener.name()
             );
         };

@@ -112,6 +112,6 @@ impl ConnectionSampler {
     }
 }
 
-fn is_recent(asked: &Option<Instant>) -> bool {
-    asked.is_some_and(|asked| asked.elapsed() < READER_TIMEOUT)
+fn is_recent(last_read: &Option<Instant>) -> bool {
+    last_read.is_some_and(|last_read| last_read.elapsed() < READER_TIMEOUT)
 }

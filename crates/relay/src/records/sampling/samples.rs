@@ -72,9 +72,9 @@ impl SampleStore {
         for (group, sums) in deltas(before, &now) {
             add(self.sums.entry(group.clone()).or_default(), &sums);
         }
-        let verdict = before.map_or_else(Rates::default, |before| rates(before, &now));
+        let rates = before.map_or_else(Rates::default, |before| rates(before, &now));
         self.open.insert(now.number, now);
-        verdict
+        rates
     }
 
     /// Forgets a connection that has ended.
@@ -246,9 +246,9 @@ mod tests {
         let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
         let near = |pauses| leg(Leg::Near, 0, 0, 0, pauses);
         book.record(clock.sample(0, 100, near(1), leg(Leg::Far, 1, 100, 1, 0)));
-        let verdict = book.record(clock.sample(500, 150, near(3), leg(Leg::Far, 1, 170, 2, 0)));
-        assert_eq!(verdict.bytes_up_per_s, 100.0);
-        assert_eq!(verdict.far, Some(Limiter::Application));
+        let rates = book.record(clock.sample(500, 150, near(3), leg(Leg::Far, 1, 170, 2, 0)));
+        assert_eq!(rates.bytes_up_per_s, 100.0);
+        assert_eq!(rates.far, Some(Limiter::Application));
         let far = sums(&mut book, Leg::Far);
         assert_eq!((far.opened, far.bytes_up, far.sent_bytes), (1, 150, 170));
         assert_eq!(far.retransmitted_segments, 2);
@@ -260,11 +260,8 @@ mod tests {
         let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
         let near = || leg(Leg::Near, 0, 0, 0, 0);
         book.record(clock.sample(0, 100, near(), leg(Leg::Far, 1, 100, 5, 2)));
-        let verdict = book.record(clock.sample(9, 130, near(), leg(Leg::Far, 2, 30, 1, 2)));
-        assert_eq!(
-            (verdict.far, verdict.near),
-            (None, Some(Limiter::Application))
-        );
+        let rates = book.record(clock.sample(9, 130, near(), leg(Leg::Far, 2, 30, 1, 2)));
+        assert_eq!((rates.far, rates.near), (None, Some(Limiter::Application)));
         let far = sums(&mut book, Leg::Far);
         assert_eq!((far.opened, far.bytes_up, far.sent_bytes), (2, 130, 130));
         assert_eq!((far.retransmitted_segments, far.reading_pauses), (6, 2));

@@ -171,6 +171,9 @@ fn address_change_requires_restart() {
     write("127.0.0.1:9");
     relay.signal(Signal::HUP);
     let log = relay.says("configuration reloaded");
-    assert!(log.contains("admin.address takes a restart"), "{log}");
+    assert!(
+        log.contains("a change of admin.address needs a restart"),
+        "{log}"
+    );
     assert_eq!(Endpoint::of(&relay).get("/").status, 200);
 }
