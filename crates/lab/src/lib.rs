@@ -43,7 +43,8 @@ use std::{collections::BTreeMap, fs, process};
 
 /// Runs `longhaul lab`.
 ///
-/// # Errors A usage error, a machine that lacks what the scenario needs, or a failed run or check.
+/// # Errors
+/// A usage error, a machine that lacks what the scenario needs, or a failed run or check.
 pub fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Run(args) => run_scenarios(args),

@@ -26,7 +26,8 @@ use toml::{Spanned, Table, Value, de::DeTable};
 impl ExperimentPlan {
     /// Reads and checks a scenario.
     ///
-    /// # Errors Every error is a usage error with file and line.
+    /// # Errors
+    /// Every error is a usage error with file and line.
     pub(crate) fn open(source: &Source, choices: &Choices) -> Result<Self> {
         let sources = ScenarioSources::load(source)?;
         let merged = sources.merged()?;

@@ -79,10 +79,10 @@ const TOO_BUSY: &str = "the machine was too busy";
 /// A value from runs for which the machine was too busy neither satisfies nor violates the bound.
 /// One valid value that violates it decides.
 fn deciding_value(figures: &[CheckValue], bound: Bound) -> (CheckValue, bool) {
-    let worst = |disturbed: bool| {
+    let worst = |overloaded: bool| {
         let figures = figures.iter().copied();
         figures
-            .filter(|figure| figure.is_disturbed() == disturbed)
+            .filter(|figure| figure.is_overloaded() == overloaded)
             .fold(CheckValue::NotRun, |worst, one| worst.worse_of(one, bound))
     };
     match (worst(false), worst(true)) {
@@ -146,12 +146,12 @@ enum CheckValue {
     NoData,
     /// The expression divides by 0.
     DividesByZero,
-    /// Computed value, with the cell if there are several. `disturbed`: a cell without any valid
-    /// run was used.
+    /// Computed value, with the cell if there are several. `overloaded`: the value uses a cell
+    /// without any valid run.
     Found {
         value: f64,
         of: Option<usize>,
-        disturbed: bool,
+        overloaded: bool,
     },
 }
 
@@ -160,11 +160,11 @@ impl CheckValue {
         matches!(self, Self::Found { value, .. } if bound.holds(value))
     }
 
-    fn is_disturbed(self) -> bool {
+    fn is_overloaded(self) -> bool {
         matches!(
             self,
             Self::Found {
-                disturbed: true,
+                overloaded: true,
                 ..
             }
         )
@@ -192,7 +192,7 @@ fn evaluate(
     experiment: &ExperimentPlan,
     cells: &[Cell],
 ) -> CheckValue {
-    let disturbed = std::cell::Cell::new(false);
+    let overloaded = std::cell::Cell::new(false);
     let look_up = |name: &str, wanted: &[(String, String)]| {
         let index = experiment
             .find_cell(&cell_selector(experiment, of, wanted))
@@ -202,7 +202,7 @@ fn evaluate(
             return printed.ok_or(CheckValue::NotRun);
         }
         let cell = cells.get(index);
-        disturbed.set(disturbed.get() || cell.is_some_and(Cell::is_overloaded));
+        overloaded.set(overloaded.get() || cell.is_some_and(Cell::is_overloaded));
         let summary = cell.and_then(|cell| cell.metrics.get(name));
         summary
             .map(|summary| summary.median)
@@ -212,7 +212,7 @@ fn evaluate(
         Ok(value) if value.is_finite() => CheckValue::Found {
             value,
             of,
-            disturbed: disturbed.get(),
+            overloaded: overloaded.get(),
         },
         Ok(_) => CheckValue::DividesByZero,
         Err(figure) => figure,
@@ -230,7 +230,7 @@ mod tests {
         let found = |value| Found {
             value,
             of: None,
-            disturbed: false,
+            overloaded: false,
         };
         let worst = |want, all: [CheckValue; 3]| {
             let bound = Bound::parse(want).unwrap();
@@ -267,10 +267,10 @@ mod tests {
 
     #[test]
     fn value_of_a_busy_machine_leaves_the_check_undecided() {
-        let found = |value, disturbed| Found {
+        let found = |value, overloaded| Found {
             value,
             of: None,
-            disturbed,
+            overloaded,
         };
         let decided = |all: &[CheckValue]| deciding_value(all, Bound::parse(">= 0.9").unwrap());
         let (good, bad) = (found(0.95, false), found(0.5, false));

@@ -49,7 +49,8 @@ pub(crate) struct Layout<'a> {
 impl Layout<'_> {
     /// Returns the panels with their cells; empty if no cell is selected.
     ///
-    /// # Errors Two cells have the same position.
+    /// # Errors
+    /// Two cells have the same position.
     pub(crate) fn resolve(&self, experiment: &ExperimentPlan) -> Result<Vec<Panel>, String> {
         let (rows, columns, panels) = (
             names_of(self.rows.1),

@@ -12,9 +12,10 @@ use anyhow::Result;
 use longhaul_netem::{LinkConfig, Schedule};
 use std::path::{Path, PathBuf};
 
-/// Shapes of a link in both directions.
+/// Emulator configuration of a link in both directions.
 ///
-/// # Errors The emulator would refuse the options.
+/// # Errors
+/// The emulator would refuse the options.
 pub(crate) fn link_configs(link: &Link, wire: &Wire) -> Result<[LinkConfig; 2], String> {
     let link_configs = arguments(link, wire).and_then(|mut arguments| {
         // The file is not known yet; the other options say how to write it.
@@ -24,8 +25,8 @@ pub(crate) fn link_configs(link: &Link, wire: &Wire) -> Result<[LinkConfig; 2], 
     link_configs.map_err(|error| error.to_string())
 }
 
-/// Shapes of a link as seen from the host `from`: first for packets that leave it, then for those
-/// that return.
+/// Emulator configuration of a link as seen from the host `from`: first for packets that leave it,
+/// then for those that return.
 pub(crate) fn link_configs_from(
     link: &Link,
     wire: &Wire,
@@ -38,7 +39,7 @@ pub(crate) fn link_configs_from(
     })
 }
 
-/// Shapes of a link in both directions, with their scheduled changes.
+/// Emulator configuration of a link in both directions, with its scheduled changes.
 pub(crate) fn configs_with_schedules(
     link: &Link,
     wire: &Wire,

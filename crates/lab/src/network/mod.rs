@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Network of a scenario, derived before anything is built: hosts and routes, shapes of links,
-//! ports of servers and options of senders.
+//! Network of a scenario, derived before anything is built: hosts and routes, configurations of
+//! links, ports of servers and options of senders.
 
 pub(crate) mod link;
 pub(crate) mod ports;

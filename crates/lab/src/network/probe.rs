@@ -14,7 +14,8 @@ const LENGTH: u16 = 100;
 
 /// Returns the packets of the probe.
 ///
-/// # Errors Neither or both of `count` and `duration`, or values out of range.
+/// # Errors
+/// Neither or both of `count` and `duration`, or values out of range.
 pub(crate) fn timing(flow: &Flow) -> Result<Timing, String> {
     let interval = flow.interval.unwrap_or(INTERVAL);
     let count = match (flow.count, flow.duration) {
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn expects_the_shape_of_the_probes_direction() {
+    fn expects_the_link_config_of_the_probes_direction() {
         assert_eq!(delay_from("a", LINK), Some(Time::from_millis(20)));
         assert_eq!(delay_from("b", LINK), Some(Time::from_millis(30)));
         let changing = format!("{LINK}at = ['1s: delay 5ms']\n");

@@ -8,7 +8,7 @@ use longhaul_units::Time;
 use std::collections::HashMap;
 use toml::Value;
 
-/// Returns all link changes during the run, in order of time. The clock of link n began `ahead[n]`
+/// Returns all link changes during the run, in order of time. The clock of link n began `offsets[n]`
 /// before the run's; clocks of simulated links begin with the run.
 pub(crate) fn events(scenario: &Scenario, offsets: &[Time]) -> Vec<Event> {
     let changing = |link: &&Link| link.options.contains_key("at");

@@ -152,8 +152,8 @@ pub(crate) fn check_permissions(experiment: &ExperimentPlan) -> Result<()> {
 /// Creates the sandbox, and writes every kernel setting of the hosts in its network namespace. Both
 /// end with it.
 fn try_sandbox(experiment: &ExperimentPlan) -> Result<()> {
-    let work = |furnished: Result<(), sandbox::SandboxError>| {
-        let outcome = furnished
+    let work = |set_up: Result<(), sandbox::SandboxError>| {
+        let outcome = set_up
             .map_err(|error| unsupported(&error))
             .and_then(|()| try_sysctls(experiment));
         exit::exit_code(&outcome)

@@ -233,7 +233,7 @@ impl<'a> Lab<'a> {
             None => format!("{cell} (warm-up)"),
         };
         let delivered = Arc::new(AtomicU64::new(0));
-        let running = progress.begin(planned.cell, &name, goal(scenario), &delivered, pending);
+        let active = progress.begin(planned.cell, &name, goal(scenario), &delivered, pending);
         let folder = folder(self.experiment, planned);
         let directory = self.records.begin(&folder)?;
         let run = self.attempt(planned, &directory, delivered).await;
@@ -245,11 +245,11 @@ impl<'a> Lab<'a> {
         if let Some(why) = &run.overload
             && retries < self.max_retries(planned)
         {
-            progress.discard(running, why);
+            progress.discard(active, why);
             return Ok(None);
         }
         self.add_timing_reports(scenario, &directory);
-        progress.end(running, &run, planned.repetition.is_some(), pending);
+        progress.end(active, &run, planned.repetition.is_some(), pending);
         Ok(Some(Run { retries, ..run }))
     }
 

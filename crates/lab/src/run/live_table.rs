@@ -73,7 +73,7 @@ impl LiveTable {
         }
     }
 
-    /// Returns a heading and at most `room - 1` cells around `cell`, which is marked. No line is
+    /// Returns a heading and at most `rows_max - 1` cells around `cell`, which is marked. No line is
     /// wider than `columns`.
     pub(crate) fn lines(&self, cell: usize, rows_max: usize, columns: usize) -> Vec<String> {
         let names = self.metrics();

@@ -94,12 +94,12 @@ impl PreparedExperiment {
         check_replaceable(&out)?;
         self.check_resumable()?;
         let testbed = self.experiment.needs_testbed();
-        let work = || self.work(&out);
+        let work = || self.run_and_report(&out);
         if !testbed {
             return Ok(exit::exit_code(&work()));
         }
-        let work = |furnished: Result<(), sandbox::SandboxError>| {
-            let outcome = furnished
+        let work = |set_up: Result<(), sandbox::SandboxError>| {
+            let outcome = set_up
                 .map_err(|error| unsupported(&error))
                 .and_then(|()| work());
             exit::exit_code(&outcome)
@@ -107,7 +107,7 @@ impl PreparedExperiment {
         sandbox::enclose(work).map_err(|error| unsupported(&error))
     }
 
-    fn work(self, out: &Path) -> Result<()> {
+    fn run_and_report(self, out: &Path) -> Result<()> {
         let command = std::env::args().collect::<Vec<_>>().join(" ");
         let runtime = longhaul_command::event_loop::current_thread()?;
         let journal = Journal::open(out, &self.identity, self.fresh)?;
@@ -151,7 +151,7 @@ fn check_outcome(result: &LabResult) -> Result<()> {
     let undecided = checks.iter().filter(|check| check.undecided.is_some());
     match (failed, failed_checks, undecided.count()) {
         (0, 0, 0) => Ok(()),
-        (0, 0, undecided) => Err(Refusal::open(format!(
+        (0, 0, undecided) => Err(Refusal::undecided(format!(
             "{undecided} of {} checks not decided: the machine was too busy; run it again when the machine is idle",
             checks.len()
         ))),

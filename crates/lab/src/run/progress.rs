@@ -46,7 +46,7 @@ struct Screen {
     table: ProgressBar,
     /// Bar of the current run, below the table.
     run: ProgressBar,
-    board: LiveTable,
+    live_table: LiveTable,
     /// Lines of the table now on the terminal.
     lines: usize,
 }
@@ -93,7 +93,7 @@ impl Progress {
     }
 
     /// Begins a run of `cell` that is to deliver `goal` bytes (0: unknown). `delivered` counts
-    /// them. `ahead` are the cells of the runs after it.
+    /// them. `pending` are the cells of the runs after it.
     pub(crate) fn begin(
         &mut self,
         cell: usize,
@@ -124,7 +124,7 @@ impl Progress {
         }
     }
 
-    /// Ends a run. `counted` is false for a warm-up run. `ahead` are the cells of the runs after
+    /// Ends a run. `counted` is false for a warm-up run. `pending` are the cells of the runs after
     /// it.
     pub(crate) fn end(&mut self, active: ActiveRun, run: &Run, counted: bool, pending: &[usize]) {
         if let Some(task) = active.task {
@@ -206,13 +206,13 @@ impl Screen {
             table: line(),
             run: line(),
             all,
-            board: LiveTable::of(experiment),
+            live_table: LiveTable::of(experiment),
             lines: 0,
         }
     }
 
     fn add(&mut self, cell: usize, run: &Run) {
-        self.board.add(cell, run);
+        self.live_table.add(cell, run);
     }
 
     /// Draws as much of the table as fits, around the current cell.
@@ -221,7 +221,7 @@ impl Screen {
         // One line each for the head, the bar, and the line before the display, and one to spare.
         let room = usize::from(rows).saturating_sub(4).max(1);
         let mut lines = vec![shorten(head, columns.into())];
-        lines.extend(self.board.lines(cell, room, columns.into()));
+        lines.extend(self.live_table.lines(cell, room, columns.into()));
         if lines.len() < self.lines {
             // Otherwise the lines below the new table would remain.
             let _ = self.all.clear();

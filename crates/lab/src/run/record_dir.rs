@@ -27,29 +27,30 @@ type Manifest = BTreeMap<String, BTreeSet<String>>;
 #[derive(Debug)]
 pub(crate) struct RecordDir {
     root: PathBuf,
-    list: File,
-    written: Manifest,
+    manifest: File,
+    files_by_run: Manifest,
 }
 
 impl RecordDir {
     /// Prepares `out/raw` for runs into `folders`. Records of earlier experiments are removed,
     /// except those in `kept`, which belong to this one.
     ///
-    /// # Errors One of the directories holds a file that no run wrote. Then nothing is changed.
+    /// # Errors
+    /// One of the directories holds a file that no run wrote. Then nothing is changed.
     pub(crate) fn open(
         out: &Path,
         folders: &BTreeSet<String>,
         kept: &BTreeSet<String>,
     ) -> Result<Self> {
         let root = out.join("raw");
-        let read_manifest = earlier(out, &root)?.into_iter();
+        let all = read_manifest(out, &root)?.into_iter();
         let (written, earlier): (Manifest, Manifest) =
-            read_manifest.partition(|(folder, _)| kept.contains(folder));
+            all.partition(|(folder, _)| kept.contains(folder));
         for folder in folders.difference(kept) {
             let own = earlier.get(folder).cloned().unwrap_or_default();
-            if let Some(foreign) = file_names(&root.join(folder))?.difference(&own).next() {
+            if let Some(foreign_file) = file_names(&root.join(folder))?.difference(&own).next() {
                 return Err(Refusal::usage(format!(
-                    "--out {}: raw/{folder}/{foreign} was not written by a run; move it \
+                    "--out {}: raw/{folder}/{foreign_file} was not written by a run; move it \
                      away or choose another directory",
                     out.display()
                 )));
@@ -60,10 +61,10 @@ impl RecordDir {
             remove_files(&root.join(folder), files).with_context(place)?;
         }
         fs::create_dir_all(&root).with_context(place)?;
-        let write_manifest = list(&root, &written).with_context(place)?;
+        let manifest = write_manifest(&root, &written).with_context(place)?;
         Ok(Self {
-            list: write_manifest,
-            written,
+            manifest,
+            files_by_run: written,
             root,
         })
     }
@@ -72,12 +73,12 @@ impl RecordDir {
     /// removed.
     pub(crate) fn begin(&mut self, folder: &str) -> Result<PathBuf> {
         let directory = self.root.join(folder);
-        if let Some(files) = self.written.remove(folder) {
+        if let Some(files) = self.files_by_run.remove(folder) {
             remove_files(&directory, &files)?;
         }
         fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
-        writeln!(self.list, "{folder}/")?;
+        writeln!(self.manifest, "{folder}/")?;
         Ok(directory)
     }
 
@@ -85,9 +86,9 @@ impl RecordDir {
     pub(crate) fn end(&mut self, folder: &str) -> Result<()> {
         let files = file_names(&self.root.join(folder))?;
         for file in &files {
-            writeln!(self.list, "{folder}/{file}")?;
+            writeln!(self.manifest, "{folder}/{file}")?;
         }
-        self.written.insert(folder.to_owned(), files);
+        self.files_by_run.insert(folder.to_owned(), files);
         Ok(())
     }
 
@@ -97,32 +98,32 @@ impl RecordDir {
             let path = |file| format!("raw/{folder}/{file}");
             files.iter().map(path).collect()
         };
-        self.written.iter().flat_map(in_folder).collect()
+        self.files_by_run.iter().flat_map(in_folder).collect()
     }
 }
 
 /// Replaces the manifest by one with the kept files. If this is interrupted, either version
 /// remains.
-fn list(root: &Path, written: &Manifest) -> io::Result<File> {
+fn write_manifest(root: &Path, written: &Manifest) -> io::Result<File> {
     let fresh = root.join(format!("{MANIFEST}.new"));
-    let mut list = File::create(&fresh)?;
+    let mut manifest = File::create(&fresh)?;
     for (folder, files) in written {
         for file in files {
-            writeln!(list, "{folder}/{file}")?;
+            writeln!(manifest, "{folder}/{file}")?;
         }
     }
-    list.sync_data()?;
+    manifest.sync_data()?;
     fs::rename(&fresh, root.join(MANIFEST))?;
-    Ok(list)
+    Ok(manifest)
 }
 
-fn earlier(out: &Path, root: &Path) -> Result<Manifest> {
-    let list = match fs::read_to_string(root.join(MANIFEST)) {
+fn read_manifest(out: &Path, root: &Path) -> Result<Manifest> {
+    let manifest = match fs::read_to_string(root.join(MANIFEST)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => listed_in_result(out),
         read => read.with_context(|| format!("cannot read {}", root.join(MANIFEST).display()))?,
     };
     let mut written = Manifest::new();
-    for (folder, file) in list.lines().filter_map(|line| line.split_once('/')) {
+    for (folder, file) in manifest.lines().filter_map(|line| line.split_once('/')) {
         if is_name(folder) {
             let files = written.entry(folder.to_owned()).or_default();
             files.extend(Some(file).filter(|file| is_name(file)).map(str::to_owned));

@@ -142,7 +142,7 @@ impl Journal {
     }
 }
 
-/// Removes the journal: the result is written and cannot be resumed.
+/// Removes the journal, because the result has been written.
 pub(crate) fn finish(out: &Path) -> Result<()> {
     match fs::remove_file(path(out)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -59,7 +59,8 @@ pub struct ExpressionError {
 impl Expression {
     /// Parses an expression.
     ///
-    /// # Errors The text is not exactly one expression, or has too many operations.
+    /// # Errors
+    /// The text is not exactly one expression, or has too many operations.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         let mut parser = Parser {
             rest: text.chars().peekable(),

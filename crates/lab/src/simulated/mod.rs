@@ -29,7 +29,8 @@ use std::{
 
 /// Checks that every cell to be simulated can be.
 ///
-/// # Errors A usage error with the unsupported key and its position.
+/// # Errors
+/// A usage error with the unsupported key and its position.
 pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
     for cell in &experiment.cells {
         for scenario in [&cell.scenario, &cell.quick_scenario] {

@@ -59,7 +59,8 @@ const PIPE: u64 = 1 << 20;
 impl<'a> Plan<'a> {
     /// Plans the simulation of `scenario`.
     ///
-    /// # Errors The scenario has something that cannot be simulated.
+    /// # Errors
+    /// The scenario has something that cannot be simulated.
     pub(crate) fn of(scenario: &'a Scenario) -> Result<Self, ConfigError> {
         let flows: Vec<&Flow> = scenario.flows.iter().filter(|flow| flow.enabled).collect();
         let topology = Topology::of(scenario);

@@ -38,7 +38,7 @@ struct File {
     source: Source,
     /// Start of the file in the common offsets.
     start: usize,
-    /// Text of the file after as many blanks as `begins`.
+    /// Text of the file after as many blanks as `start`.
     padded: String,
 }
 

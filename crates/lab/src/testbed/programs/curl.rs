@@ -29,7 +29,7 @@ pub(crate) struct CurlRequest<'a> {
     pub(crate) active: bool,
 }
 
-/// Downloads into `landing` from inside `netns`.
+/// Downloads into `sink` from inside `netns`.
 pub(crate) async fn fetch(
     netns: &Netns,
     request: CurlRequest<'_>,

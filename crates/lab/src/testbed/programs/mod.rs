@@ -30,7 +30,8 @@ type Needed = (&'static str, &'static str, &'static str);
 
 /// Returns the version that the program prints.
 ///
-/// # Errors The program is not installed; the message says how to install it.
+/// # Errors
+/// The program is not installed; the message says how to install it.
 fn version((program, flag, package): Needed) -> Result<String> {
     let output = Command::new(program)
         .arg(flag)

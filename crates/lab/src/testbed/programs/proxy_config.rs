@@ -29,7 +29,8 @@ const HTTP_PORT: u16 = 3128;
 impl ProxyConfig {
     /// Parses a relay's options.
     ///
-    /// # Errors One line with the invalid key.
+    /// # Errors
+    /// One line with the invalid key.
     pub(crate) fn of(program: RelayProgram, options: &Table) -> Result<Self, String> {
         let list = |key: &str| texts(options, key);
         let listen = |key: &str| parsed(key, &list(key)?, address);

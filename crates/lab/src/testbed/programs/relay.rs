@@ -37,7 +37,7 @@ pub(crate) fn check_permissions(host: &str, relay: &Relay) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let bare = relay::without_leg_controls(relay);
     let arguments = arguments(host, &bare, scratch.path(), scratch.path())?;
-    longhaul_relay::try_out(&arguments)
+    longhaul_relay::check_socket_options(&arguments)
 }
 
 /// Checks the options of `longhaul relay`. Messages about the configuration file begin with
@@ -56,8 +56,8 @@ fn check_longhaul(host: &str, relay: &Relay) -> Result<Vec<SocketAddr>, String> 
         ),
         None => message,
     };
-    let listeners =
-        longhaul_relay::check(&arguments).map_err(|error| of_config(error.to_string()))?;
+    let listeners = longhaul_relay::listen_addresses(&arguments)
+        .map_err(|error| of_config(error.to_string()))?;
     match (transparent_address(relay)?, relay.intercept.is_empty()) {
         (Some(_), true) => Err("a transparent listener needs intercept = [ports]".to_owned()),
         (None, false) => Err(
