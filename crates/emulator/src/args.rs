@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul link` is told on the command line.
+//! Command line of `longhaul link`.
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "help texts are printed as they stand"
@@ -53,7 +53,7 @@ pub(super) enum Command {
     Set {
         /// The link's name
         name: String,
-        /// What to change: delay, rate, loss …
+        /// Setting to change: delay, rate, loss …
         key: String,
         /// The new value
         #[arg(allow_hyphen_values = true)]
@@ -66,7 +66,7 @@ pub(super) enum Command {
     Show {
         /// The link's name
         name: String,
-        /// As one JSON object a direction
+        /// Print one JSON object a direction
         #[arg(long)]
         json: bool,
     },
@@ -94,10 +94,10 @@ pub(super) struct StartArgs {
     /// Left end: [NAMESPACE:]INTERFACE:ADDRESS/PREFIX[,ADDRESS/PREFIX]
     #[arg(long, value_name = "END", required_unless_present = "config")]
     pub(super) left: Option<String>,
-    /// Right end, likewise
+    /// Right end, in the same form
     #[arg(long, value_name = "END", required_unless_present = "config")]
     pub(super) right: Option<String>,
-    /// A TOML file with any number of links, instead of the flags
+    /// TOML file with any number of links, instead of the flags
     #[arg(long, value_name = "FILE", conflicts_with_all = ["left", "right", "name", "shape"])]
     pub(super) config: Option<PathBuf>,
     /// Name in records and for `longhaul link set`
@@ -111,42 +111,42 @@ pub(super) struct StartArgs {
     /// exact (segment by segment) or bulk[:QUANTUM] (neighbours within the quantum together)
     #[arg(long, default_value = "bulk")]
     pub(super) delivery: Delivery,
-    /// Refuse super-packets: the kernel cuts to MTU size before the link sees them. Slow
+    /// Disable super-packets: the kernel segments to MTU size before the link reads packets. Slow
     #[arg(long)]
     pub(super) no_offload: bool,
     /// Threads a link: 1, or 2 for one a direction where there are cores to spare
     #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=2))]
     pub(super) threads: usize,
-    /// Run before all ordinary threads (SCHED_RR): on busy cores delays err less, and less is carried
+    /// Run at real-time priority (SCHED_RR): delays are more exact on busy cores, but throughput is lower
     #[arg(long)]
     pub(super) realtime: bool,
-    /// Every random decision follows from this number
+    /// Seed of all random decisions
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// Most bytes that each direction holds [default: twice what delay, rate and queue need]
+    /// Most bytes that each direction stores [default: twice what delay, rate and queue need]
     #[arg(long, value_name = "SIZE")]
     pub(super) memory: Option<Bytes>,
-    /// Write counters there as JSON lines; - is standard output
+    /// Write counters to this file as JSON lines; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) counters: Option<PathBuf>,
-    /// Record there, as pcapng, each segment's headers at both ends, with what became of it
+    /// Record each segment's headers at both ends, with its verdict, to this pcapng file
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(super) tap: Option<PathBuf>,
-    /// Most header bytes that --tap keeps of a segment, 40 to 256
+    /// Most header bytes that --tap records of a segment, 40 to 256
     #[arg(long, default_value_t = 128, value_name = "BYTES", requires = "tap")]
     pub(super) tap_snap: u32,
-    /// Most memory for what --tap has not written yet; beyond it records are missing, never segments
+    /// Most memory for records that --tap has not written yet; beyond it records are dropped, never segments
     #[arg(long, default_value = "256MB", value_name = "SIZE", requires = "tap")]
     pub(super) tap_memory: Bytes,
-    /// How often counters are written and shown, at least 1ms
+    /// Interval at which counters are written and shown, at least 1ms
     #[arg(long, default_value = "1s", value_name = "TIME")]
     pub(super) interval: Time,
-    /// End after so long
+    /// End after this time
     #[arg(long, value_name = "TIME")]
     pub(super) duration: Option<Time>,
 }
 
-/// One flag a setting; the values are read by the model's own grammar.
+/// One flag for each setting; the grammar of the values is that of the model.
 #[derive(clap::Args)]
 #[group(id = "shape", multiple = true)]
 pub(super) struct LinkConfigArgs {
@@ -156,7 +156,7 @@ pub(super) struct LinkConfigArgs {
     /// Random part of the delay: [normal:|uniform:|pareto:]TIME[,reorder]
     #[arg(long, value_name = "JITTER", allow_hyphen_values = true)]
     jitter: Option<String>,
-    /// What a change of delay does to segments in flight: keep (their order) or switch (paths)
+    /// Effect of a delay change on segments in flight: keep (their order) or switch (to the new path)
     #[arg(long, value_name = "ORDER")]
     order: Option<String>,
     /// Bits a second
@@ -165,13 +165,13 @@ pub(super) struct LinkConfigArgs {
     /// Follow a packet-delivery trace in Mahimahi's format instead of a rate
     #[arg(long, value_name = "FILE", conflicts_with = "rate")]
     pub(super) trace: Option<PathBuf>,
-    /// Bytes added to each segment for its sending time: 38 makes it Ethernet
+    /// Bytes added to each segment for its transmission time: 38 for Ethernet
     #[arg(long, value_name = "BYTES")]
     overhead: Option<String>,
-    /// What may wait: 64KB, 1000p, 1bdp or default [default: 1bdp, but at least 1000p]
+    /// Queue limit: 64KB, 1000p, 1bdp or default [default: 1bdp, but at least 1000p]
     #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
     queue: Option<String>,
-    /// Which of it is dropped: tail, codel[:target=5ms,interval=100ms], red[:min=100KB,max=300KB,p=10%]
+    /// Queue discipline (AQM): tail, codel[:target=5ms,interval=100ms], red[:min=100KB,max=300KB,p=10%]
     #[arg(long, value_name = "RULE")]
     rule: Option<String>,
     /// Loss: 0.1%, gilbert:p=1%,r=30%[,good=0%,bad=100%], at:5,17,100-110 (counted from 1), none
@@ -183,19 +183,19 @@ pub(super) struct LinkConfigArgs {
     /// Share of segments with one wrong bit
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     corrupt: Option<String>,
-    /// Segments held back so that others overtake them: SHARE:TIME
+    /// Segments delayed so that others overtake them: SHARE:TIME
     #[arg(long, value_name = "REORDER", allow_hyphen_values = true)]
     reorder: Option<String>,
     /// Keep one pure ACK in 2^N, where that is safe
     #[arg(long, value_name = "N")]
     ack_thin: Option<String>,
-    /// The longest that thinning holds an ACK back
+    /// Longest time that ACK thinning holds an ACK back
     #[arg(long, value_name = "TIME")]
     ack_hold: Option<String>,
-    /// Space pure ACKs to so many a second
+    /// Space pure ACKs to this many a second
     #[arg(long, value_name = "N")]
     ack_pace: Option<String>,
-    /// How many pure ACKs may wait for that
+    /// Most pure ACKs that wait for --ack-pace
     #[arg(long, value_name = "N")]
     ack_buffer: Option<String>,
     /// Left to right only: KEY=VALUE; repeatable
@@ -210,7 +210,7 @@ pub(super) struct LinkConfigArgs {
 }
 
 impl LinkConfigArgs {
-    /// The settings that were given, as keys and values.
+    /// Returns the settings that were given, as keys and values.
     pub(super) fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
         [
             ("delay", &self.delay),
@@ -235,14 +235,14 @@ impl LinkConfigArgs {
 }
 
 impl Args {
-    /// The names of all options, as typed behind `--`.
+    /// Returns the names of all options, as typed after `--`.
     pub(super) fn options() -> Vec<String> {
         let command = Self::augment_args(clap::Command::new("link"));
         let names = command.get_arguments().filter_map(clap::Arg::get_long);
         names.map(str::to_owned).collect()
     }
 
-    /// Reads flags as a shell would give them.
+    /// Parses flags as a shell passes them.
     pub(super) fn parse(flags: &[String]) -> Result<Self> {
         let command = Self::augment_args(clap::Command::new("link").no_binary_name(true));
         let args = command
@@ -253,10 +253,10 @@ impl Args {
 }
 
 impl StartArgs {
-    /// One link from flags, or all links of a file.
+    /// Returns one link from flags, or all links of a file.
     ///
     /// # Errors
-    /// Exit code 2: what is wrong, and of which link.
+    /// Exit code 2: the error, with the link's name.
     pub(super) fn config(&self) -> Result<Config> {
         config::check_interval(self.interval)?;
         let config = Config {

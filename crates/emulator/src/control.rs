@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Changes while a link runs: one JSON line asks, one JSON line answers.
+//! Control of a running link: one JSON line requests, one JSON line responds.
 //!
-//! The socket has an abstract name, so that nothing stays in the file system when the link is
-//! killed; it is reached from the network namespace in which `longhaul link` was started, by the
-//! same user or root.
+//! The socket has an abstract name, so that nothing remains in the file system when the link is killed. The same user
+//! or root can reach it from the network namespace in which `longhaul link` was started.
 
 use super::{
     config,
@@ -25,7 +24,7 @@ use std::{
 };
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
-/// What is asked.
+/// Request to a link.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Request {
@@ -36,34 +35,34 @@ enum Request {
         /// Only this direction.
         direction: Option<Direction>,
     },
-    /// Tell the counters.
+    /// Return settings and counters.
     Show {},
 }
 
-/// What is answered.
+/// Response of a link.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Response {
     /// Done.
     Done,
-    /// Refused, and why.
+    /// Refused, with the reason.
     Refused(String),
-    /// What is set, and the newest counters.
+    /// Settings and newest counters of each direction.
     States(Vec<DirectionState>),
 }
 
-/// Longest request, in bytes; longer ones are refused.
+/// Longest request, bytes; longer ones are refused.
 const REQUEST_MAX: u64 = 4_096;
-/// A client that says nothing for so long is let go.
+/// Time after which a silent peer is disconnected.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Names of the sockets begin so.
+/// Prefix of the sockets' names.
 const PREFIX: &str = "longhaul/link/";
 
-/// Links that are named to who asks for another.
+/// Most links that an error about an unknown link lists.
 const NAMES_SHOWN_MAX: usize = 50;
 
-/// Abstract names of sockets are no longer, in bytes (unix(7)).
+/// Longest abstract name of a socket, bytes (unix(7)).
 const SOCKET_NAME_MAX: usize = 107;
 
 fn address(link: &str) -> Result<SocketAddr> {
@@ -75,9 +74,9 @@ fn address(link: &str) -> Result<SocketAddr> {
     })
 }
 
-/// Names of the links that run in this network namespace.
+/// Returns the names of the links that run in this network namespace.
 fn running_links() -> BTreeSet<String> {
-    // Without /proc, no other link is named.
+    // Without /proc the list is empty.
     let names = longhaul_linux::socket::abstract_names(PREFIX).unwrap_or_default();
     names.into_iter().collect()
 }
@@ -85,7 +84,7 @@ fn running_links() -> BTreeSet<String> {
 fn unknown_link(link: &str) -> anyhow::Error {
     let names: Vec<_> = running_links().into_iter().take(NAMES_SHOWN_MAX).collect();
     let advice = match names.is_empty() {
-        true => "ask from the namespace in which `longhaul link` was started".to_owned(),
+        true => "run this in the namespace in which `longhaul link` was started".to_owned(),
         false => format!("there are: {}", names.join(", ")),
     };
     Refusal::usage(format!(
@@ -93,7 +92,7 @@ fn unknown_link(link: &str) -> anyhow::Error {
     ))
 }
 
-/// Takes the link's name. A name that is taken means that such a link runs already.
+/// Binds the socket of the link. If the name is in use, a link of that name is running.
 pub(super) fn listen(link: &str) -> Result<UnixListener> {
     let listener = UnixListener::bind_addr(&address(link)?).map_err(|_| {
         Refusal::usage(format!(
@@ -104,7 +103,7 @@ pub(super) fn listen(link: &str) -> Result<UnixListener> {
     Ok(listener)
 }
 
-/// Answers one client after the other.
+/// Serves one client after the other.
 pub(super) async fn serve(listener: UnixListener, link: &RunningLink) -> Result<()> {
     let listener = tokio::net::UnixListener::from_std(listener)?;
     loop {
@@ -112,7 +111,7 @@ pub(super) async fn serve(listener: UnixListener, link: &RunningLink) -> Result<
         let peer = stream.peer_cred()?.uid();
         let own = longhaul_linux::process::user();
         if peer == 0 || peer == own {
-            // A client that breaks off has nobody left to be told.
+            // A client that disconnects needs no error.
             drop(tokio::time::timeout(RESPONSE_TIMEOUT, handle_client(stream, link)).await);
         }
     }
@@ -151,7 +150,7 @@ fn execute(request: Request, link: &RunningLink) -> Response {
     }
 }
 
-/// `longhaul link set`.
+/// Runs `longhaul link set`.
 pub(super) fn set(
     link: &str,
     key: String,
@@ -169,7 +168,7 @@ pub(super) fn set(
     .map(drop)
 }
 
-/// `longhaul link show`.
+/// Runs `longhaul link show`.
 pub(super) fn show(link: &str, as_json: bool) -> Result<()> {
     if let Response::States(states) = send_request(link, &Request::Show {})? {
         for state in states {
@@ -182,7 +181,7 @@ pub(super) fn show(link: &str, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The answer's line. A link that belongs to another user ends the connection without one.
+/// Sends a request and returns the line of the response. A link of another user closes the connection without one.
 fn exchange(stream: &mut UnixStream, request: &Request) -> io::Result<String> {
     stream.write_all(&[serde_json::to_vec(request)?, b"\n".to_vec()].concat())?;
     let mut line = String::new();
@@ -197,16 +196,16 @@ fn send_request(link: &str, request: &Request) -> Result<Response> {
     let stream = UnixStream::connect_addr(&address(link)?);
     let mut stream = stream.map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => unknown_link(link),
-        _ => anyhow::Error::new(error).context(format!("cannot ask link {link:?}")),
+        _ => anyhow::Error::new(error).context(format!("cannot query link {link:?}")),
     })?;
     stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     let line = exchange(&mut stream, request).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Refusal::unsupported(
-            format!("link {link:?} belongs to another user: ask as that user, or as root"),
+            format!("link {link:?} belongs to another user: run this as that user, or as root"),
         ),
-        _ => anyhow::Error::new(error).context(format!("link {link:?} did not answer")),
+        _ => anyhow::Error::new(error).context(format!("link {link:?} did not respond")),
     })?;
-    match serde_json::from_str(&line).context("the link did not answer; see its own output")? {
+    match serde_json::from_str(&line).context("the link did not respond; see its own output")? {
         Response::Refused(reason) => Err(Refusal::usage(reason)),
         answer => Ok(answer),
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a direction counts, and the records that it tells.
+//! Counters of a direction, and the records made from them.
 
 use hdrhistogram::Histogram;
 use longhaul_netem::{Batch, Delivery, Drop, Line};
@@ -24,17 +24,17 @@ pub(super) struct Counters {
     drops: Drops,
     pub(super) duplicated: u64,
     corrupted: u64,
-    /// Packets that are not IP or whose GSO headers make no sense.
+    /// Packets that are not IP or have invalid GSO headers.
     pub(super) malformed: u64,
-    /// Packets that found the memory bound reached.
+    /// Packets dropped because the memory was full.
     pub(super) no_memory: u64,
     refused: u64,
-    /// What the tap could not record, if there is one.
+    /// Records that the tap dropped, if there is a tap.
     pub(super) tap_missed: Option<DroppedRecords>,
     lateness: Histogram<u64>,
 }
 
-/// Which way.
+/// Direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Direction {
@@ -45,7 +45,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// As the flags and the terminal call it.
+    /// Returns the name that the flags and the terminal use.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
@@ -57,90 +57,90 @@ impl Direction {
 /// Lost segments by cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Drops {
-    /// The loss process.
+    /// Lost by the loss process.
     pub(crate) loss: u64,
-    /// A full queue.
+    /// Dropped by a full queue.
     pub(crate) overflow: u64,
-    /// CoDel or RED.
+    /// Dropped by CoDel or RED.
     pub(crate) queue_rule: u64,
-    /// ACK thinning or pacing.
+    /// Dropped by ACK thinning or pacing.
     pub(crate) ack_rule: u64,
 }
 
-/// Segments that are not in the file.
+/// Tap records that are not in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DroppedRecords {
-    /// Before the queue.
+    /// Records of arrivals, before the queue.
     pub(crate) arrivals: u64,
-    /// At the end.
+    /// Records of departures, at the end of the link.
     pub(crate) departures: u64,
 }
 
-/// How late segments were handed on, against the time at which the model said that they were due.
+/// Lateness of deliveries: the time of the write less the time due by the model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lateness {
-    /// Half of them were at most so late, in microseconds.
+    /// Median, µs.
     pub(crate) median_us: f64,
-    /// 99 % of them.
+    /// 99th percentile, µs.
     pub(crate) p99_us: f64,
-    /// All of them.
+    /// Maximum, µs.
     pub(crate) max_us: f64,
 }
 
-/// The state of one direction: one JSON line an interval, totals since the start.
+/// State of one direction: one JSON line an interval, with totals since the start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "link")]
 pub(crate) struct Snapshot {
     /// The link's name.
     pub(crate) link: String,
-    /// Which way.
+    /// Direction that it counts.
     pub(crate) direction: Direction,
     /// Seconds since the start.
     pub(crate) seconds: f64,
-    /// Packets read, super-packets counting as one.
+    /// Packets read; a super-packet counts as one.
     pub(crate) packets: u64,
-    /// Segments in them.
+    /// Segments in these packets.
     pub(crate) segments: u64,
     /// Bytes of all segments, from their IP headers on.
     pub(crate) bytes: u64,
-    /// Segments handed on.
+    /// Segments delivered.
     pub(crate) delivered_segments: u64,
-    /// Bytes handed on.
+    /// Bytes delivered.
     pub(crate) delivered_bytes: u64,
-    /// Writes that handed them on.
+    /// Writes of deliveries.
     pub(crate) writes: u64,
     /// Lost segments by cause.
     pub(crate) drops: Drops,
-    /// Segments sent twice.
+    /// Segments delivered twice.
     pub(crate) duplicated: u64,
-    /// Segments handed on with a wrong bit.
+    /// Segments delivered with a wrong bit.
     pub(crate) corrupted: u64,
-    /// Packets that made no sense.
+    /// Malformed packets.
     pub(crate) malformed: u64,
-    /// Packets lost to the memory bound.
+    /// Packets dropped because the memory was full.
     pub(crate) no_memory: u64,
-    /// Packets that the kernel refused to take.
+    /// Packets that the kernel refused to accept.
     pub(crate) refused: u64,
-    /// Bytes that wait now.
+    /// Bytes in the queue.
     pub(crate) queue_bytes: u64,
-    /// Segments that wait now.
+    /// Segments in the queue.
     pub(crate) queue_segments: usize,
-    /// How long the first of them has waited.
+    /// Queueing delay of the first segment so far, µs.
     pub(crate) queue_delay_us: f64,
-    /// Segments on the wire.
+    /// Segments in flight.
     pub(crate) in_flight: usize,
-    /// Segments that the tap could not record; absent without one.
+    /// Records that the tap dropped; absent without a tap.
     #[serde(
         rename = "tap_missed",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub(crate) tap_missed: Option<DroppedRecords>,
-    /// Timing accuracy so far.
+    /// Lateness of deliveries so far.
     pub(crate) lateness: Lateness,
 }
 
-/// A minute: no delivery is later than that and still a delivery.
+/// Greatest lateness that is recorded: one minute.
 const LATENESS_MAX_NANOS: u64 = 60_000_000_000;
 
 impl fmt::Display for Snapshot {
@@ -148,7 +148,7 @@ impl fmt::Display for Snapshot {
         let drops = self.drops;
         write!(
             f,
-            "{} segments came, {} went; lost {} by loss, {} by overflow, {} by the rule, {} ACKs; queue {}, {:.1} ms",
+            "{} segments arrived, {} delivered; dropped {} by loss, {} by overflow, {} by AQM, {} ACKs; queue {}, {:.1} ms",
             self.segments,
             self.delivered_segments,
             drops.loss,
@@ -259,19 +259,19 @@ fn micros(nanos: u64) -> f64 {
     nanos as f64 / 1_000.0
 }
 
-/// A direction as it is now.
+/// Current state of a direction.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct DirectionState {
     pub(super) link: String,
     pub(super) direction: Direction,
-    /// Each key with its value in force.
+    /// Keys with their current values.
     pub(super) settings: Vec<(String, String)>,
-    /// None before the first interval is over.
+    /// Newest counters; `None` before the end of the first interval.
     pub(super) counters: Option<Snapshot>,
 }
 
 impl DirectionState {
-    /// The counters' record with the settings in it.
+    /// Returns the counters' record with the settings in it.
     pub(super) fn to_json(&self) -> serde_json::Result<Value> {
         let mut record = match &self.counters {
             Some(counters) => serde_json::to_value(counters)?,
@@ -297,37 +297,37 @@ impl fmt::Display for DirectionState {
     }
 }
 
-/// The last record of a direction: what became of its segments and how accurate the times were.
+/// Last record of a direction: what happened to its segments, and the accuracy of the times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "selfcheck")]
 pub(crate) struct TimingReport {
     /// The link's name.
     pub(crate) link: String,
-    /// Which way.
+    /// Direction that it reports.
     pub(crate) direction: Direction,
-    /// How due segments were handed on.
+    /// Grouping of due segments into writes.
     pub(crate) delivery: String,
-    /// Segments that came in.
+    /// Segments that arrived.
     pub(crate) segments: u64,
-    /// Segments handed on.
+    /// Segments delivered.
     pub(crate) delivered_segments: u64,
-    /// Bytes handed on.
+    /// Bytes delivered.
     pub(crate) delivered_bytes: u64,
     /// Lost segments by cause.
     pub(crate) drops: Drops,
-    /// Packets lost before the link read them: the interface's transmit queue was full because
-    /// the machine was too slow.
+    /// Packets lost before the link read them: the interface's transmit queue was full because the machine was too
+    /// slow.
     pub(crate) device_overflow: u64,
-    /// Packets lost to the memory bound.
+    /// Packets dropped because the memory was full.
     pub(crate) no_memory: u64,
-    /// Segments that the tap could not record; absent without one.
+    /// Records that the tap dropped; absent without a tap.
     #[serde(
         rename = "tap_missed",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub(crate) tap_missed: Option<DroppedRecords>,
-    /// Timing accuracy.
+    /// Lateness of deliveries.
     pub(crate) lateness: Lateness,
 }
 
@@ -357,7 +357,7 @@ impl fmt::Display for TimingReport {
         write!(
             f,
             "link {} {}: {} of {} segments delivered ({}), lost {} by loss, {} to a full queue, \
-             {} to the queue rule, {} to ACK rules, {} before the link, {} for want of memory; \
+             {} to the queue rule, {} to ACK rules, {} before the link, {} for lack of memory; \
              late by {:.0} µs median, {:.0} µs p99, {:.0} µs at most",
             self.link,
             self.direction.name(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a running link tells: JSON lines for machines, a few lines on a terminal.
+//! Output of a running link: JSON lines for programs, a few lines on a terminal.
 
 use super::{
     config::{Config, DirectionConfig, Link},
@@ -18,13 +18,13 @@ use std::{
     path::Path,
 };
 
-/// Where records and lines go.
+/// Destinations of records and lines.
 pub(super) struct Display {
     records: Option<Box<dyn Write>>,
     terminal: Option<Terminal>,
 }
 
-/// One line a direction, kept up to date.
+/// Terminal with one updated line for each direction.
 struct Terminal {
     lines: MultiProgress,
     by_direction: HashMap<String, (ProgressBar, Snapshot)>,
@@ -47,7 +47,7 @@ impl Display {
         self.record(snapshot)
     }
 
-    /// The last word on a direction: what was lost, and how accurate the emulator was.
+    /// Shows the last report of a direction: losses, and the accuracy of the emulator.
     pub(super) fn show_report(&mut self, check: &TimingReport) -> Result<()> {
         if let Some(terminal) = &mut self.terminal {
             terminal.clear();
@@ -78,19 +78,19 @@ fn open(path: &Path) -> Result<Box<dyn Write>> {
 }
 
 fn describe(link: &Link) -> String {
-    let describe_direction = |way: &DirectionConfig| {
-        let shape = &way.initial;
-        let rate = shape
+    let describe_direction = |direction: &DirectionConfig| {
+        let config = &direction.initial;
+        let rate = config
             .rate
             .mean()
             .map_or("no rate limit".to_owned(), |rate| rate.to_string());
-        let limit = shape.limit();
-        let queue = match (shape.rate.mean(), limit.bytes) {
+        let limit = config.limit();
+        let queue = match (config.rate.mean(), limit.bytes) {
             (None, _) => "no queue".to_owned(),
             (_, u64::MAX) => format!("queue {} packets", limit.packets),
             (_, bytes) => format!("queue {}", Bytes::new(bytes)),
         };
-        format!("{} {rate} {queue} loss {}", shape.delay, shape.loss)
+        format!("{} {rate} {queue} loss {}", config.delay, config.loss)
     };
     format!(
         "link {}: {} → {}: {}; back: {}; mtu {}, delivery {}, seed {}",
@@ -130,7 +130,7 @@ impl Terminal {
 
     fn clear(&mut self) {
         self.by_direction.clear();
-        // A terminal that is gone needs no clearing.
+        // A closed terminal needs no clearing.
         drop(self.lines.clear());
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Directions at work: reads packets from one device, lets [`Line`] decide on each segment, and
-//! writes what comes out to the other device. One reader a direction, no lock.
+//! Forwarding of packets: reads them from one device, lets [`Line`] decide on each segment, and writes the results to
+//! the other device. Each direction has one reader and no lock.
 
 use super::{
     counters::{Counters, Direction, Snapshot},
@@ -19,69 +19,68 @@ use std::{
 };
 use tokio::sync::mpsc::Sender;
 
-/// What a thread is told while it runs.
+/// Command to a forwarding thread.
 #[derive(Debug, Clone)]
 pub(super) enum LoopCommand {
-    /// Change one setting of one direction now, hold so many bytes from now on, and say when that is done.
+    /// Change one setting of one direction now, and its memory to this many bytes; then confirm.
     Set(Direction, Setting, usize, mpsc::Sender<()>),
-    /// Say what is set in one direction.
+    /// Return the settings of one direction.
     Show(Direction, mpsc::Sender<LinkConfig>),
-    /// End.
+    /// Stop the thread.
     Stop,
 }
 
-/// A thread that serves one direction or both.
+/// Thread that forwards one direction or both.
 pub(super) struct ForwardingLoop {
-    /// What it serves.
+    /// Directions that it forwards.
     pub(super) forwarders: Vec<Forwarder>,
-    /// Orders from the outside, announced by `bell`.
+    /// Commands from other threads, signalled by `bell`.
     pub(super) commands: Receiver<LoopCommand>,
-    /// Wakes the thread.
+    /// Wakes the thread for a command.
     pub(super) bell: Bell,
-    /// Where snapshots go.
+    /// Receiver of snapshots.
     pub(super) snapshots: Sender<Snapshot>,
-    /// How often.
+    /// Interval between snapshots.
     pub(super) interval: Time,
-    /// Whether it goes before all ordinary threads.
+    /// Whether the thread runs at real-time priority.
     pub(super) realtime: bool,
 }
 
-/// One direction of a link.
+/// Forwarder of one direction of a link.
 pub(super) struct Forwarder {
-    /// Which one.
+    /// Direction that it forwards.
     pub(super) direction: Direction,
-    /// Where packets come from.
+    /// Device that packets are read from.
     pub(super) ingress: Tun,
-    /// Where they go.
+    /// Device that packets are written to.
     pub(super) egress: Tun,
-    /// Decides.
+    /// Model of the path, which decides on each segment.
     pub(super) line: Line,
-    /// Joins what is due.
+    /// Coalesces due segments into writes.
     pub(super) coalescer: Coalescer,
-    /// Holds packets meanwhile.
-    pub(super) store: PacketRing,
-    /// Counts.
+    /// Packets that the line holds.
+    pub(super) packets: PacketRing,
+    /// Counters of the direction.
     pub(super) counters: Counters,
-    /// Records, if there is a tap.
+    /// Tap, if any.
     pub(super) tap: Option<TapPoint>,
-    /// Scratch space for damaged segments.
+    /// Scratch space for corrupt segments.
     pub(super) corrupt_buffer: Vec<u8>,
 }
 
-/// Packets read before deliveries are looked at again: bounds the time for which a due segment can
-/// wait behind reads, at about 10 µs each.
+/// Packets read between two checks for deliveries. It bounds the time that a due segment waits for reads, at about 10
+/// µs each.
 const READS_PER_TURN: usize = 4;
 
-/// A deadline so near is waited for awake: sleeping and waking takes longer.
+/// Longest wait that spins: sleeping and waking takes longer.
 const SPIN_MAX: Time = Time::from_micros(3);
 
-/// Turns without a packet before the thread sleeps. Until then it gives way to any thread that
-/// wants its core, so that it costs nobody anything, and a packet that comes meanwhile needs no
-/// wake-up, which in a virtual machine takes longer than carrying the packet.
+/// Turns without a packet before the thread sleeps. Until then it yields its core to any thread that wants it. A packet
+/// that arrives meanwhile needs no wake-up, which in a virtual machine takes longer than forwarding the packet.
 const IDLE_TURNS: u32 = 100;
 
 impl ForwardingLoop {
-    /// Works until told to stop, and sends a last snapshot. An error means that a device is gone.
+    /// Runs until a stop command, and sends a last snapshot. An error means that a device was removed.
     pub(super) fn run(mut self) -> io::Result<()> {
         longhaul_linux::wait::precise_timers()?;
         if self.realtime && !longhaul_linux::wait::take_precedence() {
@@ -102,7 +101,7 @@ impl ForwardingLoop {
                 next_report = next_report.max(now) + self.interval;
                 self.send_snapshots(now);
             }
-            // At each turn: a thread that is never idle has orders, too.
+            // Checked at each turn, because a thread that is never idle receives commands, too.
             if self.process_commands() {
                 return Ok(());
             }
@@ -115,17 +114,17 @@ impl ForwardingLoop {
         }
     }
 
-    /// Serves each direction once; how many packets came in.
+    /// Serves each direction once; returns the number of packets read.
     fn forward_once(&mut self) -> io::Result<usize> {
         let mut read = 0;
-        for lane in &mut self.forwarders {
-            read += lane.read_packets()?;
-            lane.deliver(clock::now());
+        for forwarder in &mut self.forwarders {
+            read += forwarder.read_packets()?;
+            forwarder.deliver(clock::now());
         }
         Ok(read)
     }
 
-    /// Sleeps until a packet, an order or a deadline comes.
+    /// Sleeps until a packet, a command or a deadline.
     fn wait(&mut self, next_report: Time) -> io::Result<()> {
         let deadlines = self
             .forwarders
@@ -137,18 +136,21 @@ impl ForwardingLoop {
             true => Ok(()),
             false => self
                 .bell
-                .wait(self.forwarders.iter().map(|lane| &lane.ingress), left)
+                .wait(
+                    self.forwarders.iter().map(|forwarder| &forwarder.ingress),
+                    left,
+                )
                 .map(drop),
         }
     }
 
-    /// Carries out what was ordered; whether to end.
+    /// Executes pending commands; returns whether to stop.
     fn process_commands(&mut self) -> bool {
         loop {
             match self.commands.try_recv() {
                 Ok(LoopCommand::Set(direction, setting, memory, done)) => {
                     self.set(direction, setting, memory);
-                    // Who asked may have given up.
+                    // The client may have disconnected.
                     let _ = done.send(());
                 }
                 Ok(LoopCommand::Show(direction, answer)) => self.show(direction, &answer),
@@ -158,53 +160,53 @@ impl ForwardingLoop {
         }
     }
 
-    /// A change that was due by now is made first.
+    /// Returns the settings, after applying changes that are due by now.
     fn show(&mut self, direction: Direction, answer: &mpsc::Sender<LinkConfig>) {
-        let lane = self
+        let forwarder = self
             .forwarders
             .iter_mut()
-            .find(|lane| lane.direction == direction);
-        if let Some(lane) = lane {
-            lane.deliver(clock::now());
-            // Who asked may have given up.
-            drop(answer.send(lane.line.shape().clone()));
+            .find(|forwarder| forwarder.direction == direction);
+        if let Some(forwarder) = forwarder {
+            forwarder.deliver(clock::now());
+            // The client may have disconnected.
+            drop(answer.send(forwarder.line.shape().clone()));
         }
     }
 
     fn set(&mut self, direction: Direction, setting: Setting, memory: usize) {
-        let lane = self
+        let forwarder = self
             .forwarders
             .iter_mut()
-            .find(|lane| lane.direction == direction);
+            .find(|forwarder| forwarder.direction == direction);
         if let Some(Forwarder {
             line,
-            store,
+            packets,
             counters,
             tap,
             ..
-        }) = lane
+        }) = forwarder
         {
-            store.grow(memory);
+            packets.grow(memory);
             line.set(clock::now(), setting, &mut |event| {
-                apply_event(event, store, counters, tap);
+                apply_event(event, packets, counters, tap);
             });
         }
     }
 
-    /// Snapshots are for people and logs: one that finds no room is left out, never waited for.
+    /// Sends snapshots. If the channel is full, they are dropped: forwarding never waits for them.
     fn send_snapshots(&mut self, now: Time) {
-        for lane in &mut self.forwarders {
-            lane.counters.tap_missed = lane.tap.as_ref().map(TapPoint::dropped_records);
+        for forwarder in &mut self.forwarders {
+            forwarder.counters.tap_missed = forwarder.tap.as_ref().map(TapPoint::dropped_records);
             drop(
                 self.snapshots
-                    .try_send(lane.counters.snapshot(now, &lane.line)),
+                    .try_send(forwarder.counters.snapshot(now, &forwarder.line)),
             );
         }
     }
 }
 
 impl Forwarder {
-    /// Reads what is there, up to a bound; how many packets.
+    /// Reads available packets, up to a bound; returns how many.
     fn read_packets(&mut self) -> io::Result<usize> {
         for read in 0..READS_PER_TURN {
             if !self.read_one()? {
@@ -214,11 +216,11 @@ impl Forwarder {
         Ok(READS_PER_TURN)
     }
 
-    /// Reads one packet, if there is one. With no room left it is lost, as in a device, instead of
-    /// holding up those that are due.
+    /// Reads one packet, if available. If the memory is full, the packet is dropped, as by a device, instead of
+    /// delaying due segments.
     fn read_one(&mut self) -> io::Result<bool> {
         let mut scratch = [0; vnet::LEN + 128];
-        let space = self.store.free_space();
+        let space = self.packets.free_space();
         let room = space.is_some();
         match self.ingress.read(space.unwrap_or(&mut scratch)) {
             Ok(len) if room => self.accept(len),
@@ -231,7 +233,7 @@ impl Forwarder {
 
     fn accept(&mut self, len: usize) {
         let now = clock::now();
-        let Some(space) = self.store.free_space() else {
+        let Some(space) = self.packets.free_space() else {
             return;
         };
         let Some((head, packet)) = space[..len].split_first_chunk::<{ vnet::LEN }>() else {
@@ -242,16 +244,16 @@ impl Forwarder {
             self.counters.malformed += 1;
             return;
         };
-        let acking = self
+        let ack_class = self
             .line
             .wants_acking()
             .then(|| AckClass::of(packet))
             .flatten();
         self.counters.count_arrival(&layout);
-        let number = self.store.commit(len, layout);
+        let number = self.packets.commit(len, layout);
         let Self {
             line,
-            store,
+            packets,
             counters,
             tap,
             ..
@@ -264,50 +266,52 @@ impl Forwarder {
                 last,
                 len: layout.segment_len(index),
             };
-            line.offer(now, segment, acking, &mut |event| {
-                apply_event(event, store, counters, tap);
+            line.offer(now, segment, ack_class, &mut |event| {
+                apply_event(event, packets, counters, tap);
             });
         }
     }
 
-    /// Writes all that is due by `now`.
+    /// Delivers all segments due by `now`.
     fn deliver(&mut self, now: Time) {
         let Self {
             line,
-            coalescer: regroup,
-            store,
+            coalescer,
+            packets,
             counters,
             egress,
             tap,
-            corrupt_buffer: damaged,
+            corrupt_buffer,
             ..
         } = self;
-        let mut write = |run: Batch, store: &mut PacketRing, counters: &mut Counters| {
-            write_batch(egress, store, counters, &run, damaged);
+        let mut write = |batch: Batch, packets: &mut PacketRing, counters: &mut Counters| {
+            write_batch(egress, packets, counters, &batch, corrupt_buffer);
         };
         line.poll(now, &mut |event| match event {
             Event::Deliver(out) => {
                 if let Some(tap) = tap {
-                    tap.record_departure(&out, store);
+                    tap.record_departure(&out, packets);
                 }
                 let Delivered {
                     at,
                     segment,
                     corrupt,
                 } = out;
-                regroup.push(at, segment, corrupt, |run| write(run, store, counters));
+                coalescer.push(at, segment, corrupt, |batch| {
+                    write(batch, packets, counters);
+                });
             }
-            other => apply_event(other, store, counters, tap),
+            other => apply_event(other, packets, counters, tap),
         });
-        if let Some(run) = regroup.flush(now) {
-            write(run, store, counters);
+        if let Some(batch) = coalescer.flush(now) {
+            write(batch, packets, counters);
         }
         if let Some(tap) = tap {
             tap.flush(now);
         }
     }
 
-    /// When something is due at the latest.
+    /// Returns the earliest deadline.
     fn next_deadline(&mut self) -> Option<Time> {
         let tap = self.tap.as_ref().and_then(TapPoint::deadline);
         [self.line.next_deadline(), self.coalescer.deadline(), tap]
@@ -317,26 +321,26 @@ impl Forwarder {
     }
 }
 
-/// Books a segment that will not, or not only once, be delivered, and for the tap each that came.
+/// Applies an event of the line to store, counters and tap: a verdict, a drop or a copy.
 fn apply_event(
     event: Event,
-    store: &mut PacketRing,
+    packets: &mut PacketRing,
     counters: &mut Counters,
     tap: &mut Option<TapPoint>,
 ) {
     match event {
-        Event::Verdict(judged) => {
+        Event::Verdict(verdict) => {
             if let Some(tap) = tap {
-                tap.record_arrival(&judged, store);
+                tap.record_arrival(&verdict, packets);
             }
         }
         Event::Drop { segment, cause } => {
             counters.count_drop(cause);
-            store.release(segment.packet, 1);
+            packets.release(segment.packet, 1);
         }
         Event::Copy(segment) => {
             counters.duplicated += 1;
-            store.retain(segment.packet);
+            packets.retain(segment.packet);
         }
         Event::Deliver(_) => {}
     }
@@ -344,25 +348,30 @@ fn apply_event(
 
 fn write_batch(
     egress: &Tun,
-    store: &mut PacketRing,
+    packets: &mut PacketRing,
     counters: &mut Counters,
-    run: &Batch,
-    damaged: &mut Vec<u8>,
+    batch: &Batch,
+    corrupt_buffer: &mut Vec<u8>,
 ) {
-    let (packet, bytes) = store.get(run.packet);
+    let (packet, bytes) = packets.get(batch.packet);
     let layout = packet.layout;
-    let written = match run.corrupt {
+    let written = match batch.corrupt {
         Some(entropy) => {
-            layout.corrupt_into(&bytes[vnet::LEN..], run.segments.start, entropy, damaged);
-            egress.write(damaged, &[])
+            layout.corrupt_into(
+                &bytes[vnet::LEN..],
+                batch.segments.start,
+                entropy,
+                corrupt_buffer,
+            );
+            egress.write(corrupt_buffer, &[])
         }
-        None if run.segments == (0..layout.segments()) => egress.write(bytes, &[]),
+        None if batch.segments == (0..layout.segments()) => egress.write(bytes, &[]),
         None => {
             let packet = &bytes[vnet::LEN..];
-            let part = layout.run(packet, run.segments.clone());
+            let part = layout.run(packet, batch.segments.clone());
             egress.write(part.head(), &packet[part.payload.clone()])
         }
     };
-    counters.count_delivery(&layout, run, written.is_ok(), clock::now());
-    store.release(run.packet, run.segments.len() as u32);
+    counters.count_delivery(&layout, batch, written.is_ok(), clock::now());
+    packets.release(batch.packet, batch.segments.len() as u32);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul link`: a long path between two interfaces, in user space.
+//! Implementation of `longhaul link`: emulates a long path between two interfaces, in user space.
 //!
 //! ```
 //! let flags = ["--left", "near:wan0:10.9.0.1/30", "--right", "far:wan0:10.9.0.2/30", "--rate", "1gbit", "--delay", "50ms"].map(str::to_owned);
-//! let [there, back] = longhaul_emulator::shapes(&flags).unwrap();
-//! assert_eq!(there.delay + back.delay, longhaul_units::Time::from_millis(100));
+//! let [forward, backward] = longhaul_emulator::link_configs(&flags).unwrap();
+//! assert_eq!(forward.delay + backward.delay, longhaul_units::Time::from_millis(100));
 //! ```
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
@@ -38,20 +38,20 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-/// The names of all options, as typed behind `--`.
+/// Returns the names of all options, as typed after `--`.
 pub fn options() -> Vec<String> {
     Args::options()
 }
 
-/// What these flags would make, from left to right and from right to left. Nothing is made: for
-/// those who write such flags for others, as `lab` does.
+/// Returns the configurations that these flags mean, from left to right and from right to left, without creating a
+/// link. For programs that generate such flags, as `lab` does.
 pub fn link_configs(flags: &[String]) -> anyhow::Result<[LinkConfig; 2]> {
-    Ok(scheduled_configs(flags)?.map(|(shape, _)| shape))
+    Ok(scheduled_configs(flags)?.map(|(config, _)| config))
 }
 
-/// Likewise, with what changes later.
+/// Returns the configurations as [`link_configs`] does, each with its schedule of changes.
 pub fn scheduled_configs(flags: &[String]) -> anyhow::Result<[(LinkConfig, Schedule); 2]> {
     let link = Args::parse(flags)?.start.config()?.links.remove(0);
     link.tap.as_ref().map_or(Ok(()), tap::TapOptions::check)?;
-    Ok([link.forward, link.backward].map(|way| (way.initial, way.schedule)))
+    Ok([link.forward, link.backward].map(|direction| (direction.initial, direction.schedule)))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A link at work: makes the interfaces, starts a thread a direction and changes what is set.
+//! A running link: creates the interfaces, starts the threads, and changes settings.
 
 use super::{
     config::{Config, DirectionConfig, Endpoint, Link},
@@ -22,10 +22,10 @@ use std::{
 };
 use tokio::sync::mpsc::Sender;
 
-/// How long a thread that carries packets may take to answer. On a machine with a free processor it takes microseconds.
+/// Longest time that a forwarding thread may take to respond. On a machine with a free core it takes microseconds.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
-/// Transmit queue of both interfaces, in packets. A full one drops, so it is long enough for the
-/// burst of a large window: 10,000 super-packets are 640 MB at the very most.
+/// Length of the transmit queue of both interfaces, packets. A full queue drops, so it is long enough for the burst of
+/// a large window: 10,000 super-packets are at most 640 MB.
 const TRANSMIT_QUEUE_PACKETS: u32 = 10_000;
 
 /// A link with its threads.
@@ -38,14 +38,14 @@ pub(super) struct RunningLink {
     tap: Option<Tap>,
 }
 
-/// One direction as seen from outside its thread.
+/// Handle of one direction, for use outside its thread.
 struct DirectionHandle {
     config: RefCell<DirectionConfig>,
     latest_snapshot: RefCell<Option<Snapshot>>,
     thread: usize,
 }
 
-/// A thread as seen from outside.
+/// Handle of a forwarding thread.
 struct ForwardingThread {
     commands: mpsc::Sender<LoopCommand>,
     bell: Bell,
@@ -63,25 +63,28 @@ impl RunningLink {
         let left = create_interface(&ends.0, &link.left, link)?;
         let right = create_interface(&ends.1, &link.right, link)?;
         let tap = link.tap.as_ref().zip(tap);
-        let tap = tap.map(|(plan, file)| Tap::start(plan, file)).transpose()?;
+        let tap = tap
+            .map(|(options, file)| Tap::start(options, file))
+            .transpose()?;
         let (tap, points) = tap.unzip();
-        let [forth, back] = points.map_or([None, None], |points| points.map(Some));
-        let lanes = [
-            forwarder(link, Direction::Forward, &left, &right, forth)?,
-            forwarder(link, Direction::Backward, &right, &left, back)?,
+        let [forward_tap, backward_tap] = points.map_or([None, None], |points| points.map(Some));
+        let forwarders = [
+            forwarder(link, Direction::Forward, &left, &right, forward_tap)?,
+            forwarder(link, Direction::Backward, &right, &left, backward_tap)?,
         ];
-        let wires = [
+        let directions = [
             (&link.forward, 0),
             (&link.backward, config.threads.min(2) - 1),
         ];
-        let [forward, backward] = wires.map(|(way, thread)| DirectionHandle::new(way, thread));
+        let [forward, backward] =
+            directions.map(|(config, thread)| DirectionHandle::new(config, thread));
         let groups = match config.threads {
-            1 => vec![Vec::from(lanes)],
-            _ => lanes.map(|lane| vec![lane]).into(),
+            1 => vec![Vec::from(forwarders)],
+            _ => forwarders.map(|forwarder| vec![forwarder]).into(),
         };
-        let threads = groups
-            .into_iter()
-            .map(|lanes| ForwardingThread::start(&link.name, lanes, config, snapshots.clone()));
+        let threads = groups.into_iter().map(|forwarders| {
+            ForwardingThread::start(&link.name, forwarders, config, snapshots.clone())
+        });
         Ok(Self {
             name: link.name.clone(),
             delivery: link.delivery,
@@ -99,17 +102,18 @@ impl RunningLink {
         &self.name
     }
 
-    /// What a direction counted last.
+    /// Stores the newest counters of a direction.
     pub(super) fn record_snapshot(&self, snapshot: &Snapshot) {
-        let wire = self.handle(snapshot.direction);
-        wire.latest_snapshot.replace(Some(snapshot.clone()));
+        let handle = self.handle(snapshot.direction);
+        handle.latest_snapshot.replace(Some(snapshot.clone()));
     }
 
     fn handle(&self, direction: Direction) -> &DirectionHandle {
         &self.directions[direction as usize]
     }
 
-    /// Changes a setting in one direction or both, in both or in none. It holds for every packet that arrives afterwards.
+    /// Changes a setting in one direction or both; on error it changes neither. The change applies to every packet that
+    /// arrives afterwards.
     pub(super) fn set(&self, setting: &Setting, direction: Option<Direction>) -> Result<()> {
         let directions = match direction {
             Some(one) => vec![one],
@@ -124,19 +128,22 @@ impl RunningLink {
     }
 
     fn set_direction(&self, setting: &Setting, direction: Direction) -> Result<()> {
-        let wire = self.handle(direction);
-        let thread = &self.threads[wire.thread];
-        let changed = wire.with_setting(setting);
-        let (done, answer) = mpsc::channel();
-        let order = LoopCommand::Set(direction, setting.clone(), changed.memory_bytes()?, done);
-        thread.commands.send(order).context("the link has ended")?;
-        wire.config.replace(changed);
+        let handle = self.handle(direction);
+        let thread = &self.threads[handle.thread];
+        let changed = handle.with_setting(setting);
+        let (done, confirmation) = mpsc::channel();
+        let command = LoopCommand::Set(direction, setting.clone(), changed.memory_bytes()?, done);
+        thread
+            .commands
+            .send(command)
+            .context("the link has ended")?;
+        handle.config.replace(changed);
         thread.bell.ring()?;
-        let message = "the link is too busy: the change will hold, but does not hold yet";
-        answer.recv_timeout(COMMAND_TIMEOUT).context(message)
+        let message = "the link is too busy: the change will take effect later";
+        confirmation.recv_timeout(COMMAND_TIMEOUT).context(message)
     }
 
-    /// Each direction as it is now.
+    /// Returns the current state of each direction.
     pub(super) fn states(&self) -> Vec<DirectionState> {
         [Direction::Forward, Direction::Backward]
             .map(|direction| self.state(direction))
@@ -144,10 +151,10 @@ impl RunningLink {
     }
 
     fn state(&self, direction: Direction) -> DirectionState {
-        let wire = self.handle(direction);
+        let handle = self.handle(direction);
         let settings = match self.current_config(direction) {
-            Some(shape) => shape.settings(),
-            None => wire.config.borrow().initial.settings(),
+            Some(config) => config.settings(),
+            None => handle.config.borrow().initial.settings(),
         };
         let settings = settings.into_iter();
         DirectionState {
@@ -156,38 +163,39 @@ impl RunningLink {
             settings: settings
                 .map(|(key, value)| (key.to_owned(), value))
                 .collect(),
-            counters: wire.latest_snapshot.borrow().clone(),
+            counters: handle.latest_snapshot.borrow().clone(),
         }
     }
 
-    /// What the thread has set, its schedule's changes included; `None` if it has no time to say so.
+    /// Returns the current settings of the thread, with the changes of its schedule; `None` if it is too busy to
+    /// respond.
     fn current_config(&self, direction: Direction) -> Option<LinkConfig> {
         let thread = &self.threads[self.handle(direction).thread];
-        let (answer, shape) = mpsc::channel();
+        let (answer, config) = mpsc::channel();
         thread
             .commands
             .send(LoopCommand::Show(direction, answer))
             .ok()?;
         thread.bell.ring().ok()?;
-        shape.recv_timeout(COMMAND_TIMEOUT).ok()
+        config.recv_timeout(COMMAND_TIMEOUT).ok()
     }
 
     pub(super) fn stop(&self) {
         for thread in &self.threads {
-            // A thread that has ended already hears neither.
+            // A thread that has ended receives neither.
             drop(thread.commands.send(LoopCommand::Stop));
             drop(thread.bell.ring());
         }
     }
 
-    /// Waits for all threads: how they ended, and what is left to be told.
+    /// Waits for all threads. Returns their result, the last reports, and the tap.
     pub(super) fn join(self) -> (Result<()>, Vec<TimingReport>, Option<Tap>) {
         let ended = self.threads.into_iter().map(ForwardingThread::join);
         let ended = ended.fold(Ok(()), Result::and);
         let mut checks = Vec::new();
-        for (wire, (netns, interface)) in self.directions.into_iter().zip(self.interfaces) {
+        for (handle, (netns, interface)) in self.directions.into_iter().zip(self.interfaces) {
             let overflow = interface::transmit_drops(&netns, &interface).unwrap_or(0);
-            let latest = wire.latest_snapshot.into_inner();
+            let latest = handle.latest_snapshot.into_inner();
             checks.extend(latest.map(|last| TimingReport::new(&last, self.delivery, overflow)));
         }
         (ended, checks, self.tap)
@@ -201,14 +209,14 @@ fn forwarder(
     egress: &Tun,
     tap: Option<TapPoint>,
 ) -> Result<Forwarder> {
-    let way = match direction {
+    let config = match direction {
         Direction::Forward => &link.forward,
         Direction::Backward => &link.backward,
     };
     let start = clock::now();
-    // Each direction draws from numbers of its own.
+    // Each direction has its own random sequence.
     let seed = link.seed.wrapping_mul(2).wrapping_add(direction as u64);
-    let line = Line::new(way.initial.clone(), way.schedule.clone(), seed, start);
+    let line = Line::new(config.initial.clone(), config.schedule.clone(), seed, start);
     Ok(Forwarder {
         direction,
         ingress: ingress.try_clone()?,
@@ -218,7 +226,7 @@ fn forwarder(
             None => line,
         },
         coalescer: Coalescer::new(link.delivery),
-        store: PacketRing::new(way.memory_bytes()?),
+        packets: PacketRing::new(config.memory_bytes()?),
         counters: Counters::new(&link.name, direction, start),
         tap,
         corrupt_buffer: Vec::new(),
@@ -228,14 +236,14 @@ fn forwarder(
 impl ForwardingThread {
     fn start(
         link: &str,
-        lanes: Vec<Forwarder>,
+        forwarders: Vec<Forwarder>,
         config: &Config,
         snapshots: Sender<Snapshot>,
     ) -> Result<Self> {
-        let (orders, inbox) = mpsc::channel();
+        let (commands, inbox) = mpsc::channel();
         let bell = Bell::new()?;
-        let pump = ForwardingLoop {
-            forwarders: lanes,
+        let forwarding_loop = ForwardingLoop {
+            forwarders,
             commands: inbox,
             bell: bell.clone(),
             snapshots,
@@ -244,9 +252,9 @@ impl ForwardingThread {
         };
         let handle = thread::Builder::new()
             .name(link.to_owned())
-            .spawn(|| pump.run())?;
+            .spawn(|| forwarding_loop.run())?;
         Ok(Self {
-            commands: orders,
+            commands,
             bell,
             handle,
         })
@@ -260,22 +268,22 @@ impl ForwardingThread {
 }
 
 impl DirectionHandle {
-    fn new(way: &DirectionConfig, thread: usize) -> Self {
+    fn new(config: &DirectionConfig, thread: usize) -> Self {
         Self {
-            config: RefCell::new(way.clone()),
+            config: RefCell::new(config.clone()),
             latest_snapshot: RefCell::default(),
             thread,
         }
     }
 
     fn with_setting(&self, setting: &Setting) -> DirectionConfig {
-        let mut way = self.config.borrow().clone();
-        way.initial.apply(setting.clone());
-        way
+        let mut config = self.config.borrow().clone();
+        config.initial.apply(setting.clone());
+        config
     }
 }
 
-/// Makes one end's interface.
+/// Creates the interface of one end.
 fn create_interface(netns: &Netns, end: &Endpoint, link: &Link) -> Result<Tun> {
     let name = &end.interface;
     let tun = netns
@@ -293,12 +301,12 @@ fn create_interface(netns: &Netns, end: &Endpoint, link: &Link) -> Result<Tun> {
     Ok(tun)
 }
 
-/// No packets of its own on a link whose packets may be counted: no router solicitations, no
-/// link-local address, and no IPv6 at all without an IPv6 address.
+/// Suppresses the kernel's own packets on the link, which would be counted: no router solicitations, no link-local
+/// address, and no IPv6 at all without an IPv6 address.
 fn suppress_ipv6(netns: &Netns, interface: &str, v4_only: bool) -> io::Result<()> {
     let set = |key: &str, value: &str| {
         match sysctl::write(netns, &format!("net/ipv6/conf/{interface}/{key}"), value) {
-            // A kernel without IPv6 is as quiet as can be.
+            // A kernel without IPv6 sends nothing.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         }
@@ -317,7 +325,7 @@ fn interface_error(name: &str, error: &io::Error) -> anyhow::Error {
         io::ErrorKind::NotFound => Refusal::unsupported(format!(
             "cannot make interface {name}: no /dev/net/tun; load the tun module (modprobe tun)"
         )),
-        // The latter of one that is no TUN device, as lo.
+        // `InvalidInput` is the error for an interface that is not a TUN device, such as lo.
         io::ErrorKind::ResourceBusy | io::ErrorKind::InvalidInput => Refusal::usage(format!(
             "interface {name} exists already in that namespace; choose another name"
         )),

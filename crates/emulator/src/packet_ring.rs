@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The packets that a direction holds: a ring of bytes, filled by reads and emptied in order.
+//! Ring of the packets that a direction stores: filled by reads and emptied in order.
 //!
-//! A packet is written once by the kernel into its place and read once from there; nothing is
-//! copied in between. A packet takes its own length, not a slot for the longest one.
+//! The kernel writes a packet once into its place, and it is read once from there, without a copy in between. A packet
+//! takes its own length, not a slot for the longest one.
 
 use longhaul_linux::tun;
 use longhaul_packet::{super_packet::SuperPacket, vnet};
 use std::collections::VecDeque;
 
-/// The most that one read can put into the ring.
+/// Most bytes that one read can put into the ring.
 const READ_MAX: usize = vnet::LEN + tun::PACKET_MAX;
 
 /// A packet in the ring.
@@ -16,25 +16,25 @@ const READ_MAX: usize = vnet::LEN + tun::PACKET_MAX;
 pub(super) struct Packet {
     offset: usize,
     len: usize,
-    /// How it is cut.
+    /// Division into segments.
     pub(super) layout: SuperPacket,
-    /// Segments of it that are still to be delivered or dropped.
+    /// Number of its segments that are still to be delivered or dropped.
     segments_left: u32,
 }
 
-/// A bounded ring of packets, named by consecutive numbers.
+/// Bounded ring of packets, identified by consecutive numbers.
 #[derive(Debug)]
 pub(super) struct PacketRing {
     ring: Box<[u8]>,
     packets: VecDeque<Packet>,
-    /// The number of `packets[0]`.
+    /// Number of `packets[0]`.
     first: u64,
-    /// Where the next packet goes.
+    /// Offset for the next packet.
     head: usize,
 }
 
 impl PacketRing {
-    /// A ring of `bytes`, at least four of the longest packets. Memory is taken as it is used.
+    /// Creates a ring of `bytes`, at least four of the longest packets. The system allocates memory as it is used.
     pub(super) fn new(bytes: usize) -> Self {
         let ring = vec![0; bytes.max(4 * READ_MAX)].into_boxed_slice();
         Self {
@@ -45,7 +45,7 @@ impl PacketRing {
         }
     }
 
-    /// Makes the ring at least `bytes` long; what it holds moves.
+    /// Grows the ring to at least `bytes` and moves its packets.
     pub(super) fn grow(&mut self, bytes: usize) {
         if bytes <= self.ring.len() {
             return;
@@ -60,8 +60,8 @@ impl PacketRing {
         }
     }
 
-    /// Space for one read, if there is any. A ring that ran empty begins again at its start, where
-    /// the cache is warm.
+    /// Returns space for one read, if there is any. An empty ring starts again at its beginning, where the cache is
+    /// warm.
     pub(super) fn free_space(&mut self) -> Option<&mut [u8]> {
         let Some(oldest) = self.packets.front().map(|packet| packet.offset) else {
             self.head = 0;
@@ -70,7 +70,7 @@ impl PacketRing {
         if self.head > oldest && self.head + READ_MAX > self.ring.len() {
             self.head = 0;
         }
-        // A head at the oldest packet means full: an empty ring was dealt with above.
+        // A head at the oldest packet means full: the empty ring was handled above.
         let end = if self.head > oldest {
             self.ring.len()
         } else {
@@ -80,12 +80,13 @@ impl PacketRing {
         free.then(|| &mut self.ring[self.head..self.head + READ_MAX])
     }
 
-    /// Small packets are bounded by number, so that bookkeeping never takes more than the ring.
+    /// Returns the most packets in the ring, so that the bookkeeping for small packets never takes more memory than the
+    /// ring.
     fn packets_max(&self) -> usize {
         self.ring.len() / size_of::<Packet>()
     }
 
-    /// Keeps the `len` bytes just read into [`vacant`](Self::vacant); returns the packet's number.
+    /// Adds the `len` bytes just read into [`free_space`](Self::free_space) as a packet; returns its number.
     pub(super) fn commit(&mut self, len: usize, layout: SuperPacket) -> u64 {
         let left = u32::from(layout.segments());
         self.packets.push_back(Packet {
@@ -98,7 +99,7 @@ impl PacketRing {
         self.first + self.packets.len() as u64 - 1
     }
 
-    /// A packet and its bytes: vnet header, then IP.
+    /// Returns a packet and its bytes: vnet header, then IP.
     pub(super) fn get(&self, number: u64) -> (&Packet, &[u8]) {
         let packet = &self.packets[(number - self.first) as usize];
         (
@@ -107,12 +108,12 @@ impl PacketRing {
         )
     }
 
-    /// One more segment of the packet will be released than it has.
+    /// Adds a copy of one segment, which will be released, too.
     pub(super) fn retain(&mut self, number: u64) {
         self.packets[(number - self.first) as usize].segments_left += 1;
     }
 
-    /// `segments` of the packet are done with. Space is free again once all older packets are.
+    /// Releases `segments` segments of a packet. Its space becomes free once all older packets are released.
     pub(super) fn release(&mut self, number: u64, segments: u32) {
         self.packets[(number - self.first) as usize].segments_left -= segments;
         while self
@@ -136,73 +137,73 @@ mod tests {
         SuperPacket::parse(&[0; vnet::LEN], &packet).unwrap()
     }
 
-    fn push(store: &mut PacketRing, len: usize, fill: u8) -> Option<u64> {
-        let space = store.free_space()?;
+    fn push(packets: &mut PacketRing, len: usize, fill: u8) -> Option<u64> {
+        let space = packets.free_space()?;
         space[..len].fill(fill);
-        Some(store.commit(len, plain(len)))
+        Some(packets.commit(len, plain(len)))
     }
 
     #[test]
     fn wraps_many_times_without_mixing_packets() {
-        let mut store = PacketRing::new(0);
-        let mut held = VecDeque::new();
+        let mut packets = PacketRing::new(0);
+        let mut stored = VecDeque::new();
         for round in 0..10_000_u32 {
             let len = 20 + (round as usize * 7919) % 60_000;
-            match push(&mut store, len, round as u8) {
-                Some(number) => held.push_back((number, len, round as u8)),
+            match push(&mut packets, len, round as u8) {
+                Some(number) => stored.push_back((number, len, round as u8)),
                 None => {
-                    let (number, len, fill) = held.pop_front().unwrap();
-                    let (_, bytes) = store.get(number);
+                    let (number, len, fill) = stored.pop_front().unwrap();
+                    let (_, bytes) = packets.get(number);
                     assert_eq!(bytes.len(), len);
                     assert!(bytes.iter().all(|byte| *byte == fill), "packet {number}");
-                    store.release(number, 1);
+                    packets.release(number, 1);
                 }
             }
         }
-        assert!(held.len() < 100);
+        assert!(stored.len() < 100);
     }
 
     #[test]
-    fn a_held_packet_holds_the_space_behind_it() {
-        let mut store = PacketRing::new(0);
-        let first = push(&mut store, 60_000, 1).unwrap();
-        while push(&mut store, 60_000, 2).is_some() {}
-        store.release(first + 1, 1);
+    fn unreleased_packet_blocks_later_space() {
+        let mut packets = PacketRing::new(0);
+        let first = push(&mut packets, 60_000, 1).unwrap();
+        while push(&mut packets, 60_000, 2).is_some() {}
+        packets.release(first + 1, 1);
         assert_eq!(
-            push(&mut store, 60_000, 3),
+            push(&mut packets, 60_000, 3),
             None,
             "released behind the oldest"
         );
-        store.release(first, 1);
-        assert!(push(&mut store, 60_000, 3).is_some());
-        assert!(store.get(first + 2).1.iter().all(|byte| *byte == 2));
+        packets.release(first, 1);
+        assert!(push(&mut packets, 60_000, 3).is_some());
+        assert!(packets.get(first + 2).1.iter().all(|byte| *byte == 2));
     }
 
     #[test]
-    fn growing_keeps_what_is_held() {
-        let mut store = PacketRing::new(0);
+    fn growing_keeps_packets() {
+        let mut packets = PacketRing::new(0);
         let numbers: Vec<_> = (0..4)
-            .filter_map(|fill| push(&mut store, 50_000, fill))
+            .filter_map(|fill| push(&mut packets, 50_000, fill))
             .collect();
-        store.release(numbers[0], 1);
-        store.grow(1 << 20);
+        packets.release(numbers[0], 1);
+        packets.grow(1 << 20);
         let more: Vec<_> = (4..14)
-            .filter_map(|fill| push(&mut store, 50_000, fill))
+            .filter_map(|fill| push(&mut packets, 50_000, fill))
             .collect();
         assert_eq!(more.len(), 10);
         for (fill, number) in (1..).zip(numbers[1..].iter().chain(&more)) {
-            assert!(store.get(*number).1.iter().all(|byte| *byte == fill));
+            assert!(packets.get(*number).1.iter().all(|byte| *byte == fill));
         }
     }
 
     #[test]
-    fn a_copy_is_released_twice() {
-        let mut store = PacketRing::new(0);
-        let number = push(&mut store, 100, 1).unwrap();
-        store.retain(number);
-        store.release(number, 1);
-        assert_eq!(store.get(number).1.len(), 100);
-        store.release(number, 1);
-        assert!(store.packets.is_empty());
+    fn copy_is_released_separately() {
+        let mut packets = PacketRing::new(0);
+        let number = push(&mut packets, 100, 1).unwrap();
+        packets.retain(number);
+        packets.release(number, 1);
+        assert_eq!(packets.get(number).1.len(), 100);
+        packets.release(number, 1);
+        assert!(packets.packets.is_empty());
     }
 }

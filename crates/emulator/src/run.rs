@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul link` from its start to its end: what it tells, and what ends it.
+//! Life of `longhaul link`, from its start to its end.
 
 use super::{
     config::{Config, Link},
@@ -23,7 +23,7 @@ use tokio::{
 /// Snapshots that may wait for the terminal or the log: four seconds of eight links.
 const SNAPSHOTS_MAX: usize = 64;
 
-/// `longhaul link` without a subcommand.
+/// Runs `longhaul link` without a subcommand.
 pub(super) fn run(config: &Config) -> Result<()> {
     let links = &config.links;
     let namespaces = map_links(links, |link| Ok((link.left.open()?, link.right.open()?)))?;
@@ -32,7 +32,7 @@ pub(super) fn run(config: &Config) -> Result<()> {
             "--realtime needs CAP_SYS_NICE: run as root",
         ));
     }
-    // First of all the names: a second link of that name must not empty the first one's files.
+    // Names are bound first: a second link of the same name must not truncate the files of the first.
     let sockets = map_links(links, |link| control::listen(&link.name))?;
     let taps = map_links(links, |link| {
         link.tap.as_ref().map(TapOptions::open).transpose()
@@ -48,13 +48,13 @@ pub(super) fn run(config: &Config) -> Result<()> {
     let ended = runtime.block_on(async {
         let controls = sockets.into_iter().zip(&running);
         let controls = controls.map(|(socket, link)| Box::pin(control::serve(socket, link)));
-        // From here on a signal ends the link as it should, so it may be said to be ready.
+        // From here on a signal ends the link cleanly, so it may report that it is ready.
         let signals = signals()?;
         errln!("ready");
         tokio::select! {
             () = wait_for_end(signals, config.duration) => Ok(()),
             broken = show_snapshots(&mut inbox, &running, &mut display) => broken,
-            // A control socket serves for ever; the first that does not says why.
+            // A control socket serves forever; the first one that ends has an error.
             (refused, ..) = select_all(controls) => refused,
         }
     });
@@ -65,14 +65,15 @@ fn map_links<T>(links: &[Link], make: impl FnMut(&Link) -> Result<T>) -> Result<
     links.iter().map(make).collect()
 }
 
-/// Tried on a thread of its own, so that this one stays what it is.
+/// Returns whether the process may use real-time priority, tested on a separate thread so that this one keeps its
+/// priority.
 fn can_use_realtime() -> bool {
     thread::spawn(longhaul_linux::wait::take_precedence)
         .join()
         .unwrap_or(false)
 }
 
-/// SIGINT and SIGTERM, which end nothing by themselves from now on.
+/// Catches SIGINT and SIGTERM.
 fn signals() -> Result<[Signal; 2]> {
     let interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
@@ -88,8 +89,8 @@ async fn wait_for_end([mut interrupt, mut terminate]: [Signal; 2], duration: Opt
     }
 }
 
-/// Tells of each snapshot. Ends only when all threads have, which they do by themselves only when
-/// a device is gone.
+/// Shows each snapshot. Ends only when all threads have ended, which they do by themselves only when a device was
+/// removed.
 async fn show_snapshots(
     inbox: &mut Receiver<Snapshot>,
     links: &[RunningLink],
@@ -99,7 +100,7 @@ async fn show_snapshots(
         record_snapshot(links, &snapshot);
         display.show(&snapshot)?;
     }
-    anyhow::bail!("an interface of the link was taken away")
+    anyhow::bail!("an interface of the link was removed")
 }
 
 fn record_snapshot(links: &[RunningLink], snapshot: &Snapshot) {
@@ -108,26 +109,27 @@ fn record_snapshot(links: &[RunningLink], snapshot: &Snapshot) {
     }
 }
 
-/// Stops all threads, takes their last snapshots and tells the result. The first error leaves out none of the rest.
+/// Stops all threads, shows their last snapshots and the reports. An error does not skip the rest; the first one is
+/// returned.
 fn finish(
     links: Vec<RunningLink>,
     inbox: &mut Receiver<Snapshot>,
     display: &mut Display,
 ) -> Result<()> {
     links.iter().for_each(RunningLink::stop);
-    let mut told = Ok(());
+    let mut result = Ok(());
     while let Some(snapshot) = inbox.blocking_recv() {
         record_snapshot(&links, &snapshot);
-        told = told.and(display.show(&snapshot));
+        result = result.and(display.show(&snapshot));
     }
     let ends = links.into_iter().map(|link| finish_link(link, display));
-    ends.fold(told, Result::and)
+    ends.fold(result, Result::and)
 }
 
-/// Tells what came of a link, on all its ways.
+/// Shows the reports of a link and finishes its tap.
 fn finish_link(link: RunningLink, display: &mut Display) -> Result<()> {
     let (ended, checks, tap) = link.join();
-    let told = checks.iter().map(|check| display.show_report(check));
-    let told = told.fold(ended, Result::and);
-    told.and(tap.map_or(Ok(()), |tap| tap.finish(&checks)))
+    let result = checks.iter().map(|check| display.show_report(check));
+    let result = result.fold(ended, Result::and);
+    result.and(tap.map_or(Ok(()), |tap| tap.finish(&checks)))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links that a file describes.
+//! Links from a configuration file.
 
 use super::{DirectionConfig, Endpoint, Link, parse_setting, read_trace, resets_trace};
 use crate::tap;
@@ -12,8 +12,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file with links: `[[links]]`, each with its ends, its settings by the names of the flags, and
-/// what differs in `[links.forward]` and `[links.backward]`.
+/// Configuration file with links: `[[links]]`, each with its ends and its settings by the names of the flags.
+/// `[links.forward]` and `[links.backward]` override settings of one direction.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -40,19 +40,19 @@ struct LinkTable {
     forward: BTreeMap<String, toml::Value>,
     #[serde(default)]
     backward: BTreeMap<String, toml::Value>,
-    /// Everything else is a setting; an unknown one is refused by name.
+    /// Settings of both directions; an unknown key is refused with its name.
     #[serde(flatten)]
     both: BTreeMap<String, toml::Value>,
 }
 
-/// What the flags have for defaults.
+/// Defaults of the flags.
 const TAP_SNAP: u32 = 128;
 const TAP_MEMORY: Bytes = Bytes::new(256_000_000);
 
 /// Reads all links of a file.
 ///
 /// # Errors
-/// Exit code 2: a file that can't be read, what is wrong in it, and of which link.
+/// Exit code 2: an unreadable file, or an error in it with the link's name.
 pub(crate) fn read(path: &Path) -> Result<Vec<Link>> {
     let with_path =
         |error: &dyn std::fmt::Display| Refusal::usage(format!("{}: {error}", path.display()));
@@ -78,8 +78,7 @@ impl LinkTable {
     fn link(self, base: &Path) -> Result<Link> {
         let mtu = self.mtu.unwrap_or(1_500);
         if self.tap.is_none() && (self.tap_snap.is_some() || self.tap_memory.is_some()) {
-            let message =
-                "tap-snap and tap-memory say how the file of tap is written: give that, too";
+            let message = "tap-snap and tap-memory configure tap, which is missing: give tap, too";
             return Err(Refusal::usage(message));
         }
         let mut both = DirectionConfig {
@@ -146,7 +145,7 @@ fn text_of(value: &toml::Value) -> String {
     }
 }
 
-/// A value of a file as its flag would say it: a share may be the number `0.001` as well as `"0.1%"`.
+/// Formats a value of a file as its flag takes it: a share may be the number `0.001` as well as `"0.1%"`.
 fn value_of(key: &str, value: &toml::Value) -> String {
     match value {
         toml::Value::Float(number) => number_text(key, *number),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links that are known to be sound. Nothing is touched here but the files that are named.
+//! Validated configuration. Validation touches nothing except the files that are named.
 
 pub(super) mod file;
 
@@ -18,101 +18,101 @@ use std::{
     sync::Arc,
 };
 
-/// The command, checked.
+/// Validated arguments of the command.
 #[derive(Debug)]
 pub(super) struct Config {
-    /// All links that are to be made, at least one.
+    /// Links to create, at least one.
     pub(super) links: Vec<Link>,
-    /// Threads a link: 1 or 2.
+    /// Threads of each link: 1 or 2.
     pub(super) threads: usize,
-    /// Before all ordinary threads.
+    /// Whether to run at real-time priority.
     pub(super) realtime: bool,
-    /// Where counters are written; `-` is standard output.
+    /// File for counters; `-` is standard output.
     pub(super) counters: Option<PathBuf>,
-    /// How often counters are written and shown.
+    /// Interval at which counters are written and shown.
     pub(super) interval: Time,
-    /// When it ends by itself, if it does.
+    /// Time after which the link ends, if any.
     pub(super) duration: Option<Time>,
 }
 
-/// A link, checked.
+/// A validated link.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// In records and for `longhaul link set`.
+    /// Name in records and for `longhaul link set`.
     pub(super) name: String,
-    /// Where it begins.
+    /// Left end.
     pub(super) left: Endpoint,
-    /// Where it ends.
+    /// Right end.
     pub(super) right: Endpoint,
-    /// Left to right.
+    /// Configuration from left to right.
     pub(super) forward: DirectionConfig,
-    /// Right to left.
+    /// Configuration from right to left.
     pub(super) backward: DirectionConfig,
-    /// Largest packet, in bytes.
+    /// Largest packet, bytes.
     pub(super) mtu: u32,
-    /// How due segments are handed on.
+    /// Grouping of due segments into writes.
     pub(super) delivery: Delivery,
-    /// Whether super-packets come through.
+    /// Whether super-packets are enabled.
     pub(super) offload: bool,
-    /// Every random decision follows from this.
+    /// Seed of all random decisions.
     pub(super) seed: u64,
-    /// Where its segments are recorded, if anywhere.
+    /// Options of the tap, if any.
     pub(super) tap: Option<tap::TapOptions>,
 }
 
-/// One direction.
+/// Configuration of one direction.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DirectionConfig {
-    /// What is set at the start.
+    /// Settings at the start.
     pub(super) initial: LinkConfig,
-    /// What changes later.
+    /// Later changes.
     pub(super) schedule: Schedule,
-    /// Bytes that it may hold, if that was said.
+    /// Bytes that it may store, if specified.
     pub(super) memory: Option<Bytes>,
 }
 
-/// One end: an interface to make, where, and its addresses.
+/// End of a link: the interface to create, its namespace, and its addresses.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
-    /// The namespace; `None` is this one.
+    /// Namespace; `None` is the current one.
     netns: Option<String>,
-    /// The interface.
+    /// Name of the interface.
     pub(super) interface: String,
     /// Addresses with their prefixes.
     pub(super) addresses: Vec<(IpAddr, u8)>,
 }
 
-/// What a direction holds at an unlimited rate: 10 Gbit/s for 200 ms.
+/// Rate that the memory of an unlimited direction is sized for: 10 Gbit/s for 200 ms.
 const UNLIMITED_RATE: u64 = 10_000_000_000;
-/// More often counters would be all that a link does.
+/// Least interval for counters: with shorter ones they would take all the time.
 const INTERVAL_MIN: Time = Time::from_millis(1);
-/// Room for two super-packets of the kernel: with less the link carries nothing.
+/// Least memory of a direction: two super-packets of the kernel. With less the link carries nothing.
 const MEMORY_MIN: u64 = 128_000;
-/// Beside what the settings need: 64 of the longest packets.
+/// Memory in addition to the need of the settings: 64 of the longest packets.
 const MEMORY_RESERVE: u64 = 4 << 20;
-/// Beyond this a direction's memory must be asked for by `--memory`.
+/// Most memory of a direction without an explicit `--memory`.
 const MEMORY_MAX: u64 = 4 << 30;
 
 impl DirectionConfig {
-    /// Refuses what makes no sense now or at any time of the schedule.
+    /// Checks the settings at the start and at any time of the schedule.
     pub(super) fn check(&self) -> Result<()> {
-        let mut shape = self.initial.clone();
-        shape.check().map_err(Refusal::usage)?;
+        let mut config = self.initial.clone();
+        config.check().map_err(Refusal::usage)?;
         for (_, setting) in self.schedule.iter() {
-            shape.apply(setting.clone());
-            shape.check().map_err(Refusal::usage)?;
+            config.apply(setting.clone());
+            config.check().map_err(Refusal::usage)?;
         }
         self.memory_bytes().map(drop)
     }
 
-    /// Bytes that this direction may hold: what was asked for, or twice what its settings need at
-    /// any time of its schedule.
+    /// Returns the bytes that this direction may store: the specified memory, or twice what its settings need at any
+    /// time of its schedule.
     pub(super) fn memory_bytes(&self) -> Result<usize> {
-        let mut shape = self.initial.clone();
-        let mut most = required_bytes(&shape);
+        let mut config = self.initial.clone();
+        let mut most = required_bytes(&config);
         for (_, setting) in self.schedule.iter() {
-            shape.apply(setting.clone());
-            most = most.max(required_bytes(&shape));
+            config.apply(setting.clone());
+            most = most.max(required_bytes(&config));
         }
         if let Some(memory) = self.memory.filter(|memory| memory.get() < MEMORY_MIN) {
             return Err(Refusal::usage(format!(
@@ -134,32 +134,32 @@ impl DirectionConfig {
     }
 }
 
-/// Bytes in flight and in the queue, at the most.
-fn required_bytes(shape: &LinkConfig) -> u64 {
-    let rate = shape
+/// Returns the most bytes in flight and in the queue.
+fn required_bytes(config: &LinkConfig) -> u64 {
+    let rate = config
         .rate
         .mean()
         .unwrap_or(BitRate::from_bits(UNLIMITED_RATE));
-    let ack_hold = if shape.ack.thin > 0 {
-        shape.ack.hold
+    let ack_hold = if config.ack.thin > 0 {
+        config.ack.hold
     } else {
         Time::ZERO
     };
-    let spread = shape.jitter.spread * 8 + shape.reorder.hold + ack_hold;
-    let limit = shape.limit();
+    let spread = config.jitter.spread * 8 + config.reorder.hold + ack_hold;
+    let limit = config.limit();
     let queue = limit
         .bytes
-        .min((limit.packets as u64).saturating_mul(u64::from(shape.mtu)));
-    let queued = if shape.rate.mean().is_some() {
+        .min((limit.packets as u64).saturating_mul(u64::from(config.mtu)));
+    let queued = if config.rate.mean().is_some() {
         queue
     } else {
         0
     };
-    rate.bytes_in(shape.delay + spread) + queued
+    rate.bytes_in(config.delay + spread) + queued
 }
 
 impl Endpoint {
-    /// Reads `[NAMESPACE:]INTERFACE:ADDRESS/PREFIX[,ADDRESS/PREFIX]`.
+    /// Parses `[NAMESPACE:]INTERFACE:ADDRESS/PREFIX[,ADDRESS/PREFIX]`.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let error = |why: &str| {
             Refusal::usage(format!(
@@ -172,7 +172,7 @@ impl Endpoint {
                 .map(parse_address)
                 .collect::<Option<Vec<_>>>()
         };
-        // An IPv6 address has colons of its own, and a name may look like the beginning of one.
+        // An IPv6 address contains colons, and a name may look like its first group.
         let (netns, interface, rest) = match rest.split_once(':') {
             Some((interface, after)) if addresses(rest).is_none() => {
                 (Some(first), interface, after)
@@ -191,7 +191,7 @@ impl Endpoint {
         })
     }
 
-    /// Opens the namespace; a missing one is named with what would make it.
+    /// Opens the namespace; the error for a missing one names the command that creates it.
     pub(super) fn open(&self) -> Result<Netns> {
         let Some(name) = &self.netns else {
             return Ok(Netns::current()?);
@@ -205,7 +205,8 @@ impl Endpoint {
     }
 }
 
-/// Whether the kernel makes an interface of that name, and no pattern of it (`dev_valid_name`, `sysctl_dev_name_is_allowed`).
+/// Returns whether the kernel accepts the name for an interface, and not as a pattern of names (`dev_valid_name`,
+/// `sysctl_dev_name_is_allowed`).
 fn is_interface_name(name: &str) -> bool {
     let strange = |letter: char| {
         letter.is_whitespace() || letter.is_control() || ['/', ':', '%'].contains(&letter)
@@ -223,10 +224,10 @@ fn parse_address(text: &str) -> Option<(IpAddr, u8)> {
 }
 
 impl Config {
-    /// Refuses what can't work.
+    /// Checks all links.
     ///
     /// # Errors
-    /// Exit code 2: what is wrong, and of which link.
+    /// Exit code 2: the error, with the link's name.
     pub(super) fn check(self) -> Result<Self> {
         self.links.iter().try_for_each(check_link)?;
         check_taps(&self.links, self.counters.as_deref())?;
@@ -234,7 +235,7 @@ impl Config {
     }
 }
 
-/// Refuses what would be all that a link does.
+/// Checks the interval for counters.
 pub(super) fn check_interval(interval: Time) -> Result<()> {
     match interval < INTERVAL_MIN {
         true => Err(Refusal::usage(format!(
@@ -262,7 +263,7 @@ fn check_link(link: &Link) -> Result<()> {
         .map_or(Ok(()), |tap| tap.check().map_err(with_link_name))
 }
 
-/// Two links never write into one file, nor do a tap and the counters.
+/// Checks that no two links, and no tap and the counters, write to the same file.
 fn check_taps(links: &[Link], counters: Option<&Path>) -> Result<()> {
     let counters = counters.filter(|path| *path != Path::new("-"));
     let counters = counters.map(canonical_path);
@@ -287,7 +288,7 @@ fn check_taps(links: &[Link], counters: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// One path for each file, however it is written, also if only its directory is there yet.
+/// Returns the same path for every spelling of a file, also if only its directory exists yet.
 fn canonical_path(path: &Path) -> PathBuf {
     let directory = path.parent().filter(|parent| parent != &Path::new(""));
     let directory = fs::canonicalize(directory.unwrap_or(Path::new(".")));
@@ -298,12 +299,12 @@ fn canonical_path(path: &Path) -> PathBuf {
         .unwrap_or_else(|| path.to_owned())
 }
 
-/// `/dev/null` takes from many.
+/// Returns whether the path is a character device such as `/dev/null`, which several writers may share.
 fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device())
 }
 
-/// Reads a setting by the key and the grammar of its flag.
+/// Parses a setting by the key and the grammar of its flag.
 pub(super) fn parse_setting(key: &str, value: &str) -> Result<Setting> {
     Setting::parse(key, value).map_err(Refusal::usage)
 }
@@ -318,12 +319,12 @@ pub(super) fn read_trace(path: &Path) -> Result<Setting> {
     Ok(Setting::Rate(Rate::Trace(Arc::new(trace))))
 }
 
-/// A trace that is set back.
+/// Returns whether the value removes the trace.
 pub(super) fn resets_trace(value: &str) -> bool {
     ["none", "default"].contains(&value)
 }
 
-/// Reads the value of a change that comes while the link runs, as it would stand in a file.
+/// Parses a change for a running link, in the grammar of a configuration file.
 pub(super) fn parse_change(key: &str, value: &str) -> Result<Setting> {
     match key {
         "trace" if !resets_trace(value) => read_trace(Path::new(value)),
@@ -336,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_read_with_and_without_a_namespace() {
+    fn parses_ends_with_and_without_namespace() {
         let end = Endpoint::parse("client:wan0:10.9.0.1/30,fd00::1/64").unwrap();
         assert_eq!(
             (end.netns.as_deref(), end.interface.as_str()),
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_make_no_sense_are_refused_with_an_example() {
+    fn rejects_invalid_ends_with_example() {
         for bad in [
             "wan0",
             "a:b",
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_twice_what_the_settings_need() {
+    fn memory_is_twice_the_need_of_settings() {
         let mut direction = DirectionConfig::default();
         for (key, value) in [("rate", "10gbit"), ("delay", "13ms"), ("queue", "1bdp")] {
             direction.initial.apply(parse_setting(key, value).unwrap());

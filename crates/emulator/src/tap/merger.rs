@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Notes of both directions in order of time. Each tap point's own are nearly so.
+//! Merging of the records of both directions in order of time. Those of each tap point are nearly in order.
 
 use super::{
     super::counters::Direction,
@@ -8,19 +8,19 @@ use super::{
 use longhaul_netem::line::propagation::PropagationQueue;
 use longhaul_units::Time;
 
-/// Blocks whose notes wait for earlier ones that may still come.
+/// Merges buffers whose records may have to wait for earlier ones.
 #[derive(Debug)]
 pub(super) struct RecordMerger {
-    /// Before the queue and at the end, of each direction.
+    /// Records before the queue and at the end, of each direction.
     streams: [[PropagationQueue<RecordIndex>; 2]; 2],
     slots: Vec<Option<PendingBuffer>>,
     free_slots: Vec<u32>,
-    /// Blocks of each direction, and how many of them may wait.
+    /// Pending buffers of each direction.
     pending: [usize; 2],
     pending_max: usize,
 }
 
-/// Where a note is.
+/// Position of a record in the pending buffers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RecordIndex {
     slot: u32,
@@ -30,12 +30,12 @@ pub(super) struct RecordIndex {
 #[derive(Debug)]
 struct PendingBuffer {
     direction: Direction,
-    block: RecordBuffer,
+    buffer: RecordBuffer,
     records_left: usize,
 }
 
 impl RecordMerger {
-    /// Of each direction `most` blocks wait.
+    /// Creates a merger that keeps at most `most` pending buffers of each direction.
     pub(super) fn new(most: usize) -> Self {
         Self {
             streams: Default::default(),
@@ -46,31 +46,25 @@ impl RecordMerger {
         }
     }
 
-    /// A block, which must have notes.
-    pub(super) fn add(
-        &mut self,
-        FullBuffer {
-            direction,
-            buffer: block,
-        }: FullBuffer,
-    ) {
+    /// Adds a buffer, which must have records.
+    pub(super) fn add(&mut self, FullBuffer { direction, buffer }: FullBuffer) {
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
         let streams = &mut self.streams[direction as usize];
-        for (number, note) in block.records().iter().enumerate() {
-            let note_place = RecordIndex {
+        for (number, record) in buffer.records().iter().enumerate() {
+            let record_index = RecordIndex {
                 slot,
                 record: number as u32,
             };
-            streams[usize::from(note.is_departure())].push(note.at, note_place);
+            streams[usize::from(record.is_departure())].push(record.at, record_index);
         }
         self.pending[direction as usize] += 1;
         self.slots[slot as usize] = Some(PendingBuffer {
             direction,
-            records_left: block.records().len(),
-            block,
+            records_left: buffer.records().len(),
+            buffer,
         });
     }
 
@@ -78,41 +72,44 @@ impl RecordMerger {
         self.pending == [0; 2]
     }
 
-    /// Where the earliest note is, if it was taken by `horizon` or too many blocks wait.
+    /// Returns the earliest record, if it is from before `horizon` or too many buffers are pending.
     pub(super) fn next(&mut self, horizon: Time) -> Option<RecordIndex> {
-        let crowded = self.pending.iter().any(|held| *held > self.pending_max);
+        let crowded = self
+            .pending
+            .iter()
+            .any(|pending| *pending > self.pending_max);
         let horizon = if crowded { Time::MAX } else { horizon };
         let streams = self.streams.as_flattened_mut();
         let first = streams.iter_mut().min_by_key(|stream| {
-            // Those that are empty come last.
+            // Empty streams come last.
             stream.next().map_or((true, Time::ZERO), |at| (false, at))
         })?;
-        first.pop(horizon).map(|(_, place)| place)
+        first.pop(horizon).map(|(_, index)| index)
     }
 
     pub(super) fn get(
         &self,
-        place: RecordIndex,
+        index: RecordIndex,
     ) -> Option<(Direction, &RecordBuffer, &SegmentRecord)> {
-        let held = self.slots.get(place.slot as usize)?.as_ref()?;
-        let note = held.block.records().get(place.record as usize)?;
-        Some((held.direction, &held.block, note))
+        let pending = self.slots.get(index.slot as usize)?.as_ref()?;
+        let record = pending.buffer.records().get(index.record as usize)?;
+        Some((pending.direction, &pending.buffer, record))
     }
 
-    /// The note is written; its block, if that was the last of it.
-    pub(super) fn release(&mut self, place: RecordIndex) -> Option<(Direction, RecordBuffer)> {
-        let slot = &mut self.slots[place.slot as usize];
-        let held = slot.as_mut()?;
-        held.records_left -= 1;
-        if held.records_left > 0 {
+    /// Releases a written record; returns its buffer if that was the last one of it.
+    pub(super) fn release(&mut self, index: RecordIndex) -> Option<(Direction, RecordBuffer)> {
+        let slot = &mut self.slots[index.slot as usize];
+        let pending = slot.as_mut()?;
+        pending.records_left -= 1;
+        if pending.records_left > 0 {
             return None;
         }
         let PendingBuffer {
-            direction, block, ..
+            direction, buffer, ..
         } = slot.take()?;
-        self.free_slots.push(place.slot);
+        self.free_slots.push(index.slot);
         self.pending[direction as usize] -= 1;
-        Some((direction, block))
+        Some((direction, buffer))
     }
 }
 
@@ -128,13 +125,13 @@ mod tests {
         len: 1500,
     };
 
-    /// Notes at these microseconds; those that come out are marked.
-    fn full(direction: Direction, notes: &[(u64, bool)]) -> FullBuffer {
-        let mut block = RecordBuffer::new();
-        let head = block.add_segment_headers(&[0x45; 20], 1500);
-        for (micros, out) in notes {
+    /// Buffer with records at these microseconds; `true` is a departure.
+    fn full(direction: Direction, records: &[(u64, bool)]) -> FullBuffer {
+        let mut buffer = RecordBuffer::new();
+        let head = buffer.add_segment_headers(&[0x45; 20], 1500);
+        for (micros, out) in records {
             let (at, segment) = (Time::from_micros(*micros), SEGMENT);
-            block.push(match out {
+            buffer.push(match out {
                 true => SegmentRecord::departure(
                     &Delivered {
                         at,
@@ -154,23 +151,20 @@ mod tests {
                 ),
             });
         }
-        FullBuffer {
-            direction,
-            buffer: block,
-        }
+        FullBuffer { direction, buffer }
     }
 
     fn drain(merge: &mut RecordMerger, horizon: u64) -> Vec<u64> {
         let mut out = Vec::new();
-        while let Some(place) = merge.next(Time::from_micros(horizon)) {
-            out.push(merge.get(place).unwrap().2.at.as_nanos() / 1_000);
-            merge.release(place);
+        while let Some(index) = merge.next(Time::from_micros(horizon)) {
+            out.push(merge.get(index).unwrap().2.at.as_nanos() / 1_000);
+            merge.release(index);
         }
         out
     }
 
     #[test]
-    fn both_directions_and_ends_come_in_order_of_time_up_to_the_horizon() {
+    fn merges_all_streams_by_time_up_to_horizon() {
         let mut merge = RecordMerger::new(10);
         let forward = [(10, false), (30, false), (12, true), (40, true)];
         merge.add(full(Direction::Forward, &forward));
@@ -182,26 +176,29 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_settled_late_is_put_where_it_belongs() {
+    fn sorts_record_with_late_verdict() {
         let mut merge = RecordMerger::new(10);
-        let late = [(10, false), (30, false), (20, false), (40, false)];
-        merge.add(full(Direction::Forward, &late));
+        let records = [(10, false), (30, false), (20, false), (40, false)];
+        merge.add(full(Direction::Forward, &records));
         assert_eq!(drain(&mut merge, 100), [10, 20, 30, 40]);
     }
 
     #[test]
-    fn a_block_comes_back_when_all_of_it_is_written() {
+    fn returns_buffer_after_last_record() {
         let mut merge = RecordMerger::new(10);
         merge.add(full(Direction::Backward, &[(1, false), (3, false)]));
         let first = merge.next(Time::MAX).unwrap();
         assert!(merge.release(first).is_none());
         let second = merge.next(Time::MAX).unwrap();
-        let (direction, block) = merge.release(second).unwrap();
-        assert_eq!((direction, block.records().len()), (Direction::Backward, 2));
+        let (direction, buffer) = merge.release(second).unwrap();
+        assert_eq!(
+            (direction, buffer.records().len()),
+            (Direction::Backward, 2)
+        );
     }
 
     #[test]
-    fn too_many_blocks_do_not_wait_for_the_horizon() {
+    fn excess_buffers_do_not_wait_for_horizon() {
         let mut merge = RecordMerger::new(2);
         for at in [100, 200, 300] {
             merge.add(full(Direction::Forward, &[(at, false)]));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--tap FILE`: what a capture at each end would have, segment by segment, with the model's own times.
+//! `--tap FILE`: records each segment at both ends of the link, as a capture there would, with the times of the model.
 //!
 //! ```text
-//! pump: Point (notes in a Block) ── bounded ring of blocks ── thread: Merge (by time) ── pcapng
+//! ForwardingLoop: TapPoint (fills a RecordBuffer) ── bounded channel of buffers ── thread: RecordMerger (by time) ── pcapng
 //! ```
 //!
-//! The pump only takes notes and never waits: without a free block, notes are missed and counted.
-//! docs/tap-format.md says what is in the file.
+//! The forwarding loop only stores records and never waits: without a free buffer, records are dropped and counted.
+//! docs/tap-format.md describes the file.
 
 mod merger;
 mod pcapng_writer;
@@ -28,28 +28,28 @@ use std::{
 };
 pub(super) use tap_point::TapPoint;
 
-/// What was asked for.
+/// Options of a tap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TapOptions {
-    /// The file.
+    /// Path of the file.
     pub(super) path: PathBuf,
-    /// Most header bytes that are kept of a segment.
+    /// Most header bytes that are recorded of a segment.
     pub(super) snap: u32,
-    /// What may wait for the disk, both directions together.
+    /// Memory for records that are not written yet, both directions together.
     pub(super) memory: Bytes,
 }
 
-/// Headers are at least that long (IPv4 and TCP without options).
+/// Least header bytes of a segment (IPv4 and TCP without options).
 const SNAP_MIN: u32 = 40;
-/// Longer headers no super-packet has (`longhaul_packet::super_packet`).
+/// Most header bytes of a super-packet (`longhaul_packet::super_packet`).
 const SNAP_MAX: u32 = 256;
-/// Of one direction: one block that fills, one that is written, and as many between.
+/// Least number of buffers of one direction: one that fills, one that is written, and as many between.
 const BUFFERS_MIN: usize = 4;
-/// A place for each block is made at the start.
+/// Most memory for records: the channel has a slot for each buffer from the start.
 const MEMORY_MAX: Bytes = Bytes::new(64_000_000_000);
 
 impl TapOptions {
-    /// Refuses what makes no sense.
+    /// Checks the options.
     pub(super) fn check(&self) -> Result<()> {
         if !(SNAP_MIN..=SNAP_MAX).contains(&self.snap) {
             return Err(Refusal::usage(format!(
@@ -67,7 +67,7 @@ impl TapOptions {
         Ok(())
     }
 
-    /// Its file, with what is in it: a link that can't start after all empties nothing.
+    /// Opens the file without truncating it, so that a link that fails to start does not lose an old file.
     pub(super) fn open(&self) -> Result<File> {
         let mut options = File::options();
         options.write(true).create(true).truncate(false);
@@ -77,25 +77,25 @@ impl TapOptions {
         })
     }
 
-    /// For each direction.
+    /// Returns the number of buffers of each direction.
     fn buffers_max(&self) -> usize {
         self.memory.get() as usize / 2 / record_buffer::BUFFER_BYTES
     }
 }
 
-/// A file that a link writes its segments to.
+/// File that a link records its segments to.
 pub(super) struct Tap {
     path: PathBuf,
     writer: JoinHandle<PcapngWriter>,
 }
 
 impl Tap {
-    /// Begins a file anew and returns the tap points of both directions, forward first.
-    pub(super) fn start(plan: &TapOptions, file: File) -> Result<(Self, [TapPoint; 2])> {
+    /// Starts the writer with an empty file; returns the tap points of both directions, forward first.
+    pub(super) fn start(options: &TapOptions, file: File) -> Result<(Self, [TapPoint; 2])> {
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
-        let most = plan.buffers_max();
+        let most = options.buffers_max();
         let (full, inbox) = sync_channel(2 * most);
         let (give_forward, forward) = channel();
         let (give_backward, backward) = channel();
@@ -103,29 +103,29 @@ impl Tap {
             TapPoint::new(Direction::Forward, full.clone(), forward, most),
             TapPoint::new(Direction::Backward, full, backward, most),
         ];
-        let since_1970 = clock::wall() - clock::now();
+        let epoch_offset = clock::wall() - clock::now();
         let spare = [give_forward, give_backward];
-        let scribe = PcapngWriter::start(file, plan.snap, since_1970, inbox, spare, most / 2)
-            .with_context(|| format!("cannot write {}", plan.path.display()))?;
+        let writer = PcapngWriter::start(file, options.snap, epoch_offset, inbox, spare, most / 2)
+            .with_context(|| format!("cannot write {}", options.path.display()))?;
         let tap = Self {
-            path: plan.path.clone(),
+            path: options.path.clone(),
             writer: thread::Builder::new()
                 .name("tap".to_owned())
-                .spawn(|| scribe.run())?,
+                .spawn(|| writer.run())?,
         };
         Ok((tap, points))
     }
 
-    /// Ends the file, once both points are gone, with what is to be said of each direction.
+    /// Finishes the file with the reports of each direction, once both tap points are dropped.
     pub(super) fn finish(self, checks: &[TimingReport]) -> Result<()> {
-        let scribe = self.writer.join();
-        let mut scribe = scribe.map_err(|_| anyhow::anyhow!("the tap's thread panicked"))?;
-        let [written, missed] = scribe.finish(checks, clock::now());
+        let writer = self.writer.join();
+        let mut writer = writer.map_err(|_| anyhow::anyhow!("the tap's thread panicked"))?;
+        let [written, dropped] = writer.finish(checks, clock::now());
         errln!(
-            "tap {}: {written} records, {missed} missing",
+            "tap {}: {written} records, {dropped} missing",
             self.path.display()
         );
-        scribe
+        writer
             .write_error()
             .map_or(Ok(()), Err)
             .with_context(|| format!("cannot write {}", self.path.display()))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread that writes a tap's file.
+//! Thread that writes the pcapng file of a tap.
 
 use super::{
     super::counters::{Direction, TimingReport},
@@ -19,13 +19,13 @@ use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, Sender},
 };
 
-/// Records wait so long for earlier ones. Notes come at most [`FILL_MAX`] late and a turn of the
-/// pump, but with CoDel or ACK rules as late as they settle a segment's fate.
+/// Time that records wait for earlier ones. Records arrive at most [`FILL_TIME_MAX`] and one forwarding turn late. With
+/// CoDel or ACK rules they also wait for the segment's verdict.
 const ORDER_WINDOW: Time = Time::from_millis(200);
-/// Bytes for one system call.
+/// Least bytes of one write call.
 const WRITE_MIN: usize = 256 << 10;
 
-/// Writes notes as they come, in order of time, whole blocks of pcapng at a time.
+/// Writes records in order of time as they arrive, in whole blocks of pcapng.
 pub(super) struct PcapngWriter {
     file: File,
     snap: usize,
@@ -33,11 +33,11 @@ pub(super) struct PcapngWriter {
     started_at: Time,
     inbox: Receiver<FullBuffer>,
     spare: [Sender<RecordBuffer>; 2],
-    merge: RecordMerger,
-    /// What is not in the file yet.
+    merger: RecordMerger,
+    /// Bytes that are not in the file yet.
     out: Vec<u8>,
     headers: Vec<u8>,
-    /// Records in `out`, in the file, and too late because the disk failed, by interface.
+    /// Records in `out`, records in the file, and records dropped because the disk failed, by interface.
     pending: [u64; 2],
     written: [u64; 2],
     dropped: [u64; 2],
@@ -45,8 +45,7 @@ pub(super) struct PcapngWriter {
 }
 
 impl PcapngWriter {
-    /// Writes what stands at the begin of the file. Of each direction `most` blocks may wait for
-    /// their order.
+    /// Writes the header of the file. At most `most` buffers of each direction may wait for their order.
     pub(super) fn start(
         file: File,
         snap: u32,
@@ -55,14 +54,14 @@ impl PcapngWriter {
         spare: [Sender<RecordBuffer>; 2],
         most: usize,
     ) -> io::Result<Self> {
-        let mut scribe = Self {
+        let mut writer = Self {
             file,
             snap: snap as usize,
             epoch_offset: since_1970,
             started_at: clock::now(),
             inbox,
             spare,
-            merge: RecordMerger::new(most),
+            merger: RecordMerger::new(most),
             out: Vec::with_capacity(2 * WRITE_MIN),
             headers: Vec::new(),
             pending: [0; 2],
@@ -70,13 +69,13 @@ impl PcapngWriter {
             dropped: [0; 2],
             write_error: None,
         };
-        write_header(&mut scribe.out, snap);
-        scribe.file.write_all(&scribe.out)?;
-        scribe.out.clear();
-        Ok(scribe)
+        write_header(&mut writer.out, snap);
+        writer.file.write_all(&writer.out)?;
+        writer.out.clear();
+        Ok(writer)
     }
 
-    /// Works until all tap points are gone.
+    /// Runs until all tap points are dropped.
     pub(super) fn run(mut self) -> Self {
         loop {
             let ended = self.receive();
@@ -84,9 +83,9 @@ impl PcapngWriter {
                 true => Time::MAX,
                 false => clock::now() - ORDER_WINDOW,
             };
-            // Nothing that was noted before the horizon is still on its way after that.
+            // All buffers with records from before the horizon have arrived by now.
             while let Ok(full) = self.inbox.try_recv() {
-                self.merge.add(full);
+                self.merger.add(full);
             }
             self.write_until(horizon);
             if ended {
@@ -95,9 +94,9 @@ impl PcapngWriter {
         }
     }
 
-    /// Waits for a block, or until something may be written; whether there will be no more.
+    /// Waits for a buffer, or until records may be written; returns whether all tap points are dropped.
     fn receive(&mut self) -> bool {
-        let received = match self.merge.is_empty() {
+        let received = match self.merger.is_empty() {
             true => self
                 .inbox
                 .recv()
@@ -105,7 +104,7 @@ impl PcapngWriter {
             false => self.inbox.recv_timeout(FILL_TIME_MAX.into()),
         };
         match received {
-            Ok(full) => self.merge.add(full),
+            Ok(full) => self.merger.add(full),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return true,
         }
@@ -113,12 +112,12 @@ impl PcapngWriter {
     }
 
     fn write_until(&mut self, horizon: Time) {
-        while let Some(place) = self.merge.next(horizon) {
-            self.write_record(place);
-            if let Some((direction, mut block)) = self.merge.release(place) {
-                block.clear();
-                // A point that is gone needs no blocks.
-                drop(self.spare[direction as usize].send(block));
+        while let Some(index) = self.merger.next(horizon) {
+            self.write_record(index);
+            if let Some((direction, mut buffer)) = self.merger.release(index) {
+                buffer.clear();
+                // A dropped tap point needs no buffers.
+                drop(self.spare[direction as usize].send(buffer));
             }
             if self.out.len() >= WRITE_MIN {
                 self.flush();
@@ -127,30 +126,30 @@ impl PcapngWriter {
         self.flush();
     }
 
-    fn write_record(&mut self, place: RecordIndex) {
-        let Some((direction, block, note)) = self.merge.get(place) else {
+    fn write_record(&mut self, index: RecordIndex) {
+        let Some((direction, buffer, record)) = self.merger.get(index) else {
             return;
         };
-        let wire_len = block.headers(note, &mut self.headers);
-        let at = interface(direction, note.is_departure());
+        let wire_len = buffer.headers(record, &mut self.headers);
+        let at = interface(direction, record.is_departure());
         let frame = Frame {
-            timestamp_ns: (self.epoch_offset + note.at).as_nanos(),
+            timestamp_ns: (self.epoch_offset + record.at).as_nanos(),
             interface: at as u32,
             link_type: LinkType::Raw,
             wire_len,
             bytes: &self.headers[..self.headers.len().min(self.snap)],
             segment_size: 0,
-            truth: note.emulator_record,
+            truth: record.emulator_record,
         };
-        let heading = match note.is_departure() {
+        let direction_flag = match record.is_departure() {
             true => PacketDirection::Inbound,
             false => PacketDirection::Outbound,
         };
-        writer::packet(&mut self.out, &frame, heading);
+        writer::packet(&mut self.out, &frame, direction_flag);
         self.pending[at] += 1;
     }
 
-    /// A disk that fails ends the file, never the link.
+    /// Writes the pending bytes. A disk error ends the file, but never the link.
     fn flush(&mut self) {
         if !self.out.is_empty() && self.write_error.is_none() {
             self.write_error = self.file.write_all(&self.out).err();
@@ -168,8 +167,7 @@ impl PcapngWriter {
         }
     }
 
-    /// Writes the statistics of both interfaces; how many records there are, and how many are
-    /// missing.
+    /// Writes the statistics of both interfaces; returns the numbers of written and of dropped records.
     pub(super) fn finish(&mut self, checks: &[TimingReport], now: Time) -> [u64; 2] {
         for check in checks {
             let missed = check.tap_missed.unwrap_or_default();
@@ -184,7 +182,7 @@ impl PcapngWriter {
         [self.written, self.dropped].map(|counts| counts.iter().sum())
     }
 
-    /// The comment is the self-check of the direction that comes out there.
+    /// Writes the statistics of an interface; their comment is the report of the direction that ends there.
     fn write_statistics(&mut self, interface: usize, check: Option<&TimingReport>, now: Time) {
         let statistics = Statistics {
             interface: interface as u32,
@@ -198,13 +196,13 @@ impl PcapngWriter {
         writer::annotated_statistics(&mut self.out, &statistics, &comment);
     }
 
-    /// Why the file ends early, if it does.
+    /// Returns the error that ended the file early, if any.
     pub(super) fn write_error(self) -> Option<io::Error> {
         self.write_error
     }
 }
 
-/// The interface in the file at which a direction's segments begin, or come out.
+/// Returns the interface in the file at which a direction's segments arrive or depart.
 const fn interface(direction: Direction, is_departure: bool) -> usize {
     direction as usize ^ is_departure as usize
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tap points note: headers once for a super-packet, and a few bytes for each segment.
+//! Buffer of tap records: headers once for a super-packet, and a few bytes for each segment.
 
 use super::super::counters::Direction;
 use longhaul_netem::{Delivered, Drop, SegmentVerdict};
@@ -9,24 +9,24 @@ use longhaul_packet::{
 };
 use longhaul_units::Time;
 
-/// Segments in a block.
+/// Records in a buffer.
 const RECORDS_MAX: usize = 4096;
-/// Header bytes in a block: enough for a block of lone ACKs.
+/// Header bytes in a buffer: enough for a buffer of single ACKs.
 const HEADERS_MAX: usize = RECORDS_MAX * 52;
-/// The longest headers of one packet; what is longer is cut.
+/// Most header bytes of one packet; longer headers are cut.
 const PACKET_HEADERS_MAX: usize = 256;
-/// What [`super::merge`] adds for each note.
+/// Bytes that [`super::merger`] adds for each record.
 const MERGE_BYTES: usize = size_of::<(Time, u64)>();
 
-/// The most memory that a block takes.
+/// Most memory of a buffer.
 pub(super) const BUFFER_BYTES: usize = RECORDS_MAX
     * (size_of::<SegmentRecord>() + size_of::<HeaderEntry>() + MERGE_BYTES)
     + HEADERS_MAX;
 
-/// Nothing older than that waits in a block that is not full.
+/// Longest time that records wait in a buffer that is not full.
 pub(super) const FILL_TIME_MAX: Time = Time::from_millis(50);
 
-/// Notes of one direction, in the order in which they were taken.
+/// Records of one direction, in the order in which they were made.
 #[derive(Debug)]
 pub(super) struct RecordBuffer {
     records: Vec<SegmentRecord>,
@@ -34,18 +34,18 @@ pub(super) struct RecordBuffer {
     headers: Vec<u8>,
 }
 
-/// Notes of one direction on their way to the file.
+/// Full buffer of one direction on its way to the file.
 pub(super) struct FullBuffer {
     pub(super) direction: Direction,
     pub(super) buffer: RecordBuffer,
 }
 
-/// One segment at one tap point.
+/// Record of one segment at one tap point.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SegmentRecord {
-    /// When it came or went.
+    /// Time of arrival or departure.
     pub(super) at: Time,
-    /// Before the queue only.
+    /// Record of the emulator; arrivals only.
     pub(super) emulator_record: Option<EmulatorRecord>,
     header: u32,
     index: u16,
@@ -54,7 +54,7 @@ pub(super) struct SegmentRecord {
 /// Headers that segments share.
 #[derive(Debug)]
 struct HeaderEntry {
-    /// How they are cut; `None` is for bytes that are as they went.
+    /// Division into segments; `None` if the bytes are the headers of one segment.
     layout: Option<SuperPacket>,
     wire_len: u32,
     from: u32,
@@ -62,20 +62,20 @@ struct HeaderEntry {
 }
 
 impl SegmentRecord {
-    /// A segment came to the queue.
-    pub(super) fn arrival(judged: &SegmentVerdict, head: u32) -> Self {
+    /// Creates the record of a segment that arrived at the queue.
+    pub(super) fn arrival(verdict: &SegmentVerdict, head: u32) -> Self {
         Self {
-            at: judged.at,
+            at: verdict.at,
             emulator_record: Some(EmulatorRecord {
-                queue_bytes: u32::try_from(judged.queue_bytes).unwrap_or(u32::MAX),
-                fate: judged.lost.map_or(Verdict::Passed, verdict_of),
+                queue_bytes: u32::try_from(verdict.queue_bytes).unwrap_or(u32::MAX),
+                fate: verdict.lost.map_or(Verdict::Passed, verdict_of),
             }),
             header: head,
-            index: judged.segment.index,
+            index: verdict.segment.index,
         }
     }
 
-    /// A segment came out.
+    /// Creates the record of a segment that left the link.
     pub(super) fn departure(out: &Delivered, head: u32) -> Self {
         Self {
             at: out.at,
@@ -85,7 +85,7 @@ impl SegmentRecord {
         }
     }
 
-    /// Which end of the direction it was seen at.
+    /// Returns whether the segment left the link.
     pub(super) fn is_departure(&self) -> bool {
         self.emulator_record.is_none()
     }
@@ -100,7 +100,7 @@ fn verdict_of(lost: Drop) -> Verdict {
 }
 
 impl RecordBuffer {
-    /// Takes all its memory, of which the system gives what is used.
+    /// Reserves all its memory, which the system allocates as it is used.
     pub(super) fn new() -> Self {
         Self {
             records: Vec::with_capacity(RECORDS_MAX),
@@ -119,18 +119,18 @@ impl RecordBuffer {
         self.records.is_empty()
     }
 
-    /// Whether one more note with its headers may find no room.
+    /// Returns whether the buffer may have no room for one more record with its headers.
     pub(super) fn is_full(&self) -> bool {
         self.records.len() == RECORDS_MAX || self.headers.len() + PACKET_HEADERS_MAX > HEADERS_MAX
     }
 
-    /// Keeps the headers of a super-packet; their number.
+    /// Adds the headers of a super-packet; returns their index.
     pub(super) fn add_packet_headers(&mut self, layout: SuperPacket, packet: &[u8]) -> u32 {
         let headers = &packet[..layout.headers_len(packet).min(PACKET_HEADERS_MAX)];
         self.add_headers(Some(layout), 0, headers)
     }
 
-    /// Keeps the headers of one segment of `wire_len` bytes as they are; their number.
+    /// Adds the headers of one segment of `wire_len` bytes as they are; returns their index.
     pub(super) fn add_segment_headers(&mut self, headers: &[u8], wire_len: u32) -> u32 {
         self.add_headers(
             None,
@@ -150,23 +150,23 @@ impl RecordBuffer {
         self.header_entries.len() as u32 - 1
     }
 
-    pub(super) fn push(&mut self, note: SegmentRecord) {
-        self.records.push(note);
+    pub(super) fn push(&mut self, record: SegmentRecord) {
+        self.records.push(record);
     }
 
     pub(super) fn records(&self) -> &[SegmentRecord] {
         &self.records
     }
 
-    /// Writes the headers of a segment into `out` (cleared first); its length on the wire.
-    pub(super) fn headers(&self, note: &SegmentRecord, out: &mut Vec<u8>) -> u32 {
-        let head = &self.header_entries[note.header as usize];
+    /// Writes the headers of a segment into `out` (cleared first); returns its length on the wire.
+    pub(super) fn headers(&self, record: &SegmentRecord, out: &mut Vec<u8>) -> u32 {
+        let head = &self.header_entries[record.header as usize];
         let bytes = &self.headers[head.from as usize..][..head.len as usize];
         out.clear();
         match &head.layout {
             Some(layout) => {
-                layout.segment_headers(bytes, note.index, out);
-                layout.segment_len(note.index)
+                layout.segment_headers(bytes, record.index, out);
+                layout.segment_len(record.index)
             }
             None => {
                 out.extend_from_slice(bytes);

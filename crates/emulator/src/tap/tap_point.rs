@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tap points of one direction, before its queue and at its end, on the pump's side.
+//! Tap points of one direction, before its queue and at its end, on the side of the forwarding loop.
 
 use super::{
     super::{
@@ -13,23 +13,23 @@ use longhaul_packet::vnet;
 use longhaul_units::Time;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-/// Takes notes, and hands them on block by block.
+/// Records segments, and submits the records in buffers.
 pub(crate) struct TapPoint {
     direction: Direction,
     full: SyncSender<FullBuffer>,
-    /// Blocks that are written.
+    /// Buffers that have been written.
     spare: Receiver<RecordBuffer>,
-    /// How many blocks there are, and may be.
+    /// Buffers allocated so far.
     allocated: usize,
     buffers_max: usize,
-    block: Option<RecordBuffer>,
-    /// When the block was first looked at with something in it.
+    buffer: Option<RecordBuffer>,
+    /// Time when the buffer was first seen with records in it.
     filling_since: Option<Time>,
-    /// Where the block has the headers of the super-packet that was noted last.
+    /// Packet number and header index of the last super-packet that was recorded.
     arriving: Option<(u64, u32)>,
     departing: Option<(u64, u32)>,
     dropped_records: DroppedRecords,
-    /// Scratch space for damaged segments.
+    /// Scratch space for corrupt segments.
     corrupt_buffer: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ impl TapPoint {
             spare,
             allocated: 0,
             buffers_max: most,
-            block: None,
+            buffer: None,
             filling_since: None,
             arriving: None,
             departing: None,
@@ -55,58 +55,64 @@ impl TapPoint {
         }
     }
 
-    /// A segment came, and its fate is settled; the store still has it.
-    pub(crate) fn record_arrival(&mut self, judged: &SegmentVerdict, store: &PacketRing) {
+    /// Records a segment that arrived and has a verdict; `packets` still has it.
+    pub(crate) fn record_arrival(&mut self, verdict: &SegmentVerdict, packets: &PacketRing) {
         self.make_room();
-        let Some(block) = &mut self.block else {
+        let Some(buffer) = &mut self.buffer else {
             self.dropped_records.arrivals += 1;
             return;
         };
-        let head = shared_headers(&mut self.arriving, block, judged.segment.packet, store);
-        block.push(SegmentRecord::arrival(judged, head));
+        let head = shared_headers(&mut self.arriving, buffer, verdict.segment.packet, packets);
+        buffer.push(SegmentRecord::arrival(verdict, head));
     }
 
-    /// A segment is out; the store still has it.
-    pub(crate) fn record_departure(&mut self, out: &Delivered, store: &PacketRing) {
+    /// Records a segment that departed; `packets` still has it.
+    pub(crate) fn record_departure(&mut self, out: &Delivered, packets: &PacketRing) {
         self.make_room();
-        let Some(block) = &mut self.block else {
+        let Some(buffer) = &mut self.buffer else {
             self.dropped_records.departures += 1;
             return;
         };
         let head = match out.corrupt {
-            None => shared_headers(&mut self.departing, block, out.segment.packet, store),
-            Some(entropy) => corrupt_headers(&mut self.corrupt_buffer, block, out, entropy, store),
+            None => shared_headers(&mut self.departing, buffer, out.segment.packet, packets),
+            Some(entropy) => {
+                corrupt_headers(&mut self.corrupt_buffer, buffer, out, entropy, packets)
+            }
         };
-        block.push(SegmentRecord::departure(out, head));
+        buffer.push(SegmentRecord::departure(out, head));
     }
 
-    /// What could not be noted.
+    /// Returns the numbers of dropped records.
     pub(crate) fn dropped_records(&self) -> DroppedRecords {
         self.dropped_records
     }
 
-    /// When [`flush`](Self::flush) must be called at the latest.
+    /// Returns the time by which [`flush`](Self::flush) must be called.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.filling_since.map(|since| since + FILL_TIME_MAX)
     }
 
-    /// Hands on a block that has been filling for long enough. Call it each turn.
+    /// Submits a buffer that has been filling for long enough. Call it each turn.
     pub(crate) fn flush(&mut self, now: Time) {
         match self.deadline() {
             Some(deadline) if deadline <= now => self.submit(),
-            None if self.block.as_ref().is_some_and(|block| !block.is_empty()) => {
+            None if self
+                .buffer
+                .as_ref()
+                .is_some_and(|buffer| !buffer.is_empty()) =>
+            {
                 self.filling_since = Some(now);
             }
             _ => {}
         }
     }
 
-    /// Leaves a block with room for one more note, or none if all wait for the disk.
+    /// Provides a buffer with room for one more record, or none if all buffers wait for the disk.
     #[inline]
     fn make_room(&mut self) {
-        if self.block.as_ref().is_none_or(RecordBuffer::is_full) {
+        if self.buffer.as_ref().is_none_or(RecordBuffer::is_full) {
             self.submit();
-            self.block = self.take_spare();
+            self.buffer = self.take_spare();
         }
     }
 
@@ -123,13 +129,10 @@ impl TapPoint {
         self.filling_since = None;
         self.arriving = None;
         self.departing = None;
-        if let Some(block) = self.block.take() {
+        if let Some(buffer) = self.buffer.take() {
             let direction = self.direction;
-            // The ring has room for all blocks; it is gone only when the scribe has panicked.
-            drop(self.full.try_send(FullBuffer {
-                direction,
-                buffer: block,
-            }));
+            // The channel has room for all buffers; it is closed only if the writer has panicked.
+            drop(self.full.try_send(FullBuffer { direction, buffer }));
         }
     }
 }
@@ -140,18 +143,18 @@ impl Drop for TapPoint {
     }
 }
 
-/// The headers of a super-packet, which its segments share as long as no other comes between.
+/// Returns the index of a super-packet's headers. Its segments share them as long as no other packet comes between.
 fn shared_headers(
     last: &mut Option<(u64, u32)>,
-    block: &mut RecordBuffer,
+    buffer: &mut RecordBuffer,
     packet: u64,
-    store: &PacketRing,
+    packets: &PacketRing,
 ) -> u32 {
     match *last {
         Some((number, head)) if number == packet => head,
         _ => {
-            let (held, bytes) = store.get(packet);
-            let head = block.add_packet_headers(held.layout, &bytes[vnet::LEN..]);
+            let (stored, bytes) = packets.get(packet);
+            let head = buffer.add_packet_headers(stored.layout, &bytes[vnet::LEN..]);
             *last = Some((packet, head));
             head
         }
@@ -160,15 +163,16 @@ fn shared_headers(
 
 fn corrupt_headers(
     scratch: &mut Vec<u8>,
-    block: &mut RecordBuffer,
+    buffer: &mut RecordBuffer,
     out: &Delivered,
     entropy: u32,
-    store: &PacketRing,
+    packets: &PacketRing,
 ) -> u32 {
-    let (held, bytes) = store.get(out.segment.packet);
+    let (stored, bytes) = packets.get(out.segment.packet);
     let packet = &bytes[vnet::LEN..];
-    held.layout
+    stored
+        .layout
         .corrupt_into(packet, out.segment.index, entropy, scratch);
-    let headers = held.layout.headers_len(packet);
-    block.add_segment_headers(&scratch[vnet::LEN..][..headers], out.segment.len)
+    let headers = stored.layout.headers_len(packet);
+    buffer.add_segment_headers(&scratch[vnet::LEN..][..headers], out.segment.len)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How `longhaul link` ends: whatever ends it, each direction has its self-check and each tap its statistics.
+//! Tests of the ways in which `longhaul link` ends: each direction has its report and each tap its statistics.
 
 use longhaul_testnet::{
     link_process::{Testbed, may_use_namespaces, tap_file::TapFile, traffic::datagrams},
@@ -15,42 +15,42 @@ use std::{
 };
 
 const ENDS: [&str; 4] = ["--left", "w0:10.66.30.1/30", "--right", "w1:10.66.30.2/30"];
-/// No test waits longer; it decides only how long a failure takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait of a test; it only limits the time of a failure.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A link with both ends in a namespace without a name, which goes with it.
-fn link(args: &[&str], said: impl Into<Stdio>) -> Child {
+/// Starts a link with both ends in an unnamed namespace, which ends with it.
+fn link(args: &[&str], stderr: impl Into<Stdio>) -> Child {
     let mut command = Command::new("unshare");
     command.args(["--net", longhaul_testbed::longhaul(), "link"]);
-    command.args(args).stderr(said).spawn().unwrap()
+    command.args(args).stderr(stderr).spawn().unwrap()
 }
 
 fn terminate(link: &Child) {
     kill_process(Pid::from_child(link), Signal::TERM).unwrap();
 }
 
-/// What it says until it is ready.
-fn until_ready(said: &mut PipeReader) -> String {
+/// Returns its output until it is ready.
+fn until_ready(output: &mut PipeReader) -> String {
     let mut text = Vec::new();
     while !text.ends_with(b"ready\n") {
         let mut byte = [0];
-        said.read_exact(&mut byte).unwrap();
+        output.read_exact(&mut byte).unwrap();
         text.extend(byte);
     }
     String::from_utf8(text).unwrap()
 }
 
-/// The length of what it says before it is ready.
-fn preface_len() -> usize {
-    let (mut said, stderr) = pipe().unwrap();
+/// Returns the length of its output before it is ready.
+fn startup_output_len() -> usize {
+    let (mut output, stderr) = pipe().unwrap();
     let mut link = link(&ENDS, stderr);
-    let said = until_ready(&mut said);
+    let text = until_ready(&mut output);
     link.kill().unwrap();
     link.wait().unwrap();
-    said.len() - "ready\n".len()
+    text.len() - "ready\n".len()
 }
 
-/// A pipe with room for so many bytes.
+/// Returns a pipe with room for `room` bytes.
 fn narrow_pipe(room: usize) -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = pipe().unwrap();
     let size = rustix::pipe::fcntl_setpipe_size(&writer, 4_096).unwrap();
@@ -58,26 +58,26 @@ fn narrow_pipe(room: usize) -> (PipeReader, PipeWriter) {
     (reader, writer)
 }
 
-/// `lo` is there in every namespace, and is no TUN device.
+/// `lo` exists in every namespace, and is not a TUN device.
 #[test]
-fn an_interface_that_is_there_already_is_named() {
+fn rejects_existing_interface() {
     if !may_use_namespaces() {
         return;
     }
     let ends = ["--left", "lo:10.66.30.1/30", "--right", "w1:10.66.30.2/30"];
     let output = link(&ends, Stdio::piped()).wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("interface lo exists already"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("interface lo exists already"), "{stderr}");
 }
 
-/// The pipe holds up the word, so the stop comes at the moment when it is said.
+/// The pipe blocks the write of "ready", so the stop comes exactly at that moment.
 #[test]
-fn a_stop_right_after_ready_is_heard() {
+fn stops_right_after_ready() {
     if !may_use_namespaces() {
         return;
     }
-    let (mut said, stderr) = narrow_pipe(preface_len());
+    let (mut output, stderr) = narrow_pipe(startup_output_len());
     let mut link = link(&ENDS, stderr);
     let begun = Instant::now();
     let waits_in = format!("/proc/{}/wchan", link.id());
@@ -85,33 +85,33 @@ fn a_stop_right_after_ready_is_heard() {
         .unwrap()
         .contains("pipe_write")
     {
-        assert!(begun.elapsed() < PATIENCE, "it never was ready");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "never ready");
         std::thread::sleep(Duration::from_millis(5));
     }
     terminate(&link);
     let mut text = String::new();
-    said.read_to_string(&mut text).unwrap();
+    output.read_to_string(&mut text).unwrap();
     let text = text.trim_start_matches('.');
     assert!(link.wait().unwrap().success(), "{text}");
     assert!(text.contains("ready\nlink "), "{text}");
 }
 
-/// Each direction has had its last word, on standard error and in the tap.
-fn is_concluded(said: &str, link: &str, tap: &Path) {
+/// Asserts that each direction has its report, on standard error and in the tap.
+fn assert_reports(stderr: &str, link: &str, tap: &Path) {
     let file = TapFile::read(fs::read(tap).unwrap());
-    assert_eq!(file.damage, [], "it ends with a whole block");
-    assert_eq!(file.statistics.len(), 2, "{said}");
+    assert_eq!(file.damage, [], "the file ends with a whole block");
+    assert_eq!(file.statistics.len(), 2, "{stderr}");
     for direction in ["forward", "backward"] {
         assert!(
-            said.contains(&format!("link {link} {direction}: ")),
-            "{said}"
+            stderr.contains(&format!("link {link} {direction}: ")),
+            "{stderr}"
         );
         assert!(file.contains(&format!("\"direction\":\"{direction}\"")));
     }
 }
 
-/// Two links with a tap each, whose counters go nowhere.
-fn without_disk(interval: &str, end: impl FnOnce(&Child)) {
+/// Runs two links with a tap each, whose counters cannot be written.
+fn run_without_disk(interval: &str, end: impl FnOnce(&Child)) {
     let directory = tempfile::tempdir().unwrap();
     let tap = |name: &str| directory.path().join(format!("{name}.pcapng"));
     let describe = |(name, network): (&str, u8)| {
@@ -131,37 +131,37 @@ fn without_disk(interval: &str, end: impl FnOnce(&Child)) {
         "--config",
     ];
     let flags = [&flags, [config.to_str().unwrap()].as_slice()].concat();
-    let (mut said, stderr) = pipe().unwrap();
+    let (mut output, stderr) = pipe().unwrap();
     let mut link = link(&flags, stderr);
-    let mut text = until_ready(&mut said);
+    let mut text = until_ready(&mut output);
     end(&link);
-    said.read_to_string(&mut text).unwrap();
+    output.read_to_string(&mut text).unwrap();
     assert_eq!(link.wait().unwrap().code(), Some(1), "{text}");
     assert!(text.contains("No space left on device"), "{text}");
     for name in ["a", "b"] {
-        is_concluded(&text, name, &tap(name));
+        assert_reports(&text, name, &tap(name));
     }
 }
 
 #[test]
-fn a_full_disk_for_counters_costs_no_tap() {
+fn completes_taps_when_counters_fail() {
     if !may_use_namespaces() {
         return;
     }
-    without_disk("100ms", |_| {});
+    run_without_disk("100ms", |_| {});
 }
 
 #[test]
-fn a_full_disk_for_the_last_counters_costs_no_tap() {
+fn completes_taps_when_last_counters_fail() {
     if !may_use_namespaces() {
         return;
     }
-    without_disk("1h", terminate);
+    run_without_disk("1h", terminate);
 }
 
-/// Nothing is due to be reported or written when the interface goes.
+/// No snapshot or write is due when the interface is deleted.
 #[test]
-fn an_interface_that_is_deleted_costs_no_record() {
+fn completes_tap_when_interface_is_deleted() {
     if !may_use_namespaces() {
         return;
     }
@@ -172,14 +172,14 @@ fn an_interface_that_is_deleted_costs_no_record() {
     assert_eq!(datagrams(&bed, 10, 10).len(), 10);
     let name = format!("deleted-{}", std::process::id());
     ip(&bed.left, "link delete wan0");
-    let (status, said) = bed.end_by_itself();
-    assert_eq!(status.code(), Some(1), "{said}");
+    let (status, stderr) = bed.end_by_itself();
+    assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(
-        said.contains("an interface of the link was taken away"),
-        "{said}"
+        stderr.contains("an interface of the link was removed"),
+        "{stderr}"
     );
-    is_concluded(&said, &name, &tap);
+    assert_reports(&stderr, &name, &tap);
     let forward = format!("link {name} forward: 10 of 10 segments delivered");
-    assert!(said.contains(&forward), "{said}");
+    assert!(stderr.contains(&forward), "{stderr}");
     assert_eq!(TapFile::read(fs::read(&tap).unwrap()).segments.len(), 20);
 }

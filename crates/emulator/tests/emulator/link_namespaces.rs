@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul link` between two network namespaces, with real sockets at both ends.
+//! Tests of `longhaul link` between two network namespaces, with real sockets at both ends.
 
 use longhaul_testnet::link_process::{
     Testbed, may_use_namespaces,
@@ -13,7 +13,7 @@ use std::{
 };
 
 #[test]
-fn every_byte_survives_every_trouble() {
+fn tcp_survives_all_impairments() {
     if !may_use_namespaces() {
         return;
     }
@@ -50,7 +50,7 @@ fn every_byte_survives_every_trouble() {
 }
 
 #[test]
-fn who_asks_for_another_link_hears_which_there_are() {
+fn unknown_link_lists_running_links() {
     if !may_use_namespaces() {
         return;
     }
@@ -59,18 +59,18 @@ fn who_asks_for_another_link_hears_which_there_are() {
         .args(["link", "show", "no-such-link"])
         .output()
         .unwrap();
-    let said = String::from_utf8(asked.stderr).unwrap();
+    let stderr = String::from_utf8(asked.stderr).unwrap();
     let name = format!("a-named-{}", std::process::id());
-    assert_eq!(asked.status.code(), Some(2), "{said}");
+    assert_eq!(asked.status.code(), Some(2), "{stderr}");
     assert!(
-        said.contains("there are: ") && said.contains(&name),
-        "{said}"
+        stderr.contains("there are: ") && stderr.contains(&name),
+        "{stderr}"
     );
     bed.stop();
 }
 
 #[test]
-fn large_packets_and_no_offload_carry_the_same_bytes() {
+fn transfers_with_large_packets_and_without_offload() {
     if !may_use_namespaces() {
         return;
     }
@@ -84,7 +84,7 @@ fn large_packets_and_no_offload_carry_the_same_bytes() {
     }
 }
 
-/// The settings of one direction, as `show --json` has them.
+/// Returns the settings of one direction from `show --json`.
 fn settings(bed: &Testbed, direction: usize) -> serde_json::Value {
     let shown = bed.show(&["--json"]);
     let line = shown.lines().nth(direction).unwrap();
@@ -92,7 +92,7 @@ fn settings(bed: &Testbed, direction: usize) -> serde_json::Value {
 }
 
 #[test]
-fn settings_in_force_are_shown_and_set_back() {
+fn shows_settings_and_restores_defaults() {
     if !may_use_namespaces() {
         return;
     }
@@ -176,7 +176,7 @@ fn settings_in_force_are_shown_and_set_back() {
 }
 
 #[test]
-fn a_change_of_the_schedule_is_shown() {
+fn shows_scheduled_change() {
     if !may_use_namespaces() {
         return;
     }
@@ -189,9 +189,9 @@ fn a_change_of_the_schedule_is_shown() {
     }
 }
 
-/// What waits is bounded by it, and on an idle line nothing waits.
+/// The limit bounds the queue, and on an idle line nothing is queued.
 #[test]
-fn a_queue_shorter_than_a_packet_lets_an_idle_line_carry_it() {
+fn idle_line_carries_packet_longer_than_queue() {
     if !may_use_namespaces() {
         return;
     }
@@ -201,7 +201,7 @@ fn a_queue_shorter_than_a_packet_lets_an_idle_line_carry_it() {
 }
 
 #[test]
-fn exactly_the_numbered_packets_are_lost() {
+fn drops_exactly_the_numbered_packets() {
     if !may_use_namespaces() {
         return;
     }
@@ -211,7 +211,7 @@ fn exactly_the_numbered_packets_are_lost() {
 }
 
 #[test]
-fn the_same_seed_loses_the_same_packets() {
+fn same_seed_drops_same_packets() {
     if !may_use_namespaces() {
         return;
     }
@@ -225,7 +225,7 @@ fn the_same_seed_loses_the_same_packets() {
 }
 
 #[test]
-fn nothing_arrives_early_and_a_change_takes_hold() {
+fn applies_delay_and_runtime_changes() {
     if !may_use_namespaces() {
         return;
     }
@@ -246,9 +246,9 @@ fn nothing_arrives_early_and_a_change_takes_hold() {
     );
 }
 
-/// Orders used to be read where a report was due, or a thread had nothing to do.
+/// Regression test: commands were only read when a report was due, or when a thread was idle.
 #[test]
-fn a_busy_link_changes_before_set_ends() {
+fn busy_link_applies_change_before_set_returns() {
     if !may_use_namespaces() {
         return;
     }
@@ -263,18 +263,18 @@ fn a_busy_link_changes_before_set_ends() {
     });
 }
 
-/// Sends datagrams from left to right, which nobody there receives, for a minute at the most.
+/// Sends datagrams from left to right, which no socket receives, for at most a minute.
 fn flood(bed: &Testbed, done: &AtomicBool) {
     let socket = bed.left.run(|| UdpSocket::bind((bed.left_address(), 0)));
     let (socket, end) = (socket.unwrap(), Instant::now() + Duration::from_secs(60));
     while !done.load(Relaxed) && Instant::now() < end {
-        // A full queue of the device is no matter here.
+        // Drops by the device's full queue do not matter here.
         drop(socket.send_to(&[0; 1000], (bed.right_address(), 9)));
     }
 }
 
 #[test]
-fn a_killed_link_leaves_nothing_behind() {
+fn killed_link_leaves_nothing_behind() {
     if !may_use_namespaces() {
         return;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul link --tap`: what is in the file is what happened, to the segment and the nanosecond.
+//! Tests of `longhaul link --tap`: the file has every segment, with times exact to the nanosecond.
 
 use longhaul_packet::capture::Verdict;
 use longhaul_testnet::link_process::{
@@ -20,13 +20,13 @@ use std::{
 const FORWARD: u32 = 0;
 const BACKWARD: u32 = 1;
 
-/// A link with a tap, and where its file is.
-struct Tapped {
+/// A link with a tap, and the directory of its file.
+struct TappedLink {
     bed: Testbed,
     directory: tempfile::TempDir,
 }
 
-impl Tapped {
+impl TappedLink {
     fn start(name: &str, addresses: [&str; 2], flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tap.pcapng");
@@ -45,12 +45,12 @@ impl Tapped {
         TapFile::read(std::fs::read(self.path()).unwrap())
     }
 
-    /// Ends the link; the file and the self-checks, forward first.
+    /// Ends the link; returns the file and the reports, forward first.
     fn end(self) -> (TapFile, [Value; 2]) {
         let Self { bed, directory } = self;
         let records = bed.records_after_stop();
         let file = TapFile::read(std::fs::read(directory.path().join("tap.pcapng")).unwrap());
-        assert_eq!(file.damage, [], "it ends with a whole block");
+        assert_eq!(file.damage, [], "the file ends with a whole block");
         assert_eq!(file.interfaces, ["left", "right"]);
         (file, self_checks(&records))
     }
@@ -66,52 +66,52 @@ fn self_checks(records: &[Value]) -> [Value; 2] {
     })
 }
 
-fn fate(segment: &Segment) -> Verdict {
+fn verdict_of(segment: &Segment) -> Verdict {
     segment.truth.unwrap().fate
 }
 
-/// Numbers, from 1, of the arrivals with that fate.
+/// Returns the numbers, from 1, of the arrivals with that verdict.
 fn numbers(arrivals: &[Segment], wanted: Verdict) -> Vec<usize> {
     let numbered = (1..).zip(arrivals);
-    let found = numbered.filter(|(_, record)| fate(record) == wanted);
+    let found = numbered.filter(|(_, record)| verdict_of(record) == wanted);
     found.map(|(number, _)| number).collect()
 }
 
-/// One direction of a link with a constant rate, as its flags say.
-struct Wire {
+/// Model of one direction with a constant rate, from its flags.
+struct PathModel {
     nanos_a_byte: u64,
     delay_ns: u64,
     queue_limit: u64,
 }
 
-/// When a segment left the queue for the transmitter, and how long it is.
-struct Sent {
+/// Start of a segment's transmission, and its length.
+struct Transmission {
     begun: u64,
     len: u64,
 }
 
-impl Wire {
-    /// Works out from the arrivals alone what each must have found and when it must have come out,
-    /// and holds the file to it.
+impl PathModel {
+    /// Computes from the arrivals alone the queue that each must have found and the time of its departure, and compares
+    /// the file.
     fn check(&self, arrivals: &[Segment], departures: &[Segment]) {
         let mut departures = departures.iter();
-        let mut sent: Vec<Sent> = Vec::new();
+        let mut sent: Vec<Transmission> = Vec::new();
         let mut free_at = 0;
         for arrival in arrivals {
             let (at, len) = (arrival.at_ns, u64::from(arrival.wire_len));
             let waiting = sent.iter().rev().take_while(|earlier| earlier.begun > at);
             let queue: u64 = waiting.map(|earlier| earlier.len).sum();
             assert_eq!(arrival.truth.unwrap().queue_bytes, queue as u32);
-            match fate(arrival) {
+            match verdict_of(arrival) {
                 Verdict::Lost => continue,
                 Verdict::Dropped => assert!(queue + len > self.queue_limit, "there was room"),
                 Verdict::Passed => assert!(queue + len <= self.queue_limit, "there was none"),
                 Verdict::AckFiltered => panic!("no rule for ACKs is set"),
             }
-            if fate(arrival) == Verdict::Passed {
+            if verdict_of(arrival) == Verdict::Passed {
                 let begun = at.max(free_at);
                 free_at = begun + len * self.nanos_a_byte;
-                sent.push(Sent { begun, len });
+                sent.push(Transmission { begun, len });
                 let Some(departure) = departures.next() else {
                     continue;
                 };
@@ -128,11 +128,11 @@ impl Wire {
 }
 
 #[test]
-fn a_transfer_is_recorded_to_the_nanosecond() {
+fn records_transfer_to_the_nanosecond() {
     if !may_use_namespaces() {
         return;
     }
-    let wire = Wire {
+    let model = PathModel {
         nanos_a_byte: 80,
         delay_ns: 5_000_000,
         queue_limit: 30_000,
@@ -144,12 +144,12 @@ fn a_transfer_is_recorded_to_the_nanosecond() {
         ["--threads", "2", "--delivery", "exact"],
     ] {
         let flags = [&shape[..], &loss, &flags].concat();
-        let tapped = Tapped::start("tap", ["10.66.20.1/30", "10.66.20.2/30"], &flags);
+        let tapped = TappedLink::start("tap", ["10.66.20.1/30", "10.66.20.2/30"], &flags);
         transfer(&tapped.bed, 4 << 20);
         let (file, checks) = tapped.end();
         for direction in [FORWARD, BACKWARD] {
             let (arrivals, departures) = (file.arrivals(direction), file.departures(direction));
-            wire.check(&arrivals, &departures);
+            model.check(&arrivals, &departures);
             let check = &checks[direction as usize];
             assert_eq!(check["segments"], arrivals.len());
             assert_eq!(check["delivered_segments"], departures.len());
@@ -161,12 +161,12 @@ fn a_transfer_is_recorded_to_the_nanosecond() {
         let lost = numbers(&file.arrivals(BACKWARD), Verdict::Lost);
         assert_eq!(lost, [50, 60, 61, 62, 700]);
         assert!(numbers(&file.arrivals(FORWARD), Verdict::Lost).is_empty());
-        statistics_tell_all(&file, &checks);
+        assert_complete_statistics(&file, &checks);
     }
 }
 
-/// At each interface: what came in there and what came out there, none missing.
-fn statistics_tell_all(file: &TapFile, checks: &[Value; 2]) {
+/// Asserts that the statistics of each interface count all arrivals and departures there, and none missing.
+fn assert_complete_statistics(file: &TapFile, checks: &[Value; 2]) {
     for (interface, out) in [(0, &checks[1]), (1, &checks[0])] {
         let statistics = &file.statistics[interface];
         let here = |segment: &&Segment| segment.interface == interface as u32;
@@ -179,11 +179,11 @@ fn statistics_tell_all(file: &TapFile, checks: &[Value; 2]) {
 }
 
 #[test]
-fn each_segment_of_a_super_packet_has_headers_of_its_own() {
+fn each_segment_of_super_packet_has_own_headers() {
     if !may_use_namespaces() {
         return;
     }
-    let tapped = Tapped::start("headers", ["10.66.21.1/30", "10.66.21.2/30"], &[]);
+    let tapped = TappedLink::start("headers", ["10.66.21.1/30", "10.66.21.2/30"], &[]);
     transfer(&tapped.bed, 1 << 20);
     let (file, _) = tapped.end();
     let sent = file.arrivals(BACKWARD);
@@ -192,7 +192,7 @@ fn each_segment_of_a_super_packet_has_headers_of_its_own() {
     for segment in &sent {
         let tcp = TcpSegment::of(segment);
         let end = tcp.seq.wrapping_add(tcp.len);
-        // Whatever is sent again begins earlier.
+        // Retransmissions begin earlier.
         assert!(tcp.seq.wrapping_sub(next) as i32 <= 0, "no gap");
         if end.wrapping_sub(next) as i32 > 0 {
             next = end;
@@ -203,14 +203,14 @@ fn each_segment_of_a_super_packet_has_headers_of_its_own() {
     assert_eq!(next.wrapping_sub(first), (1 << 20) + syn_and_fin);
 }
 
-/// What a segment takes of the sequence.
+/// Sequence range of a segment.
 struct TcpSegment {
     seq: u32,
     len: u32,
 }
 
 impl TcpSegment {
-    /// Of IPv4 headers that stand for themselves: complete, and with the right length.
+    /// Parses IPv4 headers, which must be complete and have the right length.
     fn of(segment: &Segment) -> Self {
         let (ip, tcp) = segment.headers.split_at(20);
         let total = u32::from(u16::from_be_bytes([ip[2], ip[3]]));
@@ -226,12 +226,12 @@ impl TcpSegment {
 }
 
 #[test]
-fn numbered_losses_are_where_they_were() {
+fn records_numbered_losses() {
     if !may_use_namespaces() {
         return;
     }
     let flags = ["--forward", "loss=at:2,5-7", "--delay", "1ms"];
-    let tapped = Tapped::start("lost", ["10.66.22.1/30", "10.66.22.2/30"], &flags);
+    let tapped = TappedLink::start("lost", ["10.66.22.1/30", "10.66.22.2/30"], &flags);
     assert_eq!(datagrams(&tapped.bed, 10, 6), [1, 3, 4, 8, 9, 10]);
     let (file, _) = tapped.end();
     let arrivals = file.arrivals(FORWARD);
@@ -245,12 +245,12 @@ fn numbered_losses_are_where_they_were() {
 }
 
 #[test]
-fn duplicates_and_damage_are_seen_where_they_come_out() {
+fn records_duplicates_and_corruption_at_departure() {
     if !may_use_namespaces() {
         return;
     }
     let flags = ["--forward", "duplicate=100%", "--forward", "corrupt=100%"];
-    let tapped = Tapped::start("damage", ["10.66.23.1/30", "10.66.23.2/30"], &flags);
+    let tapped = TappedLink::start("damage", ["10.66.23.1/30", "10.66.23.2/30"], &flags);
     assert_eq!(
         datagrams(&tapped.bed, 50, 50).len(),
         50,
@@ -274,12 +274,12 @@ fn duplicates_and_damage_are_seen_where_they_come_out() {
 }
 
 #[test]
-fn thinned_acks_are_told_from_lost_ones() {
+fn distinguishes_thinned_from_lost_acks() {
     if !may_use_namespaces() {
         return;
     }
     let flags = ["--forward", "ack-thin=2", "--delay", "2ms"];
-    let tapped = Tapped::start("thinned", ["10.66.24.1/30", "10.66.24.2/30"], &flags);
+    let tapped = TappedLink::start("thinned", ["10.66.24.1/30", "10.66.24.2/30"], &flags);
     transfer(&tapped.bed, 8 << 20);
     let (file, checks) = tapped.end();
     let thinned = numbers(&file.arrivals(FORWARD), Verdict::AckFiltered).len();
@@ -288,17 +288,17 @@ fn thinned_acks_are_told_from_lost_ones() {
 }
 
 #[test]
-fn a_killed_link_leaves_a_file_that_can_be_read() {
+fn killed_link_leaves_readable_file() {
     if !may_use_namespaces() {
         return;
     }
-    let tapped = Tapped::start("tapkill", ["10.66.25.1/30", "10.66.25.2/30"], &[]);
+    let tapped = TappedLink::start("tapkill", ["10.66.25.1/30", "10.66.25.2/30"], &[]);
     assert_eq!(datagrams(&tapped.bed, 10, 10).len(), 10);
     let begun = Instant::now();
     while tapped.read().segments.len() < 20 && begun.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let Tapped { bed, directory } = tapped;
+    let TappedLink { bed, directory } = tapped;
     let _bed = bed.kill();
     let file = TapFile::read(std::fs::read(directory.path().join("tap.pcapng")).unwrap());
     assert_eq!(
@@ -307,9 +307,9 @@ fn a_killed_link_leaves_a_file_that_can_be_read() {
     );
 }
 
-/// Both interfaces are taken, so the second link never begins.
+/// Both interfaces exist, so the second link never starts.
 #[test]
-fn a_link_that_cannot_start_empties_no_file() {
+fn failed_start_keeps_old_file() {
     if !may_use_namespaces() {
         return;
     }
@@ -329,9 +329,9 @@ fn a_link_that_cannot_start_empties_no_file() {
     assert_eq!(std::fs::read(&old).unwrap(), b"what was recorded before");
 }
 
-/// The file is a pipe that nobody empties until the link has ended.
+/// The file is a pipe that is not read until the link has ended.
 #[test]
-fn a_disk_that_stands_still_costs_records_and_no_traffic() {
+fn stalled_disk_drops_records_but_no_traffic() {
     if !may_use_namespaces() {
         return;
     }
@@ -361,21 +361,21 @@ fn a_disk_that_stands_still_costs_records_and_no_traffic() {
         |direction: usize, which| checks[direction]["tap_missed"][which].as_u64().unwrap();
     assert!(
         missing(1, "arrivals") > 0,
-        "48 MiB are more than 5 MB of notes"
+        "48 MiB need more than 5 MB of records"
     );
     let left = missing(0, "arrivals") + missing(1, "departures");
     let right = missing(1, "arrivals") + missing(0, "departures");
-    let told: Vec<_> = file
+    let dropped: Vec<_> = file
         .statistics
         .iter()
         .map(|statistics| statistics.if_dropped)
         .collect();
-    assert_eq!(told, [Some(left), Some(right)]);
+    assert_eq!(dropped, [Some(left), Some(right)]);
 }
 
-/// The file is a pipe whose reader goes away.
+/// The file is a pipe whose reader closes it.
 #[test]
-fn a_disk_that_fails_ends_the_file_and_not_the_link() {
+fn disk_error_ends_file_but_not_link() {
     if !may_use_namespaces() {
         return;
     }
@@ -395,10 +395,13 @@ fn a_disk_that_fails_ends_the_file_and_not_the_link() {
     transfer(&bed, 8 << 20);
     reader.join().unwrap();
     transfer(&bed, 1 << 20);
-    let (status, said) = bed.stop_anyhow();
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("the tap ends here: Broken pipe"), "{said}");
-    assert!(!said.contains(" 0 missing"), "{said}");
+    let (status, stderr) = bed.stop_anyhow();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("the tap ends here: Broken pipe"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains(" 0 missing"), "{stderr}");
 }
 
 fn fifo(directory: &Path) -> PathBuf {
@@ -416,31 +419,31 @@ fn read_later(pipe: &Path, go: &mpsc::Receiver<()>) -> Vec<u8> {
     bytes
 }
 
-/// Whether `tshark` is here. If not, the test fails, or is skipped with ALLOW_SKIP=1.
-fn have_tshark() -> bool {
+/// Returns whether `tshark` is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
+fn has_tshark() -> bool {
     let there = Command::new("tshark").arg("--version").output().is_ok();
     longhaul_testbed::skip::unless(there, "tshark")
 }
 
 #[test]
-fn tshark_counts_the_same() {
-    if !may_use_namespaces() || !have_tshark() {
+fn tshark_counts_agree() {
+    if !may_use_namespaces() || !has_tshark() {
         return;
     }
     let flags = ["--delay", "1ms", "--forward", "loss=at:3"];
-    let tapped = Tapped::start("tshark", ["10.66.27.1/30", "10.66.27.2/30"], &flags);
+    let tapped = TappedLink::start("tshark", ["10.66.27.1/30", "10.66.27.2/30"], &flags);
     transfer(&tapped.bed, 1 << 20);
-    let Tapped { bed, directory } = tapped;
+    let TappedLink { bed, directory } = tapped;
     bed.stop();
     let path = directory.path().join("tap.pcapng");
     let file = TapFile::read(std::fs::read(&path).unwrap());
-    let said = Command::new("tshark")
+    let output = Command::new("tshark")
         .args(["-q", "-z", "io,stat,0", "-r"])
         .arg(&path)
         .output()
         .unwrap();
-    let said = String::from_utf8(said.stdout).unwrap();
-    let row = said.lines().find(|line| line.contains("<>")).unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let row = stdout.lines().find(|line| line.contains("<>")).unwrap();
     let counts: Vec<u64> = row
         .rsplit('|')
         .filter_map(|cell| cell.trim().parse().ok())
@@ -450,8 +453,8 @@ fn tshark_counts_the_same() {
         .iter()
         .map(|record| u64::from(record.wire_len));
     let [seen_bytes, frames] = counts[..] else {
-        panic!("{said}");
+        panic!("{stdout}");
     };
-    assert_eq!(frames, file.segments.len() as u64, "{said}");
-    assert_eq!(seen_bytes, bytes.sum::<u64>(), "{said}");
+    assert_eq!(frames, file.segments.len() as u64, "{stdout}");
+    assert_eq!(seen_bytes, bytes.sum::<u64>(), "{stdout}");
 }
