@@ -16,9 +16,9 @@ use std::{
     str::FromStr,
 };
 
-/// Relays TCP connections in legs, so that each leg's TCP sees a short or a well-tuned path only.
+/// Splits TCP connections into legs, so that each leg's TCP has a short or a well-tuned path.
 ///
-/// Connections come in through any number of listeners and leave straight for the destination, or
+/// Any number of listeners accept connections, which continue directly to the destination, or
 /// through a chain of other relays (--peer). Listeners off loopback serve only clients that
 /// --allow-from names.
 #[derive(Debug, Clone, clap::Args)]

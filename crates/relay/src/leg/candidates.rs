@@ -139,7 +139,7 @@ impl<'a> Candidates<'a> {
         port: u16,
         lookup_quota: Option<LookupQuota<'a>>,
     ) -> Result<Self, Failure> {
-        let resolver = Resolver::of_this_thread()?;
+        let resolver = Resolver::for_current_thread()?;
         let permit = match lookup_quota {
             Some(lookup_quota) => Some(lookup_quota.acquire().await),
             None => None,

@@ -72,7 +72,7 @@ pub(crate) struct PendingLookups {
 
 impl Resolver {
     /// Returns the calling thread's resolver, up to date with the files.
-    pub(crate) fn of_this_thread() -> Result<Arc<Self>, Failure> {
+    pub(crate) fn for_current_thread() -> Result<Arc<Self>, Failure> {
         CACHED.with_borrow_mut(|cached| {
             let now = Instant::now();
             if let Some(cached) = cached {
