@@ -2,7 +2,7 @@
 // The page of `longhaul tap`: charts of the direction that is chosen, made of its course when they come
 // into view, all on one time axis; and tables that can be sorted. chart.js draws.
 //
-// A course stands in the JSON block #course-<n> as report/result/course.rs writes it. Charts have
+// Chart data are in the JSON block #course-<n>, as report/result/chart_series.rs writes them. Charts have
 // data-chart, one of KINDS, and data-course. What shares a time axis is in one section.direction; in a
 // section with data-compare, charts of one kind also share their y axis.
 "use strict";

@@ -39,7 +39,7 @@ pub struct LabResult {
     #[serde(rename = "took_s", default, skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
     /// Times at which it was resumed after an interruption.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "resumed", default, skip_serializing_if = "Vec::is_empty")]
     pub resumed_at: Vec<jiff::Timestamp>,
     /// Seed of all random decisions: order of runs, losses, jitter.
     pub seed: u64,
