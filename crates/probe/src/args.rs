@@ -74,13 +74,13 @@ impl Args {
             segments: self.segments,
         };
         timing.check().map_err(Refusal::usage)?;
-        short("interval", self.interval)?;
-        short("wait", self.wait)?;
+        check_span("interval", self.interval)?;
+        check_span("wait", self.wait)?;
         Ok(timing)
     }
 }
 
-fn short(what: &str, span: Time) -> Result<()> {
+fn check_span(what: &str, span: Time) -> Result<()> {
     match span <= SPAN_MAX {
         true => Ok(()),
         false => Err(Refusal::usage(format!(

@@ -18,58 +18,62 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 mod args;
-mod expected;
-mod judge;
+mod conformance;
+mod expectation;
 mod measure;
 mod recording;
 
 use anyhow::{Context, Result};
 pub use args::Args;
-use expected::Expected;
-pub use judge::{figures, judge};
+pub use conformance::{check_conformance, figure_names};
+use expectation::Expectation;
 use longhaul_command::exit::Refusal;
 use longhaul_command::outln;
 use longhaul_linux::netns::{self, Netns};
-use measure::Plan;
+use measure::ProbePlan;
 pub use recording::{Recording, Timing};
 use serde_json::Value;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let expected = Expected::read(&args.expect, args.timing()?)?;
-    let plan = plan(args)?;
+    let expected = Expectation::parse(&args.expect, args.timing()?)?;
+    let plan = probe_plan(args)?;
     let recording = measure::measure(&plan)?;
     if let Some(path) = &args.records {
         let write = || recording.write(std::fs::File::create(path)?);
         write().with_context(|| format!("cannot write {}", path.display()))?;
     }
     let Some(expected) = expected else {
-        return tell(args, &recording, None);
+        return print_result(args, &recording, None);
     };
-    let verdict = judge(&recording, &expected.shape);
-    let faults = expected.faults(&recording, &verdict);
-    tell(args, &recording, Some((&verdict, faults.as_slice())))?;
+    let conformance = check_conformance(&recording, &expected.config);
+    let deviations = expected.deviations(&recording, &conformance);
+    print_result(
+        args,
+        &recording,
+        Some((&conformance, deviations.as_slice())),
+    )?;
     anyhow::ensure!(
-        faults.is_empty(),
+        deviations.is_empty(),
         "the path is not as expected: {}",
-        faults.join("; ")
+        deviations.join("; ")
     );
     Ok(())
 }
 
-fn plan(args: &Args) -> Result<Plan> {
+fn probe_plan(args: &Args) -> Result<ProbePlan> {
     let timing = args.timing()?;
-    Ok(Plan {
-        from: open(args.from.as_deref())?,
-        to: open(args.to.as_deref())?,
+    Ok(ProbePlan {
+        from: open_namespace(args.from.as_deref())?,
+        to: open_namespace(args.to.as_deref())?,
         address: args.address,
         timing,
-        patience: args.wait,
+        wait: args.wait,
     })
 }
 
 /// A missing namespace is named with what would make it.
-fn open(name: Option<&str>) -> Result<Netns> {
+fn open_namespace(name: Option<&str>) -> Result<Netns> {
     let Some(name) = name else {
         return Ok(Netns::current()?);
     };
@@ -81,30 +85,30 @@ fn open(name: Option<&str>) -> Result<Netns> {
     })
 }
 
-fn tell(
+fn print_result(
     args: &Args,
     recording: &Recording,
-    judged: Option<(&judge::Verdict, &[String])>,
+    conformance: Option<(&conformance::Conformance, &[String])>,
 ) -> Result<()> {
-    let mut all = serde_json::to_value(&recording.summary)?;
-    let verdict = judged.map(|(verdict, _)| verdict);
+    let mut result = serde_json::to_value(&recording.summary)?;
+    let verdict = conformance.map(|(verdict, _)| verdict);
     let figures = verdict.map(serde_json::to_value).transpose()?;
-    if let (Value::Object(all), Some(Value::Object(figures))) = (&mut all, figures) {
+    if let (Value::Object(all), Some(Value::Object(figures))) = (&mut result, figures) {
         all.extend(figures);
     }
-    if let Some((_, faults)) = judged {
-        all["as_expected"] = faults.is_empty().into();
-        all["faults"] = faults.into();
+    if let Some((_, faults)) = conformance {
+        result["as_expected"] = faults.is_empty().into();
+        result["faults"] = faults.into();
     }
     if args.json {
-        outln!("{all}");
+        outln!("{result}");
         return Ok(());
     }
     outln!("{}", recording.summary);
     if let Some(verdict) = verdict {
         outln!("{verdict}");
     }
-    if judged.is_some_and(|(_, faults)| faults.is_empty()) {
+    if conformance.is_some_and(|(_, faults)| faults.is_empty()) {
         outln!("as expected");
     }
     Ok(())

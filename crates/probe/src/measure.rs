@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sends the packets, receives them, and puts the kernel's stamps together.
 
-use super::recording::{Oddities, Packet, Recording, Timing};
+use super::recording::{Packet, ReceiverCounts, Recording, Timing};
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{
@@ -21,7 +21,7 @@ use std::{
 
 /// A probe to make.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ProbePlan {
     /// Where it is sent.
     pub(super) from: Netns,
     /// Where it is received.
@@ -30,57 +30,61 @@ pub(super) struct Plan {
     pub(super) address: IpAddr,
     pub(super) timing: Timing,
     /// How long after the last packet another may come.
-    pub(super) patience: Time,
+    pub(super) wait: Time,
 }
 
 /// How often the receiver looks whether it may end.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest that a departure's stamp may take to come back.
-const STAMPS: Time = Time::from_secs(1);
+const STAMP_TIMEOUT: Time = Time::from_secs(1);
 /// More than the kernel slews its clock while a packet is on its way; less is no step.
-const STEP: Time = Time::from_millis(1);
+const CLOCK_STEP_MAX: Time = Time::from_millis(1);
 
 /// Makes the probe.
-pub(super) fn measure(plan: &Plan) -> Result<Recording> {
+pub(super) fn measure(plan: &ProbePlan) -> Result<Recording> {
     let (sender, receiver) = open(plan)?;
-    let before = wall_ahead();
-    let name = clock::wall().as_nanos();
+    let before = wall_clock_offset();
+    let probe_id = clock::wall().as_nanos();
     let sent_all = AtomicBool::new(false);
     let (departures, arrivals) = thread::scope(|scope| {
-        let receiving = scope.spawn(|| receive(&receiver, plan, name, &sent_all));
-        let departures = send(&sender, plan, name);
+        let receiving = scope.spawn(|| receive(&receiver, plan, probe_id, &sent_all));
+        let departures = send(&sender, plan, probe_id);
         sent_all.store(true, Ordering::Release);
         (departures, receiving.join())
     });
     let arrivals = arrivals.map_err(|_| anyhow::anyhow!("the receiving thread panicked"))?;
     let (departures, mut arrivals) = (departures?, arrivals?);
-    let after = wall_ahead();
+    let after = wall_clock_offset();
     ensure!(
-        before.max(after) - before.min(after) < STEP,
+        before.max(after) - before.min(after) < CLOCK_STEP_MAX,
         "the clock of this machine was set meanwhile: the times are worth nothing"
     );
-    arrivals.oddities.dropped_at_receiver = receiver.dropped()?;
-    let packets = join(plan.timing, &departures, &arrivals.at)?;
-    Ok(Recording::new(plan.timing, packets, arrivals.oddities))
+    arrivals.receiver_counts.dropped_at_receiver = receiver.dropped()?;
+    let packets = combine(plan.timing, &departures, &arrivals.at)?;
+    Ok(Recording::new(
+        plan.timing,
+        packets,
+        arrivals.receiver_counts,
+    ))
 }
 
 /// By how much the clock that stamps packets is ahead of the one that nobody sets.
-fn wall_ahead() -> Time {
+fn wall_clock_offset() -> Time {
     clock::wall() - clock::now()
 }
 
-fn open(plan: &Plan) -> Result<(Sender, Receiver)> {
+fn open(plan: &ProbePlan) -> Result<(Sender, Receiver)> {
     let any_port = SocketAddr::new(plan.address, 0);
     let receiver = plan.to.run(|| Receiver::open(any_port));
-    let receiver = receiver.map_err(|error| refused("receive at", plan, error))?;
-    let there = receiver.address()?;
+    let receiver = receiver.map_err(|error| socket_error("receive at", plan, error))?;
+    let destination = receiver.address()?;
     let segment = (plan.timing.segments > 1).then(|| payload(plan) as u16);
-    let sender = plan.from.run(|| Sender::open(there, segment));
-    let sender = sender.map_err(|error| refused("send to", plan, error))?;
+    let sender = plan.from.run(|| Sender::open(destination, segment));
+    let sender = sender.map_err(|error| socket_error("send to", plan, error))?;
     Ok((sender, receiver))
 }
 
-fn refused(what: &str, plan: &Plan, error: io::Error) -> anyhow::Error {
+fn socket_error(what: &str, plan: &ProbePlan, error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
             "cannot {what} {}: {error}; {ENTERING}",
@@ -91,7 +95,7 @@ fn refused(what: &str, plan: &Plan, error: io::Error) -> anyhow::Error {
 }
 
 /// Bytes of a packet behind its IP and UDP headers.
-fn payload(plan: &Plan) -> usize {
+fn payload(plan: &ProbePlan) -> usize {
     let headers = if plan.address.is_ipv4() {
         20 + 8
     } else {
@@ -101,10 +105,10 @@ fn payload(plan: &Plan) -> usize {
 }
 
 /// Every payload begins with the number of this probe and the sequence from 0.
-const HEAD: usize = 12;
+const PROBE_HEADER_LEN: usize = 12;
 
 /// When each message left, by its number.
-fn send(sender: &Sender, plan: &Plan, name: u64) -> Result<Vec<Option<Time>>> {
+fn send(sender: &Sender, plan: &ProbePlan, probe_id: u64) -> Result<Vec<Option<Time>>> {
     wait::precise_timers()?;
     let Timing {
         count,
@@ -119,8 +123,8 @@ fn send(sender: &Sender, plan: &Plan, name: u64) -> Result<Vec<Option<Time>>> {
         sleep_until(start + Time::from_nanos(interval_ns) * number as u64);
         let first = number as u32 * u32::from(segments);
         for (sequence, packet) in (first..).zip(message.chunks_mut(payload(plan))) {
-            packet[..8].copy_from_slice(&name.to_be_bytes());
-            packet[8..HEAD].copy_from_slice(&sequence.to_be_bytes());
+            packet[..8].copy_from_slice(&probe_id.to_be_bytes());
+            packet[8..PROBE_HEADER_LEN].copy_from_slice(&sequence.to_be_bytes());
         }
         sender.send(&message).with_context(|| {
             format!(
@@ -129,12 +133,12 @@ fn send(sender: &Sender, plan: &Plan, name: u64) -> Result<Vec<Option<Time>>> {
                 plan.timing.length
             )
         })?;
-        collect(sender, &mut departures)?;
+        collect_departures(sender, &mut departures)?;
     }
-    let give_up = clock::now() + STAMPS;
+    let give_up = clock::now() + STAMP_TIMEOUT;
     while departures.contains(&None) && clock::now() < give_up {
-        thread::sleep(LOOK);
-        collect(sender, &mut departures)?;
+        thread::sleep(POLL_INTERVAL);
+        collect_departures(sender, &mut departures)?;
     }
     Ok(departures)
 }
@@ -146,7 +150,7 @@ fn sleep_until(when: Time) {
     }
 }
 
-fn collect(sender: &Sender, departures: &mut [Option<Time>]) -> Result<()> {
+fn collect_departures(sender: &Sender, departures: &mut [Option<Time>]) -> Result<()> {
     while let Some(departure) = sender.departure()? {
         if let Some(slot) = departures.get_mut(departure.message as usize) {
             *slot = Some(departure.at);
@@ -160,66 +164,71 @@ fn collect(sender: &Sender, departures: &mut [Option<Time>]) -> Result<()> {
 struct Arrivals {
     /// When each packet first came, by its sequence.
     at: Vec<Option<Time>>,
-    oddities: Oddities,
+    receiver_counts: ReceiverCounts,
     /// The highest sequence so far.
-    newest: Option<u32>,
+    highest: Option<u32>,
 }
 
 impl Arrivals {
     fn new(count: u32) -> Self {
         Self {
             at: vec![None; count as usize],
-            oddities: Oddities::default(),
-            newest: None,
+            receiver_counts: ReceiverCounts::default(),
+            highest: None,
         }
     }
 
-    fn note(&mut self, sequence: u32, at: Time) {
+    fn record(&mut self, sequence: u32, at: Time) {
         let Some(slot) = self.at.get_mut(sequence as usize) else {
             return;
         };
         if slot.is_some() {
-            self.oddities.duplicated += 1;
+            self.receiver_counts.duplicated += 1;
             return;
         }
         *slot = Some(at);
-        if self.newest > Some(sequence) {
-            self.oddities.reordered += 1;
+        if self.highest > Some(sequence) {
+            self.receiver_counts.reordered += 1;
         }
-        self.newest = self.newest.max(Some(sequence));
+        self.highest = self.highest.max(Some(sequence));
     }
 }
 
-fn receive(receiver: &Receiver, plan: &Plan, name: u64, sent_all: &AtomicBool) -> Result<Arrivals> {
+fn receive(
+    receiver: &Receiver,
+    plan: &ProbePlan,
+    probe_id: u64,
+    sent_all: &AtomicBool,
+) -> Result<Arrivals> {
     let mut arrivals = Arrivals::new(plan.timing.count);
-    let mut buffer = [0; HEAD];
+    let mut buffer = [0; PROBE_HEADER_LEN];
     let mut latest = clock::now();
     loop {
-        let arrival = receiver.receive(&mut buffer, LOOK)?;
-        let ours = arrival.and_then(|arrival| {
-            let sequence = sequence(&buffer[..arrival.len], name)?;
+        let arrival = receiver.receive(&mut buffer, POLL_INTERVAL)?;
+        let own_packet = arrival.and_then(|arrival| {
+            let sequence = parse_sequence(&buffer[..arrival.len], probe_id)?;
             Some((sequence, arrival.at))
         });
-        if let Some((sequence, at)) = ours {
-            arrivals.note(sequence, at.context("the kernel stamped no arrival")?);
+        if let Some((sequence, at)) = own_packet {
+            arrivals.record(sequence, at.context("the kernel stamped no arrival")?);
             latest = clock::now();
         } else if !sent_all.load(Ordering::Acquire) {
             latest = clock::now();
-        } else if clock::now() - latest > plan.patience {
+        } else if clock::now() - latest > plan.wait {
             return Ok(arrivals);
         }
     }
 }
 
 /// The sequence in a payload of the probe `name`; others' packets have none.
-fn sequence(payload: &[u8], name: u64) -> Option<u32> {
+fn parse_sequence(payload: &[u8], probe_id: u64) -> Option<u32> {
     let (head, sequence) = payload.split_at_checked(8)?;
-    (head == name.to_be_bytes()).then_some(())?;
+    (head == probe_id.to_be_bytes()).then_some(())?;
     Some(u32::from_be_bytes(sequence.try_into().ok()?))
 }
 
 /// All packets of a message share its departure.
-fn join(
+fn combine(
     timing: Timing,
     departures: &[Option<Time>],
     arrivals: &[Option<Time>],
@@ -244,9 +253,12 @@ mod tests {
     fn the_first_copy_counts_and_late_ones_are_reordered() {
         let mut arrivals = Arrivals::new(5);
         for (at, sequence) in (1..).zip([0, 3, 1, 3, 2, 4, 9]) {
-            arrivals.note(sequence, Time::from_secs(at));
+            arrivals.record(sequence, Time::from_secs(at));
         }
-        let (duplicated, reordered) = (arrivals.oddities.duplicated, arrivals.oddities.reordered);
+        let (duplicated, reordered) = (
+            arrivals.receiver_counts.duplicated,
+            arrivals.receiver_counts.reordered,
+        );
         assert_eq!((duplicated, reordered), (1, 2));
         assert_eq!(arrivals.at[3], Some(Time::from_secs(2)));
         assert!(arrivals.at.iter().all(Option::is_some));
@@ -261,12 +273,12 @@ mod tests {
             segments: 2,
         };
         let s = |n| Some(Time::from_secs(n));
-        let packets = join(timing, &[s(10), None], &[s(11), None, s(12), s(13)]).unwrap();
+        let packets = combine(timing, &[s(10), None], &[s(11), None, s(12), s(13)]).unwrap();
         let sent: Vec<_> = packets.iter().map(|packet| packet.sent_ns).collect();
         assert_eq!(sent, [Some(0), Some(0), None, None]);
         assert_eq!(packets[0].delay_ns(), Some(1_000_000_000));
         assert_eq!(packets[3].received_ns, Some(3_000_000_000));
-        assert!(join(timing, &[None, None], &[None; 4]).is_err());
+        assert!(combine(timing, &[None, None], &[None; 4]).is_err());
     }
 
     /// Whoever sends more often than a probe is patient must not keep it from its end.
@@ -274,7 +286,7 @@ mod tests {
     fn strangers_keep_no_probe_waiting() {
         let address = IpAddr::from([127, 0, 0, 1]);
         let receiver = Receiver::open(SocketAddr::new(address, 0)).unwrap();
-        let plan = Plan {
+        let plan = ProbePlan {
             from: Netns::current().unwrap(),
             to: Netns::current().unwrap(),
             address,
@@ -284,7 +296,7 @@ mod tests {
                 length: 100,
                 segments: 1,
             },
-            patience: Time::from_millis(50),
+            wait: Time::from_millis(50),
         };
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -310,8 +322,8 @@ mod tests {
     fn strangers_have_no_sequence() {
         let mut payload = 7_u64.to_be_bytes().to_vec();
         payload.extend(5_u32.to_be_bytes());
-        assert_eq!(sequence(&payload, 7), Some(5));
-        assert_eq!(sequence(&payload, 8), None);
-        assert_eq!(sequence(b"hello", 7), None);
+        assert_eq!(parse_sequence(&payload, 7), Some(5));
+        assert_eq!(parse_sequence(&payload, 8), None);
+        assert_eq!(parse_sequence(b"hello", 7), None);
     }
 }

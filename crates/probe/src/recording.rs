@@ -81,7 +81,7 @@ pub struct Recording {
 
 /// What only the receiving end could count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Oddities {
+pub(crate) struct ReceiverCounts {
     /// Packets that came again.
     pub(crate) duplicated: u32,
     /// Packets that came after one that was sent later (RFC 4737, type-P-reordered).
@@ -124,7 +124,11 @@ pub(crate) struct Delay {
 
 impl Recording {
     /// Of packets in the order of their sequence.
-    pub(crate) fn new(timing: Timing, packets: Vec<Packet>, oddities: Oddities) -> Self {
+    pub(crate) fn new(
+        timing: Timing,
+        packets: Vec<Packet>,
+        receiver_counts: ReceiverCounts,
+    ) -> Self {
         let lost = || packets.iter().filter(|packet| packet.received_ns.is_none());
         let (sent, lost_count) = (packets.len() as u32, lost().count() as u32);
         let delays = sorted(packets.iter().filter_map(Packet::delay_ns));
@@ -132,9 +136,9 @@ impl Recording {
             sent,
             received: sent - lost_count,
             lost: lost_count,
-            duplicated: oddities.duplicated,
-            reordered: oddities.reordered,
-            dropped_at_receiver: oddities.dropped_at_receiver,
+            duplicated: receiver_counts.duplicated,
+            reordered: receiver_counts.reordered,
+            dropped_at_receiver: receiver_counts.dropped_at_receiver,
             first_lost: lost().map(|packet| packet.sequence).next(),
             loss_pattern: (lost_count > 0)
                 .then(|| fingerprint(lost().map(|packet| packet.sequence))),
@@ -271,7 +275,7 @@ pub(super) mod tests {
     #[test]
     fn the_summary_counts_and_sorts() {
         let packets = packets([Some(13_100), None, Some(13_000), Some(13_400)]);
-        let summary = Recording::new(TIMING, packets, Oddities::default()).summary;
+        let summary = Recording::new(TIMING, packets, ReceiverCounts::default()).summary;
         let counts = (summary.sent, summary.received, summary.lost);
         assert_eq!((counts, summary.first_lost), ((4, 3, 1), Some(2)));
         let delay = summary.delay.unwrap();
@@ -288,7 +292,7 @@ pub(super) mod tests {
     #[test]
     fn records_read_back() {
         for delays in [vec![Some(5), None], vec![None, None]] {
-            let recording = Recording::new(TIMING, packets(delays), Oddities::default());
+            let recording = Recording::new(TIMING, packets(delays), ReceiverCounts::default());
             let mut text = Vec::new();
             recording.write(&mut text).unwrap();
             assert_eq!(Recording::read(&text[..]).unwrap(), recording);

@@ -82,7 +82,7 @@ pub(crate) fn figures(scenario: &Scenario, topology: &Topology, flow: &Flow) -> 
     let Some((expected, timing)) = expected(scenario, topology, flow).zip(timing(flow).ok()) else {
         return Vec::new();
     };
-    let names = probe::figures(&expected.link_config, timing).into_iter();
+    let names = probe::figure_names(&expected.link_config, timing).into_iter();
     names.filter(|name| !expected.excludes(name)).collect()
 }
 

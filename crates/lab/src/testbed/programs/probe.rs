@@ -9,7 +9,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use longhaul_linux::netns::Netns;
-use longhaul_probe::{Recording, Timing, judge};
+use longhaul_probe::{Recording, Timing, check_conformance};
 use longhaul_report::registry;
 use longhaul_results::result::Metrics;
 use longhaul_units::Time;
@@ -71,7 +71,10 @@ fn outcome(recording: &Recording, expected: Option<&Expected>) -> Result<Outcome
     );
     let mut extra = numbers(summary)?;
     if let Some(expected) = expected {
-        extra.extend(numbers(&judge(recording, &expected.link_config))?);
+        extra.extend(numbers(&check_conformance(
+            recording,
+            &expected.link_config,
+        ))?);
         extra.retain(|name, _| !expected.excludes(name));
     }
     // Other figures are in the record for an investigation.

@@ -14,7 +14,7 @@ use std::fmt;
 
 /// One figure for each promise that this probe could judge.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct Conformance {
     /// How far delays are from what they should be, in either direction: half of them by less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delay_error_median_us: Option<f64>,
@@ -46,114 +46,114 @@ pub struct Verdict {
 }
 
 /// Judges a recording against the wire that it crossed.
-pub fn judge(recording: &Recording, shape: &LinkConfig) -> Verdict {
-    let mut verdict = Verdict::default();
-    let wire = Wire::new(shape, recording.timing);
+pub fn check_conformance(recording: &Recording, config: &LinkConfig) -> Conformance {
+    let mut verdict = Conformance::default();
+    let path = PathModel::new(config, recording.timing);
     let packets = &recording.packets;
-    if wire.queues {
-        verdict.drain(&wire, packets);
+    if path.is_queued {
+        verdict.check_drain(&path, packets);
     } else {
-        verdict.delay(&wire, packets);
+        verdict.check_delay(&path, packets);
     }
-    verdict.loss(&shape.loss, packets);
+    verdict.check_loss(&config.loss, packets);
     verdict
 }
 
 /// The names of what [`judge`] can tell of a probe of this timing over this wire.
-pub fn figures(shape: &LinkConfig, timing: Timing) -> Vec<&'static str> {
-    let wire = Wire::new(shape, timing);
-    let mut all = match wire.queues {
-        true if wire.rate.is_some() => vec!["drain_bps", "drain_error_ratio"],
+pub fn figure_names(config: &LinkConfig, timing: Timing) -> Vec<&'static str> {
+    let path = PathModel::new(config, timing);
+    let mut all = match path.is_queued {
+        true if path.rate.is_some() => vec!["drain_bps", "drain_error_ratio"],
         true => vec!["drain_bps"],
-        false if wire.constant() => {
+        false if path.has_constant_delay() => {
             vec![
                 "delay_error_median_us",
                 "delay_error_p99_us",
                 "delay_early_us",
             ]
         }
-        false if shape.jitter.reorder => vec!["jitter_p"],
+        false if config.jitter.reorder => vec!["jitter_p"],
         false => Vec::new(),
     };
-    all.extend(match &shape.loss {
+    all.extend(match &config.loss {
         Loss::Independent(_) => ["losses_p", "gaps_p"].as_slice(),
-        loss if is_gilberts(loss) => &["bursts_p", "gaps_p"],
+        loss if is_gilbert(loss) => &["bursts_p", "gaps_p"],
         _ => &[],
     });
     all
 }
 
 /// Whether packets of this timing wait for each other.
-pub(super) fn queues(shape: &LinkConfig, timing: Timing) -> bool {
-    Wire::new(shape, timing).queues
+pub(super) fn is_queued(config: &LinkConfig, timing: Timing) -> bool {
+    PathModel::new(config, timing).is_queued
 }
 
 /// From end to end without queue and jitter, in nanoseconds.
-pub(super) fn transit_ns(shape: &LinkConfig, timing: Timing) -> i64 {
-    Wire::new(shape, timing).transit
+pub(super) fn transit_ns(config: &LinkConfig, timing: Timing) -> i64 {
+    PathModel::new(config, timing).transit_ns
 }
 
 /// Whether every segment is lost in the bad state, and none in the good one.
-pub(super) fn is_gilberts(loss: &Loss) -> bool {
+pub(super) fn is_gilbert(loss: &Loss) -> bool {
     matches!(loss, Loss::GilbertElliott { loss_in_good, loss_in_bad, .. }
         if (loss_in_good.get(), loss_in_bad.get()) == (0.0, 1.0))
 }
 
 /// The wire as these packets see it.
-struct Wire<'a> {
-    shape: &'a LinkConfig,
+struct PathModel<'a> {
+    config: &'a LinkConfig,
     rate: Option<BitRate>,
     /// Bits that a packet takes at the transmitter.
     bits: u64,
     /// From end to end without queue and jitter, in nanoseconds.
-    transit: i64,
+    transit_ns: i64,
     /// Whether packets wait for each other.
-    queues: bool,
+    is_queued: bool,
 }
 
-impl<'a> Wire<'a> {
-    fn new(shape: &'a LinkConfig, timing: Timing) -> Self {
-        let rate = match &shape.rate {
+impl<'a> PathModel<'a> {
+    fn new(config: &'a LinkConfig, timing: Timing) -> Self {
+        let rate = match &config.rate {
             Rate::Constant(rate) => Some(*rate),
             Rate::Unlimited | Rate::Trace(_) => None,
         };
-        let bytes = u64::from(timing.length) + u64::from(shape.overhead);
+        let bytes = u64::from(timing.length) + u64::from(config.overhead);
         let sending = rate.map_or(Time::ZERO, |rate| rate.time_for(bytes));
         let crowded = timing.segments > 1 || sending.as_nanos() > timing.interval_ns;
         Self {
-            shape,
+            config,
             rate,
             bits: bytes * 8,
-            transit: (shape.delay + sending).as_nanos() as i64,
-            queues: !matches!(shape.rate, Rate::Unlimited) && crowded,
+            transit_ns: (config.delay + sending).as_nanos() as i64,
+            is_queued: !matches!(config.rate, Rate::Unlimited) && crowded,
         }
     }
 
     /// Whether a packet's delay is known beforehand.
-    fn constant(&self) -> bool {
-        self.shape.jitter.is_none() && self.shape.reorder.probability.get() == 0.0
+    fn has_constant_delay(&self) -> bool {
+        self.config.jitter.is_none() && self.config.reorder.probability.get() == 0.0
     }
 }
 
-impl Verdict {
-    fn delay(&mut self, wire: &Wire, packets: &[Packet]) {
+impl Conformance {
+    fn check_delay(&mut self, path: &PathModel, packets: &[Packet]) {
         let strays = packets.iter().filter_map(Packet::delay_ns);
-        let strays = sorted(strays.map(|delay| delay - wire.transit));
-        if wire.constant() {
+        let strays = sorted(strays.map(|delay| delay - path.transit_ns));
+        if path.has_constant_delay() {
             let errors = sorted(strays.iter().map(|stray| stray.abs()));
             self.delay_error_median_us = quantile(&errors, 0.5);
             self.delay_error_p99_us = quantile(&errors, 0.99);
             self.delay_early_us = strays.first().map(|stray| micros((-stray).max(0)));
-        } else if wire.shape.jitter.reorder && !strays.is_empty() {
+        } else if path.config.jitter.reorder && !strays.is_empty() {
             // Without overtaking, a packet may wait for the one before it: another distribution.
             let samples: Vec<f64> = strays.iter().map(|stray| *stray as f64).collect();
-            let law = |x| wire.shape.jitter.cdf(x);
-            self.jitter_p = Some(fit::kolmogorov_smirnov(&samples, law));
+            let cdf = |x| path.config.jitter.cdf(x);
+            self.jitter_p = Some(fit::kolmogorov_smirnov(&samples, cdf));
         }
     }
 
     /// From the first arrival to the last, all but the first packet passed the transmitter.
-    fn drain(&mut self, wire: &Wire, packets: &[Packet]) {
+    fn check_drain(&mut self, path: &PathModel, packets: &[Packet]) {
         let arrivals = sorted(packets.iter().filter_map(|packet| packet.received_ns));
         let ends = arrivals.first().zip(arrivals.last());
         let Some(span) = ends
@@ -162,29 +162,29 @@ impl Verdict {
         else {
             return;
         };
-        let bits = (arrivals.len() as u64 - 1) * wire.bits;
+        let bits = (arrivals.len() as u64 - 1) * path.bits;
         let drained = bits as f64 / (span as f64 / 1e9);
         self.drain_bps = Some(drained);
-        self.drain_error_ratio = wire
+        self.drain_error_ratio = path
             .rate
             .map(|rate| (drained / rate.bits() as f64 - 1.0).abs());
     }
 
-    fn loss(&mut self, loss: &Loss, packets: &[Packet]) {
+    fn check_loss(&mut self, loss: &Loss, packets: &[Packet]) {
         let pattern: Vec<bool> = packets.iter().map(|p| p.received_ns.is_none()).collect();
         let lost = pattern.iter().filter(|lost| **lost).count() as u64;
         match loss {
             Loss::Independent(p) => {
                 self.losses_p = Some(fit::binomial(lost, pattern.len() as u64, p.get()));
-                self.gaps_p = fit::geometric(&runs(&pattern, false), p.get());
+                self.gaps_p = fit::geometric(&run_lengths(&pattern, false), p.get());
             }
             Loss::GilbertElliott {
                 good_to_bad,
                 bad_to_good,
                 ..
-            } if is_gilberts(loss) => {
-                self.bursts_p = fit::geometric(&runs(&pattern, true), bad_to_good.get());
-                self.gaps_p = fit::geometric(&runs(&pattern, false), good_to_bad.get());
+            } if is_gilbert(loss) => {
+                self.bursts_p = fit::geometric(&run_lengths(&pattern, true), bad_to_good.get());
+                self.gaps_p = fit::geometric(&run_lengths(&pattern, false), good_to_bad.get());
             }
             // A mixture's runs are not geometric, and exact numbers are no statistics.
             _ => {}
@@ -193,7 +193,7 @@ impl Verdict {
 }
 
 /// Lengths of the runs of `state`; the last run is cut by the end, so it is left out.
-fn runs(pattern: &[bool], state: bool) -> Vec<u64> {
+fn run_lengths(pattern: &[bool], state: bool) -> Vec<u64> {
     let runs: Vec<&[bool]> = pattern.chunk_by(|a, b| a == b).collect();
     let whole = runs.iter().take(runs.len().saturating_sub(1));
     whole
@@ -202,7 +202,7 @@ fn runs(pattern: &[bool], state: bool) -> Vec<u64> {
         .collect()
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Conformance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figures = [
             ("delay error, median", self.delay_error_median_us, "µs"),
@@ -230,13 +230,13 @@ impl fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::super::recording::{
-        Oddities,
+        ReceiverCounts,
         tests::{TIMING, packets},
     };
     use super::*;
     use longhaul_netem::{Setting, jitter::JitterProcess, loss::LossProcess, random::stream};
 
-    fn shape(settings: &[(&str, &str)]) -> LinkConfig {
+    fn config_of(settings: &[(&str, &str)]) -> LinkConfig {
         let mut shape = LinkConfig::default();
         for (key, value) in settings {
             shape.apply(Setting::parse(key, value).unwrap());
@@ -244,9 +244,9 @@ mod tests {
         shape
     }
 
-    fn judged(delays: Vec<Option<i64>>, settings: &[(&str, &str)]) -> Verdict {
-        let recording = Recording::new(TIMING, packets(delays), Oddities::default());
-        judge(&recording, &shape(settings))
+    fn conformance_of(delays: Vec<Option<i64>>, settings: &[(&str, &str)]) -> Conformance {
+        let recording = Recording::new(TIMING, packets(delays), ReceiverCounts::default());
+        check_conformance(&recording, &config_of(settings))
     }
 
     /// Of every kind of wire: what is told is what was announced.
@@ -263,13 +263,13 @@ mod tests {
         ];
         for settings in wires {
             let rule = settings.iter().find(|(key, _)| *key == "loss");
-            let mut delays = losses(rule.map_or("0%", |(_, rule)| rule), 2000);
+            let mut delays = loss_delays(rule.map_or("0%", |(_, rule)| rule), 2000);
             for (n, delay) in delays.iter_mut().flatten().enumerate() {
                 *delay = 1000 + (n as i64 * 7919) % 1000;
             }
-            let verdict = serde_json::to_value(judged(delays, settings)).unwrap();
+            let verdict = serde_json::to_value(conformance_of(delays, settings)).unwrap();
             let told: Vec<&String> = verdict.as_object().unwrap().keys().collect();
-            let mut announced = figures(&shape(settings), TIMING);
+            let mut announced = figure_names(&config_of(settings), TIMING);
             announced.sort_unstable();
             assert_eq!(told, announced, "{settings:?}");
         }
@@ -280,7 +280,7 @@ mod tests {
         // 100 bytes at 1 Mbit/s are 800 µs.
         let settings = [("delay", "13ms"), ("rate", "1mbit")];
         let delays = [13_800, 13_810, 13_790, 13_900].map(Some).to_vec();
-        let verdict = judged(delays, &settings);
+        let verdict = conformance_of(delays, &settings);
         assert_eq!(verdict.delay_error_median_us, Some(10.0));
         assert_eq!(verdict.delay_error_p99_us, Some(100.0));
         assert_eq!(verdict.delay_early_us, Some(10.0));
@@ -291,13 +291,13 @@ mod tests {
     fn packets_closer_than_their_sending_time_show_the_rate_instead() {
         // 100 bytes at 0.5 Mbit/s are 1.6 ms; a packet is sent every millisecond.
         let delays = (0..4).map(|n| Some(1600 + 600 * n)).collect();
-        let verdict = judged(delays, &[("rate", "0.5mbit")]);
+        let verdict = conformance_of(delays, &[("rate", "0.5mbit")]);
         assert_eq!(verdict.delay_error_median_us, None);
         assert!((verdict.drain_bps.unwrap() - 5e5).abs() < 1.0);
         assert!(verdict.drain_error_ratio.unwrap() < 1e-6);
     }
 
-    fn losses(rule: &str, count: usize) -> Vec<Option<i64>> {
+    fn loss_delays(rule: &str, count: usize) -> Vec<Option<i64>> {
         let mut process = LossProcess::new(&rule.parse().unwrap(), stream(3, "loss"));
         let delay = |lost| if lost { None } else { Some(0) };
         (0..count).map(|_| delay(process.lose())).collect()
@@ -305,27 +305,30 @@ mod tests {
 
     #[test]
     fn losses_fit_their_own_law_and_no_other() {
-        let independent = judged(losses("1%", 50_000), &[("loss", "1%")]);
+        let independent = conformance_of(loss_delays("1%", 50_000), &[("loss", "1%")]);
         assert!(independent.losses_p.unwrap() > 0.01 && independent.gaps_p.unwrap() > 0.01);
-        let bursty = judged(
-            losses("gilbert:p=1%,r=25%", 50_000),
+        let bursty = conformance_of(
+            loss_delays("gilbert:p=1%,r=25%", 50_000),
             &[("loss", "gilbert:p=1%,r=25%")],
         );
         assert!(bursty.bursts_p.unwrap() > 0.01 && bursty.gaps_p.unwrap() > 0.01);
 
-        let wrong = judged(losses("1%", 50_000), &[("loss", "1.3%")]);
+        let wrong = conformance_of(loss_delays("1%", 50_000), &[("loss", "1.3%")]);
         assert!(wrong.losses_p.unwrap() < 1e-6 && wrong.gaps_p.unwrap() < 1e-3);
         // As many losses in the mean, but in bursts.
-        let bunched = judged(losses("gilbert:p=1%,r=25%", 50_000), &[("loss", "3.846%")]);
+        let bunched = conformance_of(
+            loss_delays("gilbert:p=1%,r=25%", 50_000),
+            &[("loss", "3.846%")],
+        );
         assert!(bunched.gaps_p.unwrap() < 1e-6);
-        let longer = judged(
-            losses("gilbert:p=1%,r=25%", 50_000),
+        let longer = conformance_of(
+            loss_delays("gilbert:p=1%,r=25%", 50_000),
             &[("loss", "gilbert:p=1%,r=35%")],
         );
         assert!(longer.bursts_p.unwrap() < 1e-3);
     }
 
-    fn jittered(rule: &str) -> Vec<Option<i64>> {
+    fn jitter_delays(rule: &str) -> Vec<Option<i64>> {
         let mut process = JitterProcess::new(&rule.parse().unwrap(), stream(3, "jitter"));
         let delay = |offset: i64| Some(300_000 + offset / 1000);
         (0..10_000).map(|_| delay(process.offset())).collect()
@@ -335,7 +338,7 @@ mod tests {
     fn jitter_fits_its_own_law_and_no_other() {
         let p = |rule: &str, declared: &str| {
             let settings = [("delay", "300ms"), ("jitter", declared)];
-            judged(jittered(rule), &settings).jitter_p
+            conformance_of(jitter_delays(rule), &settings).jitter_p
         };
         for rule in [
             "40ms,reorder",
@@ -350,7 +353,7 @@ mod tests {
 
     #[test]
     fn nothing_received_is_no_verdict_but_on_loss() {
-        let verdict = judged(vec![None; 100], &[("delay", "1ms"), ("loss", "1%")]);
+        let verdict = conformance_of(vec![None; 100], &[("delay", "1ms"), ("loss", "1%")]);
         assert_eq!(
             (verdict.delay_error_median_us, verdict.gaps_p),
             (None, None)

@@ -4,7 +4,7 @@
 //! Lateness of the machine can make a true path fail. The bounds leave room for it; whoever needs others judges by the figures.
 
 use super::{
-    judge::Verdict,
+    conformance::Conformance,
     recording::{Recording, Timing, micros, quantile, sorted},
 };
 use anyhow::Result;
@@ -14,30 +14,30 @@ use longhaul_stats::fit;
 use longhaul_units::Ratio;
 
 /// Half of the packets may be so much later or earlier than said, in microseconds, or [`DELAY_OFF_RATIO`] of the delay if that is more.
-const DELAY_OFF_US: f64 = 1_000.0;
-const DELAY_OFF_RATIO: f64 = 0.01;
+const DELAY_ERROR_MAX_US: f64 = 1_000.0;
+const DELAY_ERROR_MAX_RATIO: f64 = 0.01;
 /// No packet may be so much too early, in microseconds: no lateness makes one early.
 const EARLY_MAX_US: f64 = 100.0;
 /// A true path looks odder than that once in a thousand probes, for each figure.
 const P_MIN: f64 = 0.001;
 /// How far the rate may be off: some packets of a burst come together.
-const RATE_OFF_RATIO: f64 = 0.05;
+const RATE_ERROR_MAX_RATIO: f64 = 0.05;
 
 /// The settings that a probe can judge.
-const JUDGED: &str = "delay, jitter, rate, loss, duplicate, corrupt and reorder";
+const TESTABLE_SETTINGS: &str = "delay, jitter, rate, loss, duplicate, corrupt and reorder";
 
 /// A path as it is said to be.
 #[derive(Debug)]
-pub(super) struct Expected {
-    pub(super) shape: LinkConfig,
+pub(super) struct Expectation {
+    pub(super) config: LinkConfig,
     keys: Vec<String>,
 }
 
-impl Expected {
+impl Expectation {
     /// Reads `KEY=VALUE`s; `None` if there are none. Refuses what a probe of this timing can't judge.
-    pub(super) fn read(settings: &[String], timing: Timing) -> Result<Option<Self>> {
+    pub(super) fn parse(settings: &[String], timing: Timing) -> Result<Option<Self>> {
         let mut expected = Self {
-            shape: LinkConfig::default(),
+            config: LinkConfig::default(),
             keys: Vec::new(),
         };
         for text in settings {
@@ -45,7 +45,7 @@ impl Expected {
                 .split_once('=')
                 .ok_or_else(|| Refusal::usage(format!("--expect {text:?} is not KEY=VALUE")))?;
             let setting = Setting::parse(key.trim(), value).map_err(Refusal::usage)?;
-            expected.shape.apply(setting);
+            expected.config.apply(setting);
             if expected.has(key.trim()) {
                 let text = format!("--expect {}: is there twice", key.trim());
                 return Err(Refusal::usage(text));
@@ -55,19 +55,22 @@ impl Expected {
         let refused = expected
             .keys
             .iter()
-            .find_map(|key| expected.unjudged(key, timing));
+            .find_map(|key| expected.untestable_reason(key, timing));
         match refused {
             Some(why) => Err(Refusal::usage(format!("--expect {why}"))),
             None => {
-                expected.shape.check().map_err(Refusal::usage)?;
+                expected.config.check().map_err(Refusal::usage)?;
                 Ok((!settings.is_empty()).then_some(expected))
             }
         }
     }
 
     /// Why a setting can't be judged.
-    fn unjudged(&self, key: &str, timing: Timing) -> Option<String> {
-        let (queues, shape) = (super::judge::queues(&self.shape, timing), &self.shape);
+    fn untestable_reason(&self, key: &str, timing: Timing) -> Option<String> {
+        let (queues, shape) = (
+            super::conformance::is_queued(&self.config, timing),
+            &self.config,
+        );
         let jitters = !shape.jitter.is_none();
         let why = match key {
             "delay" if queues => {
@@ -103,7 +106,11 @@ impl Expected {
             "delay" | "jitter" | "reorder" | "rate" | "loss" | "corrupt" | "duplicate" => {
                 return None;
             }
-            _ => return Some(format!("{key}: a probe can't judge it; it judges {JUDGED}")),
+            _ => {
+                return Some(format!(
+                    "{key}: a probe can't judge it; it judges {TESTABLE_SETTINGS}"
+                ));
+            }
         };
         Some(format!("{key}: can't be judged so: {why}"))
     }
@@ -113,19 +120,23 @@ impl Expected {
     }
 
     /// What the path does not keep, each with its figure.
-    pub(super) fn faults(&self, recording: &Recording, verdict: &Verdict) -> Vec<String> {
+    pub(super) fn deviations(
+        &self,
+        recording: &Recording,
+        conformance: &Conformance,
+    ) -> Vec<String> {
         let faults = self.keys.iter().filter_map(|key| {
             let fault = match key.as_str() {
                 // A jitter has its delay beside it.
-                "delay" => self.delay_fault(recording, verdict),
-                "rate" => self.rate_fault(recording, verdict),
-                "loss" | "corrupt" => self.loss_fault(recording, verdict),
-                "duplicate" => count_fault(
+                "delay" => self.delay_deviation(recording, conformance),
+                "rate" => self.rate_deviation(recording, conformance),
+                "loss" | "corrupt" => self.loss_deviation(recording, conformance),
+                "duplicate" => count_deviation(
                     recording.summary.duplicated,
                     recording.summary.received,
-                    self.shape.duplicate,
+                    self.config.duplicate,
                 ),
-                "reorder" => self.reorder_fault(recording),
+                "reorder" => self.reorder_deviation(recording),
                 _ => None,
             };
             fault.map(|fault| format!("{key}: {fault}"))
@@ -133,26 +144,27 @@ impl Expected {
         faults.collect()
     }
 
-    fn delay_fault(&self, recording: &Recording, verdict: &Verdict) -> Option<String> {
-        if let Some(p) = verdict.jitter_p {
+    fn delay_deviation(&self, recording: &Recording, conformance: &Conformance) -> Option<String> {
+        if let Some(p) = conformance.jitter_p {
             return improbable(p, "such delays");
         }
-        let transit = super::judge::transit_ns(&self.shape, recording.timing);
-        let hold = self.held_from();
+        let transit = super::conformance::transit_ns(&self.config, recording.timing);
+        let hold = self.held_back_from_ns();
         let delays = recording
             .packets
             .iter()
             .filter_map(super::recording::Packet::delay_ns);
-        let strays = sorted(
+        let errors = sorted(
             delays
                 .map(|delay| delay - transit)
                 .filter(|stray| *stray < hold),
         );
-        let (Some(first), Some(off)) = (strays.first(), quantile(&strays, 0.5)) else {
+        let (Some(first), Some(off)) = (errors.first(), quantile(&errors, 0.5)) else {
             return Some("no packet came".to_owned());
         };
         let early = micros(-first);
-        let may = DELAY_OFF_US.max(self.shape.delay.as_secs_f64() * 1e6 * DELAY_OFF_RATIO);
+        let may =
+            DELAY_ERROR_MAX_US.max(self.config.delay.as_secs_f64() * 1e6 * DELAY_ERROR_MAX_RATIO);
         match (early > EARLY_MAX_US, off.abs() > may) {
             (true, _) => Some(format!(
                 "the earliest packet is {early:.0} µs too early, half of all {off:.0} µs off"
@@ -165,28 +177,28 @@ impl Expected {
     }
 
     /// Packets that are later than that were held back, in nanoseconds.
-    fn held_from(&self) -> i64 {
-        match self.shape.reorder.probability {
+    fn held_back_from_ns(&self) -> i64 {
+        match self.config.reorder.probability {
             Ratio::ZERO => i64::MAX,
-            _ => (self.shape.reorder.hold.as_nanos() / 2) as i64,
+            _ => (self.config.reorder.hold.as_nanos() / 2) as i64,
         }
     }
 
-    fn rate_fault(&self, recording: &Recording, verdict: &Verdict) -> Option<String> {
-        if !super::judge::queues(&self.shape, recording.timing) {
+    fn rate_deviation(&self, recording: &Recording, conformance: &Conformance) -> Option<String> {
+        if !super::conformance::is_queued(&self.config, recording.timing) {
             return None;
         }
-        match verdict.drain_error_ratio {
-            Some(off) if off > RATE_OFF_RATIO => Some(format!("off by {:.1} %", off * 100.0)),
+        match conformance.drain_error_ratio {
+            Some(off) if off > RATE_ERROR_MAX_RATIO => Some(format!("off by {:.1} %", off * 100.0)),
             Some(_) => None,
             None => Some("too few packets came".to_owned()),
         }
     }
 
-    fn loss_fault(&self, recording: &Recording, verdict: &Verdict) -> Option<String> {
+    fn loss_deviation(&self, recording: &Recording, conformance: &Conformance) -> Option<String> {
         let summary = &recording.summary;
-        match &self.shape.loss {
-            Loss::GilbertElliott { .. } => match (verdict.bursts_p, verdict.gaps_p) {
+        match &self.config.loss {
+            Loss::GilbertElliott { .. } => match (conformance.bursts_p, conformance.gaps_p) {
                 (Some(bursts), Some(gaps)) => {
                     improbable(bursts, "such bursts").or_else(|| improbable(gaps, "such gaps"))
                 }
@@ -196,19 +208,21 @@ impl Expected {
                 )),
             },
             loss => {
-                let passes = (1.0 - loss.mean()) * (1.0 - self.shape.corrupt.get());
+                let passes = (1.0 - loss.mean()) * (1.0 - self.config.corrupt.get());
                 let lost = Ratio::new(1.0 - passes).unwrap_or(Ratio::ONE);
-                let gaps = verdict.gaps_p.filter(|_| self.shape.corrupt == Ratio::ZERO);
-                count_fault(summary.lost, summary.sent, lost)
+                let gaps = conformance
+                    .gaps_p
+                    .filter(|_| self.config.corrupt == Ratio::ZERO);
+                count_deviation(summary.lost, summary.sent, lost)
                     .or_else(|| improbable(gaps?, "such gaps"))
             }
         }
     }
 
-    fn reorder_fault(&self, recording: &Recording) -> Option<String> {
-        let transit = super::judge::transit_ns(&self.shape, recording.timing);
+    fn reorder_deviation(&self, recording: &Recording) -> Option<String> {
+        let transit = super::conformance::transit_ns(&self.config, recording.timing);
         let summary = &recording.summary;
-        let held = match self.shape.reorder.probability {
+        let held = match self.config.reorder.probability {
             Ratio::ZERO => summary.reordered,
             _ => {
                 let delays = recording
@@ -216,17 +230,17 @@ impl Expected {
                     .iter()
                     .filter_map(super::recording::Packet::delay_ns);
                 delays
-                    .filter(|delay| delay - transit >= self.held_from())
+                    .filter(|delay| delay - transit >= self.held_back_from_ns())
                     .count() as u32
             }
         };
-        count_fault(held, summary.received, self.shape.reorder.probability)
+        count_deviation(held, summary.received, self.config.reorder.probability)
     }
 }
 
 /// A model whose lengths of bursts and gaps are not geometric.
 fn is_mixture(loss: &Loss) -> bool {
-    matches!(loss, Loss::GilbertElliott { .. }) && !super::judge::is_gilberts(loss)
+    matches!(loss, Loss::GilbertElliott { .. }) && !super::conformance::is_gilbert(loss)
 }
 
 fn improbable(p: f64, what: &str) -> Option<String> {
@@ -234,7 +248,7 @@ fn improbable(p: f64, what: &str) -> Option<String> {
 }
 
 /// So many of all, where each is with a probability.
-fn count_fault(count: u32, all: u32, probability: Ratio) -> Option<String> {
+fn count_deviation(count: u32, all: u32, probability: Ratio) -> Option<String> {
     let p = match (probability, count) {
         (_, _) if all == 0 => return Some("no packet came".to_owned()),
         (Ratio::ZERO, 0) => 1.0,
@@ -248,9 +262,9 @@ fn count_fault(count: u32, all: u32, probability: Ratio) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::{
-        judge::judge,
+        conformance::check_conformance,
         recording::{
-            Oddities,
+            ReceiverCounts,
             tests::{TIMING, packets},
         },
     };
@@ -258,57 +272,68 @@ mod tests {
 
     const COUNT: usize = 2_000;
 
-    fn faults(
+    fn deviations_of(
         settings: &[&str],
         delays: Vec<Option<i64>>,
-        oddities: Oddities,
+        oddities: ReceiverCounts,
         timing: Timing,
     ) -> Vec<String> {
         let settings: Vec<_> = settings.iter().map(|text| (*text).to_owned()).collect();
-        let expected = Expected::read(&settings, timing).unwrap().unwrap();
+        let expected = Expectation::parse(&settings, timing).unwrap().unwrap();
         let recording = Recording::new(timing, packets(delays), oddities);
-        expected.faults(&recording, &judge(&recording, &expected.shape))
+        expected.deviations(&recording, &check_conformance(&recording, &expected.config))
     }
 
-    fn plain(settings: &[&str], delay: impl Fn(usize) -> Option<i64>) -> Vec<String> {
-        faults(
+    fn deviations_without_duplicates(
+        settings: &[&str],
+        delay: impl Fn(usize) -> Option<i64>,
+    ) -> Vec<String> {
+        deviations_of(
             settings,
             (0..COUNT).map(delay).collect(),
-            Oddities::default(),
+            ReceiverCounts::default(),
             TIMING,
         )
     }
 
     /// Every hundredth and, so that gaps differ, some more.
-    fn lost(n: usize) -> bool {
+    fn is_lost(n: usize) -> bool {
         (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(100)
     }
 
     #[test]
     fn a_path_that_keeps_its_word_has_no_fault() {
-        assert!(plain(&["delay=13ms"], |n| Some(13_000 + n as i64 % 300)).is_empty());
         assert!(
-            plain(
+            deviations_without_duplicates(&["delay=13ms"], |n| Some(13_000 + n as i64 % 300))
+                .is_empty()
+        );
+        assert!(
+            deviations_without_duplicates(
                 &["loss=none", "duplicate=0", "corrupt=none", "reorder=0"],
                 |_| Some(9)
             )
             .is_empty()
         );
-        assert!(plain(&["loss=1%"], |n| (!lost(n)).then_some(9)).is_empty());
-        assert!(plain(&["corrupt=1%"], |n| (!lost(n)).then_some(9)).is_empty());
-        let held = |n| Some(13_000 + if lost(n) { 5_000 } else { 0 });
-        assert!(plain(&["delay=13ms", "reorder=1%:5ms"], held).is_empty());
-        let twice = Oddities {
+        assert!(
+            deviations_without_duplicates(&["loss=1%"], |n| (!is_lost(n)).then_some(9)).is_empty()
+        );
+        assert!(
+            deviations_without_duplicates(&["corrupt=1%"], |n| (!is_lost(n)).then_some(9))
+                .is_empty()
+        );
+        let held = |n| Some(13_000 + if is_lost(n) { 5_000 } else { 0 });
+        assert!(deviations_without_duplicates(&["delay=13ms", "reorder=1%:5ms"], held).is_empty());
+        let twice = ReceiverCounts {
             duplicated: 20,
-            ..Oddities::default()
+            ..ReceiverCounts::default()
         };
-        assert!(faults(&["duplicate=1%"], vec![Some(9); COUNT], twice, TIMING).is_empty());
+        assert!(deviations_of(&["duplicate=1%"], vec![Some(9); COUNT], twice, TIMING).is_empty());
     }
 
     #[test]
     fn every_kind_has_its_fault() {
         let one = |settings: &[&str], delay: &dyn Fn(usize) -> Option<i64>| {
-            let said = plain(settings, delay);
+            let said = deviations_without_duplicates(settings, delay);
             let key = settings[0].split('=').next().unwrap();
             assert!(
                 said.len() == 1 && said[0].starts_with(key),
@@ -323,17 +348,17 @@ mod tests {
         one(&["loss=1%"], &|_| Some(9));
         one(&["loss=1%"], &|_| None);
         one(&["loss=gilbert:p=1%,r=25%"], &|_| Some(9));
-        one(&["corrupt=5%"], &|n| (!lost(n)).then_some(9));
+        one(&["corrupt=5%"], &|n| (!is_lost(n)).then_some(9));
         one(&["duplicate=1%"], &|_| Some(9));
         one(&["reorder=1%:5ms", "delay=0"], &|_| Some(0));
-        let odd = Oddities {
+        let odd = ReceiverCounts {
             duplicated: 1,
             reordered: 1,
-            ..Oddities::default()
+            ..ReceiverCounts::default()
         };
         for key in ["duplicate=none", "reorder=none"] {
             assert_eq!(
-                faults(&[key], vec![Some(9); COUNT], odd, TIMING).len(),
+                deviations_of(&[key], vec![Some(9); COUNT], odd, TIMING).len(),
                 1,
                 "{key}"
             );
@@ -343,7 +368,7 @@ mod tests {
             ..TIMING
         };
         let queued = (0..COUNT as i64).map(|n| Some(800 * n)).collect();
-        let said = faults(&["rate=2mbit"], queued, Oddities::default(), burst);
+        let said = deviations_of(&["rate=2mbit"], queued, ReceiverCounts::default(), burst);
         assert!(said.len() == 1 && said[0].starts_with("rate"), "{said:?}");
     }
 
@@ -360,7 +385,9 @@ mod tests {
             (vec!["delay=1ms", "rate=0.1mbit"], "--interval"),
         ] {
             let settings: Vec<_> = settings.iter().map(|text| (*text).to_owned()).collect();
-            let error = Expected::read(&settings, TIMING).unwrap_err().to_string();
+            let error = Expectation::parse(&settings, TIMING)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(word), "{error}");
         }
     }
