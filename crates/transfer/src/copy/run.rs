@@ -22,7 +22,7 @@ use std::time::Instant;
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     if args.attended {
-        threads::spawn(endpoint::reports::end_with_standard_input)?;
+        threads::spawn(endpoint::reports::exit_at_stdin_eof)?;
     }
     match &args.command {
         Some(Command::Verify(args)) => verify::run(&args.dir, args.json),

@@ -121,7 +121,7 @@ impl AccessScope {
         let path = Path::new(OsStr::from_bytes(path));
         match self {
             Self::Unrestricted => open_unrestricted_target(path, options),
-            Self::Export(export) => export.target(path, options),
+            Self::Export(export) => export.open_target(path, options),
         }
     }
 
@@ -230,7 +230,7 @@ impl ExportScope {
         }
     }
 
-    fn target(&self, path: &Path, options: &Options) -> Result<(Root, Option<RelPath>)> {
+    fn open_target(&self, path: &Path, options: &Options) -> Result<(Root, Option<RelPath>)> {
         let (root, inside) = (self.open()?, self.path_below(path)?);
         let into = |inside: Option<&RelPath>| {
             let root = root.subroot_or_create(inside).map_err(Refusal::usage)?;

@@ -4,7 +4,7 @@
 
 use super::{
     access_scope::AccessScope,
-    reports::{Reporter, end_with_standard_input},
+    reports::{Reporter, exit_at_stdin_eof},
     source::{portion::recorded_shares, scan},
 };
 use crate::protocol::{
@@ -26,7 +26,7 @@ const RANGE_BYTES_MAX: usize = 20;
 
 pub(super) fn run(begin: &Begin, scope: &AccessScope, reporter: &Reporter) -> Result<Progress> {
     let scan = scan::open(begin, scope)?;
-    threads::spawn(end_with_standard_input)?;
+    threads::spawn(exit_at_stdin_eof)?;
     reporter.send(&Report::Shares(recorded_shares(begin, scope)?));
     let (mut found, mut bytes) = (Vec::new(), 0);
     let mut progress = Progress::default();

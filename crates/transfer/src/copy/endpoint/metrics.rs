@@ -87,7 +87,7 @@ impl EndpointMetrics {
         let control = tcp.map(tcp_congestion);
         let mut state = self.0.lock();
         if let Some(Ok(control)) = control {
-            state.ended.network.shrugs_off_losses = control.starts_with("bbr");
+            state.ended.network.ignores_single_losses = control.starts_with("bbr");
         }
         let number = state.next_number;
         state.next_number += 1;
@@ -146,14 +146,14 @@ impl MetricsState {
         let mut all = self.ended;
         all.elapsed_us = self.started_at.elapsed().as_micros() as u64;
         all.stages.add(&threads.stages);
-        all.crowded_us += threads.crowded_us;
+        all.runqueue_wait_us += threads.runqueue_wait_us;
         all
     }
 }
 
 fn add_thread(to: &mut Metrics, times: &ThreadTimes) {
     to.stages.add(&times.stages);
-    to.crowded_us += times.runqueue_wait_us;
+    to.runqueue_wait_us += times.runqueue_wait_us;
 }
 
 /// Sets the number of streams and their round-trip times from `(rtt, minimum rtt)` of each stream, in
@@ -193,8 +193,8 @@ impl MeasuredSocket {
         let rest = busy.saturating_sub(window + buffer);
         to.limited(uncounted_limiter(&info, waits), rest);
         to.sent_bytes += delta(|info| info.sent_bytes);
-        to.again_bytes += delta(|info| info.retransmitted_bytes);
-        to.again_segments += delta(|info| info.retransmits.into());
+        to.retransmitted_bytes += delta(|info| info.retransmitted_bytes);
+        to.retransmitted_segments += delta(|info| info.retransmits.into());
         (self.sampled_at, self.last_info) = (now, info);
     }
 }

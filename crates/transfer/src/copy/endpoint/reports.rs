@@ -98,7 +98,7 @@ pub(super) fn report_ready(
 }
 
 /// Waits for the end of standard input, and exits: the process that started this one is gone.
-pub(crate) fn end_with_standard_input() {
+pub(crate) fn exit_at_stdin_eof() {
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
     std::process::exit(1);
 }

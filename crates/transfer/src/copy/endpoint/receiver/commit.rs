@@ -44,7 +44,7 @@ impl Target {
                 if self.options.hash == Switch::Off {
                     self.remove_hashes_of(manifest.as_mut(), &done);
                 }
-                done.into_iter().for_each(|file| self.forget_journal(file));
+                done.into_iter().for_each(|file| self.remove_journal(file));
                 self.open_waiting();
             }
             if self.shared.update(State::requeue_busy) {
@@ -231,9 +231,9 @@ impl Target {
         }
     }
 
-    fn forget_journal(&self, file: FinalizedFile) {
-        let forgotten = file.finished.map_or(Ok(()), FinishedFile::remove_journal);
-        if let Err(error) = forgotten {
+    fn remove_journal(&self, file: FinalizedFile) {
+        let removed = file.finished.map_or(Ok(()), FinishedFile::remove_journal);
+        if let Err(error) = removed {
             self.reporter
                 .send_problem(with_directory(&file.entry, &error));
         }

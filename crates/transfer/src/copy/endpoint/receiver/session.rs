@@ -11,7 +11,7 @@ use crate::{
     copy::endpoint::{
         access_scope::AccessScope,
         rendezvous::{ControlConnections, StreamHandler, StreamOpener, connect_endpoints},
-        reports::{Counters, Reporter, end_with_standard_input, report_ready},
+        reports::{Counters, Reporter, exit_at_stdin_eof, report_ready},
     },
     protocol::{control::Begin, message::TargetMsg, report::Progress},
     transport::{
@@ -32,7 +32,7 @@ pub(crate) fn run(
     reporter: &Reporter,
 ) -> Result<Progress> {
     report_ready(&mut begin, scope, reporter)?;
-    threads::spawn(end_with_standard_input)?;
+    threads::spawn(exit_at_stdin_eof)?;
     run_session(&begin, scope, identity, reporter)
 }
 

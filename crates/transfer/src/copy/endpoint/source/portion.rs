@@ -129,7 +129,7 @@ pub(crate) fn recorded_shares(begin: &Begin, scope: &AccessScope) -> Result<Vec<
 }
 
 /// Describes the sources that are only one host's share of a spread tree: a copy of one is incomplete.
-pub(super) fn incomplete(begin: &Begin, scope: &AccessScope) -> Vec<String> {
+pub(super) fn describe_incomplete(begin: &Begin, scope: &AccessScope) -> Vec<String> {
     // In a gather, the coordinator counts the shares of the source itself.
     if matches!(begin.task, Task::Gather(_)) || !reports_missing_shares(begin.task) {
         return Vec::new();

@@ -7,7 +7,7 @@
 
 use super::{
     extents::{self, Assignment},
-    portion::{incomplete, recorded_shares, source_locations},
+    portion::{describe_incomplete, recorded_shares, source_locations},
     rate_limit::RateLimit,
     scan,
     state::Source,
@@ -17,7 +17,7 @@ use crate::{
     copy::endpoint::{
         access_scope::AccessScope,
         rendezvous::{ControlConnections, StreamHandler, StreamOpener, connect_endpoints},
-        reports::{Counters, Reporter, end_with_standard_input, report_ready},
+        reports::{Counters, Reporter, exit_at_stdin_eof, report_ready},
     },
     protocol::{
         control::{Begin, Task},
@@ -59,7 +59,7 @@ pub(crate) fn run(
             ..prepared
         },
         _ => {
-            threads::spawn(end_with_standard_input)?;
+            threads::spawn(exit_at_stdin_eof)?;
             prepared
         }
     };
@@ -82,7 +82,7 @@ pub(crate) fn prepare(begin: &Begin, scope: &AccessScope) -> Result<PreparedSour
         assigned: None,
         tuning: StreamTuning::prepare(&begin.options)?,
         limit: begin.options.limit.map(RateLimit::open).transpose()?,
-        incomplete: incomplete(begin, scope),
+        incomplete: describe_incomplete(begin, scope),
     })
 }
 
