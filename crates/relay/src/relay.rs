@@ -38,7 +38,7 @@ const CLIENT_SHARE: usize = 3;
 pub(crate) struct Relay {
     pub(crate) current: CurrentSetup,
     pub(crate) listeners: Listeners,
-    pub(crate) drain: Drain,
+    pub(crate) lifecycle: Lifecycle,
     pub(crate) journal: Journal,
     /// Client connections that other relays send over several legs.
     pub(crate) groups: Arc<IncomingGroups>,
@@ -118,9 +118,9 @@ pub(crate) enum Phase {
 
 /// Publishes the phase to all tasks: the relay stops accepting, waits, cuts, stops.
 #[derive(Debug)]
-pub(crate) struct Drain(watch::Sender<Phase>);
+pub(crate) struct Lifecycle(watch::Sender<Phase>);
 
-impl Drain {
+impl Lifecycle {
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(Phase::Run))
     }

@@ -103,7 +103,7 @@ impl Verifier {
         runtime.block_on(async {
             tokio::spawn(relay.heartbeats.clone().send(thread));
             self.serve(relay).await?;
-            relay.drain.wait_for(Phase::Stop).await;
+            relay.lifecycle.wait_for(Phase::Stop).await;
             Ok(())
         })
     }
@@ -123,7 +123,7 @@ impl Verifier {
         let mut ticks = interval(EXPIRY_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut last_wakeup, mut is_empty) = (Instant::now(), true);
-        let mut draining = pin!(relay.drain.wait_for(Phase::Drain));
+        let mut draining = pin!(relay.lifecycle.wait_for(Phase::Drain));
         loop {
             let mut outcome = None;
             select! {

@@ -37,7 +37,7 @@ pub(super) async fn await_request(session: &Session) -> Result<(), End> {
             Ok(Ok(())) if !near.is_abandoned() => Ok(()),
             _ => Err(End::Finished),
         },
-        () = session.relay.drain.wait_for(Phase::Drain) => Err(End::Finished),
+        () = session.relay.lifecycle.wait_for(Phase::Drain) => Err(End::Finished),
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) async fn read_message(session: &Session) -> Result<PeerMessage, Rejec
 /// not mistakes of the operator.
 fn report_foreign_protocol(session: &Session, error: &ConvertError, bytes: &[u8]) {
     let why = match error {
-        ConvertError::Magic => DenialReason::Foreign(bytes.to_vec()),
+        ConvertError::Magic => DenialReason::NotConvert(bytes.to_vec()),
         ConvertError::Version(version) => DenialReason::Version(*version),
         _ => return,
     };

@@ -46,8 +46,8 @@ async fn read_request(session: &Session, kind: &Kind) -> Result<ParsedRequest, E
                 Ok(PeerMessage::Request(parsed)) => Ok(parsed),
                 Ok(PeerMessage::Join(ticket)) => return Err(End::Joined(ticket)),
                 Ok(PeerMessage::HealthCheck) => {
-                    let yes = Answer::Accepted.encode();
-                    Box::pin(reply_and_close(&session.client_leg(), &yes)).await;
+                    let reply = Answer::Accepted.encode();
+                    Box::pin(reply_and_close(&session.client_leg(), &reply)).await;
                     return Err(End::Finished);
                 }
                 Err(rejection) => Err(rejection),

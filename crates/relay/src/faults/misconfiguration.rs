@@ -79,7 +79,7 @@ impl fmt::Display for PeerError {
                     Some(from) => write!(f, "{}", from.ip().to_canonical())?,
                     None => f.write_str("this relay")?,
                 }
-                f.write_str("; or it is not a longhaul Convert listener")
+                f.write_str(", or it is not a longhaul Convert listener")
             }
             Self::NoAnswer(time) => write!(
                 f,
@@ -138,7 +138,7 @@ pub(crate) enum DenialReason {
     /// The client did not begin a TLS handshake.
     NoTlsHandshake,
     /// The first bytes are not Convert.
-    Foreign(Vec<u8>),
+    NotConvert(Vec<u8>),
     /// The request has another version of Convert.
     Version(u8),
     /// The connection does not begin with a PROXY protocol header.
@@ -154,7 +154,7 @@ impl DenialReason {
             Self::NotInAllowFrom => 0,
             Self::Tls(_) => 1,
             Self::NoTlsHandshake => 2,
-            Self::Foreign(_) => 3,
+            Self::NotConvert(_) => 3,
             Self::Version(_) => 4,
             Self::NoProxyHeader => 5,
             Self::InDenyFrom => 6,
@@ -179,12 +179,12 @@ impl DenialReason {
                                   take it from this listener"
                     .into()
             }
-            Self::Foreign(bytes) if is_tls(bytes) => {
+            Self::NotConvert(bytes) if is_tls(bytes) => {
                 "it speaks TLS, which this listener does not: give this listener tls, or take it \
                  from its peer"
                     .into()
             }
-            Self::Foreign(_) => {
+            Self::NotConvert(_) => {
                 "it does not speak Convert (RFC 8803): only relays with this one as \
                                  peer connect here"
                     .into()

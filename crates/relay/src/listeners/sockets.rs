@@ -98,11 +98,11 @@ pub(crate) fn open_listeners(
     config: &Config,
     passed: &mut PassedSockets,
 ) -> anyhow::Result<Vec<OpenListener>> {
-    let present = config
+    let supported = config
         .listeners
         .iter()
         .filter(|listener| is_supported(listener));
-    let opened: Vec<_> = present
+    let opened: Vec<_> = supported
         .map(|listener| open_listener(config, listener, &passed.take_for(listener)?))
         .collect::<Result<_, _>>()?;
     passed.check_none_left()?;
@@ -118,15 +118,15 @@ pub(crate) fn open_listeners(
 /// off: there is nothing to divert, and the other listeners still work.
 pub(crate) fn is_supported(listener: &ListenerConfig) -> bool {
     let transparent = matches!(listener.kind, Kind::Transparent { .. });
-    let possible =
+    let supported =
         !transparent || listener.address.is_ipv4() || !longhaul_linux::interface::ipv6_is_off();
-    if !possible {
+    if !supported {
         warn!(
             "IPv6 is off here: transparent {} is skipped",
             listener.address
         );
     }
-    possible
+    supported
 }
 
 /// Opens a listener, on the `passed` sockets if there are any.

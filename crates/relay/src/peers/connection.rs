@@ -102,7 +102,7 @@ impl Peer {
     }
 
     async fn connect_udt(&self, address: SocketAddr) -> Result<(Carrier, SocketAddr), Failure> {
-        let stream = udt::connect(&self.departure, address, &self.config.profile).await?;
+        let stream = udt::connect(&self.udt_ports, address, &self.config.profile).await?;
         Ok((Carrier::Udt(stream.into()), address))
     }
 
@@ -126,7 +126,8 @@ pub(crate) async fn read_answer(leg: &Leg) -> Result<(Answer, Option<Cause>), Pe
     let mut bytes = Vec::new();
     let from = || leg.carrier().local_addr().ok();
     loop {
-        let missing = Answer::bytes_missing(&bytes).map_err(|error| obstacle_of(&error, &bytes))?;
+        let missing =
+            Answer::bytes_missing(&bytes).map_err(|error| to_peer_error(&error, &bytes))?;
         if missing == 0 {
             break;
         }
@@ -143,7 +144,7 @@ pub(crate) async fn read_answer(leg: &Leg) -> Result<(Answer, Option<Cause>), Pe
     }
 }
 
-fn obstacle_of(error: &ConvertError, bytes: &[u8]) -> PeerError {
+fn to_peer_error(error: &ConvertError, bytes: &[u8]) -> PeerError {
     match error {
         ConvertError::Version(version) => PeerError::Version(*version),
         _ => PeerError::NotConvert(bytes.to_vec()),

@@ -37,7 +37,7 @@ struct HealthState {
 #[derive(Debug, Clone, Copy)]
 struct Down {
     since: Instant,
-    pause: Duration,
+    backoff: Duration,
     check_at: Instant,
 }
 
@@ -68,7 +68,7 @@ impl Health {
         let mut state = self.state();
         state.last_contact = Some(now);
         let down = state.down.take();
-        state.last_recovery = down.map(|down| (now, down.pause)).or(state.last_recovery);
+        state.last_recovery = down.map(|down| (now, down.backoff)).or(state.last_recovery);
         down.is_some()
     }
 
@@ -128,14 +128,14 @@ impl Down {
     fn new(now: Instant, pause: Duration, jitter: f64) -> Self {
         Self {
             since: now,
-            pause,
+            backoff: pause,
             check_at: now + jittered(pause, jitter),
         }
     }
 
     fn back_off(&mut self, now: Instant, jitter: f64) {
-        self.pause = double_backoff(self.pause);
-        self.check_at = now + jittered(self.pause, jitter);
+        self.backoff = double_backoff(self.backoff);
+        self.check_at = now + jittered(self.backoff, jitter);
     }
 }
 

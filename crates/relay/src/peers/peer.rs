@@ -18,7 +18,7 @@ pub(crate) struct Peer {
     pub(crate) is_configured: bool,
     pub(crate) address: PeerAddress,
     /// Local ports of legs over UDT.
-    pub(crate) departure: Departure,
+    pub(crate) udt_ports: Departure,
     pub(crate) state: PeerState,
 }
 
@@ -36,7 +36,7 @@ impl Peer {
             address: PeerAddress::new(config.destination.clone()),
             config,
             is_configured: true,
-            departure: Departure::default(),
+            udt_ports: Departure::default(),
             state: PeerState::default(),
         }
     }

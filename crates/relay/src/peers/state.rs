@@ -36,11 +36,11 @@ pub(crate) struct PoolCounters {
 #[derive(Debug, Default)]
 pub(crate) struct Striping {
     /// Time at which the peer refused a group as unsupported.
-    refused: Mutex<Option<Instant>>,
+    unsupported_since: Mutex<Option<Instant>>,
     /// Number of legs that could not join.
     pub(crate) missing: AtomicU64,
     /// Whether some leg of the last group could not join.
-    short: AtomicBool,
+    is_incomplete: AtomicBool,
 }
 
 impl Striping {
@@ -59,11 +59,11 @@ impl Striping {
     pub(crate) fn record_missing(&self, legs: usize) -> bool {
         self.missing.fetch_add(legs as u64, Relaxed);
         let is_incomplete = legs > 0;
-        self.short.swap(is_incomplete, Relaxed) != is_incomplete
+        self.is_incomplete.swap(is_incomplete, Relaxed) != is_incomplete
     }
 
     fn unsupported_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.refused.lock()
+        self.unsupported_since.lock()
     }
 }
 

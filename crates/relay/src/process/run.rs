@@ -32,7 +32,7 @@ use crate::{
     records::{
         history::History, journal::Journal, reload_state::ReloadState, sampling::ConnectionSampler,
     },
-    relay::{ACCEPT_TIME, Drain, Phase, Relay, ThreadExitSignal},
+    relay::{ACCEPT_TIME, Lifecycle, Phase, Relay, ThreadExitSignal},
     verify::Verifier,
 };
 use anyhow::Context as _;
@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         history: History::default(),
         started: Instant::now(),
         reloads: ReloadState::new(),
-        drain: Drain::new(),
+        lifecycle: Lifecycle::new(),
         journal: journal.unwrap_or_default(),
         connection_permits: Arc::new(Semaphore::new(budget.connections)),
         permits_total: (budget.connections as u32).into(),
@@ -228,7 +228,7 @@ fn serve(relay: &Arc<Relay>, opened: ServingParts, args: &Args) -> anyhow::Resul
             supervise((relay, &registry), args, &workers, interception.as_ref()).await
         })
     });
-    relay.drain.enter(Phase::Stop);
+    relay.lifecycle.enter(Phase::Stop);
     for thread in threads {
         let name = thread.thread().name().unwrap_or_default().to_owned();
         let ended = thread.join();
@@ -443,7 +443,7 @@ async fn wait_for_handshakes() {
 /// Stops accepting. Cuts the remaining connections after the grace period, or when `impatient`
 /// completes (a second signal).
 async fn drain(relay: &Relay, registry: &Registry, impatient: impl Future<Output = ()>) {
-    relay.drain.enter(Phase::Drain);
+    relay.lifecycle.enter(Phase::Drain);
     sleep(ACCEPT_TIME).await;
     let all = relay.permits_total.load(Relaxed);
     let all_closed = async {
@@ -454,7 +454,7 @@ async fn drain(relay: &Relay, registry: &Registry, impatient: impl Future<Output
     };
     let _ = timeout(relay.config().limits.grace, all_closed).await;
     let cut = registry.len();
-    relay.drain.enter(Phase::Cut);
+    relay.lifecycle.enter(Phase::Cut);
     registry.cut_all();
     let _ = timeout(RECORD_TIME, relay.connection_permits.acquire_many(all)).await;
     match cut {

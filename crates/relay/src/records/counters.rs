@@ -149,19 +149,22 @@ pub(crate) fn total(past: &Counts, listeners: &[ListenerCounts]) -> Counts {
 #[derive(Debug)]
 pub(crate) struct GaugeGuard<'a> {
     gauge: &'a AtomicU64,
-    share: u64,
+    amount: u64,
 }
 
 impl<'a> GaugeGuard<'a> {
     fn new(gauge: &'a AtomicU64, share: u64) -> Self {
         gauge.fetch_add(share, Relaxed);
-        Self { gauge, share }
+        Self {
+            gauge,
+            amount: share,
+        }
     }
 }
 
 impl Drop for GaugeGuard<'_> {
     fn drop(&mut self) {
-        self.gauge.fetch_sub(self.share, Relaxed);
+        self.gauge.fetch_sub(self.amount, Relaxed);
     }
 }
 

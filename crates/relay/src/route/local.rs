@@ -25,8 +25,8 @@ pub(crate) struct LocalAccess<'a> {
 /// Host of a client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Origin<'a> {
-    /// Another host than the relay's, or the client acts for another host.
-    Elsewhere,
+    /// A host other than the relay's, or the client acts for such a host.
+    Remote,
     /// Host of these addresses, as the listener sees them. The check costs a socket, so it is made
     /// only when needed.
     Addresses(&'a ListenerConfig, [SocketAddr; 2]),
@@ -62,17 +62,17 @@ impl<'a> LocalAccess<'a> {
 
     /// Returns whether the client may reach `to`.
     pub(crate) fn permits(self, to: SocketAddr) -> bool {
-        let is_closed = |own: &ListenAddresses| is_local(to.ip()) || own.has(to);
-        !(self.protected.is_some_and(is_closed) && self.is_from_elsewhere())
+        let is_protected = |own: &ListenAddresses| is_local(to.ip()) || own.has(to);
+        !(self.protected.is_some_and(is_protected) && self.is_remote())
     }
 
     /// Returns whether the client may be on another host, or acts for one.
-    pub(crate) fn is_from_elsewhere(self) -> bool {
+    pub(crate) fn is_remote(self) -> bool {
         match self.origin {
-            Origin::Elsewhere => true,
+            Origin::Remote => true,
             Origin::Addresses(listener, addresses) => addresses
                 .iter()
-                .any(|address| is_from_elsewhere(listener, *address)),
+                .any(|address| is_remote_client(listener, *address)),
         }
     }
 }
@@ -80,7 +80,7 @@ impl<'a> LocalAccess<'a> {
 /// Returns whether `client` of `listener` may be on another host. Loopback is this host. An address
 /// of this host is this host too if the kernel diverted the connection, since no other host can
 /// have it there. Elsewhere, a NAT may give that address to other hosts.
-fn is_from_elsewhere(listener: &ListenerConfig, client: SocketAddr) -> bool {
+fn is_remote_client(listener: &ListenerConfig, client: SocketAddr) -> bool {
     let ip = client.ip().to_canonical();
     let diverted = matches!(listener.kind, Kind::Transparent { .. });
     let own = || diverted && is_local_address(ip).unwrap_or(false);

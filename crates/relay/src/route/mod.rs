@@ -261,7 +261,7 @@ impl Route<'_> {
             reply_delay: request.reply_delay.min(limit / REPLY_DELAY_DIVISOR),
             timeout: limit,
             stripes,
-            is_client_remote: self.local.is_from_elsewhere(),
+            is_client_remote: self.local.is_remote(),
             dscp: request.dscp,
             ..onward.clone()
         };
@@ -437,7 +437,7 @@ mod tests {
             client: [127, 0, 0, 1].into(),
             lookup_quota: None,
             direct_fallback: false,
-            local: LocalAccess::new(Origin::Elsewhere, false, &addresses),
+            local: LocalAccess::new(Origin::Remote, false, &addresses),
         };
         route.choose_chains(&Request {
             hops: hops.iter().map(|p| p.parse().unwrap()).collect(),

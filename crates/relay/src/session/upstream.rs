@@ -122,7 +122,7 @@ impl Session {
 
     fn local_access(&self) -> LocalAccess<'_> {
         let origin = match self.acts_for_remote.load(Relaxed) {
-            true => Origin::Elsewhere,
+            true => Origin::Remote,
             false => Origin::Addresses(&self.listener_config, [self.sender, self.client_address]),
         };
         let allowed =

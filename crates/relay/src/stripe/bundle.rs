@@ -168,8 +168,8 @@ impl Bundle {
 
     /// Waits for an error of a leg that has carried bytes. Other legs with errors are left out.
     pub(crate) async fn wait_for_error(&self) -> io::Error {
-        type Watched = Pin<Box<dyn Future<Output = io::Error> + Send>>;
-        let mut watched: Vec<(Arc<Subflow>, Watched)> = Vec::new();
+        type ErrorWatch = Pin<Box<dyn Future<Output = io::Error> + Send>>;
+        let mut watched: Vec<(Arc<Subflow>, ErrorWatch)> = Vec::new();
         let (mut seen, mut version) = (0, 0);
         poll_fn(|cx| {
             while self.poll_changed(version, cx).is_ready() {
@@ -177,7 +177,7 @@ impl Bundle {
                 (seen, version) = (seen + updates.new.len(), updates.version);
                 watched.extend(updates.new.into_iter().map(|subflow| {
                     let carrier = subflow.leg.carrier().clone();
-                    let watch: Watched = Box::pin(async move { carrier.broken().await });
+                    let watch: ErrorWatch = Box::pin(async move { carrier.broken().await });
                     (subflow, watch)
                 }));
             }

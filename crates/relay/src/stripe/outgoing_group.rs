@@ -184,7 +184,7 @@ impl ReplayBuffer {
     const MAX: usize = 64 * 1024;
 
     /// Returns the number of bytes that may be sent now. `None`: no limit, and no copy is needed.
-    pub(crate) fn room(&self) -> Option<usize> {
+    pub(crate) fn bytes_left(&self) -> Option<usize> {
         let state = self.state();
         (!state.is_accepted).then(|| Self::MAX - state.bytes.len())
     }

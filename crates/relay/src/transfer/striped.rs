@@ -340,7 +340,7 @@ impl<'a> BundleDirection<'a> {
         sink: &mut StripeSender<'a>,
         bulk: bool,
     ) -> Result<FetchOutcome, TransferError> {
-        let room = self.replay.and_then(ReplayBuffer::room);
+        let room = self.replay.and_then(ReplayBuffer::bytes_left);
         if room == Some(0) {
             return Ok(FetchOutcome::AwaitingAnswer);
         }

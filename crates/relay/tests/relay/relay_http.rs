@@ -544,7 +544,7 @@ fn new_connection_closed_by_origin_is_502() {
     fixture.listener.set_nonblocking(true).unwrap();
     assert!(
         fixture.listener.accept().is_err(),
-        "it was asked is_repeated"
+        "the request was repeated"
     );
 }
 

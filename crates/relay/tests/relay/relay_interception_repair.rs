@@ -44,14 +44,14 @@ fn run(bed: &Testbed, command: &str) -> String {
 }
 
 /// Stops a relay and returns its log lines about interception.
-fn end(relay: Relay) -> Vec<String> {
+fn interception_log(relay: Relay) -> Vec<String> {
     let (_, log) = relay.stop();
     let other = |line: &&str| !line.contains("RLIMIT_NOFILE") && !line.contains(": stopped, ");
     log.lines().filter(other).map(str::to_owned).collect()
 }
 
 /// Returns the output without its variable parts.
-fn shown(bed: &Testbed, command: &str) -> String {
+fn normalized_output(bed: &Testbed, command: &str) -> String {
     let listing = run(bed, command);
     let steady = |line| match str::contains(line, "elements") {
         true => "elements",
@@ -72,14 +72,14 @@ fn restores_removed_rules_and_logs_once() {
     for more in [&[][..], &["--verify-connect"]] {
         for (removal, question) in REMOVALS {
             let relay = bed.relay(&[&INTERCEPT[..], more].concat());
-            let before = shown(&bed, question);
+            let before = normalized_output(&bed, question);
             run(&bed, removal);
             let began = Instant::now();
-            while shown(&bed, question) != before {
+            while normalized_output(&bed, question) != before {
                 assert!(
                     began.elapsed() < PATIENCE,
                     "{removal}: {}",
-                    shown(&bed, question)
+                    normalized_output(&bed, question)
                 );
             }
             println!("{removal} {more:?}: put back after {:?}", began.elapsed());
@@ -96,7 +96,7 @@ fn restores_removed_rules_and_logs_once() {
                 patient(&client);
                 exchange(&client, &server, 1);
             }
-            let log = end(relay);
+            let log = interception_log(relay);
             assert_eq!(log.len(), 1, "{removal}: {log:?}");
             assert!(log[0].contains("gone and put back: the "), "{log:?}");
         }
@@ -145,7 +145,7 @@ fn six_flushes_log_at_most_six_lines() {
                 assert!(began.elapsed() < PATIENCE, "interception was not restored");
             }
         }
-        let log = end(relay);
+        let log = interception_log(relay);
         println!("{pause} ms apart: {} lines", log.len());
         assert!((1..=6).contains(&log.len()), "{log:?}");
         let is_right = |line: &String| line.contains("gone and put back: the nft rules of ");

@@ -21,7 +21,7 @@ pub(crate) struct Exchange(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    turn: Turn,
+    phase: ExchangePhase,
     /// The client waits for 100 (Continue), and has received neither that nor a response.
     awaits_continue: bool,
     /// hyper has written bytes that are not flushed.
@@ -41,15 +41,16 @@ struct State {
     waker: Option<(Waker, bool)>,
 }
 
+/// Phase of the exchange.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum ExchangePhase {
     /// Waiting for a request. If hyper writes now, it refuses a malformed one.
     #[default]
-    Client,
+    AwaitRequest,
     /// Waiting for the origin's response.
-    Origin,
+    AwaitResponse,
     /// Writing the response.
-    Response,
+    SendResponse,
 }
 
 /// Framing of a request's body.
@@ -67,9 +68,9 @@ impl Exchange {
         let mut state = self.0.lock();
         // HTTP/1.0 clients do not know interim responses.
         state.accepts_chunks = version == Version::HTTP_11;
-        state.turn = match state.accepts_chunks && !state.unflushed {
-            true => Turn::Origin,
-            false => Turn::Response,
+        state.phase = match state.accepts_chunks && !state.unflushed {
+            true => ExchangePhase::AwaitResponse,
+            false => ExchangePhase::SendResponse,
         };
         let empty = request.body().is_end_stream();
         state.awaits_continue = !empty && waits_for_100(version, request.headers());
@@ -82,7 +83,8 @@ impl Exchange {
     pub(crate) fn queue_interim(&self, head: &[u8]) {
         let mut state = self.0.lock();
         state.awaits_continue &= !head.starts_with(b"HTTP/1.1 100 ");
-        if state.turn == Turn::Origin && state.pending_output.len() < HEAD_LEN_MAX {
+        if state.phase == ExchangePhase::AwaitResponse && state.pending_output.len() < HEAD_LEN_MAX
+        {
             state.pending_output.extend(head);
             state.wake();
         }
@@ -134,8 +136,8 @@ impl Exchange {
     }
 
     /// Refuses a malformed request body, unless a response has begun.
-    pub(super) fn refuse_body(&self) {
-        if self.turn() == Turn::Origin {
+    pub(super) fn refuse_malformed_body(&self) {
+        if self.phase() == ExchangePhase::AwaitResponse {
             let reason = "the request's body can't be read: chunks are HEX-LENGTH CRLF DATA CRLF, then 0 CRLF, trailers \
                           (NAME: VALUE CRLF) and CRLF (RFC 9112 §7.1)";
             self.refuse(StatusCode::BAD_REQUEST, Some(reason.to_owned()));
@@ -150,14 +152,14 @@ impl Exchange {
         self.0.lock().refusal.take()
     }
 
-    pub(super) fn turn(&self) -> Turn {
-        self.0.lock().turn
+    pub(super) fn phase(&self) -> ExchangePhase {
+        self.0.lock().phase
     }
 
     /// Notes that bytes of a response are being written.
     pub(super) fn on_response_bytes(&self) {
         let mut state = self.0.lock();
-        state.turn = Turn::Response;
+        state.phase = ExchangePhase::SendResponse;
         state.unflushed = true;
     }
 
@@ -181,13 +183,13 @@ impl Exchange {
     }
 
     /// Ready once the previous response is flushed: then the next request may begin.
-    pub(super) fn poll_client_turn(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll_next_request(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
         if state.unflushed {
             state.waker = Some((cx.waker().clone(), true));
             return Poll::Pending;
         }
-        state.turn = Turn::Client;
+        state.phase = ExchangePhase::AwaitRequest;
         Poll::Ready(())
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::{
     client_protocols::http::{
-        exchange::{CONTINUE, Exchange, Framing, Turn},
+        exchange::{CONTINUE, Exchange, ExchangePhase, Framing},
         rate_limited_io::RateLimitedIo,
         trailers::{LAST_CHUNK, PendingWrite, without_last_chunk},
     },
@@ -152,7 +152,7 @@ impl MessageStream {
             self.state = ReadState::Head;
         }
         if self.state == ReadState::Head {
-            ready!(self.exchange.poll_client_turn(cx));
+            ready!(self.exchange.poll_next_request(cx));
         }
         ready!(self.poll_head(cx))?;
         let is_refused = self.exchange.is_refused();
@@ -232,9 +232,9 @@ impl AsyncWrite for MessageStream {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let first_slice = slices.first().map_or(&[][..], |slice| slice);
-        match self.exchange.turn() {
+        match self.exchange.phase() {
             // hyper refuses a malformed head without a reason.
-            Turn::Client => {
+            ExchangePhase::AwaitRequest => {
                 let status = first_slice
                     .get(9..12)
                     .and_then(|code| StatusCode::from_bytes(code).ok());
@@ -247,7 +247,7 @@ impl AsyncWrite for MessageStream {
                 return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
             }
             // Only the origin decides about 100 (Continue).
-            Turn::Origin if first_slice.starts_with(CONTINUE) => {
+            ExchangePhase::AwaitResponse if first_slice.starts_with(CONTINUE) => {
                 return Poll::Ready(Ok(CONTINUE.len()));
             }
             _ => ready!(self.poll_pending(cx))?,

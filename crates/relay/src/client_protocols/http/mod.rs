@@ -114,7 +114,7 @@ fn open_stream(session: &Arc<Session>, exchange: &Arc<Exchange>) -> MessageStrea
 /// Waits for the first head. A client that leaves before it ends without an error.
 async fn await_head(session: &Session, messages: &mut MessageStream) -> Result<(), End> {
     let limit = session.config.limits.handshake_timeout;
-    let mut drained = pin!(session.relay.drain.wait_for(Phase::Drain));
+    let mut drained = pin!(session.relay.lifecycle.wait_for(Phase::Drain));
     let head = poll_fn(|cx| match messages.poll_head(cx) {
         Poll::Pending if messages.has_no_input() => drained.as_mut().poll(cx).map(Ok),
         polled => polled,
@@ -180,7 +180,7 @@ async fn serve_requests(proxy: &Arc<Proxy>, messages: MessageStream) -> hyper::R
     tokio::pin!(connection);
     select! {
         outcome = connection.as_mut() => return outcome,
-        () = session.relay.drain.wait_for(Phase::Drain) => connection.as_mut().graceful_shutdown(),
+        () = session.relay.lifecycle.wait_for(Phase::Drain) => connection.as_mut().graceful_shutdown(),
     }
     connection.await
 }
@@ -265,7 +265,7 @@ impl Proxy {
         }
         match max_forwards(request.method(), request.headers()) {
             Some(0) => Ok(answer_locally(&request)),
-            _ => self.pass_on(request, destination).await,
+            _ => self.forward(request, destination).await,
         }
     }
 

@@ -32,7 +32,7 @@ use tokio::select;
 
 impl Proxy {
     /// Forwards a request and returns the response; bodies are streamed.
-    pub(super) async fn pass_on(
+    pub(super) async fn forward(
         &self,
         mut request: ClientRequest,
         destination: Destination,
@@ -44,7 +44,7 @@ impl Proxy {
         let progress = Arc::default();
         let body = RequestBody::new(body, &progress, &self.exchange, &self.session.http);
         let mut request = hyper::Request::from_parts(head, Either::Left(body));
-        self.pass_on_interim(&mut request, &progress);
+        self.forward_interim(&mut request, &progress);
         let mut persistent = self.origin.lock().await;
         let attempt = (request, &progress);
         let response = self
@@ -54,7 +54,7 @@ impl Proxy {
     }
 
     /// Forwards interim responses, 100 included, as they arrive (RFC 9110 §15.2).
-    fn pass_on_interim(&self, request: &mut OriginRequest, progress: &Arc<RequestProgress>) {
+    fn forward_interim(&self, request: &mut OriginRequest, progress: &Arc<RequestProgress>) {
         let (exchange, relay) = (self.exchange.clone(), self.session.relay.clone());
         let progress = progress.clone();
         on_informational(request, move |response| {
@@ -215,11 +215,11 @@ impl Proxy {
         far: FarLeg,
     ) -> Result<Origin, ErrorResponse> {
         let far = Arc::new(far);
-        let refused = Arc::new(OnceLock::new());
+        let fault = Arc::new(OnceLock::new());
         let progress = Arc::default();
         let io = TokioIo::new(AwaitReply::new(
             far.clone(),
-            refused.clone(),
+            fault.clone(),
             Arc::clone(&progress),
         ));
         let (sender, connection) = hyper::client::conn::http1::Builder::new()
@@ -239,7 +239,7 @@ impl Proxy {
             sender,
             is_reused: far.was_pooled(),
             far,
-            fault: refused,
+            fault,
             progress,
             connection: connection.abort_handle(),
             _counted: self.session.http.connection(),
@@ -261,8 +261,8 @@ enum ConnectionSource {
 
 /// Copy of the request for a repetition, if it is idempotent and has no body.
 fn retryable_copy(request: &OriginRequest) -> Option<OriginRequest> {
-    let harmless = request.method().is_idempotent() && request.body().is_end_stream();
-    harmless.then(|| {
+    let is_safe = request.method().is_idempotent() && request.body().is_end_stream();
+    is_safe.then(|| {
         let mut copy = OriginRequest::new(Either::Right(Empty::new()));
         copy.method_mut().clone_from(request.method());
         copy.uri_mut().clone_from(request.uri());

@@ -194,7 +194,7 @@ impl Body for RequestBody {
             }),
             Some(Err(error)) => {
                 if is_malformed(&error) {
-                    self.exchange.refuse_body();
+                    self.exchange.refuse_malformed_body();
                 }
                 return Poll::Ready(Some(Err(error)));
             }

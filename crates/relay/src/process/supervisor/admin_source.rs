@@ -35,7 +35,7 @@ impl Source for AdminSource {
             false => Some(HealthStatus::NotIntercepting),
         };
         Health {
-            status: status(self.0.drain.phase(), are_alive, obstacle),
+            status: status(self.0.lifecycle.phase(), are_alive, obstacle),
             peers_down: down.map(|peer| peer.config.name.clone()).collect(),
             memory_exhausted: self.0.memory.is_exhausted(),
         }

@@ -86,7 +86,7 @@ impl ServiceManager {
             {
                 self.notify(&[NotifyState::Watchdog]);
             }
-            if now >= next && self.relay.drain.phase() == Phase::Run {
+            if now >= next && self.relay.lifecycle.phase() == Phase::Run {
                 next = now + STATUS_INTERVAL;
                 let status = self.status();
                 if status != last_sent {

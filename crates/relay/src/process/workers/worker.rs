@@ -63,9 +63,9 @@ impl Worker {
         let maintenance = async {
             select! {
                 () = ready.maintain(&relay.current) => {}
-                () = relay.drain.wait_for(Phase::Drain) => ready.clear(),
+                () = relay.lifecycle.wait_for(Phase::Drain) => ready.clear(),
             }
-            relay.drain.wait_for(Phase::Stop).await;
+            relay.lifecycle.wait_for(Phase::Stop).await;
         };
         tokio::pin!(maintenance);
         loop {
@@ -133,7 +133,7 @@ impl Acceptor {
     async fn accept_all(self, generation: u64, listener: TcpListener) {
         select! {
             () = self.accept_until_closed(generation, &listener) => {}
-            () = self.relay.drain.wait_for(Phase::Drain) => {}
+            () = self.relay.lifecycle.wait_for(Phase::Drain) => {}
         }
         self.accept_queue(listener).await;
     }
@@ -155,7 +155,7 @@ impl Acceptor {
         select! {
             () = accepting => {}
             () = self.listener.generation_closed(generation) => {}
-            () = self.relay.drain.wait_for(Phase::Drain) => {}
+            () = self.relay.lifecycle.wait_for(Phase::Drain) => {}
         }
     }
 

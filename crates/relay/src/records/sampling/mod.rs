@@ -73,7 +73,7 @@ impl ConnectionSampler {
         seen_last.store(true, Relaxed);
         let number = sample.number;
         store.record(sample);
-        store.forget(number);
+        store.remove(number);
     }
 
     /// Records a sample of a connection. Returns `None` after its final sample.

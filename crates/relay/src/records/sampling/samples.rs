@@ -78,7 +78,7 @@ impl SampleStore {
     }
 
     /// Forgets a connection that has ended.
-    pub(crate) fn forget(&mut self, number: u64) {
+    pub(crate) fn remove(&mut self, number: u64) {
         self.open.remove(&number);
     }
 

@@ -115,12 +115,12 @@ fn all_listeners_and_legs_wait_without_descriptors() {
 }
 
 /// Makes four requests at once through each listener of each family.
-fn for_all_listeners(ask: impl Fn(&str, &Family) + Sync) {
-    let ask = &ask;
+fn for_all_listeners(run: impl Fn(&str, &Family) + Sync) {
+    let run = &run;
     scope(|scope| {
         for (family, kind) in BOTH.iter().flat_map(|f| LISTENERS.map(|k| (f, k))) {
             for _ in 0..4 {
-                scope.spawn(move || ask(kind, family));
+                scope.spawn(move || run(kind, family));
             }
         }
     });
@@ -153,8 +153,8 @@ fn echo(origin: &TcpListener) {
 /// and requests over HTTP.
 #[test]
 fn requests_with_many_descriptors_wait() {
-    type Ask = fn(&Relay, SocketAddr) -> String;
-    let kinds: [(&str, Ask); 4] = [
+    type RequestFn = fn(&Relay, SocketAddr) -> String;
+    let kinds: [(&str, RequestFn); 4] = [
         ("BIND", bind),
         ("UDP ASSOCIATE", associate),
         ("a name", by_name),
@@ -162,17 +162,18 @@ fn requests_with_many_descriptors_wait() {
     ];
     let (listener, at) = origin();
     spawn(move || echo(&listener));
-    for (what, ask) in kinds {
+    for (what, request) in kinds {
         for spare in 0..4 {
             eprintln!("{what} with {spare} left");
             let any = "127.0.0.1:0";
             let args = ["--socks5", any, "--http", any, "--workers", "1"];
             let relay = Relay::start(&[&args[..], &["--connect-timeout", "20s"]].concat());
-            let before = ask(&relay, at);
+            let before = request(&relay, at);
             with_exhausted_descriptors(relay.pid(), spare, |restore| {
                 scope(|scope| {
-                    let requests: Vec<_> =
-                        (0..4).map(|_| scope.spawn(|| ask(&relay, at))).collect();
+                    let requests: Vec<_> = (0..4)
+                        .map(|_| scope.spawn(|| request(&relay, at)))
+                        .collect();
                     sleep(Duration::from_millis(500));
                     restore();
                     for answer in requests {

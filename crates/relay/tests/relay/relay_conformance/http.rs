@@ -70,9 +70,7 @@ pub(crate) fn transfers_bodies_of_every_framing(chain: &Chain, family: &Family) 
     const BYTES: u64 = (6 << 20) + 1;
     for request_framing in [Framing::Length, Framing::Chunked] {
         for response_framing in [Framing::Length, Framing::Chunked, Framing::Close] {
-            eprintln!(
-                "request_framing with {request_framing:?}, response_framing with {response_framing:?}"
-            );
+            eprintln!("request {request_framing:?}, response {response_framing:?}");
             let exchange = start_exchange(
                 chain,
                 family,
