@@ -117,7 +117,7 @@ impl Lines {
         html! {
             svg.xy role="img" aria-label=(self.title) {
                 @for tick in &self.y.ticks { (draw_y_tick(tick)) }
-                @for (tick, room) in self.x.ticks.iter().zip(label_visibility(&self.x.ticks)) { (draw_x_tick(tick, room)) }
+                @for (tick, visibility) in self.x.ticks.iter().zip(label_visibility(&self.x.ticks)) { (draw_x_tick(tick, visibility)) }
                 text.small x="50%" y="100%" dy="42" text-anchor="middle" { (self.x.name) }
                 text.small x="0" y="-10" dx="-8" text-anchor="end" { (self.y.name) }
                 @for (limit, bottom) in self.reference_lines.iter().zip(name_positions(&self.reference_lines)) { (draw_reference_line(limit, bottom)) }
@@ -243,12 +243,12 @@ enum LabelVisibility {
 /// grid line, and the table has its value.
 fn label_visibility(ticks: &[Tick]) -> Vec<LabelVisibility> {
     let [wide, narrow] = [WIDE_PX, NARROW_PX].map(|width| labels_that_fit(ticks, width));
-    let room = |(wide, narrow)| match (wide, narrow) {
+    let visibility = |(wide, narrow)| match (wide, narrow) {
         (_, true) => LabelVisibility::Always,
         (true, false) => LabelVisibility::WideScreens,
         (false, false) => LabelVisibility::Hidden,
     };
-    wide.into_iter().zip(narrow).map(room).collect()
+    wide.into_iter().zip(narrow).map(visibility).collect()
 }
 
 fn labels_that_fit(ticks: &[Tick], width_px: f64) -> Vec<bool> {
@@ -308,8 +308,8 @@ fn draw_reference_line(limit: &Tick, bottom: f64) -> Markup {
     }
 }
 
-fn class(look: LineStyle) -> String {
-    match look {
+fn class(style: LineStyle) -> String {
+    match style {
         LineStyle::Ours(n) => format!("look-{}", n % STYLE_COUNT),
         LineStyle::Paper => "paper".to_owned(),
         LineStyle::Model => "model".to_owned(),
@@ -342,16 +342,16 @@ fn draw_marks(series: &Series) -> Markup {
 }
 
 /// Returns the shape of a mark: one for each of four colours, so that lines are distinguishable without colour.
-fn mark_shape(look: LineStyle) -> Markup {
+fn mark_shape(style: LineStyle) -> Markup {
     const SHAPES: [&str; 4] = [
         "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
         "M-4 -4h8v8h-8z",
         "M0 -5.5l5.2 9.5h-10.4z",
         "M0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
     ];
-    match look {
+    match style {
         LineStyle::Ours(n) => {
-            html! { path class={ "mark " (class(look)) } d=(SHAPES[n % SHAPES.len()]) {} }
+            html! { path class={ "mark " (class(style)) } d=(SHAPES[n % SHAPES.len()]) {} }
         }
         LineStyle::Paper => html! { path.mark.paper d=(SHAPES[0]) {} },
         LineStyle::Model => html! {},

@@ -89,8 +89,8 @@ impl LabResult {
     /// The file cannot be read or parsed: a usage refusal.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let unreadable = |why: String| {
-            let way_out = "give a directory that 'longhaul lab run --out' wrote";
-            Refusal::usage(format!("{}: {why}; {way_out}", file.display()))
+            let hint = "give a directory that 'longhaul lab run --out' wrote";
+            Refusal::usage(format!("{}: {why}; {hint}", file.display()))
         };
         let text = fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
         serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
@@ -265,8 +265,8 @@ impl Cell {
 
     /// Returns the paper's figure, unless it is missing or looks misprinted.
     pub fn paper_figure(&self, metric: &str) -> Option<f64> {
-        let suspect = self.paper_excluded.iter().any(|name| name == metric);
-        self.paper.get(metric).copied().filter(|_| !suspect)
+        let is_excluded = self.paper_excluded.iter().any(|name| name == metric);
+        self.paper.get(metric).copied().filter(|_| !is_excluded)
     }
 
     /// Returns the runs that did not fail.
@@ -278,24 +278,24 @@ impl Cell {
     /// during all of them, returns all that did not fail.
     pub fn valid_runs(&self) -> impl Iterator<Item = &Run> {
         let all = self.is_overloaded();
-        let counts = move |run: &&Run| all || run.overload.is_none();
-        self.successful_runs().filter(counts)
+        let is_counted = move |run: &&Run| all || run.overload.is_none();
+        self.successful_runs().filter(is_counted)
     }
 
     /// Returns whether the host was overloaded during every run that did not fail: such figures decide no check.
     pub fn is_overloaded(&self) -> bool {
-        let mut good = self.successful_runs();
-        good.clone().next().is_some() && good.all(|run| run.overload.is_some())
+        let mut counted_runs = self.successful_runs();
+        counted_runs.clone().next().is_some() && counted_runs.all(|run| run.overload.is_some())
     }
 
     /// Computes `metrics` from `runs`.
     pub fn summarise(&mut self) {
-        let good = || self.valid_runs();
-        let names: IndexSet<&String> = good().flat_map(|run| run.metrics.keys()).collect();
+        let counted_runs = || self.valid_runs();
+        let names: IndexSet<&String> = counted_runs().flat_map(|run| run.metrics.keys()).collect();
         self.metrics = names
             .into_iter()
             .filter_map(|name| {
-                let values = good().filter_map(|run| run.metrics.get(name).copied());
+                let values = counted_runs().filter_map(|run| run.metrics.get(name).copied());
                 Some((name.clone(), Summary::of(values)?))
             })
             .collect();
@@ -520,9 +520,9 @@ mod tests {
 
     #[test]
     fn counts_overloaded_runs_only_without_others() {
-        let run = |s: f64, disturbed: Option<&str>| Run {
+        let run = |s: f64, overload: Option<&str>| Run {
             metrics: Metrics::from([("download_s".to_owned(), s)]),
-            overload: disturbed.map(str::to_owned),
+            overload: overload.map(str::to_owned),
             ..Run::default()
         };
         let median = |runs: Vec<Run>| {
@@ -533,14 +533,17 @@ mod tests {
             cell.summarise();
             (cell.metrics["download_s"].median, cell.is_overloaded())
         };
-        let busy = || run(90.0, Some("too busy"));
-        assert_eq!(median(vec![run(16.0, None), busy(), busy()]), (16.0, false));
-        assert_eq!(median(vec![busy(), busy()]), (90.0, true));
+        let overloaded = || run(90.0, Some("too busy"));
+        assert_eq!(
+            median(vec![run(16.0, None), overloaded(), overloaded()]),
+            (16.0, false)
+        );
+        assert_eq!(median(vec![overloaded(), overloaded()]), (90.0, true));
         let failed = Run {
             failed: Some("reset".to_owned()),
             ..run(1.0, None)
         };
-        assert_eq!(median(vec![busy(), failed]), (90.0, true));
+        assert_eq!(median(vec![overloaded(), failed]), (90.0, true));
         assert!(!Cell::default().is_overloaded());
     }
 

@@ -154,8 +154,8 @@ mod tests {
 
     const ANALYSIS: &str = r#"{"schema": 1, "longhaul": "0.1.0", "bins_ns": [], "vantages": []}"#;
 
-    fn write(folder: &OutputDirectory, name: &str, text: &str) {
-        fs::write(folder.staging_path().join(name), text).unwrap();
+    fn write(output_directory: &OutputDirectory, name: &str, text: &str) {
+        fs::write(output_directory.staging_path().join(name), text).unwrap();
     }
 
     fn file_names(path: &Path) -> Vec<String> {
@@ -169,21 +169,21 @@ mod tests {
     fn publishes_complete_files_and_removes_old_ones() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("new/deep");
-        let folder = OutputDirectory::open(&path).unwrap();
-        write(&folder, RESULT_FILE, ANALYSIS);
-        write(&folder, "series-1ms.csv", "old");
+        let output_directory = OutputDirectory::open(&path).unwrap();
+        write(&output_directory, RESULT_FILE, ANALYSIS);
+        write(&output_directory, "series-1ms.csv", "old");
         assert!(
             file_names(&path)
                 .iter()
                 .all(|name| name.starts_with(STAGING_PREFIX))
         );
-        folder.finish().unwrap();
+        output_directory.finish().unwrap();
         assert_eq!(file_names(&path), [RESULT_FILE, "series-1ms.csv"]);
 
-        let folder = OutputDirectory::open(&path).unwrap();
-        write(&folder, RESULT_FILE, ANALYSIS);
-        write(&folder, "report.html", "new");
-        folder.finish().unwrap();
+        let output_directory = OutputDirectory::open(&path).unwrap();
+        write(&output_directory, RESULT_FILE, ANALYSIS);
+        write(&output_directory, "report.html", "new");
+        output_directory.finish().unwrap();
         assert_eq!(file_names(&path), ["report.html", RESULT_FILE]);
     }
 
@@ -211,10 +211,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let left = directory.path().join(format!("{STAGING_PREFIX}left"));
         fs::create_dir(&left).unwrap();
-        let folder = OutputDirectory::open(directory.path()).unwrap();
+        let output_directory = OutputDirectory::open(directory.path()).unwrap();
         assert!(!left.exists());
         let second = OutputDirectory::open(directory.path()).unwrap_err();
         assert!(second.to_string().contains("another analysis"), "{second}");
-        assert!(folder.staging_path().exists());
+        assert!(output_directory.staging_path().exists());
     }
 }

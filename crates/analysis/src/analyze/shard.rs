@@ -50,23 +50,23 @@ impl Shard {
     /// Processes the waiting segments of all files up to `complete_until_ns`, in order of time.
     fn process_waiting(
         &mut self,
-        complete_ns: u64,
+        complete_until_ns: u64,
         multiple_points: bool,
         sink: &mut OutputSink<'_>,
     ) {
-        while let Some(item) = self.next_waiting(complete_ns) {
+        while let Some(item) = self.next_waiting(complete_until_ns) {
             self.process_segment(&item, multiple_points, sink);
         }
     }
 
-    fn next_waiting(&mut self, complete_ns: u64) -> Option<CapturedSegment> {
+    fn next_waiting(&mut self, complete_until_ns: u64) -> Option<CapturedSegment> {
         let at_ns =
             |queue: &VecDeque<CapturedSegment>| queue.front().map(|item| item.segment.at_ns);
         let fronts = self.waiting.iter().enumerate();
         let (at_ns, file) = fronts
             .filter_map(|(file, queue)| Some((at_ns(queue)?, file)))
             .min()?;
-        let due = at_ns <= complete_ns;
+        let due = at_ns <= complete_until_ns;
         due.then(|| self.waiting[file].pop_front()).flatten()
     }
 
@@ -136,8 +136,8 @@ pub(super) fn shard_of(key: &FlowKey) -> usize {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let ports = u64::from(key.low.port) << 16 | u64::from(key.high.port);
     let addresses = fold_to_u64(key.low.address).rotate_left(7) ^ fold_to_u64(key.high.address);
-    let mixed = (addresses.wrapping_mul(GOLDEN) ^ ports).wrapping_mul(GOLDEN);
-    (mixed >> 60) as usize % SHARDS
+    let hash = (addresses.wrapping_mul(GOLDEN) ^ ports).wrapping_mul(GOLDEN);
+    (hash >> 60) as usize % SHARDS
 }
 
 fn fold_to_u64(address: IpAddr) -> u64 {

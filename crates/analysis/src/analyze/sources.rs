@@ -178,17 +178,17 @@ impl Sources {
     fn find_track(&mut self, file: &OpenFile, first_ns: u64) -> usize {
         let interfaces = identities(file.source.interfaces());
         let continues = |track: &Track| {
-            let both = track.interfaces.len().min(interfaces.len());
+            let common_count = track.interfaces.len().min(interfaces.len());
             track.idle
-                && track.interfaces[..both] == interfaces[..both]
+                && track.interfaces[..common_count] == interfaces[..common_count]
                 && track.last_ns <= first_ns.saturating_add(track.overlap_ns())
         };
         let tracks = self.tracks.iter().enumerate();
-        let found = tracks.filter(|(_, track)| continues(track));
-        let found = found
+        let best_track = tracks.filter(|(_, track)| continues(track));
+        let best_track = best_track
             .max_by_key(|(_, track)| track.last_ns)
             .map(|(at, _)| at);
-        found.unwrap_or_else(|| {
+        best_track.unwrap_or_else(|| {
             self.tracks.push(Track {
                 interfaces: Vec::new(),
                 capture_points: Arc::default(),

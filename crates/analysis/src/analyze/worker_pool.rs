@@ -91,15 +91,18 @@ impl<'a, W: Pipeline> WorkerPool<'a, W> {
     /// The error of [`Pipeline::read`] or [`Pipeline::collect`].
     pub(super) fn run(self, threads: usize) -> Result<FinalStates<W>> {
         let result = std::thread::scope(|scope| {
-            let others = (1..threads).map(|_| scope.spawn(|| self.run_worker()));
-            let others: Vec<_> = others.collect();
-            let own = self.run_worker();
+            let other_threads = (1..threads).map(|_| scope.spawn(|| self.run_worker()));
+            let other_threads: Vec<_> = other_threads.collect();
+            let own_result = self.run_worker();
             let join = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
                 thread
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            others.into_iter().map(join).fold(own, Result::and)
+            other_threads
+                .into_iter()
+                .map(join)
+                .fold(own_result, Result::and)
         });
         result?;
         let shards = self.shards.into_iter().map(into_inner).collect();
@@ -229,15 +232,15 @@ impl Schedule {
         if self.failed {
             return Some(Task::End);
         }
-        let under_way = self.read - self.collected;
-        let may_read = !self.input_ended && !self.reading && under_way < BATCH_SLOTS as u64;
-        if may_read && under_way < READ_AHEAD_MIN {
+        let in_memory = self.read - self.collected;
+        let may_read = !self.input_ended && !self.reading && in_memory < BATCH_SLOTS as u64;
+        if may_read && in_memory < READ_AHEAD_MIN {
             return Some(self.start_read());
         }
         self.start_collect()
             .or_else(|| self.start_process(last))
             .or_else(|| may_read.then(|| self.start_read()))
-            .or_else(|| (self.input_ended && under_way == 0).then_some(Task::End))
+            .or_else(|| (self.input_ended && in_memory == 0).then_some(Task::End))
     }
 
     fn start_read(&mut self) -> Task {

@@ -46,11 +46,11 @@ struct Config {
 pub(super) fn run(args: &Args) -> Result<()> {
     let config = args.config()?;
     let (duration, json) = (config.duration, config.json);
-    let taps = config.source.open()?;
+    let rings = config.source.open()?;
     let runtime = longhaul_command::event_loop::current_thread()?;
     // Before the capture is announced, so that no signal is missed.
     let signals = runtime.block_on(async { Signals::new() })?;
-    let mut capture = Capture::start(config, taps)?;
+    let mut capture = Capture::start(config, rings)?;
     runtime.block_on(capture.run_until_end(signals, duration))?;
     capture.finish(json)
 }
@@ -68,25 +68,25 @@ struct Capture {
 }
 
 impl Capture {
-    fn start(config: Config, taps: Vec<InterfaceRing>) -> Result<Self> {
+    fn start(config: Config, rings: Vec<InterfaceRing>) -> Result<Self> {
         let source = &config.source;
         let counters: Arc<[InterfaceCounters]> =
-            taps.iter().map(|_| InterfaceCounters::default()).collect();
+            rings.iter().map(|_| InterfaceCounters::default()).collect();
         let output = Output::create(
             config.destination,
-            header(source, &taps),
+            header(source, &rings),
             Arc::clone(&counters),
         )?;
-        let (end_sender, ends) = channel(taps.len().max(1));
+        let (end_sender, ends) = channel(rings.len().max(1));
         let mut capture = Self {
             shared: Shared {
                 output: Arc::new(Mutex::new(output)),
                 counters,
                 budget: Arc::new(Budget::new(config.count)),
             },
-            interfaces: taps
+            interfaces: rings
                 .iter()
-                .map(|tap| (tap.interface.clone(), display::clock_name(tap.clock)))
+                .map(|ring| (ring.interface.clone(), display::clock_name(ring.clock)))
                 .collect(),
             bells: Vec::new(),
             threads: Vec::new(),
@@ -94,8 +94,8 @@ impl Capture {
             started_at: clock::now(),
             display: Display::new(),
         };
-        for (number, tap) in (0..).zip(taps) {
-            capture.start_recorder(tap, number, source.snaplen, end_sender.clone())?;
+        for (number, ring) in (0..).zip(rings) {
+            capture.start_recorder(ring, number, source.snaplen, end_sender.clone())?;
         }
         errln!("capturing on {}", source.interfaces.join(", "));
         Ok(capture)
@@ -103,19 +103,19 @@ impl Capture {
 
     fn start_recorder(
         &mut self,
-        tap: InterfaceRing,
+        ring: InterfaceRing,
         number: u32,
         snaplen: u32,
-        ended: Sender<()>,
+        end_sender: Sender<()>,
     ) -> Result<()> {
         let bell = Bell::new()?;
         self.bells.push(bell.clone());
-        let name = format!("tap {}", tap.interface);
-        let recorder = Recorder::of(tap, number, snaplen, self.shared.clone(), bell);
+        let name = format!("tap {}", ring.interface);
+        let recorder = Recorder::of(ring, number, snaplen, self.shared.clone(), bell);
         let work = move || {
             let outcome = recorder.run();
             // The receiver is dropped if the capture was abandoned.
-            let _ = ended.try_send(());
+            let _ = end_sender.try_send(());
             outcome
         };
         let thread = thread::Builder::new().name(name).spawn(work)?;
@@ -177,12 +177,12 @@ impl Capture {
     }
 
     fn summary(&self, files: Vec<String>) -> Summary {
-        let counted = self.interfaces.iter().zip(self.shared.counters.iter());
+        let interface_counters = self.interfaces.iter().zip(self.shared.counters.iter());
         Summary {
             seconds: clock::now().since(self.started_at).as_secs_f64(),
             files,
             bytes: self.output().bytes(),
-            interfaces: counted
+            interfaces: interface_counters
                 .map(|((name, time_stamps), tally)| display::Interface {
                     name: name.clone(),
                     time_stamps,
@@ -199,7 +199,7 @@ impl Capture {
 }
 
 /// Returns the blocks at the beginning of each file: section header and interface descriptions.
-fn header(source: &Source, taps: &[InterfaceRing]) -> Vec<u8> {
+fn header(source: &Source, rings: &[InterfaceRing]) -> Vec<u8> {
     let kernel = rustix::system::uname();
     let system = format!("Linux {}", kernel.release().to_string_lossy());
     let mut header = Vec::new();
@@ -209,10 +209,10 @@ fn header(source: &Source, taps: &[InterfaceRing]) -> Vec<u8> {
         application: &format!("longhaul {}", longhaul_command::release()),
     };
     writer::section(&mut header, &origin);
-    for tap in taps {
+    for ring in rings {
         let interface = Interface {
-            name: &tap.interface,
-            link_type: tap.ring.link_type(),
+            name: &ring.interface,
+            link_type: ring.ring.link_type(),
             snaplen: source.snaplen,
             filter: &source.filter,
         };

@@ -75,10 +75,10 @@ impl Destination {
         }
         if destination.is_stdout() {
             destination.check_stdout()?;
-        } else if let Some(there) = destination.existing_file() {
-            let there = there.display();
+        } else if let Some(existing) = destination.existing_file() {
+            let existing = existing.display();
             return Err(Refusal::usage(format!(
-                "{there} exists: choose another name, or use --force to replace it"
+                "{existing} exists: choose another name, or use --force to replace it"
             )));
         }
         Ok(destination)
@@ -165,18 +165,18 @@ impl Output {
     pub(super) fn create(
         destination: Destination,
         header: Vec<u8>,
-        tallies: Arc<[InterfaceCounters]>,
+        counters: Arc<[InterfaceCounters]>,
     ) -> Result<Self> {
         let unwritable = |error: anyhow::Error| Refusal::usage(format!("{error:#}"));
         let (file, path) = destination.open(1).map_err(unwritable)?;
         let mut output = Self {
-            current: CurrentFile::new(file, &path, &tallies)?,
+            current: CurrentFile::new(file, &path, &counters)?,
             files: VecDeque::from([path]),
             file_number: 1,
             closed_bytes: 0,
             destination,
             header,
-            counters: tallies,
+            counters,
         };
         output.current.append(&output.header)?;
         Ok(output)
@@ -184,8 +184,8 @@ impl Output {
 
     /// Writes complete blocks with one call. If it fails, a regular file keeps its complete blocks.
     pub(super) fn write(&mut self, blocks: &[u8]) -> Result<()> {
-        let larger = self.current.length + (blocks.len() + self.trailer_len()) as u64;
-        if self.destination.rotate.is_some_and(|max| larger > max) {
+        let new_length = self.current.length + (blocks.len() + self.trailer_len()) as u64;
+        if self.destination.rotate.is_some_and(|max| new_length > max) {
             self.rotate()?;
         }
         self.current.append(blocks)
@@ -251,26 +251,26 @@ impl Output {
 }
 
 impl CurrentFile {
-    fn new(file: File, path: &Path, tallies: &[InterfaceCounters]) -> Result<Self> {
+    fn new(file: File, path: &Path, counters: &[InterfaceCounters]) -> Result<Self> {
         Ok(Self {
             regular: file.metadata()?.is_file(),
             file,
             name: path.display().to_string(),
             length: 0,
             started_ns: clock::wall().as_nanos(),
-            counters_at_start: tallies.iter().map(InterfaceCounters::snapshot).collect(),
+            counters_at_start: counters.iter().map(InterfaceCounters::snapshot).collect(),
         })
     }
 
     fn append(&mut self, blocks: &[u8]) -> Result<()> {
         if let Err(error) = self.file.write_all(blocks) {
             self.truncate_partial_block();
-            let whole = if self.regular {
+            let hint = if self.regular {
                 "; it is complete up to here"
             } else {
                 ""
             };
-            anyhow::bail!("cannot write {}: {error}{whole}", self.name);
+            anyhow::bail!("cannot write {}: {error}{hint}", self.name);
         }
         self.length += blocks.len() as u64;
         Ok(())
@@ -280,8 +280,8 @@ impl CurrentFile {
     fn truncate_partial_block(&mut self) {
         if self.regular {
             // If this fails too, readers still accept all blocks before the partial one.
-            let cut = self.file.set_len(self.length);
-            drop(cut.and_then(|()| self.file.seek(SeekFrom::Start(self.length))));
+            let truncated = self.file.set_len(self.length);
+            drop(truncated.and_then(|()| self.file.seek(SeekFrom::Start(self.length))));
         }
     }
 }
@@ -293,8 +293,8 @@ mod tests {
     fn output(directory: &Path, files_max: Option<usize>) -> Output {
         let path = directory.join("trace.pcapng");
         let destination = Destination::new(&path, Some(ROTATE_MIN), files_max, false).unwrap();
-        let tallies: Arc<[InterfaceCounters]> = [InterfaceCounters::default()].into();
-        Output::create(destination, vec![7; 100], tallies).unwrap()
+        let counters: Arc<[InterfaceCounters]> = [InterfaceCounters::default()].into();
+        Output::create(destination, vec![7; 100], counters).unwrap()
     }
 
     fn sizes(directory: &Path) -> Vec<(String, u64)> {
@@ -364,8 +364,8 @@ mod tests {
     #[test]
     fn names_the_file_on_a_full_disk() {
         let destination = Destination::new(Path::new("/dev/full"), None, None, false).unwrap();
-        let tallies: Arc<[InterfaceCounters]> = [InterfaceCounters::default()].into();
-        let error = Output::create(destination, vec![7; 100], tallies)
+        let counters: Arc<[InterfaceCounters]> = [InterfaceCounters::default()].into();
+        let error = Output::create(destination, vec![7; 100], counters)
             .err()
             .unwrap();
         let message = error.to_string();

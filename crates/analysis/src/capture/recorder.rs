@@ -34,8 +34,8 @@ impl Budget {
 
     /// Takes one packet from the budget. Returns false if it is used up.
     fn take(&self) -> bool {
-        let one_less = |left: u64| left.checked_sub(1);
-        self.0.fetch_update(Relaxed, Relaxed, one_less).is_ok()
+        let decremented = |left: u64| left.checked_sub(1);
+        self.0.fetch_update(Relaxed, Relaxed, decremented).is_ok()
     }
 
     fn is_used_up(&self) -> bool {
@@ -72,14 +72,14 @@ struct PendingBlocks {
 
 impl Recorder {
     pub(super) fn of(
-        tap: InterfaceRing,
+        ring: InterfaceRing,
         interface: u32,
         snaplen: u32,
         shared: Shared,
-        told_to_end: Bell,
+        stop: Bell,
     ) -> Self {
         Self {
-            ring: tap.ring,
+            ring: ring.ring,
             pending: PendingBlocks {
                 interface,
                 snaplen: snaplen as usize,
@@ -89,7 +89,7 @@ impl Recorder {
                 wire_segments: 0,
             },
             shared,
-            stop: told_to_end,
+            stop,
         }
     }
 
@@ -123,12 +123,12 @@ impl Recorder {
         self.ring.close_entrance()?;
         let end = clock::now() + BLOCK_TIMEOUT + BLOCK_TIMEOUT;
         loop {
-            let more = self.write_released_blocks()?;
+            let may_have_more = self.write_released_blocks()?;
             let left = end.since(clock::now());
-            if !more && left == Time::ZERO {
+            if !may_have_more && left == Time::ZERO {
                 return Ok(());
             }
-            if !more {
+            if !may_have_more {
                 self.stop.wait(std::iter::once(&self.ring), left)?;
             }
         }

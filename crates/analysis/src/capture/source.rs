@@ -85,15 +85,15 @@ impl Source {
 
     /// Opens a ring for each interface. Time stamps come from hardware if its clock is synchronised.
     pub(crate) fn open(&self) -> Result<Vec<InterfaceRing>> {
-        let all = || {
+        let open_all = || {
             self.interfaces
                 .iter()
                 .map(|name| self.open_ring(name))
                 .collect()
         };
         match &self.netns {
-            None => all(),
-            Some(netns) => netns.run(|| Ok(all())).map_err(namespace_error)?,
+            None => open_all(),
+            Some(netns) => netns.run(|| Ok(open_all())).map_err(namespace_error)?,
         }
     }
 
@@ -135,8 +135,12 @@ impl FilterPrograms {
 }
 
 fn find_duplicate(names: &[String]) -> Option<&String> {
-    let earlier = |(i, name): &(usize, &String)| names[..*i].contains(name);
-    names.iter().enumerate().find(earlier).map(|(_, name)| name)
+    let is_duplicate = |(i, name): &(usize, &String)| names[..*i].contains(name);
+    names
+        .iter()
+        .enumerate()
+        .find(is_duplicate)
+        .map(|(_, name)| name)
 }
 
 fn describe_filter(filter: Filter) -> String {

@@ -261,17 +261,21 @@ mod tests {
 
     #[test]
     fn equal_directions_have_no_notable_figure() {
-        let same = figures(&direction(1_000, 3), &direction(1_000, 3));
-        let there = [
+        let equal_figures = figures(&direction(1_000, 3), &direction(1_000, 3));
+        let expected_names = [
             "goodput_bps",
             "payload_bytes",
             "lasted_s",
             "retransmitted_packets",
         ];
-        assert_eq!(names(&same), there);
-        assert_eq!(notable(&same), []);
+        assert_eq!(names(&equal_figures), expected_names);
+        assert_eq!(notable(&equal_figures), []);
         assert_eq!(
-            (same[0].a, same[0].ratio, same[0].difference),
+            (
+                equal_figures[0].a,
+                equal_figures[0].ratio,
+                equal_figures[0].difference
+            ),
             (Some(1e3), Some(1.0), Some(0.0))
         );
     }

@@ -30,17 +30,17 @@ pub(super) struct InterfaceSampler {
 
 impl InterfaceSampler {
     pub(super) fn new(
-        tap: InterfaceRing,
+        ring: InterfaceRing,
         interface: usize,
         snapshots: SyncSender<Snapshot>,
-        told_to_end: Bell,
+        stop: Bell,
     ) -> Self {
         Self {
-            ring: tap.ring,
+            ring: ring.ring,
             interface,
             sampler: FlowSampler::new(interface),
             snapshots,
-            stop: told_to_end,
+            stop,
             scratch: Vec::new(),
         }
     }

@@ -47,19 +47,19 @@ struct Config {
 pub(super) fn run(args: &Args) -> Result<()> {
     let config = args.config()?;
     let source = &config.source;
-    let live = Samplers::start(source.open()?, config.duration)?;
+    let samplers = Samplers::start(source.open()?, config.duration)?;
     let outcome = if config.json {
-        live.print(|snapshot, out| lines::json(snapshot, &source.interfaces, out))
+        samplers.print(|snapshot, out| lines::json(snapshot, &source.interfaces, out))
     } else if stdout().is_terminal() {
-        live.show(source)
+        samplers.show(source)
     } else {
         let mut history = History::new(&source.interfaces);
-        live.print(|snapshot, out| {
+        samplers.print(|snapshot, out| {
             history.add(snapshot.clone());
             lines::plain(snapshot, &history, out)
         })
     };
-    let sampler_result = live.stop();
+    let sampler_result = samplers.stop();
     outcome.and(sampler_result)
 }
 
@@ -74,32 +74,32 @@ struct Samplers {
 }
 
 impl Samplers {
-    fn start(taps: Vec<InterfaceRing>, duration: Option<Time>) -> Result<Self> {
+    fn start(rings: Vec<InterfaceRing>, duration: Option<Time>) -> Result<Self> {
         let (sender, snapshots) = sync_channel(SNAPSHOTS_MAX);
-        let mut live = Self {
+        let mut samplers = Self {
             snapshots,
             bells: Vec::new(),
             threads: Vec::new(),
             stop_requested: stop_flag()?,
             until: duration.map(|duration| clock::now() + duration),
         };
-        for (number, tap) in taps.into_iter().enumerate() {
-            live.spawn_sampler(tap, number, sender.clone())?;
+        for (number, ring) in rings.into_iter().enumerate() {
+            samplers.spawn_sampler(ring, number, sender.clone())?;
         }
-        Ok(live)
+        Ok(samplers)
     }
 
     fn spawn_sampler(
         &mut self,
-        tap: InterfaceRing,
+        ring: InterfaceRing,
         number: usize,
         snapshots: SyncSender<Snapshot>,
     ) -> Result<()> {
         let bell = Bell::new()?;
         self.bells.push(bell.clone());
-        let name = format!("tap {}", tap.interface);
-        let watcher = InterfaceSampler::new(tap, number, snapshots, bell);
-        let thread = thread::Builder::new().name(name).spawn(|| watcher.run())?;
+        let name = format!("tap {}", ring.interface);
+        let sampler = InterfaceSampler::new(ring, number, snapshots, bell);
+        let thread = thread::Builder::new().name(name).spawn(|| sampler.run())?;
         self.threads.push(thread);
         Ok(())
     }
@@ -170,9 +170,9 @@ impl Samplers {
         self.bells.iter().try_for_each(Bell::ring)?;
         // Wakes a sampler that waits for a free place in the channel: its send fails.
         drop(self.snapshots);
-        let mut joined = self.threads.into_iter().map(JoinHandle::join);
-        joined
-            .try_for_each(|watched| watched.unwrap_or_else(|_| anyhow::bail!("a thread panicked")))
+        let mut join_results = self.threads.into_iter().map(JoinHandle::join);
+        join_results
+            .try_for_each(|result| result.unwrap_or_else(|_| anyhow::bail!("a thread panicked")))
     }
 }
 

@@ -229,8 +229,8 @@ impl Screen {
     }
 
     fn draw_table(&self, frame: &mut Frame<'_>, rows: &[DisplayRow<'_>], area: Rect) {
-        let several = self.history.interfaces.len() > 1;
-        let flows: Vec<String> = rows.iter().map(|row| flow(row, several)).collect();
+        let show_interface = self.history.interfaces.len() > 1;
+        let flows: Vec<String> = rows.iter().map(|row| flow(row, show_interface)).collect();
         let fit = TableLayout::new(area.width, &flows);
         let lines = rows
             .iter()
@@ -239,8 +239,8 @@ impl Screen {
         let table = Table::new(lines, fit.widths())
             .header(self.headings(&fit))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-        let chosen = (!rows.is_empty()).then(|| self.selected_index(rows));
-        let mut state = TableState::default().with_selected(chosen);
+        let selected = (!rows.is_empty()).then(|| self.selected_index(rows));
+        let mut state = TableState::default().with_selected(selected);
         frame.render_stateful_widget(table, area, &mut state);
     }
 
@@ -263,8 +263,8 @@ fn dim() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-fn flow(row: &DisplayRow<'_>, several: bool) -> String {
-    let interface = match several {
+fn flow(row: &DisplayRow<'_>, show_interface: bool) -> String {
+    let interface = match show_interface {
         true => format!("{} ", row.interface),
         false => String::new(),
     };
@@ -377,11 +377,13 @@ fn draw_minute(
     area: Rect,
 ) {
     let block = Block::bordered().title(title.to_owned());
-    let inside = block.inner(area).width as usize;
-    let wide = (inside / MINUTE).max(1);
-    let from = MINUTE.saturating_sub(inside / wide);
+    let inner_width = block.inner(area).width as usize;
+    let columns_per_second = (inner_width / MINUTE).max(1);
+    let from = MINUTE.saturating_sub(inner_width / columns_per_second);
     let seconds = row.minute.get(from..).unwrap_or_default();
-    let columns = seconds.iter().flat_map(|bin| vec![value(bin); wide]);
+    let columns = seconds
+        .iter()
+        .flat_map(|bin| vec![value(bin); columns_per_second]);
     let sparkline = Sparkline::default()
         .data(columns.collect::<Vec<u64>>())
         .block(block);

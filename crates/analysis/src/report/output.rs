@@ -79,9 +79,9 @@ struct KeptBins {
 }
 
 impl KeptBins {
-    fn new(most: usize) -> Self {
-        let rows = (most > 0).then(Vec::new);
-        Self { max: most, rows }
+    fn new(max: usize) -> Self {
+        let rows = (max > 0).then(Vec::new);
+        Self { max: max, rows }
     }
 
     fn add(&mut self, rows: &[Row]) {

@@ -57,13 +57,13 @@ impl Side {
     pub(crate) fn caveats(&self) -> Vec<String> {
         let simulated = self.simulated.as_ref();
         let simulated = simulated.map(|cells| format!("simulated, not run on sockets: {cells}"));
-        let disturbed = (self.overloaded_runs > 0).then(|| {
+        let overloaded = (self.overloaded_runs > 0).then(|| {
             format!(
                 "the machine was too busy for {} of {} runs",
                 self.overloaded_runs, self.runs
             )
         });
-        simulated.into_iter().chain(disturbed).collect()
+        simulated.into_iter().chain(overloaded).collect()
     }
 }
 
@@ -223,7 +223,7 @@ fn has_same_parameters(one: &Cell, other: &Cell) -> bool {
 }
 
 fn pair_cells(a: &Cell, b: &Cell) -> CellPair {
-    let disturbed = a.is_overloaded() || b.is_overloaded();
+    let overloaded = a.is_overloaded() || b.is_overloaded();
     let figures = |name: &String| {
         let (ours, theirs) = (values(a, name), values(b, name));
         let (a, b) = (
@@ -236,7 +236,7 @@ fn pair_cells(a: &Cell, b: &Cell) -> CellPair {
             a_runs: ours.len(),
             b_runs: theirs.len(),
             ratio: (a.median != 0.0).then(|| b.median / a.median),
-            verdict: match disturbed {
+            verdict: match overloaded {
                 true => Verdict::Overloaded,
                 false => rule::verdict(&ours, &theirs),
             },

@@ -33,8 +33,8 @@ pub(super) fn render(comparison: &Comparison, all: bool) -> String {
         ),
     ];
     for (side, of) in [("A", &comparison.a), ("B", &comparison.b)] {
-        let reservations = of.caveats().into_iter();
-        lines.extend(reservations.map(|caveat| format!("{side}: {caveat}")));
+        let caveats = of.caveats().into_iter();
+        lines.extend(caveats.map(|caveat| format!("{side}: {caveat}")));
     }
     let differing = comparison.settings.iter();
     lines.extend(differing.map(|setting| {
@@ -103,12 +103,12 @@ fn count(comparison: &Comparison) -> String {
         0 => String::new(),
         unknown => format!(", {unknown} of single runs, about which nothing is said"),
     };
-    let disturbed = match count(Verdict::Overloaded) {
+    let overloaded = match count(Verdict::Overloaded) {
         0 => String::new(),
         some => format!(", {some} of runs that the machine was too busy for, likewise"),
     };
     format!(
-        "{} of {} figures differ beyond noise{unknown}{disturbed}",
+        "{} of {} figures differ beyond noise{unknown}{overloaded}",
         differ.count(),
         verdicts().count()
     )

@@ -175,8 +175,8 @@ fn summary(rows: &[&Experiment]) -> Markup {
         .iter()
         .filter_map(|row| Some(row.ratio?.summary.median))
         .collect();
-    let reached = compared.iter().filter(|ratio| **ratio >= 1.0).count();
-    let took = rows.iter().filter_map(|row| row.took_s).sum::<f64>();
+    let at_least_paper = compared.iter().filter(|ratio| **ratio >= 1.0).count();
+    let total_s = rows.iter().filter_map(|row| row.took_s).sum::<f64>();
     let quick = rows.iter().filter(|row| row.quick).count();
     markup! {
         p.kicker { "longhaul lab" }
@@ -185,9 +185,9 @@ fn summary(rows: &[&Experiment]) -> Markup {
         p.beside {
             (checks(0)) " of " (checks(1)) " checks passed."
             @if !compared.is_empty() {
-                " Ours is at least the paper’s figure in " (reached) " of " (compared.len()) " experiments that have one."
+                " Ours is at least the paper’s figure in " (at_least_paper) " of " (compared.len()) " experiments that have one."
             }
-            @if took > 0.0 { " All runs took " (Time::from_secs_f64(took)) "." }
+            @if total_s > 0.0 { " All runs took " (Time::from_secs_f64(total_s)) "." }
         }
         @if quick > 0 { p.note { (quick) @if quick == 1 { " was" } @else { " were" } " shortened by " code { "--quick" } ": a first look." } }
     }

@@ -103,15 +103,15 @@ fn wide_diagram(testbed: &Testbed, connections: &[Connections]) -> Markup {
         .max()
         .unwrap_or(0);
     let width = host_x(columns) + HOST_PX;
-    let legs_top = row_y(rows) + HOST_HEIGHT_PX + BOTTOM_MARGIN_PX;
-    let height = legs_top + connections.len() as u32 * CONNECTION_ROW_PX;
+    let connections_top = row_y(rows) + HOST_HEIGHT_PX + BOTTOM_MARGIN_PX;
+    let height = connections_top + connections.len() as u32 * CONNECTION_ROW_PX;
     let first = layout.hosts.first().map_or(0, |position| position.column);
     html! {
         svg.wide width=(width + 4) viewBox={ "-2 -2 " (width + 4) " " (height) } role="img" aria-label=(caption(testbed)) {
             @for position in &layout.links { (draw_link(position, link_mark(testbed, position.link))) }
             @for position in &layout.hosts { (host_box(position)) }
             @for (n, kind) in connections.iter().enumerate() {
-                (draw_connections(kind, first, legs_top + n as u32 * CONNECTION_ROW_PX))
+                (draw_connections(kind, first, connections_top + n as u32 * CONNECTION_ROW_PX))
             }
         }
     }

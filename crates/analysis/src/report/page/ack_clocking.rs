@@ -27,38 +27,38 @@ const COLUMNS: [&str; 11] = [
 ];
 
 /// Returns the figure, or nothing without ACKs.
-pub(super) fn figure_of(releases: &AckClocking) -> Markup {
+pub(super) fn figure_of(clocking: &AckClocking) -> Markup {
     html! {
-        @if !releases.by_ack_diff.is_empty() {
+        @if !clocking.by_ack_diff.is_empty() {
             figure.chart.wide {
-                (figure::caption(&title(releases), &caption_text(releases)))
-                (TABLE.render(COLUMNS, releases.by_ack_diff.iter().map(row)))
+                (figure::caption(&title(clocking), &caption_text(clocking)))
+                (TABLE.render(COLUMNS, clocking.by_ack_diff.iter().map(row)))
             }
         }
     }
 }
 
-fn title(releases: &AckClocking) -> String {
-    let share = releases.bytes as f64 / releases.of_bytes.max(1) as f64;
+fn title(clocking: &AckClocking) -> String {
+    let share = clocking.bytes as f64 / clocking.of_bytes.max(1) as f64;
     format!("ACKs released {} of the data", format_percent(share))
 }
 
-fn caption_text(releases: &AckClocking) -> String {
+fn caption_text(clocking: &AckClocking) -> String {
     format!(
         "Sent within {} of an ACK, or of the packet before in a burst that did; up to {} would be by chance. \
          Below, for ACKs by the segments that they acknowledged, the share that released so many segments.",
-        units::duration(releases.within_ns),
-        format_percent(releases.by_chance)
+        units::duration(clocking.within_ns),
+        format_percent(clocking.by_chance)
     )
 }
 
-fn row(by: &AckDiffClass) -> Markup {
-    let share = |count: u64| count as f64 / by.acks.max(1) as f64;
+fn row(class: &AckDiffClass) -> Markup {
+    let share = |count: u64| count as f64 / class.acks.max(1) as f64;
     html! {
         tr {
-            th scope="row" { (class_label(by)) }
-            th.number { (units::count(by.acks)) }
-            @for &count in &by.bursts { @match count {
+            th scope="row" { (class_label(class)) }
+            th.number { (units::count(class.acks)) }
+            @for &count in &class.bursts { @match count {
                 0 => { td { "" } }
                 _ => { td class=(figure::heat_class(share(count))) { (format_percent(share(count))) } }
             } }
@@ -67,8 +67,8 @@ fn row(by: &AckDiffClass) -> Markup {
 }
 
 /// Formats a class of AckDiff: "3–4 segments", or "nothing new" for an ACK that repeats.
-fn class_label(by: &AckDiffClass) -> String {
-    match by.segments {
+fn class_label(class: &AckDiffClass) -> String {
+    match class.segments {
         (0, _) => "nothing new".to_owned(),
         (least, None) => format!("{least} or more"),
         (least, Some(most)) if least == most => units::counted(least, "segment"),
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn shows_the_share_of_bursts_per_class() {
-        let releases = AckClocking {
+        let clocking = AckClocking {
             within_ns: 100_000,
             bytes: 970,
             of_bytes: 1_000,
@@ -93,15 +93,15 @@ mod tests {
                 bursts: [2, 0, 0, 6, 0, 0, 0, 0, 0],
             }],
         };
-        let page = figure_of(&releases).into_string();
-        for said in [
+        let page = figure_of(&clocking).into_string();
+        for expected in [
             "ACKs released 97 % of the data",
             "10 %",
             "3–4 segments",
             "heat-6\">75 %",
             "heat-2\">25 %",
         ] {
-            assert!(page.contains(said), "{said}: {page}");
+            assert!(page.contains(expected), "{expected}: {page}");
         }
         assert_eq!(figure_of(&AckClocking::default()).into_string(), "");
     }

@@ -344,8 +344,8 @@ fn describe_handshake(flow: &Flow) -> String {
     }
 }
 
-pub(super) fn describe_termination(closing: Termination) -> &'static str {
-    match closing {
+pub(super) fn describe_termination(termination: Termination) -> &'static str {
+    match termination {
         Termination::Finished => "FIN from both ends",
         Termination::HalfClosed => "FIN from one end",
         Termination::ResetByClient => "reset by the client",

@@ -34,15 +34,15 @@ const SCRIPT: &str = include_str!("../../../web/tap.js");
 pub(crate) fn html(report: &AnalysisReport) -> String {
     let analysis = &report.analysis;
     let views = charted_directions(report);
-    let between = two_point_sections(analysis);
+    let pairs = two_point_sections(analysis);
     Page {
         title: &title(analysis),
         longhaul: &analysis.longhaul,
         more_style: STYLE,
         header: heading(analysis, views.first()),
-        main: figures(analysis, &views, &between),
+        main: figures(analysis, &views, &pairs),
         footer: method::other_files(analysis),
-        scripts: scripts(&views, &between),
+        scripts: scripts(&views, &pairs),
     }
     .html()
 }
@@ -50,15 +50,15 @@ pub(crate) fn html(report: &AnalysisReport) -> String {
 fn figures(
     analysis: &Analysis,
     views: &[DirectionView<'_>],
-    between: &[TwoPointSection<'_>],
+    pairs: &[TwoPointSection<'_>],
 ) -> Markup {
     let ids: Vec<String> = views.iter().map(DirectionView::id).collect();
     markup! {
         @if !views.is_empty() {
-            (direction_picker(views, between))
+            (direction_picker(views, pairs))
             @for (number, view) in views.iter().enumerate() { (direction::section(*view, number)) }
         }
-        @for (n, pair) in between.iter().enumerate() {
+        @for (n, pair) in pairs.iter().enumerate() {
             (two_point::section(pair, views.len() + 2 * n))
         }
         (flows::section(analysis, |id| ids.iter().any(|known| known == id)))
@@ -160,15 +160,15 @@ fn warnings(analysis: &Analysis) -> Markup {
 }
 
 /// Returns the selection of the direction to show; without scripts the page shows all.
-fn direction_picker(views: &[DirectionView<'_>], between: &[TwoPointSection<'_>]) -> Markup {
+fn direction_picker(views: &[DirectionView<'_>], pairs: &[TwoPointSection<'_>]) -> Markup {
     markup! {
         div.picker {
-            @if views.len() + between.len() > 1 {
+            @if views.len() + pairs.len() > 1 {
                 label { "Direction " select id="pick" {
                     @for view in views {
                         option value=(view.id()) { (view.name()) " · " (view.summary().payload) }
                     }
-                    @for pair in between { option value=(pair.id()) { (pair.name()) } }
+                    @for pair in pairs { option value=(pair.id()) { (pair.name()) } }
                 } }
             }
             (figure::chart_help("All charts share one time axis. "))
@@ -177,8 +177,8 @@ fn direction_picker(views: &[DirectionView<'_>], between: &[TwoPointSection<'_>]
     }
 }
 
-fn scripts(views: &[DirectionView<'_>], between: &[TwoPointSection<'_>]) -> Markup {
-    let delays: Vec<ChartSeries> = between
+fn scripts(views: &[DirectionView<'_>], pairs: &[TwoPointSection<'_>]) -> Markup {
+    let delays: Vec<ChartSeries> = pairs
         .iter()
         .flat_map(TwoPointSection::chart_series)
         .collect();

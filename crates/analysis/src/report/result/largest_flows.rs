@@ -193,9 +193,9 @@ mod tests {
 
     #[test]
     fn is_independent_of_the_order_of_flows() {
-        let (forth, ..) = select(&[(0, 10), (1, 40), (2, 20), (3, 30)]);
-        let (back, ..) = select(&[(3, 30), (2, 20), (1, 40), (0, 10)]);
-        assert_eq!(forth, back);
+        let (ascending_order, ..) = select(&[(0, 10), (1, 40), (2, 20), (3, 30)]);
+        let (descending_order, ..) = select(&[(3, 30), (2, 20), (1, 40), (0, 10)]);
+        assert_eq!(ascending_order, descending_order);
     }
 
     #[test]

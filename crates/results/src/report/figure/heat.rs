@@ -21,12 +21,12 @@ pub(super) fn figure(result: &LabResult, figure: &Figure) -> Markup {
         return html! {};
     };
     let grids = grids(result, &figure.panels);
-    let shade = ColourScale::new(&grids, name, figure.paper);
+    let colour_scale = ColourScale::new(&grids, name, figure.paper);
     html! {
         figure.heatmap {
             (heading(figure))
-            @for grid in &grids { (grid.table("heat", &figure.title, "", |cell| field(cell, name, &shade))) }
-            (shade.legend(&Metric::of(name)))
+            @for grid in &grids { (grid.table("heat", &figure.title, "", |cell| field(cell, name, &colour_scale))) }
+            (colour_scale.legend(&Metric::of(name)))
         }
     }
 }
@@ -100,13 +100,13 @@ pub(super) fn ratio_legend(of: &str, [worse, same, better]: [&str; 3]) -> Markup
     }
 }
 
-fn field(cell: &Cell, name: &str, shade: &ColourScale) -> Markup {
+fn field(cell: &Cell, name: &str, colour_scale: &ColourScale) -> Markup {
     let Some(ours) = cell.metrics.get(name) else {
         return html! { td { "–" } };
     };
     let metric = Metric::of(name);
     html! {
-        td class=[shade.class(cell, name)] {
+        td class=[colour_scale.class(cell, name)] {
             (metric.format(ours.median))
             @if let Some(paper) = cell.paper.get(name) {
                 small { "paper " (metric.format(*paper)) }
@@ -129,15 +129,15 @@ struct Range {
 impl Range {
     fn new(values: impl Iterator<Item = f64>) -> Self {
         let positive = values.filter(|x| *x > 0.0).map(f64::ln);
-        let wider = |range: Self, x: f64| Self {
+        let extend = |range: Self, x: f64| Self {
             low: range.low.min(x),
             high: range.high.max(x),
         };
-        let none = Self {
+        let empty = Self {
             low: f64::INFINITY,
             high: f64::NEG_INFINITY,
         };
-        positive.fold(none, wider)
+        positive.fold(empty, extend)
     }
 
     /// Returns the legend from the minimum to the maximum.

@@ -143,8 +143,8 @@ fn line(quantity: &Quantity, segment: &PathSegmentSeries, n: usize, x: &[f64]) -
         .peekable();
     let values = x
         .iter()
-        .map(|moment| {
-            let due = std::iter::from_fn(|| samples.next_if(|(at, _)| *at <= moment));
+        .map(|time| {
+            let due = std::iter::from_fn(|| samples.next_if(|(at, _)| *at <= time));
             due.last().map(|(_, value)| value).filter(|v| *v > 0.0)
         })
         .collect();
@@ -159,10 +159,10 @@ fn line(quantity: &Quantity, segment: &PathSegmentSeries, n: usize, x: &[f64]) -
 }
 
 /// Describes the maximum: ": at most 31 ms, on relay2–relay1".
-fn describe_maximum(quantity: &Quantity, legs: &[PathSegmentSeries]) -> String {
+fn describe_maximum(quantity: &Quantity, segments: &[PathSegmentSeries]) -> String {
     let peak =
         |segment: &PathSegmentSeries| (quantity.values)(segment).into_iter().fold(0.0, f64::max);
-    let Some(top) = legs.iter().max_by(|a, b| peak(a).total_cmp(&peak(b))) else {
+    let Some(top) = segments.iter().max_by(|a, b| peak(a).total_cmp(&peak(b))) else {
         return String::new();
     };
     let metric = Metric::of(if quantity.unit == "B" {
