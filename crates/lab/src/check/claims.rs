@@ -55,10 +55,10 @@ fn check_new_names(experiment: &ExperimentPlan) -> CheckResult {
     let clean = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut derived = experiment.scenario.derived.keys();
     let derived = derived.try_for_each(|name| {
-        let word = ensure(name.chars().all(clean), || {
+        let valid = ensure(name.chars().all(clean), || {
             format!("{name:?}: a metric's name is letters, digits and '_'")
         });
-        in_key(name, word.and_then(|()| new(name)))
+        in_key(name, valid.and_then(|()| new(name)))
     });
     in_key("derived", derived)?;
     let checks = experiment.scenario.check.iter().map(|plan| &plan.name);

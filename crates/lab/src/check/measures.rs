@@ -130,7 +130,7 @@ pub(crate) fn check_named_flow(
     scenario: &Scenario,
     flows: &Flows<'_>,
     wanted: &String,
-    quantity: TimeSeriesMetric,
+    metric: TimeSeriesMetric,
 ) -> CheckResult {
     let transfers: Vec<&str> = scenario
         .flows
@@ -144,7 +144,7 @@ pub(crate) fn check_named_flow(
             list_names(&transfers)
         )
     })?;
-    let end = |number| match quantity.is_sampled_at_sender() {
+    let end = |number| match metric.is_sampled_at_sender() {
         true => flows.sender(number),
         false => flows.receiver(number),
     };

@@ -230,7 +230,7 @@ impl FigureSpec {
             let flows = Flows::of(scenario, &Topology::of(scenario));
             for name in names_of(&self.flow) {
                 let mut all = of.all().iter();
-                all.try_for_each(|quantity| check_named_flow(scenario, &flows, name, *quantity))?;
+                all.try_for_each(|metric| check_named_flow(scenario, &flows, name, *metric))?;
             }
         }
         Ok(())

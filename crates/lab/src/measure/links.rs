@@ -44,8 +44,8 @@ pub(crate) struct TimingReports(IndexMap<String, Vec<TimingReport>>);
 impl TimingReports {
     /// Adds the records of one run of the link `name`. A file without a timing report adds nothing.
     pub(crate) fn add(&mut self, name: &str, records: &Path) {
-        let checks = read_timing_reports(records);
-        self.0.entry(name.to_owned()).or_default().extend(checks);
+        let reports = read_timing_reports(records);
+        self.0.entry(name.to_owned()).or_default().extend(reports);
     }
 
     /// Returns the totals of each link: the median of the medians, the maximum of the percentiles,
@@ -53,7 +53,7 @@ impl TimingReports {
     pub(crate) fn result(&self) -> Vec<LinkStats> {
         self.0
             .iter()
-            .filter_map(|(name, checks)| totals(name, checks))
+            .filter_map(|(name, reports)| totals(name, reports))
             .collect()
     }
 }
@@ -61,28 +61,28 @@ impl TimingReports {
 /// Reads the timing reports in `records`; empty if the link was killed before it wrote them.
 pub(crate) fn read_timing_reports(records: &Path) -> Vec<TimingReport> {
     let text = fs::read_to_string(records).unwrap_or_default();
-    let checks = text.lines().filter(|line| line.contains("\"selfcheck\""));
-    checks
+    let reports = text.lines().filter(|line| line.contains("\"selfcheck\""));
+    reports
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect()
 }
 
-fn totals(name: &str, checks: &[TimingReport]) -> Option<LinkStats> {
-    let latest = |of: fn(&Lateness) -> f64| {
-        checks
+fn totals(name: &str, reports: &[TimingReport]) -> Option<LinkStats> {
+    let max = |of: fn(&Lateness) -> f64| {
+        reports
             .iter()
-            .map(|check| of(&check.lateness))
+            .map(|report| of(&report.lateness))
             .fold(0.0, f64::max)
     };
     let mut drops = BTreeMap::new();
-    for check in checks {
-        let causes = check
+    for report in reports {
+        let causes = report
             .drops
             .iter()
             .map(|(cause, count)| (cause.as_str(), *count));
         let own = [
-            ("before_the_link", check.device_overflow),
-            ("no_memory", check.no_memory),
+            ("before_the_link", report.device_overflow),
+            ("no_memory", report.no_memory),
         ];
         for (cause, count) in causes.chain(own).filter(|(_, count)| *count > 0) {
             *drops.entry(cause.to_owned()).or_default() += count;
@@ -90,14 +90,14 @@ fn totals(name: &str, checks: &[TimingReport]) -> Option<LinkStats> {
     }
     Some(LinkStats {
         name: name.to_owned(),
-        mode: checks.first()?.delivery.clone(),
+        mode: reports.first()?.delivery.clone(),
         delay_error_us: DelayError {
-            median: Summary::of(checks.iter().map(|check| check.lateness.median_us))?.median,
-            p99: latest(|lateness| lateness.p99_us),
-            max: latest(|lateness| lateness.max_us),
+            median: Summary::of(reports.iter().map(|report| report.lateness.median_us))?.median,
+            p99: max(|lateness| lateness.p99_us),
+            max: max(|lateness| lateness.max_us),
         },
         drops,
-        packets: Some(checks.iter().map(|check| check.segments).sum()),
+        packets: Some(reports.iter().map(|report| report.segments).sum()),
     })
 }
 
@@ -136,8 +136,8 @@ pub(crate) fn late_link(scenario: &Scenario, directory: &Path) -> Option<String>
 fn latest(records: &Path) -> Option<Lateness> {
     read_timing_reports(records)
         .into_iter()
-        .filter(|check| check.segments >= SEGMENTS_MIN)
-        .map(|check| check.lateness)
+        .filter(|report| report.segments >= SEGMENTS_MIN)
+        .map(|report| report.lateness)
         .max_by(|a, b| excess(a).total_cmp(&excess(b)))
 }
 

@@ -49,13 +49,13 @@ impl Bins {
 
 /// Returns the metric of the flows numbered `chosen` in each bin; `None` without samples.
 pub(crate) fn values(
-    quantity: TimeSeriesMetric,
+    metric: TimeSeriesMetric,
     flows: &Flows<'_>,
     chosen: &[usize],
     recording: &Recording,
     bins: Bins,
 ) -> Vec<Option<f64>> {
-    let end = |number: &usize| match quantity.is_sampled_at_sender() {
+    let end = |number: &usize| match metric.is_sampled_at_sender() {
         true => flows.sender(*number),
         false => flows.receiver(*number),
     };
@@ -64,15 +64,13 @@ pub(crate) fn values(
         .into_iter()
         .filter_map(|samples| Connection::of(&samples))
         .collect();
-    let all: Vec<&Connection> = match quantity {
+    let all: Vec<&Connection> = match metric {
         TimeSeriesMetric::GoodputBps | TimeSeriesMetric::RetransmitsPerS => {
             connections.iter().collect()
         }
         _ => data_connections(&connections),
     };
-    bins.edges()
-        .map(|span| value(quantity, &all, span))
-        .collect()
+    bins.edges().map(|span| value(metric, &all, span)).collect()
 }
 
 /// Connections that carry data. iperf3 has one more, its control connection.
@@ -136,11 +134,11 @@ impl Connection {
     }
 }
 
-fn value(quantity: TimeSeriesMetric, all: &[&Connection], span: (f64, f64)) -> Option<f64> {
+fn value(metric: TimeSeriesMetric, all: &[&Connection], span: (f64, f64)) -> Option<f64> {
     let each = |of: fn(&Connection) -> &Vec<f64>| {
         all.iter().filter_map(move |one| one.mean(of(one), span))
     };
-    match quantity {
+    match metric {
         TimeSeriesMetric::GoodputBps => sum(all
             .iter()
             .map(|one| 8.0 * Connection::rate(&one.received, span))),
@@ -185,12 +183,12 @@ pub(crate) fn drawn_series(
         let width = plan
             .bin
             .map_or_else(|| round_width(end_s / 300.0), Time::as_secs_f64);
-        for (quantity, TimeSeriesId { quantity: of, flow }) in plan.time_series() {
-            let entry = wanted.entry((of, flow)).or_insert((quantity, width));
+        for (metric, TimeSeriesId { quantity: of, flow }) in plan.time_series() {
+            let entry = wanted.entry((of, flow)).or_insert((metric, width));
             entry.1 = entry.1.min(width);
         }
     }
-    let time_series = |((of, flow), (quantity, width)): (_, (TimeSeriesMetric, f64))| {
+    let time_series = |((of, flow), (metric, width)): (_, (TimeSeriesMetric, f64))| {
         let flow: Option<String> = flow;
         let chosen = flows.select_transfers(flow.as_deref());
         let bins = Bins::between(
@@ -201,7 +199,7 @@ pub(crate) fn drawn_series(
         (!chosen.is_empty()).then(|| TimeSeries {
             name: TimeSeriesId { quantity: of, flow },
             bin_ms: bins.width_s * 1e3,
-            values: values(quantity, &flows, &chosen, recording, bins),
+            values: values(metric, &flows, &chosen, recording, bins),
         })
     };
     wanted.into_iter().filter_map(time_series).collect()
@@ -277,11 +275,11 @@ pub(crate) mod tests {
         Recording::new(samples.collect())
     }
 
-    fn of(quantity: TimeSeriesMetric, chosen: &[usize], bins: Bins) -> Vec<Option<f64>> {
+    fn of(metric: TimeSeriesMetric, chosen: &[usize], bins: Bins) -> Vec<Option<f64>> {
         let scenario: Scenario = toml::from_str(SCENARIO).unwrap();
         let flows = Flows::of(&scenario, &Topology::of(&scenario));
         values(
-            quantity,
+            metric,
             &flows,
             chosen,
             &two_flows(3_000_000, 1_000_000),

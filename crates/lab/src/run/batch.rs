@@ -22,7 +22,7 @@ const CONTINUE: [u8; 3] = [0, 1, UNDECIDED];
 /// Experiments that are ready to run.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    labs: Vec<PreparedExperiment>,
+    prepared: Vec<PreparedExperiment>,
     out: PathBuf,
     fresh: bool,
     json: bool,
@@ -32,19 +32,20 @@ impl Batch {
     /// Reads and checks all scenarios, so that a problem is found before the first one runs.
     pub(crate) fn read(scenarios: &[String], request: &Request) -> Result<Self> {
         let mut names = BTreeSet::new();
-        let mut labs = Vec::new();
+        let mut prepared = Vec::new();
         for scenario in scenarios {
             let mut lab = PreparedExperiment::read(scenario, request)?;
             if !names.insert(lab.experiment.name.clone()) {
                 return Err(duplicate_name(scenario, &lab.experiment.name));
             }
             lab.out = request.out.join(&lab.experiment.name);
-            labs.push(lab);
+            prepared.push(lab);
         }
-        labs.iter()
+        prepared
+            .iter()
             .try_for_each(PreparedExperiment::check_resumable)?;
         Ok(Self {
-            labs,
+            prepared,
             out: request.out.clone(),
             fresh: request.fresh,
             json: request.json,
@@ -56,9 +57,9 @@ impl Batch {
     /// Returns the exit code: that of a scenario that ended the batch, else 1 if any run failed or
     /// any check does not hold, else the code for undecided checks.
     pub(crate) fn execute(self) -> Result<u8> {
-        let count = self.labs.len();
-        let folders: Vec<PathBuf> = self.labs.iter().map(|lab| lab.out.clone()).collect();
-        for (n, lab) in self.labs.into_iter().enumerate() {
+        let count = self.prepared.len();
+        let folders: Vec<PathBuf> = self.prepared.iter().map(|lab| lab.out.clone()).collect();
+        for (n, lab) in self.prepared.into_iter().enumerate() {
             let head = format!("({}/{count}) {}", n + 1, lab.experiment.name);
             if !self.fresh && is_up_to_date(&lab) {
                 errln!("{head}: up to date, skipped (--fresh runs it again)");

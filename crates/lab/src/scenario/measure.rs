@@ -94,13 +94,13 @@ pub(crate) enum Level {
 }
 
 /// Parses a level; `None` if it is not a share, a number or a value with the metric's unit.
-pub(crate) fn level(value: &Value, quantity: TimeSeriesMetric) -> Option<Level> {
+pub(crate) fn level(value: &Value, metric: TimeSeriesMetric) -> Option<Level> {
     let number = value
         .as_float()
         .or(value.as_integer().map(|whole| whole as f64));
     let text = value.as_str().unwrap_or_default();
     let share = || Some(text.strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0);
-    let said = || match quantity {
+    let said = || match metric {
         TimeSeriesMetric::GoodputBps => Some(text.parse::<BitRate>().ok()?.bits() as f64),
         TimeSeriesMetric::CwndBytes => Some(text.parse::<Bytes>().ok()?.get() as f64),
         TimeSeriesMetric::SrttUs => Some(text.parse::<Time>().ok()?.as_secs_f64() * 1e6),

@@ -162,10 +162,10 @@ impl<'a> SimulatedRun<'a> {
     }
 
     fn counter_times(&self, next: Time) -> Vec<Time> {
-        let marks = self.connections.iter();
-        let marks = marks.flat_map(|one| [Some(one.begin), one.end]).flatten();
+        let times = self.connections.iter();
+        let times = times.flat_map(|one| [Some(one.begin), one.end]).flatten();
         let mut counter_times: Vec<Time> =
-            marks.filter(|at| (self.now()..next).contains(at)).collect();
+            times.filter(|at| (self.now()..next).contains(at)).collect();
         counter_times.sort_unstable();
         counter_times.dedup();
         counter_times
@@ -206,8 +206,8 @@ impl<'a> SimulatedRun<'a> {
             if self.connections[connection].flow == number {
                 all.push(self.counted(connection));
                 let legs = 0..self.chain.legs();
-                let again = legs.map(|leg| self.chain.sender(leg, connection).counters());
-                retransmits += again.map(|counters| counters.retransmitted).sum::<u64>();
+                let counters = legs.map(|leg| self.chain.sender(leg, connection).counters());
+                retransmits += counters.map(|counters| counters.retransmitted).sum::<u64>();
             }
         }
         let seconds = all.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);

@@ -141,7 +141,7 @@ impl<'a> Plan<'a> {
 
     fn leg(&self, number: usize, seed: u64) -> Result<Leg, String> {
         let SharedLeg { link, model, .. } = &self.legs[number];
-        let flows = self.connections(number).map(|one| settings(&one));
+        let flows = self.connections(number).map(|one| flow_config(&one));
         Ok(Leg {
             path: Path {
                 forward: model.forward.clone(),
@@ -152,13 +152,13 @@ impl<'a> Plan<'a> {
                 per_packet: false,
             },
             flows: flows.collect::<Result<_, _>>()?,
-            relay_buffer: self.store(number),
+            relay_buffer: self.relay_buffer(number),
         })
     }
 
     /// Packets that the relay after the leg can hold for a connection: the buffers of both its
     /// sockets, and a pipe.
-    fn store(&self, leg: usize) -> u64 {
+    fn relay_buffer(&self, leg: usize) -> u64 {
         let ends = &self.routes[0].ends;
         let Some(relay) = ends.get(leg + 1) else {
             return 0;
@@ -218,7 +218,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn settings(connection: &Connection<'_>) -> Result<FlowConfig, String> {
+fn flow_config(connection: &Connection<'_>) -> Result<FlowConfig, String> {
     Ok(FlowConfig {
         start: connection.start,
         extra_rtt: connection.extra_rtt,

@@ -76,7 +76,7 @@ impl Route {
     }
 }
 
-/// Model of a link for data (forth) and for ACKs (back).
+/// Model of a link: `forward` for data, `reverse` for ACKs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LinkModel {
     pub(super) forward: LinkConfig,

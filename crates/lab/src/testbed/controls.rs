@@ -161,14 +161,14 @@ fn requested_controls(experiment: &ExperimentPlan) -> Vec<CcSpec> {
         .iter()
         .flat_map(|cell| [&cell.scenario, &cell.quick_scenario])
         .filter(|scenario| !scenario.simulate);
-    let mut asked: Vec<CcSpec> = scenarios.flat_map(controls_of).collect();
-    asked.retain(|control| control.name.is_some());
-    for control in &mut asked {
+    let mut requested: Vec<CcSpec> = scenarios.flat_map(controls_of).collect();
+    requested.retain(|control| control.name.is_some());
+    for control in &mut requested {
         control.paced = false;
     }
-    asked.sort();
-    asked.dedup();
-    asked
+    requested.sort();
+    requested.dedup();
+    requested
 }
 
 fn controls_of(scenario: &Scenario) -> Vec<CcSpec> {
@@ -204,16 +204,16 @@ impl CongestionControls {
     }
 
     fn provide_one(&mut self, control: &CcSpec) -> Result<CongestionControl> {
-        let asked = control.key().unwrap_or_default();
+        let requested = control.key().unwrap_or_default();
         Ok(match Resolution::of(control)? {
             Resolution::Kernel(name) => CongestionControl {
-                requested: asked,
+                requested: requested,
                 name,
                 provider: "kernel".to_owned(),
                 ..CongestionControl::default()
             },
             Resolution::Longhaul(own, values) => CongestionControl {
-                requested: asked,
+                requested: requested,
                 name: self.register(own, &values)?,
                 provider: "longhaul".to_owned(),
                 parameters: own
@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn resolves_names_to_the_provided_ones() {
-        let provided = |asked: &str, name: &str| CongestionControl {
-            requested: asked.to_owned(),
+        let provided = |requested: &str, name: &str| CongestionControl {
+            requested: requested.to_owned(),
             name: name.to_owned(),
             ..CongestionControl::default()
         };

@@ -54,7 +54,7 @@ pub(crate) const CLAIM_CASES: &[InvalidCase] = &[
         "¦'paper.dvd_s / goodput",
         "has a figure for paper.dvd_s",
     ),
-    ("'>= 1'", "¦'about 1'", "is no bound such as"),
+    ("'>= 1'", "¦'about 1'", "is not a bound such as"),
     (
         "dvd_s =",
         "goodput_bps = ¦'5'\ndvd_s =",

@@ -99,11 +99,11 @@ fn ack_rates(direction: &Direction, fine: &FineBins) -> Figures {
 
 /// Bins from the end of the ramp-up, or from the beginning, to the last data.
 fn after_ramp_up<'a>(direction: &Direction, fine: &'a FineBins) -> &'a [FineBin] {
-    let grown = direction
+    let ramp_up = direction
         .phases
         .first()
         .filter(|phase| phase.kind == PhaseKind::RampUp);
-    let from = grown.map_or(fine.from_ns, |phase| phase.to_ns);
+    let from = ramp_up.map_or(fine.from_ns, |phase| phase.to_ns);
     fine.between(from..direction.data.last_data_ns.unwrap_or(from))
 }
 

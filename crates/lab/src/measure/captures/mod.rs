@@ -88,10 +88,10 @@ fn captured_flows(scenario: &Scenario) -> (usize, Vec<CapturedFlow<'_>>) {
         .filter(|flow| flow.enabled)
         .enumerate();
     let transfers: Vec<_> = on.filter(|(_, flow)| flow.program.transfers()).collect();
-    let analysis = transfers
+    let captured = transfers
         .iter()
         .filter_map(|(number, flow)| captured_flow(scenario, &topology, *number, flow));
-    (transfers.len(), analysis.collect())
+    (transfers.len(), captured.collect())
 }
 
 fn captured_flow<'a>(
