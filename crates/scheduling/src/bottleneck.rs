@@ -114,7 +114,7 @@ impl Bottleneck {
             Self::Path => "the path's rate",
             Self::Pacing => "--pace",
             Self::Limit => "--limit",
-            Self::Peer => "an end that is silent",
+            Self::Peer => "a silent endpoint",
         }
     }
 }
@@ -167,7 +167,7 @@ impl Verdict {
         };
         Self::new(
             Bottleneck::Peer,
-            format!("the {which} has said nothing for {seconds} s"),
+            format!("no report from the {which} for {seconds} s"),
         )
     }
 
@@ -401,10 +401,10 @@ fn judge_path(source: &Metrics, share: &str) -> Verdict {
     let network = &source.network;
     let (rtt, min) = (f64::from(network.rtt_us), f64::from(network.rtt_min_us));
     let loss = network.retransmitted_share();
-    let lost = format!("{} of the bytes went again", format_share(loss));
-    let rtts = format!("RTT {:.1} ms, at the least {:.1} ms", rtt / 1e3, min / 1e3);
+    let lost = format!("{} of the bytes were retransmitted", format_share(loss));
+    let rtts = format!("RTT {:.1} ms, minimum {:.1} ms", rtt / 1e3, min / 1e3);
     let has_queue = min > 0.0 && rtt >= QUEUE_RTT_RATIO * min;
-    let loss_min = match network.shrugs_off_losses {
+    let loss_min = match network.ignores_single_losses {
         true => LOSS_MIN_BBR,
         false => LOSS_MIN,
     };
@@ -412,18 +412,18 @@ fn judge_path(source: &Metrics, share: &str) -> Verdict {
         true => Verdict::new(
             Bottleneck::Loss,
             format!(
-                "{lost} and no queue stood ({rtts}); the congestion control held back for {share}"
+                "{lost} without a standing queue ({rtts}); the congestion control held back for {share}"
             ),
         ),
         false => {
             let queue = if has_queue {
-                "a queue stood"
+                "with a standing queue"
             } else {
-                "no queue stood"
+                "without a standing queue"
             };
             Verdict::new(
                 Bottleneck::Path,
-                format!("the congestion control held back for {share}, {queue} ({rtts}), {lost}"),
+                format!("the congestion control held back for {share} {queue} ({rtts}), {lost}"),
             )
         }
     }
@@ -516,14 +516,14 @@ mod tests {
     fn a_machine_without_a_free_cpu_is_the_bottleneck() {
         let mut ends = path_limited();
         set(&mut ends.0, Stage::Hashing, 2_000_000, 0);
-        ends.0.crowded_us = 1_249_000;
+        ends.0.runqueue_wait_us = 1_249_000;
         assert_eq!(bottleneck(&ends), Bottleneck::Path);
-        ends.0.crowded_us = 1_251_000;
+        ends.0.runqueue_wait_us = 1_251_000;
         assert_eq!(bottleneck(&ends), Bottleneck::SourceCpu);
-        ends.0.crowded_us = 0;
+        ends.0.runqueue_wait_us = 0;
         assert_eq!(bottleneck(&ends), Bottleneck::Path);
         ends.1.machine = 1;
-        ends.1.crowded_us = 651_000;
+        ends.1.runqueue_wait_us = 651_000;
         assert_eq!(
             bottleneck(&ends),
             Bottleneck::Cpu,
@@ -543,7 +543,7 @@ mod tests {
             let mut ends = path_limited();
             for (end, (demand, cpus)) in [(&mut ends.0, source), (&mut ends.1, target)] {
                 let crowded = demand * SECOND as f64 - end.stages.ran_us() as f64;
-                (end.crowded_us, end.cpus) = (crowded as u64, cpus);
+                (end.runqueue_wait_us, end.cpus) = (crowded as u64, cpus);
             }
             assert_eq!(bottleneck(&ends), expected, "{source:?} {target:?}");
         }
@@ -583,11 +583,11 @@ mod tests {
     #[test]
     fn losses_are_the_bottleneck_unless_a_queue_stands() {
         let mut ends = path_limited();
-        ends.0.network.again_bytes = 10_001;
+        ends.0.network.retransmitted_bytes = 10_001;
         assert_eq!(bottleneck(&ends), Bottleneck::Loss);
-        ends.0.network.again_bytes = 9_999;
+        ends.0.network.retransmitted_bytes = 9_999;
         assert_eq!(bottleneck(&ends), Bottleneck::Path);
-        ends.0.network.again_bytes = 1_000_000;
+        ends.0.network.retransmitted_bytes = 1_000_000;
         ends.0.network.rtt_us = 24_999;
         assert_eq!(bottleneck(&ends), Bottleneck::Loss);
         ends.0.network.rtt_us = 25_000;
@@ -597,10 +597,10 @@ mod tests {
     #[test]
     fn bbr_is_not_limited_by_single_losses() {
         let mut ends = path_limited();
-        ends.0.network.shrugs_off_losses = true;
-        ends.0.network.again_bytes = 149_999_999;
+        ends.0.network.ignores_single_losses = true;
+        ends.0.network.retransmitted_bytes = 149_999_999;
         assert_eq!(bottleneck(&ends), Bottleneck::Path);
-        ends.0.network.again_bytes = 150_000_000;
+        ends.0.network.retransmitted_bytes = 150_000_000;
         assert_eq!(bottleneck(&ends), Bottleneck::Loss);
     }
 
@@ -619,13 +619,10 @@ mod tests {
     #[test]
     fn evidence_names_the_measurements() {
         let (mut source, target) = path_limited();
-        source.network.again_bytes = 4_200_000;
+        source.network.retransmitted_bytes = 4_200_000;
         let text = Verdict::of(&source, &target).unwrap().to_string();
-        insta::assert_snapshot!(text, @"losses on the path: 0.4 % of the bytes went again and no queue stood (RTT 20.5 ms, at the least 20.0 ms); the congestion control held back for 100 % of the time");
+        insta::assert_snapshot!(text, @"losses on the path: 0.4 % of the bytes were retransmitted without a standing queue (RTT 20.5 ms, minimum 20.0 ms); the congestion control held back for 100 % of the time");
         let text = Verdict::silent(End::Target, 7).to_string();
-        assert_eq!(
-            text,
-            "an end that is silent: the target has said nothing for 7 s"
-        );
+        assert_eq!(text, "a silent endpoint: no report from the target for 7 s");
     }
 }

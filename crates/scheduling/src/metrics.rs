@@ -107,13 +107,13 @@ pub struct Network {
     /// Pacing is only the pacing that the user set; that of a congestion control counts as its window.
     pub limited_us: [u64; 5],
     /// Whether the congestion control ignores single losses, as BBR does.
-    pub shrugs_off_losses: bool,
+    pub ignores_single_losses: bool,
     /// Bytes sent, retransmissions included.
     pub sent_bytes: u64,
     /// Bytes retransmitted.
-    pub again_bytes: u64,
+    pub retransmitted_bytes: u64,
     /// Segments retransmitted.
-    pub again_segments: u64,
+    pub retransmitted_segments: u64,
     /// Current round-trip time, as the mean of all streams, in microseconds; 0 if unknown.
     pub rtt_us: u32,
     /// Smallest round-trip time of any stream, in microseconds; 0 if unknown.
@@ -145,7 +145,7 @@ impl Network {
     /// Share of all bytes sent that were retransmissions, 0 to 1.
     #[must_use]
     pub fn retransmitted_share(&self) -> f64 {
-        self.again_bytes as f64 / self.sent_bytes.max(1) as f64
+        self.retransmitted_bytes as f64 / self.sent_bytes.max(1) as f64
     }
 
     fn since(&self, before: &Self) -> Self {
@@ -154,8 +154,12 @@ impl Network {
             *own = own.saturating_sub(before);
         }
         difference.sent_bytes = self.sent_bytes.saturating_sub(before.sent_bytes);
-        difference.again_bytes = self.again_bytes.saturating_sub(before.again_bytes);
-        difference.again_segments = self.again_segments.saturating_sub(before.again_segments);
+        difference.retransmitted_bytes = self
+            .retransmitted_bytes
+            .saturating_sub(before.retransmitted_bytes);
+        difference.retransmitted_segments = self
+            .retransmitted_segments
+            .saturating_sub(before.retransmitted_segments);
         difference
     }
 }
@@ -168,7 +172,7 @@ pub struct Metrics {
     /// Time of all threads by stage.
     pub stages: StageTimes,
     /// Time of waiting for a CPU, in microseconds. The waiting times in `stages` include it.
-    pub crowded_us: u64,
+    pub runqueue_wait_us: u64,
     /// CPUs that the end may use.
     pub cpus: u32,
     /// Identifier of the machine that the end runs on. Ends with the same number are on the same machine.
@@ -188,7 +192,9 @@ impl Metrics {
         Self {
             elapsed_us: self.elapsed_us - before.elapsed_us,
             stages: self.stages.since(&before.stages),
-            crowded_us: self.crowded_us.saturating_sub(before.crowded_us),
+            runqueue_wait_us: self
+                .runqueue_wait_us
+                .saturating_sub(before.runqueue_wait_us),
             network: self.network.since(&before.network),
             ..*self
         }
@@ -197,7 +203,7 @@ impl Metrics {
     /// CPUs that the threads ran on or waited for, on average.
     #[must_use]
     pub fn cpu_demand(&self) -> f64 {
-        (self.stages.ran_us() + self.crowded_us) as f64 / self.elapsed_us.max(1) as f64
+        (self.stages.ran_us() + self.runqueue_wait_us) as f64 / self.elapsed_us.max(1) as f64
     }
 }
 

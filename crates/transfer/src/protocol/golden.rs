@@ -235,7 +235,7 @@ fn shares() -> Vec<spread::TreeShare> {
 fn progress() -> Progress {
     let mut measured = Measured {
         elapsed_us: 13,
-        crowded_us: 14,
+        runqueue_wait_us: 14,
         cpus: 15,
         machine: 16,
         network: Network {
@@ -247,10 +247,10 @@ fn progress() -> Progress {
                 congestion_window: 21,
                 pacing: 22,
             },
-            shrugs_off_losses: true,
+            ignores_single_losses: true,
             sent_bytes: 23,
-            again_bytes: 24,
-            again_segments: 25,
+            retransmitted_bytes: 24,
+            retransmitted_segments: 25,
             rtt_us: 26,
             rtt_min_us: 27,
         },

@@ -13,7 +13,7 @@ pub struct Measured {
     /// Time of the threads, by stage.
     pub stages: Stages,
     /// Part of the waiting time that was spent waiting for a CPU.
-    pub crowded_us: u64,
+    pub runqueue_wait_us: u64,
     /// CPUs that the endpoint may use.
     pub cpus: u32,
     /// Identifier of the machine that the endpoint runs on. Equal numbers mean the same machine.
@@ -27,7 +27,7 @@ same_fields!(
     scheduling::Metrics {
         elapsed_us,
         stages,
-        crowded_us,
+        runqueue_wait_us,
         cpus,
         machine,
         network
@@ -105,13 +105,13 @@ pub struct Network {
     /// Time during which each factor limited the streams.
     pub limited_us: LimiterTimes,
     /// Whether the congestion control ignores single losses, as BBR does.
-    pub shrugs_off_losses: bool,
+    pub ignores_single_losses: bool,
     /// Bytes sent, with retransmissions.
     pub sent_bytes: u64,
     /// Bytes retransmitted.
-    pub again_bytes: u64,
+    pub retransmitted_bytes: u64,
     /// Segments retransmitted.
-    pub again_segments: u64,
+    pub retransmitted_segments: u64,
     /// Current round-trip time, the mean of all streams; 0 if unknown.
     pub rtt_us: u32,
     /// Smallest round-trip time of any stream; 0 if unknown.
@@ -123,10 +123,10 @@ same_fields!(
     scheduling::Network {
         streams,
         limited_us,
-        shrugs_off_losses,
+        ignores_single_losses,
         sent_bytes,
-        again_bytes,
-        again_segments,
+        retransmitted_bytes,
+        retransmitted_segments,
         rtt_us,
         rtt_min_us
     }

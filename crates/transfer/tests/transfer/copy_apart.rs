@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tree that is spread over hosts, each with a disk of its own, moved on from there to others, and gathered: the end is the same tree.
-//! Whoever dies meanwhile, the same command goes on. `COPY_APART_KILLS` says how many rounds of random kills (default 2),
-//! `COPY_SEED` from which seed on.
+//! Distributed copies: a tree is distributed over hosts with disks of their own, copied to other hosts, and gathered. The
+//! result is the same tree. After a kill of any process, the same command resumes. `COPY_APART_KILLS` is the number of
+//! rounds of random kills (default 2), `COPY_SEED` the first seed.
 
 use crate::copy_testbed::{
     BLOCK, finish,
-    hosts::{Hosts, kept},
+    hosts::{Hosts, capture_output},
     kill, tree,
 };
 use rand_xoshiro::{
@@ -20,22 +20,23 @@ use std::{
     time::Duration,
 };
 
-/// Bytes of a stripe: the smallest that may be asked for, and three blocks.
+/// Length of a stripe in bytes: the minimum, which is less than four blocks.
 const STRIPE: u64 = 16_000_000;
 
-/// Blocks of the large file: six stripes.
+/// Number of blocks of the large file: six stripes.
 const BLOCKS: u64 = 17;
 
-/// Two that have the source in common, three that keep shares, three more, and where all comes together.
+/// Host names: two that share the source, three that store shares, three more for shares, and the one that gathers.
 const ALL: [&str; 9] = ["s1", "s2", "d1", "d2", "d3", "e1", "e2", "e3", "t1"];
 
-struct Site {
+/// Hosts with separate disks, and a tree to copy.
+struct DistributedTestbed {
     hosts: Hosts,
     folder: tempfile::TempDir,
     ssh: String,
 }
 
-impl Site {
+impl DistributedTestbed {
     fn new() -> Self {
         let hosts = Hosts::new(&ALL, "1gbit");
         let folder = tempfile::tempdir().unwrap();
@@ -51,8 +52,8 @@ impl Site {
         self.folder.path().join(name)
     }
 
-    /// What a host has on its disk.
-    fn on(&self, host: &str, path: &str) -> PathBuf {
+    /// Returns the path of a file on the disk of a host.
+    fn on_disk(&self, host: &str, path: &str) -> PathBuf {
         self.path("disks").join(host).join(path)
     }
 
@@ -63,7 +64,7 @@ impl Site {
         command.args(["copy", "--json", "--streams", "2", "--silence", "3s"]);
         command.args(["--ssh", &self.ssh, "--remote-program", program]);
         command.args(arguments).args([place(from), place(to)]);
-        kept(&mut command).spawn().unwrap()
+        capture_output(&mut command).spawn().unwrap()
     }
 
     fn spread(&self, arguments: &[&str], hosts: &str) -> Child {
@@ -81,19 +82,23 @@ impl Site {
     }
 
     fn bytes(&self) -> u64 {
-        crate::copy_testbed::durable::lacking(&self.path("from"), Path::new("/nowhere"))
+        crate::copy_testbed::durable::missing_bytes(&self.path("from"), Path::new("/nowhere"))
     }
 
-    fn is_gathered(&self, what: &str) {
+    fn assert_gathered(&self, context: &str) {
         self.hosts.wait_until_empty(&ALL[..8]);
-        let to = self.on("t1", "");
-        tree::assert_same(&self.path("from/tree"), &to.join("tree"), what);
-        assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new(), "{what}");
+        let to = self.on_disk("t1", "");
+        tree::assert_same(&self.path("from/tree"), &to.join("tree"), context);
+        assert_eq!(
+            tree::remaining_internal_files(&to),
+            Vec::<PathBuf>::new(),
+            "{context}"
+        );
     }
 
-    fn forget(&self, hosts: &[&str]) {
+    fn erase_disks(&self, hosts: &[&str]) {
         for host in hosts {
-            let top = self.on(host, "");
+            let top = self.on_disk(host, "");
             make_removable(&top);
             fs::remove_dir_all(&top).unwrap();
             fs::create_dir(&top).unwrap();
@@ -101,7 +106,7 @@ impl Site {
     }
 }
 
-/// Directories of the tree are closed to all but root, who this may not be.
+/// Opens the directories of the tree, some of which only root could remove.
 fn make_removable(top: &Path) {
     for path in tree::walk(top).into_iter().map(|path| top.join(path)) {
         if path.is_dir() && !path.is_symlink() {
@@ -110,18 +115,18 @@ fn make_removable(top: &Path) {
     }
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn record(command: Child, what: &str) -> serde_json::Value {
+fn record(command: Child, context: &str) -> serde_json::Value {
     let output = finish(command);
-    assert!(output.status.success(), "{what}: {}", said(&output));
-    assert_eq!(said(&output), "", "{what}");
+    assert!(output.status.success(), "{context}: {}", stderr(&output));
+    assert_eq!(stderr(&output), "", "{context}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What of a directory's files is on the disk.
+/// Returns the disk space of a directory's files, in bytes.
 fn occupied(top: &Path) -> u64 {
     let files = tree::walk(top).into_iter().map(|path| top.join(path));
     let files = files.filter(|path| path.is_file() && !path.is_symlink());
@@ -130,194 +135,214 @@ fn occupied(top: &Path) -> u64 {
         .sum()
 }
 
-fn pieces(top: &Path) -> Vec<PathBuf> {
+fn piece_files(top: &Path) -> Vec<PathBuf> {
     let is_piece = |path: &PathBuf| path.extension().is_some_and(|end| end == "piece");
     tree::walk(top).into_iter().filter(is_piece).collect()
 }
 
-const THREE: &str = "d1,d2,d3";
-const EACH: [&str; 3] = ["d1", "d2", "d3"];
+const HOSTS: &str = "d1,d2,d3";
+const HOST_NAMES: [&str; 3] = ["d1", "d2", "d3"];
 
 #[test]
-fn what_three_hosts_keep_comes_together_again() {
-    let site = Site::new();
-    let done = record(site.spread(&[], THREE), "spread");
-    assert_eq!(done["sent_bytes"], site.bytes(), "all, and nothing twice");
-    for host in EACH {
-        let share = occupied(&site.on(host, "tree"));
+fn gathers_a_tree_distributed_over_three_hosts() {
+    let testbed = DistributedTestbed::new();
+    let done = record(testbed.spread(&[], HOSTS), "spread");
+    assert_eq!(
+        done["sent_bytes"],
+        testbed.bytes(),
+        "all, and nothing twice"
+    );
+    for host in HOST_NAMES {
+        let share = occupied(&testbed.on_disk(host, "tree"));
         assert!(
-            share > site.bytes() / 5 && share < site.bytes() / 2,
+            share > testbed.bytes() / 5 && share < testbed.bytes() / 2,
             "{host} has {share}"
         );
         assert!(
-            !site.on(host, "tree/large").exists(),
-            "no half of a file passes for it"
+            !testbed.on_disk(host, "tree/large").exists(),
+            "a partial file must not have the final name"
         );
-        assert!(!pieces(&site.on(host, "tree")).is_empty(), "{host}");
+        assert!(
+            !piece_files(&testbed.on_disk(host, "tree")).is_empty(),
+            "{host}"
+        );
     }
-    let again = record(site.spread(&[], "d3,d1,d2"), "spread again");
+    let again = record(testbed.spread(&[], "d3,d1,d2"), "spread again");
     assert_eq!(
         (&again["sent_bytes"], &again["made"]),
         (&0.into(), &0.into())
     );
-    // Metadata alone are no reason to send data, and each piece has them.
-    let large = site.path("from/tree/large");
+    // A change of metadata alone sends no data, and is applied to each piece.
+    let large = testbed.path("from/tree/large");
     fs::set_permissions(&large, fs::Permissions::from_mode(0o751)).unwrap();
-    let third = record(site.spread(&[], THREE), "with another mode");
+    let third = record(testbed.spread(&[], HOSTS), "with another mode");
     assert_eq!(
         (&third["sent_bytes"], &third["made"]),
         (&0.into(), &3.into())
     );
 
-    let gathered = record(site.gather(THREE), "gather");
-    assert_eq!(gathered["sent_bytes"], site.bytes());
-    site.is_gathered("gathered");
-    let again = record(site.gather("d2,d3,d1"), "gather again");
+    let gathered = record(testbed.gather(HOSTS), "gather");
+    assert_eq!(gathered["sent_bytes"], testbed.bytes());
+    testbed.assert_gathered("gathered");
+    let again = record(testbed.gather("d2,d3,d1"), "gather again");
     assert_eq!(
         (&again["sent_bytes"], &again["made"]),
         (&0.into(), &0.into())
     );
-    site.is_gathered("gathered again");
+    testbed.assert_gathered("gathered again");
 }
 
-/// From each to its counterpart, pieces as pieces.
+/// Each host copies to its counterpart, and pieces stay pieces.
 #[test]
-fn shares_move_on_as_they_are() {
-    let site = Site::new();
-    record(site.spread(&[], THREE), "spread");
-    let both = |what| {
-        let moved = site.start(
+fn copies_shares_to_other_hosts() {
+    let testbed = DistributedTestbed::new();
+    record(testbed.spread(&[], HOSTS), "spread");
+    let both = |context| {
+        let moved = testbed.start(
             &["--apart", "both", "--delete"],
-            (THREE, "disk/tree"),
+            (HOSTS, "disk/tree"),
             ("e1,e2,e3", "disk"),
         );
-        record(moved, what)
+        record(moved, context)
     };
-    assert_eq!(both("moved")["sent_bytes"], site.bytes());
+    assert_eq!(both("moved")["sent_bytes"], testbed.bytes());
     assert_eq!(both("moved again")["sent_bytes"], 0);
-    site.forget(&EACH);
-    record(site.gather("e1,e2,e3"), "gathered");
-    site.is_gathered("gathered from the others");
+    testbed.erase_disks(&HOST_NAMES);
+    record(testbed.gather("e1,e2,e3"), "gathered");
+    testbed.assert_gathered("gathered from the others");
 }
 
-/// One can't be reached, one has a file where the copy should go.
+/// One host cannot be reached, and another has a file in place of the target directory.
 #[test]
-fn who_can_not_have_a_share_keeps_nobody_from_theirs() {
-    let site = Site::new();
+fn failed_hosts_do_not_stop_the_others() {
+    let testbed = DistributedTestbed::new();
     let stripe = STRIPE.to_string();
     let spread = |hosts| {
         let arguments = ["--apart", "target", "--stripe", &stripe];
-        site.start(&arguments, ("s1,s2", "from/tree"), (hosts, "disk/below"))
+        testbed.start(&arguments, ("s1,s2", "from/tree"), (hosts, "disk/below"))
     };
     let partly = |hosts, named: &str| {
         let output = finish(spread(hosts));
-        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(said(&output).contains(named), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stderr(&output).contains(named), "{}", stderr(&output));
     };
-    // In the order of d1, d2 and d3.
+    // The name that sorts like d3, so that the ranks are the same.
     partly("d1,d2,nobody", "nobody");
-    make_removable(&site.on("d2", ""));
-    fs::remove_dir_all(site.on("d2", "below")).unwrap();
-    fs::write(site.on("d2", "below"), "a file").unwrap();
+    make_removable(&testbed.on_disk("d2", ""));
+    fs::remove_dir_all(testbed.on_disk("d2", "below")).unwrap();
+    fs::write(testbed.on_disk("d2", "below"), "a file").unwrap();
     partly("d1,d2,d3", "d2");
-    fs::remove_file(site.on("d2", "below")).unwrap();
-    let last = record(spread("d1,d2,d3"), "the one that had a file there");
+    fs::remove_file(testbed.on_disk("d2", "below")).unwrap();
+    let last = record(spread("d1,d2,d3"), "the host that had a file there");
     let sent = last["sent_bytes"].as_u64().unwrap();
-    assert!((1..site.bytes() / 2).contains(&sent), "{sent}");
+    assert!((1..testbed.bytes() / 2).contains(&sent), "{sent}");
     let from = ("d1,d2,d3", "disk/below/tree");
     record(
-        site.start(&["--apart", "source"], from, ("t1", "disk")),
+        testbed.start(&["--apart", "source"], from, ("t1", "disk")),
         "gathered",
     );
-    site.is_gathered("all are there");
+    testbed.assert_gathered("all are there");
 }
 
 #[test]
-fn without_one_of_them_files_are_named_that_can_not_be_whole_and_the_rest_comes() {
-    let site = Site::new();
-    record(site.spread(&[], THREE), "spread");
-    let two = finish(site.gather("d1,d3"));
-    assert_eq!(two.status.code(), Some(1), "{}", said(&two));
+fn names_incomplete_files_and_copies_the_rest() {
+    let testbed = DistributedTestbed::new();
+    record(testbed.spread(&[], HOSTS), "spread");
+    let two = finish(testbed.gather("d1,d3"));
+    assert_eq!(two.status.code(), Some(1), "{}", stderr(&two));
     assert!(
-        said(&two).contains("tree/large: 6 of its 18 blocks are on none of these hosts"),
+        stderr(&two).contains("tree/large: 6 of its 18 blocks are on none of these hosts"),
         "{}",
-        said(&two)
+        stderr(&two)
     );
-    assert!(!site.on("t1", "tree/large").exists());
-    assert!(site.on("t1", "tree/sizes").is_dir());
-    let rest = record(site.gather(THREE), "all three");
+    assert!(!testbed.on_disk("t1", "tree/large").exists());
+    assert!(testbed.on_disk("t1", "tree/sizes").is_dir());
+    let rest = record(testbed.gather(HOSTS), "all three");
     let sent = rest["sent_bytes"].as_u64().unwrap();
-    assert!(sent < site.bytes() / 2, "{sent}");
-    site.is_gathered("all three");
+    assert!(sent < testbed.bytes() / 2, "{sent}");
+    testbed.assert_gathered("all three");
 }
 
-/// Small files leave no trace on the hosts that have others.
+/// A host has no sign of the small files of other hosts.
 #[test]
-fn names_the_share_of_small_files_that_is_missing() {
-    let site = Site::new();
-    let small = site.path("from/small");
+fn names_a_missing_share_of_small_files() {
+    let testbed = DistributedTestbed::new();
+    let small = testbed.path("from/small");
     fs::create_dir(&small).unwrap();
     for number in 0..30 {
         fs::write(small.join(number.to_string()), "x").unwrap();
     }
     let copy = |side: &str, from: (&str, &str), to: (&str, &str)| {
-        finish(site.start(&["--apart", side], from, to))
+        finish(testbed.start(&["--apart", side], from, to))
     };
-    let spread = copy("target", ("s1", "from/small"), (THREE, "disk"));
-    assert!(spread.status.success(), "{}", said(&spread));
+    let spread = copy("target", ("s1", "from/small"), (HOSTS, "disk"));
+    assert!(spread.status.success(), "{}", stderr(&spread));
     let lacks = |hosts: &str, path: &str| {
         let output = copy("source", (hosts, path), ("t1", "disk/some"));
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(1), "{hosts}:{path}: {said}");
-        assert!(said.contains("the share of d2 is missing"), "{said}");
-        assert!(said.contains("over 3 hosts, d1, d2, d3"), "{said}");
+        let stderr = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{hosts}:{path}: {stderr}");
+        assert!(stderr.contains("the share of d2 is missing"), "{stderr}");
+        assert!(stderr.contains("over 3 hosts, d1, d2, d3"), "{stderr}");
     };
     lacks("d1,d3", "disk/small");
     lacks("d1,d3", "disk/small/");
     lacks("d3,d1", "disk");
-    // Also where the shares moved on, and with another name.
+    // Also after the shares were copied to other hosts under another name.
     let moved = copy("both", ("d1,d3", "disk/small/"), ("e1,e3", "disk/else"));
-    assert!(moved.status.success(), "{}", said(&moved));
+    assert!(moved.status.success(), "{}", stderr(&moved));
     lacks("e1,e3", "disk/else");
-    let all = copy("source", (THREE, "disk/small"), ("t1", "disk"));
-    assert!(all.status.success(), "{}", said(&all));
-    assert_eq!(said(&all), "");
-    assert_eq!(fs::read_dir(site.on("t1", "small")).unwrap().count(), 30);
-    // One share alone is not the tree, whoever asks for it, and what it lacks is not too much.
+    let all = copy("source", (HOSTS, "disk/small"), ("t1", "disk"));
+    assert!(all.status.success(), "{}", stderr(&all));
+    assert_eq!(stderr(&all), "");
+    assert_eq!(
+        fs::read_dir(testbed.on_disk("t1", "small"))
+            .unwrap()
+            .count(),
+        30
+    );
+    // A single share is not the tree in an ordinary copy, and with --delete the entries that it lacks are not removed.
     for (arguments, from) in [(&[][..], "disk/small"), (&["--delete"], "disk/small/")] {
-        let output = finish(site.start(arguments, ("d1", from), ("t1", "disk/small")));
-        assert_eq!(output.status.code(), Some(1), "{from}: {}", said(&output));
+        let output = finish(testbed.start(arguments, ("d1", from), ("t1", "disk/small")));
+        assert_eq!(output.status.code(), Some(1), "{from}: {}", stderr(&output));
         let lacking = "only one host's share of it is here: it was spread over d1, d2, d3";
-        assert!(said(&output).contains(lacking), "{}", said(&output));
+        assert!(stderr(&output).contains(lacking), "{}", stderr(&output));
         let (all, copied_into_it) = (30, 1);
-        assert_eq!(names(&site.on("t1", "small")).len(), all + copied_into_it);
+        assert_eq!(
+            names(&testbed.on_disk("t1", "small")).len(),
+            all + copied_into_it
+        );
     }
-    // Also below what is copied, where a gathering does not count shares.
+    // Also for a distributed tree below the source directory, where gathering does not count shares.
     for host in ["d1", "d2", "d3"] {
-        fs::create_dir_all(site.on(host, "around/it")).unwrap();
+        fs::create_dir_all(testbed.on_disk(host, "around/it")).unwrap();
     }
-    let deep = copy("target", ("s1", "from/small"), (THREE, "disk/around/it"));
-    assert!(deep.status.success(), "{}", said(&deep));
+    let deep = copy("target", ("s1", "from/small"), (HOSTS, "disk/around/it"));
+    assert!(deep.status.success(), "{}", stderr(&deep));
     for (arguments, hosts, lacking) in [
         (&[][..], "d1", "only one host's share of it is here"),
         (
             &["--apart", "source"],
-            THREE,
+            HOSTS,
             "it was spread over d1, d2, d3; ",
         ),
     ] {
-        let output = finish(site.start(arguments, (hosts, "disk/around"), ("t1", "disk")));
-        assert_eq!(output.status.code(), Some(1), "{hosts}: {}", said(&output));
+        let output = finish(testbed.start(arguments, (hosts, "disk/around"), ("t1", "disk")));
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{hosts}: {}",
+            stderr(&output)
+        );
         let lacking = format!("around/it/small: {lacking}");
-        assert!(said(&output).contains(&lacking), "{}", said(&output));
+        assert!(stderr(&output).contains(&lacking), "{}", stderr(&output));
     }
-    // What was never one has no shares.
+    // Directories that were never distributed have no shares.
     for host in ["e1", "e2"] {
-        fs::create_dir_all(site.on(host, "own")).unwrap();
-        fs::write(site.on(host, "own").join(host), host).unwrap();
+        fs::create_dir_all(testbed.on_disk(host, "own")).unwrap();
+        fs::write(testbed.on_disk(host, "own").join(host), host).unwrap();
     }
     let own = copy("source", ("e1,e2", "disk/own"), ("t1", "disk"));
-    assert!(own.status.success(), "{}", said(&own));
+    assert!(own.status.success(), "{}", stderr(&own));
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -328,63 +353,69 @@ fn names(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Each would bring some of its own, and nobody would hear of the rest.
+/// Otherwise each host would send some of its own entries, and the rest would be missing without a message.
 #[test]
-fn source_hosts_that_have_other_things_are_refused() {
-    let site = Site::new();
+fn refuses_source_hosts_with_different_entries() {
+    let testbed = DistributedTestbed::new();
     for host in ["s1", "s2"] {
-        fs::create_dir_all(site.on(host, "own")).unwrap();
-        fs::write(site.on(host, "own").join(host), host).unwrap();
+        fs::create_dir_all(testbed.on_disk(host, "own")).unwrap();
+        fs::write(testbed.on_disk(host, "own").join(host), host).unwrap();
     }
-    let output = finish(site.start(
+    let output = finish(testbed.start(
         &["--apart", "target"],
         ("s1,s2", "disk/own"),
         ("d1,d2", "disk"),
     ));
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     let why = "disk/own on s2 is not the same as on s1";
-    assert!(said(&output).contains(why), "{}", said(&output));
-    assert!(names(&site.on("d1", "")).is_empty() && names(&site.on("d2", "")).is_empty());
+    assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    assert!(
+        names(&testbed.on_disk("d1", "")).is_empty()
+            && names(&testbed.on_disk("d2", "")).is_empty()
+    );
 }
 
-/// Without it nobody hears of a share that is missing: it is named at once, with its host.
+/// Without the record a missing share would go unnoticed, so the message names the record and its host.
 #[test]
-fn a_note_of_shares_that_is_damaged_is_named() {
-    let site = Site::new();
-    fs::create_dir(site.path("from/small")).unwrap();
-    fs::write(site.path("from/small/file"), "x").unwrap();
+fn names_a_damaged_share_record() {
+    let testbed = DistributedTestbed::new();
+    fs::create_dir(testbed.path("from/small")).unwrap();
+    fs::write(testbed.path("from/small/file"), "x").unwrap();
     let spread = || {
-        finish(site.start(
+        finish(testbed.start(
             &["--apart", "target"],
             ("s1", "from/small/"),
             ("d1,d2", "disk/small"),
         ))
     };
     assert!(spread().status.success());
-    fs::write(site.on("d1", "small/.longhaul-spread"), "damaged").unwrap();
-    let gather = finish(site.start(
+    fs::write(testbed.on_disk("d1", "small/.longhaul-spread"), "damaged").unwrap();
+    let gather = finish(testbed.start(
         &["--apart", "source"],
         ("d1,d2", "disk/small"),
         ("t1", "disk"),
     ));
     for (output, code) in [(spread(), 1), (gather, 2)] {
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        let damaged = said.lines().find(|line| line.contains("damaged"));
-        assert!(damaged.is_some_and(|line| line.contains("d1: ")), "{said}");
-        assert!(!said.contains("retrying in"), "{said}");
+        let stderr = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        let damaged = stderr.lines().find(|line| line.contains("damaged"));
+        assert!(
+            damaged.is_some_and(|line| line.contains("d1: ")),
+            "{stderr}"
+        );
+        assert!(!stderr.contains("retrying in"), "{stderr}");
     }
-    fs::remove_file(site.on("d1", "small/.longhaul-spread")).unwrap();
+    fs::remove_file(testbed.on_disk("d1", "small/.longhaul-spread")).unwrap();
     assert!(spread().status.success());
 }
 
-/// Users are told that what ends with .part may be removed.
+/// The documentation says that files that end with .part may be removed.
 #[test]
-fn calls_nothing_that_is_kept_a_part() {
-    let site = Site::new();
-    record(site.spread(&[], THREE), "spread");
-    for host in EACH {
-        let all = tree::walk(&site.on(host, ""));
+fn stored_pieces_do_not_end_with_part() {
+    let testbed = DistributedTestbed::new();
+    record(testbed.spread(&[], HOSTS), "spread");
+    for host in HOST_NAMES {
+        let all = tree::walk(&testbed.on_disk(host, ""));
         let parts = all
             .iter()
             .filter(|path| path.extension().is_some_and(|end| end == "part"));
@@ -393,65 +424,68 @@ fn calls_nothing_that_is_kept_a_part() {
 }
 
 #[test]
-fn what_changes_or_goes_at_the_source_changes_or_goes_everywhere() {
-    let site = Site::new();
-    record(site.spread(&[], THREE), "spread");
-    let from = site.path("from/tree");
+fn copies_changes_and_deletions_to_all_hosts() {
+    let testbed = DistributedTestbed::new();
+    record(testbed.spread(&[], HOSTS), "spread");
+    let from = testbed.path("from/tree");
     fs::write(from.join("large"), tree::bytes(99, 12 * BLOCK + 1)).unwrap();
-    // It was divided, and is too small for that now; and the other way round.
+    // This file was divided, and is too small for that now; the next one the other way round.
     fs::write(from.join("sparse"), tree::bytes(98, BLOCK)).unwrap();
     let grown = format!("sizes/{}", 3 * BLOCK + 17);
     fs::write(from.join(&grown), tree::bytes(97, 8 * BLOCK)).unwrap();
     for gone in ["many/deep/er/7", "dangling"] {
         fs::remove_file(from.join(gone)).unwrap();
     }
-    record(site.spread(&["--delete"], THREE), "again");
-    for host in EACH {
+    record(testbed.spread(&["--delete"], HOSTS), "again");
+    for host in HOST_NAMES {
         assert!(
-            !site.on(host, "tree").join(&grown).exists(),
-            "what it was on {host}"
+            !testbed.on_disk(host, "tree").join(&grown).exists(),
+            "its old piece on {host}"
         );
     }
-    record(site.gather(THREE), "gathered");
-    let sparse = site.path("from/tree/sparse");
+    record(testbed.gather(HOSTS), "gathered");
+    let sparse = testbed.path("from/tree/sparse");
     fs::remove_file(&sparse).unwrap();
-    fs::remove_file(site.on("t1", "tree/sparse")).unwrap();
-    let (wanted, got) = (tree::listing(&from), tree::listing(&site.on("t1", "tree")));
+    fs::remove_file(testbed.on_disk("t1", "tree/sparse")).unwrap();
+    let (wanted, got) = (
+        tree::listing(&from),
+        tree::listing(&testbed.on_disk("t1", "tree")),
+    );
     let names =
         |of: &std::collections::BTreeMap<PathBuf, String>| of.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&wanted), names(&got));
     for path in ["large", &grown, "many/deep/er/8"] {
         let same = fs::read(from.join(path)).unwrap()
-            == fs::read(site.on("t1", "tree").join(path)).unwrap();
+            == fs::read(testbed.on_disk("t1", "tree").join(path)).unwrap();
         assert!(same, "{path}");
     }
-    // A large file that is gone leaves no piece.
+    // A large file that was removed leaves no piece.
     fs::remove_file(from.join("large")).unwrap();
-    record(site.spread(&["--delete"], THREE), "without it");
-    for host in EACH {
+    record(testbed.spread(&["--delete"], HOSTS), "without it");
+    for host in HOST_NAMES {
         assert_eq!(
-            pieces(&site.on(host, "tree")).len(),
+            piece_files(&testbed.on_disk(host, "tree")).len(),
             1,
-            "{host} has that of the one that grew"
+            "{host} has the piece of the file that grew"
         );
     }
 }
 
 #[test]
-fn a_piece_that_was_damaged_on_its_disk_is_found_and_brought_again() {
-    let site = Site::new();
-    record(site.spread(&[], THREE), "spread");
+fn detects_and_replaces_a_damaged_piece() {
+    let testbed = DistributedTestbed::new();
+    record(testbed.spread(&[], HOSTS), "spread");
     let verified = || {
         let mut verify = std::process::Command::new(longhaul_testbed::longhaul());
         verify
             .args(["copy", "verify"])
-            .arg(site.on("d2", ""))
+            .arg(testbed.on_disk("d2", ""))
             .output()
             .unwrap()
     };
     let good = verified();
     assert!(good.status.success(), "{good:?}");
-    let part = largest_part(&site.on("d2", "tree"));
+    let part = largest_part(&testbed.on_disk("d2", "tree"));
     damage(&part);
 
     let found = verified();
@@ -462,31 +496,31 @@ fn a_piece_that_was_damaged_on_its_disk_is_found_and_brought_again() {
         String::from_utf8_lossy(&found.stdout).contains(&why),
         "{found:?}"
     );
-    let output = finish(site.gather(THREE));
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let output = finish(testbed.gather(HOSTS));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let why = format!("there: remove {own} beside it");
-    assert!(said(&output).contains(&why), "{}", said(&output));
-    assert!(!site.on("t1", "tree/large").exists());
+    assert!(stderr(&output).contains(&why), "{}", stderr(&output));
+    assert!(!testbed.on_disk("t1", "tree/large").exists());
 
     fs::remove_file(part).unwrap();
-    let again = record(site.spread(&[], THREE), "what is missing");
+    let again = record(testbed.spread(&[], HOSTS), "what is missing");
     let sent = again["sent_bytes"].as_u64().unwrap();
-    assert!(sent > 0 && sent < site.bytes() / 2, "{sent}");
+    assert!(sent > 0 && sent < testbed.bytes() / 2, "{sent}");
     assert!(verified().status.success());
-    // Pieces have hashes of their own, also where nothing else came.
-    fs::remove_file(site.on("d2", ".longhaul-manifest")).unwrap();
+    // Pieces have their own hashes, also without a manifest.
+    fs::remove_file(testbed.on_disk("d2", ".longhaul-manifest")).unwrap();
     assert!(verified().status.success());
-    // Who does not ask for pieces hears that there is one.
-    let plain = finish(site.start(&[], ("d2", "disk/tree"), ("t1", "disk")));
-    assert_eq!(plain.status.code(), Some(1), "{}", said(&plain));
+    // An ordinary copy names the piece.
+    let plain = finish(testbed.start(&[], ("d2", "disk/tree"), ("t1", "disk")));
+    assert_eq!(plain.status.code(), Some(1), "{}", stderr(&plain));
     assert!(
-        said(&plain).contains("tree/large: only a piece of it is here"),
+        stderr(&plain).contains("tree/large: only a piece of it is here"),
         "{}",
-        said(&plain)
+        stderr(&plain)
     );
-    site.forget(&["t1"]);
-    record(site.gather(THREE), "gathered");
-    site.is_gathered("gathered");
+    testbed.erase_disks(&["t1"]);
+    record(testbed.gather(HOSTS), "gathered");
+    testbed.assert_gathered("gathered");
 }
 
 fn largest_part(top: &Path) -> PathBuf {
@@ -497,7 +531,7 @@ fn largest_part(top: &Path) -> PathBuf {
         .unwrap()
 }
 
-/// Where it has data.
+/// Inverts the first byte of data.
 fn damage(part: &Path) {
     let file = File::options().read(true).write(true).open(part).unwrap();
     let at = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap();
@@ -507,36 +541,37 @@ fn damage(part: &Path) {
 }
 
 #[test]
-fn what_can_not_be_meant_is_refused_before_anything_is_touched() {
-    let site = Site::new();
+fn refuses_invalid_distributions_before_any_change() {
+    let testbed = DistributedTestbed::new();
     for host in ["d1", "d2"] {
-        fs::create_dir(site.on(host, "tree")).unwrap();
-        fs::write(site.on(host, "tree/a"), host).unwrap();
+        fs::create_dir(testbed.on_disk(host, "tree")).unwrap();
+        fs::write(testbed.on_disk(host, "tree/a"), host).unwrap();
         let then = std::time::SystemTime::UNIX_EPOCH
             + Duration::from_secs(if host == "d1" { 1 } else { 2 });
-        File::open(site.on(host, "tree/a"))
+        File::open(testbed.on_disk(host, "tree/a"))
             .unwrap()
             .set_modified(then)
             .unwrap();
     }
     let refused = |command: Child, why: &str| {
         let output = finish(command);
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(said(&output).contains(why), "{}", said(&output));
-        assert!(!site.on("t1", "tree").exists() && !site.path("shared/tree").exists());
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        assert!(!testbed.on_disk("t1", "tree").exists() && !testbed.path("shared/tree").exists());
     };
     refused(
-        site.gather("d1,d2"),
+        testbed.gather("d1,d2"),
         "tree/a: d1 and d2 have different entries of this name",
     );
-    fs::create_dir(site.path("shared")).unwrap();
-    let shared = site.start(
+    fs::create_dir(testbed.path("shared")).unwrap();
+    let shared = testbed.start(
         &["--apart", "target"],
         ("s1", "from/tree"),
         ("d1,d2", "shared"),
     );
     refused(shared, "d2 sees what is in the target's directory on d1");
-    let apart = |side, from, to| site.start(&["--apart", side], (from, "from/tree"), (to, "disk"));
+    let apart =
+        |side, from, to| testbed.start(&["--apart", side], (from, "from/tree"), (to, "disk"));
     refused(
         apart("target", "s1", "t1"),
         "--apart target wants several hosts to copy to",
@@ -549,7 +584,7 @@ fn what_can_not_be_meant_is_refused_before_anything_is_touched() {
         apart("both", "s1,s2", "t1"),
         "--apart both wants the same number of hosts on both sides",
     );
-    let delete = site.start(
+    let delete = testbed.start(
         &["--apart", "source", "--delete"],
         ("d1,d2", "disk/tree"),
         ("t1", "disk"),
@@ -557,50 +592,59 @@ fn what_can_not_be_meant_is_refused_before_anything_is_touched() {
     refused(delete, "leave --delete out");
 }
 
-/// A host, or the command: gone, at any moment, on either way.
+/// Kills the processes of a host, or the command, at random times, while distributing and while gathering.
 #[test]
-fn whoever_dies_and_whenever_the_same_command_goes_on() {
+fn resumes_distributed_copies_after_random_kills() {
     let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (rounds, first) = (number("COPY_APART_KILLS", 2), number("COPY_SEED", 1));
-    let site = Site::new();
+    let testbed = DistributedTestbed::new();
     for seed in first..first + rounds {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        survive(
+        kill_and_resume(
             &mut random,
-            |what| {
+            |context| {
                 (
-                    site.spread(&[], THREE),
-                    format!("seed {seed}, spread {what}"),
+                    testbed.spread(&[], HOSTS),
+                    format!("seed {seed}, spread {context}"),
                 )
             },
-            &site,
+            &testbed,
         );
-        survive(
+        kill_and_resume(
             &mut random,
-            |what| (site.gather(THREE), format!("seed {seed}, gather {what}")),
-            &site,
+            |context| {
+                (
+                    testbed.gather(HOSTS),
+                    format!("seed {seed}, gather {context}"),
+                )
+            },
+            &testbed,
         );
-        site.is_gathered(&format!("seed {seed}"));
-        site.forget(&["d1", "d2", "d3", "t1"]);
+        testbed.assert_gathered(&format!("seed {seed}"));
+        testbed.erase_disks(&["d1", "d2", "d3", "t1"]);
     }
 }
 
-fn survive(random: &mut Xoshiro256PlusPlus, start: impl Fn(&str) -> (Child, String), site: &Site) {
+fn kill_and_resume(
+    random: &mut Xoshiro256PlusPlus,
+    start: impl Fn(&str) -> (Child, String),
+    testbed: &DistributedTestbed,
+) {
     let mut below = |bound: u64| random.next_u64() % bound;
     for _ in 0..1 + below(2) {
         let (command, _) = start("killed");
         std::thread::sleep(Duration::from_millis(below(2500)));
         match ["command", "s1", "d1", "d2", "d3", "t1"][below(6) as usize] {
             "command" | "t1" => kill(command.id()),
-            host => site.hosts.kill_all(host),
+            host => testbed.hosts.kill_all(host),
         }
         let output = finish(command);
-        site.hosts.wait_until_empty(&ALL[..8]);
+        testbed.hosts.wait_until_empty(&ALL[..8]);
         if output.status.success() {
             break;
         }
     }
-    let (command, what) = start("at last");
+    let (command, context) = start("at last");
     let output = finish(command);
-    assert!(output.status.success(), "{what}: {}", said(&output));
+    assert!(output.status.success(), "{context}: {}", stderr(&output));
 }

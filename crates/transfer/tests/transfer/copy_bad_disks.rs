@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Disks that cannot be read in places: at the source and at the target, real ones. What cannot be read is named, the
-//! rest goes on, and the same command completes the copy when it can.
+//! Real disks with unreadable blocks, at the source and at the target. Unreadable files are named, the rest is copied, and
+//! the same command completes the copy when the disk is readable again.
 
 use crate::copy_testbed::{
-    BLOCK, Ground,
+    BLOCK, LoopbackTestbed,
     disk::Disk,
-    durable::own_name,
+    durable::internal_name,
     finish,
     tree::{self, bytes},
 };
@@ -27,33 +27,38 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Bytes of a disk's blocks, and of the disk.
+/// Size of a disk's blocks and of the disk, in bytes.
 const SECTOR: u64 = 4096;
 const DISK: u64 = 64 << 20;
 
-/// What is free on a disk, all of it before what cannot be read.
+/// Free space on a disk in bytes, all of it before the unreadable part.
 const FREE: u64 = 8 << 20;
 
-/// An ext4 file system in a file, by a loop device in a mount namespace of its own, which goes with it. The file's end is
-/// cut off, and what stood there gives EIO.
+/// Ext4 file system in an image file, on a loop device in a mount namespace of its own. The end of the image is cut off,
+/// so that reads there fail with EIO.
 struct BadDisk {
     disk: Disk,
     image: PathBuf,
-    /// What is cut off, and where.
+    /// Offset and bytes of the part that is cut off.
     cut: (u64, Vec<u8>),
 }
 
 impl BadDisk {
-    /// A disk with what is in `tree`, and with the file `bad` under `name`, of which what stands from `readable` on cannot
-    /// be read. No room is left behind that, where something new would make it readable again.
-    fn new(ground: &Ground, tree: &Path, (name, bad): (&str, &Path), readable: u64) -> Self {
-        let (image, at) = (ground.path("image"), ground.path("disk"));
+    /// Creates a disk with the contents of `tree`, and with the file `bad` under `name`, which is unreadable from the offset
+    /// `readable` on. No free space is left after that, because a new file there would make the image longer again.
+    fn new(
+        testbed: &LoopbackTestbed,
+        tree: &Path,
+        (name, bad): (&str, &Path),
+        readable: u64,
+    ) -> Self {
+        let (image, at) = (testbed.path("image"), testbed.path("disk"));
         fs::create_dir(&at).unwrap();
         File::create(&image).unwrap().set_len(DISK).unwrap();
         let mut mkfs = Command::new("mkfs.ext4");
         mkfs.args(["-q", "-F", "-m", "0", "-b", &SECTOR.to_string(), "-d"]);
-        said(mkfs.arg(tree).arg(&image));
-        let (room, rest) = (ground.path("room"), ground.path("rest"));
+        run_command(mkfs.arg(tree).arg(&image));
+        let (room, rest) = (testbed.path("room"), testbed.path("rest"));
         fs::write(&room, bytes(100, FREE)).unwrap();
         let debug = |commands: &str| debugfs(&image, commands);
         debug(&format!(
@@ -61,7 +66,7 @@ impl BadDisk {
             room.display(),
             bad.display()
         ));
-        // Blocks of its extent tree need a few more.
+        // The blocks of its extent tree need some space too.
         let free = free_sectors(&image).saturating_sub(8);
         fs::write(&rest, bytes(101, free * SECTOR)).unwrap();
         debug(&format!("write {} rest\nrm room", rest.display()));
@@ -88,35 +93,40 @@ impl BadDisk {
         file.set_len(*from).unwrap();
     }
 
-    /// Makes all of it readable.
+    /// Restores the image, so that all of it is readable.
     fn mend(&self) {
         let (from, tail) = &self.cut;
         let file = File::options().write(true).open(&self.image).unwrap();
         assert_eq!(
             file.metadata().unwrap().len(),
             *from,
-            "something was written behind"
+            "the disk was written beyond the cut"
         );
         file.write_all_at(tail, *from).unwrap();
     }
 
-    /// The exit code, bytes that were sent, and what was said.
-    fn copy(&self, ground: &Ground, from: &Path, to: &Path) -> (Option<i32>, u64, String) {
-        let output = self.disk.copy(ground, from, to);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    /// Copies, and returns the exit code, the bytes sent, and standard error.
+    fn copy(
+        &self,
+        testbed: &LoopbackTestbed,
+        from: &Path,
+        to: &Path,
+    ) -> (Option<i32>, u64, String) {
+        let output = self.disk.copy(testbed, from, to);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         let sent = done["sent_bytes"].as_u64().unwrap_or(u64::MAX);
-        (output.status.code(), sent, said)
+        (output.status.code(), sent, stderr)
     }
 }
 
-fn said(command: &mut Command) -> String {
+fn run_command(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What debugfs(8) says to some commands.
+/// Runs commands in debugfs(8), and returns its output.
 fn debugfs(image: &Path, commands: &str) -> String {
     let mut command = Command::new("debugfs");
     command.args(["-w", "-f", "-"]).arg(image);
@@ -141,7 +151,7 @@ fn free_sectors(image: &Path) -> u64 {
     free.unwrap().trim().parse().unwrap()
 }
 
-/// Some small files.
+/// Creates some small files.
 fn make_small(top: &Path) {
     fs::create_dir(top).unwrap();
     for number in 0..5 {
@@ -157,7 +167,7 @@ fn small_are_same(from: &Path, to: &Path) {
     }
 }
 
-/// Of a file on its way, all that a killed copy made durable: the part and its journal in `to`.
+/// Creates the files that a killed copy leaves in `to` after all data is durable: the part file and its journal.
 fn all_but_its_name(large: &Path, to: &Path) {
     let file = File::open(large).unwrap();
     let version = Version::of_file(&file).unwrap();
@@ -179,7 +189,7 @@ fn all_but_its_name(large: &Path, to: &Path) {
     part.commit().unwrap();
 }
 
-/// Root of the machine, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
+/// Whether the test runs as root of the machine. Otherwise it is skipped, or fails without ALLOW_SKIP=1.
 fn is_root() -> bool {
     longhaul_testbed::skip::unless(
         !longhaul_testbed::skip::is_confined(),
@@ -188,52 +198,52 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn a_source_file_that_cannot_be_read_is_named_and_the_rest_goes_on() {
+fn names_unreadable_source_files_and_copies_the_rest() {
     if !is_root() {
         return;
     }
-    let ground = Ground::new();
+    let testbed = LoopbackTestbed::new();
     let (small, large, to) = (
-        ground.path("small"),
-        ground.path("large"),
-        ground.path("to"),
+        testbed.path("small"),
+        testbed.path("large"),
+        testbed.path("to"),
     );
     make_small(&small);
     fs::write(&large, bytes(7, 4 * BLOCK)).unwrap();
-    let disk = BadDisk::new(&ground, &small, ("large", &large), 2 * BLOCK + 8192);
-    let (code, _, said) = disk.copy(&ground, &disk.disk.at, &to);
-    assert_eq!(code, Some(1), "{said}");
+    let disk = BadDisk::new(&testbed, &small, ("large", &large), 2 * BLOCK + 8192);
+    let (code, _, stderr) = disk.copy(&testbed, &disk.disk.at, &to);
+    assert_eq!(code, Some(1), "{stderr}");
     for name in ["large", "rest"] {
         let of = |line: &&str| line.contains(&format!("{name}: ")) && line.contains("Input/output");
-        assert_eq!(said.lines().filter(of).count(), 1, "{said}");
+        assert_eq!(stderr.lines().filter(of).count(), 1, "{stderr}");
         assert!(!to.join(name).exists());
     }
     small_are_same(&small, &to);
     disk.mend();
-    let (code, _, said) = disk.copy(&ground, &disk.disk.at, &to);
-    assert_eq!((code, &said[..]), (Some(0), ""));
-    tree::assert_same(&disk.disk.seen(), &to, "mended");
-    assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new());
+    let (code, _, stderr) = disk.copy(&testbed, &disk.disk.at, &to);
+    assert_eq!((code, &stderr[..]), (Some(0), ""));
+    tree::assert_same(&disk.disk.outside_path(), &to, "mended");
+    assert_eq!(tree::remaining_internal_files(&to), Vec::<PathBuf>::new());
 }
 
-/// The target reads again what an earlier run wrote, before it gets its name.
+/// The target verifies the blocks of an earlier run before it renames the file to its final name.
 #[test]
-fn what_an_earlier_run_wrote_and_cannot_be_read_gets_no_name() {
+fn does_not_finish_files_with_unreadable_blocks_of_an_earlier_run() {
     if !is_root() {
         return;
     }
-    for (kind, readable, said_of_it) in [
+    for (kind, readable, reason) in [
         ("part", BLOCK + 8192, "cannot read it again"),
         ("journal", 0, "cannot read its journal"),
     ] {
         let large = |path: &Path| fs::write(path, bytes(7, 3 * BLOCK + 5)).unwrap();
-        gets_no_name(large, (kind, readable), said_of_it);
+        assert_not_finished(large, (kind, readable), reason);
     }
 }
 
-/// The blocks behind it are holes, which no disk has to read.
+/// The blocks after the unreadable one are holes, which need no read.
 #[test]
-fn one_block_of_an_earlier_run_that_cannot_be_read_is_enough() {
+fn detects_a_single_unreadable_block_of_an_earlier_run() {
     if !is_root() {
         return;
     }
@@ -244,58 +254,62 @@ fn one_block_of_an_earlier_run_that_cannot_be_read_is_enough() {
             file.set_len(4 * BLOCK).unwrap();
         };
         let bad = ("part", place * BLOCK + 8192);
-        gets_no_name(large, bad, "cannot read it again");
+        assert_not_finished(large, bad, "cannot read it again");
     }
 }
 
-/// Copies what an earlier run made durable of a large file, where what it left of that `kind` cannot be read from there on.
-fn gets_no_name(make_large: impl Fn(&Path), (kind, readable): (&str, u64), said_of_it: &str) {
-    let ground = Ground::new();
-    let (from, there) = (ground.path("from"), ground.path("there"));
+/// Resumes a copy of a large file, whose part file or journal (`kind`) is unreadable from the offset `readable` on.
+fn assert_not_finished(make_large: impl Fn(&Path), (kind, readable): (&str, u64), reason: &str) {
+    let testbed = LoopbackTestbed::new();
+    let (from, there) = (testbed.path("from"), testbed.path("there"));
     make_small(&from);
     make_large(&from.join("large"));
     fs::create_dir(&there).unwrap();
     all_but_its_name(&from.join("large"), &there);
-    let name = own_name(Path::new("large"), kind);
-    let bad = ground.path("bad");
+    let name = internal_name(Path::new("large"), kind);
+    let bad = testbed.path("bad");
     fs::rename(there.join(&name), &bad).unwrap();
-    let disk = BadDisk::new(&ground, &there, (&name, &bad), readable);
-    let (code, _, said) = disk.copy(&ground, &from, &disk.disk.at);
-    assert_eq!(code, Some(1), "{kind} from {readable}: {said}");
-    let wanted = format!("longhaul: large: {said_of_it}: Input/output error");
-    assert!(said.starts_with(&wanted), "{said}");
-    assert!(!disk.disk.seen().join("large").exists());
-    small_are_same(&from, &disk.disk.seen());
+    let disk = BadDisk::new(&testbed, &there, (&name, &bad), readable);
+    let (code, _, stderr) = disk.copy(&testbed, &from, &disk.disk.at);
+    assert_eq!(code, Some(1), "{kind} from {readable}: {stderr}");
+    let wanted = format!("longhaul: large: {reason}: Input/output error");
+    assert!(stderr.starts_with(&wanted), "{stderr}");
+    assert!(!disk.disk.outside_path().join("large").exists());
+    small_are_same(&from, &disk.disk.outside_path());
     disk.mend();
-    let (code, sent, said) = disk.copy(&ground, &from, &disk.disk.at);
-    assert_eq!((code, &said[..]), (Some(0), ""));
+    let (code, sent, stderr) = disk.copy(&testbed, &from, &disk.disk.at);
+    assert_eq!((code, &stderr[..]), (Some(0), ""));
     assert_eq!(sent, 0, "all was there");
-    let same =
-        fs::read(from.join("large")).unwrap() == fs::read(disk.disk.seen().join("large")).unwrap();
+    let same = fs::read(from.join("large")).unwrap()
+        == fs::read(disk.disk.outside_path().join("large")).unwrap();
     assert!(same);
 }
 
-/// Files are copied without a record of hashes then, and that is said, also by the exit code.
+/// Files are copied without recorded hashes then. A message and the exit code say so.
 #[test]
-fn a_manifest_that_cannot_be_read_is_named_and_left_as_it_is() {
+fn names_an_unreadable_manifest_and_keeps_it() {
     if !is_root() {
         return;
     }
-    let ground = Ground::new();
-    let (from, there, to) = (ground.path("from"), ground.path("there"), ground.path("to"));
+    let testbed = LoopbackTestbed::new();
+    let (from, there, to) = (
+        testbed.path("from"),
+        testbed.path("there"),
+        testbed.path("to"),
+    );
     make_small(&from);
     fs::create_dir(&there).unwrap();
-    let copied = finish(ground.start(&[], &from.join(""), &to));
+    let copied = finish(testbed.start(&[], &from.join(""), &to));
     assert!(copied.status.success());
     fs::write(from.join("new"), "new").unwrap();
-    let disk = BadDisk::new(&ground, &there, (MANIFEST, &to.join(MANIFEST)), 0);
-    let (code, _, said) = disk.copy(&ground, &from, &disk.disk.at);
-    assert_eq!(code, Some(1), "{said}");
+    let disk = BadDisk::new(&testbed, &there, (MANIFEST, &to.join(MANIFEST)), 0);
+    let (code, _, stderr) = disk.copy(&testbed, &from, &disk.disk.at);
+    assert_eq!(code, Some(1), "{stderr}");
     let wanted = "no record of hashes is kept: cannot read .longhaul-manifest: Input/output error";
-    assert!(said.contains(wanted), "{said}");
-    small_are_same(&from, &disk.disk.seen());
+    assert!(stderr.contains(wanted), "{stderr}");
+    small_are_same(&from, &disk.disk.outside_path());
     disk.mend();
     let manifest =
-        Manifest::load(&Dir::new(File::open(disk.disk.seen()).unwrap().as_fd()).unwrap());
+        Manifest::load(&Dir::new(File::open(disk.disk.outside_path()).unwrap().as_fd()).unwrap());
     assert_eq!(manifest.unwrap().iter().count(), 5);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul copy` while somebody writes what it reads.
+//! `longhaul copy` of files that are written while they are read.
 
 use std::{
     fs::{self, File},
@@ -19,18 +19,18 @@ fn command(from: &Path, to: &Path) -> Command {
     command
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Other bytes, one after the other, for as long as it shall; then until it ends.
+/// Copies a file, and changes it repeatedly as long as `writes` returns true. Then waits for the end of the copy.
 fn copy_while_writing(from: &Path, to: &Path, writes: impl Fn() -> bool) -> Output {
     let mut child = command(from, to).spawn().unwrap();
     let file = File::options().write(true).open(from).unwrap();
     let mut byte = 0_u8;
     while child.try_wait().unwrap().is_none() && writes() {
         byte = byte.wrapping_add(1);
-        // The first and the last block.
+        // Changes the first and the last block.
         file.write_all_at(&[byte], 0).unwrap();
         file.write_all_at(&[byte], LENGTH as u64 - 1).unwrap();
         std::thread::sleep(Duration::from_millis(1));
@@ -39,33 +39,33 @@ fn copy_while_writing(from: &Path, to: &Path, writes: impl Fn() -> bool) -> Outp
 }
 
 #[test]
-fn a_file_that_is_written_for_a_moment_is_copied_as_it_is_then() {
+fn copies_a_changed_file_after_the_writes_end() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::write(&from, vec![7; LENGTH]).unwrap();
-    // From its announcement on, the target has something.
+    // The target creates a part file when the file is announced.
     let begun = || {
         let names = fs::read_dir(folder.path()).unwrap().flatten();
         let mut names = names.map(|entry| entry.file_name().into_string().unwrap());
         names.any(|name| name.ends_with(".part"))
     };
     let output = copy_while_writing(&from, &to, || !begun());
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
 }
 
 #[test]
-fn a_file_that_is_always_written_is_named_and_leaves_nothing() {
+fn names_a_file_that_is_written_all_the_time_and_leaves_no_part() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::write(&from, vec![7; LENGTH]).unwrap();
     fs::create_dir(&to).unwrap();
     let output = copy_while_writing(&from, &to, || true);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let stderr = stderr(&output);
     assert!(
-        said.contains("from: it changed each time that it was read"),
-        "{said}"
+        stderr.contains("from: it changed each time that it was read"),
+        "{stderr}"
     );
     let left = fs::read_dir(&to).unwrap().flatten();
     let left: Vec<_> = left.map(|entry| entry.file_name()).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul copy --checksum`: contents decide, whatever times say.
+//! `longhaul copy --checksum`: compares files by contents, independently of times.
 
 use serde_json::Value;
 use std::{
@@ -15,8 +15,8 @@ fn copy(arguments: &[&str], from: &Path, to: &Path) -> Value {
     let mut command = Command::new("timeout");
     command.args(["120", longhaul_testbed::longhaul(), "copy", "--json"]);
     let output = command.args(arguments).args([from, to]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let text = String::from_utf8(output.stdout).unwrap();
     serde_json::from_str(text.lines().last().unwrap()).unwrap()
 }
@@ -35,7 +35,7 @@ fn time(path: &Path) -> SystemTime {
 }
 
 #[test]
-fn contents_decide_and_times_are_put_right() {
+fn compares_contents_and_corrects_times() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::create_dir(&from).unwrap();
@@ -44,7 +44,7 @@ fn contents_decide_and_times_are_put_right() {
         fs::write(from.join(name), vec![7; length]).unwrap();
     }
     copy(&[], &from.join(""), &to);
-    // Damage that leaves size and time as they were.
+    // Damages files without a change of size and time.
     for (name, at) in [("small", 3), ("large", LARGE - 1)] {
         let mut bytes = fs::read(to.join(name)).unwrap();
         bytes[at] = 8;
@@ -54,19 +54,19 @@ fn contents_decide_and_times_are_put_right() {
     }
     let earlier = time(&from.join("touched")) - Duration::from_secs(1000);
     set_time(&from.join("touched"), earlier);
-    let seen = copy(&["--dry-run", "--checksum"], &from.join(""), &to);
+    let planned = copy(&["--dry-run", "--checksum"], &from.join(""), &to);
     assert_eq!(
-        (&seen["plan"]["change"], &seen["plan"]["make"]),
+        (&planned["plan"]["change"], &planned["plan"]["make"]),
         (&3.into(), &0.into())
     );
-    assert_eq!(seen["plan"]["bytes"], 10 + LARGE);
+    assert_eq!(planned["plan"]["bytes"], 10 + LARGE);
     assert_ne!(time(&to.join("touched")), earlier);
     let done = copy(&["--checksum"], &from.join(""), &to);
     assert_eq!(done["made"], 3, "{done}");
     assert_eq!(
         done["sent_bytes"],
         10 + LARGE,
-        "what only has another time is not sent"
+        "files that differ only in time are not sent"
     );
     for name in names {
         assert!(

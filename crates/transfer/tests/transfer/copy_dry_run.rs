@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul copy --dry-run`: what it says is what a copy then does, and it does nothing.
+//! `longhaul copy --dry-run`: prints what a copy then does, and changes nothing.
 
 use serde_json::Value;
 use std::{
@@ -14,14 +14,14 @@ fn copy(arguments: &[&str], from: &Path, to: &Path) -> Vec<Value> {
     let mut command = Command::new("timeout");
     command.args(["120", longhaul_testbed::longhaul(), "copy", "--json"]);
     let output = command.args(arguments).args([from, to]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let text = std::str::from_utf8(&output.stdout).unwrap();
     let line = |line| serde_json::from_str(line).unwrap();
     text.lines().map(line).collect()
 }
 
-/// All names with what a change of anything changes.
+/// Returns all paths with their change times, which any change updates.
 fn state(top: &Path) -> BTreeSet<(String, i64, i64)> {
     let mut all = BTreeSet::new();
     let mut waiting = vec![top.to_owned()];
@@ -51,7 +51,7 @@ fn names(all: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_would_be_done_is_said_and_nothing_is() {
+fn prints_the_actions_and_performs_none() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::create_dir_all(from.join("dir/deep")).unwrap();
@@ -73,19 +73,19 @@ fn what_would_be_done_is_said_and_nothing_is() {
     fs::write(to.join("kept.log"), "x").unwrap();
     let before = state(&to);
     let arguments = ["--dry-run", "--delete", "--exclude", "*.log"];
-    let said = copy(&arguments, &from.join(""), &to);
+    let lines = copy(&arguments, &from.join(""), &to);
     assert_eq!(state(&to), before);
-    let made = planned(&said, "make");
+    let made = planned(&lines, "make");
     assert_eq!(made, names(&["again", "dir/new", "link"]));
-    let changed = planned(&said, "change");
+    let changed = planned(&lines, "change");
     assert!(
         changed.is_superset(&names(&["dir/longer", "dir/deep/mode"])),
         "{changed:?}"
     );
     assert!(!changed.contains("same"), "{changed:?}");
-    let removed = planned(&said, "remove");
+    let removed = planned(&lines, "remove");
     assert_eq!(removed, names(&["extra", "extra/deep", "extra/deep/file"]));
-    let plan = &said.last().unwrap()["plan"];
+    let plan = &lines.last().unwrap()["plan"];
     assert_eq!((&plan["make"], &plan["remove"]), (&3.into(), &3.into()));
     assert_eq!(plan["bytes"], 18 + 3);
     let done = copy(&arguments[1..], &from.join(""), &to);
@@ -95,17 +95,17 @@ fn what_would_be_done_is_said_and_nothing_is() {
 }
 
 #[test]
-fn a_target_that_is_not_there_stays_so() {
+fn does_not_create_a_missing_target() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::create_dir_all(from.join("dir")).unwrap();
     fs::write(from.join("dir/file"), "x").unwrap();
-    let said = copy(&["--dry-run", "--delete"], &from.join(""), &to);
-    assert_eq!(planned(&said, "make"), names(&["to/dir", "to/dir/file"]));
-    assert_eq!(planned(&said, "remove"), names(&[]));
-    let said = copy(&["--dry-run"], &from, &to);
+    let lines = copy(&["--dry-run", "--delete"], &from.join(""), &to);
+    assert_eq!(planned(&lines, "make"), names(&["to/dir", "to/dir/file"]));
+    assert_eq!(planned(&lines, "remove"), names(&[]));
+    let lines = copy(&["--dry-run"], &from, &to);
     assert_eq!(
-        planned(&said, "make"),
+        planned(&lines, "make"),
         names(&["to", "to/dir", "to/dir/file"])
     );
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies where the system allows little: large files, many descriptors, many threads. What does not fit is named and the
-//! rest goes on, or less is done at once.
+//! Copies under resource limits: file size, descriptors and threads. Files that exceed a limit are named and the rest is
+//! copied, or less is done at the same time.
 
 use crate::copy_testbed::{
-    BLOCK, Ground, finish, kill,
+    BLOCK, LoopbackTestbed, finish, kill,
     tree::{self, bytes},
 };
 use std::{
@@ -14,9 +14,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// `longhaul copy`, behind what limits it.
-fn limited(ground: &Ground, limits: &[&str], from: &Path, to: &Path) -> Command {
-    let mut command = ground.within(limits[0]);
+/// Returns a command that runs `longhaul copy` under limits.
+fn limited(testbed: &LoopbackTestbed, limits: &[&str], from: &Path, to: &Path) -> Command {
+    let mut command = testbed.within(limits[0]);
     command.args(&limits[1..]);
     command.args([longhaul_testbed::longhaul(), "copy", "--json"]);
     command.arg(from.join("")).arg(to).stdin(Stdio::null());
@@ -24,47 +24,56 @@ fn limited(ground: &Ground, limits: &[&str], from: &Path, to: &Path) -> Command 
     command
 }
 
-fn copy(ground: &Ground, limits: &[&str], from: &Path, to: &Path) -> (Option<i32>, String) {
-    let output = finish(limited(ground, limits, from, to).spawn().unwrap());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code(), said)
+fn copy(
+    testbed: &LoopbackTestbed,
+    limits: &[&str],
+    from: &Path,
+    to: &Path,
+) -> (Option<i32>, String) {
+    let output = finish(limited(testbed, limits, from, to).spawn().unwrap());
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), stderr)
 }
 
-/// Beyond RLIMIT_FSIZE the kernel ends the process that writes, unless it asked for an error.
+/// Beyond RLIMIT_FSIZE the kernel kills the writing process by a signal, unless it ignores the signal.
 #[test]
-fn a_file_that_is_too_large_is_named_and_the_rest_goes_on() {
-    let ground = Ground::new();
-    let (from, to) = (ground.path("from"), ground.path("to"));
+fn names_files_beyond_the_size_limit_and_copies_the_rest() {
+    let testbed = LoopbackTestbed::new();
+    let (from, to) = (testbed.path("from"), testbed.path("to"));
     fs::create_dir(&from).unwrap();
     fs::write(from.join("large"), bytes(1, 3 * BLOCK)).unwrap();
-    // Without space that is reserved, it is a write that fails.
+    // No space is reserved for a sparse file, so that a write fails.
     let sparse = File::create(from.join("sparse")).unwrap();
     sparse.write_all_at(b"at the end", 3 * BLOCK).unwrap();
     fs::write(from.join("middling"), bytes(2, BLOCK + 1)).unwrap();
     fs::write(from.join("small"), bytes(3, 1000)).unwrap();
     let limit = format!("--fsize={}", 2 * BLOCK);
-    let (code, said) = copy(&ground, &["prlimit", &limit], &from, &to);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, stderr) = copy(&testbed, &["prlimit", &limit], &from, &to);
+    assert_eq!(code, Some(1), "{stderr}");
     for name in ["large", "sparse"] {
         let of = |line: &str| line.contains(&format!("{name}: ")) && line.contains("too large");
-        assert_eq!(said.lines().filter(|line| of(line)).count(), 1, "{said}");
+        assert_eq!(
+            stderr.lines().filter(|line| of(line)).count(),
+            1,
+            "{stderr}"
+        );
         assert!(!to.join(name).exists());
     }
     for name in ["middling", "small"] {
         let same = fs::read(from.join(name)).unwrap() == fs::read(to.join(name)).unwrap();
         assert!(same, "{name}");
     }
-    let (code, said) = copy(&ground, &["env"], &from, &to);
-    assert_eq!((code, &said[..]), (Some(0), ""));
+    let (code, stderr) = copy(&testbed, &["env"], &from, &to);
+    assert_eq!((code, &stderr[..]), (Some(0), ""));
     tree::assert_same(&from, &to, "without a limit");
-    assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new());
+    assert_eq!(tree::remaining_internal_files(&to), Vec::<PathBuf>::new());
 }
 
-/// Many more files than there may be descriptors.
+/// Copies many more files than descriptors are allowed.
 #[test]
-fn with_few_descriptors_fewer_files_are_open_at_once() {
-    let ground = Ground::new();
-    let from = ground.path("from");
+fn opens_fewer_files_with_few_descriptors() {
+    let testbed = LoopbackTestbed::new();
+    let from = testbed.path("from");
     fs::create_dir(&from).unwrap();
     for number in 0..500 {
         fs::write(from.join(format!("small-{number}")), bytes(number, 100)).unwrap();
@@ -74,19 +83,19 @@ fn with_few_descriptors_fewer_files_are_open_at_once() {
         file.write_all_at(&[number], BLOCK + 5).unwrap();
     }
     for limit in ["--nofile=1024:1024", "--nofile=256:256"] {
-        let to = ground.path(limit);
-        let (code, said) = copy(&ground, &["prlimit", limit], &from, &to);
-        assert_eq!((code, &said[..]), (Some(0), ""), "{limit}");
+        let to = testbed.path(limit);
+        let (code, stderr) = copy(&testbed, &["prlimit", limit], &from, &to);
+        assert_eq!((code, &stderr[..]), (Some(0), ""), "{limit}");
         tree::assert_same(&from, &to, limit);
-        assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new());
+        assert_eq!(tree::remaining_internal_files(&to), Vec::<PathBuf>::new());
     }
 }
 
-/// With one descriptor less than each end needs nothing is touched; with as many it is slow, and no more.
+/// With one descriptor less than an endpoint needs, the copy is refused. With exactly as many, it succeeds.
 #[test]
-fn without_descriptors_it_says_so_before_anything_is_touched() {
-    let ground = Ground::new();
-    let (from, to) = (ground.path("from"), ground.path("to"));
+fn refuses_too_few_descriptors_before_any_change() {
+    let testbed = LoopbackTestbed::new();
+    let (from, to) = (testbed.path("from"), testbed.path("to"));
     fs::create_dir(&from).unwrap();
     for number in 0..40 {
         fs::write(from.join(format!("small-{number}")), bytes(number, 100)).unwrap();
@@ -99,47 +108,47 @@ fn without_descriptors_it_says_so_before_anything_is_touched() {
         .unwrap();
     }
     for limit in ["--nofile=24:24", "--nofile=75:75"] {
-        let (code, said) = copy(&ground, &["prlimit", limit], &from, &to);
-        assert_eq!(code, Some(2), "{said}");
+        let (code, stderr) = copy(&testbed, &["prlimit", limit], &from, &to);
+        assert_eq!(code, Some(2), "{stderr}");
         assert!(
-            said.contains("needs 76") && said.contains("ulimit"),
-            "{said}"
+            stderr.contains("needs 76") && stderr.contains("ulimit"),
+            "{stderr}"
         );
-        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
         assert!(!to.exists());
     }
-    let (code, said) = copy(&ground, &["prlimit", "--nofile=76:76"], &from, &to);
-    assert_eq!((code, &said[..]), (Some(0), ""));
+    let (code, stderr) = copy(&testbed, &["prlimit", "--nofile=76:76"], &from, &to);
+    assert_eq!((code, &stderr[..]), (Some(0), ""));
     tree::assert_same(&from, &to, "with just enough");
-    assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new());
+    assert_eq!(tree::remaining_internal_files(&to), Vec::<PathBuf>::new());
 }
 
-/// The limit is one on all threads of a user, and none on root: so it needs another user.
+/// The limit is on all threads of a user, and does not apply to root. So the test needs another user.
 #[test]
-fn without_threads_it_says_why_and_does_not_panic() {
+fn reports_a_thread_limit_without_a_panic() {
     if !is_root() {
         return;
     }
-    let ground = Ground::new();
-    let (from, to) = (ground.path("from"), ground.path("to"));
+    let testbed = LoopbackTestbed::new();
+    let (from, to) = (testbed.path("from"), testbed.path("to"));
     let everybody = |mode| Permissions::from_mode(mode);
-    fs::set_permissions(ground.folder.path(), everybody(0o777)).unwrap();
+    fs::set_permissions(testbed.folder.path(), everybody(0o777)).unwrap();
     fs::create_dir(&from).unwrap();
     fs::write(from.join("small"), "small").unwrap();
-    // Nobody else's threads count.
+    // A user of its own, so that other threads do not count.
     let user = format!("--reuid={}", 1_000_000_000 + std::process::id());
-    let who = ["setpriv", &user, "--clear-groups", "prlimit", "--nproc=4"];
-    let mut child = limited(&ground, &who, &from, &to).spawn().unwrap();
-    let mut said = String::new();
-    let mut from_it = BufReader::new(child.stderr.take().unwrap());
-    from_it.read_line(&mut said).unwrap();
+    let limits = ["setpriv", &user, "--clear-groups", "prlimit", "--nproc=4"];
+    let mut child = limited(&testbed, &limits, &from, &to).spawn().unwrap();
+    let mut stderr = String::new();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    lines.read_line(&mut stderr).unwrap();
     kill(child.id());
     drop(finish(child));
-    assert!(said.contains("cannot start a thread"), "{said}");
-    ground.wait_until_empty();
+    assert!(stderr.contains("cannot start a thread"), "{stderr}");
+    testbed.wait_until_empty();
 }
 
-/// Root of the machine, or the reason to skip; without ALLOW_SKIP=1, a reason to fail.
+/// Whether the test runs as root of the machine. Otherwise it is skipped, or fails without ALLOW_SKIP=1.
 fn is_root() -> bool {
     longhaul_testbed::skip::unless(
         !longhaul_testbed::skip::is_confined(),

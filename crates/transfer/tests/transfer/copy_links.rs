@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A copy over a link that is cut or swallows everything, for a while or for good: it goes on by itself, or with the
-//! next command, and the end is the same tree.
+//! Copies over a link that goes down or loses all packets, temporarily or until the command is killed. The copy resumes by
+//! itself, or with the next command, and the result is the same tree.
 //!
-//! A moment is a count of bytes on the link, drawn by a seed; `COPY_LINKS` says how many seeds (default one of each kind).
+//! The time of a failure is a number of bytes on the link, determined by a seed. `COPY_LINKS` is the number of seeds for
+//! each kind (default 1).
 
-use crate::copy_testbed::{PATIENCE, durable::lacking, finish, kill, tree};
+use crate::copy_testbed::{PATIENCE, durable::missing_bytes, finish, kill, tree};
 use longhaul_linux::process::inside;
 use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
 use rand_xoshiro::{
@@ -22,23 +23,24 @@ use std::{
 
 const TRANSPORTS: [&str; 2] = ["tcp", "udt"];
 
-/// How a link fails.
+/// Kind of a link failure.
 #[derive(Debug, Clone, Copy)]
 enum Failure {
-    /// Everything is lost, both ways.
-    Swallows,
-    /// An end's interface is down.
+    /// All packets are lost, in both directions.
+    Blackhole,
+    /// The interface of one side is down.
     Down,
 }
 
-struct Ground {
-    /// Of the streams.
+/// Two hosts connected by an emulated link.
+struct LinkTestbed {
+    /// Transport of the streams.
     transport: &'static str,
     bed: Testbed,
     folder: tempfile::TempDir,
 }
 
-impl Ground {
+impl LinkTestbed {
     fn new(name: &str, transport: &'static str) -> Self {
         let addresses = ["10.88.0.1/24", "10.88.0.2/24"];
         let flags = ["--rate", "400mbit", "--delay", "2ms"];
@@ -56,7 +58,8 @@ impl Ground {
         self.folder.path().join(name)
     }
 
-    /// What stands for ssh: the far end is in the right namespace, and does not hear that the driver is gone.
+    /// Creates a script in place of ssh. It runs the remote program in the right namespace. It keeps the program's standard
+    /// input open after the coordinator has exited.
     fn ssh(&self) -> String {
         let script = self.path("ssh");
         let never = self.path("never");
@@ -90,7 +93,7 @@ impl Ground {
         command.spawn().unwrap()
     }
 
-    /// Bytes that have left for the right.
+    /// Returns the bytes sent to the right side.
     fn sent(&self) -> u64 {
         let text = self.bed.interfaces();
         let line = text
@@ -107,14 +110,14 @@ impl Ground {
     fn wait_for(&self, bytes: u64, child: &mut Child) {
         let since = Instant::now();
         while self.sent() < bytes && child.try_wait().unwrap().is_none() {
-            assert!(since.elapsed() < PATIENCE, "{bytes} bytes never went");
+            assert!(since.elapsed() < PATIENCE, "{bytes} bytes were never sent");
             std::thread::sleep(Duration::from_micros(500));
         }
     }
 
     fn fail(&self, failure: Failure, failed: bool) {
         match failure {
-            Failure::Swallows => {
+            Failure::Blackhole => {
                 let loss = if failed { "100%" } else { "0%" };
                 assert!(self.bed.set("loss", loss).success());
             }
@@ -127,98 +130,111 @@ impl Ground {
         }
     }
 
-    /// The far ends that are still there.
-    fn far_ends(&self) -> Vec<u32> {
+    /// Returns the remote endpoints that are still running.
+    fn remote_endpoints(&self) -> Vec<u32> {
         let right = self.bed.right.name().unwrap();
         let output = Command::new("ip").args(["netns", "pids", right]).output();
         let text = String::from_utf8(output.unwrap().stdout).unwrap();
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 
-    /// They notice by the silence that nobody is there.
-    fn wait_until_no_far_end(&self) {
+    /// Waits until the remote endpoints have exited, which they do after the time of silence.
+    fn wait_until_remote_endpoints_exit(&self) {
         let since = Instant::now();
-        while !self.far_ends().is_empty() {
-            assert!(since.elapsed() < PATIENCE, "{:?} stay", self.far_ends());
+        while !self.remote_endpoints().is_empty() {
+            assert!(
+                since.elapsed() < PATIENCE,
+                "{:?} stay",
+                self.remote_endpoints()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    fn assert_copied(&self, to: &Path, what: &str) {
-        tree::assert_same(&self.path("from"), to, what);
-        assert_eq!(tree::leftovers(to), Vec::<PathBuf>::new(), "{what}");
+    fn assert_copied(&self, to: &Path, context: &str) {
+        tree::assert_same(&self.path("from"), to, context);
+        assert_eq!(
+            tree::remaining_internal_files(to),
+            Vec::<PathBuf>::new(),
+            "{context}"
+        );
     }
 
-    /// A copy whose link fails until it has noticed, and then is there again. Whether it failed before all was done.
-    fn for_a_while(&self, failure: Failure, seed: u64) -> bool {
+    /// Runs a copy whose link fails until the copy notices, and is restored then. Returns whether the link failed before the
+    /// copy ended.
+    fn copy_with_temporary_failure(&self, failure: Failure, seed: u64) -> bool {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let from = self.path("from");
         let to = self.path(&format!("while-{failure:?}-{seed:x}"));
-        let needed = lacking(&from, &to);
-        let what = format!("{failure:?} for a while, seed {seed}");
-        // What is in buffers at either end is less than the last quarter.
+        let needed = missing_bytes(&from, &to);
+        let context = format!("{failure:?} for a while, seed {seed}");
+        // The buffers of both sides hold less than the last quarter.
         let moment = self.sent() + random.next_u64() % (needed * 3 / 4);
         let mut child = self.start(&to);
         self.wait_for(moment, &mut child);
         self.fail(failure, true);
-        let said = BufReader::new(child.stderr.take().unwrap());
-        let mut said = said.lines().map(Result::unwrap);
-        let noticed = said.find(|line| line.contains("retrying in"));
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut stderr = stderr.lines().map(Result::unwrap);
+        let retry = stderr.find(|line| line.contains("retrying in"));
         self.fail(failure, false);
-        let rest: Vec<String> = said.collect();
+        let rest: Vec<String> = stderr.collect();
         let output = finish(child);
-        assert!(output.status.success(), "{what}: {rest:?}");
-        self.let_go();
-        self.assert_copied(&to, &what);
-        noticed.is_some()
+        assert!(output.status.success(), "{context}: {rest:?}");
+        self.end_shells();
+        self.assert_copied(&to, &context);
+        retry.is_some()
     }
 
-    /// A copy whose link fails, and whose driver is killed then; the next one goes on. Whether it failed before all was done.
-    fn for_good(&self, failure: Failure, seed: u64) -> bool {
+    /// Runs a copy whose link fails and whose coordinator is killed then, and resumes with a second command. Returns whether
+    /// the link failed before the copy ended.
+    fn copy_with_permanent_failure(&self, failure: Failure, seed: u64) -> bool {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(!seed);
         let from = self.path("from");
         let to = self.path(&format!("good-{failure:?}-{seed:x}"));
-        let needed = lacking(&from, &to);
-        let what = format!("{failure:?} for good, seed {seed}");
-        // What is in buffers at either end is less than the last quarter.
+        let needed = missing_bytes(&from, &to);
+        let context = format!("{failure:?} for good, seed {seed}");
+        // The buffers of both sides hold less than the last quarter.
         let moment = self.sent() + random.next_u64() % (needed * 3 / 4);
         let mut child = self.start(&to);
         self.wait_for(moment, &mut child);
         self.fail(failure, true);
         kill(child.id());
         drop(finish(child));
-        self.wait_until_no_far_end();
+        self.wait_until_remote_endpoints_exit();
         self.fail(failure, false);
-        self.let_go();
-        let lacking = lacking(&from, &to);
+        self.end_shells();
+        let missing_bytes = missing_bytes(&from, &to);
         let output = finish(self.start(&to));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.is_empty(), "{what}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && stderr.is_empty(),
+            "{context}: {stderr}"
+        );
         let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(done["sent_bytes"], lacking, "{what}");
-        self.let_go();
-        self.assert_copied(&to, &what);
-        lacking > 0
+        assert_eq!(done["sent_bytes"], missing_bytes, "{context}");
+        self.end_shells();
+        self.assert_copied(&to, &context);
+        missing_bytes > 0
     }
 
-    /// Ends what the stand-in for ssh has left: shells that wait at its pipe.
-    fn let_go(&self) {
-        self.wait_until_no_far_end();
+    /// Ends the shells of the ssh script that still wait at its pipe.
+    fn end_shells(&self) {
+        self.wait_until_remote_endpoints_exit();
         let never = fs::OpenOptions::new()
             .read(true)
             .write(true)
             .open(self.path("never"));
         let mut never = never.unwrap();
         let mine = format!("{}", self.path("ssh").display());
-        while shells(&mine) {
+        while is_script_running(&mine) {
             std::io::Write::write_all(&mut never, b"\n").unwrap();
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
-/// Whether a process runs that script.
-fn shells(script: &str) -> bool {
+/// Whether a process runs the script.
+fn is_script_running(script: &str) -> bool {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes.into_iter().any(|process| {
         let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
@@ -226,8 +242,8 @@ fn shells(script: &str) -> bool {
     })
 }
 
-/// Where this machine rests for a moment, a copy may be done before its link fails: so it is made once more, with another seed.
-fn in_time(seed: u64, fails: impl Fn(u64) -> bool) {
+/// Repeats a test with other seeds until the link fails in time. On a busy machine a copy may end before its link fails.
+fn until_in_time(seed: u64, fails: impl Fn(u64) -> bool) {
     let mut seeds = (0..10).map(|again| seed | again << 32);
     assert!(seeds.any(fails), "the link always failed too late");
 }
@@ -238,29 +254,37 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn a_link_that_fails_for_a_while_interrupts_and_no_more() {
+fn resumes_after_a_temporary_link_failure() {
     if !may_use_namespaces() {
         return;
     }
     for transport in TRANSPORTS {
-        let ground = Ground::new("copywhile", transport);
+        let testbed = LinkTestbed::new("copywhile", transport);
         for seed in 0..seeds() {
-            in_time(seed, |seed| ground.for_a_while(Failure::Swallows, seed));
-            in_time(seed, |seed| ground.for_a_while(Failure::Down, seed));
+            until_in_time(seed, |seed| {
+                testbed.copy_with_temporary_failure(Failure::Blackhole, seed)
+            });
+            until_in_time(seed, |seed| {
+                testbed.copy_with_temporary_failure(Failure::Down, seed)
+            });
         }
     }
 }
 
 #[test]
-fn a_link_that_fails_for_good_leaves_ends_that_end_and_a_copy_to_go_on_with() {
+fn endpoints_exit_after_a_permanent_link_failure_and_the_copy_is_resumable() {
     if !may_use_namespaces() {
         return;
     }
     for transport in TRANSPORTS {
-        let ground = Ground::new("copygood", transport);
+        let testbed = LinkTestbed::new("copygood", transport);
         for seed in 0..seeds() {
-            in_time(seed, |seed| ground.for_good(Failure::Swallows, seed));
-            in_time(seed, |seed| ground.for_good(Failure::Down, seed));
+            until_in_time(seed, |seed| {
+                testbed.copy_with_permanent_failure(Failure::Blackhole, seed)
+            });
+            until_in_time(seed, |seed| {
+                testbed.copy_with_permanent_failure(Failure::Down, seed)
+            });
         }
     }
 }

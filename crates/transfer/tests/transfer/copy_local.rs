@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul copy` from here to here: what arrives is what was there, a second run does nothing, and what a kill
-//! interrupted goes on.
+//! Local copies with `longhaul copy`: the copy equals the source, a second run does nothing, and a killed copy is
+//! resumable.
 
 use longhaul_store::{
     entry::Version,
@@ -32,17 +32,17 @@ fn command(arguments: &[&str], from: &Path, to: &Path) -> Command {
 
 fn copy(arguments: &[&str], from: &Path, to: &Path) -> Value {
     let wanted = command(arguments, from, to);
-    // What hangs has failed.
+    // A copy that hangs fails the test.
     let mut command = Command::new("timeout");
     command.arg("120").arg(wanted.get_program());
     let output = command.args(wanted.get_args()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
-    assert_eq!(said, "");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(stderr, "");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Bytes that no other seed gives.
+/// Returns pseudorandom bytes, which differ for each seed.
 fn bytes(seed: u64, length: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
@@ -54,7 +54,7 @@ fn bytes(seed: u64, length: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(length as usize).collect()
 }
 
-/// What a tree is, by path: kind, mode, time, owner, links and contents.
+/// Describes a tree, by path: kind, mode, time, owner, links and contents.
 fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     list(top, top, &mut all);
@@ -85,7 +85,7 @@ fn list(top: &Path, at: &Path, all: &mut BTreeMap<PathBuf, String>) {
     }
 }
 
-fn leftovers(top: &Path) -> Vec<PathBuf> {
+fn internal_files(top: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![top.to_owned()];
     while let Some(directory) = directories.pop() {
@@ -103,7 +103,7 @@ fn leftovers(top: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Files on both sides of every boundary, links of both kinds, a sparse file, modes and times.
+/// Creates files of sizes around every boundary, links of both kinds, a sparse file, modes and times.
 fn make_tree(top: &Path) {
     fs::create_dir_all(top.join("a/deep/er")).unwrap();
     fs::create_dir(top.join("closed")).unwrap();
@@ -130,9 +130,9 @@ fn make_tree(top: &Path) {
     mode("closed", 0o500);
 }
 
-/// Larger and smaller than a block, with some data, little, and none.
+/// Sparse files larger and smaller than a block, with and without data.
 #[test]
-fn holes_stay_holes() {
+fn preserves_holes() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");
     fs::create_dir(&from).unwrap();
@@ -156,7 +156,7 @@ fn holes_stay_holes() {
 }
 
 #[test]
-fn the_last_pattern_that_matches_counts() {
+fn last_matching_pattern_decides() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::create_dir_all(from.join("old")).unwrap();
@@ -180,14 +180,14 @@ fn the_last_pattern_that_matches_counts() {
 }
 
 #[test]
-fn a_tree_arrives_whole_and_a_second_run_does_nothing() {
+fn copies_a_tree_and_a_second_run_does_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     make_tree(&from);
     let first = copy(&[], &from, &to);
     assert_eq!(listing(&from), listing(&to));
     assert_eq!(first["failed"], 0);
-    assert_eq!(leftovers(&to), Vec::<PathBuf>::new());
+    assert_eq!(internal_files(&to), Vec::<PathBuf>::new());
     let blocks = fs::metadata(to.join("sparse")).unwrap().blocks();
     assert!(
         blocks * 512 <= 2 * BLOCK,
@@ -199,9 +199,9 @@ fn a_tree_arrives_whole_and_a_second_run_does_nothing() {
     assert_eq!(listing(&from), listing(&to));
 }
 
-/// What is mounted in the tree stays there, and what lies at the target in its place, too.
+/// With --one-file-system, mounted file systems of the source are not copied, and the target's entries in their place stay.
 #[test]
-fn another_file_system_is_left_out_on_request() {
+fn leaves_out_mounted_file_systems_on_request() {
     if !longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root, to mount") {
         return;
     }
@@ -233,13 +233,13 @@ fn another_file_system_is_left_out_on_request() {
     assert!(!to.join("mounted/own").exists());
 }
 
-/// Every way to carry data brings the same tree, and knows the hash of every file, unless it shall not.
+/// All transport options copy the same tree and record the hash of every file, unless hashing is off.
 #[test]
-fn whatever_carries_it_the_tree_is_the_same() {
+fn copies_the_same_tree_with_all_transport_options() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");
     make_tree(&from);
-    let ways: [&[&str]; 6] = [
+    let option_sets: [&[&str]; 6] = [
         &["--encrypt", "on", "--pace", "off"],
         &["--encrypt", "off", "--hash", "off"],
         &["--streams", "auto", "--pace", "800mbit"],
@@ -247,31 +247,31 @@ fn whatever_carries_it_the_tree_is_the_same() {
         &["--cc", "reno", "--encrypt", "on", "--hash", "off"],
         &["--limit", "2gbit"],
     ];
-    for (number, way) in ways.iter().enumerate() {
+    for (number, options) in option_sets.iter().enumerate() {
         let to = folder.path().join(number.to_string());
-        let said = copy(way, &from.join(""), &to);
-        assert_eq!(listing(&from), listing(&to), "{way:?}");
-        let streams = said["streams"].as_array().unwrap();
+        let record = copy(options, &from.join(""), &to);
+        assert_eq!(listing(&from), listing(&to), "{options:?}");
+        let streams = record["streams"].as_array().unwrap();
         let carried: u64 = streams
             .iter()
             .map(|one| one["acked_bytes"].as_u64().unwrap())
             .sum();
         let known = fs::read_to_string(to.join(".longhaul-manifest")).unwrap_or_default();
         let hashed = known.lines().count();
-        match way.contains(&"--hash") {
-            // Nothing needs to be read to know the hash of an empty file.
-            true => assert!(hashed < 10, "{way:?}: {known}"),
-            false => assert!(hashed > 300, "{way:?}: {hashed}"),
+        match options.contains(&"--hash") {
+            // The hash of an empty file is known without a read.
+            true => assert!(hashed < 10, "{options:?}: {known}"),
+            false => assert!(hashed > 300, "{options:?}: {hashed}"),
         }
         assert!(
-            carried <= 2 * said["sent_bytes"].as_u64().unwrap(),
-            "{way:?}: {said}"
+            carried <= 2 * record["sent_bytes"].as_u64().unwrap(),
+            "{options:?}: {record}"
         );
     }
 }
 
 #[test]
-fn names_are_cp_s() {
+fn names_targets_as_cp_does() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("one"), "1").unwrap();
@@ -305,7 +305,7 @@ fn names_are_cp_s() {
 }
 
 #[test]
-fn what_the_source_has_not_is_removed_on_request() {
+fn removes_extra_entries_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::create_dir_all(from.join("kept")).unwrap();
@@ -317,18 +317,21 @@ fn what_the_source_has_not_is_removed_on_request() {
     copy(&[], &from.join(""), &to);
     assert!(
         to.join("gone/deep/file").exists(),
-        "without --delete nothing goes"
+        "without --delete nothing is removed"
     );
     let kept = copy(&["--delete", "--exclude", "log"], &from.join(""), &to);
     assert_eq!(kept["removed"], 3, "{kept}");
-    assert!(to.join("kept/log").exists(), "what is excluded is spared");
+    assert!(
+        to.join("kept/log").exists(),
+        "excluded entries are not removed"
+    );
     copy(&["--delete"], &from.join(""), &to);
     assert_eq!(listing(&from), listing(&to));
 }
 
-/// A pattern that begins with a slash begins at what is copied, under whatever name.
+/// A pattern with a leading slash is relative to the copied directory, under any name.
 #[test]
-fn an_anchored_pattern_spares_what_it_excludes() {
+fn anchored_patterns_protect_excluded_entries() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::create_dir_all(at("from/build")).unwrap();
@@ -349,9 +352,9 @@ fn an_anchored_pattern_spares_what_it_excludes() {
     }
 }
 
-/// The two processes that the driver has started.
-fn ends(driver: u32) -> Vec<u32> {
-    let path = format!("/proc/{driver}/task/{driver}/children");
+/// Returns the two processes that the coordinator has started.
+fn endpoints(coordinator: u32) -> Vec<u32> {
+    let path = format!("/proc/{coordinator}/task/{coordinator}/children");
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace()
         .filter_map(|pid| pid.parse().ok())
@@ -367,9 +370,9 @@ fn wait(child: std::process::Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Whoever is killed, and whenever: the next run makes it whole, and what was durable is not sent again.
+/// After a kill of any process at any time, the next run completes the copy.
 #[test]
-fn a_kill_at_any_moment_loses_nothing() {
+fn completes_a_copy_after_a_kill_at_any_time() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");
     make_tree(&from);
@@ -381,7 +384,7 @@ fn a_kill_at_any_moment_loses_nothing() {
         child.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = child.spawn().unwrap();
         std::thread::sleep(Duration::from_millis(20 + round * 37 % 400));
-        match (round % 3, &ends(child.id())[..]) {
+        match (round % 3, &endpoints(child.id())[..]) {
             (0, _) => kill(child.id()),
             (1, [source, _]) => kill(*source),
             (2, [_, target]) => kill(*target),
@@ -389,20 +392,20 @@ fn a_kill_at_any_moment_loses_nothing() {
         }
         let output = wait(child);
         if round % 3 != 0 {
-            // The driver starts what was killed again.
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.success(), "round {round}: {said}");
+            // The coordinator restarts the killed endpoint.
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "round {round}: {stderr}");
         }
         copy(&[], &from.join(""), &to);
         assert_eq!(listing(&to), wanted, "round {round}");
-        assert_eq!(leftovers(&to), Vec::<PathBuf>::new(), "round {round}");
+        assert_eq!(internal_files(&to), Vec::<PathBuf>::new(), "round {round}");
         fs::remove_dir_all(&to).ok();
     }
 }
 
-/// As a kill leaves it between the last block and the name.
+/// The state that a kill leaves between the last block and the rename.
 #[test]
-fn a_file_that_lacks_only_its_name_gets_it() {
+fn renames_a_complete_part_file() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     let contents = bytes(5, 2 * BLOCK + 9);
@@ -426,11 +429,11 @@ fn a_file_that_lacks_only_its_name_gets_it() {
     let done = copy(&[], &from, &to);
     assert_eq!((&done["made"], &done["sent_bytes"]), (&1.into(), &0.into()));
     assert_eq!(fs::read(&to).unwrap(), contents);
-    assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
+    assert_eq!(internal_files(folder.path()), Vec::<PathBuf>::new());
 }
 
-/// As another copy has it that writes another version.
-fn hold(folder: &Path, name: &str) -> Part {
+/// Opens a part file, as another copy does that writes another version.
+fn open_part(folder: &Path, name: &str) -> Part {
     let other = SourceInfo {
         version: longhaul_store::part::journal::Version::default(),
         length: 3 * BLOCK,
@@ -444,7 +447,7 @@ fn hold(folder: &Path, name: &str) -> Part {
 }
 
 #[test]
-fn a_file_that_another_copy_writes_is_left_to_it() {
+fn leaves_a_file_to_another_copy_that_writes_it() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::create_dir(&from).unwrap();
@@ -452,34 +455,34 @@ fn a_file_that_another_copy_writes_is_left_to_it() {
     for name in ["a", "b"] {
         fs::write(from.join(name), bytes(6, BLOCK + 1)).unwrap();
     }
-    let at_it = hold(&to, "a");
+    let other_copy = open_part(&to, "a");
     let partly = command(&[], &from.join(""), &to).output().unwrap();
-    let said = String::from_utf8_lossy(&partly.stderr);
-    assert!(said.contains("a: another copy is writing it"), "{said}");
+    let stderr = String::from_utf8_lossy(&partly.stderr);
+    assert!(stderr.contains("a: another copy is writing it"), "{stderr}");
     assert_eq!(partly.status.code(), Some(1));
     assert!(to.join("b").exists() && !to.join("a").exists());
-    drop(at_it);
+    drop(other_copy);
     copy(&[], &from.join(""), &to);
     assert_eq!(listing(&from), listing(&to));
 }
 
-/// It keeps its journal until it has noted what it copied.
+/// The other copy keeps its journal until it has recorded the hashes.
 #[test]
-fn a_file_that_is_there_is_no_failure_while_another_copy_is_at_it() {
+fn counts_an_unchanged_file_while_another_copy_holds_its_journal() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::write(&from, bytes(6, BLOCK + 1)).unwrap();
     copy(&[], &from, &to);
-    let at_it = hold(folder.path(), "to");
+    let other_copy = open_part(folder.path(), "to");
     let again = copy(&[], &from, &to);
     assert_eq!((&again["same"], &again["failed"]), (&1.into(), &0.into()));
-    drop(at_it);
+    drop(other_copy);
     copy(&[], &from, &to);
-    assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
+    assert_eq!(internal_files(folder.path()), Vec::<PathBuf>::new());
 }
 
-/// What stands for ssh: it forgets the host and runs the rest here, after a login's chatter.
-fn chatty_ssh(folder: &Path) -> String {
+/// Creates a script in place of ssh. It ignores the host, prints the output of a login, and runs the program locally.
+fn ssh_script(folder: &Path) -> String {
     let script = folder.join("ssh");
     let text = "#!/bin/sh\necho Welcome!\nshift 2\n\
                 SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2' exec \"$@\"\n";
@@ -489,13 +492,13 @@ fn chatty_ssh(folder: &Path) -> String {
 }
 
 #[test]
-fn either_side_may_be_elsewhere() {
+fn copies_to_and_from_a_remote_host() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");
     make_tree(&from);
     let there = |path: &Path| PathBuf::from(format!("far:{}/", path.display()));
     let (pushed, pulled) = (folder.path().join("pushed"), folder.path().join("pulled"));
-    let ssh = chatty_ssh(folder.path());
+    let ssh = ssh_script(folder.path());
     let program = longhaul_testbed::longhaul();
     let options = [
         "--ssh",
@@ -517,44 +520,47 @@ fn refused(arguments: &[&str], code: i32) -> String {
         .args(arguments)
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    said
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    stderr
 }
 
 #[test]
-fn what_cannot_be_copied_is_said_and_touches_nothing() {
+fn refuses_invalid_sources_and_hosts_before_any_change() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(at("file"), "x").unwrap();
-    let said = refused(&[&at("nothing"), &at("new")], 2);
+    let stderr = refused(&[&at("nothing"), &at("new")], 2);
     assert!(
-        said.contains("nothing") && said.contains("No such file"),
-        "{said}"
+        stderr.contains("nothing") && stderr.contains("No such file"),
+        "{stderr}"
     );
     refused(&[&at("nothing/"), &at("new")], 2);
-    let said = refused(&["near:a", "far:b", "c"], 2);
-    assert!(said.contains("sources are on near and on far"), "{said}");
+    let stderr = refused(&["near:a", "far:b", "c"], 2);
+    assert!(
+        stderr.contains("sources are on near and on far"),
+        "{stderr}"
+    );
     assert!(refused(&[&at("file")], 2).contains("SRC"));
-    let said = refused(&["--ssh", "/nonexistent/ssh", &at("file"), "far:new"], 1);
-    assert!(said.contains("/nonexistent/ssh"), "{said}");
-    let said = refused(&["--ssh", "false", &at("file"), "far:new"], 1);
-    assert!(said.contains("no longhaul answers on far"), "{said}");
+    let stderr = refused(&["--ssh", "/nonexistent/ssh", &at("file"), "far:new"], 1);
+    assert!(stderr.contains("/nonexistent/ssh"), "{stderr}");
+    let stderr = refused(&["--ssh", "false", &at("file"), "far:new"], 1);
+    assert!(stderr.contains("no longhaul answers on far"), "{stderr}");
     assert!(!folder.path().join("new").exists());
 }
 
-/// Their length is 0 until they are read: they would arrive empty, and nobody would hear of it.
+/// The reported length of such files is 0, so that they would be copied as empty files without a message.
 #[test]
-fn files_that_do_not_say_how_long_they_are_are_not_copied() {
+fn does_not_copy_files_with_data_and_a_reported_length_of_zero() {
     let folder = tempfile::tempdir().unwrap();
     let output = command(&[], Path::new("/proc/self/status"), folder.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        said.contains("status: it has data, although its length is 0"),
-        "{said}"
+        stderr.contains("status: it has data, although its length is 0"),
+        "{stderr}"
     );
     assert!(!folder.path().join("status").exists());
     fs::write(folder.path().join("empty"), "").unwrap();

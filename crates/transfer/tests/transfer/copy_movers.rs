@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies that several movers share through a PostgreSQL: pairs of hosts, each in its namespace, that may be killed, cut
-//! off, stopped, or joined by another command; and a database that may die. The end is always the same tree, nothing
-//! beside it, and nothing in the database.
+//! Copies that several movers share through a PostgreSQL database. Pairs of hosts, each in a network namespace, are killed,
+//! disconnected, stopped, or joined by another command; the database may be killed. The result is always the same tree
+//! without leftover files, and an empty database.
 //!
-//! Moments are counted in extents that are done. `COPY_MOVER_KILLS` says how many rounds of random kills (default 2),
-//! `COPY_SEED` from which seed on.
+//! The time of an event is a number of finished extents. `COPY_MOVER_KILLS` is the number of rounds of random kills
+//! (default 2), `COPY_SEED` the first seed.
 
 use crate::copy_testbed::{
     PATIENCE, finish,
-    hosts::{Hosts, kept},
+    hosts::{Hosts, capture_output},
     kill, tree,
 };
 use longhaul_linux::netns::Netns;
@@ -29,18 +29,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of an extent: the smallest that may be asked for.
+/// Length of an extent in bytes: the minimum.
 const EXTENT: u64 = 16_000_000;
 
-/// Blocks of the large file: four extents.
+/// Number of blocks of the large file: four extents.
 const BLOCKS: u64 = 12;
 
 const ALL: [&str; 6] = ["a1", "a2", "b1", "b2", "d1", "d2"];
 
-/// Two sources, two targets, two hosts that only give commands, and the database.
-struct Site {
+/// Two source hosts, two target hosts, two hosts that run commands, and the database.
+struct MoverTestbed {
     hosts: Hosts,
-    /// On its own host, and not the one that all tests share.
+    /// Database server on a host of its own, instead of the one that all tests share.
     own: Option<Server>,
     database: String,
     folder: tempfile::TempDir,
@@ -48,13 +48,13 @@ struct Site {
     hashes: BTreeMap<PathBuf, FileHash>,
 }
 
-impl Site {
+impl MoverTestbed {
     fn new() -> Self {
         let hosts = Hosts::new(&ALL, "240mbit");
         Self::with(hosts, None)
     }
 
-    /// With a database that may be killed, on a host of its own.
+    /// Creates a testbed with a database on a host of its own, which a test may kill.
     fn with_its_own_database() -> Self {
         let names = [&ALL[..], &["db"]].concat();
         let hosts = Hosts::new(&names, "240mbit");
@@ -93,8 +93,8 @@ impl Site {
         server.start_again();
     }
 
-    /// By a way that no network is in.
-    fn board(&self) -> longhaul_leases::Board {
+    /// Connects to the database over a local socket.
+    fn job_store(&self) -> longhaul_leases::Board {
         let name = self.database_name();
         longhaul_leases::Board::open(&self.server().socket_url(name)).unwrap()
     }
@@ -108,7 +108,7 @@ impl Site {
         self.folder.path().join(name)
     }
 
-    /// The command on a host, for all hosts of both sides, those named `first` first.
+    /// Starts the command on a host, for all hosts of both sides, starting with those with the number `first`.
     fn start(&self, on: &str, first: u8, arguments: &[&str]) -> Child {
         self.start_by(&self.ssh, on, first, arguments)
     }
@@ -129,127 +129,138 @@ impl Site {
             .args(["--leases", &self.database])
             .args(arguments)
             .args(places);
-        kept(&mut command).spawn().unwrap()
+        capture_output(&mut command).spawn().unwrap()
     }
 
-    /// Extents that are done.
+    /// Returns the number of finished extents.
     fn done(&self) -> u64 {
-        let board = self.board();
-        let jobs = board.jobs().unwrap();
+        let job_store = self.job_store();
+        let jobs = job_store.jobs().unwrap();
         let done =
-            |listed: &longhaul_leases::Listed| board.standing(listed.job).unwrap().done.extents;
+            |listed: &longhaul_leases::Listed| job_store.standing(listed.job).unwrap().done.extents;
         jobs.first().map_or(0, done)
     }
 
-    /// Waits until so many extents are done, or the command has ended.
+    /// Waits until a number of extents is finished, or the command has ended.
     fn wait_for(&self, extents: u64, command: &mut Child) {
         while command.try_wait().unwrap().is_none() && self.done() < extents {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Whether all is as if nothing had happened.
-    fn check(&self, what: &str) {
+    /// Asserts that the tree is complete, and that no files, processes or rows are left.
+    fn assert_complete(&self, context: &str) {
         self.hosts.wait_until_empty(&ALL);
         let to = self.path("to");
-        tree::assert_same(&self.path("from/tree"), &to.join("tree"), what);
-        assert_eq!(tree::leftovers(&to), Vec::<PathBuf>::new(), "{what}");
+        tree::assert_same(&self.path("from/tree"), &to.join("tree"), context);
+        assert_eq!(
+            tree::remaining_internal_files(&to),
+            Vec::<PathBuf>::new(),
+            "{context}"
+        );
         let unknown = tree::not_in_manifest(&to, &self.hashes);
         assert_eq!(
             unknown,
             Vec::<PathBuf>::new(),
-            "{what}: not in the manifest"
+            "{context}: not in the manifest"
         );
         let name = self.database_name();
         for table in ["job", "extent"] {
             let rows = self
                 .server()
                 .run(name, &format!("SELECT count(*) FROM longhaul.{table}"));
-            assert_eq!(rows.trim(), "0", "{what}: of {table}");
+            assert_eq!(rows.trim(), "0", "{context}: of {table}");
         }
     }
 
     fn bytes(&self) -> u64 {
-        crate::copy_testbed::durable::lacking(&self.path("from"), Path::new("/nowhere"))
+        crate::copy_testbed::durable::missing_bytes(&self.path("from"), Path::new("/nowhere"))
     }
 }
 
-/// What a command says at its end.
-fn record(output: &Output, what: &str) -> serde_json::Value {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what}: {said}");
+/// Returns the record that a command prints at its end.
+fn record(output: &Output, context: &str) -> serde_json::Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{context}: {stderr}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
 fn two_pairs_of_hosts_share_a_tree_and_its_largest_file() {
-    let site = Site::new();
-    let before = ["a1", "a2"].map(|host| site.hosts.sent(host));
-    let output = finish(site.start("d1", 1, &[]));
+    let testbed = MoverTestbed::new();
+    let before = ["a1", "a2"].map(|host| testbed.hosts.sent(host));
+    let output = finish(testbed.start("d1", 1, &[]));
     let done = record(&output, "first");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    assert_eq!(done["sent_bytes"], site.bytes(), "all, and nothing twice");
+    assert_eq!(
+        done["sent_bytes"],
+        testbed.bytes(),
+        "all, and nothing twice"
+    );
     assert_eq!(done["brought"]["movers"], 2);
     for (host, before) in ["a1", "a2"].into_iter().zip(before) {
-        let sent = site.hosts.sent(host) - before;
+        let sent = testbed.hosts.sent(host) - before;
         assert!(sent > 1_000_000, "{host} sent {sent} bytes only");
     }
-    site.check("first");
-    let again = record(&finish(site.start("d1", 2, &["--movers", "1"])), "again");
+    testbed.assert_complete("first");
+    let again = record(&finish(testbed.start("d1", 2, &["--movers", "1"])), "again");
     assert_eq!(
         (&again["sent_bytes"], &again["made"]),
         (&0.into(), &0.into())
     );
-    site.check("again");
+    testbed.assert_complete("again");
 }
 
-/// What a mover had goes to the other, and nothing that was done goes again.
+/// Extents of a dead mover go to the other, and finished extents are not copied again.
 #[test]
-fn hosts_that_die_or_are_cut_off_cost_no_more_than_they_had() {
-    let site = Site::new();
+fn dead_or_disconnected_hosts_lose_only_their_leased_extents() {
+    let testbed = MoverTestbed::new();
     for (host, dies) in [("b2", true), ("a2", true), ("b1", false)] {
-        let what = format!("{host} dies: {dies}");
-        drop(fs::remove_dir_all(site.path("to")));
-        let mut command = site.start("d1", 1, &[]);
-        site.wait_for(3, &mut command);
-        site.hosts.plug(host, false);
+        let context = format!("{host} dies: {dies}");
+        drop(fs::remove_dir_all(testbed.path("to")));
+        let mut command = testbed.start("d1", 1, &[]);
+        testbed.wait_for(3, &mut command);
+        testbed.hosts.set_connected(host, false);
         if dies {
-            site.hosts.kill_all(host);
+            testbed.hosts.kill_all(host);
         }
         let output = finish(command);
-        site.hosts.plug(host, true);
-        let done = record(&output, &what);
+        testbed.hosts.set_connected(host, true);
+        let done = record(&output, &context);
         let sent = done["sent_bytes"].as_u64().unwrap();
-        // One at work, one taken before that was done, and what the end of a conversation cuts off at the other pair.
-        assert!(sent <= site.bytes() + 4 * EXTENT, "{what}: {sent}");
-        site.check(&what);
-        make_removable(&site.path("to/tree"));
+        // One extent in progress and one leased ahead on this pair, and the same on the other pair, whose session may end.
+        assert!(sent <= testbed.bytes() + 4 * EXTENT, "{context}: {sent}");
+        testbed.assert_complete(&context);
+        make_removable(&testbed.path("to/tree"));
     }
 }
 
 #[test]
-fn a_second_command_shares_the_work_and_goes_on_alone() {
-    let site = Site::new();
-    let mut first = site.start("d1", 1, &["--movers", "1"]);
-    site.wait_for(2, &mut first);
-    let mut second = site.start("d2", 2, &["--movers", "1"]);
-    site.wait_for(4, &mut second);
+fn second_command_shares_the_work_and_finishes_alone() {
+    let testbed = MoverTestbed::new();
+    let mut first = testbed.start("d1", 1, &["--movers", "1"]);
+    testbed.wait_for(2, &mut first);
+    let mut second = testbed.start("d2", 2, &["--movers", "1"]);
+    testbed.wait_for(4, &mut second);
     kill(first.id());
     assert!(!finish(first).status.success());
     let done = record(&finish(second), "second");
     let sent = done["sent_bytes"].as_u64().unwrap();
-    assert!(sent < site.bytes() - EXTENT, "it did all by itself: {sent}");
-    site.check("second");
+    assert!(
+        sent < testbed.bytes() - EXTENT,
+        "it copied everything by itself: {sent}"
+    );
+    testbed.assert_complete("second");
 }
 
 #[test]
-fn a_database_that_dies_and_comes_back_only_delays() {
-    let mut site = Site::with_its_own_database();
-    let mut command = site.start("d1", 1, &[]);
-    site.wait_for(3, &mut command);
-    site.restart_database();
+fn survives_a_restart_of_the_database() {
+    let mut testbed = MoverTestbed::with_its_own_database();
+    let mut command = testbed.start("d1", 1, &[]);
+    testbed.wait_for(3, &mut command);
+    testbed.restart_database();
     record(&finish(command), "killed");
-    site.check("killed");
+    testbed.assert_complete("killed");
 }
 
 fn wait(command: &mut Child) {
@@ -260,93 +271,93 @@ fn wait(command: &mut Child) {
     }
 }
 
-/// Whoever was stopped, lost what it had, and goes on when all is over, writes nothing any more.
+/// A stopped process whose leases expired, and which continues after the end of the copy, writes nothing.
 #[test]
-fn a_source_that_was_stopped_for_long_writes_nothing_afterwards() {
-    let site = Site::new();
-    let mut command = site.start("d1", 1, &[]);
-    site.wait_for(3, &mut command);
-    let stopped = site.hosts.processes("a2");
+fn stopped_source_writes_nothing_after_its_leases_expired() {
+    let testbed = MoverTestbed::new();
+    let mut command = testbed.start("d1", 1, &[]);
+    testbed.wait_for(3, &mut command);
+    let stopped = testbed.hosts.processes("a2");
     let signal = |signal: &str| {
         let all = stopped.iter().map(u32::to_string);
-        let mut kill = site.hosts.on("a2", "kill");
-        // Some may have ended.
-        drop(kept(kill.arg(signal).args(all)).output().unwrap());
+        let mut kill = testbed.hosts.on("a2", "kill");
+        // Some processes may have exited.
+        drop(capture_output(kill.arg(signal).args(all)).output().unwrap());
     };
     signal("-STOP");
-    // Who is stopped holds what the command says on standard error.
+    // A stopped process keeps the command's standard error open.
     wait(&mut command);
-    let large = site.path("to/tree/large");
+    let large = testbed.path("to/tree/large");
     let mut file = fs::OpenOptions::new().append(true).open(&large).unwrap();
     file.write_all(b"and more").unwrap();
     let hash = |path: &Path| tree::hashes(path.parent().unwrap()).remove(Path::new("large"));
     let after = hash(&large);
     signal("-CONT");
     record(&finish(command), "stopped");
-    site.hosts.wait_until_empty(&ALL);
+    testbed.hosts.wait_until_empty(&ALL);
     assert_eq!(hash(&large), after);
 }
 
-/// A name that no other host finds: the first mover's words must not decide for all.
+/// All movers fail at the same files, and the session after them reports the failures by name.
 #[test]
-fn what_can_t_be_copied_is_said_by_name_and_the_rest_arrives() {
-    let site = Site::new();
-    let to = site.path("to/tree/sizes");
+fn names_failed_files_and_copies_the_rest() {
+    let testbed = MoverTestbed::new();
+    let to = testbed.path("to/tree/sizes");
     fs::create_dir_all(&to).unwrap();
     fs::create_dir(to.join("1024")).unwrap();
-    fs::create_dir_all(site.path("to/tree/large/x")).unwrap();
-    let output = finish(site.start("d1", 1, &[]));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    fs::create_dir_all(testbed.path("to/tree/large/x")).unwrap();
+    let output = finish(testbed.start("d1", 1, &[]));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     for name in ["tree/sizes/1024", "tree/large"] {
-        let named = said.lines().filter(|line| line.contains(name));
-        assert!(named.count() >= 1, "{name}: {said}");
+        let named = stderr.lines().filter(|line| line.contains(name));
+        assert!(named.count() >= 1, "{name}: {stderr}");
     }
     fs::remove_dir(to.join("1024")).unwrap();
-    fs::remove_dir_all(site.path("to/tree/large")).unwrap();
-    record(&finish(site.start("d1", 1, &[])), "again");
-    site.check("again");
+    fs::remove_dir_all(testbed.path("to/tree/large")).unwrap();
+    record(&finish(testbed.start("d1", 1, &[])), "again");
+    testbed.assert_complete("again");
 }
 
-/// One of the target's hosts has a file system of its own there.
+/// One of the target hosts has a separate file system there.
 #[test]
-fn hosts_that_do_not_share_the_target_are_refused_before_anything_is_touched() {
-    let site = Site::new();
-    let (ssh, to) = (site.path("blind"), site.path("to"));
+fn refuses_hosts_that_do_not_share_the_target_before_any_change() {
+    let testbed = MoverTestbed::new();
+    let (ssh, to) = (testbed.path("blind"), testbed.path("to"));
     fs::create_dir(&to).unwrap();
     let alone = "mount -t tmpfs none $0 && exec \"$@\"";
     let text = format!(
         "#!/bin/sh\n[ $2 = b2 ] && exec unshare -m sh -c '{alone}' {} {} \"$@\"\nexec {} \"$@\"\n",
         to.display(),
-        site.ssh,
-        site.ssh
+        testbed.ssh,
+        testbed.ssh
     );
     fs::write(&ssh, text).unwrap();
     fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
-    let output = finish(site.start_by(ssh.to_str().unwrap(), "d1", 1, &[]));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let output = finish(testbed.start_by(ssh.to_str().unwrap(), "d1", 1, &[]));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     let want = "longhaul: b2 does not see what is in the target's directory on b1";
-    assert!(said.starts_with(want), "{said}");
+    assert!(stderr.starts_with(want), "{stderr}");
     assert_eq!(fs::read_dir(&to).unwrap().count(), 0);
-    site.hosts.wait_until_empty(&ALL);
+    testbed.hosts.wait_until_empty(&ALL);
 }
 
-/// What nobody will end stays in the database until somebody takes it away.
+/// An abandoned job stays in the database until a user removes it.
 #[test]
-fn jobs_are_listed_and_forgotten() {
-    let site = Site::new();
-    let address = site.path("address");
-    fs::write(&address, format!("{}\n", site.database)).unwrap();
+fn lists_and_removes_jobs() {
+    let testbed = MoverTestbed::new();
+    let address = testbed.path("address");
+    fs::write(&address, format!("{}\n", testbed.database)).unwrap();
     let jobs = |arguments: &[&str]| {
-        let mut command = site.hosts.on("d2", longhaul_testbed::longhaul());
+        let mut command = testbed.hosts.on("d2", longhaul_testbed::longhaul());
         let leases = format!("@{}", address.display());
         command.args(["copy", "jobs", "--leases", &leases]);
-        kept(command.args(arguments)).output().unwrap()
+        capture_output(command.args(arguments)).output().unwrap()
     };
     let listed = || -> Vec<serde_json::Value> {
-        let said = jobs(&["--json"]).stdout;
-        let lines = said
+        let stderr = jobs(&["--json"]).stdout;
+        let lines = stderr
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty());
         lines
@@ -354,14 +365,14 @@ fn jobs_are_listed_and_forgotten() {
             .collect()
     };
     assert_eq!(listed(), [0; 0]);
-    let mut command = site.start("d1", 1, &["--movers", "1"]);
-    site.wait_for(1, &mut command);
+    let mut command = testbed.start("d1", 1, &["--movers", "1"]);
+    testbed.wait_for(1, &mut command);
     kill(command.id());
     drop(finish(command));
     let [job] = &listed()[..] else {
         panic!("{:?}", listed())
     };
-    let from = format!("a1,a2:{}", site.path("from/tree").display());
+    let from = format!("a1,a2:{}", testbed.path("from/tree").display());
     assert_eq!(
         (&job["sources"][0], &job["failed_extents"]),
         (&from.into(), &0.into())
@@ -374,29 +385,29 @@ fn jobs_are_listed_and_forgotten() {
             .success()
     );
     assert_eq!(listed(), [0; 0]);
-    site.hosts.wait_until_empty(&ALL);
+    testbed.hosts.wait_until_empty(&ALL);
 }
 
 #[test]
-fn movers_of_a_forgotten_job_end() {
-    let site = Site::new();
-    let mut command = site.start("d1", 1, &["--movers", "2", "--limit", "30mbit"]);
-    site.wait_for(1, &mut command);
-    let board = site.board();
-    let [job] = &board.jobs().unwrap()[..] else {
+fn movers_of_a_removed_job_exit() {
+    let testbed = MoverTestbed::new();
+    let mut command = testbed.start("d1", 1, &["--movers", "2", "--limit", "30mbit"]);
+    testbed.wait_for(1, &mut command);
+    let job_store = testbed.job_store();
+    let [job] = &job_store.jobs().unwrap()[..] else {
         panic!("one job")
     };
-    assert!(board.forget(job.job).unwrap());
+    assert!(job_store.forget(job.job).unwrap());
     let output = finish(command);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(
-        said.contains("removed this copy from the database"),
-        "{said}"
+        stderr.contains("removed this copy from the database"),
+        "{stderr}"
     );
-    assert!(!said.contains("retrying in"), "{said}");
-    assert!(said.lines().count() <= 3, "{said}");
-    site.hosts.wait_until_empty(&ALL);
+    assert!(!stderr.contains("retrying in"), "{stderr}");
+    assert!(stderr.lines().count() <= 3, "{stderr}");
+    testbed.hosts.wait_until_empty(&ALL);
 }
 
 fn make_removable(tree: &Path) {
@@ -408,38 +419,38 @@ fn number(name: &str, default: u64) -> u64 {
     text.map_or(default, |text| text.parse().unwrap())
 }
 
-/// One copy and up to three disasters.
-fn round(site: &mut Site, seed: u64) {
+/// Runs one copy with one to three faults.
+fn round(testbed: &mut MoverTestbed, seed: u64) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut below = |bound: u64| random.next_u64() % bound;
-    let mut what = format!("seed {seed}:");
-    drop(fs::remove_dir_all(site.path("to")));
-    let mut command = site.start("d1", 1, &[]);
+    let mut context = format!("seed {seed}:");
+    drop(fs::remove_dir_all(testbed.path("to")));
+    let mut command = testbed.start("d1", 1, &[]);
     for _ in 0..=below(3) {
         let (victim, moment) = (below(6), below(12));
-        what += &format!(" {victim} at {moment}");
-        site.wait_for(moment, &mut command);
+        context += &format!(" {victim} at {moment}");
+        testbed.wait_for(moment, &mut command);
         match victim {
-            4 => site.restart_database(),
+            4 => testbed.restart_database(),
             5 => {
                 kill(command.id());
                 drop(finish(command));
-                command = site.start("d2", 2, &[]);
+                command = testbed.start("d2", 2, &[]);
             }
-            host => site.hosts.kill_all(ALL[host as usize]),
+            host => testbed.hosts.kill_all(ALL[host as usize]),
         }
     }
     let output = finish(command);
-    record(&output, &what);
-    site.check(&what);
-    make_removable(&site.path("to/tree"));
+    record(&output, &context);
+    testbed.assert_complete(&context);
+    make_removable(&testbed.path("to/tree"));
 }
 
 #[test]
-fn whoever_dies_and_whenever_the_tree_arrives() {
+fn completes_a_copy_after_random_kills() {
     let first = number("COPY_SEED", 1);
-    let mut site = Site::with_its_own_database();
+    let mut testbed = MoverTestbed::with_its_own_database();
     for seed in first..first + number("COPY_MOVER_KILLS", 2) {
-        round(&mut site, seed);
+        round(&mut testbed, seed);
     }
 }

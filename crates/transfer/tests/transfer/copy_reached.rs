@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the far end of a copy is reached, whatever stands between: network address translation, a sudo that says
-//! nothing of ssh's connection, one port and an old far end that still has it, a path that lets few connections through.
+//! Reachability of the remote endpoint: behind network address translation, without the variables of ssh's connection, on
+//! a single port that an old endpoint still uses, and behind a firewall that allows few connections.
 
 use crate::copy_testbed::{
     finish,
-    hosts::{Hosts, kept},
+    hosts::{Hosts, capture_output},
     kill, tree,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,14 +17,15 @@ use std::{
     process::{Child, ChildStderr, Output},
 };
 
-struct Ground {
+/// A local and a remote host.
+struct RemoteTestbed {
     hosts: Hosts,
     folder: tempfile::TempDir,
-    /// What the stand-in for ssh connects to.
+    /// Listener to which the ssh script connects.
     _sshd: TcpListener,
 }
 
-impl Ground {
+impl RemoteTestbed {
     fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             longhaul_testbed::skip::because("namespaces take root");
@@ -45,7 +46,8 @@ impl Ground {
         self.folder.path().join(name)
     }
 
-    /// What stands for ssh: `connects` are lines of bash, and what the far end hears of them is what they export.
+    /// Creates a script in place of ssh. The bash lines `connects` connect to the remote host, and export the variables that
+    /// the remote program gets.
     fn ssh(&self, connects: &str) -> String {
         let far = self.hosts.of("far").name().unwrap();
         let text = format!(
@@ -57,7 +59,7 @@ impl Ground {
         script.to_str().unwrap().to_owned()
     }
 
-    /// A connection, and what sshd says of it.
+    /// Returns the variable that sshd sets for a connection.
     fn plain(&self) -> String {
         let [near, far] = ["near", "far"].map(|name| self.hosts.address(name));
         format!("export SSH_CONNECTION='{near} 1 {far} 22'")
@@ -74,7 +76,7 @@ impl Ground {
         let program = longhaul_testbed::longhaul();
         command.args(["copy", "--json", "--streams", "3", "--silence", "1s"]);
         command.args(["--ssh", ssh, "--remote-program", program]);
-        kept(command.args(options).args([from, to]))
+        capture_output(command.args(options).args([from, to]))
             .spawn()
             .unwrap()
     }
@@ -83,7 +85,7 @@ impl Ground {
         finish(self.start(ssh, options, from, to))
     }
 
-    /// There and back again.
+    /// Copies to the remote host and back.
     fn copies(&self, ssh: &str) {
         let at = |name: &str| self.path(name).to_str().unwrap().to_owned();
         let [from, there, back] = ["from", "there", "back"].map(at);
@@ -98,7 +100,7 @@ impl Ground {
         tree::assert_same(&self.path("from"), &self.path("back"), "back again");
     }
 
-    /// A copy to the far end's `to`.
+    /// Starts a copy to the directory `to` of the remote host.
     fn push(&self, ssh: &str, options: &[&str], to: &str) -> Child {
         let from = self.path("from").join("");
         let to = format!("far:{}", self.path(to).display());
@@ -106,25 +108,25 @@ impl Ground {
     }
 }
 
-type Said = Lines<BufReader<ChildStderr>>;
+type StderrLines = Lines<BufReader<ChildStderr>>;
 
-fn said(child: &mut Child) -> Said {
+fn stderr_lines(child: &mut Child) -> StderrLines {
     BufReader::new(child.stderr.take().unwrap()).lines()
 }
 
-fn wait_until_said(said: &mut Said, words: &str) {
+fn wait_for_line(stderr_lines: &mut StderrLines, text: &str) {
     let mut before = Vec::new();
-    for line in said {
+    for line in stderr_lines {
         let line = line.unwrap();
-        if line.contains(words) {
+        if line.contains(text) {
             return;
         }
         before.push(line);
     }
-    panic!("{words:?} was never said, but {before:#?}");
+    panic!("{text:?} was never printed, but {before:#?}");
 }
 
-/// Waits until the target has something in `directory`: then both ends are connected.
+/// Waits until the target has an entry in `directory`. Then both endpoints are connected.
 fn wait_until_filled(directory: &Path) {
     while !fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some()) {
         std::thread::sleep(std::time::Duration::from_millis(2));
@@ -132,121 +134,144 @@ fn wait_until_filled(directory: &Path) {
 }
 
 #[test]
-fn a_host_that_knows_itself_by_another_address_is_reached_where_ssh_reached_it() {
-    let Some(ground) = Ground::new() else { return };
-    let (near, far) = (ground.hosts.address("near"), ground.hosts.address("far"));
-    ground.on_far("ip", "address add 10.79.0.2/32 dev lo");
-    ground.on_far("nft", "add table ip cloud");
-    ground.on_far(
+fn reaches_a_host_behind_nat_at_the_address_of_ssh() {
+    let Some(testbed) = RemoteTestbed::new() else {
+        return;
+    };
+    let (near, far) = (testbed.hosts.address("near"), testbed.hosts.address("far"));
+    testbed.on_far("ip", "address add 10.79.0.2/32 dev lo");
+    testbed.on_far("nft", "add table ip cloud");
+    testbed.on_far(
         "nft",
         "add chain ip cloud in { type nat hook prerouting priority -100 ; }",
     );
     let to = format!("add rule ip cloud in ip daddr {far} tcp dport != 22 dnat to 10.79.0.2");
-    ground.on_far("nft", &to);
-    let ssh = ground.ssh(&format!(
+    testbed.on_far("nft", &to);
+    let ssh = testbed.ssh(&format!(
         "exec 3<>/dev/tcp/{far}/22\nexport SSH_CONNECTION='{near} 1 10.79.0.2 22'"
     ));
-    ground.copies(&ssh);
+    testbed.copies(&ssh);
 }
 
 #[test]
-fn without_a_word_of_sshd_the_far_end_is_reached_where_ssh_reached_it() {
-    let Some(ground) = Ground::new() else { return };
-    let far = ground.hosts.address("far");
-    ground.copies(&ground.ssh(&format!("exec 3<>/dev/tcp/{far}/22")));
+fn reaches_a_host_without_ssh_variables_at_the_address_of_ssh() {
+    let Some(testbed) = RemoteTestbed::new() else {
+        return;
+    };
+    let far = testbed.hosts.address("far");
+    testbed.copies(&testbed.ssh(&format!("exec 3<>/dev/tcp/{far}/22")));
 }
 
 #[test]
-fn a_far_end_that_nobody_knows_the_address_of_is_a_clear_refusal() {
-    let Some(ground) = Ground::new() else { return };
-    let from = ground.path("from");
-    let to = format!("far:{}", ground.path("to").display());
-    let output = ground.copy(&ground.ssh(""), &[], from.to_str().unwrap(), &to);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("keep SSH_CONNECTION"), "{said}");
-    assert!(!ground.path("to").exists());
+fn refuses_a_remote_host_without_a_known_address() {
+    let Some(testbed) = RemoteTestbed::new() else {
+        return;
+    };
+    let from = testbed.path("from");
+    let to = format!("far:{}", testbed.path("to").display());
+    let output = testbed.copy(&testbed.ssh(""), &[], from.to_str().unwrap(), &to);
+    let stderr_lines = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr_lines}");
+    assert!(
+        stderr_lines.contains("keep SSH_CONNECTION"),
+        "{stderr_lines}"
+    );
+    assert!(!testbed.path("to").exists());
 }
 
 #[test]
-fn a_port_that_something_else_has_is_said_at_once() {
-    let Some(ground) = Ground::new() else { return };
-    let other = ground
+fn reports_a_port_in_use_at_once() {
+    let Some(testbed) = RemoteTestbed::new() else {
+        return;
+    };
+    let other = testbed
         .hosts
         .of("far")
         .run(|| TcpListener::bind("0.0.0.0:7000"));
-    let child = ground.push(&ground.ssh(&ground.plain()), &["--ports", "7000"], "to");
+    let child = testbed.push(&testbed.ssh(&testbed.plain()), &["--ports", "7000"], "to");
     let output = finish(child);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("no port from 7000 to 7000"), "{said}");
+    let stderr_lines = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr_lines}");
+    assert!(
+        stderr_lines.contains("no port from 7000 to 7000"),
+        "{stderr_lines}"
+    );
     drop(other);
 }
 
 #[test]
-fn a_port_that_an_old_far_end_still_has_is_waited_for() {
-    let Some(ground) = Ground::new() else { return };
-    let ssh = ground.ssh(&ground.plain());
+fn waits_for_a_port_that_an_old_endpoint_uses() {
+    let Some(testbed) = RemoteTestbed::new() else {
+        return;
+    };
+    let ssh = testbed.ssh(&testbed.plain());
     let options = ["--ports", "7000", "--limit", "40mbit"];
-    let mut child = ground.push(&ssh, &options, "to");
-    wait_until_filled(&ground.path("to"));
-    // It hears nothing of the link's end.
-    let old = ground.hosts.processes("far");
+    let mut child = testbed.push(&ssh, &options, "to");
+    wait_until_filled(&testbed.path("to"));
+    // The stopped endpoint does not notice the end of the link.
+    let old = testbed.hosts.processes("far");
     for pid in &old {
         let pid = Pid::from_raw(pid.cast_signed()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
     }
-    ground.hosts.plug("far", false);
-    let mut said = said(&mut child);
-    wait_until_said(&mut said, "retrying in");
-    ground.hosts.plug("far", true);
-    wait_until_said(&mut said, "no port from 7000 to 7000");
+    testbed.hosts.set_connected("far", false);
+    let mut stderr_lines = stderr_lines(&mut child);
+    wait_for_line(&mut stderr_lines, "retrying in");
+    testbed.hosts.set_connected("far", true);
+    wait_for_line(&mut stderr_lines, "no port from 7000 to 7000");
     old.into_iter().for_each(kill);
-    let rest: Vec<_> = said.map(Result::unwrap).collect();
+    let rest: Vec<_> = stderr_lines.map(Result::unwrap).collect();
     assert!(finish(child).status.success(), "{rest:?}");
-    tree::assert_same(&ground.path("from"), &ground.path("to"), "one port");
+    tree::assert_same(&testbed.path("from"), &testbed.path("to"), "one port");
 }
 
 #[test]
-fn a_path_that_lets_no_streams_through_is_not_waited_for_in_silence() {
-    let Some(ground) = Ground::new() else { return };
-    ground.on_far("nft", "add table ip few");
-    ground.on_far(
+fn reports_a_path_that_blocks_data_streams() {
+    let Some(testbed) = RemoteTestbed::new() else {
+        return;
+    };
+    testbed.on_far("nft", "add table ip few");
+    testbed.on_far(
         "nft",
         "add chain ip few in { type filter hook input priority 0 ; }",
     );
-    // Five connections open, and those that carry data don't stay.
-    ground.on_far("sysctl", "-w net.netfilter.nf_conntrack_acct=1");
+    // Five connections can be opened, and data connections are reset.
+    testbed.on_far("sysctl", "-w net.netfilter.nf_conntrack_acct=1");
     let rule = "add rule ip few in tcp dport 7000";
     let new = "tcp flags & (syn|ack) == syn";
-    ground.on_far(
+    testbed.on_far(
         "nft",
         &format!("{rule} {new} limit rate 1/day burst 5 packets accept"),
     );
-    ground.on_far("nft", &format!("{rule} {new} reject with tcp reset"));
-    ground.on_far(
+    testbed.on_far("nft", &format!("{rule} {new} reject with tcp reset"));
+    testbed.on_far(
         "nft",
         &format!("{rule} ct original bytes > 300000 reject with tcp reset"),
     );
-    let ssh = ground.ssh(&ground.plain());
-    let mut child = ground.push(&ssh, &["--ports", "7000"], "to");
-    wait_until_said(&mut said(&mut child), "no stream can be opened");
+    let ssh = testbed.ssh(&testbed.plain());
+    let mut child = testbed.push(&ssh, &["--ports", "7000"], "to");
+    wait_for_line(&mut stderr_lines(&mut child), "no stream can be opened");
     kill(child.id());
     child.wait().unwrap();
 }
 
 #[test]
-fn a_firewall_that_lets_no_udp_through_is_named() {
-    let Some(ground) = Ground::new() else { return };
-    ground.on_far("nft", "add table ip few");
-    ground.on_far(
+fn suggests_a_firewall_that_blocks_udp() {
+    let Some(testbed) = RemoteTestbed::new() else {
+        return;
+    };
+    testbed.on_far("nft", "add table ip few");
+    testbed.on_far(
         "nft",
         "add chain ip few in { type filter hook input priority 0 ; }",
     );
-    ground.on_far("nft", "add rule ip few in meta l4proto udp drop");
-    let ssh = ground.ssh(&ground.plain());
-    let mut child = ground.push(&ssh, &["--transport", "udt"], "to");
-    wait_until_said(&mut said(&mut child), "does a firewall let UDP pass?");
+    testbed.on_far("nft", "add rule ip few in meta l4proto udp drop");
+    let ssh = testbed.ssh(&testbed.plain());
+    let mut child = testbed.push(&ssh, &["--transport", "udt"], "to");
+    wait_for_line(
+        &mut stderr_lines(&mut child),
+        "does a firewall let UDP pass?",
+    );
     kill(child.id());
     child.wait().unwrap();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul copy` says of itself, as JSON and in words.
+//! Output of `longhaul copy`, as JSON and as text.
 
 use longhaul_store::{
     entry::Version,
@@ -24,22 +24,22 @@ fn run(arguments: &[&str], from: &Path, to: &Path) -> Output {
 }
 
 fn lines(output: &Output) -> Vec<Value> {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let text = std::str::from_utf8(&output.stdout).unwrap();
     let line = |line| serde_json::from_str(line).unwrap();
     text.lines().map(line).collect()
 }
 
 #[test]
-fn numbers_add_up() {
+fn json_totals_are_consistent() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     let length = 5 * BLOCK + 7;
     fs::write(&from, vec![7; length as usize]).unwrap();
     let arguments = ["--json", "--progress", "--streams", "3"];
-    let said = lines(&run(&arguments, &from, &to));
-    let (last, before) = said.split_last().unwrap();
+    let stderr = lines(&run(&arguments, &from, &to));
+    let (last, before) = stderr.split_last().unwrap();
     assert!(!before.is_empty(), "the first comes at once");
     assert!(before.iter().all(|line| line["progress"]["bytes"].is_u64()));
     for (name, value) in [
@@ -61,9 +61,9 @@ fn numbers_add_up() {
     );
 }
 
-/// As a kill leaves it after the second block of three.
+/// The state that a kill leaves after the second of three blocks.
 #[test]
-fn what_an_earlier_copy_brought_is_there() {
+fn counts_blocks_of_an_earlier_copy_as_there() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     let contents = vec![7; 2 * BLOCK as usize + 9];
@@ -91,7 +91,7 @@ fn what_an_earlier_copy_brought_is_there() {
 }
 
 #[test]
-fn whoever_wants_quiet_has_it() {
+fn quiet_copies_print_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::write(&from, "x").unwrap();
@@ -99,11 +99,11 @@ fn whoever_wants_quiet_has_it() {
     assert!(output.status.success());
     assert_eq!((output.stdout.len(), output.stderr.len()), (0, 0));
     let output = run(&["--progress"], &from, &to);
-    assert_eq!(output.status.code(), Some(2), "lines of what?");
+    assert_eq!(output.status.code(), Some(2), "--progress needs --json");
 }
 
 #[test]
-fn interrupted_copy_says_so_and_ends_by_the_signal() {
+fn interrupted_copies_print_a_line_and_end_by_the_signal() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::write(&from, vec![7; BLOCK as usize]).unwrap();
@@ -123,15 +123,18 @@ fn interrupted_copy_says_so_and_ends_by_the_signal() {
         let sent = Command::new("kill").args(["-s", name, &pid]).status();
         assert!(sent.unwrap().success());
         let output = copy.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("the same command copies the rest"), "{said}");
-        assert_eq!(output.status.signal(), Some(number), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            stderr.contains("the same command copies the rest"),
+            "{stderr}"
+        );
+        assert_eq!(output.status.signal(), Some(number), "{stderr}");
     }
 }
 
 #[test]
-fn command_behind_options_is_not_a_place() {
-    for (arguments, word) in [
+fn rejects_subcommands_after_options() {
+    for (arguments, message) in [
         (vec!["--ssh", "ssh", "jobs"], "longhaul copy jobs"),
         (vec!["--json", "verify", "/tmp"], "longhaul copy verify"),
         (vec!["--json", "/tmp"], "no target"),
@@ -141,8 +144,8 @@ fn command_behind_options_is_not_a_place() {
             .args(&arguments)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains(word), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a copy goes: a directory is taken for the copy that an earlier run made only if it is that very one, and nothing is copied
+//! Targets of a copy. A directory counts as the copy of an earlier run only if it is the same directory. Nothing is copied
 //! into or onto itself.
 
-use crate::copy_testbed::{Ground, disk::Disk, tree::listing};
+use crate::copy_testbed::{LoopbackTestbed, disk::Disk, tree::listing};
 use std::{
     fs::{self, File},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
@@ -16,9 +16,9 @@ fn run(command: &mut Command) -> Output {
     output
 }
 
-/// A new file system of one block group, in which the next directory has the number of the last one that was removed.
-fn ext4(ground: &Ground, arguments: &[&str]) -> Disk {
-    let (image, at) = (ground.path("image"), ground.path("disk"));
+/// Mounts a new file system of one block group, in which a new directory gets the inode number of the last removed one.
+fn ext4(testbed: &LoopbackTestbed, arguments: &[&str]) -> Disk {
+    let (image, at) = (testbed.path("image"), testbed.path("disk"));
     fs::create_dir_all(&at).unwrap();
     File::create(&image).unwrap().set_len(16 << 20).unwrap();
     run(Command::new("mkfs.ext4")
@@ -28,14 +28,14 @@ fn ext4(ground: &Ground, arguments: &[&str]) -> Disk {
     Disk::mount(&["-o".as_ref(), "loop".as_ref(), image.as_os_str()], at)
 }
 
-/// `copy ARGUMENTS from TO`, where it is seen.
-fn copy(ground: &Ground, disk: &Disk, arguments: &[&str], to: &Path) {
-    let mut command = disk.within(ground, longhaul_testbed::longhaul());
+/// Runs `copy ARGUMENTS from TO` in the namespace in which the disk is mounted.
+fn copy(testbed: &LoopbackTestbed, disk: &Disk, arguments: &[&str], to: &Path) {
+    let mut command = disk.within(testbed, longhaul_testbed::longhaul());
     command.args(["copy", "--quiet"]).args(arguments);
-    run(command.arg(ground.path("from")).arg(to));
+    run(command.arg(testbed.path("from")).arg(to));
 }
 
-/// Somebody puts a directory of his own where the copy was, with the same number.
+/// Replaces the copy by another directory with the same inode number.
 fn replace(copied: &Path) {
     let number = |path: &Path| fs::metadata(path).unwrap().ino();
     let before = number(copied);
@@ -44,7 +44,7 @@ fn replace(copied: &Path) {
     assert_eq!(
         number(copied),
         before,
-        "this file system gives numbers again"
+        "this file system reuses inode numbers"
     );
     fs::write(copied.join("precious"), "mine").unwrap();
 }
@@ -59,45 +59,45 @@ fn names(dir: &Path) -> Vec<PathBuf> {
     names
 }
 
-fn keeps_what_is_in_a_directory_with_the_number_of_a_copy(arguments: &[&str]) {
-    let ground = Ground::new();
-    fs::create_dir(ground.path("from")).unwrap();
-    fs::write(ground.path("from/file"), "copied").unwrap();
-    let disk = ext4(&ground, arguments);
-    let (to, seen) = (disk.at.join("archive"), disk.seen().join("archive"));
+fn assert_new_directory_is_kept(arguments: &[&str]) {
+    let testbed = LoopbackTestbed::new();
+    fs::create_dir(testbed.path("from")).unwrap();
+    fs::write(testbed.path("from/file"), "copied").unwrap();
+    let disk = ext4(&testbed, arguments);
+    let (to, seen) = (disk.at.join("archive"), disk.outside_path().join("archive"));
     for _ in 0..2 {
-        copy(&ground, &disk, &["--delete"], &to);
+        copy(&testbed, &disk, &["--delete"], &to);
         assert_eq!(
             names(&seen),
             [PathBuf::from("file")],
-            "the same again is the same directory"
+            "the same command uses the same directory"
         );
     }
     fs::write(seen.join("extra"), "").unwrap();
-    copy(&ground, &disk, &["--delete"], &to);
+    copy(&testbed, &disk, &["--delete"], &to);
     assert_eq!(
         names(&seen),
         [PathBuf::from("file")],
-        "what is too much goes"
+        "extra entries are removed"
     );
     replace(&seen);
-    copy(&ground, &disk, &["--delete"], &to);
+    copy(&testbed, &disk, &["--delete"], &to);
     assert_eq!(names(&seen), ["from", "precious"].map(PathBuf::from));
     assert_eq!(fs::read_to_string(seen.join("precious")).unwrap(), "mine");
 }
 
 #[test]
-fn keeps_what_is_in_a_directory_with_the_number_of_a_copy_by_its_birth_time() {
-    keeps_what_is_in_a_directory_with_the_number_of_a_copy(&[]);
+fn tells_a_new_directory_from_a_copy_by_birth_time() {
+    assert_new_directory_is_kept(&[]);
 }
 
-/// Inodes of 128 bytes have no room for it.
+/// Inodes of 128 bytes have no birth time.
 #[test]
-fn keeps_what_is_in_a_directory_with_the_number_of_a_copy_where_there_are_no_birth_times() {
-    keeps_what_is_in_a_directory_with_the_number_of_a_copy(&["-I", "128"]);
+fn tells_a_new_directory_from_a_copy_without_birth_times() {
+    assert_new_directory_is_kept(&["-I", "128"]);
 }
 
-/// `src/sub/file`, `other/file`, and `link` to `src`.
+/// Creates `src/sub/file`, `other/file`, and `link` to `src`.
 fn nested() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -110,7 +110,7 @@ fn nested() -> tempfile::TempDir {
     folder
 }
 
-/// What stands for ssh: it forgets the host and runs the rest here.
+/// Creates a script in place of ssh, which ignores the host and runs the program locally.
 fn make_ssh(folder: &Path) {
     let script = folder.join("ssh");
     let text = "#!/bin/sh\nshift 2\nSSH_CONNECTION='127.0.0.1 1 127.0.0.1 2' exec \"$@\"\n";
@@ -126,13 +126,13 @@ fn in_folder(folder: &Path, arguments: &[&str]) -> Output {
     command.args(arguments).output().unwrap()
 }
 
-/// Exit code 2, with this said, and nothing is touched.
-fn refuses(folder: &Path, arguments: &[&str], why: &str) {
+/// Asserts that the command fails with exit code 2 and this message, and changes nothing.
+fn assert_refused(folder: &Path, arguments: &[&str], why: &str) {
     let before = listing(folder);
     let output = in_folder(folder, arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-    assert!(said.contains(why), "{arguments:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert!(stderr.contains(why), "{arguments:?}: {stderr}");
     assert_eq!(listing(folder), before, "{arguments:?}");
 }
 
@@ -165,9 +165,9 @@ fn refuses_a_target_in_the_source() {
         &["--exclude", "other", "src", "src/new"],
         &["-x", "src", "src/new"],
     ] {
-        refuses(top, arguments, "it");
+        assert_refused(top, arguments, "it");
     }
-    refuses(top, &["src", "src/sub/new"], "into itself");
+    assert_refused(top, &["src", "src/sub/new"], "into itself");
 }
 
 #[test]
@@ -199,9 +199,9 @@ fn refuses_to_copy_something_onto_itself() {
         &["other", "src/sub/file", "link/sub/"],
         &["far:src/sub", "src"],
     ] {
-        refuses(folder.path(), arguments, "it");
+        assert_refused(folder.path(), arguments, "it");
     }
-    // Two names of one file are not one place.
+    // Two names of one file are different locations.
     fs::hard_link(
         folder.path().join("other/file"),
         folder.path().join("second"),
@@ -225,17 +225,17 @@ fn refuses_to_delete_the_source() {
         &["--delete", "--dry-run", "src/sub/", "src"],
         &["--delete", "src", "other/src/src/x", "other"],
     ] {
-        refuses(top, arguments, "--delete");
+        assert_refused(top, arguments, "--delete");
     }
     let output = in_folder(top, &["--delete", "src/sub", "."]);
     assert!(output.status.success(), "beside the source: {output:?}");
 }
 
-/// The source is seen at another place, too: nothing in the target's name says so.
+/// The source is also visible under another path, which the target's name does not show.
 #[test]
 fn refuses_a_target_in_the_source_behind_a_bind_mount() {
-    let ground = Ground::new();
-    let at = |name: &str| ground.path(name);
+    let testbed = LoopbackTestbed::new();
+    let at = |name: &str| testbed.path(name);
     fs::create_dir_all(at("src/sub")).unwrap();
     fs::create_dir_all(at("other/sub")).unwrap();
     for (mounted, on) in [("src/sub", "other"), ("other/sub", "src/sub")] {
@@ -244,23 +244,23 @@ fn refuses_a_target_in_the_source_behind_a_bind_mount() {
             "other" => at("other/new"),
             _ => at("other/sub/new"),
         };
-        let mut command = disk.within(&ground, longhaul_testbed::longhaul());
+        let mut command = disk.within(&testbed, longhaul_testbed::longhaul());
         let output = command.arg("copy").arg(at("src")).arg(&target).output();
         let output = output.unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{mounted}: {said}");
-        assert!(said.contains("into itself"), "{said}");
-        assert!(!disk.seen().join("new").exists());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{mounted}: {stderr}");
+        assert!(stderr.contains("into itself"), "{stderr}");
+        assert!(!disk.outside_path().join("new").exists());
     }
 }
 
-/// What is at `path` is the same afterwards.
-fn refuses_to_replace(folder: &Path, arguments: &[&str], path: &Path, what: &str) {
+/// Asserts that the command is refused, and does not change the entry at `path`.
+fn assert_refuses_to_replace(folder: &Path, arguments: &[&str], path: &Path, what: &str) {
     let before = fs::symlink_metadata(path).unwrap();
     let output = in_folder(folder, arguments);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-    assert!(said.contains(what), "{arguments:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert!(stderr.contains(what), "{arguments:?}: {stderr}");
     let after = fs::symlink_metadata(path).unwrap();
     assert_eq!(
         (after.ino(), after.mode()),
@@ -277,7 +277,7 @@ fn refuses_a_device_a_fifo_or_a_socket_as_target() {
     let mknod = |name: &str, arguments: &[&str]| {
         run(Command::new("mknod").arg(at(name)).args(arguments));
     };
-    // As /dev has them, but nobody else's.
+    // Devices as in /dev, for this test only.
     mknod("null", &["c", "1", "3"]);
     mknod("fifo", &["p"]);
     symlink("/proc/self/fd/2", &output).unwrap();
@@ -298,18 +298,18 @@ fn refuses_a_device_a_fifo_or_a_socket_as_target() {
         (&["other/file", "dev"], &at("dev/file"), "a device"),
         (&["src", "other/file", "dev/"], &at("dev/file"), "a device"),
     ] {
-        refuses_to_replace(folder.path(), arguments, path, what);
+        assert_refuses_to_replace(folder.path(), arguments, path, what);
     }
-    assert!(!at("dev/src").exists(), "nothing is touched");
-    // Below a directory it is named, and the rest goes on.
+    assert!(!at("dev/src").exists(), "nothing is changed");
+    // In a copied directory the device is named, and the rest is copied.
     let output = in_folder(folder.path(), &["other/", "dev"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("file: a device is in the way"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("file: a device is in the way"), "{stderr}");
 }
 
 #[test]
-fn copies_devices_and_fifos_over_their_like() {
+fn replaces_devices_and_fifos_of_the_same_kind() {
     let folder = nested();
     for (name, arguments) in [("device", &["c", "1", "3"][..]), ("fifo", &["p"])] {
         run(Command::new("mknod")
@@ -329,18 +329,18 @@ fn copies_devices_and_fifos_over_their_like() {
 }
 
 #[test]
-fn refuses_schemes_that_it_does_not_know() {
+fn rejects_unknown_url_schemes() {
     let folder = nested();
     for arguments in [
         ["src", "s3://bucket/x"],
         ["https://example.org/x", "new"],
         ["src", "far://x"],
     ] {
-        refuses(folder.path(), &arguments, "unknown scheme");
+        assert_refused(folder.path(), &arguments, "unknown scheme");
     }
 }
 
-/// One of several users of a group.
+/// Returns a command that runs as a user in a group.
 fn as_user(number: u32, group: &str) -> Command {
     let mut command = Command::new("setpriv");
     let user = 1_000_000 + number;
@@ -350,7 +350,7 @@ fn as_user(number: u32, group: &str) -> Command {
 }
 
 #[test]
-fn the_users_of_a_group_copy_into_one_directory() {
+fn users_of_a_group_copy_into_one_directory() {
     const GROUP: u32 = 1_000_000;
     let folder = nested();
     let top = folder.path();
@@ -371,7 +371,7 @@ fn the_users_of_a_group_copy_into_one_directory() {
         let name = format!("of-{user}");
         fs::write(top.join(&name), &name).unwrap();
         copy(user, &name, &shared);
-        // The same command is the same directory, whoever gives it.
+        // The same command of another user uses the same directory.
         copy(user, "src", &shared.join("renamed"));
     }
     let manifest = fs::metadata(shared.join(".longhaul-manifest")).unwrap();
@@ -382,9 +382,9 @@ fn the_users_of_a_group_copy_into_one_directory() {
         .arg(&shared));
 }
 
-/// What a user may not set is not tried, said once, and no difference.
+/// Metadata that a user may not set is not tried, is reported once, and does not count as a difference.
 #[test]
-fn says_once_what_the_user_may_not_set() {
+fn reports_metadata_that_the_user_may_not_set_once() {
     let folder = nested();
     let top = folder.path();
     fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
@@ -408,28 +408,28 @@ fn says_once_what_the_user_may_not_set() {
             .arg(home.join("many"));
         run(&mut command)
     };
-    let said = String::from_utf8(copy(&["--quiet"]).stderr).unwrap();
+    let stderr = String::from_utf8(copy(&["--quiet"]).stderr).unwrap();
     for kind in ["owners", "groups", "set-id bits"] {
-        let lines = said
+        let lines = stderr
             .lines()
             .filter(|line| line.contains(&format!("{kind} are not set")));
-        assert_eq!(lines.count(), 1, "{said}");
+        assert_eq!(lines.count(), 1, "{stderr}");
     }
-    assert_eq!(said.lines().count(), 3, "{said}");
+    assert_eq!(stderr.lines().count(), 3, "{stderr}");
     let planned = copy(&["--dry-run"]);
     let plan = String::from_utf8(planned.stdout).unwrap();
     assert!(plan.contains("0 would be made, 0 changed"), "{plan}");
-    assert_eq!(copy(&["--quiet"]).stderr, b"", "nothing is to be done");
+    assert_eq!(copy(&["--quiet"]).stderr, b"", "nothing is left to do");
     let mode = fs::metadata(home.join("many/0")).unwrap().mode();
     assert_eq!(
         mode & 0o7777,
         0o755,
-        "nobody else's program gets this user's rights"
+        "the set-id bit is not copied without the owner"
     );
 }
 
 #[test]
-fn makes_the_directories_that_a_target_is_in() {
+fn creates_the_parent_directories_of_a_target() {
     let folder = nested();
     let top = folder.path();
     let copies = |arguments: &[&str]| {
@@ -438,7 +438,7 @@ fn makes_the_directories_that_a_target_is_in() {
     };
     copies(&["--dry-run", "other/file", "a/b/c/d"]);
     copies(&["--dry-run", "src", "a/b/c/"]);
-    assert!(!top.join("a").exists(), "a dry run makes nothing");
+    assert!(!top.join("a").exists(), "a dry run creates nothing");
     for (arguments, made) in [
         (&["other/file", "a/b/c/d"][..], "a/b/c/d"),
         (&["src", "b/b/c/d"], "b/b/c/d/sub/file"),
@@ -451,14 +451,14 @@ fn makes_the_directories_that_a_target_is_in() {
         copies(arguments);
         assert!(top.join(made).is_file(), "{arguments:?}");
     }
-    refuses(top, &["nothing", "g/b/c"], "No such file");
+    assert_refused(top, &["nothing", "g/b/c"], "No such file");
     let output = in_folder(top, &["src", "other/file/b/c"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
-/// As when an administrator helps.
+/// As when an administrator copies into a user's directory.
 #[test]
-fn a_user_copies_where_root_did_and_the_other_way_round() {
+fn root_and_a_user_copy_into_the_same_directory() {
     let folder = nested();
     let top = folder.path();
     fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
@@ -483,11 +483,11 @@ fn a_user_copies_where_root_did_and_the_other_way_round() {
     }
 }
 
-/// `-x`, as rsync has it: what is mounted in the target is another's.
+/// With `-x`, as with rsync, file systems mounted in the target are not changed.
 #[test]
-fn leaves_alone_what_is_mounted_in_the_target() {
-    let ground = Ground::new();
-    let at = |name: &str| ground.path(name);
+fn keeps_file_systems_mounted_in_the_target() {
+    let testbed = LoopbackTestbed::new();
+    let at = |name: &str| testbed.path(name);
     fs::create_dir_all(at("src/has")).unwrap();
     fs::write(at("src/file"), "x").unwrap();
     for mounted in ["to/extra/disk", "to/has", "to/disk"] {
@@ -496,24 +496,24 @@ fn leaves_alone_what_is_mounted_in_the_target() {
         fs::create_dir_all(at(mounted)).unwrap();
         let options = ["-t", "tmpfs", "tmpfs"].map(AsRef::as_ref);
         let disk = Disk::mount(&options, at(mounted));
-        fs::copy(at("other/precious"), disk.seen().join("precious")).unwrap();
-        let mut planned = disk.within(&ground, longhaul_testbed::longhaul());
+        fs::copy(at("other/precious"), disk.outside_path().join("precious")).unwrap();
+        let mut planned = disk.within(&testbed, longhaul_testbed::longhaul());
         planned.args(["copy", "--dry-run", "-x", "--delete"]);
         let planned = run(planned.arg(at("src/")).arg(at("to")));
         let planned = String::from_utf8(planned.stdout).unwrap();
         assert!(!planned.contains("precious"), "{mounted}: {planned}");
-        let mut command = disk.within(&ground, longhaul_testbed::longhaul());
+        let mut command = disk.within(&testbed, longhaul_testbed::longhaul());
         command.args(["copy", "--quiet", "-x", "--delete"]);
         run(command.arg(at("src/")).arg(at("to")));
-        assert!(disk.seen().join("precious").exists(), "{mounted}");
+        assert!(disk.outside_path().join("precious").exists(), "{mounted}");
         drop(disk);
         fs::remove_dir_all(at("to")).unwrap();
     }
 }
 
-/// Users of one group, in a directory of another.
+/// Users with write access by the mode or by an access control list copy into a directory of another owner.
 #[test]
-fn everybody_who_may_write_copies_into_one_directory() {
+fn users_with_write_access_copy_into_one_directory() {
     const GROUP: u32 = 1_000_000;
     let folder = nested();
     let top = folder.path();
@@ -532,7 +532,7 @@ fn everybody_who_may_write_copies_into_one_directory() {
         fs::create_dir(dir).unwrap();
     }
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-    // Two users by name: version 2, then owner, users, group, mask and others.
+    // ACL with two named users: version 2, then owner, users, group, mask and others.
     let entries: [(u16, u16, u32); 6] = [
         (1, 7, u32::MAX),
         (2, 7, 1_000_001),
@@ -557,9 +557,10 @@ fn everybody_who_may_write_copies_into_one_directory() {
     }
 }
 
-/// What he may not set because it is another's is no difference, and said once.
+/// Metadata that a user may not set, because another user owns the file, is reported once and does not count as a
+/// difference.
 #[test]
-fn says_once_that_things_belong_to_another() {
+fn reports_files_of_another_owner_once() {
     let folder = nested();
     let top = folder.path();
     fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
@@ -582,24 +583,24 @@ fn says_once_that_things_belong_to_another() {
         command.arg("copy").args(arguments);
         run(command.arg(top.join("src/")).arg(top.join("theirs")))
     };
-    // The manifest's directory is the first thing that is new.
+    // The manifest is the first new file in the directory.
     let planned = String::from_utf8(copy(&["--dry-run"]).stdout).unwrap();
     assert!(planned.contains("0 would be made, 0 changed"), "{planned}");
     let done = copy(&[]);
-    let (told, said) = (done.stdout, String::from_utf8(done.stderr).unwrap());
-    let told = String::from_utf8(told).unwrap();
-    assert!(told.starts_with("0 copied"), "{told}");
-    let lines = said
+    let (stdout, stderr) = (done.stdout, String::from_utf8(done.stderr).unwrap());
+    let stdout = String::from_utf8(stdout).unwrap();
+    assert!(stdout.starts_with("0 copied"), "{stdout}");
+    let lines = stderr
         .lines()
         .filter(|line| line.contains("belongs to another"));
-    assert_eq!(lines.count(), 1, "{said}");
+    assert_eq!(lines.count(), 1, "{stderr}");
     let mode = fs::metadata(top.join("theirs/a")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o666);
 }
 
-/// A device or a fifo with two names, as a tree of a system's may have it.
+/// Devices and fifos with two names, as in the tree of a system.
 #[test]
-fn knows_further_names_of_devices_and_fifos() {
+fn copies_hard_links_of_devices_and_fifos() {
     let folder = nested();
     let at = |name: &str| folder.path().join(name);
     run(Command::new("mknod")
@@ -647,21 +648,21 @@ fn knows_further_names_of_devices_and_fifos() {
     }
 }
 
-/// ssh passes on whatever the other host says.
+/// ssh passes on the output of the other host.
 #[test]
-fn escapes_what_the_other_host_says() {
+fn escapes_the_output_of_the_other_host() {
     let folder = nested();
     let ssh = folder.path().join("ssh");
     let text = "#!/bin/sh\nprintf '\\033]0;title\\007 closed\\r\\n' >&2\nexit 255\n";
     fs::write(&ssh, text).unwrap();
     let output = in_folder(folder.path(), &["src", "far:to"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
-        !said.contains(|char: char| char.is_control() && char != '\n'),
-        "{said:?}"
+        !stderr.contains(|char: char| char.is_control() && char != '\n'),
+        "{stderr:?}"
     );
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[0], "\\u{1b}]0;title\\u{7} closed", "{said}");
-    assert!(lines[1].contains("no longhaul answers on far"), "{said}");
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(lines[0], "\\u{1b}]0;title\\u{7} closed", "{stderr}");
+    assert!(lines[1].contains("no longhaul answers on far"), "{stderr}");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul copy verify`: a copy against its own hashes, without its source.
+//! `longhaul copy verify`: compares a copy with its recorded hashes, without the source.
 
 use serde_json::Value;
 use std::{
@@ -27,7 +27,7 @@ fn copy(arguments: &[&str], from: &Path, to: &Path) {
     );
 }
 
-/// What is found of each path, the totals, and the exit code.
+/// Returns the findings by path, the totals, and the exit code.
 fn verify(top: &Path) -> (BTreeMap<String, String>, Value, i32) {
     let output = run(&["verify", "--json"], &[top]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -37,14 +37,14 @@ fn verify(top: &Path) -> (BTreeMap<String, String>, Value, i32) {
         .collect();
     let (totals, findings) = lines.split_last().unwrap();
     let text = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
-    let found = |line: &Value| {
+    let findings = |line: &Value| {
         let why = text(line, "why");
         (
             text(line, "path"),
             format!("{} {why}", text(line, "found")).trim().to_owned(),
         )
     };
-    let findings = findings.iter().map(found).collect();
+    let findings = findings.iter().map(findings).collect();
     (findings, totals.clone(), output.status.code().unwrap())
 }
 
@@ -62,7 +62,7 @@ fn make(top: &Path) {
 }
 
 #[test]
-fn what_is_not_as_it_was_copied_is_named() {
+fn names_changed_missing_and_unknown_files() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     make(&from);
@@ -93,7 +93,7 @@ fn what_is_not_as_it_was_copied_is_named() {
         ("new", "unknown"),
         ("odd \\ name\n", "missing"),
     ];
-    let wanted = wanted.map(|(path, found)| (path.to_owned(), found.to_owned()));
+    let wanted = wanted.map(|(path, findings)| (path.to_owned(), findings.to_owned()));
     assert_eq!(findings, BTreeMap::from(wanted));
     assert_eq!(code, 1);
     assert_eq!(
@@ -103,7 +103,7 @@ fn what_is_not_as_it_was_copied_is_named() {
 }
 
 #[test]
-fn what_is_gone_on_purpose_is_not_missed() {
+fn ignores_files_that_a_copy_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     make(&from);
@@ -112,20 +112,20 @@ fn what_is_gone_on_purpose_is_not_missed() {
     copy(&["--delete"], &from.join(""), &to);
     let (findings, _, code) = verify(&to);
     assert_eq!(code, 0, "{findings:?}");
-    // Nobody knows what is in a file that came without a hash, whatever was known before.
+    // Without hashing, the old hash of a changed file is discarded.
     fs::write(from.join("odd \\ name\n"), "another").unwrap();
     copy(&["--hash", "off"], &from.join(""), &to);
     let (findings, _, code) = verify(&to);
     let unknown = findings
         .values()
-        .filter(|found| *found == "unknown")
+        .filter(|findings| *findings == "unknown")
         .count();
     assert_eq!((code, unknown), (0, findings.len()), "{findings:?}");
 }
 
-/// Its hashes lie beside what was copied under a new name, and further up for a directory of it.
+/// The hashes are beside a copy under a new name, and in a parent directory for a part of a copy.
 #[test]
-fn any_directory_of_a_copy_can_be_verified() {
+fn verifies_any_directory_of_a_copy() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     make(&from);
@@ -147,22 +147,22 @@ fn any_directory_of_a_copy_can_be_verified() {
 }
 
 #[test]
-fn without_hashes_there_is_nothing_to_verify() {
+fn refuses_directories_without_hashes() {
     let folder = tempfile::tempdir().unwrap();
     for top in [folder.path().to_owned(), folder.path().join("nothing")] {
         let output = run(&["verify"], &[&top]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(top.to_str().unwrap()), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(top.to_str().unwrap()), "{stderr}");
     }
     fs::write(folder.path().join("verify"), "a file of that name").unwrap();
     let file = folder.path().join("verify");
     copy(&[], &file, &folder.path().join("copied"));
 }
 
-/// Links, fifos and devices have no hash, whichever of their names a scan comes to first.
+/// Links, fifos and devices have no hash, independently of the order of their names.
 #[test]
-fn says_nothing_of_further_names_of_what_is_no_file() {
+fn ignores_hard_links_of_special_files() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::create_dir(&from).unwrap();
@@ -174,13 +174,16 @@ fn says_nothing_of_further_names_of_what_is_no_file() {
         fs::hard_link(from.join(name), from.join(format!("other-{name}"))).unwrap();
     }
     copy(&[], &from.join(""), &to);
-    let (found, totals, code) = verify(&to);
-    assert_eq!((found, code), (BTreeMap::new(), 0), "{totals}");
-    // A file that became one is another thing.
+    let (findings, totals, code) = verify(&to);
+    assert_eq!((findings, code), (BTreeMap::new(), 0), "{totals}");
+    // A file that became a hard link of a fifo is a finding.
     fs::remove_file(to.join("other-file")).unwrap();
     fs::remove_file(to.join("file")).unwrap();
     fs::hard_link(to.join("fifo"), to.join("file")).unwrap();
-    let (found, _, code) = verify(&to);
-    assert_eq!(code, 1, "{found:?}");
-    assert!(found["file"].contains("not a file any more"), "{found:?}");
+    let (findings, _, code) = verify(&to);
+    assert_eq!(code, 1, "{findings:?}");
+    assert!(
+        findings["file"].contains("not a file any more"),
+        "{findings:?}"
+    );
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fuzz targets of this crate, over their committed corpora.
+//! Fuzz targets of this crate, run over their committed corpora.
 
 #[path = "../../../../fuzz/invariants/block.rs"]
 mod block;
@@ -11,11 +11,11 @@ mod replay;
 use replay::replay;
 
 #[test]
-fn headers_of_blocks_read_back() {
+fn block_headers_round_trip() {
     replay("block", block::check);
 }
 
 #[test]
-fn messages_of_a_copy_are_read_to_their_last_byte() {
+fn messages_round_trip() {
     replay("message", message::check);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The binary and its commands of this crate, with real sockets, files and processes.
+//! Tests of the binary's copy commands, with real sockets, files and processes.
 
 mod copy_apart;
 mod copy_bad_disks;

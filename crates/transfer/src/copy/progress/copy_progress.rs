@@ -156,8 +156,8 @@ impl CopyProgress {
             average_bps: (durable as f64 * 8.0 / seconds.max(1e-9)) as u64,
             open_streams: network.streams,
             rtt_us: network.rtt_us,
-            retransmitted_segments: network.again_segments,
-            retransmitted_bytes: network.again_bytes,
+            retransmitted_segments: network.retransmitted_segments,
+            retransmitted_bytes: network.retransmitted_bytes,
             movers: self.movers.clone(),
             // The source counts data of earlier sessions as present.
             at_target_bytes: found.present + target.durable,
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(progress.snapshot(started_at + before).limited_by, None);
         let limit = progress.snapshot(started_at + SILENCE_MIN).limit().unwrap();
         assert!(
-            limit.contains("the target has limit nothing for 5 s"),
+            limit.contains("no report from the target for 5 s"),
             "{limit}"
         );
     }

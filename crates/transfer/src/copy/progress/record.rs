@@ -58,24 +58,26 @@ pub(crate) struct Record {
 /// Statistics of one stream.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct StreamRecord {
-    lasted_s: f64,
+    #[serde(rename = "lasted_s")]
+    duration_s: f64,
     acked_bytes: u64,
-    sent_again_bytes: u64,
+    #[serde(rename = "sent_again_bytes")]
+    retransmitted_bytes: u64,
     rtt_us: u32,
 }
 
 impl From<StreamStats> for StreamRecord {
     fn from(stats: StreamStats) -> Self {
         let StreamStats {
-            duration_s: lasted_s,
+            duration_s,
             acked_bytes,
-            retransmitted_bytes: sent_again_bytes,
+            retransmitted_bytes,
             rtt_us,
         } = stats;
         Self {
-            lasted_s,
+            duration_s,
             acked_bytes,
-            sent_again_bytes,
+            retransmitted_bytes,
             rtt_us,
         }
     }

@@ -33,7 +33,7 @@ pub(crate) fn open(site: &Address, export: &str, token: &Token) -> Result<Duplex
     message::write(&mut connection, &request)?;
     connection.flush()?;
     let response =
-        message::read(&mut connection).with_context(|| format!("{site} does not response"))?;
+        message::read(&mut connection).with_context(|| format!("{site} does not answer"))?;
     match response {
         Some(AuthResponse::Accepted) => {}
         Some(AuthResponse::Refused(why)) => {
@@ -80,9 +80,10 @@ fn explain_tls_error(error: io::Error, site: &Address) -> anyhow::Error {
     match inner {
         Some(rustls::Error::InvalidCertificate(_)) => Refusal::usage(format!(
             "{site} has another key than the token names: it is another site, or its key was replaced; \
-             request its operator for a new token"
+             ask its operator for a new token"
         )),
-        _ => anyhow::Error::new(error)
-            .context(format!("{site} does not response as a longhaul site")),
+        _ => {
+            anyhow::Error::new(error).context(format!("{site} does not answer as a longhaul site"))
+        }
     }
 }

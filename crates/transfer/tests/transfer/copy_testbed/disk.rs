@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file system in a mount namespace of its own, which goes with it.
+//! File system in a mount namespace of its own. It is unmounted when the value is dropped.
 
-use super::{Ground, finish};
+use super::{LoopbackTestbed, finish};
 use std::{
     ffi::OsStr,
     io::{BufRead, BufReader},
@@ -9,14 +9,15 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
+/// File system that only processes in its namespace see mounted.
 pub(crate) struct Disk {
-    /// A process that keeps the namespace.
+    /// Process that keeps the namespace open.
     keeper: Child,
     pub(crate) at: PathBuf,
 }
 
 impl Disk {
-    /// What `mount` with these arguments brings, at a directory that is there.
+    /// Runs `mount` with these arguments, on an existing directory.
     pub(crate) fn mount(arguments: &[&OsStr], at: PathBuf) -> Self {
         let script = "mount \"$@\" && echo mounted && exec cat";
         let mut unshare = Command::new("unshare");
@@ -29,32 +30,32 @@ impl Disk {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
+        let mut line = String::new();
         let mut from = BufReader::new(keeper.stdout.take().unwrap());
-        from.read_line(&mut said).unwrap();
-        assert_eq!(said, "mounted\n", "needs root (CAP_SYS_ADMIN)");
+        from.read_line(&mut line).unwrap();
+        assert_eq!(line, "mounted\n", "needs root (CAP_SYS_ADMIN)");
         Self { keeper, at }
     }
 
-    /// A program that sees it.
-    pub(crate) fn within(&self, ground: &Ground, program: &str) -> Command {
-        let mut command = ground.within("nsenter");
+    /// Returns a command that runs in the mount namespace.
+    pub(crate) fn within(&self, testbed: &LoopbackTestbed, program: &str) -> Command {
+        let mut command = testbed.within("nsenter");
         command.args(["--mount", "--target", &self.keeper.id().to_string(), "--"]);
         command.arg(program);
         command
     }
 
-    /// A copy of what is in one directory to another, where either may be on it.
-    pub(crate) fn copy(&self, ground: &Ground, from: &Path, to: &Path) -> Output {
-        let mut command = self.within(ground, longhaul_testbed::longhaul());
+    /// Copies the contents of one directory to another, of which either may be on the disk.
+    pub(crate) fn copy(&self, testbed: &LoopbackTestbed, from: &Path, to: &Path) -> Output {
+        let mut command = self.within(testbed, longhaul_testbed::longhaul());
         command.args(["copy", "--json"]).arg(from.join("")).arg(to);
         command.stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         finish(command.spawn().unwrap())
     }
 
-    /// What is on it, as seen from here.
-    pub(crate) fn seen(&self) -> PathBuf {
+    /// Returns the path of the mount point for processes outside the namespace.
+    pub(crate) fn outside_path(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
         root.join(self.at.strip_prefix("/").unwrap())
     }

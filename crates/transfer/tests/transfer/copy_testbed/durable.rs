@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of a copy is at its target, as the files there say.
+//! Durable data of a copy at its target, as found in the files there.
 
 use super::{BLOCK, tree::walk};
 use longhaul_store::{
@@ -15,14 +15,14 @@ use std::{
     path::Path,
 };
 
-/// Bytes that are still to be sent: those of files that have not their name, without the blocks that are noted in their
-/// journals, and without holes.
-pub(crate) fn lacking(from: &Path, to: &Path) -> u64 {
+/// Returns the bytes that a copy still has to send: those of unfinished files, without the blocks in their journals and
+/// without holes.
+pub(crate) fn missing_bytes(from: &Path, to: &Path) -> u64 {
     let mut files = BTreeMap::new();
     for path in walk(from) {
         let meta = fs::symlink_metadata(from.join(&path)).unwrap();
         if meta.is_file() {
-            // A file of several names is there if it has one of them: all but one are made at the end.
+            // A file with several names is complete under one of them. The other links are created at the end.
             files
                 .entry(meta.ino())
                 .or_insert((meta, Vec::new()))
@@ -30,15 +30,15 @@ pub(crate) fn lacking(from: &Path, to: &Path) -> u64 {
                 .push(path);
         }
     }
-    let lacks = |(meta, names): &(Metadata, Vec<_>)| {
+    let missing = |(meta, names): &(Metadata, Vec<_>)| {
         let there = |name| fs::symlink_metadata(to.join(name));
         let named = |name| there(name).is_ok_and(|there| same_file(meta, &there));
         match names.iter().any(named) {
             true => 0,
-            false => lacking_of(&from.join(&names[0]), &to.join(&names[0])),
+            false => missing_bytes_of(&from.join(&names[0]), &to.join(&names[0])),
         }
     };
-    files.values().map(lacks).sum()
+    files.values().map(missing).sum()
 }
 
 fn same_file(one: &Metadata, other: &Metadata) -> bool {
@@ -46,7 +46,7 @@ fn same_file(one: &Metadata, other: &Metadata) -> bool {
     of(one) == of(other)
 }
 
-fn lacking_of(from: &Path, to: &Path) -> u64 {
+fn missing_bytes_of(from: &Path, to: &Path) -> u64 {
     let file = File::open(from).unwrap();
     let version = Version::of_file(&file).unwrap();
     let blocks = Blocks::new(version.size);
@@ -63,9 +63,9 @@ fn lacking_of(from: &Path, to: &Path) -> u64 {
         .sum()
 }
 
-/// The blocks that a file's journal has.
+/// Returns the blocks in the journal of a file.
 fn journalled(to: &Path, version: &Version) -> HashSet<u64> {
-    let own = |kind| to.with_file_name(own_name(to, kind));
+    let own = |kind| to.with_file_name(internal_name(to, kind));
     let header = Header {
         version: version.into(),
         blocks: Blocks::new(version.size),
@@ -79,8 +79,8 @@ fn journalled(to: &Path, version: &Version) -> HashSet<u64> {
     records.into_iter().map(|(index, _)| index).collect()
 }
 
-/// The name of what stands beside a file: see `longhaul_store::part`.
-pub(crate) fn own_name(path: &Path, kind: &str) -> String {
+/// Returns the name of an internal file beside a file: see `longhaul_store::part`.
+pub(crate) fn internal_name(path: &Path, kind: &str) -> String {
     let name = path.file_name().unwrap().as_bytes();
     let hash = block_hash(name.len() as u64, 0, name).unwrap().to_string();
     format!(
@@ -90,7 +90,7 @@ pub(crate) fn own_name(path: &Path, kind: &str) -> String {
     )
 }
 
-/// Blocks in journals, and files that have their names: how far a copy is, at a glance.
+/// Returns the number of blocks in journals and the number of finished files.
 pub(crate) fn progress(to: &Path) -> (u64, u64) {
     let (mut blocks, mut named) = (0, 0);
     for path in walk(to) {

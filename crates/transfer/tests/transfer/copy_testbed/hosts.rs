@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hosts on one switch, a network namespace each, which see the same files, as with a shared file system; and a script
-//! that takes a program to one of them, as ssh would.
+//! Hosts on one switch. Each is a network namespace, and all see the same files, as with a shared file system. A script in
+//! place of ssh runs programs on them.
 
 use super::kill;
 use longhaul_linux::{netns::Netns, process::inside};
@@ -14,6 +14,7 @@ use std::{
     time::Instant,
 };
 
+/// Hosts, by name.
 pub(crate) struct Hosts {
     prefix: String,
     switch: Netns,
@@ -28,7 +29,7 @@ fn ip(netns: &Netns, arguments: &str) {
 }
 
 impl Hosts {
-    /// Each sends at most `rate`, as tc(8) writes it.
+    /// Creates hosts that send at most at `rate`, in the notation of tc(8).
     pub(crate) fn new(names: &[&str], rate: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
@@ -74,20 +75,21 @@ impl Hosts {
         &found.unwrap().1
     }
 
-    /// A program on one of them.
+    /// Returns a command that runs on a host.
     pub(crate) fn on(&self, name: &str, program: &str) -> Command {
         let mut command = Command::new(program);
         inside(&mut command, self.of(name));
         command
     }
 
-    /// `SCRIPT -- HOST PROGRAM …`: unlike a shell's `exec`, processes between, and the far end lives on without them; but they end when
-    /// it does.
+    /// Creates a script `SCRIPT -- HOST PROGRAM …`. It runs the remote program as a separate process, which survives the script,
+    /// unlike with `exec`. The processes of the script end with the program.
     pub(crate) fn ssh(&self, folder: &Path) -> String {
         self.ssh_through(folder, "")
     }
 
-    /// As [`Self::ssh`], but each host has a disk of its own at `folder`/disk: here, `folder`/disks/HOST.
+    /// Creates a script as [`Self::ssh`], with a separate disk for each host at `folder`/disk. Outside, it is
+    /// `folder`/disks/HOST.
     pub(crate) fn ssh_to_own_disks(&self, folder: &Path) -> String {
         let (disk, disks) = (folder.join("disk"), folder.join("disks"));
         fs::create_dir(&disk).unwrap();
@@ -122,13 +124,13 @@ impl Hosts {
         script.to_str().unwrap().to_owned()
     }
 
-    /// Takes a host off the switch, or puts it back.
-    pub(crate) fn plug(&self, name: &str, there: bool) {
+    /// Disconnects a host from the switch, or connects it.
+    pub(crate) fn set_connected(&self, name: &str, there: bool) {
         let state = if there { "up" } else { "down" };
         ip(&self.switch, &format!("link set {name} {state}"));
     }
 
-    /// Bytes that a host has sent.
+    /// Returns the bytes that a host has sent.
     pub(crate) fn sent(&self, name: &str) -> u64 {
         let read = || fs::read_to_string("/proc/thread-self/net/dev");
         let text = self.of(name).run(read).unwrap();
@@ -139,7 +141,7 @@ impl Hosts {
         sent.unwrap().parse().unwrap()
     }
 
-    /// All processes on a host.
+    /// Returns the processes on a host.
     pub(crate) fn processes(&self, name: &str) -> Vec<u32> {
         let namespace = format!("{}-{name}", self.prefix);
         let output = Command::new("ip")
@@ -154,7 +156,7 @@ impl Hosts {
         self.processes(name).into_iter().for_each(kill);
     }
 
-    /// Waits until all have ended on these hosts, by themselves.
+    /// Waits until all processes on these hosts have exited by themselves.
     pub(crate) fn wait_until_empty(&self, names: &[&str]) {
         let begin = Instant::now();
         for name in names {
@@ -173,7 +175,7 @@ fn address(number: usize) -> Ipv4Addr {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        // Only after a failure there are processes.
+        // Processes are left only after a failure.
         for (name, host) in &self.hosts {
             self.kill_all(name);
             drop(Netns::delete(host.name().unwrap()));
@@ -182,8 +184,8 @@ impl Drop for Hosts {
     }
 }
 
-/// A command whose output is kept.
-pub(crate) fn kept(command: &mut Command) -> &mut Command {
+/// Captures the output of a command.
+pub(crate) fn capture_output(command: &mut Command) -> &mut Command {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

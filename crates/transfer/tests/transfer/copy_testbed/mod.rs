@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A namespace of its own for copies over its loopback, whose counters say what went over the wire, and in which
-//! nothing may stay.
+//! Testbed for copies over the loopback interface of a network namespace. Its counters measure the bytes on the wire, and
+//! no process may stay in it.
 pub(crate) mod disk;
 pub(crate) mod durable;
 pub(crate) mod hosts;
@@ -17,51 +17,51 @@ use std::{
 
 pub(crate) const BLOCK: u64 = 4 << 20;
 
-/// How long anything may take before it counts as hung. Nothing else depends on it.
+/// Time after which a process counts as hung. No other result depends on it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
-/// What a socket of a ground may hold, each way.
+/// Maximum buffer of a socket in a testbed, in bytes, in each direction.
 pub(crate) const SOCKET_LEN: u64 = 256 << 10;
 
-/// Where copies run.
-pub(crate) struct Ground {
+/// Network namespace and directory for copies.
+pub(crate) struct LoopbackTestbed {
     netns: Netns,
     pub(crate) folder: tempfile::TempDir,
 }
 
-impl Ground {
+impl LoopbackTestbed {
     pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
         let name = format!("copy-{}-{number}", std::process::id());
-        let ground = Self {
+        let testbed = Self {
             netns: Netns::create(&name).unwrap(),
             folder: tempfile::tempdir().unwrap(),
         };
-        let up = ground
+        let up = testbed
             .within("ip")
             .args(["link", "set", "lo", "up"])
             .status();
         assert!(up.unwrap().success());
         for setting in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
             let value = format!("4096 65536 {SOCKET_LEN}");
-            longhaul_linux::sysctl::write(&ground.netns, setting, &value).unwrap();
+            longhaul_linux::sysctl::write(&testbed.netns, setting, &value).unwrap();
         }
-        ground
+        testbed
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A program that runs here.
+    /// Returns a command that runs in the namespace.
     pub(crate) fn within(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         inside(&mut command, &self.netns);
         command
     }
 
-    /// A copy, started, from a directory's contents to a directory.
+    /// Starts a copy.
     pub(crate) fn start(&self, arguments: &[&str], from: &Path, to: &Path) -> Child {
         let mut command = self.within(longhaul_testbed::longhaul());
         command.args(["copy", "--json"]).args(arguments);
@@ -70,7 +70,7 @@ impl Ground {
         command.spawn().unwrap()
     }
 
-    /// Bytes that have gone over the loopback.
+    /// Returns the bytes that the loopback interface has carried.
     pub(crate) fn wire_bytes(&self) -> u64 {
         let read = || fs::read_to_string("/proc/thread-self/net/dev");
         let text = self.netns.run(read).unwrap();
@@ -81,7 +81,7 @@ impl Ground {
         received.unwrap().parse().unwrap()
     }
 
-    /// All processes that are here.
+    /// Returns the processes in the namespace.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let name = self.netns.name().unwrap();
         let output = Command::new("ip").args(["netns", "pids", name]).output();
@@ -89,7 +89,7 @@ impl Ground {
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 
-    /// Waits until all have ended, by themselves.
+    /// Waits until all processes have exited by themselves.
     pub(crate) fn wait_until_empty(&self) {
         let begin = Instant::now();
         while !self.processes().is_empty() {
@@ -99,15 +99,15 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for LoopbackTestbed {
     fn drop(&mut self) {
-        // Only after a failure there are any.
+        // Processes are left only after a failure.
         self.processes().into_iter().for_each(kill);
         drop(Netns::delete(self.netns.name().unwrap()));
     }
 }
 
-/// Waits for a process's end. What hangs has failed.
+/// Waits for the end of a process. A process that hangs fails the test.
 pub(crate) fn finish(mut child: Child) -> Output {
     let begin = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -120,7 +120,7 @@ pub(crate) fn finish(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// The children of a process, first those that it started first.
+/// Returns the children of a process, in the order of their start.
 pub(crate) fn children(of: u32) -> Vec<u32> {
     let path = format!("/proc/{of}/task/{of}/children");
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -129,7 +129,7 @@ pub(crate) fn children(of: u32) -> Vec<u32> {
         .collect()
 }
 
-/// SIGKILL. It may have ended by itself.
+/// Sends SIGKILL to a process, which may have exited already.
 pub(crate) fn kill(pid: u32) {
     let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Trees to copy, and whether one is the copy of another.
+//! Trees to copy, and comparisons of trees.
 
 use super::BLOCK;
 use longhaul_store::{
@@ -23,10 +23,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Bytes that no other seed gives.
+/// Returns pseudorandom bytes, which differ for each seed.
 pub(crate) fn bytes(seed: u64, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; length as usize];
-    // A crate's own code is fast in a test's build, too, but what it has others inline is not.
+    // BLAKE3 is fast also in a test build, because the hash functions are not inlined into this crate.
     let seed = seed.to_be_bytes();
     blake3::Hasher::new()
         .update(&seed)
@@ -35,8 +35,8 @@ pub(crate) fn bytes(seed: u64, length: u64) -> Vec<u8> {
     bytes
 }
 
-/// Files on both sides of every boundary, many small ones, links of both kinds, a fifo, files with holes, attributes,
-/// owners, modes and times; and one large file of so many blocks and some bytes.
+/// Creates files of sizes around every boundary, many small files, links of both kinds, a fifo, sparse files, attributes,
+/// owners, modes and times, and one large file of a number of blocks and some bytes.
 pub(crate) fn make(top: &Path, large_blocks: u64) {
     fs::create_dir_all(top.join("sizes")).unwrap();
     fs::create_dir_all(top.join("many/deep/er")).unwrap();
@@ -90,12 +90,12 @@ pub(crate) fn make(top: &Path, large_blocks: u64) {
     }
 }
 
-/// What a tree is, by path, but for its files' bytes. Ours are left out.
+/// Describes a tree by path, without the contents of files. Internal files are left out.
 pub(crate) fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
-    let all = walk(top).into_iter().filter(|path| !is_own(path));
+    let all = walk(top).into_iter().filter(|path| !is_internal(path));
     all.map(|path| {
-        let said = describe(&top.join(&path));
-        (path, said)
+        let description = describe(&top.join(&path));
+        (path, description)
     })
     .collect()
 }
@@ -127,21 +127,24 @@ fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {
     names.map(value).collect()
 }
 
-/// Fails where one is not like the other.
-pub(crate) fn assert_same(from: &Path, to: &Path, what: &str) {
+/// Asserts that two trees are equal.
+pub(crate) fn assert_same(from: &Path, to: &Path, context: &str) {
     let wanted = listing(from);
     let got = listing(to);
     let differs = |path: &&PathBuf| wanted.get(*path) != got.get(*path);
     if let Some(path) = wanted.keys().chain(got.keys()).find(differs) {
         let (wanted, got) = (wanted.get(path), got.get(path));
-        panic!("{what}: {}: {got:?}, not {wanted:?}", path.display());
+        panic!("{context}: {}: {got:?}, not {wanted:?}", path.display());
     }
     for path in wanted.keys().filter(|path| from.join(path).is_file()) {
         let same = from.join(path).is_symlink() || same_bytes(&from.join(path), &to.join(path));
-        assert!(same, "{what}: {}: other bytes", path.display());
+        assert!(same, "{context}: {}: other bytes", path.display());
     }
     let blocks = fs::metadata(to.join("sparse")).map_or(0, |meta| meta.blocks());
-    assert!(blocks * 512 <= 2 * BLOCK, "{what}: a sparse file is full");
+    assert!(
+        blocks * 512 <= 2 * BLOCK,
+        "{context}: a sparse file is full"
+    );
 }
 
 fn same_bytes(one: &Path, other: &Path) -> bool {
@@ -158,11 +161,11 @@ fn same_bytes(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// The BLAKE3 hash of every file that has one name, by its path.
+/// Returns the BLAKE3 hash of every file with a single name, by path.
 pub(crate) fn hashes(top: &Path) -> BTreeMap<PathBuf, FileHash> {
     let files = walk(top).into_iter().filter(|path| {
         let meta = fs::symlink_metadata(top.join(path)).unwrap();
-        meta.is_file() && meta.nlink() == 1 && !is_own(path)
+        meta.is_file() && meta.nlink() == 1 && !is_internal(path)
     });
     let hash = |path: &Path| {
         let bytes = fs::read(top.join(path)).unwrap();
@@ -181,7 +184,7 @@ pub(crate) fn hashes(top: &Path) -> BTreeMap<PathBuf, FileHash> {
         .collect()
 }
 
-/// Files of which the manifest does not say this.
+/// Returns the files whose hash in the manifest differs or is missing.
 pub(crate) fn not_in_manifest(top: &Path, hashes: &BTreeMap<PathBuf, FileHash>) -> Vec<PathBuf> {
     let dir = Dir::new(File::open(top).unwrap().as_fd()).unwrap();
     let manifest = Manifest::load(&dir).unwrap();
@@ -192,20 +195,20 @@ pub(crate) fn not_in_manifest(top: &Path, hashes: &BTreeMap<PathBuf, FileHash>) 
     unknown.map(|(path, _)| path.clone()).collect()
 }
 
-/// What a copy has left that it should not.
-pub(crate) fn leftovers(top: &Path) -> Vec<PathBuf> {
+/// Returns internal files that a copy has left, other than the manifest.
+pub(crate) fn remaining_internal_files(top: &Path) -> Vec<PathBuf> {
     let manifest = Path::new(longhaul_store::manifest::MANIFEST);
     let all = walk(top).into_iter();
-    all.filter(|path| is_own(path) && path != manifest)
+    all.filter(|path| is_internal(path) && path != manifest)
         .collect()
 }
 
-fn is_own(path: &Path) -> bool {
+fn is_internal(path: &Path) -> bool {
     let name = path.file_name().unwrap().to_string_lossy();
     name.starts_with(longhaul_store::part::INTERNAL_PREFIX)
 }
 
-/// All paths below a directory. What goes while it is looked at is left out.
+/// Returns all paths below a directory. Entries that are removed meanwhile are left out.
 pub(crate) fn walk(top: &Path) -> Vec<PathBuf> {
     let (mut found, mut directories) = (Vec::new(), vec![top.to_owned()]);
     while let Some(directory) = directories.pop() {
