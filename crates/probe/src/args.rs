@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul probe` is told on the command line.
+//! Command line of `longhaul probe`.
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "help texts are printed as they stand"
@@ -13,9 +13,9 @@ use std::{net::IpAddr, path::PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  A link between two namespaces, judged against what it was told:
+  A link between two namespaces, checked against its settings:
     longhaul probe --from client --to server 10.9.0.2 --expect delay=13ms --expect loss=1%
-  Its rate, from a burst of full packets:
+  The rate of the link, from a burst of full packets:
     longhaul probe --from client --to server 10.9.0.2 --interval 0s --count 500 --length 1500 \\
         --expect rate=100mbit
   Each packet's times, for a plot:
@@ -27,7 +27,7 @@ Both ends must be on this machine, so that one clock stamps both.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where packets go: an address of the receiving namespace
+    /// Destination: an address of the receiving namespace
     pub(super) address: IpAddr,
     /// Network namespace that sends [default: this one]
     #[arg(long, value_name = "NAMESPACE")]
@@ -35,25 +35,25 @@ pub struct Args {
     /// Network namespace that receives [default: this one]
     #[arg(long, value_name = "NAMESPACE")]
     pub(super) to: Option<String>,
-    /// How many packets, 1 to 1000000
+    /// Number of packets, 1 to 1000000
     #[arg(long, value_name = "N", default_value_t = 1000)]
     count: u32,
     /// Time from one message to the next; 0s sends back to back
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     interval: Time,
-    /// Bytes of each packet from its IP header on, 64 to 9000
+    /// Length of each packet from its IP header on in bytes, 64 to 9000
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     length: u16,
-    /// Packets of one message, 1 to 64: more than one goes as a super-packet
+    /// Packets of one message, 1 to 64; more than one are sent as a super-packet
     #[arg(long, value_name = "N", default_value_t = 1)]
     segments: u16,
-    /// End when nothing came for so long after the last was sent
+    /// End when no packet arrived for this time after the last was sent
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub(super) wait: Time,
-    /// What the path is to be, as `longhaul link` says it: KEY=VALUE; repeatable
+    /// Expected setting of the path, as for `longhaul link`: KEY=VALUE; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) expect: Vec<String>,
-    /// Write each packet's times there as JSON lines
+    /// Write each packet's times to this file as JSON lines
     #[arg(long, value_name = "FILE")]
     pub(super) records: Option<PathBuf>,
     /// Print the result as one JSON object
@@ -65,7 +65,7 @@ pub struct Args {
 const SPAN_MAX: Time = Time::from_secs(60);
 
 impl Args {
-    /// What is sent, checked.
+    /// Returns the timing, validated.
     pub(super) fn timing(&self) -> Result<Timing> {
         let timing = Timing {
             count: self.count,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a path was to do, put against what its packets did.
+//! Conformance tests: the settings of a path compared with the packets that crossed it.
 //!
-//! A p-value is the chance that a path that keeps its word looks at least this odd. Delays of the
-//! machine that carries the packets can only lower it: they make a true path fail, never a false one
-//! pass.
+//! A p-value is the probability that a conforming path shows a deviation at least this large. Delays by the machine can
+//! only lower it: they make a conforming path fail, but never a deviating one pass.
 
 use super::recording::{Packet, Recording, Timing, micros, quantile, sorted};
 use longhaul_netem::{LinkConfig, Rate, loss::Loss};
@@ -12,17 +11,17 @@ use longhaul_units::{BitRate, Time};
 use serde::Serialize;
 use std::fmt;
 
-/// One figure for each promise that this probe could judge.
+/// Result of each test that the probe's timing allows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Conformance {
-    /// How far delays are from what they should be, in either direction: half of them by less.
+    /// Median of the absolute delay error, µs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delay_error_median_us: Option<f64>,
-    /// 99 % of them.
+    /// 99th percentile of the absolute delay error, µs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delay_error_p99_us: Option<f64>,
-    /// By how much the earliest packet was too early. A queue makes none early, so this can be said
-    /// whatever else is on the path.
+    /// Time by which the earliest packet was too early, µs. A queue makes no packet early, so this is valid for any
+    /// path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delay_early_us: Option<f64>,
     /// p-value of the delays under the declared distribution (Kolmogorov–Smirnov).
@@ -34,35 +33,35 @@ pub struct Conformance {
     /// p-value of the lengths of bursts of losses (χ² against the geometric law).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bursts_p: Option<f64>,
-    /// p-value of the lengths of the gaps between them (likewise).
+    /// p-value of the lengths of the gaps between them (χ² against the geometric law).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gaps_p: Option<f64>,
-    /// Rate at which a queue that was filled faster drained, in bits a second.
+    /// Rate at which a queue drained that was filled faster, bits/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drain_bps: Option<f64>,
-    /// How far that is from the declared rate, as a share of it.
+    /// Relative error of that rate against the declared one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drain_error_ratio: Option<f64>,
 }
 
-/// Judges a recording against the wire that it crossed.
+/// Tests a recording against the settings of the path that it crossed.
 pub fn check_conformance(recording: &Recording, config: &LinkConfig) -> Conformance {
-    let mut verdict = Conformance::default();
+    let mut conformance = Conformance::default();
     let path = PathModel::new(config, recording.timing);
     let packets = &recording.packets;
     if path.is_queued {
-        verdict.check_drain(&path, packets);
+        conformance.check_drain(&path, packets);
     } else {
-        verdict.check_delay(&path, packets);
+        conformance.check_delay(&path, packets);
     }
-    verdict.check_loss(&config.loss, packets);
-    verdict
+    conformance.check_loss(&config.loss, packets);
+    conformance
 }
 
-/// The names of what [`judge`] can tell of a probe of this timing over this wire.
+/// Returns the names of the figures that [`check_conformance`] has for a probe of this timing over this path.
 pub fn figure_names(config: &LinkConfig, timing: Timing) -> Vec<&'static str> {
     let path = PathModel::new(config, timing);
-    let mut all = match path.is_queued {
+    let mut names = match path.is_queued {
         true if path.rate.is_some() => vec!["drain_bps", "drain_error_ratio"],
         true => vec!["drain_bps"],
         false if path.has_constant_delay() => {
@@ -75,39 +74,39 @@ pub fn figure_names(config: &LinkConfig, timing: Timing) -> Vec<&'static str> {
         false if config.jitter.reorder => vec!["jitter_p"],
         false => Vec::new(),
     };
-    all.extend(match &config.loss {
+    names.extend(match &config.loss {
         Loss::Independent(_) => ["losses_p", "gaps_p"].as_slice(),
         loss if is_gilbert(loss) => &["bursts_p", "gaps_p"],
         _ => &[],
     });
-    all
+    names
 }
 
-/// Whether packets of this timing wait for each other.
+/// Returns whether packets of this timing queue behind each other.
 pub(super) fn is_queued(config: &LinkConfig, timing: Timing) -> bool {
     PathModel::new(config, timing).is_queued
 }
 
-/// From end to end without queue and jitter, in nanoseconds.
+/// Returns the one-way delay without queue and jitter, ns.
 pub(super) fn transit_ns(config: &LinkConfig, timing: Timing) -> i64 {
     PathModel::new(config, timing).transit_ns
 }
 
-/// Whether every segment is lost in the bad state, and none in the good one.
+/// Returns whether the model loses every segment in the bad state, and none in the good one.
 pub(super) fn is_gilbert(loss: &Loss) -> bool {
     matches!(loss, Loss::GilbertElliott { loss_in_good, loss_in_bad, .. }
         if (loss_in_good.get(), loss_in_bad.get()) == (0.0, 1.0))
 }
 
-/// The wire as these packets see it.
+/// The path as packets of one timing see it.
 struct PathModel<'a> {
     config: &'a LinkConfig,
     rate: Option<BitRate>,
-    /// Bits that a packet takes at the transmitter.
+    /// Bits that a packet occupies at the transmitter.
     bits: u64,
-    /// From end to end without queue and jitter, in nanoseconds.
+    /// One-way delay without queue and jitter, ns.
     transit_ns: i64,
-    /// Whether packets wait for each other.
+    /// Whether packets queue behind each other.
     is_queued: bool,
 }
 
@@ -119,17 +118,17 @@ impl<'a> PathModel<'a> {
         };
         let bytes = u64::from(timing.length) + u64::from(config.overhead);
         let sending = rate.map_or(Time::ZERO, |rate| rate.time_for(bytes));
-        let crowded = timing.segments > 1 || sending.as_nanos() > timing.interval_ns;
+        let is_crowded = timing.segments > 1 || sending.as_nanos() > timing.interval_ns;
         Self {
             config,
             rate,
             bits: bytes * 8,
             transit_ns: (config.delay + sending).as_nanos() as i64,
-            is_queued: !matches!(config.rate, Rate::Unlimited) && crowded,
+            is_queued: !matches!(config.rate, Rate::Unlimited) && is_crowded,
         }
     }
 
-    /// Whether a packet's delay is known beforehand.
+    /// Returns whether a packet's delay is known in advance.
     fn has_constant_delay(&self) -> bool {
         self.config.jitter.is_none() && self.config.reorder.probability.get() == 0.0
     }
@@ -137,22 +136,23 @@ impl<'a> PathModel<'a> {
 
 impl Conformance {
     fn check_delay(&mut self, path: &PathModel, packets: &[Packet]) {
-        let strays = packets.iter().filter_map(Packet::delay_ns);
-        let strays = sorted(strays.map(|delay| delay - path.transit_ns));
+        let errors_ns = packets.iter().filter_map(Packet::delay_ns);
+        let errors_ns = sorted(errors_ns.map(|delay| delay - path.transit_ns));
         if path.has_constant_delay() {
-            let errors = sorted(strays.iter().map(|stray| stray.abs()));
-            self.delay_error_median_us = quantile(&errors, 0.5);
-            self.delay_error_p99_us = quantile(&errors, 0.99);
-            self.delay_early_us = strays.first().map(|stray| micros((-stray).max(0)));
-        } else if path.config.jitter.reorder && !strays.is_empty() {
-            // Without overtaking, a packet may wait for the one before it: another distribution.
-            let samples: Vec<f64> = strays.iter().map(|stray| *stray as f64).collect();
+            let absolute = sorted(errors_ns.iter().map(|error| error.abs()));
+            self.delay_error_median_us = quantile(&absolute, 0.5);
+            self.delay_error_p99_us = quantile(&absolute, 0.99);
+            self.delay_early_us = errors_ns.first().map(|error| micros((-error).max(0)));
+        } else if path.config.jitter.reorder && !errors_ns.is_empty() {
+            // In a path that keeps packets in order, a packet may wait for the one before it: the distribution differs.
+            let samples: Vec<f64> = errors_ns.iter().map(|error| *error as f64).collect();
             let cdf = |x| path.config.jitter.cdf(x);
             self.jitter_p = Some(fit::kolmogorov_smirnov(&samples, cdf));
         }
     }
 
-    /// From the first arrival to the last, all but the first packet passed the transmitter.
+    /// Measures the rate from the first arrival to the last: all packets but the first passed the transmitter in that
+    /// time.
     fn check_drain(&mut self, path: &PathModel, packets: &[Packet]) {
         let arrivals = sorted(packets.iter().filter_map(|packet| packet.received_ns));
         let ends = arrivals.first().zip(arrivals.last());
@@ -186,13 +186,13 @@ impl Conformance {
                 self.bursts_p = fit::geometric(&run_lengths(&pattern, true), bad_to_good.get());
                 self.gaps_p = fit::geometric(&run_lengths(&pattern, false), good_to_bad.get());
             }
-            // A mixture's runs are not geometric, and exact numbers are no statistics.
+            // A mixture's runs are not geometric, and exact numbers are not random.
             _ => {}
         }
     }
 }
 
-/// Lengths of the runs of `state`; the last run is cut by the end, so it is left out.
+/// Returns the lengths of the runs of `state`, without the last run, which the end cuts.
 fn run_lengths(pattern: &[bool], state: bool) -> Vec<u64> {
     let runs: Vec<&[bool]> = pattern.chunk_by(|a, b| a == b).collect();
     let whole = runs.iter().take(runs.len().saturating_sub(1));
@@ -237,11 +237,11 @@ mod tests {
     use longhaul_netem::{Setting, jitter::JitterProcess, loss::LossProcess, random::stream};
 
     fn config_of(settings: &[(&str, &str)]) -> LinkConfig {
-        let mut shape = LinkConfig::default();
+        let mut config = LinkConfig::default();
         for (key, value) in settings {
-            shape.apply(Setting::parse(key, value).unwrap());
+            config.apply(Setting::parse(key, value).unwrap());
         }
-        shape
+        config
     }
 
     fn conformance_of(delays: Vec<Option<i64>>, settings: &[(&str, &str)]) -> Conformance {
@@ -249,10 +249,10 @@ mod tests {
         check_conformance(&recording, &config_of(settings))
     }
 
-    /// Of every kind of wire: what is told is what was announced.
+    /// For every kind of path, the announced figures are those of the result.
     #[test]
-    fn figures_are_those_that_a_verdict_has() {
-        let wires: [&[(&str, &str)]; 7] = [
+    fn announced_figures_match_result() {
+        let paths: [&[(&str, &str)]; 7] = [
             &[("delay", "1ms")],
             &[("rate", "0.5mbit")],
             &[("rate", "1mbit"), ("loss", "40%")],
@@ -261,40 +261,40 @@ mod tests {
             &[("jitter", "uniform:1ms")],
             &[("jitter", "uniform:1ms,reorder"), ("loss", "at:2,5")],
         ];
-        for settings in wires {
+        for settings in paths {
             let rule = settings.iter().find(|(key, _)| *key == "loss");
             let mut delays = loss_delays(rule.map_or("0%", |(_, rule)| rule), 2000);
             for (n, delay) in delays.iter_mut().flatten().enumerate() {
                 *delay = 1000 + (n as i64 * 7919) % 1000;
             }
-            let verdict = serde_json::to_value(conformance_of(delays, settings)).unwrap();
-            let told: Vec<&String> = verdict.as_object().unwrap().keys().collect();
+            let conformance = serde_json::to_value(conformance_of(delays, settings)).unwrap();
+            let found: Vec<&String> = conformance.as_object().unwrap().keys().collect();
             let mut announced = figure_names(&config_of(settings), TIMING);
             announced.sort_unstable();
-            assert_eq!(told, announced, "{settings:?}");
+            assert_eq!(found, announced, "{settings:?}");
         }
     }
 
     #[test]
-    fn delays_are_judged_against_propagation_and_sending_time() {
+    fn compares_delays_with_propagation_and_transmission_time() {
         // 100 bytes at 1 Mbit/s are 800 µs.
         let settings = [("delay", "13ms"), ("rate", "1mbit")];
         let delays = [13_800, 13_810, 13_790, 13_900].map(Some).to_vec();
-        let verdict = conformance_of(delays, &settings);
-        assert_eq!(verdict.delay_error_median_us, Some(10.0));
-        assert_eq!(verdict.delay_error_p99_us, Some(100.0));
-        assert_eq!(verdict.delay_early_us, Some(10.0));
-        assert_eq!((verdict.jitter_p, verdict.drain_bps), (None, None));
+        let conformance = conformance_of(delays, &settings);
+        assert_eq!(conformance.delay_error_median_us, Some(10.0));
+        assert_eq!(conformance.delay_error_p99_us, Some(100.0));
+        assert_eq!(conformance.delay_early_us, Some(10.0));
+        assert_eq!((conformance.jitter_p, conformance.drain_bps), (None, None));
     }
 
     #[test]
-    fn packets_closer_than_their_sending_time_show_the_rate_instead() {
+    fn back_to_back_packets_measure_rate_instead_of_delay() {
         // 100 bytes at 0.5 Mbit/s are 1.6 ms; a packet is sent every millisecond.
         let delays = (0..4).map(|n| Some(1600 + 600 * n)).collect();
-        let verdict = conformance_of(delays, &[("rate", "0.5mbit")]);
-        assert_eq!(verdict.delay_error_median_us, None);
-        assert!((verdict.drain_bps.unwrap() - 5e5).abs() < 1.0);
-        assert!(verdict.drain_error_ratio.unwrap() < 1e-6);
+        let conformance = conformance_of(delays, &[("rate", "0.5mbit")]);
+        assert_eq!(conformance.delay_error_median_us, None);
+        assert!((conformance.drain_bps.unwrap() - 5e5).abs() < 1.0);
+        assert!(conformance.drain_error_ratio.unwrap() < 1e-6);
     }
 
     fn loss_delays(rule: &str, count: usize) -> Vec<Option<i64>> {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_fit_their_own_law_and_no_other() {
+    fn losses_fit_only_their_own_model() {
         let independent = conformance_of(loss_delays("1%", 50_000), &[("loss", "1%")]);
         assert!(independent.losses_p.unwrap() > 0.01 && independent.gaps_p.unwrap() > 0.01);
         let bursty = conformance_of(
@@ -315,7 +315,7 @@ mod tests {
 
         let wrong = conformance_of(loss_delays("1%", 50_000), &[("loss", "1.3%")]);
         assert!(wrong.losses_p.unwrap() < 1e-6 && wrong.gaps_p.unwrap() < 1e-3);
-        // As many losses in the mean, but in bursts.
+        // The mean loss is equal, but in bursts.
         let bunched = conformance_of(
             loss_delays("gilbert:p=1%,r=25%", 50_000),
             &[("loss", "3.846%")],
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_fits_its_own_law_and_no_other() {
+    fn jitter_fits_only_its_own_model() {
         let p = |rule: &str, declared: &str| {
             let settings = [("delay", "300ms"), ("jitter", declared)];
             conformance_of(jitter_delays(rule), &settings).jitter_p
@@ -348,16 +348,16 @@ mod tests {
             assert!(p(rule, rule).unwrap() > 0.01, "{rule}");
             assert!(p(rule, "44ms,reorder").unwrap() < 1e-3, "{rule}");
         }
-        assert_eq!(p("40ms", "40ms"), None, "kept in order: not judged");
+        assert_eq!(p("40ms", "40ms"), None, "kept in order: not tested");
     }
 
     #[test]
-    fn nothing_received_is_no_verdict_but_on_loss() {
-        let verdict = conformance_of(vec![None; 100], &[("delay", "1ms"), ("loss", "1%")]);
+    fn tests_only_loss_if_nothing_arrived() {
+        let conformance = conformance_of(vec![None; 100], &[("delay", "1ms"), ("loss", "1%")]);
         assert_eq!(
-            (verdict.delay_error_median_us, verdict.gaps_p),
+            (conformance.delay_error_median_us, conformance.gaps_p),
             (None, None)
         );
-        assert!(verdict.losses_p.unwrap() < 1e-9);
+        assert!(conformance.losses_p.unwrap() < 1e-9);
     }
 }

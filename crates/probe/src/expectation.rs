@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `--expect` says of a path, which of it this probe can judge, and whether the path keeps it.
+//! Expected settings (`--expect`): those that a probe can test, and the deviations of a path from them.
 //!
-//! Lateness of the machine can make a true path fail. The bounds leave room for it; whoever needs others judges by the figures.
+//! Delays by the machine can make a conforming path fail. The bounds allow for them; scripts with other bounds use the
+//! figures.
 
 use super::{
     conformance::Conformance,
@@ -13,20 +14,20 @@ use longhaul_netem::{LinkConfig, Rate, Setting, loss::Loss};
 use longhaul_stats::fit;
 use longhaul_units::Ratio;
 
-/// Half of the packets may be so much later or earlier than said, in microseconds, or [`DELAY_OFF_RATIO`] of the delay if that is more.
+/// Greatest median delay error, µs, or [`DELAY_ERROR_MAX_RATIO`] of the delay if that is more.
 const DELAY_ERROR_MAX_US: f64 = 1_000.0;
 const DELAY_ERROR_MAX_RATIO: f64 = 0.01;
-/// No packet may be so much too early, in microseconds: no lateness makes one early.
+/// Greatest time by which a packet may be too early, µs: delays by the machine make no packet early.
 const EARLY_MAX_US: f64 = 100.0;
-/// A true path looks odder than that once in a thousand probes, for each figure.
+/// Least p-value: for each figure, a conforming path is below it once in a thousand probes.
 const P_MIN: f64 = 0.001;
-/// How far the rate may be off: some packets of a burst come together.
+/// Greatest relative error of the rate: some packets of a burst arrive together.
 const RATE_ERROR_MAX_RATIO: f64 = 0.05;
 
-/// The settings that a probe can judge.
+/// Settings that a probe can test.
 const TESTABLE_SETTINGS: &str = "delay, jitter, rate, loss, duplicate, corrupt and reorder";
 
-/// A path as it is said to be.
+/// Expected settings of a path.
 #[derive(Debug)]
 pub(super) struct Expectation {
     pub(super) config: LinkConfig,
@@ -34,7 +35,7 @@ pub(super) struct Expectation {
 }
 
 impl Expectation {
-    /// Reads `KEY=VALUE`s; `None` if there are none. Refuses what a probe of this timing can't judge.
+    /// Parses `KEY=VALUE`s; `None` if there are none. Refuses settings that a probe of this timing cannot test.
     pub(super) fn parse(settings: &[String], timing: Timing) -> Result<Option<Self>> {
         let mut expected = Self {
             config: LinkConfig::default(),
@@ -47,7 +48,7 @@ impl Expectation {
             let setting = Setting::parse(key.trim(), value).map_err(Refusal::usage)?;
             expected.config.apply(setting);
             if expected.has(key.trim()) {
-                let text = format!("--expect {}: is there twice", key.trim());
+                let text = format!("--expect {}: is given twice", key.trim());
                 return Err(Refusal::usage(text));
             }
             expected.keys.push(key.trim().to_owned());
@@ -65,42 +66,46 @@ impl Expectation {
         }
     }
 
-    /// Why a setting can't be judged.
+    /// Returns the reason why a setting cannot be tested.
     fn untestable_reason(&self, key: &str, timing: Timing) -> Option<String> {
-        let (queues, shape) = (
+        let (is_queued, config) = (
             super::conformance::is_queued(&self.config, timing),
             &self.config,
         );
-        let jitters = !shape.jitter.is_none();
+        let jitters = !config.jitter.is_none();
         let why = match key {
-            "delay" if queues => {
-                "packets wait for each other: send them further apart, by --interval"
+            "delay" if is_queued => {
+                "packets queue behind each other: send them further apart, by --interval"
             }
-            "jitter" if queues => {
-                "packets wait for each other: send them further apart, by --interval"
+            "jitter" if is_queued => {
+                "packets queue behind each other: send them further apart, by --interval"
             }
-            "jitter" if jitters && !shape.jitter.reorder => {
-                "a packet may wait for the one before it: say so of a link whose jitter has ,reorder"
+            "jitter" if jitters && !config.jitter.reorder => {
+                "a packet may wait for the one before it: test links whose jitter has ,reorder"
             }
-            "jitter" if !self.has("delay") => "it shows in delays only: expect a delay, too",
-            "reorder" if shape.reorder.probability > Ratio::ZERO && !self.has("delay") => {
-                "packets that are held back are told by their delay: expect a delay, too"
+            "jitter" if !self.has("delay") => "it is visible in delays only: expect a delay, too",
+            "reorder" if config.reorder.probability > Ratio::ZERO && !self.has("delay") => {
+                "packets that are held_back back are recognised by their delay: expect a delay, too"
             }
-            "reorder" if queues || jitters => "it is judged by delays, without jitter and a queue",
-            "rate" if matches!(shape.rate, Rate::Constant(_)) && !queues && !self.has("delay") => {
-                "packets are further apart than their sending time: add --interval 0s --count 500 --length 1500"
+            "reorder" if is_queued || jitters => {
+                "it is tested by delays, without jitter and a queue"
             }
-            "rate" if matches!(shape.rate, Rate::Unlimited) && !self.has("delay") => {
-                "it shows in delays only: expect a delay, too"
+            "rate"
+                if matches!(config.rate, Rate::Constant(_)) && !is_queued && !self.has("delay") =>
+            {
+                "packets are further apart than their transmission time: add --interval 0s --count 500 --length 1500"
             }
-            "loss" if matches!(shape.loss, Loss::Exact(_)) => {
-                "a link counts from its start, which a probe doesn't see"
+            "rate" if matches!(config.rate, Rate::Unlimited) && !self.has("delay") => {
+                "it is visible in delays only: expect a delay, too"
             }
-            "loss" if is_mixture(&shape.loss) => {
-                "of gilbert, only good=0% and bad=100% can be judged"
+            "loss" if matches!(config.loss, Loss::Exact(_)) => {
+                "a link counts from its start, which a probe does not see"
             }
-            "corrupt" if matches!(shape.loss, Loss::GilbertElliott { .. }) => {
-                "wrong packets look lost: expect it without gilbert"
+            "loss" if is_mixture(&config.loss) => {
+                "gilbert can be tested only with good=0% and bad=100%"
+            }
+            "corrupt" if matches!(config.loss, Loss::GilbertElliott { .. }) => {
+                "corrupt packets look lost: expect it without gilbert"
             }
             "overhead" if self.has("rate") || self.has("delay") => return None,
             "delay" | "jitter" | "reorder" | "rate" | "loss" | "corrupt" | "duplicate" => {
@@ -108,26 +113,26 @@ impl Expectation {
             }
             _ => {
                 return Some(format!(
-                    "{key}: a probe can't judge it; it judges {TESTABLE_SETTINGS}"
+                    "{key}: a probe cannot test it; it tests {TESTABLE_SETTINGS}"
                 ));
             }
         };
-        Some(format!("{key}: can't be judged so: {why}"))
+        Some(format!("{key}: cannot be tested: {why}"))
     }
 
     fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|known| known == key)
     }
 
-    /// What the path does not keep, each with its figure.
+    /// Returns the deviations of the path, each with its figure.
     pub(super) fn deviations(
         &self,
         recording: &Recording,
         conformance: &Conformance,
     ) -> Vec<String> {
-        let faults = self.keys.iter().filter_map(|key| {
-            let fault = match key.as_str() {
-                // A jitter has its delay beside it.
+        let deviations = self.keys.iter().filter_map(|key| {
+            let deviation = match key.as_str() {
+                // Jitter is tested with its delay.
                 "delay" => self.delay_deviation(recording, conformance),
                 "rate" => self.rate_deviation(recording, conformance),
                 "loss" | "corrupt" => self.loss_deviation(recording, conformance),
@@ -139,9 +144,9 @@ impl Expectation {
                 "reorder" => self.reorder_deviation(recording),
                 _ => None,
             };
-            fault.map(|fault| format!("{key}: {fault}"))
+            deviation.map(|deviation| format!("{key}: {deviation}"))
         });
-        faults.collect()
+        deviations.collect()
     }
 
     fn delay_deviation(&self, recording: &Recording, conformance: &Conformance) -> Option<String> {
@@ -149,7 +154,7 @@ impl Expectation {
             return improbable(p, "such delays");
         }
         let transit = super::conformance::transit_ns(&self.config, recording.timing);
-        let hold = self.held_back_from_ns();
+        let held_back_from = self.held_back_from_ns();
         let delays = recording
             .packets
             .iter()
@@ -157,26 +162,26 @@ impl Expectation {
         let errors = sorted(
             delays
                 .map(|delay| delay - transit)
-                .filter(|stray| *stray < hold),
+                .filter(|error| *error < held_back_from),
         );
-        let (Some(first), Some(off)) = (errors.first(), quantile(&errors, 0.5)) else {
-            return Some("no packet came".to_owned());
+        let (Some(first), Some(median)) = (errors.first(), quantile(&errors, 0.5)) else {
+            return Some("no packet arrived".to_owned());
         };
         let early = micros(-first);
-        let may =
+        let allowed =
             DELAY_ERROR_MAX_US.max(self.config.delay.as_secs_f64() * 1e6 * DELAY_ERROR_MAX_RATIO);
-        match (early > EARLY_MAX_US, off.abs() > may) {
+        match (early > EARLY_MAX_US, median.abs() > allowed) {
             (true, _) => Some(format!(
-                "the earliest packet is {early:.0} µs too early, half of all {off:.0} µs off"
+                "the earliest packet is {early:.0} µs too early, the median error is {median:.0} µs"
             )),
             (false, true) => Some(format!(
-                "half of the packets are {off:.0} µs off and more, of {may:.0} µs that may be"
+                "the median error is {median:.0} µs, at most {allowed:.0} µs are allowed"
             )),
             (false, false) => None,
         }
     }
 
-    /// Packets that are later than that were held back, in nanoseconds.
+    /// Returns the least delay of packets that were held back, ns.
     fn held_back_from_ns(&self) -> i64 {
         match self.config.reorder.probability {
             Ratio::ZERO => i64::MAX,
@@ -189,9 +194,11 @@ impl Expectation {
             return None;
         }
         match conformance.drain_error_ratio {
-            Some(off) if off > RATE_ERROR_MAX_RATIO => Some(format!("off by {:.1} %", off * 100.0)),
+            Some(error) if error > RATE_ERROR_MAX_RATIO => {
+                Some(format!("off by {:.1} %", error * 100.0))
+            }
             Some(_) => None,
-            None => Some("too few packets came".to_owned()),
+            None => Some("too few packets arrived".to_owned()),
         }
     }
 
@@ -203,7 +210,7 @@ impl Expectation {
                     improbable(bursts, "such bursts").or_else(|| improbable(gaps, "such gaps"))
                 }
                 _ => Some(format!(
-                    "{} packets lost are too few to judge it",
+                    "{} packets lost are too few to test it",
                     summary.lost
                 )),
             },
@@ -222,7 +229,7 @@ impl Expectation {
     fn reorder_deviation(&self, recording: &Recording) -> Option<String> {
         let transit = super::conformance::transit_ns(&self.config, recording.timing);
         let summary = &recording.summary;
-        let held = match self.config.reorder.probability {
+        let held_back = match self.config.reorder.probability {
             Ratio::ZERO => summary.reordered,
             _ => {
                 let delays = recording
@@ -234,11 +241,11 @@ impl Expectation {
                     .count() as u32
             }
         };
-        count_deviation(held, summary.received, self.config.reorder.probability)
+        count_deviation(held_back, summary.received, self.config.reorder.probability)
     }
 }
 
-/// A model whose lengths of bursts and gaps are not geometric.
+/// Returns whether the lengths of bursts and gaps of a model are not geometric.
 fn is_mixture(loss: &Loss) -> bool {
     matches!(loss, Loss::GilbertElliott { .. }) && !super::conformance::is_gilbert(loss)
 }
@@ -247,16 +254,15 @@ fn improbable(p: f64, what: &str) -> Option<String> {
     (p < P_MIN).then(|| format!("{what} are improbable (p = {p:.2e})"))
 }
 
-/// So many of all, where each is with a probability.
-fn count_deviation(count: u32, all: u32, probability: Ratio) -> Option<String> {
+/// Returns a deviation if `count` of `all` packets are improbable for independent events of that probability.
+fn count_deviation(count: u32, total: u32, probability: Ratio) -> Option<String> {
     let p = match (probability, count) {
-        (_, _) if all == 0 => return Some("no packet came".to_owned()),
+        (_, _) if total == 0 => return Some("no packet arrived".to_owned()),
         (Ratio::ZERO, 0) => 1.0,
         (Ratio::ZERO, _) => 0.0,
-        _ => fit::binomial(count.into(), all.into(), probability.get()),
+        _ => fit::binomial(count.into(), total.into(), probability.get()),
     };
-    (p < P_MIN)
-        .then(|| format!("{count} of {all} packets, where {probability} are said (p = {p:.2e})"))
+    (p < P_MIN).then(|| format!("{count} of {total} packets, expected {probability} (p = {p:.2e})"))
 }
 
 #[cfg(test)]
@@ -275,16 +281,16 @@ mod tests {
     fn deviations_of(
         settings: &[&str],
         delays: Vec<Option<i64>>,
-        oddities: ReceiverCounts,
+        counts: ReceiverCounts,
         timing: Timing,
     ) -> Vec<String> {
         let settings: Vec<_> = settings.iter().map(|text| (*text).to_owned()).collect();
         let expected = Expectation::parse(&settings, timing).unwrap().unwrap();
-        let recording = Recording::new(timing, packets(delays), oddities);
+        let recording = Recording::new(timing, packets(delays), counts);
         expected.deviations(&recording, &check_conformance(&recording, &expected.config))
     }
 
-    fn deviations_without_duplicates(
+    fn deviations_of_delays(
         settings: &[&str],
         delay: impl Fn(usize) -> Option<i64>,
     ) -> Vec<String> {
@@ -296,33 +302,27 @@ mod tests {
         )
     }
 
-    /// Every hundredth and, so that gaps differ, some more.
+    /// Returns true for one packet in a hundred, at irregular gaps.
     fn is_lost(n: usize) -> bool {
         (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(100)
     }
 
     #[test]
-    fn a_path_that_keeps_its_word_has_no_fault() {
+    fn conforming_path_has_no_deviation() {
         assert!(
-            deviations_without_duplicates(&["delay=13ms"], |n| Some(13_000 + n as i64 % 300))
-                .is_empty()
+            deviations_of_delays(&["delay=13ms"], |n| Some(13_000 + n as i64 % 300)).is_empty()
         );
         assert!(
-            deviations_without_duplicates(
+            deviations_of_delays(
                 &["loss=none", "duplicate=0", "corrupt=none", "reorder=0"],
                 |_| Some(9)
             )
             .is_empty()
         );
-        assert!(
-            deviations_without_duplicates(&["loss=1%"], |n| (!is_lost(n)).then_some(9)).is_empty()
-        );
-        assert!(
-            deviations_without_duplicates(&["corrupt=1%"], |n| (!is_lost(n)).then_some(9))
-                .is_empty()
-        );
-        let held = |n| Some(13_000 + if is_lost(n) { 5_000 } else { 0 });
-        assert!(deviations_without_duplicates(&["delay=13ms", "reorder=1%:5ms"], held).is_empty());
+        assert!(deviations_of_delays(&["loss=1%"], |n| (!is_lost(n)).then_some(9)).is_empty());
+        assert!(deviations_of_delays(&["corrupt=1%"], |n| (!is_lost(n)).then_some(9)).is_empty());
+        let held_back = |n| Some(13_000 + if is_lost(n) { 5_000 } else { 0 });
+        assert!(deviations_of_delays(&["delay=13ms", "reorder=1%:5ms"], held_back).is_empty());
         let twice = ReceiverCounts {
             duplicated: 20,
             ..ReceiverCounts::default()
@@ -331,13 +331,13 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_its_fault() {
+    fn detects_deviation_of_each_setting() {
         let one = |settings: &[&str], delay: &dyn Fn(usize) -> Option<i64>| {
-            let said = deviations_without_duplicates(settings, delay);
+            let found = deviations_of_delays(settings, delay);
             let key = settings[0].split('=').next().unwrap();
             assert!(
-                said.len() == 1 && said[0].starts_with(key),
-                "{settings:?}: {said:?}"
+                found.len() == 1 && found[0].starts_with(key),
+                "{settings:?}: {found:?}"
             );
         };
         one(&["delay=20ms"], &|_| Some(13_000));
@@ -351,14 +351,14 @@ mod tests {
         one(&["corrupt=5%"], &|n| (!is_lost(n)).then_some(9));
         one(&["duplicate=1%"], &|_| Some(9));
         one(&["reorder=1%:5ms", "delay=0"], &|_| Some(0));
-        let odd = ReceiverCounts {
+        let counts = ReceiverCounts {
             duplicated: 1,
             reordered: 1,
             ..ReceiverCounts::default()
         };
         for key in ["duplicate=none", "reorder=none"] {
             assert_eq!(
-                deviations_of(&[key], vec![Some(9); COUNT], odd, TIMING).len(),
+                deviations_of(&[key], vec![Some(9); COUNT], counts, TIMING).len(),
                 1,
                 "{key}"
             );
@@ -368,12 +368,15 @@ mod tests {
             ..TIMING
         };
         let queued = (0..COUNT as i64).map(|n| Some(800 * n)).collect();
-        let said = deviations_of(&["rate=2mbit"], queued, ReceiverCounts::default(), burst);
-        assert!(said.len() == 1 && said[0].starts_with("rate"), "{said:?}");
+        let found = deviations_of(&["rate=2mbit"], queued, ReceiverCounts::default(), burst);
+        assert!(
+            found.len() == 1 && found[0].starts_with("rate"),
+            "{found:?}"
+        );
     }
 
     #[test]
-    fn what_can_not_be_judged_is_refused() {
+    fn rejects_untestable_settings() {
         for (settings, word) in [
             (vec!["queue=10p", "rate=1mbit"], "queue"),
             (vec!["jitter=2ms"], "reorder"),

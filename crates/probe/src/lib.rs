@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul probe`: how long packets take one way, and which of them are lost, by the kernel's own
-//! clock at both ends. It knows nothing of `link`, so it can judge it.
+//! Implementation of `longhaul probe`: measures one-way delays and losses, with the kernel's time stamps at both ends.
+//!
+//! The crate does not depend on that of `longhaul link`, so that it can test links independently.
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -72,7 +73,7 @@ fn probe_plan(args: &Args) -> Result<ProbePlan> {
     })
 }
 
-/// A missing namespace is named with what would make it.
+/// Opens a namespace; the error for a missing one names the command that creates it.
 fn open_namespace(name: Option<&str>) -> Result<Netns> {
     let Some(name) = name else {
         return Ok(Netns::current()?);
@@ -91,24 +92,24 @@ fn print_result(
     conformance: Option<(&conformance::Conformance, &[String])>,
 ) -> Result<()> {
     let mut result = serde_json::to_value(&recording.summary)?;
-    let verdict = conformance.map(|(verdict, _)| verdict);
-    let figures = verdict.map(serde_json::to_value).transpose()?;
-    if let (Value::Object(all), Some(Value::Object(figures))) = (&mut result, figures) {
-        all.extend(figures);
+    let figures = conformance.map(|(figures, _)| figures);
+    let figure_values = figures.map(serde_json::to_value).transpose()?;
+    if let (Value::Object(result), Some(Value::Object(values))) = (&mut result, figure_values) {
+        result.extend(values);
     }
-    if let Some((_, faults)) = conformance {
-        result["as_expected"] = faults.is_empty().into();
-        result["faults"] = faults.into();
+    if let Some((_, deviations)) = conformance {
+        result["as_expected"] = deviations.is_empty().into();
+        result["faults"] = deviations.into();
     }
     if args.json {
         outln!("{result}");
         return Ok(());
     }
     outln!("{}", recording.summary);
-    if let Some(verdict) = verdict {
-        outln!("{verdict}");
+    if let Some(figures) = figures {
+        outln!("{figures}");
     }
-    if conformance.is_some_and(|(_, faults)| faults.is_empty()) {
+    if conformance.is_some_and(|(_, deviations)| deviations.is_empty()) {
         outln!("as expected");
     }
     Ok(())

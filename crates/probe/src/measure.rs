@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends the packets, receives them, and puts the kernel's stamps together.
+//! Measurement: sends the packets, receives them, and combines the kernel's time stamps.
 
 use super::recording::{Packet, ReceiverCounts, Recording, Timing};
 use anyhow::{Context, Result, bail, ensure};
@@ -19,28 +19,28 @@ use std::{
     time::Duration,
 };
 
-/// A probe to make.
+/// Parameters of a probe.
 #[derive(Debug)]
 pub(super) struct ProbePlan {
-    /// Where it is sent.
+    /// Sending namespace.
     pub(super) from: Netns,
-    /// Where it is received.
+    /// Receiving namespace.
     pub(super) to: Netns,
-    /// Of the receiving end.
+    /// Address in the receiving namespace.
     pub(super) address: IpAddr,
     pub(super) timing: Timing,
-    /// How long after the last packet another may come.
+    /// Time after the last packet in which another may arrive.
     pub(super) wait: Time,
 }
 
-/// How often the receiver looks whether it may end.
+/// Interval at which the receiver checks whether it may end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest that a departure's stamp may take to come back.
+/// Longest time until the time stamp of a departure is available.
 const STAMP_TIMEOUT: Time = Time::from_secs(1);
-/// More than the kernel slews its clock while a packet is on its way; less is no step.
+/// Least change of the wall clock that counts as a step: more than the kernel slews it while a packet is in flight.
 const CLOCK_STEP_MAX: Time = Time::from_millis(1);
 
-/// Makes the probe.
+/// Runs the probe.
 pub(super) fn measure(plan: &ProbePlan) -> Result<Recording> {
     let (sender, receiver) = open(plan)?;
     let before = wall_clock_offset();
@@ -57,7 +57,7 @@ pub(super) fn measure(plan: &ProbePlan) -> Result<Recording> {
     let after = wall_clock_offset();
     ensure!(
         before.max(after) - before.min(after) < CLOCK_STEP_MAX,
-        "the clock of this machine was set meanwhile: the times are worth nothing"
+        "the clock of this machine was set during the probe: the times are invalid"
     );
     arrivals.receiver_counts.dropped_at_receiver = receiver.dropped()?;
     let packets = combine(plan.timing, &departures, &arrivals.at)?;
@@ -68,7 +68,7 @@ pub(super) fn measure(plan: &ProbePlan) -> Result<Recording> {
     ))
 }
 
-/// By how much the clock that stamps packets is ahead of the one that nobody sets.
+/// Returns the clock that stamps packets less the monotonic one.
 fn wall_clock_offset() -> Time {
     clock::wall() - clock::now()
 }
@@ -94,7 +94,7 @@ fn socket_error(what: &str, plan: &ProbePlan, error: io::Error) -> anyhow::Error
     }
 }
 
-/// Bytes of a packet behind its IP and UDP headers.
+/// Returns the bytes of a packet after its IP and UDP headers.
 fn payload(plan: &ProbePlan) -> usize {
     let headers = if plan.address.is_ipv4() {
         20 + 8
@@ -104,10 +104,10 @@ fn payload(plan: &ProbePlan) -> usize {
     usize::from(plan.timing.length) - headers
 }
 
-/// Every payload begins with the number of this probe and the sequence from 0.
+/// Length of the header of every payload: the ID of the probe and the sequence from 0.
 const PROBE_HEADER_LEN: usize = 12;
 
-/// When each message left, by its number.
+/// Sends all messages; returns the departure of each by its number.
 fn send(sender: &Sender, plan: &ProbePlan, probe_id: u64) -> Result<Vec<Option<Time>>> {
     wait::precise_timers()?;
     let Timing {
@@ -159,13 +159,13 @@ fn collect_departures(sender: &Sender, departures: &mut [Option<Time>]) -> Resul
     Ok(())
 }
 
-/// What came in.
+/// Packets received so far.
 #[derive(Debug)]
 struct Arrivals {
-    /// When each packet first came, by its sequence.
+    /// First arrival of each packet, by sequence.
     at: Vec<Option<Time>>,
     receiver_counts: ReceiverCounts,
-    /// The highest sequence so far.
+    /// Highest sequence so far.
     highest: Option<u32>,
 }
 
@@ -220,14 +220,14 @@ fn receive(
     }
 }
 
-/// The sequence in a payload of the probe `name`; others' packets have none.
+/// Returns the sequence in a payload of the probe `probe_id`; `None` for other packets.
 fn parse_sequence(payload: &[u8], probe_id: u64) -> Option<u32> {
     let (head, sequence) = payload.split_at_checked(8)?;
     (head == probe_id.to_be_bytes()).then_some(())?;
     Some(u32::from_be_bytes(sequence.try_into().ok()?))
 }
 
-/// All packets of a message share its departure.
+/// Combines departures and arrivals. All packets of a message have the same departure.
 fn combine(
     timing: Timing,
     departures: &[Option<Time>],
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_copy_counts_and_late_ones_are_reordered() {
+    fn counts_first_copy_and_reordering() {
         let mut arrivals = Arrivals::new(5);
         for (at, sequence) in (1..).zip([0, 3, 1, 3, 2, 4, 9]) {
             arrivals.record(sequence, Time::from_secs(at));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_share_the_departure_of_their_message() {
+    fn packets_share_departure_of_their_message() {
         let timing = Timing {
             count: 4,
             interval_ns: 0,
@@ -281,9 +281,9 @@ mod tests {
         assert!(combine(timing, &[None, None], &[None; 4]).is_err());
     }
 
-    /// Whoever sends more often than a probe is patient must not keep it from its end.
+    /// Frequent packets of other senders must not keep the probe from ending.
     #[test]
-    fn strangers_keep_no_probe_waiting() {
+    fn other_senders_do_not_delay_the_end() {
         let address = IpAddr::from([127, 0, 0, 1]);
         let receiver = Receiver::open(SocketAddr::new(address, 0)).unwrap();
         let plan = ProbePlan {
@@ -313,13 +313,16 @@ mod tests {
             });
             let arrivals = receive(&receiver, &plan, 7, &AtomicBool::new(true)).unwrap();
             ended.store(true, Ordering::Release);
-            assert!(stranger.join().unwrap(), "it waited for the stranger");
+            assert!(
+                stranger.join().unwrap(),
+                "the probe waited for another sender"
+            );
             assert_eq!(arrivals.at, [None]);
         });
     }
 
     #[test]
-    fn strangers_have_no_sequence() {
+    fn ignores_packets_of_other_senders() {
         let mut payload = 7_u64.to_be_bytes().to_vec();
         payload.extend(5_u32.to_be_bytes());
         assert_eq!(parse_sequence(&payload, 7), Some(5));

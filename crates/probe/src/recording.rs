@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a probe saw: each packet's times, and what they come to. JSON lines in this order: what was
-//! sent and how, the packets, the summary.
+//! Recording of a probe: the times of each packet, and their summary. The JSON lines have this order: timing, packets,
+//! summary.
 
 use longhaul_stats::sample::quantile_by_rank;
 use serde::{Deserialize, Serialize};
@@ -9,25 +9,25 @@ use std::{
     io::{self, BufRead, BufWriter, Write},
 };
 
-/// What is sent, and when.
+/// Number, sizes and intervals of the packets that are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "timing")]
 pub struct Timing {
-    /// Packets.
+    /// Number of packets.
     pub count: u32,
-    /// From one message to the next, in nanoseconds; 0 sends back to back.
+    /// Time from one message to the next, ns; 0 sends back to back.
     pub interval_ns: u64,
-    /// Bytes of a packet from its IP header on.
+    /// Length of a packet from its IP header on, bytes.
     pub length: u16,
     /// Packets of one message.
     pub segments: u16,
 }
 
-/// Most packets of one probe: 24 bytes each while it runs, 70 in a file.
+/// Most packets of one probe: 24 bytes each in memory, 70 in a file.
 const COUNT_MAX: u32 = 1_000_000;
 
 impl Timing {
-    /// Refuses what can't be sent.
+    /// Checks the values.
     pub fn check(&self) -> Result<(), String> {
         let within = |what: &str, value: u32, least: u32, most: u32| {
             let good = (least..=most).contains(&value);
@@ -50,47 +50,47 @@ impl Timing {
     }
 }
 
-/// One packet. Times are nanoseconds since the first stamp.
+/// A packet. Times are ns since the first time stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "packet")]
 pub(crate) struct Packet {
-    /// From 1.
+    /// Sequence from 1.
     pub(crate) sequence: u32,
-    /// When the kernel gave it to the device; `None` if it was dropped before.
+    /// Time when the kernel gave it to the device; `None` if it was dropped before.
     pub(crate) sent_ns: Option<i64>,
-    /// When it first came in; `None` if it was lost.
+    /// Time of its first arrival; `None` if it was lost.
     pub(crate) received_ns: Option<i64>,
 }
 
 impl Packet {
-    /// Nanoseconds from end to end.
+    /// Returns the one-way delay, ns.
     pub(crate) fn delay_ns(&self) -> Option<i64> {
         Some(self.received_ns? - self.sent_ns?)
     }
 }
 
-/// A whole probe.
+/// All packets of a probe, with their summary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
     pub(crate) timing: Timing,
-    /// By sequence.
+    /// Packets in order of their sequence.
     pub(crate) packets: Vec<Packet>,
-    /// The sums over all packets.
+    /// Summary of all packets.
     pub summary: Summary,
 }
 
-/// What only the receiving end could count.
+/// Counts that only the receiving end can make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReceiverCounts {
-    /// Packets that came again.
+    /// Duplicate packets.
     pub(crate) duplicated: u32,
-    /// Packets that came after one that was sent later (RFC 4737, type-P-reordered).
+    /// Packets that arrived after one that was sent later (RFC 4737, type-P-reordered).
     pub(crate) reordered: u32,
-    /// Packets that the receiving socket did not keep.
+    /// Packets that the receiving socket dropped.
     pub(crate) dropped_at_receiver: u32,
 }
 
-/// What the packets come to.
+/// Summary of a probe.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename = "probe")]
 pub struct Summary {
@@ -99,21 +99,21 @@ pub struct Summary {
     pub(crate) lost: u32,
     pub(crate) duplicated: u32,
     pub(crate) reordered: u32,
-    /// Lost behind the path: the receiving socket was full, or the packet's checksum was wrong.
+    /// Packets lost after the path: the receiving socket was full, or the packet's checksum was wrong.
     pub dropped_at_receiver: u32,
-    /// Sequence of the first that was lost, from 1.
+    /// Sequence of the first lost packet, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_lost: Option<u32>,
-    /// A number that two probes share if, and in all likelihood only if, they lost the same packets.
-    /// `None` if nothing was lost.
+    /// Fingerprint of the lost packets. It is equal for two probes if, and almost certainly only if, they lost the same
+    /// packets. `None` if none was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) loss_pattern: Option<u32>,
-    /// `None` if nothing came.
+    /// One-way delays; `None` if no packet arrived.
     #[serde(flatten)]
     pub(crate) delay: Option<Delay>,
 }
 
-/// One-way delay in microseconds.
+/// One-way delays, µs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Delay {
     pub(crate) delay_min_us: f64,
@@ -123,7 +123,7 @@ pub(crate) struct Delay {
 }
 
 impl Recording {
-    /// Of packets in the order of their sequence.
+    /// Creates a recording of packets in order of their sequence.
     pub(crate) fn new(
         timing: Timing,
         packets: Vec<Packet>,
@@ -151,7 +151,7 @@ impl Recording {
         }
     }
 
-    /// Writes the JSON lines.
+    /// Writes the recording as JSON lines.
     pub(crate) fn write(&self, to: impl Write) -> io::Result<()> {
         let mut to = BufWriter::new(to);
         let mut line = |text: serde_json::Result<String>| writeln!(to, "{}", text?);
@@ -163,7 +163,7 @@ impl Recording {
         to.flush()
     }
 
-    /// Reads what `write` wrote.
+    /// Reads a recording that [`write`](Self::write) wrote.
     pub fn read(from: impl BufRead) -> io::Result<Self> {
         let mut lines = from.lines().take(COUNT_MAX as usize + 2);
         let timing = serde_json::from_str(&lines.next().unwrap_or_else(|| Ok(String::new()))?)?;
@@ -202,8 +202,8 @@ pub(super) fn sorted(times: impl Iterator<Item = i64>) -> Vec<i64> {
     times
 }
 
-/// The least of the sorted times that a `share` of them does not exceed, in microseconds: what a packet had, nothing
-/// between two.
+/// Returns the least of the sorted times that a `share` of them does not exceed, µs. The result is the time of a
+/// packet, without interpolation.
 pub(super) fn quantile(sorted_ns: &[i64], share: f64) -> Option<f64> {
     quantile_by_rank(sorted_ns, share).map(micros)
 }
@@ -212,7 +212,7 @@ pub(super) fn micros(nanos: i64) -> f64 {
     nanos as f64 / 1e3
 }
 
-/// FNV-1a of 32 bits over the numbers' bytes.
+/// FNV-1a hash of 32 bits over the bytes of the numbers.
 fn fingerprint(numbers: impl Iterator<Item = u32>) -> u32 {
     let bytes = numbers.flat_map(u32::to_le_bytes);
     bytes.fold(0x811c_9dc5, |hash, byte| {
@@ -231,7 +231,7 @@ impl fmt::Display for Summary {
             let dropped = self.dropped_at_receiver;
             write!(
                 f,
-                "\n{dropped} of the lost reached the receiving socket, which found no room for them or a wrong checksum"
+                "\n{dropped} of the lost reached the receiving socket, which dropped them: it was full, or the checksum was wrong"
             )?;
         }
         let Some(delay) = self.delay else {
@@ -259,7 +259,7 @@ pub(super) mod tests {
         segments: 1,
     };
 
-    /// Packets sent every millisecond, each with its delay in microseconds, or lost.
+    /// Returns packets sent every millisecond, each with its delay in microseconds, or lost.
     pub(crate) fn packets(delays: impl IntoIterator<Item = Option<i64>>) -> Vec<Packet> {
         let packet = |(sequence, delay): (u32, Option<i64>)| {
             let sent_ns = i64::from(sequence - 1) * 1_000_000;
@@ -273,7 +273,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_summary_counts_and_sorts() {
+    fn summary_counts_and_sorts() {
         let packets = packets([Some(13_100), None, Some(13_000), Some(13_400)]);
         let summary = Recording::new(TIMING, packets, ReceiverCounts::default()).summary;
         let counts = (summary.sent, summary.received, summary.lost);
@@ -290,7 +290,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn records_read_back() {
+    fn reads_back_written_records() {
         for delays in [vec![Some(5), None], vec![None, None]] {
             let recording = Recording::new(TIMING, packets(delays), ReceiverCounts::default());
             let mut text = Vec::new();
@@ -301,7 +301,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_same_losses_have_the_same_pattern_and_others_another() {
+    fn equal_losses_have_equal_fingerprints() {
         let pattern = |lost: [u32; 2]| fingerprint(lost.into_iter());
         assert_eq!(pattern([3, 8]), pattern([3, 8]));
         assert_ne!(pattern([3, 8]), pattern([3, 9]));
@@ -309,7 +309,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_can_not_be_sent_is_refused() {
+    fn rejects_invalid_timing() {
         let refused = |timing: Timing| timing.check().is_err();
         assert!(!refused(TIMING));
         assert!(refused(Timing { count: 0, ..TIMING }));

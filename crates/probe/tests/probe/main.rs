@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The binary and its commands of this crate, with real sockets, files and processes.
+//! Tests of this crate's command in the binary, with real sockets, files and processes.
 
 mod probe_namespaces;
 mod probe_refusals;

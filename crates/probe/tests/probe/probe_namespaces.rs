@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul probe` across a running `longhaul link`. What is asserted of delays is one-sided: a busy
-//! machine makes packets late, never early.
+//! Tests of `longhaul probe` across a running `longhaul link`. Bounds on delays are one-sided: a busy machine makes
+//! packets late, never early.
 
 use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
 use serde_json::Value;
@@ -8,16 +8,16 @@ use std::process::Command;
 
 const IPV4: [&str; 2] = ["10.66.8.1/30", "10.66.8.2/30"];
 
-/// Probes from left to right; the result as JSON.
+/// Probes from left to right; returns the result as JSON.
 fn probe(bed: &Testbed, flags: &[&str]) -> Value {
-    let (code, said, result) = judged(bed, flags);
-    let faults = flags.contains(&"--expect").then_some(1);
-    assert!(code == Some(0) || code == faults, "{said}");
+    let (code, stderr, result) = probe_with_output(bed, flags);
+    let deviation_code = flags.contains(&"--expect").then_some(1);
+    assert!(code == Some(0) || code == deviation_code, "{stderr}");
     result
 }
 
-/// With the exit code and what was said.
-fn judged(bed: &Testbed, flags: &[&str]) -> (Option<i32>, String, Value) {
+/// Probes from left to right; returns the exit code, standard error, and the result as JSON.
+fn probe_with_output(bed: &Testbed, flags: &[&str]) -> (Option<i32>, String, Value) {
     let output = Command::new(longhaul_testbed::longhaul())
         .args(["probe", "--json", "--wait", "500ms"])
         .args(["--from", bed.left.name().unwrap()])
@@ -26,14 +26,14 @@ fn judged(bed: &Testbed, flags: &[&str]) -> (Option<i32>, String, Value) {
         .arg(bed.right_address().to_string())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let result = serde_json::from_slice(&output.stdout);
-    let result = result.unwrap_or_else(|_| panic!("{said}"));
-    (output.status.code(), said, result)
+    let result = result.unwrap_or_else(|_| panic!("{stderr}"));
+    (output.status.code(), stderr, result)
 }
 
 #[test]
-fn a_path_that_is_not_as_expected_ends_with_1() {
+fn exits_with_1_on_deviation() {
     if !may_use_namespaces() {
         return;
     }
@@ -49,7 +49,7 @@ fn a_path_that_is_not_as_expected_ends_with_1() {
     ];
     let bed = Testbed::start("probe-judged", IPV4, &flags);
     let burst: &[&str] = &["--interval", "0s", "--count", "200", "--length", "1500"];
-    // Jitter and reordering show in delays only.
+    // Jitter and reordering are visible in delays only.
     let as_it_is = &["--expect", "delay=13ms"];
     for (expected, more) in [
         ("delay=20ms", [].as_slice()),
@@ -65,36 +65,36 @@ fn a_path_that_is_not_as_expected_ends_with_1() {
         ("reorder=20%:5ms", as_it_is),
     ] {
         let flags = [&["--expect", expected], more].concat();
-        let (code, said, result) = judged(&bed, &flags);
-        assert_eq!(code, Some(1), "{expected}: {said} {result}");
+        let (code, stderr, result) = probe_with_output(&bed, &flags);
+        assert_eq!(code, Some(1), "{expected}: {stderr} {result}");
         let key = match expected.split('=').next().unwrap() {
-            // Jitter is part of the delay that is judged.
+            // Jitter is tested with the delay.
             "jitter" => "delay",
             key => key,
         };
         assert!(
-            said.contains(&format!("not as expected: {key}: ")),
-            "{said}"
+            stderr.contains(&format!("not as expected: {key}: ")),
+            "{stderr}"
         );
         assert_eq!(result["as_expected"], false, "{result}");
     }
     for expected in ["duplicate=10%", "corrupt=10%", "loss=10%"] {
-        let (code, said, result) = judged(&bed, &["--expect", expected]);
+        let (code, stderr, result) = probe_with_output(&bed, &["--expect", expected]);
         assert_eq!(
             (code, &result["as_expected"]),
             (Some(0), &true.into()),
-            "{said}"
+            "{stderr}"
         );
     }
 }
 
-fn number(result: &Value, figure: &str) -> f64 {
+fn figure_value(result: &Value, figure: &str) -> f64 {
     let value = result[figure].as_f64();
     value.unwrap_or_else(|| panic!("no {figure} in {result}"))
 }
 
 #[test]
-fn counts_what_is_lost_and_sees_nothing_early() {
+fn counts_losses_and_finds_no_early_packet() {
     if !may_use_namespaces() {
         return;
     }
@@ -107,11 +107,11 @@ fn counts_what_is_lost_and_sees_nothing_early() {
         let flags = [["--count", "10"], ["--expect", "delay=30ms"], keep].concat();
         let result = probe(&bed, &flags);
         for (figure, wanted) in [("sent", 10.0), ("received", 6.0), ("lost", 4.0)] {
-            assert_eq!(number(&result, figure), wanted, "{figure}");
+            assert_eq!(figure_value(&result, figure), wanted, "{figure}");
         }
-        assert_eq!(number(&result, "first_lost"), 2.0);
-        assert_eq!(number(&result, "delay_early_us"), 0.0);
-        assert!(number(&result, "delay_min_us") >= 30_000.0);
+        assert_eq!(figure_value(&result, "first_lost"), 2.0);
+        assert_eq!(figure_value(&result, "delay_early_us"), 0.0);
+        assert!(figure_value(&result, "delay_min_us") >= 30_000.0);
 
         let text = std::fs::read_to_string(&records).unwrap();
         let lost = text
@@ -122,30 +122,36 @@ fn counts_what_is_lost_and_sees_nothing_early() {
 }
 
 #[test]
-fn duplicates_and_overtaking_are_told_apart() {
+fn distinguishes_duplicates_from_reordering() {
     if !may_use_namespaces() {
         return;
     }
     let twice = Testbed::start("probe-twice", IPV4, &["--forward", "duplicate=100%"]);
     let result = probe(&twice, &["--count", "50"]);
-    assert_eq!(number(&result, "duplicated"), 50.0);
+    assert_eq!(figure_value(&result, "duplicated"), 50.0);
     assert_eq!(
-        (number(&result, "reordered"), number(&result, "lost")),
+        (
+            figure_value(&result, "reordered"),
+            figure_value(&result, "lost")
+        ),
         (0.0, 0.0)
     );
     drop(twice);
     // Half of the packets are held back for a hundred intervals.
     let held = Testbed::start("probe-held", IPV4, &["--forward", "reorder=50%:200ms"]);
     let result = probe(&held, &["--count", "50", "--interval", "2ms"]);
-    assert!(number(&result, "reordered") > 5.0, "{result}");
+    assert!(figure_value(&result, "reordered") > 5.0, "{result}");
     assert_eq!(
-        (number(&result, "duplicated"), number(&result, "lost")),
+        (
+            figure_value(&result, "duplicated"),
+            figure_value(&result, "lost")
+        ),
         (0.0, 0.0)
     );
 }
 
 #[test]
-fn the_same_packets_are_lost_as_super_packets_and_one_by_one() {
+fn super_packets_and_single_packets_lose_the_same() {
     if !may_use_namespaces() {
         return;
     }
@@ -160,27 +166,27 @@ fn the_same_packets_are_lost_as_super_packets_and_one_by_one() {
         &[&lossy, ["--no-offload"].as_slice()].concat(),
     );
     let alone = probe(&single, &one);
-    assert!(number(&together, "lost") > 50.0);
+    assert!(figure_value(&together, "lost") > 50.0);
     assert_eq!(together["loss_pattern"], alone["loss_pattern"]);
     assert_eq!(together["lost"], alone["lost"]);
 }
 
 #[test]
-fn a_link_that_loses_more_than_declared_is_caught() {
+fn detects_more_loss_than_declared() {
     if !may_use_namespaces() {
         return;
     }
     let bed = Testbed::start("probe-wrong", IPV4, &["--loss", "10%", "--seed", "3"]);
     let flags = ["--count", "2000", "--interval", "100us"];
     let result = probe(&bed, &[flags.as_slice(), &["--expect", "loss=5%"]].concat());
-    assert!(number(&result, "losses_p") < 1e-6, "{result}");
-    assert!(number(&result, "gaps_p") < 1e-3, "{result}");
+    assert!(figure_value(&result, "losses_p") < 1e-6, "{result}");
+    assert!(figure_value(&result, "gaps_p") < 1e-3, "{result}");
     drop(bed);
     let bed = Testbed::start("probe-right", IPV4, &["--loss", "10%", "--seed", "3"]);
     let result = probe(
         &bed,
         &[flags.as_slice(), &["--expect", "loss=10%"]].concat(),
     );
-    assert!(number(&result, "losses_p") > 1e-3, "{result}");
-    assert!(number(&result, "gaps_p") > 1e-3, "{result}");
+    assert!(figure_value(&result, "losses_p") > 1e-3, "{result}");
+    assert!(figure_value(&result, "gaps_p") > 1e-3, "{result}");
 }
