@@ -44,7 +44,7 @@ impl<'a> Listeners<'a> {
             match flow.program {
                 Program::Ftp => all.push(on_all_addresses(host, ports::FTP, owner)),
                 Program::Iperf3 => {
-                    all.push(on_all_addresses(host, ports::iperf_port(number), owner))
+                    all.push(on_all_addresses(host, ports::iperf_port(number), owner));
                 }
                 Program::Command => {
                     let ready = flow.ready.filter(|_| !flow.server.is_empty());

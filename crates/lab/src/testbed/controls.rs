@@ -207,13 +207,13 @@ impl CongestionControls {
         let requested = control.key().unwrap_or_default();
         Ok(match Resolution::of(control)? {
             Resolution::Kernel(name) => CongestionControl {
-                requested: requested,
+                requested,
                 name,
                 provider: "kernel".to_owned(),
                 ..CongestionControl::default()
             },
             Resolution::Longhaul(own, values) => CongestionControl {
-                requested: requested,
+                requested,
                 name: self.register(own, &values)?,
                 provider: "longhaul".to_owned(),
                 parameters: own
