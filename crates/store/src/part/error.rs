@@ -26,12 +26,12 @@ pub enum PartError {
         len: u64,
     },
     /// An internal file cannot be opened.
-    #[error("{name}: cannot open {own} beside it: {source}")]
+    #[error("{name}: cannot open {internal} beside it: {source}")]
     Open {
         /// The file.
         name: String,
         /// Name of the internal file.
-        own: String,
+        internal: String,
         /// Reason.
         source: OpenError,
     },
@@ -106,12 +106,12 @@ pub enum PartError {
         more: usize,
     },
     /// The part cannot be kept as a piece.
-    #[error("{name}: cannot be kept as a piece: {why}")]
+    #[error("{name}: cannot be kept as a piece: {reason}")]
     Label {
         /// The file.
         name: String,
         /// Reason.
-        why: LabelError,
+        reason: LabelError,
     },
     /// The file has another hash than expected, though each block was right: the source changed
     /// while it was read. The part was discarded.

@@ -251,7 +251,7 @@ impl<D: Directory> Part<D> {
         self.commit()?;
         let label = self.label(entry).map_err(|why| PartError::Label {
             name: self.site.display_name(),
-            why,
+            reason: why,
         })?;
         // Makes the length durable if no block came.
         self.site

@@ -95,7 +95,7 @@ impl<D: Directory> PartPaths<D> {
     fn open_error(&self, own: &[u8], source: OpenError) -> PartError {
         PartError::Open {
             name: self.display_name(),
-            own: Escaped(own).to_string(),
+            internal: Escaped(own).to_string(),
             source,
         }
     }

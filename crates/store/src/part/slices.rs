@@ -107,7 +107,7 @@ fn acquire_journal<D: Directory>(
     }
     own.ok_or_else(|| PartError::Open {
         name: site.display_name(),
-        own: Escaped(&site.journal).to_string(),
+        internal: Escaped(&site.journal).to_string(),
         source: OpenError::Busy,
     })
 }

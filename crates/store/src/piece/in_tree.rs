@@ -58,7 +58,7 @@ impl PieceFileNames {
 
 /// Whether the tree has a piece of this file.
 pub(crate) fn exists(root: &Root, file: &RelPath) -> bool {
-    let place = root.place(file);
+    let place = root.dir_and_name(file);
     place.is_ok_and(|(dir, name)| read_label(dir.as_fd(), &internal_name(name, "piece")).is_ok())
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn remove(root: &Root, file: &RelPath) -> Result<(), Failure> {
     let opened = root.open_dir(parent.as_ref())?;
     let dir = Dir::new(opened.as_fd()).map_err(|error| Failure::System {
         path: parent,
-        doing: "open the directory",
+        action: "open the directory",
         errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
     })?;
     remove_leftovers(&dir, file.name()).map_err(|error| Failure::Part {

@@ -114,7 +114,7 @@ impl PieceFileError {
         match below(dir, &self.own) {
             Ok(path) => Failure::Piece {
                 path,
-                why: self.why,
+                reason: self.why,
             },
             Err(bad) => bad.into(),
         }

@@ -20,7 +20,7 @@ use std::{
 pub(super) const OPEN_DIRS_MAX: usize = 32;
 
 /// Flags for a descriptor that only names a directory. It needs no read permission.
-const NAMES_DIR: OFlags = OFlags::PATH
+const DIR_PATH_FLAGS: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
@@ -29,16 +29,16 @@ const NAMES_DIR: OFlags = OFlags::PATH
 pub(super) struct Directories {
     top: Arc<OwnedFd>,
     /// openat2(2) is missing in the kernel, or blocked by a system call filter.
-    pub(super) by_steps: AtomicBool,
-    open: Mutex<VecDeque<(RelPath, Arc<OwnedFd>)>>,
+    pub(super) openat2_missing: AtomicBool,
+    cache: Mutex<VecDeque<(RelPath, Arc<OwnedFd>)>>,
 }
 
 impl Directories {
-    pub(super) fn below(top: OwnedFd) -> Self {
+    pub(super) fn new(top: OwnedFd) -> Self {
         Self {
             top: Arc::new(top),
-            by_steps: AtomicBool::new(false),
-            open: Mutex::default(),
+            openat2_missing: AtomicBool::new(false),
+            cache: Mutex::default(),
         }
     }
 
@@ -48,21 +48,21 @@ impl Directories {
 
     /// Descriptor that only names the directory at `path`.
     pub(super) fn find(&self, path: &RelPath) -> Result<Arc<OwnedFd>, Errno> {
-        if let Some(dir) = self.held(path) {
+        if let Some(dir) = self.cached(path) {
             return Ok(dir);
         }
-        let parent = path.parent().and_then(|parent| self.held(&parent));
+        let parent = path.parent().and_then(|parent| self.cached(&parent));
         let dir = match parent {
-            Some(parent) => step(parent.as_fd(), path.name()),
-            None => self.resolve(path, at_once),
+            Some(parent) => open_component(parent.as_fd(), path.name()),
+            None => self.resolve(path, resolve_with_openat2),
         };
         let dir = Arc::new(dir?);
-        self.hold(path, &dir);
+        self.insert(path, &dir);
         Ok(dir)
     }
 
-    fn held(&self, path: &RelPath) -> Option<Arc<OwnedFd>> {
-        let mut dirs = self.open();
+    fn cached(&self, path: &RelPath) -> Option<Arc<OwnedFd>> {
+        let mut dirs = self.lock_cache();
         let at = dirs.iter().position(|(held, _)| held == path)?;
         let entry = dirs.remove(at)?;
         let dir = Arc::clone(&entry.1);
@@ -70,29 +70,29 @@ impl Directories {
         Some(dir)
     }
 
-    fn hold(&self, path: &RelPath, dir: &Arc<OwnedFd>) {
-        let mut dirs = self.open();
+    fn insert(&self, path: &RelPath, dir: &Arc<OwnedFd>) {
+        let mut dirs = self.lock_cache();
         dirs.truncate(OPEN_DIRS_MAX - 1);
         dirs.push_front((path.clone(), Arc::clone(dir)));
     }
 
     /// Removes a directory, and those below it, from the cache: another directory may get the name.
-    pub(super) fn forget(&self, path: &RelPath) {
+    pub(super) fn evict(&self, path: &RelPath) {
         let kept = |held: &RelPath| held != path && held.strip_prefix(path).is_none();
-        self.open().retain(|(held, _)| kept(held));
+        self.lock_cache().retain(|(held, _)| kept(held));
     }
 
-    pub(super) fn open(&self) -> MutexGuard<'_, VecDeque<(RelPath, Arc<OwnedFd>)>> {
-        self.open.lock()
+    pub(super) fn lock_cache(&self) -> MutexGuard<'_, VecDeque<(RelPath, Arc<OwnedFd>)>> {
+        self.cache.lock()
     }
 
     pub(super) fn resolve(&self, path: &RelPath, at_once: Resolver) -> Result<OwnedFd, Errno> {
-        if self.by_steps.load(Ordering::Relaxed) {
+        if self.openat2_missing.load(Ordering::Relaxed) {
             return walk(&self.top, path);
         }
         match at_once(&self.top, path) {
             Err(Errno::NOSYS | Errno::PERM) => {
-                self.by_steps.store(true, Ordering::Relaxed);
+                self.openat2_missing.store(true, Ordering::Relaxed);
                 walk(&self.top, path)
             }
             // openat2(2) takes paths up to a byte shorter than PATH_LEN_MAX.
@@ -105,10 +105,10 @@ impl Directories {
 /// Function that opens a directory below another.
 pub(super) type Resolver = fn(&OwnedFd, &RelPath) -> Result<OwnedFd, Errno>;
 
-fn at_once(top: &OwnedFd, path: &RelPath) -> Result<OwnedFd, Errno> {
+fn resolve_with_openat2(top: &OwnedFd, path: &RelPath) -> Result<OwnedFd, Errno> {
     let below = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // With O_NOFOLLOW, a link at the end would be reported as "no directory", not as a link.
-    let flags = NAMES_DIR.difference(OFlags::NOFOLLOW);
+    let flags = DIR_PATH_FLAGS.difference(OFlags::NOFOLLOW);
     fs::openat2(top, path.as_bytes(), flags, Mode::empty(), below)
 }
 
@@ -116,14 +116,14 @@ fn at_once(top: &OwnedFd, path: &RelPath) -> Result<OwnedFd, Errno> {
 /// followed.
 fn walk(top: &OwnedFd, path: &RelPath) -> Result<OwnedFd, Errno> {
     let mut names = path.components();
-    let first = step(top.as_fd(), names.next().ok_or(Errno::NOENT)?)?;
-    names.try_fold(first, |dir, name| step(dir.as_fd(), name))
+    let first = open_component(top.as_fd(), names.next().ok_or(Errno::NOENT)?)?;
+    names.try_fold(first, |dir, name| open_component(dir.as_fd(), name))
 }
 
 /// Opens a directory by one name. O_DIRECTORY reports a link as "no directory"; this reports
 /// `ELOOP`, as openat2(2) does.
-fn step(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
-    fs::openat(dir, name, NAMES_DIR, Mode::empty()).map_err(|errno| {
+fn open_component(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    fs::openat(dir, name, DIR_PATH_FLAGS, Mode::empty()).map_err(|errno| {
         let link = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());
         if link { Errno::LOOP } else { errno }

@@ -11,12 +11,12 @@ use rustix::io::Errno;
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The system refused.
-    #[error("{}: cannot {doing}: {}", shown(path.as_ref()), says(*errno))]
+    #[error("{}: cannot {action}: {}", display_path(path.as_ref()), errno_text(*errno))]
     System {
         /// Entry; `None` for the top.
         path: Option<RelPath>,
         /// Operation that failed, as an infinitive.
-        doing: &'static str,
+        action: &'static str,
         /// Error of the system.
         errno: Errno,
     },
@@ -24,12 +24,12 @@ pub enum Failure {
     #[error(transparent)]
     Name(#[from] BadPath),
     /// A piece of a file cannot be read.
-    #[error("{path}: {why}")]
+    #[error("{path}: {reason}")]
     Piece {
         /// Internal file that is not valid.
         path: RelPath,
         /// Reason.
-        why: LabelError,
+        reason: LabelError,
     },
     /// A piece cannot be removed.
     #[error("{}{error}", path.parent().map_or_else(String::new, |dir| format!("{dir}/")))]
@@ -40,12 +40,12 @@ pub enum Failure {
         error: Box<PartError>,
     },
     /// This program refuses.
-    #[error("{path}: {why}")]
+    #[error("{path}: {refusal}")]
     Refused {
         /// Entry that is refused.
         path: RelPath,
         /// Reason.
-        why: Refusal,
+        refusal: Refusal,
     },
 }
 
@@ -63,10 +63,10 @@ pub enum Refusal {
     DeviceInTheWay,
     /// The file in place of the directory would be lost.
     #[error("something that is not a directory is in the way of one; remove or move it first")]
-    NoDirectoryInTheWay,
+    NonDirectoryInTheWay,
     /// Parts and journals of running copies have such names.
     #[error("names that begin with .longhaul- are reserved for internal files")]
-    OwnName,
+    InternalName,
     /// Files in /proc are like this: their length is known only when they are read.
     #[error("it has data, although its length is 0; write the data into a file, and copy that")]
     NoLength,
@@ -82,7 +82,7 @@ impl Failure {
         match self {
             Self::System { errno, .. } => Some(*errno),
             Self::Piece {
-                why: LabelError::System(errno),
+                reason: LabelError::System(errno),
                 ..
             } => Some(*errno),
             _ => None,
@@ -107,22 +107,22 @@ impl Failure {
         self.errno() == Some(Errno::NOENT)
     }
 
-    /// Returns a function that turns an error of the system into a failure of `doing` at `path`.
-    pub(crate) fn at(path: Option<&RelPath>, doing: &'static str) -> impl Fn(Errno) -> Self {
+    /// Returns a function that turns an error of the system into a failure of `action` at `path`.
+    pub(crate) fn at(path: Option<&RelPath>, action: &'static str) -> impl Fn(Errno) -> Self {
         move |errno| Self::System {
             path: path.cloned(),
-            doing,
+            action,
             errno,
         }
     }
 }
 
-fn shown(path: Option<&RelPath>) -> String {
+fn display_path(path: Option<&RelPath>) -> String {
     path.map_or_else(|| ".".into(), RelPath::to_string)
 }
 
 /// Text for an error of the system. The system's own text for these two does not explain the cause.
-fn says(errno: Errno) -> String {
+fn errno_text(errno: Errno) -> String {
     match errno {
         Errno::LOOP => "a symbolic link is in the path, and is not followed".into(),
         Errno::NOTDIR => "something in the path is not a directory".into(),

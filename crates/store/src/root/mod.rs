@@ -35,7 +35,7 @@ const PRIVATE_DIR: Mode = Mode::RWXU;
 pub struct Root {
     directories: Directories,
     /// Device and inode numbers of protected directories.
-    kept: Arc<[(u64, u64)]>,
+    protected: Arc<[(u64, u64)]>,
 }
 
 impl fmt::Debug for Root {
@@ -74,15 +74,15 @@ impl Root {
             return Ok(top);
         }
         let below = RelPath::parse(below).map_err(io::Error::other)?;
-        top.below(Some(&below))
+        top.subroot(Some(&below))
             .map_err(|failure| failure.errno().unwrap_or(Errno::IO).into())
     }
 
     /// Protects directories, given by device and inode number: like mount points, they cannot be
     /// removed, replaced or moved (`EBUSY`).
     #[must_use]
-    pub fn keeping(mut self, directories: impl IntoIterator<Item = (u64, u64)>) -> Self {
-        self.kept = directories.into_iter().collect();
+    pub fn with_protected(mut self, directories: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        self.protected = directories.into_iter().collect();
         self
     }
 
@@ -99,12 +99,12 @@ impl Root {
     ///
     /// # Errors
     /// The path is not a directory, or contains a symbolic link.
-    pub fn below(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
-        let dir = self.dir(path)?;
+    pub fn subroot(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
+        let dir = self.dir_fd(path)?;
         let top = rustix::io::fcntl_dupfd_cloexec(&dir, 0);
         let top = top.map_err(Failure::at(path, "open the directory"))?;
         Ok(Self {
-            kept: Arc::clone(&self.kept),
+            protected: Arc::clone(&self.protected),
             ..Self::of(top)
         })
     }
@@ -113,17 +113,17 @@ impl Root {
     /// missing.
     ///
     /// # Errors
-    /// As [`Root::below`], or the system's error.
-    pub fn below_or_create(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
-        match path.map(|path| self.make_plain_dir(path)) {
+    /// As [`Root::subroot`], or the system's error.
+    pub fn subroot_or_create(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
+        match path.map(|path| self.make_dir_with_umask(path)) {
             Some(Err(failure)) if failure.is_not_found() => {
                 let around = path.and_then(RelPath::parent);
-                let around = self.below_or_create(Some(&around.ok_or(failure)?))?;
+                let around = self.subroot_or_create(Some(&around.ok_or(failure)?))?;
                 let name = path.map(|path| RelPath::parse(path.name())).transpose()?;
-                around.below_or_create(name.as_ref())
+                around.subroot_or_create(name.as_ref())
             }
             Some(Err(failure)) if failure.errno() != Some(Errno::EXIST) => Err(failure),
-            _ => self.below(path),
+            _ => self.subroot(path),
         }
     }
 
@@ -131,11 +131,11 @@ impl Root {
     /// rest of the path.
     ///
     /// # Errors
-    /// As [`Root::below`].
-    pub fn nearest(&self, path: &RelPath) -> Result<(Self, RelPath), Failure> {
+    /// As [`Root::subroot`].
+    pub fn nearest_subroot(&self, path: &RelPath) -> Result<(Self, RelPath), Failure> {
         let mut around = path.parent();
         loop {
-            match self.below(around.as_ref()) {
+            match self.subroot(around.as_ref()) {
                 Err(failure) if failure.is_not_found() => {
                     around = around.as_ref().and_then(RelPath::parent);
                 }
@@ -152,16 +152,16 @@ impl Root {
     ///
     /// # Errors
     /// The system's error.
-    pub fn make_plain_dir(&self, path: &RelPath) -> Result<(), Failure> {
-        let (dir, name) = self.place(path)?;
+    pub fn make_dir_with_umask(&self, path: &RelPath) -> Result<(), Failure> {
+        let (dir, name) = self.dir_and_name(path)?;
         fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777))
             .map_err(Failure::at(Some(path), "make the directory"))
     }
 
     fn of(top: OwnedFd) -> Self {
         Self {
-            directories: Directories::below(top),
-            kept: Arc::default(),
+            directories: Directories::new(top),
+            protected: Arc::default(),
         }
     }
 
@@ -170,7 +170,7 @@ impl Root {
     ///
     /// # Errors
     /// The path is not a directory, or contains a symbolic link.
-    pub fn dir(&self, path: Option<&RelPath>) -> Result<Arc<OwnedFd>, Failure> {
+    pub fn dir_fd(&self, path: Option<&RelPath>) -> Result<Arc<OwnedFd>, Failure> {
         match path {
             Some(path) => self.directories.find(path),
             None => Ok(Arc::clone(self.directories.top())),
@@ -181,17 +181,20 @@ impl Root {
     /// Descriptor of a directory for listing and syncing, with an offset of its own.
     ///
     /// # Errors
-    /// As [`Root::dir`], or the directory must not be read.
+    /// As [`Root::dir_fd`], or the directory must not be read.
     pub fn open_dir(&self, path: Option<&RelPath>) -> Result<OwnedFd, Failure> {
-        let dir = self.dir(path)?;
+        let dir = self.dir_fd(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         without_atime(|quiet| fs::openat(&dir, ".", flags | quiet, Mode::empty()))
             .map_err(Failure::at(path, "read the directory"))
     }
 
     /// Directory of `path`, and the name in it.
-    pub(crate) fn place<'p>(&self, path: &'p RelPath) -> Result<(Arc<OwnedFd>, &'p [u8]), Failure> {
-        Ok((self.dir(path.parent().as_ref())?, path.name()))
+    pub(crate) fn dir_and_name<'p>(
+        &self,
+        path: &'p RelPath,
+    ) -> Result<(Arc<OwnedFd>, &'p [u8]), Failure> {
+        Ok((self.dir_fd(path.parent().as_ref())?, path.name()))
     }
 
     /// Opens a file for reading.
@@ -199,7 +202,7 @@ impl Root {
     /// # Errors
     /// The system's error; a symbolic link is refused.
     pub fn open_file(&self, path: &RelPath) -> Result<File, Failure> {
-        let (dir, name) = self.place(path)?;
+        let (dir, name) = self.dir_and_name(path)?;
         without_atime(|quiet| {
             fs::openat(
                 &dir,
@@ -217,7 +220,7 @@ impl Root {
     /// # Errors
     /// The system's error.
     pub fn open_with(&self, path: &RelPath, flags: OFlags, mode: Mode) -> Result<File, Failure> {
-        let (dir, name) = self.place(path)?;
+        let (dir, name) = self.dir_and_name(path)?;
         fs::openat(&dir, name, flags | SAFE_FLAGS, mode)
             .map(File::from)
             .map_err(Failure::at(Some(path), "open"))
@@ -228,7 +231,7 @@ impl Root {
     /// # Errors
     /// The system's error.
     pub fn stat(&self, path: &RelPath) -> Result<Stat, Failure> {
-        let (dir, name) = self.place(path)?;
+        let (dir, name) = self.dir_and_name(path)?;
         fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(Failure::at(Some(path), "access"))
     }
 
@@ -248,7 +251,7 @@ impl Root {
 
     /// Opens an entry, to read or set its metadata.
     pub(crate) fn handle(&self, path: &RelPath) -> Result<Handle, Failure> {
-        let (dir, name) = self.place(path)?;
+        let (dir, name) = self.dir_and_name(path)?;
         open_handle(dir.as_fd(), name).map_err(Failure::at(Some(path), "access"))
     }
 
@@ -265,8 +268,8 @@ impl Root {
 
     /// Makes a directory of this user readable and writable, so that entries can be created in it.
     /// The caller must restore the mode.
-    pub(crate) fn unlock(&self, path: Option<&RelPath>) -> Result<(), Failure> {
-        match self.may(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
+    pub(crate) fn make_writable(&self, path: Option<&RelPath>) -> Result<(), Failure> {
+        match self.has_access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
             Ok(false) => {}
             // No mode helps on a read-only file system: creating an entry will fail with its own
             // name.
@@ -287,10 +290,14 @@ impl Root {
     }
 
     /// Whether this user has these permissions on a directory.
-    pub(crate) fn may(&self, path: Option<&RelPath>, rights: Access) -> Result<bool, Failure> {
+    pub(crate) fn has_access(
+        &self,
+        path: Option<&RelPath>,
+        rights: Access,
+    ) -> Result<bool, Failure> {
         let (dir, name) = match path {
-            Some(path) => self.place(path)?,
-            None => (self.dir(None)?, &b"."[..]),
+            Some(path) => self.dir_and_name(path)?,
+            None => (self.dir_fd(None)?, &b"."[..]),
         };
         let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
         match fs::accessat(&dir, name, rights, flags) {
@@ -331,7 +338,7 @@ impl Root {
     /// # Errors
     /// The system's error.
     pub fn make_dir(&self, path: &RelPath) -> Result<(), Failure> {
-        let (dir, name) = self.place(path)?;
+        let (dir, name) = self.dir_and_name(path)?;
         fs::mkdirat(&dir, name, PRIVATE_DIR).map_err(Failure::at(Some(path), "make the directory"))
     }
 
@@ -340,7 +347,7 @@ impl Root {
     /// # Errors
     /// The system's error.
     pub fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<(), Failure> {
-        let (dir, name) = self.place(path)?;
+        let (dir, name) = self.dir_and_name(path)?;
         fs::symlinkat(target, &dir, name).map_err(Failure::at(Some(path), "make the symbolic link"))
     }
 
@@ -349,7 +356,8 @@ impl Root {
     /// # Errors
     /// The system's error.
     pub fn link(&self, old: &RelPath, new: &RelPath) -> Result<(), Failure> {
-        let ((old_dir, old_name), (new_dir, new_name)) = (self.place(old)?, self.place(new)?);
+        let ((old_dir, old_name), (new_dir, new_name)) =
+            (self.dir_and_name(old)?, self.dir_and_name(new)?);
         fs::linkat(&old_dir, old_name, &new_dir, new_name, AtFlags::empty())
             .map_err(Failure::at(Some(new), "make the hard link"))
     }
@@ -359,7 +367,7 @@ impl Root {
     /// # Errors
     /// The system's error.
     pub fn make_node(&self, path: &RelPath, kind: FileType, device: u64) -> Result<(), Failure> {
-        let (dir, name) = self.place(path)?;
+        let (dir, name) = self.dir_and_name(path)?;
         fs::mknodat(&dir, name, kind, Mode::RUSR | Mode::WUSR, device)
             .map_err(Failure::at(Some(path), "make the special file"))
     }
@@ -369,7 +377,7 @@ impl Root {
     /// # Errors
     /// The system's error.
     pub fn remove(&self, path: &RelPath) -> Result<(), Failure> {
-        let (dir, name) = self.place(path)?;
+        let (dir, name) = self.dir_and_name(path)?;
         fs::unlinkat(&dir, name, AtFlags::empty()).map_err(Failure::at(Some(path), "remove"))
     }
 
@@ -378,9 +386,9 @@ impl Root {
     /// # Errors
     /// The system's error; `EBUSY` for a protected directory.
     pub fn remove_dir(&self, path: &RelPath) -> Result<(), Failure> {
-        let (dir, name) = self.place(path)?;
-        self.directories.forget(path);
-        self.refuse_kept(&dir, name)
+        let (dir, name) = self.dir_and_name(path)?;
+        self.directories.evict(path);
+        self.refuse_protected(&dir, name)
             .and_then(|()| fs::unlinkat(&dir, name, AtFlags::REMOVEDIR))
             .map_err(Failure::at(Some(path), "remove the directory"))
     }
@@ -416,7 +424,7 @@ impl Root {
     /// # Errors
     /// As [`Root::rename`], or the file system cannot exchange names ([`lacks_rename_flags`]).
     pub fn exchange(&self, one: &RelPath, other: &RelPath) -> Result<(), Failure> {
-        self.directories.forget(other);
+        self.directories.evict(other);
         self.rename_by(one, other, |one_dir, one_name, other_dir, other_name| {
             let flags = RenameFlags::EXCHANGE;
             fs::renameat_with(one_dir, one_name, other_dir, other_name, flags)
@@ -429,20 +437,21 @@ impl Root {
         new: &RelPath,
         rename: impl Fn(&OwnedFd, &[u8], &OwnedFd, &[u8]) -> Result<(), Errno>,
     ) -> Result<(), Failure> {
-        let ((old_dir, old_name), (new_dir, new_name)) = (self.place(old)?, self.place(new)?);
-        self.directories.forget(old);
-        self.refuse_kept(&old_dir, old_name)
-            .and_then(|()| self.refuse_kept(&new_dir, new_name))
+        let ((old_dir, old_name), (new_dir, new_name)) =
+            (self.dir_and_name(old)?, self.dir_and_name(new)?);
+        self.directories.evict(old);
+        self.refuse_protected(&old_dir, old_name)
+            .and_then(|()| self.refuse_protected(&new_dir, new_name))
             .and_then(|()| rename(&old_dir, old_name, &new_dir, new_name))
             .map_err(Failure::at(Some(new), "rename to"))
     }
 
-    fn refuse_kept(&self, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
-        if self.kept.is_empty() {
+    fn refuse_protected(&self, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+        if self.protected.is_empty() {
             return Ok(());
         }
         let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-        match stat.is_ok_and(|stat| self.kept.contains(&(stat.st_dev, stat.st_ino))) {
+        match stat.is_ok_and(|stat| self.protected.contains(&(stat.st_dev, stat.st_ino))) {
             true => Err(Errno::BUSY),
             false => Ok(()),
         }

@@ -21,12 +21,17 @@ fn tree() -> (TempDir, Root) {
 }
 
 /// Runs a test of path resolution with openat2(2) and without.
-fn both_ways(test: impl Fn(&TempDir, &Root)) {
+fn with_and_without_openat2(test: impl Fn(&TempDir, &Root)) {
     for by_steps in [false, true] {
         let (temp, root) = tree();
-        root.directories.by_steps.store(by_steps, Ordering::Relaxed);
+        root.directories
+            .openat2_missing
+            .store(by_steps, Ordering::Relaxed);
         test(&temp, &root);
-        assert_eq!(root.directories.by_steps.load(Ordering::Relaxed), by_steps);
+        assert_eq!(
+            root.directories.openat2_missing.load(Ordering::Relaxed),
+            by_steps
+        );
         let left = std::fs::read_dir(temp.path().join("outside"))
             .unwrap()
             .count();
@@ -36,7 +41,7 @@ fn both_ways(test: impl Fn(&TempDir, &Root)) {
 
 #[test]
 fn refuses_symlinks_at_any_position() {
-    both_ways(|temp, root| {
+    with_and_without_openat2(|temp, root| {
         root.make_dir(&path("a")).unwrap();
         let outside = temp.path().join("outside");
         for link in ["in/l", "in/a/l"] {
@@ -66,7 +71,7 @@ fn refuses_symlinks_at_any_position() {
 
 #[test]
 fn performs_each_operation() {
-    both_ways(|temp, root| {
+    with_and_without_openat2(|temp, root| {
         root.make_dir(&path("d")).unwrap();
         root.make_dir(&path("d/e")).unwrap();
         std::fs::write(temp.path().join("in/d/e/file"), "data").unwrap();
@@ -95,7 +100,7 @@ fn performs_each_operation() {
 
 #[test]
 fn uses_the_new_directory_after_removal_and_creation() {
-    both_ways(|_, root| {
+    with_and_without_openat2(|_, root| {
         root.make_dir(&path("d")).unwrap();
         for _ in 0..2 {
             root.make_dir(&path("d/e")).unwrap();
@@ -119,7 +124,7 @@ fn resolves_name_by_name_without_openat2() {
         root.make_dir(&path("d")).unwrap();
         assert!(root.directories.resolve(&path("d"), refuse).is_ok());
         assert!(
-            root.directories.by_steps.load(Ordering::Relaxed),
+            root.directories.openat2_missing.load(Ordering::Relaxed),
             "not asked again"
         );
     }
@@ -128,17 +133,17 @@ fn resolves_name_by_name_without_openat2() {
         .directories
         .resolve(&path("d"), |_, _| Err(Errno::NOENT));
     assert_eq!(missing.unwrap_err(), Errno::NOENT);
-    assert!(!root.directories.by_steps.load(Ordering::Relaxed));
+    assert!(!root.directories.openat2_missing.load(Ordering::Relaxed));
 }
 
 #[test]
 fn limits_open_directories() {
-    both_ways(|_, root| {
+    with_and_without_openat2(|_, root| {
         for number in 0..OPEN_DIRS_MAX * 2 {
             root.make_dir(&path(&format!("d{number}"))).unwrap();
             root.make_dir(&path(&format!("d{number}/e"))).unwrap();
         }
-        assert_eq!(root.directories.open().len(), OPEN_DIRS_MAX);
+        assert_eq!(root.directories.lock_cache().len(), OPEN_DIRS_MAX);
     });
 }
 
@@ -153,14 +158,14 @@ fn creates_the_longest_path() {
     dirs.iter()
         .rev()
         .for_each(|dir| root.make_dir(dir).unwrap());
-    assert!(root.dir(Some(&longest)).is_ok());
+    assert!(root.dir_fd(Some(&longest)).is_ok());
     dirs.iter().for_each(|dir| root.remove_dir(dir).unwrap());
 }
 
 /// A second thread exchanges a directory for a link to another and back, as fast as possible.
 #[test]
 fn directory_swapped_for_a_link_is_not_followed() {
-    both_ways(|temp, root| {
+    with_and_without_openat2(|temp, root| {
         root.make_dir(&path("d")).unwrap();
         symlink(temp.path().join("outside"), temp.path().join("in/l")).unwrap();
         let top = temp.path().join("in");
@@ -169,7 +174,7 @@ fn directory_swapped_for_a_link_is_not_followed() {
             let swaps = scope.spawn(|| swap_often(&top));
             while !swaps.is_finished() {
                 try_everything_in_d(root);
-                root.directories.open().clear();
+                root.directories.lock_cache().clear();
             }
         });
     });
@@ -208,25 +213,25 @@ fn creates_a_root_and_its_parents() {
 
 #[test]
 fn root_below_a_root_refuses_links() {
-    both_ways(|temp, root| {
+    with_and_without_openat2(|temp, root| {
         symlink(temp.path().join("outside"), temp.path().join("in/l")).unwrap();
         symlink("..", temp.path().join("in/up")).unwrap();
         for link in ["l", "up", "l/secret"] {
-            assert!(root.below(Some(&path(link))).is_err(), "{link}");
-            assert!(root.below_or_create(Some(&path(link))).is_err(), "{link}");
+            assert!(root.subroot(Some(&path(link))).is_err(), "{link}");
+            assert!(root.subroot_or_create(Some(&path(link))).is_err(), "{link}");
         }
-        let below = root.below_or_create(Some(&path("d"))).unwrap();
-        root.below_or_create(Some(&path("new/a/b"))).unwrap();
+        let below = root.subroot_or_create(Some(&path("d"))).unwrap();
+        root.subroot_or_create(Some(&path("new/a/b"))).unwrap();
         assert!(temp.path().join("in/new/a/b").is_dir());
-        assert!(root.below_or_create(Some(&path("l/a/b"))).is_err());
-        let (near, rest) = root.nearest(&path("new/c/d/e")).unwrap();
+        assert!(root.subroot_or_create(Some(&path("l/a/b"))).is_err());
+        let (near, rest) = root.nearest_subroot(&path("new/c/d/e")).unwrap();
         assert_eq!(rest, path("c/d/e"));
         assert!(near.is_dir(&path("a")) && !near.is_dir(&path("c")));
-        assert!(root.nearest(&path("l/a")).is_err());
+        assert!(root.nearest_subroot(&path("l/a")).is_err());
         symlink("../l", temp.path().join("in/d/l")).unwrap();
         assert!(below.open_file(&path("l/secret")).is_err());
         below.make_dir(&path("e")).unwrap();
-        let same = root.below(None).unwrap().below(Some(&path("d/e")));
+        let same = root.subroot(None).unwrap().subroot(Some(&path("d/e")));
         assert!(same.is_ok());
     });
 }
@@ -270,11 +275,11 @@ fn protected_directories_cannot_be_moved_or_removed() {
     }
     root.make_symlink(&path("link"), b"x").unwrap();
     let meta = std::fs::metadata(temp.path().join("in/kept/sub")).unwrap();
-    let root = root.keeping([(meta.dev(), meta.ino())]);
+    let root = root.with_protected([(meta.dev(), meta.ino())]);
     let busy = |done: Result<(), Failure>| assert_eq!(done.unwrap_err().errno(), Some(Errno::BUSY));
     busy(root.remove_dir(&path("kept/sub")));
     busy(
-        root.below(Some(&path("kept")))
+        root.subroot(Some(&path("kept")))
             .unwrap()
             .remove_dir(&path("sub")),
     );
@@ -297,7 +302,7 @@ fn rename_to_new_replaces_nothing() {
     root.make_dir(&path("dir")).unwrap();
     root.make_dir(&path("empty")).unwrap();
     let by_link = |old: &str, new: &str| {
-        let top = root.dir(None).unwrap();
+        let top = root.dir_fd(None).unwrap();
         rename_by_link(&top, old.as_bytes(), &top, new.as_bytes())
     };
     let by_flag = |old: &str, new: &str| {

@@ -53,7 +53,7 @@ fn is_called_root() -> bool {
 pub(crate) fn as_ordinary_user<T: Send>(test: impl FnOnce() -> T + Send) -> T {
     let become_them = || {
         if is_root() {
-            change_user();
+            set_ordinary_ids();
         } else if is_called_root() {
             drop_rights();
         }
@@ -62,7 +62,7 @@ pub(crate) fn as_ordinary_user<T: Send>(test: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(become_them).join().unwrap())
 }
 
-fn change_user() {
+fn set_ordinary_ids() {
     let (uid, gid) = (Uid::from_raw(ORDINARY), Gid::from_raw(ORDINARY));
     set_thread_groups(&[]).unwrap();
     set_thread_res_gid(gid, gid, gid).unwrap();

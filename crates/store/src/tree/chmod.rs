@@ -20,7 +20,7 @@ pub struct Chmod(pub Vec<Change>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     /// Entries that the change applies to.
-    pub what: What,
+    pub applies_to: AppliesTo,
     /// Operation with `bits`.
     pub action: Action,
     /// All bits of the given classes: `u` is 0o4700, and so on.
@@ -34,7 +34,7 @@ pub struct Change {
 
 /// Entries that a change applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum AppliesTo {
     /// Directories and all other entries.
     Everything,
     /// Directories.
@@ -66,9 +66,9 @@ impl Chmod {
 
 impl Change {
     fn apply(self, mode: u32, directory: bool) -> u32 {
-        match self.what {
-            What::Directories if !directory => return mode,
-            What::Files if directory => return mode,
+        match self.applies_to {
+            AppliesTo::Directories if !directory => return mode,
+            AppliesTo::Files if directory => return mode,
             _ => {}
         }
         let executes = self.execute_if_any && (directory || mode & EXECUTE != 0);
@@ -93,7 +93,7 @@ impl FromStr for Chmod {
             return Err(format!("expected at most {CHANGES_MAX} changes"));
         }
         let change = |part: &&str| {
-            change(part).ok_or_else(|| {
+            parse_change(part).ok_or_else(|| {
                 format!("{part:?}: expected octal digits or changes like u=rwX, go-w; D in front for directories, F for files")
             })
         };
@@ -101,14 +101,17 @@ impl FromStr for Chmod {
     }
 }
 
-fn change(part: &str) -> Option<Change> {
+fn parse_change(part: &str) -> Option<Change> {
     let (what, rest) = match part.as_bytes().first()? {
-        b'D' => (What::Directories, &part[1..]),
-        b'F' => (What::Files, &part[1..]),
-        _ => (What::Everything, part),
+        b'D' => (AppliesTo::Directories, &part[1..]),
+        b'F' => (AppliesTo::Files, &part[1..]),
+        _ => (AppliesTo::Everything, part),
     };
     let change = octal(rest).or_else(|| symbolic(rest))?;
-    Some(Change { what, ..change })
+    Some(Change {
+        applies_to: what,
+        ..change
+    })
 }
 
 fn octal(text: &str) -> Option<Change> {
@@ -117,7 +120,7 @@ fn octal(text: &str) -> Option<Change> {
         .ok()
         .filter(|bits| digits && *bits <= ALL)?;
     Some(Change {
-        what: What::Everything,
+        applies_to: AppliesTo::Everything,
         action: Action::Set,
         who: ALL,
         bits,
@@ -137,16 +140,16 @@ fn symbolic(text: &str) -> Option<Change> {
         "" => ALL,
         _ => who
             .chars()
-            .map(class)
+            .map(class_bits)
             .try_fold(0, |sum, bits| Some(sum | bits?))?,
     };
     let names = &rest[1..];
     let bits = names
         .chars()
-        .map(permission)
+        .map(permission_bits)
         .try_fold(0, |sum, bits| Some(sum | bits?))?;
     Some(Change {
-        what: What::Everything,
+        applies_to: AppliesTo::Everything,
         action,
         who,
         bits: bits & who,
@@ -154,7 +157,7 @@ fn symbolic(text: &str) -> Option<Change> {
     })
 }
 
-fn class(name: char) -> Option<u32> {
+fn class_bits(name: char) -> Option<u32> {
     match name {
         'u' => Some(SET_USER_ID | 0o700),
         'g' => Some(SET_GROUP_ID | 0o070),
@@ -164,7 +167,7 @@ fn class(name: char) -> Option<u32> {
     }
 }
 
-fn permission(name: char) -> Option<u32> {
+fn permission_bits(name: char) -> Option<u32> {
     match name {
         'r' => Some(0o444),
         'w' => Some(0o222),

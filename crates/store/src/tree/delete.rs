@@ -14,7 +14,7 @@ use crate::{
     root::{Failure, Names, Root},
     tree::{
         filter::{Filter, Verdict},
-        scan::Ended,
+        scan::ScanEnd,
     },
 };
 use rustix::{
@@ -26,7 +26,7 @@ use std::collections::{BTreeSet, HashSet};
 
 /// Reason why nothing is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotDeleting {
+pub enum DeletionRefused {
     /// Entries missing from the scan may exist at the source.
     #[error("nothing is deleted, because {0} entries at the source could not be read")]
     Failures(u64),
@@ -38,7 +38,7 @@ pub enum NotDeleting {
 /// Finds extra entries at the destination, from entries in the order of a scan. Keeps the names in
 /// the directories on the current path, and the paths of the extra entries.
 #[derive(Debug)]
-pub struct Extras<'a> {
+pub struct DeletionPlan<'a> {
     root: &'a Root,
     filter: &'a Filter,
     frames: Vec<Frame>,
@@ -55,10 +55,10 @@ struct Frame {
     path: Option<RelPath>,
     names: HashSet<Box<[u8]>>,
     /// The contents were not scanned.
-    spared: bool,
+    contents_unscanned: bool,
 }
 
-impl<'a> Extras<'a> {
+impl<'a> DeletionPlan<'a> {
     /// Plan for a copy into `root` of the entries that `filter` includes.
     #[must_use]
     pub fn new(root: &'a Root, filter: &'a Filter) -> Self {
@@ -74,13 +74,13 @@ impl<'a> Extras<'a> {
     }
 
     /// Records that the contents of a source are copied into the root itself.
-    pub fn top(&mut self) {
+    pub fn set_contents_copied(&mut self) {
         self.top_copied = true;
     }
 
     /// Records an entry of the source.
-    pub fn see(&mut self, entry: &Entry) {
-        self.note(&entry.path);
+    pub fn add_entry(&mut self, entry: &Entry) {
+        self.record_name(&entry.path);
         if entry.kind == Kind::Directory {
             self.frames.push(Frame {
                 path: Some(entry.path.clone()),
@@ -91,20 +91,20 @@ impl<'a> Extras<'a> {
 
     /// Records an entry that the source has but does not copy, or whose contents it does not copy.
     /// It is not deleted either.
-    pub fn spare(&mut self, path: &RelPath) {
+    pub fn protect(&mut self, path: &RelPath) {
         let last = self.frames.last_mut();
         match last.filter(|frame| frame.path.as_ref() == Some(path)) {
-            Some(frame) => frame.spared = true,
-            None => self.note(path),
+            Some(frame) => frame.contents_unscanned = true,
+            None => self.record_name(path),
         }
     }
 
-    fn note(&mut self, path: &RelPath) {
+    fn record_name(&mut self, path: &RelPath) {
         let dir = path.parent();
         while self
             .frames
             .last()
-            .is_some_and(|frame| !frame.holds(dir.as_ref()))
+            .is_some_and(|frame| !frame.is_for(dir.as_ref()))
         {
             self.leave();
         }
@@ -119,7 +119,7 @@ impl<'a> Extras<'a> {
     }
 
     fn compare(&mut self, frame: &Frame) {
-        match self.surplus(frame) {
+        match self.extra_entries(frame) {
             Ok(found) => self.found.extend(found),
             // A directory that does not exist yet has no extra entries.
             Err(failure) if failure.is_not_found() => {}
@@ -127,15 +127,15 @@ impl<'a> Extras<'a> {
         }
     }
 
-    fn surplus(&self, frame: &Frame) -> Result<Vec<RelPath>, Failure> {
-        if frame.spared {
+    fn extra_entries(&self, frame: &Frame) -> Result<Vec<RelPath>, Failure> {
+        if frame.contents_unscanned {
             return Ok(Vec::new());
         }
         let (names, error) = self.root.list(frame.path.as_ref())?;
         if let Some(error) = error {
             return Err(error);
         }
-        let files = pieces(self.root, frame.path.as_ref(), &names)?;
+        let files = files_with_pieces(self.root, frame.path.as_ref(), &names)?;
         let pieces = files.iter().map(AsRef::as_ref);
         let all = names
             .iter()
@@ -147,17 +147,17 @@ impl<'a> Extras<'a> {
         for name in unknown {
             found.push(below(frame.path.as_ref(), name)?);
         }
-        found.retain(|path| !self.is_excluded(path) && !self.is_beyond(path));
+        found.retain(|path| !self.is_excluded(path) && !self.is_on_other_file_system(path));
         Ok(found)
     }
 
     /// With `-x`: whether the entry is on another file system than the copied directory.
-    fn is_beyond(&self, path: &RelPath) -> bool {
+    fn is_on_other_file_system(&self, path: &RelPath) -> bool {
         let first = path.components().next();
         let first = first.and_then(|first| RelPath::parse(first).ok());
         let copied = first.filter(|first| !self.top_copied && first != path);
         let device = |path| device(self.root, path).ok();
-        self.filter.stays() && device(Some(path)) != device(copied.as_ref())
+        self.filter.is_one_file_system() && device(Some(path)) != device(copied.as_ref())
     }
 
     fn is_excluded(&self, path: &RelPath) -> bool {
@@ -169,11 +169,14 @@ impl<'a> Extras<'a> {
     ///
     /// # Errors
     /// The source was not read to its end, or not without errors.
-    pub fn finish(mut self, source: Ended) -> Result<(Vec<RelPath>, Vec<Failure>), NotDeleting> {
+    pub fn finish(
+        mut self,
+        source: ScanEnd,
+    ) -> Result<(Vec<RelPath>, Vec<Failure>), DeletionRefused> {
         match source {
-            Ended::Whole => {}
-            Ended::Failures(failures) => return Err(NotDeleting::Failures(failures)),
-            Ended::NotYet => return Err(NotDeleting::Unfinished),
+            ScanEnd::Complete => {}
+            ScanEnd::Failures(failures) => return Err(DeletionRefused::Failures(failures)),
+            ScanEnd::Unfinished => return Err(DeletionRefused::Unfinished),
         }
         while !self.frames.is_empty() {
             self.leave();
@@ -187,7 +190,7 @@ impl<'a> Extras<'a> {
 }
 
 impl Frame {
-    fn holds(&self, dir: Option<&RelPath>) -> bool {
+    fn is_for(&self, dir: Option<&RelPath>) -> bool {
         self.path.as_ref() == dir
     }
 }
@@ -200,8 +203,12 @@ fn below(dir: Option<&RelPath>, name: &[u8]) -> Result<RelPath, Failure> {
 }
 
 /// Files of which a directory has pieces. Invalid labels are left alone.
-fn pieces(root: &Root, dir: Option<&RelPath>, names: &Names) -> Result<Vec<Box<[u8]>>, Failure> {
-    let dir = root.dir(dir)?;
+fn files_with_pieces(
+    root: &Root,
+    dir: Option<&RelPath>,
+    names: &Names,
+) -> Result<Vec<Box<[u8]>>, Failure> {
+    let dir = root.dir_fd(dir)?;
     Ok(piece::find_in_directory(dir.as_fd(), names).0)
 }
 
@@ -210,7 +217,7 @@ fn is_dir(stat: &Stat) -> bool {
 }
 
 /// Whether the entry is a directory, and whether it is on another file system than `home`.
-fn looked_at(stat: &Stat, home: Option<u64>) -> (bool, bool) {
+fn is_dir_and_beyond(stat: &Stat, home: Option<u64>) -> (bool, bool) {
     let beyond = home.is_some_and(|home| home != stat.st_dev);
     (is_dir(stat), beyond)
 }
@@ -218,14 +225,16 @@ fn looked_at(stat: &Stat, home: Option<u64>) -> (bool, bool) {
 fn device(root: &Root, path: Option<&RelPath>) -> Result<u64, Failure> {
     let stat = match path {
         Some(path) => root.stat(path)?,
-        None => rustix::fs::fstat(root.dir(None)?).map_err(Failure::at(None, "access"))?,
+        None => rustix::fs::fstat(root.dir_fd(None)?).map_err(Failure::at(None, "access"))?,
     };
     Ok(stat.st_dev)
 }
 
 /// With `-x`: device number of the file system that a removal does not leave.
-fn home(root: &Root, filter: &Filter, path: &RelPath) -> Option<u64> {
-    filter.stays().then(|| device(root, Some(path)).ok())?
+fn home_device(root: &Root, filter: &Filter, path: &RelPath) -> Option<u64> {
+    filter
+        .is_one_file_system()
+        .then(|| device(root, Some(path)).ok())?
 }
 
 fn is_excluded(root: &Root, filter: &Filter, path: &RelPath) -> bool {
@@ -239,41 +248,41 @@ fn is_excluded(root: &Root, filter: &Filter, path: &RelPath) -> bool {
 /// Directories that contain these stay. Returns the number of removed entries, and the failures.
 #[must_use]
 pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Failure>) {
-    let above = path
-        .parent()
-        .map_or(Verdict::Passed, |dir| filter.verdict_from_top(&dir, true));
+    let above = path.parent().map_or(Verdict::Unmatched, |dir| {
+        filter.verdict_from_top(&dir, true)
+    });
     let mut removal = Removal {
         root,
         filter,
-        home: home(root, filter, path),
+        home: home_device(root, filter, path),
         removed: 0,
         failures: Vec::new(),
     };
     // If this is not allowed, the removal reports it.
-    let _ = root.unlock(path.parent().as_ref());
-    removal.all(path, above);
+    let _ = root.make_writable(path.parent().as_ref());
+    removal.remove_tree(path, above);
     (removal.removed, removal.failures)
 }
 
 /// Lists the entries that [`remove_all`] would remove, contents before their directory. Calls `say`
 /// for each, and returns the failures.
-pub fn list_all(
+pub fn list_removable(
     root: &Root,
     filter: &Filter,
     path: &RelPath,
     say: impl FnMut(&RelPath),
 ) -> Vec<Failure> {
-    let above = path
-        .parent()
-        .map_or(Verdict::Passed, |dir| filter.verdict_from_top(&dir, true));
+    let above = path.parent().map_or(Verdict::Unmatched, |dir| {
+        filter.verdict_from_top(&dir, true)
+    });
     let mut listing = Listing {
         root,
         filter,
-        home: home(root, filter, path),
-        say,
+        home: home_device(root, filter, path),
+        report: say,
         failures: Vec::new(),
     };
-    listing.all_goes(path, above);
+    listing.list_tree(path, above);
     listing.failures
 }
 
@@ -281,30 +290,30 @@ struct Listing<'a, S> {
     root: &'a Root,
     filter: &'a Filter,
     home: Option<u64>,
-    say: S,
+    report: S,
     failures: Vec<Failure>,
 }
 
 impl<S: FnMut(&RelPath)> Listing<'_, S> {
     /// Lists an entry and its contents; returns whether all of it would be removed. Recursion is
     /// limited by the length of a path.
-    fn all_goes(&mut self, path: &RelPath, above: Verdict) -> bool {
-        let goes = self.goes(path, above).unwrap_or_else(|failure| {
+    fn list_tree(&mut self, path: &RelPath, above: Verdict) -> bool {
+        let goes = self.list_entry(path, above).unwrap_or_else(|failure| {
             self.failures.push(failure);
             false
         });
         if goes {
-            (self.say)(path);
+            (self.report)(path);
         }
         goes
     }
 
-    fn goes(&mut self, path: &RelPath, above: Verdict) -> Result<bool, Failure> {
+    fn list_entry(&mut self, path: &RelPath, above: Verdict) -> Result<bool, Failure> {
         let (dir, beyond) = match self.root.stat(path) {
             Err(failure) if failure.is_not_found() && piece::exists(self.root, path) => {
                 (false, false)
             }
-            stat => looked_at(&stat?, self.home),
+            stat => is_dir_and_beyond(&stat?, self.home),
         };
         let verdict = match above {
             Verdict::Excluded => above,
@@ -316,13 +325,13 @@ impl<S: FnMut(&RelPath)> Listing<'_, S> {
         let mut all = true;
         if dir {
             let (names, error) = self.root.list(Some(path))?;
-            let files = pieces(self.root, Some(path), &names)?;
+            let files = files_with_pieces(self.root, Some(path), &names)?;
             let with_pieces = PieceFileNames::of(&files);
             let alone = files.iter().map(AsRef::as_ref);
             let alone = alone.filter(|file| !names.contains(file));
             let others = names.iter().filter(|name| !with_pieces.contains(name));
             for name in others.chain(alone) {
-                all &= self.all_goes(&path.join(name)?, verdict);
+                all &= self.list_tree(&path.join(name)?, verdict);
             }
             error.map_or(Ok(()), Err)?;
         }
@@ -345,7 +354,7 @@ enum Step {
 }
 
 impl Removal<'_> {
-    fn all(&mut self, path: &RelPath, above: Verdict) {
+    fn remove_tree(&mut self, path: &RelPath, above: Verdict) {
         let mut steps = vec![Step::Enter(path.clone(), above)];
         while let Some(step) = steps.pop() {
             let done = match step {
@@ -363,7 +372,7 @@ impl Removal<'_> {
         steps: &mut Vec<Step>,
     ) -> Result<(), Failure> {
         let (dir, beyond) = match self.root.stat(path) {
-            Ok(stat) => looked_at(&stat, self.home),
+            Ok(stat) => is_dir_and_beyond(&stat, self.home),
             Err(failure) if failure.is_not_found() => (false, false),
             Err(failure) => return Err(failure),
         };
@@ -375,16 +384,16 @@ impl Removal<'_> {
             return Ok(());
         }
         if piece::exists(self.root, path) {
-            let done = self.count(|root| piece::remove(root, path));
+            let done = self.remove_one(|root| piece::remove(root, path));
             self.failures.extend(done.err());
         }
         if !dir {
-            return self.count(|root| root.remove(path));
+            return self.remove_one(|root| root.remove(path));
         }
-        self.root.unlock(Some(path))?;
+        self.root.make_writable(Some(path))?;
         let (names, error) = self.root.list(Some(path))?;
         steps.push(Step::Leave(path.clone()));
-        let files = pieces(self.root, Some(path), &names)?;
+        let files = files_with_pieces(self.root, Some(path), &names)?;
         let alone = files.iter().map(AsRef::as_ref);
         let alone = alone.filter(|file| !names.contains(file));
         for name in names.iter().chain(alone) {
@@ -395,13 +404,16 @@ impl Removal<'_> {
 
     /// Removes a directory. It stays if entries in it were kept.
     fn leave(&mut self, path: &RelPath) -> Result<(), Failure> {
-        match self.count(|root| root.remove_dir(path)) {
+        match self.remove_one(|root| root.remove_dir(path)) {
             Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => Ok(()),
             done => done,
         }
     }
 
-    fn count(&mut self, remove: impl FnOnce(&Root) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn remove_one(
+        &mut self,
+        remove: impl FnOnce(&Root) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         match remove(self.root) {
             Ok(()) => self.removed += 1,
             Err(failure) if failure.is_not_found() => {}

@@ -26,12 +26,12 @@ pub enum Rule {
 
 /// Error for an invalid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("pattern {pattern:?}: {why}")]
+#[error("pattern {pattern:?}: {reason}")]
 pub struct BadPattern {
     /// Pattern as given.
     pub pattern: String,
     /// Reason.
-    pub why: String,
+    pub reason: String,
 }
 
 /// Decision of a filter about an entry.
@@ -40,7 +40,7 @@ pub enum Verdict {
     /// Copied, with the contents that no pattern excludes.
     Included,
     /// Copied without a match. The contents are matched in turn.
-    Passed,
+    Unmatched,
     /// Excluded, with all contents.
     Excluded,
 }
@@ -51,11 +51,11 @@ pub struct Filter {
     /// Patterns: "ignored" is excluded, "whitelisted" included.
     patterns: Gitignore,
     /// Only included entries are copied.
-    only: bool,
+    included_only: bool,
     /// Names in the copy of sources that are copied under their names. Patterns are matched below
     /// them.
-    tops: BTreeSet<Box<[u8]>>,
-    /// For deletions ([`Filter::staying`]).
+    source_names: BTreeSet<Box<[u8]>>,
+    /// For deletions ([`Filter::with_one_file_system`]).
     one_file_system: bool,
 }
 
@@ -63,8 +63,8 @@ impl Default for Filter {
     fn default() -> Self {
         Self {
             patterns: Gitignore::empty(),
-            only: false,
-            tops: BTreeSet::new(),
+            included_only: false,
+            source_names: BTreeSet::new(),
             one_file_system: false,
         }
     }
@@ -83,46 +83,49 @@ impl Filter {
         }
         let patterns = builder.build().map_err(|error| BadPattern {
             pattern: String::new(),
-            why: error.to_string(),
+            reason: error.to_string(),
         })?;
         Ok(Self {
             patterns,
-            only: matches!(rules.first(), Some(Rule::Include(_))),
-            tops: BTreeSet::new(),
+            included_only: matches!(rules.first(), Some(Rule::Include(_))),
+            source_names: BTreeSet::new(),
             one_file_system: false,
         })
     }
 
     /// Sets whether deletions stay on the file system of the directory that was copied into (`-x`).
     #[must_use]
-    pub fn staying(mut self, one_file_system: bool) -> Self {
+    pub fn with_one_file_system(mut self, one_file_system: bool) -> Self {
         self.one_file_system = one_file_system;
         self
     }
 
-    pub(crate) fn stays(&self) -> bool {
+    pub(crate) fn is_one_file_system(&self) -> bool {
         self.one_file_system
     }
 
     /// Sets the names in the copy of sources that are copied under their names (`SRC`, not `SRC/`).
     #[must_use]
-    pub fn with_tops<'a>(mut self, tops: impl Iterator<Item = &'a RelPath>) -> Self {
-        self.tops = tops.map(|top| top.as_bytes().into()).collect();
+    pub fn with_source_names<'a>(mut self, tops: impl Iterator<Item = &'a RelPath>) -> Self {
+        self.source_names = tops.map(|top| top.as_bytes().into()).collect();
         self
     }
 
-    /// Decides about `path`, given the verdict about its directory ([`Verdict::Passed`] at the
+    /// Decides about `path`, given the verdict about its directory ([`Verdict::Unmatched`] at the
     /// top).
     #[must_use]
     pub fn verdict(&self, path: &RelPath, is_dir: bool, parent: Verdict) -> Verdict {
-        let Some(inside) = self.inside(path).filter(|_| !self.patterns.is_empty()) else {
-            return Verdict::Passed;
+        let Some(inside) = self
+            .path_in_source(path)
+            .filter(|_| !self.patterns.is_empty())
+        else {
+            return Verdict::Unmatched;
         };
         match self.patterns.matched(inside.as_path(), is_dir) {
             Match::Ignore(_) => Verdict::Excluded,
             Match::Whitelist(_) => Verdict::Included,
-            Match::None if parent == Verdict::Included || !self.only => parent,
-            Match::None if is_dir => Verdict::Passed,
+            Match::None if parent == Verdict::Included || !self.included_only => parent,
+            Match::None if is_dir => Verdict::Unmatched,
             Match::None => Verdict::Excluded,
         }
     }
@@ -132,7 +135,7 @@ impl Filter {
     pub fn verdict_from_top(&self, path: &RelPath, is_dir: bool) -> Verdict {
         let parent = match path.parent() {
             Some(parent) => self.verdict_from_top(&parent, true),
-            None => Verdict::Passed,
+            None => Verdict::Unmatched,
         };
         match parent {
             Verdict::Excluded => Verdict::Excluded,
@@ -141,9 +144,9 @@ impl Filter {
     }
 
     /// Path below the source's top. `None` for the top itself, which the user named.
-    fn inside(&self, path: &RelPath) -> Option<RelPath> {
+    fn path_in_source(&self, path: &RelPath) -> Option<RelPath> {
         let first = path.components().next()?;
-        if !self.tops.contains(first) {
+        if !self.source_names.contains(first) {
             return Some(path.clone());
         }
         path.strip_prefix(&RelPath::parse(first).ok()?)
@@ -157,17 +160,17 @@ fn add(builder: &mut GitignoreBuilder, rule: &Rule) -> Result<(), BadPattern> {
     };
     let bad = |why: String| BadPattern {
         pattern: pattern.clone(),
-        why,
+        reason: why,
     };
     check(pattern).map_err(|why| bad(why.into()))?;
     builder
-        .add_line(None, &format!("{sign}{}", plain(pattern, sign)))
-        .map_err(|error| bad(Printable(why(&error).as_bytes()).to_string()))?;
+        .add_line(None, &format!("{sign}{}", escape_comment(pattern, sign)))
+        .map_err(|error| bad(Printable(error_text(&error).as_bytes()).to_string()))?;
     Ok(())
 }
 
 /// Escapes `#`, which begins a comment in a pattern file but not on a command line.
-fn plain(pattern: &str, sign: &str) -> String {
+fn escape_comment(pattern: &str, sign: &str) -> String {
     match pattern.strip_prefix('#') {
         Some(rest) if sign.is_empty() => format!("\\#{rest}"),
         _ => pattern.into(),
@@ -187,7 +190,7 @@ fn check(pattern: &str) -> Result<(), &'static str> {
     }
 }
 
-fn why(error: &ignore::Error) -> String {
+fn error_text(error: &ignore::Error) -> String {
     match error {
         ignore::Error::Glob { err, .. } => err.clone(),
         other => other.to_string(),
@@ -271,18 +274,22 @@ mod tests {
     fn patterns_are_anchored_at_the_named_directory() {
         let top = RelPath::parse(b"set").unwrap();
         let filter = Filter::new(&[exclude("/cache"), exclude("set")]).unwrap();
-        let filter = filter.with_tops(std::iter::once(&top));
+        let filter = filter.with_source_names(std::iter::once(&top));
         let verdict = |path: &str, dir| {
             filter.verdict_from_top(&RelPath::parse(path.as_bytes()).unwrap(), dir)
         };
-        assert_eq!(verdict("set", true), Verdict::Passed, "named by the user");
+        assert_eq!(
+            verdict("set", true),
+            Verdict::Unmatched,
+            "named by the user"
+        );
         assert_eq!(verdict("set/cache", true), Verdict::Excluded);
         assert_eq!(
             verdict("cache", true),
             Verdict::Excluded,
             "of another source"
         );
-        assert_eq!(verdict("set/x/cache", true), Verdict::Passed);
+        assert_eq!(verdict("set/x/cache", true), Verdict::Unmatched);
     }
 
     #[test]

@@ -36,7 +36,7 @@ const BIRTH_LEN: usize = 16;
 const LEN: usize = 40 + BIRTH_LEN;
 
 /// Source of a copy: a digest chosen by the caller.
-pub type Origin = [u8; 32];
+pub type SourceId = [u8; 32];
 
 /// Identity of a directory. Distinguishes it from all others that ever have its name or its inode
 /// number.
@@ -48,18 +48,18 @@ struct Identity {
 
 /// Reason why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum NoteError {
+pub enum OriginError {
     /// The directory cannot be opened, created or renamed.
     #[error(transparent)]
     Directory(#[from] Failure),
     /// The record or the identity cannot be read or written.
     #[error(transparent)]
-    Note(#[from] OpenError),
+    Record(#[from] OpenError),
 }
 
-impl From<io::Error> for NoteError {
+impl From<io::Error> for OriginError {
     fn from(error: io::Error) -> Self {
-        Self::Note(error.into())
+        Self::Record(error.into())
     }
 }
 
@@ -69,14 +69,14 @@ impl From<io::Error> for NoteError {
 ///
 /// # Errors
 /// The system's error, or an entry other than an empty directory has the name by now.
-pub fn make(root: &Root, path: &RelPath, origin: &Origin) -> Result<(), NoteError> {
-    let dir = around(root, path)?;
-    let beside = beside(path).map_err(Failure::from)?;
+pub fn make(root: &Root, path: &RelPath, origin: &SourceId) -> Result<(), OriginError> {
+    let dir = parent_dir(root, path)?;
+    let beside = temporary_path(path).map_err(Failure::from)?;
     // An earlier run was killed before it renamed its directory.
     let _ = beside.join(IDENTITY).map(|identity| root.remove(&identity));
     let _ = root.remove_dir(&beside);
     root.make_dir(&beside)?;
-    let made = identify(root, &beside, Missing::Made)?;
+    let made = read_identity(root, &beside, IfMissing::Create)?;
     write(&dir, path.name(), &made, origin)?;
     root.rename(&beside, path)?;
     Ok(dir.sync()?)
@@ -86,31 +86,36 @@ pub fn make(root: &Root, path: &RelPath, origin: &Origin) -> Result<(), NoteErro
 ///
 /// # Errors
 /// The system's error.
-pub fn note(root: &Root, path: &RelPath, origin: &Origin) -> Result<(), NoteError> {
-    let identity = identify(root, path, Missing::Made)?;
-    Ok(write(&around(root, path)?, path.name(), &identity, origin)?)
-}
-
-/// Whether the directory `path` is recorded as the copy of `origin`.
-///
-/// # Errors
-/// The directory cannot be opened, or the record is not a regular file or cannot be read.
-pub fn is_copy(root: &Root, path: &RelPath, origin: &Origin) -> Result<bool, NoteError> {
-    let identity = identify(root, path, Missing::Zeros)?;
-    Ok(is_noted(
-        &around(root, path)?,
+pub fn record(root: &Root, path: &RelPath, origin: &SourceId) -> Result<(), OriginError> {
+    let identity = read_identity(root, path, IfMissing::Create)?;
+    Ok(write(
+        &parent_dir(root, path)?,
         path.name(),
         &identity,
         origin,
     )?)
 }
 
-fn around(root: &Root, path: &RelPath) -> Result<Dir, NoteError> {
+/// Whether the directory `path` is recorded as the copy of `origin`.
+///
+/// # Errors
+/// The directory cannot be opened, or the record is not a regular file or cannot be read.
+pub fn is_copy(root: &Root, path: &RelPath, origin: &SourceId) -> Result<bool, OriginError> {
+    let identity = read_identity(root, path, IfMissing::Zeros)?;
+    Ok(is_recorded(
+        &parent_dir(root, path)?,
+        path.name(),
+        &identity,
+        origin,
+    )?)
+}
+
+fn parent_dir(root: &Root, path: &RelPath) -> Result<Dir, OriginError> {
     let dir = root.open_dir(path.parent().as_ref())?;
     Ok(Dir::new(dir.as_fd())?)
 }
 
-fn beside(path: &RelPath) -> Result<RelPath, crate::path::BadPath> {
+fn temporary_path(path: &RelPath) -> Result<RelPath, crate::path::BadPath> {
     let name = internal_name(path.name(), "new");
     path.parent()
         .map_or_else(|| RelPath::parse(&name), |dir| dir.join(&name))
@@ -118,15 +123,15 @@ fn beside(path: &RelPath) -> Result<RelPath, crate::path::BadPath> {
 
 /// Handling of a missing identity file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Missing {
+enum IfMissing {
     /// The file is created.
-    Made,
+    Create,
     /// The birth is zeros, which are never recorded.
     Zeros,
 }
 
-fn identify(root: &Root, path: &RelPath, missing: Missing) -> Result<Identity, NoteError> {
-    let (dir, name) = root.place(path)?;
+fn read_identity(root: &Root, path: &RelPath, missing: IfMissing) -> Result<Identity, OriginError> {
+    let (dir, name) = root.dir_and_name(path)?;
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let found = rustix::fs::statx(&dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted);
     let found = found.map_err(Failure::at(Some(path), "access"))?;
@@ -144,18 +149,18 @@ fn identify(root: &Root, path: &RelPath, missing: Missing) -> Result<Identity, N
 }
 
 /// Random bytes in the identity file.
-fn random_birth<D: Directory>(dir: &D, missing: Missing) -> Result<[u8; BIRTH_LEN], OpenError> {
+fn random_birth<D: Directory>(dir: &D, missing: IfMissing) -> Result<[u8; BIRTH_LEN], OpenError> {
     let mut birth = [0; BIRTH_LEN];
     if let Some(file) = dir.open(IDENTITY, OpenMode::Read)?
         && file.read_at(&mut birth, 0)? == BIRTH_LEN
     {
         return Ok(birth);
     }
-    if missing == Missing::Zeros {
+    if missing == IfMissing::Zeros {
         return Ok([0; BIRTH_LEN]);
     }
     File::open("/dev/urandom")?.read_exact(&mut birth)?;
-    put(dir, IDENTITY, &birth)?;
+    write_durably(dir, IDENTITY, &birth)?;
     Ok(birth)
 }
 
@@ -163,16 +168,16 @@ fn write<D: Directory>(
     dir: &D,
     name: &[u8],
     identity: &Identity,
-    origin: &Origin,
+    origin: &SourceId,
 ) -> Result<(), OpenError> {
-    match is_noted(dir, name, identity, origin)? {
+    match is_recorded(dir, name, identity, origin)? {
         true => Ok(()),
-        false => put(dir, &note_name(name), &bytes(identity, origin)),
+        false => write_durably(dir, &record_name(name), &encode(identity, origin)),
     }
 }
 
 /// Writes a file so that it is never empty once it existed: another copy may read it at any moment.
-fn put<D: Directory>(dir: &D, own: &[u8], bytes: &[u8]) -> Result<(), OpenError> {
+fn write_durably<D: Directory>(dir: &D, own: &[u8], bytes: &[u8]) -> Result<(), OpenError> {
     let file = dir.open(own, OpenMode::CreateAndWait)?;
     let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
     file.write_at(bytes, 0)?;
@@ -181,25 +186,25 @@ fn put<D: Directory>(dir: &D, own: &[u8], bytes: &[u8]) -> Result<(), OpenError>
     Ok(dir.sync()?)
 }
 
-fn is_noted<D: Directory>(
+fn is_recorded<D: Directory>(
     dir: &D,
     name: &[u8],
     identity: &Identity,
-    origin: &Origin,
+    origin: &SourceId,
 ) -> Result<bool, OpenError> {
     let mut there = vec![0; LEN + 1];
-    let length = match dir.open(&note_name(name), OpenMode::Read)? {
+    let length = match dir.open(&record_name(name), OpenMode::Read)? {
         Some(file) => file.read_at(&mut there, 0)?,
         None => 0,
     };
-    Ok(there[..length] == bytes(identity, origin))
+    Ok(there[..length] == encode(identity, origin))
 }
 
-fn note_name(name: &[u8]) -> Vec<u8> {
+fn record_name(name: &[u8]) -> Vec<u8> {
     internal_name(name, "origin")
 }
 
-fn bytes(identity: &Identity, origin: &Origin) -> [u8; LEN] {
+fn encode(identity: &Identity, origin: &SourceId) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     bytes[..32].copy_from_slice(origin);
     bytes[32..40].copy_from_slice(&identity.inode.to_be_bytes());
@@ -223,8 +228,9 @@ mod tests {
     #[test]
     fn matches_only_the_recorded_origin_and_identity() {
         let dir = SimulatedDisk::default().directory();
-        let is =
-            |name: &[u8], identity, origin| is_noted(&dir, name, &identity, &[origin; 32]).unwrap();
+        let is = |name: &[u8], identity, origin| {
+            is_recorded(&dir, name, &identity, &[origin; 32]).unwrap()
+        };
         assert!(!is(b"a", identity(7, 1), 1));
         write(&dir, b"a", &identity(7, 1), &[1; 32]).unwrap();
         assert!(is(b"a", identity(7, 1), 1));
@@ -241,17 +247,20 @@ mod tests {
         let dir = disk.directory();
         write(&dir, b"a", &identity(7, 1), &[1; 32]).unwrap();
         disk.crash(&mut SimRng(1));
-        assert!(is_noted(&dir, b"a", &identity(7, 1), &[1; 32]).unwrap());
+        assert!(is_recorded(&dir, b"a", &identity(7, 1), &[1; 32]).unwrap());
     }
 
     #[test]
     fn creates_random_birth_once_and_only_for_a_record() {
         let dir = SimulatedDisk::default().directory();
-        assert_eq!(random_birth(&dir, Missing::Zeros).unwrap(), [0; BIRTH_LEN]);
-        let made = random_birth(&dir, Missing::Made).unwrap();
+        assert_eq!(
+            random_birth(&dir, IfMissing::Zeros).unwrap(),
+            [0; BIRTH_LEN]
+        );
+        let made = random_birth(&dir, IfMissing::Create).unwrap();
         assert_ne!(made, [0; BIRTH_LEN]);
-        assert_eq!(random_birth(&dir, Missing::Zeros).unwrap(), made);
-        assert_eq!(random_birth(&dir, Missing::Made).unwrap(), made);
+        assert_eq!(random_birth(&dir, IfMissing::Zeros).unwrap(), made);
+        assert_eq!(random_birth(&dir, IfMissing::Create).unwrap(), made);
     }
 
     #[test]
@@ -266,7 +275,7 @@ mod tests {
         assert!(!is_copy(&root, &path, &[1; 32]).unwrap());
         assert!(make(&root, &path, &[1; 32]).is_err());
         assert!(!is_copy(&root, &path, &[1; 32]).unwrap());
-        note(&root, &path, &[1; 32]).unwrap();
+        record(&root, &path, &[1; 32]).unwrap();
         assert!(is_copy(&root, &path, &[1; 32]).unwrap());
     }
 
@@ -276,7 +285,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let root = Root::open(temp.path()).unwrap();
         let path = RelPath::parse(b"a").unwrap();
-        let left = temp.path().join(beside(&path).unwrap().as_path());
+        let left = temp.path().join(temporary_path(&path).unwrap().as_path());
         fs::create_dir(&left).unwrap();
         fs::write(left.join(".longhaul-identity"), "x").unwrap();
         make(&root, &path, &[1; 32]).unwrap();

@@ -39,7 +39,7 @@ impl Default for Preserve {
 impl Preserve {
     /// Takes over no owner, devices, special files or privileges: for a source of another user.
     #[must_use]
-    pub fn safe() -> Self {
+    pub fn untrusted() -> Self {
         Self {
             owner: false,
             devices: false,
@@ -51,7 +51,7 @@ impl Preserve {
 
     /// Whether the target creates entries of this type.
     #[must_use]
-    pub fn takes(&self, kind: &Kind) -> bool {
+    pub fn accepts(&self, kind: &Kind) -> bool {
         match kind {
             Kind::Device { .. } => self.devices,
             Kind::Fifo => self.special,
@@ -60,12 +60,12 @@ impl Preserve {
     }
 
     /// Removes what is not taken over from an entry.
-    pub fn reduce(&self, entry: &mut Entry) {
-        self.reduce_metadata(&mut entry.metadata, entry.kind == Kind::Directory);
+    pub fn strip(&self, entry: &mut Entry) {
+        self.strip_metadata(&mut entry.metadata, entry.kind == Kind::Directory);
     }
 
     /// Removes what is not taken over from the metadata of a directory or another entry.
-    pub fn reduce_metadata(&self, metadata: &mut Metadata, directory: bool) {
+    pub fn strip_metadata(&self, metadata: &mut Metadata, directory: bool) {
         if !self.owner {
             metadata.keep_target_owner();
         }
@@ -109,16 +109,16 @@ mod tests {
     #[test]
     fn takes_over_everything_by_default() {
         let mut reduced = entry(Kind::Fifo);
-        Preserve::default().reduce(&mut reduced);
+        Preserve::default().strip(&mut reduced);
         assert_eq!(reduced, entry(Kind::Fifo));
-        assert!(Preserve::default().takes(&Kind::Fifo));
+        assert!(Preserve::default().accepts(&Kind::Fifo));
     }
 
     #[test]
     fn safe_set_drops_owner_and_privileges() {
         let mut reduced = entry(Kind::Directory);
         let before = reduced.metadata.clone();
-        Preserve::safe().reduce(&mut reduced);
+        Preserve::untrusted().strip(&mut reduced);
         let metadata = &reduced.metadata;
         assert_eq!(metadata.mode, 0o755);
         assert_eq!(metadata.xattrs.len(), 1);
@@ -140,9 +140,9 @@ mod tests {
             major: 1,
             minor: 3,
         };
-        let safe = Preserve::safe();
-        assert!(!safe.takes(&device) && !safe.takes(&Kind::Fifo));
-        assert!(safe.takes(&Kind::Directory));
+        let safe = Preserve::untrusted();
+        assert!(!safe.accepts(&device) && !safe.accepts(&Kind::Fifo));
+        assert!(safe.accepts(&Kind::Directory));
     }
 
     #[test]
@@ -152,9 +152,9 @@ mod tests {
             let preserve = Preserve {
                 owner,
                 chmod: "D700,Dg+s".parse().unwrap(),
-                ..Preserve::safe()
+                ..Preserve::untrusted()
             };
-            preserve.reduce(&mut reduced);
+            preserve.strip(&mut reduced);
             assert_eq!(reduced.metadata.mode, mode);
         }
     }

@@ -4,12 +4,12 @@
 //! on other hosts leave no other trace here.
 //!
 //! The record is `.longhaul-spread` in the directory that was copied into: a format number and a
-//! [`Share`] for each tree as postcard, and the BLAKE3 of both. A newer share of the same tree from
+//! [`TreeShare`] for each tree as postcard, and the BLAKE3 of both. A newer share of the same tree from
 //! the same source replaces the older one.
 
 use crate::{
     path::RelPath,
-    tree::origin::Origin,
+    tree::origin::SourceId,
     vfs::{Dir, Directory, FileOps, OpenError, OpenMode},
 };
 use rustix::{
@@ -29,9 +29,9 @@ const FORMAT: u32 = 1;
 
 /// Share that one host has of one tree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Share {
+pub struct TreeShare {
     /// Source of the tree.
-    pub origin: Origin,
+    pub origin: SourceId,
     /// Name of the tree in the directory; `None` if the directory itself is the tree.
     pub top: Option<RelPath>,
     /// Number of this host, from 0.
@@ -66,18 +66,18 @@ impl From<io::Error> for SpreadError {
 ///
 /// # Errors
 /// The record cannot be read or written, or becomes too long.
-pub fn note<D: Directory>(dir: &D, shares: &[Share]) -> Result<(), SpreadError> {
+pub fn record<D: Directory>(dir: &D, shares: &[TreeShare]) -> Result<(), SpreadError> {
     let before = read(dir)?;
-    let is_new = |old: &Share| {
-        let same = |new: &Share| (&new.origin, &new.top) == (&old.origin, &old.top);
+    let is_new = |old: &TreeShare| {
+        let same = |new: &TreeShare| (&new.origin, &new.top) == (&old.origin, &old.top);
         !shares.iter().any(same)
     };
     let kept = before.iter().filter(|old| is_new(old));
-    let all: Vec<&Share> = kept.chain(shares).collect();
+    let all: Vec<&TreeShare> = kept.chain(shares).collect();
     if all.iter().copied().eq(&before) {
         return Ok(());
     }
-    let bytes = encoded(&all)?;
+    let bytes = encode(&all)?;
     // Written to a temporary file and renamed: a kill leaves the former record or the new one.
     let beside = format!("{SPREAD}.new");
     let file = dir.open(beside.as_bytes(), OpenMode::CreateAndWait)?;
@@ -93,7 +93,7 @@ pub fn note<D: Directory>(dir: &D, shares: &[Share]) -> Result<(), SpreadError> 
 ///
 /// # Errors
 /// The record cannot be read.
-pub fn read<D: Directory>(dir: &D) -> Result<Vec<Share>, SpreadError> {
+pub fn read<D: Directory>(dir: &D) -> Result<Vec<TreeShare>, SpreadError> {
     let Some(file) = dir.open(SPREAD.as_bytes(), OpenMode::Read)? else {
         return Ok(Vec::new());
     };
@@ -102,7 +102,7 @@ pub fn read<D: Directory>(dir: &D) -> Result<Vec<Share>, SpreadError> {
     }
     let mut bytes = vec![0; file.len()? as usize];
     let read = file.read_at(&mut bytes, 0)?;
-    decoded(&bytes[..read]).ok_or(SpreadError::Damaged)
+    decode(&bytes[..read]).ok_or(SpreadError::Damaged)
 }
 
 /// Reads the shares of the tree at `path`, which has no symbolic links, from the directory itself
@@ -110,7 +110,7 @@ pub fn read<D: Directory>(dir: &D) -> Result<Vec<Share>, SpreadError> {
 ///
 /// # Errors
 /// A record exists but cannot be read.
-pub fn of_tree(path: &Path, top: &Path) -> Result<Vec<Share>, SpreadError> {
+pub fn shares_of_tree(path: &Path, top: &Path) -> Result<Vec<TreeShare>, SpreadError> {
     let mut found = Vec::new();
     for dir in path.ancestors().filter(|dir| dir.starts_with(top)) {
         // A directory that cannot be opened has no record. O_DIRECTORY refuses other entries:
@@ -127,13 +127,13 @@ pub fn of_tree(path: &Path, top: &Path) -> Result<Vec<Share>, SpreadError> {
         found.extend(shares.filter_map(|share| match (first, &share.top) {
             (None, _) => Some(share),
             (Some(first), Some(top)) if top.as_path() != first => None,
-            (Some(_), _) => Some(Share { top: None, ..share }),
+            (Some(_), _) => Some(TreeShare { top: None, ..share }),
         }));
     }
     Ok(found)
 }
 
-fn encoded(shares: &[&Share]) -> Result<Vec<u8>, SpreadError> {
+fn encode(shares: &[&TreeShare]) -> Result<Vec<u8>, SpreadError> {
     let bytes = postcard::to_stdvec(&(FORMAT, shares));
     let mut bytes = bytes.map_err(|_| SpreadError::Damaged)?;
     let check = blake3::hash(&bytes);
@@ -144,7 +144,7 @@ fn encoded(shares: &[&Share]) -> Result<Vec<u8>, SpreadError> {
     }
 }
 
-fn decoded(bytes: &[u8]) -> Option<Vec<Share>> {
+fn decode(bytes: &[u8]) -> Option<Vec<TreeShare>> {
     let (bytes, check) = bytes.split_last_chunk::<32>()?;
     if blake3::hash(bytes).as_bytes() != check {
         return None;
@@ -162,8 +162,8 @@ mod tests {
     use crate::vfs::simulated::{SimRng, SimulatedDisk};
     use std::fs::{self, File};
 
-    fn share(origin: u8, top: &str, rank: u16, hosts: &[&str]) -> Share {
-        Share {
+    fn share(origin: u8, top: &str, rank: u16, hosts: &[&str]) -> TreeShare {
+        TreeShare {
             origin: [origin; 32],
             top: RelPath::parse(top.as_bytes()).ok(),
             rank,
@@ -177,11 +177,11 @@ mod tests {
         let dir = disk.directory();
         assert_eq!(read(&dir).unwrap(), []);
         let [a, b] = [share(1, "a", 0, &["x", "y"]), share(1, "b", 0, &["x", "y"])];
-        note(&dir, &[a.clone(), b.clone()]).unwrap();
+        record(&dir, &[a.clone(), b.clone()]).unwrap();
         let again = share(1, "a", 2, &["x", "y", "z"]);
-        note(&dir, std::slice::from_ref(&again)).unwrap();
+        record(&dir, std::slice::from_ref(&again)).unwrap();
         let other = share(2, "a", 0, &["x", "y"]);
-        note(&dir, std::slice::from_ref(&other)).unwrap();
+        record(&dir, std::slice::from_ref(&other)).unwrap();
         disk.crash(&mut SimRng(1));
         assert_eq!(read(&dir).unwrap(), [b, again, other]);
     }
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn rejects_damaged_or_too_long_records() {
         let dir = SimulatedDisk::default().directory();
-        note(&dir, &[share(1, "a", 0, &["x"])]).unwrap();
+        record(&dir, &[share(1, "a", 0, &["x"])]).unwrap();
         let file = dir
             .open(SPREAD.as_bytes(), OpenMode::CreateExclusive)
             .unwrap()
@@ -198,7 +198,7 @@ mod tests {
         assert!(matches!(read(&dir), Err(SpreadError::Damaged)));
         let dir = SimulatedDisk::default().directory();
         let long = "x".repeat(LEN_MAX);
-        let noted = note(&dir, &[share(1, "a", 0, &[&long])]);
+        let noted = record(&dir, &[share(1, "a", 0, &[&long])]);
         assert!(matches!(noted, Err(SpreadError::TooLong)));
         assert_eq!(read(&dir).unwrap(), []);
     }
@@ -209,9 +209,9 @@ mod tests {
         let top = temp.path().canonicalize().unwrap();
         let run = top.join("run/deep");
         fs::create_dir_all(&run).unwrap();
-        let put = |path: &Path, shares: &[Share]| {
+        let put = |path: &Path, shares: &[TreeShare]| {
             let dir = Dir::new(File::open(path).unwrap().as_fd()).unwrap();
-            note(&dir, shares).unwrap();
+            record(&dir, shares).unwrap();
         };
         let hosts = ["x", "y"];
         put(
@@ -220,7 +220,7 @@ mod tests {
         );
         put(&top.join("run"), &[share(2, "", 1, &hosts)]);
         let of = |path: &Path, top: &Path| -> Vec<(u8, Option<RelPath>)> {
-            let shares = of_tree(path, top).unwrap().into_iter();
+            let shares = shares_of_tree(path, top).unwrap().into_iter();
             shares.map(|share| (share.origin[0], share.top)).collect()
         };
         assert_eq!(of(&run, &top), [(2, None), (1, None)]);

@@ -16,19 +16,19 @@ use crate::{
 };
 use std::{collections::BTreeSet, fmt::Debug};
 
-mod pieces;
+mod piece_guarantees;
 
 const BLOCK: u64 = 1024;
 const CASES: u64 = 800;
 const STEPS: usize = 250;
-const SLICES_TRIED: usize = 3;
+const SLICES_OPENED_MAX: usize = 3;
 /// States of a source. A source may return to an earlier one, like a file system with snapshots.
 const VERSIONS_MAX: usize = 4;
 
 /// The power failed during an operation.
-struct Dark;
+struct PowerLoss;
 
-type Step<T = ()> = Result<T, Dark>;
+type Step<T = ()> = Result<T, PowerLoss>;
 
 /// File of the source, and the guarantees given for its copy.
 struct Source {
@@ -38,23 +38,23 @@ struct Source {
     versions: Vec<Vec<u8>>,
     version: usize,
     /// Metadata tag that the copy was last given.
-    label: u64,
+    tag: u64,
     part: Option<Part<SimulatedDir>>,
     /// Slices that write the file instead. They may overlap.
     slices: Vec<Part<SimulatedDir>>,
     /// Blocks that were reported as durable.
-    told: BTreeSet<u64>,
+    promised_blocks: BTreeSet<u64>,
     /// Blocks that the part had when it was kept as a piece.
-    kept: Option<BTreeSet<u64>>,
+    promised_piece: Option<BTreeSet<u64>>,
     /// The manifest has the file.
     finished: bool,
 }
 
-struct World {
+struct Simulation {
     disk: SimulatedDisk,
     dice: SimRng,
     root: SimulatedDir,
-    others: SimulatedDir,
+    other_dir: SimulatedDir,
     manifest: Option<Manifest<SimulatedDir>>,
     sources: Vec<Source>,
     counts: Counts,
@@ -98,11 +98,11 @@ impl Source {
             dir: dir.clone(),
             versions: vec![content(dice)],
             version: 0,
-            label: 0,
+            tag: 0,
             part: None,
             slices: Vec::new(),
-            told: BTreeSet::new(),
-            kept: None,
+            promised_blocks: BTreeSet::new(),
+            promised_piece: None,
             finished: false,
         }
     }
@@ -140,7 +140,7 @@ impl Source {
         let copy = self.dir.bytes(&self.name);
         if self.finished {
             assert_eq!(copy.as_ref(), Some(self.content()), "a finished file");
-            assert_eq!(self.dir.tag(&self.name), Some(self.label), "metadata");
+            assert_eq!(self.dir.tag(&self.name), Some(self.tag), "metadata");
             let record = manifest.lookup(&self.name).map(|record| record.hash);
             assert_eq!(record, Some(hash(self.content())), "the manifest");
         } else if let Some(copy) = copy {
@@ -161,15 +161,15 @@ impl Source {
         }
         let durable: BTreeSet<u64> = durable.into_iter().map(|(index, _)| index).collect();
         let within = part.block_range();
-        let told = self.told.range(within).copied().collect();
+        let told = self.promised_blocks.range(within).copied().collect();
         assert!(durable.is_superset(&told), "a promised block is lost");
         let count = durable.len() as u64;
-        self.told.extend(durable);
+        self.promised_blocks.extend(durable);
         count
     }
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64) -> Self {
         let (disk, mut dice) = (SimulatedDisk::default(), SimRng(seed));
         let (root, below) = (disk.directory(), disk.directory());
@@ -177,7 +177,7 @@ impl World {
         let sources = sources.map(|(at, dir)| Source::new(at, dir, &mut dice));
         Self {
             sources: sources.collect(),
-            others: disk.directory(),
+            other_dir: disk.directory(),
             disk,
             dice,
             root,
@@ -187,28 +187,28 @@ impl World {
     }
 
     /// Fails the test on any error but a loss of power.
-    fn lit<T, E: Debug>(&self, done: Result<T, E>) -> Step<T> {
+    fn fail_only_by_power_loss<T, E: Debug>(&self, done: Result<T, E>) -> Step<T> {
         match done {
             Ok(value) => Ok(value),
             Err(error) => {
                 assert!(self.disk.is_powered_off(), "{error:?}");
-                Err(Dark)
+                Err(PowerLoss)
             }
         }
     }
 
     fn run(&mut self) {
-        self.arm();
+        self.schedule_power_loss();
         for _ in 0..STEPS {
             match self.step() {
                 Ok(()) => {}
-                Err(Dark) if self.dice.chance(30) => self.stop(),
-                Err(Dark) => self.crash(),
+                Err(PowerLoss) if self.dice.chance(30) => self.kill_during_operation(),
+                Err(PowerLoss) => self.crash(),
             }
         }
     }
 
-    fn arm(&mut self) {
+    fn schedule_power_loss(&mut self) {
         let operations = 1 + self.dice.below(40) as u64;
         self.disk.fail_after(operations);
     }
@@ -226,9 +226,9 @@ impl World {
             16..18 => self.change(at),
             18 => self.compact(),
             19 => self.keep(at),
-            20 => self.throw_away(at),
+            20 => self.discard(at),
             _ => {
-                self.die();
+                self.kill_process();
                 Ok(())
             }
         }
@@ -237,7 +237,7 @@ impl World {
     /// Opens a file and the manifest unless they are open, and checks the guarantees.
     fn open(&mut self, at: usize) -> Step {
         if self.manifest.is_none() {
-            self.manifest = Some(self.lit(Manifest::load(&self.root))?);
+            self.manifest = Some(self.fail_only_by_power_loss(Manifest::load(&self.root))?);
         }
         let sparse = self.dice.chance(50);
         let manifest = self.manifest.as_ref().unwrap();
@@ -247,7 +247,7 @@ impl World {
             return Ok(());
         }
         let held = self.sources[at].check_held();
-        self.counts.held_blocks += self.lit(held)?;
+        self.counts.held_blocks += self.fail_only_by_power_loss(held)?;
         if self.dice.chance(30) {
             return self.open_slices(at, sparse);
         }
@@ -257,13 +257,13 @@ impl World {
         let source = &self.sources[at];
         let origin = source.origin(sparse);
         let opened = Part::open_with_block_len(&source.dir, &source.name, &origin, BLOCK);
-        let opened = self.lit(opened)?;
-        self.opened(at, opened)
+        let opened = self.fail_only_by_power_loss(opened)?;
+        self.record_outcome(at, opened)
     }
 
     /// Opens some slices, of any length.
     fn open_slices(&mut self, at: usize, sparse: bool) -> Step {
-        for _ in 0..=self.dice.below(SLICES_TRIED) {
+        for _ in 0..=self.dice.below(SLICES_OPENED_MAX) {
             let source = &self.sources[at];
             let count = source.blocks().count();
             let first = self.dice.below(count as usize + 1) as u64;
@@ -276,25 +276,29 @@ impl World {
                 &[within],
                 BLOCK,
             );
-            match self.lit(opened)? {
+            match self.fail_only_by_power_loss(opened)? {
                 OpenOutcome::Resumed(slice) => {
                     let own = slice.internal_name().to_vec();
                     let source = &mut self.sources[at];
                     self.counts.kept_by_slices += source.check_durable(&slice, &own);
                     source.slices.push(slice);
                 }
-                opened => return self.opened(at, opened),
+                opened => return self.record_outcome(at, opened),
             }
         }
         Ok(())
     }
 
-    fn opened(&mut self, at: usize, opened: OpenOutcome<SimulatedDir>) -> Step {
+    fn record_outcome(&mut self, at: usize, opened: OpenOutcome<SimulatedDir>) -> Step {
         match opened {
             OpenOutcome::Busy => panic!("nobody else writes"),
             OpenOutcome::Fresh(part) => {
-                assert_eq!(self.sources[at].told, BTreeSet::new(), "all is lost");
-                assert_eq!(self.sources[at].kept, None, "a piece is lost");
+                assert_eq!(
+                    self.sources[at].promised_blocks,
+                    BTreeSet::new(),
+                    "all is lost"
+                );
+                assert_eq!(self.sources[at].promised_piece, None, "a piece is lost");
                 self.sources[at].part = Some(part);
             }
             OpenOutcome::Resumed(part) => {
@@ -304,18 +308,18 @@ impl World {
             }
             OpenOutcome::Renamed(renamed) => {
                 self.counts.completed_by_journal += 1;
-                let label = self.new_label(at);
+                let label = self.new_tag(at);
                 let finished = renamed.finish(|file| file.set_tag(label));
-                let finished = self.lit(finished)?;
+                let finished = self.fail_only_by_power_loss(finished)?;
                 self.record(at, finished.hash.unwrap())?;
-                self.lit(finished.remove_journal())?;
+                self.fail_only_by_power_loss(finished.remove_journal())?;
             }
         }
         Ok(())
     }
 
     fn write(&mut self, at: usize) -> Step {
-        let any = self.dice.below(SLICES_TRIED);
+        let any = self.dice.below(SLICES_OPENED_MAX);
         let source = &self.sources[at];
         let Some(part) = source.part.as_ref().or(source.slices.get(any)) else {
             return Ok(());
@@ -331,17 +335,17 @@ impl World {
             true => part.write_hole(index),
             false => part.write(index, bytes, source.blocks().hash(index, bytes).ok()),
         };
-        self.lit(done).map(drop)
+        self.fail_only_by_power_loss(done).map(drop)
     }
 
     fn commit(&mut self, at: usize) -> Step {
-        let any = self.dice.below(SLICES_TRIED);
+        let any = self.dice.below(SLICES_OPENED_MAX);
         let source = &self.sources[at];
         let Some(part) = source.part.as_ref().or(source.slices.get(any)) else {
             return Ok(());
         };
-        let durable = self.lit(part.commit())?;
-        self.sources[at].told.extend(durable);
+        let durable = self.fail_only_by_power_loss(part.commit())?;
+        self.sources[at].promised_blocks.extend(durable);
         Ok(())
     }
 
@@ -349,17 +353,17 @@ impl World {
         // The file can be finished only when all slices are closed.
         self.sources[at].slices.clear();
         let source = &self.sources[at];
-        let all = source.told.len() as u64 == source.blocks().count();
+        let all = source.promised_blocks.len() as u64 == source.blocks().count();
         let Some(part) = self.sources[at].part.take_if(|_| all) else {
             return Ok(());
         };
         let expected = hash(self.sources[at].content());
-        let label = self.new_label(at);
-        self.sources[at].kept = None;
+        let label = self.new_tag(at);
+        self.sources[at].promised_piece = None;
         let finished = part.finish(Some(expected), |file| file.set_tag(label));
-        let finished = self.lit(finished)?;
+        let finished = self.fail_only_by_power_loss(finished)?;
         self.record(at, finished.hash.unwrap())?;
-        self.lit(finished.remove_journal())
+        self.fail_only_by_power_loss(finished.remove_journal())
     }
 
     fn record(&mut self, at: usize, got: FileHash) -> Step {
@@ -373,32 +377,32 @@ impl World {
         let name = source.name.clone();
         let manifest = self.manifest.as_mut().unwrap();
         let appended = manifest.append(&[(&name, record)]);
-        self.lit(appended)?;
+        self.fail_only_by_power_loss(appended)?;
         self.sources[at].finished = true;
-        self.sources[at].told.clear();
-        self.sources[at].kept = None;
+        self.sources[at].promised_blocks.clear();
+        self.sources[at].promised_piece = None;
         self.counts.finished += 1;
         Ok(())
     }
 
-    fn new_label(&mut self, at: usize) -> u64 {
-        self.sources[at].label = self.dice.next();
-        self.sources[at].label
+    fn new_tag(&mut self, at: usize) -> u64 {
+        self.sources[at].tag = self.dice.next();
+        self.sources[at].tag
     }
 
     /// Writes a file of one block without a journal, in a batch with files of the same and of other
     /// directories. Some batches are so large that the file system is synced.
     fn small(&mut self, at: usize) -> Step {
-        self.sources[at].told.clear();
-        self.sources[at].kept = None;
-        let label = self.new_label(at);
+        self.sources[at].promised_blocks.clear();
+        self.sources[at].promised_piece = None;
+        let label = self.new_tag(at);
         let source = &self.sources[at];
         let (dir, name, content) = (&source.dir, &source.name, source.content());
         let prepare = |file: &SimulatedFile| file.set_tag(label);
         let small = SmallFile::write(dir, name, content, Some(hash(content)), false, prepare);
-        let mut batch = vec![self.lit(small)?];
+        let mut batch = vec![self.fail_only_by_power_loss(small)?];
         for other in 0..[0, 12][self.dice.below(2)] {
-            let (dir, name) = (&self.others, format!("{other}"));
+            let (dir, name) = (&self.other_dir, format!("{other}"));
             let bytes = hash(name.as_bytes()).0;
             let small = SmallFile::write(
                 dir,
@@ -408,17 +412,17 @@ impl World {
                 false,
                 |_| Ok(()),
             );
-            batch.push(self.lit(small)?);
+            batch.push(self.fail_only_by_power_loss(small)?);
         }
         let mut outcomes = small::commit(batch, |_| {}).into_iter();
-        let got = self.lit(outcomes.next().unwrap())?;
-        outcomes.try_for_each(|outcome| self.lit(outcome).map(drop))?;
+        let got = self.fail_only_by_power_loss(outcomes.next().unwrap())?;
+        outcomes.try_for_each(|outcome| self.fail_only_by_power_loss(outcome).map(drop))?;
         self.counts.small += 1;
         self.record(at, got.unwrap())
     }
 
     /// Kills the process; the disk keeps its state.
-    fn die(&mut self) {
+    fn kill_process(&mut self) {
         self.manifest = None;
         self.sources
             .iter_mut()
@@ -426,10 +430,10 @@ impl World {
     }
 
     /// Kills the process during an operation.
-    fn stop(&mut self) {
-        self.die();
+    fn kill_during_operation(&mut self) {
+        self.kill_process();
         self.disk.restore_power();
-        self.arm();
+        self.schedule_power_loss();
     }
 
     /// Makes the copy outdated: it is removed, or the source changes, or it is copied again without
@@ -444,22 +448,22 @@ impl World {
             }
             let version = dice.below(source.versions.len());
             if version != std::mem::replace(&mut source.version, version) {
-                source.told.clear();
-                source.kept = None;
+                source.promised_blocks.clear();
+                source.promised_piece = None;
             }
         }
         if dice.chance(50) {
             let removed = source.dir.remove(&source.name);
-            self.lit(removed)?;
+            self.fail_only_by_power_loss(removed)?;
         }
         if self.dice.chance(50) {
-            return self.begin_to_die(at);
+            return self.begin_and_fail_soon(at);
         }
         Ok(())
     }
 
     /// Begins the next copy, which will fail soon.
-    fn begin_to_die(&mut self, at: usize) -> Step {
+    fn begin_and_fail_soon(&mut self, at: usize) -> Step {
         let operations = 1 + self.dice.below(10) as u64;
         self.disk.fail_after(operations);
         self.open(at)
@@ -468,20 +472,20 @@ impl World {
     fn compact(&mut self) -> Step {
         let manifest = self.manifest.as_mut().unwrap();
         let compacted = manifest.compact_from(0);
-        self.counts.compacted += u64::from(self.lit(compacted)?);
+        self.counts.compacted += u64::from(self.fail_only_by_power_loss(compacted)?);
         Ok(())
     }
 
     fn crash(&mut self) {
         self.counts.crashes += 1;
-        self.die();
+        self.kill_process();
         self.disk.crash(&mut self.dice);
         let manifest = Manifest::load(&self.root).unwrap();
         for source in &self.sources {
             source.check_final(&manifest);
             self.counts.held_blocks += source.check_held().unwrap();
         }
-        self.arm();
+        self.schedule_power_loss();
     }
 }
 
@@ -489,7 +493,7 @@ impl World {
 fn durable_state_survives_power_losses() {
     let mut total = Counts::default();
     for seed in 0..CASES {
-        let mut world = World::new(seed);
+        let mut world = Simulation::new(seed);
         let run = std::panic::AssertUnwindSafe(|| world.run());
         if let Err(panic) = std::panic::catch_unwind(run) {
             eprintln!("with seed {seed}");
@@ -523,20 +527,20 @@ fn durable_state_survives_power_losses() {
 fn ignores_leftovers_after_power_loss_during_restart() {
     for operations in 1..=16 {
         for seed in 0..150 {
-            begun_again(operations, seed, World::copy);
-            begun_again(operations, seed, World::copy_some_of_another_version);
-            begun_again(operations, seed, World::keep_some_of_another_version);
+            restart_with_power_loss(operations, seed, Simulation::copy);
+            restart_with_power_loss(operations, seed, Simulation::copy_some_of_another_version);
+            restart_with_power_loss(operations, seed, Simulation::keep_some_of_another_version);
         }
     }
 }
 
-fn begun_again(operations: u64, seed: u64, leave: fn(&mut World) -> Step) {
-    let mut world = World::new(seed);
+fn restart_with_power_loss(operations: u64, seed: u64, setup: fn(&mut Simulation) -> Step) {
+    let mut world = Simulation::new(seed);
     let mut content = vec![1; 3 * BLOCK as usize + 100];
     world.sources[0].versions = vec![content.clone()];
     content.fill(2);
     world.sources[0].versions.push(content);
-    assert!(leave(&mut world).is_ok());
+    assert!(setup(&mut world).is_ok());
     world.disk.fail_after(operations);
     let _dies_or_not = world.open(0);
     world.crash();
@@ -545,7 +549,7 @@ fn begun_again(operations: u64, seed: u64, leave: fn(&mut World) -> Step) {
     assert!(world.open(0).is_ok(), "{operations}, {seed}");
 }
 
-impl World {
+impl Simulation {
     /// Copies a file, which is then removed.
     fn copy(&mut self) -> Step {
         self.open(0)?;
@@ -553,7 +557,7 @@ impl World {
         self.commit(0)?;
         self.finish(0)?;
         self.sources[0].finished = false;
-        self.lit(self.sources[0].dir.remove(&self.sources[0].name))
+        self.fail_only_by_power_loss(self.sources[0].dir.remove(&self.sources[0].name))
     }
 
     /// Copies a part of a file, whose source then changes, and later changes back.
@@ -561,8 +565,8 @@ impl World {
         self.open(0)?;
         self.write_all()?;
         self.commit(0)?;
-        self.die();
-        self.sources[0].told.clear();
+        self.kill_process();
+        self.sources[0].promised_blocks.clear();
         self.sources[0].version = 1;
         Ok(())
     }

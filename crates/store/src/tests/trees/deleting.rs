@@ -7,19 +7,21 @@ use super::*;
 fn extras(
     temp: &TempDir,
     filter: &Filter,
-    ended: Option<Ended>,
-) -> Result<Vec<String>, NotDeleting> {
+    ended: Option<ScanEnd>,
+) -> Result<Vec<String>, DeletionRefused> {
     let root = Root::open(&temp.path().join("dst")).unwrap();
     let mut scan = scan(&contents(&temp.path().join("src")), filter.clone());
-    let mut extras = Extras::new(&root, filter);
+    let mut extras = DeletionPlan::new(&root, filter);
     for item in scan.by_ref() {
         match item {
-            Item::Entry { entry, .. } => extras.see(&entry),
-            Item::Top { .. } => extras.top(),
-            Item::Shares { .. } => {}
-            Item::Skipped { path, .. } => extras.spare(&path),
-            Item::Piece { entry, .. } => extras.see(&entry),
-            Item::Failed(failure) | Item::SourceFailed { failure, .. } => panic!("{failure}"),
+            ScanItem::Entry { entry, .. } => extras.add_entry(&entry),
+            ScanItem::Top { .. } => extras.set_contents_copied(),
+            ScanItem::Shares { .. } => {}
+            ScanItem::Skipped { path, .. } => extras.protect(&path),
+            ScanItem::Piece { entry, .. } => extras.add_entry(&entry),
+            ScanItem::Failed(failure) | ScanItem::SourceFailed { failure, .. } => {
+                panic!("{failure}")
+            }
         }
     }
     let (found, failures) = extras.finish(ended.unwrap_or(scan.ended()))?;
@@ -55,11 +57,11 @@ fn deletes_only_entries_missing_at_the_source() {
         extras(&temp, &filter, None).unwrap(),
         ["a", "both/x", "extra"]
     );
-    let failed = extras(&temp, &filter, Some(Ended::Failures(3)));
-    assert_eq!(failed, Err(NotDeleting::Failures(3)));
+    let failed = extras(&temp, &filter, Some(ScanEnd::Failures(3)));
+    assert_eq!(failed, Err(DeletionRefused::Failures(3)));
     assert_eq!(
-        extras(&temp, &filter, Some(Ended::NotYet)),
-        Err(NotDeleting::Unfinished)
+        extras(&temp, &filter, Some(ScanEnd::Unfinished)),
+        Err(DeletionRefused::Unfinished)
     );
 
     let root = Root::open(&dst).unwrap();
@@ -83,8 +85,8 @@ fn does_not_follow_a_link_in_place_of_a_copied_directory() {
     symlink("../outside", temp.path().join("dst/d")).unwrap();
     let root = Root::open(&temp.path().join("dst")).unwrap();
     let filter = Filter::default();
-    let mut extras = Extras::new(&root, &filter);
-    extras.see(&entry("d", Kind::Directory));
-    let (found, failures) = extras.finish(Ended::Whole).unwrap();
+    let mut extras = DeletionPlan::new(&root, &filter);
+    extras.add_entry(&entry("d", Kind::Directory));
+    let (found, failures) = extras.finish(ScanEnd::Complete).unwrap();
     assert_eq!((found.len(), failures.len()), (0, 1));
 }

@@ -7,7 +7,7 @@ use super::*;
 fn hostile_entries(path: &str) -> Vec<Entry> {
     let kinds = [
         Kind::Directory,
-        to("/etc/passwd"),
+        symlink_to("/etc/passwd"),
         Kind::HardLink { to: rel("plain") },
         Kind::Fifo,
         file(0, 0),
@@ -29,13 +29,13 @@ fn planted_links_are_not_followed() {
         symlink(&outside, dst.join(planted)).unwrap();
         let before = (listing(&outside), inodes(&outside));
         let root = Root::open(&dst).unwrap();
-        let mut placer = Placer::new(&root, PlaceOptions::default());
+        let mut placer = TreeWriter::new(&root, PlaceOptions::default());
         for path in ["a", "a/b", "a/b/c", "a/b/c/d"] {
             let below =
                 rel(path) == rel(planted) || rel(path).strip_prefix(&rel(planted)).is_some();
             for entry in hostile_entries(path).into_iter().filter(|_| below).take(1) {
                 assert!(
-                    placer.place(&entry).is_err(),
+                    placer.write(&entry).is_err(),
                     "{path} with a link at {planted}"
                 );
             }
@@ -44,9 +44,9 @@ fn planted_links_are_not_followed() {
                 .skip(1)
                 .filter(|_| path != *planted)
             {
-                let _ = placer.place(&entry);
+                let _ = placer.write(&entry);
             }
-            let _ = look(&root, &rel(path));
+            let _ = inspect(&root, &rel(path));
         }
         let _ = remove_all(&root, &Filter::default(), &rel(planted));
         let _ = placer.finish();
@@ -99,7 +99,7 @@ fn source_swapped_for_a_link_reveals_nothing() {
     symlink(temp.path().join("outside"), src.join("other")).unwrap();
     while_swapping(&src.join("d"), &src.join("other"), || {
         let mut scan = scan(&contents(&src), Filter::default());
-        for path in said(&mut scan) {
+        for path in describe_items(&mut scan) {
             assert!(!path.ends_with("secret"), "{path}");
         }
         let opened = scan.sources()[0].open_file(&rel("d/secret"));
@@ -109,11 +109,11 @@ fn source_swapped_for_a_link_reveals_nothing() {
 
 fn place_and_remove(dst: &Path) {
     let root = Root::open(dst).unwrap();
-    let mut placer = Placer::new(&root, PlaceOptions::default());
+    let mut placer = TreeWriter::new(&root, PlaceOptions::default());
     let kinds = [
         ("d", Kind::Directory),
         ("d/sub", Kind::Directory),
-        ("d/secret", to("x")),
+        ("d/secret", symlink_to("x")),
         ("d/sub/fifo", Kind::Fifo),
         (
             "d/link",
@@ -123,7 +123,7 @@ fn place_and_remove(dst: &Path) {
         ),
     ];
     for (path, kind) in kinds {
-        let _ = placer.place(&entry(path, kind));
+        let _ = placer.write(&entry(path, kind));
     }
     let _ = placer.finish();
     let _ = remove_all(&root, &Filter::default(), &rel("d/sub"));
@@ -135,8 +135,8 @@ fn refusals_name_the_path() {
     let temp = dirs();
     fs::create_dir_all(temp.path().join("dst/x/full")).unwrap();
     let root = Root::open(&temp.path().join("dst")).unwrap();
-    let mut placer = Placer::new(&root, PlaceOptions::default());
-    let error = placer.place(&entry("x", file(1, 1))).unwrap_err();
+    let mut placer = TreeWriter::new(&root, PlaceOptions::default());
+    let error = placer.write(&entry("x", file(1, 1))).unwrap_err();
     assert!(matches!(error, Failure::Refused { .. }));
     assert_eq!(
         error.to_string(),
@@ -148,23 +148,26 @@ fn refusals_name_the_path() {
 fn invalid_metadata_is_refused_or_skipped() {
     let temp = dirs();
     let root = Root::open(&temp.path().join("dst")).unwrap();
-    let mut placer = Placer::new(&root, PlaceOptions::default());
+    let mut placer = TreeWriter::new(&root, PlaceOptions::default());
     for target in ["", "with\0nul", &"x".repeat(5000)] {
-        assert!(placer.place(&entry("x", to(target))).is_err(), "{target:?}");
+        assert!(
+            placer.write(&entry("x", symlink_to(target))).is_err(),
+            "{target:?}"
+        );
     }
     assert!(
         placer
-            .place(&entry("none/x", Kind::Fifo))
+            .write(&entry("none/x", Kind::Fifo))
             .unwrap_err()
             .is_not_found()
     );
     let mut nobodys = entry("x", Kind::Fifo);
     (nobodys.metadata.uid, nobodys.metadata.gid) = (u32::MAX, u32::MAX);
     nobodys.metadata.mode = u32::MAX;
-    let (placed, left_out) = placer.place(&nobodys).unwrap();
+    let (placed, left_out) = placer.write(&nobodys).unwrap();
     assert_eq!(
         (placed, left_out.len()),
-        (Placed::Changed, 1),
+        (WriteOutcome::Changed, 1),
         "set-id bits: these numbers leave the owner as it is"
     );
     let made = root.stat(&nobodys.path).unwrap();

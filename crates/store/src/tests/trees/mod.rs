@@ -3,11 +3,11 @@
 
 mod deleting;
 mod hostile;
-mod pieces;
 mod placing;
 mod random;
 mod scanning;
-mod whole;
+mod tree_pieces;
+mod whole_trees;
 
 use crate::{
     entry::{Entry, Kind, Version, extents},
@@ -16,10 +16,12 @@ use crate::{
     root::{Failure, Refusal, Root},
     tests::{acl, as_ordinary_user, is_root, listing},
     tree::{
-        delete::{Extras, NotDeleting, remove_all},
+        delete::{DeletionPlan, DeletionRefused, remove_all},
         filter::{Filter, Rule},
-        place::{Decision, Options as PlaceOptions, Placed, Placer, There, decide, look},
-        scan::{Ended, Item, Options, Scan, Skip, Source, SourceError},
+        place::{
+            Decision, Existing, Options as PlaceOptions, TreeWriter, WriteOutcome, decide, inspect,
+        },
+        scan::{Options, Scan, ScanEnd, ScanItem, SkipReason, Source, SourceError},
     },
 };
 use proptest::{collection::vec, prelude::*};
@@ -70,19 +72,19 @@ fn contents(dir: &Path) -> PathBuf {
 }
 
 /// Line of text for each item of a scan.
-fn said(scan: &mut Scan) -> Vec<String> {
+fn describe_items(scan: &mut Scan) -> Vec<String> {
     scan.map(|item| match item {
-        Item::Entry { entry, .. } => entry.path.to_string(),
-        Item::Top { .. } => ".".into(),
-        Item::Piece {
+        ScanItem::Entry { entry, .. } => entry.path.to_string(),
+        ScanItem::Top { .. } => ".".into(),
+        ScanItem::Piece {
             entry,
             piece_blocks: held,
             ..
         } => format!("{}: piece {held:?}", entry.path),
-        Item::Shares { path, shares } => format!("{path}: {} shares", shares.unwrap().len()),
-        Item::Skipped { path, why } => format!("{path}: {why}"),
-        Item::Failed(failure) => failure.to_string(),
-        Item::SourceFailed { failure, .. } => format!("source {failure}"),
+        ScanItem::Shares { path, shares } => format!("{path}: {} shares", shares.unwrap().len()),
+        ScanItem::Skipped { path, reason: why } => format!("{path}: {why}"),
+        ScanItem::Failed(failure) => failure.to_string(),
+        ScanItem::SourceFailed { failure, .. } => format!("source {failure}"),
     })
     .collect()
 }
@@ -102,21 +104,21 @@ struct Counts {
 fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> Counts {
     let mut scan = scan(argument, filter.clone());
     let root = Root::open_or_create(to).unwrap();
-    let mut placer = Placer::new(&root, options.clone());
+    let mut placer = TreeWriter::new(&root, options.clone());
     let mut counts = Counts::default();
     while let Some(item) = scan.next() {
         match item {
-            Item::Entry { source, entry, .. } => {
-                let placed = placer.place(&entry).map(|(placed, left_out)| {
+            ScanItem::Entry { source, entry, .. } => {
+                let placed = placer.write(&entry).map(|(placed, left_out)| {
                     counts.left_out += left_out.len();
                     placed
                 });
                 match placed {
-                    Ok(Placed::Unchanged) => counts.unchanged += 1,
-                    Ok(Placed::Changed) => counts.changed += 1,
-                    Ok(Placed::Compare) => counts.compared += 1,
-                    Ok(Placed::Newer) => counts.newer += 1,
-                    Ok(Placed::Wanted) => {
+                    Ok(WriteOutcome::Unchanged) => counts.unchanged += 1,
+                    Ok(WriteOutcome::Changed) => counts.changed += 1,
+                    Ok(WriteOutcome::Compare) => counts.compared += 1,
+                    Ok(WriteOutcome::KeptNewer) => counts.newer += 1,
+                    Ok(WriteOutcome::Transfer) => {
                         counts.wanted += 1;
                         if !options.dry_run {
                             transfer(&scan.sources()[source], &entry, &root);
@@ -125,9 +127,9 @@ fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> 
                     Err(failure) => counts.failures.push(failure.to_string()),
                 }
             }
-            Item::Top { metadata, .. } => placer.top(metadata),
-            Item::Piece { .. } | Item::Shares { .. } | Item::Skipped { .. } => {}
-            Item::Failed(failure) | Item::SourceFailed { failure, .. } => {
+            ScanItem::Top { metadata, .. } => placer.set_top_metadata(metadata),
+            ScanItem::Piece { .. } | ScanItem::Shares { .. } | ScanItem::Skipped { .. } => {}
+            ScanItem::Failed(failure) | ScanItem::SourceFailed { failure, .. } => {
                 counts.failures.push(failure.to_string());
             }
         }
@@ -187,7 +189,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// Creates a tree with an entry of every type that this user may create.
-fn everything(top: &Path) {
+fn make_every_type(top: &Path) {
     let dir = top.join("dir");
     fs::create_dir_all(dir.join("deep/er")).unwrap();
     fs::create_dir(top.join("empty")).unwrap();
@@ -213,10 +215,10 @@ fn everything(top: &Path) {
         &acl(6, 0, 7),
     );
     if is_root() {
-        everything_of_root(top);
+        make_privileged_types(top);
     }
     set_mode(&top.join("linked"), 0o4750);
-    age(top);
+    set_old_times(top);
     set_times(&dir.join("nothing"), -1_000_000, 123_456_789);
     set_times(&top.join("dangling"), 1_000_000, 1);
     set_times(&dir.join("deep"), 1_234_567, 999_999_999);
@@ -226,17 +228,17 @@ fn everything(top: &Path) {
 }
 
 /// Sets times far from now: rsync treats times within the same second as equal.
-fn age(path: &Path) {
+fn set_old_times(path: &Path) {
     let stat = fs::symlink_metadata(path).unwrap();
     if stat.is_dir() {
         fs::read_dir(path)
             .unwrap()
-            .for_each(|entry| age(&entry.unwrap().path()));
+            .for_each(|entry| set_old_times(&entry.unwrap().path()));
     }
     set_times(path, 900_000_000, 987_654_321);
 }
 
-fn everything_of_root(top: &Path) {
+fn make_privileged_types(top: &Path) {
     let mode = Mode::RUSR | Mode::WUSR;
     let null = sys::makedev(1, 3);
     sys::mknodat(
@@ -308,7 +310,7 @@ fn entry(path: &str, kind: Kind) -> Entry {
     }
 }
 
-fn to(target: &str) -> Kind {
+fn symlink_to(target: &str) -> Kind {
     Kind::Symlink {
         target: target.as_bytes().into(),
     }
@@ -328,15 +330,15 @@ fn file(size: u64, seconds: i64) -> Kind {
     }
 }
 
-fn here(kind: Kind) -> There {
-    There::Something {
+fn existing(kind: Kind) -> Existing {
+    Existing::Entry {
         kind,
         metadata: metadata(),
         id: (1, 2),
     }
 }
 
-fn decided(kind: Kind, there: &There, update: bool) -> Decision {
+fn decide_alone(kind: Kind, there: &Existing, update: bool) -> Decision {
     let options = PlaceOptions {
         update,
         ..PlaceOptions::default()

@@ -5,66 +5,78 @@ use super::*;
 
 #[test]
 fn transfers_files_unless_same_or_newer() {
-    let (old, new) = (here(file(5, 10)), here(file(5, 30)));
+    let (old, new) = (existing(file(5, 10)), existing(file(5, 30)));
     assert_eq!(
-        decided(file(5, 20), &There::Nothing, false),
-        Decision::Wanted
+        decide_alone(file(5, 20), &Existing::Missing, false),
+        Decision::Transfer
     );
-    assert_eq!(decided(file(5, 20), &old, false), Decision::Wanted);
-    assert_eq!(decided(file(5, 20), &new, false), Decision::Wanted);
-    assert_eq!(decided(file(5, 20), &old, true), Decision::Wanted);
-    assert_eq!(decided(file(5, 20), &new, true), Decision::Newer);
-    assert_eq!(decided(file(5, 10), &old, true), Decision::Unchanged);
-    assert_eq!(decided(file(6, 10), &old, true), Decision::Wanted);
+    assert_eq!(decide_alone(file(5, 20), &old, false), Decision::Transfer);
+    assert_eq!(decide_alone(file(5, 20), &new, false), Decision::Transfer);
+    assert_eq!(decide_alone(file(5, 20), &old, true), Decision::Transfer);
+    assert_eq!(decide_alone(file(5, 20), &new, true), Decision::KeepNewer);
+    assert_eq!(decide_alone(file(5, 10), &old, true), Decision::Unchanged);
+    assert_eq!(decide_alone(file(6, 10), &old, true), Decision::Transfer);
     let mut other = entry("x", file(5, 10));
     other.metadata.mode = 0o600;
     let options = PlaceOptions::default();
-    assert_eq!(decide(&other, &old, None, &options), Decision::Same);
+    assert_eq!(decide(&other, &old, None, &options), Decision::SetMetadata);
 }
 
 #[test]
 fn decides_which_entries_are_replaced() {
-    let dir = || here(Kind::Directory);
-    let refused = Decision::Refused;
-    for kind in [file(5, 10), to("a"), Kind::Fifo] {
+    let dir = || existing(Kind::Directory);
+    let refused = Decision::Refuse;
+    for kind in [file(5, 10), symlink_to("a"), Kind::Fifo] {
         assert_eq!(
-            decided(kind, &dir(), false),
+            decide_alone(kind, &dir(), false),
             refused(Refusal::DirectoryInTheWay)
         );
     }
     assert_eq!(
-        decided(Kind::Directory, &here(to("a")), false),
+        decide_alone(Kind::Directory, &existing(symlink_to("a")), false),
         refused(Refusal::SymlinkForDirectory)
     );
     assert_eq!(
-        decided(Kind::Directory, &here(file(1, 1)), false),
-        refused(Refusal::NoDirectoryInTheWay)
+        decide_alone(Kind::Directory, &existing(file(1, 1)), false),
+        refused(Refusal::NonDirectoryInTheWay)
     );
     assert_eq!(
-        decided(Kind::Directory, &There::Other, false),
-        refused(Refusal::NoDirectoryInTheWay)
+        decide_alone(Kind::Directory, &Existing::Unknown, false),
+        refused(Refusal::NonDirectoryInTheWay)
     );
-    assert_eq!(decided(file(5, 10), &here(to("a")), true), Decision::Wanted);
     assert_eq!(
-        decided(to("a"), &here(file(5, 10)), false),
+        decide_alone(file(5, 10), &existing(symlink_to("a")), true),
+        Decision::Transfer
+    );
+    assert_eq!(
+        decide_alone(symlink_to("a"), &existing(file(5, 10)), false),
         Decision::Replace
     );
-    assert_eq!(decided(to("a"), &here(to("b")), false), Decision::Replace);
-    assert_eq!(decided(to("a"), &here(to("a")), false), Decision::Unchanged);
-    assert_eq!(decided(Kind::Fifo, &There::Other, false), Decision::Replace);
+    assert_eq!(
+        decide_alone(symlink_to("a"), &existing(symlink_to("b")), false),
+        Decision::Replace
+    );
+    assert_eq!(
+        decide_alone(symlink_to("a"), &existing(symlink_to("a")), false),
+        Decision::Unchanged
+    );
+    assert_eq!(
+        decide_alone(Kind::Fifo, &Existing::Unknown, false),
+        Decision::Replace
+    );
     let device = |minor| Kind::Device {
         block: false,
         major: 1,
         minor,
     };
-    for kind in [file(5, 10), to("a"), Kind::Fifo] {
+    for kind in [file(5, 10), symlink_to("a"), Kind::Fifo] {
         assert_eq!(
-            decided(kind, &here(device(3)), false),
+            decide_alone(kind, &existing(device(3)), false),
             refused(Refusal::DeviceInTheWay)
         );
     }
     assert_eq!(
-        decided(device(5), &here(device(3)), false),
+        decide_alone(device(5), &existing(device(3)), false),
         Decision::Replace
     );
 }
@@ -74,21 +86,21 @@ fn refuses_internal_names() {
     let options = PlaceOptions::default();
     let own = decide(
         &entry("a/.longhaul-x.part", Kind::Fifo),
-        &There::Nothing,
+        &Existing::Missing,
         None,
         &options,
     );
-    assert_eq!(own, Decision::Refused(Refusal::OwnName));
+    assert_eq!(own, Decision::Refuse(Refusal::InternalName));
     let kind = Kind::HardLink {
         to: rel(".longhaul-manifest"),
     };
     let link = decide(
         &entry("x", kind),
-        &There::Nothing,
-        Some(&here(file(1, 1))),
+        &Existing::Missing,
+        Some(&existing(file(1, 1))),
         &options,
     );
-    assert_eq!(link, Decision::Refused(Refusal::OwnName));
+    assert_eq!(link, Decision::Refuse(Refusal::InternalName));
 }
 
 #[test]
@@ -96,19 +108,22 @@ fn replaces_entries_in_one_step() {
     let temp = dirs();
     let dst = temp.path().join("dst");
     let root = Root::open(&dst).unwrap();
-    let mut placer = Placer::new(&root, PlaceOptions::default());
+    let mut placer = TreeWriter::new(&root, PlaceOptions::default());
     fs::write(dst.join("x"), "old").unwrap();
     fs::write(dst.join("y"), "file").unwrap();
-    let mut place = |path: &str, kind: Kind| placer.place(&entry(path, kind)).unwrap().0;
-    assert_eq!(place("x", to("a")), Placed::Changed);
-    assert_eq!(place("x", to("a")), Placed::Unchanged);
-    assert_eq!(place("x", to("b")), Placed::Changed);
+    let mut place = |path: &str, kind: Kind| placer.write(&entry(path, kind)).unwrap().0;
+    assert_eq!(place("x", symlink_to("a")), WriteOutcome::Changed);
+    assert_eq!(place("x", symlink_to("a")), WriteOutcome::Unchanged);
+    assert_eq!(place("x", symlink_to("b")), WriteOutcome::Changed);
     assert_eq!(fs::read_link(dst.join("x")).unwrap(), Path::new("b"));
-    assert_eq!(place("x", Kind::Fifo), Placed::Changed);
-    assert_eq!(place("x", Kind::HardLink { to: rel("y") }), Placed::Changed);
+    assert_eq!(place("x", Kind::Fifo), WriteOutcome::Changed);
     assert_eq!(
         place("x", Kind::HardLink { to: rel("y") }),
-        Placed::Unchanged
+        WriteOutcome::Changed
+    );
+    assert_eq!(
+        place("x", Kind::HardLink { to: rel("y") }),
+        WriteOutcome::Unchanged
     );
     assert_eq!(fs::read_to_string(dst.join("x")).unwrap(), "file");
     assert_eq!(
@@ -122,7 +137,7 @@ fn replaces_entries_in_one_step() {
 fn dry_run_reports_the_same_and_changes_nothing() {
     let temp = dirs();
     let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
-    everything(&src);
+    make_every_type(&src);
     fs::create_dir(dst.join("dir")).unwrap();
     symlink("other", dst.join("dangling")).unwrap();
     fs::write(dst.join("empty"), "in the way").unwrap();
@@ -170,7 +185,7 @@ fn with_checksums_the_caller_compares_files_of_one_size() {
     assert_eq!((counts.compared, counts.wanted), (1, 1));
     set_times(&src.join("f"), 5, 0);
     let root = Root::open(&dst).unwrap();
-    let Some(Item::Entry { entry, .. }) = scan(&src.join("f"), Filter::default()).next() else {
+    let Some(ScanItem::Entry { entry, .. }) = scan(&src.join("f"), Filter::default()).next() else {
         panic!("no entry");
     };
     let dry_run = PlaceOptions {
@@ -178,12 +193,18 @@ fn with_checksums_the_caller_compares_files_of_one_size() {
         ..PlaceOptions::default()
     };
     let file = root.open_file(&rel("f")).unwrap();
-    let imagined = Placer::new(&root, dry_run).settle(&entry, &file);
+    let imagined = TreeWriter::new(&root, dry_run).correct_metadata(&entry, &file);
     let imagined = imagined.unwrap().0;
-    assert_eq!(imagined, Placed::Changed);
-    let placer = Placer::new(&root, options);
-    assert_eq!(placer.settle(&entry, &file).unwrap().0, Placed::Changed);
-    assert_eq!(placer.settle(&entry, &file).unwrap().0, Placed::Unchanged);
+    assert_eq!(imagined, WriteOutcome::Changed);
+    let placer = TreeWriter::new(&root, options);
+    assert_eq!(
+        placer.correct_metadata(&entry, &file).unwrap().0,
+        WriteOutcome::Changed
+    );
+    assert_eq!(
+        placer.correct_metadata(&entry, &file).unwrap().0,
+        WriteOutcome::Unchanged
+    );
     assert_eq!(listing(&dst)[Path::new("f")], listing(&src)[Path::new("f")]);
 }
 
@@ -196,9 +217,9 @@ fn does_not_change_metadata_of_a_file_swapped_meanwhile() {
     fs::write(temp.path().join("dst/new"), "").unwrap();
     fs::rename(temp.path().join("dst/new"), temp.path().join("dst/f")).unwrap();
     let before = listing(&temp.path().join("dst"));
-    let placer = Placer::new(&root, PlaceOptions::default());
-    let settled = placer.settle(&entry("f", file(0, 10)), &compared);
-    assert_eq!(settled.unwrap().0, Placed::Changed);
+    let placer = TreeWriter::new(&root, PlaceOptions::default());
+    let settled = placer.correct_metadata(&entry("f", file(0, 10)), &compared);
+    assert_eq!(settled.unwrap().0, WriteOutcome::Changed);
     assert_eq!(listing(&temp.path().join("dst")), before);
 }
 
@@ -216,9 +237,9 @@ fn unreadable_directories_get_their_mode_after_their_contents() {
             entry
         };
         for _ in 0..2 {
-            let mut placer = Placer::new(&root, PlaceOptions::default());
+            let mut placer = TreeWriter::new(&root, PlaceOptions::default());
             for path in ["d", "d/e", "d/e/f"] {
-                placer.place(&dir(path)).unwrap();
+                placer.write(&dir(path)).unwrap();
             }
             assert!(placer.finish().is_empty());
             assert_eq!(
@@ -262,9 +283,9 @@ fn concurrent_replacements_of_one_entry_all_succeed() {
     symlink("neither", dst.join("x")).unwrap();
     let replace = |target: &str| {
         let root = Root::open(&dst).unwrap();
-        let mut placer = Placer::new(&root, PlaceOptions::default());
+        let mut placer = TreeWriter::new(&root, PlaceOptions::default());
         for _ in 0..2_000 {
-            placer.place(&entry("x", to(target))).unwrap();
+            placer.write(&entry("x", symlink_to(target))).unwrap();
         }
     };
     thread::scope(|scope| {

@@ -17,13 +17,13 @@ enum Make {
 
 /// Seconds since 1970 that every file system stores. ext4 moves times before 1901 to 1901. Two
 /// files of the same size with different data would then look the same.
-const KEPT_TIMES: std::ops::Range<i64> = -2_000_000_000..2_000_000_000;
+const STORABLE_TIMES: std::ops::Range<i64> = -2_000_000_000..2_000_000_000;
 
 fn any_make() -> impl Strategy<Value = Make> {
     let target = vec(1u8..=255, 1..20);
     prop_oneof![
         (0o500u32..=0o777).prop_map(|mode| Make::Dir(mode | 0o500)),
-        (vec(any::<u8>(), 0..50), 0u32..=0o7777, KEPT_TIMES)
+        (vec(any::<u8>(), 0..50), 0u32..=0o7777, STORABLE_TIMES)
             .prop_map(|(data, mode, time)| Make::File(data, mode, time)),
         target.prop_map(Make::Symlink),
         Just(Make::LinkToLast),
@@ -124,28 +124,28 @@ fn delete_extras(temp: &TempDir) {
     let root = Root::open(&temp.path().join("dst")).unwrap();
     let filter = Filter::default();
     let mut scan = scan(&contents(&temp.path().join("src")), filter.clone());
-    let mut extras = Extras::new(&root, &filter);
+    let mut extras = DeletionPlan::new(&root, &filter);
     let (mut dirs, mut top) = (Vec::new(), None);
     for item in scan.by_ref() {
         match item {
-            Item::Entry { entry, .. } => {
-                extras.see(&entry);
+            ScanItem::Entry { entry, .. } => {
+                extras.add_entry(&entry);
                 dirs.push(entry);
             }
-            Item::Top { metadata, .. } => {
-                extras.top();
+            ScanItem::Top { metadata, .. } => {
+                extras.set_contents_copied();
                 top = Some(metadata);
             }
             _ => {}
         }
     }
-    let mut placer = Placer::new(&root, PlaceOptions::default());
+    let mut placer = TreeWriter::new(&root, PlaceOptions::default());
     for entry in dirs.iter().filter(|entry| entry.kind == Kind::Directory) {
-        placer.place(entry).unwrap();
+        placer.write(entry).unwrap();
     }
     for path in extras.finish(scan.ended()).unwrap().0 {
         assert!(remove_all(&root, &filter, &path).1.is_empty());
     }
-    placer.top(top.unwrap());
+    placer.set_top_metadata(top.unwrap());
     assert!(placer.finish().is_empty());
 }

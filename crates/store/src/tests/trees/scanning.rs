@@ -10,7 +10,7 @@ fn interprets_arguments_like_cp_and_rsync() {
     fs::write(src.join("file"), "").unwrap();
     symlink("src", temp.path().join("link")).unwrap();
     symlink("src/file", temp.path().join("link to file")).unwrap();
-    let all = |argument: &Path| said(&mut scan(argument, Filter::default()));
+    let all = |argument: &Path| describe_items(&mut scan(argument, Filter::default()));
     assert_eq!(all(&src), ["src", "src/file"]);
     assert_eq!(all(&contents(&src)), [".", "file"]);
     assert_eq!(all(&src.join(".")), [".", "file"]);
@@ -42,8 +42,8 @@ fn many_sources_share_descriptors() {
             .all(|source| source.shares_descriptors_with(&sources[0]))
     );
     let mut scan = Scan::new(sources, Filter::default(), Options::default()).unwrap();
-    assert_eq!(said(&mut scan).len(), 50);
-    assert_eq!(scan.ended(), Ended::Whole);
+    assert_eq!(describe_items(&mut scan).len(), 50);
+    assert_eq!(scan.ended(), ScanEnd::Complete);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn scans_the_file_system_root() {
     let only = [Rule::Include("/proc/".into()), Rule::Exclude("/*/*".into())];
     let filter = Filter::new(&only).unwrap();
     let mut scan = scan(Path::new("/"), filter);
-    assert!(said(&mut scan).contains(&"proc".into()));
+    assert!(describe_items(&mut scan).contains(&"proc".into()));
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn unreadable_source_is_a_failure() {
     set_mode(&src, 0);
     as_ordinary_user(|| {
         let mut scan = scan(&src.join(""), Filter::default());
-        assert_eq!(said(&mut scan).len(), 1);
-        assert_eq!(scan.ended(), Ended::Failures(1));
+        assert_eq!(describe_items(&mut scan).len(), 1);
+        assert_eq!(scan.ended(), ScanEnd::Failures(1));
     });
 }
 
@@ -83,14 +83,14 @@ fn rejects_two_sources_with_the_same_name() {
     assert!(matches!(named, Err(SourceError::SameName { .. })));
     let sources = [source("src/"), source("dst/a")];
     let mut mixed = Scan::new(sources, Filter::default(), options).unwrap();
-    let said = said(&mut mixed);
+    let said = describe_items(&mut mixed);
     assert_eq!(said[0], ".");
     assert!(
         said[1].starts_with("a: cannot copy it from two sources"),
         "{said:?}"
     );
     assert_eq!(said[2..], ["a"]);
-    assert_eq!(mixed.ended(), Ended::Failures(1));
+    assert_eq!(mixed.ended(), ScanEnd::Failures(1));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn returns_entries_in_path_order() {
     }
     let paths: Vec<_> = scan(&src, Filter::default())
         .filter_map(|item| match item {
-            Item::Entry { entry, .. } => Some(entry.path),
+            ScanItem::Entry { entry, .. } => Some(entry.path),
             _ => None,
         })
         .collect();
@@ -118,8 +118,11 @@ fn skips_internal_files_and_sockets() {
     fs::write(src.join(".longhaul-manifest"), "").unwrap();
     let _listener = UnixListener::bind(src.join("socket")).unwrap();
     let mut scan = scan(&contents(&src), Filter::default());
-    assert_eq!(said(&mut scan), [".", "socket: sockets are not copied"]);
-    assert_eq!(scan.ended(), Ended::Whole);
+    assert_eq!(
+        describe_items(&mut scan),
+        [".", "socket: sockets are not copied"]
+    );
+    assert_eq!(scan.ended(), ScanEnd::Complete);
 }
 
 #[test]
@@ -131,10 +134,10 @@ fn does_not_enter_excluded_directories() {
     set_mode(&src.join("a/cache"), 0);
     as_ordinary_user(|| {
         let mut filtered = scan(&src, exclude("cache/"));
-        assert_eq!(said(&mut filtered), ["src", "src/a"]);
+        assert_eq!(describe_items(&mut filtered), ["src", "src/a"]);
         assert_eq!(
             filtered.ended(),
-            Ended::Whole,
+            ScanEnd::Complete,
             "what is excluded need not be readable"
         );
     });
@@ -152,7 +155,7 @@ fn reports_unreadable_entries_and_continues() {
     set_mode(&src.join("locked too"), 0);
     as_ordinary_user(|| {
         let mut scan = scan(&src, Filter::default());
-        let said = said(&mut scan);
+        let said = describe_items(&mut scan);
         assert_eq!(said.len(), 4, "{said:?}");
         assert_eq!(
             said[1],
@@ -163,7 +166,7 @@ fn reports_unreadable_entries_and_continues() {
             "{said:?}"
         );
         assert_eq!(said[3], "src/z");
-        assert_eq!(scan.ended(), Ended::Failures(2));
+        assert_eq!(scan.ended(), ScanEnd::Failures(2));
     });
 }
 
@@ -175,12 +178,12 @@ fn reports_entries_removed_during_the_scan() {
         fs::write(src.join(name), "").unwrap();
     }
     let mut scan = scan(&contents(&src), Filter::default());
-    assert!(matches!(scan.next(), Some(Item::Top { .. })));
-    assert!(matches!(scan.next(), Some(Item::Entry { .. })));
-    assert_eq!(scan.ended(), Ended::NotYet);
+    assert!(matches!(scan.next(), Some(ScanItem::Top { .. })));
+    assert!(matches!(scan.next(), Some(ScanItem::Entry { .. })));
+    assert_eq!(scan.ended(), ScanEnd::Unfinished);
     fs::remove_file(src.join("b")).unwrap();
-    assert!(said(&mut scan)[0].starts_with("b: cannot access: No such file"));
-    assert_eq!(scan.ended(), Ended::Failures(1));
+    assert!(describe_items(&mut scan)[0].starts_with("b: cannot access: No such file"));
+    assert_eq!(scan.ended(), ScanEnd::Failures(1));
 }
 
 #[test]
@@ -199,15 +202,15 @@ fn does_not_enter_other_file_systems() {
     let skipped = scan.find(|item| {
         matches!(
             item,
-            Item::Skipped {
-                why: Skip::OtherFileSystem,
+            ScanItem::Skipped {
+                reason: SkipReason::OtherFileSystem,
                 ..
             }
         )
     });
-    assert!(matches!(skipped, Some(Item::Skipped { path, .. }) if path == rel("shm")));
+    assert!(matches!(skipped, Some(ScanItem::Skipped { path, .. }) if path == rel("shm")));
     let inside = scan.any(
-        |item| matches!(item, Item::Entry { entry, .. } if entry.path.strip_prefix(&rel("shm")).is_some()),
+        |item| matches!(item, ScanItem::Entry { entry, .. } if entry.path.strip_prefix(&rel("shm")).is_some()),
     );
     assert!(!inside);
 }

@@ -25,11 +25,11 @@ pub struct Options {
 
 /// Existing entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum There {
+pub enum Existing {
     /// No entry.
-    Nothing,
+    Missing,
     /// Entry of a known type.
-    Something {
+    Entry {
         /// Type; never a hard link.
         kind: Kind,
         /// Mode, owner, times, attributes.
@@ -38,7 +38,7 @@ pub enum There {
         id: (u64, u64),
     },
     /// Socket, or an unknown type.
-    Other,
+    Unknown,
 }
 
 /// Action to take for an entry.
@@ -47,136 +47,139 @@ pub enum Decision {
     /// Leave it: the entry and its metadata match.
     Unchanged,
     /// Set the metadata: the entry matches, for a file by size and time.
-    Same,
+    SetMetadata,
     /// Keep the existing file, which is newer.
-    Newer,
+    KeepNewer,
     /// Compare the data of a file of the same size.
     Compare,
     /// Transfer the data of a file.
-    Wanted,
+    Transfer,
     /// Create the entry where there is none.
-    Make,
+    Create,
     /// Replace another entry.
     Replace,
     /// Refuse.
-    Refused(Refusal),
+    Refuse(Refusal),
 }
 
 /// Decides about an entry, given the existing entry `there`. For a hard link, `link` is the
 /// existing entry that it links to.
 #[must_use]
-pub fn decide(entry: &Entry, there: &There, link: Option<&There>, options: &Options) -> Decision {
+pub fn decide(
+    entry: &Entry,
+    there: &Existing,
+    link: Option<&Existing>,
+    options: &Options,
+) -> Decision {
     if entry.path.is_internal() {
-        return Decision::Refused(Refusal::OwnName);
+        return Decision::Refuse(Refusal::InternalName);
     }
     match (&entry.kind, there) {
-        (Kind::Directory, There::Nothing) => Decision::Make,
+        (Kind::Directory, Existing::Missing) => Decision::Create,
         (Kind::Directory, there) => for_directory(entry, there),
         (
             _,
-            There::Something {
+            Existing::Entry {
                 kind: Kind::Directory,
                 ..
             },
-        ) => Decision::Refused(Refusal::DirectoryInTheWay),
+        ) => Decision::Refuse(Refusal::DirectoryInTheWay),
         (kind, there)
             if is_device(there)
                 && !matches!(kind, Kind::Device { .. })
                 && !link.is_some_and(is_device) =>
         {
-            Decision::Refused(Refusal::DeviceInTheWay)
+            Decision::Refuse(Refusal::DeviceInTheWay)
         }
         (Kind::File { version, .. }, there) => for_file(entry, version, there, options),
         (Kind::HardLink { to }, there) => for_link(to, there, link),
-        (_, There::Nothing) => Decision::Make,
-        (wanted, There::Something { kind, metadata, .. }) if kind == wanted => {
-            settled(entry, metadata)
+        (_, Existing::Missing) => Decision::Create,
+        (wanted, Existing::Entry { kind, metadata, .. }) if kind == wanted => {
+            metadata_decision(entry, metadata)
         }
         _ => Decision::Replace,
     }
 }
 
-fn is_device(there: &There) -> bool {
+fn is_device(there: &Existing) -> bool {
     matches!(
         there,
-        There::Something {
+        Existing::Entry {
             kind: Kind::Device { .. },
             ..
         }
     )
 }
 
-fn for_directory(entry: &Entry, there: &There) -> Decision {
+fn for_directory(entry: &Entry, there: &Existing) -> Decision {
     match there {
-        There::Something {
+        Existing::Entry {
             kind: Kind::Directory,
             metadata,
             ..
-        } => settled(entry, metadata),
-        There::Something {
+        } => metadata_decision(entry, metadata),
+        Existing::Entry {
             kind: Kind::Symlink { .. },
             ..
-        } => Decision::Refused(Refusal::SymlinkForDirectory),
-        _ => Decision::Refused(Refusal::NoDirectoryInTheWay),
+        } => Decision::Refuse(Refusal::SymlinkForDirectory),
+        _ => Decision::Refuse(Refusal::NonDirectoryInTheWay),
     }
 }
 
-fn for_file(entry: &Entry, version: &Version, there: &There, options: &Options) -> Decision {
-    let There::Something {
+fn for_file(entry: &Entry, version: &Version, there: &Existing, options: &Options) -> Decision {
+    let Existing::Entry {
         kind: Kind::File { version: here, .. },
         metadata,
         ..
     } = there
     else {
-        return Decision::Wanted;
+        return Decision::Transfer;
     };
     let size = here.size == version.size;
     if options.update && here.modified > version.modified {
-        Decision::Newer
+        Decision::KeepNewer
     } else if size && options.checksum {
         Decision::Compare
     } else if size && version.modified.matches_stored(&here.modified) {
-        settled(entry, metadata)
+        metadata_decision(entry, metadata)
     } else {
-        Decision::Wanted
+        Decision::Transfer
     }
 }
 
-fn for_link(to: &RelPath, there: &There, link: Option<&There>) -> Decision {
-    let directory = |there: &There| {
+fn for_link(to: &RelPath, there: &Existing, link: Option<&Existing>) -> Decision {
+    let directory = |there: &Existing| {
         matches!(
             there,
-            There::Something {
+            Existing::Entry {
                 kind: Kind::Directory,
                 ..
             }
         )
     };
     match (there, link) {
-        _ if to.is_internal() => Decision::Refused(Refusal::OwnName),
-        (_, Some(link)) if directory(link) => Decision::Refused(Refusal::LinkToDirectory),
-        (There::Something { id, .. }, Some(There::Something { id: linked, .. }))
-            if id == linked =>
-        {
+        _ if to.is_internal() => Decision::Refuse(Refusal::InternalName),
+        (_, Some(link)) if directory(link) => Decision::Refuse(Refusal::LinkToDirectory),
+        (Existing::Entry { id, .. }, Some(Existing::Entry { id: linked, .. })) if id == linked => {
             Decision::Unchanged
         }
-        (There::Nothing, _) => Decision::Make,
+        (Existing::Missing, _) => Decision::Create,
         _ => Decision::Replace,
     }
 }
 
-fn settled(entry: &Entry, now: &Metadata) -> Decision {
+fn metadata_decision(entry: &Entry, now: &Metadata) -> Decision {
     let symlink = matches!(entry.kind, Kind::Symlink { .. });
     match entry.metadata.differs(now, symlink) {
-        true => Decision::Same,
+        true => Decision::SetMetadata,
         false => Decision::Unchanged,
     }
 }
 
 /// Reports one combined field if the existing entry belongs to another user and differs in fields
 /// that only he may set.
-pub(super) fn barred(entry: &Entry, there: &There) -> Option<Vec<SkippedField>> {
-    let There::Something { metadata, .. } = there else {
+pub(super) fn owner_only_difference(entry: &Entry, there: &Existing) -> Option<Vec<SkippedField>> {
+    let Existing::Entry { metadata, .. } = there else {
         return None;
     };
     let symlink = matches!(entry.kind, Kind::Symlink { .. });
@@ -194,15 +197,15 @@ pub(super) fn barred(entry: &Entry, there: &There) -> Option<Vec<SkippedField>> 
 ///
 /// # Errors
 /// The system's error. A missing entry is not an error.
-pub fn look(root: &Root, path: &RelPath) -> Result<There, Failure> {
+pub fn inspect(root: &Root, path: &RelPath) -> Result<Existing, Failure> {
     match root.handle(path) {
-        Ok(held) => there(&held).map_err(Failure::at(Some(path), "access")),
-        Err(failure) if failure.is_not_found() => Ok(There::Nothing),
+        Ok(held) => existing(&held).map_err(Failure::at(Some(path), "access")),
+        Err(failure) if failure.is_not_found() => Ok(Existing::Missing),
         Err(failure) => Err(failure),
     }
 }
 
-fn there(held: &Handle) -> Result<There, Errno> {
+fn existing(held: &Handle) -> Result<Existing, Errno> {
     let kind = match held.kind() {
         FileType::Directory => Kind::Directory,
         FileType::RegularFile => Kind::File {
@@ -220,9 +223,9 @@ fn there(held: &Handle) -> Result<There, Errno> {
             major: fs::major(held.stat.st_rdev),
             minor: fs::minor(held.stat.st_rdev),
         },
-        _ => return Ok(There::Other),
+        _ => return Ok(Existing::Unknown),
     };
-    Ok(There::Something {
+    Ok(Existing::Entry {
         kind,
         metadata: Metadata::of(held).0,
         id: (held.stat.st_dev, held.stat.st_ino),

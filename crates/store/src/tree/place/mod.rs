@@ -2,14 +2,14 @@
 //! Writes trees at the destination. A pure function first decides about each [`Entry`], from the
 //! entry and the existing one of that name. Then the decision is carried out, except in a dry run.
 //!
-//! File data is written elsewhere: a file that is [`Decision::Wanted`] is transferred beside its
+//! File data is written elsewhere: a file that is [`Decision::Transfer`] is transferred beside its
 //! path and renamed. All other entries are created here. An existing entry other than a directory
 //! is replaced in one step, as cp and rsync do. A directory is never replaced and replaces nothing.
 //! A device is only replaced by a device.
 
 mod decision;
 
-pub use decision::{Decision, Options, There, decide, look};
+pub use decision::{Decision, Existing, Options, decide, inspect};
 
 use crate::{
     entry::{Entry, Kind},
@@ -17,7 +17,7 @@ use crate::{
     path::RelPath,
     root::{Failure, Root},
 };
-use decision::barred;
+use decision::owner_only_difference;
 use rustix::{
     fs::{self, Access, FileType},
     io::Errno,
@@ -32,18 +32,18 @@ const REPLACE_TRIES: u32 = 16;
 
 /// Outcome for an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Placed {
+pub enum WriteOutcome {
     /// The entry matched.
     Unchanged,
     /// Created, replaced or corrected; in a dry run, it would have been.
     Changed,
     /// The existing file is newer and was kept.
-    Newer,
-    /// The data of the file is to be compared. If it differs, call [`Placer::make_room`] and
-    /// transfer it, else call [`Placer::settle`].
+    KeptNewer,
+    /// The data of the file is to be compared. If it differs, call [`TreeWriter::make_parent_writable`] and
+    /// transfer it, else call [`TreeWriter::correct_metadata`].
     Compare,
     /// The data of the file is to be transferred.
-    Wanted,
+    Transfer,
 }
 
 /// Writes a tree below a root.
@@ -51,18 +51,18 @@ pub enum Placed {
 /// Directories are writable until the end, and get their metadata then. So it is kept until then:
 /// some 150 bytes for each directory, and the attributes.
 #[derive(Debug)]
-pub struct Placer<'a> {
+pub struct TreeWriter<'a> {
     root: &'a Root,
     options: Options,
     dirs: BTreeMap<RelPath, Metadata>,
     /// In a dry run: directories that would have been created. Their contents are not looked up.
-    imagined: BTreeSet<RelPath>,
+    dry_run_dirs: BTreeSet<RelPath>,
     top: Option<Metadata>,
     /// Directory in which an entry was last created.
-    unlocked: Option<Option<RelPath>>,
+    writable_dir: Option<Option<RelPath>>,
 }
 
-impl<'a> Placer<'a> {
+impl<'a> TreeWriter<'a> {
     /// Writer for a tree below `root`.
     #[must_use]
     pub fn new(root: &'a Root, options: Options) -> Self {
@@ -70,9 +70,9 @@ impl<'a> Placer<'a> {
             root,
             options,
             dirs: BTreeMap::new(),
-            imagined: BTreeSet::new(),
+            dry_run_dirs: BTreeSet::new(),
             top: None,
-            unlocked: None,
+            writable_dir: None,
         }
     }
 
@@ -81,33 +81,36 @@ impl<'a> Placer<'a> {
     ///
     /// # Errors
     /// The operation failed or was refused. Other entries are not affected.
-    pub fn place(&mut self, entry: &Entry) -> Result<(Placed, Vec<SkippedField>), Failure> {
-        let there = self.look(&entry.path)?;
+    pub fn write(&mut self, entry: &Entry) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
+        let there = self.existing(&entry.path)?;
         let link = match &entry.kind {
-            Kind::HardLink { to } => Some(self.look(to)?),
+            Kind::HardLink { to } => Some(self.existing(to)?),
             _ => None,
         };
         let decision = decide(entry, &there, link.as_ref(), &self.options);
         if matches!(
             decision,
-            Decision::Wanted | Decision::Make | Decision::Replace
+            Decision::Transfer | Decision::Create | Decision::Replace
         ) {
-            self.make_room(&entry.path)?;
+            self.make_parent_writable(&entry.path)?;
         }
         match decision {
-            Decision::Refused(why) => Err(Failure::Refused {
+            Decision::Refuse(why) => Err(Failure::Refused {
                 path: entry.path.clone(),
-                why,
+                refusal: why,
             }),
-            Decision::Newer => Ok((Placed::Newer, Vec::new())),
-            Decision::Wanted => Ok((Placed::Wanted, Vec::new())),
-            Decision::Compare => Ok((Placed::Compare, Vec::new())),
-            _ if self.options.dry_run => Ok((self.imagine(entry, decision), Vec::new())),
-            Decision::Unchanged | Decision::Same => {
-                let (placed, left_out) = self.act(entry, decision, &there)?;
-                Ok((placed, barred(entry, &there).unwrap_or(left_out)))
+            Decision::KeepNewer => Ok((WriteOutcome::KeptNewer, Vec::new())),
+            Decision::Transfer => Ok((WriteOutcome::Transfer, Vec::new())),
+            Decision::Compare => Ok((WriteOutcome::Compare, Vec::new())),
+            _ if self.options.dry_run => Ok((self.dry_run_outcome(entry, decision), Vec::new())),
+            Decision::Unchanged | Decision::SetMetadata => {
+                let (placed, left_out) = self.carry_out(entry, decision, &there)?;
+                Ok((
+                    placed,
+                    owner_only_difference(entry, &there).unwrap_or(left_out),
+                ))
             }
-            _ => self.act(entry, decision, &there),
+            _ => self.carry_out(entry, decision, &there),
         }
     }
 
@@ -116,11 +119,11 @@ impl<'a> Placer<'a> {
     ///
     /// # Errors
     /// As fstat(2).
-    pub fn settle(
+    pub fn correct_metadata(
         &self,
         entry: &Entry,
         file: &impl AsFd,
-    ) -> Result<(Placed, Vec<SkippedField>), Failure> {
+    ) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
         let applied = match self.options.dry_run {
             true => Metadata::of_file(file).map(|(now, _)| ApplyOutcome {
                 changed: entry.metadata.differs(&now, false),
@@ -129,11 +132,11 @@ impl<'a> Placer<'a> {
             false => entry.metadata.apply_to_file(file),
         };
         let failed = Failure::at(Some(&entry.path), "set the metadata of what was there");
-        applied.map(placed).map_err(failed)
+        applied.map(outcome).map_err(failed)
     }
 
     /// Sets the metadata of a source whose contents are copied into the root itself.
-    pub fn top(&mut self, metadata: Metadata) {
+    pub fn set_top_metadata(&mut self, metadata: Metadata) {
         self.top = Some(metadata);
     }
 
@@ -147,69 +150,69 @@ impl<'a> Placer<'a> {
         let mut done = Vec::new();
         for (path, metadata) in self.dirs.into_iter().rev() {
             let applied = apply(self.root, &path, FileType::Directory, &metadata);
-            if concerns(&applied) {
+            if has_problems(&applied) {
                 done.push((Some(path), applied));
             }
         }
         let top = self.top.map(|metadata| apply_top(self.root, &metadata));
-        done.extend(top.filter(concerns).map(|applied| (None, applied)));
+        done.extend(top.filter(has_problems).map(|applied| (None, applied)));
         done
     }
 
-    /// Makes the parent directory of `path` writable if it is read-only; [`Placer::finish`]
-    /// restores its mode. Done already for [`Placed::Wanted`]. The caller calls it for a file whose
+    /// Makes the parent directory of `path` writable if it is read-only; [`TreeWriter::finish`]
+    /// restores its mode. Done already for [`WriteOutcome::Transfer`]. The caller calls it for a file whose
     /// compared data differs.
     ///
     /// # Errors
     /// The directory is gone.
-    pub fn make_room(&mut self, path: &RelPath) -> Result<(), Failure> {
+    pub fn make_parent_writable(&mut self, path: &RelPath) -> Result<(), Failure> {
         let parent = path.parent();
         // Only directories whose metadata is set at the end are made writable.
         let ours = match &parent {
             Some(dir) => self.dirs.contains_key(dir),
             None => self.top.is_some(),
         };
-        if self.options.dry_run || !ours || self.unlocked.as_ref() == Some(&parent) {
+        if self.options.dry_run || !ours || self.writable_dir.as_ref() == Some(&parent) {
             return Ok(());
         }
-        self.root.unlock(parent.as_ref())?;
-        self.unlocked = Some(parent);
+        self.root.make_writable(parent.as_ref())?;
+        self.writable_dir = Some(parent);
         Ok(())
     }
 
-    fn look(&self, path: &RelPath) -> Result<There, Failure> {
+    fn existing(&self, path: &RelPath) -> Result<Existing, Failure> {
         let imagined = path
             .parent()
-            .is_some_and(|dir| self.imagined.contains(&dir));
+            .is_some_and(|dir| self.dry_run_dirs.contains(&dir));
         match imagined {
-            true => Ok(There::Nothing),
-            false => look(self.root, path),
+            true => Ok(Existing::Missing),
+            false => inspect(self.root, path),
         }
     }
 
-    fn imagine(&mut self, entry: &Entry, decision: Decision) -> Placed {
-        if decision == Decision::Make && entry.kind == Kind::Directory {
-            self.imagined.insert(entry.path.clone());
+    fn dry_run_outcome(&mut self, entry: &Entry, decision: Decision) -> WriteOutcome {
+        if decision == Decision::Create && entry.kind == Kind::Directory {
+            self.dry_run_dirs.insert(entry.path.clone());
         }
         match decision {
-            Decision::Unchanged => Placed::Unchanged,
-            _ => Placed::Changed,
+            Decision::Unchanged => WriteOutcome::Unchanged,
+            _ => WriteOutcome::Changed,
         }
     }
 
-    fn act(
+    fn carry_out(
         &mut self,
         entry: &Entry,
         decision: Decision,
-        there: &There,
-    ) -> Result<(Placed, Vec<SkippedField>), Failure> {
+        there: &Existing,
+    ) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
         match (&entry.kind, decision) {
             (Kind::Directory, _) => self.directory(entry, decision, there),
-            (_, Decision::Unchanged) => Ok((Placed::Unchanged, Vec::new())),
-            (_, Decision::Same) => self.apply(&entry.path, entry).map(placed),
-            (_, Decision::Make) => match self.make(entry, &entry.path) {
+            (_, Decision::Unchanged) => Ok((WriteOutcome::Unchanged, Vec::new())),
+            (_, Decision::SetMetadata) => self.apply(&entry.path, entry).map(outcome),
+            (_, Decision::Create) => match self.make(entry, &entry.path) {
                 // Another copy was faster.
-                Err(failure) if is_disturbed(&failure) => self.replace(entry),
+                Err(failure) if is_race(&failure) => self.replace(entry),
                 made => made,
             },
             _ => self.replace(entry),
@@ -219,23 +222,23 @@ impl<'a> Placer<'a> {
     /// Replaces an entry: creates the new one beside it and renames it, so that it is never
     /// incomplete. Tries again if another copy uses the same temporary name to replace the same
     /// entry.
-    fn replace(&self, entry: &Entry) -> Result<(Placed, Vec<SkippedField>), Failure> {
-        let beside = beside(&entry.path)?;
-        let mut replaced = self.replace_by(&beside, entry);
+    fn replace(&self, entry: &Entry) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
+        let beside = temporary_path(&entry.path)?;
+        let mut replaced = self.replace_via(&beside, entry);
         for _ in 1..REPLACE_TRIES {
-            if !replaced.as_ref().is_err_and(is_disturbed) {
+            if !replaced.as_ref().is_err_and(is_race) {
                 break;
             }
-            replaced = self.replace_by(&beside, entry);
+            replaced = self.replace_via(&beside, entry);
         }
         replaced
     }
 
-    fn replace_by(
+    fn replace_via(
         &self,
         beside: &RelPath,
         entry: &Entry,
-    ) -> Result<(Placed, Vec<SkippedField>), Failure> {
+    ) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
         match self.root.remove(beside) {
             Err(failure) if !failure.is_not_found() => return Err(failure),
             _ => {}
@@ -251,12 +254,16 @@ impl<'a> Placer<'a> {
         apply(self.root, path, file_type(&entry.kind), &entry.metadata)
     }
 
-    fn make(&self, entry: &Entry, path: &RelPath) -> Result<(Placed, Vec<SkippedField>), Failure> {
+    fn make(
+        &self,
+        entry: &Entry,
+        path: &RelPath,
+    ) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
         match &entry.kind {
             Kind::Symlink { target } => self.root.make_symlink(path, target)?,
             Kind::HardLink { to } => {
                 self.root.link(to, path)?;
-                return Ok((Placed::Changed, Vec::new()));
+                return Ok((WriteOutcome::Changed, Vec::new()));
             }
             Kind::Fifo => self.root.make_node(path, FileType::Fifo, 0)?,
             Kind::Device { major, minor, .. } => {
@@ -264,29 +271,29 @@ impl<'a> Placer<'a> {
                 self.root.make_node(path, file_type(&entry.kind), device)?;
             }
             Kind::Directory => self.root.make_dir(path)?,
-            Kind::File { .. } => return Ok((Placed::Wanted, Vec::new())),
+            Kind::File { .. } => return Ok((WriteOutcome::Transfer, Vec::new())),
         }
         let applied = self.apply(path, entry)?;
-        Ok((Placed::Changed, applied.skipped))
+        Ok((WriteOutcome::Changed, applied.skipped))
     }
 
     fn directory(
         &mut self,
         entry: &Entry,
         decision: Decision,
-        there: &There,
-    ) -> Result<(Placed, Vec<SkippedField>), Failure> {
+        there: &Existing,
+    ) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
         // Reading suffices here. Write permission is added when an entry is created in the
         // directory.
         let seen = Access::READ_OK | Access::EXEC_OK;
-        let made = *there == There::Nothing && self.make_directory(&entry.path)?;
-        if !made && !self.root.may(Some(&entry.path), seen)? {
-            self.root.unlock(Some(&entry.path))?;
+        let made = *there == Existing::Missing && self.make_directory(&entry.path)?;
+        if !made && !self.root.has_access(Some(&entry.path), seen)? {
+            self.root.make_writable(Some(&entry.path))?;
         }
         self.dirs.insert(entry.path.clone(), entry.metadata.clone());
         Ok(match decision {
-            Decision::Unchanged => (Placed::Unchanged, Vec::new()),
-            _ => (Placed::Changed, Vec::new()),
+            Decision::Unchanged => (WriteOutcome::Unchanged, Vec::new()),
+            _ => (WriteOutcome::Changed, Vec::new()),
         })
     }
 
@@ -304,14 +311,14 @@ impl<'a> Placer<'a> {
     }
 }
 
-fn placed(applied: ApplyOutcome) -> (Placed, Vec<SkippedField>) {
+fn outcome(applied: ApplyOutcome) -> (WriteOutcome, Vec<SkippedField>) {
     match applied.changed {
-        true => (Placed::Changed, applied.skipped),
-        false => (Placed::Unchanged, applied.skipped),
+        true => (WriteOutcome::Changed, applied.skipped),
+        false => (WriteOutcome::Unchanged, applied.skipped),
     }
 }
 
-fn concerns(applied: &Result<ApplyOutcome, Failure>) -> bool {
+fn has_problems(applied: &Result<ApplyOutcome, Failure>) -> bool {
     applied
         .as_ref()
         .map_or(true, |applied| !applied.skipped.is_empty())
@@ -352,13 +359,13 @@ fn apply_top(root: &Root, metadata: &Metadata) -> Result<ApplyOutcome, Failure> 
 }
 
 /// Whether a temporary entry was gone, existed already, or had been replaced.
-fn is_disturbed(failure: &Failure) -> bool {
+fn is_race(failure: &Failure) -> bool {
     let errnos = [Errno::NOENT, Errno::EXIST, Errno::STALE];
     failure.errno().is_some_and(|errno| errnos.contains(&errno))
 }
 
 /// Temporary name for the successor of `path`: an internal name, as long as a part's.
-fn beside(path: &RelPath) -> Result<RelPath, Failure> {
+fn temporary_path(path: &RelPath) -> Result<RelPath, Failure> {
     let hash = blake3::hash(path.name()).to_hex();
     let name = format!(".longhaul-{}.new", &hash[..32]);
     Ok(match path.parent() {
@@ -377,7 +384,7 @@ mod tests {
     /// created there.
     fn make_directory_over(
         come: impl FnOnce(&std::path::Path),
-    ) -> (TempDir, Result<Placed, Failure>) {
+    ) -> (TempDir, Result<WriteOutcome, Failure>) {
         let temp = TempDir::new().unwrap();
         let root = Root::open(temp.path()).unwrap();
         let metadata = Metadata::of(&root.top_handle().unwrap()).0;
@@ -387,8 +394,8 @@ mod tests {
             metadata,
         };
         come(&temp.path().join("dir"));
-        let mut placer = Placer::new(&root, Options::default());
-        let made = placer.act(&entry, Decision::Make, &There::Nothing);
+        let mut placer = TreeWriter::new(&root, Options::default());
+        let made = placer.carry_out(&entry, Decision::Create, &Existing::Missing);
         assert!(placer.finish().is_empty());
         (temp, made.map(|(placed, _)| placed))
     }
@@ -399,7 +406,7 @@ mod tests {
             std::fs::create_dir(dir).unwrap();
             fs::chmodat(CWD, dir, fs::Mode::empty(), fs::AtFlags::empty()).unwrap();
         });
-        assert_eq!(made.unwrap(), Placed::Changed);
+        assert_eq!(made.unwrap(), WriteOutcome::Changed);
         let modes =
             ["dir", ""].map(|path| temp.path().join(path).metadata().unwrap().permissions());
         assert_eq!(modes[0], modes[1]);

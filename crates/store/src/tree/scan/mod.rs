@@ -12,7 +12,7 @@
 mod kind;
 mod source;
 
-pub use source::{Source, SourceError, means_contents, source_name};
+pub use source::{Source, SourceError, is_contents_only, source_name};
 
 use crate::{
     entry::{Entry, Kind},
@@ -25,7 +25,7 @@ use crate::{
     root::{Failure, Names, Refusal},
     tree::{
         filter::{Filter, Verdict},
-        spread::{self, SPREAD, Share, SpreadError},
+        spread::{self, SPREAD, SpreadError, TreeShare},
     },
     vfs::Dir,
 };
@@ -50,7 +50,7 @@ pub struct Options {
 
 /// Item that a scan returns.
 #[derive(Debug)]
-pub enum Item {
+pub enum ScanItem {
     /// Entry to copy, with the metadata that could not be read.
     Entry {
         /// Index of the source.
@@ -58,14 +58,14 @@ pub enum Item {
         /// Entry.
         entry: Entry,
         /// Fields of the metadata that could not be read.
-        left_out: Vec<SkippedField>,
+        skipped: Vec<SkippedField>,
     },
     /// Top of a source of which only the contents are copied.
     Top {
         /// Metadata for the destination.
         metadata: Metadata,
         /// Fields of the metadata that could not be read.
-        left_out: Vec<SkippedField>,
+        skipped: Vec<SkippedField>,
     },
     /// Piece of a file that this source does not have as a whole. The pieces in a directory come
     /// first, sorted by name.
@@ -84,14 +84,14 @@ pub enum Item {
         /// Directory of the record.
         path: RelPath,
         /// Contents of the record.
-        shares: Result<Vec<Share>, SpreadError>,
+        shares: Result<Vec<TreeShare>, SpreadError>,
     },
     /// Entry that is never copied.
     Skipped {
         /// Path of the entry.
         path: RelPath,
         /// Reason.
-        why: Skip,
+        reason: SkipReason,
     },
     /// Entry that should have been copied. The scan continues.
     Failed(Failure),
@@ -106,7 +106,7 @@ pub enum Item {
 
 /// Reason why an entry is not copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Skip {
+pub enum SkipReason {
     /// A socket is useless without the program that listens on it.
     #[error("sockets are not copied")]
     Socket,
@@ -117,13 +117,13 @@ pub enum Skip {
 
 /// End of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum ScanEnd {
     /// All entries were returned.
-    Whole,
+    Complete,
     /// This many entries could not be read. An entry missing from the scan may exist.
     Failures(u64),
     /// The scan has not ended.
-    NotYet,
+    Unfinished,
 }
 
 /// Iterator over all entries to copy.
@@ -134,10 +134,10 @@ pub struct Scan {
     filter: Filter,
     options: Options,
     frames: Vec<Frame>,
-    ready: VecDeque<Item>,
+    queue: VecDeque<ScanItem>,
     links: Links,
     /// Source of each name at the top of the copy, if there are several sources.
-    firsts: BTreeMap<RelPath, usize>,
+    top_names: BTreeMap<RelPath, usize>,
     failures: u64,
     ended: bool,
 }
@@ -166,7 +166,7 @@ struct Links {
 
 impl Links {
     /// Earlier name of this file in the copy, if any. Removes the file after its last name.
-    fn before(&mut self, handle: &Handle, path: &RelPath) -> Option<RelPath> {
+    fn earlier_name(&mut self, handle: &Handle, path: &RelPath) -> Option<RelPath> {
         let names = u64::from(handle.stat.st_nlink as u32);
         if names < 2 {
             return None;
@@ -198,17 +198,17 @@ impl Scan {
         options: Options,
     ) -> Result<Self, SourceError> {
         let sources = sources.into();
-        let firsts = source::named(&sources)?;
-        let filter = filter.with_tops(sources.iter().filter_map(Source::name));
+        let firsts = source::sources_by_name(&sources)?;
+        let filter = filter.with_source_names(sources.iter().filter_map(Source::name));
         Ok(Self {
             sources,
             next_source: 0,
             filter,
             options,
             frames: Vec::new(),
-            ready: VecDeque::new(),
+            queue: VecDeque::new(),
             links: Links::default(),
-            firsts,
+            top_names: firsts,
             failures: 0,
             ended: false,
         })
@@ -217,11 +217,11 @@ impl Scan {
     /// State of the scan. Entries missing from a scan that did not end complete may exist, so
     /// nothing may be deleted because of it.
     #[must_use]
-    pub fn ended(&self) -> Ended {
+    pub fn ended(&self) -> ScanEnd {
         match (self.ended, self.failures) {
-            (false, _) => Ended::NotYet,
-            (true, 0) => Ended::Whole,
-            (true, failures) => Ended::Failures(failures),
+            (false, _) => ScanEnd::Unfinished,
+            (true, 0) => ScanEnd::Complete,
+            (true, failures) => ScanEnd::Failures(failures),
         }
     }
 
@@ -239,7 +239,7 @@ impl Scan {
 
     fn fail(&mut self, failure: Failure) {
         self.failures += 1;
-        self.ready.push_back(Item::Failed(failure));
+        self.queue.push_back(ScanItem::Failed(failure));
     }
 
     /// Handles one name, the end of a directory, or the start of a source. Returns false at the
@@ -249,7 +249,7 @@ impl Scan {
             return self.begin_source();
         };
         if let Some(name) = frame.pieces.pop_front() {
-            self.look_at_piece(&name)
+            self.visit_piece(&name)
                 .unwrap_or_else(|failure| self.fail(failure));
             return true;
         }
@@ -259,7 +259,7 @@ impl Scan {
         };
         frame.next += 1;
         let looked = match name.starts_with(INTERNAL_PREFIX) {
-            false => self.look(&name),
+            false => self.visit(&name),
             true if name == SPREAD.as_bytes() => self.read_shares(),
             true => Ok(()),
         };
@@ -272,12 +272,15 @@ impl Scan {
             return Ok(());
         };
         let source = &self.sources[frame.source];
-        let below = frame.path.clone().filter(|_| frame.inside != source.inside);
+        let below = frame
+            .path
+            .clone()
+            .filter(|_| frame.inside != source.path_in_root);
         if let Some(path) = below {
-            let dir = source.root.dir(frame.inside.as_ref())?;
+            let dir = source.root.dir_fd(frame.inside.as_ref())?;
             let shares = Dir::new(dir.as_fd()).map_err(SpreadError::from);
             let shares = shares.and_then(|dir| spread::read(&dir));
-            self.ready.push_back(Item::Shares { path, shares });
+            self.queue.push_back(ScanItem::Shares { path, shares });
         }
         Ok(())
     }
@@ -288,29 +291,29 @@ impl Scan {
             return false;
         };
         self.next_source += 1;
-        self.begin(index, &source)
+        self.start_source(index, &source)
             .unwrap_or_else(|failure| self.fail(failure));
         true
     }
 
-    fn begin(&mut self, index: usize, source: &Source) -> Result<(), Failure> {
-        let held = match &source.inside {
+    fn start_source(&mut self, index: usize, source: &Source) -> Result<(), Failure> {
+        let held = match &source.path_in_root {
             Some(file) => source.root.handle(file)?,
             None => source.root.top_handle()?,
         };
         let device = held.stat.st_dev;
         match &source.name {
             Some(name) => {
-                let here = Here {
+                let here = Location {
                     source: index,
-                    inside: source.inside.clone(),
+                    inside: source.path_in_root.clone(),
                     path: name.clone(),
                     device,
                 };
                 let verdict = self
                     .filter
-                    .verdict(name, held.kind().is_dir(), Verdict::Passed);
-                self.found(&here, &held, verdict)
+                    .verdict(name, held.kind().is_dir(), Verdict::Unmatched);
+                self.add_entry(&here, &held, verdict)
             }
             None => {
                 if !held.kind().is_dir() {
@@ -320,12 +323,15 @@ impl Scan {
                     return Err(Failure::at(None, "read the directory")(errno));
                 }
                 let (metadata, left_out) = Metadata::of(&held);
-                self.ready.push_back(Item::Top { metadata, left_out });
+                self.queue.push_back(ScanItem::Top {
+                    metadata,
+                    skipped: left_out,
+                });
                 self.enter(
                     index,
-                    (source.inside.clone(), None),
+                    (source.path_in_root.clone(), None),
                     device,
-                    Verdict::Passed,
+                    Verdict::Unmatched,
                     &held,
                 );
                 Ok(())
@@ -333,14 +339,14 @@ impl Scan {
         }
     }
 
-    fn look(&mut self, name: &[u8]) -> Result<(), Failure> {
+    fn visit(&mut self, name: &[u8]) -> Result<(), Failure> {
         let Some(frame) = self.frames.last() else {
             return Ok(());
         };
-        let (here, parent) = (frame.at(name)?, frame.verdict);
+        let (here, parent) = (frame.location(name)?, frame.verdict);
         let root = Arc::clone(&self.sources[frame.source].root);
-        let dir = root.dir(frame.inside.as_ref())?;
-        if self.excluded_unseen(&here.path, parent) {
+        let dir = root.dir_fd(frame.inside.as_ref())?;
+        if self.is_excluded_as_any_type(&here.path, parent) {
             return Ok(());
         }
         let failed = Failure::at(Some(&here.path), "access");
@@ -349,24 +355,24 @@ impl Scan {
             .filter
             .verdict(&here.path, held.kind().is_dir(), parent);
         self.claim(&here, verdict)?;
-        self.found(&here, &held, verdict)
+        self.add_entry(&here, &held, verdict)
     }
 
-    fn look_at_piece(&mut self, name: &[u8]) -> Result<(), Failure> {
+    fn visit_piece(&mut self, name: &[u8]) -> Result<(), Failure> {
         let Some(frame) = self.frames.last() else {
             return Ok(());
         };
-        let (here, parent) = (frame.at(name)?, frame.verdict);
+        let (here, parent) = (frame.location(name)?, frame.verdict);
         let verdict = self.filter.verdict(&here.path, false, parent);
         if verdict == Verdict::Excluded {
             return Ok(());
         }
         let root = Arc::clone(&self.sources[frame.source].root);
-        let dir = root.dir(frame.inside.as_ref())?;
+        let dir = root.dir_fd(frame.inside.as_ref())?;
         self.claim(&here, verdict)?;
         let looked = piece::read_piece(dir.as_fd(), name);
         let (entry, held) = looked.map_err(|why| why.into_failure(here.path.parent().as_ref()))?;
-        self.ready.push_back(Item::Piece {
+        self.queue.push_back(ScanItem::Piece {
             source: here.source,
             entry: Entry {
                 path: here.path,
@@ -378,19 +384,22 @@ impl Scan {
     }
 
     /// Whether the entry is excluded whatever its type. It then need not exist or be readable.
-    fn excluded_unseen(&self, path: &RelPath, parent: Verdict) -> bool {
+    fn is_excluded_as_any_type(&self, path: &RelPath, parent: Verdict) -> bool {
         [true, false]
             .iter()
             .all(|&dir| self.filter.verdict(path, dir, parent) == Verdict::Excluded)
     }
 
     /// With several sources: a name at the top of the copy belongs to one of them.
-    fn claim(&mut self, here: &Here, verdict: Verdict) -> Result<(), Failure> {
+    fn claim(&mut self, here: &Location, verdict: Verdict) -> Result<(), Failure> {
         let first = here.path.parent().is_none() && verdict != Verdict::Excluded;
         if !first || self.sources.len() < 2 {
             return Ok(());
         }
-        let owner = *self.firsts.entry(here.path.clone()).or_insert(here.source);
+        let owner = *self
+            .top_names
+            .entry(here.path.clone())
+            .or_insert(here.source);
         if owner == here.source {
             return Ok(());
         }
@@ -399,23 +408,28 @@ impl Scan {
         ))
     }
 
-    fn found(&mut self, here: &Here, held: &Handle, verdict: Verdict) -> Result<(), Failure> {
+    fn add_entry(
+        &mut self,
+        here: &Location,
+        held: &Handle,
+        verdict: Verdict,
+    ) -> Result<(), Failure> {
         if verdict == Verdict::Excluded {
             return Ok(());
         }
         if held.kind() == FileType::Socket {
-            return self.skip(here, Skip::Socket);
+            return self.skip(here, SkipReason::Socket);
         }
         let kind = self.kind(here, held)?;
         let (metadata, left_out) = Metadata::of(held);
-        self.ready.push_back(Item::Entry {
+        self.queue.push_back(ScanItem::Entry {
             source: here.source,
             entry: Entry {
                 path: here.path.clone(),
                 kind,
                 metadata,
             },
-            left_out,
+            skipped: left_out,
         });
         if held.kind().is_dir() {
             self.descend(here, held, verdict)?;
@@ -423,14 +437,15 @@ impl Scan {
         Ok(())
     }
 
-    fn skip(&mut self, here: &Here, why: Skip) -> Result<(), Failure> {
+    fn skip(&mut self, here: &Location, why: SkipReason) -> Result<(), Failure> {
         let path = here.path.clone();
-        self.ready.push_back(Item::Skipped { path, why });
+        self.queue
+            .push_back(ScanItem::Skipped { path, reason: why });
         Ok(())
     }
 
     /// Type of the entry. Checks that it can be read: an unreadable entry is an error.
-    fn kind(&mut self, here: &Here, held: &Handle) -> Result<Kind, Failure> {
+    fn kind(&mut self, here: &Location, held: &Handle) -> Result<Kind, Failure> {
         let kind = match held.kind() {
             FileType::Directory | FileType::RegularFile if held.unreadable.is_some() => {
                 let errno = held.unreadable.unwrap_or(Errno::ACCESS);
@@ -440,7 +455,7 @@ impl Scan {
             FileType::RegularFile if kind::has_no_length(held) => {
                 return Err(Failure::Refused {
                     path: here.path.clone(),
-                    why: Refusal::NoLength,
+                    refusal: Refusal::NoLength,
                 });
             }
             FileType::RegularFile => kind::file(held),
@@ -453,15 +468,15 @@ impl Scan {
                 ));
             }
         };
-        Ok(match self.links.before(held, &here.path) {
+        Ok(match self.links.earlier_name(held, &here.path) {
             Some(to) => Kind::HardLink { to },
             None => kind,
         })
     }
 
-    fn descend(&mut self, here: &Here, held: &Handle, verdict: Verdict) -> Result<(), Failure> {
+    fn descend(&mut self, here: &Location, held: &Handle, verdict: Verdict) -> Result<(), Failure> {
         if self.options.one_file_system && held.stat.st_dev != here.device {
-            return self.skip(here, Skip::OtherFileSystem);
+            return self.skip(here, SkipReason::OtherFileSystem);
         }
         let paths = (here.inside.clone(), Some(here.path.clone()));
         self.enter(here.source, paths, here.device, verdict, held);
@@ -507,12 +522,12 @@ impl Scan {
 
 impl Frame {
     /// Location of a name in this directory.
-    fn at(&self, name: &[u8]) -> Result<Here, Failure> {
+    fn location(&self, name: &[u8]) -> Result<Location, Failure> {
         let join = |dir: &Option<RelPath>| match dir {
             Some(dir) => dir.join(name),
             None => RelPath::parse(name),
         };
-        Ok(Here {
+        Ok(Location {
             source: self.source,
             inside: Some(join(&self.inside)?),
             path: join(&self.path)?,
@@ -522,7 +537,7 @@ impl Frame {
 }
 
 /// Location of an entry.
-struct Here {
+struct Location {
     source: usize,
     inside: Option<RelPath>,
     path: RelPath,
@@ -531,13 +546,13 @@ struct Here {
 }
 
 impl Iterator for Scan {
-    type Item = Item;
+    type Item = ScanItem;
 
-    fn next(&mut self) -> Option<Item> {
-        while self.ready.is_empty() && !self.ended {
+    fn next(&mut self) -> Option<ScanItem> {
+        while self.queue.is_empty() && !self.ended {
             self.ended = !self.step();
         }
-        self.ready.pop_front()
+        self.queue.pop_front()
     }
 }
 

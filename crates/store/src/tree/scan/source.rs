@@ -54,11 +54,11 @@ pub enum SourceError {
 /// link is replaced by its target.
 #[derive(Debug, Clone)]
 pub struct Source {
-    shown: PathBuf,
+    argument: PathBuf,
     /// Parent directory of the source.
     pub(super) root: Arc<Root>,
     /// Name in the parent; `None` for the root of the file system.
-    pub(super) inside: Option<RelPath>,
+    pub(super) path_in_root: Option<RelPath>,
     /// Name in the copy; `None` if only the contents are copied.
     pub(super) name: Option<RelPath>,
 }
@@ -103,9 +103,9 @@ impl Source {
             root.stat(inside).map_err(failed)?;
         }
         Ok(Self {
-            shown: argument.into(),
+            argument: argument.into(),
             root: Arc::clone(root),
-            inside,
+            path_in_root: inside,
             name: source_name(argument).map_err(failed)?,
         })
     }
@@ -131,9 +131,9 @@ impl Source {
         roots.insert(dir.into(), Arc::clone(&root));
         let inside = real.file_name().map(|name| RelPath::parse(name.as_bytes()));
         Ok(Self {
-            shown: argument.into(),
+            argument: argument.into(),
             root,
-            inside: inside.transpose().map_err(|bad| unnamed(bad.into()))?,
+            path_in_root: inside.transpose().map_err(|bad| unnamed(bad.into()))?,
             name: source_name(argument).map_err(unnamed)?,
         })
     }
@@ -155,7 +155,7 @@ impl Source {
     /// # Errors
     /// The system's error.
     pub fn open_file(&self, path: &RelPath) -> Result<File, Failure> {
-        match self.below(path) {
+        match self.resolve(path) {
             Some(below) => self.root.open_file(&below),
             None => Err(Failure::at(Some(path), "open")(Errno::NOENT)),
         }
@@ -166,9 +166,9 @@ impl Source {
     ///
     /// # Errors
     /// The system's error, or the entry is not a file or a directory any more.
-    pub fn look_again(&self, path: &RelPath) -> Result<Entry, Failure> {
+    pub fn reread(&self, path: &RelPath) -> Result<Entry, Failure> {
         let failed = Failure::at(Some(path), "read again");
-        let Some(below) = self.below(path) else {
+        let Some(below) = self.resolve(path) else {
             return Err(failed(Errno::NOENT));
         };
         let held = self.root.handle(&below)?;
@@ -191,9 +191,9 @@ impl Source {
     /// # Errors
     /// The system's error, or the file has no label any more.
     pub fn open_piece(&self, path: &RelPath) -> Result<OpenPiece, Failure> {
-        let below = self.below(path).ok_or(Errno::NOENT);
+        let below = self.resolve(path).ok_or(Errno::NOENT);
         let below = below.map_err(Failure::at(Some(path), "open the piece of"))?;
-        let (dir, name) = self.root.place(&below)?;
+        let (dir, name) = self.root.dir_and_name(&below)?;
         OpenPiece::open(dir.as_fd(), name).map_err(|why| why.into_failure(path.parent().as_ref()))
     }
 
@@ -201,7 +201,7 @@ impl Source {
     #[must_use]
     pub fn is_file(&self, path: &RelPath) -> bool {
         let stat = self
-            .below(path)
+            .resolve(path)
             .and_then(|below| self.root.stat(&below).ok());
         stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file())
     }
@@ -210,21 +210,21 @@ impl Source {
     ///
     /// # Errors
     /// The system's error.
-    pub fn links(&self, path: &RelPath) -> Result<u64, Failure> {
-        let below = self.below(path).ok_or(Errno::NOENT);
+    pub fn hard_links(&self, path: &RelPath) -> Result<u64, Failure> {
+        let below = self.resolve(path).ok_or(Errno::NOENT);
         let below = below.map_err(Failure::at(Some(path), "access"))?;
         let stat = self.root.stat(&below)?;
         Ok(u64::from(stat.st_nlink as u32))
     }
 
     /// Path in the root of the entry that is `path` in the copy.
-    fn below(&self, path: &RelPath) -> Option<RelPath> {
+    fn resolve(&self, path: &RelPath) -> Option<RelPath> {
         let below = match &self.name {
-            Some(name) if path == name => return self.inside.clone(),
+            Some(name) if path == name => return self.path_in_root.clone(),
             Some(name) => path.strip_prefix(name)?,
             None => path.clone(),
         };
-        match &self.inside {
+        match &self.path_in_root {
             Some(inside) => inside.join_path(&below).ok(),
             None => Some(below),
         }
@@ -234,7 +234,7 @@ impl Source {
 /// Whether only the contents of an argument are copied, not the directory itself: `dir/`, `.`, `..`
 /// and `/`.
 #[must_use]
-pub fn means_contents(argument: &Path) -> bool {
+pub fn is_contents_only(argument: &Path) -> bool {
     matches!(last_name(argument), b"" | b"." | b"..")
 }
 
@@ -248,27 +248,30 @@ fn last_name(argument: &Path) -> &[u8] {
 /// # Errors
 /// The name cannot be copied.
 pub fn source_name(argument: &Path) -> Result<Option<RelPath>, Failure> {
-    if means_contents(argument) {
+    if is_contents_only(argument) {
         return Ok(None);
     }
     let name = RelPath::parse(last_name(argument))?;
     if name.is_internal() {
-        let why = Refusal::OwnName;
-        return Err(Failure::Refused { path: name, why });
+        let why = Refusal::InternalName;
+        return Err(Failure::Refused {
+            path: name,
+            refusal: why,
+        });
     }
     Ok(Some(name))
 }
 
 /// Sources by their names in the copy, which must differ.
-pub(super) fn named(sources: &[Source]) -> Result<BTreeMap<RelPath, usize>, SourceError> {
+pub(super) fn sources_by_name(sources: &[Source]) -> Result<BTreeMap<RelPath, usize>, SourceError> {
     let mut firsts = BTreeMap::new();
     for (index, source) in sources.iter().enumerate() {
         let Some(name) = &source.name else { continue };
         if let Some(first) = firsts.insert(name.clone(), index) {
             return Err(SourceError::SameName {
                 name: name.clone(),
-                first: sources[first].shown.clone(),
-                second: source.shown.clone(),
+                first: sources[first].argument.clone(),
+                second: source.argument.clone(),
             });
         }
     }
@@ -286,7 +289,7 @@ mod tests {
         std::fs::write(&file, "one").unwrap();
         let source = Source::open(&temp.path().join("")).unwrap();
         let path = RelPath::parse(b"file").unwrap();
-        let size = || match source.look_again(&path).unwrap().kind {
+        let size = || match source.reread(&path).unwrap().kind {
             Kind::File { version, .. } => version.size,
             other => panic!("{other:?}"),
         };
@@ -294,9 +297,9 @@ mod tests {
         std::fs::write(&file, "three").unwrap();
         assert_eq!(size(), 5);
         std::fs::remove_file(&file).unwrap();
-        assert!(source.look_again(&path).is_err(), "gone");
+        assert!(source.reread(&path).is_err(), "gone");
         std::fs::create_dir(&file).unwrap();
-        let directory = source.look_again(&path).unwrap();
+        let directory = source.reread(&path).unwrap();
         assert_eq!(directory.kind, Kind::Directory, "something else");
     }
 

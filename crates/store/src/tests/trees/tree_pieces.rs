@@ -7,7 +7,7 @@ use crate::{
     blocks::{BLOCK_LEN, Blocks},
     path::PIECE_DATA,
     tests::{file_in_pieces, keep_piece, part_of},
-    tree::delete::list_all,
+    tree::delete::list_removable,
 };
 use std::ops::Range;
 
@@ -36,8 +36,8 @@ fn pieces_come_first_in_their_directory_sorted_by_name() {
     }
     let said_of = |argument: &Path| {
         let mut scan = scan(argument, Filter::default());
-        let said = said(&mut scan);
-        assert_eq!(scan.ended(), Ended::Whole);
+        let said = describe_items(&mut scan);
+        assert_eq!(scan.ended(), ScanEnd::Complete);
         said
     };
     let wanted = [
@@ -61,7 +61,7 @@ fn piece_has_the_entry_in_its_label() {
     fs::create_dir(src.join("d")).unwrap();
     keep(&src, "d/x", 0..1);
     let pieces = scan(&src, Filter::default()).filter_map(|item| match item {
-        Item::Piece { entry, source, .. } => Some((source, entry)),
+        ScanItem::Piece { entry, source, .. } => Some((source, entry)),
         _ => None,
     });
     let wanted = file_in_pieces("src/d/x", 1);
@@ -77,7 +77,10 @@ fn patterns_match_the_file_and_whole_files_win_over_pieces() {
     }
     fs::write(src.join("whole"), "").unwrap();
     let mut scan = scan(&contents(&src), exclude("*.tmp"));
-    assert_eq!(said(&mut scan), [".", "keep.dat: piece [0..1]", "whole"]);
+    assert_eq!(
+        describe_items(&mut scan),
+        [".", "keep.dat: piece [0..1]", "whole"]
+    );
 }
 
 #[test]
@@ -91,7 +94,7 @@ fn reports_invalid_labels_and_continues() {
     fs::rename(own(&src, "b", "piece"), own(&src, "elsewhere", "piece")).unwrap();
     fs::remove_file(own(&src, "c", PIECE_DATA)).unwrap();
     let mut scan = scan(&contents(&src), Filter::default());
-    let mut said = said(&mut scan);
+    let mut said = describe_items(&mut scan);
     let failed: Vec<_> = said.drain(1..3).collect();
     for (path, why) in [("a", "not a label"), ("elsewhere", "a label with the name")] {
         let label = own(&src, path, "piece");
@@ -103,7 +106,7 @@ fn reports_invalid_labels_and_continues() {
         );
     }
     assert_eq!(said, [".", "c: piece []", "d: piece [0..1]"]);
-    assert_eq!(scan.ended(), Ended::Failures(2));
+    assert_eq!(scan.ended(), ScanEnd::Failures(2));
 }
 
 /// The owner and mode in a label are given to the copied file.
@@ -118,7 +121,7 @@ fn refuses_internal_files_of_another_user() {
         let src = temp.path().join("src");
         keep(&src, "a", 0..1);
         std::os::unix::fs::chown(own(&src, "a", kind), Some(1234), None).unwrap();
-        let said = said(&mut scan(&contents(&src), Filter::default()));
+        let said = describe_items(&mut scan(&contents(&src), Filter::default()));
         assert!(said[1].ends_with("belongs to another user"), "{said:?}");
     }
 }
@@ -130,7 +133,7 @@ fn rejects_pieces_of_one_file_in_two_sources() {
     tops.iter().for_each(|top| keep(top, "a", 0..1));
     let sources = tops.map(|top| Source::open(&contents(&top)).unwrap());
     let mut scan = Scan::new(sources, Filter::default(), Options::default()).unwrap();
-    let said = said(&mut scan);
+    let said = describe_items(&mut scan);
     assert!(
         said[3].starts_with("a: cannot copy it from two"),
         "{said:?}"
@@ -164,11 +167,11 @@ fn counts_hard_links() {
     let src = temp.path().join("src");
     fs::write(src.join("a"), "").unwrap();
     let source = Source::open(&src).unwrap();
-    assert_eq!(source.links(&rel("src/a")).unwrap(), 1);
+    assert_eq!(source.hard_links(&rel("src/a")).unwrap(), 1);
     fs::hard_link(src.join("a"), temp.path().join("b")).unwrap();
-    assert_eq!(source.links(&rel("src/a")).unwrap(), 2);
-    assert!(source.links(&rel("src/b")).unwrap_err().is_not_found());
-    assert!(source.links(&rel("a")).unwrap_err().is_not_found());
+    assert_eq!(source.hard_links(&rel("src/a")).unwrap(), 2);
+    assert!(source.hard_links(&rel("src/b")).unwrap_err().is_not_found());
+    assert!(source.hard_links(&rel("a")).unwrap_err().is_not_found());
 }
 
 /// Paths that would be deleted at `dst` after a copy of `src/`, and all entries that this would
@@ -176,11 +179,13 @@ fn counts_hard_links() {
 fn extras(temp: &TempDir, filter: &Filter) -> (Vec<String>, Vec<String>) {
     let root = Root::open(&temp.path().join("dst")).unwrap();
     let mut scan = scan(&contents(&temp.path().join("src")), filter.clone());
-    let mut extras = Extras::new(&root, filter);
+    let mut extras = DeletionPlan::new(&root, filter);
     for item in scan.by_ref() {
         match item {
-            Item::Entry { entry, .. } | Item::Piece { entry, .. } => extras.see(&entry),
-            Item::Top { .. } => extras.top(),
+            ScanItem::Entry { entry, .. } | ScanItem::Piece { entry, .. } => {
+                extras.add_entry(&entry)
+            }
+            ScanItem::Top { .. } => extras.set_contents_copied(),
             other => panic!("{other:?}"),
         }
     }
@@ -188,7 +193,7 @@ fn extras(temp: &TempDir, filter: &Filter) -> (Vec<String>, Vec<String>) {
     assert!(failures.is_empty(), "{failures:?}");
     let mut listed = Vec::new();
     for path in &found {
-        let failures = list_all(&root, filter, path, |path| listed.push(path.to_string()));
+        let failures = list_removable(&root, filter, path, |path| listed.push(path.to_string()));
         assert!(failures.is_empty(), "{failures:?}");
     }
     (found.iter().map(RelPath::to_string).collect(), listed)

@@ -43,7 +43,11 @@ impl Source {
         let mut count = 0;
         for version in 0..self.versions.len() {
             let held = self.held(version)?;
-            if let Some(kept) = self.kept.as_ref().filter(|_| version == self.version) {
+            if let Some(kept) = self
+                .promised_piece
+                .as_ref()
+                .filter(|_| version == self.version)
+            {
                 let held = held.as_ref().expect("a piece that was kept");
                 assert!(held.is_superset(kept), "a promised block is lost");
             }
@@ -71,7 +75,7 @@ impl Source {
     }
 }
 
-impl World {
+impl Simulation {
     pub(super) fn keep(&mut self, at: usize) -> Step {
         let source = &mut self.sources[at];
         let entry = source.entry(source.version);
@@ -80,26 +84,26 @@ impl World {
         };
         let durable = part.durable().into_iter().map(|(index, _)| index);
         let durable = durable.collect();
-        self.lit(part.keep_as_piece(&entry))?;
-        self.sources[at].kept = Some(durable);
+        self.fail_only_by_power_loss(part.keep_as_piece(&entry))?;
+        self.sources[at].promised_piece = Some(durable);
         self.counts.kept_pieces += 1;
         Ok(())
     }
 
     /// Discards the copy: its data is useless, or no longer wanted.
-    pub(super) fn throw_away(&mut self, at: usize) -> Step {
+    pub(super) fn discard(&mut self, at: usize) -> Step {
         let source = &mut self.sources[at];
         if source.finished {
             return Ok(());
         }
         source.slices.clear();
-        source.told.clear();
-        source.kept = None;
+        source.promised_blocks.clear();
+        source.promised_piece = None;
         let thrown = match source.part.take() {
             Some(part) => part.discard(),
             None => remove_leftovers(&source.dir, &source.name),
         };
-        self.lit(thrown)
+        self.fail_only_by_power_loss(thrown)
     }
 
     /// Keeps a piece of a file, whose source then changes, and later changes back.
@@ -113,13 +117,13 @@ impl World {
 
     fn change_version(&mut self) -> Step {
         let source = &mut self.sources[0];
-        source.told.clear();
-        (source.kept, source.version) = (None, 1);
+        source.promised_blocks.clear();
+        (source.promised_piece, source.version) = (None, 1);
         Ok(())
     }
 
     /// A file with two versions of the same length.
-    fn with_a_file(seed: u64) -> Self {
+    fn with_two_versions(seed: u64) -> Self {
         let mut world = Self::new(seed);
         let of = |byte| vec![byte; 3 * BLOCK as usize + 100];
         world.sources[0].versions = vec![of(1), of(2)];
@@ -129,37 +133,37 @@ impl World {
 
 /// Runs an action on a file that is kept as a piece. The power fails at each operation of the
 /// action.
-fn at_each_operation(act: impl Fn(&mut World) -> Step, check: impl Fn(&Source)) {
-    let cut = |operations, seed: &u64| is_cut(*seed, operations, &act, &check);
+fn at_each_operation(act: impl Fn(&mut Simulation) -> Step, check: impl Fn(&Source)) {
+    let cut = |operations, seed: &u64| loses_power_during(*seed, operations, &act, &check);
     let count = |operations| (0..150).filter(|seed| cut(operations, seed)).count();
     let whole = (1..100).find(|operations| count(*operations) == 0);
     assert!(whole.expect("an end") > 3, "nothing was cut");
 }
 
 /// Whether the power failed before the action was done.
-fn is_cut(
+fn loses_power_during(
     seed: u64,
     operations: u64,
-    act: impl Fn(&mut World) -> Step,
+    act: impl Fn(&mut Simulation) -> Step,
     check: impl Fn(&Source),
 ) -> bool {
-    let mut world = World::with_a_file(seed);
+    let mut world = Simulation::with_two_versions(seed);
     assert!(world.keep_a_piece().is_ok());
     world.disk.fail_after(operations);
     let done = act(&mut world);
     world.crash();
     world.disk.restore_power();
     check(&world.sources[0]);
-    world.sources[0].kept = None;
+    world.sources[0].promised_piece = None;
     assert!(world.open(0).is_ok(), "{operations}, {seed}");
     done.is_err()
 }
 
-impl World {
+impl Simulation {
     fn keep_a_piece(&mut self) -> Step {
         // The other ways to open the file would not make it a piece.
         while self.sources[0].part.is_none() {
-            self.die();
+            self.kill_process();
             self.open(0)?;
         }
         self.write_all()?;
@@ -170,19 +174,19 @@ impl World {
 
 #[test]
 fn piece_survives_power_loss_while_kept_again() {
-    at_each_operation(World::keep_a_piece, |source| {
+    at_each_operation(Simulation::keep_a_piece, |source| {
         assert_eq!(source.check_held().unwrap(), 4);
     });
 }
 
 #[test]
 fn label_is_removed_last() {
-    let forget = |world: &mut World| {
-        world.sources[0].kept = None;
-        world.sources[0].told.clear();
+    let forget = |world: &mut Simulation| {
+        world.sources[0].promised_piece = None;
+        world.sources[0].promised_blocks.clear();
         let source = &world.sources[0];
         let removed = remove_leftovers(&source.dir, &source.name);
-        world.lit(removed)
+        world.fail_only_by_power_loss(removed)
     };
     at_each_operation(forget, |source| {
         let rest = source.has(PIECE_DATA) || source.has("part") || source.has("journal");
@@ -192,7 +196,7 @@ fn label_is_removed_last() {
 
 #[test]
 fn completed_piece_is_the_file_or_still_a_piece() {
-    let finish = |world: &mut World| {
+    let finish = |world: &mut Simulation| {
         world.open(0)?;
         world.finish(0)
     };
@@ -204,7 +208,7 @@ fn completed_piece_is_the_file_or_still_a_piece() {
 
 #[test]
 fn restarted_part_is_no_piece_until_kept() {
-    let begin = |world: &mut World| {
+    let begin = |world: &mut Simulation| {
         world.change_version()?;
         world.open(0)
     };

@@ -8,7 +8,7 @@ use super::*;
 fn copies_everything_and_second_run_changes_nothing() {
     let temp = dirs();
     let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
-    everything(&src);
+    make_every_type(&src);
     let first = plain_copy(&contents(&src), &dst);
     assert_eq!(first.failures, [""; 0]);
     assert_eq!(listing(&dst), listing(&src));
@@ -66,7 +66,7 @@ fn fields_denied_to_the_user_are_neither_tried_nor_compared() {
     }
     let temp = dirs();
     let src = temp.path().join("src");
-    everything(&src);
+    make_every_type(&src);
     fs::remove_file(src.join("null")).unwrap();
     fs::remove_file(src.join("disk")).unwrap();
     set_mode(&src.join("linked"), 0o4755);
@@ -92,14 +92,14 @@ fn fields_denied_to_the_user_are_neither_tried_nor_compared() {
 }
 
 /// Compares a copy with that of another program.
-fn held_against(program: &str, arguments: &[&str]) {
+fn compare_with(program: &str, arguments: &[&str]) {
     let temp = dirs();
     let (src, ours, theirs) = (
         temp.path().join("src"),
         temp.path().join("dst"),
         temp.path().join("theirs"),
     );
-    everything(&src);
+    make_every_type(&src);
     let from = format!("{}/.", src.display());
     let ran = Command::new(program)
         .args(arguments)
@@ -117,10 +117,10 @@ fn held_against(program: &str, arguments: &[&str]) {
 
 #[test]
 fn gives_the_same_result_as_cp() {
-    held_against("cp", &["-a", "--sparse=always"]);
+    compare_with("cp", &["-a", "--sparse=always"]);
 }
 
 #[test]
 fn gives_the_same_result_as_rsync() {
-    held_against("rsync", &["-aHAXS", "--numeric-ids"]);
+    compare_with("rsync", &["-aHAXS", "--numeric-ids"]);
 }
