@@ -13,7 +13,7 @@ Examples:
   longhaul tap analyze trace.pcapng -o out/trace
       every flow of a capture: result.json and a report that opens offline
   longhaul tap diff out/before out/after -o out/both
-      two analyses beside each other
+      two analyses side by side
 
 docs/tap.md is the manual.";
 
@@ -27,12 +27,12 @@ pub struct Args {
 
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// Say what limited each TCP flow of a capture, from its data and its ACK stream
+    /// Report what limited each TCP flow of a capture, from its data and its ACK stream
     Analyze(analyze::Args),
     /// Compare two flows: figures, and charts on one scale
     Diff(diff::Args),
     /// Capture the headers of an interface's packets, super-packets with their segment size
     Capture(capture::Args),
-    /// Show flows as they are: data rate, ACK rate, retransmissions and round trips each second
+    /// Show live flows: data rate, ACK rate, retransmissions and round trips each second
     Live(live::Args),
 }

@@ -15,15 +15,15 @@ const EXAMPLES: &str = "\
 Examples:
   A capture, with a report that opens offline:
     longhaul tap analyze trace.pcapng -o out/trace
-  What a rotating capture wrote, in any order, and series for a spreadsheet:
+  The files of a rotated capture, in any order, with series for a spreadsheet:
     longhaul tap analyze trace-*.pcap -o out/trace --csv
-  The same transfer captured at both ends, for one-way delay and where packets were lost:
+  A transfer captured at both ends, for one-way delays and the place of losses:
     longhaul tap analyze sender.pcapng receiver.pcapng -o out/both
-  The result on standard output, from another program's:
+  A capture from another program, with the result on standard output:
     tcpdump -i eth0 -s 128 -w - 'tcp port 5201' | longhaul tap analyze - --json > result.json
 
 Files are pcap or pcapng, plain or gzip. Those that continue each other (same interfaces, no overlap
-in time) are one capture; those that overlap are seen from different places.";
+in time) are one capture; those that overlap are from different capture points.";
 
 /// Arguments of `longhaul tap analyze`.
 #[derive(clap::Args)]
@@ -32,10 +32,10 @@ pub(crate) struct Args {
     /// Captures: pcap or pcapng, plain or gzip, files or FIFOs; - is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write result.json, report.html and series there; created if it does not exist
+    /// Write result.json, report.html and series to this directory; created if it does not exist
     #[arg(short, long, value_name = "DIR", required_unless_present = "json")]
     out: Option<PathBuf>,
-    /// Width of the fine bins of every series, 10us to 1s; there are bins of 1 s beside them
+    /// Width of the fine bins of every series, 10us to 1s; bins of 1 s are written, too
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     bin: Time,
     /// Print the result as JSON on standard output
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Worker threads [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// How many of the largest flows are drawn in the report and named on the terminal
+    /// Number of the largest flows with charts in the report and lines on the terminal
     #[arg(long, value_name = "N", default_value_t = config::DEFAULT_CHARTED_FLOWS, value_parser = clap::value_parser!(u16).range(1..=1000))]
     flows: u16,
     /// Write every flow's series as CSV

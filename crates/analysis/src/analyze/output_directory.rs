@@ -97,7 +97,7 @@ fn reject_foreign_files(path: &Path) -> Result<()> {
 
 fn refusal(path: &Path, name: &Path) -> anyhow::Error {
     Refusal::usage(format!(
-        "{} holds {}, which no analysis wrote; choose a new directory with -o",
+        "{} contains {}, which no analysis wrote; choose a new directory with -o",
         path.display(),
         name.display()
     ))

@@ -19,17 +19,17 @@ const EXAMPLES: &str = "\
 Examples:
   The headers of an iperf3 transfer, until Ctrl-C:
     longhaul tap capture -i eth0 --filter 'tcp port 5201' -w trace.pcapng
-  Both sides of a router for a minute, in files of 1 GB of which the last ten stay:
+  Both sides of a router for a minute, in files of 1 GB, of which the last ten are kept:
     longhaul tap capture -i eth0 -i eth1 --duration 60s --rotate 1GB --files 10 -w trace.pcapng
-  In another network namespace, straight into the analysis:
+  In another network namespace, piped into the analysis:
     longhaul tap capture --netns client -i wan0 -w - | longhaul tap analyze - -o out
-  A filter that needs the whole of tcpdump's language:
+  A filter that needs tcpdump's full language:
     longhaul tap capture -i eth0 --filter-bpf \"$(tcpdump -i eth0 -ddd 'tcp[13] & 2 != 0')\" -w syn.pcapng
 
 Filters are those of pcap-filter(7) with: tcp, udp, sctp, icmp, icmp6, ip, ip6; host ADDRESS, net
 ADDRESS/PREFIX, port N, portrange N-M, each with src or dst; and, or, not, ( ). A capture that is sent
-away through the interface that it watches (ssh, NFS) needs a filter without that connection.
-Ctrl-C and SIGTERM end it with a complete file; after a kill everything up to a tenth of a second
+over the interface that it captures (ssh, NFS) needs a filter that excludes that connection.
+Ctrl-C and SIGTERM stop it with a complete file; after SIGKILL everything up to a tenth of a second
 before is readable.";
 
 /// Arguments of `longhaul tap capture`.
@@ -38,7 +38,7 @@ before is readable.";
 pub(crate) struct Args {
     #[command(flatten)]
     source: SourceArgs,
-    /// Write pcapng there; - is standard output
+    /// Write pcapng to this file; - is standard output
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     file: PathBuf,
     /// Begin a new file before one gets larger than this: FILE-00001.pcapng …, each complete; 1MB or more
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Replace existing files; without it they are left alone and nothing is captured
     #[arg(long)]
     force: bool,
-    /// Print what was captured as JSON on standard output
+    /// Print the counters of the capture as JSON on standard output
     #[arg(long)]
     json: bool,
 }
@@ -68,7 +68,7 @@ pub(crate) struct SourceArgs {
     /// Interface to capture on, in both directions; repeatable
     #[arg(short, long = "interface", value_name = "INTERFACE", required = true)]
     interfaces: Vec<String>,
-    /// Only packets that match, in the language of pcap-filter(7) as far as listed below
+    /// Only packets that match this expression, in the part of pcap-filter(7) listed below
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
     /// Only packets that match what `tcpdump -ddd EXPRESSION` prints, given as text

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  Two analyses, with a page that has both flows' charts on one scale:
+  Two analyses, with a page of both flows' charts on one scale:
     longhaul tap diff out/reno out/cubic -o out/reno-cubic
-  Two captures, analysed on the way:
+  Two captures, which are analysed first:
     longhaul tap diff before.pcapng after.pcapng
-  Other flows than the largest of each, by their numbers in result.json:
+  Flows other than the largest, by their numbers in result.json:
     longhaul tap diff out/reno out/cubic --flow-a 17 --flow-b 3 --json
 
 Of each flow, the direction with more data is compared.";
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Number of B's flow [default: the largest]
     #[arg(long, value_name = "N")]
     flow_b: Option<u64>,
-    /// Write diff.json and diff.html there; created if it does not exist
+    /// Write diff.json and diff.html to this directory; created if it does not exist
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the comparison as JSON on standard output

@@ -16,11 +16,11 @@ Examples:
     longhaul tap live -i eth0
   One service, as a JSON record for each flow and second:
     longhaul tap live -i eth0 --filter 'tcp port 5201' --json | jq .upload.acks
-  Half a minute into a file, in plain lines:
+  Half a minute to a file, in plain lines:
     longhaul tap live -i eth0 --duration 30s > flows.txt
 
-Keys: q quit, s sort by another column, p pause, up and down choose, enter one flow over time and back.
-ACKs are those for a flow's data, which travel the other way; packets are counted as on the wire.";
+Keys: q quit, s sort by next column, p pause, up and down select, enter shows one flow over time or all.
+ACKs are those for a flow's data, in the opposite direction; packets are counted as on the wire.";
 
 /// Arguments of `longhaul tap live`.
 #[derive(clap::Args)]
