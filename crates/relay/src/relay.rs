@@ -69,10 +69,10 @@ impl Relay {
         self.setup().config
     }
 
-    /// Returns the number of connections that `holder` may have at a time while `permits_left` permits are
-    /// free. The default is a multiple of what is left for others. A single client gets three
-    /// quarters of all permits, and some permits are left however many clients are greedy. Programs
-    /// of this machine and other relays act for many clients and have no limit by default.
+    /// Returns the number of connections that `holder` may have at a time while `permits_left`
+    /// permits are free. The default is a multiple of what is left for others. A single client gets
+    /// three quarters of all permits, and some permits are left however many clients are greedy.
+    /// Programs of this machine and other relays act for many clients and have no limit by default.
     pub(crate) fn connections_max(config: &Config, holder: Holder, permits_left: usize) -> usize {
         match config.limits.connections_per_client {
             _ if holder.is_relay => usize::MAX,
@@ -158,7 +158,7 @@ impl ThreadExitSignal {
 
     /// Runs `work` and sets the signal when it ends, also by a panic.
     pub(crate) fn run<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _raised = SetOnDrop(&self.0);
+        let _guard = SetOnDrop(&self.0);
         work()
     }
 
@@ -169,7 +169,7 @@ impl ThreadExitSignal {
     /// Waits until the signal is set.
     pub(crate) async fn wait(&self) {
         // An error would mean that the sender is gone, but `self` is the sender.
-        let _ = self.0.subscribe().wait_for(|raised| *raised).await;
+        let _ = self.0.subscribe().wait_for(|is_set| *is_set).await;
     }
 }
 

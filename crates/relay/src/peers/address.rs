@@ -38,9 +38,9 @@ impl PeerAddress {
     /// connection comes first. Returns the first address.
     pub(crate) fn set_resolved(&self, found: Vec<SocketAddr>) -> Option<SocketAddr> {
         let mut addresses = self.addresses();
-        let reached = addresses.first().copied();
+        let preferred = addresses.first().copied();
         *addresses = found;
-        addresses.sort_by_key(|address| Some(*address) != reached);
+        addresses.sort_by_key(|address| Some(*address) != preferred);
         addresses.first().copied()
     }
 

@@ -24,8 +24,8 @@ impl Peer {
     pub(crate) async fn check(&self, limit: Duration) {
         match self.probe(limit).await {
             Ok(()) => self.mark_up(),
-            Err(obstacle) => {
-                self.mark_down(&obstacle);
+            Err(error) => {
+                self.mark_down(&error);
             }
         }
     }

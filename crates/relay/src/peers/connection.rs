@@ -27,17 +27,17 @@ use std::{
 use tracing::warn;
 
 impl Peer {
-    /// Opens a leg to the peer within `timeout`, handshakes included. A failure marks the peer as
+    /// Opens a leg to the peer within `limit`, handshakes included. A failure marks the peer as
     /// down.
     pub(crate) async fn open_leg(&self, limit: Duration) -> Result<Leg, Failure> {
         let outcome = self.try_connect(limit).await;
-        outcome.map_err(|obstacle| self.mark_down(&obstacle))
+        outcome.map_err(|peer_error| self.mark_down(&peer_error))
     }
 
     /// Opens a further leg beside an open one. A failure says nothing about the peer's health.
     pub(crate) async fn open_further_leg(&self, limit: Duration) -> Result<Leg, Failure> {
         let outcome = self.try_connect(limit).await;
-        outcome.map_err(|obstacle| obstacle.failure())
+        outcome.map_err(|peer_error| peer_error.failure())
     }
 
     /// Marks the peer as down because an earlier relay in the chain can't reach it.
@@ -46,20 +46,20 @@ impl Peer {
     }
 
     /// Marks the peer as down for this reason.
-    pub(super) fn mark_down(&self, obstacle: &PeerError) -> Failure {
-        let failure = obstacle.failure();
+    pub(super) fn mark_down(&self, peer_error: &PeerError) -> Failure {
+        let failure = peer_error.failure();
         // A lack of resources on this relay says nothing about the peer.
         if failure != Failure::Exhausted
             && self.state.health.record_failure(Instant::now(), jitter())
             && self.is_configured
         {
-            warn!("peer {} is down: {obstacle}", self.config.name);
+            warn!("peer {} is down: {peer_error}", self.config.name);
         }
         failure
     }
 
     pub(super) async fn try_connect(&self, limit: Duration) -> Result<Leg, PeerError> {
-        let mut obstacle = None;
+        let mut peer_error = None;
         let attempt = async {
             let (carrier, address) = self.connect(limit).await?;
             // No request has been sent yet, so a FIN loses nothing.
@@ -68,18 +68,18 @@ impl Peer {
             let Some(initiator) = &self.config.tls else {
                 return Ok(Leg::plain(carrier));
             };
-            obstacle = Some(PeerError::NoAnswer(limit));
+            peer_error = Some(PeerError::NoAnswer(limit));
             let tls = self.tls_handshake(initiator, &carrier).await;
             let tls = tls.map_err(|error| {
-                obstacle = Some(error);
+                peer_error = Some(error);
                 Failure::PeerProtocol
             })?;
             Ok(Leg::protected(carrier, Some(tls)))
         };
         let leg = with_timeout(limit, attempt).await;
-        leg.map_err(|failure| match (failure, obstacle) {
+        leg.map_err(|failure| match (failure, peer_error) {
             (Failure::Exhausted, _) | (_, None) => PeerError::Unreachable(failure),
-            (_, Some(obstacle)) => obstacle,
+            (_, Some(peer_error)) => peer_error,
         })
     }
 
@@ -90,14 +90,14 @@ impl Peer {
             let attempt = |address| -> BoxFuture<'_, _> { Box::pin(self.connect_udt(address)) };
             return race(candidates, attempt).await;
         }
-        let departure = connect::ConnectOptions {
+        let options = connect::ConnectOptions {
             source: None,
             profile: &self.config.profile,
             timeout: limit,
             lookup_quota: None,
             dscp: 0,
         };
-        let (stream, address) = connect(destination, departure, |_| true).await?;
+        let (stream, address) = connect(destination, options, |_| true).await?;
         Ok((stream.into(), address))
     }
 

@@ -116,8 +116,10 @@ impl Health {
 impl HealthState {
     fn first_backoff(&self, now: Instant) -> Duration {
         match self.last_recovery {
-            Some((back, pause)) if now.duration_since(back) < BACKOFF_RESET_AFTER => {
-                double_backoff(pause)
+            Some((recovered_at, backoff))
+                if now.duration_since(recovered_at) < BACKOFF_RESET_AFTER =>
+            {
+                double_backoff(backoff)
             }
             _ => BACKOFF_MIN,
         }
@@ -125,11 +127,11 @@ impl HealthState {
 }
 
 impl Down {
-    fn new(now: Instant, pause: Duration, jitter: f64) -> Self {
+    fn new(now: Instant, backoff: Duration, jitter: f64) -> Self {
         Self {
             since: now,
-            backoff: pause,
-            check_at: now + jittered(pause, jitter),
+            backoff,
+            check_at: now + jittered(backoff, jitter),
         }
     }
 
@@ -140,14 +142,14 @@ impl Down {
 }
 
 /// Returns the backoff after `backoff`.
-pub(crate) fn double_backoff(pause: Duration) -> Duration {
-    (pause * 2).clamp(BACKOFF_MIN, BACKOFF_MAX)
+pub(crate) fn double_backoff(backoff: Duration) -> Duration {
+    (backoff * 2).clamp(BACKOFF_MIN, BACKOFF_MAX)
 }
 
 /// Changes the backoff by up to a quarter in both directions, so that relays that lost a peer
 /// together don't check it together.
-pub(crate) fn jittered(pause: Duration, jitter: f64) -> Duration {
-    pause.mul_f64(0.75 + jitter.clamp(0.0, 1.0) / 2.0)
+pub(crate) fn jittered(backoff: Duration, jitter: f64) -> Duration {
+    backoff.mul_f64(0.75 + jitter.clamp(0.0, 1.0) / 2.0)
 }
 
 /// Returns a random number between 0 and 1. It only spreads waiting times, so the seeds of hash
@@ -224,9 +226,9 @@ mod tests {
         let (health, mut now) = (Health::default(), Instant::now());
         health.record_failure(now, 0.5);
         for seconds in [1, 2, 4, 8, 16, 30, 30] {
-            let pause = Duration::from_secs(seconds);
-            assert!(!health.claim_check(now + pause - MS, 0.5), "{seconds}");
-            now += pause;
+            let backoff = Duration::from_secs(seconds);
+            assert!(!health.claim_check(now + backoff - MS, 0.5), "{seconds}");
+            now += backoff;
             assert!(health.claim_check(now, 0.5), "{seconds}");
         }
     }

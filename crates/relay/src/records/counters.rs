@@ -42,10 +42,10 @@ impl Pauses {
     /// Begins a pause of this direction, with `bytes` read and not yet written. The pause ends when
     /// the guard is dropped.
     pub(crate) fn begin(&self, direction: Direction, bytes: usize) -> Pause<'_> {
-        let turns = self.transitions(direction);
-        turns.fetch_add(1, Relaxed);
+        let transitions = self.transitions(direction);
+        transitions.fetch_add(1, Relaxed);
         Pause {
-            transitions: turns,
+            transitions,
             _held: GaugeGuard::new(&self.held, bytes as u64),
         }
     }
@@ -57,8 +57,8 @@ impl Pauses {
 
     /// Returns the number of pauses so far, and whether one is active.
     pub(crate) fn read(&self, direction: Direction) -> (u64, bool) {
-        let turns = self.transitions(direction).load(Relaxed);
-        (turns.div_ceil(2), turns % 2 == 1)
+        let transitions = self.transitions(direction).load(Relaxed);
+        (transitions.div_ceil(2), transitions % 2 == 1)
     }
 
     /// Returns the counter of beginnings and ends, which alternate.
@@ -153,12 +153,9 @@ pub(crate) struct GaugeGuard<'a> {
 }
 
 impl<'a> GaugeGuard<'a> {
-    fn new(gauge: &'a AtomicU64, share: u64) -> Self {
-        gauge.fetch_add(share, Relaxed);
-        Self {
-            gauge,
-            amount: share,
-        }
+    fn new(gauge: &'a AtomicU64, amount: u64) -> Self {
+        gauge.fetch_add(amount, Relaxed);
+        Self { gauge, amount }
     }
 }
 

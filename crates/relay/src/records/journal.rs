@@ -45,11 +45,11 @@ struct Shared {
 impl Journal {
     /// Opens `path` (`-` is standard output) for appending and starts the writer.
     pub(crate) fn open(path: &Path) -> anyhow::Result<(Self, JoinHandle<()>)> {
-        let sink = RecordFile::open(path)?;
+        let file = RecordFile::open(path)?;
         let (queue, messages) = sync_channel(QUEUE_MAX);
         let shared = Arc::<Shared>::default();
         let writer_state = shared.clone();
-        let writer = std::thread::spawn(move || write(sink, &messages, &writer_state));
+        let writer = std::thread::spawn(move || write(file, &messages, &writer_state));
         let queue = Some(queue);
         Ok((Self { queue, shared }, writer))
     }
@@ -105,15 +105,15 @@ impl RecordFile {
                 file_with_partial_line: None,
             });
         }
-        let mut sink = Self {
+        let mut file = Self {
             path: Some(path.to_owned()),
             out: None,
             identity: None,
             file_with_partial_line: None,
         };
-        let opened = sink.append_to(path);
+        let opened = file.append_to(path);
         opened.with_context(|| format!("--counters {}", path.display()))?;
-        Ok(sink)
+        Ok(file)
     }
 
     fn append_to(&mut self, path: &Path) -> io::Result<()> {
@@ -121,7 +121,7 @@ impl RecordFile {
         let opened = Some(identity(&file.metadata()?));
         if self
             .file_with_partial_line
-            .take_if(|torn| Some(*torn) == opened)
+            .take_if(|partial| Some(*partial) == opened)
             .is_some()
         {
             file.write_all(b"\n")?;
@@ -185,14 +185,14 @@ fn identity(of: &Metadata) -> (u64, u64) {
     (of.dev(), of.ino())
 }
 
-fn write(mut sink: RecordFile, messages: &Receiver<Message>, shared: &Shared) {
+fn write(mut file: RecordFile, messages: &Receiver<Message>, shared: &Shared) {
     for message in messages {
         if shared.reopen.swap(false, Relaxed) {
-            sink.reopen();
+            file.reopen();
         }
         if let Message::Record(record) = message {
             let line = serde_json::to_string(&record).expect("a record is plain data");
-            if !sink.write(&(line + "\n")) {
+            if !file.write(&(line + "\n")) {
                 shared.lost.fetch_add(1, Relaxed);
             }
         }
@@ -227,14 +227,14 @@ mod tests {
         let path = directory.path().join("records");
         for (room, want) in [(0, "first\nthird\n"), (2, "first\nse\nthird\n")] {
             fs::write(&path, "").unwrap();
-            let mut sink = RecordFile::open(&path).unwrap();
-            assert!(sink.write("first\n"));
+            let mut file = RecordFile::open(&path).unwrap();
+            assert!(file.write("first\n"));
             // Part of the line that fits on the disk.
             fs::write(&path, "first\n".to_owned() + &"second\n"[..room]).unwrap();
-            sink.out = Some(Box::new(LimitedWriter(room)));
-            assert!(!sink.write("second\n"));
-            sink.reopen();
-            assert!(sink.write("third\n"));
+            file.out = Some(Box::new(LimitedWriter(room)));
+            assert!(!file.write("second\n"));
+            file.reopen();
+            assert!(file.write("third\n"));
             assert_eq!(fs::read_to_string(&path).unwrap(), want);
         }
     }
@@ -243,12 +243,12 @@ mod tests {
     fn new_file_begins_with_complete_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("records");
-        let mut sink = RecordFile::open(&path).unwrap();
-        sink.out = Some(Box::new(LimitedWriter(2)));
-        assert!(!sink.write("second\n"));
+        let mut file = RecordFile::open(&path).unwrap();
+        file.out = Some(Box::new(LimitedWriter(2)));
+        assert!(!file.write("second\n"));
         fs::rename(&path, directory.path().join("records.1")).unwrap();
-        sink.reopen();
-        assert!(sink.write("third\n"));
+        file.reopen();
+        assert!(file.write("third\n"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "third\n");
     }
 }

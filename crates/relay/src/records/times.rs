@@ -123,10 +123,10 @@ impl FirstByte {
         if self.started_at.load(Relaxed) == 0 {
             return;
         }
-        let asked = self.started_at.swap(0, Relaxed);
-        if let Some(asked) = asked.checked_sub(1) {
+        let started_at = self.started_at.swap(0, Relaxed);
+        if let Some(started_at) = started_at.checked_sub(1) {
             let wait = self.begin.elapsed().as_micros() as u64;
-            let wait = Duration::from_micros(wait.saturating_sub(asked));
+            let wait = Duration::from_micros(wait.saturating_sub(started_at));
             times.first_byte.add(wait);
         }
     }

@@ -118,8 +118,8 @@ pub(crate) fn effective_address(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Returns whether an address is loopback, unspecified or link-local, also as an IPv4 address
-/// inside of an IPv6 address: addresses that no router forwards (RFC 6890, RFC 4291 §2.5.6 and
+/// Returns whether an address is one that no router forwards: loopback, unspecified, broadcast or
+/// link-local, also as an IPv4 address inside of an IPv6 address (RFC 6890, RFC 4291 §2.5.6 and
 /// §2.7).
 fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {

@@ -68,14 +68,14 @@ impl IdleTimer {
 
     /// Returns whether no byte was carried for `limit`; `bytes` is the total so far.
     pub(crate) fn exceeds(&self, limit: Duration, bytes: u64, now: Instant) -> bool {
-        let mut seen = self.lock();
-        let Some(seen) = seen.as_mut() else {
+        let mut progress = self.lock();
+        let Some(progress) = progress.as_mut() else {
             return false;
         };
-        if seen.bytes != bytes {
-            *seen = LastProgress { bytes, since: now };
+        if progress.bytes != bytes {
+            *progress = LastProgress { bytes, since: now };
         }
-        now.saturating_duration_since(seen.since) >= limit
+        now.saturating_duration_since(progress.since) >= limit
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<LastProgress>> {

@@ -70,8 +70,8 @@ impl Session {
         answer.map(|()| far)
     }
 
-    /// Returns, after a failure of `far_leg`, whether the request may be repeated over another chain.
-    /// Each time, one more peer is down.
+    /// Returns, after a failure of `far_leg`, whether the request may be repeated over another
+    /// chain. Each time, one more peer is down.
     pub(crate) async fn can_retry(&self, far: &FarLeg, request: &Request) -> bool {
         far.lost_peer().await && self.route(&self.peer_pools).has_up_chain(request)
     }

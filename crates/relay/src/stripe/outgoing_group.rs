@@ -46,7 +46,8 @@ pub(crate) struct OutgoingGroup {
 }
 
 impl OutgoingGroup {
-    /// Makes the group after the request and `early_bytes_sent` bytes of the stream were sent over `first`.
+    /// Makes the group after the request and `early_bytes_sent` bytes of the stream were sent over
+    /// `first`.
     pub(crate) fn new(
         stripes: Stripes,
         first: Leg,
@@ -168,8 +169,8 @@ impl JoinTask {
 }
 
 /// Copy of the client's bytes that were sent before the peer's answer, for the case that the peer
-/// does not support groups. At most [`ReplayBuffer::MAX`] bytes are sent before the answer: more than the
-/// initial window of a new leg anyway.
+/// does not support groups. At most [`ReplayBuffer::MAX`] bytes are sent before the answer: more
+/// than the initial window of a new leg anyway.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayBuffer(Mutex<ReplayState>);
 

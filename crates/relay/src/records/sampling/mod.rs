@@ -68,18 +68,22 @@ impl ConnectionSampler {
     }
 
     /// Records the final sample of a connection. Later samples of it are ignored.
-    pub(crate) fn record_final(&self, sample: Sample, seen_last: &AtomicBool) {
+    pub(crate) fn record_final(&self, sample: Sample, final_sample_taken: &AtomicBool) {
         let mut store = self.store();
-        seen_last.store(true, Relaxed);
+        final_sample_taken.store(true, Relaxed);
         let number = sample.number;
         store.record(sample);
         store.remove(number);
     }
 
     /// Records a sample of a connection. Returns `None` after its final sample.
-    pub(crate) fn record(&self, sample: Sample, seen_last: &AtomicBool) -> Option<(Sample, Rates)> {
+    pub(crate) fn record(
+        &self,
+        sample: Sample,
+        final_sample_taken: &AtomicBool,
+    ) -> Option<(Sample, Rates)> {
         let mut store = self.store();
-        let is_over = seen_last.load(Relaxed);
+        let is_over = final_sample_taken.load(Relaxed);
         (!is_over).then(|| (sample.clone(), store.record(sample)))
     }
 

@@ -237,32 +237,32 @@ mod tests {
         }
     }
 
-    fn sums(book: &mut SampleStore, of: Leg) -> LegSums {
-        book.sums(&["web".to_owned()])[&group(of)]
+    fn sums(store: &mut SampleStore, of: Leg) -> LegSums {
+        store.sums(&["web".to_owned()])[&group(of)]
     }
 
     #[test]
     fn adds_difference_between_samples() {
-        let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
+        let (mut store, clock) = (SampleStore::default(), Clock(Instant::now()));
         let near = |pauses| leg(Leg::Near, 0, 0, 0, pauses);
-        book.record(clock.sample(0, 100, near(1), leg(Leg::Far, 1, 100, 1, 0)));
-        let rates = book.record(clock.sample(500, 150, near(3), leg(Leg::Far, 1, 170, 2, 0)));
+        store.record(clock.sample(0, 100, near(1), leg(Leg::Far, 1, 100, 1, 0)));
+        let rates = store.record(clock.sample(500, 150, near(3), leg(Leg::Far, 1, 170, 2, 0)));
         assert_eq!(rates.bytes_up_per_s, 100.0);
         assert_eq!(rates.far, Some(Limiter::Application));
-        let far = sums(&mut book, Leg::Far);
+        let far = sums(&mut store, Leg::Far);
         assert_eq!((far.opened, far.bytes_up, far.sent_bytes), (1, 150, 170));
         assert_eq!(far.retransmitted_segments, 2);
-        assert_eq!(sums(&mut book, Leg::Near).reading_pauses, 3);
+        assert_eq!(sums(&mut store, Leg::Near).reading_pauses, 3);
     }
 
     #[test]
     fn replacement_leg_counts_from_zero() {
-        let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
+        let (mut store, clock) = (SampleStore::default(), Clock(Instant::now()));
         let near = || leg(Leg::Near, 0, 0, 0, 0);
-        book.record(clock.sample(0, 100, near(), leg(Leg::Far, 1, 100, 5, 2)));
-        let rates = book.record(clock.sample(9, 130, near(), leg(Leg::Far, 2, 30, 1, 2)));
+        store.record(clock.sample(0, 100, near(), leg(Leg::Far, 1, 100, 5, 2)));
+        let rates = store.record(clock.sample(9, 130, near(), leg(Leg::Far, 2, 30, 1, 2)));
         assert_eq!((rates.far, rates.near), (None, Some(Limiter::Application)));
-        let far = sums(&mut book, Leg::Far);
+        let far = sums(&mut store, Leg::Far);
         assert_eq!((far.opened, far.bytes_up, far.sent_bytes), (2, 130, 130));
         assert_eq!((far.retransmitted_segments, far.reading_pauses), (6, 2));
     }
@@ -270,19 +270,19 @@ mod tests {
     /// The second stream may join between two samples.
     #[test]
     fn sums_counters_over_streams_of_leg() {
-        let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
+        let (mut store, clock) = (SampleStore::default(), Clock(Instant::now()));
         let near = || leg(Leg::Near, 0, 0, 0, 0);
         let far = |streams: &[(u64, u32)]| LegSample {
             streams: streams
                 .iter()
-                .map(|&(sent, again)| info(sent, again))
+                .map(|&(sent, retransmits)| info(sent, retransmits))
                 .collect(),
             is_striped: true,
             ..leg(Leg::Far, 1, 0, 0, 0)
         };
-        book.record(clock.sample(0, 100, near(), far(&[(100, 1)])));
-        book.record(clock.sample(9, 900, near(), far(&[(400, 2), (500, 7)])));
-        let sums = sums(&mut book, Leg::Far);
+        store.record(clock.sample(0, 100, near(), far(&[(100, 1)])));
+        store.record(clock.sample(9, 900, near(), far(&[(400, 2), (500, 7)])));
+        let sums = sums(&mut store, Leg::Far);
         assert_eq!((sums.opened, sums.bytes_up, sums.sent_bytes), (1, 900, 900));
         assert_eq!(sums.retransmitted_segments, 9);
     }
@@ -312,19 +312,19 @@ mod tests {
 
     #[test]
     fn ignores_older_sample() {
-        let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
+        let (mut store, clock) = (SampleStore::default(), Clock(Instant::now()));
         let near = || leg(Leg::Near, 0, 0, 0, 0);
-        book.record(clock.sample(5, 100, near(), leg(Leg::Far, 1, 100, 0, 0)));
-        book.record(clock.sample(4, 90, near(), leg(Leg::Far, 1, 90, 0, 0)));
-        assert_eq!(sums(&mut book, Leg::Far).sent_bytes, 100);
+        store.record(clock.sample(5, 100, near(), leg(Leg::Far, 1, 100, 0, 0)));
+        store.record(clock.sample(4, 90, near(), leg(Leg::Far, 1, 90, 0, 0)));
+        assert_eq!(sums(&mut store, Leg::Far).sent_bytes, 100);
     }
 
     #[test]
     fn forgets_sums_of_removed_listeners() {
-        let (mut book, clock) = (SampleStore::default(), Clock(Instant::now()));
+        let (mut store, clock) = (SampleStore::default(), Clock(Instant::now()));
         let legs = || (leg(Leg::Near, 0, 0, 0, 0), leg(Leg::Far, 1, 0, 0, 0));
-        book.record(clock.sample(0, 0, legs().0, legs().1));
-        assert_eq!(book.sums(&["web".to_owned()]).len(), 2);
-        assert_eq!(book.sums(&[]).len(), 0);
+        store.record(clock.sample(0, 0, legs().0, legs().1));
+        assert_eq!(store.sums(&["web".to_owned()]).len(), 2);
+        assert_eq!(store.sums(&[]).len(), 0);
     }
 }
