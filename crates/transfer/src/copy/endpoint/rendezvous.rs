@@ -500,7 +500,7 @@ impl<S: StreamHandler> Acceptor<S> {
         self.handshakes.fetch_sub(1, Relaxed);
         match accepted {
             Ok((connection, Purpose::Data(number))) => {
-                self.streams.handle_stream(number, connection)
+                self.streams.handle_stream(number, connection);
             }
             // Without a receiver the session is over.
             Ok((connection, purpose)) => drop(self.connections.send((purpose, connection))),

@@ -31,7 +31,7 @@ impl Target {
             self.shared.update_silent(|state| {
                 state
                     .waiting
-                    .push_back(WaitingFile::new(number, entry, portion))
+                    .push_back(WaitingFile::new(number, entry, portion));
             });
             return self.open_waiting();
         }

@@ -154,7 +154,7 @@ impl Source {
             match message {
                 TargetMsg::Request { file, missing } => self.handle_request(file, missing)?,
                 TargetMsg::HashRequest { file } => {
-                    self.shared.update(|state| state.queue_hash(file))
+                    self.shared.update(|state| state.queue_hash(file));
                 }
                 TargetMsg::EntryDone { number, outcome } => self.handle_completed(number, &outcome),
                 TargetMsg::Received { stream, blocks } => self
@@ -166,7 +166,7 @@ impl Source {
                     anyhow::Ok(())
                 })?,
                 TargetMsg::Durable { bytes } => {
-                    self.counters.update(|progress| progress.durable += bytes)
+                    self.counters.update(|progress| progress.durable += bytes);
                 }
                 TargetMsg::Finished { removed, failed } => {
                     self.counters.update(|progress| {
