@@ -92,7 +92,7 @@ pub(super) struct ShardOutput {
     #[allow(clippy::vec_box, reason = "they are large and go from hand to hand")]
     pub(super) flows: Vec<Box<Flow>>,
     /// Flows that were captured at two points.
-    pub(super) both_ends: Vec<TwoPointComparison>,
+    pub(super) comparisons: Vec<TwoPointComparison>,
 }
 
 /// Bin with its width: the arguments of [`Sink::bin`].

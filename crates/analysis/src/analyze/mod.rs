@@ -19,14 +19,14 @@ mod sources;
 mod summary;
 mod worker_pool;
 
-use crate::report::{AnalysisReport, CaptureInfo as Told, Output, OutputConfig};
+use crate::report::{AnalysisReport, CaptureInfo, Output, OutputConfig};
 use anyhow::Result;
 pub(crate) use args::Args;
 use batch::Batch;
 use config::Config;
 use longhaul_command::{console::escaped_lines, exit::Refusal, outln};
 use output_directory::OutputDirectory;
-use pipeline::{AnalysisPipeline, Collected};
+use pipeline::{AnalysisPipeline, ResultCollector};
 use progress::Progress;
 use shard::Shard;
 use sources::Sources;
@@ -92,17 +92,22 @@ fn analyze_sources(
 }
 
 /// Reads and analyses all files and writes all but the final output. `series`: bins are written or kept.
-fn run_pool(sources: Sources, config: &Config, output: &Output, series: bool) -> Result<Told> {
+fn run_pool(
+    sources: Sources,
+    config: &Config,
+    output: &Output,
+    series: bool,
+) -> Result<CaptureInfo> {
     let progress = Progress::new(sources.len());
     let pipeline = AnalysisPipeline {
         series,
         progress: &progress,
         output,
     };
-    let collected = Collected::new(output);
+    let collector = ResultCollector::new(output);
     let one_file = sources.is_one_file();
     let shard = || Shard::new(config.settings.clone(), one_file);
-    let pool = WorkerPool::new(&pipeline, sources, collected, Batch::default, shard);
+    let pool = WorkerPool::new(&pipeline, sources, collector, Batch::default, shard);
     let outcome = pool.run(config.threads);
     progress.finish();
     let (sources, gathered, _) = outcome?;
@@ -110,7 +115,7 @@ fn run_pool(sources: Sources, config: &Config, output: &Output, series: bool) ->
 }
 
 /// Fails if no file has a readable packet. Damaged files are analysed as far as they are readable.
-fn reject_unreadable(info: &Told) -> Result<()> {
+fn reject_unreadable(info: &CaptureInfo) -> Result<()> {
     let is_unreadable =
         |file: &&crate::report::CaptureFile| file.packets == 0 && !file.damages.is_empty();
     if info.files.iter().any(|file| file.packets > 0) {

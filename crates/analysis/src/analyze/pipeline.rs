@@ -11,7 +11,7 @@ use super::{
     worker_pool::Pipeline,
 };
 use crate::report::{
-    CaptureFile, CaptureInfo as Told, CapturePointInfo, DAMAGES_MAX, Damage, Output, Writer,
+    CaptureFile, CaptureInfo, CapturePointInfo, DAMAGES_MAX, Damage, Output, Writer,
 };
 use anyhow::Result;
 use longhaul_flow::{
@@ -37,14 +37,14 @@ pub(super) struct AnalysisPipeline<'a> {
 }
 
 /// Collected output of the shards and counters of the batches.
-pub(super) struct Collected<'a> {
+pub(super) struct ResultCollector<'a> {
     writer: Writer<'a>,
     /// Counters and damages by file.
     files: Vec<FileStats>,
     /// Number of segments by capture point.
     segment_counts: Vec<u64>,
     /// Flows that were captured at two points.
-    both_ends: Vec<TwoPointComparison>,
+    comparisons: Vec<TwoPointComparison>,
 }
 
 /// Counters and damages of a file.
@@ -63,12 +63,12 @@ impl<'a> Pipeline for AnalysisPipeline<'a> {
     type Reader = Sources;
     type Batch = Batch;
     type Shard = Shard;
-    type Collector = Collected<'a>;
+    type Collector = ResultCollector<'a>;
 
     fn read(&self, sources: &mut Sources, batch: &mut Batch) -> Result<bool> {
-        let any = sources.next(batch)?;
+        let has_records = sources.next(batch)?;
         self.progress.set_position(sources.offset());
-        Ok(any)
+        Ok(has_records)
     }
 
     fn partition(&self, batch: &mut Batch) -> u32 {
@@ -89,7 +89,7 @@ impl<'a> Pipeline for AnalysisPipeline<'a> {
         shard.process(number, batch, &mut sink);
     }
 
-    fn collect(&self, collected: &mut Collected<'a>, batch: &Batch) -> Result<()> {
+    fn collect(&self, collected: &mut ResultCollector<'a>, batch: &Batch) -> Result<()> {
         let mut outputs: Vec<_> = batch.outputs.iter().map(lock).collect();
         collected.write_bins(&outputs);
         collected.write_flows(&mut outputs);
@@ -150,14 +150,14 @@ fn shard_mask(batch: &Batch) -> u32 {
         .sum()
 }
 
-impl<'a> Collected<'a> {
+impl<'a> ResultCollector<'a> {
     /// Creates an empty collector that writes to `output`.
     pub(super) fn new(output: &'a Output) -> Self {
         Self {
             writer: output.writer(),
             files: Vec::new(),
             segment_counts: Vec::new(),
-            both_ends: Vec::new(),
+            comparisons: Vec::new(),
         }
     }
 
@@ -166,7 +166,7 @@ impl<'a> Collected<'a> {
         let mut bins: Vec<_> = outputs.iter().flat_map(|output| &output.bins).collect();
         bins.sort_unstable_by_key(|bin| bin.sort_key());
         for bin in bins {
-            self.writer.row(bin.width, bin.row);
+            self.writer.write_row(bin.width, bin.row);
         }
     }
 
@@ -175,12 +175,13 @@ impl<'a> Collected<'a> {
         let mut flows = Vec::new();
         for output in outputs {
             flows.append(&mut output.flows);
-            let room = PAIRS_MAX.saturating_sub(self.both_ends.len());
-            self.both_ends.extend(output.both_ends.drain(..).take(room));
+            let free = PAIRS_MAX.saturating_sub(self.comparisons.len());
+            self.comparisons
+                .extend(output.comparisons.drain(..).take(free));
         }
         flows.sort_unstable_by_key(|flow| flow.number);
         for flow in flows {
-            self.writer.flow(flow);
+            self.writer.write_flow(flow);
         }
     }
 
@@ -189,11 +190,11 @@ impl<'a> Collected<'a> {
             self.files.resize_with(batch.file + 1, FileStats::default);
         }
         self.files[batch.file].add(&batch.stats);
-        add(&mut self.segment_counts, &batch.stats.capture_points);
+        add_counts(&mut self.segment_counts, &batch.stats.capture_points);
     }
 
     /// Closes the writer and returns the facts about files and capture points.
-    pub(super) fn close(mut self, sources: Sources) -> Told {
+    pub(super) fn close(mut self, sources: Sources) -> CaptureInfo {
         let (facts, interfaces) = sources.into_facts();
         self.files.resize_with(facts.len(), FileStats::default);
         let names: Vec<_> = facts
@@ -206,17 +207,17 @@ impl<'a> Collected<'a> {
             .iter()
             .copied()
             .chain(std::iter::repeat(0));
-        let vantages = interfaces.into_iter().zip(packets);
-        Told {
+        let points = interfaces.into_iter().zip(packets);
+        CaptureInfo {
             files: files
                 .map(|(facts, found)| found.into_capture_file(facts))
                 .collect(),
-            capture_points: vantages
+            capture_points: points
                 .map(|(interface, packets)| {
                     capture_point_info(&interface, &names[interface.file], packets)
                 })
                 .collect(),
-            two_point_comparisons: self.both_ends,
+            two_point_comparisons: self.comparisons,
         }
     }
 }
@@ -231,7 +232,7 @@ impl FileStats {
             *self.skipped.entry((*reason).to_owned()).or_default() += count;
         }
         for damage in &stats.damages {
-            self.damage(damage.at, damage.to_string());
+            self.add_damage(damage.at, damage.to_string());
         }
         for statistics in &stats.statistics {
             let drops = [statistics.if_dropped, statistics.os_dropped];
@@ -242,19 +243,19 @@ impl FileStats {
     }
 
     /// Adds a damage; beyond the maximum it is only counted.
-    fn damage(&mut self, at_byte: u64, what: String) {
+    fn add_damage(&mut self, at_byte: u64, description: String) {
         match self.damages.len() < DAMAGES_MAX {
             true => self.damages.push(Damage {
                 at_byte,
-                description: what,
+                description,
             }),
             false => self.damages_more += 1,
         }
     }
 
     fn into_capture_file(mut self, facts: FileFacts) -> CaptureFile {
-        for (at, what) in facts.damages {
-            self.damage(at, what);
+        for (at, description) in facts.damages {
+            self.add_damage(at, description);
         }
         self.damages.sort_by_key(|damage| damage.at_byte);
         CaptureFile {
@@ -277,7 +278,7 @@ fn capture_point_info(interface: &CaptureInterface, file: &str, packets: u64) ->
     CapturePointInfo {
         name: interface.name.as_deref().unwrap_or(file).to_owned(),
         file: interface.file,
-        interface: interface.interface,
+        interface: interface.number,
         packets,
     }
 }
@@ -299,7 +300,7 @@ fn describe(reason: Undecoded) -> &'static str {
     }
 }
 
-fn add(sums: &mut Vec<u64>, more: &[u64]) {
+fn add_counts(sums: &mut Vec<u64>, more: &[u64]) {
     sums.resize(sums.len().max(more.len()), 0);
     for (sum, more) in sums.iter_mut().zip(more) {
         *sum += more;

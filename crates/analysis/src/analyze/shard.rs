@@ -125,7 +125,7 @@ impl Shard {
     fn match_finished(&mut self, before: usize, sink: &mut OutputSink<'_>) {
         let output = &mut *sink.shard_output;
         for flow in &output.flows[before..] {
-            output.both_ends.extend(self.pairs.flow(flow));
+            output.comparisons.extend(self.pairs.flow(flow));
         }
     }
 }

@@ -52,7 +52,7 @@ pub(super) struct FileFacts {
 pub(super) struct CaptureInterface {
     pub(super) name: Option<Arc<str>>,
     pub(super) file: usize,
-    pub(super) interface: u32,
+    pub(super) number: u32,
 }
 
 struct PendingFile {
@@ -245,7 +245,7 @@ impl Sources {
             self.capture_interfaces.push(CaptureInterface {
                 name: interface.name.clone(),
                 file: file.file,
-                interface: number as u32,
+                number: number as u32,
             });
         }
     }

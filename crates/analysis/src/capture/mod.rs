@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 struct Capture {
     shared: Shared,
     interfaces: Vec<(String, &'static str)>,
-    bells: Vec<Bell>,
+    stop_bells: Vec<Bell>,
     threads: Vec<JoinHandle<Result<()>>>,
     /// Channel with a message for each thread that ended; closed when the last has ended.
     thread_ends: Receiver<()>,
@@ -88,7 +88,7 @@ impl Capture {
                 .iter()
                 .map(|ring| (ring.interface.clone(), display::clock_name(ring.clock)))
                 .collect(),
-            bells: Vec::new(),
+            stop_bells: Vec::new(),
             threads: Vec::new(),
             thread_ends: ends,
             started_at: clock::now(),
@@ -109,9 +109,9 @@ impl Capture {
         end_sender: Sender<()>,
     ) -> Result<()> {
         let bell = Bell::new()?;
-        self.bells.push(bell.clone());
+        self.stop_bells.push(bell.clone());
         let name = format!("tap {}", ring.interface);
-        let recorder = Recorder::of(ring, number, snaplen, self.shared.clone(), bell);
+        let recorder = Recorder::new(ring, number, snaplen, self.shared.clone(), bell);
         let work = move || {
             let outcome = recorder.run();
             // The receiver is dropped if the capture was abandoned.
@@ -141,7 +141,7 @@ impl Capture {
                 }
             }
         }
-        self.bells.iter().try_for_each(Bell::ring)?;
+        self.stop_bells.iter().try_for_each(Bell::ring)?;
         tokio::select! {
             // A second signal stops the wait for a blocked reader of standard output.
             () = signals.wait() => anyhow::bail!("stopped before all packets were written"),
@@ -183,10 +183,10 @@ impl Capture {
             files,
             bytes: self.output().bytes(),
             interfaces: interface_counters
-                .map(|((name, time_stamps), tally)| display::Interface {
+                .map(|((name, time_stamps), counters)| display::Interface {
                     name: name.clone(),
                     time_stamps,
-                    counters: tally.snapshot(),
+                    counters: counters.snapshot(),
                 })
                 .collect(),
         }

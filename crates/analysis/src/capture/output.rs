@@ -228,9 +228,9 @@ impl Output {
     fn complete_current(&mut self) -> Result<()> {
         let mut tail = Vec::with_capacity(self.trailer_len());
         let until_ns = clock::wall().as_nanos();
-        for (interface, tally) in (0..).zip(self.counters.iter()) {
+        for (interface, counters) in (0..).zip(self.counters.iter()) {
             let (now, before) = (
-                tally.snapshot(),
+                counters.snapshot(),
                 self.current.counters_at_start[interface as usize],
             );
             let statistics = Statistics {

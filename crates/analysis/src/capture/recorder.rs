@@ -71,7 +71,7 @@ struct PendingBlocks {
 }
 
 impl Recorder {
-    pub(super) fn of(
+    pub(super) fn new(
         ring: InterfaceRing,
         interface: u32,
         snaplen: u32,

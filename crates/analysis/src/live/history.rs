@@ -122,9 +122,9 @@ impl History {
     }
 
     /// Returns all flows, the greatest first; for equal values the one that was active most recently, then the older one.
-    pub(super) fn rows(&self, order: SortKey) -> Vec<DisplayRow<'_>> {
+    pub(super) fn rows(&self, sort_key: SortKey) -> Vec<DisplayRow<'_>> {
         let mut rows: Vec<DisplayRow<'_>> = self.flows.iter().map(|flow| self.row(flow)).collect();
-        rows.sort_by(|a, b| compare(a, b, order));
+        rows.sort_by(|a, b| compare(a, b, sort_key));
         rows
     }
 
@@ -143,10 +143,10 @@ impl History {
     }
 }
 
-fn compare(a: &DisplayRow<'_>, b: &DisplayRow<'_>, order: SortKey) -> Ordering {
-    let by = |order: SortKey| order.value(&b.now).cmp(&order.value(&a.now));
+fn compare(a: &DisplayRow<'_>, b: &DisplayRow<'_>, sort_key: SortKey) -> Ordering {
+    let by = |sort_key: SortKey| sort_key.value(&b.now).cmp(&sort_key.value(&a.now));
     let recent = |row: &DisplayRow<'_>| row.minute.iter().rev().position(|bin| !bin.is_empty());
-    by(order)
+    by(sort_key)
         .then_with(|| by(SortKey::Rate))
         .then_with(|| recent(a).cmp(&recent(b)))
         .then_with(|| a.id.cmp(&b.id))
@@ -239,8 +239,8 @@ pub(super) mod tests {
         }
     }
 
-    fn numbers(history: &History, order: SortKey) -> Vec<u64> {
-        history.rows(order).iter().map(|row| row.id.1).collect()
+    fn numbers(history: &History, sort_key: SortKey) -> Vec<u64> {
+        history.rows(sort_key).iter().map(|row| row.id.1).collect()
     }
 
     #[test]
@@ -250,11 +250,11 @@ pub(super) mod tests {
         history.add(snapshot(100, flows));
         assert_eq!(numbers(&history, SortKey::Rate), [2, 1, 3]);
         assert_eq!(numbers(&history, SortKey::Acks), [1, 2, 3]);
-        let mut order = SortKey::Rate;
+        let mut sort_key = SortKey::Rate;
         for _ in 0..5 {
-            order = order.next();
+            sort_key = sort_key.next();
         }
-        assert_eq!(order, SortKey::Rate);
+        assert_eq!(sort_key, SortKey::Rate);
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 /// Running samplers, one thread for each interface.
 struct Samplers {
     snapshots: Receiver<Snapshot>,
-    bells: Vec<Bell>,
+    stop_bells: Vec<Bell>,
     threads: Vec<JoinHandle<Result<()>>>,
     /// True after a signal to stop.
     stop_requested: Arc<AtomicBool>,
@@ -78,7 +78,7 @@ impl Samplers {
         let (sender, snapshots) = sync_channel(SNAPSHOTS_MAX);
         let mut samplers = Self {
             snapshots,
-            bells: Vec::new(),
+            stop_bells: Vec::new(),
             threads: Vec::new(),
             stop_requested: stop_flag()?,
             until: duration.map(|duration| clock::now() + duration),
@@ -96,7 +96,7 @@ impl Samplers {
         snapshots: SyncSender<Snapshot>,
     ) -> Result<()> {
         let bell = Bell::new()?;
-        self.bells.push(bell.clone());
+        self.stop_bells.push(bell.clone());
         let name = format!("tap {}", ring.interface);
         let sampler = InterfaceSampler::new(ring, number, snapshots, bell);
         let thread = thread::Builder::new().name(name).spawn(|| sampler.run())?;
@@ -167,7 +167,7 @@ impl Samplers {
 
     /// Stops all samplers and returns the first error.
     fn stop(self) -> Result<()> {
-        self.bells.iter().try_for_each(Bell::ring)?;
+        self.stop_bells.iter().try_for_each(Bell::ring)?;
         // Wakes a sampler that waits for a free place in the channel: its send fails.
         drop(self.snapshots);
         let mut join_results = self.threads.into_iter().map(JoinHandle::join);

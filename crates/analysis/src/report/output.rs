@@ -81,7 +81,7 @@ struct KeptBins {
 impl KeptBins {
     fn new(max: usize) -> Self {
         let rows = (max > 0).then(Vec::new);
-        Self { max: max, rows }
+        Self { max, rows }
     }
 
     fn add(&mut self, rows: &[Row]) {
@@ -258,7 +258,7 @@ impl Writer<'_> {
     }
 
     /// Writes a bin of the width with this index.
-    pub(crate) fn row(&mut self, width: usize, row: Row) {
+    pub(crate) fn write_row(&mut self, width: usize, row: Row) {
         let Some(rows) = self.rows.get_mut(width) else {
             return;
         };
@@ -269,7 +269,7 @@ impl Writer<'_> {
     }
 
     /// Writes a finished flow.
-    pub(crate) fn flow(&mut self, flow: Box<Flow>) {
+    pub(crate) fn write_flow(&mut self, flow: Box<Flow>) {
         let write =
             |state: &mut OutputState| state.largest.add(flow).context("cannot write flows.jsonl");
         let payload_min = self.output.with_state(|state| {
@@ -470,10 +470,10 @@ mod tests {
                 let mut writer = output.writer();
                 scope.spawn(move || {
                     for n in 0..3 * ROWS_MAX as u64 {
-                        writer.row(0, row(thread, n));
+                        writer.write_row(0, row(thread, n));
                     }
-                    writer.flow(Box::new(fixtures::long_flow(thread)));
-                    writer.flow(Box::new(fixtures::short_flow(10 + thread)));
+                    writer.write_flow(Box::new(fixtures::long_flow(thread)));
+                    writer.write_flow(Box::new(fixtures::short_flow(10 + thread)));
                 });
             }
         });
