@@ -158,8 +158,8 @@ fn try_on_sockets(part: &Part) {
 /// Runs a part, and returns the checks that do not hold or are undecided because the machine was
 /// busy.
 fn missed_checks((name, part): &Part) -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
     let words = words(part);
     let mut arguments = vec!["run", name, "--quick", "--out", out.to_str().unwrap()];
     arguments.extend(words.iter().map(String::as_str));

@@ -125,7 +125,7 @@ fn transfer_metrics(scenario: &Scenario, flows: &[&Flow]) -> BTreeSet<String> {
         return names;
     }
     names.extend(metrics_of(Producer::Transfers).map(str::to_owned));
-    names.extend(scenario.measure.iter().map(|plan| plan.name.clone()));
+    names.extend(scenario.measure.iter().map(|spec| spec.name.clone()));
     if transfers.len() > 1 {
         let each = transfers.iter();
         names.extend(each.map(|flow| registry::metric_name(&flow.name, registry::GOODPUT, false)));

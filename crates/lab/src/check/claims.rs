@@ -48,8 +48,8 @@ fn check_new_names(experiment: &ExperimentPlan) -> CheckResult {
             format!("there is a metric {name:?} already")
         })
     };
-    let measures = check_each(&experiment.scenario.measure, |plan| {
-        in_key("name", new(&plan.name))
+    let measures = check_each(&experiment.scenario.measure, |spec| {
+        in_key("name", new(&spec.name))
     });
     in_key("measure", measures)?;
     let clean = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -61,7 +61,7 @@ fn check_new_names(experiment: &ExperimentPlan) -> CheckResult {
         in_key(name, valid.and_then(|()| new(name)))
     });
     in_key("derived", derived)?;
-    let checks = experiment.scenario.check.iter().map(|plan| &plan.name);
+    let checks = experiment.scenario.check.iter().map(|spec| &spec.name);
     in_key("check", check_distinct("checks", checks))
 }
 
@@ -79,15 +79,15 @@ fn check_claims(experiment: &ExperimentPlan) -> CheckResult {
         )
     });
     in_key("derived", derived)?;
-    let checks = check_each(&experiment.scenario.check, |plan| {
-        check_claim(plan, experiment, &available)
-            .map_err(|error| error.with_owner(format!("check {:?}", plan.name)))
+    let checks = check_each(&experiment.scenario.check, |spec| {
+        check_claim(spec, experiment, &available)
+            .map_err(|error| error.with_owner(format!("check {:?}", spec.name)))
     });
     in_key("check", checks)?;
     let papers = paper::check(experiment, &available);
     in_key("paper", papers.map_err(|error| error.with_owner("paper")))?;
     let mut answers = experiment.scenario.answer.iter();
-    let answers = answers.try_for_each(|plan| answer(plan, experiment, &available));
+    let answers = answers.try_for_each(|spec| answer(spec, experiment, &available));
     in_key(
         "answer",
         answers.map_err(|error| error.with_owner("answer")),
@@ -110,12 +110,12 @@ fn parse(text: &str, available: &AvailableMetrics) -> Result<Expression, ConfigE
 }
 
 fn check_claim(
-    plan: &CheckSpec,
+    spec: &CheckSpec,
     experiment: &ExperimentPlan,
     available: &AvailableMetrics,
 ) -> CheckResult {
-    let expression = in_key("value", parse(&plan.value, available))?;
-    let subjects = match checks::subjects_of(plan, experiment) {
+    let expression = in_key("value", parse(&spec.value, available))?;
+    let subjects = match checks::subjects_of(spec, experiment) {
         None => vec![None],
         Some(all) => all.into_iter().map(Some).collect(),
     };
@@ -125,8 +125,8 @@ fn check_claim(
         "value",
         check_subjects(&expression, &subjects, experiment, available),
     )?;
-    let bound = ensure(Bound::parse(&plan.want).is_some(), || {
-        format!("want = {:?} is not a bound such as \">= 6\"", plan.want)
+    let bound = ensure(Bound::parse(&spec.want).is_some(), || {
+        format!("want = {:?} is not a bound such as \">= 6\"", spec.want)
     });
     in_key("want", bound)
 }
@@ -161,16 +161,16 @@ fn check_subjects(
 }
 
 fn answer(
-    plan: &AnswerSpec,
+    spec: &AnswerSpec,
     experiment: &ExperimentPlan,
     available: &AvailableMetrics,
 ) -> CheckResult {
-    in_key("metric", available.check(&plan.metric))?;
+    in_key("metric", available.check(&spec.metric))?;
     let gives = |cell: &Table| {
         let index = experiment.find_cell(&text_pairs(cell))?;
-        available.check_in(index, &plan.metric)
+        available.check_in(index, &spec.metric)
     };
-    in_key("cell", gives(&plan.cell))?;
-    let baseline = plan.baseline.as_ref();
+    in_key("cell", gives(&spec.cell))?;
+    let baseline = spec.baseline.as_ref();
     in_key("baseline", baseline.map_or(Ok(()), gives))
 }

@@ -26,7 +26,7 @@ pub(crate) fn check(scenario: &Scenario) -> CheckResult {
     };
     in_key(
         "measure",
-        check_each(&scenario.measure, |plan| plan.check(&context)),
+        check_each(&scenario.measure, |spec| spec.check(&context)),
     )
 }
 

@@ -35,15 +35,15 @@ impl ExperimentPlan {
         let [fully, quickly] = values(&sources, &head, choices)?;
         let used = if choices.quick { &quickly } else { &fully };
 
-        let plans = combinations(&head).map_err(|error| sources.refuse(&error))?;
-        let cell = |plan: CellSpec| {
-            let overrides = overrides(&plan, &head.with);
-            cell(&sources, &merged, [used, &quickly], plan, &overrides)
+        let specs = combinations(&head).map_err(|error| sources.refuse(&error))?;
+        let cell = |spec: CellSpec| {
+            let overrides = overrides(&spec, &head.with);
+            cell(&sources, &merged, [used, &quickly], spec, &overrides)
         };
         let mut experiment = Self {
             name: source.name.clone(),
             scenario: scenario_with(&sources, &merged, &used.all)?,
-            cells: plans.into_iter().map(cell).collect::<Result<_>>()?,
+            cells: specs.into_iter().map(cell).collect::<Result<_>>()?,
             quick: choices.quick,
             sources,
         };
@@ -157,17 +157,17 @@ fn cell(
     sources: &ScenarioSources,
     merged: &Spanned<DeTable<'_>>,
     [values, short]: [&Values; 2],
-    plan: CellSpec,
+    spec: CellSpec,
     overrides: &Table,
 ) -> Result<Cell> {
-    let [values, short_values] = [values, short].map(|values| values.of(&plan, overrides));
+    let [values, short_values] = [values, short].map(|values| values.of(&spec, overrides));
     let scenario = scenario_with(sources, merged, &values)?;
     let short = scenario_with(sources, merged, &short_values)?;
     let cell = Cell {
         scenario,
         quick_scenario: short,
-        vary: plan.vary,
-        label: plan.label,
+        vary: spec.vary,
+        label: spec.label,
     };
     for scenario in [&cell.scenario, &cell.quick_scenario] {
         let named = |error: ConfigError| error.in_cell(&cell.name());
@@ -419,8 +419,8 @@ size = "${size}"
         assert_eq!(open(TEXT, &only("0.10")).unwrap().cells.len(), 2);
         for none in ["0.5", "0|0.5"] {
             let error = open(TEXT, &only(none)).unwrap_err().to_string();
-            let said = "--only loss=0.5: no cell has this value; loss is 0.0, 0.1";
-            assert!(error.contains(said), "{error}");
+            let expected = "--only loss=0.5: no cell has this value; loss is 0.0, 0.1";
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

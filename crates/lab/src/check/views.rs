@@ -21,14 +21,14 @@ use longhaul_results::view::FigureKind;
 /// Checks all tables and figures against the available metrics.
 pub(crate) fn check(experiment: &ExperimentPlan, available: &AvailableMetrics) -> CheckResult {
     let mut names = IndexSet::new();
-    let tables = check_each(&experiment.scenario.table, |plan| {
-        in_key("name", check_name(&plan.name, &mut names))?;
-        plan.check(experiment, available)
+    let tables = check_each(&experiment.scenario.table, |spec| {
+        in_key("name", check_name(&spec.name, &mut names))?;
+        spec.check(experiment, available)
     });
     in_key("table", tables)?;
-    let figures = check_each(&experiment.scenario.figure, |plan| {
-        in_key("name", check_name(&plan.name, &mut names))?;
-        plan.check(experiment, available)
+    let figures = check_each(&experiment.scenario.figure, |spec| {
+        in_key("name", check_name(&spec.name, &mut names))?;
+        spec.check(experiment, available)
     });
     in_key("figure", figures)
 }

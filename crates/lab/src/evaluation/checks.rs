@@ -28,19 +28,19 @@ pub(crate) fn derive(scenario: &Scenario, metrics: &mut Metrics) {
 
 /// Evaluates every check that applies to this kind of run and whose cells were run.
 pub(crate) fn checks(experiment: &ExperimentPlan, cells: &[Cell]) -> Vec<Check> {
-    let applies = |plan: &&CheckSpec| plan.quick || !experiment.quick;
-    let plans = experiment.scenario.check.iter().filter(applies);
-    plans
-        .filter_map(|plan| check(plan, experiment, cells))
+    let applies = |spec: &&CheckSpec| spec.quick || !experiment.quick;
+    let specs = experiment.scenario.check.iter().filter(applies);
+    specs
+        .filter_map(|spec| check(spec, experiment, cells))
         .collect()
 }
 
 /// Evaluates a check; `None` if one of its cells was excluded (`--only`).
-fn check(plan: &CheckSpec, experiment: &ExperimentPlan, cells: &[Cell]) -> Option<Check> {
-    let bound = Bound::parse(&plan.want)?;
-    let expression = Expression::parse(&plan.value).ok()?;
+fn check(spec: &CheckSpec, experiment: &ExperimentPlan, cells: &[Cell]) -> Option<Check> {
+    let bound = Bound::parse(&spec.want)?;
+    let expression = Expression::parse(&spec.value).ok()?;
     let subjects =
-        subjects_of(plan, experiment).map_or(vec![None], |all| all.into_iter().map(Some).collect());
+        subjects_of(spec, experiment).map_or(vec![None], |all| all.into_iter().map(Some).collect());
     let figures: Vec<CheckValue> = subjects
         .into_iter()
         .map(|of| evaluate(&expression, of, experiment, cells))
@@ -63,11 +63,11 @@ fn check(plan: &CheckSpec, experiment: &ExperimentPlan, cells: &[Cell]) -> Optio
         )),
     };
     Some(Check {
-        name: plan.name.clone(),
+        name: spec.name.clone(),
         pass: !undecided && found.satisfies(bound),
         undecided: undecided.then(|| TOO_BUSY.to_owned()),
         value,
-        expected: plan.want.clone(),
+        expected: spec.want.clone(),
     })
 }
 
@@ -95,8 +95,8 @@ fn deciding_value(figures: &[CheckValue], bound: Bound) -> (CheckValue, bool) {
 }
 
 /// Cells for which a check holds one by one; `None` for a check without `every`.
-pub(crate) fn subjects_of(plan: &CheckSpec, experiment: &ExperimentPlan) -> Option<Vec<usize>> {
-    let wanted = text_pairs(plan.every.as_ref()?);
+pub(crate) fn subjects_of(spec: &CheckSpec, experiment: &ExperimentPlan) -> Option<Vec<usize>> {
+    let wanted = text_pairs(spec.every.as_ref()?);
     let matching = |index: &usize| experiment.cells[*index].matches(&wanted);
     Some((0..experiment.cells.len()).filter(matching).collect())
 }

@@ -206,7 +206,11 @@ mod tests {
         let scenario = scenario("1ms");
         let testbed = testbed(&[&scenario]);
         assert_eq!(names(&testbed), ["a", "r", "s"]);
-        assert_eq!(testbed.other_paths.len(), 1, "the way back is the same way");
+        assert_eq!(
+            testbed.other_paths.len(),
+            1,
+            "the reverse path has the same links"
+        );
         assert_eq!(names(&testbed.other_paths[0]), ["b", "r", "s"]);
         assert_eq!(testbed.links[1].rate_bps, Some(1e8));
         assert_eq!(testbed.links[1].rtt_us_max, None);

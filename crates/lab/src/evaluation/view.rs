@@ -24,17 +24,17 @@ pub(crate) const CELL: &str = "cell";
 
 /// Tables of a result.
 pub(crate) fn tables(experiment: &ExperimentPlan, cells: &[result::Cell]) -> Vec<Table> {
-    let plans = experiment.scenario.table.iter();
-    plans
-        .filter_map(|plan| plan.resolve(experiment, cells))
+    let specs = experiment.scenario.table.iter();
+    specs
+        .filter_map(|spec| spec.resolve(experiment, cells))
         .collect()
 }
 
 /// Figures of a result.
 pub(crate) fn figures(experiment: &ExperimentPlan, cells: &[result::Cell]) -> Vec<Figure> {
-    let plans = experiment.scenario.figure.iter();
-    plans
-        .filter_map(|plan| plan.resolve(experiment, cells))
+    let specs = experiment.scenario.figure.iter();
+    specs
+        .filter_map(|spec| spec.resolve(experiment, cells))
         .collect()
 }
 

@@ -25,9 +25,9 @@ pub(crate) fn of(scenario: &Scenario, topology: &Topology, recording: &Recording
         topology,
         flows,
     };
-    let value = |plan: &MeasureSpec| {
-        let value = plan.value(&context, recording)?;
-        Some((plan.name.clone(), value))
+    let value = |spec: &MeasureSpec| {
+        let value = spec.value(&context, recording)?;
+        Some((spec.name.clone(), value))
     };
     scenario.measure.iter().filter_map(value).collect()
 }

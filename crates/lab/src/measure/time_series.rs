@@ -179,11 +179,11 @@ pub(crate) fn drawn_series(
             (name, (goodput, round_width(end_s / 300.0)))
         }));
     }
-    for plan in &scenario.figure {
-        let width = plan
+    for spec in &scenario.figure {
+        let width = spec
             .bin
             .map_or_else(|| round_width(end_s / 300.0), Time::as_secs_f64);
-        for (metric, TimeSeriesId { quantity: of, flow }) in plan.time_series() {
+        for (metric, TimeSeriesId { quantity: of, flow }) in spec.time_series() {
             let entry = wanted.entry((of, flow)).or_insert((metric, width));
             entry.1 = entry.1.min(width);
         }

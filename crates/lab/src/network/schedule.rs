@@ -56,8 +56,8 @@ fn step(text: &Value) -> Option<(Time, &str, &str)> {
 
 /// Initial value of a setting. `None` if it is not set, or differs between the directions.
 fn first(link: &Link, key: &str) -> Option<String> {
-    let differs = ["forward", "backward"].iter().any(|way| {
-        let own = link.options.get(*way).map(ToString::to_string);
+    let differs = ["forward", "backward"].iter().any(|direction| {
+        let own = link.options.get(*direction).map(ToString::to_string);
         own.is_some_and(|own| own.contains(&format!("{key}=")))
     });
     let mut options = link.options.iter();

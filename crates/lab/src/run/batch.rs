@@ -58,7 +58,7 @@ impl Batch {
     /// any check does not hold, else the code for undecided checks.
     pub(crate) fn execute(self) -> Result<u8> {
         let count = self.prepared.len();
-        let folders: Vec<PathBuf> = self.prepared.iter().map(|lab| lab.out.clone()).collect();
+        let directories: Vec<PathBuf> = self.prepared.iter().map(|lab| lab.out.clone()).collect();
         for (n, lab) in self.prepared.into_iter().enumerate() {
             let head = format!("({}/{count}) {}", n + 1, lab.experiment.name);
             if !self.fresh && is_up_to_date(&lab) {
@@ -72,9 +72,9 @@ impl Batch {
             }
         }
         let pages = report::pages(&[self.out], None)?;
-        let experiments = folders
+        let experiments = directories
             .iter()
-            .map(|folder| LabResult::read(&folder.join("result.json")))
+            .map(|directory| LabResult::read(&directory.join("result.json")))
             .map(|result| Ok(Experiment::new(&result?, String::new())))
             .collect::<Result<Vec<_>>>()?;
         if !self.json {
@@ -93,7 +93,7 @@ impl Batch {
 
 fn duplicate_name(scenario: &str, name: &str) -> anyhow::Error {
     Refusal::usage(format!(
-        "{scenario}: another scenario here is called {name} too, and both would go into the same folder; run them \
+        "{scenario}: another scenario here is called {name} too, and both would go into the same directory; run them \
          one by one, each with an --out of its own"
     ))
 }

@@ -140,14 +140,14 @@ impl<'a> Lab<'a> {
             )));
         }
         // Last, after all refusals: it removes the records of an earlier experiment.
-        let folders = run_order
+        let run_dirs = run_order
             .iter()
-            .map(|planned| folder(experiment, *planned))
+            .map(|planned| run_dir_name(experiment, *planned))
             .collect();
         let kept = done
             .iter()
-            .map(|done| folder(experiment, run_order[done.index]));
-        let records = RecordDir::open(out, &folders, &kept.collect())?;
+            .map(|done| run_dir_name(experiment, run_order[done.index]));
+        let records = RecordDir::open(out, &run_dirs, &kept.collect())?;
         let place = if on_disk {
             "on disk: memory is short, so the disk may limit the figures"
         } else {
@@ -187,7 +187,7 @@ impl<'a> Lab<'a> {
 
     /// Restores a run of an earlier session as if it had just ended.
     fn restore(&mut self, out: &Path, planned: PlannedRun, done: CompletedRun) {
-        let directory = out.join("raw").join(folder(self.experiment, planned));
+        let directory = out.join("raw").join(run_dir_name(self.experiment, planned));
         self.add_timing_reports(scenario_of(self.experiment, planned), &directory);
         self.offloads = done.offloads;
         self.spent_s = done.spent_s;
@@ -234,10 +234,10 @@ impl<'a> Lab<'a> {
         };
         let delivered = Arc::new(AtomicU64::new(0));
         let active = progress.begin(planned.cell, &name, goal(scenario), &delivered, pending);
-        let folder = folder(self.experiment, planned);
-        let directory = self.records.begin(&folder)?;
+        let run_dir = run_dir_name(self.experiment, planned);
+        let directory = self.records.begin(&run_dir)?;
         let run = self.attempt(planned, &directory, delivered).await;
-        self.records.end(&folder)?;
+        self.records.end(&run_dir)?;
         let run = run.unwrap_or_else(|error| Run {
             failed: Some(format!("{error:#}")),
             ..Run::default()
@@ -424,7 +424,7 @@ fn goal(scenario: &Scenario) -> Bytes {
 }
 
 /// Directory name for the records of a run: `CELL-REPETITION`.
-fn folder(experiment: &ExperimentPlan, planned: PlannedRun) -> String {
+fn run_dir_name(experiment: &ExperimentPlan, planned: PlannedRun) -> String {
     let cell = file_name(&experiment.cells[planned.cell].name());
     let repetition = planned
         .repetition
@@ -475,12 +475,12 @@ fn path_of_first_flow(scenario: &Scenario) -> Vec<String> {
 }
 
 fn answer(experiment: &ExperimentPlan) -> Option<Answer> {
-    let plan = experiment.scenario.answer.as_ref()?;
+    let spec = experiment.scenario.answer.as_ref()?;
     Some(Answer {
-        sentence: plan.sentence.clone(),
-        metric: plan.metric.clone(),
-        cell: experiment.find_cell(&text_pairs(&plan.cell)).ok()?,
-        baseline: match &plan.baseline {
+        sentence: spec.sentence.clone(),
+        metric: spec.metric.clone(),
+        cell: experiment.find_cell(&text_pairs(&spec.cell)).ok()?,
+        baseline: match &spec.baseline {
             Some(cell) => Some(experiment.find_cell(&text_pairs(cell)).ok()?),
             None => None,
         },

@@ -12,7 +12,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Name of the manifest below `raw`. It has the line `FOLDER/` when a run begins, and `FOLDER/FILE`
+/// Name of the manifest below `raw`. It has the line `RUN/` when a run begins, and `RUN/FILE`
 /// for each file when it ends.
 const MANIFEST: &str = ".written";
 
@@ -32,33 +32,33 @@ pub(crate) struct RecordDir {
 }
 
 impl RecordDir {
-    /// Prepares `out/raw` for runs into `folders`. Records of earlier experiments are removed,
+    /// Prepares `out/raw` for runs into `run_dirs`. Records of earlier experiments are removed,
     /// except those in `kept`, which belong to this one.
     ///
     /// # Errors
     /// One of the directories holds a file that no run wrote. Then nothing is changed.
     pub(crate) fn open(
         out: &Path,
-        folders: &BTreeSet<String>,
+        run_dirs: &BTreeSet<String>,
         kept: &BTreeSet<String>,
     ) -> Result<Self> {
         let root = out.join("raw");
         let all = read_manifest(out, &root)?.into_iter();
         let (written, earlier): (Manifest, Manifest) =
-            all.partition(|(folder, _)| kept.contains(folder));
-        for folder in folders.difference(kept) {
-            let own = earlier.get(folder).cloned().unwrap_or_default();
-            if let Some(foreign_file) = file_names(&root.join(folder))?.difference(&own).next() {
+            all.partition(|(run_dir, _)| kept.contains(run_dir));
+        for run_dir in run_dirs.difference(kept) {
+            let own = earlier.get(run_dir).cloned().unwrap_or_default();
+            if let Some(foreign_file) = file_names(&root.join(run_dir))?.difference(&own).next() {
                 return Err(Refusal::usage(format!(
-                    "--out {}: raw/{folder}/{foreign_file} was not written by a run; move it \
+                    "--out {}: raw/{run_dir}/{foreign_file} was not written by a run; move it \
                      away or choose another directory",
                     out.display()
                 )));
             }
         }
         let place = || format!("cannot write into {}", root.display());
-        for (folder, files) in &earlier {
-            remove_files(&root.join(folder), files).with_context(place)?;
+        for (run_dir, files) in &earlier {
+            remove_files(&root.join(run_dir), files).with_context(place)?;
         }
         fs::create_dir_all(&root).with_context(place)?;
         let manifest = write_manifest(&root, &written).with_context(place)?;
@@ -71,34 +71,34 @@ impl RecordDir {
 
     /// Creates an empty directory for a run. Records of an earlier run with the same name are
     /// removed.
-    pub(crate) fn begin(&mut self, folder: &str) -> Result<PathBuf> {
-        let directory = self.root.join(folder);
-        if let Some(files) = self.files_by_run.remove(folder) {
+    pub(crate) fn begin(&mut self, run_dir: &str) -> Result<PathBuf> {
+        let directory = self.root.join(run_dir);
+        if let Some(files) = self.files_by_run.remove(run_dir) {
             remove_files(&directory, &files)?;
         }
         fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
-        writeln!(self.manifest, "{folder}/")?;
+        writeln!(self.manifest, "{run_dir}/")?;
         Ok(directory)
     }
 
     /// Ends a run: all files in its directory are recorded in the manifest.
-    pub(crate) fn end(&mut self, folder: &str) -> Result<()> {
-        let files = file_names(&self.root.join(folder))?;
+    pub(crate) fn end(&mut self, run_dir: &str) -> Result<()> {
+        let files = file_names(&self.root.join(run_dir))?;
         for file in &files {
-            writeln!(self.manifest, "{folder}/{file}")?;
+            writeln!(self.manifest, "{run_dir}/{file}")?;
         }
-        self.files_by_run.insert(folder.to_owned(), files);
+        self.files_by_run.insert(run_dir.to_owned(), files);
         Ok(())
     }
 
     /// All files of all runs, relative to `out`.
     pub(crate) fn files(&self) -> Vec<String> {
-        let in_folder = |(folder, files): (&String, &BTreeSet<String>)| -> Vec<String> {
-            let path = |file| format!("raw/{folder}/{file}");
+        let in_run_dir = |(run_dir, files): (&String, &BTreeSet<String>)| -> Vec<String> {
+            let path = |file| format!("raw/{run_dir}/{file}");
             files.iter().map(path).collect()
         };
-        self.files_by_run.iter().flat_map(in_folder).collect()
+        self.files_by_run.iter().flat_map(in_run_dir).collect()
     }
 }
 
@@ -107,9 +107,9 @@ impl RecordDir {
 fn write_manifest(root: &Path, written: &Manifest) -> io::Result<File> {
     let fresh = root.join(format!("{MANIFEST}.new"));
     let mut manifest = File::create(&fresh)?;
-    for (folder, files) in written {
+    for (run_dir, files) in written {
         for file in files {
-            writeln!(manifest, "{folder}/{file}")?;
+            writeln!(manifest, "{run_dir}/{file}")?;
         }
     }
     manifest.sync_data()?;
@@ -123,14 +123,14 @@ fn read_manifest(out: &Path, root: &Path) -> Result<Manifest> {
         read => read.with_context(|| format!("cannot read {}", root.join(MANIFEST).display()))?,
     };
     let mut written = Manifest::new();
-    for (folder, file) in manifest.lines().filter_map(|line| line.split_once('/')) {
-        if is_name(folder) {
-            let files = written.entry(folder.to_owned()).or_default();
+    for (run_dir, file) in manifest.lines().filter_map(|line| line.split_once('/')) {
+        if is_name(run_dir) {
+            let files = written.entry(run_dir.to_owned()).or_default();
             files.extend(Some(file).filter(|file| is_name(file)).map(str::to_owned));
         }
     }
-    for (folder, files) in written.iter_mut().filter(|(_, files)| files.is_empty()) {
-        let names = file_names(&root.join(folder))?;
+    for (run_dir, files) in written.iter_mut().filter(|(_, files)| files.is_empty()) {
+        let names = file_names(&root.join(run_dir))?;
         files.extend(names.into_iter().filter(|name| is_record(name)));
     }
     Ok(written)
@@ -160,10 +160,10 @@ fn is_record(name: &str) -> bool {
 }
 
 /// File names in a directory; empty if it does not exist.
-fn file_names(folder: &Path) -> Result<BTreeSet<String>> {
-    let entries = match fs::read_dir(folder) {
+fn file_names(directory: &Path) -> Result<BTreeSet<String>> {
+    let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        read => read.with_context(|| format!("cannot read {}", folder.display()))?,
+        read => read.with_context(|| format!("cannot read {}", directory.display()))?,
     };
     let name = |entry: io::Result<fs::DirEntry>| {
         let name = entry?.file_name();
@@ -172,15 +172,15 @@ fn file_names(folder: &Path) -> Result<BTreeSet<String>> {
     entries.map(name).collect()
 }
 
-fn remove_files(folder: &Path, files: &BTreeSet<String>) -> io::Result<()> {
+fn remove_files(run_dir: &Path, files: &BTreeSet<String>) -> io::Result<()> {
     for file in files {
-        match fs::remove_file(folder.join(file)) {
+        match fs::remove_file(run_dir.join(file)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
     // It remains if it holds other files.
-    let _ = fs::remove_dir(folder);
+    let _ = fs::remove_dir(run_dir);
     Ok(())
 }
 
@@ -188,7 +188,7 @@ fn remove_files(folder: &Path, files: &BTreeSet<String>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn folders(names: &[&str]) -> BTreeSet<String> {
+    fn run_dirs(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
@@ -200,7 +200,7 @@ mod tests {
 
     /// Records of an experiment with one run in each directory.
     fn lab(out: &Path, names: &[&str]) -> RecordDir {
-        let mut raw = RecordDir::open(out, &folders(names), &folders(&[])).unwrap();
+        let mut raw = RecordDir::open(out, &run_dirs(names), &run_dirs(&[])).unwrap();
         for name in names {
             let directory = raw.begin(name).unwrap();
             fs::write(directory.join("tcp_info.jsonl"), "").unwrap();
@@ -230,7 +230,7 @@ mod tests {
     fn removes_records_of_an_interrupted_run() {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
-        let mut raw = RecordDir::open(out, &folders(&["01-a-1"]), &folders(&[])).unwrap();
+        let mut raw = RecordDir::open(out, &run_dirs(&["01-a-1"]), &run_dirs(&[])).unwrap();
         raw.begin("01-a-1").unwrap();
         put(out, "raw/01-a-1/link-wan.jsonl");
         put(out, "raw/01-a-1/copy.out");
@@ -248,7 +248,7 @@ mod tests {
         let out = out.path();
         lab(out, &["01-a-1", "02-b-1"]);
         put(out, "raw/02-b-1/notes.txt");
-        let refused = RecordDir::open(out, &folders(&["02-b-1"]), &folders(&[])).unwrap_err();
+        let refused = RecordDir::open(out, &run_dirs(&["02-b-1"]), &run_dirs(&[])).unwrap_err();
         assert!(refused.to_string().contains("raw/02-b-1/notes.txt"));
         assert!(out.join("raw/01-a-1/tcp_info.jsonl").exists());
     }
@@ -283,12 +283,12 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let out = out.path();
         lab(out, &["01-a-1", "02-b-1"]);
-        let all = folders(&["01-a-1", "03-c-1"]);
-        let mut raw = RecordDir::open(out, &all, &folders(&["01-a-1"])).unwrap();
+        let all = run_dirs(&["01-a-1", "03-c-1"]);
+        let mut raw = RecordDir::open(out, &all, &run_dirs(&["01-a-1"])).unwrap();
         raw.begin("03-c-1").unwrap();
         drop(raw);
         assert!(!out.join("raw/02-b-1").exists());
-        let raw = RecordDir::open(out, &all, &folders(&["01-a-1"])).unwrap();
+        let raw = RecordDir::open(out, &all, &run_dirs(&["01-a-1"])).unwrap();
         assert_eq!(raw.files(), ["raw/01-a-1/tcp_info.jsonl"]);
     }
 

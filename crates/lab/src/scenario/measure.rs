@@ -100,12 +100,12 @@ pub(crate) fn level(value: &Value, metric: TimeSeriesMetric) -> Option<Level> {
         .or(value.as_integer().map(|whole| whole as f64));
     let text = value.as_str().unwrap_or_default();
     let share = || Some(text.strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0);
-    let said = || match metric {
+    let with_unit = || match metric {
         TimeSeriesMetric::GoodputBps => Some(text.parse::<BitRate>().ok()?.bits() as f64),
         TimeSeriesMetric::CwndBytes => Some(text.parse::<Bytes>().ok()?.get() as f64),
         TimeSeriesMetric::SrttUs => Some(text.parse::<Time>().ok()?.as_secs_f64() * 1e6),
         TimeSeriesMetric::RetransmitsPerS | TimeSeriesMetric::JainRatio => None,
     };
-    let value = number.or_else(said).map(Level::Value);
+    let value = number.or_else(with_unit).map(Level::Value);
     share().map(Level::Share).or(value)
 }

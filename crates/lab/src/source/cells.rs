@@ -62,10 +62,10 @@ pub(crate) fn values(
 
 /// Overrides of parameters for the varied values of a cell.
 pub(crate) fn overrides(
-    plan: &CellSpec,
+    spec: &CellSpec,
     with: &IndexMap<String, IndexMap<String, Table>>,
 ) -> Table {
-    let found = plan
+    let found = spec
         .vary
         .iter()
         .filter_map(|(key, value)| {
@@ -87,13 +87,13 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    pub(crate) fn of(&self, plan: &CellSpec, overrides: &Table) -> Table {
+    pub(crate) fn of(&self, spec: &CellSpec, overrides: &Table) -> Table {
         let mut values = self.all.clone();
         let not_explicit = |(name, _): &(&String, &Value)| !self.explicit.contains(name);
         let overrides = overrides.iter().filter(not_explicit);
         values.extend(overrides.map(|(k, v)| (k.clone(), v.clone())));
-        values.extend(plan.vary.clone());
-        values.extend(plan.set.clone());
+        values.extend(spec.vary.clone());
+        values.extend(spec.set.clone());
         values
     }
 }
@@ -220,14 +220,14 @@ pub(crate) fn combinations(head: &Head) -> Result<Vec<CellSpec>, ConfigError> {
     in_key("vary", few)?;
     let mut all = vec![CellSpec::default()];
     for (name, choices) in &head.vary {
-        let extended = |plan: &CellSpec, choice: &Value| {
-            let mut plan = plan.clone();
-            plan.vary.insert(name.clone(), choice.clone());
-            plan
+        let extended = |spec: &CellSpec, choice: &Value| {
+            let mut spec = spec.clone();
+            spec.vary.insert(name.clone(), choice.clone());
+            spec
         };
         all = all
             .iter()
-            .flat_map(|plan| choices.iter().map(move |choice| extended(plan, choice)))
+            .flat_map(|spec| choices.iter().map(move |choice| extended(spec, choice)))
             .collect();
     }
     if head.vary.is_empty() && !head.cells.is_empty() {

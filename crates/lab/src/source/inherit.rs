@@ -347,16 +347,16 @@ figures = { a = 1 }
 "#;
 
     /// Creates files in a directory, by name.
-    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
+    fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            std::fs::write(folder.path().join(name), text).unwrap();
+            std::fs::write(directory.path().join(name), text).unwrap();
         }
-        folder
+        directory
     }
 
-    fn load(folder: &tempfile::TempDir, name: &str) -> Result<ScenarioSources> {
-        let path = folder.path().join(name);
+    fn load(directory: &tempfile::TempDir, name: &str) -> Result<ScenarioSources> {
+        let path = directory.path().join(name);
         let mut source = library::find(path.to_str().unwrap())?;
         source.origin = name.to_owned();
         ScenarioSources::load(&source)
@@ -364,13 +364,13 @@ figures = { a = 1 }
 
     /// Merges a file with BASE, or returns the error without the directory.
     fn over(own: &str) -> Result<Table, String> {
-        let folder = folder(&[("base.toml", BASE), ("own.toml", own)]);
+        let directory = directory(&[("base.toml", BASE), ("own.toml", own)]);
         let read = || {
-            let sources = load(&folder, "own.toml")?;
+            let sources = load(&directory, "own.toml")?;
             sources.read(sources.merged()?)
         };
         read().map_err(|error: anyhow::Error| {
-            let here = format!("{}/", folder.path().display());
+            let here = format!("{}/", directory.path().display());
             error.to_string().replace(&here, "")
         })
     }
@@ -427,8 +427,8 @@ figures = { a = 1 }
             ("middle.toml", "base = 'base.toml'\nquestion = 'middle'\n"),
             ("own.toml", "base = 'middle.toml'\ntitle = 'own'\n"),
         ];
-        let folder = folder(&files);
-        let sources = load(&folder, "own.toml").unwrap();
+        let directory = directory(&files);
+        let sources = load(&directory, "own.toml").unwrap();
         assert_eq!(sources.files.len(), 3);
         let merged: Table = sources.read(sources.merged().unwrap()).unwrap();
         assert_eq!(
@@ -440,8 +440,8 @@ figures = { a = 1 }
 
     #[test]
     fn built_in_scenario_can_be_a_base() {
-        let folder = folder(&[("own.toml", "base = 'nec-dvd'\n")]);
-        let sources = load(&folder, "own.toml").unwrap();
+        let directory = directory(&[("own.toml", "base = 'nec-dvd'\n")]);
+        let sources = load(&directory, "own.toml").unwrap();
         assert_eq!(sources.files[1].source.origin, "nec-dvd (built in)");
         let resolved: Table = toml::from_str(&sources.resolved().unwrap()).unwrap();
         assert!(resolved.contains_key("links") && !resolved.contains_key("base"));
@@ -466,22 +466,22 @@ figures = { a = 1 }
 
     #[test]
     fn refuses_circular_and_too_long_chains() {
-        let folder = folder(&[
+        let directory = directory(&[
             ("a.toml", "base = 'b.toml'\n"),
             ("b.toml", "\nbase = './a.toml'\n"),
         ]);
-        let error = load(&folder, "a.toml").unwrap_err().to_string();
+        let error = load(&directory, "a.toml").unwrap_err().to_string();
         assert!(
             error.contains("b.toml: line 2, column 8: these files extend each other in a circle"),
             "{error}"
         );
         let tower = |floors: usize| {
-            let folder = self::folder(&[("0.toml", "")]);
+            let directory = self::directory(&[("0.toml", "")]);
             for n in 1..floors {
                 let text = format!("base = '{}.toml'", n - 1);
-                std::fs::write(folder.path().join(format!("{n}.toml")), text).unwrap();
+                std::fs::write(directory.path().join(format!("{n}.toml")), text).unwrap();
             }
-            load(&folder, &format!("{}.toml", floors - 1)).map(|_| ())
+            load(&directory, &format!("{}.toml", floors - 1)).map(|_| ())
         };
         assert!(tower(DEPTH_MAX).is_ok());
         assert!(tower(DEPTH_MAX + 1).is_err());
@@ -490,11 +490,11 @@ figures = { a = 1 }
     #[test]
     fn positions_are_kept_when_parameters_are_filled_in() {
         let base = "a = \"${x}\"\nb = { c = \"${x}\", d = 1 }\n";
-        let folder = folder(&[
+        let directory = directory(&[
             ("base.toml", base),
             ("own.toml", "base = 'base.toml'\ne = \"${x}\"\nf = true\n"),
         ]);
-        let sources = load(&folder, "own.toml").unwrap();
+        let sources = load(&directory, "own.toml").unwrap();
         let values = toml::from_str("x = 'something long'").unwrap();
         let parameters = Parameters::of(&values);
         let merged = sources.filled(&sources.merged().unwrap(), &parameters);

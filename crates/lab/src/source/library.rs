@@ -54,10 +54,10 @@ pub(crate) fn find(wanted: &str) -> anyhow::Result<Source> {
 /// # Errors
 /// A message with the name that was not found.
 pub(crate) fn find_base(source: &Source, wanted: &str) -> Result<Source, String> {
-    let folder = source.path.as_deref().and_then(Path::parent);
-    let found = match (built_in(wanted), folder) {
+    let directory = source.path.as_deref().and_then(Path::parent);
+    let found = match (built_in(wanted), directory) {
         (Some(found), _) => Ok(found),
-        (None, Some(folder)) => read(&folder.join(wanted)),
+        (None, Some(directory)) => read(&directory.join(wanted)),
         (None, None) => Err(io::ErrorKind::NotFound.into()),
     };
     found.map_err(|error| no_such(wanted, &error))

@@ -39,33 +39,33 @@ want = ">= WANT"
 "#;
 
 /// Writes `NAME.toml`, whose check holds if at most 10 Mbit/s are wanted.
-fn scenario(folder: &Path, name: &str, want: &str) {
+fn scenario(directory: &Path, name: &str, want: &str) {
     let text = SCENARIO.replace("TITLE", name).replace("WANT", want);
-    fs::write(folder.join(name).with_extension("toml"), text).unwrap();
+    fs::write(directory.join(name).with_extension("toml"), text).unwrap();
 }
 
-fn lab(folder: &Path, arguments: &[&str]) -> Output {
-    lab_into(folder, "out", arguments)
+fn lab(directory: &Path, arguments: &[&str]) -> Output {
+    lab_into(directory, "out", arguments)
 }
 
-fn lab_into(folder: &Path, out: &str, arguments: &[&str]) -> Output {
+fn lab_into(directory: &Path, out: &str, arguments: &[&str]) -> Output {
     Command::new(longhaul_testbed::longhaul())
-        .current_dir(folder)
+        .current_dir(directory)
         .args(["lab", "run", "--out", out])
         .args(arguments)
         .output()
         .unwrap()
 }
 
-fn began(folder: &Path, name: &str) -> String {
-    let text = fs::read(folder.join("out").join(name).join("result.json")).unwrap();
+fn began(directory: &Path, name: &str) -> String {
+    let text = fs::read(directory.join("out").join(name).join("result.json")).unwrap();
     let result: Value = serde_json::from_slice(&text).unwrap();
     result["started"].as_str().unwrap().to_owned()
 }
 
 /// Changes a result as if a program had been missing.
-fn fail(folder: &Path, name: &str) {
-    let file = folder.join("out").join(name).join("result.json");
+fn fail(directory: &Path, name: &str) {
+    let file = directory.join("out").join(name).join("result.json");
     let mut result: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     result["cells"][0]["runs"][0]["failed"] = "no iperf3".into();
     fs::write(file, result.to_string()).unwrap();
@@ -77,8 +77,8 @@ fn utf8(bytes: &[u8]) -> String {
 
 #[test]
 fn skips_results_that_are_up_to_date() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     scenario(at, "one", "1e6");
     scenario(at, "two", "1e6");
     let both = ["one.toml", "two.toml"];
@@ -115,11 +115,11 @@ fn skips_results_that_are_up_to_date() {
 
 #[test]
 fn failed_check_does_not_end_the_batch() {
-    let folder = tempfile::tempdir().unwrap();
-    scenario(folder.path(), "one", "1e9");
-    scenario(folder.path(), "two", "1e6");
+    let directory = tempfile::tempdir().unwrap();
+    scenario(directory.path(), "one", "1e9");
+    scenario(directory.path(), "two", "1e6");
     for _ in 0..2 {
-        let output = lab(folder.path(), &["one.toml", "two.toml"]);
+        let output = lab(directory.path(), &["one.toml", "two.toml"]);
         let text = utf8(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{text}");
         assert!(text.contains("1 of 1 not met"), "{text}");
@@ -129,8 +129,8 @@ fn failed_check_does_not_end_the_batch() {
 
 /// Replaces a result by the journal of an interrupted experiment whose runs are complete. For runs
 /// marked in `disturbed`, the machine was too busy.
-fn busy(folder: &Path, name: &str, disturbed: &[bool]) {
-    let out = folder.join("out").join(name);
+fn busy(directory: &Path, name: &str, disturbed: &[bool]) {
+    let out = directory.join("out").join(name);
     let file = out.join("result.json");
     let result: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let began = json!({ "began": { "at": result["started"], "identity": result["identity"] } });
@@ -149,8 +149,8 @@ fn busy(folder: &Path, name: &str, disturbed: &[bool]) {
 
 #[test]
 fn busy_machine_leaves_checks_undecided() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     // 9 Mbit/s are wanted, and 7.6 measured where the machine is busy.
     for name in ["one", "two"] {
         scenario(at, name, "9e6");
@@ -186,8 +186,8 @@ fn busy_machine_leaves_checks_undecided() {
 
 #[test]
 fn starts_nothing_if_one_scenario_is_invalid() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     scenario(at, "one", "1e6");
     fs::create_dir(at.join("other")).unwrap();
     scenario(&at.join("other"), "one", "1e6");

@@ -204,8 +204,11 @@ fn registers_own_controls_with_parameters_for_the_run() {
     assert_succeeded(&result, &messages);
     let provided = result["congestion_controls"].as_array().unwrap();
     assert_eq!(provided.len(), 2, "{provided:?}");
-    let name = |asked: &str| {
-        let found = provided.iter().find(|one| one["asked"] == asked).unwrap();
+    let name = |requested: &str| {
+        let found = provided
+            .iter()
+            .find(|one| one["asked"] == requested)
+            .unwrap();
         assert_eq!(found["by"], "longhaul");
         found["name"].as_str().unwrap().to_owned()
     };
@@ -380,12 +383,12 @@ fn ftp_works_through_proxies() {
     let out = tempfile::tempdir().unwrap();
     let (result, messages) = run(&flows.concat(), out.path());
     assert_succeeded(&result, &messages);
-    let folder = fs::read_dir(out.path().join("raw")).unwrap();
-    let folder = folder
+    let directory = fs::read_dir(out.path().join("raw")).unwrap();
+    let directory = directory
         .flatten()
         .find(|entry| entry.path().is_dir())
         .unwrap();
-    let records = fs::read_to_string(folder.path().join("relay-relay.jsonl")).unwrap();
+    let records = fs::read_to_string(directory.path().join("relay-relay.jsonl")).unwrap();
     let connections = records.matches("\"record\":\"connection\"").count();
     // SOCKS has a control and a data connection for each direction; HTTP has one.
     assert!(connections >= 5, "{connections}: {records}");

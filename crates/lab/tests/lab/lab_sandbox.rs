@@ -311,7 +311,7 @@ fn check_run_after_signal_to_link(signal: rustix::process::Signal, lasts: &str, 
         [[cells]]
         vary = { size = "3MB" }
         [[flows]]
-        name = "look"
+        name = "probe"
         program = "probe"
         from = "router"
         to = "client"

@@ -141,8 +141,8 @@ fn figures(result: &Value) -> Vec<String> {
 fn flows_share_a_bottleneck() {
     let (result, _) = run(DUMBBELL, &["--simulate"]);
     insta::assert_snapshot!(figures(&result).join("\n"));
-    let (again, _) = run(DUMBBELL, &["--simulate"]);
-    assert_eq!(figures(&again), figures(&result));
+    let (repeated, _) = run(DUMBBELL, &["--simulate"]);
+    assert_eq!(figures(&repeated), figures(&result));
     let goodput = |cell: usize| result["cells"][cell]["runs"][0]["goodput_bps"].as_f64();
     for cell in 0..4 {
         let share = goodput(cell).unwrap() / 200e6;
