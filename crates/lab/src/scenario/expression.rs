@@ -4,6 +4,7 @@
 //! ```text
 //! sum     = product (("+" | "-") product)*
 //! product = factor (("*" | "/") factor)*
+//!
 //! factor  = number | "(" sum ")" | ("min" | "max") "(" sum ("," sum)* ")"
 //!         | metric [ "{" key "=" value ("," key "=" value)* "}" ]
 //! ```
