@@ -92,13 +92,13 @@ mod tests {
             ("host=one password=secret port=many", "port"),
         ] {
             let error = parse(text).unwrap_err();
-            let mut said = error.to_string();
+            let mut text = error.to_string();
             let mut cause = std::error::Error::source(&error);
             while let Some(next) = cause {
-                let _ = write!(said, ": {next}");
+                let _ = write!(text, ": {next}");
                 cause = next.source();
             }
-            assert!(said.contains(word) && !said.contains("secret"), "{said}");
+            assert!(text.contains(word) && !text.contains("secret"), "{text}");
         }
     }
 }

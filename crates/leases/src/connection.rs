@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_postgres::{
-    Client, Config, Error as Said,
+    Client, Config, Error as PgError,
     error::{DbError, Severity},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -37,7 +37,7 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 
 /// Whether a call is repeated on a new connection when its connection breaks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
+pub(crate) enum Retry {
     /// Repeat once: repeating does no harm.
     Once,
     /// Do not repeat: the call may have succeeded, and must not be done twice.
@@ -46,13 +46,13 @@ pub(crate) enum Repeat {
 
 /// Settings needed to connect.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct ConnectTarget {
     config: Config,
     tls: MakeRustlsConnect,
     pub(crate) label: String,
 }
 
-impl Target {
+impl ConnectTarget {
     pub(crate) fn new(address: &str, authorities: Option<&Path>) -> Result<Self, Error> {
         let config = address::parse(address)?;
         Ok(Self {
@@ -64,7 +64,7 @@ impl Target {
 }
 
 pub(crate) struct Connection {
-    target: Target,
+    target: ConnectTarget,
     /// Event loop; always present until the drop, which does not wait for a hanging name
     /// resolution.
     runtime: Option<Runtime>,
@@ -74,12 +74,12 @@ pub(crate) struct Connection {
 struct Session {
     client: Client,
     /// Task that transfers bytes while a call waits.
-    carrier: JoinHandle<()>,
+    io_task: JoinHandle<()>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.carrier.abort();
+        self.io_task.abort();
     }
 }
 
@@ -94,7 +94,7 @@ impl Drop for Connection {
 
 impl Connection {
     /// Prepares a connection. The first call connects.
-    pub(crate) fn new(target: Target) -> Result<Self, Error> {
+    pub(crate) fn new(target: ConnectTarget) -> Result<Self, Error> {
         let runtime = Builder::new_current_thread().enable_all().build();
         Ok(Self {
             target,
@@ -114,25 +114,25 @@ impl Connection {
     )]
     pub(crate) fn call<T>(
         &mut self,
-        repeat: Repeat,
+        repeat: Retry,
         limit: Duration,
-        work: impl AsyncFn(&mut Client) -> Result<T, Said>,
+        work: impl AsyncFn(&mut Client) -> Result<T, PgError>,
     ) -> Result<T, Error> {
-        let stood = self.session.is_some();
+        let was_open = self.session.is_some();
         let outcome = self.attempt(limit, &work);
-        let broke = outcome.is_err() && self.session.is_none();
+        let has_broken = outcome.is_err() && self.session.is_none();
         match outcome {
-            Err(Failure::Said(_)) if stood && broke && repeat == Repeat::Once => {
+            Err(CallError::Postgres(_)) if was_open && has_broken && repeat == Retry::Once => {
                 self.attempt(limit, &work)
             }
             outcome => outcome,
         }
-        .map_err(|failure| self.error(failure))
+        .map_err(|failure| self.to_error(failure))
     }
 
     /// Checks the connection, and connects again if it is broken.
-    pub(crate) fn revive(&mut self) -> Result<(), Error> {
-        self.call(Repeat::Once, CALL_LIMIT, async |client| {
+    pub(crate) fn reconnect_if_broken(&mut self) -> Result<(), Error> {
+        self.call(Retry::Once, CALL_LIMIT, async |client| {
             client.check_connection().await
         })
     }
@@ -140,8 +140,8 @@ impl Connection {
     fn attempt<T>(
         &mut self,
         limit: Duration,
-        work: &impl AsyncFn(&mut Client) -> Result<T, Said>,
-    ) -> Result<T, Failure> {
+        work: &impl AsyncFn(&mut Client) -> Result<T, PgError>,
+    ) -> Result<T, CallError> {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => self.connect()?,
@@ -151,45 +151,45 @@ impl Connection {
         if !ended && !session.client.is_closed() {
             self.session = Some(session);
         }
-        outcome.map_err(Failure::Said)
+        outcome.map_err(CallError::Postgres)
     }
 
-    fn connect(&self) -> Result<Session, Failure> {
-        let Target { config, tls, .. } = &self.target;
+    fn connect(&self) -> Result<Session, CallError> {
+        let ConnectTarget { config, tls, .. } = &self.target;
         self.wait(CONNECT_LIMIT, async {
             let (client, connection) = config.connect(tls.clone()).await?;
-            let carrier = tokio::spawn(async { drop(connection.await) });
-            let session = Session { client, carrier };
+            let io_task = tokio::spawn(async { drop(connection.await) });
+            let session = Session { client, io_task };
             session.client.batch_execute(SESSION).await?;
             Ok(session)
         })?
-        .map_err(Failure::Said)
+        .map_err(CallError::Postgres)
     }
 
-    fn wait<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Result<T, Failure> {
+    fn wait<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Result<T, CallError> {
         let runtime = self.runtime.as_ref().expect("it is there until the end");
         runtime
             .block_on(async { timeout(limit, work).await })
-            .map_err(|_| Failure::Silence(limit))
+            .map_err(|_| CallError::Timeout(limit))
     }
 
-    fn error(&self, failure: Failure) -> Error {
+    fn to_error(&self, failure: CallError) -> Error {
         match failure {
-            Failure::Said(said) => Error::said(&self.target.label, said),
-            Failure::Silence(limit) => Error::silence(&self.target.label, limit),
+            CallError::Postgres(error) => Error::from_postgres(&self.target.label, error),
+            CallError::Timeout(limit) => Error::timed_out(&self.target.label, limit),
         }
     }
 }
 
 /// Whether the server reports that it closes the connection.
-fn ends_session(said: &Said) -> bool {
-    let severity = said.as_db_error().and_then(DbError::parsed_severity);
+fn ends_session(error: &PgError) -> bool {
+    let severity = error.as_db_error().and_then(DbError::parsed_severity);
     matches!(severity, Some(Severity::Fatal | Severity::Panic))
 }
 
-enum Failure {
-    Said(Said),
-    Silence(Duration),
+enum CallError {
+    Postgres(PgError),
+    Timeout(Duration),
 }
 
 #[cfg(test)]
@@ -201,12 +201,12 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(200);
 
     fn connection(server: &Server) -> Connection {
-        let target = Target::new(&server.database(), None).unwrap();
+        let target = ConnectTarget::new(&server.database(), None).unwrap();
         Connection::new(target).unwrap()
     }
 
     fn ask(connection: &mut Connection, limit: Duration, sql: &str) -> Result<(), Error> {
-        connection.call(Repeat::Once, limit, async |client| {
+        connection.call(Retry::Once, limit, async |client| {
             client.batch_execute(sql).await
         })
     }
@@ -216,7 +216,7 @@ mod tests {
         let mut connection = connection(Server::shared());
         let error = ask(&mut connection, SHORT, "SELECT pg_sleep(3600)").unwrap_err();
         assert!(
-            matches!(&error, Error::Unreachable { source: Cause::Silence(limit), .. } if *limit == SHORT)
+            matches!(&error, Error::Unreachable { source: Cause::Timeout(limit), .. } if *limit == SHORT)
         );
         ask(&mut connection, CALL_LIMIT, "SELECT 1").unwrap();
     }
@@ -244,11 +244,11 @@ mod tests {
             client.batch_execute(count).await?;
             client.batch_execute(kill).await
         };
-        for (repeat, tries) in [(Repeat::Never, 1), (Repeat::Once, 2)] {
-            connection.revive().unwrap();
+        for (repeat, tries) in [(Retry::Never, 1), (Retry::Once, 2)] {
+            connection.reconnect_if_broken().unwrap();
             let error = connection.call(repeat, CALL_LIMIT, both).unwrap_err();
             assert!(error.is_unreachable(), "{error:?}");
-            let rows = connection.call(Repeat::Once, CALL_LIMIT, async |client| {
+            let rows = connection.call(Retry::Once, CALL_LIMIT, async |client| {
                 let rows = "DELETE FROM tried RETURNING 1";
                 client.query_typed(rows, &[]).await
             });
@@ -267,9 +267,9 @@ mod tests {
                 name,
                 &format!("ALTER DATABASE {name} SET synchronous_commit = {set}"),
             );
-            let mut connection = Connection::new(Target::new(&url, None).unwrap()).unwrap();
+            let mut connection = Connection::new(ConnectTarget::new(&url, None).unwrap()).unwrap();
             let show = "SELECT current_setting('synchronous_commit')";
-            let row = connection.call(Repeat::Once, CALL_LIMIT, async |client| {
+            let row = connection.call(Retry::Once, CALL_LIMIT, async |client| {
                 client.query_typed_one(show, &[]).await
             });
             assert_eq!(row.unwrap().get::<_, &str>(0), found);

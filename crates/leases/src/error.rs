@@ -4,7 +4,7 @@
 use std::{io, time::Duration};
 use tokio_postgres::error::{DbError, SqlState};
 
-/// Error of a [`Board`](crate::Board).
+/// Error of a [`JobStore`](crate::JobStore).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is invalid.
@@ -50,10 +50,10 @@ pub enum Error {
     },
     /// A job of this name exists with another spec.
     #[error("a job of this name exists already, started with other arguments")]
-    OtherSpec,
+    SpecMismatch,
     /// The job does not exist; it may have been deleted.
     #[error("the job does not exist any more: it was deleted")]
-    NoJob,
+    JobNotFound,
     /// A value is larger than its limit.
     #[error("{what} is {len}, which exceeds the maximum of {max}")]
     TooLarge {
@@ -74,10 +74,10 @@ pub enum Error {
 pub enum Cause {
     /// No reply within this time.
     #[error("no answer within {} s", .0.as_secs())]
-    Silence(Duration),
+    Timeout(Duration),
     /// Error of the server or of the network.
     #[error(transparent)]
-    Said(#[from] tokio_postgres::Error),
+    Postgres(#[from] tokio_postgres::Error),
 }
 
 impl Error {
@@ -86,9 +86,9 @@ impl Error {
         matches!(self, Self::Unreachable { .. })
     }
 
-    pub(crate) fn said(server: &str, error: tokio_postgres::Error) -> Self {
-        let (server, passes) = (server.to_owned(), passes(&error));
-        let source = Cause::Said(error);
+    pub(crate) fn from_postgres(server: &str, error: tokio_postgres::Error) -> Self {
+        let (server, passes) = (server.to_owned(), is_transient(&error));
+        let source = Cause::Postgres(error);
         if passes {
             Self::Unreachable { server, source }
         } else {
@@ -96,28 +96,28 @@ impl Error {
         }
     }
 
-    pub(crate) fn silence(server: &str, limit: Duration) -> Self {
+    pub(crate) fn timed_out(server: &str, limit: Duration) -> Self {
         Self::Unreachable {
             server: server.to_owned(),
-            source: Cause::Silence(limit),
+            source: Cause::Timeout(limit),
         }
     }
 }
 
 /// Whether the error may disappear by itself.
-fn passes(error: &tokio_postgres::Error) -> bool {
-    if let Some(said) = error.as_db_error() {
-        return condition_passes(said);
+fn is_transient(error: &tokio_postgres::Error) -> bool {
+    if let Some(error) = error.as_db_error() {
+        return is_transient_state(error);
     }
     match std::error::Error::source(error) {
         None => true,
-        Some(source) => source.downcast_ref().is_some_and(network_passes),
+        Some(source) => source.downcast_ref().is_some_and(is_transient_io),
     }
 }
 
 /// Whether an error of the server may disappear by itself (PostgreSQL's appendix A).
-fn condition_passes(said: &DbError) -> bool {
-    let code = said.code();
+fn is_transient_state(error: &DbError) -> bool {
+    let code = error.code();
     let class = &code.code()[..2];
     // Connection exception, transaction rollback (deadlock), insufficient resources.
     ["08", "40", "53"].contains(&class)
@@ -137,7 +137,7 @@ fn condition_passes(said: &DbError) -> bool {
 
 /// Whether an error of the network may disappear by itself. Wrong bytes do not: no PostgreSQL
 /// there, or an untrusted certificate. Missing permissions for a Unix socket do not either.
-fn network_passes(error: &io::Error) -> bool {
+fn is_transient_io(error: &io::Error) -> bool {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => false,
         // Without an error number, the library means a standby.

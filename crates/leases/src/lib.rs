@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work shared by several machines, stored in PostgreSQL: leases with fencing tokens.
 //!
-//! A [`Board`] is a database with jobs. Every machine that works on a job [joins](Board::join) it
+//! A [`JobStore`] is a database with jobs. Every machine that works on a job [joins](JobStore::join) it
 //! by a name that all can compute, such as a digest of the work. The first machine adds the first
-//! task, usually "plan this". The machine that [acquires](Board::take) that task [adds](Board::add)
+//! task, usually "plan this". The machine that [acquires](JobStore::acquire) that task [adds](JobStore::add_tasks)
 //! the others. Each has a key, so that a second planner, after the death of the first, adds no task
-//! twice. All machines acquire tasks, do the work in their bodies, and [renew](Board::renew) leases
-//! that take long. When a result is durable, they [complete](Board::done) the task.
-//! [`standing`](Board::standing) reports the progress of the job. At the end, one machine
-//! [deletes](Board::forget) the job.
+//! twice. All machines acquire tasks, do the work in their bodies, and [renew](JobStore::renew) leases
+//! that take long. When a result is durable, they [complete](JobStore::complete) the task.
+//! [`status`](JobStore::status) reports the progress of the job. At the end, one machine
+//! [deletes](JobStore::delete_job) the job.
 //!
 //! **Leases.** A task is leased for a time, its `ttl`, with a token from one sequence, larger than
 //! all before. A holder that dies sends no message. When its lease has expired, the next
-//! [`take`](Board::take) of any machine gets the task with a larger token. So the work of a dead
+//! [`acquire`](JobStore::acquire) of any machine gets the task with a larger token. So the work of a dead
 //! machine waits for one `ttl` at most, and for the next call of another machine. An expired lease
 //! stays valid until another machine acquires the task: its holder may still renew or complete it.
 //! Renew at a third of the `ttl`. Choose a `ttl` longer than a restart of the server: minutes, for
@@ -23,11 +23,11 @@
 //! then.
 //!
 //! **Fences.** A token protects the database. Once a task has been acquired again, calls of the
-//! earlier holder have no effect: [`done`](Board::done) returns false, [`add`](Board::add) adds
+//! earlier holder have no effect: [`complete`](JobStore::complete) returns false, [`add_tasks`](JobStore::add_tasks) adds
 //! nothing. A token cannot protect files: a holder that was stopped during a write may finish it
 //! when it is continued. So two holders of a task must write the same bytes to the same places,
 //! which the caller ensures. An action that must happen once, such as giving a file its name, is a
-//! task of its own [after](NewExtent::after) the others, or harmless when repeated.
+//! task of its own [after](NewTask::after) the others, or harmless when repeated.
 //!
 //! **Durability.** Acknowledged calls are on the server's disk. `synchronous_commit` is turned on
 //! if it was off; `fsync = off` is the administrator's decision. A server that was killed continues
@@ -38,8 +38,8 @@
 //! **Bounds.** Every call ends within a minute, acquiring within a minute and a half. Connecting
 //! takes at most 10 s, a reply 20 s (15 s at the server). Both may be needed twice if the
 //! connection was broken. An idle connection whose server is gone is closed after 25 s. Memory is
-//! that of [`TAKE_COUNT_MAX`] bodies, or of one addition of [`ADD_LEN_MAX`]. Only
-//! [`forget`](Board::forget) may take five minutes, or ten.
+//! that of [`ACQUIRE_COUNT_MAX`] bodies, or of one addition of [`ADD_LEN_MAX`]. Only
+//! [`delete_job`](JobStore::delete_job) may take five minutes, or ten.
 //!
 //! Keys, names and reasons may be any bytes. Needs PostgreSQL 12 or later, and sessions: a pool
 //! that gives each transaction another session does not work.
@@ -47,21 +47,22 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 mod address;
-mod board;
 mod connection;
 mod error;
-mod extent;
+mod job_status;
+mod job_store;
+mod leases;
 mod schema;
-mod standing;
-mod taking;
+mod task;
 mod tls;
 
-pub use board::{Board, JOBS_MAX, Listed};
 pub use error::{Cause, Error};
-pub use extent::{
-    ADD_COUNT_MAX, ADD_LEN_MAX, BODY_LEN_MAX, Job, KEY_LEN_MAX, Lease, NAME_LEN_MAX, NewExtent,
-    RENEW_COUNT_MAX, RESULT_LEN_MAX, Renewed, SPEC_LEN_MAX, TAKE_COUNT_MAX, TTL_MAX, Token,
+pub use job_status::{
+    FAILURES_MAX, FailedTask, HOLDERS_MAX, Holder, JobStatus, Position, RESULTS_MAX, TaskResult,
+    Totals,
 };
-pub use standing::{
-    Amount, FAILURES_MAX, Failure, HOLDERS_MAX, Holder, Outcome, Position, RESULTS_MAX, Standing,
+pub use job_store::{JOBS_MAX, JobStore, JobSummary};
+pub use task::{
+    ACQUIRE_COUNT_MAX, ADD_COUNT_MAX, ADD_LEN_MAX, BODY_LEN_MAX, Job, KEY_LEN_MAX, Lease,
+    NAME_LEN_MAX, NewTask, RENEW_COUNT_MAX, RESULT_LEN_MAX, Renewal, SPEC_LEN_MAX, TTL_MAX, Token,
 };

@@ -2,10 +2,10 @@
 //! Tables, created by the first machine that connects.
 
 use crate::{
-    connection::{CALL_LIMIT, Connection, Repeat},
+    connection::{CALL_LIMIT, Connection, Retry},
     error::Error,
 };
-use tokio_postgres::{Client, Error as Said};
+use tokio_postgres::{Client, Error as PgError};
 
 /// Format number, increased when the tables change.
 pub(crate) const FORMAT: i32 = 1;
@@ -58,7 +58,7 @@ INSERT INTO longhaul.format SELECT 1 WHERE NOT EXISTS (SELECT FROM longhaul.form
 /// # Errors
 /// [`Error::Format`] for tables of another format, [`Error::Refused`] without the rights.
 pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Error> {
-    let found = connection.call(Repeat::Once, CALL_LIMIT, async |client| {
+    let found = connection.call(Retry::Once, CALL_LIMIT, async |client| {
         if !is_there(client).await? {
             client.batch_execute(TABLES).await?;
         }
@@ -75,12 +75,12 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Error> {
     Ok(())
 }
 
-async fn is_there(client: &Client) -> Result<bool, Said> {
+async fn is_there(client: &Client) -> Result<bool, PgError> {
     let sql = "SELECT to_regclass('longhaul.format') IS NOT NULL";
     client.query_typed_one(sql, &[]).await?.try_get(0)
 }
 
-async fn number(client: &Client) -> Result<i32, Said> {
+async fn number(client: &Client) -> Result<i32, PgError> {
     let sql = "SELECT coalesce(min(number), 0) FROM longhaul.format";
     client.query_typed_one(sql, &[]).await?.try_get(0)
 }

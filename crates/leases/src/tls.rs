@@ -17,8 +17,8 @@ pub(crate) fn connector(
     authorities: Option<&Path>,
 ) -> Result<MakeRustlsConnect, Error> {
     let roots = match authorities {
-        Some(file) => roots_of(file)?,
-        None if may_be_used(config) => roots_of_system(),
+        Some(file) => roots_from_file(file)?,
+        None if may_be_used(config) => roots_from_system(),
         None => RootCertStore::empty(),
     };
     let mut tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -38,7 +38,7 @@ fn may_be_used(config: &Config) -> bool {
     config.get_ssl_mode() != SslMode::Disable && config.get_hosts().iter().any(over_tcp)
 }
 
-fn roots_of(file: &Path) -> Result<RootCertStore, Error> {
+fn roots_from_file(file: &Path) -> Result<RootCertStore, Error> {
     let wrong =
         |error: &dyn std::fmt::Display| Error::Authorities(format!("{}: {error}", file.display()));
     let mut roots = RootCertStore::empty();
@@ -54,7 +54,7 @@ fn roots_of(file: &Path) -> Result<RootCertStore, Error> {
 
 /// System's authorities. Certificates that cannot be read are not trusted; a server that needs one
 /// is refused by the handshake.
-fn roots_of_system() -> RootCertStore {
+fn roots_from_system() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots

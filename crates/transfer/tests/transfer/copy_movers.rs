@@ -94,9 +94,9 @@ impl MoverTestbed {
     }
 
     /// Connects to the database over a local socket.
-    fn job_store(&self) -> longhaul_leases::Board {
+    fn job_store(&self) -> longhaul_leases::JobStore {
         let name = self.database_name();
-        longhaul_leases::Board::open(&self.server().socket_url(name)).unwrap()
+        longhaul_leases::JobStore::open(&self.server().socket_url(name)).unwrap()
     }
 
     fn database_name(&self) -> &str {
@@ -137,7 +137,7 @@ impl MoverTestbed {
         let job_store = self.job_store();
         let jobs = job_store.jobs().unwrap();
         let done =
-            |listed: &longhaul_leases::Listed| job_store.standing(listed.job).unwrap().done.extents;
+            |listed: &longhaul_leases::JobSummary| job_store.status(listed.job).unwrap().done.tasks;
         jobs.first().map_or(0, done)
     }
 
@@ -397,7 +397,7 @@ fn movers_of_a_removed_job_exit() {
     let [job] = &job_store.jobs().unwrap()[..] else {
         panic!("one job")
     };
-    assert!(job_store.forget(job.job).unwrap());
+    assert!(job_store.delete_job(job.job).unwrap());
     let output = finish(command);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");

@@ -5,7 +5,7 @@ use super::work::{Spec, open};
 use anyhow::Result;
 use longhaul_command::outln;
 use longhaul_command::{console::escape, exit::Refusal};
-use longhaul_leases::{Board, Listed};
+use longhaul_leases::{JobStore, JobSummary};
 use longhaul_units::{Bytes, Time};
 use serde::Serialize;
 use std::fmt;
@@ -33,7 +33,7 @@ pub(crate) fn run(leases: &str, forget: Option<&str>, json: bool) -> Result<()> 
         return jobs.iter().try_for_each(|job| show(&board, job, json));
     };
     match jobs.iter().find(|job| job_number(job) == number) {
-        Some(job) => board.forget(job.job).map(drop).map_err(Into::into),
+        Some(job) => board.delete_job(job.job).map(drop).map_err(Into::into),
         None => Err(Refusal::usage(format!(
             "{number}: no job of {} has this number (without --forget all are listed)",
             board.label()
@@ -41,21 +41,25 @@ pub(crate) fn run(leases: &str, forget: Option<&str>, json: bool) -> Result<()> 
     }
 }
 
-fn show(board: &Board, job: &Listed, json: bool) -> Result<()> {
-    let status = board.standing(job.job)?;
+fn show(board: &JobStore, job: &JobSummary, json: bool) -> Result<()> {
+    let status = board.status(job.job)?;
     let spec = Spec::read(&job.spec);
     let record = JobRecord {
         number: job_number(job),
         sources: spec.sources.iter().map(ToString::to_string).collect(),
         target: spec.target.to_string(),
         age_s: job.age.as_secs(),
-        quiet_s: job.quiet.as_secs(),
-        extents: job.extents,
-        done_extents: status.done.extents,
-        failed_extents: status.failed.extents,
+        quiet_s: job.idle.as_secs(),
+        extents: job.tasks,
+        done_extents: status.done.tasks,
+        failed_extents: status.failed.tasks,
         bytes: job.bytes,
         done_bytes: status.done.bytes,
-        movers: status.holders.into_iter().map(|one| one.name).collect(),
+        movers: status
+            .holders
+            .into_iter()
+            .map(|holder| holder.name)
+            .collect(),
     };
     match json {
         true => outln!("{}", serde_json::to_string(&record)?),
@@ -65,7 +69,7 @@ fn show(board: &Board, job: &Listed, json: bool) -> Result<()> {
 }
 
 /// Returns the number of a job in the list: the first bytes of its hash, in hexadecimal.
-fn job_number(job: &Listed) -> String {
+fn job_number(job: &JobSummary) -> String {
     let first = job.name.iter().take(4);
     first.map(|byte| format!("{byte:02x}")).collect()
 }

@@ -4,7 +4,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use longhaul_command::threads;
-use longhaul_leases::{Board, Lease, NewExtent, Token};
+use longhaul_leases::{JobStore, Lease, NewTask, Token};
 use std::{
     collections::BTreeMap,
     thread,
@@ -25,7 +25,7 @@ const ATTEMPTS_MAX: u32 = 5;
 
 /// Leases, by the number that the source has for each extent.
 pub(super) struct HeldLeases<'a> {
-    board: &'a Board,
+    board: &'a JobStore,
     ttl: Duration,
     leases: BTreeMap<u64, Lease>,
     next_number: u64,
@@ -35,7 +35,7 @@ pub(super) struct HeldLeases<'a> {
 }
 
 impl<'a> HeldLeases<'a> {
-    pub(super) fn new(board: &'a Board, ttl: Duration) -> Self {
+    pub(super) fn new(board: &'a JobStore, ttl: Duration) -> Self {
         let now = Instant::now();
         Self {
             board,
@@ -115,11 +115,11 @@ impl<'a> HeldLeases<'a> {
     }
 
     /// Adds extents to the job, under the lease for planning.
-    pub(super) fn add(&mut self, extents: &[NewExtent]) -> Result<()> {
+    pub(super) fn add(&mut self, extents: &[NewTask]) -> Result<()> {
         let Some(lease) = self.leases.values().next() else {
             bail!("there is no lease for planning");
         };
-        match self.board.add(lease.token, extents)? {
+        match self.board.add_tasks(lease.token, extents)? {
             Some(_) => Ok(()),
             None => bail!("another mover is planning now"),
         }
@@ -131,11 +131,9 @@ impl<'a> HeldLeases<'a> {
             return Ok(None);
         };
         match failed {
-            None => self.board.done(lease.token, b"")?,
+            None => self.board.complete(lease.token, b"")?,
             Some(why) if lease.tries >= ATTEMPTS_MAX => self.board.fail(lease.token, why)?,
-            Some(why) => self
-                .board
-                .give_back(lease.token, why, self.release_delay())?,
+            Some(why) => self.board.release(lease.token, why, self.release_delay())?,
         };
         Ok(Some(lease))
     }
@@ -151,7 +149,7 @@ impl<'a> HeldLeases<'a> {
     /// Releases all leases, so that others can take the extents at once. Without the database they expire by themselves.
     pub(super) fn release_all(&mut self, why: &str) {
         for lease in std::mem::take(&mut self.leases).into_values() {
-            let _expires_anyway = self.board.give_back(lease.token, why, self.release_delay());
+            let _expires_anyway = self.board.release(lease.token, why, self.release_delay());
         }
     }
 }

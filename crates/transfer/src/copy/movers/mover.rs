@@ -18,7 +18,7 @@ use crate::{
 };
 use anyhow::{Result, bail};
 use longhaul_command::exit::Refusal;
-use longhaul_leases::{Board, Lease};
+use longhaul_leases::{JobStore, Lease};
 use std::{
     sync::{
         atomic::{AtomicBool, Ordering},
@@ -46,7 +46,7 @@ pub(super) enum MoverEvent {
 pub(super) struct Mover<'a> {
     pub(super) job: &'a Job<'a>,
     /// Connection to the database of this mover.
-    pub(super) board: Board,
+    pub(super) board: JobStore,
     pub(super) leases_job: longhaul_leases::Job,
     pub(super) number: usize,
     /// Name of the mover in the database.
@@ -71,7 +71,7 @@ impl<'a> Mover<'a> {
         let process = std::process::id();
         Ok(Self {
             job,
-            board: shared.board.another()?,
+            board: shared.board.new_connection()?,
             leases_job: shared.job,
             number,
             name: format!("{host} {process}.{number}: {}", job.pair(number)),
@@ -86,7 +86,7 @@ impl<'a> Mover<'a> {
 
     /// Updates whether the job is in the database. No answer leaves it unchanged.
     fn refresh_job_presence(&self) {
-        if matches!(self.board.has(self.leases_job), Ok(false)) {
+        if matches!(self.board.exists(self.leases_job), Ok(false)) {
             self.job_removed.store(true, Ordering::Relaxed);
         }
     }
@@ -134,14 +134,14 @@ impl<'a> Mover<'a> {
 
     /// Sleeps, and fails if the job is removed meanwhile.
     fn sleep(&self, delay: Duration) -> Result<()> {
-        let until = Instant::now() + delay;
+        let deadline = Instant::now() + delay;
         loop {
             self.check_job_exists()?;
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return Ok(());
             }
-            thread::sleep(left.min(POLL_INTERVAL));
+            thread::sleep(remaining.min(POLL_INTERVAL));
         }
     }
 
@@ -162,14 +162,16 @@ impl<'a> Mover<'a> {
     }
 
     pub(super) fn lease_next(&self) -> Result<Option<Lease>> {
-        let leased = self.board.take(self.leases_job, &self.name, 1, self.ttl());
+        let leased = self
+            .board
+            .acquire(self.leases_job, &self.name, 1, self.ttl());
         Ok(leased.map_err(refuse_permanent)?.into_iter().next())
     }
 
     pub(super) fn is_job_finished(&self) -> Result<bool> {
-        match self.board.standing(self.leases_job) {
-            Ok(status) => Ok(status.is_over()),
-            Err(longhaul_leases::Error::NoJob) => {
+        match self.board.status(self.leases_job) {
+            Ok(status) => Ok(status.has_ended()),
+            Err(longhaul_leases::Error::JobNotFound) => {
                 self.job_removed.store(true, Ordering::Relaxed);
                 Err(job_removed_error())
             }

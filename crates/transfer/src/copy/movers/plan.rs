@@ -12,7 +12,7 @@ use crate::{
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_leases::{Lease, NewExtent};
+use longhaul_leases::{Lease, NewTask};
 use longhaul_scheduling::extents::{EXTENT_MIN, ExtentFiles, extent_len, split};
 use longhaul_store::blocks::BLOCK_LEN;
 use std::{
@@ -29,7 +29,7 @@ struct Planner {
     extent_len: Option<u64>,
     /// Files too small for an extent of their own, by source.
     small_files: BTreeMap<u32, (ExtentFiles, Vec<longhaul_store::path::RelPath>)>,
-    extents: Vec<NewExtent>,
+    extents: Vec<NewTask>,
 }
 
 impl Mover<'_> {
@@ -149,12 +149,12 @@ impl Planner {
     /// Whether to add the extents to the database. Checked between files, so that the name of a file is never added before
     /// its blocks.
     fn is_full(&self) -> bool {
-        let len = |extent: &NewExtent| extent.key.len() + extent.body.len();
+        let len = |extent: &NewTask| extent.key.len() + extent.body.len();
         self.extents.len() >= ADDED_MAX
             || self.extents.iter().map(len).sum::<usize>() >= ADDED_LEN_MAX
     }
 
-    fn take_extents(&mut self) -> Vec<NewExtent> {
+    fn take_extents(&mut self) -> Vec<NewTask> {
         std::mem::take(&mut self.extents)
     }
 }

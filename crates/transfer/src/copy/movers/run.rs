@@ -87,7 +87,7 @@ struct MoverMonitor {
     movers: Vec<CopyProgress>,
     /// Mover that finished an extent last.
     last_mover: usize,
-    job_status: longhaul_leases::Standing,
+    job_status: longhaul_leases::JobStatus,
     /// Time at which the status was read.
     status_read_at: Option<Instant>,
     /// Time of the next check whether the job exists.
@@ -101,7 +101,7 @@ impl MoverMonitor {
             started_at,
             movers: (0..count).map(|_| CopyProgress::new(started_at)).collect(),
             last_mover: 0,
-            job_status: longhaul_leases::Standing::default(),
+            job_status: longhaul_leases::JobStatus::default(),
             status_read_at: None,
             next_presence_check: started_at + PRESENCE_INTERVAL,
         }
@@ -121,7 +121,7 @@ impl MoverMonitor {
             if now >= self.next_presence_check {
                 self.next_presence_check = now + PRESENCE_INTERVAL;
                 // Without an answer of the database, the job counts as present.
-                if matches!(shared.board.has(shared.job), Ok(false)) {
+                if matches!(shared.board.exists(shared.job), Ok(false)) {
                     job_removed.store(true, Ordering::Relaxed);
                 }
             }
@@ -167,10 +167,10 @@ impl MoverMonitor {
             &self.job_status.waiting,
             &self.job_status.leased,
         ];
-        let left: u64 = amounts.iter().map(|amount| amount.bytes).sum();
+        let remaining: u64 = amounts.iter().map(|amount| amount.bytes).sum();
         Record::of_movers(
             movers,
-            left,
+            remaining,
             self.job_status.done.bytes + self.job_status.failed.bytes,
         )
     }
@@ -179,8 +179,8 @@ impl MoverMonitor {
         MoverTotals {
             movers: self.movers.len(),
             // The plan itself is an extent in the database.
-            extents: self.job_status.done.extents.saturating_sub(1),
-            failed: self.job_status.failed.extents,
+            extents: self.job_status.done.tasks.saturating_sub(1),
+            failed: self.job_status.failed.tasks,
             bytes: self.job_status.done.bytes,
             seconds: self.started_at.elapsed().as_secs_f64(),
         }

@@ -12,7 +12,7 @@ use crate::{
 use anyhow::Result;
 use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
-use longhaul_leases::{Board, Lease, NewExtent, Standing};
+use longhaul_leases::{JobStatus, JobStore, Lease, NewTask};
 use longhaul_store::path::RelPath;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -39,7 +39,7 @@ impl Work {
 
 /// Copy job that movers share.
 pub(crate) struct SharedJob {
-    pub(super) board: Board,
+    pub(super) board: JobStore,
     pub(super) job: longhaul_leases::Job,
     /// Pair of hosts that worked last.
     pub(crate) last_pair: usize,
@@ -50,10 +50,10 @@ impl SharedJob {
     pub(super) fn join(job: &Job<'_>, address: &str) -> Result<Self> {
         let board = open(address)?;
         let spec = postcard::to_stdvec(&Spec::of(job.config))?;
-        let first = NewExtent {
+        let first = NewTask {
             key: b"plan".to_vec(),
             body: postcard::to_stdvec(&Work::Plan)?,
-            ..NewExtent::default()
+            ..NewTask::default()
         };
         let joined = board.join(&Sha256::digest(&spec), &spec, &first);
         let job = joined.map_err(refuse_permanent)?;
@@ -64,13 +64,13 @@ impl SharedJob {
         })
     }
 
-    pub(super) fn status(&self) -> Result<Standing> {
-        Ok(self.board.standing(self.job)?)
+    pub(super) fn status(&self) -> Result<JobStatus> {
+        Ok(self.board.status(self.job)?)
     }
 
     /// Removes the job from the database.
     pub(crate) fn remove(&self) {
-        if let Err(error) = self.board.forget(self.job) {
+        if let Err(error) = self.board.delete_job(self.job) {
             errln!("longhaul: the job stays in {}: {error}", self.board.label());
         }
     }
@@ -168,17 +168,17 @@ impl fmt::Display for SharedLocation {
 }
 
 /// Opens the database at a URL, or at the URL in a file (`@FILE`).
-pub(super) fn open(address: &str) -> Result<Board> {
+pub(super) fn open(address: &str) -> Result<JobStore> {
     let Some(file) = address.strip_prefix('@') else {
-        return Board::open(address).map_err(refuse_permanent);
+        return JobStore::open(address).map_err(refuse_permanent);
     };
     let text = fs::read_to_string(file);
     let text = text.map_err(|error| Refusal::usage(format!("--leases @{file}: {error}")))?;
-    Board::open(text.lines().next().unwrap_or_default().trim()).map_err(refuse_permanent)
+    JobStore::open(text.lines().next().unwrap_or_default().trim()).map_err(refuse_permanent)
 }
 
 /// Returns an extent in the form of the database.
-pub(super) fn new_extent(extent: Extent, bytes: u64) -> Result<NewExtent> {
+pub(super) fn new_extent(extent: Extent, bytes: u64) -> Result<NewTask> {
     let (key, group, after) = match &extent.content {
         Content::Files(paths) => {
             let first = paths.first().map(RelPath::as_bytes).unwrap_or_default();
@@ -194,7 +194,7 @@ pub(super) fn new_extent(extent: Extent, bytes: u64) -> Result<NewExtent> {
             (key(b'n', extent.source, path.as_bytes()), None, Some(all))
         }
     };
-    Ok(NewExtent {
+    Ok(NewTask {
         key,
         body: postcard::to_stdvec(&Work::Extent(extent))?,
         bytes,

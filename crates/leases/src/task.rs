@@ -14,19 +14,19 @@ pub const KEY_LEN_MAX: usize = 64 << 10;
 pub const BODY_LEN_MAX: usize = 4 << 20;
 /// Maximum bytes in a result or a reason.
 pub const RESULT_LEN_MAX: usize = 64 << 10;
-/// Maximum number of tasks in a call of [`Board::add`](crate::Board::add).
+/// Maximum number of tasks in a call of [`JobStore::add_tasks`](crate::JobStore::add_tasks).
 pub const ADD_COUNT_MAX: usize = 10_000;
-/// Maximum bytes of bodies and keys in a call of [`Board::add`](crate::Board::add). Twice as much
+/// Maximum bytes of bodies and keys in a call of [`JobStore::add_tasks`](crate::JobStore::add_tasks). Twice as much
 /// memory is needed while they are sent.
 pub const ADD_LEN_MAX: usize = 64 << 20;
-/// Maximum number of tasks that a call of [`Board::take`](crate::Board::take) acquires.
-pub const TAKE_COUNT_MAX: u32 = 64;
-/// Maximum number of tokens in a call of [`Board::renew`](crate::Board::renew).
+/// Maximum number of tasks that a call of [`JobStore::acquire`](crate::JobStore::acquire) acquires.
+pub const ACQUIRE_COUNT_MAX: u32 = 64;
+/// Maximum number of tokens in a call of [`JobStore::renew`](crate::JobStore::renew).
 pub const RENEW_COUNT_MAX: usize = 10_000;
 /// Longest lease, and longest pause after a release.
 pub const TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Handle of a job, from [`Board::join`](crate::Board::join).
+/// Handle of a job, from [`JobStore::join`](crate::JobStore::join).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Job(pub(crate) i64);
 
@@ -50,7 +50,7 @@ impl fmt::Display for Token {
 
 /// Task to be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NewExtent {
+pub struct NewTask {
     /// Name of the task within its job. Adding a second task with the same key has no effect. Any
     /// bytes, at most [`KEY_LEN_MAX`].
     pub key: Vec<u8>,
@@ -66,17 +66,17 @@ pub struct NewExtent {
     pub after: Option<Vec<u8>>,
 }
 
-impl NewExtent {
+impl NewTask {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let len = |group: &Option<Vec<u8>>| group.as_ref().map_or(0, Vec::len);
-        bounded("the length of a task's key", self.key.len(), KEY_LEN_MAX)?;
-        bounded("the length of a task's body", self.body.len(), BODY_LEN_MAX)?;
-        bounded(
+        check_bound("the length of a task's key", self.key.len(), KEY_LEN_MAX)?;
+        check_bound("the length of a task's body", self.body.len(), BODY_LEN_MAX)?;
+        check_bound(
             "the length of a group's name",
             len(&self.group),
             KEY_LEN_MAX,
         )?;
-        bounded(
+        check_bound(
             "the length of a group's name",
             len(&self.after),
             KEY_LEN_MAX,
@@ -120,7 +120,7 @@ pub struct Lease {
 
 /// Result of a renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Renewed {
+pub struct Renewal {
     /// Time until which the holder of `tokens` may work, as in [`Lease::until`].
     pub until: Instant,
     /// Tokens that are still valid, in ascending order. Work for all others must stop: another
@@ -128,7 +128,7 @@ pub struct Renewed {
     pub tokens: Vec<Token>,
 }
 
-pub(crate) fn bounded(what: &'static str, len: usize, max: usize) -> Result<(), Error> {
+pub(crate) fn check_bound(what: &'static str, len: usize, max: usize) -> Result<(), Error> {
     if len <= max {
         return Ok(());
     }
@@ -137,7 +137,7 @@ pub(crate) fn bounded(what: &'static str, len: usize, max: usize) -> Result<(), 
 }
 
 /// Converts a time to microseconds for the server.
-pub(crate) fn micros(what: &'static str, time: Duration) -> Result<i64, Error> {
+pub(crate) fn to_micros(what: &'static str, time: Duration) -> Result<i64, Error> {
     if time <= TTL_MAX {
         return Ok(i64::try_from(time.as_micros()).expect("a week fits"));
     }

@@ -2,10 +2,10 @@
 //! Jobs in the database: creating, joining, listing and deleting them.
 
 use crate::{
-    connection::{CALL_LIMIT, Connection, Repeat, Target},
+    connection::{CALL_LIMIT, ConnectTarget, Connection, Retry},
     error::Error,
-    extent::{Job, NAME_LEN_MAX, NewExtent, SPEC_LEN_MAX, bounded},
     schema,
+    task::{Job, NAME_LEN_MAX, NewTask, SPEC_LEN_MAX, check_bound},
 };
 use std::{
     path::Path,
@@ -13,33 +13,33 @@ use std::{
     time::Duration,
 };
 use tokio_postgres::{
-    Client, Error as Said, Row,
+    Client, Error as PgError, Row,
     types::{ToSql, Type},
 };
 
 /// Limit for deleting a job: a million tasks take seconds.
-const FORGET_LIMIT: Duration = Duration::from_secs(310);
-const FORGET_TIMEOUT: &str = "SET LOCAL statement_timeout = '300s'";
+const DELETE_LIMIT: Duration = Duration::from_secs(310);
+const DELETE_TIMEOUT: &str = "SET LOCAL statement_timeout = '300s'";
 /// Attempts to join a job while others create and delete it.
 const JOIN_TRIES: u32 = 10;
-/// Maximum number of jobs that [`Board::jobs`] lists, the oldest first.
+/// Maximum number of jobs that [`JobStore::jobs`] lists, the oldest first.
 pub const JOBS_MAX: i64 = 1000;
 
 /// Jobs in a database, over one connection. Any thread may use it, but calls wait for each other. A
-/// thread that renews leases while another adds many tasks should use [`another`](Board::another)
+/// thread that renews leases while another adds many tasks should use [separate](JobStore::new_connection)(JobStore::new_connection)
 /// connection. Calls block: within an async runtime they panic.
 ///
 /// Every call ends in bounded time (see the [crate]'s bounds). If its connection was broken, a call
 /// that is safe to repeat is repeated once on a new connection. Any other call fails. In either
 /// case the next call connects again.
-pub struct Board {
+pub struct JobStore {
     connection: Mutex<Connection>,
-    target: Target,
+    target: ConnectTarget,
 }
 
 /// Job in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct JobSummary {
     /// Handle of the job.
     pub job: Job,
     /// Name that the job was created with.
@@ -49,14 +49,14 @@ pub struct Listed {
     /// Time since the job was created, to the microsecond.
     pub age: Duration,
     /// Time since a task of the job was last acquired, renewed, added or ended.
-    pub quiet: Duration,
+    pub idle: Duration,
     /// Number of tasks.
-    pub extents: u64,
+    pub tasks: u64,
     /// Bytes of all tasks, at most `u64::MAX`.
     pub bytes: u64,
 }
 
-impl Board {
+impl JobStore {
     /// Connects to the database at `address`, and creates the schema `longhaul` if it is missing.
     ///
     /// The address is a URL `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`, or `key=value` words
@@ -71,7 +71,7 @@ impl Board {
     /// [`Error::Address`]; [`Error::Unreachable`] and [`Error::Refused`], depending on the server;
     /// [`Error::Format`] if another version of longhaul created the tables.
     pub fn open(address: &str) -> Result<Self, Error> {
-        Self::prepared(Target::new(address, None)?)
+        Self::prepare(ConnectTarget::new(address, None)?)
     }
 
     /// Connects as [`open`](Self::open) does, with the authorities in a PEM file instead of the
@@ -80,10 +80,10 @@ impl Board {
     /// # Errors
     /// As [`open`](Self::open), and [`Error::Authorities`] for that file.
     pub fn open_trusting(address: &str, authorities: &Path) -> Result<Self, Error> {
-        Self::prepared(Target::new(address, Some(authorities))?)
+        Self::prepare(ConnectTarget::new(address, Some(authorities))?)
     }
 
-    fn prepared(target: Target) -> Result<Self, Error> {
+    fn prepare(target: ConnectTarget) -> Result<Self, Error> {
         let mut connection = Connection::new(target.clone())?;
         schema::prepare(&mut connection)?;
         let connection = Mutex::new(connection);
@@ -94,7 +94,7 @@ impl Board {
     ///
     /// # Errors
     /// [`Error::EventLoop`]: no file descriptors are left.
-    pub fn another(&self) -> Result<Self, Error> {
+    pub fn new_connection(&self) -> Result<Self, Error> {
         let target = self.target.clone();
         let connection = Mutex::new(Connection::new(target.clone())?);
         Ok(Self { connection, target })
@@ -110,29 +110,28 @@ impl Board {
     /// calls create one job.
     ///
     /// # Errors
-    /// [`Error::OtherSpec`] if the job has another `spec`. [`Error::TooLarge`] beyond
-    /// [`NAME_LEN_MAX`], [`SPEC_LEN_MAX`] and the bounds of tasks. [`Error::NoJob`] if others
+    /// [`Error::SpecMismatch`] if the job has another `spec`. [`Error::TooLarge`] beyond
+    /// [`NAME_LEN_MAX`], [`SPEC_LEN_MAX`] and the bounds of tasks. [`Error::JobNotFound`] if others
     /// delete the job as often as it is created. Errors of the connection.
-    pub fn join(&self, name: &[u8], spec: &[u8], first: &NewExtent) -> Result<Job, Error> {
-        bounded("the length of a job's name", name.len(), NAME_LEN_MAX)?;
-        bounded("the length of a job's spec", spec.len(), SPEC_LEN_MAX)?;
+    pub fn join(&self, name: &[u8], spec: &[u8], first: &NewTask) -> Result<Job, Error> {
+        check_bound("the length of a job's name", name.len(), NAME_LEN_MAX)?;
+        check_bound("the length of a job's spec", spec.len(), SPEC_LEN_MAX)?;
         first.check()?;
         for _ in 0..JOIN_TRIES {
-            let found =
-                self.repeatable(
-                    async |client| match make(client, name, spec, first).await? {
-                        Some(id) => Ok(Some((id, spec.to_vec()))),
-                        None => find(client, name).await,
-                    },
-                )?;
+            let found = self.repeatable(async |client| {
+                match create_job(client, name, spec, first).await? {
+                    Some(id) => Ok(Some((id, spec.to_vec()))),
+                    None => find_job(client, name).await,
+                }
+            })?;
             match found {
                 Some((id, found)) if found == spec => return Ok(Job(id)),
-                Some(_) => return Err(Error::OtherSpec),
+                Some(_) => return Err(Error::SpecMismatch),
                 // Deleted between the two statements.
                 None => {}
             }
         }
-        Err(Error::NoJob)
+        Err(Error::JobNotFound)
     }
 
     /// Deletes the job with all its rows. Its leases are no longer valid. Returns false if there
@@ -140,27 +139,26 @@ impl Board {
     ///
     /// # Errors
     /// Errors of the connection.
-    pub fn forget(&self, job: Job) -> Result<bool, Error> {
-        self.lock()
-            .call(Repeat::Once, FORGET_LIMIT, async |client| {
-                let sql = "DELETE FROM longhaul.job WHERE id = $1";
-                let transaction = client.transaction().await?;
-                transaction.batch_execute(FORGET_TIMEOUT).await?;
-                let gone = transaction
-                    .execute_typed(sql, &[(&job.0, Type::INT8)])
-                    .await?;
-                transaction.commit().await?;
-                Ok(gone > 0)
-            })
+    pub fn delete_job(&self, job: Job) -> Result<bool, Error> {
+        self.lock().call(Retry::Once, DELETE_LIMIT, async |client| {
+            let sql = "DELETE FROM longhaul.job WHERE id = $1";
+            let transaction = client.transaction().await?;
+            transaction.batch_execute(DELETE_TIMEOUT).await?;
+            let gone = transaction
+                .execute_typed(sql, &[(&job.0, Type::INT8)])
+                .await?;
+            transaction.commit().await?;
+            Ok(gone > 0)
+        })
     }
 
     /// Lists jobs for cleaning up, the oldest first, at most [`JOBS_MAX`].
     ///
     /// # Errors
     /// Errors of the connection.
-    pub fn jobs(&self) -> Result<Vec<Listed>, Error> {
+    pub fn jobs(&self) -> Result<Vec<JobSummary>, Error> {
         let sql = format!("{JOBS} LIMIT {JOBS_MAX}");
-        self.rows(&sql, &[], listed)
+        self.rows(&sql, &[], read_job_summary)
     }
 
     pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Connection> {
@@ -172,9 +170,9 @@ impl Board {
 
     pub(crate) fn repeatable<T>(
         &self,
-        work: impl AsyncFn(&mut Client) -> Result<T, Said>,
+        work: impl AsyncFn(&mut Client) -> Result<T, PgError>,
     ) -> Result<T, Error> {
-        self.lock().call(Repeat::Once, CALL_LIMIT, work)
+        self.lock().call(Retry::Once, CALL_LIMIT, work)
     }
 
     /// Runs a statement that is safe to repeat, and returns its rows.
@@ -182,7 +180,7 @@ impl Board {
         &self,
         sql: &str,
         values: &[Value<'_>],
-        read: fn(&Row) -> Result<T, Said>,
+        read: fn(&Row) -> Result<T, PgError>,
     ) -> Result<Vec<T>, Error> {
         self.repeatable(async |client| {
             let rows = client.query_typed(sql, values).await?;
@@ -194,7 +192,7 @@ impl Board {
 /// Parameter of a statement, with its SQL type.
 pub(crate) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 
-const MAKE: &str = "
+const CREATE_JOB: &str = "
 WITH made AS (
     INSERT INTO longhaul.job (name, spec) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id
 ), first AS (
@@ -203,12 +201,12 @@ WITH made AS (
 )
 SELECT id FROM made";
 
-async fn make(
+async fn create_job(
     client: &Client,
     name: &[u8],
     spec: &[u8],
-    first: &NewExtent,
-) -> Result<Option<i64>, Said> {
+    first: &NewTask,
+) -> Result<Option<i64>, PgError> {
     let bytes = first.bytes.cast_signed();
     let values: [Value<'_>; 7] = [
         (&name, Type::BYTEA),
@@ -219,11 +217,11 @@ async fn make(
         (&first.group, Type::BYTEA),
         (&first.after, Type::BYTEA),
     ];
-    let row = client.query_typed_opt(MAKE, &values).await?;
+    let row = client.query_typed_opt(CREATE_JOB, &values).await?;
     row.map(|row| row.try_get(0)).transpose()
 }
 
-async fn find(client: &Client, name: &[u8]) -> Result<Option<(i64, Vec<u8>)>, Said> {
+async fn find_job(client: &Client, name: &[u8]) -> Result<Option<(i64, Vec<u8>)>, PgError> {
     let sql = "SELECT id, spec FROM longhaul.job WHERE name = $1";
     let row = client.query_typed_opt(sql, &[(&name, Type::BYTEA)]).await?;
     row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
@@ -240,23 +238,23 @@ CROSS JOIN LATERAL (
 ) e
 ORDER BY j.id";
 
-fn listed(row: &Row) -> Result<Listed, Said> {
-    Ok(Listed {
+fn read_job_summary(row: &Row) -> Result<JobSummary, PgError> {
+    Ok(JobSummary {
         job: Job(row.try_get(0)?),
         name: row.try_get(1)?,
         spec: row.try_get(2)?,
-        age: duration(row.try_get(3)?),
-        quiet: duration(row.try_get(4)?),
-        extents: count(row.try_get(5)?),
-        bytes: count(row.try_get(6)?),
+        age: to_duration(row.try_get(3)?),
+        idle: to_duration(row.try_get(4)?),
+        tasks: to_u64(row.try_get(5)?),
+        bytes: to_u64(row.try_get(6)?),
     })
 }
 
 /// Converts the server's microseconds. They are negative if its clock was set back.
-pub(crate) fn duration(micros: i64) -> Duration {
-    Duration::from_micros(count(micros))
+pub(crate) fn to_duration(micros: i64) -> Duration {
+    Duration::from_micros(to_u64(micros))
 }
 
-pub(crate) fn count(number: i64) -> u64 {
+pub(crate) fn to_u64(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Duration of calls with 100,000 tasks: `cargo test -p longhaul-leases --test board -- --ignored
+//! Duration of calls with 100,000 tasks: `cargo test -p longhaul-leases --test job_store -- --ignored
 //! --nocapture`.
 
-use crate::ground::{Ground, LONG, after, extent, part_of, tokens};
-use longhaul_leases::{Job, NewExtent};
+use crate::test_database::{LONG, TestDatabase, after, part_of, task, tokens};
+use longhaul_leases::{Job, NewTask};
 use std::time::{Duration, Instant};
 
 const EXTENTS: usize = 100_000;
@@ -12,7 +12,7 @@ const CALLS: usize = 50;
 #[test]
 #[ignore = "prints, and judges nothing"]
 fn measures_a_hundred_thousand_tasks() {
-    let free = |number: usize| extent(&number.to_string());
+    let free = |number: usize| task(&number.to_string());
     measure("all free", free);
     measure("one group, one that waits for it", |number| match number {
         0 => after("all", "end"),
@@ -37,49 +37,46 @@ fn measures_a_hundred_thousand_tasks() {
     });
 }
 
-fn measure(what: &str, make: impl Fn(usize) -> NewExtent) {
-    let ground = Ground::new();
+fn measure(what: &str, make: impl Fn(usize) -> NewTask) {
+    let database = TestDatabase::new();
     let start = Instant::now();
-    let job = ground.planned(&(0..EXTENTS).map(make).collect::<Vec<_>>());
+    let job = database.planned_job(&(0..EXTENTS).map(make).collect::<Vec<_>>());
     println!(
         "\n{what}: {EXTENTS} added in {:.1} s",
         start.elapsed().as_secs_f64()
     );
-    calls(&ground, job, "at once");
-    ground.sql("UPDATE longhaul.extent SET state = 2 WHERE id % 10 <> 0 AND id < 95000");
-    calls(&ground, job, "after nine of ten are done");
-    ground.sql("VACUUM ANALYZE longhaul.extent");
-    calls(&ground, job, "after VACUUM ANALYZE");
+    measure_calls(&database, job, "at once");
+    database.sql("UPDATE longhaul.extent SET state = 2 WHERE id % 10 <> 0 AND id < 95000");
+    measure_calls(&database, job, "after nine of ten are done");
+    database.sql("VACUUM ANALYZE longhaul.extent");
+    measure_calls(&database, job, "after VACUUM ANALYZE");
     let start = Instant::now();
-    assert!(ground.board.forget(job).unwrap());
-    println!("  forget: {:.1} s", start.elapsed().as_secs_f64());
+    assert!(database.store.delete_job(job).unwrap());
+    println!("  delete: {:.1} s", start.elapsed().as_secs_f64());
 }
 
-fn calls(ground: &Ground, job: Job, when: &str) {
+fn measure_calls(database: &TestDatabase, job: Job, when: &str) {
     println!("  {when}:");
-    let board = &ground.board;
+    let store = &database.store;
     let mut held = Vec::new();
     time("take 1 and done", || {
-        let taken = board.take(job, "one", 1, LONG).unwrap();
+        let acquired = store.acquire(job, "one", 1, LONG).unwrap();
         assert!(
-            taken
+            acquired
                 .iter()
-                .all(|lease| board.done(lease.token, b"").unwrap())
+                .all(|lease| store.complete(lease.token, b"").unwrap())
         );
     });
     time("take 4", || {
-        held.extend(tokens(&board.take(job, "one", 4, LONG).unwrap()));
+        held.extend(tokens(&store.acquire(job, "one", 4, LONG).unwrap()));
     });
     time("renew 4", || {
-        drop(board.renew(&held[..4.min(held.len())], LONG).unwrap());
+        drop(store.renew(&held[..4.min(held.len())], LONG).unwrap());
     });
     let start = Instant::now();
-    board.standing(job).unwrap();
-    println!(
-        "    standing: {:.0} ms",
-        start.elapsed().as_secs_f64() * 1e3
-    );
-    board.give_back_unknown(job, "one", &[]).unwrap();
+    store.status(job).unwrap();
+    println!("    status: {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
+    store.release_unknown(job, "one", &[]).unwrap();
 }
 
 fn time(what: &str, mut call: impl FnMut()) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rights, passwords and TLS, and the errors when they are wrong.
 
-use crate::ground::{Ground, LONG, database, extent, wait_for};
-use longhaul_leases::{Board, Error};
+use crate::test_database::{LONG, TestDatabase, database_name, task, wait_for};
+use longhaul_leases::{Error, JobStore};
 use longhaul_testbed::postgres::{Server, Setup};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::{error, fmt::Write, fs, net::TcpListener};
 
 /// Complete text of an error, as a user sees it.
-fn said(error: &Error) -> String {
+fn full_text(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error::Error::source(error);
     while let Some(next) = cause {
@@ -18,17 +18,17 @@ fn said(error: &Error) -> String {
     text
 }
 
-fn refused(opened: Result<Board, Error>) -> String {
+fn refusal_text(opened: Result<JobStore, Error>) -> String {
     let error = opened.err().expect("it is refused");
     assert!(!error.is_unreachable(), "{error:?}");
-    said(&error)
+    full_text(&error)
 }
 
 #[test]
 fn rejects_tables_of_another_format() {
-    let ground = Ground::new();
-    ground.sql("UPDATE longhaul.format SET number = 2");
-    let text = refused(Board::open(&ground.url));
+    let database = TestDatabase::new();
+    database.sql("UPDATE longhaul.format SET number = 2");
+    let text = refusal_text(JobStore::open(&database.url));
     assert!(
         text.contains("format 2") && text.contains("format 1"),
         "{text}"
@@ -37,20 +37,23 @@ fn rejects_tables_of_another_format() {
 
 #[test]
 fn existing_tables_need_no_create_right() {
-    let ground = Ground::new();
+    let database = TestDatabase::new();
     let other = Server::shared().database();
     let mover = |url: &str| url.replace("longhaul@", "mover@");
-    ground.sql(
+    database.sql(
         "CREATE ROLE mover LOGIN; GRANT USAGE ON SCHEMA longhaul TO mover;
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA longhaul TO mover;
          GRANT USAGE ON ALL SEQUENCES IN SCHEMA longhaul TO mover;",
     );
-    let board = Board::open(&mover(&ground.url)).unwrap();
-    let job = board.join(b"job", b"", &extent("plan")).unwrap();
-    let taken = board.take(job, "mover", 1, LONG).unwrap();
-    assert_eq!(board.add(taken[0].token, &[extent("a")]).unwrap(), Some(1));
-    assert!(board.done(taken[0].token, b"").unwrap() && board.forget(job).unwrap());
-    let text = refused(Board::open(&mover(&other)));
+    let store = JobStore::open(&mover(&database.url)).unwrap();
+    let job = store.join(b"job", b"", &task("plan")).unwrap();
+    let acquired = store.acquire(job, "mover", 1, LONG).unwrap();
+    assert_eq!(
+        store.add_tasks(acquired[0].token, &[task("a")]).unwrap(),
+        Some(1)
+    );
+    assert!(store.complete(acquired[0].token, b"").unwrap() && store.delete_job(job).unwrap());
+    let text = refusal_text(JobStore::open(&mover(&other)));
     assert!(text.contains("permission denied for database"), "{text}");
 }
 
@@ -60,15 +63,17 @@ fn wrong_password_is_refused_and_not_shown() {
         .listen("127.0.0.1:0".parse().unwrap())
         .start();
     let url = server.database();
-    assert!(Board::open(&url).is_ok());
+    assert!(JobStore::open(&url).is_ok());
     let (_, host) = url.split_once('@').unwrap();
-    let text = refused(Board::open(&format!("postgresql://longhaul:wrong1@{host}")));
+    let text = refusal_text(JobStore::open(&format!(
+        "postgresql://longhaul:wrong1@{host}"
+    )));
     assert!(text.contains("password authentication failed"), "{text}");
     assert!(
         !text.contains("wrong1") && text.contains("127.0.0.1"),
         "{text}"
     );
-    let text = refused(Board::open(&format!("{url}?sslmode=require")));
+    let text = refusal_text(JobStore::open(&format!("{url}?sslmode=require")));
     assert!(text.contains("server does not support TLS"), "{text}");
 }
 
@@ -78,14 +83,14 @@ fn missing_server_counts_as_unreachable() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let error = Board::open(&format!("postgresql://me@{free}/d"))
+    let error = JobStore::open(&format!("postgresql://me@{free}/d"))
         .err()
         .unwrap();
     assert!(
-        error.is_unreachable() && said(&error).contains("refused"),
+        error.is_unreachable() && full_text(&error).contains("refused"),
         "{error:?}"
     );
-    let error = Board::open("host=/nonexistent user=me dbname=d")
+    let error = JobStore::open("host=/nonexistent user=me dbname=d")
         .err()
         .unwrap();
     assert!(error.is_unreachable(), "{error:?}");
@@ -93,14 +98,14 @@ fn missing_server_counts_as_unreachable() {
 
 #[test]
 fn standby_counts_as_unreachable() {
-    let ground = Ground::new();
-    let name = database(&ground.url);
-    ground.sql(&format!(
+    let database = TestDatabase::new();
+    let name = database_name(&database.url);
+    database.sql(&format!(
         "ALTER DATABASE {name} SET default_transaction_read_only = on"
     ));
-    let error = Board::open(&ground.url).err().unwrap();
+    let error = JobStore::open(&database.url).err().unwrap();
     assert!(
-        error.is_unreachable() && said(&error).contains("does not allow writes"),
+        error.is_unreachable() && full_text(&error).contains("does not allow writes"),
         "{error:?}"
     );
 }
@@ -154,26 +159,26 @@ fn tls_verifies_certificate_and_host_name() {
 
     for mode in ["require", "prefer"] {
         let url = format!("{url}?sslmode={mode}");
-        let board = Board::open_trusting(&url, &ours).unwrap();
+        let store = JobStore::open_trusting(&url, &ours).unwrap();
         assert_eq!(encrypted(), "1|1", "{mode}");
-        drop(board);
+        drop(store);
         // The session ends when the server notices that the client has closed.
         wait_for("the end of its session", || encrypted() == "0|0");
-        for opened in [Board::open(&url), Board::open_trusting(&url, &theirs)] {
-            let text = refused(opened);
+        for opened in [JobStore::open(&url), JobStore::open_trusting(&url, &theirs)] {
+            let text = refusal_text(opened);
             assert!(
                 text.contains("UnknownIssuer") || text.contains("certificate"),
                 "{text}"
             );
         }
         let elsewhere = url.replace("127.0.0.1", "localhost");
-        let text = refused(Board::open_trusting(&elsewhere, &ours));
+        let text = refusal_text(JobStore::open_trusting(&elsewhere, &ours));
         assert!(text.contains("not valid for"), "{text}");
     }
-    let board = Board::open_trusting(&format!("{url}?sslmode=disable"), &ours).unwrap();
+    let store = JobStore::open_trusting(&format!("{url}?sslmode=disable"), &ours).unwrap();
     assert_eq!(encrypted(), "0|1");
-    drop(board);
-    let text = refused(Board::open_trusting(&url, &file("empty.pem", "")));
+    drop(store);
+    let text = refusal_text(JobStore::open_trusting(&url, &file("empty.pem", "")));
     assert!(text.contains("contains no certificate"), "{text}");
 }
 
@@ -191,6 +196,6 @@ fn self_signed_certificate_can_be_trusted() {
         .certificate(&certificate, &key.serialize_pem())
         .start();
     let url = server.database();
-    refused(Board::open(&url));
-    Board::open_trusting(&format!("{url}?sslmode=require"), &file).unwrap();
+    refusal_text(JobStore::open(&url));
+    JobStore::open_trusting(&format!("{url}?sslmode=require"), &file).unwrap();
 }

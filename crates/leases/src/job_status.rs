@@ -2,49 +2,49 @@
 //! Progress and results of a job.
 
 use crate::{
-    board::{Board, Value, count, duration},
     error::Error,
-    extent::{Job, bounded},
+    job_store::{JobStore, Value, to_duration, to_u64},
+    task::{Job, check_bound},
 };
 use std::time::Duration;
 use tokio_postgres::{
-    Error as Said, GenericClient, IsolationLevel, Row,
+    Error as PgError, GenericClient, IsolationLevel, Row,
     types::{ToSql, Type},
 };
 
-/// Maximum number of holders in a [`Standing`], those with most tasks first.
+/// Maximum number of holders in a [`JobStatus`], those with most tasks first.
 pub const HOLDERS_MAX: i64 = 1000;
-/// Maximum number of failed tasks in a [`Standing`], in the order in which they were added.
+/// Maximum number of failed tasks in a [`JobStatus`], in the order in which they were added.
 pub const FAILURES_MAX: i64 = 100;
-/// Maximum number of results that a call of [`Board::results`] returns.
+/// Maximum number of results that a call of [`JobStore::results`] returns.
 pub const RESULTS_MAX: u32 = 1000;
 
 /// Number of tasks, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amount {
+pub struct Totals {
     /// Number of tasks.
-    pub extents: u64,
+    pub tasks: u64,
     /// Bytes of the tasks, at most 2⁶³ − 1.
     pub bytes: u64,
 }
 
 /// Progress of a job at one point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct JobStatus {
     /// Tasks that can be acquired, at once or after the pause of a release.
-    pub open: Amount,
+    pub open: Totals,
     /// Tasks that wait for a group.
-    pub waiting: Amount,
+    pub waiting: Totals,
     /// Leased tasks, including expired ones that no other holder has acquired.
-    pub leased: Amount,
+    pub leased: Totals,
     /// Completed tasks.
-    pub done: Amount,
+    pub done: Totals,
     /// Tasks that failed permanently.
-    pub failed: Amount,
+    pub failed: Totals,
     /// Holders with their leases, at most [`HOLDERS_MAX`].
     pub holders: Vec<Holder>,
     /// Failed tasks with the reasons, at most [`FAILURES_MAX`].
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedTask>,
 }
 
 /// Holder of leases.
@@ -53,34 +53,34 @@ pub struct Holder {
     /// Name given when the tasks were acquired.
     pub name: String,
     /// Tasks that the holder has leased.
-    pub has: Amount,
+    pub leased: Totals,
     /// Time since its oldest acquisition.
     pub since: Duration,
     /// Number of its leases that have expired because they were not renewed in time.
-    pub over: u64,
+    pub expired: u64,
 }
 
 /// Task that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct FailedTask {
     /// Key of the task.
     pub key: Vec<u8>,
     /// Holder that reported the failure.
     pub holder: String,
     /// Reason.
-    pub why: String,
+    pub reason: String,
     /// Number of acquisitions.
     pub tries: u32,
 }
 
 /// Task that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct TaskResult {
     /// Position in the job's order, from which the next call for results continues.
     pub position: Position,
     /// Key of the task.
     pub key: Vec<u8>,
-    /// Result passed to [`Board::done`].
+    /// Result passed to [`JobStore::complete`].
     pub result: Vec<u8>,
 }
 
@@ -88,25 +88,25 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(i64);
 
-impl Standing {
+impl JobStatus {
     /// Whether the job has ended: every task is done, has failed, or waits for one that failed.
-    pub fn is_over(&self) -> bool {
-        self.open.extents == 0 && self.leased.extents == 0
+    pub fn has_ended(&self) -> bool {
+        self.open.tasks == 0 && self.leased.tasks == 0
     }
 
     /// Whether every task is done.
     pub fn is_done(&self) -> bool {
-        self.is_over() && self.failed.extents == 0 && self.waiting.extents == 0
+        self.has_ended() && self.failed.tasks == 0 && self.waiting.tasks == 0
     }
 }
 
-impl Board {
+impl JobStore {
     /// Progress of the job. With 100,000 tasks it takes about a tenth of a second of the server's
     /// time.
     ///
     /// # Errors
-    /// [`Error::NoJob`] if the job was deleted, and errors of the connection.
-    pub fn standing(&self, job: Job) -> Result<Standing, Error> {
+    /// [`Error::JobNotFound`] if the job was deleted, and errors of the connection.
+    pub fn status(&self, job: Job) -> Result<JobStatus, Error> {
         let found = self.repeatable(async |client| {
             let snapshot = client
                 .build_transaction()
@@ -117,22 +117,23 @@ impl Board {
             if !is_there(&snapshot, job).await? {
                 return Ok(None);
             }
-            let mut standing = Standing::default();
-            for row in ask(&snapshot, AMOUNTS, &job.0).await? {
-                *standing.amount(row.try_get(0)?) = amount(&row, 1)?;
+            let mut status = JobStatus::default();
+            for row in query(&snapshot, TOTALS, &job.0).await? {
+                *status.totals_of(row.try_get(0)?) = read_totals(&row, 1)?;
             }
-            standing.holders = read(&snapshot, HOLDERS, job, HOLDERS_MAX, holder).await?;
-            standing.failures = read(&snapshot, FAILURES, job, FAILURES_MAX, failure).await?;
-            Ok(Some(standing))
+            status.holders = read(&snapshot, HOLDERS, job, HOLDERS_MAX, read_holder).await?;
+            status.failures =
+                read(&snapshot, FAILURES, job, FAILURES_MAX, read_failed_task).await?;
+            Ok(Some(status))
         })?;
-        found.ok_or(Error::NoJob)
+        found.ok_or(Error::JobNotFound)
     }
 
     /// Whether the job exists. Reads one row.
     ///
     /// # Errors
     /// Errors of the connection.
-    pub fn has(&self, job: Job) -> Result<bool, Error> {
+    pub fn exists(&self, job: Job) -> Result<bool, Error> {
         self.repeatable(async |client| is_there(client, job).await)
     }
 
@@ -142,8 +143,13 @@ impl Board {
     ///
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULTS_MAX`], and errors of the connection.
-    pub fn results(&self, job: Job, position: Position, limit: u32) -> Result<Vec<Outcome>, Error> {
-        bounded(
+    pub fn results(
+        &self,
+        job: Job,
+        position: Position,
+        limit: u32,
+    ) -> Result<Vec<TaskResult>, Error> {
+        check_bound(
             "the number of results to read",
             limit as usize,
             RESULTS_MAX as usize,
@@ -154,13 +160,13 @@ impl Board {
             (&position.0, Type::INT8),
             (&limit, Type::INT8),
         ];
-        self.rows(RESULTS, &values, outcome)
+        self.rows(RESULTS, &values, read_task_result)
     }
 }
 
-impl Standing {
-    /// Total for a `kind` of [`AMOUNTS`].
-    fn amount(&mut self, kind: i32) -> &mut Amount {
+impl JobStatus {
+    /// Total for a `kind` of [`TOTALS`].
+    fn totals_of(&mut self, kind: i32) -> &mut Totals {
         match kind {
             0 => &mut self.open,
             1 => &mut self.leased,
@@ -173,7 +179,7 @@ impl Standing {
 
 /// Counts tasks by the stored state; 4 stands for open tasks that wait. Unfinished groups are read
 /// once, not for each task.
-const AMOUNTS: &str = "
+const TOTALS: &str = "
 WITH unfinished AS (
     SELECT DISTINCT part_of FROM longhaul.extent WHERE job = $1 AND state <> 2 AND part_of IS NOT NULL
 )
@@ -197,16 +203,16 @@ const RESULTS: &str = "
 SELECT id, key, result
 FROM longhaul.extent WHERE job = $1 AND state = 2 AND id > $2 ORDER BY id LIMIT $3";
 
-async fn is_there(client: &impl GenericClient, job: Job) -> Result<bool, Said> {
+async fn is_there(client: &impl GenericClient, job: Job) -> Result<bool, PgError> {
     let sql = "SELECT FROM longhaul.job WHERE id = $1";
-    Ok(!ask(client, sql, &job.0).await?.is_empty())
+    Ok(!query(client, sql, &job.0).await?.is_empty())
 }
 
-async fn ask(
+async fn query(
     client: &impl GenericClient,
     sql: &str,
     job: &(dyn ToSql + Sync),
-) -> Result<Vec<Row>, Said> {
+) -> Result<Vec<Row>, PgError> {
     client.query_typed(sql, &[(job, Type::INT8)]).await
 }
 
@@ -215,8 +221,8 @@ async fn read<T>(
     sql: &str,
     job: Job,
     limit: i64,
-    read: fn(&Row) -> Result<T, Said>,
-) -> Result<Vec<T>, Said> {
+    read: fn(&Row) -> Result<T, PgError>,
+) -> Result<Vec<T>, PgError> {
     let values: [Value<'_>; 2] = [(&job.0, Type::INT8), (&limit, Type::INT8)];
     client
         .query_typed(sql, &values)
@@ -226,34 +232,34 @@ async fn read<T>(
         .collect()
 }
 
-fn amount(row: &Row, from: usize) -> Result<Amount, Said> {
-    Ok(Amount {
-        extents: count(row.try_get(from)?),
-        bytes: count(row.try_get(from + 1)?),
+fn read_totals(row: &Row, from: usize) -> Result<Totals, PgError> {
+    Ok(Totals {
+        tasks: to_u64(row.try_get(from)?),
+        bytes: to_u64(row.try_get(from + 1)?),
     })
 }
 
-fn holder(row: &Row) -> Result<Holder, Said> {
+fn read_holder(row: &Row) -> Result<Holder, PgError> {
     Ok(Holder {
-        name: text(row, 0)?,
-        has: amount(row, 1)?,
-        since: duration(row.try_get(3)?),
-        over: count(row.try_get(4)?),
+        name: read_text(row, 0)?,
+        leased: read_totals(row, 1)?,
+        since: to_duration(row.try_get(3)?),
+        expired: to_u64(row.try_get(4)?),
     })
 }
 
-fn failure(row: &Row) -> Result<Failure, Said> {
+fn read_failed_task(row: &Row) -> Result<FailedTask, PgError> {
     let tries: i32 = row.try_get(3)?;
-    Ok(Failure {
+    Ok(FailedTask {
         key: row.try_get(0)?,
-        holder: text(row, 1)?,
-        why: text(row, 2)?,
+        holder: read_text(row, 1)?,
+        reason: read_text(row, 2)?,
         tries: tries.cast_unsigned(),
     })
 }
 
-fn outcome(row: &Row) -> Result<Outcome, Said> {
-    Ok(Outcome {
+fn read_task_result(row: &Row) -> Result<TaskResult, PgError> {
+    Ok(TaskResult {
         position: Position(row.try_get(0)?),
         key: row.try_get(1)?,
         result: row.try_get(2)?,
@@ -262,7 +268,7 @@ fn outcome(row: &Row) -> Result<Outcome, Said> {
 
 /// Decodes a name or a reason, which is UTF-8. It is stored as bytes, because text columns do not
 /// allow a NUL.
-fn text(row: &Row, column: usize) -> Result<String, Said> {
+fn read_text(row: &Row, column: usize) -> Result<String, PgError> {
     let bytes: &[u8] = row.try_get(column)?;
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }

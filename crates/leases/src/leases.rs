@@ -2,42 +2,42 @@
 //! Leases: acquiring, renewing and ending them. Each call is one statement in one transaction.
 
 use crate::{
-    board::{Board, Value, count},
-    connection::{CALL_LIMIT, Repeat},
+    connection::{CALL_LIMIT, Retry},
     error::Error,
-    extent::{
-        ADD_COUNT_MAX, ADD_LEN_MAX, Job, KEY_LEN_MAX, Lease, NewExtent, RENEW_COUNT_MAX,
-        RESULT_LEN_MAX, Renewed, TAKE_COUNT_MAX, Token, bounded, micros,
+    job_store::{JobStore, Value, to_u64},
+    task::{
+        ACQUIRE_COUNT_MAX, ADD_COUNT_MAX, ADD_LEN_MAX, Job, KEY_LEN_MAX, Lease, NewTask,
+        RENEW_COUNT_MAX, RESULT_LEN_MAX, Renewal, Token, check_bound, to_micros,
     },
 };
 use std::time::{Duration, Instant};
-use tokio_postgres::{Error as Said, Row, types::Type};
+use tokio_postgres::{Error as PgError, Row, types::Type};
 
-impl Board {
+impl JobStore {
     /// Acquires up to `count` tasks, in the order in which they were added: open tasks, and those
-    /// whose lease has expired. `holder` names the caller, for [`standing`](Self::standing) and for
+    /// whose lease has expired. `holder` names the caller, for [`status`](Self::status) and for
     /// the pause after a release. Returns an empty list if no task is available now, or the job was
     /// deleted.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] beyond [`TAKE_COUNT_MAX`], [`KEY_LEN_MAX`] and
+    /// [`Error::TooLarge`] beyond [`ACQUIRE_COUNT_MAX`], [`KEY_LEN_MAX`] and
     /// [`TTL_MAX`](crate::TTL_MAX), and errors of the connection. After [`Error::Unreachable`],
     /// tasks may have been acquired without a reply. They stay leased until `ttl` has passed.
-    pub fn take(
+    pub fn acquire(
         &self,
         job: Job,
         holder: &str,
         count: u32,
         ttl: Duration,
     ) -> Result<Vec<Lease>, Error> {
-        bounded(
+        check_bound(
             "the number of tasks to acquire",
             count as usize,
-            TAKE_COUNT_MAX as usize,
+            ACQUIRE_COUNT_MAX as usize,
         )?;
-        bounded("the length of a holder's name", holder.len(), KEY_LEN_MAX)?;
+        check_bound("the length of a holder's name", holder.len(), KEY_LEN_MAX)?;
         let (ttl_us, limit) = (
-            micros("the time of a lease, in seconds,", ttl)?,
+            to_micros("the time of a lease, in seconds,", ttl)?,
             i64::from(count),
         );
         let holder = holder.as_bytes();
@@ -48,16 +48,16 @@ impl Board {
             (&ttl_us, Type::INT8),
         ];
         let mut connection = self.lock();
-        connection.revive()?;
-        let mut taken = connection.call(Repeat::Never, CALL_LIMIT, async |client| {
+        connection.reconnect_if_broken()?;
+        let mut acquired = connection.call(Retry::Never, CALL_LIMIT, async |client| {
             let until = Instant::now() + ttl;
-            let rows = client.query_typed(TAKE, &values).await?;
+            let rows = client.query_typed(ACQUIRE, &values).await?;
             rows.iter()
-                .map(|row| lease(row, until))
+                .map(|row| read_lease(row, until))
                 .collect::<Result<Vec<_>, _>>()
         })?;
-        taken.sort_by_key(|(id, _)| *id);
-        Ok(taken.into_iter().map(|(_, lease)| lease).collect())
+        acquired.sort_by_key(|(id, _)| *id);
+        Ok(acquired.into_iter().map(|(_, lease)| lease).collect())
     }
 
     /// Extends leases to `ttl` from now. An expired lease that no other holder has acquired becomes
@@ -67,21 +67,21 @@ impl Board {
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RENEW_COUNT_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and errors
     /// of the connection. After an error the former [`until`](Lease::until) applies.
-    pub fn renew(&self, tokens: &[Token], ttl: Duration) -> Result<Renewed, Error> {
-        bounded(
+    pub fn renew(&self, tokens: &[Token], ttl: Duration) -> Result<Renewal, Error> {
+        check_bound(
             "the number of tokens to renew",
             tokens.len(),
             RENEW_COUNT_MAX,
         )?;
-        let ttl_us = micros("the time of a lease, in seconds,", ttl)?;
-        let tokens = numbers(tokens);
+        let ttl_us = to_micros("the time of a lease, in seconds,", ttl)?;
+        let tokens = token_numbers(tokens);
         let values: [Value<'_>; 2] = [(&tokens, Type::INT8_ARRAY), (&ttl_us, Type::INT8)];
         let mut renewed = self.repeatable(async |client| {
             let until = Instant::now() + ttl;
             let rows = client.query_typed(RENEW, &values).await?;
             let tokens = rows.iter().map(|row| Ok(Token(row.try_get(0)?)));
-            let tokens = tokens.collect::<Result<_, Said>>()?;
-            Ok(Renewed { until, tokens })
+            let tokens = tokens.collect::<Result<_, PgError>>()?;
+            Ok(Renewal { until, tokens })
         })?;
         renewed.tokens.sort_unstable();
         Ok(renewed)
@@ -93,13 +93,13 @@ impl Board {
     /// # Errors
     /// [`Error::TooLarge`] beyond [`ADD_COUNT_MAX`], [`ADD_LEN_MAX`] and the limits of tasks, and
     /// errors of the connection.
-    pub fn add(&self, token: Token, extents: &[NewExtent]) -> Result<Option<u64>, Error> {
-        check_all(extents)?;
-        let keys: Vec<&[u8]> = extents.iter().map(|extent| &*extent.key).collect();
-        let bodies: Vec<&[u8]> = extents.iter().map(|extent| &*extent.body).collect();
-        let bytes: Vec<i64> = extents.iter().map(|e| e.bytes.cast_signed()).collect();
-        let groups: Vec<_> = extents.iter().map(|e| e.group.as_deref()).collect();
-        let afters: Vec<_> = extents.iter().map(|e| e.after.as_deref()).collect();
+    pub fn add_tasks(&self, token: Token, tasks: &[NewTask]) -> Result<Option<u64>, Error> {
+        check_all(tasks)?;
+        let keys: Vec<&[u8]> = tasks.iter().map(|task| &*task.key).collect();
+        let bodies: Vec<&[u8]> = tasks.iter().map(|task| &*task.body).collect();
+        let bytes: Vec<i64> = tasks.iter().map(|e| e.bytes.cast_signed()).collect();
+        let groups: Vec<_> = tasks.iter().map(|e| e.group.as_deref()).collect();
+        let afters: Vec<_> = tasks.iter().map(|e| e.after.as_deref()).collect();
         let values: [Value<'_>; 6] = [
             (&token.0, Type::INT8),
             (&keys, Type::BYTEA_ARRAY),
@@ -112,7 +112,7 @@ impl Board {
             let row = client.query_typed_one(ADD, &values).await?;
             Ok((row.try_get(0)?, row.try_get(1)?))
         })?;
-        Ok(held.then_some(count(added)))
+        Ok(held.then_some(to_u64(added)))
     }
 
     /// Completes a task whose work is durable, with a result for other machines. Returns false,
@@ -121,21 +121,21 @@ impl Board {
     ///
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and errors of the connection.
-    pub fn done(&self, token: Token, result: &[u8]) -> Result<bool, Error> {
-        self.end(DONE, token, "the length of a result", result, None)
+    pub fn complete(&self, token: Token, result: &[u8]) -> Result<bool, Error> {
+        self.end_lease(COMPLETE, token, "the length of a result", result, None)
     }
 
     /// Releases a task: others can acquire it at once, the same holder after `pause`. So a task
-    /// that one holder cannot do reaches another, if there is one. Returns as [`done`](Self::done)
+    /// that one holder cannot do reaches another, if there is one. Returns as [`complete`](Self::complete)
     /// does.
     ///
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and errors of
     /// the connection.
-    pub fn give_back(&self, token: Token, why: &str, pause: Duration) -> Result<bool, Error> {
-        let pause = micros("the time of a pause, in seconds,", pause)?;
-        self.end(
-            GIVE_BACK,
+    pub fn release(&self, token: Token, why: &str, pause: Duration) -> Result<bool, Error> {
+        let pause = to_micros("the time of a pause, in seconds,", pause)?;
+        self.end_lease(
+            RELEASE,
             token,
             "the length of a reason",
             why.as_bytes(),
@@ -144,12 +144,12 @@ impl Board {
     }
 
     /// Fails a task permanently: neither it nor the tasks that wait for its group will be done.
-    /// Returns as [`done`](Self::done) does. The caller decides when, by [`Lease::tries`].
+    /// Returns as [`complete`](Self::complete) does. The caller decides when, by [`Lease::tries`].
     ///
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and errors of the connection.
     pub fn fail(&self, token: Token, why: &str) -> Result<bool, Error> {
-        self.end(FAIL, token, "the length of a reason", why.as_bytes(), None)
+        self.end_lease(FAIL, token, "the length of a reason", why.as_bytes(), None)
     }
 
     /// Releases all leases of `holder` in the job except `known`, and returns their number. Such
@@ -159,19 +159,19 @@ impl Board {
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RENEW_COUNT_MAX`] and [`KEY_LEN_MAX`], and errors of the
     /// connection.
-    pub fn give_back_unknown(&self, job: Job, holder: &str, known: &[Token]) -> Result<u64, Error> {
-        bounded("the length of a holder's name", holder.len(), KEY_LEN_MAX)?;
-        bounded("the number of tokens", known.len(), RENEW_COUNT_MAX)?;
-        let (holder, known) = (holder.as_bytes(), numbers(known));
+    pub fn release_unknown(&self, job: Job, holder: &str, known: &[Token]) -> Result<u64, Error> {
+        check_bound("the length of a holder's name", holder.len(), KEY_LEN_MAX)?;
+        check_bound("the number of tokens", known.len(), RENEW_COUNT_MAX)?;
+        let (holder, known) = (holder.as_bytes(), token_numbers(known));
         let values: [Value<'_>; 3] = [
             (&job.0, Type::INT8),
             (&holder, Type::BYTEA),
             (&known, Type::INT8_ARRAY),
         ];
-        self.repeatable(async |client| client.execute_typed(GIVE_BACK_UNKNOWN, &values).await)
+        self.repeatable(async |client| client.execute_typed(RELEASE_UNKNOWN, &values).await)
     }
 
-    fn end(
+    fn end_lease(
         &self,
         sql: &str,
         token: Token,
@@ -179,7 +179,7 @@ impl Board {
         word: &[u8],
         pause: Option<i64>,
     ) -> Result<bool, Error> {
-        bounded(what, word.len(), RESULT_LEN_MAX)?;
+        check_bound(what, word.len(), RESULT_LEN_MAX)?;
         let mut values: Vec<Value<'_>> = vec![(&token.0, Type::INT8), (&word, Type::BYTEA)];
         if let Some(pause) = &pause {
             values.push((pause, Type::INT8));
@@ -188,14 +188,14 @@ impl Board {
     }
 }
 
-fn numbers(tokens: &[Token]) -> Vec<i64> {
+fn token_numbers(tokens: &[Token]) -> Vec<i64> {
     tokens.iter().map(|token| token.0).collect()
 }
 
 /// Acquires tasks. MATERIALIZED chooses the rows once, whatever the planner does. Rows that another
 /// holder is about to acquire are skipped. Rows that another holder has just changed are checked
 /// again before they are locked.
-const TAKE: &str = "
+const ACQUIRE: &str = "
 WITH chosen AS MATERIALIZED (
     SELECT id FROM longhaul.extent e
     WHERE job = $1 AND state < 2
@@ -237,16 +237,16 @@ WITH held AS MATERIALIZED (
 SELECT EXISTS (SELECT FROM held), (SELECT count(*) FROM added)";
 
 /// Completes a task. A repeated call does not overwrite the result.
-const DONE: &str = "
+const COMPLETE: &str = "
 UPDATE longhaul.extent SET state = 2, result = CASE state WHEN 1 THEN $2 ELSE result END, changed = clock_timestamp()
 WHERE token = $1 AND state IN (1, 2)";
 
-const GIVE_BACK: &str = "
+const RELEASE: &str = "
 UPDATE longhaul.extent SET state = 0, why = CASE state WHEN 1 THEN $2 ELSE why END, changed = clock_timestamp(),
     not_before = CASE state WHEN 1 THEN clock_timestamp() + $3 * interval '1 microsecond' ELSE not_before END
 WHERE token = $1 AND state IN (1, 0)";
 
-const GIVE_BACK_UNKNOWN: &str = "
+const RELEASE_UNKNOWN: &str = "
 UPDATE longhaul.extent SET state = 0, changed = clock_timestamp()
 WHERE job = $1 AND state < 2 AND state = 1 AND holder = $2 AND token <> ALL ($3)";
 
@@ -254,7 +254,7 @@ const FAIL: &str = "
 UPDATE longhaul.extent SET state = 3, why = CASE state WHEN 1 THEN $2 ELSE why END, changed = clock_timestamp()
 WHERE token = $1 AND state IN (1, 3)";
 
-fn lease(row: &Row, until: Instant) -> Result<(i64, Lease), Said> {
+fn read_lease(row: &Row, until: Instant) -> Result<(i64, Lease), PgError> {
     let tries: i32 = row.try_get(2)?;
     let lease = Lease {
         token: Token(row.try_get(1)?),
@@ -262,14 +262,14 @@ fn lease(row: &Row, until: Instant) -> Result<(i64, Lease), Said> {
         tries: tries.cast_unsigned(),
         key: row.try_get(3)?,
         body: row.try_get(4)?,
-        bytes: count(row.try_get(5)?),
+        bytes: to_u64(row.try_get(5)?),
     };
     Ok((row.try_get(0)?, lease))
 }
 
-fn check_all(extents: &[NewExtent]) -> Result<(), Error> {
-    bounded("the number of tasks to add", extents.len(), ADD_COUNT_MAX)?;
-    extents.iter().try_for_each(NewExtent::check)?;
-    let len = extents.iter().map(NewExtent::len).sum();
-    bounded("the size of the tasks to add, in bytes,", len, ADD_LEN_MAX)
+fn check_all(tasks: &[NewTask]) -> Result<(), Error> {
+    check_bound("the number of tasks to add", tasks.len(), ADD_COUNT_MAX)?;
+    tasks.iter().try_for_each(NewTask::check)?;
+    let len = tasks.iter().map(NewTask::len).sum();
+    check_bound("the size of the tasks to add, in bytes,", len, ADD_LEN_MAX)
 }

@@ -2,11 +2,11 @@
 //! Tests on a real PostgreSQL. Leases expire because their time is zero, never because a test
 //! waits.
 
+mod concurrency;
 mod crashes;
-mod fences;
-mod ground;
+mod fencing;
 mod histories;
 mod jobs;
-mod many_takers;
 mod security;
 mod speed;
+mod test_database;

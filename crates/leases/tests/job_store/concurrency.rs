@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many holders at once, each with its own connection, in a random order from seeds.
 
-use crate::ground::{Ground, LONG, OVER, after, part_of, wait_for};
-use longhaul_leases::{Board, Job, Lease, NewExtent, Token};
+use crate::test_database::{EXPIRED, LONG, TestDatabase, after, part_of, wait_for};
+use longhaul_leases::{Job, JobStore, Lease, NewTask, Token};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
@@ -11,39 +11,39 @@ use std::{
     thread,
 };
 
-const TAKERS: u64 = 8;
+const WORKERS: u64 = 8;
 const GROUPS: usize = 12;
 const MEMBERS: usize = 12;
 
 /// Tasks in groups. The last task of each group comes after the others, and belongs to the group
 /// that the next last task comes after.
-fn plan() -> Vec<NewExtent> {
-    let mut extents = Vec::new();
+fn plan() -> Vec<NewTask> {
+    let mut tasks = Vec::new();
     for group in 0..GROUPS {
         let name = format!("group {}", group % 6);
-        extents.push(after(&name, &format!("after/{}/{group}", group % 6)));
+        tasks.push(after(&name, &format!("after/{}/{group}", group % 6)));
         let member = |number| part_of(&name, &format!("member/{}/{group}.{number}", group % 6));
-        extents.extend((0..MEMBERS).map(member));
+        tasks.extend((0..MEMBERS).map(member));
     }
-    extents
+    tasks
 }
 
 /// Expected state, tracked outside the database.
 #[derive(Default)]
-struct Truth {
+struct Expected {
     held: HashSet<Vec<u8>>,
     done: HashSet<String>,
     /// Last token of each task.
     tokens: HashMap<Vec<u8>, Token>,
-    takings: HashSet<Token>,
+    acquisitions: HashSet<Token>,
 }
 
 fn group_of(key: &str) -> &str {
     key.split('/').nth(1).unwrap()
 }
 
-impl Truth {
-    fn take(&mut self, lease: &Lease) {
+impl Expected {
+    fn acquire(&mut self, lease: &Lease) {
         assert!(
             self.held.insert(lease.key.clone()),
             "{lease:?} is held by another"
@@ -63,7 +63,7 @@ impl Truth {
             );
         }
         assert!(
-            self.takings.insert(lease.token),
+            self.acquisitions.insert(lease.token),
             "{lease:?} is not the first with its token"
         );
         let earlier = self.tokens.insert(lease.key.clone(), lease.token);
@@ -73,41 +73,44 @@ impl Truth {
         );
     }
 
-    fn let_go(&mut self, lease: &Lease) {
+    fn release(&mut self, lease: &Lease) {
         assert!(self.held.remove(&lease.key));
     }
 }
 
-struct Taker<'a> {
-    board: Board,
+struct Worker<'a> {
+    store: JobStore,
     job: Job,
     name: String,
     random: Xoshiro256PlusPlus,
-    truth: &'a Mutex<Truth>,
+    expected: &'a Mutex<Expected>,
 }
 
-impl Taker<'_> {
-    fn truth(&self) -> MutexGuard<'_, Truth> {
-        self.truth.lock().unwrap()
+impl Worker<'_> {
+    fn expected(&self) -> MutexGuard<'_, Expected> {
+        self.expected.lock().unwrap()
     }
 
     fn work(&mut self) {
         wait_for("the end of the job", || {
-            let over = self.board.standing(self.job).unwrap().is_over();
-            if !over {
-                self.take_and_end();
+            let has_ended = self.store.status(self.job).unwrap().has_ended();
+            if !has_ended {
+                self.acquire_and_end();
             }
-            over
+            has_ended
         });
     }
 
-    fn take_and_end(&mut self) {
+    fn acquire_and_end(&mut self) {
         let count = self.random.random_range(1..5);
-        let taken = self.board.take(self.job, &self.name, count, LONG).unwrap();
-        for lease in &taken {
-            self.truth().take(lease);
+        let acquired = self
+            .store
+            .acquire(self.job, &self.name, count, LONG)
+            .unwrap();
+        for lease in &acquired {
+            self.expected().acquire(lease);
         }
-        for lease in taken {
+        for lease in acquired {
             self.end(&lease);
         }
     }
@@ -115,45 +118,48 @@ impl Taker<'_> {
     /// Ends a lease. The expected state is updated first: from the moment of the call, others may
     /// act on it.
     fn end(&mut self, lease: &Lease) {
-        let gives_back = self.random.random_bool(0.2);
+        let releases = self.random.random_bool(0.2);
         {
-            let mut truth = self.truth();
-            truth.let_go(lease);
-            if !gives_back {
-                truth
+            let mut expected = self.expected();
+            expected.release(lease);
+            if !releases {
+                expected
                     .done
                     .insert(String::from_utf8(lease.key.clone()).unwrap());
             }
         }
-        let heard = if gives_back {
-            self.board.give_back(lease.token, "for now", OVER)
+        let accepted = if releases {
+            self.store.release(lease.token, "for now", EXPIRED)
         } else {
-            self.board.done(lease.token, b"")
+            self.store.complete(lease.token, b"")
         };
-        assert!(heard.unwrap());
+        assert!(accepted.unwrap());
     }
 }
 
 #[test]
 fn concurrent_holders_share_no_task_and_keep_group_order() {
-    let ground = Ground::new();
-    let job = ground.planned(&plan());
-    let truth = Mutex::new(Truth::default());
+    let database = TestDatabase::new();
+    let job = database.planned_job(&plan());
+    let expected = Mutex::new(Expected::default());
     thread::scope(|scope| {
-        for seed in 0..TAKERS {
-            let mut taker = Taker {
-                board: ground.board(),
+        for seed in 0..WORKERS {
+            let mut worker = Worker {
+                store: database.new_store(),
                 job,
                 name: format!("taker {seed}"),
                 random: Xoshiro256PlusPlus::seed_from_u64(seed),
-                truth: &truth,
+                expected: &expected,
             };
-            scope.spawn(move || taker.work());
+            scope.spawn(move || worker.work());
         }
     });
-    let truth = truth.into_inner().unwrap();
-    assert_eq!(truth.done.len(), plan().len());
-    assert!(ground.board.standing(job).unwrap().is_done());
-    let takings = "SELECT sum(tries) FROM longhaul.extent WHERE key <> 'plan'";
-    assert_eq!(ground.sql(takings), truth.takings.len().to_string());
+    let expected = expected.into_inner().unwrap();
+    assert_eq!(expected.done.len(), plan().len());
+    assert!(database.store.status(job).unwrap().is_done());
+    let acquisitions = "SELECT sum(tries) FROM longhaul.extent WHERE key <> 'plan'";
+    assert_eq!(
+        database.sql(acquisitions),
+        expected.acquisitions.len().to_string()
+    );
 }
