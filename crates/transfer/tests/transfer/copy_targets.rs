@@ -592,7 +592,7 @@ fn reports_files_of_another_owner_once() {
     assert!(stdout.starts_with("0 copied"), "{stdout}");
     let lines = stderr
         .lines()
-        .filter(|line| line.contains("belongs to another"));
+        .filter(|line| line.contains("belong to another"));
     assert_eq!(lines.count(), 1, "{stderr}");
     let mode = fs::metadata(top.join("theirs/a")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o666);
