@@ -74,8 +74,8 @@ pub(super) fn all_local(sources: &[Vec<Location>], target: &[Location]) -> bool 
 fn check_one_source_host(sources: &[Vec<Location>]) -> Result<()> {
     let hosts = |locations: &[Location]| -> Vec<String> {
         let name = |location: &Location| location.host.as_ref().map(ToString::to_string);
-        let shown = |location| name(location).unwrap_or("this machine".to_owned());
-        locations.iter().map(shown).collect()
+        let host_name = |location| name(location).unwrap_or("this machine".to_owned());
+        locations.iter().map(host_name).collect()
     };
     let mut all = sources.iter().map(|locations| hosts(locations).join(","));
     let Some(first) = all.next() else {

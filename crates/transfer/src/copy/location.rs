@@ -61,14 +61,14 @@ impl Location {
             None => (None, bytes),
             Some((host, path)) => (Some(host), path),
         };
-        let shown = text.to_string_lossy();
+        let display = text.to_string_lossy();
         let host = host.map(|host| {
             let host = std::str::from_utf8(host).ok();
             let host = host.filter(|host| is_host_name(host));
             let host = host.map(|host| Host::Ssh(host.to_owned()));
             host.ok_or_else(|| {
                 Refusal::usage(format!(
-                    "{shown:?}: the text before the colon is not a host name (a path with a colon: ./{shown})"
+                    "{display:?}: the text before the colon is not a host name (a path with a colon: ./{display})"
                 ))
             })
         });
@@ -76,7 +76,7 @@ impl Location {
         let path = match host {
             Some(_) => strip_home(path).ok_or_else(|| {
                 Refusal::usage(format!(
-                    "{shown:?}: homes of other users are not supported: give the path"
+                    "{display:?}: homes of other users are not supported: give the path"
                 ))
             })?,
             None => path,
@@ -109,8 +109,8 @@ impl Location {
                 _ => return Ok(vec![Self::parse(text)?]),
             },
         };
-        let one = |host| Self::parse(OsStr::from_bytes(&[before, host, path].concat()));
-        hosts.split(|byte| *byte == b',').map(one).collect()
+        let parse_one = |host| Self::parse(OsStr::from_bytes(&[before, host, path].concat()));
+        hosts.split(|byte| *byte == b',').map(parse_one).collect()
     }
 
     /// Returns the address of the site, if the location is at a site.
@@ -123,20 +123,20 @@ impl Location {
 }
 
 /// Parses the rest of a URL after `longhaul://`.
-fn parse_site_location(rest: &[u8], shown: &str) -> Result<Location> {
-    let wrong = |why: &str| {
+fn parse_site_location(rest: &[u8], text: &str) -> Result<Location> {
+    let invalid = |why: &str| {
         Refusal::usage(format!(
-            "{shown:?}: {why} (want {SCHEME}HOST[:PORT]/EXPORT/PATH)"
+            "{text:?}: {why} (want {SCHEME}HOST[:PORT]/EXPORT/PATH)"
         ))
     };
     let slash = rest.iter().position(|byte| *byte == b'/');
     let (address, path) = rest.split_at(slash.unwrap_or(rest.len()));
-    let address = std::str::from_utf8(address).map_err(|_| wrong("no host"))?;
-    let address = address.parse().map_err(|why: String| wrong(&why))?;
+    let address = std::str::from_utf8(address).map_err(|_| invalid("no host"))?;
+    let address = address.parse().map_err(|why: String| invalid(&why))?;
     let export = path.split(|byte| *byte == b'/').nth(1).unwrap_or_default();
     let export = std::str::from_utf8(export).ok();
     let export = export.filter(|export| !export.is_empty());
-    let export = export.ok_or_else(|| wrong("no export"))?.to_owned();
+    let export = export.ok_or_else(|| invalid("no export"))?.to_owned();
     Ok(Location {
         host: Some(Host::Site { address, export }),
         path: OsString::from_vec(path.to_vec()),
@@ -197,33 +197,36 @@ mod tests {
 
     #[test]
     fn splits_host_and_path_at_a_colon_before_any_slash() {
-        let there = |host: &str, path: &str| Some((Some(host.to_owned()), path.to_owned()));
-        let here = |path: &str| Some((None, path.to_owned()));
-        assert_eq!(parsed("far:/data"), there("far", "/data"));
-        assert_eq!(parsed("me@far:a:b"), there("me@far", "a:b"));
+        let remote = |host: &str, path: &str| Some((Some(host.to_owned()), path.to_owned()));
+        let local = |path: &str| Some((None, path.to_owned()));
+        assert_eq!(parsed("far:/data"), remote("far", "/data"));
+        assert_eq!(parsed("me@far:a:b"), remote("me@far", "a:b"));
         for home in ["far:", "far:~", "far:~/", "far:~//"] {
-            assert_eq!(parsed(home), there("far", "."));
+            assert_eq!(parsed(home), remote("far", "."));
         }
-        assert_eq!(parsed("far:~/a"), there("far", "a"));
+        assert_eq!(parsed("far:~/a"), remote("far", "a"));
         assert_eq!(parsed("far:~you/a"), None);
-        assert_eq!(parsed("far:./~a"), there("far", "./~a"));
-        assert_eq!(parsed("~a"), here("~a"));
-        assert_eq!(parsed("[2001:db8::1]:/data"), there("2001:db8::1", "/data"));
-        assert_eq!(parsed("./a:b"), here("./a:b"));
-        assert_eq!(parsed("/a:b"), here("/a:b"));
-        assert_eq!(parsed("a/b:c"), here("a/b:c"));
-        assert_eq!(parsed("[a"), here("[a"));
+        assert_eq!(parsed("far:./~a"), remote("far", "./~a"));
+        assert_eq!(parsed("~a"), local("~a"));
+        assert_eq!(
+            parsed("[2001:db8::1]:/data"),
+            remote("2001:db8::1", "/data")
+        );
+        assert_eq!(parsed("./a:b"), local("./a:b"));
+        assert_eq!(parsed("/a:b"), local("/a:b"));
+        assert_eq!(parsed("a/b:c"), local("a/b:c"));
+        assert_eq!(parsed("[a"), local("[a"));
     }
 
     #[test]
     fn parses_comma_separated_hosts() {
         let all = |text: &str| {
             let locations = Location::parse_list(OsStr::new(text)).ok()?;
-            let shown = |location: Location| {
+            let describe = |location: Location| {
                 let host = location.host.map(|host| format!("{host} "));
                 host.unwrap_or_default() + location.path.to_str().unwrap()
             };
-            Some(locations.into_iter().map(shown).collect::<Vec<_>>())
+            Some(locations.into_iter().map(describe).collect::<Vec<_>>())
         };
         let some = |locations: &[&str]| Some(locations.iter().map(ToString::to_string).collect());
         assert_eq!(all("a1,me@a2:/x,y:z"), some(&["a1 /x,y:z", "me@a2 /x,y:z"]));
@@ -276,8 +279,8 @@ mod tests {
         }
         assert!(Location::parse_list(OsStr::new("s3://a,b/x")).is_err());
         assert_eq!(parsed("./s3://x"), Some((None, "./s3://x".to_owned())));
-        let there = Some((Some("me@far".to_owned()), "//x".to_owned()));
-        assert_eq!(parsed("me@far://x"), there);
+        let remote = Some((Some("me@far".to_owned()), "//x".to_owned()));
+        assert_eq!(parsed("me@far://x"), remote);
     }
 
     #[test]

@@ -28,9 +28,9 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?}: want HOST[:PORT], an IPv6 address in brackets");
+        let invalid = || format!("{text:?}: want HOST[:PORT], an IPv6 address in brackets");
         let (host, rest) = match text.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
+            Some(rest) => rest.split_once(']').ok_or_else(invalid)?,
             None => text.split_at(text.find(':').unwrap_or(text.len())),
         };
         let port = match rest.strip_prefix(':') {
@@ -43,7 +43,7 @@ impl FromStr for Address {
                 host: host.to_owned(),
                 port,
             }),
-            _ => Err(wrong()),
+            _ => Err(invalid()),
         }
     }
 }

@@ -162,7 +162,7 @@ mod tests {
     use serde::de::DeserializeOwned;
     use std::{fmt::Debug, net::Ipv4Addr};
 
-    fn begin() -> Begin {
+    fn begin_message() -> Begin {
         Begin {
             role: Role::Target,
             paths: vec![b"/srv/data".to_vec()],
@@ -228,8 +228,8 @@ mod tests {
     /// Asserts that each message that can be read encodes to a message that reads the same.
     fn assert_round_trip<M: Serialize + DeserializeOwned + Debug>(mut bytes: &[u8]) {
         while let Ok(Some(message)) = read::<M>(&mut bytes) {
-            let again: M = read(&mut encoded(&message).as_slice()).unwrap().unwrap();
-            assert_eq!(encoded(&again), encoded(&message));
+            let decoded: M = read(&mut encoded(&message).as_slice()).unwrap().unwrap();
+            assert_eq!(encoded(&decoded), encoded(&message));
         }
     }
 
@@ -252,8 +252,10 @@ mod tests {
 
     #[test]
     fn control_messages_round_trip() {
-        let read_back: Begin = read(&mut encoded(&begin()).as_slice()).unwrap().unwrap();
-        assert_eq!(format!("{read_back:?}"), format!("{:?}", begin()));
+        let read_back: Begin = read(&mut encoded(&begin_message()).as_slice())
+            .unwrap()
+            .unwrap();
+        assert_eq!(format!("{read_back:?}"), format!("{:?}", begin_message()));
         let read_back = Hello::read(&mut encoded(&hello()).as_slice(), &"far").unwrap();
         assert_eq!(read_back, Some(hello()));
         for report in reports() {
@@ -271,7 +273,7 @@ mod tests {
         #[test]
         fn accepts_or_rejects_damaged_messages(mutations in mutations(), cut in 0..20_usize) {
             let all = reports().iter().map(encoded).collect::<Vec<_>>();
-            for mut bytes in all.into_iter().chain([encoded(&hello()), encoded(&begin())]) {
+            for mut bytes in all.into_iter().chain([encoded(&hello()), encoded(&begin_message())]) {
                 for (at, byte) in &mutations {
                     let at = at.index(bytes.len());
                     bytes[at] = *byte;

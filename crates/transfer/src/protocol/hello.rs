@@ -92,9 +92,9 @@ mod tests {
         let newer = (PROTOCOL_VERSION + 1, "9.9.9", [7_u64; 5]);
         let why = read(&newer).unwrap_err();
         assert!(why.is::<Refusal>(), "a retry does not help");
-        let own = longhaul_command::release();
+        let own_release = longhaul_command::release();
         let wanted = format!(
-            "far.example uses protocol 2 (longhaul 9.9.9), this host protocol 1 (longhaul {own}): update the older one \
+            "far.example uses protocol 2 (longhaul 9.9.9), this host protocol 1 (longhaul {own_release}): update the older one \
              (--remote-program selects another longhaul there)"
         );
         assert_eq!(why.to_string(), wanted);

@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn permission_changes_round_trip() {
-        let own: chmod::Chmod = "D2755,F644,u+X,o-t,g=rx".parse().unwrap();
-        assert_eq!(chmod::Chmod::from(Chmod::from(own.clone())), own);
+        let changes: chmod::Chmod = "D2755,F644,u+X,o-t,g=rx".parse().unwrap();
+        assert_eq!(chmod::Chmod::from(Chmod::from(changes.clone())), changes);
     }
 
     #[test]

@@ -173,11 +173,11 @@ fn has_the_secret(top: &Path) -> bool {
 
 fn assert_second_run_completes(seed: u64) {
     let testbed = LoopbackTestbed::new();
-    let mut changes = RandomChanges::new(&testbed, seed);
-    let (from, to) = (changes.top.clone(), testbed.path("to"));
-    let outside = tree::listing(&changes.outside);
+    let mut random_changes = RandomChanges::new(&testbed, seed);
+    let (from, to) = (random_changes.top.clone(), testbed.path("to"));
+    let outside = tree::listing(&random_changes.outside);
     let mut copy = testbed.start(&["--limit", "200mbit"], &from.join(""), &to);
-    let changes = changes.change_until_end(&mut copy);
+    let changes = random_changes.change_until_end(&mut copy);
     let output = finish(copy);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
@@ -203,8 +203,15 @@ fn assert_second_run_completes(seed: u64) {
         Vec::<PathBuf>::new(),
         "seed {seed}"
     );
-    assert_eq!(tree::listing(&changes.outside), outside, "seed {seed}");
-    assert_eq!(fs::read(changes.outside.join("secret")).unwrap(), SECRET);
+    assert_eq!(
+        tree::listing(&random_changes.outside),
+        outside,
+        "seed {seed}"
+    );
+    assert_eq!(
+        fs::read(random_changes.outside.join("secret")).unwrap(),
+        SECRET
+    );
 }
 
 #[test]

@@ -37,14 +37,14 @@ fn verify(top: &Path) -> (BTreeMap<String, String>, Value, i32) {
         .collect();
     let (totals, findings) = lines.split_last().unwrap();
     let text = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
-    let findings = |line: &Value| {
+    let finding = |line: &Value| {
         let why = text(line, "why");
         (
             text(line, "path"),
             format!("{} {why}", text(line, "found")).trim().to_owned(),
         )
     };
-    let findings = findings.iter().map(findings).collect();
+    let findings = findings.iter().map(finding).collect();
     (findings, totals.clone(), output.status.code().unwrap())
 }
 

@@ -72,8 +72,8 @@ pub struct Args {
     pub(crate) command: Option<Command>,
 
     /// Sources, and the target last
-    #[arg(value_name = "PLACE", required_unless_present = "end", num_args = 1..)]
-    places: Vec<OsString>,
+    #[arg(value_name = "LOCATION", required_unless_present = "end", num_args = 1..)]
+    locations: Vec<OsString>,
 
     /// Number of data connections, 1 to 256, or auto: 4 to 64, as many as make the copy faster; each costs both endpoints
     /// 4 MiB and the socket buffers
@@ -228,8 +228,8 @@ impl Args {
     pub(crate) fn config(&self) -> Result<Config> {
         self.check_transport().map_err(Refusal::usage)?;
         self.check_places().map_err(Refusal::usage)?;
-        let places = self.places.iter().map(|text| Location::parse_list(text));
-        let mut sources: Vec<Vec<Location>> = places.collect::<Result<_>>()?;
+        let locations = self.locations.iter().map(|text| Location::parse_list(text));
+        let mut sources: Vec<Vec<Location>> = locations.collect::<Result<_>>()?;
         let target = sources.pop().context("no target")?;
         let config = Config {
             options: self.options(&sources, &target),
@@ -260,7 +260,7 @@ impl Args {
         let from_site = sources
             .iter()
             .flatten()
-            .any(|place| place.site_address().is_some());
+            .any(|location| location.site_address().is_some());
         Options {
             streams: match self.streams {
                 // A dry run sends no data.
@@ -296,8 +296,8 @@ impl Args {
     /// Whether each source goes into a directory under its own name. Always for several sources: the result of the first must
     /// not change the meaning of the next.
     fn is_into_directory(&self, sources: &[Vec<Location>], target: &[Location]) -> bool {
-        let slash = |place: &Location| place.path.as_bytes().ends_with(b"/");
-        let contents = |place: &Location| is_contents_only(Path::new(&place.path));
+        let slash = |location: &Location| location.path.as_bytes().ends_with(b"/");
+        let contents = |location: &Location| is_contents_only(Path::new(&location.path));
         sources.len() > 1
             || self.leases.is_some()
             || self.apart.is_some()
@@ -307,14 +307,17 @@ impl Args {
 
     /// Checks that there is a source and a target, and no subcommand after options, where clap takes it for a location.
     fn check_places(&self) -> Result<(), String> {
-        let first = self.places.first().and_then(|place| place.to_str());
+        let first = self
+            .locations
+            .first()
+            .and_then(|location| location.to_str());
         match first {
             Some(name @ ("jobs" | "verify")) => Err(format!(
                 "{name} follows options: the subcommand is longhaul copy {name} OPTIONS, and a file of that name is ./{name}"
             )),
-            Some(place) if self.places.len() < 2 => {
-                Err(format!("{place}: no target; want longhaul copy SRC... DST"))
-            }
+            Some(location) if self.locations.len() < 2 => Err(format!(
+                "{location}: no target; want longhaul copy SRC... DST"
+            )),
             _ => Ok(()),
         }
     }
@@ -336,11 +339,11 @@ impl Args {
 
 /// Returns the identifier of the sources. It is the same for the same sources, from any directory of this machine.
 fn origin_id(sources: &[Vec<Location>]) -> SourceId {
-    let shown = |place: &Location| match &place.host {
-        Some(host) => format!("{host} {:?}", place.path),
-        None => format!("{:?}", std::path::absolute(&place.path).ok()),
+    let describe = |location: &Location| match &location.host {
+        Some(host) => format!("{host} {:?}", location.path),
+        None => format!("{:?}", std::path::absolute(&location.path).ok()),
     };
-    let sources = sources.iter().flatten().map(shown);
+    let sources = sources.iter().flatten().map(describe);
     Sha256::digest(sources.collect::<Vec<_>>().join("\n")).into()
 }
 

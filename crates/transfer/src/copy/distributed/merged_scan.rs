@@ -51,11 +51,11 @@ type Pieces = Vec<(usize, FoundEntry)>;
 /// Refuses the copy if hosts have different entries of the same name.
 pub(super) fn scan_hosts(job: &Job<'_>, monitor: &CopyMonitor) -> Result<u64> {
     let hosts = 0..job.config.sources.first().map_or(0, Vec::len);
-    let begin = |host| {
+    let start = |host| {
         let scan = HostScan::start(job, host);
         scan.map_err(|error| error.context(job.source_name(host)))
     };
-    let mut scans: Vec<HostScan> = hosts.map(begin).collect::<Result<_>>()?;
+    let mut scans: Vec<HostScan> = hosts.map(start).collect::<Result<_>>()?;
     let mut merged = MergedScan::default();
     for host in 0..scans.len() {
         merged.advance(&mut scans, host)?;
@@ -218,15 +218,15 @@ fn piece_problem(pieces: &Pieces, name: impl Fn(usize) -> String) -> Option<Stri
         return None;
     };
     let count = Blocks::new(version.size).count();
-    let held = pieces
+    let ranges_of_pieces = pieces
         .iter()
         .filter_map(|(_, found)| found.piece_blocks.as_ref());
-    let there = count_covered_blocks(held.flatten().cloned().collect());
-    (there < count).then(|| {
+    let present = count_covered_blocks(ranges_of_pieces.flatten().cloned().collect());
+    (present < count).then(|| {
         format!(
             "{}: {} of its {count} blocks are on none of these hosts",
             first.path,
-            count - there
+            count - present
         )
     })
 }
@@ -252,12 +252,12 @@ mod tests {
     use crate::copy::fixtures::file;
     use longhaul_store::path::RelPath;
 
-    fn found(path: &str, size: u64, held: Option<Vec<Range<u64>>>) -> FoundEntry {
+    fn found(path: &str, size: u64, ranges_of_pieces: Option<Vec<Range<u64>>>) -> FoundEntry {
         FoundEntry {
             source: 0,
             path: RelPath::parse(path.as_bytes()).unwrap(),
             kind: file(size).into(),
-            piece_blocks: held,
+            piece_blocks: ranges_of_pieces,
         }
     }
 
@@ -286,8 +286,8 @@ mod tests {
         );
         assert_eq!(missing(&[share(1, 0, &two), share(1, 1, &two)]), [""; 0]);
         // Distributed again over fewer hosts: the third host has an old share.
-        let again = [share(1, 0, &two), share(1, 1, &two), share(1, 2, &three)];
-        assert_eq!(missing(&again), [""; 0]);
+        let redistributed = [share(1, 0, &two), share(1, 1, &two), share(1, 2, &three)];
+        assert_eq!(missing(&redistributed), [""; 0]);
         let others = [share(1, 0, &two), share(2, 1, &two)];
         assert_eq!(missing(&others).len(), 2);
         // Hosts may report invalid shares.
@@ -298,15 +298,17 @@ mod tests {
     fn names_missing_blocks_and_differing_versions() {
         let size = 10 * longhaul_store::blocks::BLOCK_LEN;
         let name = |host: usize| format!("a{host}");
-        let piece = |host, size, held: Range<u64>| (host, found("f", size, Some(vec![held])));
-        let wrong = |pieces: Pieces| piece_problem(&pieces, name);
+        let piece = |host, size, ranges_of_pieces: Range<u64>| {
+            (host, found("f", size, Some(vec![ranges_of_pieces])))
+        };
+        let problem = |pieces: Pieces| piece_problem(&pieces, name);
         assert_eq!(
-            wrong(vec![piece(0, size, 0..6), piece(1, size, 6..10)]),
+            problem(vec![piece(0, size, 0..6), piece(1, size, 6..10)]),
             None
         );
-        let few = wrong(vec![piece(0, size, 0..6), piece(1, size, 5..8)]).unwrap();
+        let few = problem(vec![piece(0, size, 0..6), piece(1, size, 5..8)]).unwrap();
         assert!(few.contains("2 of its 10 blocks"), "{few}");
-        let other = wrong(vec![piece(0, size, 0..6), piece(1, size + 1, 6..10)]).unwrap();
+        let other = problem(vec![piece(0, size, 0..6), piece(1, size + 1, 6..10)]).unwrap();
         assert!(other.contains("a0 and a1"), "{other}");
     }
 

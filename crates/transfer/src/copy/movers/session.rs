@@ -96,7 +96,7 @@ impl ReportSink for ExtentSession<'_> {
         entry.into_iter().for_each(|entry| entry.1 = Instant::now());
         match report {
             Report::Progress(progress) | Report::Finished(progress) => {
-                self.report_progress(role, progress)
+                self.report_progress(role, progress);
             }
             Report::ExtentDone { number, failed } => self.extent_done(number, failed.as_deref())?,
             // The session after all movers tries again, and reports failures.
@@ -188,8 +188,8 @@ impl ExtentSession<'_> {
     /// Whether to lease another extent. It is leased when three quarters of the last one are done. That is early enough
     /// that the path is never idle, and late enough that no mover holds two extents near the end while another has none.
     fn needs_extent(&self) -> bool {
-        let left = self.assigned.saturating_sub(self.progressed);
-        let idle = self.leases.is_empty() || left <= self.last_extent_len / 4;
+        let remaining = self.assigned.saturating_sub(self.progressed);
+        let idle = self.leases.is_empty() || remaining <= self.last_extent_len / 4;
         idle && !self.no_more_extents && Instant::now() >= self.next_poll
     }
 

@@ -114,8 +114,8 @@ impl CopyProgress {
         let mut record = self.record(now);
         let rate = self.target.rate();
         record.now_bps = rate;
-        let left = record.remaining_bytes().filter(|_| record.scanned);
-        record.left_s = left
+        let remaining = record.remaining_bytes().filter(|_| record.scanned);
+        record.left_s = remaining
             .zip(rate)
             .and_then(|(bytes, rate)| (rate > 0).then(|| bytes as f64 * 8.0 / rate as f64));
         let recent = || Verdict::of(&self.source.recent(), &self.target.recent());
@@ -268,9 +268,9 @@ mod tests {
         assert_eq!(progress.gained(), 0);
         progress.receive(Role::Source, source(12, 5), started_at);
         progress.receive(Role::Target, target(7), started_at);
-        let over = progress.finish(started_at + Duration::from_secs(1), Vec::new());
-        assert_eq!((over.durable_bytes, over.there_bytes), (12, 5));
-        assert_eq!(over.remaining_bytes(), Some(0));
+        let record = progress.finish(started_at + Duration::from_secs(1), Vec::new());
+        assert_eq!((record.durable_bytes, record.there_bytes), (12, 5));
+        assert_eq!(record.remaining_bytes(), Some(0));
     }
 
     #[test]
@@ -340,9 +340,9 @@ mod tests {
     #[test]
     fn shows_no_rate_without_data() {
         let progress = CopyProgress::new(Instant::now());
-        let over = progress.finish(progress.started_at, Vec::new());
+        let record = progress.finish(progress.started_at, Vec::new());
         assert_eq!(
-            over.to_string(),
+            record.to_string(),
             "0 copied, 0 there already, no data sent in 0.0 s"
         );
     }

@@ -125,10 +125,10 @@ mod tests {
             path: path.to_vec(),
             bytes: 0,
         };
-        let strange = planned(b"a\r\"\\b");
-        assert_eq!(strange.json()["path"], "a\r\"\\b");
-        assert!(strange.json().get("path_base64").is_none());
-        assert_eq!(strange.to_string(), "remove a\\r\"\\\\b");
+        let special = planned(b"a\r\"\\b");
+        assert_eq!(special.json()["path"], "a\r\"\\b");
+        assert!(special.json().get("path_base64").is_none());
+        assert_eq!(special.to_string(), "remove a\\r\"\\\\b");
         assert_eq!(planned(b"\xff").json()["path_base64"], "/w==");
     }
 }

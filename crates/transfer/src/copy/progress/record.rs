@@ -113,16 +113,16 @@ impl Record {
     /// Combines the records of several movers. Of all extents, `left` bytes remain and `done` bytes are finished, by the
     /// movers of any process.
     pub(crate) fn of_movers(movers: Vec<Self>, left: u64, done: u64) -> Self {
-        let slowest = movers.iter().filter(|one| one.limited_by.is_some());
-        let slowest = slowest.min_by_key(|one| one.now_bps);
-        let limited_by = slowest.and_then(|one| one.limited_by.clone());
+        let slowest = movers.iter().filter(|record| record.limited_by.is_some());
+        let slowest = slowest.min_by_key(|record| record.now_bps);
+        let limited_by = slowest.and_then(|record| record.limited_by.clone());
         let mut all = Self {
             limited_by,
             bytes: left + done,
             ..Self::default()
         };
-        for one in movers {
-            all.add(&one);
+        for record in movers {
+            all.add(&record);
         }
         all.at_target_bytes = all.at_target_bytes.max(done).min(all.bytes);
         let rate = all.now_bps.filter(|rate| *rate > 0);
@@ -132,10 +132,13 @@ impl Record {
 
     /// Sums the records of several sessions, each with entries of its own.
     pub(crate) fn sum(each: Vec<Self>) -> Self {
-        let scanned = each.iter().all(|one| one.scanned);
+        let scanned = each.iter().all(|record| record.scanned);
         let of_all = |what: fn(&Self) -> u64| each.iter().map(what).sum();
-        let (failed, removed) = (of_all(|one| one.failed), of_all(|one| one.removed));
-        let bytes = of_all(|one| one.bytes);
+        let (failed, removed) = (
+            of_all(|record| record.failed),
+            of_all(|record| record.removed),
+        );
+        let bytes = of_all(|record| record.bytes);
         Self {
             scanned,
             failed,
@@ -144,27 +147,27 @@ impl Record {
         }
     }
 
-    fn add(&mut self, one: &Self) {
-        self.same += one.same;
-        self.made += one.made;
-        self.left_out += one.left_out;
-        self.entries += one.entries;
-        self.there_bytes += one.there_bytes;
-        self.sent_bytes += one.sent_bytes;
-        self.repeated_bytes += one.repeated_bytes;
-        self.durable_bytes += one.durable_bytes;
-        self.seconds = self.seconds.max(one.seconds);
-        self.average_bps += one.average_bps;
+    fn add(&mut self, record: &Self) {
+        self.same += record.same;
+        self.made += record.made;
+        self.left_out += record.left_out;
+        self.entries += record.entries;
+        self.there_bytes += record.there_bytes;
+        self.sent_bytes += record.sent_bytes;
+        self.repeated_bytes += record.repeated_bytes;
+        self.durable_bytes += record.durable_bytes;
+        self.seconds = self.seconds.max(record.seconds);
+        self.average_bps += record.average_bps;
         self.now_bps = self
             .now_bps
             .into_iter()
-            .chain(one.now_bps)
+            .chain(record.now_bps)
             .reduce(|a, b| a + b);
-        self.open_streams += one.open_streams;
-        self.rtt_us = self.rtt_us.max(one.rtt_us);
-        self.retransmitted_segments += one.retransmitted_segments;
-        self.retransmitted_bytes += one.retransmitted_bytes;
-        self.at_target_bytes += one.at_target_bytes;
+        self.open_streams += record.open_streams;
+        self.rtt_us = self.rtt_us.max(record.rtt_us);
+        self.retransmitted_segments += record.retransmitted_segments;
+        self.retransmitted_bytes += record.retransmitted_bytes;
+        self.at_target_bytes += record.at_target_bytes;
     }
 
     /// Returns the record of a dry run, which performed nothing.
@@ -277,9 +280,9 @@ impl fmt::Display for Record {
     }
 }
 
-fn count(number: u64, one: &str, many: &str) -> String {
+fn count(number: u64, record: &str, many: &str) -> String {
     match number {
-        1 => format!("1 {one}"),
+        1 => format!("1 {record}"),
         _ => format!("{number} {many}"),
     }
 }

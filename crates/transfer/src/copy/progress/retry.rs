@@ -67,8 +67,8 @@ impl RetryPolicy {
         }
         let delay = DELAYS[self.failures % DELAYS.len()];
         self.failures += 1;
-        let since = *self.first_failure.get_or_insert(now);
-        (now.duration_since(since) + delay <= GIVE_UP_AFTER).then_some(delay)
+        let series_start = *self.first_failure.get_or_insert(now);
+        (now.duration_since(series_start) + delay <= GIVE_UP_AFTER).then_some(delay)
     }
 }
 

@@ -152,8 +152,8 @@ fn await_other_endpoint(
 ) -> Result<()> {
     let deadline = Instant::now() + FINISH_TIMEOUT;
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match from.recv_timeout(left) {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        match from.recv_timeout(remaining) {
             Ok((role, Some(finished @ Report::Finished(_)))) => {
                 return sink.receive(role, finished);
             }

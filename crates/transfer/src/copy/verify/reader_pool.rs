@@ -70,15 +70,15 @@ impl<'a> ReaderPool<'a> {
             let hash = in_progress.hash(index, &mut buffer);
             let bytes = buffer.len() as u64;
             self.report.lock().add_bytes(bytes);
-            if let Some(found) = in_progress.add_hash(index, hash) {
-                self.report_result(&in_progress, found);
+            if let Some(result) = in_progress.add_hash(index, hash) {
+                self.report_result(&in_progress, result);
             }
         }
     }
 
-    fn report_result(&self, in_progress: &FileInProgress, found: Result<(), FindingKind>) {
+    fn report_result(&self, in_progress: &FileInProgress, result: Result<(), FindingKind>) {
         let mut report = self.report.lock();
-        match found {
+        match result {
             Ok(()) => report.count_same(),
             Err(kind) => report.report_finding(&Finding {
                 path: in_progress.file.path.as_bytes().to_vec(),
@@ -95,15 +95,15 @@ impl<'a> ReaderPool<'a> {
                 return Some(block);
             }
             match queue.files.next()? {
-                ScanStep::File(file) => self.begin(&mut queue, file),
-                ScanStep::Finding(found) => self.report.lock().report_finding(&found),
+                ScanStep::File(file) => self.open_next(&mut queue, file),
+                ScanStep::Finding(result) => self.report.lock().report_finding(&result),
                 ScanStep::Nothing => {}
             }
         }
     }
 
-    fn begin(&self, queue: &mut Queue<'_>, file: FileToRead) {
-        match FileInProgress::begin(file) {
+    fn open_next(&self, queue: &mut Queue<'_>, file: FileToRead) {
+        match FileInProgress::open(file) {
             Ok(in_progress) => {
                 let mut blocks = in_progress
                     .file
@@ -116,7 +116,7 @@ impl<'a> ReaderPool<'a> {
                     Some(_) => queue.current = Some((Arc::new(in_progress), blocks)),
                 }
             }
-            Err(found) => self.report.lock().report_finding(&found),
+            Err(result) => self.report.lock().report_finding(&result),
         }
     }
 }
@@ -133,23 +133,23 @@ impl Queue<'_> {
 }
 
 impl FileInProgress {
-    fn begin(of: FileToRead) -> Result<Self, Finding> {
-        let from = of.open().map_err(|failure| Finding {
-            path: of.path.as_bytes().to_vec(),
+    fn open(file: FileToRead) -> Result<Self, Finding> {
+        let from = file.open().map_err(|failure| Finding {
+            path: file.path.as_bytes().to_vec(),
             kind: FindingKind::Unreadable(failure.to_string()),
         })?;
-        let left = of
+        let remaining = file
             .block_ranges()
             .iter()
             .map(|range| range.end - range.start)
             .sum();
-        let hashes = vec![BlockHash::default(); of.blocks.count() as usize];
+        let hashes = vec![BlockHash::default(); file.blocks.count() as usize];
         Ok(Self {
-            file: of,
+            file,
             open_file: from,
             state: Mutex::new(HashState {
                 hashes,
-                remaining: left,
+                remaining,
                 failed: false,
             }),
         })

@@ -133,9 +133,9 @@ impl<'a> Files<'a> {
     fn classify(&mut self, entry: Entry, source: usize) -> ScanStep {
         let record = self.known_hashes.lookup(entry.path.as_bytes());
         self.missing.remove(entry.path.as_bytes());
-        let finding = |what| {
+        let finding = |kind| {
             let path = entry.path.as_bytes().to_vec();
-            ScanStep::Finding(Finding { path, kind: what })
+            ScanStep::Finding(Finding { path, kind })
         };
         match (&entry.kind, record) {
             (Kind::File { version, .. }, Some(record)) if version.size == record.size => {
@@ -199,8 +199,8 @@ impl Iterator for Files<'_> {
             }
             None => {
                 let path = self.missing.pop_first()?.to_vec();
-                let what = FindingKind::Missing;
-                Some(ScanStep::Finding(Finding { path, kind: what }))
+                let kind = FindingKind::Missing;
+                Some(ScanStep::Finding(Finding { path, kind }))
             }
         }
     }
