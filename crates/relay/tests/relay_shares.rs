@@ -122,7 +122,7 @@ fn many_slow_readers_do_not_block_others() {
         })
         .collect();
     let (done, is_done) = std::sync::mpsc::channel::<()>();
-    let sip = spawn(move || {
+    let slow_readers = spawn(move || {
         while is_done.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
             for mut client in &greedy {
                 let _ = client.read(&mut [0; 4096]);
@@ -137,7 +137,7 @@ fn many_slow_readers_do_not_block_others() {
         exchange(&client, &accept(&listener), 1);
     }
     drop(done);
-    sip.join().unwrap();
+    slow_readers.join().unwrap();
 }
 
 #[test]
@@ -147,20 +147,20 @@ fn cuts_stalled_tunnels() {
     let forward = format!("{ANY}={source}");
     let peer = far.address("convert").to_string();
     let stall = ["--stall-timeout", "1s", "--http", ANY, "--socks5", ANY];
-    let straight = Relay::start(&[&stall[..], &["--forward", &forward]].concat());
+    let direct = Relay::start(&[&stall[..], &["--forward", &forward]].concat());
     let chained = Relay::start(&[&stall[..], &["--peer", &peer]].concat());
     let striped = Relay::start(&[&stall[..], &["--peer", &peer, "--streams", "3"]].concat());
     // A connection without data for the client is not stalled.
     let (listener, at) = origin();
     let silent = dial(
         "socks5",
-        straight.address("socks5"),
+        direct.address("socks5"),
         &Destination::Address(at),
     )
     .unwrap();
     let server = accept(&listener);
     for (relay, kinds) in [
-        (&straight, &["http", "socks5", "forward", "GET"][..]),
+        (&direct, &["http", "socks5", "forward", "GET"][..]),
         (&chained, &["http", "socks5", "GET"]),
         (&striped, &["http", "socks5"]),
     ] {
@@ -206,7 +206,7 @@ fn limits_connections_per_client() {
     let relay = Relay::start(&["--http", ANY, "--connections-per-client", "3"]);
     let at = relay.address("http");
     let (listener, origin) = origin();
-    let asked = |source| {
+    let send_connect = |source| {
         let mut client = connect_from(source, at).unwrap();
         let request = format!("CONNECT {origin} HTTP/1.1\r\n\r\n");
         client.write_all(request.as_bytes()).map(|()| client)
@@ -216,15 +216,15 @@ fn limits_connections_per_client() {
         assert!(http_head(&mut client).starts_with("HTTP/1.1 200"));
         (client, accept(&listener))
     };
-    let mut first: Vec<_> = (0..3).map(|_| served(asked(GREEDY))).collect();
+    let mut first: Vec<_> = (0..3).map(|_| served(send_connect(GREEDY))).collect();
     // The reset may arrive before the write.
-    if let Ok(mut fourth) = asked(GREEDY) {
+    if let Ok(mut fourth) = send_connect(GREEDY) {
         assert_reset(&mut fourth);
     }
-    served(asked("127.0.0.9"));
+    served(send_connect("127.0.0.9"));
     first.pop();
     let begun = Instant::now();
-    while asked(GREEDY)
+    while send_connect(GREEDY)
         .and_then(|mut client| client.read(&mut [0]))
         .is_err()
     {
@@ -252,9 +252,9 @@ fn leaves_permits_for_other_clients() {
     let forward = format!("0.0.0.0:3128={}", IPV4.at(8080));
     let args = ["--forward", &forward, "--allow-from", "10.77.0.0/16"];
     let _relay = bed.relay(&[&args[..], &["--max-connections", "16"]].concat());
-    let door = SocketAddr::from((IPV4.near, 3128));
+    let listen_address = SocketAddr::from((IPV4.near, 3128));
     // A reset may arrive before the connect returns.
-    let mut greedy: Vec<_> = (0..64).map(|_| bed.connect(door)).collect();
+    let mut greedy: Vec<_> = (0..64).map(|_| bed.connect(listen_address)).collect();
     let other = || TcpStream::connect_timeout(&(IPV4.far, 3128).into(), PATIENCE);
     let mut other = bed.server.run(other).unwrap();
     patient(&other);
@@ -278,8 +278,8 @@ fn counts_ipv6_network_as_one_client() {
         return;
     }
     let bed = Testbed::new("network");
-    let door = SocketAddr::from((IPV6.near, 3128));
-    let forward = format!("{door}={}", IPV6.at(8080));
+    let listen_address = SocketAddr::from((IPV6.near, 3128));
+    let forward = format!("{listen_address}={}", IPV6.at(8080));
     let args = ["--forward", &forward, "--allow-from", "fd77::/16"];
     let _relay = bed.relay(&[&args[..], &["--connections-per-client", "2"]].concat());
     let listener = bed.listen(IPV6.at(8080));
@@ -297,7 +297,9 @@ fn counts_ipv6_network_as_one_client() {
             let address = format!("-6 address add {source}/64 dev eth0 nodad");
             ip(&bed.client, &address);
             // A reset may arrive before the connect returns.
-            bed.client.run(|| connect_from(&source, door)).ok()
+            bed.client
+                .run(|| connect_from(&source, listen_address))
+                .ok()
         })
         .collect();
     let served = |client: &mut TcpStream| {

@@ -153,7 +153,7 @@ impl IdlePool {
         leg.map(|idle| idle.leg)
     }
 
-    fn put(&self, leg: Leg) {
+    fn insert(&self, leg: Leg) {
         self.idle().push(IdleLeg {
             leg,
             since: Instant::now(),
@@ -219,7 +219,7 @@ impl IdlePool {
 
 /// Fills the pool and keeps it full. Missing legs are opened in parallel, since one after the other
 /// would take a round trip each. No leg is opened shortly after an early close. A peer that is down
-/// is left to [`super::check::watch`].
+/// is left to [`super::check::run_checks`].
 async fn maintain_pool(pool: Arc<IdlePool>) {
     let mut opening = JoinSet::new();
     let mut backoff = OpenBackoff::default();
@@ -235,7 +235,7 @@ async fn maintain_pool(pool: Arc<IdlePool>) {
             opening.spawn(async move { peer.open_leg(limit).await });
         }
         select! {
-            Some(Ok(Ok(leg))) = opening.join_next() => pool.put(leg),
+            Some(Ok(Ok(leg))) = opening.join_next() => pool.insert(leg),
             () = pool.taken.notified() => {}
             () = pool.wait_for_event() => {}
             () = sleep(MAINTENANCE_INTERVAL) => {}

@@ -138,11 +138,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// Reads the configuration from the file, if one is named, and the flags. Checks it, and tries its
 /// socket options on this system.
 pub(crate) fn configuration(args: &Args) -> anyhow::Result<Config> {
-    read(args).map(|(config, ..)| config)
+    read_config(args).map(|(config, ..)| config)
 }
 
 /// Reads the configuration, together with the settings and the file it comes from.
-fn read(args: &Args) -> anyhow::Result<(Config, Settings, Option<File>)> {
+fn read_config(args: &Args) -> anyhow::Result<(Config, Settings, Option<File>)> {
     let (config, settings, file) = args.read()?;
     profile::check_support(&config.profiles).map_err(|error| file::locate(error, file.as_ref()))?;
     Ok((config, settings, file))
@@ -150,7 +150,7 @@ fn read(args: &Args) -> anyhow::Result<(Config, Settings, Option<File>)> {
 
 /// Prints a summary of the configuration and its problems.
 fn check_config(args: &Args) -> anyhow::Result<()> {
-    let (config, settings, file) = read(args)?;
+    let (config, settings, file) = read_config(args)?;
     let mut summary = Summary::new(&config);
     for finding in findings::find(&settings, &config) {
         summary.add_warning(&finding, file.as_ref());
@@ -176,10 +176,10 @@ fn enable_mtu_probing() -> anyhow::Result<MtuProbing> {
     })
 }
 
-fn warn_of_descriptor_limit(places: usize, wanted: u32) {
-    if places < wanted as usize {
+fn warn_of_descriptor_limit(available: usize, wanted: u32) {
+    if available < wanted as usize {
         warn!(
-            "RLIMIT_NOFILE has room for {places} connections at once, not \
+            "RLIMIT_NOFILE has room for {available} connections at once, not \
              {wanted}: others wait"
         );
     }
@@ -440,16 +440,16 @@ async fn wait_for_handshakes() {
     let _ = timeout(HANDSHAKE_TIME, ended).await;
 }
 
-/// Stops accepting. Cuts the remaining connections after the grace period, or when `impatient`
-/// completes (a second signal).
-async fn drain(relay: &Relay, registry: &Registry, impatient: impl Future<Output = ()>) {
+/// Stops accepting. Cuts the remaining connections after the grace period, or when `second_signal`
+/// completes.
+async fn drain(relay: &Relay, registry: &Registry, second_signal: impl Future<Output = ()>) {
     relay.lifecycle.enter(Phase::Drain);
     sleep(ACCEPT_TIME).await;
     let all = relay.permits_total.load(Relaxed);
     let all_closed = async {
         select! {
             all_back = relay.connection_permits.acquire_many(all) => drop(all_back),
-            () = impatient => {}
+            () = second_signal => {}
         }
     };
     let _ = timeout(relay.config().limits.grace, all_closed).await;

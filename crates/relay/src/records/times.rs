@@ -8,12 +8,12 @@ use std::{
 };
 
 /// Upper bounds in seconds, for paths from a local network to several hundred milliseconds.
-const SHORT: &[f64] = &[
+const SHORT_BOUNDS_S: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 2.5, 5.0,
     10.0, 30.0,
 ];
 /// Upper bounds in seconds, up to a day.
-const LONG: &[f64] = &[
+const LONG_BOUNDS_S: &[f64] = &[
     0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0,
 ];
 
@@ -31,9 +31,9 @@ pub(crate) struct Times {
 impl Default for Times {
     fn default() -> Self {
         Self {
-            connect: Histogram::new(SHORT),
-            first_byte: Histogram::new(SHORT),
-            duration: Histogram::new(LONG),
+            connect: Histogram::new(SHORT_BOUNDS_S),
+            first_byte: Histogram::new(SHORT_BOUNDS_S),
+            duration: Histogram::new(LONG_BOUNDS_S),
         }
     }
 }
@@ -90,13 +90,13 @@ impl Histogram {
 
 /// Timer of one client's wait for the first byte of an answer.
 #[derive(Debug)]
-pub(crate) struct FirstByte {
+pub(crate) struct FirstByteTimer {
     begin: Instant,
     /// Microseconds from `begin` to the open request, plus one; 0 is no open request.
     started_at: AtomicU64,
 }
 
-impl FirstByte {
+impl FirstByteTimer {
     pub(crate) fn new(begin: Instant) -> Self {
         Self {
             begin,
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn counts_first_byte_once_per_request() {
-        let (times, wait) = (Times::default(), FirstByte::new(Instant::now()));
+        let (times, wait) = (Times::default(), FirstByteTimer::new(Instant::now()));
         let counted = || times.first_byte.read().counts.iter().sum::<u64>();
         wait.record_first_byte(&times);
         assert_eq!(counted(), 0, "no open request");

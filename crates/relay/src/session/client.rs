@@ -167,7 +167,7 @@ fn any_contains(prefixes: &[Prefix], address: SocketAddr) -> bool {
 
 /// Result of a check of user and password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Credentials {
+pub(crate) enum LoginResult {
     Accepted,
     Rejected,
     /// Not checked: too many clients of the same address wait.
@@ -183,30 +183,30 @@ impl Session {
         users: &Users,
         user: &[u8],
         password: &[u8],
-    ) -> Credentials {
+    ) -> LoginResult {
         let digest = digest(user, password);
         if self
-            .credentials
+            .login_digest
             .get()
             .is_some_and(|known| **known == digest)
         {
-            return Credentials::Accepted;
+            return LoginResult::Accepted;
         }
         let (client, penalties) = (network(self.client_address.ip()), &self.listener.penalties);
         let Some(wait) = penalties.wait(client, Instant::now()) else {
-            return Credentials::NotChecked;
+            return LoginResult::NotChecked;
         };
         if !wait.is_zero() {
             sleep(wait).await;
         }
         if users.verify(user, password) {
             penalties.succeed(client, user);
-            let _ = self.credentials.set(digest.into());
-            return Credentials::Accepted;
+            let _ = self.login_digest.set(digest.into());
+            return LoginResult::Accepted;
         }
         penalties.fail(client, user, Instant::now());
         self.refuse(&DenialReason::WrongPassword);
-        Credentials::Rejected
+        LoginResult::Rejected
     }
 }
 

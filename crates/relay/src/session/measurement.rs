@@ -28,7 +28,7 @@ enum LegTransport<'a> {
 }
 
 impl<'a> LegTransport<'a> {
-    fn of(carrier: &'a Carrier, bundle: Option<&'a Arc<Bundle>>) -> Self {
+    fn new(carrier: &'a Carrier, bundle: Option<&'a Arc<Bundle>>) -> Self {
         bundle.map_or(Self::One(carrier), |bundle| Self::Many(bundle))
     }
 
@@ -61,7 +61,7 @@ impl Session {
             self.leg_sample(group, number, transport)
         };
         let far = upstream.far.as_ref();
-        let far = far.map(|far| LegTransport::of(far, upstream.bundle.as_ref()));
+        let far = far.map(|far| LegTransport::new(far, upstream.bundle.as_ref()));
         Sample {
             number: self.number,
             at: Instant::now(),
@@ -106,7 +106,7 @@ impl Session {
     }
 
     fn client_transport(&self) -> LegTransport<'_> {
-        LegTransport::of(&self.client, self.client_bundle())
+        LegTransport::new(&self.client, self.client_bundle())
     }
 
     /// Applies `of` to each leg; there may be no far leg.
@@ -115,7 +115,7 @@ impl Session {
             let upstream = self.lock_upstream();
             (upstream.far.clone(), upstream.bundle.clone())
         };
-        let far = far.map(|far| of(LegTransport::of(&far, bundle.as_ref())));
+        let far = far.map(|far| of(LegTransport::new(&far, bundle.as_ref())));
         (of(self.client_transport()), far)
     }
 

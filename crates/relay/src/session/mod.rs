@@ -22,7 +22,7 @@ use crate::{
     },
     records::{
         counters::{Pauses, Traffic},
-        times::FirstByte,
+        times::FirstByteTimer,
     },
     relay::Relay,
     session::{
@@ -86,12 +86,12 @@ pub(crate) struct Session {
     proxied_destination: Option<SocketAddr>,
     acts_for_remote: AtomicBool,
     /// Digest of a user and password that were accepted.
-    pub(crate) credentials: OnceLock<Box<[u8; 32]>>,
+    pub(crate) login_digest: OnceLock<Box<[u8; 32]>>,
     pub(crate) started: Instant,
     pub(crate) traffic: Traffic,
     pub(crate) pauses: Pauses,
     pub(crate) http: Arc<HttpMemory>,
-    first_byte: FirstByte,
+    first_byte: FirstByteTimer,
     idle_timer: IdleTimer,
     /// Stall detectors of the client and of the far end.
     stalls: Mutex<[StallDetector; 2]>,
@@ -157,10 +157,10 @@ impl Session {
             sender: client_address,
             proxied_destination: None,
             started: now,
-            first_byte: FirstByte::new(now),
+            first_byte: FirstByteTimer::new(now),
             idle_timer: IdleTimer::default(),
             acts_for_remote: AtomicBool::new(false),
-            credentials: OnceLock::new(),
+            login_digest: OnceLock::new(),
             traffic: Traffic::default(),
             pauses: Pauses::default(),
             http: Arc::default(),

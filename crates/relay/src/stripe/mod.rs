@@ -2,10 +2,10 @@
 //! Striping: one client's connection over several legs between two relays.
 //! `longhaul_protocol::stripe` assigns the bytes to legs; this module moves them.
 //!
-//! The requesting relay makes a [`outgoing_group::Group`]: the first leg carries the request, the
-//! others join once it is accepted. The accepting relay registers the group's identifier in its
-//! [`incoming_groups::Groups`], where joining legs find the session, whichever worker accepts them.
-//! At both ends the legs form a [`bundle::Trunk`].
+//! The requesting relay makes a [`outgoing_group::OutgoingGroup`]: the first leg carries the
+//! request, the others join once it is accepted. The accepting relay registers the group's
+//! identifier in its [`incoming_groups::IncomingGroups`], where joining legs find the session,
+//! whichever worker accepts them. At both ends the legs form a [`bundle::Bundle`].
 
 pub(crate) mod bundle;
 pub(crate) mod incoming_groups;

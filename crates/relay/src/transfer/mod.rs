@@ -11,7 +11,7 @@ use crate::{
     faults::fault::Fault,
     records::{
         counters::{Counters, GaugeGuard, Pause, Pauses, Traffic},
-        times::FirstByte,
+        times::FirstByteTimer,
     },
     route::far_leg::FarLeg,
     stripe::incoming_groups::JoinTicket,
@@ -77,7 +77,7 @@ pub(crate) struct TransferContext<'a> {
     pub(crate) counters: &'a Counters,
     pub(crate) traffic: &'a Traffic,
     pub(crate) pauses: &'a Pauses,
-    pub(crate) first_byte: &'a FirstByte,
+    pub(crate) first_byte: &'a FirstByteTimer,
     /// Rate limits.
     pub(crate) limits: &'a RateLimits,
     /// Copy mode.

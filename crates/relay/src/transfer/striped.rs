@@ -104,7 +104,7 @@ pub(crate) async fn run(
         biased;
         ended = async { tokio::try_join!(up, down).map(drop) } => ended,
         end = first_error(legs, accepted.clone()) => Err(end),
-        () = accept_and_open_joins(legs, accepted) => unreachable!("legs join for ever"),
+        () = accept_and_open_joins(legs, accepted) => unreachable!("joining has no end"),
     };
     match outcome {
         Ok(()) => End::Finished,

@@ -152,17 +152,17 @@ fn detects_vanished_client() {
     let relay = Relay::spawn_waiting(bed.command(&["--config", path]), 2);
     let listener = bed.listen(IPV4.at(8080));
     // The origin is silent: only the client's missing keepalive answers can be detected.
-    let mut asking = bed.connect(relay.address("http")).unwrap();
+    let mut http_client = bed.connect(relay.address("http")).unwrap();
     let request = format!("GET http://{}/ HTTP/1.1\r\nHost: x\r\n\r\n", IPV4.at(8080));
-    asking.write_all(request.as_bytes()).unwrap();
-    let mut asked = accept(&listener);
-    http_head(&mut asked);
+    http_client.write_all(request.as_bytes()).unwrap();
+    let mut http_origin = accept(&listener);
+    http_head(&mut http_origin);
     let mut client = bed.connect(relay.address("forward")).unwrap();
     let mut server = accept(&listener);
     client.write_all(b"x").unwrap();
     assert_eq!(read_array(&mut server), *b"x");
     longhaul_testnet::relay_testbed::ip(&bed.client, "link set eth0 down");
-    for mut server in [server, asked] {
+    for mut server in [server, http_origin] {
         patient(&server);
         let error = server.read(&mut [0]).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);

@@ -156,7 +156,7 @@ fn connections_of_intercepted_peer_go_directly() {
     );
     inside(&mut peer, &bed.client);
     let _peer = Relay::spawn(peer);
-    for way in [&[][..], &["--verify-connect"]] {
+    for verify in [&[][..], &["--verify-connect"]] {
         let intercept = [
             "--transparent",
             "127.0.0.1:3129",
@@ -165,7 +165,7 @@ fn connections_of_intercepted_peer_go_directly() {
             "--peer",
             "10.77.1.7",
         ];
-        let _relay = bed.relay(&[&intercept[..], way].concat());
+        let _relay = bed.relay(&[&intercept[..], verify].concat());
         let server = bed.listen(IPV4.at(8080));
         let connect = || {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;

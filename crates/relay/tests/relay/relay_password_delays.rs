@@ -161,7 +161,7 @@ fn unchecked_passwords_get_429() {
     let setup = setup();
     (0..6).for_each(|_| assert_eq!(setup.ask(&mut http(&setup), ME_WRONG), 407));
     // The first of these waits for 3.2 s, the next for 6.4 s, and others would have to wait longer.
-    let asked = || {
+    let send_login = || {
         let mut client = http(&setup);
         let head = "GET http://192.0.2.1/ HTTP/1.1\r\nHost: x\r\n";
         write!(
@@ -171,29 +171,29 @@ fn unchecked_passwords_get_429() {
         .unwrap();
         client
     };
-    let clients: Vec<_> = (0..8).map(|_| asked()).collect();
+    let clients: Vec<_> = (0..8).map(|_| send_login()).collect();
     let heads: Vec<_> = clients
         .into_iter()
         .map(|mut client| http_head(&mut client))
         .collect();
-    let unseen = heads.iter().filter(|head| http_status(head) == 429);
-    let unseen: Vec<_> = unseen.collect();
-    assert!(!unseen.is_empty(), "{heads:?}");
-    assert!(unseen.iter().all(|head| head.contains("retry-after:")));
+    let unchecked = heads.iter().filter(|head| http_status(head) == 429);
+    let unchecked: Vec<_> = unchecked.collect();
+    assert!(!unchecked.is_empty(), "{heads:?}");
+    assert!(unchecked.iter().all(|head| head.contains("retry-after:")));
 }
 
 #[test]
 fn unchecked_socks5_passwords_get_no_reply() {
     let setup = setup();
     (0..6).for_each(|_| assert_eq!(setup.socks5(b"wrong"), [1, 1]));
-    let asked = || {
+    let send_login = || {
         let mut client = connect(setup.relay.address("socks5"));
         client.write_all(&[5, 1, 2]).unwrap();
         assert_eq!(read_array(&mut client), [5, 2]);
         client.write_all(b"\x01\x02me\x05wrong").unwrap();
         client
     };
-    let clients: Vec<_> = (0..8).map(|_| asked()).collect();
+    let clients: Vec<_> = (0..8).map(|_| send_login()).collect();
     let answers: Vec<_> = clients
         .into_iter()
         .map(|mut client| client.read_exact(&mut [0; 2]).is_ok())

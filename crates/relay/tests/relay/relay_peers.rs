@@ -31,15 +31,15 @@ impl Near {
         let counters = directory.path().join("counters");
         let (peer, pool) = (peer.to_string(), pool.to_string());
         let forward = format!("{ANY}=192.0.2.7:7");
-        let ways = ["--forward", &forward, "--http", ANY, "--peer", &peer];
-        let how = ["--peer-pool", &pool, "--workers", "1"];
+        let listeners = ["--forward", &forward, "--http", ANY, "--peer", &peer];
+        let peer_args = ["--peer-pool", &pool, "--workers", "1"];
         let counters = [
             "--counters",
             counters.to_str().unwrap(),
             "--interval",
             "5ms",
         ];
-        let relay = Relay::start(&[&ways[..], &how, &counters].concat());
+        let relay = Relay::start(&[&listeners[..], &peer_args, &counters].concat());
         Self { relay, directory }
     }
 
@@ -247,8 +247,8 @@ fn relays_all_protocols_over_pool() {
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let forward = format!("{ANY}={address}");
-    let ways = ["--forward", &forward, "--socks5", ANY, "--http", ANY];
-    let near = Relay::start(&[&ways[..], &["--peer", &peer, "--peer-pool", "2"]].concat());
+    let listeners = ["--forward", &forward, "--socks5", ANY, "--http", ANY];
+    let near = Relay::start(&[&listeners[..], &["--peer", &peer, "--peer-pool", "2"]].concat());
     let to = Destination::Address(address);
     for kind in ["forward", "socks5", "http"] {
         for _ in 0..8 {
@@ -363,13 +363,13 @@ fn checks_second_peer_through_first() {
     let (b, at_b) = origin();
     let admin = format!("[admin]\naddress = '{ANY}'\n");
     let _near = with_chain(at_a, at_b, &admin);
-    let asked = [(); 2].map(|()| {
+    let checked = [(); 2].map(|()| {
         let mut stream = accept(&a);
         let request = read_request(&mut stream);
         stream.write_all(&Answer::Accepted.encode()).unwrap();
         request.hops[0]
     });
-    assert!(asked.contains(&at_b), "{asked:?}");
+    assert!(checked.contains(&at_b), "{checked:?}");
     b.set_nonblocking(true).unwrap();
     assert_eq!(b.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
 }

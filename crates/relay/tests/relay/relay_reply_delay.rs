@@ -23,9 +23,14 @@ fn convert() -> Relay {
 }
 
 /// Connects as a relay and sends a request.
-fn asking(relay: &Relay, to: SocketAddr, hops: Vec<SocketAddr>, patience: Duration) -> TcpStream {
+fn send_request(
+    relay: &Relay,
+    to: SocketAddr,
+    hops: Vec<SocketAddr>,
+    reply_delay: Duration,
+) -> TcpStream {
     let request = Request {
-        reply_delay: patience,
+        reply_delay,
         ..Request::new(Destination::Address(to), hops)
     };
     let mut client = connect(relay.address("convert"));
@@ -34,10 +39,10 @@ fn asking(relay: &Relay, to: SocketAddr, hops: Vec<SocketAddr>, patience: Durati
 }
 
 /// Long enough to see an answer that is not delayed, and far less than the reply delay.
-const WHILE: Duration = Duration::from_millis(100);
+const SHORT_TIME: Duration = Duration::from_millis(100);
 
 fn assert_silent(stream: &TcpStream) {
-    stream.set_read_timeout(Some(WHILE)).unwrap();
+    stream.set_read_timeout(Some(SHORT_TIME)).unwrap();
     let error = stream.peek(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     longhaul_testnet::relay_process::patient(stream);
@@ -57,7 +62,7 @@ fn assert_answer_and_bytes_together(client: &mut TcpStream, server: &mut TcpStre
 fn answer_arrives_with_first_bytes() {
     let (listener, address) = origin();
     let far = convert();
-    let mut client = asking(&far, address, vec![], REPLY_DELAY_MAX);
+    let mut client = send_request(&far, address, vec![], REPLY_DELAY_MAX);
     assert_answer_and_bytes_together(&mut client, &mut accept(&listener));
 }
 
@@ -66,7 +71,7 @@ fn intermediate_relay_keeps_answer_and_bytes_together() {
     let (listener, address) = origin();
     let (middle, far) = (convert(), convert());
     let hops = vec![far.address("convert")];
-    let mut client = asking(&middle, address, hops, REPLY_DELAY_MAX);
+    let mut client = send_request(&middle, address, hops, REPLY_DELAY_MAX);
     assert_answer_and_bytes_together(&mut client, &mut accept(&listener));
 }
 
@@ -75,7 +80,7 @@ fn reply_delay_ends_if_destination_is_silent() {
     let (listener, address) = origin();
     let (middle, far) = (convert(), convert());
     for hops in [vec![], vec![far.address("convert")]] {
-        let mut client = asking(&middle, address, hops, Duration::from_millis(10));
+        let mut client = send_request(&middle, address, hops, Duration::from_millis(10));
         let server = accept(&listener);
         assert_eq!(convert_answer(&mut client), Answer::Accepted);
         exchange(&client, &server, 1);
@@ -87,7 +92,7 @@ fn reply_delay_ends_if_destination_is_silent() {
 fn client_bytes_do_not_wait_for_answer() {
     let (listener, address) = origin();
     let far = convert();
-    let mut client = asking(&far, address, vec![], REPLY_DELAY_MAX);
+    let mut client = send_request(&far, address, vec![], REPLY_DELAY_MAX);
     client.write_all(b"ask").unwrap();
     let mut server = accept(&listener);
     assert_eq!(read_array(&mut server), *b"ask");
@@ -100,12 +105,12 @@ fn client_bytes_do_not_wait_for_answer() {
 fn passes_on_fin_and_rst_after_answer() {
     let (listener, address) = origin();
     let far = convert();
-    let mut client = asking(&far, address, vec![], REPLY_DELAY_MAX);
+    let mut client = send_request(&far, address, vec![], REPLY_DELAY_MAX);
     drop(accept(&listener));
     assert_eq!(convert_answer(&mut client), Answer::Accepted);
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
 
-    let mut client = asking(&far, address, vec![], REPLY_DELAY_MAX);
+    let mut client = send_request(&far, address, vec![], REPLY_DELAY_MAX);
     client.write_all(b"ask").unwrap();
     let mut server = accept(&listener);
     // Earlier, a reset may be a failure to connect.
@@ -120,7 +125,7 @@ fn passes_on_fin_and_rst_after_answer() {
 fn refusal_is_not_delayed() {
     let (_socket, closed) = refusing();
     let far = convert();
-    let mut client = asking(&far, closed, vec![], REPLY_DELAY_MAX);
+    let mut client = send_request(&far, closed, vec![], REPLY_DELAY_MAX);
     let refused = Answer::refused(ErrorCode::ConnectionReset);
     assert_eq!(convert_answer(&mut client), refused);
 }
@@ -152,11 +157,11 @@ fn read_any_request(listener: &TcpListener) -> Request {
 fn requests_reply_delay_only_for_protocols_without_reply() {
     let (listener, address) = origin();
     let forward = format!("{ANY}=192.0.2.7:7");
-    let ways = ["--forward", &forward, "--socks5", ANY, "--http", ANY];
+    let listeners = ["--forward", &forward, "--socks5", ANY, "--http", ANY];
     let peer = address.to_string();
-    let how = ["--peer", &peer, "--connect-timeout", "1s"];
-    let near = Relay::start(&[&ways[..], &how].concat());
-    let patience = |kind, sent: &[u8]| {
+    let peer_args = ["--peer", &peer, "--connect-timeout", "1s"];
+    let near = Relay::start(&[&listeners[..], &peer_args].concat());
+    let reply_delay = |kind, sent: &[u8]| {
         let mut client = connect(near.address(kind));
         client.write_all(sent).unwrap();
         read_request(&listener).reply_delay
@@ -165,8 +170,8 @@ fn requests_reply_delay_only_for_protocols_without_reply() {
     let socks = b"\x05\x01\x00\x05\x01\x00\x01\xc0\x00\x02\x07\x00\x07";
     let get = b"GET http://192.0.2.7:7/ HTTP/1.1\r\nHost: x\r\n\r\n";
     let tunnel = b"CONNECT 192.0.2.7:7 HTTP/1.1\r\nHost: x\r\n\r\n";
-    assert_eq!(patience("forward", b""), share);
-    assert_eq!(patience("http", get), share);
-    assert_eq!(patience("http", tunnel), Duration::ZERO);
-    assert_eq!(patience("socks5", socks), Duration::ZERO);
+    assert_eq!(reply_delay("forward", b""), share);
+    assert_eq!(reply_delay("http", get), share);
+    assert_eq!(reply_delay("http", tunnel), Duration::ZERO);
+    assert_eq!(reply_delay("socks5", socks), Duration::ZERO);
 }

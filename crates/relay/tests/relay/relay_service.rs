@@ -315,8 +315,8 @@ fn exits_if_worker_cannot_start() {
             if settled && log().contains("listening") && has_worker(child.0.id()) {
                 break None;
             }
-            let patient = start.elapsed() < longhaul_testnet::relay_process::PATIENCE;
-            assert!(patient, "{held}: neither serves nor ends: {}", log());
+            let in_time = start.elapsed() < longhaul_testnet::relay_process::PATIENCE;
+            assert!(in_time, "{held}: neither serves nor ends: {}", log());
         };
         if let Some(status) = status {
             assert_eq!(status.code(), Some(1), "{held}: {}", log());

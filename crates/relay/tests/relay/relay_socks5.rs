@@ -25,7 +25,7 @@ fn users(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
-fn greeted(relay: &Relay) -> TcpStream {
+fn connect_greeted(relay: &Relay) -> TcpStream {
     let mut client = connect(relay.address("socks5"));
     client.write_all(&[5, 1, 0]).unwrap();
     assert_eq!(read_array(&mut client), [5, 0]);
@@ -129,7 +129,7 @@ fn refuses_users_file_readable_by_others() {
 fn bind_reports_listen_address_and_peer() {
     let relay = Relay::start(&["--socks5", ANY]);
     for expected in [address((Ipv4Addr::LOCALHOST, 20).into()), NOWHERE.to_vec()] {
-        let mut client = greeted(&relay);
+        let mut client = connect_greeted(&relay);
         request(&mut client, BIND, &expected);
         let (code, bound) = reply(&mut client);
         assert_eq!(code, 0);
@@ -144,7 +144,7 @@ fn bind_reports_listen_address_and_peer() {
 #[test]
 fn bind_resets_unexpected_peers() {
     let relay = Relay::start(&["--socks5", ANY]);
-    let mut client = greeted(&relay);
+    let mut client = connect_greeted(&relay);
     request(&mut client, BIND, &address(([127, 0, 0, 2], 1).into()));
     let (code, bound) = reply(&mut client);
     assert_eq!(code, 0);
@@ -161,13 +161,13 @@ fn bind_resets_unexpected_peers() {
 #[test]
 fn bind_ends_on_timeout_and_when_client_closes() {
     let relay = Relay::start(&["--socks5", ANY, "--connect-timeout", "300ms"]);
-    let mut client = greeted(&relay);
+    let mut client = connect_greeted(&relay);
     request(&mut client, BIND, &NOWHERE);
     assert_eq!(reply(&mut client).0, 0);
     assert_eq!(reply(&mut client).0, 4);
 
     let relay = Relay::start(&["--socks5", ANY]);
-    let mut client = greeted(&relay);
+    let mut client = connect_greeted(&relay);
     request(&mut client, BIND, &NOWHERE);
     let (_, bound) = reply(&mut client);
     drop(client);
@@ -187,12 +187,12 @@ fn unsupported_commands_get_reply_7() {
     let direct = Relay::start(&["--socks5", ANY]);
     let through = Relay::start(&["--socks5", ANY, "--peer", "127.0.0.1:9"]);
     for (relay, command) in [(&direct, 9), (&through, BIND), (&through, UDP_ASSOCIATE)] {
-        let mut client = greeted(relay);
+        let mut client = connect_greeted(relay);
         request(&mut client, command, &NOWHERE);
         assert_eq!(reply(&mut client).0, 7, "{command}");
         assert_eq!(client.read(&mut [0]).unwrap(), 0);
     }
-    let mut client = greeted(&direct);
+    let mut client = connect_greeted(&direct);
     request(&mut client, CONNECT, &[2, 0, 0]);
     assert_eq!(reply(&mut client).0, 8);
 }
@@ -206,7 +206,7 @@ fn denied_destinations_get_reply_2() {
     // The flag only lets the harness count one more listener.
     let relay = Relay::start(&["--config", file.path().to_str().unwrap(), "--socks5", ANY]);
     for command in [CONNECT, BIND] {
-        let mut client = greeted(&relay);
+        let mut client = connect_greeted(&relay);
         request(&mut client, command, &address(([127, 0, 0, 2], 9).into()));
         assert_eq!(reply(&mut client).0, 2, "{command}");
     }
@@ -219,7 +219,7 @@ fn udp() -> UdpSocket {
 }
 
 fn associate(relay: &Relay) -> (TcpStream, SocketAddr) {
-    let mut control = greeted(relay);
+    let mut control = connect_greeted(relay);
     request(&mut control, UDP_ASSOCIATE, &NOWHERE);
     let (code, bound) = reply(&mut control);
     assert_eq!(code, 0);
@@ -343,14 +343,14 @@ fn bind_and_associate_take_extra_permits() {
     let with_limit = |limit| Relay::start(&["--socks5", ANY, "--max-connections", limit]);
     let (one, two) = (with_limit("1"), with_limit("2"));
     for command in [UDP_ASSOCIATE, BIND] {
-        let mut client = greeted(&one);
+        let mut client = connect_greeted(&one);
         request(&mut client, command, &NOWHERE);
         assert_eq!(reply(&mut client).0, 1, "{command}");
         // One after the other: the permits are released shortly after the client has closed.
         let start = std::time::Instant::now();
         for _ in 0..3 {
             loop {
-                let mut client = greeted(&two);
+                let mut client = connect_greeted(&two);
                 request(&mut client, command, &NOWHERE);
                 match reply(&mut client).0 {
                     0 => break,

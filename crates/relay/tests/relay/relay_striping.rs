@@ -68,7 +68,7 @@ impl Pipeline {
 fn near_relay(peer: SocketAddr, to: SocketAddr, more: &[&str], counters: &str) -> Relay {
     let forward = format!("{ANY}={to}");
     let (peer, streams) = (peer.to_string(), STREAMS.to_string());
-    let ways = [
+    let args = [
         "--forward",
         &forward,
         "--peer",
@@ -76,7 +76,7 @@ fn near_relay(peer: SocketAddr, to: SocketAddr, more: &[&str], counters: &str) -
         "--streams",
         &streams,
     ];
-    Relay::start(&[&ways[..], &["--counters", counters], more].concat())
+    Relay::start(&[&args[..], &["--counters", counters], more].concat())
 }
 
 /// Minimum of bytes on a leg that has carried data: more than its handshake, even with TLS.
@@ -365,8 +365,8 @@ fn failed_joins_do_not_mark_peer_down() {
     let far = Relay::start(&["--convert", ANY]);
     let path = directory.path().join("near").display().to_string();
     let peer = forward_once(far.address("convert")).to_string();
-    let ways = ["--http", ANY, "--peer", &peer, "--streams", "4"];
-    let near = Relay::start(&[&ways[..], &["--counters", &path]].concat());
+    let args = ["--http", ANY, "--peer", &peer, "--streams", "4"];
+    let near = Relay::start(&[&args[..], &["--counters", &path]].concat());
     let to = Destination::Address(address);
     let client = dial("http", near.address("http"), &to).unwrap();
     near.says("could not join");
@@ -374,10 +374,10 @@ fn failed_joins_do_not_mark_peer_down() {
     drop(client);
     let (status, log) = near.stop();
     assert!(status.success() && !log.contains("is down"), "{log}");
-    let news = "3 of 4 streams could not join: connection refused";
-    assert_eq!(log.matches(news).count(), 1, "{log}");
-    let counted = counters(&std::fs::read_to_string(&path).unwrap());
-    let peer = &counted["peers"][0];
+    let message = "3 of 4 streams could not join: connection refused";
+    assert_eq!(log.matches(message).count(), 1, "{log}");
+    let counter_args = counters(&std::fs::read_to_string(&path).unwrap());
+    let peer = &counter_args["peers"][0];
     assert!(peer["down_s"].is_null(), "{peer}");
     assert_eq!(
         (&peer["failures"], &peer["streams_missing"]),
@@ -426,12 +426,12 @@ fn replaces_dead_pooled_connection_that_joins() {
     let (listener, peer) = origin();
     let openings = openings(listener);
     let peer = peer.to_string();
-    let ways = ["--http", ANY, "--peer", &peer, "--streams", "2"];
+    let args = ["--http", ANY, "--peer", &peer, "--streams", "2"];
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("near");
-    let counted = ["--counters", file.to_str().unwrap(), "--interval", "20ms"];
+    let counter_args = ["--counters", file.to_str().unwrap(), "--interval", "20ms"];
     let pool = ["--peer-pool", "2", "--workers", "1"];
-    let near = Relay::start(&[&ways[..], &pool, &counted].concat());
+    let near = Relay::start(&[&args[..], &pool, &counter_args].concat());
     until_ready(&file, 2);
     let client = std::thread::spawn({
         let (to, relay) = ("192.0.2.7:7".parse().unwrap(), near.address("http"));
@@ -540,8 +540,8 @@ fn peer_without_striping_gets_one_leg() {
     // The other connections, opened meanwhile, end without a byte.
     let mut second = std::iter::from_fn(|| Some(accept(&listener)))
         .find_map(|stream| {
-            let asked = matches!(stream.peek(&mut [0]), Ok(1));
-            asked.then_some(stream)
+            let has_request = matches!(stream.peek(&mut [0]), Ok(1));
+            has_request.then_some(stream)
         })
         .unwrap();
     assert_eq!(read_request(&mut second).stripes, None);
@@ -719,9 +719,9 @@ fn stripes_connections_of_every_listener_kind() {
     let (listener, address) = origin();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
-    let ways = ["--socks5", ANY, "--http", ANY, "--convert", ANY];
+    let args = ["--socks5", ANY, "--http", ANY, "--convert", ANY];
     let out = ["--peer", &peer, "--streams", "4"];
-    let near = Relay::start(&[&ways[..], &out].concat());
+    let near = Relay::start(&[&args[..], &out].concat());
     for kind in ["socks5", "http", "convert"] {
         let client = dial(kind, near.address(kind), &Destination::Address(address)).unwrap();
         exchange(&client, &accept(&listener), 8);
@@ -758,8 +758,8 @@ fn lossy(bed: &Testbed, streams: &str, mib: u64) -> std::time::Duration {
     let listener = bed.right.run(|| TcpListener::bind((right, 0))).unwrap();
     let forward = format!("{near_any}={}", listener.local_addr().unwrap());
     let peer = far.address("convert").to_string();
-    let ways = ["--forward", &forward, "--peer", &peer, "--streams", streams];
-    let near = [&ways[..], &reno].concat();
+    let args = ["--forward", &forward, "--peer", &peer, "--streams", streams];
+    let near = [&args[..], &reno].concat();
     let near = bed.left.run(|| Ok(Relay::start(&near))).unwrap();
     let begun = std::time::Instant::now();
     let to = near.address("forward");

@@ -155,8 +155,8 @@ fn detects_killed_relay() {
     if !may_use_namespaces() {
         return;
     }
-    let patient = "profile = 'long'\n[profile.long]\nuser_timeout = '2s'\n";
-    let hosts = hosts("ru-gone", &LOSSY, patient, "");
+    let profile = "profile = 'long'\n[profile.long]\nuser_timeout = '2s'\n";
+    let hosts = hosts("ru-gone", &LOSSY, profile, "");
     let [mut client, mut server] = hosts.pair();
     client.write_all(b"x").unwrap();
     assert_eq!(read_array(&mut server), *b"x");

@@ -30,7 +30,7 @@ use crate::{
     leg::stream::LegStream,
     relay::Phase,
     route::request::Request,
-    session::{Session, client::Credentials, http_memory::HEAD_LEN_MAX},
+    session::{Session, client::LoginResult, http_memory::HEAD_LEN_MAX},
     transfer::{End, Side},
 };
 use bytes::Bytes;
@@ -315,26 +315,26 @@ impl Proxy {
     }
 
     /// Checks the Proxy-Authorization field (RFC 9110 §11.7.1).
-    async fn authenticate(&self, request: &ClientRequest) -> Credentials {
+    async fn authenticate(&self, request: &ClientRequest) -> LoginResult {
         let Some(users) = &self.session.listener_config.users else {
-            return Credentials::Accepted;
+            return LoginResult::Accepted;
         };
         match credentials(request.headers(), header::PROXY_AUTHORIZATION) {
             Some((user, password)) => self.session.authenticate(users, &user, &password).await,
-            None => Credentials::Rejected,
+            None => LoginResult::Rejected,
         }
     }
 
     async fn authorize(&self, request: &ClientRequest) -> Result<Destination, ErrorResponse> {
         match self.authenticate(request).await {
-            Credentials::Accepted => {}
-            Credentials::Rejected => {
+            LoginResult::Accepted => {}
+            LoginResult::Rejected => {
                 return Err(ErrorResponse::unauthenticated(
                     StatusCode::PROXY_AUTHENTICATION_REQUIRED,
                     "this proxy wants a user and a password",
                 ));
             }
-            Credentials::NotChecked => {
+            LoginResult::NotChecked => {
                 return Err(ErrorResponse::unauthenticated(
                     StatusCode::TOO_MANY_REQUESTS,
                     "too many wrong passwords from this address wait for their check: try again later",

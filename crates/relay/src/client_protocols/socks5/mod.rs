@@ -13,7 +13,7 @@ use crate::{
         tunnel::connect,
     },
     config::users::Users,
-    session::{Session, client::Credentials},
+    session::{Session, client::LoginResult},
     transfer::End,
 };
 use longhaul_protocol::{
@@ -122,10 +122,10 @@ async fn check_password(
         .map_err(|error| Rejection::from_read_error(error, error_reply))?;
     let verdict = session.authenticate(users, &credentials.user, &credentials.password);
     match verdict.await {
-        Credentials::Accepted => send(client, &password_answer(true)).await,
-        Credentials::Rejected => Err(Rejection::new(Failure::NotAllowed, password_answer(false))),
+        LoginResult::Accepted => send(client, &password_answer(true)).await,
+        LoginResult::Rejected => Err(Rejection::new(Failure::NotAllowed, password_answer(false))),
         // RFC 1929 §2 has no reply for it.
-        Credentials::NotChecked => Err(Rejection::new(Failure::NotAllowed, [])),
+        LoginResult::NotChecked => Err(Rejection::new(Failure::NotAllowed, [])),
     }
 }
 

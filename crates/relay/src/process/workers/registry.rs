@@ -29,7 +29,7 @@ struct Connection {
 impl Registry {
     /// Returns a number for a connection, which is registered until the guard is dropped.
     pub(crate) fn register(self: &Arc<Self>) -> Registration {
-        let mut state = self.open();
+        let mut state = self.state();
         let number = state.next_number;
         state.next_number += 1;
         state.connections.insert(number, Connection::default());
@@ -41,7 +41,7 @@ impl Registry {
 
     /// Stores the task of a registered connection. Does nothing if the connection has ended.
     pub(crate) fn set_task(&self, number: u64, abort: AbortHandle) {
-        let mut state = self.open();
+        let mut state = self.state();
         if state.is_cut {
             abort.abort();
         }
@@ -52,7 +52,7 @@ impl Registry {
 
     /// Aborts the tasks of all connections, later ones included.
     pub(crate) fn cut_all(&self) {
-        let mut open = self.open();
+        let mut open = self.state();
         open.is_cut = true;
         let tasks = open.connections.values().filter_map(|c| c.abort.as_ref());
         tasks.for_each(AbortHandle::abort);
@@ -62,7 +62,7 @@ impl Registry {
     pub(crate) fn cut(&self, session: &Session, why: CutReason) {
         session.set_cut_reason(why);
         let abort = {
-            let open = self.open();
+            let open = self.state();
             let connection = open.connections.get(&session.number);
             connection.and_then(|connection| connection.abort.clone())
         };
@@ -74,17 +74,17 @@ impl Registry {
     /// Returns all connections whose client is known, unordered. Callers should drop them soon: the
     /// last owner of a session closes its sockets.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
-        let open = self.open();
+        let open = self.state();
         let known = open.connections.values().filter_map(|c| c.session.clone());
         known.collect()
     }
 
     /// Returns the number of connections.
     pub(crate) fn len(&self) -> usize {
-        self.open().connections.len()
+        self.state().connections.len()
     }
 
-    fn open(&self) -> MutexGuard<'_, RegistryState> {
+    fn state(&self) -> MutexGuard<'_, RegistryState> {
         self.0.lock()
     }
 }
@@ -99,7 +99,7 @@ pub(crate) struct Registration {
 impl Registration {
     /// Stores the session once the client is known.
     pub(crate) fn set_session(&self, session: &Arc<Session>) {
-        let mut open = self.registry.open();
+        let mut open = self.registry.state();
         if let Some(connection) = open.connections.get_mut(&self.number) {
             connection.session = Some(session.clone());
         }
@@ -107,7 +107,7 @@ impl Registration {
 
     /// Removes the session: its leg is now part of another session, which has its own registration.
     pub(crate) fn clear_session(&self) {
-        let mut open = self.registry.open();
+        let mut open = self.registry.state();
         let connection = open.connections.get_mut(&self.number);
         let left = connection.and_then(|connection| connection.session.take());
         // Unlocked first, as in [`Drop`].
@@ -118,7 +118,7 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let left = self.registry.open().connections.remove(&self.number);
+        let left = self.registry.state().connections.remove(&self.number);
         // This may be the last reference to the session: it is dropped without the lock.
         drop(left);
     }

@@ -64,7 +64,7 @@ impl ConnectionSampler {
         // An error would mean that the sender is gone, but `self` is the sender.
         let found = latest.wait_for(is_valid).await.ok();
         let snapshot = found.and_then(|found| Some(found.as_ref()?.snapshot.clone()));
-        snapshot.expect("it was waited for")
+        snapshot.expect("wait_for returns a valid snapshot")
     }
 
     /// Records the final sample of a connection. Later samples of it are ignored.
