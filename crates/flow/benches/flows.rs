@@ -163,13 +163,13 @@ impl Transfers {
         self.steps += 1;
         let at_ns = self.steps * 2 * GAP_NS;
         let flow = self.flow();
-        let place = usize::from(flow);
+        let slot = usize::from(flow);
         let (first, before) = &mut self.sent[usize::from(flow)];
         if *first >= self.case.length {
             (*first, *before) = (0, *before + 1);
         }
         let (first, flow) = (*first, key(flow, *before));
-        self.sent[place].0 += 2;
+        self.sent[slot].0 += 2;
         for i in 0..2 {
             let at_ns = at_ns + u64::from(i) * GAP_NS;
             self.capture(batch, &flow, data(at_ns, first + i));

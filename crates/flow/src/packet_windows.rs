@@ -212,9 +212,9 @@ impl PacketWindows {
     ) {
         let windows = windows_of(&mut self.slots, handle).filter(|_| handle.events_left > 0);
         let window = windows.and_then(|windows| windows.windows.last_mut());
-        let mut room =
+        let mut has_room =
             |window: &mut WindowBuffer| window.has_room(handle.events_left, &mut self.events_left);
-        let Some(window) = window.and_then(|window| room(window).then_some(window)) else {
+        let Some(window) = window.and_then(|window| has_room(window).then_some(window)) else {
             handle.events_left = 0;
             return;
         };
@@ -251,8 +251,8 @@ fn windows_of<'a>(
     handle: &WindowHandle,
 ) -> Option<&'a mut DirectionWindows> {
     let slot = slots.get_mut(usize::from(handle.slot))?;
-    let mine = handle.owner != 0 && slot.owner == handle.owner;
-    mine.then(|| &mut slot.directions[usize::from(handle.direction)])
+    let owns_slot = handle.owner != 0 && slot.owner == handle.owner;
+    owns_slot.then(|| &mut slot.directions[usize::from(handle.direction)])
 }
 
 impl DirectionWindows {

@@ -173,19 +173,19 @@ mod tests {
     use Event::{Ack, Data as Sent};
 
     fn released(events: &[Event]) -> record::AckClocking {
-        let (mut releases, mut data) = (BurstTracker::default(), Data::default());
+        let (mut tracker, mut data) = (BurstTracker::default(), Data::default());
         for event in events {
             match *event {
-                Ack(at_ns, packets) => releases.on_ack(at_ns, packets, &data),
+                Ack(at_ns, packets) => tracker.on_ack(at_ns, packets, &data),
                 Sent(at_ns, segments, pauses) => {
-                    releases.on_data(at_ns, pauses, 10, &data);
+                    tracker.on_data(at_ns, pauses, 10, &data);
                     data.data_segments += segments;
                     data.payload_bytes += 100 * segments;
                     data.last_data_ns = Some(at_ns);
                 }
             }
         }
-        releases.finish(10, &data)
+        tracker.finish(10, &data)
     }
 
     #[test]

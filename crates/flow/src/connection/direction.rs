@@ -374,9 +374,9 @@ impl Direction {
         if acked == 0 {
             return 0;
         }
-        let others =
+        let not_in_flight =
             self.ack_state.scoreboard.bytes() + self.send_state.syn_fin.within(acked, next);
-        (next - acked).saturating_sub(others)
+        (next - acked).saturating_sub(not_in_flight)
     }
 
     /// Processes the ACK fields of a segment from the other end.
@@ -418,8 +418,8 @@ impl Direction {
             self.process_sack(segment, ack, budget, bin);
         }
         if segment.flags & SYN == 0 {
-            let tells = pure || order == Ordering::Greater;
-            self.ack_state.update_window(segment, ack, tells, bin);
+            let is_new = pure || order == Ordering::Greater;
+            self.ack_state.update_window(segment, ack, is_new, bin);
         }
         if self.window_handle.is_open() {
             self.record_ack_event(segment, ack, budget);
@@ -568,18 +568,18 @@ impl Direction {
         budget: &MemoryBudget,
     ) -> record::Direction {
         let gap_ns = budget.settings.burst_gap_ns;
-        let missed = self
+        let acked_unseen = self
             .send_state
             .sequence_gaps
             .acked_unseen(self.ack_state.acked);
-        let missed_bytes = missed - u64::from(is_over && self.lacks_fin());
-        let releases = self.burst_tracker.finish(gap_ns, &self.send_state.data);
+        let acked_unseen_bytes = acked_unseen - u64::from(is_over && self.lacks_fin());
+        let ack_clocking = self.burst_tracker.finish(gap_ns, &self.send_state.data);
         let (gaps, bursts) = self.send_state.packet_gaps.finish();
         let (acks, ack_diff, packets_per_ack) = self.ack_state.finish();
         record::Direction {
             syn_options: self.syn_options,
             data: record::Data {
-                acked_unseen_bytes: missed_bytes,
+                acked_unseen_bytes,
                 ..self.send_state.data
             },
             acks,
@@ -592,7 +592,7 @@ impl Direction {
             in_flight_max_bytes: self.in_flight_max,
             time_series,
             packet_windows,
-            ack_clocking: releases,
+            ack_clocking,
             ..record::Direction::default()
         }
     }

@@ -79,17 +79,17 @@ impl HandshakeTracker {
     }
 
     fn syn(&mut self, segment: &Segment, end: usize) {
-        let again = std::mem::replace(&mut self.syn_kinds_sent[end].plain, true);
-        self.record.syn_retransmissions += u32::from(again);
+        let retransmitted = std::mem::replace(&mut self.syn_kinds_sent[end].plain, true);
+        self.record.syn_retransmissions += u32::from(retransmitted);
         if end == 0 {
             self.syn = Some(PendingSyn::new(segment, end, self.syn));
         }
     }
 
     fn syn_ack(&mut self, segment: &Segment, end: usize) {
-        let again = std::mem::replace(&mut self.syn_kinds_sent[end].with_ack, true);
-        self.record.syn_ack_retransmissions += u32::from(again);
-        if end == 1 && !again {
+        let retransmitted = std::mem::replace(&mut self.syn_kinds_sent[end].with_ack, true);
+        self.record.syn_ack_retransmissions += u32::from(retransmitted);
+        if end == 1 && !retransmitted {
             self.record.syn_to_syn_ack_ns = self.syn.and_then(|syn| syn.response_ns(segment));
         }
         if !self.is_over {
@@ -138,17 +138,20 @@ mod tests {
 
     #[test]
     fn retransmitted_syn_has_no_round_trip() {
-        let opening = handshake_of(&[
+        let handshake = handshake_of(&[
             (SYN, 0, 0, None),
             (SYN, 0, 1_000, None),
             (SYN | ACK, 1, 1_100, None),
             (ACK, 0, 1_150, None),
             (ACK, 0, 1_900, None),
         ]);
-        assert_eq!(opening.syn_to_syn_ack_ns, None);
-        assert_eq!(opening.syn_ack_to_ack_ns, Some(50));
+        assert_eq!(handshake.syn_to_syn_ack_ns, None);
+        assert_eq!(handshake.syn_ack_to_ack_ns, Some(50));
         assert_eq!(
-            (opening.syn_retransmissions, opening.syn_ack_retransmissions),
+            (
+                handshake.syn_retransmissions,
+                handshake.syn_ack_retransmissions
+            ),
             (1, 0)
         );
     }
@@ -156,12 +159,12 @@ mod tests {
     #[test]
     fn time_stamp_identifies_answered_syn() {
         let to_syn_ack = |[first, second, echo]: [u32; 3]| {
-            let opening = handshake_of(&[
+            let handshake = handshake_of(&[
                 (SYN, 0, 0, Some((first, 0))),
                 (SYN, 0, 1_000, Some((second, 0))),
                 (SYN | ACK, 1, 1_100, Some((3, echo))),
             ]);
-            opening.syn_to_syn_ack_ns
+            handshake.syn_to_syn_ack_ns
         };
         let found = [[7, 8, 8], [7, 8, 7], [8, 8, 8]].map(to_syn_ack);
         assert_eq!(found, [Some(100), None, None]);
@@ -169,7 +172,7 @@ mod tests {
 
     #[test]
     fn retransmitted_syn_ack_has_no_round_trip() {
-        let opening = handshake_of(&[
+        let handshake = handshake_of(&[
             (SYN, 0, 0, None),
             (SYN | ACK, 1, 10, None),
             (SYN | ACK, 1, 1_010, None),
@@ -177,32 +180,35 @@ mod tests {
             (SYN | ACK, 1, 1_030, None),
             (ACK, 0, 1_040, None),
         ]);
-        assert_eq!(opening.syn_to_syn_ack_ns, Some(10));
-        assert_eq!(opening.syn_ack_to_ack_ns, None);
-        assert_eq!(opening.syn_ack_retransmissions, 2);
+        assert_eq!(handshake.syn_to_syn_ack_ns, Some(10));
+        assert_eq!(handshake.syn_ack_to_ack_ns, None);
+        assert_eq!(handshake.syn_ack_retransmissions, 2);
     }
 
     #[test]
     fn measures_simultaneous_open() {
-        let opening = handshake_of(&[
+        let handshake = handshake_of(&[
             (SYN, 0, 0, None),
             (SYN, 1, 10, None),
             (SYN | ACK, 0, 30, None),
             (SYN | ACK, 1, 40, None),
             (ACK, 0, 55, None),
         ]);
-        assert_eq!(opening.syn_to_syn_ack_ns, Some(40));
-        assert_eq!(opening.syn_ack_to_ack_ns, Some(15));
+        assert_eq!(handshake.syn_to_syn_ack_ns, Some(40));
+        assert_eq!(handshake.syn_ack_to_ack_ns, Some(15));
         assert_eq!(
-            (opening.syn_retransmissions, opening.syn_ack_retransmissions),
+            (
+                handshake.syn_retransmissions,
+                handshake.syn_ack_retransmissions
+            ),
             (0, 0)
         );
     }
 
     #[test]
     fn measures_rest_of_handshake_without_syn() {
-        let opening = handshake_of(&[(SYN | ACK, 1, 5, None), (ACK, 0, 9, None)]);
-        assert_eq!(opening.syn_to_syn_ack_ns, None);
-        assert_eq!(opening.syn_ack_to_ack_ns, Some(4));
+        let handshake = handshake_of(&[(SYN | ACK, 1, 5, None), (ACK, 0, 9, None)]);
+        assert_eq!(handshake.syn_to_syn_ack_ns, None);
+        assert_eq!(handshake.syn_ack_to_ack_ns, Some(4));
     }
 }

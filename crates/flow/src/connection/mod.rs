@@ -111,10 +111,10 @@ impl Connection {
         if segment.flags & (SYN | RST) != SYN {
             return false;
         }
-        let sending = &self.directions[self.end_of(segment)].send_state;
-        sending.data.packets > 0
+        let send_state = &self.directions[self.end_of(segment)].send_state;
+        send_state.data.packets > 0
             && (self.is_silent(segment.at_ns)
-                || sending.isn != Some(segment.seq)
+                || send_state.isn != Some(segment.seq)
                     && !self.is_new_syn_ack(segment)
                     && !self.is_late_syn(segment))
     }
@@ -123,11 +123,11 @@ impl Connection {
     /// sent no SYN before. Its number is the one before the first seen, or it is older than all else and its number is
     /// less.
     fn is_late_syn(&self, syn: &Segment) -> bool {
-        let sending = &self.directions[self.end_of(syn)].send_state;
-        let behind = (sending.next as u32).wrapping_sub(syn.seq);
+        let send_state = &self.directions[self.end_of(syn)].send_state;
+        let behind = (send_state.next as u32).wrapping_sub(syn.seq);
         let is_older = syn.at_ns < self.first_ns && (1..=WINDOW_MAX as u32).contains(&behind);
-        let begins = syn.seq.wrapping_add(1) == sending.origin as u32;
-        sending.isn.is_none() && (begins || is_older)
+        let begins = syn.seq.wrapping_add(1) == send_state.origin as u32;
+        send_state.isn.is_none() && (begins || is_older)
     }
 
     /// Returns whether `segment` is a SYN/ACK while a SYN awaits one, or another SYN/ACK for the same SYN.
@@ -141,9 +141,9 @@ impl Connection {
 
     /// Returns whether the number of the SYN/ACK `segment` is unrelated to those that its end sent before.
     fn restarts_sequence(&self, segment: &Segment) -> bool {
-        let sending = &self.directions[self.end_of(segment)].send_state;
-        sending.next != 0
-            && sending.isn != Some(segment.seq)
+        let send_state = &self.directions[self.end_of(segment)].send_state;
+        send_state.next != 0
+            && send_state.isn != Some(segment.seq)
             && self.is_new_syn_ack(segment)
             && !self.is_late_syn(segment)
     }
@@ -280,14 +280,14 @@ impl Connection {
             |direction: &Direction| direction.syn_options.window_scale.map(|s| s.min(SHIFT_MAX));
         let refuses = |at: usize| {
             let Direction {
-                syn_options: offer,
-                send_state: sending,
+                syn_options,
+                send_state,
                 ..
             } = &self.directions[at];
-            let seen = at == end || sending.isn.is_some();
-            seen && offer.window_scale.is_none() && !offer.options_cut
+            let seen = at == end || send_state.isn.is_some();
+            seen && syn_options.window_scale.is_none() && !syn_options.options_cut
         };
-        let (mine, theirs) = match refuses(0) || refuses(1) {
+        let (own_shift, other_shift) = match refuses(0) || refuses(1) {
             true => (Some(0), Some(0)),
             false => (
                 shift_of(&self.directions[end]),
@@ -295,14 +295,14 @@ impl Connection {
             ),
         };
         // An end advertises windows for the data of the other end.
-        self.directions[1 - end].ack_state.window_shift = mine;
-        self.directions[end].ack_state.window_shift = theirs;
+        self.directions[1 - end].ack_state.window_shift = own_shift;
+        self.directions[end].ack_state.window_shift = other_shift;
     }
 
     /// Reports the flow when the connection or the capture ends.
     pub(super) fn finish(mut self, budget: &mut MemoryBudget, sink: &mut impl Sink) {
         let packets = self.packets();
-        let closing = self.termination();
+        let termination = self.termination();
         let [client, server] = self.ends();
         let origins = self
             .directions
@@ -323,7 +323,7 @@ impl Connection {
             first_ns: self.first_ns,
             last_ns: self.last_ns,
             handshake: self.handshake.record(),
-            termination: closing,
+            termination,
             upload: upload.finish(server_over, upload_series, upload_windows, budget),
             download: download.finish(client_over, download_series, download_windows, budget),
         };

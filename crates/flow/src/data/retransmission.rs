@@ -105,10 +105,10 @@ pub(crate) fn is_reordered(
     tsval: Option<u32>,
     round_trip: PathRoundTrip,
 ) -> bool {
-    if let (Some(mine), Some(beyond)) = (tsval, gap.tsval)
-        && mine != beyond
+    if let (Some(own), Some(beyond)) = (tsval, gap.tsval)
+        && own != beyond
     {
-        return is_newer(beyond, mine);
+        return is_newer(beyond, own);
     }
     at_ns.saturating_sub(gap.at_ns) < round_trip.reordering_ns()
 }

@@ -141,40 +141,40 @@ mod tests {
     }
 
     fn with(ranges: &[(u64, u64)], max: usize) -> SequenceGaps {
-        let mut holes = SequenceGaps::default();
+        let mut sequence_gaps = SequenceGaps::default();
         for &(start, end) in ranges {
-            holes.open(sequence_gap(start, end), 1_000, &mut budget(max));
+            sequence_gaps.open(sequence_gap(start, end), 1_000, &mut budget(max));
         }
-        holes
+        sequence_gaps
     }
 
     #[test]
     fn fills_gap_from_both_ends_and_middle() {
-        let mut holes = with(&[(10, 40)], 8);
+        let mut sequence_gaps = with(&[(10, 40)], 8);
         assert_eq!(
-            holes.fill(20, 25, &mut budget(8)),
+            sequence_gaps.fill(20, 25, &mut budget(8)),
             (5, Some(sequence_gap(10, 40)))
         );
-        assert_eq!(holes.fill(0, 15, &mut budget(8)).0, 5);
-        assert_eq!(holes.fill(30, 50, &mut budget(8)).0, 10);
-        assert_eq!(holes.acked_unseen(1_000), 5 + 5);
-        assert_eq!(holes.fill(0, 100, &mut budget(8)).0, 10);
-        assert_eq!(holes.fill(0, 100, &mut budget(8)), (0, None));
+        assert_eq!(sequence_gaps.fill(0, 15, &mut budget(8)).0, 5);
+        assert_eq!(sequence_gaps.fill(30, 50, &mut budget(8)).0, 10);
+        assert_eq!(sequence_gaps.acked_unseen(1_000), 5 + 5);
+        assert_eq!(sequence_gaps.fill(0, 100, &mut budget(8)).0, 10);
+        assert_eq!(sequence_gaps.fill(0, 100, &mut budget(8)), (0, None));
     }
 
     #[test]
     fn counts_only_acknowledged_numbers_as_unseen() {
-        let holes = with(&[(10, 20), (30, 40)], 8);
+        let sequence_gaps = with(&[(10, 20), (30, 40)], 8);
         assert_eq!(
-            [5, 15, 35, 99].map(|acked| holes.acked_unseen(acked)),
+            [5, 15, 35, 99].map(|acked| sequence_gaps.acked_unseen(acked)),
             [0, 5, 15, 20]
         );
     }
 
     #[test]
     fn counts_removed_gap_as_unseen() {
-        let holes = with(&[(10, 20), (30, 40), (50, 60)], 2);
-        assert_eq!(holes.gaps.len(), 2);
-        assert_eq!(holes.acked_unseen(1_000), 30);
+        let sequence_gaps = with(&[(10, 20), (30, 40), (50, 60)], 2);
+        assert_eq!(sequence_gaps.gaps.len(), 2);
+        assert_eq!(sequence_gaps.acked_unseen(1_000), 30);
     }
 }

@@ -35,7 +35,7 @@ impl StrayNumber {
         let goes_on = (1..=CONTINUATION_MAX).contains(&number.wrapping_sub(before.number));
         let follows = before.next == next && goes_on;
         follows.then(|| {
-            *self = Self::default(); // It strays no longer.
+            *self = Self::default(); // The number is confirmed.
             before
         })
     }

@@ -89,26 +89,26 @@ mod tests {
     proptest! {
         #[test]
         fn matches_a_sorted_list(steps in prop::collection::vec((0usize..8, prop::bool::ANY), 0..100)) {
-            let mut recency = LruList::new();
+            let mut list = LruList::new();
             let mut order: Vec<u32> = (0..8).collect();
-            (0..8).for_each(|slot| recency.insert(slot));
+            (0..8).for_each(|slot| list.insert(slot));
             for (slot, comes_back) in steps {
                 let slot = slot as u32;
                 order.retain(|&s| s != slot);
                 order.push(slot);
                 if comes_back {
-                    recency.remove(slot);
-                    recency.insert(slot);
+                    list.remove(slot);
+                    list.insert(slot);
                 } else {
-                    recency.touch(slot);
+                    list.touch(slot);
                 }
-                prop_assert_eq!(recency.oldest(), Some(order[0]));
+                prop_assert_eq!(list.oldest(), Some(order[0]));
             }
             for slot in order {
-                prop_assert_eq!(recency.oldest(), Some(slot));
-                recency.remove(slot);
+                prop_assert_eq!(list.oldest(), Some(slot));
+                list.remove(slot);
             }
-            prop_assert_eq!(recency.oldest(), None);
+            prop_assert_eq!(list.oldest(), None);
         }
     }
 }

@@ -44,8 +44,8 @@ pub struct Flows {
     ids: Vec<Option<FlowId>>,
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
-    recency: LruList,
-    groups: SlotBatches,
+    lru_list: LruList,
+    slot_batches: SlotBatches,
     /// Slots of the last segments: most often the next one is of the same flow. Segments of different capture points
     /// alternate, so each has its own entry.
     recent_slots: [u32; RECENT_SLOTS],
@@ -62,8 +62,8 @@ impl Flows {
             ids: Vec::new(),
             connections: Vec::new(),
             free: Vec::new(),
-            recency: LruList::new(),
-            groups: SlotBatches::default(),
+            lru_list: LruList::new(),
+            slot_batches: SlotBatches::default(),
             recent_slots: [0; RECENT_SLOTS],
         }
     }
@@ -98,13 +98,13 @@ impl Flows {
     /// may be evicted if memory is short: it is checked once a flow instead of once a segment, so the excess is at most
     /// that of one flow.
     pub fn segments(&mut self, batch: &[CapturedSegment], sink: &mut impl Sink) {
-        self.groups.start_batch(batch.len());
+        self.slot_batches.start_batch(batch.len());
         for (at, item) in (0..).zip(batch) {
             let slot = self.slot_of(item, batch, sink);
-            self.groups.add(slot, at);
+            self.slot_batches.add(slot, at);
         }
         let mut at = 0;
-        while let Some(slot) = self.groups.slot(at) {
+        while let Some(slot) = self.slot_batches.slot(at) {
             self.process_pending(slot, batch, sink);
             self.evict_excess(batch, sink);
             at += 1;
@@ -122,7 +122,7 @@ impl Flows {
         let Some(connection) = &mut self.connections[slot as usize] else {
             return;
         };
-        while let Some(at) = self.groups.take(slot) {
+        while let Some(at) = self.slot_batches.take(slot) {
             connection.process(&batch[at as usize].segment, &mut self.budget, sink);
         }
         connection.account(&mut self.budget);
@@ -138,7 +138,7 @@ impl Flows {
 
     #[cold]
     fn evict_oldest(&mut self, batch: &[CapturedSegment], sink: &mut impl Sink) {
-        if let Some(slot) = self.recency.oldest() {
+        if let Some(slot) = self.lru_list.oldest() {
             self.process_pending(slot, batch, sink);
             self.end_flow(slot, sink);
         }
@@ -184,7 +184,7 @@ impl Flows {
             Some(slot) => self.slot_of_syn(slot, item, batch, sink),
             None => self.start_flow(item, batch, sink),
         };
-        self.recency.touch(slot);
+        self.lru_list.touch(slot);
         self.recent_slots[item.capture_point.0 as usize % RECENT_SLOTS] = slot;
         slot
     }
@@ -245,7 +245,7 @@ impl Flows {
             (ids[slot as usize].as_ref())
                 .map_or(0, |(capture_point, key)| hasher.of(*capture_point, key))
         });
-        self.recency.insert(slot);
+        self.lru_list.insert(slot);
         slot
     }
 
@@ -261,7 +261,7 @@ impl Flows {
 
     /// Ends the flow seen longest ago if it was closed long ago, and more of them while there is no room for another.
     fn make_room(&mut self, now_ns: u64, batch: &[CapturedSegment], sink: &mut impl Sink) {
-        let Some(slot) = self.recency.oldest() else {
+        let Some(slot) = self.lru_list.oldest() else {
             return;
         };
         self.process_pending(slot, batch, sink);
@@ -284,7 +284,7 @@ impl Flows {
             entry.remove();
         }
         self.ids[slot as usize] = None;
-        self.recency.remove(slot);
+        self.lru_list.remove(slot);
         self.free.push(slot);
         connection.finish(&mut self.budget, sink);
     }

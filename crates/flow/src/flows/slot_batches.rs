@@ -78,35 +78,35 @@ impl SlotBatches {
 mod tests {
     use super::*;
 
-    fn all(groups: &mut SlotBatches, slot: u32) -> Vec<u32> {
-        std::iter::from_fn(|| groups.take(slot)).collect()
+    fn all(batches: &mut SlotBatches, slot: u32) -> Vec<u32> {
+        std::iter::from_fn(|| batches.take(slot)).collect()
     }
 
     #[test]
     fn returns_items_of_each_slot_in_order() {
-        let mut groups = SlotBatches::default();
+        let mut batches = SlotBatches::default();
         for _ in 0..2 {
-            groups.start_batch(6);
+            batches.start_batch(6);
             for (item, slot) in [7, 2, 7, 7, 2, 0].into_iter().enumerate() {
-                groups.add(slot, item as u32);
+                batches.add(slot, item as u32);
             }
-            let slots: Vec<_> = (0..4).map_while(|at| groups.slot(at)).collect();
+            let slots: Vec<_> = (0..4).map_while(|at| batches.slot(at)).collect();
             assert_eq!(slots, [7, 2, 0]);
-            assert_eq!(all(&mut groups, 7), [0, 2, 3]);
-            assert_eq!(all(&mut groups, 2), [1, 4]);
-            assert_eq!(all(&mut groups, 0), [5]);
+            assert_eq!(all(&mut batches, 7), [0, 2, 3]);
+            assert_eq!(all(&mut batches, 2), [1, 4]);
+            assert_eq!(all(&mut batches, 0), [5]);
         }
     }
 
     #[test]
     fn returns_each_item_once() {
-        let mut groups = SlotBatches::default();
-        groups.start_batch(3);
-        groups.add(1, 0);
-        assert_eq!(all(&mut groups, 1), [0]);
-        groups.add(1, 1);
-        groups.add(1, 2);
-        assert_eq!(all(&mut groups, 1), [1, 2]);
-        assert!(all(&mut groups, 9).is_empty());
+        let mut batches = SlotBatches::default();
+        batches.start_batch(3);
+        batches.add(1, 0);
+        assert_eq!(all(&mut batches, 1), [0]);
+        batches.add(1, 1);
+        batches.add(1, 2);
+        assert_eq!(all(&mut batches, 1), [1, 2]);
+        assert!(all(&mut batches, 9).is_empty());
     }
 }

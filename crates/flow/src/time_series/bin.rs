@@ -94,7 +94,7 @@ impl Bin {
     fn merge_unacked_age(&mut self, age_us: u32) {
         self.unacked_age_min_us = match (self.unacked_age_min_us, age_us) {
             (0, age) | (age, 0) => age,
-            (mine, other) => mine.min(other),
+            (own, other) => own.min(other),
         };
     }
 
@@ -164,9 +164,9 @@ fn add(sum: &mut u32, more: u32) {
     *sum = sum.saturating_add(more);
 }
 
-fn least<T: Ord>(mine: Option<T>, other: Option<T>) -> Option<T> {
-    match (mine, other) {
-        (Some(mine), Some(other)) => Some(mine.min(other)),
-        (mine, other) => mine.or(other),
+fn least<T: Ord>(own: Option<T>, other: Option<T>) -> Option<T> {
+    match (own, other) {
+        (Some(own), Some(other)) => Some(own.min(other)),
+        (own, other) => own.or(other),
     }
 }

@@ -71,11 +71,11 @@ pub(crate) fn noise(values: &[f64]) -> f64 {
 /// Replaces each value except the ends by the median of itself and its neighbours: this removes a single outlier but
 /// keeps an edge.
 pub(crate) fn without_outliers(values: &[f64]) -> Vec<f64> {
-    let mut calm = values.to_vec();
-    for (place, three) in values.windows(3).enumerate() {
-        calm[place + 1] = median(three.iter().copied());
+    let mut filtered = values.to_vec();
+    for (index, three) in values.windows(3).enumerate() {
+        filtered[index + 1] = median(three.iter().copied());
     }
-    calm
+    filtered
 }
 
 /// Returns the median; 0 without values.
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn removes_outlier_and_keeps_edge() {
         let values = [1.0, 1.0, 9.0, 1.0, 1.0, 5.0, 5.0, 5.0];
-        let calm = without_outliers(&values);
-        assert_eq!(calm, [1.0, 1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0]);
+        let filtered = without_outliers(&values);
+        assert_eq!(filtered, [1.0, 1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0]);
     }
 }

@@ -120,9 +120,9 @@ fn sums(bins: &[Bin], of: fn(&Bin) -> u64) -> Vec<u64> {
 
 fn at(sums: &[u64], point: f64) -> f64 {
     let last = sums.len() - 1;
-    let place = point.clamp(0.0, last as f64);
-    let (low, high) = (place.floor() as usize, place.ceil() as usize);
-    let (low, high, part) = (sums[low] as f64, sums[high] as f64, place.fract());
+    let position = point.clamp(0.0, last as f64);
+    let (low, high) = (position.floor() as usize, position.ceil() as usize);
+    let (low, high, part) = (sums[low] as f64, sums[high] as f64, position.fract());
     low + (high - low) * part
 }
 

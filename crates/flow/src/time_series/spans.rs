@@ -16,22 +16,22 @@ pub(crate) fn overlay<K: Copy>(spans: &mut Vec<Span<K>>, over: Span<K>) {
         return;
     }
     let (from, to) = (over.bins.start, over.bins.end);
-    let mut painted = Vec::with_capacity(spans.len() + 2);
+    let mut result = Vec::with_capacity(spans.len() + 2);
     let mut over = Some(over);
     for Span { kind, bins } in spans.drain(..) {
         let (before, after) = (bins.start..bins.end.min(from), bins.start.max(to)..bins.end);
         if !before.is_empty() {
-            painted.push(Span { kind, bins: before });
+            result.push(Span { kind, bins: before });
         }
         if bins.end > from {
-            painted.extend(over.take());
+            result.extend(over.take());
         }
         if !after.is_empty() {
-            painted.push(Span { kind, bins: after });
+            result.push(Span { kind, bins: after });
         }
     }
-    painted.extend(over);
-    *spans = painted;
+    result.extend(over);
+    *spans = result;
 }
 
 /// Merges neighbours for which `same` returns true.
@@ -54,18 +54,18 @@ pub(crate) fn absorb_short<K>(
     spans: Vec<Span<K>>,
     short: impl Fn(&Span<K>) -> bool,
 ) -> Vec<Span<K>> {
-    let mut kept: Vec<Span<K>> = Vec::with_capacity(spans.len());
+    let mut result: Vec<Span<K>> = Vec::with_capacity(spans.len());
     for span in spans {
-        match kept.last_mut() {
+        match result.last_mut() {
             Some(last) if short(&span) => last.bins.end = span.bins.end,
             Some(last) if short(last) => {
                 let bins = last.bins.start..span.bins.end;
                 *last = Span { bins, ..span };
             }
-            _ => kept.push(span),
+            _ => result.push(span),
         }
     }
-    kept
+    result
 }
 
 #[cfg(test)]
@@ -99,15 +99,15 @@ mod tests {
             (3, 3, "aaabbc"),
             (0, 6, "XXXXXX"),
         ] {
-            let mut painted = spans("aaabbc");
+            let mut result = spans("aaabbc");
             overlay(
-                &mut painted,
+                &mut result,
                 Span {
                     kind: 'X',
                     bins: from..to,
                 },
             );
-            assert_eq!(text(&painted), want);
+            assert_eq!(text(&result), want);
         }
     }
 

@@ -22,9 +22,9 @@ impl AckSpacing {
         let Some(gaps) = gaps else {
             return;
         };
-        for place in [0, 1] {
-            self.gaps[place].record(gaps[place]);
-            self.closer[place] += u64::from(gaps[place] < gaps[1 - place] / 2);
+        for side in [0, 1] {
+            self.gaps[side].record(gaps[side]);
+            self.closer[side] += u64::from(gaps[side] < gaps[1 - side] / 2);
         }
     }
 

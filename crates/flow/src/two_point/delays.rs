@@ -238,11 +238,11 @@ impl Delays {
             self.bins = merged.collect();
             self.width_ns *= 2;
         }
-        let place = (elapsed / self.width_ns) as usize;
-        if place >= self.bins.len() {
-            self.bins.resize(place + 1, DelaySums::default());
+        let index = (elapsed / self.width_ns) as usize;
+        if index >= self.bins.len() {
+            self.bins.resize(index + 1, DelaySums::default());
         }
-        self.bins[place] = self.bins[place].merged(DelaySums::of(difference));
+        self.bins[index] = self.bins[index].merged(DelaySums::of(difference));
     }
 
     /// Returns the usual difference of recent packets.
@@ -257,8 +257,8 @@ impl Delays {
 
     /// Returns the least delays of packets that reach the left point first, or the right one.
     pub(super) fn min_delays(&self, from_left: bool) -> Option<MinDelays> {
-        let point = |(place, bin): (usize, &DelaySums)| {
-            let at = (place as f64 + 0.5) * self.width_ns as f64;
+        let point = |(index, bin): (usize, &DelaySums)| {
+            let at = (index as f64 + 0.5) * self.width_ns as f64;
             let least = if from_left {
                 bin.min as f64
             } else {
@@ -282,9 +282,9 @@ impl Delays {
             let delay = sign * (difference - clock_offset.at(at_ns));
             delay.max(0.0).round() as u64
         };
-        let bin = |(place, sums): (usize, &DelaySums)| {
+        let bin = |(index, sums): (usize, &DelaySums)| {
             let width = self.width_ns;
-            let into = width.saturating_mul(place as u64).saturating_add(width / 2);
+            let into = width.saturating_mul(index as u64).saturating_add(width / 2);
             let middle = self.from_ns.saturating_add(into);
             let of = |difference: f64| delay(middle, difference);
             let (one, other) = (of(sums.min as f64), of(sums.max as f64));
@@ -311,12 +311,12 @@ impl Delays {
     }
 
     /// Scales the counts from the kept samples to all packets; extremes and mean are of all packets.
-    fn scaled(&self, kept: &Distribution, series: &DelaySeries) -> Distribution {
+    fn scaled(&self, sampled: &Distribution, series: &DelaySeries) -> Distribution {
         let full = || series.bins.iter().filter(|bin| bin.count > 0);
         let sum: f64 = full()
             .map(|bin| bin.mean_ns as f64 * bin.count as f64)
             .sum();
-        let buckets = kept.buckets.iter();
+        let buckets = sampled.buckets.iter();
         Distribution {
             count: self.count,
             min: full().map(|bin| bin.min_ns).min().unwrap_or(0),
@@ -325,7 +325,7 @@ impl Delays {
             buckets: buckets
                 .map(|(edge, count)| (*edge, count * self.stride))
                 .collect(),
-            ..kept.clone()
+            ..sampled.clone()
         }
     }
 }
@@ -361,15 +361,15 @@ mod tests {
             samples_max: 4_096,
             ..SETTINGS
         };
-        let (mut forth, mut back) = (Delays::new(settings), Delays::new(settings));
+        let (mut forward, mut backward) = (Delays::new(settings), Delays::new(settings));
         for n in 0..packets {
             let (at, late) = (n * every_ns, |k: u64| n * k % 97 * 400);
-            forth.record(at + late(31), at + 20_000_000 + queue(n) + late(57));
-            back.record(at + 20_000_000 + late(71), at + late(13));
+            forward.record(at + late(31), at + 20_000_000 + queue(n) + late(57));
+            backward.record(at + 20_000_000 + late(71), at + late(13));
         }
         let (low, high) = (
-            forth.min_delays(true).unwrap(),
-            back.min_delays(false).unwrap(),
+            forward.min_delays(true).unwrap(),
+            backward.min_delays(false).unwrap(),
         );
         ClockOffset::between(&low, &high, 1.0)
     }
@@ -396,21 +396,21 @@ mod tests {
             samples_max: 4_096,
             ..SETTINGS
         };
-        let (mut forth, mut back) = (Delays::new(settings), Delays::new(settings));
+        let (mut forward, mut backward) = (Delays::new(settings), Delays::new(settings));
         let right = |true_ns: u64| 3_000_000_000 + true_ns + true_ns / 12_500;
         for n in 0..10_000u64 {
             let (at, queue) = (n * 1_000_000, n * 7_919 % 1_000 * 5_000);
-            forth.record(at, right(at + 20_000_000 + queue));
-            back.record(at + 20_000_000 + queue / 3, right(at));
+            forward.record(at, right(at + 20_000_000 + queue));
+            backward.record(at + 20_000_000 + queue / 3, right(at));
         }
         let (low, high) = (
-            forth.min_delays(true).unwrap(),
-            back.min_delays(false).unwrap(),
+            forward.min_delays(true).unwrap(),
+            backward.min_delays(false).unwrap(),
         );
         let line = ClockOffset::between(&low, &high, 1.0);
         assert!((line.slope * 1e6 - 80.0).abs() < 2.0, "{line:?}");
         assert!((line.at(0) - 3e9).abs() < 50e3, "{line:?}");
-        let (delay, _) = forth.finish(true, line);
+        let (delay, _) = forward.finish(true, line);
         assert!(delay.min.abs_diff(20_000_000) < 50_000, "{}", delay.min);
     }
 }

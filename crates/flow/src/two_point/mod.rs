@@ -189,8 +189,8 @@ impl DirectionMatcher {
     }
 
     fn segment(&mut self, side: Side, segment: &Segment) {
-        let place = side as usize;
-        let serial = self.sides[place].next_serial();
+        let side = side as usize;
+        let serial = self.sides[side].next_serial();
         let syn_fin = u64::from(segment.flags & SYN != 0) + u64::from(segment.flags & FIN != 0);
         let len = u64::from(segment.payload) + syn_fin;
         let at_ns = segment.at_ns;
@@ -204,19 +204,19 @@ impl DirectionMatcher {
                 tsval,
                 segment_bytes: u32::try_from(len.div_ceil(segments)).unwrap_or(u32::MAX),
             };
-            self.match_data(place, serial, start, packet);
+            self.match_data(side, serial, start, packet);
         } else {
-            let bare = EmptySegment {
+            let empty_segment = EmptySegment {
                 ack: unwrap_number(&mut self.ack, segment.ack),
                 tsval,
                 window: segment.window,
                 flags: segment.flags,
                 sack: (segment.sack_blocks > 0).then_some(segment.sack[0]),
             };
-            self.match_empty(place, serial, bare, at_ns);
+            self.match_empty(side, serial, empty_segment, at_ns);
         }
-        for place in &mut self.sides {
-            place.expire_beyond(self.settings.packets_max);
+        for unmatched in &mut self.sides {
+            unmatched.expire_beyond(self.settings.packets_max);
         }
     }
 
@@ -240,16 +240,16 @@ impl DirectionMatcher {
         self.sides[side].queue(start, packet.tsval);
     }
 
-    fn match_empty(&mut self, side: usize, serial: u64, bare: EmptySegment, at_ns: u64) {
-        match self.sides[1 - side].take_empty(&bare) {
+    fn match_empty(&mut self, side: usize, serial: u64, empty_segment: EmptySegment, at_ns: u64) {
+        match self.sides[1 - side].take_empty(&empty_segment) {
             Some(found) => {
                 self.record_match(side, serial, at_ns, &found);
                 let times = left_right(side, at_ns, found.at_ns);
                 self.spacing.record(times);
             }
-            None => self.sides[side].insert_empty(serial, bare, at_ns),
+            None => self.sides[side].insert_empty(serial, empty_segment, at_ns),
         }
-        self.sides[side].queue_empty(bare);
+        self.sides[side].queue_empty(empty_segment);
     }
 
     /// Returns the expected time at the other point of a packet seen here at `at_ns`.
@@ -280,8 +280,8 @@ impl DirectionMatcher {
     }
 
     fn expire_all(&mut self) {
-        for place in &mut self.sides {
-            place.expire_beyond(0);
+        for unmatched in &mut self.sides {
+            unmatched.expire_beyond(0);
         }
     }
 
@@ -318,12 +318,12 @@ fn left_right(side: usize, here: u64, there: u64) -> [u64; 2] {
 
 /// Unwraps `number`.
 fn unwrap_number(highest: &mut Option<u64>, number: u32) -> u64 {
-    let place = match *highest {
+    let unwrapped = match *highest {
         Some(highest) => unwrap_near(highest, number),
         None => unwrap_first(number),
     };
-    *highest = (*highest).max(Some(place));
-    place
+    *highest = (*highest).max(Some(unwrapped));
+    unwrapped
 }
 
 #[cfg(test)]
@@ -396,8 +396,8 @@ mod tests {
         all.extend(right.iter().map(|segment| (Side::Right, *segment)));
         all.sort_by_key(|(_, segment)| segment.at_ns);
         let mut comparison = Comparison::new(true, ComparisonSettings::default());
-        for (place, segment) in &all {
-            comparison.segment(*place, segment);
+        for (side, segment) in &all {
+            comparison.segment(*side, segment);
         }
         comparison.finish(&analysed(left), &analysed(right))
     }
@@ -423,8 +423,8 @@ mod tests {
         let mut left: Vec<_> = (0..10).map(|n| data(u64::from(n) * 100, n)).collect();
         let lost = left[4];
         left.push(later(&lost, 50_000_000));
-        let came = left.iter().filter(|segment| **segment != lost);
-        let right: Vec<_> = came.map(|segment| later(segment, DELAY)).collect();
+        let arrived = left.iter().filter(|segment| **segment != lost);
+        let right: Vec<_> = arrived.map(|segment| later(segment, DELAY)).collect();
         let metrics = compare(&left, &right).from_client;
         assert_eq!((metrics.delay.min, metrics.delay.max), (DELAY, DELAY));
         assert_eq!(
@@ -436,8 +436,8 @@ mod tests {
     #[test]
     fn distinguishes_uncaptured_from_lost_upstream() {
         let all: Vec<_> = (0..10).map(|n| data(u64::from(n) * 100, n)).collect();
-        let missed = |segment: &&Segment| segment.seq != all[3].seq;
-        let left: Vec<_> = all.iter().filter(missed).copied().collect();
+        let is_captured = |segment: &&Segment| segment.seq != all[3].seq;
+        let left: Vec<_> = all.iter().filter(is_captured).copied().collect();
         let right: Vec<_> = all.iter().map(|segment| later(segment, DELAY)).collect();
         let metrics = compare(&left, &right).from_client;
         assert_eq!(
@@ -511,16 +511,16 @@ mod tests {
             tsval: n,
             ..data(u64::from(n), 0)
         };
-        let alike = |n: u32| Segment {
+        let same_tsval = |n: u32| Segment {
             tsval: 0,
             ..data(u64::from(n), 0)
         };
         let by_window = |n: u32| Segment {
             payload: 0,
             window: n as u16,
-            ..alike(n)
+            ..same_tsval(n)
         };
-        let kinds: [&dyn Fn(u32) -> Segment; 3] = [&by_stamp, &alike, &by_window];
+        let kinds: [&dyn Fn(u32) -> Segment; 3] = [&by_stamp, &same_tsval, &by_window];
         for segment in kinds {
             let left: Vec<_> = (0..COUNT).map(segment).collect();
             let mut comparison = Comparison::new(true, ComparisonSettings::default());

@@ -143,10 +143,10 @@ impl Unmatched {
     }
 
     pub(super) fn take_empty(&mut self, segment: &EmptySegment) -> Option<MatchedPart> {
-        let mut alike = self
+        let mut equal = self
             .empty_segments
             .range((*segment, 0)..=(*segment, u64::MAX));
-        let (&key, &at_ns) = alike.next()?;
+        let (&key, &at_ns) = equal.next()?;
         self.empty_segments.remove(&key);
         Some(MatchedPart {
             start: segment.ack,

@@ -72,17 +72,17 @@ impl SenderCapture {
         far.limits = near
             .limits
             .iter()
-            .map(|limited| self.shifted(*limited))
+            .map(|period| self.shifted(*period))
             .collect();
         far.verdict.clone_from(&near.verdict);
     }
 
-    fn shifted(&self, limited: LimitPeriod) -> LimitPeriod {
+    fn shifted(&self, period: LimitPeriod) -> LimitPeriod {
         let at = |ns: u64| ns.saturating_add_signed(self.other_clock_ahead_ns);
         LimitPeriod {
-            from_ns: at(limited.from_ns),
-            to_ns: at(limited.to_ns),
-            ..limited
+            from_ns: at(period.from_ns),
+            to_ns: at(period.to_ns),
+            ..period
         }
     }
 }

@@ -296,12 +296,12 @@ fn classify_active(
     classifier: &mut LimitClassifier,
 ) -> Vec<Span> {
     let steps = steps(rtt_windows, bins, evidence);
-    let judged = steps.iter().map(|step| Span {
+    let classified = steps.iter().map(|step| Span {
         kind: classifier.classify_step(step),
         bins: step.bins.clone(),
     });
     let two_steps = (2.0 * rtt_windows.step).floor() as usize;
-    let spans = absorb_short(merge_adjacent(judged.collect(), same_kind), |span| {
+    let spans = absorb_short(merge_adjacent(classified.collect(), same_kind), |span| {
         span.bins.len() < two_steps
     });
     merge_adjacent(absorb_into_path_rate(rtt_windows, spans), same_kind)
@@ -335,14 +335,14 @@ fn typical_rate(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> f64 {
         sum(&rtt_windows.bins()[from..to], |bin| bin.retransmitted_bytes) > 0
     };
     let rate = |step: usize| rtt_windows.acked_in(edge(step)..edge(step + 1));
-    let mut calm: Vec<f64> = (0..count)
+    let mut rates: Vec<f64> = (0..count)
         .filter(|step| !repairs(*step))
         .map(rate)
         .collect();
-    if calm.is_empty() {
-        calm = (0..count).map(rate).collect();
+    if rates.is_empty() {
+        rates = (0..count).map(rate).collect();
     }
-    median(calm)
+    median(rates)
 }
 
 /// A period of one or more round trips.
@@ -546,11 +546,12 @@ fn least_windows(bins: &[Bin]) -> impl Iterator<Item = Option<u64>> {
 /// any scale.
 fn closed_bins(bins: &[Bin], windows: Windows) -> Vec<bool> {
     let segments = sum(bins, |bin| u64::from(bin.data_segments));
-    let room = match windows {
+    let segment_bytes = match windows {
         Windows::Scaled => sum(bins, |bin| bin.data_bytes) / segments.max(1),
         Windows::Unknown => 1,
     };
-    let is_closed = |window: Option<u64>| window.is_some_and(|window| window < room.max(1));
+    let is_closed =
+        |window: Option<u64>| window.is_some_and(|window| window < segment_bytes.max(1));
     least_windows(bins).map(is_closed).collect()
 }
 

@@ -102,12 +102,12 @@ fn limited_by(direction: &Direction, shares: &[(Limit, f64)]) -> String {
 /// Returns the share of each limiting factor in the classified time, the largest first.
 #[must_use]
 pub fn shares(limits: &[LimitPeriod]) -> Vec<(Limit, f64)> {
-    let span = |limited: &LimitPeriod| limited.duration_ns() as f64;
+    let span = |period: &LimitPeriod| period.duration_ns() as f64;
     let whole: f64 = limits.iter().map(span).sum();
     let mut shares: Vec<(Limit, f64)> = ALL_LIMITS
         .iter()
         .map(|limit| {
-            let of = limits.iter().filter(|limited| limited.by == *limit);
+            let of = limits.iter().filter(|period| period.by == *limit);
             (*limit, of.map(span).sum::<f64>() / whole.max(1.0))
         })
         .filter(|(_, share)| *share > 0.0)
@@ -167,11 +167,11 @@ fn evidence(direction: &Direction, limit: Limit) -> String {
 }
 
 fn longest_active_phase(direction: &Direction) -> Option<&Phase> {
-    let sending = direction
+    let active = direction
         .phases
         .iter()
         .filter(|phase| phase.kind != PhaseKind::Idle);
-    sending.max_by_key(|phase| phase.duration_ns())
+    active.max_by_key(|phase| phase.duration_ns())
 }
 
 fn percent(share: f64) -> String {

@@ -291,14 +291,14 @@ impl<'a> ActiveStretch<'a> {
             return None;
         }
         let top = (self.bin(fast)..end).find(|bin| excess(*bin) >= 0.95 * most)?;
-        let stands = LOW_SHARE * most;
-        let calm = (self.bins.start..top)
+        let threshold = LOW_SHARE * most;
+        let last_empty = (self.bins.start..top)
             .rev()
-            .find(|bin| excess(*bin) < stands)?;
+            .find(|bin| excess(*bin) < threshold)?;
         // The sample came a round trip after its packet left, and another one had to pass until no lesser sample was
         // left in the window.
         let lag = self.rtt_windows.tap_rtt + self.rtt_windows.path_rtt;
-        let onset = (calm as f64 + 1.0 - lag).max(self.bins.start as f64) as usize;
+        let onset = (last_empty as f64 + 1.0 - lag).max(self.bins.start as f64) as usize;
         let latest = ramp.bins.end as f64 + 2.0 * self.rtt_windows.step;
         let long = (top - onset) as f64 >= self.rtt_windows.path_rtt;
         (long && onset as f64 <= latest).then_some(onset..top)

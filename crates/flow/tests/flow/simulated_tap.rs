@@ -136,9 +136,9 @@ impl SimulatedTap {
         let mut sack = [(0, 0); SACK_BLOCKS_MAX];
         let blocks = ack.blocks.iter().filter(|block| block.count > 0);
         let mut sack_blocks = 0;
-        for (place, block) in sack.iter_mut().zip(blocks) {
+        for (entry, block) in sack.iter_mut().zip(blocks) {
             let left = ack.una + u64::from(block.offset);
-            *place = (self.seq(left), self.seq(left + u64::from(block.count)));
+            *entry = (self.seq(left), self.seq(left + u64::from(block.count)));
             sack_blocks += 1;
         }
         Segment {

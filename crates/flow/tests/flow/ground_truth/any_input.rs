@@ -164,8 +164,8 @@ proptest! {
         let settings = ComparisonSettings { packets_max, samples_max: 8, bins_max: 8, width_ns: 1_000 };
         let mut comparison = Comparison::new(same_clock, settings);
         for (left, segment) in &segments {
-            let place = if *left { Side::Left } else { Side::Right };
-            comparison.segment(place, segment);
+            let side = if *left { Side::Left } else { Side::Right };
+            comparison.segment(side, segment);
         }
         let found = comparison.finish(&empty_flow(), &empty_flow());
         prop_assert!(found.skew_ppm.is_finite());

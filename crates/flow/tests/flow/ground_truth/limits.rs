@@ -28,8 +28,8 @@ fn assess(case: Case) -> Found {
 }
 
 fn share(limits: &[LimitPeriod], by: Limit) -> f64 {
-    let span = |limited: &LimitPeriod| (limited.to_ns - limited.from_ns) as f64;
-    let of = limits.iter().filter(|limited| limited.by == by);
+    let span = |period: &LimitPeriod| (period.to_ns - period.from_ns) as f64;
+    let of = limits.iter().filter(|period| period.by == by);
     of.map(span).sum::<f64>() / limits.iter().map(span).sum::<f64>()
 }
 
@@ -57,9 +57,9 @@ impl Found {
 
 impl std::fmt::Display for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for limited in &self.limits {
-            let (from, to) = (limited.from_ns as f64 / 1e9, limited.to_ns as f64 / 1e9);
-            writeln!(f, "\n{from:.3}..{to:.3} {:?}", limited.by)?;
+        for period in &self.limits {
+            let (from, to) = (period.from_ns as f64 / 1e9, period.to_ns as f64 / 1e9);
+            writeln!(f, "\n{from:.3}..{to:.3} {:?}", period.by)?;
         }
         Ok(())
     }
@@ -251,7 +251,7 @@ fn verdict_states_tap_position_and_caveats() {
     let near = truth.flow().upload;
     let middle = truth.flow_before_receiver(Time::from_millis(30)).upload;
     let far = truth.flow_before_receiver(Time::ZERO).upload;
-    for (seen, place, to_sender_ms, to_receiver_ms, results, not_known) in [
+    for (seen, location, to_sender_ms, to_receiver_ms, prefix, caveat) in [
         (
             &near,
             TapLocation::NearSender,
@@ -277,13 +277,13 @@ fn verdict_states_tap_position_and_caveats() {
             "can't be told apart",
         ),
     ] {
-        let standing = seen.tap_position;
-        assert_eq!(standing.location, place, "{standing:?}");
+        let position = seen.tap_position;
+        assert_eq!(position.location, location, "{position:?}");
         let ms = |ns: Option<u64>| (ns.unwrap() + 500_000) / 1_000_000;
-        assert_eq!(ms(standing.to_sender_ns), to_sender_ms, "{standing:?}");
-        assert_eq!(ms(standing.to_receiver_ns), to_receiver_ms, "{standing:?}");
-        assert!(seen.verdict.starts_with(results), "{}", seen.verdict);
-        assert!(seen.verdict.contains(not_known), "{}", seen.verdict);
+        assert_eq!(ms(position.to_sender_ns), to_sender_ms, "{position:?}");
+        assert_eq!(ms(position.to_receiver_ns), to_receiver_ms, "{position:?}");
+        assert!(seen.verdict.starts_with(prefix), "{}", seen.verdict);
+        assert!(seen.verdict.contains(caveat), "{}", seen.verdict);
     }
     // Only a tap near the sender sees the whole window in flight.
     assert!(near.in_flight_max_bytes > 4_000_000);

@@ -52,7 +52,7 @@ impl Reference {
         let sent = (!retransmitted).then_some(segment.at_ns);
         self.unacked.insert(end, sent);
         self.next = self.next.max(end);
-        let room = self
+        let is_full = self
             .window
             .is_some_and(|window| self.una + window < end + 1448);
         Bin {
@@ -60,7 +60,7 @@ impl Reference {
             data_segments: u32::from(segment.wire_segments),
             retransmitted_bytes: if retransmitted { payload } else { 0 },
             retransmissions: u32::from(retransmitted),
-            window_full: u32::from(room),
+            window_full: u32::from(is_full),
             in_flight_max: self.next - self.una,
             ..Bin::default()
         }

@@ -24,11 +24,11 @@ fn compare(
             (Some(left), Some(right)) => left.at_ns <= right.at_ns,
             (left, _) => left.is_some(),
         };
-        let (place, segment) = match take_left {
+        let (side, segment) = match take_left {
             true => (Side::Left, rest.0.next()),
             false => (Side::Right, rest.1.next()),
         };
-        comparison.segment(place, segment.unwrap());
+        comparison.segment(side, segment.unwrap());
         assert!(comparison.unmatched_parts() <= 8 * settings.packets_max);
     }
     comparison.finish(&analyse(left), &analyse(right))

@@ -112,7 +112,7 @@ fn repeated_syn_begins_flow_after_long_silence() {
 
 #[test]
 fn evicts_least_recently_seen_flow() {
-    let limited = Settings {
+    let settings = Settings {
         flows_max: 2,
         ..settings()
     };
@@ -125,7 +125,7 @@ fn evicts_least_recently_seen_flow() {
             client(4, 21, 1).data(10).port(1),
         ],
         [0, 0],
-        &limited,
+        &settings,
     );
     let flows: Vec<_> = results
         .flows
@@ -139,12 +139,12 @@ fn evicts_least_recently_seen_flow() {
 /// Sixty flows fit when they begin. Gaps that double use a new octave of a distribution each.
 #[test]
 fn evicts_flows_when_memory_grows() {
-    let limited = Settings {
+    let settings = Settings {
         flows_max_bytes: 400_000,
         tables_max_bytes: 50_000,
         ..settings()
     };
-    let (mut flows, mut results) = (Flows::new(limited), Results::default());
+    let (mut flows, mut results) = (Flows::new(settings), Results::default());
     for round in 0..40u32 {
         for port in 0..60u16 {
             let at_ns = (1 << round) + u64::from(port);
@@ -164,7 +164,7 @@ fn evicts_flows_when_memory_grows() {
 
 #[test]
 fn keeps_single_flow_over_budget() {
-    let limited = Settings {
+    let settings = Settings {
         flows_max_bytes: 1,
         tables_max_bytes: 0,
         ..settings()
@@ -172,7 +172,7 @@ fn keeps_single_flow_over_budget() {
     let segments: Vec<_> = (0..20u32)
         .map(|i| client(u64::from(i) * MS, 1 + i, 1).data(1))
         .collect();
-    let results = run_with(&segments, [0, 0], &limited);
+    let results = run_with(&segments, [0, 0], &settings);
     assert_eq!(results.flows[0].upload.data.packets, 20);
     assert_eq!(results.flows[0].upload.time_series.bins.len(), 2);
     results.check_consistency(2);
@@ -202,14 +202,14 @@ fn evicts_old_closed_flow() {
 
 #[test]
 fn reuses_slots() {
-    let limited = Settings {
+    let settings = Settings {
         flows_max: 3,
         ..settings()
     };
     let segments: Vec<_> = (0..1_000u16)
         .map(|port| client(u64::from(port), 1, 1).data(10).port(port))
         .collect();
-    let results = run_with(&segments, [0, 0], &limited);
+    let results = run_with(&segments, [0, 0], &settings);
     let ports: Vec<_> = results.flows.iter().map(|f| f.client.port).collect();
     assert_eq!(ports, (0..1_000).collect::<Vec<_>>());
 }

@@ -11,9 +11,14 @@ fn records_handshake_and_syn_options() {
     assert_eq!((flow.client.port, flow.server.port), (1_000, 80));
     assert_eq!(flow.handshake.syn_to_syn_ack_ns, Some(10 * MS));
     assert_eq!(flow.handshake.syn_ack_to_ack_ns, Some(0));
-    let offer = flow.upload.syn_options;
+    let options = flow.upload.syn_options;
     assert_eq!(
-        (offer.mss, offer.window_scale, offer.sack, offer.timestamps),
+        (
+            options.mss,
+            options.window_scale,
+            options.sack,
+            options.timestamps
+        ),
         (Some(1_000), Some(7), true, false)
     );
     assert_eq!(flow.termination, Termination::Open);

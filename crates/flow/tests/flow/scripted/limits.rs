@@ -26,8 +26,8 @@ fn share(upload: &Direction, by: Limit) -> f64 {
         let of = upload
             .limits
             .iter()
-            .filter(|limited| by.contains(&limited.by));
-        of.map(|limited| limited.to_ns - limited.from_ns).sum()
+            .filter(|period| by.contains(&period.by));
+        of.map(|period| period.to_ns - period.from_ns).sum()
     };
     use Limit::{AckStream, Application, CongestionWindow, PathRate, ReceiveWindow};
     let all = [

@@ -267,11 +267,11 @@ fn counts_gaps_removed_at_bound() {
     let mut segments = handshake(MS);
     segments.extend((0..10u32).map(|i| client(2 * MS, 1 + i * 2_000, 1).data(1_000)));
     segments.push(server(3 * MS, 1, 19_001));
-    let limited = longhaul_flow::Settings {
+    let small_bound = longhaul_flow::Settings {
         ranges_max: 3,
         ..settings()
     };
-    let results = run_with(&segments, [5, 6], &limited);
+    let results = run_with(&segments, [5, 6], &small_bound);
     // Six of nine gaps were removed before any ACK.
     assert_eq!(results.flows[0].upload.data.acked_unseen_bytes, 3_000);
     let results = run_with(&segments, [5, 6], &settings());

@@ -55,11 +55,11 @@ fn packet_beyond_bound_has_no_age() {
         .chain(data)
         .chain(acks)
         .collect();
-    let limited = Settings {
+    let settings = Settings {
         unacked_max: 4,
         ..settings()
     };
-    let results = run_with(&segments, [5, 6], &limited);
+    let results = run_with(&segments, [5, 6], &settings);
     let series = results.series(0, true, 0);
     let bin = series.iter().find(|(at, _)| *at == 30 * MS).unwrap().1;
     assert_eq!((bin.rtt_samples, bin.unacked_age_min_us), (2, 10_200));

@@ -76,11 +76,11 @@ fn transfer(forward: &[(&str, &str)], changes: &[&str], super_packets: bool) -> 
 }
 
 fn upload(segments: &[(usize, Segment)]) -> Direction {
-    let limited = Settings {
+    let settings = Settings {
         time_series_bins_max: 4096,
         ..settings()
     };
-    let (mut flows, mut results) = (Flows::new(limited), Results::default());
+    let (mut flows, mut results) = (Flows::new(settings), Results::default());
     for (number, (_, segment)) in segments.iter().enumerate() {
         let key = SimulatedTap::key(0);
         flows.segment(number as u64, CapturePoint(0), &key, segment, &mut results);
@@ -136,11 +136,11 @@ fn counts_no_retransmission_without_loss() {
     assert_eq!((transfer.lost, transfer.counters.retransmitted), (0, 0));
     let rtt = &transfer.at_sender.rtt_by_pairs;
     assert!(rtt.min >= 40_000_000 && rtt.min < 42_000_000, "{}", rtt.min);
-    let stamped = &transfer.at_sender.rtt_by_timestamps;
+    let by_timestamps = &transfer.at_sender.rtt_by_timestamps;
     assert!(
-        stamped.p50.abs_diff(rtt.p50) < rtt.p50 / 10,
+        by_timestamps.p50.abs_diff(rtt.p50) < rtt.p50 / 10,
         "{} {}",
-        stamped.p50,
+        by_timestamps.p50,
         rtt.p50
     );
     // Two segments an ACK, after the first few.
