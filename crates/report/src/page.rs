@@ -94,8 +94,8 @@ mod tests {
     use super::*;
     use longhaul_testbed::browser;
 
-    /// Reference lines at these heights, in pixels from the top, with names of 18 px: a name is above its line, or below
-    /// the lines near it.
+    /// Reference lines at these heights, in pixels from the top, with names of 18 px: a name is above its line, or
+    /// below the lines near it.
     #[test]
     fn keeps_names_of_reference_lines_apart() {
         let script = CHART_SCRIPT;

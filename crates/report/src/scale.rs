@@ -30,8 +30,8 @@ impl Scale {
         Self::with_range(low, high, false)
     }
 
-    /// Creates a logarithmic scale from the least to the greatest of the positive `values`. Other values have no position
-    /// on it.
+    /// Creates a logarithmic scale from the least to the greatest of the positive `values`. Other values have no
+    /// position on it.
     pub fn log(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = range(values.into_iter().filter(|x| *x > 0.0));
         Self::with_range(low.log10(), high.log10(), true)

@@ -140,7 +140,8 @@ impl LabResult {
         }
     }
 
-    /// Returns whether the scenario repeats a paper's experiment. The page then also mentions missing figures of the paper.
+    /// Returns whether the scenario repeats a paper's experiment. The page then also mentions missing figures of the
+    /// paper.
     pub fn has_paper(&self) -> bool {
         let source = self
             .about
@@ -336,8 +337,8 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Returns index and rate of the slowest link. For equal rates it is the one with the longest round trip, which needs
-    /// the largest window. Returns `None` if no link has a rate limit.
+    /// Returns index and rate of the slowest link. For equal rates it is the one with the longest round trip, which
+    /// needs the largest window. Returns `None` if no link has a rate limit.
     pub fn bottleneck(&self) -> Option<(usize, f64)> {
         let limited = self
             .links

@@ -71,19 +71,19 @@ pub struct Figure {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FigureKind {
-    /// Lines for each row, one for each metric or time series. The horizontal axis is time if there are `time_series` (with
-    /// one column), else the columns' parameter.
+    /// Lines for each row, one for each metric or time series. The horizontal axis is time if there are `time_series`
+    /// (with one column), else the columns' parameter.
     #[default]
     Series,
     /// Grouped bars: a group for each column, a colour for each row.
     Bars,
     /// Heat map: a field for each row and column, coloured by the single metric.
     Heatmap,
-    /// Heat map of two competing sides: `metrics[0]` of the row's side over `metrics[1]` of the column's side, if there is
-    /// one.
+    /// Heat map of two competing sides: `metrics[0]` of the row's side over `metrics[1]` of the column's side, if there
+    /// is one.
     Matrix,
-    /// Distribution for each row: of the metric over all runs of the row's cells, or of the values of a time series over
-    /// all bins.
+    /// Distribution for each row: of the metric over all runs of the row's cells, or of the values of a time series
+    /// over all bins.
     Cdf,
 }
 
@@ -97,8 +97,8 @@ pub struct Panel {
     pub rows: Axis,
     /// Columns.
     pub columns: Axis,
-    /// Index into the cells of the result at `cells[row][column]`; absent if no such cell was run. The lengths are those
-    /// of `rows.entries` and `columns.entries`.
+    /// Index into the cells of the result at `cells[row][column]`; absent if no such cell was run. The lengths are
+    /// those of `rows.entries` and `columns.entries`.
     pub cells: Vec<Vec<Option<usize>>>,
 }
 
@@ -142,8 +142,8 @@ impl Axis {
         words.join(", ")
     }
 
-    /// Returns the position of an entry on a numeric axis: its single value in base units (seconds, bit/s, bytes). Returns
-    /// `None` for values that are not numeric.
+    /// Returns the position of an entry on a numeric axis: its single value in base units (seconds, bit/s, bytes).
+    /// Returns `None` for values that are not numeric.
     pub fn position(entry: &Entry) -> Option<f64> {
         let [only] = entry.values.as_slice() else {
             return None;
@@ -188,8 +188,8 @@ pub struct TimeSeriesId {
     pub flow: Option<String>,
 }
 
-/// Time series of a quantity in one run (`Series::time_series`). Only series that a figure draws are stored, with at most
-/// [`TimeSeries::BINS_MAX`] bins.
+/// Time series of a quantity in one run (`Series::time_series`). Only series that a figure draws are stored, with at
+/// most [`TimeSeries::BINS_MAX`] bins.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeSeries {
     /// Quantity and flow.

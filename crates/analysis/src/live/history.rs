@@ -121,7 +121,8 @@ impl History {
         self.dropped.iter().sum()
     }
 
-    /// Returns all flows, the greatest first; for equal values the one that was active most recently, then the older one.
+    /// Returns all flows, the greatest first; for equal values the one that was active most recently, then the older
+    /// one.
     pub(super) fn rows(&self, sort_key: SortKey) -> Vec<DisplayRow<'_>> {
         let mut rows: Vec<DisplayRow<'_>> = self.flows.iter().map(|flow| self.row(flow)).collect();
         rows.sort_by(|a, b| compare(a, b, sort_key));

@@ -168,7 +168,8 @@ impl Output {
         self.with_state(|state| state.error.is_some())
     }
 
-    /// Closes the files, and writes `result.json`, `courses.jsonl` and `report.html`. All writers must be dropped before.
+    /// Closes the files, and writes `result.json`, `courses.jsonl` and `report.html`. All writers must be dropped
+    /// before.
     ///
     /// # Errors
     /// The first file that could not be written, now or before.

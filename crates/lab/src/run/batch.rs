@@ -84,8 +84,8 @@ impl Batch {
                 .for_each(|page| outln!("Overview: {}", page.display()));
         }
         Ok(match () {
-            () if experiments.iter().any(Experiment::failed) => 1,
-            () if experiments.iter().all(Experiment::passed) => 0,
+            () if experiments.iter().any(Experiment::has_failed) => 1,
+            () if experiments.iter().all(Experiment::has_passed) => 0,
             () => UNDECIDED,
         })
     }
@@ -155,7 +155,7 @@ fn checks_cell(experiment: &Experiment) -> String {
 }
 
 fn sum(experiments: &[Experiment]) -> String {
-    let passed = experiments.iter().filter(|one| one.passed()).count();
+    let passed = experiments.iter().filter(|one| one.has_passed()).count();
     let took = experiments.iter().filter_map(|one| one.took_s).sum::<f64>();
     format!(
         "{passed} of {} scenarios pass all their checks; their runs took {}",

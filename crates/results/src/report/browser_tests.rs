@@ -15,17 +15,17 @@ fn page_with_default_figures_fits_and_is_accessible() {
 }
 
 /// Script that reports the labels in each chart after a redraw, and the text above the first chart.
-const WRITTEN: &str = "<script>
+const REPORT_LABELS: &str = "<script>
 addEventListener('load', () => setTimeout(() => {
-  const written = new Map();
+  const labels = new Map();
   const real = CanvasRenderingContext2D.prototype.fillText;
   CanvasRenderingContext2D.prototype.fillText = function (text, ...more) {
-    if (text.startsWith('delay')) written.set(text, (written.get(text) ?? 0) + 1);
+    if (text.startsWith('delay')) labels.set(text, (labels.get(text) ?? 0) + 1);
     real.call(this, text, ...more);
   };
   dispatchEvent(new Event('beforeprint'));
   setTimeout(() => {
-    for (const [text, times] of [...written].sort()) tell(`${text}, ${times} times`);
+    for (const [text, times] of [...labels].sort()) tell(`${text}, ${times} times`);
     tell(document.querySelector('.plot').closest('figure').querySelector('figcaption p').textContent);
   }, 100);
 }, 100));
@@ -34,7 +34,7 @@ addEventListener('load', () => setTimeout(() => {
 #[test]
 fn shows_link_events_in_and_above_charts() {
     let page = html(&fixtures::every_figure(), &Downloads::default());
-    let Some(reports_by_screen) = told(&page, WRITTEN) else {
+    let Some(reports_by_screen) = told(&page, REPORT_LABELS) else {
         return;
     };
     for reports in reports_by_screen {

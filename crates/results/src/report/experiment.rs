@@ -95,12 +95,12 @@ impl Experiment {
     }
 
     /// Returns whether every check holds and no run failed.
-    pub fn passed(&self) -> bool {
+    pub fn has_passed(&self) -> bool {
         self.checks[0] == self.checks[1] && self.runs[0] == self.runs[1]
     }
 
     /// Returns whether a run failed, or a check was decided and does not hold.
-    pub fn failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.checks[0] + self.undecided < self.checks[1] || self.runs[0] < self.runs[1]
     }
 

@@ -169,7 +169,7 @@ fn html(rows: &[Experiment]) -> String {
 /// Returns the summary of all experiments.
 fn summary(rows: &[&Experiment]) -> Markup {
     let checked_rows = rows.iter().filter(|row| row.checks[1] > 0);
-    let passed = checked_rows.clone().filter(|row| row.passed()).count();
+    let passed = checked_rows.clone().filter(|row| row.has_passed()).count();
     let checks = |n: usize| rows.iter().map(|row| row.checks[n]).sum::<usize>();
     let compared: Vec<f64> = rows
         .iter()

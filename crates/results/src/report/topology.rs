@@ -31,7 +31,7 @@ pub(super) fn section(testbed: &Testbed, cells: &[Cell]) -> Markup {
                     (narrow_list(testbed))
                     figcaption {
                         p { (caption(testbed)) }
-                        (notes(testbed))
+                        (note_paragraphs(testbed))
                     }
                 }
             }
@@ -209,7 +209,7 @@ fn caption(testbed: &Testbed) -> String {
 }
 
 /// Returns the notes that are too long for the hosts' boxes.
-fn notes(testbed: &Testbed) -> Markup {
+fn note_paragraphs(testbed: &Testbed) -> Markup {
     let hosts = std::iter::once(testbed)
         .chain(&testbed.other_paths)
         .flat_map(|path| &path.hosts);

@@ -20,8 +20,8 @@ pub struct AnalysisReport {
     /// The result, as it is written to JSON.
     pub analysis: Analysis,
     pub(crate) chart_series: Vec<ChartSeries>,
-    /// Every bin of the first width; the bins of a direction are in order of time. `None` if they were not requested, if
-    /// there are more than requested, or if the result was read from a directory.
+    /// Every bin of the first width; the bins of a direction are in order of time. `None` if they were not requested,
+    /// if there are more than requested, or if the result was read from a directory.
     pub bins: Option<Vec<Row>>,
 }
 

@@ -69,8 +69,8 @@ pub(crate) fn event_count(windows: &[PacketWindow]) -> usize {
     windows.iter().map(|window| window.events.len()).sum()
 }
 
-/// Packs windows with at most `events_max` events in total: the beginning and losses before samples. The last window that
-/// fits is cut.
+/// Packs windows with at most `events_max` events in total: the beginning and losses before samples. The last window
+/// that fits is cut.
 pub(crate) fn pack(windows: &[PacketWindow], events_max: usize) -> Vec<PackedWindow> {
     let mut remaining = events_max;
     let mut ranked: Vec<&PacketWindow> = windows.iter().collect();

@@ -43,8 +43,8 @@ impl Trace {
         self.packets.push((at_ns, wire_len, headers));
     }
 
-    /// Adds a connection in which the client sends `segments` full segments, with an ACK for every other one. Segment 4 is
-    /// lost after the capture point, and retransmitted after three duplicate ACKs.
+    /// Adds a connection in which the client sends `segments` full segments, with an ACK for every other one. Segment 4
+    /// is lost after the capture point, and retransmitted after three duplicate ACKs.
     pub(crate) fn transfer(&mut self, client: End, server: End, begin_ns: u64, segments: u32) {
         let mut at = begin_ns;
         let mut send = |from, to, seq, ack, flags, payload| {

@@ -140,8 +140,8 @@ pub(crate) fn beside_tcptrace(
         ours.acks("zero_windows"),
         theirs.count("zero_win_adv"),
     );
-    // D4: data lost before the capture point is out of order to tcptrace, and a retransmission to us. D5: it counts SYNs
-    // and FINs as data. D9, D10: probes.
+    // D4: data lost before the capture point is out of order to tcptrace, and a retransmission to us. D5: it counts
+    // SYNs and FINs as data. D9, D10: probes.
     let captured_twice = ours.retransmissions() - ours.data("unseen_retransmissions");
     same(
         "retransmitted",

@@ -16,8 +16,8 @@ pub(crate) struct Tshark {
     pub(crate) sack_blocks: u64,
     pub(crate) zero_windows: u64,
     pub(crate) duplicate_acks: u64,
-    /// tshark's duplicate ACKs that are none by RFC 5681 §2: nothing is outstanding, or a greater number was sent before
-    /// (D1, D11).
+    /// tshark's duplicate ACKs that are none by RFC 5681 §2: nothing is outstanding, or a greater number was sent
+    /// before (D1, D11).
     pub(crate) false_duplicates: u64,
     /// Duplicates by RFC 5681 §2 that tshark does not count: after a late ACK, with a zero window, or with a sequence
     /// number that is not the next (D11).

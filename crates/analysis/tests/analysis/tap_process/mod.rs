@@ -56,8 +56,8 @@ impl Wire {
         &self.names[0]
     }
 
-    /// Sends datagrams until one arrives, so that both ends have resolved the other's hardware address. The kernel drops
-    /// datagrams until it has noticed that the interfaces are up.
+    /// Sends datagrams until one arrives, so that both ends have resolved the other's hardware address. The kernel
+    /// drops datagrams until it has noticed that the interfaces are up.
     fn resolve_addresses(&self) {
         let arrived = || snmp(&self.right, "Udp:", "NoPorts") > 0;
         for _ in 0..10 {

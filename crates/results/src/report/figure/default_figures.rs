@@ -153,7 +153,8 @@ struct VariedParameters<'a> {
 }
 
 impl<'a> VariedParameters<'a> {
-    /// Collects the parameters. Returns `None` if cells have different parameters (most of a grid would be empty) or none.
+    /// Collects the parameters. Returns `None` if cells have different parameters (most of a grid would be empty) or
+    /// none.
     fn new(cells: &'a [Cell]) -> Option<Self> {
         let first = cells.first()?;
         let has_same_keys = |cell: &Cell| cell.parameters.keys().eq(first.parameters.keys());
@@ -198,8 +199,8 @@ impl<'a> VariedParameters<'a> {
         axes
     }
 
-    /// Returns the other parameters that give lines while these are few, those with the most values first. The rest give
-    /// panels.
+    /// Returns the other parameters that give lines while these are few, those with the most values first. The rest
+    /// give panels.
     fn rows(&self, across: &str) -> Vec<&'a str> {
         let mut other_keys: Vec<&str> = self
             .keys

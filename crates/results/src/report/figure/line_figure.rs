@@ -189,8 +189,8 @@ struct ColumnPositions {
 }
 
 impl ColumnPositions {
-    /// Computes positions by the numbers. They are evenly spaced if the values are not numeric, or if a logarithmic axis
-    /// would be needed but one value is zero.
+    /// Computes positions by the numbers. They are evenly spaced if the values are not numeric, or if a logarithmic
+    /// axis would be needed but one value is zero.
     fn new(axis: &view::Axis, log: bool) -> Self {
         let numbers: Option<Vec<f64>> = axis.entries.iter().map(view::Axis::position).collect();
         let count = axis.entries.len();
