@@ -26,8 +26,8 @@ const JOIN_TRIES: u32 = 10;
 pub const JOBS_MAX: i64 = 1000;
 
 /// Jobs in a database, over one connection. Any thread may use it, but calls wait for each other. A
-/// thread that renews leases while another adds many tasks should use [separate](JobStore::new_connection)(JobStore::new_connection)
-/// connection. Calls block: within an async runtime they panic.
+/// thread that renews leases while another adds many tasks should use a connection of its own
+/// ([`new_connection`](JobStore::new_connection)). Calls block: within an async runtime they panic.
 ///
 /// Every call ends in bounded time (see the [crate]'s bounds). If its connection was broken, a call
 /// that is safe to repeat is repeated once on a new connection. Any other call fails. In either

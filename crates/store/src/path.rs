@@ -271,12 +271,12 @@ pub fn resolve_links(path: &Path) -> Option<PathBuf> {
     if let Ok(real) = path.canonicalize() {
         return Some(real);
     }
-    let around = path.parent()?;
-    let around = match around.as_os_str().is_empty() {
+    let parent = path.parent()?;
+    let parent = match parent.as_os_str().is_empty() {
         true => Path::new("."),
-        false => around,
+        false => parent,
     };
-    Some(resolve_links(around)?.join(path.file_name()?))
+    Some(resolve_links(parent)?.join(path.file_name()?))
 }
 
 #[cfg(test)]

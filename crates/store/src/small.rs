@@ -27,7 +27,7 @@ const SYNC_EACH_MAX: usize = 8;
 
 /// File that is written but does not have its name yet.
 pub struct SmallFile<D: Directory = Dir> {
-    site: PartPaths<D>,
+    paths: PartPaths<D>,
     file: D::File,
     hash: Option<FileHash>,
 }
@@ -45,30 +45,30 @@ impl<D: Directory> SmallFile<D> {
         sparse: bool,
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
     ) -> Result<Self, PartError> {
-        let site = PartPaths::new(dir, name)?;
+        let paths = PartPaths::new(dir, name)?;
         if let Some(expected) = expected {
-            check(&site, bytes, expected)?;
+            check(&paths, bytes, expected)?;
         }
-        let file = site.create_whole()?;
+        let file = paths.create_whole()?;
         let laid = match sparse {
             true => write_sparse(&file, bytes),
             false => file.write_at(bytes, 0),
         };
         laid.map_err(|source| PartError::Write {
-            name: site.display_name(),
+            name: paths.display_name(),
             offset: 0,
             source,
         })?;
-        site.io_context("set its metadata", prepare(&file))?;
+        paths.io_context("set its metadata", prepare(&file))?;
         Ok(Self {
-            site,
+            paths,
             file,
             hash: expected,
         })
     }
 
     fn sync(&self) -> Result<(), PartError> {
-        self.site
+        self.paths
             .io_context("make it durable", self.file.sync_all())
     }
 }
@@ -82,7 +82,7 @@ fn write_sparse(file: &impl FileOps, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn check<D: Directory>(
-    site: &PartPaths<D>,
+    paths: &PartPaths<D>,
     bytes: &[u8],
     expected: FileHash,
 ) -> Result<(), PartError> {
@@ -90,7 +90,7 @@ fn check<D: Directory>(
     match got == expected {
         true => Ok(()),
         false => Err(PartError::Mismatch {
-            name: site.display_name(),
+            name: paths.display_name(),
             expected,
             got,
         }),
@@ -113,7 +113,7 @@ pub fn commit<D: Directory>(
     record(&durable.collect::<Vec<_>>());
     for (small, outcome) in batch.iter().zip(&mut outcomes) {
         if outcome.is_ok() {
-            *outcome = small.site.rename_to_final_name(&small.site.whole);
+            *outcome = small.paths.rename_to_final_name(&small.paths.whole);
         }
     }
     sync_names(&batch, &mut outcomes);
@@ -160,16 +160,19 @@ fn sync_names<D: Directory>(batch: &[SmallFile<D>], outcomes: &mut Outcomes) {
         .enumerate()
         .filter(|(at, _)| outcomes[*at].is_ok())
     {
-        directories.entry(small.site.dir.id()).or_default().push(at);
+        directories
+            .entry(small.paths.dir.id())
+            .or_default()
+            .push(at);
     }
     for files in directories.values() {
-        let Err(error) = batch[files[0]].site.dir.sync() else {
+        let Err(error) = batch[files[0]].paths.dir.sync() else {
             continue;
         };
         for at in files {
             let error = clone_error(&error);
             outcomes[*at] = batch[*at]
-                .site
+                .paths
                 .io_context("make its name durable", Err(error));
         }
     }
@@ -316,13 +319,13 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
         for kind in ["part", "journal"] {
-            let site = PartPaths::new(&dir, b"a").unwrap();
-            let own = if kind == "part" {
-                site.part
+            let paths = PartPaths::new(&dir, b"a").unwrap();
+            let internal = if kind == "part" {
+                paths.part
             } else {
-                site.journal
+                paths.journal
             };
-            fs::write(temp.path().join(String::from_utf8(own).unwrap()), kind).unwrap();
+            fs::write(temp.path().join(String::from_utf8(internal).unwrap()), kind).unwrap();
         }
         let small = write(&dir, "a");
         let second = SmallFile::write(&dir, b"a", b"a", Some(hash(b"a")), false, |_| Ok(()));

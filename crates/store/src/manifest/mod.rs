@@ -203,33 +203,33 @@ fn start_of_line(file: &impl FileOps) -> io::Result<&'static str> {
 impl Contents {
     fn read(file: &impl FileOps) -> io::Result<Self> {
         let mut contents = Self::default();
-        let (mut piece, mut begun, mut offset) = (vec![0; CHUNK_LEN], Vec::new(), 0);
+        let (mut chunk, mut partial_line, mut offset) = (vec![0; CHUNK_LEN], Vec::new(), 0);
         loop {
-            let read = file.read_at(&mut piece, offset)?;
+            let read = file.read_at(&mut chunk, offset)?;
             offset += read as u64;
-            contents.parse(&piece[..read], &mut begun);
+            contents.parse(&chunk[..read], &mut partial_line);
             if read < CHUNK_LEN {
-                contents.parse_end(&begun);
+                contents.parse_end(&partial_line);
                 return Ok(contents);
             }
         }
     }
 
     /// Parses the lines in a chunk. `begun` carries an unfinished line from chunk to chunk.
-    fn parse(&mut self, piece: &[u8], begun: &mut Vec<u8>) {
-        for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            let room = (LINE_LEN_MAX + 1).saturating_sub(begun.len());
-            begun.extend_from_slice(&part[..part.len().min(room)]);
+    fn parse(&mut self, chunk: &[u8], partial_line: &mut Vec<u8>) {
+        for part in chunk.split_inclusive(|byte| *byte == b'\n') {
+            let space = (LINE_LEN_MAX + 1).saturating_sub(partial_line.len());
+            partial_line.extend_from_slice(&part[..part.len().min(space)]);
             if part.ends_with(b"\n") {
-                self.parse_line(begun.strip_suffix(b"\n").unwrap_or(begun));
-                begun.clear();
+                self.parse_line(partial_line.strip_suffix(b"\n").unwrap_or(partial_line));
+                partial_line.clear();
             }
         }
     }
 
-    fn parse_end(&mut self, begun: &[u8]) {
-        if !begun.is_empty() {
-            self.parse_line(begun);
+    fn parse_end(&mut self, partial_line: &[u8]) {
+        if !partial_line.is_empty() {
+            self.parse_line(partial_line);
         }
     }
 

@@ -159,10 +159,10 @@ fn parses_lines_split_across_chunks_and_skips_long_ones() {
     ];
     let text = lines.concat();
     for size in [1, 7, 100, 1 << 16] {
-        let (mut contents, mut begun) = (Contents::default(), Vec::new());
-        for piece in text.as_bytes().chunks(size) {
-            contents.parse(piece, &mut begun);
-            assert!(begun.len() <= LINE_LEN_MAX + 1);
+        let (mut contents, mut partial_line) = (Contents::default(), Vec::new());
+        for chunk in text.as_bytes().chunks(size) {
+            contents.parse(chunk, &mut partial_line);
+            assert!(partial_line.len() <= LINE_LEN_MAX + 1);
         }
         assert_eq!((contents.records.len(), contents.ignored), (2, 1));
     }

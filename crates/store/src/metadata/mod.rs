@@ -83,7 +83,7 @@ impl Metadata {
     }
 
     fn read(stat: &Stat, target: &Target<'_>) -> (Self, Vec<SkippedField>) {
-        let (xattrs, left_out) = read_xattrs(target);
+        let (xattrs, skipped) = read_xattrs(target);
         let metadata = Self {
             mode: stat.st_mode & MODE_BITS,
             uid: stat.st_uid,
@@ -92,7 +92,7 @@ impl Metadata {
             accessed: time(stat.st_atime, stat.st_atime_nsec),
             xattrs,
         };
-        (metadata, left_out)
+        (metadata, skipped)
     }
 
     /// Applies fields in this order: the owner first, because a change of owner clears set-id bits
@@ -213,9 +213,9 @@ fn differs_in_owner(wanted: u32, now: u32) -> bool {
 
 /// Gives the owner of a directory all permissions. If the current user is not the owner, nothing
 /// changes.
-pub(crate) fn grant_owner_access(held: &Handle) -> Result<(), Errno> {
-    let mode = held.stat.st_mode & MODE_BITS | 0o700;
-    match Target::of(held).chmod(mode) {
+pub(crate) fn grant_owner_access(handle: &Handle) -> Result<(), Errno> {
+    let mode = handle.stat.st_mode & MODE_BITS | 0o700;
+    match Target::of(handle).chmod(mode) {
         Err(Errno::PERM) => Ok(()),
         done => done,
     }

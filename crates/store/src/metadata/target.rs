@@ -105,7 +105,7 @@ pub(super) fn read_xattrs(target: &Target<'_>) -> (Vec<Xattr>, Vec<SkippedField>
             );
         }
     };
-    let (mut xattrs, mut left_out) = (Vec::new(), Vec::new());
+    let (mut xattrs, mut skipped) = (Vec::new(), Vec::new());
     let mut budget = XATTRS_MAX;
     for name in list.split(|&byte| byte == 0).filter(|name| is_copied(name)) {
         match target
@@ -115,14 +115,14 @@ pub(super) fn read_xattrs(target: &Target<'_>) -> (Vec<Xattr>, Vec<SkippedField>
             Ok(xattr) => xattrs.push(xattr),
             // Removed since it was listed: treat it as never listed.
             Err(Errno::NODATA) => {}
-            Err(errno) => left_out.push(SkippedField {
+            Err(errno) => skipped.push(SkippedField {
                 field: MetadataField::Xattr(name.into()),
                 errno,
             }),
         }
     }
     xattrs.sort_by(|a: &Xattr, b| a.name.cmp(&b.name));
-    (xattrs, left_out)
+    (xattrs, skipped)
 }
 
 pub(super) fn charge_budget(

@@ -25,7 +25,7 @@ use std::{fmt, io, ops::Range};
 
 /// File that is being written block by block.
 pub struct Part<D: Directory = Dir> {
-    pub(super) site: PartPaths<D>,
+    pub(super) paths: PartPaths<D>,
     pub(super) blocks: Blocks,
     /// This is a slice: other processes may write the same file.
     pub(super) is_slice: bool,
@@ -46,9 +46,9 @@ impl<D: Directory> Part<D> {
 
     #[cfg(test)]
     pub(crate) fn internal_name(&self) -> &[u8] {
-        match self.site.open_part(crate::vfs::OpenMode::Read) {
-            Ok(Some((_, own))) => own,
-            _ => &self.site.part,
+        match self.paths.open_part(crate::vfs::OpenMode::Read) {
+            Ok(Some((_, internal))) => internal,
+            _ => &self.paths.part,
         }
     }
 
@@ -167,9 +167,9 @@ impl<D: Directory> Part<D> {
         journal: &mut Journal<D::File>,
         batch: &[BlockRecord],
     ) -> Result<(), PartError> {
-        let site = &self.site;
-        site.io_context("make its blocks durable", self.file.sync_data())?;
-        site.io_context("write its journal", journal.append(batch))
+        let paths = &self.paths;
+        paths.io_context("make its blocks durable", self.file.sync_data())?;
+        paths.io_context("write its journal", journal.append(batch))
     }
 
     /// Gives the file its final name. All blocks must be durable, and the file must have the
@@ -184,7 +184,7 @@ impl<D: Directory> Part<D> {
         let got = self.file_hash()?;
         let differs = |got: &FileHash| expected.is_some_and(|expected| expected != *got);
         if let (Some(got), Some(expected)) = (got.filter(differs), expected) {
-            let name = self.site.display_name();
+            let name = self.paths.display_name();
             self.discard()?;
             return Err(PartError::Mismatch {
                 name,
@@ -193,13 +193,13 @@ impl<D: Directory> Part<D> {
             });
         }
         if let Some(offset) = self.first_mismatch()? {
-            let name = self.site.display_name();
+            let name = self.paths.display_name();
             self.discard()?;
             return Err(PartError::Changed { name, offset });
         }
-        self.site.finalize(&self.file, prepare)?;
+        self.paths.finalize(&self.file, prepare)?;
         Ok(FinishedFile {
-            site: self.site,
+            paths: self.paths,
             hash: got,
             journal: self.journal.into_inner().into_file(),
         })
@@ -231,7 +231,7 @@ impl<D: Directory> Part<D> {
     ) -> Result<bool, PartError> {
         let offset = self.range(index)?.start;
         let read = self.file.read_at(buffer, offset);
-        let read = self.site.io_context("read it again", read)?;
+        let read = self.paths.io_context("read it again", read)?;
         Ok(self.blocks.hash(index, &buffer[..read]) == Ok(hash))
     }
 
@@ -250,14 +250,14 @@ impl<D: Directory> Part<D> {
     pub fn keep_as_piece(self, entry: &Entry) -> Result<(), PartError> {
         self.commit()?;
         let label = self.label(entry).map_err(|why| PartError::Label {
-            name: self.site.display_name(),
+            name: self.paths.display_name(),
             reason: why,
         })?;
         // Makes the length durable if no block came.
-        self.site
+        self.paths
             .io_context("make it durable", self.file.sync_data())?;
-        self.site.rename_to_piece()?;
-        self.site.write_label(&label)
+        self.paths.rename_to_piece()?;
+        self.paths.write_label(&label)
     }
 
     fn label(&self, entry: &Entry) -> Result<Vec<u8>, LabelError> {
@@ -269,7 +269,7 @@ impl<D: Directory> Part<D> {
         if self.is_slice {
             return Err(LabelError::Slice);
         }
-        if entry.path.name() != self.site.name || !self.journal.lock().has_header(&header) {
+        if entry.path.name() != self.paths.name || !self.journal.lock().has_header(&header) {
             return Err(LabelError::OtherVersion);
         }
         label::encode(entry)
@@ -281,10 +281,10 @@ impl<D: Directory> Part<D> {
         if self.is_slice {
             return Ok(());
         }
-        let site = &self.site;
-        site.remove_label()?;
-        site.io_context("remove its journal", site.dir.remove(&site.journal))?;
-        site.remove_part()
+        let paths = &self.paths;
+        paths.remove_label()?;
+        paths.io_context("remove its journal", paths.dir.remove(&paths.journal))?;
+        paths.remove_part()
     }
 
     /// Hash of the file, if all blocks have one.
@@ -295,7 +295,7 @@ impl<D: Directory> Part<D> {
         match (awaited.next(), self.blocks.file_hash(&state.hashes)) {
             (None, Some(hash)) => Ok(state.all_hashed().then_some(hash)),
             (first, _) => Err(PartError::Incomplete {
-                name: self.site.display_name(),
+                name: self.paths.display_name(),
                 offset: first.map_or(0, |(_, index)| index) * self.blocks.block_len(),
                 more: awaited.count(),
             }),
@@ -312,7 +312,7 @@ impl<D: Directory> Part<D> {
             return Ok(());
         }
         Err(PartError::Damaged {
-            name: self.site.display_name(),
+            name: self.paths.display_name(),
             offset: self.range(index)?.start,
             expected,
             got,
@@ -334,7 +334,7 @@ impl<D: Directory> Part<D> {
         let written = write();
         self.state().finish_write(index, hash, written.is_ok());
         written.map_err(|source| PartError::Write {
-            name: self.site.display_name(),
+            name: self.paths.display_name(),
             offset: range.start,
             source,
         })?;
@@ -346,7 +346,7 @@ impl<D: Directory> Part<D> {
     }
 
     fn with_name<T>(&self, block: Result<T, BlockError>) -> Result<T, PartError> {
-        let name = || self.site.display_name();
+        let name = || self.paths.display_name();
         block.map_err(|source| PartError::Block {
             name: name(),
             source,
@@ -357,7 +357,7 @@ impl<D: Directory> Part<D> {
         match self.state().commit_failed {
             false => Ok(()),
             true => Err(PartError::Broken {
-                name: self.site.display_name(),
+                name: self.paths.display_name(),
             }),
         }
     }
@@ -369,6 +369,6 @@ impl<D: Directory> Part<D> {
 
 impl<D: Directory> fmt::Debug for Part<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Part({})", self.site.display_name())
+        write!(f, "Part({})", self.paths.display_name())
     }
 }

@@ -10,7 +10,7 @@ use std::io;
 
 /// File that has its final name, and whose blocks match the journal, as read again.
 pub struct RenamedFile<D: Directory = Dir> {
-    pub(super) site: PartPaths<D>,
+    pub(super) paths: PartPaths<D>,
     pub(super) hash: FileHash,
     pub(super) file: D::File,
     pub(super) journal: D::File,
@@ -23,12 +23,12 @@ impl<D: Directory> RenamedFile<D> {
         self,
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
     ) -> Result<FinishedFile<D>, PartError> {
-        let site = self.site;
-        site.io_context("set its metadata", prepare(&self.file))?;
-        site.io_context("make it durable", self.file.sync_all())?;
-        site.io_context("make its name durable", site.dir.sync())?;
+        let paths = self.paths;
+        paths.io_context("set its metadata", prepare(&self.file))?;
+        paths.io_context("make it durable", self.file.sync_all())?;
+        paths.io_context("make its name durable", paths.dir.sync())?;
         Ok(FinishedFile {
-            site,
+            paths,
             hash: Some(self.hash),
             journal: self.journal,
         })
@@ -37,7 +37,7 @@ impl<D: Directory> RenamedFile<D> {
 
 /// File that durably has its final name.
 pub struct FinishedFile<D: Directory = Dir> {
-    pub(super) site: PartPaths<D>,
+    pub(super) paths: PartPaths<D>,
     /// Hash of the file, unless a block came without a hash.
     pub hash: Option<FileHash>,
     /// Locked journal. No other process can begin the file again, and miss the journal, before
@@ -50,15 +50,15 @@ impl<D: Directory> FinishedFile<D> {
     /// make durable in the manifest that the file is complete. Until then the journal prevents a
     /// second copy.
     pub fn remove_journal(self) -> Result<(), PartError> {
-        let site = &self.site;
-        let ours = site.io_context(
+        let paths = &self.paths;
+        let ours = paths.io_context(
             "find its journal",
-            site.dir.refers_to(&site.journal, &self.journal),
+            paths.dir.refers_to(&paths.journal, &self.journal),
         )?;
         if !ours {
             return Ok(());
         }
-        site.remove_internal(&site.label)?;
-        site.io_context("remove its journal", site.dir.remove(&site.journal))
+        paths.remove_internal(&paths.label)?;
+        paths.io_context("remove its journal", paths.dir.remove(&paths.journal))
     }
 }

@@ -77,14 +77,14 @@ fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Decodes the label with the name `own`.
-pub(crate) fn decode(label: &[u8], own: &[u8]) -> Result<Entry, LabelError> {
+pub(crate) fn decode(label: &[u8], internal: &[u8]) -> Result<Entry, LabelError> {
     if label.len() > LABEL_LEN_MAX {
         return Err(LabelError::TooLong);
     }
     let entry = open(label)?;
     let name = entry.path.as_bytes();
     let plain = entry.path.components().count() == 1 && !entry.path.is_internal();
-    if !plain || internal_name(name, "piece") != own {
+    if !plain || internal_name(name, "piece") != internal {
         return Err(LabelError::Name);
     }
     file_version(&entry)?;
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    fn own(name: &[u8]) -> Vec<u8> {
+    fn internal(name: &[u8]) -> Vec<u8> {
         internal_name(name, "piece")
     }
 
@@ -153,20 +153,23 @@ mod tests {
     #[test]
     fn decodes_an_entry_under_its_last_name() {
         let label = encode(&entry(b"a/b/na\xffme")).unwrap();
-        assert_eq!(decode(&label, &own(b"na\xffme")), Ok(entry(b"na\xffme")));
-        assert_eq!(decode(&label, &own(b"name")), Err(LabelError::Name));
+        assert_eq!(
+            decode(&label, &internal(b"na\xffme")),
+            Ok(entry(b"na\xffme"))
+        );
+        assert_eq!(decode(&label, &internal(b"name")), Err(LabelError::Name));
     }
 
     #[test]
     fn rejects_labels_of_other_directories_and_internal_names() {
         for name in [&b"a/b"[..], b".longhaul-x", b".longhaul-x/y"] {
             let label = forged(FORMAT, &entry(name));
-            assert_eq!(decode(&label, &own(name)), Err(LabelError::Name));
+            assert_eq!(decode(&label, &internal(name)), Err(LabelError::Name));
         }
         let like_a_path = |name: &[u8]| {
             let entry = entry(b"x");
             let label = (FORMAT, name, entry.kind, entry.metadata);
-            decode(&seal(postcard::to_stdvec(&label).unwrap()), &own(name))
+            decode(&seal(postcard::to_stdvec(&label).unwrap()), &internal(name))
         };
         assert!(like_a_path(b"x").is_ok());
         for name in [&b"../x"[..], b"/x", b"..", b"", b"x/", b"x\0"] {
@@ -180,7 +183,7 @@ mod tests {
         other.kind = Kind::Directory;
         assert_eq!(encode(&other), Err(LabelError::NotAFile));
         assert_eq!(
-            decode(&forged(FORMAT, &other), &own(b"x")),
+            decode(&forged(FORMAT, &other), &internal(b"x")),
             Err(LabelError::NotAFile)
         );
         let mut long = entry(b"x");
@@ -197,7 +200,7 @@ mod tests {
     #[test]
     fn reports_an_unknown_format() {
         let label = forged(FORMAT + 1, &entry(b"x"));
-        assert_eq!(decode(&label, &own(b"x")), Err(LabelError::Format));
+        assert_eq!(decode(&label, &internal(b"x")), Err(LabelError::Format));
     }
 
     #[test]
@@ -208,16 +211,19 @@ mod tests {
         for at in 0..label.len() {
             let mut damaged = label.clone();
             damaged[at] ^= 1;
-            assert_eq!(decode(&damaged, &own(b"x")), Err(LabelError::Damaged));
-            assert_eq!(decode(&label[..at], &own(b"x")), Err(LabelError::Damaged));
+            assert_eq!(decode(&damaged, &internal(b"x")), Err(LabelError::Damaged));
+            assert_eq!(
+                decode(&label[..at], &internal(b"x")),
+                Err(LabelError::Damaged)
+            );
         }
         let longer = seal([&label[..label.len() - 32], b"?"].concat());
-        assert_eq!(decode(&longer, &own(b"x")), Err(LabelError::Damaged));
+        assert_eq!(decode(&longer, &internal(b"x")), Err(LabelError::Damaged));
     }
 
     /// Accepts an error, or a file of this name in this very directory.
     fn assert_harmless(label: &[u8], name: &[u8]) {
-        if let Ok(entry) = decode(label, &own(name)) {
+        if let Ok(entry) = decode(label, &internal(name)) {
             assert_eq!(entry.path.as_bytes(), name);
             assert_eq!(entry.path.components().count(), 1);
             assert!(!entry.path.is_internal() && file_version(&entry).is_ok());

@@ -41,9 +41,9 @@ impl<D: Directory> Part<D> {
         origin: &SourceInfo,
         block_len: u64,
     ) -> Result<OpenOutcome<D>, PartError> {
-        let site = PartPaths::new(dir, name)?;
-        let header = site.header(origin, block_len)?;
-        busy_to_outcome(PartOpener::new(site, header, origin.sparse).and_then(PartOpener::open))
+        let paths = PartPaths::new(dir, name)?;
+        let header = paths.header(origin, block_len)?;
+        busy_to_outcome(PartOpener::new(paths, header, origin.sparse).and_then(PartOpener::open))
     }
 
     /// Opens blocks of a file while other processes write other blocks of it, or the same. At most
@@ -71,9 +71,9 @@ impl<D: Directory> Part<D> {
         block_len: u64,
     ) -> Result<OpenOutcome<D>, PartError> {
         let join = || {
-            let site = PartPaths::new(dir, name)?;
-            let header = site.header(origin, block_len)?;
-            slices::open_slice(site, header, origin.sparse, blocks)
+            let paths = PartPaths::new(dir, name)?;
+            let header = paths.header(origin, block_len)?;
+            slices::open_slice(paths, header, origin.sparse, blocks)
         };
         busy_to_outcome(join().and_then(|joined| {
             if let Some(slice) = joined {
@@ -102,7 +102,7 @@ fn busy_to_outcome<D: Directory>(
 /// State known when a part is opened. The journal is opened first, because its lock is held
 /// longest.
 struct PartOpener<D: Directory> {
-    site: PartPaths<D>,
+    paths: PartPaths<D>,
     header: Header,
     sparse: bool,
     journal: D::File,
@@ -112,14 +112,14 @@ struct PartOpener<D: Directory> {
 }
 
 impl<D: Directory> PartOpener<D> {
-    fn new(site: PartPaths<D>, header: Header, sparse: bool) -> Result<Self, PartError> {
+    fn new(paths: PartPaths<D>, header: Header, sparse: bool) -> Result<Self, PartError> {
         // Another version of the file may have been so small that it was written whole.
-        site.remove_unlocked(&site.whole)?;
-        let journal = site.create(&site.journal)?;
-        let used = !site.io_context("read the size of its journal", journal.is_empty())?;
-        let contents = site.io_context("read its journal", journal::read(&journal, &header))?;
+        paths.remove_unlocked(&paths.whole)?;
+        let journal = paths.create(&paths.journal)?;
+        let used = !paths.io_context("read the size of its journal", journal.is_empty())?;
+        let contents = paths.io_context("read its journal", journal::read(&journal, &header))?;
         Ok(Self {
-            site,
+            paths,
             header,
             sparse,
             journal,
@@ -129,7 +129,7 @@ impl<D: Directory> PartOpener<D> {
     }
 
     fn open(mut self) -> Result<OpenOutcome<D>, PartError> {
-        let part = self.site.open_earlier_part()?;
+        let part = self.paths.open_earlier_part()?;
         let contents = self.contents.take();
         match (part, contents) {
             (Some(part), Some(contents)) if self.has_expected_len(&part)? => {
@@ -137,7 +137,7 @@ impl<D: Directory> PartOpener<D> {
             }
             (None, Some(contents)) => match self.find_renamed(&contents.records)? {
                 Some((file, hash)) => Ok(OpenOutcome::Renamed(RenamedFile {
-                    site: self.site,
+                    paths: self.paths,
                     hash,
                     file,
                     journal: self.journal,
@@ -153,41 +153,41 @@ impl<D: Directory> PartOpener<D> {
 
     fn has_expected_len(&self, part: &D::File) -> Result<bool, PartError> {
         let len = self
-            .site
+            .paths
             .io_context("read the size of its part", part.len())?;
         Ok(len == self.header.blocks.file_len())
     }
 
     fn create(self) -> Result<Part<D>, PartError> {
-        let (site, header) = (self.site, self.header);
-        site.remove_label()?;
+        let (paths, header) = (self.paths, self.header);
+        paths.remove_label()?;
         if self.used {
-            site.remove_slice_journals()?;
+            paths.remove_slice_journals()?;
         }
-        let file = site.create_part()?;
+        let file = paths.create_part()?;
         let journal =
-            site.io_context("create its journal", Journal::create(self.journal, &header))?;
-        site.io_context("make its name durable", site.dir.sync())?;
+            paths.io_context("create its journal", Journal::create(self.journal, &header))?;
+        paths.io_context("make its name durable", paths.dir.sync())?;
         let sized = set_size(&file, header.blocks.file_len(), self.sparse);
         if sized.is_err() {
             let _gives_back_the_space = file.set_len(0);
         }
-        site.io_context("reserve space for it", sized)?;
+        paths.io_context("reserve space for it", sized)?;
         let state = BlockStates::empty(0..header.blocks.count());
-        Ok(assemble(site, &header, self.sparse, file, journal, state))
+        Ok(assemble(paths, &header, self.sparse, file, journal, state))
     }
 
     /// Continues a part. It has its length, so its name and the journal's are durable.
     fn resume(self, file: D::File, contents: journal::Contents) -> Result<Part<D>, PartError> {
-        let (site, header) = (self.site, self.header);
+        let (paths, header) = (self.paths, self.header);
         let journal::Contents { records, end } = contents;
         let sized = set_size(&file, header.blocks.file_len(), self.sparse);
-        site.io_context("reserve space for it", sized)?;
+        paths.io_context("reserve space for it", sized)?;
         let journal = Journal::resume(self.journal, &header, end);
-        let mut journal = site.io_context("make its journal durable", journal)?;
-        let records = slices::merge_slices(&site, &header, &mut journal, records)?;
+        let mut journal = paths.io_context("make its journal durable", journal)?;
+        let records = slices::merge_slices(&paths, &header, &mut journal, records)?;
         let state = BlockStates::from_records(0..header.blocks.count(), &records);
-        Ok(assemble(site, &header, self.sparse, file, journal, state))
+        Ok(assemble(paths, &header, self.sparse, file, journal, state))
     }
 
     /// File that has the final name, if every block of it matches the journal.
@@ -195,14 +195,14 @@ impl<D: Directory> PartOpener<D> {
         &self,
         records: &[BlockRecord],
     ) -> Result<Option<(D::File, FileHash)>, PartError> {
-        let (site, blocks) = (&self.site, self.header.blocks);
+        let (paths, blocks) = (&self.paths, self.header.blocks);
         let state = BlockStates::from_records(0..blocks.count(), records);
-        let Ok(Some(file)) = site.dir.open(&site.name, OpenMode::Read) else {
+        let Ok(Some(file)) = paths.dir.open(&paths.name, OpenMode::Read) else {
             return Ok(None);
         };
         let all_known = !state.states.contains(&BlockState::Missing) && state.all_hashed();
         if !all_known
-            || !site.io_context(
+            || !paths.io_context(
                 "read it again",
                 matches_hashes(&file, blocks, &state.hashes),
             )?
@@ -229,7 +229,7 @@ fn matches_hashes(file: &impl FileOps, blocks: Blocks, hashes: &[BlockHash]) -> 
 }
 
 fn assemble<D: Directory>(
-    site: PartPaths<D>,
+    paths: PartPaths<D>,
     header: &Header,
     sparse: bool,
     file: D::File,
@@ -241,7 +241,7 @@ fn assemble<D: Directory>(
         blocks: header.blocks,
         is_slice: false,
         sparse,
-        site,
+        paths,
         direct: DirectFile::open(&file),
         file,
         journal: Mutex::new(journal),

@@ -87,24 +87,28 @@ impl<D: Directory> PartPaths<D> {
         })
     }
 
-    pub(crate) fn open(&self, own: &[u8], how: OpenMode) -> Result<Option<D::File>, PartError> {
-        let opened = self.dir.open(own, how);
-        opened.map_err(|source| self.open_error(own, source))
+    pub(crate) fn open(
+        &self,
+        internal: &[u8],
+        open_mode: OpenMode,
+    ) -> Result<Option<D::File>, PartError> {
+        let opened = self.dir.open(internal, open_mode);
+        opened.map_err(|source| self.open_error(internal, source))
     }
 
-    fn open_error(&self, own: &[u8], source: OpenError) -> PartError {
+    fn open_error(&self, internal: &[u8], source: OpenError) -> PartError {
         PartError::Open {
             name: self.display_name(),
-            internal: Escaped(own).to_string(),
+            internal: Escaped(internal).to_string(),
             source,
         }
     }
 
     /// Opens the part under either of its names, and returns the name.
-    pub(crate) fn open_part(&self, how: OpenMode) -> Result<OpenPart<'_, D>, PartError> {
-        for own in [&self.piece_data, &self.part] {
-            if let Some(file) = self.open(own, how)? {
-                return Ok(Some((file, own)));
+    pub(crate) fn open_part(&self, open_mode: OpenMode) -> Result<OpenPart<'_, D>, PartError> {
+        for internal in [&self.piece_data, &self.part] {
+            if let Some(file) = self.open(internal, open_mode)? {
+                return Ok(Some((file, internal)));
             }
         }
         Ok(None)
@@ -115,8 +119,8 @@ impl<D: Directory> PartPaths<D> {
         internal_name(&self.name, &format!("journal-{number}"))
     }
 
-    pub(super) fn create(&self, own: &[u8]) -> Result<D::File, PartError> {
-        let made = self.open(own, OpenMode::CreateExclusive)?;
+    pub(super) fn create(&self, internal: &[u8]) -> Result<D::File, PartError> {
+        let made = self.open(internal, OpenMode::CreateExclusive)?;
         self.io_context("create it", made.ok_or(io::ErrorKind::NotFound.into()))
     }
 
@@ -137,16 +141,16 @@ impl<D: Directory> PartPaths<D> {
     }
 
     /// Creates an internal file, replacing a former one.
-    pub(super) fn recreate(&self, own: &[u8]) -> Result<D::File, PartError> {
-        self.remove_unlocked(own)?;
-        self.create(own)
+    pub(super) fn recreate(&self, internal: &[u8]) -> Result<D::File, PartError> {
+        self.remove_unlocked(internal)?;
+        self.create(internal)
     }
 
     /// Removes an internal file of an earlier run unless it is locked. The file may already have
     /// its final owner and mode.
-    pub(super) fn remove_unlocked(&self, own: &[u8]) -> Result<(), PartError> {
-        let displaced = self.dir.remove_unlocked(own);
-        displaced.map_err(|source| self.open_error(own, source))
+    pub(super) fn remove_unlocked(&self, internal: &[u8]) -> Result<(), PartError> {
+        let displaced = self.dir.remove_unlocked(internal);
+        displaced.map_err(|source| self.open_error(internal, source))
     }
 
     fn remove_unlocked_part(&self) -> Result<(), PartError> {
@@ -155,10 +159,10 @@ impl<D: Directory> PartPaths<D> {
     }
 
     /// Removes an internal file unless it is locked. Returns whether it existed.
-    pub(super) fn remove_internal(&self, own: &[u8]) -> Result<bool, PartError> {
-        let held = self.open(own, OpenMode::Exclusive)?;
+    pub(super) fn remove_internal(&self, internal: &[u8]) -> Result<bool, PartError> {
+        let held = self.open(internal, OpenMode::Exclusive)?;
         if held.is_some() {
-            self.io_context("remove an internal file", self.dir.remove(own))?;
+            self.io_context("remove an internal file", self.dir.remove(internal))?;
         }
         Ok(held.is_some())
     }
@@ -169,8 +173,8 @@ impl<D: Directory> PartPaths<D> {
     pub(super) fn open_earlier_part(&self) -> Result<Option<D::File>, PartError> {
         match self.open_part(OpenMode::Exclusive) {
             Err(error) if error.has_final_owner_or_mode() => Ok(None),
-            Ok(Some((file, own))) => {
-                if own == self.piece_data {
+            Ok(Some((file, internal))) => {
+                if internal == self.piece_data {
                     // A loss of power may have restored it beside the part that replaced it.
                     self.remove_unlocked(&self.part)?;
                 }
@@ -272,8 +276,11 @@ impl<D: Directory> PartPaths<D> {
         self.io_context("make its name durable", self.dir.sync())
     }
 
-    pub(crate) fn rename_to_final_name(&self, own: &[u8]) -> Result<(), PartError> {
-        self.io_context("rename it to its name", self.dir.rename(own, &self.name))
+    pub(crate) fn rename_to_final_name(&self, internal: &[u8]) -> Result<(), PartError> {
+        self.io_context(
+            "rename it to its name",
+            self.dir.rename(internal, &self.name),
+        )
     }
 }
 

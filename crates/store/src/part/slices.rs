@@ -27,25 +27,25 @@ use std::{collections::HashSet, ops::Range};
 
 /// Opens a slice of a part that exists in this version; `None` if there is no such part.
 pub(super) fn open_slice<D: Directory>(
-    site: PartPaths<D>,
+    paths: PartPaths<D>,
     header: Header,
     sparse: bool,
     blocks: &[Range<u64>],
 ) -> Result<Option<Part<D>>, PartError> {
-    let file = match site.open_part(OpenMode::Shared) {
+    let file = match paths.open_part(OpenMode::Shared) {
         Err(error) if error.has_final_owner_or_mode() => None,
         found => found?.map(|(file, _)| file),
     };
     let Some(file) = file else {
         return Ok(None);
     };
-    let len = site.io_context("read the size of its part", file.len())?;
+    let len = paths.io_context("read the size of its part", file.len())?;
     // The journal does not change now: a process that changes it holds the part exclusively.
-    let main = read_records(&site, &site.journal, &header)?.flatten();
+    let main = read_records(&paths, &paths.journal, &header)?.flatten();
     let (Some(mut records), true) = (main, len == header.blocks.file_len()) else {
         return Ok(None);
     };
-    let journal = acquire_journal(&site, &header, &mut records)?;
+    let journal = acquire_journal(&paths, &header, &mut records)?;
     let count = header.blocks.count();
     let start = blocks.first().map_or(0, |first| first.start.min(count));
     let end = blocks.last().map_or(0, |last| last.end);
@@ -62,7 +62,7 @@ pub(super) fn open_slice<D: Directory>(
         blocks: header.blocks,
         is_slice: true,
         sparse,
-        site,
+        paths,
         direct: DirectFile::open(&file),
         file,
         journal: Mutex::new(journal),
@@ -83,42 +83,42 @@ impl<D: Directory> Part<D> {
 
 /// Opens a free slice journal. Adds the records of all slice journals to `records`.
 fn acquire_journal<D: Directory>(
-    site: &PartPaths<D>,
+    paths: &PartPaths<D>,
     header: &Header,
     records: &mut Vec<BlockRecord>,
 ) -> Result<Journal<D::File>, PartError> {
-    let mut own = None;
+    let mut own_journal = None;
     for slot in 0..SLICES_MAX {
-        let name = site.slice_journal(slot);
-        if own.is_none() {
-            match site.create(&name) {
+        let name = paths.slice_journal(slot);
+        if own_journal.is_none() {
+            match paths.create(&name) {
                 Ok(file) => {
-                    own = Some(resume_journal(site, file, header, records)?);
+                    own_journal = Some(resume_journal(paths, file, header, records)?);
                     continue;
                 }
                 Err(error) if error.is_busy() => {}
                 Err(error) => return Err(error),
             }
         }
-        match read_records(site, &name, header)? {
+        match read_records(paths, &name, header)? {
             Some(noted) => records.extend(noted.into_iter().flatten()),
             None => break,
         }
     }
-    own.ok_or_else(|| PartError::Open {
-        name: site.display_name(),
-        internal: Escaped(&site.journal).to_string(),
+    own_journal.ok_or_else(|| PartError::Open {
+        name: paths.display_name(),
+        internal: Escaped(&paths.journal).to_string(),
         source: OpenError::Busy,
     })
 }
 
 fn resume_journal<D: Directory>(
-    site: &PartPaths<D>,
+    paths: &PartPaths<D>,
     file: D::File,
     header: &Header,
     records: &mut Vec<BlockRecord>,
 ) -> Result<Journal<D::File>, PartError> {
-    let contents = site.io_context("read its journal", journal::read(&file, header))?;
+    let contents = paths.io_context("read its journal", journal::read(&file, header))?;
     let journal = match contents {
         Some(contents) => {
             records.extend(contents.records);
@@ -126,30 +126,30 @@ fn resume_journal<D: Directory>(
         }
         None => Journal::create(file, header),
     };
-    let journal = site.io_context("create its journal", journal)?;
-    site.io_context("make its name durable", site.dir.sync())?;
+    let journal = paths.io_context("create its journal", journal)?;
+    paths.io_context("make its name durable", paths.dir.sync())?;
     Ok(journal)
 }
 
 /// Reads a journal that another process may be writing: `None` if it is missing, `Some(None)` if it
 /// is of another version. Makes the records durable.
 fn read_records<D: Directory>(
-    site: &PartPaths<D>,
+    paths: &PartPaths<D>,
     name: &[u8],
     header: &Header,
 ) -> Result<Option<Option<Vec<BlockRecord>>>, PartError> {
-    let Some(file) = site.open(name, OpenMode::Read)? else {
+    let Some(file) = paths.open(name, OpenMode::Read)? else {
         return Ok(None);
     };
-    let contents = site.io_context("read its journal", journal::read(&file, header))?;
-    site.io_context("make its journal durable", file.sync_data())?;
+    let contents = paths.io_context("read its journal", journal::read(&file, header))?;
+    paths.io_context("make its journal durable", file.sync_data())?;
     Ok(Some(contents.map(|contents| contents.records)))
 }
 
 /// Merges the records of slices into the file's journal, and removes their journals. Returns all
 /// records.
 pub(super) fn merge_slices<D: Directory>(
-    site: &PartPaths<D>,
+    paths: &PartPaths<D>,
     header: &Header,
     journal: &mut Journal<D::File>,
     mut records: Vec<BlockRecord>,
@@ -159,11 +159,11 @@ pub(super) fn merge_slices<D: Directory>(
     let mut any = false;
     for slot in 0..SLICES_MAX {
         // An earlier one may be missing: removals are lost in any order when power fails.
-        let Some(file) = site.open(&site.slice_journal(slot), OpenMode::Exclusive)? else {
+        let Some(file) = paths.open(&paths.slice_journal(slot), OpenMode::Exclusive)? else {
             continue;
         };
         any = true;
-        let contents = site.io_context("read its journal", journal::read(&file, header))?;
+        let contents = paths.io_context("read its journal", journal::read(&file, header))?;
         let noted = contents.map_or_else(Vec::new, |contents| contents.records);
         new.extend(
             noted
@@ -172,8 +172,8 @@ pub(super) fn merge_slices<D: Directory>(
         );
     }
     if any {
-        site.io_context("write its journal", journal.append(&new))?;
-        site.remove_slice_journals()?;
+        paths.io_context("write its journal", journal.append(&new))?;
+        paths.remove_slice_journals()?;
     }
     records.extend(new);
     Ok(records)

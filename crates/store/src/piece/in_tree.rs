@@ -21,8 +21,8 @@ pub(crate) fn find_in_directory(
     names: &Names,
 ) -> (Vec<Box<[u8]>>, Vec<PieceFileError>) {
     let (mut files, mut bad) = (Vec::new(), Vec::new());
-    for own in names.iter().filter(|name| is_label(name)) {
-        match read_label(dir, own) {
+    for internal in names.iter().filter(|name| is_label(name)) {
+        match read_label(dir, internal) {
             Ok(entry) => files.push(entry.path.name().into()),
             Err(unusable) => bad.push(unusable),
         }
@@ -43,11 +43,11 @@ impl PieceFileNames {
         Self(files.iter().map(|file| internal_name(file, "")).collect())
     }
 
-    pub(crate) fn contains(&self, own: &[u8]) -> bool {
-        let Some(dot) = own.iter().rposition(|byte| *byte == b'.') else {
+    pub(crate) fn contains(&self, internal: &[u8]) -> bool {
+        let Some(dot) = internal.iter().rposition(|byte| *byte == b'.') else {
             return false;
         };
-        let (prefix, kind) = own.split_at(dot + 1);
+        let (prefix, kind) = internal.split_at(dot + 1);
         let of_a_piece = matches!(
             kind,
             b"piece" | b"piece-data" | b"part" | b"journal" | b"whole"

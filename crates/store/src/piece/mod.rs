@@ -53,23 +53,23 @@ pub(crate) fn held_blocks_with_len<D: Directory>(
     entry: &Entry,
     block_len: u64,
 ) -> Result<Option<Vec<Range<u64>>>, PartError> {
-    let site = PartPaths::new(dir, entry.path.name())?;
+    let paths = PartPaths::new(dir, entry.path.name())?;
     let Ok(version) = label::file_version(entry) else {
         return Ok(None);
     };
     let header = header(version, block_len);
     let (Some((part, _)), Some(journal)) = (
-        site.open_part(OpenMode::Read)?,
-        site.open(&site.journal, OpenMode::Read)?,
+        paths.open_part(OpenMode::Read)?,
+        paths.open(&paths.journal, OpenMode::Read)?,
     ) else {
         return Ok(None);
     };
-    if !label_matches(&site, &header)? {
+    if !label_matches(&paths, &header)? {
         return Ok(None);
     }
     let records = matching_records(&part, &journal, &header);
-    let records = site.io_context("read its piece", records)?;
-    site.io_context("make its journal durable", journal.sync_data())?;
+    let records = paths.io_context("read its piece", records)?;
+    paths.io_context("make its journal durable", journal.sync_data())?;
     Ok(records.map(|records| runs_of(&records)))
 }
 
@@ -82,11 +82,11 @@ pub fn label_entry<D: Directory>(dir: &D, file: &[u8]) -> Result<Option<Entry>, 
     read_label_entry(&PartPaths::new(dir, file)?)
 }
 
-fn read_label_entry<D: Directory>(site: &PartPaths<D>) -> Result<Option<Entry>, PartError> {
-    let Some(label) = site.open(&site.label, OpenMode::Read)? else {
+fn read_label_entry<D: Directory>(paths: &PartPaths<D>) -> Result<Option<Entry>, PartError> {
+    let Some(label) = paths.open(&paths.label, OpenMode::Read)? else {
         return Ok(None);
     };
-    let entry = site.io_context("read its label", read(&label, &site.label))?;
+    let entry = paths.io_context("read its label", read(&label, &paths.label))?;
     Ok(entry.ok())
 }
 
@@ -103,18 +103,18 @@ fn header(version: &Version, block_len: u64) -> Header {
     }
 }
 
-fn label_matches<D: Directory>(site: &PartPaths<D>, header: &Header) -> Result<bool, PartError> {
-    let entry = read_label_entry(site)?;
+fn label_matches<D: Directory>(paths: &PartPaths<D>, header: &Header) -> Result<bool, PartError> {
+    let entry = read_label_entry(paths)?;
     let version = entry
         .as_ref()
         .and_then(|entry| label::file_version(entry).ok());
     Ok(version.is_some_and(|version| journal::Version::from(version) == header.version))
 }
 
-fn read(label: &impl FileOps, own: &[u8]) -> io::Result<Result<Entry, LabelError>> {
+fn read(label: &impl FileOps, internal: &[u8]) -> io::Result<Result<Entry, LabelError>> {
     let mut bytes = vec![0; label.len()?.min(LABEL_LEN_MAX as u64 + 1) as usize];
     let read = label.read_at(&mut bytes, 0)?;
-    Ok(label::decode(&bytes[..read], own))
+    Ok(label::decode(&bytes[..read], internal))
 }
 
 /// One record for each block, in order, if journal and part match.

@@ -93,14 +93,14 @@ fn records(
 /// Internal file of a piece that is not valid.
 #[derive(Debug)]
 pub(crate) struct PieceFileError {
-    own: Vec<u8>,
+    internal: Vec<u8>,
     why: LabelError,
 }
 
 impl PieceFileError {
-    fn new(own: &[u8], why: LabelError) -> Self {
+    fn new(internal: &[u8], why: LabelError) -> Self {
         Self {
-            own: own.into(),
+            internal: internal.into(),
             why,
         }
     }
@@ -111,7 +111,7 @@ impl PieceFileError {
 
     /// Error for this file in the directory `dir`.
     pub(crate) fn into_failure(self, dir: Option<&RelPath>) -> Failure {
-        match below(dir, &self.own) {
+        match below(dir, &self.internal) {
             Ok(path) => Failure::Piece {
                 path,
                 reason: self.why,
@@ -134,9 +134,9 @@ fn errno(error: &io::Error) -> LabelError {
 
 /// Opens an internal file for reading, and checks that no other user can have placed it: the copied
 /// data gets the owner and mode in the label.
-fn open_internal(dir: BorrowedFd<'_>, own: &[u8]) -> Result<File, PieceFileError> {
+fn open_internal(dir: BorrowedFd<'_>, internal: &[u8]) -> Result<File, PieceFileError> {
     let opened = || {
-        let held = open_handle(dir, own)?;
+        let held = open_handle(dir, internal)?;
         if held.kind() != FileType::RegularFile {
             return Err(LabelError::Untrusted(vfs::UntrustedFile::NotRegular));
         }
@@ -144,13 +144,13 @@ fn open_internal(dir: BorrowedFd<'_>, own: &[u8]) -> Result<File, PieceFileError
         held.unreadable.map_or(Ok(()), Err)?;
         Ok(File::from(held.fd))
     };
-    opened().map_err(|why| PieceFileError::new(own, why))
+    opened().map_err(|why| PieceFileError::new(internal, why))
 }
 
-pub(super) fn read_label(dir: BorrowedFd<'_>, own: &[u8]) -> Result<Entry, PieceFileError> {
-    let file = open_internal(dir, own)?;
-    let entry = read(&file, own).unwrap_or_else(|error| Err(errno(&error)));
-    entry.map_err(|why| PieceFileError::new(own, why))
+pub(super) fn read_label(dir: BorrowedFd<'_>, internal: &[u8]) -> Result<Entry, PieceFileError> {
+    let file = open_internal(dir, internal)?;
+    let entry = read(&file, internal).unwrap_or_else(|error| Err(errno(&error)));
+    entry.map_err(|why| PieceFileError::new(internal, why))
 }
 
 /// Reads the label of a file's piece. Returns the entry, and the ranges of the blocks that the

@@ -60,9 +60,11 @@ impl TestDir {
         held_blocks(&dir_of(self.temp.path(), entry), entry).unwrap()
     }
 
-    fn own(&self, kind: &str) -> PathBuf {
-        let own = internal_name(self.entry.path.name(), kind);
-        self.temp.path().join(std::ffi::OsStr::from_bytes(&own))
+    fn internal(&self, kind: &str) -> PathBuf {
+        let internal = internal_name(self.entry.path.name(), kind);
+        self.temp
+            .path()
+            .join(std::ffi::OsStr::from_bytes(&internal))
     }
 
     fn names(&self) -> usize {
@@ -78,117 +80,119 @@ impl TestDir {
 
 #[test]
 fn resumes_a_kept_piece() {
-    let place = TestDir::new();
-    let part = place.part();
+    let test_dir = TestDir::new();
+    let part = test_dir.part();
     write_block(&part, 1);
     part.commit().unwrap();
-    assert_eq!(place.held(), None, "not kept yet");
-    part.keep_as_piece(&place.entry).unwrap();
-    assert_eq!(place.names(), 3, "part, journal, label");
-    assert_eq!(place.held(), Some(vec![1..2]));
-    let mut elsewhere = place.entry.clone();
+    assert_eq!(test_dir.held(), None, "not kept yet");
+    part.keep_as_piece(&test_dir.entry).unwrap();
+    assert_eq!(test_dir.names(), 3, "part, journal, label");
+    assert_eq!(test_dir.held(), Some(vec![1..2]));
+    let mut elsewhere = test_dir.entry.clone();
     elsewhere.metadata.mode = 0;
-    assert_eq!(place.held_of(&elsewhere), Some(vec![1..2]));
+    assert_eq!(test_dir.held_of(&elsewhere), Some(vec![1..2]));
 
-    let part = place.part();
+    let part = test_dir.part();
     assert_eq!(part.missing(), [0..1, 2..3]);
     write_block(&part, 2);
-    part.keep_as_piece(&place.entry).unwrap();
-    assert_eq!(place.held(), Some(vec![1..3]));
-    assert_eq!(place.names(), 3);
+    part.keep_as_piece(&test_dir.entry).unwrap();
+    assert_eq!(test_dir.held(), Some(vec![1..3]));
+    assert_eq!(test_dir.names(), 3);
 }
 
 #[test]
 fn keeps_a_piece_without_blocks() {
-    let place = TestDir::new();
-    place.keep(0..0);
-    assert_eq!(place.held(), Some(vec![]));
+    let test_dir = TestDir::new();
+    test_dir.keep(0..0);
+    assert_eq!(test_dir.held(), Some(vec![]));
 }
 
 #[test]
 fn another_version_removes_the_label() {
-    let mut place = TestDir::new();
-    place.keep(ALL);
-    place.entry = file_in_pieces("file", 2);
-    assert_eq!(place.held(), None);
-    drop(place.part());
-    assert!(!place.own("piece").exists());
-    assert_eq!(place.held_of(&file_in_pieces("file", 1)), None);
-    place.keep(0..1);
-    assert_eq!(place.held(), Some(vec![0..1]));
+    let mut test_dir = TestDir::new();
+    test_dir.keep(ALL);
+    test_dir.entry = file_in_pieces("file", 2);
+    assert_eq!(test_dir.held(), None);
+    drop(test_dir.part());
+    assert!(!test_dir.internal("piece").exists());
+    assert_eq!(test_dir.held_of(&file_in_pieces("file", 1)), None);
+    test_dir.keep(0..1);
+    assert_eq!(test_dir.held(), Some(vec![0..1]));
 }
 
 #[test]
 fn reports_no_blocks_without_label_part_or_journal() {
     for kind in ["piece", PIECE_DATA, "journal"] {
-        let place = TestDir::new();
-        place.keep(ALL);
-        fs::remove_file(place.own(kind)).unwrap();
-        assert_eq!(place.held(), None, "{kind}");
+        let test_dir = TestDir::new();
+        test_dir.keep(ALL);
+        fs::remove_file(test_dir.internal(kind)).unwrap();
+        assert_eq!(test_dir.held(), None, "{kind}");
     }
-    let place = TestDir::new();
-    place.keep(ALL);
-    let part = fs::File::options().write(true).open(place.own(PIECE_DATA));
+    let test_dir = TestDir::new();
+    test_dir.keep(ALL);
+    let part = fs::File::options()
+        .write(true)
+        .open(test_dir.internal(PIECE_DATA));
     part.unwrap().set_len(5).unwrap();
-    assert_eq!(place.held(), None);
+    assert_eq!(test_dir.held(), None);
 }
 
 #[test]
 fn replaces_an_invalid_label() {
-    let place = TestDir::new();
-    place.keep(ALL);
+    let test_dir = TestDir::new();
+    test_dir.keep(ALL);
     for nonsense in [&b""[..], b"nonsense", &vec![0; LABEL_LEN_MAX + 1]] {
-        fs::write(place.own("piece"), nonsense).unwrap();
-        assert_eq!(place.held(), None);
+        fs::write(test_dir.internal("piece"), nonsense).unwrap();
+        assert_eq!(test_dir.held(), None);
     }
-    place.keep(0..0);
-    assert_eq!(place.held(), Some(vec![ALL]));
+    test_dir.keep(0..0);
+    assert_eq!(test_dir.held(), Some(vec![ALL]));
 }
 
 #[test]
 fn finishing_a_file_removes_its_label() {
-    let place = TestDir::new();
-    place.keep(0..2);
-    let part = place.part();
+    let test_dir = TestDir::new();
+    test_dir.keep(0..2);
+    let part = test_dir.part();
     write_block(&part, 2);
     part.commit().unwrap();
     let finished = part.finish(None, |_| Ok(())).unwrap();
-    assert_eq!(place.held(), None);
+    assert_eq!(test_dir.held(), None);
     finished.remove_journal().unwrap();
-    assert_eq!(place.names(), 1);
+    assert_eq!(test_dir.names(), 1);
 }
 
 #[test]
 fn discarding_a_piece_removes_its_label() {
-    let place = TestDir::new();
-    place.keep(ALL);
-    place.part().discard().unwrap();
-    assert_eq!(place.names(), 0);
-    place.keep(ALL);
-    remove_leftovers(&dir_of(place.temp.path(), &place.entry), b"file").unwrap();
-    assert_eq!(place.names(), 0);
+    let test_dir = TestDir::new();
+    test_dir.keep(ALL);
+    test_dir.part().discard().unwrap();
+    assert_eq!(test_dir.names(), 0);
+    test_dir.keep(ALL);
+    remove_leftovers(&dir_of(test_dir.temp.path(), &test_dir.entry), b"file").unwrap();
+    assert_eq!(test_dir.names(), 0);
     // Left by a process that was killed.
-    fs::write(place.own("whole"), "half a label").unwrap();
-    place.keep(0..1);
-    assert_eq!(place.names(), 3);
-    let dir = dir_of(place.temp.path(), &place.entry);
+    fs::write(test_dir.internal("whole"), "half a label").unwrap();
+    test_dir.keep(0..1);
+    assert_eq!(test_dir.names(), 3);
+    let dir = dir_of(test_dir.temp.path(), &test_dir.entry);
     drop(crate::small::SmallFile::write(&dir, b"file", b"", None, false, |_| Ok(())).unwrap());
-    assert_eq!(place.names(), 1, "a small file on its way");
+    assert_eq!(test_dir.names(), 1, "a small file on its way");
 }
 
 #[test]
 fn refuses_to_keep_slices_and_other_entries() {
-    let place = TestDir::new();
+    let test_dir = TestDir::new();
     let refused = |part: Part, entry: &Entry| {
         let error = part.keep_as_piece(entry).unwrap_err().to_string();
         assert!(error.starts_with("file: cannot be kept"), "{error}");
-        assert!(!place.own("piece").exists());
+        assert!(!test_dir.internal("piece").exists());
     };
-    refused(place.part(), &file_in_pieces("other", 1));
-    refused(place.part(), &file_in_pieces("file", 2));
-    let slice = place.slice();
-    refused(slice, &place.entry);
-    place
+    refused(test_dir.part(), &file_in_pieces("other", 1));
+    refused(test_dir.part(), &file_in_pieces("file", 2));
+    let slice = test_dir.slice();
+    refused(slice, &test_dir.entry);
+    test_dir
         .part()
         .keep_as_piece(&file_in_pieces("d/file", 1))
         .unwrap();
@@ -196,26 +200,26 @@ fn refuses_to_keep_slices_and_other_entries() {
 
 #[test]
 fn counts_slice_records_after_merging() {
-    let place = TestDir::new();
-    place.keep(0..1);
-    let slice = place.slice();
+    let test_dir = TestDir::new();
+    test_dir.keep(0..1);
+    let slice = test_dir.slice();
     write_block(&slice, 2);
     slice.commit().unwrap();
     drop(slice);
-    assert_eq!(place.held(), Some(vec![0..1]));
-    drop(place.part());
-    assert_eq!(place.held(), Some(vec![0..1, 2..3]));
+    assert_eq!(test_dir.held(), Some(vec![0..1]));
+    drop(test_dir.part());
+    assert_eq!(test_dir.held(), Some(vec![0..1, 2..3]));
 }
 
 #[test]
 fn reads_blocks_and_hashes_of_a_piece() {
-    let place = TestDir::new();
-    place.keep(1..2);
-    let part = place.part();
+    let test_dir = TestDir::new();
+    test_dir.keep(1..2);
+    let part = test_dir.part();
     let bytes = vec![3; 1000];
     assert!(part.write(2, &bytes, None).unwrap());
-    part.keep_as_piece(&place.entry).unwrap();
-    let piece = place.open().unwrap();
+    part.keep_as_piece(&test_dir.entry).unwrap();
+    let piece = test_dir.open().unwrap();
     let blocks = Blocks::new(2 * BLOCK_LEN + 1000);
     let hash = blocks.hash(1, &vec![2; BLOCK_LEN as usize]).ok();
     assert_eq!(piece.hash_of(0), None);
@@ -228,9 +232,12 @@ fn reads_blocks_and_hashes_of_a_piece() {
     assert!(!piece.may_match(0, other) && !piece.may_match(0, BlockHash::UNKNOWN));
     assert_eq!(
         Some(&*piece_data_name(b"file")),
-        place.own(PIECE_DATA).file_name().unwrap().to_str()
+        test_dir.internal(PIECE_DATA).file_name().unwrap().to_str()
     );
-    assert_eq!(Some(&piece.version), label::file_version(&place.entry).ok());
+    assert_eq!(
+        Some(&piece.version),
+        label::file_version(&test_dir.entry).ok()
+    );
     let mut last = [0; 1000];
     piece.file.read_exact_at(&mut last, 2 * BLOCK_LEN).unwrap();
     assert_eq!(last, [3; 1000]);
@@ -238,25 +245,25 @@ fn reads_blocks_and_hashes_of_a_piece() {
 
 #[test]
 fn refuses_planted_internal_files() {
-    let precious = |place: &TestDir| place.temp.path().join("precious");
+    let precious = |test_dir: &TestDir| test_dir.temp.path().join("precious");
     for kind in ["piece", PIECE_DATA, "journal"] {
-        let place = TestDir::new();
-        place.keep(ALL);
-        let own = place.own(kind);
-        fs::rename(&own, precious(&place)).unwrap();
-        let shown = own.file_name().unwrap().to_str().unwrap();
-        fs::hard_link(precious(&place), &own).unwrap();
+        let test_dir = TestDir::new();
+        test_dir.keep(ALL);
+        let internal = test_dir.internal(kind);
+        fs::rename(&internal, precious(&test_dir)).unwrap();
+        let shown = internal.file_name().unwrap().to_str().unwrap();
+        fs::hard_link(precious(&test_dir), &internal).unwrap();
         let refused = format!("{shown}: {}", UntrustedFile::HardLinks);
-        assert_eq!(place.open().unwrap_err(), refused);
-        fs::remove_file(&own).unwrap();
-        fs::create_dir(&own).unwrap();
+        assert_eq!(test_dir.open().unwrap_err(), refused);
+        fs::remove_file(&internal).unwrap();
+        fs::create_dir(&internal).unwrap();
         let refused = format!("{shown}: {}", UntrustedFile::NotRegular);
-        assert_eq!(place.open().unwrap_err(), refused);
-        fs::remove_dir(&own).unwrap();
-        symlink(precious(&place), &own).unwrap();
-        assert_eq!(place.open().unwrap_err(), refused);
-        let dir = dir_of(place.temp.path(), &place.entry);
-        assert!(held_blocks(&dir, &place.entry).is_err());
+        assert_eq!(test_dir.open().unwrap_err(), refused);
+        fs::remove_dir(&internal).unwrap();
+        symlink(precious(&test_dir), &internal).unwrap();
+        assert_eq!(test_dir.open().unwrap_err(), refused);
+        let dir = dir_of(test_dir.temp.path(), &test_dir.entry);
+        assert!(held_blocks(&dir, &test_dir.entry).is_err());
     }
 }
 
@@ -270,7 +277,7 @@ fn uses_the_last_record_of_a_block() {
 #[test]
 fn recognises_internal_names_of_a_piece() {
     let names = PieceFileNames::of(&[(*b"file").into()]);
-    let own = |kind: &str| internal_name(b"file", kind);
+    let internal = |kind: &str| internal_name(b"file", kind);
     for kind in [
         "piece",
         PIECE_DATA,
@@ -279,9 +286,9 @@ fn recognises_internal_names_of_a_piece() {
         "journal-12",
         "whole",
     ] {
-        assert!(names.contains(&own(kind)), "{kind}");
+        assert!(names.contains(&internal(kind)), "{kind}");
     }
-    for other in [own("new"), internal_name(b"x", "part")] {
+    for other in [internal("new"), internal_name(b"x", "part")] {
         assert!(!names.contains(&other));
     }
     assert!(!names.contains(b"file") && !names.contains(b"file.part"));
@@ -289,8 +296,8 @@ fn recognises_internal_names_of_a_piece() {
 
 #[test]
 fn error_names_the_path_of_the_label() {
-    let place = TestDir::new();
-    let dir = fs::File::open(place.temp.path()).unwrap();
+    let test_dir = TestDir::new();
+    let dir = fs::File::open(test_dir.temp.path()).unwrap();
     let unusable = read_piece(dir.as_fd(), b"file").unwrap_err();
     let shown = unusable
         .into_failure(Some(&RelPath::parse(b"d/e").unwrap()))

@@ -117,10 +117,10 @@ impl Root {
     pub fn subroot_or_create(&self, path: Option<&RelPath>) -> Result<Self, Failure> {
         match path.map(|path| self.make_dir_with_umask(path)) {
             Some(Err(failure)) if failure.is_not_found() => {
-                let around = path.and_then(RelPath::parent);
-                let around = self.subroot_or_create(Some(&around.ok_or(failure)?))?;
+                let ancestor = path.and_then(RelPath::parent);
+                let ancestor = self.subroot_or_create(Some(&ancestor.ok_or(failure)?))?;
                 let name = path.map(|path| RelPath::parse(path.name())).transpose()?;
-                around.subroot_or_create(name.as_ref())
+                ancestor.subroot_or_create(name.as_ref())
             }
             Some(Err(failure)) if failure.errno() != Some(Errno::EXIST) => Err(failure),
             _ => self.subroot(path),
@@ -133,15 +133,15 @@ impl Root {
     /// # Errors
     /// As [`Root::subroot`].
     pub fn nearest_subroot(&self, path: &RelPath) -> Result<(Self, RelPath), Failure> {
-        let mut around = path.parent();
+        let mut ancestor = path.parent();
         loop {
-            match self.subroot(around.as_ref()) {
+            match self.subroot(ancestor.as_ref()) {
                 Err(failure) if failure.is_not_found() => {
-                    around = around.as_ref().and_then(RelPath::parent);
+                    ancestor = ancestor.as_ref().and_then(RelPath::parent);
                 }
                 Err(failure) => return Err(failure),
                 Ok(root) => {
-                    let name = around.and_then(|around| path.strip_prefix(&around));
+                    let name = ancestor.and_then(|ancestor| path.strip_prefix(&ancestor));
                     return Ok((root, name.unwrap_or_else(|| path.clone())));
                 }
             }
@@ -276,14 +276,14 @@ impl Root {
             Err(failure) if failure.errno() == Some(Errno::ROFS) => return Ok(()),
             may => return may.map(drop),
         }
-        let held = match path {
+        let handle = match path {
             Some(path) => self.handle(path)?,
             None => open_path_handle(self.directories.top().as_fd(), b".")
                 .map_err(Failure::at(path, "access"))?,
         };
-        match held.kind() {
+        match handle.kind() {
             FileType::Directory => {
-                metadata::grant_owner_access(&held).map_err(Failure::at(path, "unlock"))
+                metadata::grant_owner_access(&handle).map_err(Failure::at(path, "unlock"))
             }
             _ => Err(Failure::at(path, "unlock")(Errno::NOTDIR)),
         }

@@ -71,14 +71,16 @@ impl From<io::Error> for OriginError {
 /// The system's error, or an entry other than an empty directory has the name by now.
 pub fn make(root: &Root, path: &RelPath, origin: &SourceId) -> Result<(), OriginError> {
     let dir = parent_dir(root, path)?;
-    let beside = temporary_path(path).map_err(Failure::from)?;
+    let temporary = temporary_path(path).map_err(Failure::from)?;
     // An earlier run was killed before it renamed its directory.
-    let _ = beside.join(IDENTITY).map(|identity| root.remove(&identity));
-    let _ = root.remove_dir(&beside);
-    root.make_dir(&beside)?;
-    let made = read_identity(root, &beside, IfMissing::Create)?;
+    let _ = temporary
+        .join(IDENTITY)
+        .map(|identity| root.remove(&identity));
+    let _ = root.remove_dir(&temporary);
+    root.make_dir(&temporary)?;
+    let made = read_identity(root, &temporary, IfMissing::Create)?;
     write(&dir, path.name(), &made, origin)?;
-    root.rename(&beside, path)?;
+    root.rename(&temporary, path)?;
     Ok(dir.sync()?)
 }
 

@@ -79,13 +79,13 @@ pub fn record<D: Directory>(dir: &D, shares: &[TreeShare]) -> Result<(), SpreadE
     }
     let bytes = encode(&all)?;
     // Written to a temporary file and renamed: a kill leaves the former record or the new one.
-    let beside = format!("{SPREAD}.new");
-    let file = dir.open(beside.as_bytes(), OpenMode::CreateAndWait)?;
+    let temporary = format!("{SPREAD}.new");
+    let file = dir.open(temporary.as_bytes(), OpenMode::CreateAndWait)?;
     let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
     file.set_len(0)?;
     file.write_at(&bytes, 0)?;
     file.sync_all()?;
-    dir.rename(beside.as_bytes(), SPREAD.as_bytes())?;
+    dir.rename(temporary.as_bytes(), SPREAD.as_bytes())?;
     Ok(dir.sync()?)
 }
 

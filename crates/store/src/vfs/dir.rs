@@ -46,26 +46,30 @@ impl Dir {
     /// Tries once to open a file; `None` if another process changed the name meanwhile. Checks the
     /// file type before opening, because opening a device or a fifo has effects, and again
     /// afterwards, because the file may have been replaced.
-    fn try_open(&self, name: &[u8], how: OpenMode) -> Result<Option<Option<File>>, OpenError> {
-        let flags = match (self.stat(name)?, how) {
+    fn try_open(
+        &self,
+        name: &[u8],
+        open_mode: OpenMode,
+    ) -> Result<Option<Option<File>>, OpenError> {
+        let flags = match (self.stat(name)?, open_mode) {
             (Some(stat), _) => {
-                self.check_trusted(&stat, how)?;
-                open_flags(how)
+                self.check_trusted(&stat, open_mode)?;
+                open_flags(open_mode)
             }
             (None, OpenMode::Read | OpenMode::Shared | OpenMode::Exclusive) => {
                 return Ok(Some(None));
             }
             (None, OpenMode::CreateExclusive | OpenMode::CreateAndWait) => {
-                open_flags(how) | OFlags::CREATE | OFlags::EXCL
+                open_flags(open_mode) | OFlags::CREATE | OFlags::EXCL
             }
         };
-        let created = flags.contains(OFlags::CREATE) && how == OpenMode::CreateAndWait;
+        let created = flags.contains(OFlags::CREATE) && open_mode == OpenMode::CreateAndWait;
         match self.openat(name, flags) {
             Ok(file) => {
                 if created {
                     self.share_with_dir_writers(&file)?;
                 }
-                Ok(self.lock_and_check(name, file, how)?.map(Some))
+                Ok(self.lock_and_check(name, file, open_mode)?.map(Some))
             }
             // No file can be created in a directory that was removed, however often it is tried.
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => Err(Errno::NOENT.into()),
@@ -88,13 +92,13 @@ impl Dir {
         &self,
         name: &[u8],
         file: File,
-        how: OpenMode,
+        open_mode: OpenMode,
     ) -> Result<Option<File>, OpenError> {
-        lock(&file, how)?;
+        lock(&file, open_mode)?;
         if !self.refers_to(name, &file)? {
             return Ok(None);
         }
-        self.check_trusted(&rustix::fs::fstat(&file)?, how)?;
+        self.check_trusted(&rustix::fs::fstat(&file)?, open_mode)?;
         Ok(Some(file))
     }
 
@@ -121,9 +125,11 @@ impl Dir {
         Ok(())
     }
 
-    fn check_trusted(&self, stat: &Stat, how: OpenMode) -> Result<(), OpenError> {
-        match check_type_and_owner(stat, how) {
-            Err(OpenError::Untrusted(UntrustedFile::Owner)) if how == OpenMode::CreateAndWait => {
+    fn check_trusted(&self, stat: &Stat, open_mode: OpenMode) -> Result<(), OpenError> {
+        match check_type_and_owner(stat, open_mode) {
+            Err(OpenError::Untrusted(UntrustedFile::Owner))
+                if open_mode == OpenMode::CreateAndWait =>
+            {
                 let dir = rustix::fs::fstat(&*self.fd)?;
                 match owner_could_replace(stat.st_uid, &dir) {
                     true => Ok(()),
@@ -138,9 +144,9 @@ impl Dir {
 impl Directory for Dir {
     type File = File;
 
-    fn open(&self, name: &[u8], how: OpenMode) -> Result<Option<File>, OpenError> {
+    fn open(&self, name: &[u8], open_mode: OpenMode) -> Result<Option<File>, OpenError> {
         loop {
-            if let Some(opened) = self.try_open(name, how)? {
+            if let Some(opened) = self.try_open(name, open_mode)? {
                 return Ok(opened);
             }
         }
@@ -193,8 +199,8 @@ impl Directory for Dir {
     }
 }
 
-fn open_flags(how: OpenMode) -> OFlags {
-    match how {
+fn open_flags(open_mode: OpenMode) -> OFlags {
+    match open_mode {
         OpenMode::Read => OFlags::RDONLY,
         OpenMode::Shared
         | OpenMode::Exclusive
@@ -203,8 +209,8 @@ fn open_flags(how: OpenMode) -> OFlags {
     }
 }
 
-fn lock(file: &File, how: OpenMode) -> Result<(), OpenError> {
-    let operation = match how {
+fn lock(file: &File, open_mode: OpenMode) -> Result<(), OpenError> {
+    let operation = match open_mode {
         OpenMode::Read => return Ok(()),
         OpenMode::Shared => FlockOperation::NonBlockingLockShared,
         OpenMode::Exclusive | OpenMode::CreateExclusive => FlockOperation::NonBlockingLockExclusive,
@@ -216,8 +222,8 @@ fn lock(file: &File, how: OpenMode) -> Result<(), OpenError> {
     }
 }
 
-fn check_type_and_owner(stat: &Stat, how: OpenMode) -> Result<(), OpenError> {
-    let writes = how != OpenMode::Read;
+fn check_type_and_owner(stat: &Stat, open_mode: OpenMode) -> Result<(), OpenError> {
+    let writes = open_mode != OpenMode::Read;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => Err(OpenError::Untrusted(UntrustedFile::Symlink)),
         FileType::RegularFile if writes => Ok(check_owned(stat).map_err(OpenError::Untrusted)?),
@@ -299,8 +305,8 @@ mod tests {
         let dir = dir(temp.path());
         assert!(dir.open(b"a", OpenMode::Exclusive).unwrap().is_none());
         let first = dir.open(b"a", OpenMode::CreateExclusive).unwrap();
-        for how in [OpenMode::Exclusive, OpenMode::CreateExclusive] {
-            assert!(matches!(dir.open(b"a", how), Err(OpenError::Busy)));
+        for open_mode in [OpenMode::Exclusive, OpenMode::CreateExclusive] {
+            assert!(matches!(dir.open(b"a", open_mode), Err(OpenError::Busy)));
         }
         assert!(dir.open(b"a", OpenMode::Read).unwrap().is_some());
         drop(first);
@@ -387,10 +393,10 @@ mod tests {
         let file = temp.path().join("a");
         fs::write(&file, "").unwrap();
         std::os::unix::fs::chown(&file, Some(7), Some(7)).unwrap();
-        let opens = |owner, mode, how| {
+        let opens = |owner, mode, open_mode| {
             std::os::unix::fs::chown(temp.path(), Some(owner), None).unwrap();
             fs::set_permissions(temp.path(), fs::Permissions::from_mode(mode)).unwrap();
-            dir.open(b"a", how).is_ok()
+            dir.open(b"a", open_mode).is_ok()
         };
         assert!(
             opens(0, 0o775, OpenMode::CreateAndWait) && opens(7, 0o755, OpenMode::CreateAndWait)
@@ -413,11 +419,11 @@ mod tests {
         fs::create_dir(&gone).unwrap();
         let dir = dir(&gone);
         fs::remove_dir(&gone).unwrap();
-        for how in [OpenMode::Read, OpenMode::Exclusive] {
-            assert!(dir.open(b"a", how).unwrap().is_none());
+        for open_mode in [OpenMode::Read, OpenMode::Exclusive] {
+            assert!(dir.open(b"a", open_mode).unwrap().is_none());
         }
-        for how in [OpenMode::CreateExclusive, OpenMode::CreateAndWait] {
-            let made = dir.open(b"a", how);
+        for open_mode in [OpenMode::CreateExclusive, OpenMode::CreateAndWait] {
+            let made = dir.open(b"a", open_mode);
             let OpenError::Io(error) = made.unwrap_err() else {
                 panic!("another error")
             };

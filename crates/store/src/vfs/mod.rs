@@ -59,7 +59,7 @@ pub trait Directory: Clone {
     type File: FileOps;
     /// Opens a file; `None` if it is missing and is not to be created. A name that holds anything
     /// but an internal file of this user is an error, and is left untouched.
-    fn open(&self, name: &[u8], how: OpenMode) -> Result<Option<Self::File>, OpenError>;
+    fn open(&self, name: &[u8], open_mode: OpenMode) -> Result<Option<Self::File>, OpenError>;
     /// Removes an internal file, whoever owns it, unless it is locked. A missing file is not an
     /// error.
     fn remove_unlocked(&self, name: &[u8]) -> Result<(), OpenError>;

@@ -76,8 +76,8 @@ enum Lock {
 }
 
 impl Lock {
-    fn acquire(self, how: OpenMode) -> Option<Self> {
-        match (self, how) {
+    fn acquire(self, open_mode: OpenMode) -> Option<Self> {
+        match (self, open_mode) {
             (lock, OpenMode::Read) => Some(lock),
             (Self::Free, OpenMode::Shared) => Some(Self::Shared(1)),
             (Self::Shared(others), OpenMode::Shared) => Some(Self::Shared(others + 1)),
@@ -130,14 +130,14 @@ impl SimulatedDisk {
     }
 
     /// Loses power, if it has not failed already, and restarts.
-    pub(crate) fn crash(&self, dice: &mut SimRng) {
+    pub(crate) fn crash(&self, rng: &mut SimRng) {
         let mut state = self.state();
-        let kept_percent = [0, 20, 50, 80, 100][dice.below(5)];
+        let kept_percent = [0, 20, 50, 80, 100][rng.below(5)];
         for file in &mut state.files {
-            file.crash(dice, kept_percent);
+            file.crash(rng, kept_percent);
         }
         for names in &mut state.directories {
-            names.crash(dice, kept_percent);
+            names.crash(rng, kept_percent);
         }
         (state.operations_left, state.powered_off) = (None, false);
         state.boots += 1;
@@ -216,22 +216,22 @@ impl FileState {
         self.tag.1 = self.tag.0;
     }
 
-    fn crash(&mut self, dice: &mut SimRng, kept_percent: usize) {
+    fn crash(&mut self, rng: &mut SimRng, kept_percent: usize) {
         let mut kept = std::mem::take(&mut self.durable);
         let mut len = kept.len();
         for other in std::mem::take(&mut self.lens) {
-            if dice.chance(kept_percent) {
-                let between = len.min(other) + dice.below(len.abs_diff(other) + 1);
-                len = if dice.chance(30) { between } else { other };
+            if rng.chance(kept_percent) {
+                let between = len.min(other) + rng.below(len.abs_diff(other) + 1);
+                len = if rng.chance(30) { between } else { other };
             }
         }
         for (sector, states) in std::mem::take(&mut self.sectors) {
-            if dice.chance(kept_percent) {
+            if rng.chance(kept_percent) {
                 let late = states.len() - 1;
-                let which = if dice.chance(50) {
+                let which = if rng.chance(50) {
                     late
                 } else {
-                    dice.below(late + 1)
+                    rng.below(late + 1)
                 };
                 let offset = sector * SECTOR;
                 kept.resize(kept.len().max(offset + SECTOR), 0);
@@ -241,7 +241,7 @@ impl FileState {
         kept.resize(len, 0);
         self.now.clone_from(&kept);
         self.durable = kept;
-        if !dice.chance(kept_percent) {
+        if !rng.chance(kept_percent) {
             self.tag.0 = self.tag.1;
         }
         self.tag.1 = self.tag.0;
@@ -260,9 +260,9 @@ impl Names {
         self.pending.clear();
     }
 
-    fn crash(&mut self, dice: &mut SimRng, kept_percent: usize) {
+    fn crash(&mut self, rng: &mut SimRng, kept_percent: usize) {
         for change in std::mem::take(&mut self.pending) {
-            if dice.chance(kept_percent) {
+            if rng.chance(kept_percent) {
                 apply(&mut self.durable, &change);
             }
         }
@@ -429,17 +429,20 @@ impl SimulatedDir {
 impl Directory for SimulatedDir {
     type File = SimulatedFile;
 
-    fn open(&self, name: &[u8], how: OpenMode) -> Result<Option<SimulatedFile>, OpenError> {
-        let makes = matches!(how, OpenMode::CreateExclusive | OpenMode::CreateAndWait);
+    fn open(&self, name: &[u8], open_mode: OpenMode) -> Result<Option<SimulatedFile>, OpenError> {
+        let makes = matches!(
+            open_mode,
+            OpenMode::CreateExclusive | OpenMode::CreateAndWait
+        );
         let id = match self.find(name)? {
             Some(id) => id,
             None if makes => self.make(name)?,
             None => return Ok(None),
         };
         let mut state = self.disk.state();
-        let lock = (how != OpenMode::Read).then_some(state.boots);
+        let lock = (open_mode != OpenMode::Read).then_some(state.boots);
         let file = &mut state.files[id];
-        file.lock = file.lock.acquire(how).ok_or(OpenError::Busy)?;
+        file.lock = file.lock.acquire(open_mode).ok_or(OpenError::Busy)?;
         drop(state);
         let disk = self.disk.clone();
         Ok(Some(SimulatedFile { disk, id, lock }))
@@ -483,7 +486,7 @@ impl Directory for SimulatedDir {
 fn crash_keeps_synced_state_and_any_part_of_the_rest() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..1000 {
-        let (disk, mut dice) = (SimulatedDisk::default(), SimRng(seed));
+        let (disk, mut rng) = (SimulatedDisk::default(), SimRng(seed));
         let dir = disk.directory();
         let file = dir.open(b"a", OpenMode::CreateExclusive).unwrap().unwrap();
         file.write_at(&[1; 2 * SECTOR], 0).unwrap();
@@ -492,7 +495,7 @@ fn crash_keeps_synced_state_and_any_part_of_the_rest() {
         file.write_at(&[2; 2 * SECTOR], SECTOR as u64).unwrap();
         file.set_tag(7).unwrap();
         dir.rename(b"a", b"b").unwrap();
-        disk.crash(&mut dice);
+        disk.crash(&mut rng);
         let (a, b) = (dir.bytes(b"a"), dir.bytes(b"b"));
         assert_ne!(a.is_some(), b.is_some(), "a rename is whole");
         let renamed = b.is_some();

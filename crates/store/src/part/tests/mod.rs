@@ -119,16 +119,16 @@ fn error<T>(done: Result<T, PartError>) -> String {
 
 #[test]
 fn threads_write_blocks_while_another_commits() {
-    let place = TestDir::new();
-    let part = place.fresh();
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
     let taken = Mutex::new(Vec::new());
     let mut durable = std::thread::scope(|scope| {
         for thread in 0..4 {
-            let (part, place, taken) = (&part, &place, &taken);
+            let (part, test_dir, taken) = (&part, &test_dir, &taken);
             scope.spawn(move || {
                 for at in 0..10 {
                     let index = (at * 3 + thread) % 10;
-                    let (bytes, hash) = place.block(part, index);
+                    let (bytes, hash) = test_dir.block(part, index);
                     if part.write(index, bytes, Some(hash)).unwrap() {
                         taken.lock().push(index);
                     }
@@ -145,305 +145,310 @@ fn threads_write_blocks_while_another_commits() {
     taken.sort_unstable();
     assert_eq!(taken, (0..10).collect::<Vec<_>>(), "each once");
     assert_eq!(*durable, taken, "each once");
-    let finished = part.finish(Some(place.hash()), |_| Ok(())).unwrap();
-    assert_eq!(finished.hash, Some(place.hash()));
-    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
-    assert_eq!(place.names(), 2, "the file and its journal");
+    let finished = part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
+    assert_eq!(finished.hash, Some(test_dir.hash()));
+    assert_eq!(fs::read(test_dir.path(b"file")).unwrap(), test_dir.content);
+    assert_eq!(test_dir.names(), 2, "the file and its journal");
     finished.remove_journal().unwrap();
-    assert_eq!(place.names(), 1);
+    assert_eq!(test_dir.names(), 1);
 }
 
 #[test]
 fn resumes_with_committed_blocks_only() {
-    let place = TestDir::new();
-    let part = place.fresh();
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
     assert_eq!(part.missing(), [0..10]);
-    place.write(&part, 2..4);
+    test_dir.write(&part, 2..4);
     assert_eq!(part.commit().unwrap(), [2, 3]);
-    place.write(&part, 7..8);
+    test_dir.write(&part, 7..8);
     assert_eq!(part.missing(), [0..2, 4..7, 8..10]);
     drop(part);
-    let part = place.resumed();
-    let hash = |index| (index, place.block(&part, index).1);
+    let part = test_dir.resumed();
+    let hash = |index| (index, test_dir.block(&part, index).1);
     assert_eq!(part.durable(), [hash(2), hash(3)]);
     assert_eq!(part.missing(), [0..2, 4..10]);
-    let (bytes, hash) = place.block(&part, 2);
+    let (bytes, hash) = test_dir.block(&part, 2);
     assert!(!part.write(2, bytes, Some(hash)).unwrap(), "it was here");
-    place.write(&part, 0..2);
-    place.write(&part, 4..10);
+    test_dir.write(&part, 0..2);
+    test_dir.write(&part, 4..10);
     part.commit().unwrap();
-    part.finish(Some(place.hash()), |_| Ok(())).unwrap();
-    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
+    part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
+    assert_eq!(fs::read(test_dir.path(b"file")).unwrap(), test_dir.content);
 }
 
 #[test]
 fn another_version_starts_again() {
-    let mut place = TestDir::new();
-    let part = place.fresh();
-    place.write(&part, 0..10);
+    let mut test_dir = TestDir::new();
+    let part = test_dir.fresh();
+    test_dir.write(&part, 0..10);
     part.commit().unwrap();
     drop(part);
-    place.origin.version.ctime.1 += 1;
-    let part = place.fresh();
+    test_dir.origin.version.ctime.1 += 1;
+    let part = test_dir.fresh();
     assert_eq!(part.missing(), [0..10]);
-    let bytes = fs::read(place.path(part.internal_name())).unwrap();
+    let bytes = fs::read(test_dir.path(part.internal_name())).unwrap();
     assert!(bytes.iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn starts_again_without_part_or_without_journal() {
-    let place = TestDir::new();
+    let test_dir = TestDir::new();
     for kind in ["part", "journal"] {
-        let part = place.fresh();
-        place.write(&part, 0..3);
+        let part = test_dir.fresh();
+        test_dir.write(&part, 0..3);
         part.commit().unwrap();
         drop(part);
-        fs::remove_file(place.path(&internal_name(b"file", kind))).unwrap();
-        let part = place.fresh();
+        fs::remove_file(test_dir.path(&internal_name(b"file", kind))).unwrap();
+        let part = test_dir.fresh();
         assert_eq!(part.missing(), [0..10], "without {kind}");
         part.discard().unwrap();
-        assert_eq!(place.names(), 0);
+        assert_eq!(test_dir.names(), 0);
     }
 }
 
 #[test]
 fn second_copy_of_a_file_is_busy() {
-    let place = TestDir::new();
-    let part = place.fresh();
-    assert!(matches!(place.open(), Ok(OpenOutcome::Busy)));
-    place.write(&part, 0..10);
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
+    assert!(matches!(test_dir.open(), Ok(OpenOutcome::Busy)));
+    test_dir.write(&part, 0..10);
     part.commit().unwrap();
     let finished = part.finish(None, |_| Ok(())).unwrap();
     assert!(
-        matches!(place.open(), Ok(OpenOutcome::Busy)),
+        matches!(test_dir.open(), Ok(OpenOutcome::Busy)),
         "not forgotten"
     );
     finished.remove_journal().unwrap();
-    drop(place.fresh());
+    drop(test_dir.fresh());
 }
 
 #[test]
 fn verifies_a_renamed_file_missing_in_the_manifest() {
-    let place = TestDir::new();
+    let test_dir = TestDir::new();
     let finish = || {
-        let part = place.fresh();
-        place.write(&part, 0..10);
+        let part = test_dir.fresh();
+        test_dir.write(&part, 0..10);
         part.commit().unwrap();
         drop(part.finish(None, |_| Ok(())).unwrap());
     };
     finish();
-    let Ok(OpenOutcome::Renamed(renamed)) = place.open() else {
+    let Ok(OpenOutcome::Renamed(renamed)) = test_dir.open() else {
         panic!("not found");
     };
     let finished = renamed.finish(|_| Ok(())).unwrap();
-    assert_eq!(finished.hash, Some(place.hash()));
+    assert_eq!(finished.hash, Some(test_dir.hash()));
     drop(finished);
-    let mut damaged = place.content.clone();
+    let mut damaged = test_dir.content.clone();
     damaged[70_000] ^= 1;
-    fs::write(place.path(b"file"), damaged).unwrap();
-    drop(place.fresh());
+    fs::write(test_dir.path(b"file"), damaged).unwrap();
+    drop(test_dir.fresh());
 }
 
 #[test]
 fn file_without_block_hashes_has_no_hash() {
-    let place = TestDir::new();
-    let part = place.fresh();
-    place.write(&part, 0..9);
-    let (bytes, _) = place.block(&part, 9);
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
+    test_dir.write(&part, 0..9);
+    let (bytes, _) = test_dir.block(&part, 9);
     let short = error(part.write(9, &bytes[1..], None));
     assert!(short.contains("block 9 at offset"), "{short}");
     assert!(part.write(9, bytes, None).unwrap());
     part.commit().unwrap();
     drop(part);
-    let part = place.resumed();
+    let part = test_dir.resumed();
     assert!(part.missing().is_empty());
-    let finished = part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    let finished = part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
     assert_eq!(finished.hash, None);
-    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
+    assert_eq!(fs::read(test_dir.path(b"file")).unwrap(), test_dir.content);
     drop(finished);
     // Without hashes, the finished file cannot be told from another one of that length.
-    drop(place.fresh());
+    drop(test_dir.fresh());
 }
 
 #[test]
 fn rejects_blocks_damaged_in_transit() {
-    let place = TestDir::new();
-    let part = place.fresh();
-    let (bytes, hash) = place.block(&part, 1);
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
+    let (bytes, hash) = test_dir.block(&part, 1);
     let mut damaged = bytes.to_vec();
     damaged[5] ^= 1;
-    let told = error(part.write(1, &damaged, Some(hash)));
+    let message = error(part.write(1, &damaged, Some(hash)));
     assert!(
-        told.starts_with("file: the block at offset 65536 was damaged"),
-        "{told}"
+        message.starts_with("file: the block at offset 65536 was damaged"),
+        "{message}"
     );
     error(part.write(2, bytes, Some(hash)));
     error(part.write(1, &bytes[1..], Some(hash)));
     error(part.write(10, bytes, Some(hash)));
     assert_eq!(part.missing(), [0..10]);
-    let kept = fs::read(place.path(part.internal_name())).unwrap();
+    let kept = fs::read(test_dir.path(part.internal_name())).unwrap();
     assert!(kept.iter().all(|byte| *byte == 0));
     assert!(part.write(1, bytes, Some(hash)).unwrap());
 }
 
 #[test]
 fn holes_take_no_space_and_read_as_zeros() {
-    let mut place = TestDir::new();
-    place.origin.sparse = true;
-    place.content[..LEN as usize * 9].fill(0);
-    let part = place.fresh();
+    let mut test_dir = TestDir::new();
+    test_dir.origin.sparse = true;
+    test_dir.content[..LEN as usize * 9].fill(0);
+    let part = test_dir.fresh();
     for index in 0..9 {
         assert!(part.write_hole(index).unwrap());
         assert!(!part.write_hole(index).unwrap());
     }
-    place.write(&part, 9..10);
+    test_dir.write(&part, 9..10);
     part.commit().unwrap();
-    part.finish(Some(place.hash()), |_| Ok(())).unwrap();
-    let metadata = fs::metadata(place.path(b"file")).unwrap();
+    part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
+    let metadata = fs::metadata(test_dir.path(b"file")).unwrap();
     assert!(metadata.blocks() * 512 <= 2 * LEN, "{metadata:?}");
-    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
+    assert_eq!(fs::read(test_dir.path(b"file")).unwrap(), test_dir.content);
 }
 
 #[test]
 fn sparse_file_gets_holes_for_zeros() {
-    let mut place = TestDir::new();
-    place.origin.sparse = true;
-    let earlier = place.fresh();
-    place.write(&earlier, 0..10);
+    let mut test_dir = TestDir::new();
+    test_dir.origin.sparse = true;
+    let earlier = test_dir.fresh();
+    test_dir.write(&earlier, 0..10);
     drop(earlier);
-    place.content[LEN as usize / 2..LEN as usize * 9].fill(0);
-    let part = place.resumed();
-    place.write(&part, 0..10);
+    test_dir.content[LEN as usize / 2..LEN as usize * 9].fill(0);
+    let part = test_dir.resumed();
+    test_dir.write(&part, 0..10);
     part.commit().unwrap();
-    part.finish(Some(place.hash()), |_| Ok(())).unwrap();
-    let metadata = fs::metadata(place.path(b"file")).unwrap();
+    part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
+    let metadata = fs::metadata(test_dir.path(b"file")).unwrap();
     assert!(metadata.blocks() * 512 <= 2 * LEN, "{metadata:?}");
-    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
+    assert_eq!(fs::read(test_dir.path(b"file")).unwrap(), test_dir.content);
 }
 
 #[test]
 fn hole_overwrites_data_of_an_earlier_run() {
-    let place = TestDir::new();
-    let part = place.fresh();
-    place.write(&part, 0..10);
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
+    test_dir.write(&part, 0..10);
     drop(part);
-    let part = place.resumed();
+    let part = test_dir.resumed();
     assert!(part.write_hole(3).unwrap());
-    let bytes = fs::read(place.path(part.internal_name())).unwrap();
+    let bytes = fs::read(test_dir.path(part.internal_name())).unwrap();
     let hole = &bytes[3 * LEN as usize..4 * LEN as usize];
     assert!(hole.iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn refuses_to_finish_an_incomplete_file() {
-    let place = TestDir::new();
-    let part = place.fresh();
-    place.write(&part, 0..9);
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
+    test_dir.write(&part, 0..9);
     part.commit().unwrap();
-    place.write(&part, 9..10);
-    let told = error(part.finish(None, |_| Ok(())));
+    test_dir.write(&part, 9..10);
+    let message = error(part.finish(None, |_| Ok(())));
     assert_eq!(
-        told,
+        message,
         "file: not durable yet: the block at offset 589824, and 0 more"
     );
-    assert!(!place.path(b"file").exists());
-    assert_eq!(place.resumed().missing(), [9..10]);
+    assert!(!test_dir.path(b"file").exists());
+    assert_eq!(test_dir.resumed().missing(), [9..10]);
 }
 
 #[test]
 fn discards_a_file_with_the_wrong_hash() {
-    let place = TestDir::new();
-    let part = place.fresh();
-    place.write(&part, 0..10);
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
+    test_dir.write(&part, 0..10);
     part.commit().unwrap();
-    let told = error(part.finish(Some(FileHash::default()), |_| Ok(())));
-    assert!(told.starts_with("file: its hash is"), "{told}");
-    assert_eq!(place.names(), 0);
+    let message = error(part.finish(Some(FileHash::default()), |_| Ok(())));
+    assert!(message.starts_with("file: its hash is"), "{message}");
+    assert_eq!(test_dir.names(), 0);
 }
 
 #[test]
 fn sets_metadata_before_renaming() {
-    let place = TestDir::new();
-    let part = place.fresh();
-    place.write(&part, 0..10);
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
+    test_dir.write(&part, 0..10);
     part.commit().unwrap();
-    let told = error(part.finish(None, |_| Err(io::Error::other("no such owner"))));
-    assert_eq!(told, "file: cannot set its metadata: no such owner");
-    assert!(!place.path(b"file").exists());
-    assert_eq!(place.resumed().missing(), []);
+    let message = error(part.finish(None, |_| Err(io::Error::other("no such owner"))));
+    assert_eq!(message, "file: cannot set its metadata: no such owner");
+    assert!(!test_dir.path(b"file").exists());
+    assert_eq!(test_dir.resumed().missing(), []);
 }
 
 #[test]
 fn refuses_planted_internal_files() {
     for kind in ["part", "journal"] {
-        let place = TestDir::new();
-        fs::write(place.path(b"precious"), "precious").unwrap();
-        let own = internal_name(b"file", kind);
-        symlink("precious", place.path(&own)).unwrap();
-        let told = error(place.open());
-        let own = String::from_utf8(own).unwrap();
-        let want = format!("file: cannot open {own} beside it: a symbolic link is in its place");
-        assert!(told.starts_with(&want), "{told}");
-        assert_eq!(fs::read(place.path(b"precious")).unwrap(), b"precious");
+        let test_dir = TestDir::new();
+        fs::write(test_dir.path(b"precious"), "precious").unwrap();
+        let internal = internal_name(b"file", kind);
+        symlink("precious", test_dir.path(&internal)).unwrap();
+        let message = error(test_dir.open());
+        let internal = String::from_utf8(internal).unwrap();
+        let want =
+            format!("file: cannot open {internal} beside it: a symbolic link is in its place");
+        assert!(message.starts_with(&want), "{message}");
+        assert_eq!(fs::read(test_dir.path(b"precious")).unwrap(), b"precious");
     }
 }
 
 #[test]
 fn replaces_a_symlink_at_the_final_name() {
-    let place = TestDir::new();
-    fs::write(place.path(b"precious"), "precious").unwrap();
-    symlink("precious", place.path(b"file")).unwrap();
-    let part = place.fresh();
-    place.write(&part, 0..10);
+    let test_dir = TestDir::new();
+    fs::write(test_dir.path(b"precious"), "precious").unwrap();
+    symlink("precious", test_dir.path(b"file")).unwrap();
+    let part = test_dir.fresh();
+    test_dir.write(&part, 0..10);
     part.commit().unwrap();
     part.finish(None, |_| Ok(())).unwrap();
-    assert_eq!(fs::read(place.path(b"precious")).unwrap(), b"precious");
-    assert!(fs::symlink_metadata(place.path(b"file")).unwrap().is_file());
+    assert_eq!(fs::read(test_dir.path(b"precious")).unwrap(), b"precious");
+    assert!(
+        fs::symlink_metadata(test_dir.path(b"file"))
+            .unwrap()
+            .is_file()
+    );
 }
 
 #[test]
 fn accepts_only_single_component_names() {
-    let place = TestDir::new();
+    let test_dir = TestDir::new();
     for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b", &[b'a'; 256]] {
-        let told = error(Part::open(&place.dir, name, &place.origin));
-        assert!(told.ends_with("not a file name"), "{told}");
+        let message = error(Part::open(&test_dir.dir, name, &test_dir.origin));
+        assert!(message.ends_with("not a file name"), "{message}");
     }
     for name in [&b"\xff\n"[..], &[b'a'; 255]] {
-        assert!(Part::open(&place.dir, name, &place.origin).is_ok());
+        assert!(Part::open(&test_dir.dir, name, &test_dir.origin).is_ok());
     }
 }
 
 #[test]
 fn full_disk_leaves_an_empty_part() {
-    let mut place = TestDir::new();
-    place.origin.length = FILE_LEN_MAX;
-    let told = error(Part::open(&place.dir, b"file", &place.origin));
+    let mut test_dir = TestDir::new();
+    test_dir.origin.length = FILE_LEN_MAX;
+    let message = error(Part::open(&test_dir.dir, b"file", &test_dir.origin));
     assert!(
-        told.starts_with("file: cannot reserve space for it: "),
-        "{told}"
+        message.starts_with("file: cannot reserve space for it: "),
+        "{message}"
     );
-    let part = fs::metadata(place.path(&internal_name(b"file", "part"))).unwrap();
+    let part = fs::metadata(test_dir.path(&internal_name(b"file", "part"))).unwrap();
     assert_eq!((part.len(), part.blocks()), (0, 0));
-    place.origin.length += 1;
-    let told = error(Part::open(&place.dir, b"file", &place.origin));
-    assert!(told.contains("more than the maximum"), "{told}");
+    test_dir.origin.length += 1;
+    let message = error(Part::open(&test_dir.dir, b"file", &test_dir.origin));
+    assert!(message.contains("more than the maximum"), "{message}");
 }
 
 #[test]
 fn finishes_an_empty_file_without_blocks() {
-    let mut place = TestDir::new();
-    (place.origin.length, place.content) = (0, Vec::new());
-    let part = place.fresh();
+    let mut test_dir = TestDir::new();
+    (test_dir.origin.length, test_dir.content) = (0, Vec::new());
+    let part = test_dir.fresh();
     assert_eq!(part.missing(), []);
     assert_eq!(part.commit().unwrap(), []);
-    part.finish(Some(place.hash()), |_| Ok(())).unwrap();
-    assert_eq!(fs::read(place.path(b"file")).unwrap(), b"");
+    part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
+    assert_eq!(fs::read(test_dir.path(b"file")).unwrap(), b"");
 }
 
 /// After a failed sync the kernel counts the pages as clean, so the next sync proves nothing.
 #[test]
 fn failed_commit_keeps_only_earlier_blocks() {
-    let (disk, mut dice) = (SimulatedDisk::default(), SimRng(0));
+    let (disk, mut rng) = (SimulatedDisk::default(), SimRng(0));
     let dir = disk.directory();
     let origin = SourceInfo {
         length: 3 * 1024,
@@ -460,23 +465,26 @@ fn failed_commit_keeps_only_earlier_blocks() {
     write(&part, 0).unwrap();
     part.commit().unwrap();
     disk.fail_after(1);
-    let told = error(write(&part, 1));
-    assert_eq!(told, "file: cannot write at offset 1024: the power is off");
+    let message = error(write(&part, 1));
+    assert_eq!(
+        message,
+        "file: cannot write at offset 1024: the power is off"
+    );
     disk.restore_power();
     assert_eq!(part.missing(), [1..3]);
     assert!(write(&part, 1).unwrap(), "one block's error is its own");
     disk.fail_after(1);
-    let told = error(part.commit());
+    let message = error(part.commit());
     assert_eq!(
-        told,
+        message,
         "file: cannot make its blocks durable: the power is off"
     );
     disk.restore_power();
-    for told in [error(write(&part, 2)), error(part.commit())] {
-        assert!(told.starts_with("file: cannot continue"), "{told}");
+    for message in [error(write(&part, 2)), error(part.commit())] {
+        assert!(message.starts_with("file: cannot continue"), "{message}");
     }
     assert!(error(part.finish(None, |_| Ok(()))).starts_with("file: cannot continue"));
-    disk.crash(&mut dice);
+    disk.crash(&mut rng);
     let OpenOutcome::Resumed(part) = open() else {
         panic!("not resumed");
     };
@@ -485,38 +493,38 @@ fn failed_commit_keeps_only_earlier_blocks() {
 
 #[test]
 fn removes_leftovers_unless_locked() {
-    let place = TestDir::new();
-    let part = place.fresh();
-    fs::write(place.path(&internal_name(b"file", "whole")), "").unwrap();
-    let busy = remove_leftovers(&place.dir, b"file").unwrap_err();
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
+    fs::write(test_dir.path(&internal_name(b"file", "whole")), "").unwrap();
+    let busy = remove_leftovers(&test_dir.dir, b"file").unwrap_err();
     assert!(busy.is_busy(), "{busy}");
     drop(part);
-    remove_leftovers(&place.dir, b"file").unwrap();
-    assert_eq!(place.names(), 0);
+    remove_leftovers(&test_dir.dir, b"file").unwrap();
+    assert_eq!(test_dir.names(), 0);
 }
 
 /// The earlier run was killed when the part had its final owner and mode, but not its name.
 #[test]
 fn restarts_a_part_with_final_owner_or_mode() {
     let again = |give_away: fn(&Path)| {
-        let place = TestDir::new();
-        let part = place.fresh();
-        place.write(&part, 0..10);
+        let test_dir = TestDir::new();
+        let part = test_dir.fresh();
+        test_dir.write(&part, 0..10);
         part.commit().unwrap();
-        let path = place.path(part.internal_name());
+        let path = test_dir.path(part.internal_name());
         drop(part);
         give_away(&path);
-        let slice = place.slice(2..8);
-        place.write(&slice, 2..8);
+        let slice = test_dir.slice(2..8);
+        test_dir.write(&slice, 2..8);
         slice.commit().unwrap();
         drop(slice);
         give_away(&path);
-        let part = place.fresh();
-        place.write(&part, 0..10);
+        let part = test_dir.fresh();
+        test_dir.write(&part, 0..10);
         part.commit().unwrap();
-        let finished = part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+        let finished = part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
         finished.remove_journal().unwrap();
-        assert_eq!(place.names(), 1);
+        assert_eq!(test_dir.names(), 1);
     };
     as_ordinary_user(|| {
         again(|path| fs::set_permissions(path, fs::Permissions::from_mode(0o444)).unwrap());
@@ -528,12 +536,12 @@ fn restarts_a_part_with_final_owner_or_mode() {
 
 #[test]
 fn uses_the_documented_internal_names() {
-    let site = PartPaths::new(&TestDir::new().dir, b"file").unwrap();
+    let paths = PartPaths::new(&TestDir::new().dir, b"file").unwrap();
     let names: BTreeSet<_> = [
-        site.slice_journal(0),
-        site.slice_journal(63),
-        site.part,
-        site.journal,
+        paths.slice_journal(0),
+        paths.slice_journal(63),
+        paths.part,
+        paths.journal,
     ]
     .into();
     let hash = &blake3::hash(b"file").to_hex()[..32];
@@ -545,31 +553,31 @@ fn uses_the_documented_internal_names() {
 /// No lock is held on a part between two runs, and disks may change bytes.
 #[test]
 fn detects_a_byte_changed_between_runs() {
-    let place = TestDir::new();
-    let part = place.fresh();
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
     for index in 0..10 {
-        let (bytes, hash) = place.block(&part, index);
+        let (bytes, hash) = test_dir.block(&part, index);
         part.write(index, bytes, Some(hash)).unwrap();
     }
     part.commit().unwrap();
-    let path = place.path(part.internal_name());
+    let path = test_dir.path(part.internal_name());
     drop(part);
     let mut bytes = fs::read(&path).unwrap();
     bytes[3 * LEN as usize + 7] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let error = place.resumed().finish(None, |_| Ok(())).err().unwrap();
-    let said = error.to_string();
+    let error = test_dir.resumed().finish(None, |_| Ok(())).err().unwrap();
+    let message = error.to_string();
     assert!(
         matches!(error, PartError::Changed { offset, .. } if offset == 3 * LEN),
-        "{said}"
+        "{message}"
     );
-    assert_eq!(place.names(), 0, "it begins anew");
+    assert_eq!(test_dir.names(), 0, "it begins anew");
 }
 
 /// Reading blocks again stops at a block that cannot be read. That block must not count as read.
 #[test]
 fn refuses_to_finish_with_an_unreadable_block() {
-    for place in 0..4 {
+    for block in 0..4 {
         let dir = SimulatedDisk::default().directory();
         let origin = SourceInfo {
             length: 4 * 1024,
@@ -590,13 +598,16 @@ fn refuses_to_finish_with_an_unreadable_block() {
             _ => panic!("not resumed"),
         };
         let part = resumed();
-        let own = internal_name(b"file", "part");
-        dir.set_unreadable(&own, place * 1024 + 5..place * 1024 + 6);
+        let internal = internal_name(b"file", "part");
+        dir.set_unreadable(&internal, block * 1024 + 5..block * 1024 + 6);
         while part.verify_next_inherited().unwrap_or(false) {}
-        let told = error(part.finish(None, |_| Ok(())));
-        assert_eq!(told, "file: cannot read it again: a bad sector", "{place}");
+        let message = error(part.finish(None, |_| Ok(())));
+        assert_eq!(
+            message, "file: cannot read it again: a bad sector",
+            "{block}"
+        );
         assert_eq!(dir.bytes(b"file"), None);
-        dir.set_unreadable(&own, 0..0);
+        dir.set_unreadable(&internal, 0..0);
         let part = resumed();
         assert_eq!(part.missing(), []);
         part.finish(None, |_| Ok(())).unwrap();

@@ -4,84 +4,88 @@ use super::*;
 
 #[test]
 fn slices_write_one_file_that_is_then_finished() {
-    let place = TestDir::new();
-    let slices = [0..4, 4..7, 7..10].map(|within| place.slice(within));
+    let test_dir = TestDir::new();
+    let slices = [0..4, 4..7, 7..10].map(|within| test_dir.slice(within));
     for (slice, within) in slices.iter().zip([0..4, 4..7, 7..10]) {
         assert_eq!(slice.missing(), std::slice::from_ref(&within));
-        place.write(slice, within.clone());
+        test_dir.write(slice, within.clone());
         assert_eq!(slice.commit().unwrap(), within.collect::<Vec<_>>());
     }
     assert!(
-        matches!(place.open(), Ok(OpenOutcome::Busy)),
+        matches!(test_dir.open(), Ok(OpenOutcome::Busy)),
         "they are there"
     );
     drop(slices);
-    let whole = place.resumed();
+    let whole = test_dir.resumed();
     assert_eq!(whole.missing(), []);
-    assert_eq!(place.names(), 2, "the part and one journal");
-    let finished = whole.finish(Some(place.hash()), |_| Ok(())).unwrap();
+    assert_eq!(test_dir.names(), 2, "the part and one journal");
+    let finished = whole.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
     finished.remove_journal().unwrap();
-    assert_eq!(fs::read(place.path(b"file")).unwrap(), place.content);
-    assert_eq!(place.names(), 1);
+    assert_eq!(fs::read(test_dir.path(b"file")).unwrap(), test_dir.content);
+    assert_eq!(test_dir.names(), 1);
 }
 
 /// The file exists as before, so another process removes what is beside it.
 #[test]
 fn keeps_slice_journals_while_a_slice_is_open() {
-    let place = TestDir::new();
-    let done = place.slice(0..4);
-    place.write(&done, 0..4);
+    let test_dir = TestDir::new();
+    let done = test_dir.slice(0..4);
+    test_dir.write(&done, 0..4);
     done.commit().unwrap();
-    let open = place.slice(4..8);
+    let open = test_dir.slice(4..8);
     drop(done);
-    assert!(remove_leftovers(&place.dir, b"file").unwrap_err().is_busy());
+    assert!(
+        remove_leftovers(&test_dir.dir, b"file")
+            .unwrap_err()
+            .is_busy()
+    );
     drop(open);
-    assert_eq!(place.resumed().missing(), std::slice::from_ref(&(4..10)));
+    assert_eq!(test_dir.resumed().missing(), std::slice::from_ref(&(4..10)));
 }
 
 /// A loss of power restores some of the removed names.
 #[test]
 fn reads_a_slice_journal_without_the_earlier_ones() {
-    let place = TestDir::new();
-    let slices = [0..4, 4..8].map(|within| place.slice(within));
+    let test_dir = TestDir::new();
+    let slices = [0..4, 4..8].map(|within| test_dir.slice(within));
     for (slice, within) in slices.iter().zip([0..4, 4..8]) {
-        place.write(slice, within);
+        test_dir.write(slice, within);
         slice.commit().unwrap();
     }
     let first = internal_name(b"file", "journal-0");
     drop(slices);
-    fs::remove_file(place.path(&first)).unwrap();
-    assert_eq!(place.resumed().missing(), [0..4, 8..10]);
-    assert_eq!(place.names(), 2, "the part and one journal");
+    fs::remove_file(test_dir.path(&first)).unwrap();
+    assert_eq!(test_dir.resumed().missing(), [0..4, 8..10]);
+    assert_eq!(test_dir.names(), 2, "the part and one journal");
 }
 
 #[test]
 fn taken_over_slice_keeps_durable_blocks_and_rewrites_changed_ones() {
-    let place = TestDir::new();
-    let dead = place.slice(2..8);
-    place.write(&dead, 3..6);
+    let test_dir = TestDir::new();
+    let dead = test_dir.slice(2..8);
+    test_dir.write(&dead, 3..6);
     dead.commit().unwrap();
-    let path = place.path(dead.internal_name());
+    let path = test_dir.path(dead.internal_name());
     let late = dead;
-    let heir = place.slice(2..8);
+    let heir = test_dir.slice(2..8);
     assert_eq!(heir.missing(), [2..3, 6..8]);
     // The slice that was taken for dead continues: both write the same.
-    place.write(&late, 2..3);
-    place.write(&heir, 2..3);
+    test_dir.write(&late, 2..3);
+    test_dir.write(&heir, 2..3);
     late.commit().unwrap();
     heir.commit().unwrap();
     drop((late, heir));
     let mut bytes = fs::read(&path).unwrap();
     bytes[4 * LEN as usize] ^= 1;
     fs::write(&path, bytes).unwrap();
-    assert_eq!(place.slice(0..10).missing(), [0..2, 4..5, 6..10]);
+    assert_eq!(test_dir.slice(0..10).missing(), [0..2, 4..5, 6..10]);
 }
 
 #[test]
 fn ignores_a_block_outside_the_slice() {
-    let place = TestDir::new();
-    let slice = place.slice(2..4);
-    let (bytes, hash) = place.block(&slice, 4);
+    let test_dir = TestDir::new();
+    let slice = test_dir.slice(2..4);
+    let (bytes, hash) = test_dir.block(&slice, 4);
     assert!(!slice.write(4, bytes, Some(hash)).unwrap());
     assert_eq!(slice.commit().unwrap(), [0; 0]);
 }
@@ -89,24 +93,25 @@ fn ignores_a_block_outside_the_slice() {
 /// Blocks between its ranges belong to other slices, whatever is known of them.
 #[test]
 fn slice_of_several_ranges_has_only_its_own_blocks() {
-    let place = TestDir::new();
-    let first = place.slice(2..8);
-    place.write(&first, 2..8);
+    let test_dir = TestDir::new();
+    let first = test_dir.slice(2..8);
+    test_dir.write(&first, 2..8);
     first.commit().unwrap();
     drop(first);
     let runs = [0..3, 6..10];
-    let opened = Part::open_slice_with_block_len(&place.dir, b"file", &place.origin, &runs, LEN);
+    let opened =
+        Part::open_slice_with_block_len(&test_dir.dir, b"file", &test_dir.origin, &runs, LEN);
     let Ok(OpenOutcome::Resumed(apart)) = opened else {
         panic!("it is there");
     };
     let durable: Vec<u64> = apart.durable().iter().map(|(index, _)| *index).collect();
     assert_eq!(durable, [2, 6, 7]);
     assert_eq!(apart.missing(), [0..2, 3..6, 8..10]);
-    place.write(&apart, 0..2);
-    place.write(&apart, 8..10);
+    test_dir.write(&apart, 0..2);
+    test_dir.write(&apart, 8..10);
     apart.commit().unwrap();
     drop(apart);
-    let Ok(OpenOutcome::Resumed(whole)) = place.open() else {
+    let Ok(OpenOutcome::Resumed(whole)) = test_dir.open() else {
         panic!("it is there");
     };
     assert_eq!(whole.missing(), [0..0; 0]);
@@ -114,49 +119,50 @@ fn slice_of_several_ranges_has_only_its_own_blocks() {
 
 #[test]
 fn limits_a_slice_to_the_file() {
-    let place = TestDir::new();
-    assert_eq!(place.slice(8..u64::MAX).block_range(), 8..10);
+    let test_dir = TestDir::new();
+    assert_eq!(test_dir.slice(8..u64::MAX).block_range(), 8..10);
     #[expect(clippy::reversed_empty_ranges, reason = "whoever asks may be hostile")]
     let backwards = 7..2;
     for nothing in [backwards, 10..10, u64::MAX..u64::MAX] {
-        assert_eq!(place.slice(nothing).missing(), []);
+        assert_eq!(test_dir.slice(nothing).missing(), []);
     }
 }
 
 #[test]
 fn slice_of_another_version_is_busy_until_the_former_is_closed() {
-    let mut place = TestDir::new();
-    let slice = place.slice(0..10);
-    place.write(&slice, 0..10);
+    let mut test_dir = TestDir::new();
+    let slice = test_dir.slice(0..10);
+    test_dir.write(&slice, 0..10);
     slice.commit().unwrap();
-    place.origin.version.ctime.1 += 1;
-    let other = Part::open_slice_with_block_len(&place.dir, b"file", &place.origin, &[0..5], LEN);
+    test_dir.origin.version.ctime.1 += 1;
+    let other =
+        Part::open_slice_with_block_len(&test_dir.dir, b"file", &test_dir.origin, &[0..5], LEN);
     assert!(matches!(other, Ok(OpenOutcome::Busy)));
     drop(slice);
-    assert_eq!(place.slice(0..5).missing(), [0..5]);
+    assert_eq!(test_dir.slice(0..5).missing(), [0..5]);
 }
 
 #[test]
 fn limits_the_number_of_slices() {
-    let place = TestDir::new();
-    let slices: Vec<Part> = (0..SLICES_MAX).map(|_| place.slice(0..10)).collect();
+    let test_dir = TestDir::new();
+    let slices: Vec<Part> = (0..SLICES_MAX).map(|_| test_dir.slice(0..10)).collect();
     let one_more =
-        Part::open_slice_with_block_len(&place.dir, b"file", &place.origin, &[0..10], LEN);
+        Part::open_slice_with_block_len(&test_dir.dir, b"file", &test_dir.origin, &[0..10], LEN);
     assert!(matches!(one_more, Ok(OpenOutcome::Busy)));
     drop(slices);
-    drop(place.slice(0..10));
-    remove_leftovers(&place.dir, b"file").unwrap();
-    assert_eq!(place.names(), 0);
+    drop(test_dir.slice(0..10));
+    remove_leftovers(&test_dir.dir, b"file").unwrap();
+    assert_eq!(test_dir.names(), 0);
 }
 
 #[test]
 fn reads_only_unchecked_and_wrong_blocks_again() {
     for wrong in [None, Some(0), Some(4), Some(9)] {
-        let place = TestDir::new();
-        let part = place.fresh();
-        place.write(&part, 0..10);
+        let test_dir = TestDir::new();
+        let part = test_dir.fresh();
+        test_dir.write(&part, 0..10);
         part.commit().unwrap();
-        let path = place.path(part.internal_name());
+        let path = test_dir.path(part.internal_name());
         drop(part);
         let change = |index: u64| {
             let mut bytes = fs::read(&path).unwrap();
@@ -164,7 +170,7 @@ fn reads_only_unchecked_and_wrong_blocks_again() {
             fs::write(&path, bytes).unwrap();
         };
         wrong.into_iter().for_each(change);
-        let part = place.resumed();
+        let part = test_dir.resumed();
         while part.verify_next_inherited().unwrap() {}
         // Blocks that were checked are trusted.
         match wrong {
@@ -177,38 +183,38 @@ fn reads_only_unchecked_and_wrong_blocks_again() {
                 continue;
             }
         }
-        part.finish(Some(place.hash()), |_| Ok(())).unwrap();
+        part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
     }
 }
 
 #[test]
 fn does_not_read_trusted_blocks_again() {
-    let place = TestDir::new();
-    let part = place.fresh();
-    place.write(&part, 0..10);
+    let test_dir = TestDir::new();
+    let part = test_dir.fresh();
+    test_dir.write(&part, 0..10);
     part.commit().unwrap();
-    let path = place.path(part.internal_name());
+    let path = test_dir.path(part.internal_name());
     drop(part);
     let mut bytes = fs::read(&path).unwrap();
     bytes[3] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    let part = place.resumed();
+    let part = test_dir.resumed();
     part.trust_inherited();
-    part.finish(Some(place.hash()), |_| Ok(())).unwrap();
-    assert_eq!(fs::read(place.path(b"file")).unwrap(), bytes);
+    part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
+    assert_eq!(fs::read(test_dir.path(b"file")).unwrap(), bytes);
 }
 
 #[test]
 fn removes_slice_journals_of_an_older_version() {
-    let mut place = TestDir::new();
-    let slice = place.slice(0..10);
-    place.write(&slice, 0..10);
+    let mut test_dir = TestDir::new();
+    let slice = test_dir.slice(0..10);
+    test_dir.write(&slice, 0..10);
     slice.commit().unwrap();
     drop(slice);
-    let first = place.origin.version;
-    place.origin.version.ctime.1 += 1;
-    drop(place.fresh());
-    place.origin.version = first;
-    drop(place.fresh());
-    assert_eq!(place.resumed().missing(), [0..10]);
+    let first = test_dir.origin.version;
+    test_dir.origin.version.ctime.1 += 1;
+    drop(test_dir.fresh());
+    test_dir.origin.version = first;
+    drop(test_dir.fresh());
+    assert_eq!(test_dir.resumed().missing(), [0..10]);
 }

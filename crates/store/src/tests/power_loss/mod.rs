@@ -52,7 +52,7 @@ struct Source {
 
 struct Simulation {
     disk: SimulatedDisk,
-    dice: SimRng,
+    rng: SimRng,
     root: SimulatedDir,
     other_dir: SimulatedDir,
     manifest: Option<Manifest<SimulatedDir>>,
@@ -75,12 +75,12 @@ struct Counts {
 }
 
 /// Random bytes of a file, with holes; often at most one block.
-fn content(dice: &mut SimRng) -> Vec<u8> {
-    let max = [BLOCK, 6 * BLOCK, 16 * BLOCK][dice.below(3)];
-    let len = dice.below(max as usize + 1);
-    let mut bytes: Vec<u8> = (0..len).map(|_| dice.next() as u8).collect();
+fn content(rng: &mut SimRng) -> Vec<u8> {
+    let max = [BLOCK, 6 * BLOCK, 16 * BLOCK][rng.below(3)];
+    let len = rng.below(max as usize + 1);
+    let mut bytes: Vec<u8> = (0..len).map(|_| rng.next() as u8).collect();
     for block in bytes.chunks_mut(BLOCK as usize) {
-        if dice.chance(20) {
+        if rng.chance(20) {
             block.fill(0);
         }
     }
@@ -92,11 +92,11 @@ fn hash(content: &[u8]) -> FileHash {
 }
 
 impl Source {
-    fn new(number: usize, dir: &SimulatedDir, dice: &mut SimRng) -> Self {
+    fn new(number: usize, dir: &SimulatedDir, rng: &mut SimRng) -> Self {
         Self {
             name: format!("file {number}").into_bytes(),
             dir: dir.clone(),
-            versions: vec![content(dice)],
+            versions: vec![content(rng)],
             version: 0,
             tag: 0,
             part: None,
@@ -161,8 +161,8 @@ impl Source {
         }
         let durable: BTreeSet<u64> = durable.into_iter().map(|(index, _)| index).collect();
         let within = part.block_range();
-        let told = self.promised_blocks.range(within).copied().collect();
-        assert!(durable.is_superset(&told), "a promised block is lost");
+        let message = self.promised_blocks.range(within).copied().collect();
+        assert!(durable.is_superset(&message), "a promised block is lost");
         let count = durable.len() as u64;
         self.promised_blocks.extend(durable);
         count
@@ -171,15 +171,15 @@ impl Source {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        let (disk, mut dice) = (SimulatedDisk::default(), SimRng(seed));
+        let (disk, mut rng) = (SimulatedDisk::default(), SimRng(seed));
         let (root, below) = (disk.directory(), disk.directory());
         let sources = [&root, &below, &below].into_iter().enumerate();
-        let sources = sources.map(|(at, dir)| Source::new(at, dir, &mut dice));
+        let sources = sources.map(|(at, dir)| Source::new(at, dir, &mut rng));
         Self {
             sources: sources.collect(),
             other_dir: disk.directory(),
             disk,
-            dice,
+            rng,
             root,
             manifest: None,
             counts: Counts::default(),
@@ -202,24 +202,24 @@ impl Simulation {
         for _ in 0..STEPS {
             match self.step() {
                 Ok(()) => {}
-                Err(PowerLoss) if self.dice.chance(30) => self.kill_during_operation(),
+                Err(PowerLoss) if self.rng.chance(30) => self.kill_during_operation(),
                 Err(PowerLoss) => self.crash(),
             }
         }
     }
 
     fn schedule_power_loss(&mut self) {
-        let operations = 1 + self.dice.below(40) as u64;
+        let operations = 1 + self.rng.below(40) as u64;
         self.disk.fail_after(operations);
     }
 
     fn step(&mut self) -> Step {
-        let at = self.dice.below(self.sources.len());
+        let at = self.rng.below(self.sources.len());
         self.open(at)?;
-        if self.sources[at].finished && self.dice.chance(40) {
+        if self.sources[at].finished && self.rng.chance(40) {
             return self.change(at);
         }
-        match self.dice.below(22) {
+        match self.rng.below(22) {
             0..9 => self.write(at),
             9..13 => self.commit(at),
             13..16 => self.finish(at),
@@ -239,7 +239,7 @@ impl Simulation {
         if self.manifest.is_none() {
             self.manifest = Some(self.fail_only_by_power_loss(Manifest::load(&self.root))?);
         }
-        let sparse = self.dice.chance(50);
+        let sparse = self.rng.chance(50);
         let manifest = self.manifest.as_ref().unwrap();
         self.sources[at].check_final(manifest);
         let source = &self.sources[at];
@@ -248,10 +248,10 @@ impl Simulation {
         }
         let held = self.sources[at].check_held();
         self.counts.held_blocks += self.fail_only_by_power_loss(held)?;
-        if self.dice.chance(30) {
+        if self.rng.chance(30) {
             return self.open_slices(at, sparse);
         }
-        if self.sources[at].blocks().count() <= 1 && self.dice.chance(50) {
+        if self.sources[at].blocks().count() <= 1 && self.rng.chance(50) {
             return self.small(at);
         }
         let source = &self.sources[at];
@@ -263,11 +263,11 @@ impl Simulation {
 
     /// Opens some slices, of any length.
     fn open_slices(&mut self, at: usize, sparse: bool) -> Step {
-        for _ in 0..=self.dice.below(SLICES_OPENED_MAX) {
+        for _ in 0..=self.rng.below(SLICES_OPENED_MAX) {
             let source = &self.sources[at];
             let count = source.blocks().count();
-            let first = self.dice.below(count as usize + 1) as u64;
-            let within = first..count.min(first + 1 + self.dice.below(8) as u64);
+            let first = self.rng.below(count as usize + 1) as u64;
+            let within = first..count.min(first + 1 + self.rng.below(8) as u64);
             let origin = source.origin(sparse);
             let opened = Part::open_slice_with_block_len(
                 &source.dir,
@@ -319,7 +319,7 @@ impl Simulation {
     }
 
     fn write(&mut self, at: usize) -> Step {
-        let any = self.dice.below(SLICES_OPENED_MAX);
+        let any = self.rng.below(SLICES_OPENED_MAX);
         let source = &self.sources[at];
         let Some(part) = source.part.as_ref().or(source.slices.get(any)) else {
             return Ok(());
@@ -328,7 +328,7 @@ impl Simulation {
         if missing.is_empty() {
             return Ok(());
         }
-        let index = missing[self.dice.below(missing.len())];
+        let index = missing[self.rng.below(missing.len())];
         let bytes = source.block(index);
         let zeros = bytes.iter().all(|byte| *byte == 0);
         let done = match zeros {
@@ -339,7 +339,7 @@ impl Simulation {
     }
 
     fn commit(&mut self, at: usize) -> Step {
-        let any = self.dice.below(SLICES_OPENED_MAX);
+        let any = self.rng.below(SLICES_OPENED_MAX);
         let source = &self.sources[at];
         let Some(part) = source.part.as_ref().or(source.slices.get(any)) else {
             return Ok(());
@@ -386,7 +386,7 @@ impl Simulation {
     }
 
     fn new_tag(&mut self, at: usize) -> u64 {
-        self.sources[at].tag = self.dice.next();
+        self.sources[at].tag = self.rng.next();
         self.sources[at].tag
     }
 
@@ -401,7 +401,7 @@ impl Simulation {
         let prepare = |file: &SimulatedFile| file.set_tag(label);
         let small = SmallFile::write(dir, name, content, Some(hash(content)), false, prepare);
         let mut batch = vec![self.fail_only_by_power_loss(small)?];
-        for other in 0..[0, 12][self.dice.below(2)] {
+        for other in 0..[0, 12][self.rng.below(2)] {
             let (dir, name) = (&self.other_dir, format!("{other}"));
             let bytes = hash(name.as_bytes()).0;
             let small = SmallFile::write(
@@ -439,24 +439,24 @@ impl Simulation {
     /// Makes the copy outdated: it is removed, or the source changes, or it is copied again without
     /// a reason.
     fn change(&mut self, at: usize) -> Step {
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         let source = &mut self.sources[at];
         (source.part, source.slices, source.finished) = (None, Vec::new(), false);
-        if dice.chance(50) {
+        if rng.chance(50) {
             if source.versions.len() < VERSIONS_MAX {
-                source.versions.push(content(dice));
+                source.versions.push(content(rng));
             }
-            let version = dice.below(source.versions.len());
+            let version = rng.below(source.versions.len());
             if version != std::mem::replace(&mut source.version, version) {
                 source.promised_blocks.clear();
                 source.promised_piece = None;
             }
         }
-        if dice.chance(50) {
+        if rng.chance(50) {
             let removed = source.dir.remove(&source.name);
             self.fail_only_by_power_loss(removed)?;
         }
-        if self.dice.chance(50) {
+        if self.rng.chance(50) {
             return self.begin_and_fail_soon(at);
         }
         Ok(())
@@ -464,7 +464,7 @@ impl Simulation {
 
     /// Begins the next copy, which will fail soon.
     fn begin_and_fail_soon(&mut self, at: usize) -> Step {
-        let operations = 1 + self.dice.below(10) as u64;
+        let operations = 1 + self.rng.below(10) as u64;
         self.disk.fail_after(operations);
         self.open(at)
     }
@@ -479,7 +479,7 @@ impl Simulation {
     fn crash(&mut self) {
         self.counts.crashes += 1;
         self.kill_process();
-        self.disk.crash(&mut self.dice);
+        self.disk.crash(&mut self.rng);
         let manifest = Manifest::load(&self.root).unwrap();
         for source in &self.sources {
             source.check_final(&manifest);

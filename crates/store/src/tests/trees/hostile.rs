@@ -29,13 +29,13 @@ fn planted_links_are_not_followed() {
         symlink(&outside, dst.join(planted)).unwrap();
         let before = (listing(&outside), inodes(&outside));
         let root = Root::open(&dst).unwrap();
-        let mut placer = TreeWriter::new(&root, PlaceOptions::default());
+        let mut writer = TreeWriter::new(&root, PlaceOptions::default());
         for path in ["a", "a/b", "a/b/c", "a/b/c/d"] {
             let below =
                 rel(path) == rel(planted) || rel(path).strip_prefix(&rel(planted)).is_some();
             for entry in hostile_entries(path).into_iter().filter(|_| below).take(1) {
                 assert!(
-                    placer.write(&entry).is_err(),
+                    writer.write(&entry).is_err(),
                     "{path} with a link at {planted}"
                 );
             }
@@ -44,12 +44,12 @@ fn planted_links_are_not_followed() {
                 .skip(1)
                 .filter(|_| path != *planted)
             {
-                let _ = placer.write(&entry);
+                let _ = writer.write(&entry);
             }
             let _ = inspect(&root, &rel(path));
         }
         let _ = remove_all(&root, &Filter::default(), &rel(planted));
-        let _ = placer.finish();
+        let _ = writer.finish();
         assert_eq!((listing(&outside), inodes(&outside)), before, "{planted}");
     }
 }
@@ -109,7 +109,7 @@ fn source_swapped_for_a_link_reveals_nothing() {
 
 fn place_and_remove(dst: &Path) {
     let root = Root::open(dst).unwrap();
-    let mut placer = TreeWriter::new(&root, PlaceOptions::default());
+    let mut writer = TreeWriter::new(&root, PlaceOptions::default());
     let kinds = [
         ("d", Kind::Directory),
         ("d/sub", Kind::Directory),
@@ -123,9 +123,9 @@ fn place_and_remove(dst: &Path) {
         ),
     ];
     for (path, kind) in kinds {
-        let _ = placer.write(&entry(path, kind));
+        let _ = writer.write(&entry(path, kind));
     }
-    let _ = placer.finish();
+    let _ = writer.finish();
     let _ = remove_all(&root, &Filter::default(), &rel("d/sub"));
     let _ = remove_all(&root, &Filter::default(), &rel("d/secret"));
 }
@@ -135,8 +135,8 @@ fn refusals_name_the_path() {
     let temp = dirs();
     fs::create_dir_all(temp.path().join("dst/x/full")).unwrap();
     let root = Root::open(&temp.path().join("dst")).unwrap();
-    let mut placer = TreeWriter::new(&root, PlaceOptions::default());
-    let error = placer.write(&entry("x", file(1, 1))).unwrap_err();
+    let mut writer = TreeWriter::new(&root, PlaceOptions::default());
+    let error = writer.write(&entry("x", file(1, 1))).unwrap_err();
     assert!(matches!(error, Failure::Refused { .. }));
     assert_eq!(
         error.to_string(),
@@ -148,15 +148,15 @@ fn refusals_name_the_path() {
 fn invalid_metadata_is_refused_or_skipped() {
     let temp = dirs();
     let root = Root::open(&temp.path().join("dst")).unwrap();
-    let mut placer = TreeWriter::new(&root, PlaceOptions::default());
+    let mut writer = TreeWriter::new(&root, PlaceOptions::default());
     for target in ["", "with\0nul", &"x".repeat(5000)] {
         assert!(
-            placer.write(&entry("x", symlink_to(target))).is_err(),
+            writer.write(&entry("x", symlink_to(target))).is_err(),
             "{target:?}"
         );
     }
     assert!(
-        placer
+        writer
             .write(&entry("none/x", Kind::Fifo))
             .unwrap_err()
             .is_not_found()
@@ -164,9 +164,9 @@ fn invalid_metadata_is_refused_or_skipped() {
     let mut nobodys = entry("x", Kind::Fifo);
     (nobodys.metadata.uid, nobodys.metadata.gid) = (u32::MAX, u32::MAX);
     nobodys.metadata.mode = u32::MAX;
-    let (placed, left_out) = placer.write(&nobodys).unwrap();
+    let (placed, skipped) = writer.write(&nobodys).unwrap();
     assert_eq!(
-        (placed, left_out.len()),
+        (placed, skipped.len()),
         (WriteOutcome::Changed, 1),
         "set-id bits: these numbers leave the owner as it is"
     );

@@ -97,20 +97,20 @@ struct Counts {
     compared: u32,
     wanted: u32,
     failures: Vec<String>,
-    left_out: usize,
+    skipped: usize,
 }
 
 /// Copies a whole tree on one machine; file data is copied in the simplest way.
 fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> Counts {
     let mut scan = scan(argument, filter.clone());
     let root = Root::open_or_create(to).unwrap();
-    let mut placer = TreeWriter::new(&root, options.clone());
+    let mut writer = TreeWriter::new(&root, options.clone());
     let mut counts = Counts::default();
     while let Some(item) = scan.next() {
         match item {
             ScanItem::Entry { source, entry, .. } => {
-                let placed = placer.write(&entry).map(|(placed, left_out)| {
-                    counts.left_out += left_out.len();
+                let placed = writer.write(&entry).map(|(placed, skipped)| {
+                    counts.skipped += skipped.len();
                     placed
                 });
                 match placed {
@@ -127,15 +127,15 @@ fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> 
                     Err(failure) => counts.failures.push(failure.to_string()),
                 }
             }
-            ScanItem::Top { metadata, .. } => placer.set_top_metadata(metadata),
+            ScanItem::Top { metadata, .. } => writer.set_top_metadata(metadata),
             ScanItem::Piece { .. } | ScanItem::Shares { .. } | ScanItem::Skipped { .. } => {}
             ScanItem::Failed(failure) | ScanItem::SourceFailed { failure, .. } => {
                 counts.failures.push(failure.to_string());
             }
         }
     }
-    for (_, applied) in placer.finish() {
-        counts.left_out += applied.unwrap().skipped.len();
+    for (_, applied) in writer.finish() {
+        counts.skipped += applied.unwrap().skipped.len();
     }
     counts
 }

@@ -108,10 +108,10 @@ fn replaces_entries_in_one_step() {
     let temp = dirs();
     let dst = temp.path().join("dst");
     let root = Root::open(&dst).unwrap();
-    let mut placer = TreeWriter::new(&root, PlaceOptions::default());
+    let mut writer = TreeWriter::new(&root, PlaceOptions::default());
     fs::write(dst.join("x"), "old").unwrap();
     fs::write(dst.join("y"), "file").unwrap();
-    let mut place = |path: &str, kind: Kind| placer.write(&entry(path, kind)).unwrap().0;
+    let mut place = |path: &str, kind: Kind| writer.write(&entry(path, kind)).unwrap().0;
     assert_eq!(place("x", symlink_to("a")), WriteOutcome::Changed);
     assert_eq!(place("x", symlink_to("a")), WriteOutcome::Unchanged);
     assert_eq!(place("x", symlink_to("b")), WriteOutcome::Changed);
@@ -196,13 +196,13 @@ fn with_checksums_the_caller_compares_files_of_one_size() {
     let imagined = TreeWriter::new(&root, dry_run).correct_metadata(&entry, &file);
     let imagined = imagined.unwrap().0;
     assert_eq!(imagined, WriteOutcome::Changed);
-    let placer = TreeWriter::new(&root, options);
+    let writer = TreeWriter::new(&root, options);
     assert_eq!(
-        placer.correct_metadata(&entry, &file).unwrap().0,
+        writer.correct_metadata(&entry, &file).unwrap().0,
         WriteOutcome::Changed
     );
     assert_eq!(
-        placer.correct_metadata(&entry, &file).unwrap().0,
+        writer.correct_metadata(&entry, &file).unwrap().0,
         WriteOutcome::Unchanged
     );
     assert_eq!(listing(&dst)[Path::new("f")], listing(&src)[Path::new("f")]);
@@ -217,8 +217,8 @@ fn does_not_change_metadata_of_a_file_swapped_meanwhile() {
     fs::write(temp.path().join("dst/new"), "").unwrap();
     fs::rename(temp.path().join("dst/new"), temp.path().join("dst/f")).unwrap();
     let before = listing(&temp.path().join("dst"));
-    let placer = TreeWriter::new(&root, PlaceOptions::default());
-    let settled = placer.correct_metadata(&entry("f", file(0, 10)), &compared);
+    let writer = TreeWriter::new(&root, PlaceOptions::default());
+    let settled = writer.correct_metadata(&entry("f", file(0, 10)), &compared);
     assert_eq!(settled.unwrap().0, WriteOutcome::Changed);
     assert_eq!(listing(&temp.path().join("dst")), before);
 }
@@ -237,11 +237,11 @@ fn unreadable_directories_get_their_mode_after_their_contents() {
             entry
         };
         for _ in 0..2 {
-            let mut placer = TreeWriter::new(&root, PlaceOptions::default());
+            let mut writer = TreeWriter::new(&root, PlaceOptions::default());
             for path in ["d", "d/e", "d/e/f"] {
-                placer.write(&dir(path)).unwrap();
+                writer.write(&dir(path)).unwrap();
             }
-            assert!(placer.finish().is_empty());
+            assert!(writer.finish().is_empty());
             assert_eq!(
                 fs::metadata(dst.join("d")).unwrap().permissions().mode() & 0o7777,
                 0o200
@@ -283,9 +283,9 @@ fn concurrent_replacements_of_one_entry_all_succeed() {
     symlink("neither", dst.join("x")).unwrap();
     let replace = |target: &str| {
         let root = Root::open(&dst).unwrap();
-        let mut placer = TreeWriter::new(&root, PlaceOptions::default());
+        let mut writer = TreeWriter::new(&root, PlaceOptions::default());
         for _ in 0..2_000 {
-            placer.write(&entry("x", symlink_to(target))).unwrap();
+            writer.write(&entry("x", symlink_to(target))).unwrap();
         }
     };
     thread::scope(|scope| {

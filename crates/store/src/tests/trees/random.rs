@@ -139,13 +139,13 @@ fn delete_extras(temp: &TempDir) {
             _ => {}
         }
     }
-    let mut placer = TreeWriter::new(&root, PlaceOptions::default());
+    let mut writer = TreeWriter::new(&root, PlaceOptions::default());
     for entry in dirs.iter().filter(|entry| entry.kind == Kind::Directory) {
-        placer.write(entry).unwrap();
+        writer.write(entry).unwrap();
     }
     for path in extras.finish(scan.ended()).unwrap().0 {
         assert!(remove_all(&root, &filter, &path).1.is_empty());
     }
-    placer.set_top_metadata(top.unwrap());
-    assert!(placer.finish().is_empty());
+    writer.set_top_metadata(top.unwrap());
+    assert!(writer.finish().is_empty());
 }

@@ -83,13 +83,13 @@ fn rejects_two_sources_with_the_same_name() {
     assert!(matches!(named, Err(SourceError::SameName { .. })));
     let sources = [source("src/"), source("dst/a")];
     let mut mixed = Scan::new(sources, Filter::default(), options).unwrap();
-    let said = describe_items(&mut mixed);
-    assert_eq!(said[0], ".");
+    let lines = describe_items(&mut mixed);
+    assert_eq!(lines[0], ".");
     assert!(
-        said[1].starts_with("a: cannot copy it from two sources"),
-        "{said:?}"
+        lines[1].starts_with("a: cannot copy it from two sources"),
+        "{lines:?}"
     );
-    assert_eq!(said[2..], ["a"]);
+    assert_eq!(lines[2..], ["a"]);
     assert_eq!(mixed.ended(), ScanEnd::Failures(1));
 }
 
@@ -155,17 +155,17 @@ fn reports_unreadable_entries_and_continues() {
     set_mode(&src.join("locked too"), 0);
     as_ordinary_user(|| {
         let mut scan = scan(&src, Filter::default());
-        let said = describe_items(&mut scan);
-        assert_eq!(said.len(), 4, "{said:?}");
+        let lines = describe_items(&mut scan);
+        assert_eq!(lines.len(), 4, "{lines:?}");
         assert_eq!(
-            said[1],
+            lines[1],
             "src/locked: cannot read: Permission denied (os error 13)"
         );
         assert!(
-            said[2].starts_with("src/locked too: cannot read: "),
-            "{said:?}"
+            lines[2].starts_with("src/locked too: cannot read: "),
+            "{lines:?}"
         );
-        assert_eq!(said[3], "src/z");
+        assert_eq!(lines[3], "src/z");
         assert_eq!(scan.ended(), ScanEnd::Failures(2));
     });
 }

@@ -34,11 +34,11 @@ fn pieces_come_first_in_their_directory_sorted_by_name() {
     for (path, held) in [("z", 0..1), ("y", 1..3), ("x", 0..0), ("a/c", 2..3)] {
         keep(&src, path, held);
     }
-    let said_of = |argument: &Path| {
+    let lines_of = |argument: &Path| {
         let mut scan = scan(argument, Filter::default());
-        let said = describe_items(&mut scan);
+        let lines = describe_items(&mut scan);
         assert_eq!(scan.ended(), ScanEnd::Complete);
-        said
+        lines
     };
     let wanted = [
         ".",
@@ -50,8 +50,8 @@ fn pieces_come_first_in_their_directory_sorted_by_name() {
         "a/c: piece [2..3]",
         "a/b",
     ];
-    assert_eq!(said_of(&contents(&src)), wanted);
-    assert_eq!(said_of(&src)[1], "src/x: piece []");
+    assert_eq!(lines_of(&contents(&src)), wanted);
+    assert_eq!(lines_of(&src)[1], "src/x: piece []");
 }
 
 #[test]
@@ -94,18 +94,18 @@ fn reports_invalid_labels_and_continues() {
     fs::rename(own(&src, "b", "piece"), own(&src, "elsewhere", "piece")).unwrap();
     fs::remove_file(own(&src, "c", PIECE_DATA)).unwrap();
     let mut scan = scan(&contents(&src), Filter::default());
-    let mut said = describe_items(&mut scan);
-    let failed: Vec<_> = said.drain(1..3).collect();
+    let mut lines = describe_items(&mut scan);
+    let failed: Vec<_> = lines.drain(1..3).collect();
     for (path, why) in [("a", "not a label"), ("elsewhere", "a label with the name")] {
         let label = own(&src, path, "piece");
         let label = label.file_name().unwrap().to_str().unwrap();
         let begin = format!("{label}: {why}");
         assert!(
-            failed.iter().any(|said| said.starts_with(&begin)),
+            failed.iter().any(|line| line.starts_with(&begin)),
             "{failed:?}"
         );
     }
-    assert_eq!(said, [".", "c: piece []", "d: piece [0..1]"]);
+    assert_eq!(lines, [".", "c: piece []", "d: piece [0..1]"]);
     assert_eq!(scan.ended(), ScanEnd::Failures(2));
 }
 
@@ -121,8 +121,8 @@ fn refuses_internal_files_of_another_user() {
         let src = temp.path().join("src");
         keep(&src, "a", 0..1);
         std::os::unix::fs::chown(own(&src, "a", kind), Some(1234), None).unwrap();
-        let said = describe_items(&mut scan(&contents(&src), Filter::default()));
-        assert!(said[1].ends_with("belongs to another user"), "{said:?}");
+        let lines = describe_items(&mut scan(&contents(&src), Filter::default()));
+        assert!(lines[1].ends_with("belongs to another user"), "{lines:?}");
     }
 }
 
@@ -133,10 +133,10 @@ fn rejects_pieces_of_one_file_in_two_sources() {
     tops.iter().for_each(|top| keep(top, "a", 0..1));
     let sources = tops.map(|top| Source::open(&contents(&top)).unwrap());
     let mut scan = Scan::new(sources, Filter::default(), Options::default()).unwrap();
-    let said = describe_items(&mut scan);
+    let lines = describe_items(&mut scan);
     assert!(
-        said[3].starts_with("a: cannot copy it from two"),
-        "{said:?}"
+        lines[3].starts_with("a: cannot copy it from two"),
+        "{lines:?}"
     );
 }
 
@@ -257,10 +257,10 @@ fn keeps_directories_of_other_internal_files_and_reports_busy_pieces() {
     let root = Root::open(&dst).unwrap();
     let (removed, failures) = remove_all(&root, &Filter::default(), &rel("extra"));
     assert_eq!((removed, failures.len()), (0, 1));
-    let said = failures[0].to_string();
+    let message = failures[0].to_string();
     assert!(
-        said.starts_with("extra/busy: cannot open .longhaul-"),
-        "{said}"
+        message.starts_with("extra/busy: cannot open .longhaul-"),
+        "{message}"
     );
     drop(somebody);
     assert_eq!(remove_all(&root, &Filter::default(), &rel("extra")).0, 1);

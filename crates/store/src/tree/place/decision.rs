@@ -67,16 +67,16 @@ pub enum Decision {
 #[must_use]
 pub fn decide(
     entry: &Entry,
-    there: &Existing,
+    existing: &Existing,
     link: Option<&Existing>,
     options: &Options,
 ) -> Decision {
     if entry.path.is_internal() {
         return Decision::Refuse(Refusal::InternalName);
     }
-    match (&entry.kind, there) {
+    match (&entry.kind, existing) {
         (Kind::Directory, Existing::Missing) => Decision::Create,
-        (Kind::Directory, there) => for_directory(entry, there),
+        (Kind::Directory, existing) => for_directory(entry, existing),
         (
             _,
             Existing::Entry {
@@ -84,15 +84,15 @@ pub fn decide(
                 ..
             },
         ) => Decision::Refuse(Refusal::DirectoryInTheWay),
-        (kind, there)
-            if is_device(there)
+        (kind, existing)
+            if is_device(existing)
                 && !matches!(kind, Kind::Device { .. })
                 && !link.is_some_and(is_device) =>
         {
             Decision::Refuse(Refusal::DeviceInTheWay)
         }
-        (Kind::File { version, .. }, there) => for_file(entry, version, there, options),
-        (Kind::HardLink { to }, there) => for_link(to, there, link),
+        (Kind::File { version, .. }, existing) => for_file(entry, version, existing, options),
+        (Kind::HardLink { to }, existing) => for_link(to, existing, link),
         (_, Existing::Missing) => Decision::Create,
         (wanted, Existing::Entry { kind, metadata, .. }) if kind == wanted => {
             metadata_decision(entry, metadata)
@@ -101,9 +101,9 @@ pub fn decide(
     }
 }
 
-fn is_device(there: &Existing) -> bool {
+fn is_device(existing: &Existing) -> bool {
     matches!(
-        there,
+        existing,
         Existing::Entry {
             kind: Kind::Device { .. },
             ..
@@ -111,8 +111,8 @@ fn is_device(there: &Existing) -> bool {
     )
 }
 
-fn for_directory(entry: &Entry, there: &Existing) -> Decision {
-    match there {
+fn for_directory(entry: &Entry, existing: &Existing) -> Decision {
+    match existing {
         Existing::Entry {
             kind: Kind::Directory,
             metadata,
@@ -126,12 +126,12 @@ fn for_directory(entry: &Entry, there: &Existing) -> Decision {
     }
 }
 
-fn for_file(entry: &Entry, version: &Version, there: &Existing, options: &Options) -> Decision {
+fn for_file(entry: &Entry, version: &Version, existing: &Existing, options: &Options) -> Decision {
     let Existing::Entry {
         kind: Kind::File { version: here, .. },
         metadata,
         ..
-    } = there
+    } = existing
     else {
         return Decision::Transfer;
     };
@@ -147,17 +147,17 @@ fn for_file(entry: &Entry, version: &Version, there: &Existing, options: &Option
     }
 }
 
-fn for_link(to: &RelPath, there: &Existing, link: Option<&Existing>) -> Decision {
-    let directory = |there: &Existing| {
+fn for_link(to: &RelPath, existing: &Existing, link: Option<&Existing>) -> Decision {
+    let directory = |existing: &Existing| {
         matches!(
-            there,
+            existing,
             Existing::Entry {
                 kind: Kind::Directory,
                 ..
             }
         )
     };
-    match (there, link) {
+    match (existing, link) {
         _ if to.is_internal() => Decision::Refuse(Refusal::InternalName),
         (_, Some(link)) if directory(link) => Decision::Refuse(Refusal::LinkToDirectory),
         (Existing::Entry { id, .. }, Some(Existing::Entry { id: linked, .. })) if id == linked => {
@@ -178,8 +178,11 @@ fn metadata_decision(entry: &Entry, now: &Metadata) -> Decision {
 
 /// Reports one combined field if the existing entry belongs to another user and differs in fields
 /// that only he may set.
-pub(super) fn owner_only_difference(entry: &Entry, there: &Existing) -> Option<Vec<SkippedField>> {
-    let Existing::Entry { metadata, .. } = there else {
+pub(super) fn owner_only_difference(
+    entry: &Entry,
+    existing: &Existing,
+) -> Option<Vec<SkippedField>> {
+    let Existing::Entry { metadata, .. } = existing else {
         return None;
     };
     let symlink = matches!(entry.kind, Kind::Symlink { .. });
@@ -199,35 +202,35 @@ pub(super) fn owner_only_difference(entry: &Entry, there: &Existing) -> Option<V
 /// The system's error. A missing entry is not an error.
 pub fn inspect(root: &Root, path: &RelPath) -> Result<Existing, Failure> {
     match root.handle(path) {
-        Ok(held) => existing(&held).map_err(Failure::at(Some(path), "access")),
+        Ok(handle) => existing(&handle).map_err(Failure::at(Some(path), "access")),
         Err(failure) if failure.is_not_found() => Ok(Existing::Missing),
         Err(failure) => Err(failure),
     }
 }
 
-fn existing(held: &Handle) -> Result<Existing, Errno> {
-    let kind = match held.kind() {
+fn existing(handle: &Handle) -> Result<Existing, Errno> {
+    let kind = match handle.kind() {
         FileType::Directory => Kind::Directory,
         FileType::RegularFile => Kind::File {
-            version: Version::of(&held.stat),
+            version: Version::of(&handle.stat),
             sparse: false,
         },
         FileType::Symlink => Kind::Symlink {
-            target: fs::readlinkat(&held.fd, c"", Vec::new())?
+            target: fs::readlinkat(&handle.fd, c"", Vec::new())?
                 .into_bytes()
                 .into(),
         },
         FileType::Fifo => Kind::Fifo,
         FileType::BlockDevice | FileType::CharacterDevice => Kind::Device {
-            block: held.kind() == FileType::BlockDevice,
-            major: fs::major(held.stat.st_rdev),
-            minor: fs::minor(held.stat.st_rdev),
+            block: handle.kind() == FileType::BlockDevice,
+            major: fs::major(handle.stat.st_rdev),
+            minor: fs::minor(handle.stat.st_rdev),
         },
         _ => return Ok(Existing::Unknown),
     };
     Ok(Existing::Entry {
         kind,
-        metadata: Metadata::of(held).0,
-        id: (held.stat.st_dev, held.stat.st_ino),
+        metadata: Metadata::of(handle).0,
+        id: (handle.stat.st_dev, handle.stat.st_ino),
     })
 }

@@ -82,12 +82,12 @@ impl<'a> TreeWriter<'a> {
     /// # Errors
     /// The operation failed or was refused. Other entries are not affected.
     pub fn write(&mut self, entry: &Entry) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
-        let there = self.existing(&entry.path)?;
+        let existing = self.existing(&entry.path)?;
         let link = match &entry.kind {
             Kind::HardLink { to } => Some(self.existing(to)?),
             _ => None,
         };
-        let decision = decide(entry, &there, link.as_ref(), &self.options);
+        let decision = decide(entry, &existing, link.as_ref(), &self.options);
         if matches!(
             decision,
             Decision::Transfer | Decision::Create | Decision::Replace
@@ -104,13 +104,13 @@ impl<'a> TreeWriter<'a> {
             Decision::Compare => Ok((WriteOutcome::Compare, Vec::new())),
             _ if self.options.dry_run => Ok((self.dry_run_outcome(entry, decision), Vec::new())),
             Decision::Unchanged | Decision::SetMetadata => {
-                let (placed, left_out) = self.carry_out(entry, decision, &there)?;
+                let (placed, skipped) = self.carry_out(entry, decision, &existing)?;
                 Ok((
                     placed,
-                    owner_only_difference(entry, &there).unwrap_or(left_out),
+                    owner_only_difference(entry, &existing).unwrap_or(skipped),
                 ))
             }
-            _ => self.carry_out(entry, decision, &there),
+            _ => self.carry_out(entry, decision, &existing),
         }
     }
 
@@ -131,7 +131,7 @@ impl<'a> TreeWriter<'a> {
             }),
             false => entry.metadata.apply_to_file(file),
         };
-        let failed = Failure::at(Some(&entry.path), "set the metadata of what was there");
+        let failed = Failure::at(Some(&entry.path), "set the metadata of the existing entry");
         applied.map(outcome).map_err(failed)
     }
 
@@ -204,10 +204,10 @@ impl<'a> TreeWriter<'a> {
         &mut self,
         entry: &Entry,
         decision: Decision,
-        there: &Existing,
+        existing: &Existing,
     ) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
         match (&entry.kind, decision) {
-            (Kind::Directory, _) => self.directory(entry, decision, there),
+            (Kind::Directory, _) => self.directory(entry, decision, existing),
             (_, Decision::Unchanged) => Ok((WriteOutcome::Unchanged, Vec::new())),
             (_, Decision::SetMetadata) => self.apply(&entry.path, entry).map(outcome),
             (_, Decision::Create) => match self.make(entry, &entry.path) {
@@ -223,30 +223,30 @@ impl<'a> TreeWriter<'a> {
     /// incomplete. Tries again if another copy uses the same temporary name to replace the same
     /// entry.
     fn replace(&self, entry: &Entry) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
-        let beside = temporary_path(&entry.path)?;
-        let mut replaced = self.replace_via(&beside, entry);
+        let temporary = temporary_path(&entry.path)?;
+        let mut replaced = self.replace_via(&temporary, entry);
         for _ in 1..REPLACE_TRIES {
             if !replaced.as_ref().is_err_and(is_race) {
                 break;
             }
-            replaced = self.replace_via(&beside, entry);
+            replaced = self.replace_via(&temporary, entry);
         }
         replaced
     }
 
     fn replace_via(
         &self,
-        beside: &RelPath,
+        temporary: &RelPath,
         entry: &Entry,
     ) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
-        match self.root.remove(beside) {
+        match self.root.remove(temporary) {
             Err(failure) if !failure.is_not_found() => return Err(failure),
             _ => {}
         }
-        let made = self.make(entry, beside)?;
-        self.root.rename(beside, &entry.path)?;
+        let made = self.make(entry, temporary)?;
+        self.root.rename(temporary, &entry.path)?;
         // Renaming a file over another name of the same file does nothing.
-        let _ = self.root.remove(beside);
+        let _ = self.root.remove(temporary);
         Ok(made)
     }
 
@@ -281,12 +281,12 @@ impl<'a> TreeWriter<'a> {
         &mut self,
         entry: &Entry,
         decision: Decision,
-        there: &Existing,
+        existing: &Existing,
     ) -> Result<(WriteOutcome, Vec<SkippedField>), Failure> {
         // Reading suffices here. Write permission is added when an entry is created in the
         // directory.
         let seen = Access::READ_OK | Access::EXEC_OK;
-        let made = *there == Existing::Missing && self.make_directory(&entry.path)?;
+        let made = *existing == Existing::Missing && self.make_directory(&entry.path)?;
         if !made && !self.root.has_access(Some(&entry.path), seen)? {
             self.root.make_writable(Some(&entry.path))?;
         }
@@ -332,12 +332,12 @@ fn apply(
     kind: FileType,
     metadata: &Metadata,
 ) -> Result<ApplyOutcome, Failure> {
-    let failed = Failure::at(Some(path), "set the metadata of what was there");
-    let held = root.handle(path)?;
-    if held.kind() != kind {
+    let failed = Failure::at(Some(path), "set the metadata of the existing entry");
+    let handle = root.handle(path)?;
+    if handle.kind() != kind {
         return Err(failed(Errno::STALE));
     }
-    metadata.apply(&held).map_err(failed)
+    metadata.apply(&handle).map_err(failed)
 }
 
 fn file_type(kind: &Kind) -> FileType {
@@ -352,9 +352,9 @@ fn file_type(kind: &Kind) -> FileType {
 }
 
 fn apply_top(root: &Root, metadata: &Metadata) -> Result<ApplyOutcome, Failure> {
-    let held = root.top_handle()?;
+    let handle = root.top_handle()?;
     metadata
-        .apply(&held)
+        .apply(&handle)
         .map_err(Failure::at(None, "set the metadata of"))
 }
 
@@ -394,9 +394,9 @@ mod tests {
             metadata,
         };
         come(&temp.path().join("dir"));
-        let mut placer = TreeWriter::new(&root, Options::default());
-        let made = placer.carry_out(&entry, Decision::Create, &Existing::Missing);
-        assert!(placer.finish().is_empty());
+        let mut writer = TreeWriter::new(&root, Options::default());
+        let made = writer.carry_out(&entry, Decision::Create, &Existing::Missing);
+        assert!(writer.finish().is_empty());
         (temp, made.map(|(placed, _)| placed))
     }
 

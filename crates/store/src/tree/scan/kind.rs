@@ -13,19 +13,19 @@ use rustix::{
 };
 
 /// Whether a file has data although its length is 0, as in /proc, and has not just grown.
-pub(super) fn has_no_length(held: &Handle) -> bool {
+pub(super) fn has_no_length(handle: &Handle) -> bool {
     let mut byte = [0];
-    let mut reads = || rustix::io::pread(&held.fd, &mut byte, 0) == Ok(1);
-    let is_empty = || fs::fstat(&held.fd).is_ok_and(|stat| stat.st_size == 0);
-    held.stat.st_size == 0 && reads() && is_empty()
+    let mut reads = || rustix::io::pread(&handle.fd, &mut byte, 0) == Ok(1);
+    let is_empty = || fs::fstat(&handle.fd).is_ok_and(|stat| stat.st_size == 0);
+    handle.stat.st_size == 0 && reads() && is_empty()
 }
 
 /// File with data.
-pub(super) fn file(held: &Handle) -> Kind {
-    let occupied = u64::try_from(held.stat.st_blocks)
+pub(super) fn file(handle: &Handle) -> Kind {
+    let occupied = u64::try_from(handle.stat.st_blocks)
         .unwrap_or(0)
         .saturating_mul(512);
-    let version = Version::of(&held.stat);
+    let version = Version::of(&handle.stat);
     Kind::File {
         version,
         sparse: occupied < version.size,
@@ -33,9 +33,9 @@ pub(super) fn file(held: &Handle) -> Kind {
 }
 
 /// Symbolic link that a scan found at `path`.
-pub(super) fn symlink(held: &Handle, path: &RelPath) -> Result<Kind, Failure> {
+pub(super) fn symlink(handle: &Handle, path: &RelPath) -> Result<Kind, Failure> {
     let failed = Failure::at(Some(path), "read the symbolic link");
-    let target = fs::readlinkat(&held.fd, c"", Vec::new()).map_err(&failed)?;
+    let target = fs::readlinkat(&handle.fd, c"", Vec::new()).map_err(&failed)?;
     let target = target.into_bytes();
     if target.is_empty() || target.len() > TARGET_LEN_MAX {
         return Err(failed(Errno::NAMETOOLONG));
@@ -46,10 +46,10 @@ pub(super) fn symlink(held: &Handle, path: &RelPath) -> Result<Kind, Failure> {
 }
 
 /// Character or block device.
-pub(super) fn device(held: &Handle) -> Kind {
+pub(super) fn device(handle: &Handle) -> Kind {
     Kind::Device {
-        block: held.kind() == FileType::BlockDevice,
-        major: fs::major(held.stat.st_rdev),
-        minor: fs::minor(held.stat.st_rdev),
+        block: handle.kind() == FileType::BlockDevice,
+        major: fs::major(handle.stat.st_rdev),
+        minor: fs::minor(handle.stat.st_rdev),
     }
 }

@@ -297,14 +297,14 @@ impl Scan {
     }
 
     fn start_source(&mut self, index: usize, source: &Source) -> Result<(), Failure> {
-        let held = match &source.path_in_root {
+        let handle = match &source.path_in_root {
             Some(file) => source.root.handle(file)?,
             None => source.root.top_handle()?,
         };
-        let device = held.stat.st_dev;
+        let device = handle.stat.st_dev;
         match &source.name {
             Some(name) => {
-                let here = Location {
+                let location = Location {
                     source: index,
                     inside: source.path_in_root.clone(),
                     path: name.clone(),
@@ -312,27 +312,27 @@ impl Scan {
                 };
                 let verdict = self
                     .filter
-                    .verdict(name, held.kind().is_dir(), Verdict::Unmatched);
-                self.add_entry(&here, &held, verdict)
+                    .verdict(name, handle.kind().is_dir(), Verdict::Unmatched);
+                self.add_entry(&location, &handle, verdict)
             }
             None => {
-                if !held.kind().is_dir() {
+                if !handle.kind().is_dir() {
                     return Err(Failure::at(None, "read the directory")(Errno::NOTDIR));
                 }
-                if let Some(errno) = held.unreadable {
+                if let Some(errno) = handle.unreadable {
                     return Err(Failure::at(None, "read the directory")(errno));
                 }
-                let (metadata, left_out) = Metadata::of(&held);
+                let (metadata, skipped) = Metadata::of(&handle);
                 self.queue.push_back(ScanItem::Top {
                     metadata,
-                    skipped: left_out,
+                    skipped: skipped,
                 });
                 self.enter(
                     index,
                     (source.path_in_root.clone(), None),
                     device,
                     Verdict::Unmatched,
-                    &held,
+                    &handle,
                 );
                 Ok(())
             }
@@ -343,42 +343,43 @@ impl Scan {
         let Some(frame) = self.frames.last() else {
             return Ok(());
         };
-        let (here, parent) = (frame.location(name)?, frame.verdict);
+        let (location, parent) = (frame.location(name)?, frame.verdict);
         let root = Arc::clone(&self.sources[frame.source].root);
         let dir = root.dir_fd(frame.inside.as_ref())?;
-        if self.is_excluded_as_any_type(&here.path, parent) {
+        if self.is_excluded_as_any_type(&location.path, parent) {
             return Ok(());
         }
-        let failed = Failure::at(Some(&here.path), "access");
-        let held = open_handle(dir.as_fd(), name).map_err(failed)?;
+        let failed = Failure::at(Some(&location.path), "access");
+        let handle = open_handle(dir.as_fd(), name).map_err(failed)?;
         let verdict = self
             .filter
-            .verdict(&here.path, held.kind().is_dir(), parent);
-        self.claim(&here, verdict)?;
-        self.add_entry(&here, &held, verdict)
+            .verdict(&location.path, handle.kind().is_dir(), parent);
+        self.claim(&location, verdict)?;
+        self.add_entry(&location, &handle, verdict)
     }
 
     fn visit_piece(&mut self, name: &[u8]) -> Result<(), Failure> {
         let Some(frame) = self.frames.last() else {
             return Ok(());
         };
-        let (here, parent) = (frame.location(name)?, frame.verdict);
-        let verdict = self.filter.verdict(&here.path, false, parent);
+        let (location, parent) = (frame.location(name)?, frame.verdict);
+        let verdict = self.filter.verdict(&location.path, false, parent);
         if verdict == Verdict::Excluded {
             return Ok(());
         }
         let root = Arc::clone(&self.sources[frame.source].root);
         let dir = root.dir_fd(frame.inside.as_ref())?;
-        self.claim(&here, verdict)?;
+        self.claim(&location, verdict)?;
         let looked = piece::read_piece(dir.as_fd(), name);
-        let (entry, held) = looked.map_err(|why| why.into_failure(here.path.parent().as_ref()))?;
+        let (entry, piece_blocks) =
+            looked.map_err(|why| why.into_failure(location.path.parent().as_ref()))?;
         self.queue.push_back(ScanItem::Piece {
-            source: here.source,
+            source: location.source,
             entry: Entry {
-                path: here.path,
+                path: location.path,
                 ..entry
             },
-            piece_blocks: held,
+            piece_blocks,
         });
         Ok(())
     }
@@ -391,95 +392,101 @@ impl Scan {
     }
 
     /// With several sources: a name at the top of the copy belongs to one of them.
-    fn claim(&mut self, here: &Location, verdict: Verdict) -> Result<(), Failure> {
-        let first = here.path.parent().is_none() && verdict != Verdict::Excluded;
+    fn claim(&mut self, location: &Location, verdict: Verdict) -> Result<(), Failure> {
+        let first = location.path.parent().is_none() && verdict != Verdict::Excluded;
         if !first || self.sources.len() < 2 {
             return Ok(());
         }
         let owner = *self
             .top_names
-            .entry(here.path.clone())
-            .or_insert(here.source);
-        if owner == here.source {
+            .entry(location.path.clone())
+            .or_insert(location.source);
+        if owner == location.source {
             return Ok(());
         }
-        Err(Failure::at(Some(&here.path), "copy it from two sources")(
-            Errno::EXIST,
-        ))
+        Err(Failure::at(
+            Some(&location.path),
+            "copy it from two sources",
+        )(Errno::EXIST))
     }
 
     fn add_entry(
         &mut self,
-        here: &Location,
-        held: &Handle,
+        location: &Location,
+        handle: &Handle,
         verdict: Verdict,
     ) -> Result<(), Failure> {
         if verdict == Verdict::Excluded {
             return Ok(());
         }
-        if held.kind() == FileType::Socket {
-            return self.skip(here, SkipReason::Socket);
+        if handle.kind() == FileType::Socket {
+            return self.skip(location, SkipReason::Socket);
         }
-        let kind = self.kind(here, held)?;
-        let (metadata, left_out) = Metadata::of(held);
+        let kind = self.kind(location, handle)?;
+        let (metadata, skipped) = Metadata::of(handle);
         self.queue.push_back(ScanItem::Entry {
-            source: here.source,
+            source: location.source,
             entry: Entry {
-                path: here.path.clone(),
+                path: location.path.clone(),
                 kind,
                 metadata,
             },
-            skipped: left_out,
+            skipped: skipped,
         });
-        if held.kind().is_dir() {
-            self.descend(here, held, verdict)?;
+        if handle.kind().is_dir() {
+            self.descend(location, handle, verdict)?;
         }
         Ok(())
     }
 
-    fn skip(&mut self, here: &Location, why: SkipReason) -> Result<(), Failure> {
-        let path = here.path.clone();
+    fn skip(&mut self, location: &Location, why: SkipReason) -> Result<(), Failure> {
+        let path = location.path.clone();
         self.queue
             .push_back(ScanItem::Skipped { path, reason: why });
         Ok(())
     }
 
     /// Type of the entry. Checks that it can be read: an unreadable entry is an error.
-    fn kind(&mut self, here: &Location, held: &Handle) -> Result<Kind, Failure> {
-        let kind = match held.kind() {
-            FileType::Directory | FileType::RegularFile if held.unreadable.is_some() => {
-                let errno = held.unreadable.unwrap_or(Errno::ACCESS);
-                return Err(Failure::at(Some(&here.path), "read")(errno));
+    fn kind(&mut self, location: &Location, handle: &Handle) -> Result<Kind, Failure> {
+        let kind = match handle.kind() {
+            FileType::Directory | FileType::RegularFile if handle.unreadable.is_some() => {
+                let errno = handle.unreadable.unwrap_or(Errno::ACCESS);
+                return Err(Failure::at(Some(&location.path), "read")(errno));
             }
             FileType::Directory => return Ok(Kind::Directory),
-            FileType::RegularFile if kind::has_no_length(held) => {
+            FileType::RegularFile if kind::has_no_length(handle) => {
                 return Err(Failure::Refused {
-                    path: here.path.clone(),
+                    path: location.path.clone(),
                     refusal: Refusal::NoLength,
                 });
             }
-            FileType::RegularFile => kind::file(held),
-            FileType::Symlink => kind::symlink(held, &here.path)?,
+            FileType::RegularFile => kind::file(handle),
+            FileType::Symlink => kind::symlink(handle, &location.path)?,
             FileType::Fifo => Kind::Fifo,
-            FileType::BlockDevice | FileType::CharacterDevice => kind::device(held),
+            FileType::BlockDevice | FileType::CharacterDevice => kind::device(handle),
             _ => {
-                return Err(Failure::at(Some(&here.path), "determine its type")(
+                return Err(Failure::at(Some(&location.path), "determine its type")(
                     Errno::INVAL,
                 ));
             }
         };
-        Ok(match self.links.earlier_name(held, &here.path) {
+        Ok(match self.links.earlier_name(handle, &location.path) {
             Some(to) => Kind::HardLink { to },
             None => kind,
         })
     }
 
-    fn descend(&mut self, here: &Location, held: &Handle, verdict: Verdict) -> Result<(), Failure> {
-        if self.options.one_file_system && held.stat.st_dev != here.device {
-            return self.skip(here, SkipReason::OtherFileSystem);
+    fn descend(
+        &mut self,
+        location: &Location,
+        handle: &Handle,
+        verdict: Verdict,
+    ) -> Result<(), Failure> {
+        if self.options.one_file_system && handle.stat.st_dev != location.device {
+            return self.skip(location, SkipReason::OtherFileSystem);
         }
-        let paths = (here.inside.clone(), Some(here.path.clone()));
-        self.enter(here.source, paths, here.device, verdict, held);
+        let paths = (location.inside.clone(), Some(location.path.clone()));
+        self.enter(location.source, paths, location.device, verdict, handle);
         Ok(())
     }
 
@@ -489,9 +496,9 @@ impl Scan {
         (inside, path): (Option<RelPath>, Option<RelPath>),
         device: u64,
         verdict: Verdict,
-        held: &Handle,
+        handle: &Handle,
     ) {
-        let (names, error) = Names::read(held.fd.as_fd());
+        let (names, error) = Names::read(handle.fd.as_fd());
         if let Some(errno) = error {
             self.fail(Failure::at(path.as_ref(), "read the directory")(errno));
         }
@@ -505,7 +512,7 @@ impl Scan {
             next: 0,
             pieces: VecDeque::new(),
         };
-        self.find_pieces(&mut frame, held.fd.as_fd());
+        self.find_pieces(&mut frame, handle.fd.as_fd());
         self.frames.push(frame);
     }
 

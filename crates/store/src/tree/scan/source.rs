@@ -171,17 +171,17 @@ impl Source {
         let Some(below) = self.resolve(path) else {
             return Err(failed(Errno::NOENT));
         };
-        let held = self.root.handle(&below)?;
-        let kind = match (held.kind(), held.unreadable) {
+        let handle = self.root.handle(&below)?;
+        let kind = match (handle.kind(), handle.unreadable) {
             (FileType::Directory, _) => Kind::Directory,
-            (FileType::RegularFile, None) => kind::file(&held),
+            (FileType::RegularFile, None) => kind::file(&handle),
             (FileType::RegularFile, Some(errno)) => return Err(failed(errno)),
             _ => return Err(failed(Errno::STALE)),
         };
         Ok(Entry {
             path: path.clone(),
             kind,
-            metadata: Metadata::of(&held).0,
+            metadata: Metadata::of(&handle).0,
         })
     }
 
