@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Load for `bench/relay`: one program that is the origin, the clients and the stopwatch, so that
-//! every relay is asked in the same way.
+//! Load generator for `bench/relay`: one program for the origin, the clients and the timing, so that
+//! every relay gets the same load.
 //!
 //! ```text
 //! relay_load serve ADDR:PORT
 //! relay_load bulk|connects|echo|idle --via plain|socks5|connect --relay ADDR:PORT --to ADDR:PORT
 //!            [--flows N] [--seconds S] [--count N]
 //! ```
-//! The client says in its first byte what it wants: `E` echoes, `D` sends until the client closes.
-//! Figures go to standard output as one line of JSON.
+//! The client's first byte is a command: `E` echoes, `D` sends until the client closes. Results are
+//! written to standard output as one line of JSON.
 
 use std::{
     io::{BufRead, Read, Result, Write},
@@ -22,20 +22,20 @@ use std::{
 };
 
 const CHUNK: usize = 1 << 18;
-/// An origin has a thread a connection, 10,000 of them at once.
+/// Stack size of a thread in bytes. The origin has one thread per connection, up to 10,000.
 const STACK: usize = 64 << 10;
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<String> = std::env::args().skip(1).collect();
     let _ = longhaul_linux::descriptors::raise_limit();
-    match words[0].as_str() {
-        "serve" => serve(words[1].parse().expect("an address")),
-        job => run(job, &Job::from(&words[1..])),
+    match args[0].as_str() {
+        "serve" => serve(args[1].parse().expect("an address")),
+        job => run(job, &LoadOptions::from(&args[1..])),
     }
 }
 
-/// What the flags say.
-struct Job {
+/// Values of the flags.
+struct LoadOptions {
     via: String,
     relay: SocketAddr,
     to: SocketAddr,
@@ -44,11 +44,11 @@ struct Job {
     count: usize,
 }
 
-impl Job {
-    fn from(words: &[String]) -> Self {
+impl LoadOptions {
+    fn from(args: &[String]) -> Self {
         let flag = |name: &str, default: &str| {
-            let at = words.iter().position(|word| *word == format!("--{name}"));
-            at.map_or(default, |at| &words[at + 1]).to_owned()
+            let at = args.iter().position(|word| *word == format!("--{name}"));
+            at.map_or(default, |at| &args[at + 1]).to_owned()
         };
         let number = |name, default| flag(name, default).parse().expect("a number");
         Self {
@@ -61,8 +61,8 @@ impl Job {
         }
     }
 
-    /// A connection to the origin through the relay, with the wish said.
-    fn open(&self, wish: u8) -> Result<TcpStream> {
+    /// Connects to the origin through the relay and sends the command.
+    fn open(&self, command: u8) -> Result<TcpStream> {
         let mut stream = TcpStream::connect(self.relay)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -71,7 +71,7 @@ impl Job {
             "connect" => connect(&mut stream, self.to)?,
             _ => {}
         }
-        stream.write_all(&[wish])?;
+        stream.write_all(&[command])?;
         Ok(stream)
     }
 }
@@ -109,22 +109,22 @@ fn serve(address: SocketAddr) -> Result<()> {
     loop {
         let (stream, _) = listener.accept()?;
         let small = thread::Builder::new().stack_size(STACK);
-        // A client that leaves ends its thread with an error, and nobody else.
+        // A client that disconnects ends only its own thread.
         small.spawn(move || drop(answer(stream)))?;
     }
 }
 
 fn answer(mut stream: TcpStream) -> Result<()> {
     stream.set_nodelay(true)?;
-    let mut wish = [0];
-    stream.read_exact(&mut wish)?;
-    match wish[0] {
-        b'D' => pour(stream),
+    let mut command = [0];
+    stream.read_exact(&mut command)?;
+    match command[0] {
+        b'D' => send_forever(stream),
         _ => echo(stream),
     }
 }
 
-fn pour(mut stream: TcpStream) -> Result<()> {
+fn send_forever(mut stream: TcpStream) -> Result<()> {
     let chunk = vec![0x5a; CHUNK];
     loop {
         stream.write_all(&chunk)?;
@@ -141,20 +141,20 @@ fn echo(mut stream: TcpStream) -> Result<()> {
     }
 }
 
-fn run(job: &str, plan: &Job) -> Result<()> {
+fn run(job: &str, options: &LoadOptions) -> Result<()> {
     match job {
-        "bulk" => bulk(plan),
-        "connects" => connects(plan),
-        "echo" => round_trips(plan),
-        "idle" => idle(plan),
-        other => panic!("no job is called {other}"),
+        "bulk" => bulk(options),
+        "connects" => connects(options),
+        "echo" => round_trips(options),
+        "idle" => idle(options),
+        other => panic!("there is no job {other}"),
     }
 }
 
-/// Bytes that arrive in the time, over all flows.
-fn bulk(plan: &Job) -> Result<()> {
-    let streams: Vec<TcpStream> = (0..plan.flows)
-        .map(|_| plan.open(b'D'))
+/// Measures the bytes received in the given time over all flows.
+fn bulk(options: &LoadOptions) -> Result<()> {
+    let streams: Vec<TcpStream> = (0..options.flows)
+        .map(|_| options.open(b'D'))
         .collect::<Result<_>>()?;
     let (total, stop) = (
         Arc::new(AtomicU64::new(0)),
@@ -174,7 +174,7 @@ fn bulk(plan: &Job) -> Result<()> {
         })
     };
     let threads: Vec<_> = streams.into_iter().map(drain).collect();
-    thread::sleep(Duration::from_secs_f64(plan.seconds));
+    thread::sleep(Duration::from_secs_f64(options.seconds));
     let (bytes, elapsed) = (total.load(Relaxed), start.elapsed().as_secs_f64());
     stop.store(true, Relaxed);
     for thread in threads {
@@ -184,16 +184,17 @@ fn bulk(plan: &Job) -> Result<()> {
     Ok(())
 }
 
-/// Connect, one byte there and back, close; each flow one after the other.
-fn connects(plan: &Job) -> Result<()> {
+/// Measures connections: connect, one byte in each direction, close. The connections of a flow are
+/// sequential.
+fn connects(options: &LoadOptions) -> Result<()> {
     let start = Instant::now();
-    let end = start + Duration::from_secs_f64(plan.seconds);
+    let end = start + Duration::from_secs_f64(options.seconds);
     let done = AtomicU64::new(0);
     thread::scope(|scope| {
-        for _ in 0..plan.flows {
+        for _ in 0..options.flows {
             scope.spawn(|| {
                 while Instant::now() < end {
-                    let mut stream = plan.open(b'E').expect("a connection");
+                    let mut stream = options.open(b'E').expect("a connection");
                     stream.write_all(b"x").expect("a request");
                     stream.read_exact(&mut [0]).expect("a reply");
                     done.fetch_add(1, Relaxed);
@@ -206,32 +207,32 @@ fn connects(plan: &Job) -> Result<()> {
     Ok(())
 }
 
-/// One byte there and back on one connection, again and again.
-fn round_trips(plan: &Job) -> Result<()> {
-    let mut stream = plan.open(b'E')?;
-    let mut times = Vec::with_capacity(plan.count);
-    for _ in 0..plan.count + plan.count / 10 {
+/// Measures round trips of one byte on one connection.
+fn round_trips(options: &LoadOptions) -> Result<()> {
+    let mut stream = options.open(b'E')?;
+    let mut times = Vec::with_capacity(options.count);
+    for _ in 0..options.count + options.count / 10 {
         let start = Instant::now();
         stream.write_all(b"x")?;
         stream.read_exact(&mut [0])?;
         times.push(start.elapsed().as_nanos());
     }
-    let mut times = times.split_off(plan.count / 10);
+    let mut times = times.split_off(options.count / 10);
     times.sort_unstable();
     let at = |percent: usize| times[times.len() * percent / 100];
     println!(r#"{{"p50_ns": {}, "p99_ns": {}}}"#, at(50), at(99));
     Ok(())
 }
 
-/// Holds connections that have said one byte each, until standard input ends.
-fn idle(plan: &Job) -> Result<()> {
+/// Keeps idle connections open until standard input ends, each after one byte in each direction.
+fn idle(options: &LoadOptions) -> Result<()> {
     let open = |_| {
-        let mut stream = plan.open(b'E')?;
+        let mut stream = options.open(b'E')?;
         stream.write_all(b"x")?;
         stream.read_exact(&mut [0])?;
         Ok(stream)
     };
-    let streams: Vec<TcpStream> = (0..plan.count).map(open).collect::<Result<_>>()?;
+    let streams: Vec<TcpStream> = (0..options.count).map(open).collect::<Result<_>>()?;
     println!(r#"{{"open": {}}}"#, streams.len());
     let _ = std::io::stdin().lock().read_line(&mut String::new())?;
     Ok(())
