@@ -6,15 +6,15 @@ use std::{fmt::Write, time::Duration};
 use tokio_postgres::config::{Config, Host, TargetSessionAttrs};
 
 /// Limit for one address of the server to accept a connection.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Idle time after which a connection is probed.
-const PROBE_AFTER: Duration = Duration::from_secs(10);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 /// Interval of the probes.
-const PROBE_EVERY: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Unanswered probes after which a connection is broken.
-const PROBES: u32 = 3;
+const KEEPALIVE_RETRIES: u32 = 3;
 /// Time without an acknowledgement after which a connection is broken.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(25);
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Parses a server's address. Limits that it does not set get the defaults above.
 pub(crate) fn parse(text: &str) -> Result<Config, Error> {
@@ -23,22 +23,22 @@ pub(crate) fn parse(text: &str) -> Result<Config, Error> {
         config.application_name("longhaul");
     }
     if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT);
+        config.connect_timeout(CONNECT_TIMEOUT);
     }
     if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(UNACKNOWLEDGED);
+        config.tcp_user_timeout(TCP_USER_TIMEOUT);
     }
     // Of several hosts, uses the one that accepts writes. The others are its standbys.
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    probe(&mut config);
+    set_keepalives(&mut config);
     Ok(config)
 }
 
-fn probe(config: &mut Config) {
+fn set_keepalives(config: &mut Config) {
     if config.get_keepalives_interval().is_none() {
-        config.keepalives_idle(PROBE_AFTER);
-        config.keepalives_interval(PROBE_EVERY);
-        config.keepalives_retries(PROBES);
+        config.keepalives_idle(KEEPALIVE_IDLE);
+        config.keepalives_interval(KEEPALIVE_INTERVAL);
+        config.keepalives_retries(KEEPALIVE_RETRIES);
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
             config.get_keepalives_interval(),
             Some(Duration::from_secs(2))
         );
-        assert_eq!(config.get_tcp_user_timeout(), Some(&UNACKNOWLEDGED));
+        assert_eq!(config.get_tcp_user_timeout(), Some(&TCP_USER_TIMEOUT));
     }
 
     #[test]

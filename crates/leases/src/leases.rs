@@ -99,14 +99,14 @@ impl JobStore {
         let bodies: Vec<&[u8]> = tasks.iter().map(|task| &*task.body).collect();
         let bytes: Vec<i64> = tasks.iter().map(|e| e.bytes.cast_signed()).collect();
         let groups: Vec<_> = tasks.iter().map(|e| e.group.as_deref()).collect();
-        let afters: Vec<_> = tasks.iter().map(|e| e.after.as_deref()).collect();
+        let after_groups: Vec<_> = tasks.iter().map(|e| e.after.as_deref()).collect();
         let values: [Value<'_>; 6] = [
             (&token.0, Type::INT8),
             (&keys, Type::BYTEA_ARRAY),
             (&bodies, Type::BYTEA_ARRAY),
             (&bytes, Type::INT8_ARRAY),
             (&groups, Type::BYTEA_ARRAY),
-            (&afters, Type::BYTEA_ARRAY),
+            (&after_groups, Type::BYTEA_ARRAY),
         ];
         let (held, added): (bool, i64) = self.repeatable(async |client| {
             let row = client.query_typed_one(ADD, &values).await?;
@@ -176,11 +176,11 @@ impl JobStore {
         sql: &str,
         token: Token,
         what: &'static str,
-        word: &[u8],
+        text: &[u8],
         pause: Option<i64>,
     ) -> Result<bool, Error> {
-        check_bound(what, word.len(), RESULT_LEN_MAX)?;
-        let mut values: Vec<Value<'_>> = vec![(&token.0, Type::INT8), (&word, Type::BYTEA)];
+        check_bound(what, text.len(), RESULT_LEN_MAX)?;
+        let mut values: Vec<Value<'_>> = vec![(&token.0, Type::INT8), (&text, Type::BYTEA)];
         if let Some(pause) = &pause {
             values.push((pause, Type::INT8));
         }

@@ -325,8 +325,8 @@ mod tests {
 
     #[test]
     fn escapes_terminal_control_characters() {
-        let nasty = RelPath::parse(b"a\x1b[2J\r\n\x07\xff\xc3/\xe2\x80\xae").unwrap();
-        assert_eq!(nasty.to_string(), r"a\u{1b}[2J\r\n\u{7}\xff\xc3/\u{202e}");
+        let hostile = RelPath::parse(b"a\x1b[2J\r\n\x07\xff\xc3/\xe2\x80\xae").unwrap();
+        assert_eq!(hostile.to_string(), r"a\u{1b}[2J\r\n\u{7}\xff\xc3/\u{202e}");
         assert_eq!(path("daß/it's \"ü\"").to_string(), "daß/it's \"ü\"");
     }
 

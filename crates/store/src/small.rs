@@ -50,11 +50,11 @@ impl<D: Directory> SmallFile<D> {
             check(&paths, bytes, expected)?;
         }
         let file = paths.create_whole()?;
-        let laid = match sparse {
+        let written = match sparse {
             true => write_sparse(&file, bytes),
             false => file.write_at(bytes, 0),
         };
-        laid.map_err(|source| PartError::Write {
+        written.map_err(|source| PartError::Write {
             name: paths.display_name(),
             offset: 0,
             source,
@@ -281,7 +281,7 @@ mod tests {
 
     /// The file has its final owner and mode, but not its name: another copy is writing it, or was
     /// killed.
-    fn begin_again_after(give_away: impl FnOnce(&File)) {
+    fn write_again_after(give_away: impl FnOnce(&File)) {
         let temp = tempfile::tempdir().unwrap();
         let dir = dir(temp.path());
         let large = SourceInfo {
@@ -307,10 +307,10 @@ mod tests {
     #[test]
     fn replaces_a_file_left_by_a_killed_run() {
         as_ordinary_user(|| {
-            begin_again_after(|file| file.set_permissions(Permissions::from_mode(0o444)).unwrap());
+            write_again_after(|file| file.set_permissions(Permissions::from_mode(0o444)).unwrap());
         });
         if is_root() {
-            begin_again_after(|file| fchown(file, Some(1234), None).unwrap());
+            write_again_after(|file| fchown(file, Some(1234), None).unwrap());
         }
     }
 

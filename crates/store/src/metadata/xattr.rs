@@ -51,13 +51,14 @@ pub(super) fn changes<'a>(
     have: &'a [Xattr],
 ) -> impl Iterator<Item = Change<'a>> {
     let known = |name: &[u8]| want.iter().any(|x| *x.name == *name);
-    let gone = have
+    let removed = have
         .iter()
         .filter(move |x| is_copied(&x.name) && !known(&x.name));
     let new = |x: &&Xattr| is_copied(&x.name) && !have.contains(x);
     let (acls, others): (Vec<_>, Vec<_>) = want.iter().filter(new).partition(|x| is_acl(&x.name));
     let set = others.into_iter().chain(acls);
-    gone.map(|x| Change::Remove(&x.name))
+    removed
+        .map(|x| Change::Remove(&x.name))
         .chain(set.map(Change::Set))
 }
 

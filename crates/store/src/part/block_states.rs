@@ -83,11 +83,11 @@ impl BlockStates {
     }
 
     pub(super) fn claim(&mut self, index: u64) -> bool {
-        let lacks = self.is_missing(index);
-        if lacks {
+        let is_missing = self.is_missing(index);
+        if is_missing {
             self.set_state(index, BlockState::Writing);
         }
-        lacks
+        is_missing
     }
 
     pub(super) fn finish_write(&mut self, index: u64, hash: BlockHash, done: bool) {

@@ -72,12 +72,12 @@ impl<D: Directory> Part<D> {
             return Ok(false);
         };
         let mut buffer = vec![0; self.blocks.block_len() as usize];
-        let as_known = self.matches_record(index, hash, &mut buffer);
+        let matches = self.matches_record(index, hash, &mut buffer);
         let mut state = self.state();
-        if !matches!(as_known, Ok(true)) {
+        if !matches!(matches, Ok(true)) {
             state.inherited.push((index, hash));
         }
-        Ok(as_known? && !state.inherited.is_empty())
+        Ok(matches? && !state.inherited.is_empty())
     }
 
     /// Durable blocks, in order.
@@ -291,13 +291,13 @@ impl<D: Directory> Part<D> {
     fn file_hash(&self) -> Result<Option<FileHash>, PartError> {
         let state = self.state();
         let kinds = state.states.iter().zip(state.range.clone());
-        let mut awaited = kinds.filter(|(kind, _)| **kind != BlockState::Durable);
-        match (awaited.next(), self.blocks.file_hash(&state.hashes)) {
+        let mut unfinished = kinds.filter(|(kind, _)| **kind != BlockState::Durable);
+        match (unfinished.next(), self.blocks.file_hash(&state.hashes)) {
             (None, Some(hash)) => Ok(state.all_hashed().then_some(hash)),
             (first, _) => Err(PartError::Incomplete {
                 name: self.paths.display_name(),
                 offset: first.map_or(0, |(_, index)| index) * self.blocks.block_len(),
-                more: awaited.count(),
+                more: unfinished.count(),
             }),
         }
     }

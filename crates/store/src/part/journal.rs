@@ -8,11 +8,11 @@
 //!
 //! All numbers are big-endian. The fields of the header, with their bytes:
 //!
-//! - magic (8) and format (4);
-//! - nanoseconds of mtime (4) and of ctime (4), zeros (4);
-//! - bytes in a block (8) and in the file (8);
-//! - the source's size, mtime in seconds, ctime in seconds and inode (8 each);
-//! - zeros (8), BLAKE3 of all this (32).
+//! - Magic (8) and format (4).
+//! - Nanoseconds of mtime (4) and of ctime (4), zeros (4).
+//! - Bytes in a block (8) and in the file (8).
+//! - Size, mtime in seconds, ctime in seconds and inode of the source (8 each).
+//! - Zeros (8), BLAKE3 of all this (32).
 //!
 //! A record has the block's number (8), its hash (32), and the BLAKE3 of both, keyed by the header
 //! and truncated (8).

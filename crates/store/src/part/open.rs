@@ -170,7 +170,7 @@ impl<D: Directory> PartOpener<D> {
         paths.io_context("make its name durable", paths.dir.sync())?;
         let sized = set_size(&file, header.blocks.file_len(), self.sparse);
         if sized.is_err() {
-            let _gives_back_the_space = file.set_len(0);
+            let _frees_space = file.set_len(0);
         }
         paths.io_context("reserve space for it", sized)?;
         let state = BlockStates::empty(0..header.blocks.count());

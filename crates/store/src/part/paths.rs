@@ -120,8 +120,8 @@ impl<D: Directory> PartPaths<D> {
     }
 
     pub(super) fn create(&self, internal: &[u8]) -> Result<D::File, PartError> {
-        let made = self.open(internal, OpenMode::CreateExclusive)?;
-        self.io_context("create it", made.ok_or(io::ErrorKind::NotFound.into()))
+        let created = self.open(internal, OpenMode::CreateExclusive)?;
+        self.io_context("create it", created.ok_or(io::ErrorKind::NotFound.into()))
     }
 
     /// Creates an empty part. A former part is replaced, not truncated, because its journal may
@@ -149,8 +149,8 @@ impl<D: Directory> PartPaths<D> {
     /// Removes an internal file of an earlier run unless it is locked. The file may already have
     /// its final owner and mode.
     pub(super) fn remove_unlocked(&self, internal: &[u8]) -> Result<(), PartError> {
-        let displaced = self.dir.remove_unlocked(internal);
-        displaced.map_err(|source| self.open_error(internal, source))
+        let removed = self.dir.remove_unlocked(internal);
+        removed.map_err(|source| self.open_error(internal, source))
     }
 
     fn remove_unlocked_part(&self) -> Result<(), PartError> {

@@ -108,7 +108,7 @@ fn keeps_a_piece_without_blocks() {
 }
 
 #[test]
-fn another_version_removes_the_label() {
+fn new_version_removes_the_label() {
     let mut test_dir = TestDir::new();
     test_dir.keep(ALL);
     test_dir.entry = file_in_pieces("file", 2);

@@ -173,7 +173,7 @@ fn directory_swapped_for_a_link_is_not_followed() {
         thread::scope(|scope| {
             let swaps = scope.spawn(|| swap_often(&top));
             while !swaps.is_finished() {
-                try_everything_in_d(root);
+                try_all_operations_in_d(root);
                 root.directories.lock_cache().clear();
             }
         });
@@ -188,7 +188,7 @@ fn swap_often(top: &Path) {
     }
 }
 
-fn try_everything_in_d(root: &Root) {
+fn try_all_operations_in_d(root: &Root) {
     let write = OFlags::CREATE | OFlags::WRONLY;
     let _ = root.open_with(&path("d/new"), write, PRIVATE_DIR);
     let _ = root.make_dir(&path("d/dir"));

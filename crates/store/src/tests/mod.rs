@@ -51,7 +51,7 @@ fn is_called_root() -> bool {
 
 /// Runs a test on a thread with an ordinary user's rights. The user may be one already.
 pub(crate) fn as_ordinary_user<T: Send>(test: impl FnOnce() -> T + Send) -> T {
-    let become_them = || {
+    let switch_user = || {
         if is_root() {
             set_ordinary_ids();
         } else if is_called_root() {
@@ -59,7 +59,7 @@ pub(crate) fn as_ordinary_user<T: Send>(test: impl FnOnce() -> T + Send) -> T {
         }
         test()
     };
-    thread::scope(|scope| scope.spawn(become_them).join().unwrap())
+    thread::scope(|scope| scope.spawn(switch_user).join().unwrap())
 }
 
 fn set_ordinary_ids() {

@@ -10,7 +10,7 @@ pub mod chmod;
 pub mod delete;
 pub mod filter;
 pub mod origin;
-pub mod place;
 pub mod preserve;
 pub mod scan;
 pub mod spread;
+pub mod writer;

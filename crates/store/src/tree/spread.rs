@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use std::{io, path::Path};
 
 /// Name of the record.
-pub const SPREAD: &str = ".longhaul-spread";
+pub const SPREAD_FILE: &str = ".longhaul-spread";
 
 /// Maximum bytes in a record: the memory needed to read it. A share with 100 hosts takes some 2 KB.
 pub const LEN_MAX: usize = 1 << 20;
@@ -44,15 +44,17 @@ pub struct TreeShare {
 #[derive(Debug, thiserror::Error)]
 pub enum SpreadError {
     /// The record cannot be opened, read or written.
-    #[error("{SPREAD}: {0}")]
+    #[error("{SPREAD_FILE}: {0}")]
     Open(#[from] OpenError),
     /// The bytes are damaged.
     #[error(
-        "{SPREAD}: damaged, or written by a later version; remove it; a copy with the same --apart target records it again"
+        "{SPREAD_FILE}: damaged, or written by a later version; remove it; a copy with the same --apart target records it again"
     )]
     Damaged,
     /// The record is longer than [`LEN_MAX`].
-    #[error("{SPREAD}: too many trees were spread here; remove it if they are not needed any more")]
+    #[error(
+        "{SPREAD_FILE}: too many trees were spread here; remove it if they are not needed any more"
+    )]
     TooLong,
 }
 
@@ -68,24 +70,24 @@ impl From<io::Error> for SpreadError {
 /// The record cannot be read or written, or becomes too long.
 pub fn record<D: Directory>(dir: &D, shares: &[TreeShare]) -> Result<(), SpreadError> {
     let before = read(dir)?;
-    let is_new = |old: &TreeShare| {
+    let is_kept = |old: &TreeShare| {
         let same = |new: &TreeShare| (&new.origin, &new.top) == (&old.origin, &old.top);
         !shares.iter().any(same)
     };
-    let kept = before.iter().filter(|old| is_new(old));
+    let kept = before.iter().filter(|old| is_kept(old));
     let all: Vec<&TreeShare> = kept.chain(shares).collect();
     if all.iter().copied().eq(&before) {
         return Ok(());
     }
     let bytes = encode(&all)?;
     // Written to a temporary file and renamed: a kill leaves the former record or the new one.
-    let temporary = format!("{SPREAD}.new");
+    let temporary = format!("{SPREAD_FILE}.new");
     let file = dir.open(temporary.as_bytes(), OpenMode::CreateAndWait)?;
     let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
     file.set_len(0)?;
     file.write_at(&bytes, 0)?;
     file.sync_all()?;
-    dir.rename(temporary.as_bytes(), SPREAD.as_bytes())?;
+    dir.rename(temporary.as_bytes(), SPREAD_FILE.as_bytes())?;
     Ok(dir.sync()?)
 }
 
@@ -94,7 +96,7 @@ pub fn record<D: Directory>(dir: &D, shares: &[TreeShare]) -> Result<(), SpreadE
 /// # Errors
 /// The record cannot be read.
 pub fn read<D: Directory>(dir: &D) -> Result<Vec<TreeShare>, SpreadError> {
-    let Some(file) = dir.open(SPREAD.as_bytes(), OpenMode::Read)? else {
+    let Some(file) = dir.open(SPREAD_FILE.as_bytes(), OpenMode::Read)? else {
         return Ok(Vec::new());
     };
     if file.len()? > LEN_MAX as u64 {
@@ -191,7 +193,7 @@ mod tests {
         let dir = SimulatedDisk::default().directory();
         record(&dir, &[share(1, "a", 0, &["x"])]).unwrap();
         let file = dir
-            .open(SPREAD.as_bytes(), OpenMode::CreateExclusive)
+            .open(SPREAD_FILE.as_bytes(), OpenMode::CreateExclusive)
             .unwrap()
             .unwrap();
         file.write_at(b"?", 5).unwrap();

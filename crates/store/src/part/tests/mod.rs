@@ -71,7 +71,7 @@ impl TestDir {
         Part::open_with_block_len(&self.dir, b"file", &self.origin, LEN)
     }
 
-    fn fresh(&self) -> Part {
+    fn open_fresh(&self) -> Part {
         match self.open() {
             Ok(OpenOutcome::Fresh(part)) => part,
             Ok(_) => panic!("not fresh"),
@@ -79,7 +79,7 @@ impl TestDir {
         }
     }
 
-    fn resumed(&self) -> Part {
+    fn open_resumed(&self) -> Part {
         match self.open() {
             Ok(OpenOutcome::Resumed(part)) => part,
             Ok(_) => panic!("not resumed"),
@@ -87,7 +87,7 @@ impl TestDir {
         }
     }
 
-    fn slice(&self, within: Range<u64>) -> Part {
+    fn open_slice(&self, within: Range<u64>) -> Part {
         match Part::open_slice_with_block_len(&self.dir, b"file", &self.origin, &[within], LEN) {
             Ok(OpenOutcome::Resumed(part)) => part,
             Ok(_) => panic!("no slice"),
@@ -120,7 +120,7 @@ fn error<T>(done: Result<T, PartError>) -> String {
 #[test]
 fn threads_write_blocks_while_another_commits() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     let taken = Mutex::new(Vec::new());
     let mut durable = std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -156,14 +156,14 @@ fn threads_write_blocks_while_another_commits() {
 #[test]
 fn resumes_with_committed_blocks_only() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     assert_eq!(part.missing(), [0..10]);
     test_dir.write(&part, 2..4);
     assert_eq!(part.commit().unwrap(), [2, 3]);
     test_dir.write(&part, 7..8);
     assert_eq!(part.missing(), [0..2, 4..7, 8..10]);
     drop(part);
-    let part = test_dir.resumed();
+    let part = test_dir.open_resumed();
     let hash = |index| (index, test_dir.block(&part, index).1);
     assert_eq!(part.durable(), [hash(2), hash(3)]);
     assert_eq!(part.missing(), [0..2, 4..10]);
@@ -177,14 +177,14 @@ fn resumes_with_committed_blocks_only() {
 }
 
 #[test]
-fn another_version_starts_again() {
+fn new_version_starts_again() {
     let mut test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     test_dir.write(&part, 0..10);
     part.commit().unwrap();
     drop(part);
     test_dir.origin.version.ctime.1 += 1;
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     assert_eq!(part.missing(), [0..10]);
     let bytes = fs::read(test_dir.path(part.internal_name())).unwrap();
     assert!(bytes.iter().all(|byte| *byte == 0));
@@ -194,12 +194,12 @@ fn another_version_starts_again() {
 fn starts_again_without_part_or_without_journal() {
     let test_dir = TestDir::new();
     for kind in ["part", "journal"] {
-        let part = test_dir.fresh();
+        let part = test_dir.open_fresh();
         test_dir.write(&part, 0..3);
         part.commit().unwrap();
         drop(part);
         fs::remove_file(test_dir.path(&internal_name(b"file", kind))).unwrap();
-        let part = test_dir.fresh();
+        let part = test_dir.open_fresh();
         assert_eq!(part.missing(), [0..10], "without {kind}");
         part.discard().unwrap();
         assert_eq!(test_dir.names(), 0);
@@ -209,7 +209,7 @@ fn starts_again_without_part_or_without_journal() {
 #[test]
 fn second_copy_of_a_file_is_busy() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     assert!(matches!(test_dir.open(), Ok(OpenOutcome::Busy)));
     test_dir.write(&part, 0..10);
     part.commit().unwrap();
@@ -219,14 +219,14 @@ fn second_copy_of_a_file_is_busy() {
         "not forgotten"
     );
     finished.remove_journal().unwrap();
-    drop(test_dir.fresh());
+    drop(test_dir.open_fresh());
 }
 
 #[test]
 fn verifies_a_renamed_file_missing_in_the_manifest() {
     let test_dir = TestDir::new();
     let finish = || {
-        let part = test_dir.fresh();
+        let part = test_dir.open_fresh();
         test_dir.write(&part, 0..10);
         part.commit().unwrap();
         drop(part.finish(None, |_| Ok(())).unwrap());
@@ -241,13 +241,13 @@ fn verifies_a_renamed_file_missing_in_the_manifest() {
     let mut damaged = test_dir.content.clone();
     damaged[70_000] ^= 1;
     fs::write(test_dir.path(b"file"), damaged).unwrap();
-    drop(test_dir.fresh());
+    drop(test_dir.open_fresh());
 }
 
 #[test]
 fn file_without_block_hashes_has_no_hash() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     test_dir.write(&part, 0..9);
     let (bytes, _) = test_dir.block(&part, 9);
     let short = error(part.write(9, &bytes[1..], None));
@@ -255,20 +255,20 @@ fn file_without_block_hashes_has_no_hash() {
     assert!(part.write(9, bytes, None).unwrap());
     part.commit().unwrap();
     drop(part);
-    let part = test_dir.resumed();
+    let part = test_dir.open_resumed();
     assert!(part.missing().is_empty());
     let finished = part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
     assert_eq!(finished.hash, None);
     assert_eq!(fs::read(test_dir.path(b"file")).unwrap(), test_dir.content);
     drop(finished);
     // Without hashes, the finished file cannot be told from another one of that length.
-    drop(test_dir.fresh());
+    drop(test_dir.open_fresh());
 }
 
 #[test]
 fn rejects_blocks_damaged_in_transit() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     let (bytes, hash) = test_dir.block(&part, 1);
     let mut damaged = bytes.to_vec();
     damaged[5] ^= 1;
@@ -291,7 +291,7 @@ fn holes_take_no_space_and_read_as_zeros() {
     let mut test_dir = TestDir::new();
     test_dir.origin.sparse = true;
     test_dir.content[..LEN as usize * 9].fill(0);
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     for index in 0..9 {
         assert!(part.write_hole(index).unwrap());
         assert!(!part.write_hole(index).unwrap());
@@ -308,11 +308,11 @@ fn holes_take_no_space_and_read_as_zeros() {
 fn sparse_file_gets_holes_for_zeros() {
     let mut test_dir = TestDir::new();
     test_dir.origin.sparse = true;
-    let earlier = test_dir.fresh();
+    let earlier = test_dir.open_fresh();
     test_dir.write(&earlier, 0..10);
     drop(earlier);
     test_dir.content[LEN as usize / 2..LEN as usize * 9].fill(0);
-    let part = test_dir.resumed();
+    let part = test_dir.open_resumed();
     test_dir.write(&part, 0..10);
     part.commit().unwrap();
     part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
@@ -324,10 +324,10 @@ fn sparse_file_gets_holes_for_zeros() {
 #[test]
 fn hole_overwrites_data_of_an_earlier_run() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     test_dir.write(&part, 0..10);
     drop(part);
-    let part = test_dir.resumed();
+    let part = test_dir.open_resumed();
     assert!(part.write_hole(3).unwrap());
     let bytes = fs::read(test_dir.path(part.internal_name())).unwrap();
     let hole = &bytes[3 * LEN as usize..4 * LEN as usize];
@@ -337,7 +337,7 @@ fn hole_overwrites_data_of_an_earlier_run() {
 #[test]
 fn refuses_to_finish_an_incomplete_file() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     test_dir.write(&part, 0..9);
     part.commit().unwrap();
     test_dir.write(&part, 9..10);
@@ -347,13 +347,13 @@ fn refuses_to_finish_an_incomplete_file() {
         "file: not durable yet: the block at offset 589824, and 0 more"
     );
     assert!(!test_dir.path(b"file").exists());
-    assert_eq!(test_dir.resumed().missing(), [9..10]);
+    assert_eq!(test_dir.open_resumed().missing(), [9..10]);
 }
 
 #[test]
 fn discards_a_file_with_the_wrong_hash() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     test_dir.write(&part, 0..10);
     part.commit().unwrap();
     let message = error(part.finish(Some(FileHash::default()), |_| Ok(())));
@@ -364,13 +364,13 @@ fn discards_a_file_with_the_wrong_hash() {
 #[test]
 fn sets_metadata_before_renaming() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     test_dir.write(&part, 0..10);
     part.commit().unwrap();
     let message = error(part.finish(None, |_| Err(io::Error::other("no such owner"))));
     assert_eq!(message, "file: cannot set its metadata: no such owner");
     assert!(!test_dir.path(b"file").exists());
-    assert_eq!(test_dir.resumed().missing(), []);
+    assert_eq!(test_dir.open_resumed().missing(), []);
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn replaces_a_symlink_at_the_final_name() {
     let test_dir = TestDir::new();
     fs::write(test_dir.path(b"precious"), "precious").unwrap();
     symlink("precious", test_dir.path(b"file")).unwrap();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     test_dir.write(&part, 0..10);
     part.commit().unwrap();
     part.finish(None, |_| Ok(())).unwrap();
@@ -438,7 +438,7 @@ fn full_disk_leaves_an_empty_part() {
 fn finishes_an_empty_file_without_blocks() {
     let mut test_dir = TestDir::new();
     (test_dir.origin.length, test_dir.content) = (0, Vec::new());
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     assert_eq!(part.missing(), []);
     assert_eq!(part.commit().unwrap(), []);
     part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
@@ -494,7 +494,7 @@ fn failed_commit_keeps_only_earlier_blocks() {
 #[test]
 fn removes_leftovers_unless_locked() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     fs::write(test_dir.path(&internal_name(b"file", "whole")), "").unwrap();
     let busy = remove_leftovers(&test_dir.dir, b"file").unwrap_err();
     assert!(busy.is_busy(), "{busy}");
@@ -508,18 +508,18 @@ fn removes_leftovers_unless_locked() {
 fn restarts_a_part_with_final_owner_or_mode() {
     let again = |give_away: fn(&Path)| {
         let test_dir = TestDir::new();
-        let part = test_dir.fresh();
+        let part = test_dir.open_fresh();
         test_dir.write(&part, 0..10);
         part.commit().unwrap();
         let path = test_dir.path(part.internal_name());
         drop(part);
         give_away(&path);
-        let slice = test_dir.slice(2..8);
+        let slice = test_dir.open_slice(2..8);
         test_dir.write(&slice, 2..8);
         slice.commit().unwrap();
         drop(slice);
         give_away(&path);
-        let part = test_dir.fresh();
+        let part = test_dir.open_fresh();
         test_dir.write(&part, 0..10);
         part.commit().unwrap();
         let finished = part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
@@ -554,7 +554,7 @@ fn uses_the_documented_internal_names() {
 #[test]
 fn detects_a_byte_changed_between_runs() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     for index in 0..10 {
         let (bytes, hash) = test_dir.block(&part, index);
         part.write(index, bytes, Some(hash)).unwrap();
@@ -565,7 +565,11 @@ fn detects_a_byte_changed_between_runs() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[3 * LEN as usize + 7] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let error = test_dir.resumed().finish(None, |_| Ok(())).err().unwrap();
+    let error = test_dir
+        .open_resumed()
+        .finish(None, |_| Ok(()))
+        .err()
+        .unwrap();
     let message = error.to_string();
     assert!(
         matches!(error, PartError::Changed { offset, .. } if offset == 3 * LEN),

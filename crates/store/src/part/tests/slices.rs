@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn slices_write_one_file_that_is_then_finished() {
     let test_dir = TestDir::new();
-    let slices = [0..4, 4..7, 7..10].map(|within| test_dir.slice(within));
+    let slices = [0..4, 4..7, 7..10].map(|within| test_dir.open_slice(within));
     for (slice, within) in slices.iter().zip([0..4, 4..7, 7..10]) {
         assert_eq!(slice.missing(), std::slice::from_ref(&within));
         test_dir.write(slice, within.clone());
@@ -16,7 +16,7 @@ fn slices_write_one_file_that_is_then_finished() {
         "they are there"
     );
     drop(slices);
-    let whole = test_dir.resumed();
+    let whole = test_dir.open_resumed();
     assert_eq!(whole.missing(), []);
     assert_eq!(test_dir.names(), 2, "the part and one journal");
     let finished = whole.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
@@ -29,10 +29,10 @@ fn slices_write_one_file_that_is_then_finished() {
 #[test]
 fn keeps_slice_journals_while_a_slice_is_open() {
     let test_dir = TestDir::new();
-    let done = test_dir.slice(0..4);
+    let done = test_dir.open_slice(0..4);
     test_dir.write(&done, 0..4);
     done.commit().unwrap();
-    let open = test_dir.slice(4..8);
+    let open = test_dir.open_slice(4..8);
     drop(done);
     assert!(
         remove_leftovers(&test_dir.dir, b"file")
@@ -40,14 +40,17 @@ fn keeps_slice_journals_while_a_slice_is_open() {
             .is_busy()
     );
     drop(open);
-    assert_eq!(test_dir.resumed().missing(), std::slice::from_ref(&(4..10)));
+    assert_eq!(
+        test_dir.open_resumed().missing(),
+        std::slice::from_ref(&(4..10))
+    );
 }
 
 /// A loss of power restores some of the removed names.
 #[test]
 fn reads_a_slice_journal_without_the_earlier_ones() {
     let test_dir = TestDir::new();
-    let slices = [0..4, 4..8].map(|within| test_dir.slice(within));
+    let slices = [0..4, 4..8].map(|within| test_dir.open_slice(within));
     for (slice, within) in slices.iter().zip([0..4, 4..8]) {
         test_dir.write(slice, within);
         slice.commit().unwrap();
@@ -55,36 +58,35 @@ fn reads_a_slice_journal_without_the_earlier_ones() {
     let first = internal_name(b"file", "journal-0");
     drop(slices);
     fs::remove_file(test_dir.path(&first)).unwrap();
-    assert_eq!(test_dir.resumed().missing(), [0..4, 8..10]);
+    assert_eq!(test_dir.open_resumed().missing(), [0..4, 8..10]);
     assert_eq!(test_dir.names(), 2, "the part and one journal");
 }
 
 #[test]
 fn taken_over_slice_keeps_durable_blocks_and_rewrites_changed_ones() {
     let test_dir = TestDir::new();
-    let dead = test_dir.slice(2..8);
-    test_dir.write(&dead, 3..6);
-    dead.commit().unwrap();
-    let path = test_dir.path(dead.internal_name());
-    let late = dead;
-    let heir = test_dir.slice(2..8);
-    assert_eq!(heir.missing(), [2..3, 6..8]);
+    let first = test_dir.open_slice(2..8);
+    test_dir.write(&first, 3..6);
+    first.commit().unwrap();
+    let path = test_dir.path(first.internal_name());
+    let successor = test_dir.open_slice(2..8);
+    assert_eq!(successor.missing(), [2..3, 6..8]);
     // The slice that was taken for dead continues: both write the same.
-    test_dir.write(&late, 2..3);
-    test_dir.write(&heir, 2..3);
-    late.commit().unwrap();
-    heir.commit().unwrap();
-    drop((late, heir));
+    test_dir.write(&first, 2..3);
+    test_dir.write(&successor, 2..3);
+    first.commit().unwrap();
+    successor.commit().unwrap();
+    drop((first, successor));
     let mut bytes = fs::read(&path).unwrap();
     bytes[4 * LEN as usize] ^= 1;
     fs::write(&path, bytes).unwrap();
-    assert_eq!(test_dir.slice(0..10).missing(), [0..2, 4..5, 6..10]);
+    assert_eq!(test_dir.open_slice(0..10).missing(), [0..2, 4..5, 6..10]);
 }
 
 #[test]
 fn ignores_a_block_outside_the_slice() {
     let test_dir = TestDir::new();
-    let slice = test_dir.slice(2..4);
+    let slice = test_dir.open_slice(2..4);
     let (bytes, hash) = test_dir.block(&slice, 4);
     assert!(!slice.write(4, bytes, Some(hash)).unwrap());
     assert_eq!(slice.commit().unwrap(), [0; 0]);
@@ -94,7 +96,7 @@ fn ignores_a_block_outside_the_slice() {
 #[test]
 fn slice_of_several_ranges_has_only_its_own_blocks() {
     let test_dir = TestDir::new();
-    let first = test_dir.slice(2..8);
+    let first = test_dir.open_slice(2..8);
     test_dir.write(&first, 2..8);
     first.commit().unwrap();
     drop(first);
@@ -120,18 +122,18 @@ fn slice_of_several_ranges_has_only_its_own_blocks() {
 #[test]
 fn limits_a_slice_to_the_file() {
     let test_dir = TestDir::new();
-    assert_eq!(test_dir.slice(8..u64::MAX).block_range(), 8..10);
+    assert_eq!(test_dir.open_slice(8..u64::MAX).block_range(), 8..10);
     #[expect(clippy::reversed_empty_ranges, reason = "whoever asks may be hostile")]
     let backwards = 7..2;
     for nothing in [backwards, 10..10, u64::MAX..u64::MAX] {
-        assert_eq!(test_dir.slice(nothing).missing(), []);
+        assert_eq!(test_dir.open_slice(nothing).missing(), []);
     }
 }
 
 #[test]
 fn slice_of_another_version_is_busy_until_the_former_is_closed() {
     let mut test_dir = TestDir::new();
-    let slice = test_dir.slice(0..10);
+    let slice = test_dir.open_slice(0..10);
     test_dir.write(&slice, 0..10);
     slice.commit().unwrap();
     test_dir.origin.version.ctime.1 += 1;
@@ -139,18 +141,20 @@ fn slice_of_another_version_is_busy_until_the_former_is_closed() {
         Part::open_slice_with_block_len(&test_dir.dir, b"file", &test_dir.origin, &[0..5], LEN);
     assert!(matches!(other, Ok(OpenOutcome::Busy)));
     drop(slice);
-    assert_eq!(test_dir.slice(0..5).missing(), [0..5]);
+    assert_eq!(test_dir.open_slice(0..5).missing(), [0..5]);
 }
 
 #[test]
 fn limits_the_number_of_slices() {
     let test_dir = TestDir::new();
-    let slices: Vec<Part> = (0..SLICES_MAX).map(|_| test_dir.slice(0..10)).collect();
+    let slices: Vec<Part> = (0..SLICES_MAX)
+        .map(|_| test_dir.open_slice(0..10))
+        .collect();
     let one_more =
         Part::open_slice_with_block_len(&test_dir.dir, b"file", &test_dir.origin, &[0..10], LEN);
     assert!(matches!(one_more, Ok(OpenOutcome::Busy)));
     drop(slices);
-    drop(test_dir.slice(0..10));
+    drop(test_dir.open_slice(0..10));
     remove_leftovers(&test_dir.dir, b"file").unwrap();
     assert_eq!(test_dir.names(), 0);
 }
@@ -159,7 +163,7 @@ fn limits_the_number_of_slices() {
 fn reads_only_unchecked_and_wrong_blocks_again() {
     for wrong in [None, Some(0), Some(4), Some(9)] {
         let test_dir = TestDir::new();
-        let part = test_dir.fresh();
+        let part = test_dir.open_fresh();
         test_dir.write(&part, 0..10);
         part.commit().unwrap();
         let path = test_dir.path(part.internal_name());
@@ -170,7 +174,7 @@ fn reads_only_unchecked_and_wrong_blocks_again() {
             fs::write(&path, bytes).unwrap();
         };
         wrong.into_iter().for_each(change);
-        let part = test_dir.resumed();
+        let part = test_dir.open_resumed();
         while part.verify_next_inherited().unwrap() {}
         // Blocks that were checked are trusted.
         match wrong {
@@ -190,7 +194,7 @@ fn reads_only_unchecked_and_wrong_blocks_again() {
 #[test]
 fn does_not_read_trusted_blocks_again() {
     let test_dir = TestDir::new();
-    let part = test_dir.fresh();
+    let part = test_dir.open_fresh();
     test_dir.write(&part, 0..10);
     part.commit().unwrap();
     let path = test_dir.path(part.internal_name());
@@ -198,7 +202,7 @@ fn does_not_read_trusted_blocks_again() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[3] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    let part = test_dir.resumed();
+    let part = test_dir.open_resumed();
     part.trust_inherited();
     part.finish(Some(test_dir.hash()), |_| Ok(())).unwrap();
     assert_eq!(fs::read(test_dir.path(b"file")).unwrap(), bytes);
@@ -207,14 +211,14 @@ fn does_not_read_trusted_blocks_again() {
 #[test]
 fn removes_slice_journals_of_an_older_version() {
     let mut test_dir = TestDir::new();
-    let slice = test_dir.slice(0..10);
+    let slice = test_dir.open_slice(0..10);
     test_dir.write(&slice, 0..10);
     slice.commit().unwrap();
     drop(slice);
     let first = test_dir.origin.version;
     test_dir.origin.version.ctime.1 += 1;
-    drop(test_dir.fresh());
+    drop(test_dir.open_fresh());
     test_dir.origin.version = first;
-    drop(test_dir.fresh());
-    assert_eq!(test_dir.resumed().missing(), [0..10]);
+    drop(test_dir.open_fresh());
+    assert_eq!(test_dir.open_resumed().missing(), [0..10]);
 }

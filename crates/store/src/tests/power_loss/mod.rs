@@ -542,7 +542,7 @@ fn restart_with_power_loss(operations: u64, seed: u64, setup: fn(&mut Simulation
     world.sources[0].versions.push(content);
     assert!(setup(&mut world).is_ok());
     world.disk.fail_after(operations);
-    let _dies_or_not = world.open(0);
+    let _may_lose_power = world.open(0);
     world.crash();
     world.disk.restore_power();
     (world.sources[0].version, world.sources[0].finished) = (0, false);

@@ -161,16 +161,16 @@ fn invalid_metadata_is_refused_or_skipped() {
             .unwrap_err()
             .is_not_found()
     );
-    let mut nobodys = entry("x", Kind::Fifo);
-    (nobodys.metadata.uid, nobodys.metadata.gid) = (u32::MAX, u32::MAX);
-    nobodys.metadata.mode = u32::MAX;
-    let (placed, skipped) = writer.write(&nobodys).unwrap();
+    let mut without_owner = entry("x", Kind::Fifo);
+    (without_owner.metadata.uid, without_owner.metadata.gid) = (u32::MAX, u32::MAX);
+    without_owner.metadata.mode = u32::MAX;
+    let (placed, skipped) = writer.write(&without_owner).unwrap();
     assert_eq!(
         (placed, skipped.len()),
         (WriteOutcome::Changed, 1),
         "set-id bits: these numbers leave the owner as it is"
     );
-    let made = root.stat(&nobodys.path).unwrap();
+    let made = root.stat(&without_owner.path).unwrap();
     assert_eq!(
         (made.st_uid, made.st_mode & 0o6000),
         (rustix::process::geteuid().as_raw(), 0)

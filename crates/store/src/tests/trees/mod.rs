@@ -18,10 +18,10 @@ use crate::{
     tree::{
         delete::{DeletionPlan, DeletionRefused, remove_all},
         filter::{Filter, Rule},
-        place::{
+        scan::{Options, Scan, ScanEnd, ScanItem, SkipReason, Source, SourceError},
+        writer::{
             Decision, Existing, Options as PlaceOptions, TreeWriter, WriteOutcome, decide, inspect,
         },
-        scan::{Options, Scan, ScanEnd, ScanItem, SkipReason, Source, SourceError},
     },
 };
 use proptest::{collection::vec, prelude::*};

@@ -5,7 +5,7 @@ use super::*;
 
 /// Step in the creation of a random tree.
 #[derive(Debug, Clone)]
-enum Make {
+enum CreateStep {
     Dir(u32),
     File(Vec<u8>, u32, i64),
     Symlink(Vec<u8>),
@@ -19,56 +19,58 @@ enum Make {
 /// files of the same size with different data would then look the same.
 const STORABLE_TIMES: std::ops::Range<i64> = -2_000_000_000..2_000_000_000;
 
-fn any_make() -> impl Strategy<Value = Make> {
+fn any_step() -> impl Strategy<Value = CreateStep> {
     let target = vec(1u8..=255, 1..20);
     prop_oneof![
-        (0o500u32..=0o777).prop_map(|mode| Make::Dir(mode | 0o500)),
+        (0o500u32..=0o777).prop_map(|mode| CreateStep::Dir(mode | 0o500)),
         (vec(any::<u8>(), 0..50), 0u32..=0o7777, STORABLE_TIMES)
-            .prop_map(|(data, mode, time)| Make::File(data, mode, time)),
-        target.prop_map(Make::Symlink),
-        Just(Make::LinkToLast),
-        Just(Make::Fifo),
-        (1u64..1 << 20).prop_map(Make::Sparse),
-        vec(any::<u8>(), 0..100).prop_map(Make::Xattr),
+            .prop_map(|(data, mode, time)| CreateStep::File(data, mode, time)),
+        target.prop_map(CreateStep::Symlink),
+        Just(CreateStep::LinkToLast),
+        Just(CreateStep::Fifo),
+        (1u64..1 << 20).prop_map(CreateStep::Sparse),
+        vec(any::<u8>(), 0..100).prop_map(CreateStep::Xattr),
     ]
 }
 
 /// Creates a tree from the steps: each adds an entry, with one of few names, to one of the
 /// directories so far.
-fn make(top: &Path, steps: &[(Make, usize, u8)]) {
+fn make(top: &Path, steps: &[(CreateStep, usize, u8)]) {
     let (mut dirs, mut last) = (vec![top.to_owned()], None::<PathBuf>);
     let mut modes = Vec::new();
     for (step, dir, name) in steps {
         let names: [&[u8]; 5] = [b"a", b"b-", b"c\xff", b".d", b"e\n"];
         let name = std::ffi::OsStr::from_bytes(names[usize::from(*name) % names.len()]);
         let path = dirs[dir % dirs.len()].join(name);
-        if let (Make::Xattr(value), Some(file)) = (step, &last) {
+        if let (CreateStep::Xattr(value), Some(file)) = (step, &last) {
             set_xattr(file, "user.x", value);
         }
         if path.symlink_metadata().is_ok() {
             continue;
         }
         match step {
-            Make::Dir(mode) => {
+            CreateStep::Dir(mode) => {
                 fs::create_dir(&path).unwrap();
                 modes.push((path.clone(), *mode));
                 dirs.push(path);
             }
-            Make::File(data, mode, time) => {
+            CreateStep::File(data, mode, time) => {
                 fs::write(&path, data).unwrap();
                 set_mode(&path, mode | 0o600);
                 set_times(&path, *time, time.rem_euclid(1_000_000_000));
                 last = Some(path);
             }
-            Make::Symlink(target) => symlink(std::ffi::OsStr::from_bytes(target), &path).unwrap(),
-            Make::LinkToLast => {
+            CreateStep::Symlink(target) => {
+                symlink(std::ffi::OsStr::from_bytes(target), &path).unwrap()
+            }
+            CreateStep::LinkToLast => {
                 if let Some(file) = &last {
                     fs::hard_link(file, &path).unwrap();
                 }
             }
-            Make::Fifo => sys::mkfifoat(sys::CWD, &path, Mode::RUSR).unwrap(),
-            Make::Sparse(size) => fs::File::create(&path).unwrap().set_len(*size).unwrap(),
-            Make::Xattr(_) => {}
+            CreateStep::Fifo => sys::mkfifoat(sys::CWD, &path, Mode::RUSR).unwrap(),
+            CreateStep::Sparse(size) => fs::File::create(&path).unwrap().set_len(*size).unwrap(),
+            CreateStep::Xattr(_) => {}
         }
     }
     modes
@@ -82,8 +84,8 @@ proptest! {
 
     #[test]
     fn random_trees_are_copied_over_random_leftovers(
-        steps in vec((any_make(), any::<usize>(), any::<u8>()), 0..25),
-        before in vec((any_make(), any::<usize>(), any::<u8>()), 0..6),
+        steps in vec((any_step(), any::<usize>(), any::<u8>()), 0..25),
+        before in vec((any_step(), any::<usize>(), any::<u8>()), 0..6),
     ) {
         let temp = dirs();
         let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));

@@ -113,7 +113,7 @@ fn reports_invalid_labels_and_continues() {
 #[test]
 fn refuses_internal_files_of_another_user() {
     if !is_root() {
-        longhaul_testbed::skip::because("needs root to be somebody else");
+        longhaul_testbed::skip::because("needs root to be other_part else");
         return;
     }
     for kind in ["piece", PIECE_DATA, "journal"] {
@@ -248,7 +248,7 @@ fn keeps_directories_of_other_internal_files_and_reports_busy_pieces() {
     fs::create_dir_all(dst.join("extra/on its way")).unwrap();
     keep(&dst, "extra/busy", 0..1);
     drop(part_of(&dst, &file_in_pieces("extra/on its way/x", 1)));
-    let somebody = part_of(&dst, &file_in_pieces("extra/busy", 1));
+    let other_part = part_of(&dst, &file_in_pieces("extra/busy", 1));
     let (found, listed) = extras(&temp, &Filter::default());
     assert_eq!(
         (found, listed),
@@ -262,7 +262,7 @@ fn keeps_directories_of_other_internal_files_and_reports_busy_pieces() {
         message.starts_with("extra/busy: cannot open .longhaul-"),
         "{message}"
     );
-    drop(somebody);
+    drop(other_part);
     assert_eq!(remove_all(&root, &Filter::default(), &rel("extra")).0, 1);
     assert_eq!(fs::read_dir(dst.join("extra")).unwrap().count(), 1);
     assert_eq!(

@@ -25,7 +25,7 @@ use crate::{
     root::{Failure, Names, Refusal},
     tree::{
         filter::{Filter, Verdict},
-        spread::{self, SPREAD, SpreadError, TreeShare},
+        spread::{self, SPREAD_FILE, SpreadError, TreeShare},
     },
     vfs::Dir,
 };
@@ -260,7 +260,7 @@ impl Scan {
         frame.next += 1;
         let looked = match name.starts_with(INTERNAL_PREFIX) {
             false => self.visit(&name),
-            true if name == SPREAD.as_bytes() => self.read_shares(),
+            true if name == SPREAD_FILE.as_bytes() => self.read_shares(),
             true => Ok(()),
         };
         looked.unwrap_or_else(|failure| self.fail(failure));

@@ -14,7 +14,7 @@ use longhaul_scheduling::Stage;
 use longhaul_store::{
     blocks::{BLOCK_LEN, Blocks, FileHash},
     entry::{Entry, Kind},
-    tree::place::{Options, TreeWriter, WriteOutcome},
+    tree::writer::{Options, TreeWriter, WriteOutcome},
 };
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 

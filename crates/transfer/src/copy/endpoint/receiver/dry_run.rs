@@ -12,7 +12,7 @@ use longhaul_store::{
     tree::{
         delete::list_removable,
         filter::Filter,
-        place::{Existing, WriteOutcome, inspect},
+        writer::{Existing, WriteOutcome, inspect},
     },
 };
 

@@ -10,7 +10,7 @@ use longhaul_store::tree::{
 use longhaul_store::{
     manifest::{FileRecord, Manifest},
     path::RelPath,
-    tree::place::{Existing, inspect},
+    tree::writer::{Existing, inspect},
 };
 use std::collections::HashSet;
 

@@ -26,7 +26,7 @@ use longhaul_store::{
         delete::DeletionPlan,
         filter::Filter,
         origin,
-        place::{Options, TreeWriter, WriteOutcome},
+        writer::{Options, TreeWriter, WriteOutcome},
     },
 };
 use std::collections::{BTreeSet, HashSet};

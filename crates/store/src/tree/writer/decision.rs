@@ -187,8 +187,8 @@ pub(super) fn owner_only_difference(
     };
     let symlink = matches!(entry.kind, Kind::Symlink { .. });
     let link = matches!(entry.kind, Kind::HardLink { .. });
-    let barred = !link && entry.metadata.needs_owner(metadata, symlink);
-    barred.then(|| {
+    let needs_owner = !link && entry.metadata.needs_owner(metadata, symlink);
+    needs_owner.then(|| {
         vec![SkippedField {
             field: MetadataField::OwnerOnly,
             errno: Errno::PERM,
