@@ -22,7 +22,7 @@ pub(crate) struct Config {
     pub(crate) remote_program: String,
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) leases: Option<String>,
-    pub(crate) movers: Option<u8>,
+    pub(crate) workers: Option<u8>,
     pub(crate) distributed: Option<DistributedSide>,
     pub(crate) stripe: Option<Bytes>,
     pub(crate) extent: Option<Bytes>,

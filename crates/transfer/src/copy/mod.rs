@@ -14,12 +14,12 @@ mod endpoint;
 #[cfg(test)]
 mod fixtures;
 mod location;
-mod movers;
 mod open_file;
 mod progress;
 mod run;
 mod session;
 mod verify;
+mod workers;
 
 pub use args::command::Args;
 pub use location::{Host, Location};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Coordinator of a copy. With leases, movers copy the file data first. Then two endpoints copy everything that is left.
+//! Coordinator of a copy. With leases, workers copy the file data first. Then two endpoints copy everything that is left.
 
 use super::{
     args::command::{Args, Command},
     config::Config,
-    distributed, endpoint, movers,
+    distributed, endpoint,
     progress::{monitor::CopyMonitor, record::Record},
     session::{follow::run_sessions, job::Job},
-    verify,
+    verify, workers,
 };
 use crate::protocol::control::Task;
 use anyhow::{Context as _, Result, bail};
@@ -27,7 +27,7 @@ pub fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::Verify(args)) => verify::run(&args.dir, args.json),
         Some(Command::Jobs(args)) => {
-            movers::jobs::run(&args.leases, args.forget.as_deref(), args.json)
+            workers::jobs::run(&args.leases, args.forget.as_deref(), args.json)
         }
         None if args.end => endpoint::process::run(args.confined),
         None => copy(&args.config()?),
@@ -42,7 +42,7 @@ fn copy(config: &Config) -> Result<()> {
         return print_result(config, &distributed::run(&job, side, &mut monitor)?);
     }
     let shared_job = match &config.leases {
-        Some(address) => Some(movers::run::run(&job, address, &mut monitor)?),
+        Some(address) => Some(workers::run::run(&job, address, &mut monitor)?),
         None => None,
     };
     let first = shared_job

@@ -86,7 +86,7 @@ pub enum ControlMsg {
     NoMoreExtents,
 }
 
-/// Unit of work for one mover: some GiB of a source's data.
+/// Unit of work for one worker: some GiB of a source's data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// Index of the source, from 0.

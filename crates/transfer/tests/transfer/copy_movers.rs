@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies that several movers share through a PostgreSQL database. Pairs of hosts, each in a network namespace, are killed,
+//! Copies that several workers share through a PostgreSQL database. Pairs of hosts, each in a network namespace, are killed,
 //! disconnected, stopped, or joined by another command; the database may be killed. The result is always the same tree
 //! without leftover files, and an empty database.
 //!
@@ -38,7 +38,7 @@ const BLOCKS: u64 = 12;
 const ALL: [&str; 6] = ["a1", "a2", "b1", "b2", "d1", "d2"];
 
 /// Two source hosts, two target hosts, two hosts that run commands, and the database.
-struct MoverTestbed {
+struct WorkerTestbed {
     hosts: Hosts,
     /// Database server on a host of its own, instead of the one that all tests share.
     own: Option<Server>,
@@ -48,7 +48,7 @@ struct MoverTestbed {
     hashes: BTreeMap<PathBuf, FileHash>,
 }
 
-impl MoverTestbed {
+impl WorkerTestbed {
     fn new() -> Self {
         let hosts = Hosts::new(&ALL, "240mbit");
         Self::with(hosts, None)
@@ -187,7 +187,7 @@ fn record(output: &Output, context: &str) -> serde_json::Value {
 
 #[test]
 fn two_pairs_of_hosts_share_a_tree_and_its_largest_file() {
-    let testbed = MoverTestbed::new();
+    let testbed = WorkerTestbed::new();
     let before = ["a1", "a2"].map(|host| testbed.hosts.sent(host));
     let output = finish(testbed.start("d1", 1, &[]));
     let done = record(&output, "first");
@@ -211,10 +211,10 @@ fn two_pairs_of_hosts_share_a_tree_and_its_largest_file() {
     testbed.assert_complete("again");
 }
 
-/// Extents of a dead mover go to the other, and finished extents are not copied again.
+/// Extents of a dead worker go to the other, and finished extents are not copied again.
 #[test]
 fn dead_or_disconnected_hosts_lose_only_their_leased_extents() {
-    let testbed = MoverTestbed::new();
+    let testbed = WorkerTestbed::new();
     for (host, dies) in [("b2", true), ("a2", true), ("b1", false)] {
         let context = format!("{host} dies: {dies}");
         drop(fs::remove_dir_all(testbed.path("to")));
@@ -237,7 +237,7 @@ fn dead_or_disconnected_hosts_lose_only_their_leased_extents() {
 
 #[test]
 fn second_command_shares_the_work_and_finishes_alone() {
-    let testbed = MoverTestbed::new();
+    let testbed = WorkerTestbed::new();
     let mut first = testbed.start("d1", 1, &["--movers", "1"]);
     testbed.wait_for(2, &mut first);
     let mut second = testbed.start("d2", 2, &["--movers", "1"]);
@@ -255,7 +255,7 @@ fn second_command_shares_the_work_and_finishes_alone() {
 
 #[test]
 fn survives_a_restart_of_the_database() {
-    let mut testbed = MoverTestbed::with_its_own_database();
+    let mut testbed = WorkerTestbed::with_its_own_database();
     let mut command = testbed.start("d1", 1, &[]);
     testbed.wait_for(3, &mut command);
     testbed.restart_database();
@@ -274,7 +274,7 @@ fn wait(command: &mut Child) {
 /// A stopped process whose leases expired, and which continues after the end of the copy, writes nothing.
 #[test]
 fn stopped_source_writes_nothing_after_its_leases_expired() {
-    let testbed = MoverTestbed::new();
+    let testbed = WorkerTestbed::new();
     let mut command = testbed.start("d1", 1, &[]);
     testbed.wait_for(3, &mut command);
     let stopped = testbed.hosts.processes("a2");
@@ -298,10 +298,10 @@ fn stopped_source_writes_nothing_after_its_leases_expired() {
     assert_eq!(hash(&large), after);
 }
 
-/// All movers fail at the same files, and the session after them reports the failures by name.
+/// All workers fail at the same files, and the session after them reports the failures by name.
 #[test]
 fn names_failed_files_and_copies_the_rest() {
-    let testbed = MoverTestbed::new();
+    let testbed = WorkerTestbed::new();
     let to = testbed.path("to/tree/sizes");
     fs::create_dir_all(&to).unwrap();
     fs::create_dir(to.join("1024")).unwrap();
@@ -322,7 +322,7 @@ fn names_failed_files_and_copies_the_rest() {
 /// One of the target hosts has a separate file system there.
 #[test]
 fn refuses_hosts_that_do_not_share_the_target_before_any_change() {
-    let testbed = MoverTestbed::new();
+    let testbed = WorkerTestbed::new();
     let (ssh, to) = (testbed.path("blind"), testbed.path("to"));
     fs::create_dir(&to).unwrap();
     let alone = "mount -t tmpfs none $0 && exec \"$@\"";
@@ -346,7 +346,7 @@ fn refuses_hosts_that_do_not_share_the_target_before_any_change() {
 /// An abandoned job stays in the database until a user removes it.
 #[test]
 fn lists_and_removes_jobs() {
-    let testbed = MoverTestbed::new();
+    let testbed = WorkerTestbed::new();
     let address = testbed.path("address");
     fs::write(&address, format!("{}\n", testbed.database)).unwrap();
     let jobs = |arguments: &[&str]| {
@@ -390,7 +390,7 @@ fn lists_and_removes_jobs() {
 
 #[test]
 fn movers_of_a_removed_job_exit() {
-    let testbed = MoverTestbed::new();
+    let testbed = WorkerTestbed::new();
     let mut command = testbed.start("d1", 1, &["--movers", "2", "--limit", "30mbit"]);
     testbed.wait_for(1, &mut command);
     let job_store = testbed.job_store();
@@ -420,7 +420,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// Runs one copy with one to three faults.
-fn round(testbed: &mut MoverTestbed, seed: u64) {
+fn round(testbed: &mut WorkerTestbed, seed: u64) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut below = |bound: u64| random.next_u64() % bound;
     let mut context = format!("seed {seed}:");
@@ -449,7 +449,7 @@ fn round(testbed: &mut MoverTestbed, seed: u64) {
 #[test]
 fn completes_a_copy_after_random_kills() {
     let first = number("COPY_SEED", 1);
-    let mut testbed = MoverTestbed::with_its_own_database();
+    let mut testbed = WorkerTestbed::with_its_own_database();
     for seed in first..first + number("COPY_MOVER_KILLS", 2) {
         round(&mut testbed, seed);
     }

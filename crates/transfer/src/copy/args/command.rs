@@ -55,7 +55,7 @@ Examples:
 pub(crate) enum Command {
     /// Read the copied files of a directory, and compare them with the recorded hashes; the source is not needed
     Verify(Verify),
-    /// List the copies that movers share through a database
+    /// List the copies that workers share through a database
     Jobs(Jobs),
 }
 
@@ -168,14 +168,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Share the work with other movers through this PostgreSQL database, postgresql://USER@HOST/NAME, or @FILE with the URL
+    /// Share the work with other workers through this PostgreSQL database, postgresql://USER@HOST/NAME, or @FILE with the URL
     /// as its first line: for several hosts of a side, a1,a2:PATH, and for other processes with the same command. DST is a
     /// directory then
     #[arg(long, value_name = "URL", conflicts_with_all = ["dry_run", "checksum"])]
     leases: Option<String>,
 
-    /// Pairs of a source and a target that work at the same time, 1 to 64, on the hosts in turn [default: the number of hosts
-    /// of the side that has more]
+    /// Number of workers, 1 to 64. Each is a source and a target at work at the same time, on the hosts in turn [default:
+    /// the number of hosts of the side that has more]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), requires = "leases")]
     movers: Option<u8>,
 
@@ -190,11 +190,11 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse_extent, requires = "apart")]
     stripe: Option<Bytes>,
 
-    /// Size of an extent, the unit of work of a mover: 16MB to 64GB [default: a 64th of a file, 1 GiB to 64 GiB]
+    /// Size of an extent, the unit of work of a worker: 16MB to 64GB [default: a 64th of a file, 1 GiB to 64 GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_extent, requires = "leases")]
     extent: Option<Bytes>,
 
-    /// Time without contact after which the work of a mover goes to others, 2s to 1h
+    /// Time without contact after which the work of a worker goes to others, 2s to 1h
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_lease_time, requires = "leases")]
     lease_time: Time,
 
@@ -240,7 +240,7 @@ impl Args {
             remote_program: self.remote_program.clone(),
             token_file: self.token_file.clone(),
             leases: self.leases.clone(),
-            movers: self.movers,
+            workers: self.movers,
             distributed: self.apart.map(Into::into),
             stripe: self.stripe,
             extent: self.extent,
@@ -374,11 +374,11 @@ pub(crate) struct Verify {
 const JOBS_EXAMPLES: &str = "\
 Examples:
   longhaul copy jobs --leases postgresql://longhaul@db/longhaul
-      the copies that movers share there, their progress, and their movers
+      the copies that workers share there, their progress, and their workers
   longhaul copy jobs --leases @/etc/longhaul/leases --forget 5f0c2a91
-      remove an abandoned copy: its movers stop, and the copied data stays";
+      remove an abandoned copy: its workers stop, and the copied data stays";
 
-/// Lists the copies that movers share through a database.
+/// Lists the copies that workers share through a database.
 #[derive(Debug, clap::Args)]
 #[command(after_help = JOBS_EXAMPLES)]
 pub(crate) struct Jobs {

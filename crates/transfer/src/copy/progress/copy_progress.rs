@@ -2,7 +2,7 @@
 //! Progress of a copy, computed from the reports of both endpoints.
 
 use super::{
-    record::{MoverTotals, Record},
+    record::{Record, WorkerTotals},
     retry::SessionGain,
 };
 use crate::protocol::{
@@ -40,7 +40,7 @@ pub(crate) struct CopyProgress {
     gain: SessionGain,
     /// Largest number of streams that were open at the same time.
     streams_max: u32,
-    movers: Option<MoverTotals>,
+    workers: Option<WorkerTotals>,
 }
 
 /// Latest reports of one endpoint.
@@ -61,13 +61,13 @@ impl CopyProgress {
             target_before: Progress::default(),
             gain: SessionGain::default(),
             streams_max: 0,
-            movers: None,
+            workers: None,
         }
     }
 
-    /// Adds the data that movers copied before the first session.
-    pub(crate) fn add_movers(&mut self, totals: MoverTotals, record: &Record) {
-        self.movers = Some(totals);
+    /// Adds the data that workers copied before the first session.
+    pub(crate) fn add_workers(&mut self, totals: WorkerTotals, record: &Record) {
+        self.workers = Some(totals);
         self.sent_before += record.sent_bytes;
         self.repeated_before += record.repeated_bytes;
         self.durable_before += record.durable_bytes;
@@ -158,7 +158,7 @@ impl CopyProgress {
             rtt_us: network.rtt_us,
             retransmitted_segments: network.retransmitted_segments,
             retransmitted_bytes: network.retransmitted_bytes,
-            movers: self.movers.clone(),
+            workers: self.workers.clone(),
             // The source counts data of earlier sessions as present.
             at_target_bytes: found.present + target.durable,
             ..Record::default()

@@ -5,7 +5,7 @@ use super::{
     copy_progress::CopyProgress,
     display::Display,
     plan::Plan,
-    record::{MoverTotals, Record},
+    record::{Record, WorkerTotals},
 };
 use crate::{
     copy::config::Config,
@@ -42,9 +42,9 @@ impl CopyMonitor {
         self.display.show(record, now);
     }
 
-    /// Adds the data that movers copied before the first session.
-    pub(crate) fn add_movers(&mut self, totals: MoverTotals, record: &Record) {
-        self.progress.add_movers(totals, record);
+    /// Adds the data that workers copied before the first session.
+    pub(crate) fn add_workers(&mut self, totals: WorkerTotals, record: &Record) {
+        self.progress.add_workers(totals, record);
     }
 
     /// Ends the display, and returns the final record.

@@ -46,7 +46,7 @@ pub(crate) struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) plan: Option<Plan>,
     #[serde(rename = "brought", skip_serializing_if = "Option::is_none")]
-    pub(super) movers: Option<MoverTotals>,
+    pub(super) workers: Option<WorkerTotals>,
     /// Statistics of each stream; only in the final record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) streams: Option<Vec<StreamRecord>>,
@@ -97,12 +97,13 @@ fn limited_by<S: Serializer>(verdict: &Option<Verdict>, to: S) -> Result<S::Ok, 
     limited_by.serialize(to)
 }
 
-/// Totals of the movers before the first session.
+/// Totals of the workers before the first session.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct MoverTotals {
-    /// Movers of this process.
-    pub(crate) movers: usize,
-    /// Extents, failed extents and bytes of the movers of all processes.
+pub(crate) struct WorkerTotals {
+    /// Workers of this process.
+    #[serde(rename = "movers")]
+    pub(crate) workers: usize,
+    /// Extents, failed extents and bytes of the workers of all processes.
     pub(crate) extents: u64,
     pub(crate) failed: u64,
     pub(crate) bytes: u64,
@@ -110,10 +111,10 @@ pub(crate) struct MoverTotals {
 }
 
 impl Record {
-    /// Combines the records of several movers. Of all extents, `left` bytes remain and `done` bytes are finished, by the
-    /// movers of any process.
-    pub(crate) fn of_movers(movers: Vec<Self>, left: u64, done: u64) -> Self {
-        let slowest = movers.iter().filter(|record| record.limited_by.is_some());
+    /// Combines the records of several workers. Of all extents, `left` bytes remain and `done` bytes are finished, by the
+    /// workers of any process.
+    pub(crate) fn of_workers(workers: Vec<Self>, left: u64, done: u64) -> Self {
+        let slowest = workers.iter().filter(|record| record.limited_by.is_some());
         let slowest = slowest.min_by_key(|record| record.now_bps);
         let limited_by = slowest.and_then(|record| record.limited_by.clone());
         let mut all = Self {
@@ -121,7 +122,7 @@ impl Record {
             bytes: left + done,
             ..Self::default()
         };
-        for record in movers {
+        for record in workers {
             all.add(&record);
         }
         all.at_target_bytes = all.at_target_bytes.max(done).min(all.bytes);
@@ -143,7 +144,7 @@ impl Record {
             scanned,
             failed,
             removed,
-            ..Self::of_movers(each, bytes, 0)
+            ..Self::of_workers(each, bytes, 0)
         }
     }
 
@@ -264,11 +265,11 @@ impl fmt::Display for Record {
                 write!(f, ", {count} {what}")?;
             }
         }
-        if let Some(totals) = &self.movers {
+        if let Some(totals) = &self.workers {
             write!(
                 f,
                 "\n{}, {}, {:.1} s of the total",
-                count(totals.movers as u64, "mover", "movers"),
+                count(totals.workers as u64, "worker", "workers"),
                 count(totals.extents, "extent", "extents"),
                 totals.seconds
             )?;

@@ -17,11 +17,11 @@ use rustix::rand::GetRandomFlags;
 
 /// Refuses a target directory that the hosts do not share: each host would get some of the data, and none all of it.
 pub(crate) fn check_target_shared(job: &Job<'_>) -> Result<()> {
-    let Some((first, unsharing)) = find_target_host(job, false)? else {
+    let Some((first, other)) = find_target_host(job, false)? else {
         return Ok(());
     };
     Err(Refusal::usage(format!(
-        "{unsharing} does not see what is in the target's directory on {first}: name hosts that share a file system, or let each keep a \
+        "{other} does not see what is in the target's directory on {first}: name hosts that share a file system, or let each keep a \
          share: --apart target",
     )))
 }

@@ -3,8 +3,8 @@
 
 use super::{
     leases::HeldLeases,
-    mover::{Mover, MoverEvent, POLL},
     work::Work,
+    worker::{LEASE_POLL_INTERVAL, Worker, WorkerEvent},
 };
 use crate::{
     copy::{
@@ -26,7 +26,7 @@ use std::time::Instant;
 
 /// Session that copies one extent after another.
 struct ExtentSession<'a> {
-    mover: &'a Mover<'a>,
+    worker: &'a Worker<'a>,
     source: EndpointProcess,
     target: EndpointProcess,
     leases: HeldLeases<'a>,
@@ -39,15 +39,16 @@ struct ExtentSession<'a> {
     gained: u64,
     /// Time of the next attempt to lease an extent.
     next_poll: Instant,
-    /// Lease for planning, which is not work for this session. The session ends, and then the mover plans.
+    /// Lease for planning, which is not work for this session. The session ends, and then the worker plans.
     plan_lease: Option<Lease>,
+    /// Whether the source knows that it gets no further extent.
     no_more_extents: bool,
 }
 
-impl Mover<'_> {
+impl Worker<'_> {
     /// Copies an extent, and further ones as long as there are any.
     pub(super) fn run_extents(&self, lease: Lease, extent: Extent) -> Result<SessionOutcome> {
-        let _receiver_gone = self.events.send(MoverEvent::SessionStarted(self.number));
+        let _receiver_gone = self.events.send(WorkerEvent::SessionStarted(self.number));
         let bytes = lease.bytes;
         let mut leases = self.new_leases();
         let number = leases.insert(lease);
@@ -68,13 +69,13 @@ impl Mover<'_> {
 
 impl<'a> ExtentSession<'a> {
     fn new(
-        mover: &'a Mover<'a>,
+        worker: &'a Worker<'a>,
         source: EndpointProcess,
         target: EndpointProcess,
         leases: HeldLeases<'a>,
     ) -> Self {
         Self {
-            mover,
+            worker,
             source,
             target,
             leases,
@@ -99,16 +100,16 @@ impl ReportSink for ExtentSession<'_> {
                 self.report_progress(role, progress);
             }
             Report::ExtentDone { number, failed } => self.extent_done(number, failed.as_deref())?,
-            // The session after all movers tries again, and reports failures.
-            Report::Problem(problem) => tracing::debug!("{}: {problem}", self.mover.name),
+            // The session after all workers tries again, and reports failures.
+            Report::Problem(problem) => tracing::debug!("{}: {problem}", self.worker.name),
             _ => {}
         }
         Ok(())
     }
 
-    /// Ends the session if an endpoint is stuck, so that other movers can take its extents.
+    /// Ends the session if an endpoint is stuck, so that other workers can take its extents.
     fn poll(&mut self) -> Result<Option<String>> {
-        let ttl = self.mover.ttl();
+        let ttl = self.worker.ttl();
         let silent = self
             .last_reports
             .iter()
@@ -117,7 +118,7 @@ impl ReportSink for ExtentSession<'_> {
             let (who, seconds) = (role.name(), ttl.as_secs_f32());
             return Ok(Some(format!("no report from the {who} for {seconds} s")));
         }
-        self.mover.check_job_exists()?;
+        self.worker.check_job_exists()?;
         if self.leases.renew()? {
             self.send_lease_time()?;
         }
@@ -147,12 +148,12 @@ impl ExtentSession<'_> {
             Err(error) => format!("{error:#}"),
         };
         self.leases.release_all(&why);
-        let (mover, plan) = (self.mover, self.plan_lease.take());
+        let (worker, plan) = (self.worker, self.plan_lease.take());
         drop(self);
         match (outcome, plan) {
-            (Ok(SessionOutcome::Finished), Some(lease)) => mover.run_plan(lease),
+            (Ok(SessionOutcome::Finished), Some(lease)) => worker.run_plan(lease),
             (outcome, Some(lease)) => {
-                let mut leases = mover.new_leases();
+                let mut leases = worker.new_leases();
                 leases.insert(lease);
                 leases.release_all(&why);
                 outcome
@@ -166,27 +167,27 @@ impl ExtentSession<'_> {
             Role::Source => self.progressed = progress.sent + progress.present,
             Role::Target => self.gained = progress.durable,
         }
-        let event = MoverEvent::Progress(self.mover.number, role, Box::new(progress));
-        let _receiver_gone = self.mover.events.send(event);
+        let event = WorkerEvent::Progress(self.worker.number, role, Box::new(progress));
+        let _receiver_gone = self.worker.events.send(event);
     }
 
     fn extent_done(&mut self, number: u64, failed: Option<&str>) -> Result<()> {
         if let Some(why) = failed {
-            self.mover
+            self.worker
                 .print_note(&format!("an extent is retried: {why}"));
         }
         self.leases.complete(number, failed)?;
         if failed.is_none() {
             let _receiver_gone = self
-                .mover
+                .worker
                 .events
-                .send(MoverEvent::ExtentDone(self.mover.number));
+                .send(WorkerEvent::ExtentDone(self.worker.number));
         }
         Ok(())
     }
 
     /// Whether to lease another extent. It is leased when three quarters of the last one are done. That is early enough
-    /// that the path is never idle, and late enough that no mover holds two extents near the end while another has none.
+    /// that the path is never idle, and late enough that no worker holds two extents near the end while another has none.
     fn needs_extent(&self) -> bool {
         let remaining = self.assigned.saturating_sub(self.progressed);
         let idle = self.leases.is_empty() || remaining <= self.last_extent_len / 4;
@@ -194,9 +195,9 @@ impl ExtentSession<'_> {
     }
 
     fn lease_extent(&mut self) -> Result<()> {
-        self.next_poll = Instant::now() + POLL;
-        let Some(lease) = self.mover.lease_next()? else {
-            if self.leases.is_empty() && self.mover.is_job_finished()? {
+        self.next_poll = Instant::now() + LEASE_POLL_INTERVAL;
+        let Some(lease) = self.worker.lease_next()? else {
+            if self.leases.is_empty() && self.worker.is_job_finished()? {
                 self.end_assignments()?;
             }
             return Ok(());

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All movers of this process: started, monitored and displayed together.
+//! All workers of this process: started, monitored and displayed together.
 
 use super::{
-    mover::{Mover, MoverEvent},
     work::SharedJob,
+    worker::{Worker, WorkerEvent},
 };
 use crate::copy::{
     progress::{
         copy_progress::CopyProgress,
         monitor::{CopyMonitor, SessionSink as _},
-        record::{MoverTotals, Record},
+        record::{Record, WorkerTotals},
     },
     session::{follow::POLL_INTERVAL, job::Job, sharing},
 };
@@ -24,42 +24,42 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Interval of checks whether the job is still in the database. The movers of a removed job stop.
+/// Interval of checks whether the job is still in the database. The workers of a removed job stop.
 const PRESENCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval of reads of the job's status from the database.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Copies the file data, together with the movers of other processes. The caller removes the job after the whole copy.
+/// Copies the file data, together with the workers of other processes. The caller removes the job after the whole copy.
 pub(crate) fn run(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Result<SharedJob> {
     sharing::check_target_shared(job)?;
     sharing::check_sources_shared(job)?;
     let mut shared = SharedJob::join(job, address)?;
     let count = job
         .config
-        .movers
+        .workers
         .map_or(job.config.pair_count(), usize::from);
     let (to, from) = channel();
     let job_removed = AtomicBool::new(false);
-    let movers =
-        (0..count).map(|number| Mover::new(job, &shared, number, to.clone(), &job_removed));
-    let movers: Vec<Mover<'_>> = movers.collect::<Result<_>>()?;
+    let workers =
+        (0..count).map(|number| Worker::new(job, &shared, number, to.clone(), &job_removed));
+    let workers: Vec<Worker<'_>> = workers.collect::<Result<_>>()?;
     drop(to);
     let (last_mover, results) = thread::scope(|scope| {
-        let work = |mover: Mover<'_>| {
-            let result = mover.run();
-            // The removal of the job concerns all movers alike, so the command reports it once.
+        let work = |worker: Worker<'_>| {
+            let result = worker.run();
+            // The removal of the job concerns all workers alike, so the command reports it once.
             if let Err(error) = &result
-                && !mover.is_job_removed()
+                && !worker.is_job_removed()
             {
-                mover.print_note(&format!("{error:#}"));
+                worker.print_note(&format!("{error:#}"));
             }
             result
         };
-        let movers = movers.into_iter();
-        let threads = movers.map(|mover| threads::spawn_scoped(scope, move || work(mover)));
+        let workers = workers.into_iter();
+        let threads = workers.map(|worker| threads::spawn_scoped(scope, move || work(worker)));
         let threads: Vec<_> = threads.collect();
-        let last_mover = MoverMonitor::new(count).follow(&shared, monitor, &from, &job_removed);
+        let last_mover = WorkerMonitor::new(count).follow(&shared, monitor, &from, &job_removed);
         let results = threads.into_iter().map(|thread| match thread {
             Ok(thread) => thread.join(),
             Err(error) => Ok(Err(error)),
@@ -77,16 +77,16 @@ pub(crate) fn run(job: &Job<'_>, address: &str, monitor: &mut CopyMonitor) -> Re
     }
     match failed {
         Some(error) => Err(error),
-        None => bail!("no mover was started"),
+        None => bail!("no worker was started"),
     }
 }
 
-/// Monitor of all movers of this process.
-struct MoverMonitor {
+/// Monitor of all workers of this process.
+struct WorkerMonitor {
     started_at: Instant,
-    movers: Vec<CopyProgress>,
-    /// Mover that finished an extent last.
-    last_mover: usize,
+    workers: Vec<CopyProgress>,
+    /// Worker that finished an extent last.
+    last_worker: usize,
     job_status: longhaul_leases::JobStatus,
     /// Time at which the status was read.
     status_read_at: Option<Instant>,
@@ -94,26 +94,26 @@ struct MoverMonitor {
     next_presence_check: Instant,
 }
 
-impl MoverMonitor {
+impl WorkerMonitor {
     fn new(count: usize) -> Self {
         let started_at = Instant::now();
         Self {
             started_at,
-            movers: (0..count).map(|_| CopyProgress::new(started_at)).collect(),
-            last_mover: 0,
+            workers: (0..count).map(|_| CopyProgress::new(started_at)).collect(),
+            last_worker: 0,
             job_status: longhaul_leases::JobStatus::default(),
             status_read_at: None,
             next_presence_check: started_at + PRESENCE_INTERVAL,
         }
     }
 
-    /// Receives events until all movers have ended, and returns the mover that finished an extent last. Sets `job_removed`
+    /// Receives events until all workers have ended, and returns the worker that finished an extent last. Sets `job_removed`
     /// when the job is no longer in the database.
     fn follow(
         &mut self,
         shared: &SharedJob,
         monitor: &mut CopyMonitor,
-        from: &Receiver<MoverEvent>,
+        from: &Receiver<WorkerEvent>,
         job_removed: &AtomicBool,
     ) -> usize {
         loop {
@@ -121,7 +121,7 @@ impl MoverMonitor {
             if now >= self.next_presence_check {
                 self.next_presence_check = now + PRESENCE_INTERVAL;
                 // Without an answer of the database, the job counts as present.
-                if matches!(shared.board.exists(shared.job), Ok(false)) {
+                if matches!(shared.job_store.exists(shared.job), Ok(false)) {
                     job_removed.store(true, Ordering::Relaxed);
                 }
             }
@@ -141,26 +141,26 @@ impl MoverMonitor {
             }
         }
         self.job_status = shared.status().unwrap_or_else(|_| self.job_status.clone());
-        monitor.add_movers(self.totals(), &self.record(Instant::now()));
-        self.last_mover
+        monitor.add_workers(self.totals(), &self.record(Instant::now()));
+        self.last_worker
     }
 
-    fn receive(&mut self, event: MoverEvent, monitor: &CopyMonitor) {
+    fn receive(&mut self, event: WorkerEvent, monitor: &CopyMonitor) {
         match event {
-            MoverEvent::Progress(mover, role, progress) => {
-                self.movers[mover].receive(role, *progress, Instant::now());
+            WorkerEvent::Progress(worker, role, progress) => {
+                self.workers[worker].receive(role, *progress, Instant::now());
             }
-            MoverEvent::ExtentDone(mover) => self.last_mover = mover,
-            MoverEvent::SessionStarted(mover) => self.movers[mover].start_session(),
-            MoverEvent::Note(text) => monitor.print_note(&text),
+            WorkerEvent::ExtentDone(worker) => self.last_worker = worker,
+            WorkerEvent::SessionStarted(worker) => self.workers[worker].start_session(),
+            WorkerEvent::Note(text) => monitor.print_note(&text),
         }
     }
 
     fn record(&self, now: Instant) -> Record {
-        let movers = self
-            .movers
+        let workers = self
+            .workers
             .iter()
-            .map(|mover| mover.snapshot(now))
+            .map(|worker| worker.snapshot(now))
             .collect();
         let amounts = [
             &self.job_status.open,
@@ -168,16 +168,16 @@ impl MoverMonitor {
             &self.job_status.leased,
         ];
         let remaining: u64 = amounts.iter().map(|amount| amount.bytes).sum();
-        Record::of_movers(
-            movers,
+        Record::of_workers(
+            workers,
             remaining,
             self.job_status.done.bytes + self.job_status.failed.bytes,
         )
     }
 
-    fn totals(&self) -> MoverTotals {
-        MoverTotals {
-            movers: self.movers.len(),
+    fn totals(&self) -> WorkerTotals {
+        WorkerTotals {
+            workers: self.workers.len(),
             // The plan itself is an extent in the database.
             extents: self.job_status.done.tasks.saturating_sub(1),
             failed: self.job_status.failed.tasks,

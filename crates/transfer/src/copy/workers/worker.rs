@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mover: leases extents, and lets a pair of endpoints copy them, until none is left.
+//! Worker: leases extents, and lets a pair of endpoints copy them, until none is left.
 
 use super::{
     leases::HeldLeases,
@@ -29,10 +29,10 @@ use std::{
 };
 
 /// Interval of attempts to lease an extent.
-pub(super) const POLL: Duration = Duration::from_secs(1);
+pub(super) const LEASE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Event of a mover, with the index of the mover.
-pub(super) enum MoverEvent {
+/// Event of a worker, with the index of the worker.
+pub(super) enum WorkerEvent {
     Progress(usize, Role, Box<Progress>),
     /// An extent is done.
     ExtentDone(usize),
@@ -42,27 +42,27 @@ pub(super) enum MoverEvent {
     Note(String),
 }
 
-/// One mover of this process.
-pub(super) struct Mover<'a> {
+/// One worker of this process.
+pub(super) struct Worker<'a> {
     pub(super) job: &'a Job<'a>,
-    /// Connection to the database of this mover.
-    pub(super) board: JobStore,
+    /// Connection to the database of this worker.
+    pub(super) job_store: JobStore,
     pub(super) leases_job: longhaul_leases::Job,
     pub(super) number: usize,
-    /// Name of the mover in the database.
+    /// Name of the worker in the database.
     pub(super) name: String,
-    pub(super) events: Sender<MoverEvent>,
+    pub(super) events: Sender<WorkerEvent>,
     /// Whether the job is no longer in the database.
     job_removed: &'a AtomicBool,
 }
 
-impl<'a> Mover<'a> {
+impl<'a> Worker<'a> {
     pub(super) fn new(
         job: &'a Job<'a>,
         shared: &SharedJob,
         number: usize,
-        to: Sender<MoverEvent>,
-        forgotten: &'a AtomicBool,
+        events: Sender<WorkerEvent>,
+        job_removed: &'a AtomicBool,
     ) -> Result<Self> {
         let host = rustix::system::uname()
             .nodename()
@@ -71,12 +71,12 @@ impl<'a> Mover<'a> {
         let process = std::process::id();
         Ok(Self {
             job,
-            board: shared.board.new_connection()?,
+            job_store: shared.job_store.new_connection()?,
             leases_job: shared.job,
             number,
             name: format!("{host} {process}.{number}: {}", job.pair(number)),
-            events: to,
-            job_removed: forgotten,
+            events,
+            job_removed,
         })
     }
 
@@ -86,7 +86,7 @@ impl<'a> Mover<'a> {
 
     /// Updates whether the job is in the database. No answer leaves it unchanged.
     fn refresh_job_presence(&self) {
-        if matches!(self.board.exists(self.leases_job), Ok(false)) {
+        if matches!(self.job_store.exists(self.leases_job), Ok(false)) {
             self.job_removed.store(true, Ordering::Relaxed);
         }
     }
@@ -107,7 +107,7 @@ impl<'a> Mover<'a> {
         Duration::from_nanos(self.job.config.lease_time.as_nanos())
     }
 
-    /// Runs until nothing is left to do, or the mover gives up.
+    /// Runs until nothing is left to do, or the worker gives up.
     pub(super) fn run(&self) -> Result<()> {
         let mut retry_policy = RetryPolicy::default();
         loop {
@@ -151,8 +151,8 @@ impl<'a> Mover<'a> {
             if self.is_job_finished()? {
                 return Ok(None);
             }
-            // Other movers have all remaining extents.
-            thread::sleep(POLL);
+            // Other workers have all remaining extents.
+            thread::sleep(LEASE_POLL_INTERVAL);
             return Ok(Some(SessionOutcome::Finished));
         };
         match Work::of(&lease)? {
@@ -161,15 +161,17 @@ impl<'a> Mover<'a> {
         }
     }
 
+    /// Leases the next extent, if one is available.
     pub(super) fn lease_next(&self) -> Result<Option<Lease>> {
         let leased = self
-            .board
+            .job_store
             .acquire(self.leases_job, &self.name, 1, self.ttl());
         Ok(leased.map_err(refuse_permanent)?.into_iter().next())
     }
 
+    /// Whether all extents are done or failed.
     pub(super) fn is_job_finished(&self) -> Result<bool> {
-        match self.board.status(self.leases_job) {
+        match self.job_store.status(self.leases_job) {
             Ok(status) => Ok(status.has_ended()),
             Err(longhaul_leases::Error::JobNotFound) => {
                 self.job_removed.store(true, Ordering::Relaxed);
@@ -180,12 +182,13 @@ impl<'a> Mover<'a> {
     }
 
     pub(super) fn new_leases(&self) -> HeldLeases<'_> {
-        HeldLeases::new(&self.board, self.ttl())
+        HeldLeases::new(&self.job_store, self.ttl())
     }
 
+    /// Prints a line beside the progress display, with the pair of hosts.
     pub(super) fn print_note(&self, text: &str) {
         let text = format!("{}: {text}", self.pair());
-        let _receiver_gone = self.events.send(MoverEvent::Note(text));
+        let _receiver_gone = self.events.send(WorkerEvent::Note(text));
     }
 }
 

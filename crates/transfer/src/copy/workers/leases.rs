@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Leases of one mover. They are renewed while the mover works, and released when it cannot. After their expiry the mover
+//! Leases of one worker. They are renewed while the worker works, and released when it cannot. After their expiry the worker
 //! stops work on them.
 
 use anyhow::{Result, anyhow, bail};
@@ -17,15 +17,15 @@ const RENEWALS_PER_LEASE: u32 = 4;
 /// Interval of checks whether an action has ended.
 const RENEW_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum time for which a released extent is reserved for other movers. It is never longer than a lease.
+/// Maximum time for which a released extent is reserved for other workers. It is never longer than a lease.
 const RELEASE_DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// Maximum number of attempts at an extent, by any mover. Then the session after all extents copies it.
+/// Maximum number of attempts at an extent, by any worker. Then the session after all extents copies it.
 const ATTEMPTS_MAX: u32 = 5;
 
 /// Leases, by the number that the source has for each extent.
 pub(super) struct HeldLeases<'a> {
-    board: &'a JobStore,
+    job_store: &'a JobStore,
     ttl: Duration,
     leases: BTreeMap<u64, Lease>,
     next_number: u64,
@@ -35,10 +35,10 @@ pub(super) struct HeldLeases<'a> {
 }
 
 impl<'a> HeldLeases<'a> {
-    pub(super) fn new(board: &'a JobStore, ttl: Duration) -> Self {
+    pub(super) fn new(job_store: &'a JobStore, ttl: Duration) -> Self {
         let now = Instant::now();
         Self {
-            board,
+            job_store,
             ttl,
             leases: BTreeMap::new(),
             next_number: 0,
@@ -77,13 +77,13 @@ impl<'a> HeldLeases<'a> {
             return Ok(false);
         }
         let tokens: Vec<Token> = self.leases.values().map(|lease| lease.token).collect();
-        match self.board.renew(&tokens, self.ttl) {
+        match self.job_store.renew(&tokens, self.ttl) {
             Ok(renewed) if renewed.tokens.len() == tokens.len() => {
                 self.expires_at = renewed.until;
                 self.next_renewal = Instant::now() + self.ttl / RENEWALS_PER_LEASE;
                 Ok(true)
             }
-            Ok(_) => bail!("its leases expired, and other movers have its work"),
+            Ok(_) => bail!("its leases expired, and other workers have its work"),
             Err(error) if error.is_unreachable() && now < self.expires_at => {
                 self.next_renewal = now + Duration::from_secs(1);
                 Ok(false)
@@ -119,21 +119,23 @@ impl<'a> HeldLeases<'a> {
         let Some(lease) = self.leases.values().next() else {
             bail!("there is no lease for planning");
         };
-        match self.board.add_tasks(lease.token, extents)? {
+        match self.job_store.add_tasks(lease.token, extents)? {
             Some(_) => Ok(()),
-            None => bail!("another mover is planning now"),
+            None => bail!("another worker is planning now"),
         }
     }
 
-    /// Ends the lease of an extent: as done, or as failed with a reason. No effect if another mover has it by now.
+    /// Ends the lease of an extent: as done, or as failed with a reason. No effect if another worker has it by now.
     pub(super) fn complete(&mut self, number: u64, failed: Option<&str>) -> Result<Option<Lease>> {
         let Some(lease) = self.leases.remove(&number) else {
             return Ok(None);
         };
         match failed {
-            None => self.board.complete(lease.token, b"")?,
-            Some(why) if lease.tries >= ATTEMPTS_MAX => self.board.fail(lease.token, why)?,
-            Some(why) => self.board.release(lease.token, why, self.release_delay())?,
+            None => self.job_store.complete(lease.token, b"")?,
+            Some(why) if lease.tries >= ATTEMPTS_MAX => self.job_store.fail(lease.token, why)?,
+            Some(why) => self
+                .job_store
+                .release(lease.token, why, self.release_delay())?,
         };
         Ok(Some(lease))
     }
@@ -149,7 +151,9 @@ impl<'a> HeldLeases<'a> {
     /// Releases all leases, so that others can take the extents at once. Without the database they expire by themselves.
     pub(super) fn release_all(&mut self, why: &str) {
         for lease in std::mem::take(&mut self.leases).into_values() {
-            let _expires_anyway = self.board.release(lease.token, why, self.release_delay());
+            let _expires_anyway = self
+                .job_store
+                .release(lease.token, why, self.release_delay());
         }
     }
 }

@@ -23,26 +23,27 @@ struct JobRecord {
     failed_extents: u64,
     bytes: u64,
     done_bytes: u64,
-    movers: Vec<String>,
+    #[serde(rename = "movers")]
+    workers: Vec<String>,
 }
 
 pub(crate) fn run(leases: &str, forget: Option<&str>, json: bool) -> Result<()> {
-    let board = open(leases)?;
-    let jobs = board.jobs()?;
+    let job_store = open(leases)?;
+    let jobs = job_store.jobs()?;
     let Some(number) = forget else {
-        return jobs.iter().try_for_each(|job| show(&board, job, json));
+        return jobs.iter().try_for_each(|job| show(&job_store, job, json));
     };
     match jobs.iter().find(|job| job_number(job) == number) {
-        Some(job) => board.delete_job(job.job).map(drop).map_err(Into::into),
+        Some(job) => job_store.delete_job(job.job).map(drop).map_err(Into::into),
         None => Err(Refusal::usage(format!(
             "{number}: no job of {} has this number (without --forget all are listed)",
-            board.label()
+            job_store.label()
         ))),
     }
 }
 
-fn show(board: &JobStore, job: &JobSummary, json: bool) -> Result<()> {
-    let status = board.status(job.job)?;
+fn show(job_store: &JobStore, job: &JobSummary, json: bool) -> Result<()> {
+    let status = job_store.status(job.job)?;
     let spec = Spec::read(&job.spec);
     let record = JobRecord {
         number: job_number(job),
@@ -55,7 +56,7 @@ fn show(board: &JobStore, job: &JobSummary, json: bool) -> Result<()> {
         failed_extents: status.failed.tasks,
         bytes: job.bytes,
         done_bytes: status.done.bytes,
-        movers: status
+        workers: status
             .holders
             .into_iter()
             .map(|holder| holder.name)
@@ -93,8 +94,8 @@ impl fmt::Display for JobRecord {
         }
         let (age, quiet) = (time(self.age_s), time(self.quiet_s));
         write!(f, "; started {age} ago, last activity {quiet} ago")?;
-        self.movers
+        self.workers
             .iter()
-            .try_for_each(|mover| write!(f, "\n  {}", escape(mover)))
+            .try_for_each(|worker| write!(f, "\n  {}", escape(worker)))
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Planning by one mover: it scans the sources and adds extents, while others copy them already.
+//! Planning by one worker: it scans the sources and adds extents, while others copy them already.
 
-use super::{leases::HeldLeases, mover::Mover, work::new_extent};
+use super::{leases::HeldLeases, work::new_extent, worker::Worker};
 use crate::{
     copy::session::{follow::POLL_INTERVAL, startup::SessionOutcome},
     protocol::{
@@ -32,7 +32,7 @@ struct Planner {
     extents: Vec<NewTask>,
 }
 
-impl Mover<'_> {
+impl Worker<'_> {
     /// Plans the job, under a lease that is renewed meanwhile.
     pub(super) fn run_plan(&self, lease: Lease) -> Result<SessionOutcome> {
         let mut leases = self.new_leases();
@@ -60,7 +60,7 @@ impl Mover<'_> {
             match from.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok((_, Some(Report::Found(found)))) => {
-                    for (file, version) in found.into_iter().filter_map(movable_file) {
+                    for (file, version) in found.into_iter().filter_map(regular_file) {
                         planner.add_file(file, version)?;
                         if planner.is_full() {
                             leases.add(&planner.take_extents())?;
@@ -86,8 +86,8 @@ impl Mover<'_> {
     }
 }
 
-/// Returns a file whose data movers copy. The last session copies other entries, and only `--apart` copies pieces.
-fn movable_file(found: FoundEntry) -> Option<(FoundEntry, Version)> {
+/// Returns a file whose data workers copy. The last session copies other entries, and only `--apart` copies pieces.
+fn regular_file(found: FoundEntry) -> Option<(FoundEntry, Version)> {
     match found.kind {
         Kind::File { version, .. } if found.piece_blocks.is_none() => Some((found, version)),
         _ => None,
@@ -100,10 +100,10 @@ impl Planner {
         if version.size > extent {
             return self.add_blocks(file, version, extent);
         }
-        let (gathered, paths) = self.small_files.entry(file.source).or_default();
-        gathered.add(version.size, file.path.as_bytes().len());
+        let (extent_files, paths) = self.small_files.entry(file.source).or_default();
+        extent_files.add(version.size, file.path.as_bytes().len());
         paths.push(file.path);
-        match gathered.is_enough(self.extent_len.unwrap_or(EXTENT_MIN)) {
+        match extent_files.is_enough(self.extent_len.unwrap_or(EXTENT_MIN)) {
             true => self.push_bundle(file.source),
             false => Ok(()),
         }
@@ -131,9 +131,9 @@ impl Planner {
     }
 
     fn push_bundle(&mut self, source: u32) -> Result<()> {
-        if let Some((gathered, paths)) = self.small_files.remove(&source) {
+        if let Some((extent_files, paths)) = self.small_files.remove(&source) {
             let content = Content::Files(paths);
-            let extent = new_extent(Extent { source, content }, gathered.bytes())?;
+            let extent = new_extent(Extent { source, content }, extent_files.bytes())?;
             self.extents.push(extent);
         }
         Ok(())

@@ -37,9 +37,9 @@ impl Work {
     }
 }
 
-/// Copy job that movers share.
+/// Copy job that workers share.
 pub(crate) struct SharedJob {
-    pub(super) board: JobStore,
+    pub(super) job_store: JobStore,
     pub(super) job: longhaul_leases::Job,
     /// Pair of hosts that worked last.
     pub(crate) last_pair: usize,
@@ -48,30 +48,33 @@ pub(crate) struct SharedJob {
 impl SharedJob {
     /// Joins the job of this command. All processes with an equal command, on any host, share one job.
     pub(super) fn join(job: &Job<'_>, address: &str) -> Result<Self> {
-        let board = open(address)?;
+        let job_store = open(address)?;
         let spec = postcard::to_stdvec(&Spec::of(job.config))?;
         let first = NewTask {
             key: b"plan".to_vec(),
             body: postcard::to_stdvec(&Work::Plan)?,
             ..NewTask::default()
         };
-        let joined = board.join(&Sha256::digest(&spec), &spec, &first);
+        let joined = job_store.join(&Sha256::digest(&spec), &spec, &first);
         let job = joined.map_err(refuse_permanent)?;
         Ok(Self {
-            board,
+            job_store,
             job,
             last_pair: 0,
         })
     }
 
     pub(super) fn status(&self) -> Result<JobStatus> {
-        Ok(self.board.status(self.job)?)
+        Ok(self.job_store.status(self.job)?)
     }
 
     /// Removes the job from the database.
     pub(crate) fn remove(&self) {
-        if let Err(error) = self.board.delete_job(self.job) {
-            errln!("longhaul: the job stays in {}: {error}", self.board.label());
+        if let Err(error) = self.job_store.delete_job(self.job) {
+            errln!(
+                "longhaul: the job stays in {}: {error}",
+                self.job_store.label()
+            );
         }
     }
 }
@@ -84,7 +87,7 @@ pub(super) fn refuse_permanent(error: longhaul_leases::Error) -> anyhow::Error {
     }
 }
 
-/// Parameters that two commands must have in common to share a job. Rates, the number of movers and the order of hosts may
+/// Parameters that two commands must have in common to share a job. Rates, the number of workers and the order of hosts may
 /// differ: each process starts with its first hosts.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Spec {
