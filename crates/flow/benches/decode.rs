@@ -30,8 +30,8 @@ fn main() {
         report("framing", || read(file, |run, _| run.len as u64));
         report("framing, records", || read(file, records));
         report("framing, records, decode", || {
-            let mut kept = Vec::new();
-            read(file, |run, bytes| segments(run, bytes, &mut kept))
+            let mut decoded = Vec::new();
+            read(file, |run, bytes| segments(run, bytes, &mut decoded))
         });
     }
 }
@@ -45,9 +45,9 @@ fn report(what: &str, case: impl Fn() -> u64) {
 
 fn ns_a_packet(case: &impl Fn() -> u64) -> f64 {
     let begin = on_core_ns();
-    let seen = case();
+    let packets = case();
     let elapsed = on_core_ns() - begin;
-    assert!(seen >= PACKETS, "every packet is seen");
+    assert!(packets >= PACKETS, "every packet is seen");
     elapsed as f64 / PACKETS as f64
 }
 
@@ -64,10 +64,12 @@ fn read(file: &[u8], mut each: impl FnMut(&Run, &[u8]) -> u64) -> u64 {
     let (mut reader, mut at, mut sum) = (Reader::new(), 0, 0);
     loop {
         let end = file.len().min(at + PIECE);
-        let shown = &file[at..end];
-        let step = reader.step(shown, end == file.len()).expect("a capture");
+        let available = &file[at..end];
+        let step = reader
+            .step(available, end == file.len())
+            .expect("a capture");
         match &step {
-            Step::Run(run) => sum += each(run, &shown[..run.len]),
+            Step::Run(run) => sum += each(run, &available[..run.len]),
             Step::End => return sum,
             _ => {}
         }

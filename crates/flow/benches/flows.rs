@@ -85,9 +85,9 @@ const CASES: [Case; 6] = [
 
 fn main() {
     // An argument selects cases, for a profiler.
-    let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let wanted = wanted.unwrap_or_default();
-    for case in CASES.iter().filter(|case| case.name.contains(&wanted)) {
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let filter = filter.unwrap_or_default();
+    for case in CASES.iter().filter(|case| case.name.contains(&filter)) {
         let mut times: Vec<f64> = (0..RUNS).map(|_| run(case)).collect();
         times.sort_by(f64::total_cmp);
         let [low, median, high] = [0, RUNS / 2, RUNS - 1].map(|i| times[i]);

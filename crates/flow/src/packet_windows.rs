@@ -75,11 +75,11 @@ impl WindowBuffer {
         if events.len() < events.capacity() {
             return true;
         }
-        let wanted = events
+        let growth_max = events
             .capacity()
             .max(INITIAL_EVENTS)
             .min(usize::from(window_left));
-        let growth = wanted.min(*events_left);
+        let growth = growth_max.min(*events_left);
         events.reserve_exact(growth);
         *events_left -= growth;
         growth > 0
@@ -238,8 +238,10 @@ impl PacketWindows {
     /// Ends a flow. Returns its windows, upload and download, in order of time.
     pub(super) fn release(&mut self, number: u64, origins: [u64; 2]) -> [Vec<PacketWindow>; 2] {
         let owner = number + 1;
-        let own = self.slots.iter().position(|slot| slot.owner == owner);
-        let windows = own.map(|slot| self.clear(slot)).unwrap_or_default();
+        let slot_of_flow = self.slots.iter().position(|slot| slot.owner == owner);
+        let windows = slot_of_flow
+            .map(|slot| self.clear(slot))
+            .unwrap_or_default();
         let mut origins = origins.into_iter();
         windows.map(|direction| direction.finish(origins.next().unwrap_or(0)))
     }

@@ -117,8 +117,8 @@ impl Bins {
         for (series, now) in self.time_series.iter_mut().zip(&self.current) {
             if !now.is_empty() {
                 let most = budget.settings.time_series_bins(packets);
-                let wanted = series.len_with(self.opened_ns, most);
-                let most = budget.reserve_bins(&mut series.bins, wanted, most);
+                let needed = series.len_with(self.opened_ns, most);
+                let most = budget.reserve_bins(&mut series.bins, needed, most);
                 series.add(self.opened_ns, now, most);
             }
         }

@@ -70,15 +70,15 @@ impl Recovery {
         if evidence.received {
             return Cause::Spurious;
         }
-        let seen = direct_cause(evidence);
+        let direct = direct_cause(evidence);
         let timed_out = (evidence.round_trip).is_surely_timeout(evidence.silence_ns);
         if evidence.start < self.end && !timed_out {
             return self.cause;
         }
-        if seen != Cause::Other {
-            (self.cause, self.end) = (seen, evidence.next);
+        if direct != Cause::Other {
+            (self.cause, self.end) = (direct, evidence.next);
         }
-        seen
+        direct
     }
 }
 
@@ -194,11 +194,11 @@ mod tests {
 
     #[test]
     fn received_data_is_spurious_in_any_case() {
-        let held = Evidence {
+        let received = Evidence {
             received: true,
             ..evidence(10, 500)
         };
-        assert_eq!(Recovery::default().cause(&held), Cause::Spurious);
+        assert_eq!(Recovery::default().cause(&received), Cause::Spurious);
     }
 
     #[test]

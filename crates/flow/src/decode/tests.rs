@@ -115,14 +115,14 @@ fn decodes_ipv4_segment() {
 
 #[test]
 fn both_directions_have_same_key() {
-    let there = v4(&tcp(tcp::ACK, &[]), 0);
-    let mut back = there.clone();
-    back[12..20].rotate_left(4);
-    back[20..24].rotate_left(2);
-    let (key, segment) = decode(&frame(&there)).unwrap();
-    let (key_back, segment_back) = decode(&frame(&back)).unwrap();
-    assert_eq!(key, key_back);
-    assert!(!segment.from_low && segment_back.from_low);
+    let forward = v4(&tcp(tcp::ACK, &[]), 0);
+    let mut backward = forward.clone();
+    backward[12..20].rotate_left(4);
+    backward[20..24].rotate_left(2);
+    let (key, segment) = decode(&frame(&forward)).unwrap();
+    let (backward_key, backward_segment) = decode(&frame(&backward)).unwrap();
+    assert_eq!(key, backward_key);
+    assert!(!segment.from_low && backward_segment.from_low);
 }
 
 #[test]

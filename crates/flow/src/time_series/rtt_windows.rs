@@ -33,12 +33,12 @@ impl<'a> RttWindows<'a> {
         let tap_rtt = samples(&series.bins).map(|bin| bin.rtt_min_ns).min();
         let least = tap_rtt.map_or(1.0, |rtt| rtt as f64 / width).max(1e-3);
         let path_rtt = handshake_ns.map_or(least, |rtt| least.max(rtt as f64 / width));
-        let wanted = BINS_MIN.max(active.len() as f64 / STEPS_MAX);
+        let step_min = BINS_MIN.max(active.len() as f64 / STEPS_MAX);
         Some(Self {
             series,
             tap_rtt: least,
             path_rtt,
-            step: path_rtt * (wanted / path_rtt).ceil(),
+            step: path_rtt * (step_min / path_rtt).ceil(),
             sent: sums(&series.bins, |bin| bin.data_bytes),
             acked: sums(&series.bins, |bin| bin.acked_bytes),
         })

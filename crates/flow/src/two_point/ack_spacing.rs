@@ -49,8 +49,8 @@ mod tests {
         let mut spacing = AckSpacing::default();
         for n in 0..10 {
             let sent = n * 1_000_000;
-            let held = (n / 2 * 2 + 1) * 1_000_000 + n % 2 * 1_000;
-            spacing.record([held, sent]);
+            let arrived = (n / 2 * 2 + 1) * 1_000_000 + n % 2 * 1_000;
+            spacing.record([arrived, sent]);
         }
         let found = spacing.finish(false);
         assert_eq!((found.sent.min, found.sent.max), (1_000_000, 1_000_000));
