@@ -109,8 +109,8 @@ pub(super) async fn serve(listener: UnixListener, link: &RunningLink) -> Result<
     loop {
         let (stream, _) = listener.accept().await?;
         let peer = stream.peer_cred()?.uid();
-        let own = longhaul_linux::process::user();
-        if peer == 0 || peer == own {
+        let own_uid = longhaul_linux::process::user();
+        if peer == 0 || peer == own_uid {
             // A client that disconnects needs no error.
             drop(tokio::time::timeout(RESPONSE_TIMEOUT, handle_client(stream, link)).await);
         }

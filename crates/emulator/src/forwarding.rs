@@ -221,9 +221,9 @@ impl Forwarder {
     fn read_one(&mut self) -> io::Result<bool> {
         let mut scratch = [0; vnet::LEN + 128];
         let space = self.packets.free_space();
-        let room = space.is_some();
+        let has_space = space.is_some();
         match self.ingress.read(space.unwrap_or(&mut scratch)) {
-            Ok(len) if room => self.accept(len),
+            Ok(len) if has_space => self.accept(len),
             Ok(_) => self.counters.no_memory += 1,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),

@@ -53,8 +53,8 @@ impl PacketRing {
         let old = std::mem::replace(&mut self.ring, vec![0; bytes].into_boxed_slice());
         self.head = 0;
         for packet in &mut self.packets {
-            let kept = &old[packet.offset..packet.offset + packet.len];
-            self.ring[self.head..self.head + packet.len].copy_from_slice(kept);
+            let packet_bytes = &old[packet.offset..packet.offset + packet.len];
+            self.ring[self.head..self.head + packet.len].copy_from_slice(packet_bytes);
             packet.offset = self.head;
             self.head += packet.len;
         }

@@ -55,13 +55,13 @@ fn unknown_link_lists_running_links() {
         return;
     }
     let bed = Testbed::start("a-named", ["10.66.9.1/30", "10.66.9.2/30"], &[]);
-    let asked = Command::new(longhaul_testbed::longhaul())
+    let output = Command::new(longhaul_testbed::longhaul())
         .args(["link", "show", "no-such-link"])
         .output()
         .unwrap();
-    let stderr = String::from_utf8(asked.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     let name = format!("a-named-{}", std::process::id());
-    assert_eq!(asked.status.code(), Some(2), "{stderr}");
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(
         stderr.contains("there are: ") && stderr.contains(&name),
         "{stderr}"
@@ -86,8 +86,8 @@ fn transfers_with_large_packets_and_without_offload() {
 
 /// Returns the settings of one direction from `show --json`.
 fn settings(bed: &Testbed, direction: usize) -> serde_json::Value {
-    let shown = bed.show(&["--json"]);
-    let line = shown.lines().nth(direction).unwrap();
+    let settings = bed.show(&["--json"]);
+    let line = settings.lines().nth(direction).unwrap();
     serde_json::from_str::<serde_json::Value>(line).unwrap()["settings"].clone()
 }
 

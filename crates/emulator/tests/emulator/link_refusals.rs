@@ -139,11 +139,11 @@ fn rejects_invalid_tap_options() {
 #[test]
 fn rejects_tap_and_counters_in_same_file() {
     let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().to_str().unwrap();
-    let (tap, counters) = (format!("{place}/out"), format!("{place}/./out"));
+    let parent = directory.path().to_str().unwrap();
+    let (tap, counters) = (format!("{parent}/out"), format!("{parent}/./out"));
     let both = ["--tap", &tap, "--counters", &counters];
-    let wanted = ["a tap and --counters", "give each its own"];
-    assert_refused(&[&ENDS, both.as_slice()].concat(), &wanted);
+    let expected = ["a tap and --counters", "give each its own"];
+    assert_refused(&[&ENDS, both.as_slice()].concat(), &expected);
     assert!(!directory.path().join("out").exists());
 }
 

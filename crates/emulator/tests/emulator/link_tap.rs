@@ -421,8 +421,8 @@ fn read_later(pipe: &Path, go: &mpsc::Receiver<()>) -> Vec<u8> {
 
 /// Returns whether `tshark` is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
 fn has_tshark() -> bool {
-    let there = Command::new("tshark").arg("--version").output().is_ok();
-    longhaul_testbed::skip::unless(there, "tshark")
+    let installed = Command::new("tshark").arg("--version").output().is_ok();
+    longhaul_testbed::skip::unless(installed, "tshark")
 }
 
 #[test]
