@@ -138,8 +138,8 @@ fn distinguishes_duplicates_from_reordering() {
     );
     drop(twice);
     // Half of the packets are held back for a hundred intervals.
-    let held = Testbed::start("probe-held", IPV4, &["--forward", "reorder=50%:200ms"]);
-    let result = probe(&held, &["--count", "50", "--interval", "2ms"]);
+    let reordering = Testbed::start("probe-held", IPV4, &["--forward", "reorder=50%:200ms"]);
+    let result = probe(&reordering, &["--count", "50", "--interval", "2ms"]);
     assert!(figure_value(&result, "reordered") > 5.0, "{result}");
     assert_eq!(
         (
