@@ -126,8 +126,8 @@ impl JobStore {
     }
 
     /// Releases a task: others can acquire it at once, the same holder after `pause`. So a task
-    /// that one holder cannot do reaches another, if there is one. Returns as [`complete`](Self::complete)
-    /// does.
+    /// that one holder cannot do reaches another, if there is one. Returns as
+    /// [`complete`](Self::complete) does.
     ///
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and errors of

@@ -16,8 +16,9 @@ pub const BODY_LEN_MAX: usize = 4 << 20;
 pub const RESULT_LEN_MAX: usize = 64 << 10;
 /// Maximum number of tasks in a call of [`JobStore::add_tasks`](crate::JobStore::add_tasks).
 pub const ADD_COUNT_MAX: usize = 10_000;
-/// Maximum bytes of bodies and keys in a call of [`JobStore::add_tasks`](crate::JobStore::add_tasks). Twice as much
-/// memory is needed while they are sent.
+/// Maximum bytes of bodies and keys in a call of
+/// [`JobStore::add_tasks`](crate::JobStore::add_tasks). Twice as much memory is needed while they
+/// are sent.
 pub const ADD_LEN_MAX: usize = 64 << 20;
 /// Maximum number of tasks that a call of [`JobStore::acquire`](crate::JobStore::acquire) acquires.
 pub const ACQUIRE_COUNT_MAX: u32 = 64;

@@ -230,16 +230,13 @@ impl History {
         let store = longhaul_leases::JobStore::open(&url).unwrap();
         let name = number.to_le_bytes();
         let job = store.join(&name, b"", &task("plan")).unwrap();
-        let database = TestDatabase { url, store: store };
+        let database = TestDatabase { url, store };
         let tasks = vec![ModelTask::new(task("plan"))];
         let tokens = Vec::new();
         Self {
             database,
             job,
-            model: Model {
-                tasks: tasks,
-                tokens,
-            },
+            model: Model { tasks, tokens },
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Duration of calls with 100,000 tasks: `cargo test -p longhaul-leases --test job_store -- --ignored
-//! --nocapture`.
+//! Duration of calls with 100,000 tasks: `cargo test -p longhaul-leases --test job_store --
+//! --ignored --nocapture`.
 
 use crate::test_database::{LONG, TestDatabase, after, part_of, task, tokens};
 use longhaul_leases::{Job, NewTask};

@@ -34,7 +34,7 @@ impl TestDatabase {
     pub(crate) fn new() -> Self {
         let url = Server::shared().database();
         let store = JobStore::open(&url).unwrap();
-        Self { url, store: store }
+        Self { url, store }
     }
 
     /// Connection of another machine.

@@ -9,8 +9,9 @@
 //! - PATH may contain spaces. Bytes that are not printable are `\xNN`, a backslash is two.
 //! - CHECK is 16 hexadecimal digits of the BLAKE3 of the line before it.
 //!
-//! The last line of a path counts. A line with a hash of zeros removes the path ([`FileRecord::REMOVED`]).
-//! A line that was torn by a crash, or written by another program, is ignored.
+//! The last line of a path counts. A line with a hash of zeros removes the path
+//! ([`FileRecord::REMOVED`]). A line that was torn by a crash, or written by another program, is
+//! ignored.
 //!
 //! Every user who may write in the directory may write the manifest: it has the group and the read
 //! and write permissions of the directory. Several processes may append lines at the same time,

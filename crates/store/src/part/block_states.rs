@@ -31,10 +31,10 @@ pub(super) struct BlockStates {
 }
 
 impl BlockStates {
-    pub(super) fn empty(within: Range<u64>) -> Self {
-        let count = (within.end - within.start) as usize;
+    pub(super) fn empty(range: Range<u64>) -> Self {
+        let count = (range.end - range.start) as usize;
         Self {
-            range: within,
+            range: range,
             states: vec![BlockState::Missing; count],
             hashes: vec![BlockHash::default(); count],
             written: Vec::new(),
@@ -45,8 +45,8 @@ impl BlockStates {
     }
 
     /// States for the records of an earlier run. Records of blocks outside the range are ignored.
-    pub(super) fn from_records(within: Range<u64>, records: &[BlockRecord]) -> Self {
-        let mut state = Self::empty(within);
+    pub(super) fn from_records(range: Range<u64>, records: &[BlockRecord]) -> Self {
+        let mut state = Self::empty(range);
         state.reads_as_zeros = false;
         for (index, hash) in records {
             if let Some(at) = state.position(*index) {
@@ -63,8 +63,8 @@ impl BlockStates {
 
     /// Position of a block in the vectors.
     pub(super) fn position(&self, index: u64) -> Option<usize> {
-        let within = self.range.contains(&index);
-        within.then(|| (index - self.range.start) as usize)
+        let range = self.range.contains(&index);
+        range.then(|| (index - self.range.start) as usize)
     }
 
     pub(super) fn all_hashed(&self) -> bool {

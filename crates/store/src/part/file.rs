@@ -249,9 +249,9 @@ impl<D: Directory> Part<D> {
     /// system refuses. The part stays as it was.
     pub fn keep_as_piece(self, entry: &Entry) -> Result<(), PartError> {
         self.commit()?;
-        let label = self.label(entry).map_err(|why| PartError::Label {
+        let label = self.label(entry).map_err(|reason| PartError::Label {
             name: self.paths.display_name(),
-            reason: why,
+            reason,
         })?;
         // Makes the length durable if no block came.
         self.paths
@@ -290,8 +290,8 @@ impl<D: Directory> Part<D> {
     /// Hash of the file, if all blocks have one.
     fn file_hash(&self) -> Result<Option<FileHash>, PartError> {
         let state = self.state();
-        let kinds = state.states.iter().zip(state.range.clone());
-        let mut unfinished = kinds.filter(|(kind, _)| **kind != BlockState::Durable);
+        let states = state.states.iter().zip(state.range.clone());
+        let mut unfinished = states.filter(|(state, _)| **state != BlockState::Durable);
         match (unfinished.next(), self.blocks.file_hash(&state.hashes)) {
             (None, Some(hash)) => Ok(state.all_hashed().then_some(hash)),
             (first, _) => Err(PartError::Incomplete {

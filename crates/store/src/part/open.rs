@@ -31,19 +31,25 @@ pub enum OpenOutcome<D: Directory = Dir> {
 
 impl<D: Directory> Part<D> {
     /// Opens the part of the file `name` in `dir`, or creates it.
-    pub fn open(dir: &D, name: &[u8], origin: &SourceInfo) -> Result<OpenOutcome<D>, PartError> {
-        Self::open_with_block_len(dir, name, origin, BLOCK_LEN)
+    pub fn open(
+        dir: &D,
+        name: &[u8],
+        source_info: &SourceInfo,
+    ) -> Result<OpenOutcome<D>, PartError> {
+        Self::open_with_block_len(dir, name, source_info, BLOCK_LEN)
     }
 
     pub(crate) fn open_with_block_len(
         dir: &D,
         name: &[u8],
-        origin: &SourceInfo,
+        source_info: &SourceInfo,
         block_len: u64,
     ) -> Result<OpenOutcome<D>, PartError> {
         let paths = PartPaths::new(dir, name)?;
-        let header = paths.header(origin, block_len)?;
-        busy_to_outcome(PartOpener::new(paths, header, origin.sparse).and_then(PartOpener::open))
+        let header = paths.header(source_info, block_len)?;
+        busy_to_outcome(
+            PartOpener::new(paths, header, source_info.sparse).and_then(PartOpener::open),
+        )
     }
 
     /// Opens blocks of a file while other processes write other blocks of it, or the same. At most
@@ -57,34 +63,34 @@ impl<D: Directory> Part<D> {
     pub fn open_slice(
         dir: &D,
         name: &[u8],
-        origin: &SourceInfo,
+        source_info: &SourceInfo,
         blocks: &[Range<u64>],
     ) -> Result<OpenOutcome<D>, PartError> {
-        Self::open_slice_with_block_len(dir, name, origin, blocks, BLOCK_LEN)
+        Self::open_slice_with_block_len(dir, name, source_info, blocks, BLOCK_LEN)
     }
 
     pub(crate) fn open_slice_with_block_len(
         dir: &D,
         name: &[u8],
-        origin: &SourceInfo,
+        source_info: &SourceInfo,
         blocks: &[Range<u64>],
         block_len: u64,
     ) -> Result<OpenOutcome<D>, PartError> {
-        let join = || {
+        let open_existing = || {
             let paths = PartPaths::new(dir, name)?;
-            let header = paths.header(origin, block_len)?;
-            slices::open_slice(paths, header, origin.sparse, blocks)
+            let header = paths.header(source_info, block_len)?;
+            slices::open_slice(paths, header, source_info.sparse, blocks)
         };
-        busy_to_outcome(join().and_then(|joined| {
-            if let Some(slice) = joined {
+        busy_to_outcome(open_existing().and_then(|slice| {
+            if let Some(slice) = slice {
                 return Ok(OpenOutcome::Resumed(slice));
             }
-            match Self::open_with_block_len(dir, name, origin, block_len)? {
+            match Self::open_with_block_len(dir, name, source_info, block_len)? {
                 // Created; from now on slices can share it.
                 OpenOutcome::Fresh(whole) | OpenOutcome::Resumed(whole) => drop(whole),
                 other => return Ok(other),
             }
-            Ok(join()?.map_or(OpenOutcome::Busy, OpenOutcome::Resumed))
+            Ok(open_existing()?.map_or(OpenOutcome::Busy, OpenOutcome::Resumed))
         }))
     }
 }

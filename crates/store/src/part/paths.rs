@@ -61,14 +61,18 @@ impl<D: Directory> PartPaths<D> {
         Escaped(&self.name).to_string()
     }
 
-    pub(super) fn header(&self, origin: &SourceInfo, block_len: u64) -> Result<Header, PartError> {
-        let len = origin.length;
+    pub(super) fn header(
+        &self,
+        source_info: &SourceInfo,
+        block_len: u64,
+    ) -> Result<Header, PartError> {
+        let len = source_info.length;
         if len > FILE_LEN_MAX {
             let name = self.display_name();
             return Err(PartError::TooLong { name, len });
         }
         Ok(Header {
-            version: origin.version,
+            version: source_info.version,
             blocks: Blocks::with_block_len(len, block_len),
         })
     }

@@ -49,16 +49,14 @@ pub(super) fn open_slice<D: Directory>(
     let count = header.blocks.count();
     let start = blocks.first().map_or(0, |first| first.start.min(count));
     let end = blocks.last().map_or(0, |last| last.end);
-    let within = start..end.clamp(start, count);
+    let range = start..end.clamp(start, count);
     // Blocks between the ranges belong to other slices.
     records.retain(|(index, _)| {
-        let behind = blocks.partition_point(|range| range.end <= *index);
-        blocks
-            .get(behind)
-            .is_some_and(|range| range.contains(index))
+        let next = blocks.partition_point(|range| range.end <= *index);
+        blocks.get(next).is_some_and(|range| range.contains(index))
     });
     let slice = Part {
-        state: Mutex::new(BlockStates::from_records(within, &records)),
+        state: Mutex::new(BlockStates::from_records(range, &records)),
         blocks: header.blocks,
         is_slice: true,
         sparse,
@@ -88,8 +86,8 @@ fn acquire_journal<D: Directory>(
     records: &mut Vec<BlockRecord>,
 ) -> Result<Journal<D::File>, PartError> {
     let mut own_journal = None;
-    for slot in 0..SLICES_MAX {
-        let name = paths.slice_journal(slot);
+    for number in 0..SLICES_MAX {
+        let name = paths.slice_journal(number);
         if own_journal.is_none() {
             match paths.create(&name) {
                 Ok(file) => {
@@ -101,7 +99,7 @@ fn acquire_journal<D: Directory>(
             }
         }
         match read_records(paths, &name, header)? {
-            Some(noted) => records.extend(noted.into_iter().flatten()),
+            Some(slice_records) => records.extend(slice_records.into_iter().flatten()),
             None => break,
         }
     }
@@ -154,21 +152,21 @@ pub(super) fn merge_slices<D: Directory>(
     journal: &mut Journal<D::File>,
     mut records: Vec<BlockRecord>,
 ) -> Result<Vec<BlockRecord>, PartError> {
-    let there: HashSet<u64> = records.iter().map(|(index, _)| *index).collect();
+    let known: HashSet<u64> = records.iter().map(|(index, _)| *index).collect();
     let mut new = Vec::new();
     let mut any = false;
-    for slot in 0..SLICES_MAX {
+    for number in 0..SLICES_MAX {
         // An earlier one may be missing: removals are lost in any order when power fails.
-        let Some(file) = paths.open(&paths.slice_journal(slot), OpenMode::Exclusive)? else {
+        let Some(file) = paths.open(&paths.slice_journal(number), OpenMode::Exclusive)? else {
             continue;
         };
         any = true;
         let contents = paths.io_context("read its journal", journal::read(&file, header))?;
-        let noted = contents.map_or_else(Vec::new, |contents| contents.records);
+        let slice_records = contents.map_or_else(Vec::new, |contents| contents.records);
         new.extend(
-            noted
+            slice_records
                 .into_iter()
-                .filter(|(index, _)| !there.contains(index)),
+                .filter(|(index, _)| !known.contains(index)),
         );
     }
     if any {

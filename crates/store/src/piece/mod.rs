@@ -4,8 +4,8 @@
 //! On each host, the part and the journal stay ([`crate::part`]). The part is as long as the file,
 //! and its name is `.longhaul-HASH.piece-data`. A label beside them, `.longhaul-HASH.piece`, has
 //! the file's name and entry, because the hash cannot be turned back into a name. The label is
-//! written when the part is kept as a piece ([`crate::part::Part::keep_as_piece`]). It is removed when the
-//! file gets its final name on this host, is discarded or is begun again.
+//! written when the part is kept as a piece ([`crate::part::Part::keep_as_piece`]). It is removed
+//! when the file gets its final name on this host, is discarded or is begun again.
 //!
 //! A label alone does not say which blocks exist. The journal says that, for the version in the
 //! label, and only beside a part of the file's length. So a label, a part or a journal that a loss

@@ -57,9 +57,9 @@ impl OpenPiece {
         let name = |kind| internal_name(entry.path.name(), kind);
         let label = name("piece");
         let version =
-            *label::file_version(entry).map_err(|why| PieceFileError::new(&label, why))?;
-        // Opened before the journal, for the reason given at [`super::held_blocks`]. Under the name that
-        // earlier versions used, or if power was lost before the part was renamed.
+            *label::file_version(entry).map_err(|reason| PieceFileError::new(&label, reason))?;
+        // Opened before the journal, for the reason given at [`super::held_blocks`]. Under the name
+        // that earlier versions used, or if power was lost before the part was renamed.
         let file = match open_internal(dir, &name(PIECE_DATA)) {
             Err(unusable) if unusable.is_not_found() => open_internal(dir, &name("part"))?,
             found => found?,
@@ -94,19 +94,19 @@ fn records(
 #[derive(Debug)]
 pub(crate) struct PieceFileError {
     internal: Vec<u8>,
-    why: LabelError,
+    reason: LabelError,
 }
 
 impl PieceFileError {
-    fn new(internal: &[u8], why: LabelError) -> Self {
+    fn new(internal: &[u8], reason: LabelError) -> Self {
         Self {
             internal: internal.into(),
-            why,
+            reason,
         }
     }
 
     fn is_not_found(&self) -> bool {
-        self.why == LabelError::System(Errno::NOENT)
+        self.reason == LabelError::System(Errno::NOENT)
     }
 
     /// Error for this file in the directory `dir`.
@@ -114,7 +114,7 @@ impl PieceFileError {
         match below(dir, &self.internal) {
             Ok(path) => Failure::Piece {
                 path,
-                reason: self.why,
+                reason: self.reason,
             },
             Err(bad) => bad.into(),
         }
@@ -144,13 +144,13 @@ fn open_internal(dir: BorrowedFd<'_>, internal: &[u8]) -> Result<File, PieceFile
         held.unreadable.map_or(Ok(()), Err)?;
         Ok(File::from(held.fd))
     };
-    opened().map_err(|why| PieceFileError::new(internal, why))
+    opened().map_err(|reason| PieceFileError::new(internal, reason))
 }
 
 pub(super) fn read_label(dir: BorrowedFd<'_>, internal: &[u8]) -> Result<Entry, PieceFileError> {
     let file = open_internal(dir, internal)?;
     let entry = read(&file, internal).unwrap_or_else(|error| Err(errno(&error)));
-    entry.map_err(|why| PieceFileError::new(internal, why))
+    entry.map_err(|reason| PieceFileError::new(internal, reason))
 }
 
 /// Reads the label of a file's piece. Returns the entry, and the ranges of the blocks that the

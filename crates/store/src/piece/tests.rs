@@ -6,7 +6,7 @@ use crate::{
     blocks::BlockHash,
     part::{OpenOutcome, Part, remove_leftovers},
     path::RelPath,
-    tests::{dir_of, file_in_pieces, keep_piece, origin_of, part_of, write_block},
+    tests::{dir_of, file_in_pieces, keep_piece, part_of, source_info_of, write_block},
     vfs::UntrustedFile,
 };
 use std::{
@@ -46,7 +46,7 @@ impl TestDir {
 
     fn slice(&self) -> Part {
         let dir = dir_of(self.temp.path(), &self.entry);
-        match Part::open_slice(&dir, b"file", &origin_of(&self.entry), &[ALL]) {
+        match Part::open_slice(&dir, b"file", &source_info_of(&self.entry), &[ALL]) {
             Ok(OpenOutcome::Resumed(slice)) => slice,
             _ => panic!("no slice"),
         }

@@ -124,13 +124,13 @@ pub(crate) fn file_in_pieces(path: &str, version: i64) -> Entry {
 /// Part of the entry, in its directory below `top`.
 pub(crate) fn part_of(top: &Path, entry: &Entry) -> Part {
     let dir = dir_of(top, entry);
-    match Part::open(&dir, entry.path.name(), &origin_of(entry)).unwrap() {
+    match Part::open(&dir, entry.path.name(), &source_info_of(entry)).unwrap() {
         OpenOutcome::Fresh(part) | OpenOutcome::Resumed(part) => part,
         _ => panic!("somebody is at it"),
     }
 }
 
-pub(crate) fn origin_of(entry: &Entry) -> SourceInfo {
+pub(crate) fn source_info_of(entry: &Entry) -> SourceInfo {
     let Kind::File { version, .. } = &entry.kind else {
         panic!("no file");
     };

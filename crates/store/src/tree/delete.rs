@@ -140,11 +140,11 @@ impl<'a> DeletionPlan<'a> {
         let all = names
             .iter()
             .filter(|name| !name.starts_with(INTERNAL_PREFIX));
-        let unknown = all
+        let extra_names = all
             .chain(pieces)
             .filter(|name| !frame.names.contains(*name));
         let mut found = Vec::new();
-        for name in unknown {
+        for name in extra_names {
             found.push(below(frame.path.as_ref(), name)?);
         }
         found.retain(|path| !self.is_excluded(path) && !self.is_on_other_file_system(path));
@@ -216,10 +216,10 @@ fn is_dir(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode).is_dir()
 }
 
-/// Whether the entry is a directory, and whether it is on another file system than `home`.
-fn is_dir_and_beyond(stat: &Stat, home: Option<u64>) -> (bool, bool) {
-    let beyond = home.is_some_and(|home| home != stat.st_dev);
-    (is_dir(stat), beyond)
+/// Whether the entry is a directory, and whether it is on another file system than `home_device`.
+fn classify(stat: &Stat, home_device: Option<u64>) -> (bool, bool) {
+    let on_other_file_system = home_device.is_some_and(|home_device| home_device != stat.st_dev);
+    (is_dir(stat), on_other_file_system)
 }
 
 fn device(root: &Root, path: Option<&RelPath>) -> Result<u64, Failure> {
@@ -248,19 +248,19 @@ fn is_excluded(root: &Root, filter: &Filter, path: &RelPath) -> bool {
 /// Directories that contain these stay. Returns the number of removed entries, and the failures.
 #[must_use]
 pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Failure>) {
-    let above = path.parent().map_or(Verdict::Unmatched, |dir| {
+    let parent_verdict = path.parent().map_or(Verdict::Unmatched, |dir| {
         filter.verdict_from_top(&dir, true)
     });
     let mut removal = Removal {
         root,
         filter,
-        home: home_device(root, filter, path),
+        home_device: home_device(root, filter, path),
         removed: 0,
         failures: Vec::new(),
     };
     // If this is not allowed, the removal reports it.
     let _ = root.make_writable(path.parent().as_ref());
-    removal.remove_tree(path, above);
+    removal.remove_tree(path, parent_verdict);
     (removal.removed, removal.failures)
 }
 
@@ -270,26 +270,26 @@ pub fn list_removable(
     root: &Root,
     filter: &Filter,
     path: &RelPath,
-    say: impl FnMut(&RelPath),
+    report: impl FnMut(&RelPath),
 ) -> Vec<Failure> {
-    let above = path.parent().map_or(Verdict::Unmatched, |dir| {
+    let parent_verdict = path.parent().map_or(Verdict::Unmatched, |dir| {
         filter.verdict_from_top(&dir, true)
     });
     let mut listing = Listing {
         root,
         filter,
-        home: home_device(root, filter, path),
-        report: say,
+        home_device: home_device(root, filter, path),
+        report,
         failures: Vec::new(),
     };
-    listing.list_tree(path, above);
+    listing.list_tree(path, parent_verdict);
     listing.failures
 }
 
 struct Listing<'a, S> {
     root: &'a Root,
     filter: &'a Filter,
-    home: Option<u64>,
+    home_device: Option<u64>,
     report: S,
     failures: Vec<Failure>,
 }
@@ -297,52 +297,54 @@ struct Listing<'a, S> {
 impl<S: FnMut(&RelPath)> Listing<'_, S> {
     /// Lists an entry and its contents; returns whether all of it would be removed. Recursion is
     /// limited by the length of a path.
-    fn list_tree(&mut self, path: &RelPath, above: Verdict) -> bool {
-        let goes = self.list_entry(path, above).unwrap_or_else(|failure| {
-            self.failures.push(failure);
-            false
-        });
-        if goes {
+    fn list_tree(&mut self, path: &RelPath, parent_verdict: Verdict) -> bool {
+        let removable = self
+            .list_entry(path, parent_verdict)
+            .unwrap_or_else(|failure| {
+                self.failures.push(failure);
+                false
+            });
+        if removable {
             (self.report)(path);
         }
-        goes
+        removable
     }
 
-    fn list_entry(&mut self, path: &RelPath, above: Verdict) -> Result<bool, Failure> {
-        let (dir, beyond) = match self.root.stat(path) {
+    fn list_entry(&mut self, path: &RelPath, parent_verdict: Verdict) -> Result<bool, Failure> {
+        let (directory, on_other_file_system) = match self.root.stat(path) {
             Err(failure) if failure.is_not_found() && piece::exists(self.root, path) => {
                 (false, false)
             }
-            stat => is_dir_and_beyond(&stat?, self.home),
+            stat => classify(&stat?, self.home_device),
         };
-        let verdict = match above {
-            Verdict::Excluded => above,
-            _ => self.filter.verdict(path, dir, above),
+        let verdict = match parent_verdict {
+            Verdict::Excluded => parent_verdict,
+            _ => self.filter.verdict(path, directory, parent_verdict),
         };
-        if path.is_internal() || beyond || verdict == Verdict::Excluded {
+        if path.is_internal() || on_other_file_system || verdict == Verdict::Excluded {
             return Ok(false);
         }
-        let mut all = true;
-        if dir {
+        let mut all_removable = true;
+        if directory {
             let (names, error) = self.root.list(Some(path))?;
             let files = files_with_pieces(self.root, Some(path), &names)?;
             let with_pieces = PieceFileNames::of(&files);
-            let alone = files.iter().map(AsRef::as_ref);
-            let alone = alone.filter(|file| !names.contains(file));
+            let only_pieces = files.iter().map(AsRef::as_ref);
+            let only_pieces = only_pieces.filter(|file| !names.contains(file));
             let others = names.iter().filter(|name| !with_pieces.contains(name));
-            for name in others.chain(alone) {
-                all &= self.list_tree(&path.join(name)?, verdict);
+            for name in others.chain(only_pieces) {
+                all_removable &= self.list_tree(&path.join(name)?, verdict);
             }
             error.map_or(Ok(()), Err)?;
         }
-        Ok(all)
+        Ok(all_removable)
     }
 }
 
 struct Removal<'a> {
     root: &'a Root,
     filter: &'a Filter,
-    home: Option<u64>,
+    home_device: Option<u64>,
     removed: u64,
     failures: Vec<Failure>,
 }
@@ -354,11 +356,11 @@ enum Step {
 }
 
 impl Removal<'_> {
-    fn remove_tree(&mut self, path: &RelPath, above: Verdict) {
-        let mut steps = vec![Step::Enter(path.clone(), above)];
+    fn remove_tree(&mut self, path: &RelPath, parent_verdict: Verdict) {
+        let mut steps = vec![Step::Enter(path.clone(), parent_verdict)];
         while let Some(step) = steps.pop() {
             let done = match step {
-                Step::Enter(path, above) => self.enter(&path, above, &mut steps),
+                Step::Enter(path, parent_verdict) => self.enter(&path, parent_verdict, &mut steps),
                 Step::Leave(path) => self.leave(&path),
             };
             self.failures.extend(done.err());
@@ -368,35 +370,35 @@ impl Removal<'_> {
     fn enter(
         &mut self,
         path: &RelPath,
-        above: Verdict,
+        parent_verdict: Verdict,
         steps: &mut Vec<Step>,
     ) -> Result<(), Failure> {
-        let (dir, beyond) = match self.root.stat(path) {
-            Ok(stat) => is_dir_and_beyond(&stat, self.home),
+        let (directory, on_other_file_system) = match self.root.stat(path) {
+            Ok(stat) => classify(&stat, self.home_device),
             Err(failure) if failure.is_not_found() => (false, false),
             Err(failure) => return Err(failure),
         };
-        let verdict = match above {
-            Verdict::Excluded => above,
-            _ => self.filter.verdict(path, dir, above),
+        let verdict = match parent_verdict {
+            Verdict::Excluded => parent_verdict,
+            _ => self.filter.verdict(path, directory, parent_verdict),
         };
-        if path.is_internal() || beyond || verdict == Verdict::Excluded {
+        if path.is_internal() || on_other_file_system || verdict == Verdict::Excluded {
             return Ok(());
         }
         if piece::exists(self.root, path) {
             let done = self.remove_one(|root| piece::remove(root, path));
             self.failures.extend(done.err());
         }
-        if !dir {
+        if !directory {
             return self.remove_one(|root| root.remove(path));
         }
         self.root.make_writable(Some(path))?;
         let (names, error) = self.root.list(Some(path))?;
         steps.push(Step::Leave(path.clone()));
         let files = files_with_pieces(self.root, Some(path), &names)?;
-        let alone = files.iter().map(AsRef::as_ref);
-        let alone = alone.filter(|file| !names.contains(file));
-        for name in names.iter().chain(alone) {
+        let only_pieces = files.iter().map(AsRef::as_ref);
+        let only_pieces = only_pieces.filter(|file| !names.contains(file));
+        for name in names.iter().chain(only_pieces) {
             steps.push(Step::Enter(path.join(name)?, verdict));
         }
         error.map_or(Ok(()), Err)

@@ -4,8 +4,8 @@
 //! on other hosts leave no other trace here.
 //!
 //! The record is `.longhaul-spread` in the directory that was copied into: a format number and a
-//! [`TreeShare`] for each tree as postcard, and the BLAKE3 of both. A newer share of the same tree from
-//! the same source replaces the older one.
+//! [`TreeShare`] for each tree as postcard, and the BLAKE3 of both. A newer share of the same tree
+//! from the same source replaces the older one.
 
 use crate::{
     path::RelPath,

@@ -37,7 +37,7 @@ struct TestDir {
     temp: tempfile::TempDir,
     dir: Dir,
     content: Vec<u8>,
-    origin: SourceInfo,
+    source_info: SourceInfo,
 }
 
 impl TestDir {
@@ -46,7 +46,7 @@ impl TestDir {
         let dir = Dir::new(File::open(temp.path()).unwrap().as_fd()).unwrap();
         let mut content = vec![0; (9 * LEN + LEN / 2) as usize];
         blake3::Hasher::new().finalize_xof().fill(&mut content);
-        let origin = SourceInfo {
+        let source_info = SourceInfo {
             version: Version::default(),
             length: content.len() as u64,
             sparse: false,
@@ -55,7 +55,7 @@ impl TestDir {
             temp,
             dir,
             content,
-            origin,
+            source_info,
         }
     }
 
@@ -68,7 +68,7 @@ impl TestDir {
     }
 
     fn open(&self) -> Result<OpenOutcome, PartError> {
-        Part::open_with_block_len(&self.dir, b"file", &self.origin, LEN)
+        Part::open_with_block_len(&self.dir, b"file", &self.source_info, LEN)
     }
 
     fn open_fresh(&self) -> Part {
@@ -87,8 +87,9 @@ impl TestDir {
         }
     }
 
-    fn open_slice(&self, within: Range<u64>) -> Part {
-        match Part::open_slice_with_block_len(&self.dir, b"file", &self.origin, &[within], LEN) {
+    fn open_slice(&self, range: Range<u64>) -> Part {
+        match Part::open_slice_with_block_len(&self.dir, b"file", &self.source_info, &[range], LEN)
+        {
             Ok(OpenOutcome::Resumed(part)) => part,
             Ok(_) => panic!("no slice"),
             Err(error) => panic!("{error}"),
@@ -183,7 +184,7 @@ fn new_version_starts_again() {
     test_dir.write(&part, 0..10);
     part.commit().unwrap();
     drop(part);
-    test_dir.origin.version.ctime.1 += 1;
+    test_dir.source_info.version.ctime.1 += 1;
     let part = test_dir.open_fresh();
     assert_eq!(part.missing(), [0..10]);
     let bytes = fs::read(test_dir.path(part.internal_name())).unwrap();
@@ -289,7 +290,7 @@ fn rejects_blocks_damaged_in_transit() {
 #[test]
 fn holes_take_no_space_and_read_as_zeros() {
     let mut test_dir = TestDir::new();
-    test_dir.origin.sparse = true;
+    test_dir.source_info.sparse = true;
     test_dir.content[..LEN as usize * 9].fill(0);
     let part = test_dir.open_fresh();
     for index in 0..9 {
@@ -307,7 +308,7 @@ fn holes_take_no_space_and_read_as_zeros() {
 #[test]
 fn sparse_file_gets_holes_for_zeros() {
     let mut test_dir = TestDir::new();
-    test_dir.origin.sparse = true;
+    test_dir.source_info.sparse = true;
     let earlier = test_dir.open_fresh();
     test_dir.write(&earlier, 0..10);
     drop(earlier);
@@ -410,34 +411,34 @@ fn replaces_a_symlink_at_the_final_name() {
 fn accepts_only_single_component_names() {
     let test_dir = TestDir::new();
     for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b", &[b'a'; 256]] {
-        let message = error(Part::open(&test_dir.dir, name, &test_dir.origin));
+        let message = error(Part::open(&test_dir.dir, name, &test_dir.source_info));
         assert!(message.ends_with("not a file name"), "{message}");
     }
     for name in [&b"\xff\n"[..], &[b'a'; 255]] {
-        assert!(Part::open(&test_dir.dir, name, &test_dir.origin).is_ok());
+        assert!(Part::open(&test_dir.dir, name, &test_dir.source_info).is_ok());
     }
 }
 
 #[test]
 fn full_disk_leaves_an_empty_part() {
     let mut test_dir = TestDir::new();
-    test_dir.origin.length = FILE_LEN_MAX;
-    let message = error(Part::open(&test_dir.dir, b"file", &test_dir.origin));
+    test_dir.source_info.length = FILE_LEN_MAX;
+    let message = error(Part::open(&test_dir.dir, b"file", &test_dir.source_info));
     assert!(
         message.starts_with("file: cannot reserve space for it: "),
         "{message}"
     );
     let part = fs::metadata(test_dir.path(&internal_name(b"file", "part"))).unwrap();
     assert_eq!((part.len(), part.blocks()), (0, 0));
-    test_dir.origin.length += 1;
-    let message = error(Part::open(&test_dir.dir, b"file", &test_dir.origin));
+    test_dir.source_info.length += 1;
+    let message = error(Part::open(&test_dir.dir, b"file", &test_dir.source_info));
     assert!(message.contains("more than the maximum"), "{message}");
 }
 
 #[test]
 fn finishes_an_empty_file_without_blocks() {
     let mut test_dir = TestDir::new();
-    (test_dir.origin.length, test_dir.content) = (0, Vec::new());
+    (test_dir.source_info.length, test_dir.content) = (0, Vec::new());
     let part = test_dir.open_fresh();
     assert_eq!(part.missing(), []);
     assert_eq!(part.commit().unwrap(), []);
@@ -450,11 +451,11 @@ fn finishes_an_empty_file_without_blocks() {
 fn failed_commit_keeps_only_earlier_blocks() {
     let (disk, mut rng) = (SimulatedDisk::default(), SimRng(0));
     let dir = disk.directory();
-    let origin = SourceInfo {
+    let source_info = SourceInfo {
         length: 3 * 1024,
-        ..TestDir::new().origin
+        ..TestDir::new().source_info
     };
-    let open = || Part::open_with_block_len(&dir, b"file", &origin, 1024).unwrap();
+    let open = || Part::open_with_block_len(&dir, b"file", &source_info, 1024).unwrap();
     let write = |part: &Part<_>, index| {
         let hash = part.blocks().hash(index, &[7; 1024]).unwrap();
         part.write(index, &[7; 1024], Some(hash))
@@ -583,11 +584,11 @@ fn detects_a_byte_changed_between_runs() {
 fn refuses_to_finish_with_an_unreadable_block() {
     for block in 0..4 {
         let dir = SimulatedDisk::default().directory();
-        let origin = SourceInfo {
+        let source_info = SourceInfo {
             length: 4 * 1024,
-            ..TestDir::new().origin
+            ..TestDir::new().source_info
         };
-        let open = || Part::open_with_block_len(&dir, b"file", &origin, 1024).unwrap();
+        let open = || Part::open_with_block_len(&dir, b"file", &source_info, 1024).unwrap();
         let OpenOutcome::Fresh(part) = open() else {
             panic!("not fresh");
         };

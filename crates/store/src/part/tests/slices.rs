@@ -5,11 +5,11 @@ use super::*;
 #[test]
 fn slices_write_one_file_that_is_then_finished() {
     let test_dir = TestDir::new();
-    let slices = [0..4, 4..7, 7..10].map(|within| test_dir.open_slice(within));
-    for (slice, within) in slices.iter().zip([0..4, 4..7, 7..10]) {
-        assert_eq!(slice.missing(), std::slice::from_ref(&within));
-        test_dir.write(slice, within.clone());
-        assert_eq!(slice.commit().unwrap(), within.collect::<Vec<_>>());
+    let slices = [0..4, 4..7, 7..10].map(|range| test_dir.open_slice(range));
+    for (slice, range) in slices.iter().zip([0..4, 4..7, 7..10]) {
+        assert_eq!(slice.missing(), std::slice::from_ref(&range));
+        test_dir.write(slice, range.clone());
+        assert_eq!(slice.commit().unwrap(), range.collect::<Vec<_>>());
     }
     assert!(
         matches!(test_dir.open(), Ok(OpenOutcome::Busy)),
@@ -50,9 +50,9 @@ fn keeps_slice_journals_while_a_slice_is_open() {
 #[test]
 fn reads_a_slice_journal_without_the_earlier_ones() {
     let test_dir = TestDir::new();
-    let slices = [0..4, 4..8].map(|within| test_dir.open_slice(within));
-    for (slice, within) in slices.iter().zip([0..4, 4..8]) {
-        test_dir.write(slice, within);
+    let slices = [0..4, 4..8].map(|range| test_dir.open_slice(range));
+    for (slice, range) in slices.iter().zip([0..4, 4..8]) {
+        test_dir.write(slice, range);
         slice.commit().unwrap();
     }
     let first = internal_name(b"file", "journal-0");
@@ -102,7 +102,7 @@ fn slice_of_several_ranges_has_only_its_own_blocks() {
     drop(first);
     let runs = [0..3, 6..10];
     let opened =
-        Part::open_slice_with_block_len(&test_dir.dir, b"file", &test_dir.origin, &runs, LEN);
+        Part::open_slice_with_block_len(&test_dir.dir, b"file", &test_dir.source_info, &runs, LEN);
     let Ok(OpenOutcome::Resumed(apart)) = opened else {
         panic!("it is there");
     };
@@ -136,9 +136,14 @@ fn slice_of_another_version_is_busy_until_the_former_is_closed() {
     let slice = test_dir.open_slice(0..10);
     test_dir.write(&slice, 0..10);
     slice.commit().unwrap();
-    test_dir.origin.version.ctime.1 += 1;
-    let other =
-        Part::open_slice_with_block_len(&test_dir.dir, b"file", &test_dir.origin, &[0..5], LEN);
+    test_dir.source_info.version.ctime.1 += 1;
+    let other = Part::open_slice_with_block_len(
+        &test_dir.dir,
+        b"file",
+        &test_dir.source_info,
+        &[0..5],
+        LEN,
+    );
     assert!(matches!(other, Ok(OpenOutcome::Busy)));
     drop(slice);
     assert_eq!(test_dir.open_slice(0..5).missing(), [0..5]);
@@ -150,8 +155,13 @@ fn limits_the_number_of_slices() {
     let slices: Vec<Part> = (0..SLICES_MAX)
         .map(|_| test_dir.open_slice(0..10))
         .collect();
-    let one_more =
-        Part::open_slice_with_block_len(&test_dir.dir, b"file", &test_dir.origin, &[0..10], LEN);
+    let one_more = Part::open_slice_with_block_len(
+        &test_dir.dir,
+        b"file",
+        &test_dir.source_info,
+        &[0..10],
+        LEN,
+    );
     assert!(matches!(one_more, Ok(OpenOutcome::Busy)));
     drop(slices);
     drop(test_dir.open_slice(0..10));
@@ -215,10 +225,10 @@ fn removes_slice_journals_of_an_older_version() {
     test_dir.write(&slice, 0..10);
     slice.commit().unwrap();
     drop(slice);
-    let first = test_dir.origin.version;
-    test_dir.origin.version.ctime.1 += 1;
+    let first = test_dir.source_info.version;
+    test_dir.source_info.version.ctime.1 += 1;
     drop(test_dir.open_fresh());
-    test_dir.origin.version = first;
+    test_dir.source_info.version = first;
     drop(test_dir.open_fresh());
     assert_eq!(test_dir.open_resumed().missing(), [0..10]);
 }

@@ -111,7 +111,7 @@ impl Source {
         &self.versions[self.version]
     }
 
-    fn origin(&self, sparse: bool) -> SourceInfo {
+    fn source_info(&self, sparse: bool) -> SourceInfo {
         let size = self.content().len() as u64;
         let mtime = (self.version as i64, 0);
         SourceInfo {
@@ -160,8 +160,8 @@ impl Source {
             assert_eq!(self.blocks().hash(*index, kept), Ok(*hash));
         }
         let durable: BTreeSet<u64> = durable.into_iter().map(|(index, _)| index).collect();
-        let within = part.block_range();
-        let message = self.promised_blocks.range(within).copied().collect();
+        let range = part.block_range();
+        let message = self.promised_blocks.range(range).copied().collect();
         assert!(durable.is_superset(&message), "a promised block is lost");
         let count = durable.len() as u64;
         self.promised_blocks.extend(durable);
@@ -255,8 +255,8 @@ impl Simulation {
             return self.small(at);
         }
         let source = &self.sources[at];
-        let origin = source.origin(sparse);
-        let opened = Part::open_with_block_len(&source.dir, &source.name, &origin, BLOCK);
+        let source_info = source.source_info(sparse);
+        let opened = Part::open_with_block_len(&source.dir, &source.name, &source_info, BLOCK);
         let opened = self.fail_only_by_power_loss(opened)?;
         self.record_outcome(at, opened)
     }
@@ -267,13 +267,13 @@ impl Simulation {
             let source = &self.sources[at];
             let count = source.blocks().count();
             let first = self.rng.below(count as usize + 1) as u64;
-            let within = first..count.min(first + 1 + self.rng.below(8) as u64);
-            let origin = source.origin(sparse);
+            let range = first..count.min(first + 1 + self.rng.below(8) as u64);
+            let source_info = source.source_info(sparse);
             let opened = Part::open_slice_with_block_len(
                 &source.dir,
                 &source.name,
-                &origin,
-                &[within],
+                &source_info,
+                &[range],
                 BLOCK,
             );
             match self.fail_only_by_power_loss(opened)? {

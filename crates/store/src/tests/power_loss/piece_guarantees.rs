@@ -214,8 +214,8 @@ fn restarted_part_is_no_piece_until_kept() {
     };
     at_each_operation(begin, |source| {
         let label = source.has("piece");
-        let origin = source.origin(true);
-        let opened = Part::open_with_block_len(&source.dir, &source.name, &origin, BLOCK);
+        let source_info = source.source_info(true);
+        let opened = Part::open_with_block_len(&source.dir, &source.name, &source_info, BLOCK);
         let resumed = matches!(opened, Ok(OpenOutcome::Resumed(_)));
         assert!(!(resumed && label), "a part beside the label of another");
     });
@@ -226,7 +226,8 @@ fn refuses_to_keep_a_broken_part() {
     let disk = SimulatedDisk::default();
     let mut source = Source::new(0, &disk.directory(), &mut SimRng(1));
     source.versions = vec![vec![1; BLOCK as usize]];
-    let opened = Part::open_with_block_len(&source.dir, &source.name, &source.origin(true), BLOCK);
+    let opened =
+        Part::open_with_block_len(&source.dir, &source.name, &source.source_info(true), BLOCK);
     let Ok(OpenOutcome::Fresh(part)) = opened else {
         panic!("not fresh");
     };

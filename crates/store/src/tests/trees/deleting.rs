@@ -4,27 +4,27 @@
 use super::*;
 
 /// Paths that would be deleted at `dst` after a copy of `src/`.
-fn extras(
+fn planned_deletions(
     temp: &TempDir,
     filter: &Filter,
     ended: Option<ScanEnd>,
 ) -> Result<Vec<String>, DeletionRefused> {
     let root = Root::open(&temp.path().join("dst")).unwrap();
     let mut scan = scan(&contents(&temp.path().join("src")), filter.clone());
-    let mut extras = DeletionPlan::new(&root, filter);
+    let mut plan = DeletionPlan::new(&root, filter);
     for item in scan.by_ref() {
         match item {
-            ScanItem::Entry { entry, .. } => extras.add_entry(&entry),
-            ScanItem::Top { .. } => extras.set_contents_copied(),
+            ScanItem::Entry { entry, .. } => plan.add_entry(&entry),
+            ScanItem::Top { .. } => plan.set_contents_copied(),
             ScanItem::Shares { .. } => {}
-            ScanItem::Skipped { path, .. } => extras.protect(&path),
-            ScanItem::Piece { entry, .. } => extras.add_entry(&entry),
+            ScanItem::Skipped { path, .. } => plan.protect(&path),
+            ScanItem::Piece { entry, .. } => plan.add_entry(&entry),
             ScanItem::Failed(failure) | ScanItem::SourceFailed { failure, .. } => {
                 panic!("{failure}")
             }
         }
     }
-    let (found, failures) = extras.finish(ended.unwrap_or(scan.ended()))?;
+    let (found, failures) = plan.finish(ended.unwrap_or(scan.ended()))?;
     assert!(failures.is_empty(), "{failures:?}");
     Ok(found.iter().map(RelPath::to_string).collect())
 }
@@ -54,13 +54,13 @@ fn deletes_only_entries_missing_at_the_source() {
     symlink("../outside", dst.join("extra/link")).unwrap();
     let filter = exclude("*.me");
     assert_eq!(
-        extras(&temp, &filter, None).unwrap(),
+        planned_deletions(&temp, &filter, None).unwrap(),
         ["a", "both/x", "extra"]
     );
-    let failed = extras(&temp, &filter, Some(ScanEnd::Failures(3)));
+    let failed = planned_deletions(&temp, &filter, Some(ScanEnd::Failures(3)));
     assert_eq!(failed, Err(DeletionRefused::Failures(3)));
     assert_eq!(
-        extras(&temp, &filter, Some(ScanEnd::Unfinished)),
+        planned_deletions(&temp, &filter, Some(ScanEnd::Unfinished)),
         Err(DeletionRefused::Unfinished)
     );
 
@@ -85,8 +85,8 @@ fn does_not_follow_a_link_in_place_of_a_copied_directory() {
     symlink("../outside", temp.path().join("dst/d")).unwrap();
     let root = Root::open(&temp.path().join("dst")).unwrap();
     let filter = Filter::default();
-    let mut extras = DeletionPlan::new(&root, &filter);
-    extras.add_entry(&entry("d", Kind::Directory));
-    let (found, failures) = extras.finish(ScanEnd::Complete).unwrap();
+    let mut plan = DeletionPlan::new(&root, &filter);
+    plan.add_entry(&entry("d", Kind::Directory));
+    let (found, failures) = plan.finish(ScanEnd::Complete).unwrap();
     assert_eq!((found.len(), failures.len()), (0, 1));
 }

@@ -164,9 +164,9 @@ fn invalid_metadata_is_refused_or_skipped() {
     let mut without_owner = entry("x", Kind::Fifo);
     (without_owner.metadata.uid, without_owner.metadata.gid) = (u32::MAX, u32::MAX);
     without_owner.metadata.mode = u32::MAX;
-    let (placed, skipped) = writer.write(&without_owner).unwrap();
+    let (result, skipped) = writer.write(&without_owner).unwrap();
     assert_eq!(
-        (placed, skipped.len()),
+        (result, skipped.len()),
         (WriteOutcome::Changed, 1),
         "set-id bits: these numbers leave the owner as it is"
     );

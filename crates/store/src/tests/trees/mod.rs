@@ -109,11 +109,11 @@ fn copy(argument: &Path, to: &Path, filter: &Filter, options: &PlaceOptions) -> 
     while let Some(item) = scan.next() {
         match item {
             ScanItem::Entry { source, entry, .. } => {
-                let placed = writer.write(&entry).map(|(placed, skipped)| {
+                let result = writer.write(&entry).map(|(result, skipped)| {
                     counts.skipped += skipped.len();
-                    placed
+                    result
                 });
-                match placed {
+                match result {
                     Ok(WriteOutcome::Unchanged) => counts.unchanged += 1,
                     Ok(WriteOutcome::Changed) => counts.changed += 1,
                     Ok(WriteOutcome::Compare) => counts.compared += 1,

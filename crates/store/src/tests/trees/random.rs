@@ -61,7 +61,7 @@ fn make(top: &Path, steps: &[(CreateStep, usize, u8)]) {
                 last = Some(path);
             }
             CreateStep::Symlink(target) => {
-                symlink(std::ffi::OsStr::from_bytes(target), &path).unwrap()
+                symlink(std::ffi::OsStr::from_bytes(target), &path).unwrap();
             }
             CreateStep::LinkToLast => {
                 if let Some(file) = &last {
@@ -126,16 +126,16 @@ fn delete_extras(temp: &TempDir) {
     let root = Root::open(&temp.path().join("dst")).unwrap();
     let filter = Filter::default();
     let mut scan = scan(&contents(&temp.path().join("src")), filter.clone());
-    let mut extras = DeletionPlan::new(&root, &filter);
+    let mut plan = DeletionPlan::new(&root, &filter);
     let (mut dirs, mut top) = (Vec::new(), None);
     for item in scan.by_ref() {
         match item {
             ScanItem::Entry { entry, .. } => {
-                extras.add_entry(&entry);
+                plan.add_entry(&entry);
                 dirs.push(entry);
             }
             ScanItem::Top { metadata, .. } => {
-                extras.set_contents_copied();
+                plan.set_contents_copied();
                 top = Some(metadata);
             }
             _ => {}
@@ -145,7 +145,7 @@ fn delete_extras(temp: &TempDir) {
     for entry in dirs.iter().filter(|entry| entry.kind == Kind::Directory) {
         writer.write(entry).unwrap();
     }
-    for path in extras.finish(scan.ended()).unwrap().0 {
+    for path in plan.finish(scan.ended()).unwrap().0 {
         assert!(remove_all(&root, &filter, &path).1.is_empty());
     }
     writer.set_top_metadata(top.unwrap());

@@ -176,20 +176,20 @@ fn counts_hard_links() {
 
 /// Paths that would be deleted at `dst` after a copy of `src/`, and all entries that this would
 /// remove.
-fn extras(temp: &TempDir, filter: &Filter) -> (Vec<String>, Vec<String>) {
+fn planned_deletions(temp: &TempDir, filter: &Filter) -> (Vec<String>, Vec<String>) {
     let root = Root::open(&temp.path().join("dst")).unwrap();
     let mut scan = scan(&contents(&temp.path().join("src")), filter.clone());
-    let mut extras = DeletionPlan::new(&root, filter);
+    let mut plan = DeletionPlan::new(&root, filter);
     for item in scan.by_ref() {
         match item {
             ScanItem::Entry { entry, .. } | ScanItem::Piece { entry, .. } => {
-                extras.add_entry(&entry)
+                plan.add_entry(&entry);
             }
-            ScanItem::Top { .. } => extras.set_contents_copied(),
+            ScanItem::Top { .. } => plan.set_contents_copied(),
             other => panic!("{other:?}"),
         }
     }
-    let (found, failures) = extras.finish(scan.ended()).unwrap();
+    let (found, failures) = plan.finish(scan.ended()).unwrap();
     assert!(failures.is_empty(), "{failures:?}");
     let mut listed = Vec::new();
     for path in &found {
@@ -223,7 +223,7 @@ fn deletes_pieces_of_files_missing_at_the_source() {
     drop(part_of(&dst, &file_in_pieces("on its way", 1)));
     fs::write(own(&dst, "none", "piece"), "nonsense").unwrap();
     let filter = exclude("*.me");
-    let (found, listed) = extras(&temp, &filter);
+    let (found, listed) = planned_deletions(&temp, &filter);
     assert_eq!(found, ["d/gone", "extra", "gone too"]);
     assert_eq!(listed, ["d/gone", "extra/deep", "extra", "gone too"]);
 
@@ -238,7 +238,7 @@ fn deletes_pieces_of_files_missing_at_the_source() {
     assert!(!dst.join("extra").exists() && !dst.join("gone too").exists());
     // Three pieces, the part with its journal, the damaged label, and d.
     assert_eq!(fs::read_dir(&dst).unwrap().count(), 3 * 3 + 2 + 1 + 1);
-    assert_eq!(extras(&temp, &filter).0, Vec::<String>::new());
+    assert_eq!(planned_deletions(&temp, &filter).0, Vec::<String>::new());
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn keeps_directories_of_other_internal_files_and_reports_busy_pieces() {
     keep(&dst, "extra/busy", 0..1);
     drop(part_of(&dst, &file_in_pieces("extra/on its way/x", 1)));
     let other_part = part_of(&dst, &file_in_pieces("extra/busy", 1));
-    let (found, listed) = extras(&temp, &Filter::default());
+    let (found, listed) = planned_deletions(&temp, &Filter::default());
     assert_eq!(
         (found, listed),
         (vec!["extra".into()], vec!["extra/busy".into()])
@@ -280,7 +280,7 @@ fn removes_a_piece_of_which_only_the_label_is_left() {
     for kind in ["journal", PIECE_DATA] {
         fs::remove_file(own(&dst, "a", kind)).unwrap();
     }
-    assert_eq!(extras(&temp, &Filter::default()).1, ["a"]);
+    assert_eq!(planned_deletions(&temp, &Filter::default()).1, ["a"]);
     let root = Root::open(&dst).unwrap();
     assert_eq!(remove_all(&root, &Filter::default(), &rel("a")).0, 1);
     assert_eq!(fs::read_dir(&dst).unwrap().count(), 0);

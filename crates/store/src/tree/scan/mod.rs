@@ -147,7 +147,7 @@ pub struct Scan {
 struct Frame {
     source: usize,
     /// Path in the source's root.
-    inside: Option<RelPath>,
+    path_in_root: Option<RelPath>,
     /// Path in the copy.
     path: Option<RelPath>,
     device: u64,
@@ -198,7 +198,7 @@ impl Scan {
         options: Options,
     ) -> Result<Self, SourceError> {
         let sources = sources.into();
-        let firsts = source::sources_by_name(&sources)?;
+        let top_names = source::sources_by_name(&sources)?;
         let filter = filter.with_source_names(sources.iter().filter_map(Source::name));
         Ok(Self {
             sources,
@@ -208,7 +208,7 @@ impl Scan {
             frames: Vec::new(),
             queue: VecDeque::new(),
             links: Links::default(),
-            top_names: firsts,
+            top_names,
             failures: 0,
             ended: false,
         })
@@ -258,12 +258,12 @@ impl Scan {
             return true;
         };
         frame.next += 1;
-        let looked = match name.starts_with(INTERNAL_PREFIX) {
+        let result = match name.starts_with(INTERNAL_PREFIX) {
             false => self.visit(&name),
             true if name == SPREAD_FILE.as_bytes() => self.read_shares(),
             true => Ok(()),
         };
-        looked.unwrap_or_else(|failure| self.fail(failure));
+        result.unwrap_or_else(|failure| self.fail(failure));
         true
     }
 
@@ -275,9 +275,9 @@ impl Scan {
         let below = frame
             .path
             .clone()
-            .filter(|_| frame.inside != source.path_in_root);
+            .filter(|_| frame.path_in_root != source.path_in_root);
         if let Some(path) = below {
-            let dir = source.root.dir_fd(frame.inside.as_ref())?;
+            let dir = source.root.dir_fd(frame.path_in_root.as_ref())?;
             let shares = Dir::new(dir.as_fd()).map_err(SpreadError::from);
             let shares = shares.and_then(|dir| spread::read(&dir));
             self.queue.push_back(ScanItem::Shares { path, shares });
@@ -306,7 +306,7 @@ impl Scan {
             Some(name) => {
                 let location = Location {
                     source: index,
-                    inside: source.path_in_root.clone(),
+                    path_in_root: source.path_in_root.clone(),
                     path: name.clone(),
                     device,
                 };
@@ -323,10 +323,7 @@ impl Scan {
                     return Err(Failure::at(None, "read the directory")(errno));
                 }
                 let (metadata, skipped) = Metadata::of(&handle);
-                self.queue.push_back(ScanItem::Top {
-                    metadata,
-                    skipped: skipped,
-                });
+                self.queue.push_back(ScanItem::Top { metadata, skipped });
                 self.enter(
                     index,
                     (source.path_in_root.clone(), None),
@@ -345,7 +342,7 @@ impl Scan {
         };
         let (location, parent) = (frame.location(name)?, frame.verdict);
         let root = Arc::clone(&self.sources[frame.source].root);
-        let dir = root.dir_fd(frame.inside.as_ref())?;
+        let dir = root.dir_fd(frame.path_in_root.as_ref())?;
         if self.is_excluded_as_any_type(&location.path, parent) {
             return Ok(());
         }
@@ -368,11 +365,11 @@ impl Scan {
             return Ok(());
         }
         let root = Arc::clone(&self.sources[frame.source].root);
-        let dir = root.dir_fd(frame.inside.as_ref())?;
+        let dir = root.dir_fd(frame.path_in_root.as_ref())?;
         self.claim(&location, verdict)?;
-        let looked = piece::read_piece(dir.as_fd(), name);
+        let result = piece::read_piece(dir.as_fd(), name);
         let (entry, piece_blocks) =
-            looked.map_err(|why| why.into_failure(location.path.parent().as_ref()))?;
+            result.map_err(|error| error.into_failure(location.path.parent().as_ref()))?;
         self.queue.push_back(ScanItem::Piece {
             source: location.source,
             entry: Entry {
@@ -431,7 +428,7 @@ impl Scan {
                 kind,
                 metadata,
             },
-            skipped: skipped,
+            skipped,
         });
         if handle.kind().is_dir() {
             self.descend(location, handle, verdict)?;
@@ -439,10 +436,9 @@ impl Scan {
         Ok(())
     }
 
-    fn skip(&mut self, location: &Location, why: SkipReason) -> Result<(), Failure> {
+    fn skip(&mut self, location: &Location, reason: SkipReason) -> Result<(), Failure> {
         let path = location.path.clone();
-        self.queue
-            .push_back(ScanItem::Skipped { path, reason: why });
+        self.queue.push_back(ScanItem::Skipped { path, reason });
         Ok(())
     }
 
@@ -485,7 +481,7 @@ impl Scan {
         if self.options.one_file_system && handle.stat.st_dev != location.device {
             return self.skip(location, SkipReason::OtherFileSystem);
         }
-        let paths = (location.inside.clone(), Some(location.path.clone()));
+        let paths = (location.path_in_root.clone(), Some(location.path.clone()));
         self.enter(location.source, paths, location.device, verdict, handle);
         Ok(())
     }
@@ -493,7 +489,7 @@ impl Scan {
     fn enter(
         &mut self,
         source: usize,
-        (inside, path): (Option<RelPath>, Option<RelPath>),
+        (path_in_root, path): (Option<RelPath>, Option<RelPath>),
         device: u64,
         verdict: Verdict,
         handle: &Handle,
@@ -504,7 +500,7 @@ impl Scan {
         }
         let mut frame = Frame {
             source,
-            inside,
+            path_in_root,
             path,
             device,
             verdict,
@@ -518,11 +514,11 @@ impl Scan {
 
     /// Finds the pieces in a directory, except those of files that exist as a whole.
     fn find_pieces(&mut self, frame: &mut Frame, dir: BorrowedFd<'_>) {
-        let (files, bad) = piece::find_in_directory(dir, &frame.names);
-        let lack = files.into_iter().filter(|file| !frame.names.contains(file));
-        frame.pieces = lack.collect();
-        for unusable in bad {
-            self.fail(unusable.into_failure(frame.path.as_ref()));
+        let (files, invalid) = piece::find_in_directory(dir, &frame.names);
+        let only_pieces = files.into_iter().filter(|file| !frame.names.contains(file));
+        frame.pieces = only_pieces.collect();
+        for error in invalid {
+            self.fail(error.into_failure(frame.path.as_ref()));
         }
     }
 }
@@ -536,7 +532,7 @@ impl Frame {
         };
         Ok(Location {
             source: self.source,
-            inside: Some(join(&self.inside)?),
+            path_in_root: Some(join(&self.path_in_root)?),
             path: join(&self.path)?,
             device: self.device,
         })
@@ -546,7 +542,7 @@ impl Frame {
 /// Location of an entry.
 struct Location {
     source: usize,
-    inside: Option<RelPath>,
+    path_in_root: Option<RelPath>,
     path: RelPath,
     /// Device number of the source's top.
     device: u64,

@@ -39,8 +39,9 @@ pub enum WriteOutcome {
     Changed,
     /// The existing file is newer and was kept.
     KeptNewer,
-    /// The data of the file is to be compared. If it differs, call [`TreeWriter::make_parent_writable`] and
-    /// transfer it, else call [`TreeWriter::correct_metadata`].
+    /// The data of the file is to be compared. If it differs, call
+    /// [`TreeWriter::make_parent_writable`] and transfer it, else call
+    /// [`TreeWriter::correct_metadata`].
     Compare,
     /// The data of the file is to be transferred.
     Transfer,
@@ -95,18 +96,18 @@ impl<'a> TreeWriter<'a> {
             self.make_parent_writable(&entry.path)?;
         }
         match decision {
-            Decision::Refuse(why) => Err(Failure::Refused {
+            Decision::Refuse(refusal) => Err(Failure::Refused {
                 path: entry.path.clone(),
-                refusal: why,
+                refusal,
             }),
             Decision::KeepNewer => Ok((WriteOutcome::KeptNewer, Vec::new())),
             Decision::Transfer => Ok((WriteOutcome::Transfer, Vec::new())),
             Decision::Compare => Ok((WriteOutcome::Compare, Vec::new())),
             _ if self.options.dry_run => Ok((self.dry_run_outcome(entry, decision), Vec::new())),
             Decision::Unchanged | Decision::SetMetadata => {
-                let (placed, skipped) = self.carry_out(entry, decision, &existing)?;
+                let (result, skipped) = self.carry_out(entry, decision, &existing)?;
                 Ok((
-                    placed,
+                    result,
                     owner_only_difference(entry, &existing).unwrap_or(skipped),
                 ))
             }
@@ -160,19 +161,19 @@ impl<'a> TreeWriter<'a> {
     }
 
     /// Makes the parent directory of `path` writable if it is read-only; [`TreeWriter::finish`]
-    /// restores its mode. Done already for [`WriteOutcome::Transfer`]. The caller calls it for a file whose
-    /// compared data differs.
+    /// restores its mode. Done already for [`WriteOutcome::Transfer`]. The caller calls it for a
+    /// file whose compared data differs.
     ///
     /// # Errors
     /// The directory is gone.
     pub fn make_parent_writable(&mut self, path: &RelPath) -> Result<(), Failure> {
         let parent = path.parent();
         // Only directories whose metadata is set at the end are made writable.
-        let ours = match &parent {
+        let is_ours = match &parent {
             Some(dir) => self.dirs.contains_key(dir),
             None => self.top.is_some(),
         };
-        if self.options.dry_run || !ours || self.writable_dir.as_ref() == Some(&parent) {
+        if self.options.dry_run || !is_ours || self.writable_dir.as_ref() == Some(&parent) {
             return Ok(());
         }
         self.root.make_writable(parent.as_ref())?;
@@ -383,7 +384,7 @@ mod tests {
     /// Creates a directory that was missing when it was decided on, after something else was
     /// created there.
     fn make_directory_over(
-        come: impl FnOnce(&std::path::Path),
+        create: impl FnOnce(&std::path::Path),
     ) -> (TempDir, Result<WriteOutcome, Failure>) {
         let temp = TempDir::new().unwrap();
         let root = Root::open(temp.path()).unwrap();
@@ -393,11 +394,11 @@ mod tests {
             kind: Kind::Directory,
             metadata,
         };
-        come(&temp.path().join("dir"));
+        create(&temp.path().join("dir"));
         let mut writer = TreeWriter::new(&root, Options::default());
         let made = writer.carry_out(&entry, Decision::Create, &Existing::Missing);
         assert!(writer.finish().is_empty());
-        (temp, made.map(|(placed, _)| placed))
+        (temp, made.map(|(result, _)| result))
     }
 
     #[test]
