@@ -65,11 +65,11 @@ pub(crate) fn open_path_handle(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Handl
 }
 
 fn open_for_reading(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
-    without_atime(|quiet| {
+    without_atime(|atime_flag| {
         fs::openat(
             dir,
             name,
-            OFlags::RDONLY | SAFE_FLAGS | quiet,
+            OFlags::RDONLY | SAFE_FLAGS | atime_flag,
             Mode::empty(),
         )
     })
@@ -87,6 +87,6 @@ pub(crate) fn without_atime<T>(
 ) -> Result<T, Errno> {
     match open(OFlags::NOATIME) {
         Err(Errno::PERM) => open(OFlags::empty()),
-        answer => answer,
+        result => result,
     }
 }

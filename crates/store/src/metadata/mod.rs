@@ -103,16 +103,16 @@ impl Metadata {
         let stat = fs::fstat(target.fd())?;
         let (now, _) = Self::read(&stat, &target);
         let want = self.as_permitted(&now, &Rights::current());
-        let mut work = MetadataWriter {
+        let mut writer = MetadataWriter {
             target,
             symlink: FileType::from_raw_mode(stat.st_mode).is_symlink(),
             applied: ApplyOutcome::default(),
         };
-        work.owner(&want, &now);
-        work.xattrs(&want, &now);
-        work.mode(&want, &now)?;
-        work.times(&want, &now);
-        Ok(work.applied)
+        writer.apply_owner(&want, &now);
+        writer.apply_xattrs(&want, &now);
+        writer.apply_mode(&want, &now)?;
+        writer.apply_times(&want, &now);
+        Ok(writer.applied)
     }
 
     /// Leaves owner and group at the target unchanged.
@@ -165,12 +165,12 @@ impl Metadata {
     #[must_use]
     pub fn denied_fields(&self) -> Vec<MetadataField> {
         let rights = Rights::current();
-        let own = Self {
+        let own_file = Self {
             uid: rights.user,
             gid: rights.group,
             ..Self::default()
         };
-        let allowed = self.as_permitted(&own, &rights);
+        let allowed = self.as_permitted(&own_file, &rights);
         let denied = [
             (MetadataField::Owner, allowed.uid != self.uid),
             (MetadataField::Group, allowed.gid != self.gid),
@@ -180,7 +180,7 @@ impl Metadata {
         let xattrs = self.xattrs.iter().map(|xattr| &xattr.name);
         let xattrs = xattrs.filter(|name| !rights.may_set_xattr(name));
         denied
-            .map(|(what, _)| what)
+            .map(|(field, _)| field)
             .chain(xattrs.map(|name| MetadataField::Xattr(name.clone())))
             .collect()
     }
@@ -229,22 +229,22 @@ struct MetadataWriter<'a> {
 }
 
 impl MetadataWriter<'_> {
-    fn record(&mut self, what: MetadataField, result: Result<(), Errno>) {
+    fn record(&mut self, field: MetadataField, result: Result<(), Errno>) {
         match result {
             Ok(()) => self.applied.changed = true,
-            Err(errno) => self
-                .applied
-                .skipped
-                .push(SkippedField { field: what, errno }),
+            Err(errno) => self.applied.skipped.push(SkippedField { field, errno }),
         }
     }
 
-    fn was_skipped(&self, what: &MetadataField) -> bool {
-        self.applied.skipped.iter().any(|left| left.field == *what)
+    fn was_skipped(&self, field: &MetadataField) -> bool {
+        self.applied
+            .skipped
+            .iter()
+            .any(|skipped| skipped.field == *field)
     }
 
     /// An ordinary user may still choose among their own groups.
-    fn owner(&mut self, want: &Metadata, now: &Metadata) {
+    fn apply_owner(&mut self, want: &Metadata, now: &Metadata) {
         if differs_in_owner(want.uid, now.uid) {
             let done = self.target.chown(Some(want.uid), None);
             self.record(MetadataField::Owner, done);
@@ -255,13 +255,13 @@ impl MetadataWriter<'_> {
         }
     }
 
-    fn xattrs(&mut self, want: &Metadata, now: &Metadata) {
-        let mut unlocked = self.symlink || now.mode & 0o200 != 0;
+    fn apply_xattrs(&mut self, want: &Metadata, now: &Metadata) {
+        let mut writable = self.symlink || now.mode & 0o200 != 0;
         for change in changes(&want.xattrs, &now.xattrs) {
-            // The owner may need a change of mode to write attributes. `mode` sets it back later.
-            if !unlocked {
+            // The owner may need a change of mode to write attributes. `apply_mode` sets it back later.
+            if !writable {
                 let _ = self.target.chmod(now.mode & 0o777 | 0o200);
-                unlocked = true;
+                writable = true;
             }
             let done = match change {
                 Change::Set(xattr) => self.target.set(xattr),
@@ -273,7 +273,7 @@ impl MetadataWriter<'_> {
 
     /// Restores the mode, which the code above, a change of owner or a list may have altered.
     /// Restoring does not count as a change.
-    fn mode(&mut self, want: &Metadata, before: &Metadata) -> Result<(), Errno> {
+    fn apply_mode(&mut self, want: &Metadata, before: &Metadata) -> Result<(), Errno> {
         let now = fs::fstat(self.target.fd())?.st_mode & MODE_BITS;
         let mode = self.mode_allowed(want);
         if self.symlink {
@@ -306,9 +306,9 @@ impl MetadataWriter<'_> {
         }
     }
 
-    fn times(&mut self, want: &Metadata, now: &Metadata) {
-        let kept = want.modified.matches_stored(&now.modified);
-        if kept && !self.applied.changed {
+    fn apply_times(&mut self, want: &Metadata, now: &Metadata) {
+        let unchanged = want.modified.matches_stored(&now.modified);
+        if unchanged && !self.applied.changed {
             return;
         }
         let times = Timestamps {
@@ -316,7 +316,7 @@ impl MetadataWriter<'_> {
             last_modification: timespec(want.modified),
         };
         match self.target.set_times(&times) {
-            Ok(()) => self.applied.changed |= !kept,
+            Ok(()) => self.applied.changed |= !unchanged,
             failed => self.record(MetadataField::Times, failed),
         }
     }
@@ -354,7 +354,7 @@ mod tests {
     fn time_matches_its_truncation_to_file_system_units() {
         let time = |seconds, nanos| Time { seconds, nanos };
         let given = time(7, 987_654_321);
-        for kept in [
+        for unchanged in [
             987_654_321,
             987_654_300,
             987_654_000,
@@ -362,7 +362,7 @@ mod tests {
             980_000_000,
             0,
         ] {
-            assert!(given.matches_stored(&time(7, kept)), "{kept}");
+            assert!(given.matches_stored(&time(7, unchanged)), "{unchanged}");
         }
         for other in [
             time(7, 987_654_320),
@@ -374,7 +374,7 @@ mod tests {
         }
         assert!(
             !time(7, 0).matches_stored(&given),
-            "it was cut, not kept finer"
+            "it was cut, not unchanged finer"
         );
     }
 
@@ -466,7 +466,7 @@ mod tests {
             let again = want.apply_to_file(&file).unwrap();
             assert!(
                 !again.changed,
-                "what cannot be had is not had again and again"
+                "field cannot be had is not had again and again"
             );
             (applied, now(&file))
         });
@@ -528,7 +528,7 @@ mod tests {
         assert_eq!(applied.skipped, []);
         let got = Metadata::of(&root.handle(&path).unwrap()).0;
         assert!(!want.differs(&got, true));
-        assert_eq!(now(&file), target, "not what it points to");
+        assert_eq!(now(&file), target, "not field it points to");
     }
 
     #[test]

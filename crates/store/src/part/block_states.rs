@@ -34,7 +34,7 @@ impl BlockStates {
     pub(super) fn empty(range: Range<u64>) -> Self {
         let count = (range.end - range.start) as usize;
         Self {
-            range: range,
+            range,
             states: vec![BlockState::Missing; count],
             hashes: vec![BlockHash::default(); count],
             written: Vec::new(),

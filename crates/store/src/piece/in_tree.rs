@@ -20,15 +20,15 @@ pub(crate) fn find_in_directory(
     dir: BorrowedFd<'_>,
     names: &Names,
 ) -> (Vec<Box<[u8]>>, Vec<PieceFileError>) {
-    let (mut files, mut bad) = (Vec::new(), Vec::new());
+    let (mut files, mut invalid) = (Vec::new(), Vec::new());
     for internal in names.iter().filter(|name| is_label(name)) {
         match read_label(dir, internal) {
             Ok(entry) => files.push(entry.path.name().into()),
-            Err(unusable) => bad.push(unusable),
+            Err(error) => invalid.push(error),
         }
     }
     files.sort_unstable();
-    (files, bad)
+    (files, invalid)
 }
 
 fn is_label(name: &[u8]) -> bool {
@@ -48,18 +48,18 @@ impl PieceFileNames {
             return false;
         };
         let (prefix, kind) = internal.split_at(dot + 1);
-        let of_a_piece = matches!(
+        let is_piece_kind = matches!(
             kind,
             b"piece" | b"piece-data" | b"part" | b"journal" | b"whole"
         ) || kind.starts_with(b"journal-");
-        of_a_piece && self.0.contains(prefix)
+        is_piece_kind && self.0.contains(prefix)
     }
 }
 
 /// Whether the tree has a piece of this file.
 pub(crate) fn exists(root: &Root, file: &RelPath) -> bool {
-    let place = root.dir_and_name(file);
-    place.is_ok_and(|(dir, name)| read_label(dir.as_fd(), &internal_name(name, "piece")).is_ok())
+    let location = root.dir_and_name(file);
+    location.is_ok_and(|(dir, name)| read_label(dir.as_fd(), &internal_name(name, "piece")).is_ok())
 }
 
 /// Removes the piece of a file unless another process is using it.

@@ -70,7 +70,7 @@ pub(crate) fn held_blocks_with_len<D: Directory>(
     let records = matching_records(&part, &journal, &header);
     let records = paths.io_context("read its piece", records)?;
     paths.io_context("make its journal durable", journal.sync_data())?;
-    Ok(records.map(|records| runs_of(&records)))
+    Ok(records.map(|records| ranges_of(&records)))
 }
 
 /// Entry in the label of this file's piece, if there is one. The metadata is from the time when the
@@ -138,7 +138,7 @@ fn last_records(mut records: Vec<BlockRecord>) -> Vec<BlockRecord> {
     records
 }
 
-fn runs_of(records: &[BlockRecord]) -> Vec<Range<u64>> {
+fn ranges_of(records: &[BlockRecord]) -> Vec<Range<u64>> {
     to_ranges(records.iter().map(|(index, _)| *index))
 }
 

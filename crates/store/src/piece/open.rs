@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens a piece for reading, in a directory that other users may write to.
 
-use super::{header, matching_records, read, runs_of};
+use super::{header, matching_records, ranges_of, read};
 use crate::{
     blocks::{BLOCK_LEN, BlockHash},
     entry::{Entry, Version},
@@ -61,7 +61,7 @@ impl OpenPiece {
         // Opened before the journal, for the reason given at [`super::held_blocks`]. Under the name
         // that earlier versions used, or if power was lost before the part was renamed.
         let file = match open_internal(dir, &name(PIECE_DATA)) {
-            Err(unusable) if unusable.is_not_found() => open_internal(dir, &name("part"))?,
+            Err(error) if error.is_not_found() => open_internal(dir, &name("part"))?,
             found => found?,
         };
         let records = records(dir, &name("journal"), &file, &version)?;
@@ -85,8 +85,8 @@ fn records(
             Ok(records) => Ok(records.unwrap_or_default()),
             Err(error) => Err(PieceFileError::new(journal, errno(&error))),
         },
-        Err(unusable) if unusable.is_not_found() => Ok(Vec::new()),
-        Err(unusable) => Err(unusable),
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 
@@ -116,7 +116,7 @@ impl PieceFileError {
                 path,
                 reason: self.reason,
             },
-            Err(bad) => bad.into(),
+            Err(invalid) => invalid.into(),
         }
     }
 }
@@ -136,13 +136,13 @@ fn errno(error: &io::Error) -> LabelError {
 /// data gets the owner and mode in the label.
 fn open_internal(dir: BorrowedFd<'_>, internal: &[u8]) -> Result<File, PieceFileError> {
     let opened = || {
-        let held = open_handle(dir, internal)?;
-        if held.kind() != FileType::RegularFile {
+        let handle = open_handle(dir, internal)?;
+        if handle.kind() != FileType::RegularFile {
             return Err(LabelError::Untrusted(vfs::UntrustedFile::NotRegular));
         }
-        vfs::check_owned(&held.stat).map_err(LabelError::Untrusted)?;
-        held.unreadable.map_or(Ok(()), Err)?;
-        Ok(File::from(held.fd))
+        vfs::check_owned(&handle.stat).map_err(LabelError::Untrusted)?;
+        handle.unreadable.map_or(Ok(()), Err)?;
+        Ok(File::from(handle.fd))
     };
     opened().map_err(|reason| PieceFileError::new(internal, reason))
 }
@@ -160,10 +160,10 @@ pub(crate) fn read_piece(
     file: &[u8],
 ) -> Result<(Entry, Vec<Range<u64>>), PieceFileError> {
     let entry = read_label(dir, &internal_name(file, "piece"))?;
-    let held = match OpenPiece::of(dir, &entry) {
-        Ok(piece) => runs_of(&piece.records),
-        Err(unusable) if unusable.is_not_found() => Vec::new(),
-        Err(unusable) => return Err(unusable),
+    let blocks = match OpenPiece::of(dir, &entry) {
+        Ok(piece) => ranges_of(&piece.records),
+        Err(error) if error.is_not_found() => Vec::new(),
+        Err(error) => return Err(error),
     };
-    Ok((entry, held))
+    Ok((entry, blocks))
 }

@@ -74,7 +74,7 @@ impl TestDir {
     fn open(&self) -> Result<OpenPiece, String> {
         let dir = fs::File::open(self.temp.path()).unwrap();
         let opened = OpenPiece::open(dir.as_fd(), self.entry.path.name());
-        opened.map_err(|unusable| unusable.into_failure(None).to_string())
+        opened.map_err(|error| error.into_failure(None).to_string())
     }
 }
 
@@ -298,8 +298,8 @@ fn recognises_internal_names_of_a_piece() {
 fn error_names_the_path_of_the_label() {
     let test_dir = TestDir::new();
     let dir = fs::File::open(test_dir.temp.path()).unwrap();
-    let unusable = read_piece(dir.as_fd(), b"file").unwrap_err();
-    let shown = unusable
+    let error = read_piece(dir.as_fd(), b"file").unwrap_err();
+    let shown = error
         .into_failure(Some(&RelPath::parse(b"d/e").unwrap()))
         .to_string();
     assert!(shown.starts_with("d/e/.longhaul-"), "{shown}");

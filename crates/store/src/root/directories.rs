@@ -63,7 +63,9 @@ impl Directories {
 
     fn cached(&self, path: &RelPath) -> Option<Arc<OwnedFd>> {
         let mut dirs = self.lock_cache();
-        let at = dirs.iter().position(|(held, _)| held == path)?;
+        let at = dirs
+            .iter()
+            .position(|(cached_path, _)| cached_path == path)?;
         let entry = dirs.remove(at)?;
         let dir = Arc::clone(&entry.1);
         dirs.push_front(entry);
@@ -78,26 +80,28 @@ impl Directories {
 
     /// Removes a directory, and those below it, from the cache: another directory may get the name.
     pub(super) fn evict(&self, path: &RelPath) {
-        let kept = |held: &RelPath| held != path && held.strip_prefix(path).is_none();
-        self.lock_cache().retain(|(held, _)| kept(held));
+        let stays =
+            |cached_path: &RelPath| cached_path != path && cached_path.strip_prefix(path).is_none();
+        self.lock_cache()
+            .retain(|(cached_path, _)| stays(cached_path));
     }
 
     pub(super) fn lock_cache(&self) -> MutexGuard<'_, VecDeque<(RelPath, Arc<OwnedFd>)>> {
         self.cache.lock()
     }
 
-    pub(super) fn resolve(&self, path: &RelPath, at_once: Resolver) -> Result<OwnedFd, Errno> {
+    pub(super) fn resolve(&self, path: &RelPath, openat2: Resolver) -> Result<OwnedFd, Errno> {
         if self.openat2_missing.load(Ordering::Relaxed) {
             return walk(&self.top, path);
         }
-        match at_once(&self.top, path) {
+        match openat2(&self.top, path) {
             Err(Errno::NOSYS | Errno::PERM) => {
                 self.openat2_missing.store(true, Ordering::Relaxed);
                 walk(&self.top, path)
             }
             // openat2(2) takes paths up to a byte shorter than PATH_LEN_MAX.
             Err(Errno::NAMETOOLONG) => walk(&self.top, path),
-            answer => answer,
+            result => result,
         }
     }
 }

@@ -185,7 +185,7 @@ impl Root {
     pub fn open_dir(&self, path: Option<&RelPath>) -> Result<OwnedFd, Failure> {
         let dir = self.dir_fd(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        without_atime(|quiet| fs::openat(&dir, ".", flags | quiet, Mode::empty()))
+        without_atime(|atime_flag| fs::openat(&dir, ".", flags | atime_flag, Mode::empty()))
             .map_err(Failure::at(path, "read the directory"))
     }
 
@@ -203,11 +203,11 @@ impl Root {
     /// The system's error; a symbolic link is refused.
     pub fn open_file(&self, path: &RelPath) -> Result<File, Failure> {
         let (dir, name) = self.dir_and_name(path)?;
-        without_atime(|quiet| {
+        without_atime(|atime_flag| {
             fs::openat(
                 &dir,
                 name,
-                OFlags::RDONLY | SAFE_FLAGS | quiet,
+                OFlags::RDONLY | SAFE_FLAGS | atime_flag,
                 Mode::empty(),
             )
         })
@@ -274,7 +274,7 @@ impl Root {
             // No mode helps on a read-only file system: creating an entry will fail with its own
             // name.
             Err(failure) if failure.errno() == Some(Errno::ROFS) => return Ok(()),
-            may => return may.map(drop),
+            result => return result.map(drop),
         }
         let handle = match path {
             Some(path) => self.handle(path)?,
@@ -283,9 +283,9 @@ impl Root {
         };
         match handle.kind() {
             FileType::Directory => {
-                metadata::grant_owner_access(&handle).map_err(Failure::at(path, "unlock"))
+                metadata::grant_owner_access(&handle).map_err(Failure::at(path, "make it writable"))
             }
-            _ => Err(Failure::at(path, "unlock")(Errno::NOTDIR)),
+            _ => Err(Failure::at(path, "make it writable")(Errno::NOTDIR)),
         }
     }
 

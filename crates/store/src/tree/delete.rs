@@ -243,9 +243,10 @@ fn is_excluded(root: &Root, filter: &Filter, path: &RelPath) -> bool {
 }
 
 /// Removes `path`: a file, a piece of a file, or a directory with its contents. Call it before
-/// directories get their metadata back ([`crate::tree::place::Placer::finish`]). Keeps entries that
-/// a pattern excludes, internal files that belong to no piece, and with `-x` other file systems.
-/// Directories that contain these stay. Returns the number of removed entries, and the failures.
+/// directories get their metadata back ([`crate::tree::writer::TreeWriter::finish`]). Keeps entries
+/// that a pattern excludes, internal files that belong to no piece, and with `-x` other file
+/// systems. Directories that contain these stay. Returns the number of removed entries, and the
+/// failures.
 #[must_use]
 pub fn remove_all(root: &Root, filter: &Filter, path: &RelPath) -> (u64, Vec<Failure>) {
     let parent_verdict = path.parent().map_or(Verdict::Unmatched, |dir| {

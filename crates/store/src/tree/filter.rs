@@ -106,8 +106,8 @@ impl Filter {
 
     /// Sets the names in the copy of sources that are copied under their names (`SRC`, not `SRC/`).
     #[must_use]
-    pub fn with_source_names<'a>(mut self, tops: impl Iterator<Item = &'a RelPath>) -> Self {
-        self.source_names = tops.map(|top| top.as_bytes().into()).collect();
+    pub fn with_source_names<'a>(mut self, names: impl Iterator<Item = &'a RelPath>) -> Self {
+        self.source_names = names.map(|top| top.as_bytes().into()).collect();
         self
     }
 
@@ -115,13 +115,13 @@ impl Filter {
     /// top).
     #[must_use]
     pub fn verdict(&self, path: &RelPath, is_dir: bool, parent: Verdict) -> Verdict {
-        let Some(inside) = self
+        let Some(below) = self
             .path_in_source(path)
             .filter(|_| !self.patterns.is_empty())
         else {
             return Verdict::Unmatched;
         };
-        match self.patterns.matched(inside.as_path(), is_dir) {
+        match self.patterns.matched(below.as_path(), is_dir) {
             Match::Ignore(_) => Verdict::Excluded,
             Match::Whitelist(_) => Verdict::Included,
             Match::None if parent == Verdict::Included || !self.included_only => parent,
@@ -158,11 +158,11 @@ fn add(builder: &mut GitignoreBuilder, rule: &Rule) -> Result<(), BadPattern> {
         Rule::Include(pattern) => (pattern, "!"),
         Rule::Exclude(pattern) => (pattern, ""),
     };
-    let bad = |why: String| BadPattern {
+    let bad = |reason: String| BadPattern {
         pattern: pattern.clone(),
-        reason: why,
+        reason,
     };
-    check(pattern).map_err(|why| bad(why.into()))?;
+    check(pattern).map_err(|reason| bad(reason.into()))?;
     builder
         .add_line(None, &format!("{sign}{}", escape_comment(pattern, sign)))
         .map_err(|error| bad(Printable(error_text(&error).as_bytes()).to_string()))?;

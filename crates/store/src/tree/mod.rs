@@ -2,9 +2,9 @@
 //! Trees at both ends of a copy.
 //!
 //! [`scan`] finds the entries to copy, selected by a [`filter`]. [`preserve`] selects their
-//! metadata. [`place`] creates entries that need no data at the destination, and [`delete`] removes
-//! extra ones. [`origin`] records which directory is the copy of which source. [`spread`] records
-//! the hosts over which a tree was spread.
+//! metadata. [`writer`] creates entries that need no data at the destination, and [`delete`]
+//! removes extra ones. [`origin`] records which directory is the copy of which source. [`spread`]
+//! records the hosts over which a tree was spread.
 
 pub mod chmod;
 pub mod delete;

@@ -135,17 +135,17 @@ enum IfMissing {
 fn read_identity(root: &Root, path: &RelPath, missing: IfMissing) -> Result<Identity, OriginError> {
     let (dir, name) = root.dir_and_name(path)?;
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
-    let found = rustix::fs::statx(&dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted);
-    let found = found.map_err(Failure::at(Some(path), "access"))?;
-    let birth = match found.stx_mask & StatxFlags::BTIME.bits() != 0 {
+    let stat = rustix::fs::statx(&dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted);
+    let stat = stat.map_err(Failure::at(Some(path), "access"))?;
+    let birth = match stat.stx_mask & StatxFlags::BTIME.bits() != 0 {
         true => {
-            let time = found.stx_btime;
+            let time = stat.stx_btime;
             (u128::from(time.tv_sec as u64) << 64 | u128::from(time.tv_nsec)).to_be_bytes()
         }
         false => random_birth(&Dir::new(root.open_dir(Some(path))?.as_fd())?, missing)?,
     };
     Ok(Identity {
-        inode: found.stx_ino,
+        inode: stat.stx_ino,
         birth,
     })
 }
@@ -179,8 +179,8 @@ fn write<D: Directory>(
 }
 
 /// Writes a file so that it is never empty once it existed: another copy may read it at any moment.
-fn write_durably<D: Directory>(dir: &D, own: &[u8], bytes: &[u8]) -> Result<(), OpenError> {
-    let file = dir.open(own, OpenMode::CreateAndWait)?;
+fn write_durably<D: Directory>(dir: &D, internal: &[u8], bytes: &[u8]) -> Result<(), OpenError> {
+    let file = dir.open(internal, OpenMode::CreateAndWait)?;
     let file = file.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
     file.write_at(bytes, 0)?;
     file.set_len(bytes.len() as u64)?;
@@ -194,12 +194,12 @@ fn is_recorded<D: Directory>(
     identity: &Identity,
     origin: &SourceId,
 ) -> Result<bool, OpenError> {
-    let mut there = vec![0; LEN + 1];
+    let mut stored = vec![0; LEN + 1];
     let length = match dir.open(&record_name(name), OpenMode::Read)? {
-        Some(file) => file.read_at(&mut there, 0)?,
+        Some(file) => file.read_at(&mut stored, 0)?,
         None => 0,
     };
-    Ok(there[..length] == encode(identity, origin))
+    Ok(stored[..length] == encode(identity, origin))
 }
 
 fn record_name(name: &[u8]) -> Vec<u8> {

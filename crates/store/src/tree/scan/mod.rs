@@ -79,7 +79,7 @@ pub enum ScanItem {
     },
     /// Record, in a directory below the source, of trees that were spread over several hosts. The
     /// copy then contains a share of each. Records in the source itself and above are read by
-    /// [`spread::of_tree`].
+    /// [`spread::shares_of_tree`].
     Shares {
         /// Directory of the record.
         path: RelPath,
@@ -225,7 +225,7 @@ impl Scan {
         }
     }
 
-    /// Filter with the names of the sources: also for [`crate::tree::delete::Extras`].
+    /// Filter with the names of the sources: also for [`crate::tree::delete::DeletionPlan`].
     #[must_use]
     pub fn filter(&self) -> &Filter {
         &self.filter

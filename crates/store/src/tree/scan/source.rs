@@ -85,27 +85,27 @@ impl Source {
         Self::open_sharing(argument, &mut HashMap::new())
     }
 
-    /// Opens one argument below a root, at the path `inside`; `None` is the root itself. Nothing
+    /// Opens one argument below a root, at `path_in_root`; `None` is the root itself. Nothing
     /// outside the root is reached, and symbolic links are not followed.
     ///
     /// # Errors
     /// As [`Source::open_all`], or the path contains a symbolic link.
     pub fn open_below(
         root: &Arc<Root>,
-        inside: Option<RelPath>,
+        path_in_root: Option<RelPath>,
         argument: &Path,
     ) -> Result<Self, SourceError> {
         let failed = |failure| SourceError::Name {
             path: argument.into(),
             failure,
         };
-        if let Some(inside) = &inside {
-            root.stat(inside).map_err(failed)?;
+        if let Some(path_in_root) = &path_in_root {
+            root.stat(path_in_root).map_err(failed)?;
         }
         Ok(Self {
             argument: argument.into(),
             root: Arc::clone(root),
-            path_in_root: inside,
+            path_in_root,
             name: source_name(argument).map_err(failed)?,
         })
     }
@@ -129,11 +129,13 @@ impl Source {
             None => Arc::new(Root::open(dir).map_err(failed)?),
         };
         roots.insert(dir.into(), Arc::clone(&root));
-        let inside = real.file_name().map(|name| RelPath::parse(name.as_bytes()));
+        let path_in_root = real.file_name().map(|name| RelPath::parse(name.as_bytes()));
         Ok(Self {
             argument: argument.into(),
             root,
-            path_in_root: inside.transpose().map_err(|bad| unnamed(bad.into()))?,
+            path_in_root: path_in_root
+                .transpose()
+                .map_err(|bad| unnamed(bad.into()))?,
             name: source_name(argument).map_err(unnamed)?,
         })
     }
@@ -225,7 +227,7 @@ impl Source {
             None => path.clone(),
         };
         match &self.path_in_root {
-            Some(inside) => inside.join_path(&below).ok(),
+            Some(path_in_root) => path_in_root.join_path(&below).ok(),
             None => Some(below),
         }
     }
