@@ -99,7 +99,7 @@ fn kept(frame: &Frame<'_>) -> Kept {
 /// The same as pcapng of our own.
 fn written(said: &Said) -> Vec<u8> {
     let mut file = Vec::new();
-    writer::section(&mut file, &writer::Origin::default());
+    writer::section(&mut file, &writer::SectionInfo::default());
     for interface in &said.interfaces {
         let interface = writer::Interface {
             name: interface.name.as_deref().unwrap_or_default(),
@@ -119,7 +119,7 @@ fn written(said: &Said) -> Vec<u8> {
             segment_size: frame.segment_size,
             truth: frame.truth,
         };
-        writer::packet(&mut file, &frame, writer::Heading::Unknown);
+        writer::packet(&mut file, &frame, writer::PacketDirection::Unknown);
     }
     file
 }

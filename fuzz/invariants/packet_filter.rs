@@ -2,7 +2,7 @@
 //! Filters of captures: whatever text is taken, the program ends whichever way its jumps go, and keeps
 //! as much as it was told to, or nothing.
 
-use longhaul_packet::packet_filter::{Instruction, LinkLayer, compile, read_listing};
+use longhaul_packet::packet_filter::{Instruction, LinkLayer, compile, parse_listing};
 
 const SNAPLEN: u32 = 77;
 /// Classic BPF (include/uapi/linux/bpf_common.h): class, unconditional jump, return.
@@ -22,7 +22,7 @@ pub(crate) fn check(input: &[u8]) {
         }
     }
     // A foreign listing is the kernel's to judge; of its answers none is above the bound.
-    if let Ok(program) = read_listing(text, SNAPLEN) {
+    if let Ok(program) = parse_listing(text, SNAPLEN) {
         let answers = program.iter().filter(|i| i.code == RETURN);
         assert!(answers.into_iter().all(|i| i.operand <= SNAPLEN));
     }

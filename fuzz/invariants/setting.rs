@@ -6,7 +6,7 @@
 
 use longhaul_netem::{
     Event, Line, LinkConfig, Schedule, Segment, Setting, jitter::Jitter, loss::Loss,
-    queue::discipline::Discipline,
+    queue::discipline::QueueDiscipline,
 };
 use longhaul_units::Time;
 use std::{fmt, str::FromStr};
@@ -33,7 +33,7 @@ pub(crate) fn check(input: &[u8]) {
 fn reads_back(setting: &Setting) {
     match setting {
         Setting::Jitter(jitter) => same::<Jitter>(jitter),
-        Setting::Rule(rule) => same::<Discipline>(rule),
+        Setting::Aqm(rule) => same::<QueueDiscipline>(rule),
         Setting::Loss(loss) => same::<Loss>(loss),
         _ => {}
     }
@@ -53,7 +53,7 @@ fn accounts_for_everything(shape: LinkConfig) {
     let mut emit = |event| match event {
         Event::Copy(_) => made += 1,
         Event::Deliver(_) | Event::Drop { .. } => ended += 1,
-        Event::Judged(_) => judged += 1,
+        Event::Verdict(_) => judged += 1,
     };
     for packet in 0..SEGMENTS {
         let segment = Segment {

@@ -23,7 +23,7 @@ fn departs_in_order(trace: Trace) {
     for turn in 0..32_u64 {
         // Now a backlog, now a pause of part of a period, now one of several.
         let ready = last.max(Time::from_nanos(period.as_nanos() / 7 * (turn % 5) * turn));
-        let departure = clock.carry(ready, 40 + 300 * turn as u32);
+        let departure = clock.transmit(ready, 40 + 300 * turn as u32);
         assert!(departure >= ready && departure >= last);
         last = departure;
     }

@@ -5,6 +5,17 @@
 //! `longhaul_flow` has the analysis, without I/O. The modules here have threads, files and output texts.
 //! `longhaul_packet::capture` reads the file formats.
 //!
+//! # Tour
+//!
+//! | folder | subject |
+//! |---|---|
+//! | `capture` | `tap capture`: packet rings to pcapng, a thread for each interface |
+//! | `live` | `tap live`: the same rings, sampled each second, drawn without knowledge of a terminal |
+//! | `analyze` | `tap analyze`: files in, batches over a worker pool, shards of flows; the outcome never depends on the threads |
+//! | `report` | `result.json`, the charts' data, the HTML page |
+//! | `series` | every bin of every direction, as CSV or Parquet |
+//! | `diff` | `tap diff`: two flows side by side |
+//!
 //! ```no_run
 //! use clap::Parser;
 //!

@@ -1,6 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul lab`: experiments on an emulated testbed or under simulated time, and reports on them.
 //!
+//! # Tour
+//!
+//! | folder | subject |
+//! |---|---|
+//! | `source` | scenario files: what each extends, parameters, the plan of the experiment with its cells |
+//! | `scenario` | the keys of a scenario, as types |
+//! | `check` | refusals before any run, each with file, line and key |
+//! | `network` | hosts, links, routes, ports and senders, computed without I/O |
+//! | `testbed` | hosts and links as namespaces and processes; `testbed/programs` runs nginx, curl, iperf3, relays, commands |
+//! | `simulated` | the same flows over `tcpsim` |
+//! | `measure` | samples and captures of a run become metrics and time series |
+//! | `evaluation` | checks, figures, tables, the paper's figures beside ours |
+//! | `run` | order of the runs, the journal that resumes, records, batches, progress |
+//!
+//! A new key needs a type in `scenario`, a check in `check`, a page entry in `docs/lab.md`, and a case in `tests`.
+//!
 //! ```no_run
 //! use clap::Parser;
 //!

@@ -7,6 +7,29 @@
 //! of end on. The session writes the record. Workers are threads that share nothing but counters.
 //! `process::run` starts and stops them.
 //!
+//! # Tour
+//!
+//! A folder imports those before it in this list.
+//!
+//! | folder | subject |
+//! |---|---|
+//! | `config` | checked values of a TOML file and flags; `policy` decides on routes without I/O; `reference` is `--print-default-config` |
+//! | `faults` | causes of failures, in words for clients, other relays and the operator |
+//! | `records` | counters, histograms, samples of open connections, the journal of records |
+//! | `leg` | resolves names, connects (Happy Eyeballs), sets profiles; TCP and UDT |
+//! | `peers` | other relays: health, checks, pools of idle connections |
+//! | `stripe` | one connection's bytes over several legs |
+//! | `route` | a client's request, and the far leg that serves it |
+//! | `transfer` | bytes in both directions, by splice or by copying; each direction ends separately |
+//! | `listeners` | listening sockets, those of socket activation included |
+//! | `session` | one client connection: access control, its upstream, its end and record |
+//! | `client_protocols` | SOCKS, HTTP, FTP, Convert: how a client asks and what it gets |
+//! | `verify` | `--verify-connect`: SYNs wait for the far leg |
+//! | `process` | start, worker threads, supervisor, reload, systemd |
+//!
+//! `transfer` is written as polled states, because an idle connection is as large as what it awaits. `session` and
+//! `client_protocols` put what is over by then into boxes for the same reason.
+//!
 //! ```
 //! use clap::Parser;
 //!
