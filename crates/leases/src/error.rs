@@ -55,10 +55,10 @@ pub enum Error {
     #[error("the job does not exist any more: it was deleted")]
     JobNotFound,
     /// A value is larger than its limit.
-    #[error("{what} is {len}, which exceeds the maximum of {max}")]
+    #[error("{quantity} is {len}, which exceeds the maximum of {max}")]
     TooLarge {
         /// Value.
-        what: &'static str,
+        quantity: &'static str,
         /// Its length or number.
         len: u64,
         /// Limit.

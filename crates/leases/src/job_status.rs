@@ -114,7 +114,7 @@ impl JobStore {
                 .read_only(true)
                 .start()
                 .await?;
-            if !is_there(&snapshot, job).await? {
+            if !job_exists(&snapshot, job).await? {
                 return Ok(None);
             }
             let mut status = JobStatus::default();
@@ -134,7 +134,7 @@ impl JobStore {
     /// # Errors
     /// Errors of the connection.
     pub fn exists(&self, job: Job) -> Result<bool, Error> {
-        self.repeatable(async |client| is_there(client, job).await)
+        self.repeatable(async |client| job_exists(client, job).await)
     }
 
     /// Results of completed tasks after `position`, in the order in which the tasks were added.
@@ -203,7 +203,7 @@ const RESULTS: &str = "
 SELECT id, key, result
 FROM longhaul.extent WHERE job = $1 AND state = 2 AND id > $2 ORDER BY id LIMIT $3";
 
-async fn is_there(client: &impl GenericClient, job: Job) -> Result<bool, PgError> {
+async fn job_exists(client: &impl GenericClient, job: Job) -> Result<bool, PgError> {
     let sql = "SELECT FROM longhaul.job WHERE id = $1";
     Ok(!query(client, sql, &job.0).await?.is_empty())
 }

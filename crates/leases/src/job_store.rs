@@ -144,11 +144,11 @@ impl JobStore {
             let sql = "DELETE FROM longhaul.job WHERE id = $1";
             let transaction = client.transaction().await?;
             transaction.batch_execute(DELETE_TIMEOUT).await?;
-            let gone = transaction
+            let deleted = transaction
                 .execute_typed(sql, &[(&job.0, Type::INT8)])
                 .await?;
             transaction.commit().await?;
-            Ok(gone > 0)
+            Ok(deleted > 0)
         })
     }
 

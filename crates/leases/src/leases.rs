@@ -132,13 +132,13 @@ impl JobStore {
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`] and [`TTL_MAX`](crate::TTL_MAX), and errors of
     /// the connection.
-    pub fn release(&self, token: Token, why: &str, pause: Duration) -> Result<bool, Error> {
+    pub fn release(&self, token: Token, reason: &str, pause: Duration) -> Result<bool, Error> {
         let pause = to_micros("the time of a pause, in seconds,", pause)?;
         self.end_lease(
             RELEASE,
             token,
             "the length of a reason",
-            why.as_bytes(),
+            reason.as_bytes(),
             Some(pause),
         )
     }
@@ -148,8 +148,14 @@ impl JobStore {
     ///
     /// # Errors
     /// [`Error::TooLarge`] beyond [`RESULT_LEN_MAX`], and errors of the connection.
-    pub fn fail(&self, token: Token, why: &str) -> Result<bool, Error> {
-        self.end_lease(FAIL, token, "the length of a reason", why.as_bytes(), None)
+    pub fn fail(&self, token: Token, reason: &str) -> Result<bool, Error> {
+        self.end_lease(
+            FAIL,
+            token,
+            "the length of a reason",
+            reason.as_bytes(),
+            None,
+        )
     }
 
     /// Releases all leases of `holder` in the job except `known`, and returns their number. Such
@@ -175,11 +181,11 @@ impl JobStore {
         &self,
         sql: &str,
         token: Token,
-        what: &'static str,
+        quantity: &'static str,
         text: &[u8],
         pause: Option<i64>,
     ) -> Result<bool, Error> {
-        check_bound(what, text.len(), RESULT_LEN_MAX)?;
+        check_bound(quantity, text.len(), RESULT_LEN_MAX)?;
         let mut values: Vec<Value<'_>> = vec![(&token.0, Type::INT8), (&text, Type::BYTEA)];
         if let Some(pause) = &pause {
             values.push((pause, Type::INT8));

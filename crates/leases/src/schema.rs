@@ -59,10 +59,10 @@ INSERT INTO longhaul.format SELECT 1 WHERE NOT EXISTS (SELECT FROM longhaul.form
 /// [`Error::Format`] for tables of another format, [`Error::Refused`] without the rights.
 pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Error> {
     let found = connection.call(Retry::Once, CALL_LIMIT, async |client| {
-        if !is_there(client).await? {
+        if !has_tables(client).await? {
             client.batch_execute(TABLES).await?;
         }
-        number(client).await
+        read_format(client).await
     })?;
     if found != FORMAT {
         let server = connection.label().to_owned();
@@ -75,12 +75,12 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Error> {
     Ok(())
 }
 
-async fn is_there(client: &Client) -> Result<bool, PgError> {
+async fn has_tables(client: &Client) -> Result<bool, PgError> {
     let sql = "SELECT to_regclass('longhaul.format') IS NOT NULL";
     client.query_typed_one(sql, &[]).await?.try_get(0)
 }
 
-async fn number(client: &Client) -> Result<i32, PgError> {
+async fn read_format(client: &Client) -> Result<i32, PgError> {
     let sql = "SELECT coalesce(min(number), 0) FROM longhaul.format";
     client.query_typed_one(sql, &[]).await?.try_get(0)
 }

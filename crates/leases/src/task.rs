@@ -85,7 +85,7 @@ impl NewTask {
         match i64::try_from(self.bytes) {
             Ok(_) => Ok(()),
             Err(_) => Err(Error::TooLarge {
-                what: "the size of a task, in bytes,",
+                quantity: "the size of a task, in bytes,",
                 len: self.bytes,
                 max: i64::MAX.cast_unsigned(),
             }),
@@ -129,19 +129,19 @@ pub struct Renewal {
     pub tokens: Vec<Token>,
 }
 
-pub(crate) fn check_bound(what: &'static str, len: usize, max: usize) -> Result<(), Error> {
+pub(crate) fn check_bound(quantity: &'static str, len: usize, max: usize) -> Result<(), Error> {
     if len <= max {
         return Ok(());
     }
     let (len, max) = (len as u64, max as u64);
-    Err(Error::TooLarge { what, len, max })
+    Err(Error::TooLarge { quantity, len, max })
 }
 
 /// Converts a time to microseconds for the server.
-pub(crate) fn to_micros(what: &'static str, time: Duration) -> Result<i64, Error> {
+pub(crate) fn to_micros(quantity: &'static str, time: Duration) -> Result<i64, Error> {
     if time <= TTL_MAX {
         return Ok(i64::try_from(time.as_micros()).expect("a week fits"));
     }
     let (len, max) = (time.as_secs(), TTL_MAX.as_secs());
-    Err(Error::TooLarge { what, len, max })
+    Err(Error::TooLarge { quantity, len, max })
 }

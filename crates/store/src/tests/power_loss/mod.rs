@@ -150,19 +150,19 @@ impl Source {
     }
 
     /// Checks that trusted blocks are correct on the disk, and include all promised ones.
-    fn check_durable(&mut self, part: &Part<SimulatedDir>, own: &[u8]) -> u64 {
-        let bytes = self.dir.bytes(own).unwrap();
+    fn check_durable(&mut self, part: &Part<SimulatedDir>, internal: &[u8]) -> u64 {
+        let bytes = self.dir.bytes(internal).unwrap();
         let durable = part.durable();
         for (index, hash) in &durable {
             let range = self.blocks().range(*index).unwrap();
             let kept = &bytes[range.start as usize..range.end as usize];
-            assert_eq!(kept, self.block(*index), "believed, but not on the disk");
+            assert_eq!(kept, self.block(*index), "trusted, but not on the disk");
             assert_eq!(self.blocks().hash(*index, kept), Ok(*hash));
         }
         let durable: BTreeSet<u64> = durable.into_iter().map(|(index, _)| index).collect();
         let range = part.block_range();
-        let message = self.promised_blocks.range(range).copied().collect();
-        assert!(durable.is_superset(&message), "a promised block is lost");
+        let promised = self.promised_blocks.range(range).copied().collect();
+        assert!(durable.is_superset(&promised), "a promised block is lost");
         let count = durable.len() as u64;
         self.promised_blocks.extend(durable);
         count
@@ -278,9 +278,9 @@ impl Simulation {
             );
             match self.fail_only_by_power_loss(opened)? {
                 OpenOutcome::Resumed(slice) => {
-                    let own = slice.internal_name().to_vec();
+                    let internal = slice.internal_name().to_vec();
                     let source = &mut self.sources[at];
-                    self.counts.kept_by_slices += source.check_durable(&slice, &own);
+                    self.counts.kept_by_slices += source.check_durable(&slice, &internal);
                     source.slices.push(slice);
                 }
                 opened => return self.record_outcome(at, opened),
@@ -302,14 +302,14 @@ impl Simulation {
                 self.sources[at].part = Some(part);
             }
             OpenOutcome::Resumed(part) => {
-                let own = part.internal_name().to_vec();
-                self.counts.kept_blocks += self.sources[at].check_durable(&part, &own);
+                let internal = part.internal_name().to_vec();
+                self.counts.kept_blocks += self.sources[at].check_durable(&part, &internal);
                 self.sources[at].part = Some(part);
             }
             OpenOutcome::Renamed(renamed) => {
                 self.counts.completed_by_journal += 1;
-                let label = self.new_tag(at);
-                let finished = renamed.finish(|file| file.set_tag(label));
+                let tag = self.new_tag(at);
+                let finished = renamed.finish(|file| file.set_tag(tag));
                 let finished = self.fail_only_by_power_loss(finished)?;
                 self.record(at, finished.hash.unwrap())?;
                 self.fail_only_by_power_loss(finished.remove_journal())?;
@@ -358,9 +358,9 @@ impl Simulation {
             return Ok(());
         };
         let expected = hash(self.sources[at].content());
-        let label = self.new_tag(at);
+        let tag = self.new_tag(at);
         self.sources[at].promised_piece = None;
-        let finished = part.finish(Some(expected), |file| file.set_tag(label));
+        let finished = part.finish(Some(expected), |file| file.set_tag(tag));
         let finished = self.fail_only_by_power_loss(finished)?;
         self.record(at, finished.hash.unwrap())?;
         self.fail_only_by_power_loss(finished.remove_journal())
@@ -395,10 +395,10 @@ impl Simulation {
     fn small(&mut self, at: usize) -> Step {
         self.sources[at].promised_blocks.clear();
         self.sources[at].promised_piece = None;
-        let label = self.new_tag(at);
+        let tag = self.new_tag(at);
         let source = &self.sources[at];
         let (dir, name, content) = (&source.dir, &source.name, source.content());
-        let prepare = |file: &SimulatedFile| file.set_tag(label);
+        let prepare = |file: &SimulatedFile| file.set_tag(tag);
         let small = SmallFile::write(dir, name, content, Some(hash(content)), false, prepare);
         let mut batch = vec![self.fail_only_by_power_loss(small)?];
         for other in 0..[0, 12][self.rng.below(2)] {
@@ -493,13 +493,13 @@ impl Simulation {
 fn durable_state_survives_power_losses() {
     let mut total = Counts::default();
     for seed in 0..CASES {
-        let mut world = Simulation::new(seed);
-        let run = std::panic::AssertUnwindSafe(|| world.run());
+        let mut simulation = Simulation::new(seed);
+        let run = std::panic::AssertUnwindSafe(|| simulation.run());
         if let Err(panic) = std::panic::catch_unwind(run) {
             eprintln!("with seed {seed}");
             std::panic::resume_unwind(panic);
         }
-        total.add(&world.counts);
+        total.add(&simulation.counts);
     }
     println!("{total:?}");
     for (what, count) in [
@@ -535,18 +535,21 @@ fn ignores_leftovers_after_power_loss_during_restart() {
 }
 
 fn restart_with_power_loss(operations: u64, seed: u64, setup: fn(&mut Simulation) -> Step) {
-    let mut world = Simulation::new(seed);
+    let mut simulation = Simulation::new(seed);
     let mut content = vec![1; 3 * BLOCK as usize + 100];
-    world.sources[0].versions = vec![content.clone()];
+    simulation.sources[0].versions = vec![content.clone()];
     content.fill(2);
-    world.sources[0].versions.push(content);
-    assert!(setup(&mut world).is_ok());
-    world.disk.fail_after(operations);
-    let _may_lose_power = world.open(0);
-    world.crash();
-    world.disk.restore_power();
-    (world.sources[0].version, world.sources[0].finished) = (0, false);
-    assert!(world.open(0).is_ok(), "{operations}, {seed}");
+    simulation.sources[0].versions.push(content);
+    assert!(setup(&mut simulation).is_ok());
+    simulation.disk.fail_after(operations);
+    let _may_lose_power = simulation.open(0);
+    simulation.crash();
+    simulation.disk.restore_power();
+    (
+        simulation.sources[0].version,
+        simulation.sources[0].finished,
+    ) = (0, false);
+    assert!(simulation.open(0).is_ok(), "{operations}, {seed}");
 }
 
 impl Simulation {

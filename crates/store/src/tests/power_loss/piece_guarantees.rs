@@ -99,11 +99,11 @@ impl Simulation {
         source.slices.clear();
         source.promised_blocks.clear();
         source.promised_piece = None;
-        let thrown = match source.part.take() {
+        let discarded = match source.part.take() {
             Some(part) => part.discard(),
             None => remove_leftovers(&source.dir, &source.name),
         };
-        self.fail_only_by_power_loss(thrown)
+        self.fail_only_by_power_loss(discarded)
     }
 
     /// Keeps a piece of a file, whose source then changes, and later changes back.
@@ -124,18 +124,23 @@ impl Simulation {
 
     /// A file with two versions of the same length.
     fn with_two_versions(seed: u64) -> Self {
-        let mut world = Self::new(seed);
+        let mut simulation = Self::new(seed);
         let of = |byte| vec![byte; 3 * BLOCK as usize + 100];
-        world.sources[0].versions = vec![of(1), of(2)];
-        world
+        simulation.sources[0].versions = vec![of(1), of(2)];
+        simulation
     }
 }
 
 /// Runs an action on a file that is kept as a piece. The power fails at each operation of the
 /// action.
-fn at_each_operation(act: impl Fn(&mut Simulation) -> Step, check: impl Fn(&Source)) {
-    let cut = |operations, seed: &u64| loses_power_during(*seed, operations, &act, &check);
-    let count = |operations| (0..150).filter(|seed| cut(operations, seed)).count();
+fn at_each_operation(action: impl Fn(&mut Simulation) -> Step, check: impl Fn(&Source)) {
+    let loses_power =
+        |operations, seed: &u64| loses_power_during(*seed, operations, &action, &check);
+    let count = |operations| {
+        (0..150)
+            .filter(|seed| loses_power(operations, seed))
+            .count()
+    };
     let whole = (1..100).find(|operations| count(*operations) == 0);
     assert!(whole.expect("an end") > 3, "nothing was cut");
 }
@@ -144,18 +149,18 @@ fn at_each_operation(act: impl Fn(&mut Simulation) -> Step, check: impl Fn(&Sour
 fn loses_power_during(
     seed: u64,
     operations: u64,
-    act: impl Fn(&mut Simulation) -> Step,
+    action: impl Fn(&mut Simulation) -> Step,
     check: impl Fn(&Source),
 ) -> bool {
-    let mut world = Simulation::with_two_versions(seed);
-    assert!(world.keep_a_piece().is_ok());
-    world.disk.fail_after(operations);
-    let done = act(&mut world);
-    world.crash();
-    world.disk.restore_power();
-    check(&world.sources[0]);
-    world.sources[0].promised_piece = None;
-    assert!(world.open(0).is_ok(), "{operations}, {seed}");
+    let mut simulation = Simulation::with_two_versions(seed);
+    assert!(simulation.keep_a_piece().is_ok());
+    simulation.disk.fail_after(operations);
+    let done = action(&mut simulation);
+    simulation.crash();
+    simulation.disk.restore_power();
+    check(&simulation.sources[0]);
+    simulation.sources[0].promised_piece = None;
+    assert!(simulation.open(0).is_ok(), "{operations}, {seed}");
     done.is_err()
 }
 
@@ -181,14 +186,14 @@ fn piece_survives_power_loss_while_kept_again() {
 
 #[test]
 fn label_is_removed_last() {
-    let forget = |world: &mut Simulation| {
-        world.sources[0].promised_piece = None;
-        world.sources[0].promised_blocks.clear();
-        let source = &world.sources[0];
+    let remove = |simulation: &mut Simulation| {
+        simulation.sources[0].promised_piece = None;
+        simulation.sources[0].promised_blocks.clear();
+        let source = &simulation.sources[0];
         let removed = remove_leftovers(&source.dir, &source.name);
-        world.fail_only_by_power_loss(removed)
+        simulation.fail_only_by_power_loss(removed)
     };
-    at_each_operation(forget, |source| {
+    at_each_operation(remove, |source| {
         let rest = source.has(PIECE_DATA) || source.has("part") || source.has("journal");
         assert!(source.has("piece") || !rest, "nobody will find the rest");
     });
@@ -196,9 +201,9 @@ fn label_is_removed_last() {
 
 #[test]
 fn completed_piece_is_the_file_or_still_a_piece() {
-    let finish = |world: &mut Simulation| {
-        world.open(0)?;
-        world.finish(0)
+    let finish = |simulation: &mut Simulation| {
+        simulation.open(0)?;
+        simulation.finish(0)
     };
     at_each_operation(finish, |source| {
         let there = source.dir.bytes(&source.name).is_some();
@@ -208,9 +213,9 @@ fn completed_piece_is_the_file_or_still_a_piece() {
 
 #[test]
 fn restarted_part_is_no_piece_until_kept() {
-    let begin = |world: &mut Simulation| {
-        world.change_version()?;
-        world.open(0)
+    let begin = |simulation: &mut Simulation| {
+        simulation.change_version()?;
+        simulation.open(0)
     };
     at_each_operation(begin, |source| {
         let label = source.has("piece");
