@@ -128,7 +128,7 @@ pub struct Progress {
 
 impl Report {
     /// Returns the report with escaped texts. The texts come from another host and may be shown on a terminal.
-    pub fn escaped(mut self) -> Self {
+    pub fn escape_texts(mut self) -> Self {
         match &mut self {
             Self::PortsInUse(text)
             | Self::Problem(text)

@@ -281,11 +281,11 @@ fn bind_listener<T>(
 
 fn bind_udt(at: SocketAddr, options: &Options) -> io::Result<Socket> {
     let config = longhaul_udt::Config {
-        patience: options
+        connect_timeout: options
             .silence()
             .clamp(UDT_HANDSHAKE_MIN, HANDSHAKE_TIMEOUT)
             .into(),
-        silence: options.silence().into(),
+        idle_timeout: options.silence().into(),
         ..longhaul_udt::Config::default()
     };
     let control = options

@@ -157,7 +157,7 @@ impl EndpointProcess {
     /// Receives the next report; `None` after the end of the endpoint.
     pub(crate) fn receive_report(&mut self) -> Result<Option<Report>> {
         let from = self.from.as_mut().context("it reports elsewhere")?;
-        Ok(message::read(from)?.map(Report::escaped))
+        Ok(message::read(from)?.map(Report::escape_texts))
     }
 
     /// Sends a message: a [`crate::protocol::control::Begin`], a later [`crate::protocol::control::Rendezvous`], or a
@@ -178,7 +178,7 @@ impl EndpointProcess {
             loop {
                 // An unreadable report counts as the end.
                 let report = message::read(&mut from).unwrap_or_default();
-                let report = report.map(Report::escaped);
+                let report = report.map(Report::escape_texts);
                 let ended = report.is_none();
                 if to.send((role, report)).is_err() || ended {
                     return;

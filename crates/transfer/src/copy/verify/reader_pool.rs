@@ -23,6 +23,7 @@ pub(super) struct ReaderPool<'a> {
     report: &'a Mutex<VerifyReport>,
 }
 
+/// Files and blocks that are still to read.
 struct Queue<'a> {
     files: Files<'a>,
     /// File that is being read, and its next blocks.
@@ -39,6 +40,7 @@ struct FileInProgress {
     state: Mutex<HashState>,
 }
 
+/// Hashes of the blocks read so far.
 struct HashState {
     hashes: Vec<BlockHash>,
     remaining: u64,
@@ -96,7 +98,7 @@ impl<'a> ReaderPool<'a> {
             }
             match queue.files.next()? {
                 ScanStep::File(file) => self.open_next(&mut queue, file),
-                ScanStep::Finding(result) => self.report.lock().report_finding(&result),
+                ScanStep::Finding(finding) => self.report.lock().report_finding(&finding),
                 ScanStep::Nothing => {}
             }
         }
@@ -116,7 +118,7 @@ impl<'a> ReaderPool<'a> {
                     Some(_) => queue.current = Some((Arc::new(in_progress), blocks)),
                 }
             }
-            Err(result) => self.report.lock().report_finding(&result),
+            Err(finding) => self.report.lock().report_finding(&finding),
         }
     }
 }
@@ -134,7 +136,7 @@ impl Queue<'_> {
 
 impl FileInProgress {
     fn open(file: FileToRead) -> Result<Self, Finding> {
-        let from = file.open().map_err(|failure| Finding {
+        let open_file = file.open().map_err(|failure| Finding {
             path: file.path.as_bytes().to_vec(),
             kind: FindingKind::Unreadable(failure.to_string()),
         })?;
@@ -146,7 +148,7 @@ impl FileInProgress {
         let hashes = vec![BlockHash::default(); file.blocks.count() as usize];
         Ok(Self {
             file,
-            open_file: from,
+            open_file,
             state: Mutex::new(HashState {
                 hashes,
                 remaining,

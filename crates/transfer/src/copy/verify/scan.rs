@@ -39,9 +39,13 @@ pub(super) struct Finding {
 /// Kind of a finding, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FindingKind {
+    /// Size or contents differ, for this reason.
     Differs(Cow<'static, str>),
+    /// A recorded file does not exist.
     Missing,
+    /// A file has no record.
     Unknown,
+    /// A file or directory cannot be read, for this reason.
     Unreadable(String),
 }
 
@@ -72,7 +76,7 @@ impl FileToRead {
     pub(super) fn block_ranges(&self) -> Vec<Range<u64>> {
         match &self.expected {
             Expected::Whole(_) => std::iter::once(0..self.blocks.count()).collect(),
-            Expected::Piece(held) => held.clone(),
+            Expected::Piece(piece_blocks) => piece_blocks.clone(),
         }
     }
 
@@ -117,15 +121,15 @@ pub(super) struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn open(top: &Path, kept: &'a KnownHashes) -> Result<Self, SourceError> {
+    pub(super) fn open(top: &Path, known_hashes: &'a KnownHashes) -> Result<Self, SourceError> {
         // The trailing slash selects the contents of the directory.
         let source = Source::open(&top.join(""))?;
         let scan = Scan::new([source], Filter::default(), Options::default())?;
         Ok(Self {
             sources: scan.sources().clone(),
             scan,
-            known_hashes: kept,
-            missing: kept.iter().map(|(path, _)| path).collect(),
+            known_hashes,
+            missing: known_hashes.iter().map(|(path, _)| path).collect(),
         })
     }
 
@@ -165,13 +169,13 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn piece(&mut self, entry: Entry, held: Vec<Range<u64>>, source: usize) -> ScanStep {
+    fn piece(&mut self, entry: Entry, piece_blocks: Vec<Range<u64>>, source: usize) -> ScanStep {
         let Kind::File { version, .. } = entry.kind else {
             return ScanStep::Nothing;
         };
         self.missing.remove(entry.path.as_bytes());
         ScanStep::File(FileToRead {
-            expected: Expected::Piece(held),
+            expected: Expected::Piece(piece_blocks),
             version,
             blocks: Blocks::new(version.size),
             source: self.sources[source].clone(),
@@ -192,8 +196,8 @@ impl Iterator for Files<'_> {
             Some(ScanItem::Piece {
                 source,
                 entry,
-                piece_blocks: held,
-            }) => Some(self.piece(entry, held, source)),
+                piece_blocks,
+            }) => Some(self.piece(entry, piece_blocks, source)),
             Some(ScanItem::Top { .. } | ScanItem::Shares { .. } | ScanItem::Skipped { .. }) => {
                 Some(ScanStep::Nothing)
             }
