@@ -167,7 +167,7 @@ impl Connection {
     }
 
     fn wait<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Result<T, CallError> {
-        let runtime = self.runtime.as_ref().expect("it is there until the end");
+        let runtime = self.runtime.as_ref().expect("present until the drop");
         runtime
             .block_on(async { timeout(limit, work).await })
             .map_err(|_| CallError::Timeout(limit))

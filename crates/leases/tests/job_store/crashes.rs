@@ -75,7 +75,7 @@ fn dying_during_acquisition_leases_nothing() {
     });
     assert!(
         slow.acquire(job, "slow", 9, LONG).unwrap().is_empty(),
-        "its store goes on"
+        "its store continues"
     );
 }
 

@@ -182,7 +182,7 @@ fn tls_verifies_certificate_and_host_name() {
     assert!(text.contains("contains no certificate"), "{text}");
 }
 
-/// Self-signed, as Debian creates them. Whoever has the file may trust it.
+/// Self-signed, as Debian creates them. A client that has the file may trust it.
 #[test]
 fn self_signed_certificate_can_be_trusted() {
     let key = KeyPair::generate().unwrap();

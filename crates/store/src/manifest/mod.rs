@@ -216,7 +216,7 @@ impl Contents {
         }
     }
 
-    /// Parses the lines in a chunk. `begun` carries an unfinished line from chunk to chunk.
+    /// Parses the lines in a chunk. `partial_line` carries an unfinished line from chunk to chunk.
     fn parse(&mut self, chunk: &[u8], partial_line: &mut Vec<u8>) {
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {
             let space = (LINE_LEN_MAX + 1).saturating_sub(partial_line.len());

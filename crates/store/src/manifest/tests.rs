@@ -45,7 +45,7 @@ fn last_line_of_a_path_wins_and_damaged_lines_are_ignored() {
     assert_eq!(manifest.lookup(b"a"), Some(&record(3)));
     let path = temp.path().join(MANIFEST);
     let mut bytes = fs::read(&path).unwrap();
-    bytes.extend(b"a line of somebody else\n\n\xff\n");
+    bytes.extend(b"a line of another program\n\n\xff\n");
     bytes.extend(line(b"a", &record(4)).replace(" 4 ", " 5 ").as_bytes());
     let torn = line(b"b/c", &record(6));
     bytes.extend(&torn.as_bytes()[..torn.len() - 5]);

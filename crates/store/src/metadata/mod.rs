@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn ordinary_user_is_denied_privileged_fields() {
         if !is_root() {
-            longhaul_testbed::skip::because("needs root to be somebody else");
+            longhaul_testbed::skip::because("needs root to act as another user");
             return;
         }
         let (temp, file) = file();
@@ -489,7 +489,7 @@ mod tests {
         );
         assert_eq!(
             got.mode, 0o555,
-            "somebody else's set-id bits are not ours to give"
+            "set-id bits of another owner are not given"
         );
         assert_eq!(got.xattrs, [xattr("user.b", b"2")]);
         assert_eq!(got.modified, want.modified);

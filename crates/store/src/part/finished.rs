@@ -51,11 +51,11 @@ impl<D: Directory> FinishedFile<D> {
     /// second copy.
     pub fn remove_journal(self) -> Result<(), PartError> {
         let paths = &self.paths;
-        let ours = paths.io_context(
+        let is_same_file = paths.io_context(
             "find its journal",
             paths.dir.refers_to(&paths.journal, &self.journal),
         )?;
-        if !ours {
+        if !is_same_file {
             return Ok(());
         }
         paths.remove_internal(&paths.label)?;

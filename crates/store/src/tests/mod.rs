@@ -126,7 +126,7 @@ pub(crate) fn part_of(top: &Path, entry: &Entry) -> Part {
     let dir = dir_of(top, entry);
     match Part::open(&dir, entry.path.name(), &source_info_of(entry)).unwrap() {
         OpenOutcome::Fresh(part) | OpenOutcome::Resumed(part) => part,
-        _ => panic!("somebody is at it"),
+        _ => panic!("busy"),
     }
 }
 

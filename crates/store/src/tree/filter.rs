@@ -227,7 +227,7 @@ mod tests {
         assert!(!copied(&rules, "b.o", false));
         assert!(!copied(&rules, "x/build", true));
         assert!(!copied(&rules, "x/build/deep/file", false));
-        assert!(copied(&rules, "x/build", false), "no directory");
+        assert!(copied(&rules, "x/build", false), "not a directory");
         assert!(copied(&rules, "b.obj", false));
     }
 

@@ -169,7 +169,10 @@ fn resumes_with_committed_blocks_only() {
     assert_eq!(part.durable(), [hash(2), hash(3)]);
     assert_eq!(part.missing(), [0..2, 4..10]);
     let (bytes, hash) = test_dir.block(&part, 2);
-    assert!(!part.write(2, bytes, Some(hash)).unwrap(), "it was here");
+    assert!(
+        !part.write(2, bytes, Some(hash)).unwrap(),
+        "it was written already"
+    );
     test_dir.write(&part, 0..2);
     test_dir.write(&part, 4..10);
     part.commit().unwrap();
@@ -217,7 +220,7 @@ fn second_copy_of_a_file_is_busy() {
     let finished = part.finish(None, |_| Ok(())).unwrap();
     assert!(
         matches!(test_dir.open(), Ok(OpenOutcome::Busy)),
-        "not forgotten"
+        "the journal is still locked"
     );
     finished.remove_journal().unwrap();
     drop(test_dir.open_fresh());
@@ -262,7 +265,7 @@ fn file_without_block_hashes_has_no_hash() {
     assert_eq!(finished.hash, None);
     assert_eq!(fs::read(test_dir.path(b"file")).unwrap(), test_dir.content);
     drop(finished);
-    // Without hashes, the finished file cannot be told from another one of that length.
+    // Without hashes, the finished file looks like any other file of that length.
     drop(test_dir.open_fresh());
 }
 
@@ -576,7 +579,7 @@ fn detects_a_byte_changed_between_runs() {
         matches!(error, PartError::Changed { offset, .. } if offset == 3 * LEN),
         "{message}"
     );
-    assert_eq!(test_dir.names(), 0, "it begins anew");
+    assert_eq!(test_dir.names(), 0, "the part was discarded");
 }
 
 /// Reading blocks again stops at a block that cannot be read. That block must not count as read.

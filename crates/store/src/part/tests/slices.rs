@@ -13,7 +13,7 @@ fn slices_write_one_file_that_is_then_finished() {
     }
     assert!(
         matches!(test_dir.open(), Ok(OpenOutcome::Busy)),
-        "they are there"
+        "the slices are open"
     );
     drop(slices);
     let whole = test_dir.open_resumed();
@@ -104,7 +104,7 @@ fn slice_of_several_ranges_has_only_its_own_blocks() {
     let opened =
         Part::open_slice_with_block_len(&test_dir.dir, b"file", &test_dir.source_info, &runs, LEN);
     let Ok(OpenOutcome::Resumed(apart)) = opened else {
-        panic!("it is there");
+        panic!("not resumed");
     };
     let durable: Vec<u64> = apart.durable().iter().map(|(index, _)| *index).collect();
     assert_eq!(durable, [2, 6, 7]);
@@ -114,7 +114,7 @@ fn slice_of_several_ranges_has_only_its_own_blocks() {
     apart.commit().unwrap();
     drop(apart);
     let Ok(OpenOutcome::Resumed(whole)) = test_dir.open() else {
-        panic!("it is there");
+        panic!("not resumed");
     };
     assert_eq!(whole.missing(), [0..0; 0]);
 }
@@ -123,7 +123,7 @@ fn slice_of_several_ranges_has_only_its_own_blocks() {
 fn limits_a_slice_to_the_file() {
     let test_dir = TestDir::new();
     assert_eq!(test_dir.open_slice(8..u64::MAX).block_range(), 8..10);
-    #[expect(clippy::reversed_empty_ranges, reason = "whoever asks may be hostile")]
+    #[expect(clippy::reversed_empty_ranges, reason = "the caller may be hostile")]
     let backwards = 7..2;
     for nothing in [backwards, 10..10, u64::MAX..u64::MAX] {
         assert_eq!(test_dir.open_slice(nothing).missing(), []);

@@ -291,7 +291,7 @@ impl Simulation {
 
     fn record_outcome(&mut self, at: usize, opened: OpenOutcome<SimulatedDir>) -> Step {
         match opened {
-            OpenOutcome::Busy => panic!("nobody else writes"),
+            OpenOutcome::Busy => panic!("no other writer exists"),
             OpenOutcome::Fresh(part) => {
                 assert_eq!(
                     self.sources[at].promised_blocks,

@@ -195,7 +195,7 @@ fn label_is_removed_last() {
     };
     at_each_operation(remove, |source| {
         let rest = source.has(PIECE_DATA) || source.has("part") || source.has("journal");
-        assert!(source.has("piece") || !rest, "nobody will find the rest");
+        assert!(source.has("piece") || !rest, "the rest cannot be found");
     });
 }
 

@@ -73,7 +73,7 @@ fn deletes_only_entries_missing_at_the_source() {
     assert_eq!(remove_all(&root, &filter, &rel("both")).0, 1);
     assert!(
         dst.join("both/in/.longhaul-1.part").exists(),
-        "somebody's part"
+        "the part of another copy"
     );
     assert!(temp.path().join("outside/secret").exists());
 }

@@ -24,7 +24,7 @@ fn interprets_arguments_like_cp_and_rsync() {
     assert!(Source::open(&src.join("none")).is_err());
     assert!(
         Source::open(&contents(&src.join("file"))).is_err(),
-        "no directory"
+        "not a directory"
     );
 }
 

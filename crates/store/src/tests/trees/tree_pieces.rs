@@ -220,7 +220,7 @@ fn deletes_pieces_of_files_missing_at_the_source() {
     paths.iter().for_each(|path| keep(&dst, path, 0..1));
     fs::write(dst.join("gone too"), "whole").unwrap();
     // Parts of an unfinished copy, and a damaged label.
-    drop(part_of(&dst, &file_in_pieces("on its way", 1)));
+    drop(part_of(&dst, &file_in_pieces("unfinished", 1)));
     fs::write(own(&dst, "none", "piece"), "nonsense").unwrap();
     let filter = exclude("*.me");
     let (found, listed) = planned_deletions(&temp, &filter);
@@ -245,9 +245,9 @@ fn deletes_pieces_of_files_missing_at_the_source() {
 fn keeps_directories_of_other_internal_files_and_reports_busy_pieces() {
     let temp = dirs();
     let dst = temp.path().join("dst");
-    fs::create_dir_all(dst.join("extra/on its way")).unwrap();
+    fs::create_dir_all(dst.join("extra/unfinished")).unwrap();
     keep(&dst, "extra/busy", 0..1);
-    drop(part_of(&dst, &file_in_pieces("extra/on its way/x", 1)));
+    drop(part_of(&dst, &file_in_pieces("extra/unfinished/x", 1)));
     let other_part = part_of(&dst, &file_in_pieces("extra/busy", 1));
     let (found, listed) = planned_deletions(&temp, &Filter::default());
     assert_eq!(
@@ -266,7 +266,7 @@ fn keeps_directories_of_other_internal_files_and_reports_busy_pieces() {
     assert_eq!(remove_all(&root, &Filter::default(), &rel("extra")).0, 1);
     assert_eq!(fs::read_dir(dst.join("extra")).unwrap().count(), 1);
     assert_eq!(
-        fs::read_dir(dst.join("extra/on its way")).unwrap().count(),
+        fs::read_dir(dst.join("extra/unfinished")).unwrap().count(),
         2
     );
 }

@@ -23,7 +23,7 @@ fn copies_everything_and_second_run_changes_nothing() {
         }
     );
     assert_eq!(listing(&dst), listing(&src));
-    assert_eq!(inodes(&dst), ids, "nothing was made anew or touched");
+    assert_eq!(inodes(&dst), ids, "nothing was replaced or touched");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn ordinary_user_copies_own_files() {
 #[test]
 fn fields_denied_to_the_user_are_neither_tried_nor_compared() {
     if !is_root() {
-        longhaul_testbed::skip::because("needs root to make somebody else's files");
+        longhaul_testbed::skip::because("needs root to create files of another user");
         return;
     }
     let temp = dirs();
