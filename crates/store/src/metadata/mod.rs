@@ -354,7 +354,7 @@ mod tests {
     fn time_matches_its_truncation_to_file_system_units() {
         let time = |seconds, nanos| Time { seconds, nanos };
         let given = time(7, 987_654_321);
-        for unchanged in [
+        for stored in [
             987_654_321,
             987_654_300,
             987_654_000,
@@ -362,7 +362,7 @@ mod tests {
             980_000_000,
             0,
         ] {
-            assert!(given.matches_stored(&time(7, unchanged)), "{unchanged}");
+            assert!(given.matches_stored(&time(7, stored)), "{stored}");
         }
         for other in [
             time(7, 987_654_320),
@@ -374,7 +374,7 @@ mod tests {
         }
         assert!(
             !time(7, 0).matches_stored(&given),
-            "it was cut, not unchanged finer"
+            "stored times are truncated, never refined"
         );
     }
 
@@ -466,7 +466,7 @@ mod tests {
             let again = want.apply_to_file(&file).unwrap();
             assert!(
                 !again.changed,
-                "field cannot be had is not had again and again"
+                "fields that cannot be set are not reported as changed"
             );
             (applied, now(&file))
         });
@@ -528,7 +528,7 @@ mod tests {
         assert_eq!(applied.skipped, []);
         let got = Metadata::of(&root.handle(&path).unwrap()).0;
         assert!(!want.differs(&got, true));
-        assert_eq!(now(&file), target, "not field it points to");
+        assert_eq!(now(&file), target, "not the target of the link");
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn reports_invalid_labels_and_continues() {
 #[test]
 fn refuses_internal_files_of_another_user() {
     if !is_root() {
-        longhaul_testbed::skip::because("needs root to be other_part else");
+        longhaul_testbed::skip::because("needs root to act as another user");
         return;
     }
     for kind in ["piece", PIECE_DATA, "journal"] {
