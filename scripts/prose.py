@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Plain language, as far as a machine can hold it.
+
+    scripts/prose.py            exit code 1 if a limit is broken, with each place
+    scripts/prose.py --figures  the figures alone
+
+Pages (README, ARCHITECTURE, CONTRIBUTING, docs/): sentences are short. Doc comments: the first line is the thing or a
+verb, not a pronoun. Tests: their names state a behavior. Tables and code are not read.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+LONG = 35  # words
+PAGE_MEAN_MAX = 15.0  # words a sentence, over all pages
+PAGE_LONG_MAX = 0.03  # share of sentences over LONG
+COMMENT_LONG_MAX = 15  # sentences over LONG in comments
+OPENING_MAX = 60  # doc comments that open with a pronoun
+
+PRONOUNS = "What|Who|Whom|Whose|Where|Which|Whoever|Nobody|Somebody|Something|Everything|Those|Likewise|Neither|Another|It|There|So|None|Same"
+OPENING = re.compile(rf"\s*//[/!]\s+({PRONOUNS}|All of|All that)\b")
+RIDDLE = re.compile(r"^\s*(?:async )?fn ((?:who|what|whose|whoever|whom|nobody|somebody|where|whether|it|all_of|all_that|of|later|another|those|neither|none)_\w+)\(\)")
+
+
+def files(*patterns):
+    listed = subprocess.run(["git", "ls-files", "-z", *patterns], capture_output=True, text=True, check=True).stdout
+    return [pathlib.Path(name) for name in listed.split("\0") if name and pathlib.Path(name).exists()]
+
+
+def sentences(text):
+    """Sentences of a paragraph, without links' targets and code."""
+    text = re.sub(r"`[^`]*`", "Code", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z*(\"'])|(?<=:)\s*$", text):
+        words = re.findall(r"[\w'’–-]*[A-Za-z0-9][\w'’–-]*", sentence)
+        if words:
+            yield sentence, len(words)
+
+
+def paragraphs(page):
+    """(line, text) of each paragraph and list entry of a page."""
+    text, start, in_code = [], 0, False
+    for number, line in enumerate(page.read_text().splitlines() + [""], 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+            line = ""
+        ends = in_code or not line.strip() or re.match(r"\s*([-*#|>]|\d+\.)\s?", line) or line.startswith("    ")
+        if ends and text:
+            yield start, " ".join(text)
+            text = []
+        if in_code or not line.strip() or line.lstrip().startswith(("|", "#", "<")) or line.startswith("    "):
+            continue
+        if not text:
+            start = number
+        text.append(re.sub(r"^\s*([-*>]|\d+\.)\s+", "", line).strip())
+
+
+def comments(source):
+    """(line, text) of each run of comment lines."""
+    text, start = [], 0
+    for number, line in enumerate(source.splitlines() + [""], 1):
+        found = re.match(r"\s*//[/!]?\s?(.*)", line)
+        body = found.group(1).strip() if found else ""
+        if body and not body.startswith(("#", "|", "```", "SPDX")):
+            start = start if text else number
+            text.append(body)
+        elif text:
+            yield start, " ".join(text)
+            text = []
+
+
+def main():
+    pages = [pathlib.Path(name) for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")] + files("docs/*.md")
+    lengths, long_sentences = [], []
+    for page in pages:
+        for line, text in paragraphs(page):
+            for sentence, words in sentences(text):
+                lengths.append(words)
+                if words > LONG:
+                    long_sentences.append(f"{page}:{line}: {words} words: {sentence[:80]}")
+    openings, riddles, long_comments = [], [], []
+    for path in files("crates/*.rs", "fuzz/*.rs"):
+        source = path.read_text()
+        before = ""
+        for number, line in enumerate(source.splitlines(), 1):
+            is_first = not re.match(r"\s*//[/!]", before) or before.strip() in ("///", "//!")
+            if is_first and OPENING.match(line):
+                openings.append(f"{path}:{number}: {line.strip()[:100]}")
+            if RIDDLE.match(line):
+                riddles.append(f"{path}:{number}: {line.strip()[:100]}")
+            before = line
+        for line, text in comments(source):
+            long_comments += [f"{path}:{line}: {n} words: {s[:80]}" for s, n in sentences(text) if n > LONG]
+    mean, share = sum(lengths) / len(lengths), len(long_sentences) / len(lengths)
+    print(f"pages: {len(lengths)} sentences, {mean:.1f} words on average, {share:.1%} over {LONG}")
+    print(f"comments: {len(openings)} open with a pronoun, {len(long_comments)} sentences over {LONG} words; {len(riddles)} test names state no behavior")
+    if "--figures" in sys.argv:
+        return 0
+    broken = []
+    if mean > PAGE_MEAN_MAX or share > PAGE_LONG_MAX:
+        broken += long_sentences + ["pages: sentences are too long"]
+    if len(openings) > OPENING_MAX:
+        broken += openings + [f"comments: more than {OPENING_MAX} open with a pronoun"]
+    if len(long_comments) > COMMENT_LONG_MAX:
+        broken += long_comments + [f"comments: more than {COMMENT_LONG_MAX} sentences over {LONG} words"]
+    if riddles:
+        broken += riddles + ["tests: a name states the behavior"]
+    print("\n".join(broken), end="\n" if broken else "", file=sys.stderr)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
