@@ -1,62 +1,67 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two ports of UDT and everything that a network, its strangers and two programs may do to them: what is read is what was written, up to
-//! a point; who is not the other end changes nothing and gets no more bytes than it sends; nothing turns in a circle.
+//! Checks two UDT endpoints under any sequence of events from the network, from third parties and from both programs.
 //!
-//! The input is a script of pairs: what happens (low four bits; the fifth says at which end) and how much.
+//! - Each program reads a prefix of the bytes that the other one wrote.
+//! - A third party changes no state, and receives no more bytes than it sends.
+//! - No endpoint loops without time passing.
+//!
+//! The input is a script of byte pairs. The low four bits of the first byte select the event, the fifth bit selects the endpoint.
+//! The second byte is the amount.
 
 use longhaul_udt::{
-    Config, Counts, End, Endpoint, Event, Seq,
+    CloseReason, Config, Counts, Endpoint, Event, Seq,
     congestion::{Bbr, Control, Native},
 };
 use longhaul_units::Time;
 use std::net::SocketAddr;
 
-/// Packets that either end holds.
+/// Packets that each endpoint buffers.
 const WINDOW: u32 = 32;
-/// Datagrams that a port may send without time passing: a window, what is missing of it, a few answers.
-const AT_ONCE: usize = 4 * WINDOW as usize + 4200;
-/// Datagrams under way and remembered, at most.
-const UNDER_WAY: usize = 256;
+/// Maximum datagrams that an endpoint sends without time passing: a window, its retransmissions and a few replies.
+const BURST_MAX: usize = 4 * WINDOW as usize + 4200;
+/// Maximum datagrams in flight to an endpoint, and maximum delivered datagrams that are recorded for replay.
+const DATAGRAMS_MAX: usize = 256;
 
-type Port = Endpoint<fn(Seq, u32) -> Box<dyn Control>, Box<dyn FnMut() -> u32>>;
+type UdtEndpoint = Endpoint<fn(Seq, u32) -> Box<dyn Control>, Box<dyn FnMut() -> u32>>;
 
-struct Talk {
+/// Simulation of two endpoints and the network between them.
+struct Simulation {
     now: Time,
-    ports: [Port; 2],
-    names: [Option<u32>; 2],
-    /// Towards each end.
-    under_way: [Vec<Vec<u8>>; 2],
-    gone: Vec<(usize, Vec<u8>)>,
-    /// By each end.
+    endpoints: [UdtEndpoint; 2],
+    ids: [Option<u32>; 2],
+    /// Datagrams towards each endpoint.
+    in_flight: [Vec<Vec<u8>>; 2],
+    delivered: Vec<(usize, Vec<u8>)>,
+    /// Bytes that each program wrote, and bytes that each read.
     written: [u64; 2],
     read: [u64; 2],
-    /// Somebody was taken for the other end, and may have said anything.
+    /// Whether a forged datagram came from the peer's address: nothing is asserted about the data after that.
     forged: bool,
-    /// What strangers sent and got, in bytes.
-    strange: (usize, usize),
+    /// Bytes that third parties sent and received.
+    third_party_bytes: (usize, usize),
 }
 
 pub(crate) fn check(input: &[u8]) {
     let Some((first, script)) = input.split_first() else {
         return;
     };
-    let mut talk = Talk::new(first & 1 == 1);
+    let mut simulation = Simulation::new(first & 1 == 1);
     if first & 2 == 2 {
-        talk.open();
+        simulation.open();
     }
     let mut rest = script;
-    while let [what, how_much, more @ ..] = rest {
-        let taken = talk.happens(*what, *how_much, more);
-        rest = &more[taken..];
+    while let [event, amount, more @ ..] = rest {
+        let used = simulation.apply(*event, *amount, more);
+        rest = &more[used..];
     }
-    talk.hear_the_rest();
+    simulation.drain();
 }
 
 fn address(end: usize) -> SocketAddr {
     ([10, 0, 0, end as u8], 9000).into()
 }
 
-fn stranger() -> SocketAddr {
+fn third_party() -> SocketAddr {
     address(9)
 }
 
@@ -68,7 +73,7 @@ fn bbr(first: Seq, window: u32) -> Box<dyn Control> {
     Box::new(Bbr::new(first, window, 1))
 }
 
-fn port(control: fn(Seq, u32) -> Box<dyn Control>, seed: u32) -> Port {
+fn new_endpoint(control: fn(Seq, u32) -> Box<dyn Control>, seed: u32) -> UdtEndpoint {
     let config = Config {
         mss: 576,
         send_packets: WINDOW,
@@ -83,31 +88,31 @@ fn port(control: fn(Seq, u32) -> Box<dyn Control>, seed: u32) -> Port {
     Endpoint::new(config, control, Box::new(random))
 }
 
-/// The byte of each stream at a place.
+/// The byte at offset `at` of the stream that `end` writes.
 fn byte(end: usize, at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ end as u8
 }
 
-impl Talk {
+impl Simulation {
     fn new(with_bbr: bool) -> Self {
         let control = if with_bbr { bbr } else { native };
-        let mut ports = [port(control, 1), port(control, 2)];
-        ports[1].listen();
-        let name = ports[0].connect(address(1), Time::ZERO);
+        let mut endpoints = [new_endpoint(control, 1), new_endpoint(control, 2)];
+        endpoints[1].listen();
+        let id = endpoints[0].connect(address(1), Time::ZERO);
         Self {
             now: Time::ZERO,
-            ports,
-            names: [name, None],
-            under_way: [Vec::new(), Vec::new()],
-            gone: Vec::new(),
+            endpoints,
+            ids: [id, None],
+            in_flight: [Vec::new(), Vec::new()],
+            delivered: Vec::new(),
             written: [0; 2],
             read: [0; 2],
             forged: false,
-            strange: (0, 0),
+            third_party_bytes: (0, 0),
         }
     }
 
-    /// Without losses.
+    /// Opens the connection without losses.
     fn open(&mut self) {
         for _ in 0..4 {
             for end in 0..2 {
@@ -115,23 +120,26 @@ impl Talk {
                 self.deliver_all(1 - end);
             }
         }
-        assert!(self.names[1].is_some(), "a path that loses nothing");
+        assert!(
+            self.ids[1].is_some(),
+            "the connection opens on a path without losses"
+        );
     }
 
-    /// One thing of the script, and how much of what follows belongs to it.
-    fn happens(&mut self, what: u8, how_much: u8, more: &[u8]) -> usize {
-        let (end, number) = (usize::from(what >> 4 & 1), usize::from(how_much));
+    /// Applies one event of the script. Returns how many of the bytes after it belong to it.
+    fn apply(&mut self, event: u8, amount: u8, more: &[u8]) -> usize {
+        let (end, number) = (usize::from(event >> 4 & 1), usize::from(amount));
         let len = number.min(more.len());
-        match what & 15 {
-            0 => self.pass(Time::from_millis(number as u64)),
-            1 => self.pass(Time::from_secs(number as u64)),
+        match event & 15 {
+            0 => self.advance_time(Time::from_millis(number as u64)),
+            1 => self.advance_time(Time::from_secs(number as u64)),
             2 => self.write(end, number * 16),
             3 => self.read(end, number * 16),
             4 | 5 => self.transmit(end),
             6 => self.deliver(end, number),
             7 => self.deliver_all(end),
-            8 => drop(self.take(end, number)),
-            9 => self.double(end, number),
+            8 => drop(self.remove_in_flight(end, number)),
+            9 => self.duplicate(end, number),
             10 => self.replay(number),
             11 => self.close(end),
             12 => {
@@ -142,43 +150,43 @@ impl Talk {
                 self.spoof(end, &more[..len]);
                 return len;
             }
-            14 => self.spoof_what_is_under_way(end, number),
+            14 => self.spoof_in_flight(end, number),
             _ => self.damage(end, number),
         }
         0
     }
 
-    fn pass(&mut self, time: Time) {
+    fn advance_time(&mut self, time: Time) {
         self.now += time;
     }
 
     fn write(&mut self, end: usize, len: usize) {
         let from = self.written[end];
         let bytes: Vec<u8> = (from..from + len as u64).map(|at| byte(end, at)).collect();
-        let Some(name) = self.names[end] else {
+        let Some(id) = self.ids[end] else {
             return;
         };
-        if let Some(connection) = self.ports[end].connection(name) {
+        if let Some(connection) = self.endpoints[end].connection(id) {
             let written = connection.write(&bytes);
-            assert!(written <= len && connection.room() <= WINDOW);
+            assert!(written <= len && connection.send_buffer_free() <= WINDOW);
             self.written[end] += written as u64;
         }
-        self.ports[end].wake(name);
+        self.endpoints[end].wake(id);
     }
 
     fn read(&mut self, end: usize, len: usize) {
         let mut bytes = vec![0; len];
-        let Some(name) = self.names[end] else {
+        let Some(id) = self.ids[end] else {
             return;
         };
-        if let Some(connection) = self.ports[end].connection(name) {
+        if let Some(connection) = self.endpoints[end].connection(id) {
             let read = connection.read(&mut bytes);
-            self.came(end, &bytes[..read]);
+            self.check_read(end, &bytes[..read]);
         }
-        self.ports[end].wake(name);
+        self.endpoints[end].wake(id);
     }
 
-    fn came(&mut self, end: usize, bytes: &[u8]) {
+    fn check_read(&mut self, end: usize, bytes: &[u8]) {
         let from = self.read[end];
         self.read[end] += bytes.len() as u64;
         if self.forged {
@@ -186,175 +194,184 @@ impl Talk {
         }
         assert!(
             self.read[end] <= self.written[1 - end],
-            "more than was written"
+            "more bytes were read than written"
         );
-        for (at, came) in (from..).zip(bytes) {
-            assert_eq!(*came, byte(1 - end, at), "at {at}");
+        for (at, received) in (from..).zip(bytes) {
+            assert_eq!(*received, byte(1 - end, at), "at {at}");
         }
     }
 
-    /// All that a port has to say now.
+    /// Transmits all datagrams that an endpoint has to send now.
     fn transmit(&mut self, end: usize) {
         let mut datagram = Vec::new();
         for count in 0.. {
-            assert!(count < AT_ONCE, "it says too much");
+            assert!(count < BURST_MAX, "too many datagrams at once");
             datagram.clear();
-            let Some(to) = self.ports[end].transmit(self.now, &mut datagram) else {
+            let Some(to) = self.endpoints[end].transmit(self.now, &mut datagram) else {
                 break;
             };
-            assert!(datagram.len() <= 576 - 28, "longer than was agreed");
+            assert!(
+                datagram.len() <= 576 - 28,
+                "a datagram is longer than the negotiated size"
+            );
             self.send(end, to, &datagram);
         }
-        let deadline = self.ports[end].deadline();
+        let deadline = self.endpoints[end].deadline();
         assert!(
             deadline.is_none_or(|deadline| deadline > self.now),
-            "it turns in a circle"
+            "the deadline does not lie in the future"
         );
-        self.learn(end);
+        self.record_accepted(end);
     }
 
     fn send(&mut self, end: usize, to: SocketAddr, datagram: &[u8]) {
-        if to == stranger() {
-            self.strange.1 += datagram.len();
-            assert!(self.strange.1 <= self.strange.0, "it amplifies");
+        if to == third_party() {
+            self.third_party_bytes.1 += datagram.len();
+            assert!(
+                self.third_party_bytes.1 <= self.third_party_bytes.0,
+                "amplification to a third party"
+            );
         } else if to == address(1 - end) {
-            if self.under_way[1 - end].len() < UNDER_WAY {
-                self.under_way[1 - end].push(datagram.to_vec());
+            if self.in_flight[1 - end].len() < DATAGRAMS_MAX {
+                self.in_flight[1 - end].push(datagram.to_vec());
             }
         } else {
-            panic!("it talks to {to}");
+            panic!("datagram to {to}");
         }
     }
 
-    /// The name of a connection that was accepted; whoever forges can open others.
-    fn learn(&mut self, end: usize) {
-        while let Some(event) = self.ports[end].event() {
-            if let Event::Accepted(name) = event {
-                assert_eq!(end, 1, "only that one listens");
-                self.names[end].get_or_insert(name);
+    /// Records the ID of the first accepted connection. A forged handshake can open others.
+    fn record_accepted(&mut self, end: usize) {
+        while let Some(event) = self.endpoints[end].poll_event() {
+            if let Event::Accepted(id) = event {
+                assert_eq!(end, 1, "only endpoint 1 listens");
+                self.ids[end].get_or_insert(id);
             }
         }
     }
 
-    fn take(&mut self, end: usize, number: usize) -> Option<Vec<u8>> {
-        let all = &mut self.under_way[end];
+    fn remove_in_flight(&mut self, end: usize, number: usize) -> Option<Vec<u8>> {
+        let all = &mut self.in_flight[end];
         let at = number.checked_rem(all.len())?;
         Some(all.remove(at))
     }
 
     fn deliver(&mut self, end: usize, number: usize) {
-        if let Some(datagram) = self.take(end, number) {
+        if let Some(datagram) = self.remove_in_flight(end, number) {
             self.handle(end, &datagram);
-            if self.gone.len() < UNDER_WAY {
-                self.gone.push((end, datagram));
+            if self.delivered.len() < DATAGRAMS_MAX {
+                self.delivered.push((end, datagram));
             }
         }
     }
 
     fn deliver_all(&mut self, end: usize) {
-        while !self.under_way[end].is_empty() {
+        while !self.in_flight[end].is_empty() {
             self.deliver(end, 0);
         }
     }
 
     fn handle(&mut self, end: usize, datagram: &[u8]) {
-        self.ports[end].handle(datagram, address(1 - end), self.now);
-        self.learn(end);
+        self.endpoints[end].handle(datagram, address(1 - end), self.now);
+        self.record_accepted(end);
     }
 
-    fn double(&mut self, end: usize, number: usize) {
-        if let Some(datagram) = self.take(end, number) {
-            self.under_way[end].extend([datagram.clone(), datagram]);
+    fn duplicate(&mut self, end: usize, number: usize) {
+        if let Some(datagram) = self.remove_in_flight(end, number) {
+            self.in_flight[end].extend([datagram.clone(), datagram]);
         }
     }
 
     fn replay(&mut self, number: usize) {
-        if let Some(at) = number.checked_rem(self.gone.len()) {
-            let (end, datagram) = self.gone[at].clone();
+        if let Some(at) = number.checked_rem(self.delivered.len()) {
+            let (end, datagram) = self.delivered[at].clone();
             self.handle(end, &datagram);
         }
     }
 
     fn close(&mut self, end: usize) {
-        let name = self.names[end].unwrap_or(0);
-        if let Some(connection) = self.ports[end].connection(name) {
+        let id = self.ids[end].unwrap_or(0);
+        if let Some(connection) = self.endpoints[end].connection(id) {
             connection.close();
         }
-        self.ports[end].wake(name);
+        self.endpoints[end].wake(id);
     }
 
-    /// From the right address, maybe with the right name: the network itself lies.
+    /// Delivers arbitrary bytes from the peer's address, with the connection's ID.
     fn forge(&mut self, end: usize, bytes: &[u8]) {
         self.forged = true;
-        self.handle(end, &self.named(end, bytes));
+        self.handle(end, &self.with_id(end, bytes));
     }
 
     fn damage(&mut self, end: usize, number: usize) {
         self.forged = true;
-        if let Some(mut datagram) = self.take(end, number) {
+        if let Some(mut datagram) = self.remove_in_flight(end, number) {
             let at = number % datagram.len();
             datagram[at] ^= 1 << (number % 8);
             self.handle(end, &datagram);
         }
     }
 
-    /// From elsewhere, with the right name.
+    /// Delivers arbitrary bytes from a third party's address, with the connection's ID: nothing may change.
     fn spoof(&mut self, end: usize, bytes: &[u8]) {
-        let before = self.seen(end);
-        let datagram = self.named(end, bytes);
-        self.strange.0 += datagram.len();
-        self.ports[end].handle(&datagram, stranger(), self.now);
-        assert_eq!(self.seen(end), before);
+        let before = self.observed_state(end);
+        let datagram = self.with_id(end, bytes);
+        self.third_party_bytes.0 += datagram.len();
+        self.endpoints[end].handle(&datagram, third_party(), self.now);
+        assert_eq!(self.observed_state(end), before);
     }
 
-    fn spoof_what_is_under_way(&mut self, end: usize, number: usize) {
-        if let Some(datagram) = self.take(end, number) {
+    fn spoof_in_flight(&mut self, end: usize, number: usize) {
+        if let Some(datagram) = self.remove_in_flight(end, number) {
             self.spoof(end, &datagram);
         }
     }
 
-    /// With the connection's name where it belongs, unless it is to be for none.
-    fn named(&self, end: usize, bytes: &[u8]) -> Vec<u8> {
+    /// Inserts the connection's ID into the header, unless the header has destination 0.
+    fn with_id(&self, end: usize, bytes: &[u8]) -> Vec<u8> {
         let mut datagram = bytes.to_vec();
-        let name = self.names[end].unwrap_or(0).to_be_bytes();
+        let id = self.ids[end].unwrap_or(0).to_be_bytes();
         if let Some(to) = datagram.get_mut(12..16).filter(|to| *to != [0; 4]) {
-            to.copy_from_slice(&name);
+            to.copy_from_slice(&id);
         }
         datagram
     }
 
-    /// What can be seen of a connection.
-    fn seen(&mut self, end: usize) -> Option<(Option<End>, Counts, u32, bool, bool)> {
-        let connection = self.ports[end].connection(self.names[end]?)?;
+    /// Returns the state of a connection that a program can observe.
+    fn observed_state(
+        &mut self,
+        end: usize,
+    ) -> Option<(Option<CloseReason>, Counts, u32, bool, bool)> {
+        let connection = self.endpoints[end].connection(self.ids[end]?)?;
         let (can_read, is_flushed) = (connection.can_read(), connection.is_flushed());
         Some((
-            connection.end(),
+            connection.close_reason(),
             connection.counts(),
-            connection.room(),
+            connection.send_buffer_free(),
             can_read,
             is_flushed,
         ))
     }
 
-    /// On a path that loses nothing any more all arrives, if nobody lied and nothing was closed meanwhile.
-    fn hear_the_rest(&mut self) {
+    /// Runs on a path without losses. All data arrives unless a datagram was forged or a connection was closed.
+    fn drain(&mut self) {
         for _ in 0..20_000 {
-            self.pass(Time::from_millis(10));
+            self.advance_time(Time::from_millis(10));
             for end in 0..2 {
                 self.transmit(end);
                 self.deliver_all(1 - end);
                 self.read(end, 1 << 16);
             }
-            if self.all_is_read() {
+            if self.is_all_read() {
                 return;
             }
         }
-        let ends = [0, 1].map(|end| self.seen(end));
-        let open = ends.iter().all(|seen| matches!(seen, Some((None, ..))));
-        assert!(self.forged || !open, "it hangs: {ends:?}");
+        let ends = [0, 1].map(|end| self.observed_state(end));
+        let open = ends.iter().all(|state| matches!(state, Some((None, ..))));
+        assert!(self.forged || !open, "the transfer stalls: {ends:?}");
     }
 
-    fn all_is_read(&self) -> bool {
+    fn is_all_read(&self) -> bool {
         self.read == [self.written[1], self.written[0]]
     }
 }

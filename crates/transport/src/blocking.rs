@@ -109,7 +109,9 @@ impl Connection {
     /// Whether the other end has closed it, or it broke: who neither reads nor writes hears of neither.
     pub fn has_ended(&self) -> bool {
         match self {
-            Self::Tcp(socket) => longhaul_linux::socket::has_hung_up(socket).unwrap_or_default(),
+            Self::Tcp(socket) => {
+                longhaul_linux::socket::peer_has_hung_up(socket).unwrap_or_default()
+            }
             Self::Udt(stream, _) => stream.has_ended(),
         }
     }
@@ -126,14 +128,14 @@ impl Connection {
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(socket) => TcpInfo::of(socket).ok(),
-            Self::Udt(stream, _) => stream.report().map(|report| terms::tcp_info(&report)),
+            Self::Udt(stream, _) => stream.stats().map(|report| terms::tcp_info(&report)),
         }
     }
 
     /// Lets no more wait in it unsent.
     pub fn limit_unsent(&self, bytes: u32) {
         match self {
-            Self::Tcp(socket) => drop(longhaul_linux::socket::limit_unsent(socket, bytes)),
+            Self::Tcp(socket) => drop(longhaul_linux::socket::set_notsent_lowat(socket, bytes)),
             Self::Udt(stream, _) => stream.limit_unsent(bytes / terms::PACKET),
         }
     }

@@ -6,9 +6,9 @@ use crate::{
     terms,
 };
 use longhaul_linux::{
-    conduit::Conduit,
     socket::{self, pending_error},
     tcp_info::TcpInfo,
+    transfer_buffer::TransferBuffer,
 };
 use longhaul_udt::socket::Stream;
 use rustix::net::{RecvFlags, recv};
@@ -71,20 +71,20 @@ impl Carrier {
     }
 
     /// Fills an empty conduit with what has come; `Ok(0)` is the end.
-    pub fn fill(&self, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
+    pub fn fill(&self, conduit: &mut TransferBuffer, most: usize) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
                 socket.try_io(Interest::READABLE, || conduit.fill(&**socket, most))
             }
-            Self::Udt(stream) => conduit.fill_by(most, |bytes| stream.try_read(bytes)),
+            Self::Udt(stream) => conduit.fill_with(most, |bytes| stream.try_read(bytes)),
         }
     }
 
     /// Takes from the conduit what there is room for.
-    pub fn drain(&self, conduit: &mut Conduit) -> io::Result<usize> {
+    pub fn drain(&self, conduit: &mut TransferBuffer) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.try_io(Interest::WRITABLE, || conduit.drain(&**socket)),
-            Self::Udt(stream) => conduit.drain_by(|bytes| stream.try_write(bytes)),
+            Self::Udt(stream) => conduit.drain_with(|bytes| stream.try_write(bytes)),
         }
     }
 
@@ -114,7 +114,7 @@ impl Carrier {
     pub fn announce(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
-                let write = || longhaul_linux::conduit::announce(&**socket, bytes);
+                let write = || longhaul_linux::transfer_buffer::send_more(&**socket, bytes);
                 socket.try_io(Interest::WRITABLE, write)
             }
             Self::Udt(stream) => stream.try_write(bytes),
@@ -194,7 +194,7 @@ impl Carrier {
         match self {
             // FIN stands for everything before it: from here on a close drops none of that.
             Self::Tcp(socket) => Poll::Ready(
-                socket::finish_sending(&**socket).and_then(|()| socket::fin_on_close(&**socket)),
+                socket::shutdown_write(&**socket).and_then(|()| socket::fin_on_close(&**socket)),
             ),
             Self::Udt(stream) => stream.poll_flushed(cx),
         }
@@ -236,7 +236,7 @@ impl Carrier {
     pub fn limit_unsent(&self, bytes: u32) {
         match self {
             // An error means that it is broken, which its first use will say.
-            Self::Tcp(socket) => drop(socket::limit_unsent(&**socket, bytes)),
+            Self::Tcp(socket) => drop(socket::set_notsent_lowat(&**socket, bytes)),
             Self::Udt(stream) => stream.limit_unsent(bytes / terms::PACKET),
         }
     }
@@ -245,7 +245,7 @@ impl Carrier {
     pub fn memory(&self) -> Option<u64> {
         match self {
             Self::Tcp(socket) => socket::memory(&**socket).ok(),
-            Self::Udt(stream) => stream.report().map(|report| terms::held_bytes(&report)),
+            Self::Udt(stream) => stream.stats().map(|report| terms::held_bytes(&report)),
         }
     }
 
@@ -253,7 +253,7 @@ impl Carrier {
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(socket) => TcpInfo::of(&**socket).ok(),
-            Self::Udt(stream) => stream.report().map(|report| terms::tcp_info(&report)),
+            Self::Udt(stream) => stream.stats().map(|report| terms::tcp_info(&report)),
         }
     }
 

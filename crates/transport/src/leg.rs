@@ -7,7 +7,7 @@ use crate::{
     channel::{Channel, first_of},
     tls::Tls,
 };
-use longhaul_linux::conduit::Conduit;
+use longhaul_linux::transfer_buffer::TransferBuffer;
 use std::{
     future::poll_fn,
     io,
@@ -54,18 +54,18 @@ impl Leg {
     }
 
     /// Fills an empty conduit with what has come; `Ok(0)` is the clean end of the stream.
-    pub fn fill(&self, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
+    pub fn fill(&self, conduit: &mut TransferBuffer, most: usize) -> io::Result<usize> {
         match &self.tls {
             None => self.carrier.fill(conduit, most),
-            Some(tls) => conduit.fill_by(most, |bytes| tls.try_read(&self.carrier, bytes)),
+            Some(tls) => conduit.fill_with(most, |bytes| tls.try_read(&self.carrier, bytes)),
         }
     }
 
     /// Takes from the conduit what fits into the socket.
-    pub fn drain(&self, conduit: &mut Conduit) -> io::Result<usize> {
+    pub fn drain(&self, conduit: &mut TransferBuffer) -> io::Result<usize> {
         match &self.tls {
             None => self.carrier.drain(conduit),
-            Some(tls) => conduit.drain_by(|bytes| tls.try_write(&self.carrier, bytes)),
+            Some(tls) => conduit.drain_with(|bytes| tls.try_write(&self.carrier, bytes)),
         }
     }
 

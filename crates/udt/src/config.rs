@@ -7,20 +7,20 @@ use std::net::IpAddr;
 
 /// Bytes of the headers of IPv4 and UDP. UDT4 counts no more with IPv6, where packets of 1500 are too
 /// long for an Ethernet: there [`Config::towards`] offers less.
-pub(crate) const IP_AND_UDP: u32 = 28;
+pub(crate) const IP_UDP_HEADERS_LEN: u32 = 28;
 
 /// Bytes that IPv6's header is longer than IPv4's.
-const IPV6_MORE: u32 = 20;
+const IPV6_EXTRA_LEN: u32 = 20;
 
 /// The shortest packets that are agreed to: IPv4's least that every host takes (RFC 791 §3.1).
 const MSS_MIN: u32 = 576;
 
 /// The longest: UDP's own limit.
-const MSS_MAX: u32 = 65_507 + IP_AND_UDP;
+const MSS_MAX: u32 = 65_507 + IP_UDP_HEADERS_LEN;
 
 /// What a connection carries, as handshakes say it: bytes (`SOCK_STREAM` of libudt). Messages (`SOCK_DGRAM`) are 2, and
 /// refused.
-pub(crate) const STREAM: u32 = 1;
+pub(crate) const STREAM_MODE: u32 = 1;
 
 /// What an end brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,18 +35,18 @@ pub struct Config {
     pub receive_packets: u32,
     /// How long a listener is asked until nobody answers. (UDT4: 3 s, of which ten round trips of 350 ms would be left nothing.) A
     /// rendezvous has three times as long, for its ends do not begin at the same moment.
-    pub patience: Time,
+    pub connect_timeout: Time,
     /// How long nothing may be heard before a connection is broken; an idle one says every 0.3 s that it is there. 45 s is about
     /// what UDT4's 16 expirations take on a short path, each longer than the one before.
-    pub silence: Time,
+    pub idle_timeout: Time,
 }
 
 impl Config {
     /// What is offered to this host, so that packets are no longer than [`Self::mss`] by either protocol.
-    pub(crate) fn towards(self, peer: IpAddr) -> Self {
+    pub(crate) fn for_peer(self, peer: IpAddr) -> Self {
         let more = match peer.to_canonical() {
             IpAddr::V4(_) => 0,
-            IpAddr::V6(_) => IPV6_MORE,
+            IpAddr::V6(_) => IPV6_EXTRA_LEN,
         };
         Self {
             mss: self.mss.saturating_sub(more).max(MSS_MIN),
@@ -61,47 +61,52 @@ impl Default for Config {
             mss: 1500,
             send_packets: 32_768,
             receive_packets: 32_768,
-            patience: Time::from_secs(10),
-            silence: Time::from_secs(45),
+            connect_timeout: Time::from_secs(10),
+            idle_timeout: Time::from_secs(45),
         }
     }
 }
 
 /// What both agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Agreed {
+pub(crate) struct NegotiatedParams {
     /// Our name for the connection, and theirs.
-    pub(crate) own: u32,
-    pub(crate) peer: u32,
+    pub(crate) own_id: u32,
+    pub(crate) peer_id: u32,
     pub(crate) mss: u32,
     /// Numbers of the first packets.
     pub(crate) first: Seq,
     pub(crate) peer_first: Seq,
     /// Packets that they have room for.
-    pub(crate) flight: u32,
+    pub(crate) peer_window: u32,
 }
 
-impl Agreed {
+impl NegotiatedParams {
     /// What follows from what they said; nothing if that is no offer to take.
-    pub(crate) fn with(config: &Config, own: u32, first: Seq, theirs: &Handshake) -> Option<Self> {
+    pub(crate) fn negotiate(
+        config: &Config,
+        own: u32,
+        first: Seq,
+        theirs: &Handshake,
+    ) -> Option<Self> {
         let mss = config.mss.min(theirs.mss);
         let takes = theirs.version == Handshake::VERSION
-            && theirs.mode == STREAM
+            && theirs.mode == STREAM_MODE
             && (MSS_MIN..=MSS_MAX).contains(&mss)
-            && theirs.flight_max >= 2;
+            && theirs.flow_window_max >= 2;
         takes.then_some(Self {
-            own,
-            peer: theirs.socket,
+            own_id: own,
+            peer_id: theirs.socket,
             mss,
             first,
             peer_first: theirs.first,
-            flight: theirs.flight_max,
+            peer_window: theirs.flow_window_max,
         })
     }
 
     /// Bytes that a packet carries.
     pub(crate) fn payload_max(&self) -> usize {
-        (self.mss - IP_AND_UDP) as usize - packet::HEADER
+        (self.mss - IP_UDP_HEADERS_LEN) as usize - packet::HEADER_LEN
     }
 }
 
@@ -111,7 +116,7 @@ mod tests {
 
     #[test]
     fn packets_are_no_longer_with_ipv6() {
-        let mss = |peer: &str| Config::default().towards(peer.parse().unwrap()).mss;
+        let mss = |peer: &str| Config::default().for_peer(peer.parse().unwrap()).mss;
         assert_eq!([mss("10.0.0.1"), mss("::ffff:10.0.0.1")], [1500; 2]);
         assert_eq!(mss("2001:db8::1"), 1480);
     }

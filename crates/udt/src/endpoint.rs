@@ -5,9 +5,10 @@ use crate::{
     config::Config,
     congestion::Control,
     connection::{
-        Connection, End, answers_after,
-        listening::{Heard, Listener},
-        opening::{Opened, Opening},
+        CloseReason, Connection,
+        connector::{ConnectOutcome, Connector},
+        listener::{HandshakeOutcome, Listener},
+        needs_shutdown_reply,
     },
     packet::{Body, Packet, handshake::Handshake, number::Seq},
 };
@@ -21,7 +22,7 @@ use std::{
 const CONNECTIONS_MAX: usize = 4096;
 
 /// Connections after their end of whose other end something may still come, at most; of those before them nothing is kept.
-const GONE_MAX: usize = 1024;
+const CLOSED_MAX: usize = 1024;
 
 /// All connections of a port.
 #[derive(Debug)]
@@ -29,53 +30,53 @@ pub struct Endpoint<M, R> {
     config: Config,
     listener: Option<Listener>,
     /// Makes a congestion control.
-    controls: M,
+    new_control: M,
     /// Random numbers, which nobody else can tell.
     random: R,
-    all: HashMap<u32, One>,
+    entries: HashMap<u32, Entry>,
     /// Those that may be asked for again: by whom and his name for it; one that is met, whatever his name is.
-    asked_for: HashMap<(SocketAddr, Option<u32>), u32>,
+    by_handshake: HashMap<(SocketAddr, Option<u32>), u32>,
     /// Who wants to say something when.
-    due: BTreeSet<(Time, u32)>,
+    timers: BTreeSet<(Time, u32)>,
     /// What a listener has answered, and to whom.
-    answers: Vec<(SocketAddr, Vec<u8>)>,
+    replies: Vec<(SocketAddr, Vec<u8>)>,
     events: VecDeque<Event>,
     /// Connections that are forgotten here after their end.
-    gone: VecDeque<Gone>,
+    closed: VecDeque<ClosedConnection>,
     /// Whose the last datagram was.
-    sent: u32,
+    last_sent: u32,
 }
 
 /// What is kept of one.
 #[derive(Debug)]
-struct Gone {
+struct ClosedConnection {
     peer: SocketAddr,
     own_id: u32,
     peer_id: u32,
-    end: End,
+    close_reason: CloseReason,
 }
 
 #[derive(Debug)]
-struct One {
+struct Entry {
     peer: SocketAddr,
-    due: Option<Time>,
+    deadline: Option<Time>,
     state: State,
     /// Its end was said.
-    ended: bool,
+    close_reported: bool,
 }
 
 #[derive(Debug)]
 enum State {
-    Opening(Box<Opening>),
+    Connecting(Box<Connector>),
     Open(Box<Connection>),
 }
 
 impl State {
     /// Whose requests it answers: those of one name, of anybody who is met, or nobody's.
-    fn asked_by(&self) -> Option<Option<u32>> {
+    fn handshake_key(&self) -> Option<Option<u32>> {
         match self {
-            Self::Open(connection) => connection.answers().map(Some),
-            Self::Opening(opening) => opening.is_rendezvous().then_some(None),
+            Self::Open(connection) => connection.repeat_request_peer().map(Some),
+            Self::Connecting(opening) => opening.is_rendezvous().then_some(None),
         }
     }
 }
@@ -86,13 +87,13 @@ pub enum Event {
     /// Another host asked for it, and it is open.
     Accepted(u32),
     /// It was asked for here, and is open.
-    Opened(u32),
+    Connected(u32),
     /// The other end does not want it, and says this code.
     Refused(u32, u32),
     /// Nobody answers.
-    Unanswered(u32),
+    TimedOut(u32),
     /// It came to its end. What had arrived can be read until it is [forgotten](Endpoint::forget).
-    Ended(u32, End),
+    Closed(u32, CloseReason),
 }
 
 impl<M, R> Endpoint<M, R>
@@ -105,15 +106,15 @@ where
         Self {
             config,
             listener: None,
-            controls,
+            new_control: controls,
             random,
-            all: HashMap::new(),
-            asked_for: HashMap::new(),
-            due: BTreeSet::new(),
-            answers: Vec::new(),
+            entries: HashMap::new(),
+            by_handshake: HashMap::new(),
+            timers: BTreeSet::new(),
+            replies: Vec::new(),
             events: VecDeque::new(),
-            gone: VecDeque::new(),
-            sent: 0,
+            closed: VecDeque::new(),
+            last_sent: 0,
         }
     }
 
@@ -127,34 +128,34 @@ where
     }
 
     /// Takes none any more.
-    pub fn deafen(&mut self) {
+    pub fn stop_listening(&mut self) {
         self.listener = None;
     }
 
     /// Asks a listener for a connection; its name, unless there are too many.
     pub fn connect(&mut self, peer: SocketAddr, now: Time) -> Option<u32> {
-        let (own, first) = (self.name()?, Seq::new((self.random)()));
-        let opening = Opening::to_listener(self.config, peer.ip(), own, first, now);
-        Some(self.begin(own, peer, opening))
+        let (own, first) = (self.unused_id()?, Seq::new((self.random)()));
+        let opening = Connector::to_listener(self.config, peer.ip(), own, first, now);
+        Some(self.add_connector(own, peer, opening))
     }
 
     /// Meets an end that does the same.
     pub fn rendezvous(&mut self, peer: SocketAddr, now: Time) -> Option<u32> {
-        let (own, first) = (self.name()?, Seq::new((self.random)()));
-        let opening = Opening::rendezvous(self.config, peer.ip(), own, first, now);
-        Some(self.begin(own, peer, opening))
+        let (own, first) = (self.unused_id()?, Seq::new((self.random)()));
+        let opening = Connector::rendezvous(self.config, peer.ip(), own, first, now);
+        Some(self.add_connector(own, peer, opening))
     }
 
-    fn begin(&mut self, own: u32, peer: SocketAddr, opening: Opening) -> u32 {
-        self.put(own, peer, State::Opening(opening.into()));
+    fn add_connector(&mut self, own: u32, peer: SocketAddr, opening: Connector) -> u32 {
+        self.insert(own, peer, State::Connecting(opening.into()));
         own
     }
 
     /// A name that no connection has.
-    fn name(&mut self) -> Option<u32> {
-        let room = self.all.len() < CONNECTIONS_MAX;
+    fn unused_id(&mut self) -> Option<u32> {
+        let room = self.entries.len() < CONNECTIONS_MAX;
         let names = std::iter::from_fn(|| Some((self.random)() & 0x7fff_ffff));
-        let all = &self.all;
+        let all = &self.entries;
         room.then(|| {
             names
                 .into_iter()
@@ -162,75 +163,75 @@ where
         })?
     }
 
-    fn put(&mut self, own: u32, peer: SocketAddr, state: State) {
-        self.asked_for
-            .extend(state.asked_by().map(|by| ((peer, by), own)));
-        let one = One {
+    fn insert(&mut self, own: u32, peer: SocketAddr, state: State) {
+        self.by_handshake
+            .extend(state.handshake_key().map(|by| ((peer, by), own)));
+        let one = Entry {
             peer,
-            due: None,
+            deadline: None,
             state,
-            ended: false,
+            close_reported: false,
         };
-        self.all.insert(own, one);
+        self.entries.insert(own, one);
         self.wake(own);
     }
 
     /// An open connection. Who writes to it, reads from it or closes it [wakes](Self::wake) it then.
     pub fn connection(&mut self, id: u32) -> Option<&mut Connection> {
-        match &mut self.all.get_mut(&id)?.state {
+        match &mut self.entries.get_mut(&id)?.state {
             State::Open(connection) => Some(connection),
-            State::Opening(_) => None,
+            State::Connecting(_) => None,
         }
     }
 
     /// Whose packets it takes.
     #[must_use]
-    pub fn peer(&self, id: u32) -> Option<SocketAddr> {
-        self.all.get(&id).map(|one| one.peer)
+    pub fn peer_addr(&self, id: u32) -> Option<SocketAddr> {
+        self.entries.get(&id).map(|one| one.peer)
     }
 
     /// It may have something to say earlier than before.
     pub fn wake(&mut self, id: u32) {
-        let Some(one) = self.all.get_mut(&id) else {
+        let Some(one) = self.entries.get_mut(&id) else {
             return;
         };
         let (due, end) = match &one.state {
-            State::Opening(opening) => (Some(opening.deadline()), None),
-            State::Open(connection) => (connection.deadline(), connection.end()),
+            State::Connecting(opening) => (Some(opening.deadline()), None),
+            State::Open(connection) => (connection.deadline(), connection.close_reason()),
         };
         if let Some(end) = end
-            && !std::mem::replace(&mut one.ended, true)
+            && !std::mem::replace(&mut one.close_reported, true)
         {
-            self.events.push_back(Event::Ended(id, end));
+            self.events.push_back(Event::Closed(id, end));
         }
-        if let Some(before) = std::mem::replace(&mut one.due, due) {
-            self.due.remove(&(before, id));
+        if let Some(before) = std::mem::replace(&mut one.deadline, due) {
+            self.timers.remove(&(before, id));
         }
-        self.due.extend(due.map(|due| (due, id)));
+        self.timers.extend(due.map(|due| (due, id)));
     }
 
     /// It is forgotten, whatever its state.
-    pub fn forget(&mut self, id: u32) {
-        let Some(one) = self.all.remove(&id) else {
+    pub fn remove(&mut self, id: u32) {
+        let Some(one) = self.entries.remove(&id) else {
             return;
         };
-        if let Some(due) = one.due {
-            self.due.remove(&(due, id));
+        if let Some(due) = one.deadline {
+            self.timers.remove(&(due, id));
         }
-        if let Some(by) = one.state.asked_by() {
-            self.asked_for.remove(&(one.peer, by));
+        if let Some(by) = one.state.handshake_key() {
+            self.by_handshake.remove(&(one.peer, by));
         }
         if let State::Open(connection) = one.state
-            && let Some(end) = connection.end()
+            && let Some(end) = connection.close_reason()
         {
-            if self.gone.len() == GONE_MAX {
-                self.gone.pop_front();
+            if self.closed.len() == CLOSED_MAX {
+                self.closed.pop_front();
             }
-            self.gone.push_back(Gone {
+            self.closed.push_back(ClosedConnection {
                 peer: one.peer,
                 own_id: id,
-                peer_id: connection.peer(),
-                end,
+                peer_id: connection.peer_id(),
+                close_reason: end,
             });
         }
     }
@@ -239,39 +240,39 @@ where
     pub fn handle(&mut self, datagram: &[u8], from: SocketAddr, now: Time) {
         match Packet::read(datagram) {
             Some(packet) if packet.destination == 0 => {
-                self.hear_stranger(&packet, datagram, from, now);
+                self.handle_handshake(&packet, datagram, from, now);
             }
-            Some(packet) => self.hear(packet.destination, &packet, from, now),
+            Some(packet) => self.handle_packet(packet.destination, &packet, from, now),
             None => {}
         }
     }
 
     /// What became of connections.
-    pub fn event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    fn hear(&mut self, id: u32, packet: &Packet<'_>, from: SocketAddr, now: Time) {
-        let Some(one) = self.all.get_mut(&id).filter(|one| one.peer == from) else {
-            return self.say_gone(id, packet, from);
+    fn handle_packet(&mut self, id: u32, packet: &Packet<'_>, from: SocketAddr, now: Time) {
+        let Some(one) = self.entries.get_mut(&id).filter(|one| one.peer == from) else {
+            return self.reply_closed(id, packet, from);
         };
         match &mut one.state {
             State::Open(connection) => connection.handle(packet, now),
-            State::Opening(opening) => match opening.handle(packet, now, &self.controls) {
-                Opened::Waiting => {}
-                Opened::Open(connection) => {
-                    let before = one.state.asked_by();
+            State::Connecting(opening) => match opening.handle(packet, now, &self.new_control) {
+                ConnectOutcome::Pending => {}
+                ConnectOutcome::Established(connection) => {
+                    let before = one.state.handshake_key();
                     one.state = State::Open(connection);
                     // A rendezvous has met: from now on it is asked for by name.
                     if let Some(by) = before {
-                        self.asked_for.remove(&(from, by));
+                        self.by_handshake.remove(&(from, by));
                     }
-                    let after = one.state.asked_by();
-                    self.asked_for.extend(after.map(|by| ((from, by), id)));
-                    self.events.push_back(Event::Opened(id));
+                    let after = one.state.handshake_key();
+                    self.by_handshake.extend(after.map(|by| ((from, by), id)));
+                    self.events.push_back(Event::Connected(id));
                 }
-                Opened::Refused(code) => {
-                    self.forget(id);
+                ConnectOutcome::Refused(code) => {
+                    self.remove(id);
                     self.events.push_back(Event::Refused(id, code));
                 }
             },
@@ -280,12 +281,14 @@ where
     }
 
     /// Of a connection that is gone the other end hears so.
-    fn say_gone(&mut self, id: u32, packet: &Packet<'_>, from: SocketAddr) {
-        let was = |gone: &&Gone| (gone.peer, gone.own_id) == (from, id);
-        let Some(gone) = self.gone.iter().find(was) else {
+    fn reply_closed(&mut self, id: u32, packet: &Packet<'_>, from: SocketAddr) {
+        let was = |gone: &&ClosedConnection| (gone.peer, gone.own_id) == (from, id);
+        let Some(gone) = self.closed.iter().find(was) else {
             return;
         };
-        if !answers_after(gone.end, &packet.body) || self.answers.len() >= CONNECTIONS_MAX {
+        if !needs_shutdown_reply(gone.close_reason, &packet.body)
+            || self.replies.len() >= CONNECTIONS_MAX
+        {
             return;
         }
         let over = Packet {
@@ -295,79 +298,93 @@ where
         };
         let mut answer = Vec::new();
         over.write(&mut answer);
-        self.answers.push((from, answer));
+        self.replies.push((from, answer));
     }
 
     /// A packet that names no connection: one is asked for, here or by the other end of a rendezvous.
-    fn hear_stranger(&mut self, packet: &Packet<'_>, datagram: &[u8], from: SocketAddr, now: Time) {
+    fn handle_handshake(
+        &mut self,
+        packet: &Packet<'_>,
+        datagram: &[u8],
+        from: SocketAddr,
+        now: Time,
+    ) {
         let Body::Handshake(asked) = packet.body else {
             return;
         };
-        if let Some(id) = self.known(&asked, from) {
-            return self.hear_again(id, packet, &asked, now);
+        if let Some(id) = self.find_by_handshake(&asked, from) {
+            return self.handle_repeated_handshake(id, packet, &asked, now);
         }
-        let (Some(own), Some(listener)) = (self.name(), &self.listener) else {
+        let (Some(own), Some(listener)) = (self.unused_id(), &self.listener) else {
             return;
         };
         let mut answer = Vec::new();
-        let heard = listener.hear(datagram, from, own, now, &self.controls, &mut answer);
-        if !answer.is_empty() && self.answers.len() < CONNECTIONS_MAX {
-            self.answers.push((from, answer));
+        let heard = listener.handle(datagram, from, own, now, &self.new_control, &mut answer);
+        if !answer.is_empty() && self.replies.len() < CONNECTIONS_MAX {
+            self.replies.push((from, answer));
         }
-        if let Heard::Open(connection) = heard {
-            self.put(own, from, State::Open(connection));
+        if let HandshakeOutcome::Established(connection) = heard {
+            self.insert(own, from, State::Open(connection));
             self.events.push_back(Event::Accepted(own));
         }
     }
 
-    fn hear_again(&mut self, id: u32, packet: &Packet<'_>, asked: &Handshake, now: Time) {
-        let Some(one) = self.all.get_mut(&id) else {
+    fn handle_repeated_handshake(
+        &mut self,
+        id: u32,
+        packet: &Packet<'_>,
+        asked: &Handshake,
+        now: Time,
+    ) {
+        let Some(one) = self.entries.get_mut(&id) else {
             return;
         };
         match &mut one.state {
-            State::Open(connection) => connection.ask_again(asked),
-            State::Opening(_) => {
+            State::Open(connection) => connection.on_repeated_request(asked),
+            State::Connecting(_) => {
                 let named = Packet {
                     destination: id,
                     ..*packet
                 };
                 let peer = one.peer;
-                return self.hear(id, &named, peer, now);
+                return self.handle_packet(id, &named, peer, now);
             }
         }
         self.wake(id);
     }
 
     /// The connection that is asked for again, or the rendezvous that is.
-    fn known(&self, asked: &Handshake, from: SocketAddr) -> Option<u32> {
+    fn find_by_handshake(&self, asked: &Handshake, from: SocketAddr) -> Option<u32> {
         let by = [Some(asked.socket), None];
         by.iter()
-            .find_map(|by| self.asked_for.get(&(from, *by)).copied())
+            .find_map(|by| self.by_handshake.get(&(from, *by)).copied())
     }
 
     /// Appends the next datagram, if one is to go now; where to.
     pub fn transmit(&mut self, now: Time, to: &mut Vec<u8>) -> Option<SocketAddr> {
-        if let Some((peer, answer)) = self.answers.pop() {
+        if let Some((peer, answer)) = self.replies.pop() {
             to.extend_from_slice(&answer);
-            self.sent = 0;
+            self.last_sent = 0;
             return Some(peer);
         }
-        while let Some(&(due, id)) = self.due.first()
+        while let Some(&(due, id)) = self.timers.first()
             && due <= now
         {
-            let one = self.all.get_mut(&id)?;
+            let one = self.entries.get_mut(&id)?;
             let (sent, unanswered) = match &mut one.state {
-                State::Opening(opening) => (opening.transmit(now, to), opening.until() <= now),
+                State::Connecting(opening) => {
+                    (opening.transmit(now, to), opening.expires_at() <= now)
+                }
                 State::Open(connection) => (connection.transmit(now, to), false),
             };
             if sent {
-                self.sent = id;
+                self.last_sent = id;
                 return Some(one.peer);
             }
             match unanswered {
                 true => {
-                    self.forget(id);
-                    self.events.push_back(Event::Unanswered(id));
+                    self.remove(id);
+                    self.events.push_back(Event::TimedOut(id));
                 }
                 false => self.wake(id),
             }
@@ -377,15 +394,15 @@ where
 
     /// Whose the last datagram of [`Self::transmit`] was: 0 if it was no connection's.
     #[must_use]
-    pub fn sent(&self) -> u32 {
-        self.sent
+    pub fn last_sent(&self) -> u32 {
+        self.last_sent
     }
 
     /// When [`Self::transmit`] may have something next.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        match self.answers.is_empty() {
-            true => self.due.first().map(|(due, _)| *due),
+        match self.replies.is_empty() {
+            true => self.timers.first().map(|(due, _)| *due),
             false => Some(Time::ZERO),
         }
     }

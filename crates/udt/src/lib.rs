@@ -55,10 +55,10 @@ pub mod socket;
 
 pub use config::Config;
 pub use connection::{
-    Connection, End, Report,
-    listening::{Heard, Listener},
-    opening::{Controls, Opened, Opening},
+    CloseReason, Connection, Stats,
+    connector::{ConnectOutcome, Connector, ControlFactory},
+    listener::{HandshakeOutcome, Listener},
 };
 pub use endpoint::{Endpoint, Event};
-pub use halves::sending::Counts;
+pub use halves::sender::Counts;
 pub use packet::number::{MessageNumber, Seq};

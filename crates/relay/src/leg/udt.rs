@@ -38,7 +38,7 @@ fn config(profile: &Profile) -> Config {
         mss,
         send_packets: packets(options.send_buffer),
         receive_packets: packets(options.receive_buffer),
-        silence: silence.unwrap_or(defaults.silence),
+        idle_timeout: silence.unwrap_or(defaults.idle_timeout),
         ..defaults
     }
 }

@@ -178,8 +178,8 @@ impl Port {
                 mss: self.mss,
                 send_packets: self.window,
                 receive_packets: self.window,
-                patience: self.patience,
-                silence: self.silence,
+                connect_timeout: self.patience,
+                idle_timeout: self.silence,
             },
             control: self.control,
         }

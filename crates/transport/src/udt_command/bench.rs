@@ -9,7 +9,7 @@ use super::{
 };
 use anyhow::{Context as _, Result, ensure};
 use longhaul_command::outln;
-use longhaul_udt::{Report, socket::Stream};
+use longhaul_udt::{Stats, socket::Stream};
 use longhaul_units::{BitRate, Time};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -73,13 +73,13 @@ impl Asked {
 #[derive(Debug)]
 pub(super) struct Share {
     bytes: u64,
-    end: Report,
+    end: Stats,
     intervals: Vec<Interval>,
 }
 
 impl Share {
     fn of(bytes: u64, stream: &Stream, course: Course) -> Self {
-        let end = stream.report().unwrap_or_default();
+        let end = stream.stats().unwrap_or_default();
         Self {
             bytes,
             end,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a bench went over time, at one of its ends.
 
-use longhaul_udt::{Counts, Report, socket::Stream};
+use longhaul_udt::{Counts, Stats, socket::Stream};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -25,11 +25,11 @@ pub(super) struct Interval {
 
 impl Interval {
     /// Nothing has passed since then.
-    fn since(report: &Report, packet_len: usize) -> Self {
+    fn since(report: &Stats, packet_len: usize) -> Self {
         let bits = |packets: f64| (packets * packet_len as f64 * 8.0) as u64;
         Self {
             rtt_ms: report.rtt.as_secs_f64() * 1e3,
-            paced_bits_per_second: bits(report.rate),
+            paced_bits_per_second: bits(report.pacing_rate),
             link_bits_per_second: bits(report.capacity),
             ..Self::default()
         }
@@ -65,13 +65,13 @@ impl Course {
             number.min(INTERVALS_MAX as u128 - 1) as usize,
             bytes,
             || {
-                let report = stream.report().unwrap_or_default();
+                let report = stream.stats().unwrap_or_default();
                 (report, stream.packet_len().unwrap_or_default())
             },
         );
     }
 
-    fn count(&mut self, number: usize, bytes: u64, look: impl FnOnce() -> (Report, usize)) {
+    fn count(&mut self, number: usize, bytes: u64, look: impl FnOnce() -> (Stats, usize)) {
         if number >= self.intervals.len() {
             let (report, packet_len) = look();
             self.end(&report.counts);
@@ -83,7 +83,7 @@ impl Course {
 
     fn end(&mut self, counts: &Counts) {
         if let Some(last) = self.intervals.last_mut() {
-            last.packets_sent_again += counts.sent_again - self.last.sent_again;
+            last.packets_sent_again += counts.retransmitted - self.last.retransmitted;
         }
         self.last = *counts;
     }
@@ -114,18 +114,18 @@ mod tests {
 
     fn counts(sent_again: u64) -> Counts {
         Counts {
-            sent_again,
+            retransmitted: sent_again,
             ..Counts::default()
         }
     }
 
-    fn report(sent_again: u64, rtt_ms: u64) -> (Report, usize) {
-        let report = Report {
+    fn report(sent_again: u64, rtt_ms: u64) -> (Stats, usize) {
+        let report = Stats {
             counts: counts(sent_again),
             rtt: Time::from_millis(rtt_ms),
-            rate: 100.0,
+            pacing_rate: 100.0,
             capacity: 1000.0,
-            ..Report::default()
+            ..Stats::default()
         };
         (report, 1500)
     }

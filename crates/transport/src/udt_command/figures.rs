@@ -2,7 +2,7 @@
 //! What is said of a transfer, in words and as JSON.
 
 use super::course::{self, Interval};
-use longhaul_udt::Report;
+use longhaul_udt::Stats;
 use longhaul_units::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -73,9 +73,9 @@ impl Figures {
     }
 
     /// A connection's own.
-    pub(super) fn count(&mut self, Report { counts, rtt, .. }: &Report) {
+    pub(super) fn count(&mut self, Stats { counts, rtt, .. }: &Stats) {
         self.packets_sent += counts.sent;
-        self.packets_sent_again += counts.sent_again;
+        self.packets_sent_again += counts.retransmitted;
         self.packets_lost += counts.lost;
         self.timeouts += counts.timeouts;
         self.rtt_ms = rtt.as_secs_f64() * 1e3;

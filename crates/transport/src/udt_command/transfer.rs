@@ -204,7 +204,7 @@ impl Begun {
 
     fn figures(&self, bytes: u64, hasher: &blake3::Hasher, sent: Option<&Stream>) -> Figures {
         let mut figures = Figures::of(bytes, self.at.elapsed(), cpu() - self.cpu);
-        if let Some(report) = sent.and_then(Stream::report) {
+        if let Some(report) = sent.and_then(Stream::stats) {
             figures.count(&report);
         }
         figures.blake3 = Some(hasher.finalize().to_string());

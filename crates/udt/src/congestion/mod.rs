@@ -18,16 +18,16 @@ pub const SYN: Time = Time::from_millis(10);
 /// A congestion control: it hears what becomes of the packets and says when, and how many, may go.
 pub trait Control: Debug + Send {
     /// Packets arrived.
-    fn on_ack(&mut self, news: &News);
+    fn on_ack(&mut self, news: &FlowState);
 
     /// Packets are missing, of which the first is `first`.
-    fn on_loss(&mut self, first: Seq, news: &News);
+    fn on_loss(&mut self, first: Seq, news: &FlowState);
 
     /// Nothing was heard for so long that all that is under way counts as lost.
-    fn on_timeout(&mut self, news: &News);
+    fn on_timeout(&mut self, news: &FlowState);
 
     /// From one packet to the next.
-    fn period(&self) -> Time;
+    fn send_period(&self) -> Time;
 
     /// Packets that may be under way, from the first that is not known to have arrived to the last that was sent.
     fn window(&self) -> u32;
@@ -35,7 +35,7 @@ pub trait Control: Debug + Send {
 
 /// What is known when a control is asked.
 #[derive(Debug, Clone, Copy)]
-pub struct News {
+pub struct FlowState {
     /// The present.
     pub now: Time,
     /// All packets before this one have arrived.
@@ -43,7 +43,7 @@ pub struct News {
     /// The last that was sent.
     pub sent: Seq,
     /// The one behind the newest that is known to have arrived.
-    pub newest: Seq,
+    pub highest_delivered: Seq,
     /// Packets that are known to have arrived, in all; sometimes corrected downwards.
     pub delivered: u64,
     /// Of these those that came before one that is missing.
@@ -53,13 +53,13 @@ pub struct News {
     /// Packets that neither arrived nor are known to be lost.
     pub in_flight: u32,
     /// Since the last news there was a moment when nothing was left to send.
-    pub limited: bool,
+    pub app_limited: bool,
     /// The smoothed round trip.
     pub rtt: Time,
     /// What one packet took to be known to have arrived, if that is new: the round trip and up to 10 ms.
     pub rtt_sample: Option<Time>,
     /// Packets a second at which they arrive over there; 0 while that is not known.
-    pub arrival: f64,
+    pub arrival_rate: f64,
     /// Packets a second that the link carries, by packets that were sent back to back.
     pub capacity: f64,
     /// Bytes of a packet with the headers of IP and UDP.

@@ -2,7 +2,7 @@
 //! UDT's own rate control (draft-gg-udt-03 §6.3, UDT4 ccc.cpp): additive increase by what the link has
 //! left, decided every SYN, and a decrease by an eighth, some more at random within a period of losses.
 
-use super::{Control, News, SYN};
+use super::{Control, FlowState, SYN};
 use crate::packet::number::Seq;
 use longhaul_units::Time;
 
@@ -26,10 +26,10 @@ pub struct Native {
     window: f64,
     window_max: f64,
     slow_start: bool,
-    decided: Time,
+    last_decision: Time,
     acked: Seq,
     /// A loss came since the last decision.
-    loss: bool,
+    has_loss: bool,
     /// The last sent packet when the rate was last decreased, and the period before that.
     decreased_at: Seq,
     period_before: f64,
@@ -38,7 +38,7 @@ pub struct Native {
     decreases: u32,
     reports: u32,
     reports_mean: f64,
-    every: u32,
+    decrease_every: u32,
     random: u64,
 }
 
@@ -52,31 +52,31 @@ impl Native {
             window: WINDOW_FIRST,
             window_max: f64::from(window_max),
             slow_start: true,
-            decided: Time::ZERO,
+            last_decision: Time::ZERO,
             acked: first,
-            loss: false,
+            has_loss: false,
             decreased_at: first.minus(1),
             period_before: PERIOD_FIRST,
             decreases: 0,
             reports: 0,
             reports_mean: 0.0,
-            every: 1,
+            decrease_every: 1,
             random: seed | 1,
         }
     }
 
     /// The rate at which packets arrive, if it is known; else what the window is a round trip. (UDT4's code has the
     /// quotient upside down there.)
-    fn leave_slow_start(&mut self, news: &News) {
+    fn leave_slow_start(&mut self, news: &FlowState) {
         self.slow_start = false;
-        self.period = match news.arrival {
+        self.period = match news.arrival_rate {
             rate if rate > 0.0 => 1.0 / rate,
             _ => (news.rtt + SYN).as_secs_f64() / self.window,
         };
     }
 
     /// Packets more each SYN (§6.3): of ten times as much that is left, ten times as many.
-    fn increase(&self, news: &News) -> f64 {
+    fn increase(&self, news: &FlowState) -> f64 {
         let mut left = news.capacity - 1.0 / self.period;
         // After a decrease no more than a ninth of the link, so that others get theirs.
         if self.period > self.period_before && news.capacity / 9.0 < left {
@@ -90,13 +90,13 @@ impl Native {
         (magnitude * 1.5e-6 / mss).max(INCREASE_MIN)
     }
 
-    fn decrease(&mut self, news: &News) {
+    fn decrease(&mut self, news: &FlowState) {
         self.period *= DECREASE;
         self.decreased_at = news.sent;
     }
 
     /// From 1 to `most` (xorshift64*).
-    fn up_to(&mut self, most: u32) -> u32 {
+    fn random_up_to(&mut self, most: u32) -> u32 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
@@ -106,11 +106,11 @@ impl Native {
 }
 
 impl Control for Native {
-    fn on_ack(&mut self, news: &News) {
-        if news.now.since(self.decided) < SYN {
+    fn on_ack(&mut self, news: &FlowState) {
+        if news.now.since(self.last_decision) < SYN {
             return;
         }
-        self.decided = news.now;
+        self.last_decision = news.now;
         if self.slow_start {
             self.window += f64::from(news.acked.since(self.acked).max(0));
             self.acked = news.acked;
@@ -119,11 +119,11 @@ impl Control for Native {
             }
             return;
         }
-        if news.arrival > 0.0 {
+        if news.arrival_rate > 0.0 {
             let round = (news.rtt + SYN).as_secs_f64();
-            self.window = news.arrival * round + WINDOW_FIRST;
+            self.window = news.arrival_rate * round + WINDOW_FIRST;
         }
-        if std::mem::take(&mut self.loss) {
+        if std::mem::take(&mut self.has_loss) {
             return;
         }
         let syn = SYN.as_secs_f64();
@@ -131,37 +131,37 @@ impl Control for Native {
         self.period = self.period * syn / (self.period * more + syn);
     }
 
-    fn on_loss(&mut self, first: Seq, news: &News) {
+    fn on_loss(&mut self, first: Seq, news: &FlowState) {
         if self.slow_start {
             self.leave_slow_start(news);
-            if news.arrival > 0.0 {
+            if news.arrival_rate > 0.0 {
                 return;
             }
         }
-        self.loss = true;
+        self.has_loss = true;
         if self.decreased_at.is_before(first) {
             self.period_before = self.period;
             self.decrease(news);
             self.reports_mean =
                 (self.reports_mean * 0.875 + f64::from(self.reports) * 0.125).ceil();
             (self.reports, self.decreases) = (1, 1);
-            self.every = self.up_to(self.reports_mean.max(1.0) as u32);
+            self.decrease_every = self.random_up_to(self.reports_mean.max(1.0) as u32);
             return;
         }
         self.reports += 1;
-        if self.decreases < DECREASES_MAX && self.reports.is_multiple_of(self.every) {
+        if self.decreases < DECREASES_MAX && self.reports.is_multiple_of(self.decrease_every) {
             self.decreases += 1;
             self.decrease(news);
         }
     }
 
-    fn on_timeout(&mut self, news: &News) {
+    fn on_timeout(&mut self, news: &FlowState) {
         if self.slow_start {
             self.leave_slow_start(news);
         }
     }
 
-    fn period(&self) -> Time {
+    fn send_period(&self) -> Time {
         Time::from_secs_f64(self.period)
     }
 
@@ -176,96 +176,96 @@ mod tests {
 
     const FIRST: Seq = Seq::new(100);
 
-    fn news(millis: u64, acked: u32) -> News {
-        News {
+    fn flow_state(millis: u64, acked: u32) -> FlowState {
+        FlowState {
             now: Time::from_millis(millis),
             acked: FIRST.plus(acked),
             sent: FIRST.plus(acked + 1000),
-            newest: FIRST.plus(acked),
+            highest_delivered: FIRST.plus(acked),
             delivered: acked.into(),
             out_of_order: 0,
             lost: 0,
             in_flight: 1000,
-            limited: false,
+            app_limited: false,
             rtt: Time::from_millis(90),
             rtt_sample: None,
-            arrival: 10_000.0,
+            arrival_rate: 10_000.0,
             capacity: 80_000.0,
             mss: 1500,
             flow_window: 25_600,
         }
     }
 
-    fn settled() -> Native {
+    fn native_after_slow_start() -> Native {
         let mut native = Native::new(FIRST, 25_600, 7);
-        native.on_loss(FIRST.plus(5), &news(0, 10));
+        native.on_loss(FIRST.plus(5), &flow_state(0, 10));
         native
     }
 
     #[test]
     fn slow_start_takes_what_arrives_until_something_is_lost() {
         let mut native = Native::new(FIRST, 25_600, 7);
-        native.on_ack(&news(10, 500));
-        native.on_ack(&news(15, 900));
+        native.on_ack(&flow_state(10, 500));
+        native.on_ack(&flow_state(15, 900));
         assert_eq!(native.window(), 516, "once a SYN");
-        native.on_ack(&news(20, 1000));
+        native.on_ack(&flow_state(20, 1000));
         assert_eq!(
-            (native.window(), native.period()),
+            (native.window(), native.send_period()),
             (1016, Time::from_micros(1))
         );
-        native.on_loss(FIRST.plus(1001), &news(21, 1000));
-        assert_eq!(native.period(), Time::from_micros(100));
-        native.on_ack(&news(30, 1100));
+        native.on_loss(FIRST.plus(1001), &flow_state(21, 1000));
+        assert_eq!(native.send_period(), Time::from_micros(100));
+        native.on_ack(&flow_state(30, 1100));
         assert_eq!(native.window(), 1016);
     }
 
     #[test]
     fn a_full_window_ends_slow_start_and_the_rate_is_never_that_of_its_inverse() {
         let mut native = Native::new(FIRST, 1000, 7);
-        let unknown = News {
-            arrival: 0.0,
-            ..news(10, 2000)
+        let unknown = FlowState {
+            arrival_rate: 0.0,
+            ..flow_state(10, 2000)
         };
         native.on_ack(&unknown);
         // 2016 packets in 100 ms.
-        assert_eq!(native.period(), Time::from_secs_f64(0.1 / 2016.0));
+        assert_eq!(native.send_period(), Time::from_secs_f64(0.1 / 2016.0));
     }
 
     /// 70,000 packets a second are left: 840 Mbit/s, the power of ten above it is 10⁹, and so 1 packet a SYN.
     #[test]
     fn the_rate_grows_by_what_is_left() {
-        let mut native = settled();
-        native.on_ack(&news(10, 100));
-        let rate = 1.0 / native.period().as_secs_f64();
+        let mut native = native_after_slow_start();
+        native.on_ack(&flow_state(10, 100));
+        let rate = 1.0 / native.send_period().as_secs_f64();
         assert!((rate - 10_100.0).abs() < 1.0, "{rate}");
-        let full = News {
+        let full = FlowState {
             capacity: 10_000.0,
-            ..news(20, 200)
+            ..flow_state(20, 200)
         };
         native.on_ack(&full);
-        let grown = 1.0 / native.period().as_secs_f64() - rate;
+        let grown = 1.0 / native.send_period().as_secs_f64() - rate;
         assert!((grown - 1.0).abs() < 0.2, "0.01 packets a SYN: {grown}");
     }
 
     #[test]
     fn a_loss_takes_an_eighth_and_the_next_decision_with_it() {
-        let mut native = settled();
-        native.on_loss(FIRST.plus(2000), &news(5, 100));
-        assert_eq!(native.period(), Time::from_nanos(112_500));
-        native.on_ack(&news(10, 110));
-        assert_eq!(native.period(), Time::from_nanos(112_500));
-        native.on_ack(&news(20, 120));
-        assert!(native.period() < Time::from_nanos(112_500));
+        let mut native = native_after_slow_start();
+        native.on_loss(FIRST.plus(2000), &flow_state(5, 100));
+        assert_eq!(native.send_period(), Time::from_nanos(112_500));
+        native.on_ack(&flow_state(10, 110));
+        assert_eq!(native.send_period(), Time::from_nanos(112_500));
+        native.on_ack(&flow_state(20, 120));
+        assert!(native.send_period() < Time::from_nanos(112_500));
     }
 
     #[test]
     fn one_period_of_losses_costs_half_of_the_rate_at_most() {
-        let mut native = settled();
-        native.on_loss(FIRST.plus(2000), &news(5, 100));
+        let mut native = native_after_slow_start();
+        native.on_loss(FIRST.plus(2000), &flow_state(5, 100));
         for _ in 0..100 {
-            native.on_loss(FIRST.plus(500), &news(6, 100));
+            native.on_loss(FIRST.plus(500), &flow_state(6, 100));
         }
-        let period = native.period().as_secs_f64();
+        let period = native.send_period().as_secs_f64();
         let expected = 1e-4 * DECREASE.powi(DECREASES_MAX as i32);
         assert!((period / expected - 1.0).abs() < 1e-3, "{period}");
     }

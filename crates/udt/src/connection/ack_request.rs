@@ -11,56 +11,57 @@ use longhaul_units::Time;
 
 /// From the last packet to the first request. UDT4 sends no ACK within a SYN of the one before; the path may bring both
 /// packets closer together by the rest.
-const FIRST: Time = Time::from_nanos(SYN.as_nanos() + 1_000_000);
+const FIRST_DELAY: Time = Time::from_nanos(SYN.as_nanos() + 1_000_000);
 
 /// Requests after a packet, for those that come too early or are lost. Each waits twice as long as the one before, so they go
 /// 11, 33 and 77 ms after the packet. After 100 ms UDT4 looks by itself.
-const REQUESTS: u32 = 3;
+const REQUESTS_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct AckRequest {
-    is_needed: bool,
-    left: u32,
-    wait: Time,
-    at: Time,
+    is_enabled: bool,
+    remaining: u32,
+    interval: Time,
+    next_at: Time,
 }
 
 impl AckRequest {
     /// Without data that went.
     pub(crate) fn new() -> Self {
         Self {
-            is_needed: true,
-            left: 0,
-            wait: FIRST,
-            at: Time::ZERO,
+            is_enabled: true,
+            remaining: 0,
+            interval: FIRST_DELAY,
+            next_at: Time::ZERO,
         }
     }
 
     /// The other end is no UDT4: its timers run without packets.
-    pub(crate) fn stop(&mut self) {
-        (self.is_needed, self.left) = (false, 0);
+    pub(crate) fn disable(&mut self) {
+        (self.is_enabled, self.remaining) = (false, 0);
     }
 
     /// A data packet went.
-    pub(crate) fn sent(&mut self, now: Time) {
-        if self.is_needed {
-            (self.left, self.wait, self.at) = (REQUESTS, FIRST, now + FIRST);
+    pub(crate) fn on_data_sent(&mut self, now: Time) {
+        if self.is_enabled {
+            (self.remaining, self.interval, self.next_at) =
+                (REQUESTS_MAX, FIRST_DELAY, now + FIRST_DELAY);
         }
     }
 
     /// When the next one goes, if no ACK makes it needless.
-    pub(crate) fn due(&self) -> Option<Time> {
-        (self.left > 0).then_some(self.at)
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        (self.remaining > 0).then_some(self.next_at)
     }
 
     /// Whether one goes now.
     pub(crate) fn take(&mut self, now: Time) -> bool {
-        if self.due().is_none_or(|due| due > now) {
+        if self.deadline().is_none_or(|due| due > now) {
             return false;
         }
-        self.left -= 1;
-        self.wait = self.wait + self.wait;
-        self.at = now + self.wait;
+        self.remaining -= 1;
+        self.interval = self.interval + self.interval;
+        self.next_at = now + self.interval;
         true
     }
 }
@@ -72,21 +73,21 @@ mod tests {
     #[test]
     fn requests_go_three_times_after_the_last_packet() {
         let mut request = AckRequest::new();
-        assert_eq!(request.due(), None);
-        request.sent(Time::ZERO);
-        request.sent(Time::from_millis(5));
+        assert_eq!(request.deadline(), None);
+        request.on_data_sent(Time::ZERO);
+        request.on_data_sent(Time::from_millis(5));
         let ms = (0..500).filter(|ms| request.take(Time::from_millis(*ms)));
         assert_eq!(ms.collect::<Vec<_>>(), [16, 38, 82]);
-        assert_eq!(request.due(), None);
+        assert_eq!(request.deadline(), None);
     }
 
     #[test]
     fn an_end_whose_timers_run_is_not_asked() {
         let mut request = AckRequest::new();
-        request.sent(Time::ZERO);
-        request.stop();
-        assert_eq!(request.due(), None);
-        request.sent(Time::ZERO);
-        assert_eq!(request.due(), None);
+        request.on_data_sent(Time::ZERO);
+        request.disable();
+        assert_eq!(request.deadline(), None);
+        request.on_data_sent(Time::ZERO);
+        assert_eq!(request.deadline(), None);
     }
 }

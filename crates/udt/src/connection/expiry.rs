@@ -14,50 +14,50 @@ const COUNT_MAX: u32 = 16;
 #[derive(Debug)]
 pub(super) struct Expiry {
     count: u32,
-    since: Time,
+    started_at: Time,
     /// Anything was, and an answer to data if there was any to answer.
-    heard: Time,
-    answered: Time,
+    last_received: Time,
+    last_progress: Time,
     /// How long nothing may be heard.
-    silence: Time,
+    idle_timeout: Time,
 }
 
 impl Expiry {
     pub(super) fn new(silence: Time, now: Time) -> Self {
         Self {
             count: 1,
-            since: now,
-            heard: now,
-            answered: now,
-            silence,
+            started_at: now,
+            last_received: now,
+            last_progress: now,
+            idle_timeout: silence,
         }
     }
 
-    pub(super) fn heard(&mut self, now: Time, answers: bool) {
-        self.heard = now;
+    pub(super) fn on_packet(&mut self, now: Time, answers: bool) {
+        self.last_received = now;
         if answers {
-            (self.count, self.since, self.answered) = (1, now, now);
+            (self.count, self.started_at, self.last_progress) = (1, now, now);
         }
     }
 
     /// Nothing that is sent arrives, though the other end is there.
-    pub(super) fn stalled_until(&self) -> Time {
-        self.answered + self.silence
+    pub(super) fn stalled_at(&self) -> Time {
+        self.last_progress + self.idle_timeout
     }
 
-    pub(super) fn broken_at(&self) -> Time {
-        self.heard + self.silence
+    pub(super) fn idle_expires_at(&self) -> Time {
+        self.last_received + self.idle_timeout
     }
 
-    pub(super) fn due(&self, long: Time) -> Time {
+    pub(super) fn deadline(&self, long: Time) -> Time {
         let each = (long + long + SYN).max(EXPIRY_MIN).as_nanos();
-        let again = self.since + Time::from_nanos(each * u64::from(self.count));
-        again.min(self.broken_at())
+        let again = self.started_at + Time::from_nanos(each * u64::from(self.count));
+        again.min(self.idle_expires_at())
     }
 
     /// It expired: the next time comes later.
-    pub(super) fn expired(&mut self, now: Time) {
+    pub(super) fn on_expired(&mut self, now: Time) {
         self.count = (self.count + 1).min(COUNT_MAX);
-        self.since = now;
+        self.started_at = now;
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a connection says, and when.
 
-use super::{Connection, End};
+use super::{CloseReason, Connection};
 use crate::{
-    halves::receiving::Acking,
+    halves::receiver::OutgoingAck,
     packet::{
-        Body, Data, Losses, Message, Packet,
+        Body, Data, LossReport, Message, Packet,
         handshake::{Handshake, Step},
     },
 };
@@ -13,105 +13,108 @@ use longhaul_units::Time;
 
 /// How often the other end is told that it is over, if it says nothing to that, as libudt does; it is told again after a long
 /// round trip, or this.
-const FAREWELLS: u32 = 5;
-const FAREWELL_AGAIN: Time = Time::from_millis(50);
+const SHUTDOWNS_MAX: u32 = 5;
+const SHUTDOWN_INTERVAL_MIN: Time = Time::from_millis(50);
 
 impl Connection {
     /// Appends the next datagram, if one is to go now.
     pub fn transmit(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
-        if std::mem::take(&mut self.tells) {
-            self.say_over(now, to);
+        if std::mem::take(&mut self.shutdown_pending) {
+            self.send_shutdown(now, to);
             return true;
         }
-        if self.end.is_none() {
-            self.look(now);
+        if self.close_reason.is_none() {
+            self.run_timers(now);
         }
-        self.end.is_none() && (self.say(now, to) || self.probe(now, to) || self.send(now, to))
+        self.close_reason.is_none()
+            && (self.send_control(now, to) || self.send_probe(now, to) || self.send_data(now, to))
     }
 
     /// All but data.
-    fn say(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
-        let (peer, timestamp_us) = (self.peer, self.timestamp(now));
+    fn send_control(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+        let (peer, timestamp_us) = (self.peer_id, self.timestamp(now));
         let packet = |body| Packet {
             timestamp_us,
             destination: peer,
             body,
         };
-        if let Some(cookie) = self.answers.take() {
+        if let Some(cookie) = self.reply_cookie.take() {
             let answer = Handshake {
                 cookie,
-                ..self.answer
+                ..self.reply
             };
             packet(Body::Handshake(answer)).write(to);
-        } else if let Some(number) = self.ack2.take() {
+        } else if let Some(number) = self.pending_ack2.take() {
             packet(Body::Ack2(number)).write(to);
-        } else if let Some(acking) = self.receiver.ack(now) {
+        } else if let Some(acking) = self.receiver.next_ack(now) {
             let body = match acking {
-                Acking::Full(ack) => Body::Ack(ack),
-                Acking::Light(next) => Body::LightAck(next),
+                OutgoingAck::Full(ack) => Body::Ack(ack),
+                OutgoingAck::Light(next) => Body::LightAck(next),
             };
             packet(body).write(to);
-        } else if let Some(runs) = self.receiver.losses(now) {
-            self.report.clear();
-            Losses::encode(runs, self.payload_max, &mut self.report);
-            packet(Body::Nak(Losses::of(&self.report))).write(to);
-        } else if std::mem::take(&mut self.keep_alive) || self.asks_for_ack(now) {
+        } else if let Some(runs) = self.receiver.next_loss_report(now) {
+            self.loss_report.clear();
+            LossReport::encode(runs, self.payload_max, &mut self.loss_report);
+            packet(Body::Nak(LossReport::from_encoded(&self.loss_report))).write(to);
+        } else if std::mem::take(&mut self.keep_alive_pending) || self.take_ack_request(now) {
             packet(Body::KeepAlive).write(to);
-        } else if self.is_over() {
-            return self.bid_farewell(now, to);
+        } else if self.is_shutdown_due() {
+            return self.repeat_shutdown(now, to);
         } else {
             return false;
         }
         true
     }
 
-    fn asks_for_ack(&mut self, now: Time) -> bool {
-        self.sender.is_waiting() && self.ack_request.take(now)
+    fn take_ack_request(&mut self, now: Time) -> bool {
+        self.sender.has_unacked() && self.ack_request.take(now)
     }
 
-    fn bid_farewell(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
-        let (told, again_at) = self.farewells.unwrap_or_default();
+    fn repeat_shutdown(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+        let (told, again_at) = self.shutdowns.unwrap_or_default();
         if now < again_at {
             return false;
         }
-        if told == FAREWELLS {
-            self.end = Some(End::Here);
+        if told == SHUTDOWNS_MAX {
+            self.close_reason = Some(CloseReason::Local);
             return false;
         }
-        let pause = self.sender.rtt().long().max(FAREWELL_AGAIN);
-        self.farewells = Some((told + 1, now + pause));
-        self.say_over(now, to);
+        let pause = self.sender.rtt().upper_bound().max(SHUTDOWN_INTERVAL_MIN);
+        self.shutdowns = Some((told + 1, now + pause));
+        self.send_shutdown(now, to);
         true
     }
 
-    fn say_over(&self, now: Time, to: &mut Vec<u8>) {
+    fn send_shutdown(&self, now: Time, to: &mut Vec<u8>) {
         let packet = Packet {
             timestamp_us: self.timestamp(now),
-            destination: self.peer,
+            destination: self.peer_id,
             body: Body::Shutdown(Some(self.receiver.buffer.next())),
         };
         packet.write(to);
     }
 
     /// A packet that says nothing and is as long as others may be, while there is data to send.
-    fn probe(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
-        if self.probe_due().is_none_or(|due| due > now) {
+    fn send_probe(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+        if self.probe_deadline().is_none_or(|due| due > now) {
             return false;
         }
-        let probed = self.path.probe(now, self.sender.rtt().long());
+        let probed = self
+            .path_mtu
+            .next_probe(now, self.sender.rtt().upper_bound());
         // A search may have come to its end, or lower.
-        self.cut();
+        self.apply_packet_len();
         let Some(length) = probed else {
             return false;
         };
         let asks = Handshake {
             step: Step::Request,
             cookie: length as u32,
-            ..self.answer
+            ..self.reply
         };
         let packet = Packet {
             timestamp_us: self.timestamp(now),
-            destination: self.peer,
+            destination: self.peer_id,
             body: Body::Handshake(asks),
         };
         let begin = to.len();
@@ -120,26 +123,26 @@ impl Connection {
         true
     }
 
-    fn probe_due(&self) -> Option<Time> {
-        self.path.due().filter(|_| !self.is_flushed())
+    fn probe_deadline(&self) -> Option<Time> {
+        self.path_mtu.deadline().filter(|_| !self.is_flushed())
     }
 
-    fn send(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+    fn send_data(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
         if self.aborted {
             return false;
         }
-        let Some(seq) = self.sender.next(now) else {
+        let Some(seq) = self.sender.next_packet(now) else {
             return false;
         };
-        self.ack_request.sent(now);
+        self.ack_request.on_data_sent(now);
         let data = Data {
             seq,
-            message: Message::alone(seq),
+            message: Message::for_stream(seq),
             payload: self.sender.buffer.packet(seq),
         };
         let packet = Packet {
             timestamp_us: self.timestamp(now),
-            destination: self.peer,
+            destination: self.peer_id,
             body: Body::Data(data),
         };
         packet.write(to);
@@ -149,21 +152,22 @@ impl Connection {
     /// When [`Self::transmit`] may have something next; `None` after the end.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        if self.end.is_some() {
-            return self.tells.then_some(Time::ZERO);
+        if self.close_reason.is_some() {
+            return self.shutdown_pending.then_some(Time::ZERO);
         }
-        let at_once = self.ack2.is_some() || self.answers.is_some() || self.keep_alive;
-        let farewell = self.farewells.map_or(Time::ZERO, |(_, again_at)| again_at);
-        let ack_request = self.ack_request.due();
-        let expiry = self.expiry.due(self.sender.rtt().long());
+        let at_once =
+            self.pending_ack2.is_some() || self.reply_cookie.is_some() || self.keep_alive_pending;
+        let farewell = self.shutdowns.map_or(Time::ZERO, |(_, again_at)| again_at);
+        let ack_request = self.ack_request.deadline();
+        let expiry = self.expiry.deadline(self.sender.rtt().upper_bound());
         [
             at_once.then_some(Time::ZERO),
-            self.is_over().then_some(farewell),
-            self.receiver.due(),
-            self.sender.due().filter(|_| !self.aborted),
-            self.probe_due(),
-            self.sender.repeat_due().filter(|_| !self.aborted),
-            ack_request.filter(|_| self.sender.is_waiting()),
+            self.is_shutdown_due().then_some(farewell),
+            self.receiver.deadline(),
+            self.sender.deadline().filter(|_| !self.aborted),
+            self.probe_deadline(),
+            self.sender.retransmit_deadline().filter(|_| !self.aborted),
+            ack_request.filter(|_| self.sender.has_unacked()),
             Some(expiry),
         ]
         .into_iter()
@@ -172,6 +176,6 @@ impl Connection {
     }
 
     fn timestamp(&self, now: Time) -> u32 {
-        (now.since(self.began).as_nanos() / 1000) as u32
+        (now.since(self.started_at).as_nanos() / 1000) as u32
     }
 }

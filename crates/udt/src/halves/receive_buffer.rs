@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What has arrived and was not read.
 
-use crate::{halves::slots::Slots, packet::number::Seq};
+use crate::{halves::packet_ring::PacketRing, packet::number::Seq};
 
 /// Packets from the first that was not read on, some of which are missing.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
-    slots: Slots,
+    slots: PacketRing,
     /// A bit a packet: it is there.
-    there: Box<[u64]>,
+    present: Box<[u64]>,
     /// The first that was not read, and how much of it was.
     base: Seq,
-    offset: usize,
+    read_offset: usize,
     /// The first that is missing.
     next: Seq,
 }
 
 /// What a packet is to the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum InsertOutcome {
     /// It was missing.
     New,
     /// It is there, or was read already.
-    Again,
+    Duplicate,
     /// There is no room for it yet.
-    Beyond,
+    OutOfWindow,
 }
 
 impl ReceiveBuffer {
     /// An empty one, for so many packets from `first` on.
     pub(crate) fn new(first: Seq, packets: u32, payload_max: usize) -> Self {
-        let slots = Slots::new(packets.max(64), payload_max);
+        let slots = PacketRing::new(packets.max(64), payload_max);
         let words = slots.capacity() as usize / 64;
         Self {
-            there: vec![0; words].into(),
+            present: vec![0; words].into(),
             slots,
             base: first,
-            offset: 0,
+            read_offset: 0,
             next: first,
         }
     }
@@ -52,40 +52,40 @@ impl ReceiveBuffer {
     }
 
     /// Packets that may come, from [`Self::next`] on.
-    pub(crate) fn room(&self) -> u32 {
+    pub(crate) fn free_packets(&self) -> u32 {
         self.slots.capacity() - self.next.since(self.base) as u32
     }
 
     /// Takes a packet.
-    pub(crate) fn take(&mut self, seq: Seq, payload: &[u8]) -> Taken {
+    pub(crate) fn insert(&mut self, seq: Seq, payload: &[u8]) -> InsertOutcome {
         let offset = seq.since(self.base);
         if offset < 0 {
-            return Taken::Again;
+            return InsertOutcome::Duplicate;
         }
         if offset as u32 >= self.slots.capacity() {
-            return Taken::Beyond;
+            return InsertOutcome::OutOfWindow;
         }
-        if self.is_there(seq) {
-            return Taken::Again;
+        if self.is_present(seq) {
+            return InsertOutcome::Duplicate;
         }
         self.slots.put(seq, payload);
-        set(&mut self.there, seq);
-        self.move_on();
-        Taken::New
+        set(&mut self.present, seq);
+        self.advance_next();
+        InsertOutcome::New
     }
 
     /// Reads what is there, up to the first packet that is missing; how many bytes.
     pub(crate) fn read(&mut self, to: &mut [u8]) -> usize {
         let mut read = 0;
         while read < to.len() && self.base != self.next {
-            let payload = &self.slots.payload(self.base)[self.offset..];
+            let payload = &self.slots.payload(self.base)[self.read_offset..];
             let length = payload.len().min(to.len() - read);
             to[read..read + length].copy_from_slice(&payload[..length]);
             let rest = payload.len() - length;
             read += length;
             match rest {
-                0 => self.leave(),
-                _ => self.offset += length,
+                0 => self.pop_first(),
+                _ => self.read_offset += length,
             }
         }
         read
@@ -96,45 +96,45 @@ impl ReceiveBuffer {
         self.base != self.next
     }
 
-    fn leave(&mut self) {
-        clear(&mut self.there, self.base);
+    fn pop_first(&mut self) {
+        clear(&mut self.present, self.base);
         self.base = self.base.plus(1);
-        self.offset = 0;
+        self.read_offset = 0;
         // A full window is one round of the ring: its first slot looked as if its last were there.
-        self.move_on();
+        self.advance_next();
     }
 
-    fn move_on(&mut self) {
+    fn advance_next(&mut self) {
         let mut left = self.slots.capacity() as i32 - self.next.since(self.base);
-        while left > 0 && self.is_there(self.next) {
+        while left > 0 && self.is_present(self.next) {
             self.next = self.next.plus(1);
             left -= 1;
         }
     }
 
     /// Of those in the window.
-    fn is_there(&self, seq: Seq) -> bool {
-        is_set(&self.there, seq)
+    fn is_present(&self, seq: Seq) -> bool {
+        is_set(&self.present, seq)
     }
 }
 
-fn place(bits: &[u64], seq: Seq) -> (usize, u64) {
+fn bit_position(bits: &[u64], seq: Seq) -> (usize, u64) {
     let at = seq.get() as usize & (bits.len() * 64 - 1);
     (at / 64, 1 << (at % 64))
 }
 
 fn is_set(bits: &[u64], seq: Seq) -> bool {
-    let (word, bit) = place(bits, seq);
+    let (word, bit) = bit_position(bits, seq);
     bits[word] & bit != 0
 }
 
 fn set(bits: &mut [u64], seq: Seq) {
-    let (word, bit) = place(bits, seq);
+    let (word, bit) = bit_position(bits, seq);
     bits[word] |= bit;
 }
 
 fn clear(bits: &mut [u64], seq: Seq) {
-    let (word, bit) = place(bits, seq);
+    let (word, bit) = bit_position(bits, seq);
     bits[word] &= !bit;
 }
 
@@ -149,29 +149,32 @@ mod tests {
     fn a_stream_is_read_up_to_what_is_missing() {
         let mut buffer = ReceiveBuffer::new(FIRST, 64, 4);
         let mut to = [0; 100];
-        assert_eq!(buffer.take(FIRST.plus(1), b"efgh"), Taken::New);
+        assert_eq!(buffer.insert(FIRST.plus(1), b"efgh"), InsertOutcome::New);
         assert_eq!((buffer.next(), buffer.read(&mut to)), (FIRST, 0));
-        assert_eq!(buffer.take(FIRST, b"abcd"), Taken::New);
-        assert_eq!(buffer.take(FIRST, b"abcd"), Taken::Again);
+        assert_eq!(buffer.insert(FIRST, b"abcd"), InsertOutcome::New);
+        assert_eq!(buffer.insert(FIRST, b"abcd"), InsertOutcome::Duplicate);
         assert_eq!(buffer.next(), FIRST.plus(2));
         assert_eq!(buffer.read(&mut to[..3]), 3);
         assert_eq!(buffer.read(&mut to[3..]), 5);
         assert_eq!(&to[..8], b"abcdefgh");
-        assert_eq!(buffer.take(FIRST, b"abcd"), Taken::Again);
+        assert_eq!(buffer.insert(FIRST, b"abcd"), InsertOutcome::Duplicate);
     }
 
     #[test]
     fn a_full_window_takes_no_more_until_it_is_read() {
         let mut buffer = ReceiveBuffer::new(FIRST, 64, 4);
         for n in (0..64).rev() {
-            assert_eq!(buffer.take(FIRST.plus(n), &[n as u8]), Taken::New);
+            assert_eq!(buffer.insert(FIRST.plus(n), &[n as u8]), InsertOutcome::New);
         }
-        assert_eq!((buffer.room(), buffer.next()), (0, FIRST.plus(64)));
-        assert_eq!(buffer.take(FIRST.plus(64), b"x"), Taken::Beyond);
+        assert_eq!((buffer.free_packets(), buffer.next()), (0, FIRST.plus(64)));
+        assert_eq!(
+            buffer.insert(FIRST.plus(64), b"x"),
+            InsertOutcome::OutOfWindow
+        );
         let mut to = [0; 10];
         assert_eq!(buffer.read(&mut to), 10);
-        assert_eq!((buffer.room(), buffer.next()), (10, FIRST.plus(64)));
-        assert_eq!(buffer.take(FIRST.plus(64), b"x"), Taken::New);
+        assert_eq!((buffer.free_packets(), buffer.next()), (10, FIRST.plus(64)));
+        assert_eq!(buffer.insert(FIRST.plus(64), b"x"), InsertOutcome::New);
     }
 
     proptest! {
@@ -180,7 +183,7 @@ mod tests {
             let mut buffer = ReceiveBuffer::new(FIRST, 256, 4);
             let mut read = Vec::new();
             for n in order {
-                buffer.take(FIRST.plus(n), &n.to_be_bytes());
+                buffer.insert(FIRST.plus(n), &n.to_be_bytes());
                 let mut to = [0; 64];
                 let length = buffer.read(&mut to);
                 read.extend_from_slice(&to[..length]);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was written and is not acknowledged, cut into packets.
 
-use crate::{halves::slots::Slots, packet::number::Seq};
+use crate::{halves::packet_ring::PacketRing, packet::number::Seq};
 
 /// Packets from the first that is not acknowledged to the last that was written.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
-    slots: Slots,
+    slots: PacketRing,
     /// Bytes of a packet that is written now.
     payload_max: usize,
     /// The first that is not acknowledged, the first that was never sent, the one behind the last.
@@ -22,7 +22,7 @@ impl SendBuffer {
     /// An empty one, for so many packets from `first` on.
     pub(crate) fn new(first: Seq, packets: u32, payload_max: usize) -> Self {
         Self {
-            slots: Slots::new(packets, payload_max),
+            slots: PacketRing::new(packets, payload_max),
             payload_max,
             acked: first,
             unsent: first,
@@ -63,7 +63,7 @@ impl SendBuffer {
     }
 
     /// Packets that were sent and are not acknowledged.
-    pub(crate) fn under_way(&self) -> u32 {
+    pub(crate) fn unacked_packets(&self) -> u32 {
         self.unsent.since(self.acked) as u32
     }
 
@@ -78,27 +78,30 @@ impl SendBuffer {
     }
 
     /// Packets that may be written.
-    pub(crate) fn room(&self) -> u32 {
+    pub(crate) fn free_packets(&self) -> u32 {
         let free = self.slots.capacity() - self.end.since(self.acked) as u32;
         free.min(self.unsent_max.saturating_sub(self.unsent_packets()))
     }
 
     /// Whether who waits for room need wake. Each ACK makes some: while much waits to be sent, only for much of it, a sixteenth.
     pub(crate) fn is_worth_writing(&self) -> bool {
-        let (room, much) = (self.room(), self.capacity().min(self.unsent_max) / 16);
+        let (room, much) = (
+            self.free_packets(),
+            self.capacity().min(self.unsent_max) / 16,
+        );
         room > much || (room > 0 && self.unsent_packets() <= much)
     }
 
     /// Packets have so many bytes from now on, and those that were never sent as many if that is more. What
     /// was sent stays as it was.
-    pub(crate) fn cut(&mut self, payload: usize) {
+    pub(crate) fn set_payload_max(&mut self, payload: usize) {
         let longer = std::mem::replace(&mut self.payload_max, payload) < payload;
         if longer {
-            self.join_unsent();
+            self.repack_unsent();
         }
     }
 
-    fn join_unsent(&mut self) {
+    fn repack_unsent(&mut self) {
         let packets = self.end.since(self.unsent) as u32;
         let unsent = (0..packets).map(|n| self.slots.payload(self.unsent.plus(n)));
         let bytes = unsent.collect::<Vec<_>>().concat();
@@ -116,7 +119,7 @@ impl SendBuffer {
                 .append(self.end.minus(1), bytes, self.payload_max),
             false => 0,
         };
-        while taken < bytes.len() && self.room() > 0 {
+        while taken < bytes.len() && self.free_packets() > 0 {
             let length = (bytes.len() - taken).min(self.payload_max);
             self.slots.put(self.end, &bytes[taken..taken + length]);
             self.end = self.end.plus(1);
@@ -181,16 +184,16 @@ mod tests {
     #[test]
     fn what_was_not_sent_goes_in_longer_packets_and_what_was_stays() {
         let mut buffer = SendBuffer::new(FIRST, 8, 10);
-        buffer.cut(4);
+        buffer.set_payload_max(4);
         assert_eq!(buffer.write(b"abcdefghijklmn"), 14);
         buffer.take_unsent();
-        buffer.cut(10);
+        buffer.set_payload_max(10);
         let payloads: Vec<_> = std::iter::from_fn(|| buffer.take_unsent()).collect();
         let payloads: Vec<_> = payloads.into_iter().map(|seq| buffer.packet(seq)).collect();
         assert_eq!(payloads, [&b"efghijklmn"[..]]);
         assert_eq!(buffer.packet(FIRST), b"abcd");
-        buffer.cut(3);
-        assert_eq!((buffer.write(b"opqr"), buffer.room()), (4, 4));
+        buffer.set_payload_max(3);
+        assert_eq!((buffer.write(b"opqr"), buffer.free_packets()), (4, 4));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct Handshake {
     /// The largest packet in bytes, with the headers of IP and UDP (28, with IPv6, too).
     pub mss: u32,
     /// Packets that may be on their way, at the most.
-    pub flight_max: u32,
+    pub flow_window_max: u32,
     /// Where in the handshake it is.
     pub step: Step,
     /// The sender's name for the connection.
@@ -68,7 +68,7 @@ impl Handshake {
             mode: word(1),
             first: Seq::new(word(2)),
             mss: word(3),
-            flight_max: word(4),
+            flow_window_max: word(4),
             step: Step::from_word(word(5))?,
             socket: word(6),
             cookie: word(7),
@@ -83,7 +83,7 @@ impl Handshake {
             self.mode,
             self.first.get(),
             self.mss,
-            self.flight_max,
+            self.flow_window_max,
             self.step.to_word(),
             self.socket,
             self.cookie,
@@ -157,7 +157,7 @@ mod tests {
             mode: 1,
             first: Seq::new(77),
             mss: 1500,
-            flight_max: 25_600,
+            flow_window_max: 25_600,
             step,
             socket: 5,
             cookie: 0xdead_beef,

@@ -8,9 +8,9 @@ use handshake::Handshake;
 use number::{MessageNumber, Seq};
 
 /// Bytes of each packet's header.
-pub const HEADER: usize = 16;
+pub const HEADER_LEN: usize = 16;
 /// Set in the first word of a control packet, and in the first word of a run in a loss report.
-const HIGH: u32 = 1 << 31;
+const HIGH_BIT: u32 = 1 << 31;
 
 /// What a datagram holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Packet<'a> {
 
 /// Whether a datagram asks what the path carries: it is a request with more behind it than one has.
 pub(crate) fn is_probe(datagram: &[u8]) -> bool {
-    datagram.len() > HEADER + handshake::LEN && datagram[..2] == [0x80, 0]
+    datagram.len() > HEADER_LEN + handshake::LEN && datagram[..2] == [0x80, 0]
 }
 
 /// The kinds of packets. Numbers are the type field's (§4.2).
@@ -42,7 +42,7 @@ pub enum Body<'a> {
     /// 2 with nothing but the next number: sent between those, every 64 packets.
     LightAck(Seq),
     /// 3: what is missing.
-    Nak(Losses<'a>),
+    Nak(LossReport<'a>),
     /// 4: delay grows. UDT4 never sends it.
     CongestionWarning,
     /// 5: the connection is closed, and all before this number had arrived, if it says so. (UDT4 says nothing there, and whoever
@@ -101,7 +101,7 @@ pub struct Ack {
     /// How much it varies, in microseconds.
     pub rtt_var_us: u32,
     /// Packets that the receiver has room for.
-    pub room: u32,
+    pub available_buffer: u32,
     /// Every 10 ms at the most.
     pub rates: Option<Rates>,
 }
@@ -110,29 +110,29 @@ pub struct Ack {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
     /// At which packets arrive.
-    pub arrival: u32,
+    pub arrival_rate: u32,
     /// That the link carries, from pairs of packets.
     pub capacity: u32,
 }
 
 /// A loss report's numbers, undecoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Losses<'a>(&'a [u8]);
+pub struct LossReport<'a>(&'a [u8]);
 
 impl<'a> Packet<'a> {
     /// Reads a datagram; `None` if it is no packet of UDT4.
     #[must_use]
     pub fn read(datagram: &'a [u8]) -> Option<Self> {
-        let (header, body) = datagram.split_first_chunk::<HEADER>()?;
+        let (header, body) = datagram.split_first_chunk::<HEADER_LEN>()?;
         let word =
             |n: usize| u32::from_be_bytes(header[4 * n..4 * n + 4].try_into().unwrap_or_default());
-        let read = match word(0) & HIGH {
+        let read = match word(0) & HIGH_BIT {
             0 => Some(Body::Data(Data {
                 seq: Seq::new(word(0)),
                 message: Message::from_word(word(1)),
                 payload: body,
             })),
-            _ => control(word(0) >> 16 & 0x7fff, word(1), body),
+            _ => read_control(word(0) >> 16 & 0x7fff, word(1), body),
         };
         read.map(|body| Self {
             timestamp_us: word(2),
@@ -145,21 +145,22 @@ impl<'a> Packet<'a> {
     pub fn write(&self, to: &mut Vec<u8>) {
         let (kind, info) = match self.body {
             Body::Data(Data { seq, message, .. }) => (seq.get(), message.to_word()),
-            Body::Handshake(_) => (HIGH, 0),
-            Body::KeepAlive => (HIGH | 1 << 16, 0),
-            Body::Ack(ack) => (HIGH | 2 << 16, ack.number),
-            Body::LightAck(_) => (HIGH | 2 << 16, 0),
-            Body::Nak(_) => (HIGH | 3 << 16, 0),
-            Body::CongestionWarning => (HIGH | 4 << 16, 0),
-            Body::Shutdown(arrived) => {
-                (HIGH | 5 << 16, arrived.map_or(0, |next| HIGH | next.get()))
-            }
-            Body::Ack2(number) => (HIGH | 6 << 16, number),
-            Body::Drop { message, .. } => (HIGH | 7 << 16, message.get()),
-            Body::Error(code) => (HIGH | 8 << 16, code),
-            Body::User(_) => (HIGH | 0x7fff << 16, 0),
+            Body::Handshake(_) => (HIGH_BIT, 0),
+            Body::KeepAlive => (HIGH_BIT | 1 << 16, 0),
+            Body::Ack(ack) => (HIGH_BIT | 2 << 16, ack.number),
+            Body::LightAck(_) => (HIGH_BIT | 2 << 16, 0),
+            Body::Nak(_) => (HIGH_BIT | 3 << 16, 0),
+            Body::CongestionWarning => (HIGH_BIT | 4 << 16, 0),
+            Body::Shutdown(arrived) => (
+                HIGH_BIT | 5 << 16,
+                arrived.map_or(0, |next| HIGH_BIT | next.get()),
+            ),
+            Body::Ack2(number) => (HIGH_BIT | 6 << 16, number),
+            Body::Drop { message, .. } => (HIGH_BIT | 7 << 16, message.get()),
+            Body::Error(code) => (HIGH_BIT | 8 << 16, code),
+            Body::User(_) => (HIGH_BIT | 0x7fff << 16, 0),
         };
-        put(to, &[kind, info, self.timestamp_us, self.destination]);
+        put_words(to, &[kind, info, self.timestamp_us, self.destination]);
         self.body.write(to);
     }
 }
@@ -170,9 +171,9 @@ impl Body<'_> {
             Self::Data(data) => to.extend(data.payload),
             Self::Handshake(handshake) => handshake.write(to),
             Self::Ack(ack) => ack.write(to),
-            Self::LightAck(next) => put(to, &[next.get()]),
+            Self::LightAck(next) => put_words(to, &[next.get()]),
             Self::Nak(losses) => to.extend(losses.0),
-            Self::Drop { first, last, .. } => put(to, &[first.get(), last.get()]),
+            Self::Drop { first, last, .. } => put_words(to, &[first.get(), last.get()]),
             Self::User(body) => to.extend(body),
             // libudt sends and expects a word where there is nothing to say (UDT4 packet.cpp, pack).
             Self::KeepAlive
@@ -180,21 +181,21 @@ impl Body<'_> {
             | Self::Shutdown(_)
             | Self::Ack2(_)
             | Self::Error(_) => {
-                put(to, &[0]);
+                put_words(to, &[0]);
             }
         }
     }
 }
 
-fn control(kind: u32, info: u32, body: &[u8]) -> Option<Body<'_>> {
+fn read_control(kind: u32, info: u32, body: &[u8]) -> Option<Body<'_>> {
     Some(match kind {
         0 => Body::Handshake(Handshake::read(body)?),
         1 => Body::KeepAlive,
         2 if body.len() == 4 => Body::LightAck(Seq::new(words(body).next()?)),
         2 => Body::Ack(Ack::read(info, body)?),
-        3 => Body::Nak(Losses(body)),
+        3 => Body::Nak(LossReport(body)),
         4 => Body::CongestionWarning,
-        5 => Body::Shutdown((info & HIGH != 0).then(|| Seq::new(info & !HIGH))),
+        5 => Body::Shutdown((info & HIGH_BIT != 0).then(|| Seq::new(info & !HIGH_BIT))),
         6 => Body::Ack2(info),
         7 => {
             let mut words = words(body);
@@ -212,7 +213,7 @@ fn control(kind: u32, info: u32, body: &[u8]) -> Option<Body<'_>> {
 
 impl Message {
     /// Of a packet of a stream, which is a message of its own; nobody looks at its number.
-    pub(crate) fn alone(seq: Seq) -> Self {
+    pub(crate) fn for_stream(seq: Seq) -> Self {
         Self {
             number: MessageNumber::new(seq.get()),
             is_first: true,
@@ -246,44 +247,52 @@ impl Ack {
             next: Seq::new(words.next()?),
             rtt_us: words.next()?,
             rtt_var_us: words.next()?,
-            room: words.next()?,
+            available_buffer: words.next()?,
             rates: words
                 .next()
                 .zip(words.next())
-                .map(|(arrival, capacity)| Rates { arrival, capacity }),
+                .map(|(arrival, capacity)| Rates {
+                    arrival_rate: arrival,
+                    capacity,
+                }),
         })
     }
 
     fn write(&self, to: &mut Vec<u8>) {
-        put(
+        put_words(
             to,
-            &[self.next.get(), self.rtt_us, self.rtt_var_us, self.room],
+            &[
+                self.next.get(),
+                self.rtt_us,
+                self.rtt_var_us,
+                self.available_buffer,
+            ],
         );
         if let Some(rates) = self.rates {
-            put(to, &[rates.arrival, rates.capacity]);
+            put_words(to, &[rates.arrival_rate, rates.capacity]);
         }
     }
 }
 
-impl<'a> Losses<'a> {
+impl<'a> LossReport<'a> {
     /// Encodes runs of lost packets (§4.3) until `to` has `bytes_max` more bytes; a run of one takes one word, any other two.
     pub fn encode(runs: impl IntoIterator<Item = (Seq, Seq)>, bytes_max: usize, to: &mut Vec<u8>) {
         let end = to.len() + bytes_max;
         for (first, last) in runs {
             let words: &[u32] = match first == last {
                 true => &[first.get()],
-                false => &[first.get() | HIGH, last.get()],
+                false => &[first.get() | HIGH_BIT, last.get()],
             };
             if to.len() + words.len() * 4 > end {
                 return;
             }
-            put(to, words);
+            put_words(to, words);
         }
     }
 
     /// Those encoded so.
     #[must_use]
-    pub fn of(encoded: &'a [u8]) -> Self {
+    pub fn from_encoded(encoded: &'a [u8]) -> Self {
         Self(encoded)
     }
 
@@ -293,7 +302,7 @@ impl<'a> Losses<'a> {
         let mut words = words(self.0);
         std::iter::from_fn(move || {
             let first = words.next()?;
-            let last = match first & HIGH {
+            let last = match first & HIGH_BIT {
                 0 => first,
                 _ => words.next()?,
             };
@@ -308,7 +317,7 @@ fn words(body: &[u8]) -> impl Iterator<Item = u32> + use<'_> {
         .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
 }
 
-fn put(to: &mut Vec<u8>, words: &[u32]) {
+fn put_words(to: &mut Vec<u8>, words: &[u32]) {
     to.extend(words.iter().flat_map(|word| word.to_be_bytes()));
 }
 
@@ -317,7 +326,7 @@ mod tests {
     use super::*;
     use proptest::{collection::vec, prelude::*};
 
-    fn read_again(body: Body<'_>) {
+    fn assert_reads_back(body: Body<'_>) {
         let packet = Packet {
             timestamp_us: 0x0102_0304,
             destination: 0x7fff_fffe,
@@ -358,25 +367,25 @@ mod tests {
             next: Seq::new(2),
             rtt_us: 3,
             rtt_var_us: 4,
-            room: 5,
+            available_buffer: 5,
             rates: None,
         };
         let rates = Some(Rates {
-            arrival: 6,
+            arrival_rate: 6,
             capacity: 7,
         });
-        read_again(Body::Ack(ack));
-        read_again(Body::Ack(Ack { rates, ..ack }));
-        read_again(Body::LightAck(Seq::new(8)));
-        read_again(Body::Ack2(9));
-        read_again(Body::KeepAlive);
-        read_again(Body::Shutdown(None));
-        read_again(Body::Shutdown(Some(Seq::new(0))));
-        read_again(Body::Shutdown(Some(Seq::new(0x7fff_ffff))));
-        read_again(Body::CongestionWarning);
-        read_again(Body::Error(4));
-        read_again(Body::User(&[1, 2, 3]));
-        read_again(Body::Drop {
+        assert_reads_back(Body::Ack(ack));
+        assert_reads_back(Body::Ack(Ack { rates, ..ack }));
+        assert_reads_back(Body::LightAck(Seq::new(8)));
+        assert_reads_back(Body::Ack2(9));
+        assert_reads_back(Body::KeepAlive);
+        assert_reads_back(Body::Shutdown(None));
+        assert_reads_back(Body::Shutdown(Some(Seq::new(0))));
+        assert_reads_back(Body::Shutdown(Some(Seq::new(0x7fff_ffff))));
+        assert_reads_back(Body::CongestionWarning);
+        assert_reads_back(Body::Error(4));
+        assert_reads_back(Body::User(&[1, 2, 3]));
+        assert_reads_back(Body::Drop {
             message: MessageNumber::new(3),
             first: Seq::new(4),
             last: Seq::new(5),
@@ -388,9 +397,9 @@ mod tests {
         fn losses_are_read_as_written(runs in vec((any::<u32>(), 0u32..5), 0..20)) {
             let runs: Vec<_> = runs.into_iter().map(|(first, more)| (Seq::new(first), Seq::new(first).plus(more))).collect();
             let mut encoded = Vec::new();
-            Losses::encode(runs.iter().copied(), 1_000, &mut encoded);
-            prop_assert_eq!(Losses::of(&encoded).runs().collect::<Vec<_>>(), runs);
-            read_again(Body::Nak(Losses::of(&encoded)));
+            LossReport::encode(runs.iter().copied(), 1_000, &mut encoded);
+            prop_assert_eq!(LossReport::from_encoded(&encoded).runs().collect::<Vec<_>>(), runs);
+            assert_reads_back(Body::Nak(LossReport::from_encoded(&encoded)));
         }
 
         #[test]

@@ -3,10 +3,10 @@
 //! microseconds; tokio's counts milliseconds.
 
 use super::{
-    arrival::Arrivals,
-    lull,
+    batching,
+    gso_batch::GsoBatch,
+    rx_timestamp::RxTimestamps,
     state::{Shared, State},
-    train::Train,
 };
 use crate::packet::Packet;
 use longhaul_units::Time;
@@ -25,47 +25,47 @@ use std::{
 };
 
 /// Bytes that are received at once, of each of several pieces.
-const PIECE_MAX: usize = 65_536;
+const BUFFER_LEN: usize = 65_536;
 
 /// What the kernel keeps for a socket while the task does something else, 1 Gbit/s for 64 ms: as much of it as
 /// `net.core.rmem_max` and `wmem_max` allow.
-const SOCKET_BUFFER: usize = 8 << 20;
+const SOCKET_BUFFER_LEN: usize = 8 << 20;
 
 /// How long a full socket is waited for before it is asked again.
-const FULL: Time = Time::from_millis(10);
+const WRITABLE_TIMEOUT: Time = Time::from_millis(10);
 
 struct Driver {
     socket: UdpSocket,
     udp: UdpSocketState,
     shared: Arc<Shared>,
-    pieces: Vec<u8>,
-    train: Train,
-    arrivals: Arrivals,
+    buffers: Vec<u8>,
+    batch: GsoBatch,
+    rx_timestamps: RxTimestamps,
     /// Connections of which something came or went.
-    touched: Vec<u32>,
+    active_ids: Vec<u32>,
 }
 
 /// Starts the thread. It ends when nobody has the socket or one of its connections any more.
 pub(super) fn start(socket: UdpSocket, shared: &Arc<Shared>) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let udp = UdpSocketState::new(UdpSockRef::from(&socket))?;
-    let_routers_cut(&socket, true);
+    allow_fragmentation(&socket, true);
     // With less it is slower, and works.
-    let _smaller = udp.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
-    let _smaller = udp.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER);
+    let _smaller = udp.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER_LEN);
+    let _smaller = udp.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER_LEN);
     let mut driver = Driver {
         socket,
-        train: Train::new(udp.max_gso_segments()),
+        batch: GsoBatch::new(udp.max_gso_segments()),
         udp,
         shared: shared.clone(),
-        arrivals: Arrivals::default(),
-        pieces: vec![0; BATCH_SIZE * PIECE_MAX],
-        touched: Vec::new(),
+        rx_timestamps: RxTimestamps::default(),
+        buffers: vec![0; BATCH_SIZE * BUFFER_LEN],
+        active_ids: Vec::new(),
     };
     let thread = thread::Builder::new().name("udt".to_owned());
     thread.spawn(move || {
         if let Err(error) = driver.run() {
-            driver.shared.lock().break_all(error.kind());
+            driver.shared.lock().fail_all(error.kind());
         }
     })?;
     Ok(())
@@ -73,17 +73,17 @@ pub(super) fn start(socket: UdpSocket, shared: &Arc<Shared>) -> io::Result<()> {
 
 impl Driver {
     fn run(&mut self) -> io::Result<()> {
-        let mut looked = self.shared.now();
+        let mut last_pass = self.shared.now();
         while Arc::strong_count(&self.shared) > 1 || !self.shared.lock().is_idle() {
-            let came = self.receive()?;
-            let (went, deadline) = self.send()?;
+            let received = self.receive()?;
+            let (sent, deadline) = self.send()?;
             let now = self.shared.now();
-            let elapsed = now.since(std::mem::replace(&mut looked, now));
-            match lull::after(came, elapsed) {
+            let elapsed = now.since(std::mem::replace(&mut last_pass, now));
+            match batching::receive_delay(received, elapsed) {
                 Some(rest) => thread::sleep(rest.into()),
                 None => {
-                    let least = lull::ahead(went, elapsed);
-                    self.wait(deadline.map(|deadline| deadline.since(now).max(least)))?;
+                    let send_delay = batching::send_delay(sent, elapsed);
+                    self.wait(deadline.map(|deadline| deadline.since(now).max(send_delay)))?;
                 }
             }
         }
@@ -91,26 +91,26 @@ impl Driver {
     }
 
     /// Until something comes, is to be sent, or is due.
-    fn wait(&self, at_most: Option<Time>) -> io::Result<()> {
+    fn wait(&self, timeout: Option<Time>) -> io::Result<()> {
         let mut ready = [
             PollFd::new(&self.socket, PollFlags::IN),
             PollFd::new(&self.shared.wakeup, PollFlags::IN),
         ];
-        let at_most = at_most.map(timespec);
+        let at_most = timeout.map(timespec);
         match poll(&mut ready, at_most.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         if !ready[1].revents().is_empty() {
-            self.shared.wakeup.answer();
+            self.shared.wakeup.clear();
         }
         Ok(())
     }
 
     /// Until the socket takes more, or did not for a while.
-    fn wait_for_room(&self) -> io::Result<()> {
+    fn wait_writable(&self) -> io::Result<()> {
         let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
-        match poll(&mut ready, Some(&timespec(FULL))) {
+        match poll(&mut ready, Some(&timespec(WRITABLE_TIMEOUT))) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -118,17 +118,17 @@ impl Driver {
 
     /// All that has come: how many bytes.
     fn receive(&mut self) -> io::Result<usize> {
-        let mut came = 0;
+        let mut received = 0;
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
         loop {
-            let mut pieces = self.pieces.chunks_mut(PIECE_MAX).map(IoSliceMut::new);
+            let mut pieces = self.buffers.chunks_mut(BUFFER_LEN).map(IoSliceMut::new);
             let empty = || IoSliceMut::new(&mut []);
             let mut pieces: [_; BATCH_SIZE] =
                 std::array::from_fn(|_| pieces.next().unwrap_or_else(empty));
             let socket = UdpSockRef::from(&self.socket);
             match self.udp.recv(socket, &mut pieces, &mut metas) {
-                Ok(count) => came += self.take(&metas[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(came),
+                Ok(count) => received += self.handle_batch(&metas[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(received),
                 // A port where nobody listens is like silence.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(error),
@@ -136,79 +136,83 @@ impl Driver {
         }
     }
 
-    fn take(&mut self, metas: &[RecvMeta]) -> usize {
+    fn handle_batch(&mut self, metas: &[RecvMeta]) -> usize {
         let (now, wall) = (self.shared.now(), SystemTime::now());
         let mut state = self.shared.lock();
-        for (meta, piece) in metas.iter().zip(self.pieces.chunks(PIECE_MAX)) {
-            let came = self.arrivals.of(meta.timestamp, now, wall);
+        for (meta, piece) in metas.iter().zip(self.buffers.chunks(BUFFER_LEN)) {
+            let received_at = self.rx_timestamps.receive_time(meta.timestamp, now, wall);
             for datagram in piece[..meta.len].chunks(meta.stride.max(1)) {
-                state.endpoint.handle(datagram, meta.addr, came);
-                let whose = Packet::read(datagram).map(|packet| packet.destination);
-                if whose.is_some() && whose != self.touched.last().copied() {
-                    self.touched.extend(whose);
+                state.endpoint.handle(datagram, meta.addr, received_at);
+                let id = Packet::read(datagram).map(|packet| packet.destination);
+                if id.is_some() && id != self.active_ids.last().copied() {
+                    self.active_ids.extend(id);
                 }
             }
         }
-        state.tell();
-        self.touched.drain(..).for_each(|id| state.look(id));
+        state.dispatch_events();
+        self.active_ids
+            .drain(..)
+            .for_each(|id| state.wake_ready(id));
         metas.iter().map(|meta| meta.len).sum()
     }
 
     /// All that is due: how many bytes, and when the next is.
     fn send(&mut self) -> io::Result<(usize, Option<Time>)> {
-        let mut went = 0;
+        let mut sent = 0;
         loop {
-            let deadline = self.fill();
-            let Some((_, bytes, _)) = self.train.ready() else {
-                return Ok((went, deadline));
+            let deadline = self.fill_batch();
+            let Some((_, bytes, _)) = self.batch.datagrams() else {
+                return Ok((sent, deadline));
             };
-            went += bytes.len();
-            self.flush()?;
+            sent += bytes.len();
+            self.send_batch()?;
         }
     }
 
     /// Puts packets together that may go with one call.
-    fn fill(&mut self) -> Option<Time> {
+    fn fill_batch(&mut self) -> Option<Time> {
         let now = self.shared.now();
-        self.arrivals.passed(now);
+        self.rx_timestamps.advance_to(now);
         let mut state = self.shared.lock();
         let State { endpoint, .. } = &mut *state;
-        while !self.train.is_closed() && self.train.add(|bytes| endpoint.transmit(now, bytes)) {
-            let whose = endpoint.sent();
-            if self.touched.last() != Some(&whose) {
-                self.touched.push(whose);
+        while !self.batch.is_closed() && self.batch.add(|bytes| endpoint.transmit(now, bytes)) {
+            let id = endpoint.last_sent();
+            if self.active_ids.last() != Some(&id) {
+                self.active_ids.push(id);
             }
         }
-        state.tell();
-        self.touched.drain(..).for_each(|id| state.look(id));
+        state.dispatch_events();
+        self.active_ids
+            .drain(..)
+            .for_each(|id| state.wake_ready(id));
         state.endpoint.deadline()
     }
 
     /// Sends the train; where the kernel or the network card does not take it as one (UDP_SEGMENT), its packets one by one, as all
     /// from then on.
-    fn flush(&mut self) -> io::Result<()> {
-        let Some((to, bytes, packet_len)) = self.train.ready() else {
+    fn send_batch(&mut self) -> io::Result<()> {
+        let Some((to, bytes, packet_len)) = self.batch.datagrams() else {
             return Ok(());
         };
         // Only probes want to know what is too long for the path: a packet that became too long is cut on the way.
-        if self.train.probes() {
-            let_routers_cut(&self.socket, false);
+        if self.batch.is_probe() {
+            allow_fragmentation(&self.socket, false);
         }
         let is_train = bytes.len() > packet_len;
-        if self.send_to(to, bytes, packet_len)? == Sent::Refused && is_train {
+        if self.send_to(to, bytes, packet_len)? == SendOutcome::TooLong && is_train {
             for packet in bytes.chunks(packet_len) {
                 self.send_to(to, packet, packet_len)?;
             }
-            self.train.break_up();
+            self.batch.disable_gso();
         }
-        if self.train.probes() {
-            let_routers_cut(&self.socket, true);
+        if self.batch.is_probe() {
+            allow_fragmentation(&self.socket, true);
         }
-        self.train.leave();
+        self.batch.clear_sent();
         Ok(())
     }
 
-    fn send_to(&self, to: SocketAddr, bytes: &[u8], packet_len: usize) -> io::Result<Sent> {
+    fn send_to(&self, to: SocketAddr, bytes: &[u8], packet_len: usize) -> io::Result<SendOutcome> {
         let transmit = Transmit {
             destination: to,
             ecn: None,
@@ -219,10 +223,10 @@ impl Driver {
         loop {
             let socket = UdpSockRef::from(&self.socket);
             match self.udp.try_send(socket, &transmit) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_for_room()?,
-                Err(error) if is_of_length(&error) => return Ok(Sent::Refused),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_writable()?,
+                Err(error) if is_size_error(&error) => return Ok(SendOutcome::TooLong),
                 // What cannot go, because there is no route for a moment, is as if it were lost on the way.
-                _ => return Ok(Sent::Away),
+                _ => return Ok(SendOutcome::Sent),
             }
         }
     }
@@ -230,15 +234,15 @@ impl Driver {
 
 /// What became of packets.
 #[derive(PartialEq, Eq)]
-enum Sent {
-    Away,
+enum SendOutcome {
+    Sent,
     /// They are too long, or too many in one piece.
-    Refused,
+    TooLong,
 }
 
 /// What the kernel and network cards say of trains that they do not take (net/ipv4/udp.c, `udp_send_skb`), and of packets that are too
 /// long.
-fn is_of_length(error: &io::Error) -> bool {
+fn is_size_error(error: &io::Error) -> bool {
     let refusals = [Errno::IO, Errno::INVAL, Errno::MSGSIZE];
     refusals
         .iter()
@@ -248,7 +252,7 @@ fn is_of_length(error: &io::Error) -> bool {
 /// Lets packets of IPv4 be cut on the way, or not. Where they may be, what the kernel has heard of the path, maybe from
 /// a stranger, counts for nothing (ip(7), `IP_PMTUDISC_OMIT`). Of IPv6 routers cut nothing, and quinn-udp forbids the
 /// kernel to.
-fn let_routers_cut(socket: &UdpSocket, may: bool) {
+fn allow_fragmentation(socket: &UdpSocket, may: bool) {
     let how = match may {
         true => Ipv4PathMtuDiscovery::OMIT,
         false => Ipv4PathMtuDiscovery::PROBE,

@@ -5,19 +5,19 @@
 //! piece, which the kernel or the network card cuts into packets (UDP GSO), and takes what came in pieces as large (GRO):
 //! that is what makes it cheap, where libudt makes a system call for each packet and waits between two in a loop.
 
-mod arrival;
+mod batching;
 mod driver;
-mod lull;
+mod gso_batch;
+mod rx_timestamp;
 mod state;
 mod stream;
-mod train;
 
-pub use state::MakeControl;
+pub use state::BoxedControlFactory;
 pub use stream::Stream;
 
 use crate::{config::Config, endpoint::Endpoint};
 use longhaul_units::Time;
-use state::{Random, Shared, State, Waiting, Wakeup};
+use state::{Random, Shared, State, Waiters, Wakeup};
 use std::{
     io,
     net::SocketAddr,
@@ -34,14 +34,14 @@ pub struct Socket {
 
 impl Socket {
     /// Takes a UDP port.
-    pub fn bind(at: SocketAddr, config: Config, control: MakeControl) -> io::Result<Self> {
+    pub fn bind(at: SocketAddr, config: Config, control: BoxedControlFactory) -> io::Result<Self> {
         let socket = std::net::UdpSocket::bind(at)?;
         let local = socket.local_addr()?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new(Endpoint::new(config, control, random as Random))),
             wakeup: Wakeup::new()?,
-            began: Instant::now(),
-            local,
+            epoch: Instant::now(),
+            local_addr: local,
         });
         driver::start(socket, &shared)?;
         Ok(Self { shared })
@@ -50,7 +50,7 @@ impl Socket {
     /// Where it is bound.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.shared.local
+        self.shared.local_addr
     }
 
     /// Takes connections from now on.
@@ -62,13 +62,13 @@ impl Socket {
     pub async fn accept(&self) -> io::Result<Stream> {
         let id = std::future::poll_fn(|context| {
             let mut state = self.shared.lock();
-            if let Some(broken) = state.broken {
+            if let Some(broken) = state.failure {
                 return Poll::Ready(Err(io::Error::from(broken)));
             }
             match state.accepted.pop_front() {
                 Some(id) => Poll::Ready(Ok(id)),
                 None => {
-                    state.acceptor = Some(context.waker().clone());
+                    state.accept_waker = Some(context.waker().clone());
                     Poll::Pending
                 }
             }
@@ -89,29 +89,29 @@ impl Socket {
 
     async fn open(
         &self,
-        ask: impl FnOnce(&mut Endpoint<MakeControl, Random>, Time) -> Option<u32>,
+        start: impl FnOnce(&mut Endpoint<BoxedControlFactory, Random>, Time) -> Option<u32>,
     ) -> io::Result<Stream> {
         let now = self.shared.now();
-        let asked = {
+        let connected = {
             let mut state = self.shared.lock();
-            let id = ask(&mut state.endpoint, now);
+            let id = start(&mut state.endpoint, now);
             // Before anybody else has the lock: the other end of a rendezvous may have asked already.
-            id.inspect(|id| drop(state.waiting.insert(*id, Waiting::default())))
+            id.inspect(|id| drop(state.waiters.insert(*id, Waiters::default())))
         };
-        let id = asked.ok_or_else(|| io::Error::other("too many connections"))?;
+        let id = connected.ok_or_else(|| io::Error::other("too many connections"))?;
         // Dropped before it is open, it is forgotten.
         let stream = Stream::new(id, self.shared.clone());
-        self.shared.wakeup.call();
+        self.shared.wakeup.notify();
         std::future::poll_fn(|context| {
             let mut state = self.shared.lock();
-            if let Some(outcome) = state.asked.remove(&id) {
+            if let Some(outcome) = state.connect_results.remove(&id) {
                 return Poll::Ready(outcome);
             }
-            if let Some(broken) = state.broken {
+            if let Some(broken) = state.failure {
                 return Poll::Ready(Err(broken.into()));
             }
-            let waiting = state.waiting.entry(id).or_default();
-            waiting.opener.add(context.waker());
+            let waiting = state.waiters.entry(id).or_default();
+            waiting.connectors.add(context.waker());
             Poll::Pending
         })
         .await?;
@@ -121,8 +121,8 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.shared.lock().take_no_more();
-        self.shared.wakeup.call();
+        self.shared.lock().stop_accepting();
+        self.shared.wakeup.notify();
     }
 }
 

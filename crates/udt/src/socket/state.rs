@@ -25,7 +25,7 @@ use std::{
 };
 
 /// Makes a congestion control for each connection, from its first packet and the packets that may be under way.
-pub type MakeControl = Box<dyn Fn(Seq, u32) -> Box<dyn Control> + Send>;
+pub type BoxedControlFactory = Box<dyn Fn(Seq, u32) -> Box<dyn Control> + Send>;
 
 pub(super) type Random = fn() -> u32;
 
@@ -34,8 +34,8 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     /// Something is to be sent.
     pub(super) wakeup: Wakeup,
-    pub(super) began: Instant,
-    pub(super) local: SocketAddr,
+    pub(super) epoch: Instant,
+    pub(super) local_addr: SocketAddr,
 }
 
 impl std::fmt::Debug for Shared {
@@ -45,30 +45,30 @@ impl std::fmt::Debug for Shared {
 }
 
 pub(super) struct State {
-    pub(super) endpoint: Endpoint<MakeControl, Random>,
+    pub(super) endpoint: Endpoint<BoxedControlFactory, Random>,
     /// Who waits for something of a connection.
-    pub(super) waiting: HashMap<u32, Waiting>,
+    pub(super) waiters: HashMap<u32, Waiters>,
     /// Connections that nobody has taken yet, and who waits for one.
     pub(super) accepted: VecDeque<u32>,
-    pub(super) acceptor: Option<Waker>,
+    pub(super) accept_waker: Option<Waker>,
     /// What became of those that were asked for here.
-    pub(super) asked: HashMap<u32, io::Result<()>>,
+    pub(super) connect_results: HashMap<u32, io::Result<()>>,
     /// Why nothing goes any more.
-    pub(super) broken: Option<io::ErrorKind>,
+    pub(super) failure: Option<io::ErrorKind>,
 }
 
 #[derive(Default)]
-pub(super) struct Waiting {
-    pub(super) reader: Wakers,
-    pub(super) writer: Wakers,
-    pub(super) opener: Wakers,
+pub(super) struct Waiters {
+    pub(super) readers: Wakers,
+    pub(super) writers: Wakers,
+    pub(super) connectors: Wakers,
     /// Nobody has it any more: it is forgotten once it has come to its end.
-    pub(super) left: bool,
+    pub(super) detached: bool,
 }
 
-impl Waiting {
-    fn wake(&mut self) {
-        let all = [&mut self.reader, &mut self.writer, &mut self.opener];
+impl Waiters {
+    fn wake_all(&mut self) {
+        let all = [&mut self.readers, &mut self.writers, &mut self.connectors];
         all.into_iter().for_each(Wakers::wake);
     }
 }
@@ -95,7 +95,7 @@ impl Shared {
     }
 
     pub(super) fn now(&self) -> Time {
-        Time::from_nanos(self.began.elapsed().as_nanos() as u64)
+        Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
     }
 }
 
@@ -103,67 +103,67 @@ impl Shared {
 /// several who call.
 #[derive(Debug)]
 pub(super) struct Wakeup {
-    event: OwnedFd,
-    called: AtomicBool,
+    eventfd: OwnedFd,
+    is_notified: AtomicBool,
 }
 
 impl Wakeup {
     pub(super) fn new() -> io::Result<Self> {
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
         Ok(Self {
-            event: eventfd(0, flags)?,
-            called: AtomicBool::new(false),
+            eventfd: eventfd(0, flags)?,
+            is_notified: AtomicBool::new(false),
         })
     }
 
     /// Whoever waits looks again.
-    pub(super) fn call(&self) {
-        if !self.called.swap(true, SeqCst) {
+    pub(super) fn notify(&self) {
+        if !self.is_notified.swap(true, SeqCst) {
             // Full it would have been called, too.
-            let _called_already = write(&self.event, &1_u64.to_ne_bytes());
+            let _called_already = write(&self.eventfd, &1_u64.to_ne_bytes());
         }
     }
 
     /// Whoever waits was woken: calls from now on are new ones. In this order, for who calls in between finds that it
     /// was called, and what he wants done is seen after this.
-    pub(super) fn answer(&self) {
-        let _one_at_least = read(&self.event, &mut [0; 8]);
-        self.called.store(false, SeqCst);
+    pub(super) fn clear(&self) {
+        let _one_at_least = read(&self.eventfd, &mut [0; 8]);
+        self.is_notified.store(false, SeqCst);
     }
 }
 
 impl AsFd for Wakeup {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+        self.eventfd.as_fd()
     }
 }
 
 impl State {
-    pub(super) fn new(endpoint: Endpoint<MakeControl, Random>) -> Self {
+    pub(super) fn new(endpoint: Endpoint<BoxedControlFactory, Random>) -> Self {
         Self {
             endpoint,
-            waiting: HashMap::new(),
+            waiters: HashMap::new(),
             accepted: VecDeque::new(),
-            acceptor: None,
-            asked: HashMap::new(),
-            broken: None,
+            accept_waker: None,
+            connect_results: HashMap::new(),
+            failure: None,
         }
     }
 
     /// Says what became of connections.
-    pub(super) fn tell(&mut self) {
-        while let Some(event) = self.endpoint.event() {
-            self.happened(event);
+    pub(super) fn dispatch_events(&mut self) {
+        while let Some(event) = self.endpoint.poll_event() {
+            self.dispatch(event);
         }
     }
 
-    fn happened(&mut self, event: Event) {
+    fn dispatch(&mut self, event: Event) {
         let (id, outcome) = match event {
             Event::Accepted(id) => {
                 self.accepted.push_back(id);
-                return self.acceptor.take().into_iter().for_each(Waker::wake);
+                return self.accept_waker.take().into_iter().for_each(Waker::wake);
             }
-            Event::Opened(id) => (id, Ok(())),
+            Event::Connected(id) => (id, Ok(())),
             Event::Refused(id, code) => {
                 let why = format!("the other end refuses the connection ({code})");
                 (
@@ -171,79 +171,79 @@ impl State {
                     Err(io::Error::new(io::ErrorKind::ConnectionRefused, why)),
                 )
             }
-            Event::Unanswered(id) => (id, Err(io::ErrorKind::TimedOut.into())),
-            Event::Ended(id, _) => return self.ended(id),
+            Event::TimedOut(id) => (id, Err(io::ErrorKind::TimedOut.into())),
+            Event::Closed(id, _) => return self.on_closed(id),
         };
-        if let Some(waiting) = self.waiting.get_mut(&id) {
-            waiting.wake();
-            self.asked.insert(id, outcome);
+        if let Some(waiting) = self.waiters.get_mut(&id) {
+            waiting.wake_all();
+            self.connect_results.insert(id, outcome);
         }
     }
 
     /// Something of a connection came or went: who waits for what that brought is woken, and nobody else.
-    pub(super) fn look(&mut self, id: u32) {
+    pub(super) fn wake_ready(&mut self, id: u32) {
         let (Some(connection), Some(waiting)) =
-            (self.endpoint.connection(id), self.waiting.get_mut(&id))
+            (self.endpoint.connection(id), self.waiters.get_mut(&id))
         else {
             return;
         };
         if connection.is_worth_reading() {
-            waiting.reader.wake();
+            waiting.readers.wake();
         }
         if connection.is_worth_writing() {
-            waiting.writer.wake();
+            waiting.writers.wake();
         }
     }
 
     /// Who waits for something of a connection looks again.
-    fn wake(&mut self, id: u32) {
-        self.waiting.entry(id).and_modify(Waiting::wake);
+    fn wake_all(&mut self, id: u32) {
+        self.waiters.entry(id).and_modify(Waiters::wake_all);
     }
 
     /// One that nobody has is forgotten.
-    fn ended(&mut self, id: u32) {
-        match self.waiting.get(&id) {
-            Some(waiting) if waiting.left => self.forget(id),
-            _ => self.wake(id),
+    fn on_closed(&mut self, id: u32) {
+        match self.waiters.get(&id) {
+            Some(waiting) if waiting.detached => self.forget(id),
+            _ => self.wake_all(id),
         }
     }
 
     /// Nobody has it any more.
-    pub(super) fn leave(&mut self, id: u32) {
-        if let Some(waiting) = self.waiting.get_mut(&id) {
-            waiting.left = true;
+    pub(super) fn detach(&mut self, id: u32) {
+        if let Some(waiting) = self.waiters.get_mut(&id) {
+            waiting.detached = true;
         }
         self.endpoint.wake(id);
     }
 
     /// Those who have come and whom nobody will take any more hear that it is over.
-    pub(super) fn take_no_more(&mut self) {
-        self.endpoint.deafen();
+    pub(super) fn stop_accepting(&mut self) {
+        self.endpoint.stop_listening();
         for id in std::mem::take(&mut self.accepted) {
-            self.waiting.entry(id).or_default();
+            self.waiters.entry(id).or_default();
             if let Some(connection) = self.endpoint.connection(id) {
                 connection.abort();
             }
-            self.leave(id);
+            self.detach(id);
         }
     }
 
     pub(super) fn forget(&mut self, id: u32) {
-        self.endpoint.forget(id);
-        self.waiting.remove(&id);
-        self.asked.remove(&id);
+        self.endpoint.remove(id);
+        self.waiters.remove(&id);
+        self.connect_results.remove(&id);
         self.accepted.retain(|accepted| *accepted != id);
     }
 
     /// Whether there is no connection that somebody has, or that has something to say yet.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiters.is_empty()
     }
 
     /// Nothing goes any more.
-    pub(super) fn break_all(&mut self, why: io::ErrorKind) {
-        self.broken = Some(why);
-        self.waiting.values_mut().for_each(Waiting::wake);
-        self.acceptor.take().into_iter().for_each(Waker::wake);
+    pub(super) fn fail_all(&mut self, why: io::ErrorKind) {
+        self.failure = Some(why);
+        self.waiters.values_mut().for_each(Waiters::wake_all);
+        self.accept_waker.take().into_iter().for_each(Waker::wake);
     }
 }

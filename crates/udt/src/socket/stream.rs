@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One connection, as a program reads and writes it.
 
-use super::state::{Shared, State, Waiting, Wakers};
-use crate::connection::{Connection, End, Report};
+use super::state::{Shared, State, Waiters, Wakers};
+use crate::connection::{CloseReason, Connection, Stats};
 use std::{
     io,
     net::SocketAddr,
@@ -22,21 +22,21 @@ pub struct Stream {
 
 impl Stream {
     pub(super) fn new(id: u32, shared: Arc<Shared>) -> Self {
-        shared.lock().waiting.entry(id).or_default();
+        shared.lock().waiters.entry(id).or_default();
         Self { id, shared }
     }
 
     /// How it fares; nothing before it is open and after the socket broke.
     #[must_use]
-    pub fn report(&self) -> Option<Report> {
+    pub fn stats(&self) -> Option<Stats> {
         let mut state = self.shared.lock();
-        Some(state.endpoint.connection(self.id)?.report())
+        Some(state.endpoint.connection(self.id)?.stats())
     }
 
     /// Where its other end is.
     #[must_use]
     pub fn peer_addr(&self) -> Option<SocketAddr> {
-        self.shared.lock().endpoint.peer(self.id)
+        self.shared.lock().endpoint.peer_addr(self.id)
     }
 
     /// Bytes of the longest packet that goes now, with the headers of IPv4 and UDP (IPv6: 20 more).
@@ -49,8 +49,8 @@ impl Stream {
     /// Whether there is something to read of a stream: `WouldBlock` if nothing is yet, `false` after the other end has closed
     /// the connection.
     pub fn try_peek(&self) -> io::Result<bool> {
-        let peeked = self.act(&mut self.shared.lock(), |connection| {
-            let over = connection.end().is_some();
+        let peeked = self.with_connection(&mut self.shared.lock(), |connection| {
+            let over = connection.close_reason().is_some();
             Ok((connection.can_read() || over).then(|| connection.can_read()))
         })?;
         peeked.ok_or(io::ErrorKind::WouldBlock.into())
@@ -59,18 +59,19 @@ impl Stream {
     /// The address of this end.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.shared.local
+        self.shared.local_addr
     }
 
     /// Reads what is there of a stream: `WouldBlock` if nothing is yet, 0 after the other end has closed the connection.
     pub fn try_read(&self, to: &mut [u8]) -> io::Result<usize> {
-        let read = self.act(&mut self.shared.lock(), |connection| read(connection, to))?;
+        let read =
+            self.with_connection(&mut self.shared.lock(), |connection| read(connection, to))?;
         read.ok_or(io::ErrorKind::WouldBlock.into())
     }
 
     /// Writes what there is room for: `WouldBlock` if there is none.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.act(&mut self.shared.lock(), |connection| {
+        let written = self.with_connection(&mut self.shared.lock(), |connection| {
             write(connection, bytes)
         })?;
         written.ok_or(io::ErrorKind::WouldBlock.into())
@@ -79,7 +80,7 @@ impl Stream {
     /// Ready when [`Self::try_read`] has something to say.
     pub fn poll_readable(&self, context: &Context<'_>) -> Poll<()> {
         let is_ready = |connection: &mut Connection| {
-            let ready = connection.can_read() || connection.end().is_some();
+            let ready = connection.can_read() || connection.close_reason().is_some();
             Ok(ready.then_some(()))
         };
         self.poll(context, READER, is_ready).map(drop)
@@ -88,7 +89,7 @@ impl Stream {
     /// Ready when [`Self::try_write`] has something to say.
     pub fn poll_writable(&self, context: &Context<'_>) -> Poll<()> {
         let is_ready = |connection: &mut Connection| {
-            let ready = connection.room() > 0 || connection.end().is_some();
+            let ready = connection.send_buffer_free() > 0 || connection.close_reason().is_some();
             Ok(ready.then_some(()))
         };
         self.poll(context, WRITER, is_ready).map(drop)
@@ -97,9 +98,9 @@ impl Stream {
     /// Ready when all that was written has arrived.
     pub fn poll_flushed(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
         self.poll(context, WRITER, |connection| {
-            match (connection.is_flushed(), connection.end()) {
+            match (connection.is_flushed(), connection.close_reason()) {
                 (true, _) => Ok(Some(())),
-                (false, Some(end)) => Err(ended(end)),
+                (false, Some(end)) => Err(closed_error(end)),
                 (false, None) => Ok(None),
             }
         })
@@ -108,15 +109,15 @@ impl Stream {
     /// Whether it is over: the other end has closed it, this one has, or it is lost. What came may still be read.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        let ended = |connection: &mut Connection| Ok(connection.end().map(drop));
-        let ended = self.act(&mut self.shared.lock(), ended);
+        let ended = |connection: &mut Connection| Ok(connection.close_reason().map(drop));
+        let ended = self.with_connection(&mut self.shared.lock(), ended);
         !matches!(ended, Ok(None))
     }
 
     /// Ready when it is lost: nothing was heard for too long, or nothing goes over the socket any more.
     pub fn poll_lost(&self, context: &Context<'_>) -> Poll<io::Error> {
-        let lost = |connection: &mut Connection| match connection.end() {
-            Some(End::Silence) => Err(ended(End::Silence)),
+        let lost = |connection: &mut Connection| match connection.close_reason() {
+            Some(CloseReason::Timeout) => Err(closed_error(CloseReason::Timeout)),
             _ => Ok(None::<io::Error>),
         };
         let lost = self.poll(context, READER, lost);
@@ -130,7 +131,7 @@ impl Stream {
             Ok(Some(()))
         };
         // One that is over takes nothing.
-        let _over = self.act(&mut self.shared.lock(), limit);
+        let _over = self.with_connection(&mut self.shared.lock(), limit);
     }
 
     /// Closes it at once: what has not arrived is given up.
@@ -140,16 +141,16 @@ impl Stream {
             Ok(Some(()))
         };
         // One that is not open has nothing to give up.
-        let _ended = self.act(&mut self.shared.lock(), abort);
+        let _ended = self.with_connection(&mut self.shared.lock(), abort);
     }
 
     /// Does something with the connection, and has it say what follows from that.
-    fn act<T>(
+    fn with_connection<T>(
         &self,
         state: &mut State,
         act: impl FnOnce(&mut Connection) -> io::Result<Option<T>>,
     ) -> io::Result<Option<T>> {
-        if let Some(broken) = state.broken {
+        if let Some(broken) = state.failure {
             return Err(broken.into());
         }
         let before = state.endpoint.deadline();
@@ -159,7 +160,7 @@ impl Stream {
         let after = state.endpoint.deadline();
         // The driver knows of all later deadlines.
         if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
-            self.shared.wakeup.call();
+            self.shared.wakeup.notify();
         }
         Ok(done)
     }
@@ -168,14 +169,14 @@ impl Stream {
     fn poll<T>(
         &self,
         context: &Context<'_>,
-        slot: Slot,
+        slot: WakerSlot,
         act: impl FnOnce(&mut Connection) -> io::Result<Option<T>>,
     ) -> Poll<io::Result<T>> {
         let mut state = self.shared.lock();
-        if let Some(done) = self.act(&mut state, act)? {
+        if let Some(done) = self.with_connection(&mut state, act)? {
             return Poll::Ready(Ok(done));
         }
-        match state.waiting.get_mut(&self.id) {
+        match state.waiters.get_mut(&self.id) {
             Some(waiting) => slot(waiting).add(context.waker()),
             None => return Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
@@ -184,16 +185,16 @@ impl Stream {
 }
 
 /// Who waits.
-type Slot = fn(&mut Waiting) -> &mut Wakers;
+type WakerSlot = fn(&mut Waiters) -> &mut Wakers;
 
-const READER: Slot = |waiting| &mut waiting.reader;
-const WRITER: Slot = |waiting| &mut waiting.writer;
+const READER: WakerSlot = |waiting| &mut waiting.readers;
+const WRITER: WakerSlot = |waiting| &mut waiting.writers;
 
 /// Nothing if nothing is there yet.
 fn read(connection: &mut Connection, to: &mut [u8]) -> io::Result<Option<usize>> {
     let read = connection.read(to);
-    match (read, connection.end()) {
-        (0, Some(End::Silence)) => Err(ended(End::Silence)),
+    match (read, connection.close_reason()) {
+        (0, Some(CloseReason::Timeout)) => Err(closed_error(CloseReason::Timeout)),
         (0, None) => Ok(None),
         _ => Ok(Some(read)),
     }
@@ -201,18 +202,18 @@ fn read(connection: &mut Connection, to: &mut [u8]) -> io::Result<Option<usize>>
 
 /// Nothing if there is no room yet.
 fn write(connection: &mut Connection, bytes: &[u8]) -> io::Result<Option<usize>> {
-    if let Some(end) = connection.end() {
-        return Err(ended(end));
+    if let Some(end) = connection.close_reason() {
+        return Err(closed_error(end));
     }
     let written = connection.write(bytes);
     Ok((written > 0 || bytes.is_empty()).then_some(written))
 }
 
-fn ended(end: End) -> io::Error {
+fn closed_error(end: CloseReason) -> io::Error {
     match end {
-        End::Here => io::ErrorKind::NotConnected.into(),
-        End::There => io::ErrorKind::ConnectionReset.into(),
-        End::Silence => io::ErrorKind::TimedOut.into(),
+        CloseReason::Local => io::ErrorKind::NotConnected.into(),
+        CloseReason::Remote => io::ErrorKind::ConnectionReset.into(),
+        CloseReason::Timeout => io::ErrorKind::TimedOut.into(),
     }
 }
 
@@ -247,9 +248,9 @@ impl AsyncWrite for Stream {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll(context, WRITER, |connection| {
             connection.close();
-            match (connection.is_flushed(), connection.end()) {
-                (_, Some(End::Here)) | (true, Some(_)) => Ok(Some(())),
-                (false, Some(end)) => Err(ended(end)),
+            match (connection.is_flushed(), connection.close_reason()) {
+                (_, Some(CloseReason::Local)) | (true, Some(_)) => Ok(Some(())),
+                (false, Some(end)) => Err(closed_error(end)),
                 (_, None) => Ok(None),
             }
         })
@@ -264,13 +265,13 @@ impl Drop for Stream {
             .connection(self.id)
             .is_some_and(|connection| {
                 connection.close();
-                connection.end().is_none()
+                connection.close_reason().is_none()
             });
         match open {
             // The driver forgets it at its end.
-            true => state.leave(self.id),
+            true => state.detach(self.id),
             false => state.forget(self.id),
         }
-        self.shared.wakeup.call();
+        self.shared.wakeup.notify();
     }
 }

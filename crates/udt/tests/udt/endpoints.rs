@@ -2,7 +2,7 @@
 //! Many connections over one port at either end, rendezvous, strangers, and what nobody answers.
 
 use crate::testbed::{address, config, native};
-use longhaul_udt::{Config, End, Endpoint, Event, Seq, congestion::Control};
+use longhaul_udt::{CloseReason, Config, Endpoint, Event, Seq, congestion::Control};
 use longhaul_units::Time;
 
 type Port = Endpoint<fn(Seq, u32) -> Box<dyn Control>, Box<dyn FnMut() -> u32>>;
@@ -76,7 +76,7 @@ impl Between {
             self.ports[to].handle(&datagram, from, now);
         }
         for (port, events) in self.ports.iter_mut().zip(&mut self.events) {
-            events.extend(std::iter::from_fn(|| port.event()));
+            events.extend(std::iter::from_fn(|| port.poll_event()));
         }
     }
 
@@ -111,29 +111,29 @@ fn many_connections_share_two_ports() {
     }
     between.ticks(4000);
     // Who forgets one says that it is gone, too.
-    ids[..10].iter().for_each(|id| between.ports[0].forget(*id));
+    ids[..10].iter().for_each(|id| between.ports[0].remove(*id));
     between.ticks(16_000);
     let ended = |ids: &[u32], events: &[Event], how| {
         let ends = ids
             .iter()
-            .filter(|id| events.contains(&Event::Ended(**id, how)));
+            .filter(|id| events.contains(&Event::Closed(**id, how)));
         assert_eq!(ends.count(), 20, "{how:?}");
     };
-    ended(&ids, &between.events[0], End::Here);
+    ended(&ids, &between.events[0], CloseReason::Local);
     let mut seen = Vec::new();
     let accepted = |event: &Event| match event {
         Event::Accepted(id) => Some(*id),
         _ => None,
     };
     let there: Vec<u32> = between.events[1].iter().filter_map(accepted).collect();
-    ended(&there, &between.events[1], End::There);
+    ended(&there, &between.events[1], CloseReason::Remote);
     for id in there {
         let mut read = [0; 6000];
         let connection = between.ports[1].connection(id).unwrap();
         assert_eq!(connection.read(&mut read), 5000);
         assert!(read[..5000].iter().all(|byte| *byte == read[0]));
         seen.push(read[0]);
-        between.ports[1].forget(id);
+        between.ports[1].remove(id);
     }
     seen.sort_unstable();
     assert_eq!(seen, (0..20).collect::<Vec<u8>>());
@@ -149,7 +149,7 @@ fn two_ends_meet_though_neither_listens() {
         });
         between.ticks(5000);
         for (end, id) in ids.into_iter().enumerate() {
-            assert_eq!(between.events[end], [Event::Opened(id)], "{lost}");
+            assert_eq!(between.events[end], [Event::Connected(id)], "{lost}");
             let connection = between.ports[end].connection(id).unwrap();
             assert_eq!(connection.write(&[end as u8; 3000]), 3000);
             between.ports[end].wake(id);
@@ -170,7 +170,7 @@ fn another_mode_is_refused_and_silence_is_said() {
     between.mode = MESSAGES;
     let unheard = between.ports[0].connect(address(2), between.now).unwrap();
     between.ticks(10_001);
-    assert_eq!(between.events[0], [Event::Unanswered(unheard)]);
+    assert_eq!(between.events[0], [Event::TimedOut(unheard)]);
     between.events[0].clear();
     assert_eq!(between.ports[0].deadline(), None);
     between.ports[1].listen();
@@ -191,7 +191,7 @@ fn strangers_cost_nothing() {
     asking.transmit(Time::ZERO, &mut asked).unwrap();
     for stranger in 3..200 {
         listening.handle(&asked, address(stranger), Time::ZERO);
-        assert_eq!(listening.event(), None);
+        assert_eq!(listening.poll_event(), None);
         let mut answer = Vec::new();
         let to = listening.transmit(Time::ZERO, &mut answer);
         assert_eq!(to, Some(address(stranger)));
@@ -217,10 +217,13 @@ fn a_packet_from_elsewhere_is_nobody_s() {
     let mut datagram = Vec::new();
     shutdown.write(&mut datagram);
     between.ports[0].handle(&datagram, address(9), between.now);
-    assert_eq!(between.ports[0].connection(id).unwrap().end(), None);
+    assert_eq!(
+        between.ports[0].connection(id).unwrap().close_reason(),
+        None
+    );
     between.ports[0].handle(&datagram, address(2), between.now);
     assert_eq!(
-        between.ports[0].connection(id).unwrap().end(),
-        Some(End::There)
+        between.ports[0].connection(id).unwrap().close_reason(),
+        Some(CloseReason::Remote)
     );
 }

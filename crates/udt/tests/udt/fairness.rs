@@ -56,7 +56,7 @@ impl Crowd {
         while self.now < until {
             let mut next = until;
             for flow in &mut self.flows {
-                while flow.ends[0].room() >= 64 {
+                while flow.ends[0].send_buffer_free() >= 64 {
                     flow.ends[0].write(&self.buffer);
                 }
                 for (end, wire) in flow.ends.iter_mut().zip(&mut self.wires) {

@@ -5,7 +5,7 @@
 use crate::testbed::{assert_bytes, bytes_up_to, config, native, open};
 use longhaul_udt::{
     Seq,
-    packet::{Ack, Body, Data, Losses, Message, Packet, Rates},
+    packet::{Ack, Body, Data, LossReport, Message, Packet, Rates},
 };
 use longhaul_units::Time;
 use proptest::{collection::vec, prelude::*};
@@ -70,16 +70,16 @@ fn datagram(said: &Said) -> Vec<u8> {
             next: *next,
             rtt_us: *rtt_us,
             rtt_var_us: *room,
-            room: *room,
+            available_buffer: *room,
             rates: Some(Rates {
-                arrival: *rtt_us,
+                arrival_rate: *rtt_us,
                 capacity: *room,
             }),
         }),
         Said::Light(next) => Body::LightAck(*next),
         Said::Nak(runs) => {
-            Losses::encode(runs.iter().copied(), 1000, &mut encoded);
-            Body::Nak(Losses::of(&encoded))
+            LossReport::encode(runs.iter().copied(), 1000, &mut encoded);
+            Body::Nak(LossReport::from_encoded(&encoded))
         }
         Said::Ack2(number) => Body::Ack2(*number),
         Said::Drop(first, last) => Body::Drop {
@@ -176,7 +176,7 @@ proptest! {
             let datagram = datagram(&said);
             end.handle(&Packet::read(&datagram).unwrap(), now);
         }
-        prop_assert!(!end.is_flushed() && end.end().is_none());
+        prop_assert!(!end.is_flushed() && end.close_reason().is_none());
         prop_assert_eq!(end.counts().lost, 0);
     }
 }

@@ -45,7 +45,7 @@ fn last(time: Time, packets: Packets, first: Seq) {
     let (mut written, mut read) = (0_u64, 0_u64);
     let mut came = [0; PAYLOAD];
     while bed.now < time {
-        while bed.ends[0].room() > 0 {
+        while bed.ends[0].send_buffer_free() > 0 {
             assert_eq!(bed.ends[0].write(&payload(written)), PAYLOAD);
             written += 1;
         }
@@ -56,7 +56,7 @@ fn last(time: Time, packets: Packets, first: Seq) {
             read += 1;
         }
     }
-    assert_eq!(bed.ends[0].end(), None);
+    assert_eq!(bed.ends[0].close_reason(), None);
     let share = read as f64 / (time.as_secs_f64() * packets as u64 as f64);
     assert!(share > 0.84, "{share}");
     println!("{read} of {time}, {share:.3} of the path");

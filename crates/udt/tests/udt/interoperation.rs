@@ -3,7 +3,7 @@
 //! packets that come twice, and some that come late.
 
 use crate::testbed::{bbr, byte, config, native};
-use longhaul_udt::socket::{MakeControl, Socket, Stream};
+use longhaul_udt::socket::{BoxedControlFactory, Socket, Stream};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
@@ -137,12 +137,12 @@ fn bind() -> Socket {
     controlled(Box::new(native))
 }
 
-fn controlled(control: MakeControl) -> Socket {
+fn controlled(control: BoxedControlFactory) -> Socket {
     Socket::bind("127.0.0.1:0".parse().unwrap(), config(), control).unwrap()
 }
 
 /// Both rate controls.
-fn controls() -> [MakeControl; 2] {
+fn controls() -> [BoxedControlFactory; 2] {
     [Box::new(bbr), Box::new(native)]
 }
 

@@ -185,6 +185,6 @@ async fn an_interface_that_becomes_narrower_takes_packets_one_by_one() {
     carry(&mut left, &mut right, 300_000).await;
     path.ip(0, "link set dev a mtu 1400");
     carry(&mut left, &mut right, 3_000_000).await;
-    let counts = left.report().unwrap().counts;
+    let counts = left.stats().unwrap().counts;
     assert_eq!(counts.timeouts, 0, "nothing was thrown away");
 }

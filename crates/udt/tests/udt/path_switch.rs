@@ -2,7 +2,7 @@
 //! A path that is switched in the middle of a transfer, as in the JGN II comparison: seconds until nine tenths of the new rate arrive.
 
 use crate::testbed::{Bed, bbr, native};
-use longhaul_udt::Controls;
+use longhaul_udt::ControlFactory;
 use longhaul_units::Time;
 use std::fmt::Write as _;
 
@@ -10,7 +10,11 @@ use std::fmt::Write as _;
 const LOOK: Time = Time::from_millis(100);
 
 /// How long it takes after each switch until within a second nine tenths of so many Mbit/s arrive; at most until the next switch.
-fn recoveries(control: Controls<'_>, changes: [&str; 2], rates: [f64; 2]) -> [Option<f64>; 2] {
+fn recoveries(
+    control: ControlFactory<'_>,
+    changes: [&str; 2],
+    rates: [f64; 2],
+) -> [Option<f64>; 2] {
     let path = [("rate", "1gbit"), ("delay", "19ms")];
     let changes = ["5s", "15s"].iter().zip(changes);
     let changes: Vec<_> = changes
@@ -40,7 +44,7 @@ fn shown(seconds: Option<f64>) -> String {
 #[test]
 fn seconds_until_nine_tenths_of_the_new_rate_arrive() {
     let mut table = String::from("control  switch                  first  back\n");
-    let controls: [(_, Controls<'_>); 2] = [("native", &native), ("bbr", &bbr)];
+    let controls: [(_, ControlFactory<'_>); 2] = [("native", &native), ("bbr", &bbr)];
     for (name, control) in controls {
         for (switch, changes, rates) in [
             (

@@ -141,7 +141,7 @@ async fn falls_silent(at: tokio::net::UdpSocket) {
     let mut endpoint = Endpoint::new(config(), native, || 7);
     endpoint.listen();
     let mut datagram = [0; 2000];
-    while endpoint.event().is_none() {
+    while endpoint.poll_event().is_none() {
         let (length, from) = at.recv_from(&mut datagram).await.unwrap();
         endpoint.handle(&datagram[..length], from, Time::ZERO);
         let mut answer = Vec::new();
@@ -218,7 +218,7 @@ async fn who_is_refused_or_not_answered_hears_so() {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
         let nobody = bind("127.0.0.1:0", config()).local_addr();
         let hasty = Config {
-            patience: Time::from_millis(600),
+            connect_timeout: Time::from_millis(600),
             ..config()
         };
         let unanswered = bind("127.0.0.1:0", hasty)

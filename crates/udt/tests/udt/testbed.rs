@@ -4,7 +4,7 @@
 
 use longhaul_netem::{Delivered, Event, Line, LinkConfig, Schedule, Segment, Setting};
 use longhaul_udt::{
-    Config, Connection, Controls, Heard, Listener, Opened, Opening, Seq,
+    Config, ConnectOutcome, Connection, Connector, ControlFactory, HandshakeOutcome, Listener, Seq,
     congestion::{Bbr, Control, Native},
     packet::{Body, Packet, handshake::Handshake},
 };
@@ -172,7 +172,7 @@ pub(crate) fn config() -> Config {
 }
 
 /// A connection that one end asks the other for, at the first of its packets.
-pub(crate) fn open(config: Config, first: Seq, control: Controls<'_>) -> [Connection; 2] {
+pub(crate) fn open(config: Config, first: Seq, control: ControlFactory<'_>) -> [Connection; 2] {
     open_as(config, first, control, [11, 22], Time::ZERO)
 }
 
@@ -180,11 +180,11 @@ pub(crate) fn open(config: Config, first: Seq, control: Controls<'_>) -> [Connec
 pub(crate) fn open_as(
     config: Config,
     first: Seq,
-    control: Controls<'_>,
+    control: ControlFactory<'_>,
     [own, other]: [u32; 2],
     now: Time,
 ) -> [Connection; 2] {
-    let mut opening = Opening::to_listener(config, address(2).ip(), own, first, now);
+    let mut opening = Connector::to_listener(config, address(2).ip(), own, first, now);
     let listener = Listener::new(config, KEY);
     let (mut asked, mut answer) = (Vec::new(), Vec::new());
     let mut accepted = None;
@@ -192,16 +192,16 @@ pub(crate) fn open_as(
         asked.clear();
         answer.clear();
         assert!(opening.transmit(now, &mut asked));
-        match listener.hear(&asked, address(1), other, now, control, &mut answer) {
-            Heard::Open(connection) => accepted = Some(connection),
-            Heard::Answer => {}
-            Heard::Nothing => panic!("no answer"),
+        match listener.handle(&asked, address(1), other, now, control, &mut answer) {
+            HandshakeOutcome::Established(connection) => accepted = Some(connection),
+            HandshakeOutcome::Reply => {}
+            HandshakeOutcome::Ignored => panic!("no answer"),
         }
         let packet = Packet::read(&answer).unwrap();
         match opening.handle(&packet, now, control) {
-            Opened::Open(connection) => return [*connection, *accepted.unwrap()],
-            Opened::Waiting => {}
-            Opened::Refused(code) => panic!("{code}"),
+            ConnectOutcome::Established(connection) => return [*connection, *accepted.unwrap()],
+            ConnectOutcome::Pending => {}
+            ConnectOutcome::Refused(code) => panic!("{code}"),
         }
     }
 }
@@ -214,7 +214,7 @@ impl Bed {
 
     /// With another rate control.
     pub(crate) fn controlled(
-        control: Controls<'_>,
+        control: ControlFactory<'_>,
         settings: &[(&str, &str)],
         changes: &[&str],
     ) -> Self {
@@ -342,7 +342,7 @@ impl Bed {
         let (mut written, mut read) = (0_u64, 0_u64);
         let mut buffer = vec![0; 64 << 10];
         while self.now < until {
-            while self.ends[0].room() >= 64 {
+            while self.ends[0].send_buffer_free() >= 64 {
                 let length = source(written, &mut buffer);
                 let taken = self.ends[0].write(&buffer[..length]);
                 assert_eq!(taken, length);

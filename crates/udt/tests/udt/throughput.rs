@@ -2,12 +2,12 @@
 //! What a flow gets of a path, by rate, round trip and loss, and how long its packets wait: the golden tables of both rate controls.
 
 use crate::testbed::{Bed, bbr, native};
-use longhaul_udt::Controls;
+use longhaul_udt::ControlFactory;
 use longhaul_units::Time;
 use std::fmt::Write as _;
 
 /// The share of what the path carries that arrives in the second half of 20 s, of 10 s where they are a million packets, and how long a packet waits on its way then.
-fn share(control: Controls<'_>, rate_mbit: u64, rtt_ms: u64, loss: &str) -> (f64, f64) {
+fn share(control: ControlFactory<'_>, rate_mbit: u64, rtt_ms: u64, loss: &str) -> (f64, f64) {
     let path = [
         ("rate", format!("{rate_mbit}mbit")),
         ("delay", format!("{}us", rtt_ms * 500)),
@@ -26,7 +26,7 @@ fn share(control: Controls<'_>, rate_mbit: u64, rtt_ms: u64, loss: &str) -> (f64
     (second as f64 / carried, waited)
 }
 
-fn table(control: Controls<'_>) -> String {
+fn table(control: ControlFactory<'_>) -> String {
     let mut table = String::from(
         "Mbit/s  RTT ms   loss 0   1e-4   1e-3   1e-2   ms waited 0   1e-4   1e-3   1e-2\n",
     );

@@ -2,7 +2,7 @@
 //! What arrives is what was sent, whatever the path does to packets.
 
 use crate::testbed::{Bed, Wire, assert_bytes, bbr, bytes_up_to, config, native, open};
-use longhaul_udt::{Controls, End, Seq, packet::Packet};
+use longhaul_udt::{CloseReason, ControlFactory, Seq, packet::Packet};
 use longhaul_units::Time;
 
 const MB: u64 = 1_000_000;
@@ -28,7 +28,7 @@ fn a_stream_arrives_over_a_path_without_losses() {
     let mut bed = Bed::new(small, &path, &[]);
     transfer(&mut bed, 20 * MB, Time::from_secs(4));
     assert_eq!(bed.wires[0].lost, 0);
-    assert_eq!(bed.ends[0].counts().sent_again, 0);
+    assert_eq!(bed.ends[0].counts().retransmitted, 0);
 }
 
 #[test]
@@ -66,13 +66,13 @@ fn a_loss_among_the_first_packets_costs_no_seconds() {
 #[test]
 fn what_goes_again_does_not_fill_a_short_queue() {
     let path = [("rate", "10mbit"), ("delay", "20ms"), ("queue", "20p")];
-    for control in [&bbr as Controls<'_>, &native] {
+    for control in [&bbr as ControlFactory<'_>, &native] {
         for looked in [None, Some(Time::ZERO)] {
             let mut bed = Bed::controlled(control, &path, &[]);
             bed.looked = looked;
             transfer(&mut bed, 4 * MB, Time::from_secs(10));
             let counts = bed.ends[0].counts();
-            assert!(counts.sent_again * 2 < counts.sent, "{counts:?}");
+            assert!(counts.retransmitted * 2 < counts.sent, "{counts:?}");
         }
     }
 }
@@ -86,7 +86,7 @@ fn a_stream_arrives_at_once_where_the_receiver_looks_at_its_timers_when_packets_
         [("rate", "100mbit"), ("delay", "40ms")],
     ];
     for path in paths {
-        for control in [&bbr as Controls<'_>, &native] {
+        for control in [&bbr as ControlFactory<'_>, &native] {
             let mut bed = Bed::controlled(control, &path, &[]);
             bed.looked = Some(Time::ZERO);
             transfer(&mut bed, 5 * MB, Time::from_secs(3));
@@ -118,7 +118,7 @@ fn what_is_lost_again_waits_for_no_expiration_where_the_receiver_reports_it_once
         [("delay", "50ms"), ("loss", "1%")],
     ];
     for path in paths {
-        for (control, seconds) in [(&bbr as Controls<'_>, 8), (&native, 30)] {
+        for (control, seconds) in [(&bbr as ControlFactory<'_>, 8), (&native, 30)] {
             let path = [&[("rate", "100mbit")], &path[..]].concat();
             let mut bed = Bed::controlled(control, &path, &[]);
             bed.looked = Some(Time::ZERO);
@@ -142,10 +142,10 @@ fn who_closes_says_what_has_arrived() {
             read += bed.ends[1].read(&mut [0; 4096]);
         }
         bed.ends[1].close();
-        while bed.ends[0].end().is_none() {
+        while bed.ends[0].close_reason().is_none() {
             bed.step(Time::from_secs(10));
         }
-        assert_eq!(bed.ends[0].end(), Some(End::There));
+        assert_eq!(bed.ends[0].close_reason(), Some(CloseReason::Remote));
         assert!(bed.ends[0].is_flushed(), "{bytes}");
     }
 }
@@ -194,10 +194,10 @@ fn a_close_is_heard_after_all_has_arrived() {
     assert_eq!(bed.ends[0].write(&buffer[..MB as usize]), MB as usize);
     bed.ends[0].close();
     assert_eq!(bed.ends[0].write(b"more"), 0);
-    while bed.ends[0].end().is_none() {
+    while bed.ends[0].close_reason().is_none() {
         bed.step(Time::from_secs(10));
     }
-    assert_eq!(bed.ends[0].end(), Some(End::Here));
+    assert_eq!(bed.ends[0].close_reason(), Some(CloseReason::Local));
     let later = bed.now + Time::from_secs(1);
     while bed.now < later {
         bed.step(later);
@@ -216,14 +216,16 @@ fn silence_breaks_a_connection_and_an_idle_one_stays() {
         bed.step(idle);
     }
     assert_eq!(
-        bed.ends.each_ref().map(longhaul_udt::Connection::end),
+        bed.ends
+            .each_ref()
+            .map(longhaul_udt::Connection::close_reason),
         [None, None]
     );
     let broken = Time::from_secs(200);
-    while bed.now < broken && bed.ends[0].end().is_none() {
+    while bed.now < broken && bed.ends[0].close_reason().is_none() {
         bed.step((bed.now + Time::from_secs(1)).min(broken));
     }
-    assert_eq!(bed.ends[0].end(), Some(End::Silence));
+    assert_eq!(bed.ends[0].close_reason(), Some(CloseReason::Timeout));
     let silent = bed.now.since(idle);
     assert!(
         silent > Time::from_secs(44) && silent < Time::from_secs(47),
@@ -237,7 +239,7 @@ fn a_path_that_carries_no_data_any_more_breaks_a_connection() {
     let [mut end, mut other] = open(config(), Seq::new(5), &native);
     end.write(&[7; 20_000]);
     let mut now = Time::ZERO;
-    while end.end().is_none() && now < Time::from_secs(100) {
+    while end.close_reason().is_none() && now < Time::from_secs(100) {
         let mut datagram = Vec::new();
         while end.transmit(now, &mut datagram) {
             if datagram.len() < 500 {
@@ -251,7 +253,7 @@ fn a_path_that_carries_no_data_any_more_breaks_a_connection() {
         }
         now += Time::from_millis(10);
     }
-    assert_eq!(end.end(), Some(End::Silence));
+    assert_eq!(end.close_reason(), Some(CloseReason::Timeout));
     assert!(
         now > Time::from_secs(44) && now < Time::from_secs(52),
         "{now}"

@@ -15,65 +15,68 @@ const DOUBLINGS_MAX: u32 = 6;
 
 /// What went and was not heard of.
 #[derive(Debug)]
-pub(crate) struct Repeat {
+pub(crate) struct RetransmitTimer {
     /// Since when the first is waited for that is not known to have arrived.
-    since: Time,
+    first_since: Time,
     doublings: u32,
     /// What went again and when, in this order.
-    again: VecDeque<(Seq, Time)>,
+    retransmissions: VecDeque<(Seq, Time)>,
 }
 
-impl Repeat {
+impl RetransmitTimer {
     pub(crate) fn new() -> Self {
         Self {
-            since: Time::ZERO,
+            first_since: Time::ZERO,
             doublings: 0,
-            again: VecDeque::new(),
+            retransmissions: VecDeque::new(),
         }
     }
 
     /// The first has come, and another is that now.
-    pub(crate) fn advanced(&mut self, now: Time) {
-        (self.since, self.doublings) = (now, 0);
+    pub(crate) fn on_advance(&mut self, now: Time) {
+        (self.first_since, self.doublings) = (now, 0);
     }
 
     /// One goes, maybe again, maybe the first.
-    pub(crate) fn sent(&mut self, seq: Seq, is_again: bool, is_first: bool, now: Time) {
+    pub(crate) fn on_sent(&mut self, seq: Seq, is_again: bool, is_first: bool, now: Time) {
         if is_again {
-            self.again.push_back((seq, now));
+            self.retransmissions.push_back((seq, now));
         }
         if is_first {
-            self.since = now;
+            self.first_since = now;
         }
     }
 
     /// When there is something to repeat, if a long round trip takes so much.
-    pub(crate) fn due(&self, long: Time) -> Time {
-        let since = self.again.front().map_or(self.since, |(_, at)| *at);
-        since.min(self.since) + self.wait(long)
+    pub(crate) fn deadline(&self, long: Time) -> Time {
+        let since = self
+            .retransmissions
+            .front()
+            .map_or(self.first_since, |(_, at)| *at);
+        since.min(self.first_since) + self.timeout(long)
     }
 
     /// The next that went again so long ago that it would be known to have arrived.
-    pub(crate) fn next(&mut self, long: Time, now: Time) -> Option<Seq> {
-        let (seq, at) = *self.again.front()?;
-        if at + self.wait(long) > now {
+    pub(crate) fn pop_due(&mut self, long: Time, now: Time) -> Option<Seq> {
+        let (seq, at) = *self.retransmissions.front()?;
+        if at + self.timeout(long) > now {
             return None;
         }
-        self.again.pop_front();
+        self.retransmissions.pop_front();
         Some(seq)
     }
 
     /// Whether the first is so late, too. It is waited for anew.
-    pub(crate) fn is_first_late(&mut self, long: Time, now: Time) -> bool {
-        let is_late = self.since + self.wait(long) <= now;
+    pub(crate) fn check_first(&mut self, long: Time, now: Time) -> bool {
+        let is_late = self.first_since + self.timeout(long) <= now;
         if is_late {
             self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
-            self.since = now;
+            self.first_since = now;
         }
         is_late
     }
 
-    fn wait(&self, long: Time) -> Time {
+    fn timeout(&self, long: Time) -> Time {
         Time::from_nanos((long + SYN + SYN).as_nanos() << self.doublings)
     }
 }
@@ -90,32 +93,32 @@ mod tests {
 
     #[test]
     fn the_first_is_late_twice_as_late_each_time_until_something_comes() {
-        let mut repeat = Repeat::new();
-        repeat.advanced(ms(100));
-        let late = |repeat: &mut Repeat| {
-            let at = repeat.due(LONG);
-            assert!(repeat.is_first_late(LONG, at));
+        let mut repeat = RetransmitTimer::new();
+        repeat.on_advance(ms(100));
+        let late = |repeat: &mut RetransmitTimer| {
+            let at = repeat.deadline(LONG);
+            assert!(repeat.check_first(LONG, at));
             at
         };
         assert_eq!(late(&mut repeat), ms(125));
         assert_eq!(late(&mut repeat), ms(175));
-        repeat.advanced(ms(180));
-        assert!(!repeat.is_first_late(LONG, ms(204)));
+        repeat.on_advance(ms(180));
+        assert!(!repeat.check_first(LONG, ms(204)));
         assert_eq!(late(&mut repeat), ms(205));
     }
 
     #[test]
     fn what_went_again_is_late_in_its_turn() {
-        let mut repeat = Repeat::new();
-        repeat.advanced(ms(100));
-        repeat.sent(Seq::new(7), true, false, ms(90));
-        repeat.sent(Seq::new(3), true, false, ms(95));
-        repeat.sent(Seq::new(9), false, false, ms(96));
-        assert_eq!(repeat.due(LONG), ms(115));
-        assert_eq!(repeat.next(LONG, ms(114)), None);
-        assert_eq!(repeat.next(LONG, ms(115)), Some(Seq::new(7)));
-        assert_eq!(repeat.next(LONG, ms(115)), None);
-        assert_eq!(repeat.next(LONG, ms(120)), Some(Seq::new(3)));
-        assert_eq!(repeat.due(LONG), ms(125));
+        let mut repeat = RetransmitTimer::new();
+        repeat.on_advance(ms(100));
+        repeat.on_sent(Seq::new(7), true, false, ms(90));
+        repeat.on_sent(Seq::new(3), true, false, ms(95));
+        repeat.on_sent(Seq::new(9), false, false, ms(96));
+        assert_eq!(repeat.deadline(LONG), ms(115));
+        assert_eq!(repeat.pop_due(LONG, ms(114)), None);
+        assert_eq!(repeat.pop_due(LONG, ms(115)), Some(Seq::new(7)));
+        assert_eq!(repeat.pop_due(LONG, ms(115)), None);
+        assert_eq!(repeat.pop_due(LONG, ms(120)), Some(Seq::new(3)));
+        assert_eq!(repeat.deadline(LONG), ms(125));
     }
 }

@@ -5,9 +5,9 @@
 use crate::{
     congestion::SYN,
     halves::{
-        estimate::{ArrivalRate, Capacity, RoundTrip},
-        loss::LossList,
-        receive_buffer::{ReceiveBuffer, Taken},
+        estimators::{ArrivalRate, CapacityEstimator, RttEstimator},
+        loss_list::LossList,
+        receive_buffer::{InsertOutcome, ReceiveBuffer},
     },
     packet::{Ack, Data, Rates, number::Seq},
 };
@@ -15,13 +15,13 @@ use longhaul_units::Time;
 use std::collections::VecDeque;
 
 /// Between two full ACKs an ACK of four bytes goes every so many packets (§4.2).
-const LIGHT_EVERY: u32 = 64;
+const LIGHT_ACK_PACKETS: u32 = 64;
 /// ACKs whose ACK2 may come.
-const ACKS: usize = 64;
+const ACK_HISTORY_MAX: usize = 64;
 /// Bytes of a run in a report, at most.
-const RUN_BYTES: usize = 8;
+const RUN_LEN_MAX: usize = 8;
 /// Runs of missing packets that wait to be reported at once; beyond that they wait for the next repetition.
-const FRESH_MAX: usize = 1024;
+const UNREPORTED_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -29,37 +29,37 @@ pub(crate) struct Receiver {
     payload_max: usize,
     lost: LossList,
     /// Found missing a moment ago, or again.
-    fresh: VecDeque<(Seq, Seq)>,
+    unreported: VecDeque<(Seq, Seq)>,
     /// The one behind the last that has come, and where it was when losses were last reported again.
-    end: Seq,
-    reported: Seq,
-    report_at: Time,
-    arrival: ArrivalRate,
-    capacity: Capacity,
-    rtt: RoundTrip,
-    acks: Acks,
+    next_expected: Seq,
+    reported_up_to: Seq,
+    next_report_at: Time,
+    arrival_rate: ArrivalRate,
+    capacity: CapacityEstimator,
+    rtt: RttEstimator,
+    acks: AckHistory,
     /// Packets since the last ACK of either kind.
-    since_ack: u32,
+    packets_since_ack: u32,
 }
 
 /// ACKs that were sent.
 #[derive(Debug)]
-struct Acks {
+struct AckHistory {
     number: u32,
     sent: VecDeque<(u32, Seq, Time)>,
     /// What the last one said, and when, and what the last one said whose ACK2 came.
-    last: Seq,
-    at: Time,
+    last_acked: Seq,
+    last_sent_at: Time,
     confirmed: Seq,
     /// When there may be another.
     next_at: Time,
     /// How much room it said there was.
-    room: u32,
+    advertised_packets: u32,
 }
 
 /// An ACK to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Acking {
+pub(crate) enum OutgoingAck {
     Full(Ack),
     Light(Seq),
 }
@@ -68,25 +68,25 @@ impl Receiver {
     pub(crate) fn new(first: Seq, buffer: ReceiveBuffer, payload_max: usize, now: Time) -> Self {
         Self {
             payload_max,
-            lost: LossList::new(first, buffer.room()),
+            lost: LossList::new(first, buffer.free_packets()),
             buffer,
-            fresh: VecDeque::new(),
-            end: first,
-            reported: first,
-            report_at: now,
-            arrival: ArrivalRate::new(),
-            capacity: Capacity::new(),
-            rtt: RoundTrip::FIRST,
-            acks: Acks {
+            unreported: VecDeque::new(),
+            next_expected: first,
+            reported_up_to: first,
+            next_report_at: now,
+            arrival_rate: ArrivalRate::new(),
+            capacity: CapacityEstimator::new(),
+            rtt: RttEstimator::INITIAL,
+            acks: AckHistory {
                 number: 0,
-                sent: VecDeque::with_capacity(ACKS),
-                last: first,
-                at: now,
+                sent: VecDeque::with_capacity(ACK_HISTORY_MAX),
+                last_acked: first,
+                last_sent_at: now,
                 confirmed: first,
                 next_at: now,
-                room: u32::MAX,
+                advertised_packets: u32::MAX,
             },
-            since_ack: 0,
+            packets_since_ack: 0,
         }
     }
 
@@ -96,37 +96,37 @@ impl Receiver {
         if payload.len() > self.payload_max {
             return false;
         }
-        let taken = self.buffer.take(seq, payload);
-        if taken == Taken::Beyond {
+        let taken = self.buffer.insert(seq, payload);
+        if taken == InsertOutcome::OutOfWindow {
             return false;
         }
-        self.arrival.arrived(now);
-        self.capacity.arrived(seq, sent_us, now);
-        self.since_ack += 1;
-        if taken == Taken::New {
-            self.count_in(seq, now);
+        self.arrival_rate.on_packet(now);
+        self.capacity.on_packet(seq, sent_us, now);
+        self.packets_since_ack += 1;
+        if taken == InsertOutcome::New {
+            self.track_sequence(seq, now);
         }
         self.lost.advance(self.buffer.next());
-        taken == Taken::New
+        taken == InsertOutcome::New
     }
 
-    fn count_in(&mut self, seq: Seq, now: Time) {
-        if seq.is_before(self.end) {
+    fn track_sequence(&mut self, seq: Seq, now: Time) {
+        if seq.is_before(self.next_expected) {
             self.lost.remove(seq, seq);
             return;
         }
-        if seq != self.end {
-            let run = (self.end, seq.minus(1));
+        if seq != self.next_expected {
+            let run = (self.next_expected, seq.minus(1));
             if self.lost.is_empty() {
-                self.report_at = now + self.report_interval();
-                self.reported = self.end;
+                self.next_report_at = now + self.report_interval();
+                self.reported_up_to = self.next_expected;
             }
             self.lost.insert(run.0, run.1);
-            if self.fresh.len() < FRESH_MAX {
-                self.fresh.push_back(run);
+            if self.unreported.len() < UNREPORTED_MAX {
+                self.unreported.push_back(run);
             }
         }
-        self.end = seq.plus(1);
+        self.next_expected = seq.plus(1);
     }
 
     /// An ACK of ours has come.
@@ -140,103 +140,104 @@ impl Receiver {
         if acks.confirmed.is_before(next) {
             acks.confirmed = next;
         }
-        self.rtt.measured(now.since(sent_at));
+        self.rtt.add_sample(now.since(sent_at));
     }
 
     /// An ACK, if it is time for one.
-    pub(crate) fn ack(&mut self, now: Time) -> Option<Acking> {
+    pub(crate) fn next_ack(&mut self, now: Time) -> Option<OutgoingAck> {
         let next = self.buffer.next();
         if now < self.acks.next_at {
-            let light = self.since_ack >= LIGHT_EVERY && self.acks.last.is_before(next);
+            let light =
+                self.packets_since_ack >= LIGHT_ACK_PACKETS && self.acks.last_acked.is_before(next);
             return light.then(|| {
-                self.since_ack = 0;
-                Acking::Light(next)
+                self.packets_since_ack = 0;
+                OutgoingAck::Light(next)
             });
         }
-        if !self.wants_ack(now) {
+        if !self.is_ack_due(now) {
             return None;
         }
-        self.since_ack = 0;
+        self.packets_since_ack = 0;
         let acks = &mut self.acks;
         acks.number = (acks.number + 1) & 0x7fff_ffff;
-        (acks.last, acks.at, acks.next_at) = (next, now, now + SYN);
-        if acks.sent.len() == ACKS {
+        (acks.last_acked, acks.last_sent_at, acks.next_at) = (next, now, now + SYN);
+        if acks.sent.len() == ACK_HISTORY_MAX {
             acks.sent.pop_front();
         }
         acks.sent.push_back((acks.number, next, now));
-        acks.room = self.buffer.room();
-        Some(Acking::Full(Ack {
+        acks.advertised_packets = self.buffer.free_packets();
+        Some(OutgoingAck::Full(Ack {
             number: acks.number,
             next,
-            rtt_us: micros(self.rtt.mean),
+            rtt_us: micros(self.rtt.smoothed),
             rtt_var_us: micros(self.rtt.variation),
             // Of none at all a sender of UDT4 would never hear that there is some again.
-            room: acks.room.max(2),
+            available_buffer: acks.advertised_packets.max(2),
             rates: Some(Rates {
-                arrival: self.arrival.get().unwrap_or(0.0) as u32,
-                capacity: self.capacity.get() as u32,
+                arrival_rate: self.arrival_rate.rate().unwrap_or(0.0) as u32,
+                capacity: self.capacity.rate() as u32,
             }),
         }))
     }
 
     /// Whether there is something new to say, or something that was said a while ago and not confirmed.
-    fn wants_ack(&self, now: Time) -> bool {
+    fn is_ack_due(&self, now: Time) -> bool {
         let (next, acks) = (self.buffer.next(), &self.acks);
-        acks.last.is_before(next)
-            || self.has_room_again()
-            || (acks.confirmed != next && now >= acks.at + self.rtt.long())
+        acks.last_acked.is_before(next)
+            || self.has_window_update()
+            || (acks.confirmed != next && now >= acks.last_sent_at + self.rtt.upper_bound())
     }
 
     /// Whether the sender thinks that there is little, and there is much. (UDT4 waits until the sender tries.)
-    fn has_room_again(&self) -> bool {
+    fn has_window_update(&self) -> bool {
         let all = self.buffer.capacity();
-        self.acks.room < all / 4 && self.buffer.room() >= all / 2
+        self.acks.advertised_packets < all / 4 && self.buffer.free_packets() >= all / 2
     }
 
     /// Runs that are missing and shall be reported now, as many as a packet holds.
-    pub(crate) fn losses(&mut self, now: Time) -> Option<Vec<(Seq, Seq)>> {
-        if self.fresh.is_empty() {
-            self.report_again(now);
+    pub(crate) fn next_loss_report(&mut self, now: Time) -> Option<Vec<(Seq, Seq)>> {
+        if self.unreported.is_empty() {
+            self.repeat_report(now);
         }
-        let fit = (self.payload_max / RUN_BYTES).min(self.fresh.len());
-        (fit > 0).then(|| self.fresh.drain(..fit).collect())
+        let fit = (self.payload_max / RUN_LEN_MAX).min(self.unreported.len());
+        (fit > 0).then(|| self.unreported.drain(..fit).collect())
     }
 
     /// What has been missing for long is as if it were found a moment ago.
-    fn report_again(&mut self, now: Time) {
-        if self.lost.is_empty() || now < self.report_at {
+    fn repeat_report(&mut self, now: Time) {
+        if self.lost.is_empty() || now < self.next_report_at {
             return;
         }
-        self.report_at = now + self.report_interval();
-        let before = std::mem::replace(&mut self.reported, self.end);
+        self.next_report_at = now + self.report_interval();
+        let before = std::mem::replace(&mut self.reported_up_to, self.next_expected);
         let old = self.lost.runs(self.buffer.next());
         let old = old.take_while(|(first, _)| first.is_before(before));
-        self.fresh.extend(old.take(FRESH_MAX));
+        self.unreported.extend(old.take(UNREPORTED_MAX));
     }
 
     /// What was reported is there by then, or is lost again.
     fn report_interval(&self) -> Time {
-        self.rtt.long() + SYN
+        self.rtt.upper_bound() + SYN
     }
 
     /// When there is something to say, at the latest.
-    pub(crate) fn due(&self) -> Option<Time> {
-        if !self.fresh.is_empty() {
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        if !self.unreported.is_empty() {
             return Some(Time::ZERO);
         }
         let (next, acks) = (self.buffer.next(), &self.acks);
-        let ack = match (acks.last.is_before(next), acks.confirmed != next) {
-            (true, _) if self.since_ack >= LIGHT_EVERY => Some(Time::ZERO),
+        let ack = match (acks.last_acked.is_before(next), acks.confirmed != next) {
+            (true, _) if self.packets_since_ack >= LIGHT_ACK_PACKETS => Some(Time::ZERO),
             (true, _) => Some(acks.next_at),
-            _ if self.has_room_again() => Some(acks.next_at),
-            (false, true) => Some(acks.next_at.max(acks.at + self.rtt.long())),
+            _ if self.has_window_update() => Some(acks.next_at),
+            (false, true) => Some(acks.next_at.max(acks.last_sent_at + self.rtt.upper_bound())),
             (false, false) => None,
         };
-        let report = (!self.lost.is_empty()).then_some(self.report_at);
+        let report = (!self.lost.is_empty()).then_some(self.next_report_at);
         ack.into_iter().chain(report).min()
     }
 
-    pub(crate) fn rtt(&self) -> RoundTrip {
+    pub(crate) fn rtt(&self) -> RttEstimator {
         self.rtt
     }
 }

@@ -6,59 +6,62 @@ use crate::packet::number::Seq;
 use longhaul_units::Time;
 
 /// Intervals between packets that came one after the other.
-const ARRIVALS: usize = 16;
+const ARRIVAL_INTERVALS_MAX: usize = 16;
 /// Trains that were sent back to back, pairs at least, and how many of them say something.
-const TRAINS: usize = 64;
+const TRAINS_MAX: usize = 64;
 const TRAINS_MIN: usize = 4;
 /// Every so many packets two go back to back (§6.1).
 pub(crate) const PAIR_EVERY: u32 = 16;
 /// What is so many times the median, or so small a part of it, is an interruption or a burst.
-const OUTLIER: u64 = 8;
+const OUTLIER_FACTOR: u64 = 8;
 /// Packets that come in one piece have no interval; UDT4's clock counts microseconds, too.
-const SHORTEST: Time = Time::from_micros(1);
+const INTERVAL_MIN: Time = Time::from_micros(1);
 
 /// The newest intervals from packet to packet, in nanoseconds, and how many packets had each of them.
 #[derive(Debug, Clone)]
 struct Intervals<const N: usize> {
-    newest: [(u64, u32); N],
+    ring: [(u64, u32); N],
     /// Of them; the others are none yet.
     count: usize,
-    at: usize,
+    next_index: usize,
 }
 
 impl<const N: usize> Intervals<N> {
-    fn none() -> Self {
+    fn empty() -> Self {
         Self {
-            newest: [(0, 0); N],
+            ring: [(0, 0); N],
             count: 0,
-            at: 0,
+            next_index: 0,
         }
     }
 
     fn add(&mut self, interval: Time, packets: u32) {
-        self.newest[self.at] = (interval.max(SHORTEST).as_nanos(), packets);
-        self.at = (self.at + 1) % N;
+        self.ring[self.next_index] = (interval.max(INTERVAL_MIN).as_nanos(), packets);
+        self.next_index = (self.next_index + 1) % N;
         self.count = (self.count + 1).min(N);
     }
 
     /// What those have in common that are not far from the median. Packets are counted, not intervals: where a small window
     /// leaves gaps, one interval has all that comes between two of them, and the next is a gap.
-    fn usual(&self) -> Usual {
-        let mut sorted = self.newest;
+    fn filtered_mean(&self) -> FilteredMean {
+        let mut sorted = self.ring;
         let sorted = &mut sorted[..self.count];
         sorted.sort_unstable();
         let packets: u64 = sorted.iter().map(|(_, packets)| u64::from(*packets)).sum();
-        let median = middle(sorted, packets / 2);
-        let (low, high) = (median / OUTLIER, median.saturating_mul(OUTLIER));
+        let median = weighted_median(sorted, packets / 2);
+        let (low, high) = (
+            median / OUTLIER_FACTOR,
+            median.saturating_mul(OUTLIER_FACTOR),
+        );
         sorted
             .iter()
             .filter(|(one, _)| (low + 1..high).contains(one))
-            .fold(Usual::of(packets), Usual::and)
+            .fold(FilteredMean::empty(packets), FilteredMean::plus)
     }
 }
 
 /// The interval that packet number `nth` of all had.
-fn middle(sorted: &[(u64, u32)], nth: u64) -> u64 {
+fn weighted_median(sorted: &[(u64, u32)], nth: u64) -> u64 {
     let mut before = 0;
     let of_it = sorted.iter().find(|(_, packets)| {
         before += u64::from(*packets);
@@ -69,27 +72,27 @@ fn middle(sorted: &[(u64, u32)], nth: u64) -> u64 {
 
 /// Intervals that are near their median.
 #[derive(Debug, Clone, Copy)]
-struct Usual {
-    elapsed: f64,
+struct FilteredMean {
+    total_ns: f64,
     packets: u64,
     /// Packets of those that are not near, too.
-    of: u64,
+    total_packets: u64,
     intervals: usize,
 }
 
-impl Usual {
-    fn of(packets: u64) -> Self {
+impl FilteredMean {
+    fn empty(packets: u64) -> Self {
         Self {
-            elapsed: 0.0,
+            total_ns: 0.0,
             packets: 0,
-            of: packets,
+            total_packets: packets,
             intervals: 0,
         }
     }
 
-    fn and(self, (interval, packets): &(u64, u32)) -> Self {
+    fn plus(self, (interval, packets): &(u64, u32)) -> Self {
         Self {
-            elapsed: self.elapsed + *interval as f64 * f64::from(*packets),
+            total_ns: self.total_ns + *interval as f64 * f64::from(*packets),
             packets: self.packets + u64::from(*packets),
             intervals: self.intervals + 1,
             ..self
@@ -98,22 +101,22 @@ impl Usual {
 
     /// Packets a second.
     fn rate(&self) -> f64 {
-        self.packets as f64 * 1e9 / self.elapsed
+        self.packets as f64 * 1e9 / self.total_ns
     }
 }
 
 /// An interval is over so many packets as come in this time, for they come in trains: a sender's timer is no finer, and
 /// a network card hands over several at once. (UDT4: one packet, however far from the next.)
-const TRAIN: Time = Time::from_millis(1);
+const SPAN_MIN: Time = Time::from_millis(1);
 
 /// How fast packets arrive (§6.1): the mean over the packets of 16 intervals, if more than half of them have one that is
 /// near their median.
 #[derive(Debug, Clone)]
 pub(crate) struct ArrivalRate {
-    intervals: Intervals<ARRIVALS>,
+    intervals: Intervals<ARRIVAL_INTERVALS_MAX>,
     /// When the last interval ended, and packets since then.
-    since: Option<Time>,
-    packets: u32,
+    span_start: Option<Time>,
+    span_packets: u32,
 }
 
 impl ArrivalRate {
@@ -122,32 +125,34 @@ impl ArrivalRate {
     pub(crate) fn new() -> Self {
         Self {
             // UDT4 begins with seconds (window.cpp), and a loss among its first packets leaves it with a packet a second.
-            intervals: Intervals::none(),
-            since: None,
-            packets: 0,
+            intervals: Intervals::empty(),
+            span_start: None,
+            span_packets: 0,
         }
     }
 
     /// A packet arrived.
-    pub(crate) fn arrived(&mut self, now: Time) {
-        let Some(since) = self.since else {
-            self.since = Some(now);
+    pub(crate) fn on_packet(&mut self, now: Time) {
+        let Some(since) = self.span_start else {
+            self.span_start = Some(now);
             return;
         };
-        self.packets += 1;
+        self.span_packets += 1;
         let elapsed = now.since(since);
-        if elapsed >= TRAIN {
-            let each = elapsed.as_nanos() / u64::from(self.packets);
-            self.intervals.add(Time::from_nanos(each), self.packets);
-            (self.since, self.packets) = (Some(now), 0);
+        if elapsed >= SPAN_MIN {
+            let each = elapsed.as_nanos() / u64::from(self.span_packets);
+            self.intervals
+                .add(Time::from_nanos(each), self.span_packets);
+            (self.span_start, self.span_packets) = (Some(now), 0);
         }
     }
 
     /// Packets a second; `None` while there are too few, or they come too unevenly to say.
     #[must_use]
-    pub(crate) fn get(&self) -> Option<f64> {
-        let usual = self.intervals.usual();
-        let known = self.intervals.count > ARRIVALS / 2 && usual.packets * 2 > usual.of;
+    pub(crate) fn rate(&self) -> Option<f64> {
+        let usual = self.intervals.filtered_mean();
+        let known = self.intervals.count > ARRIVAL_INTERVALS_MAX / 2
+            && usual.packets * 2 > usual.total_packets;
         known.then(|| usual.rate())
     }
 }
@@ -160,8 +165,8 @@ impl Default for ArrivalRate {
 
 /// What the link could carry (§6.1): the mean interval of 64 trains whose packets were sent back to back.
 #[derive(Debug, Clone)]
-pub(crate) struct Capacity {
-    intervals: Intervals<TRAINS>,
+pub(crate) struct CapacityEstimator {
+    intervals: Intervals<TRAINS_MAX>,
     train: Option<Train>,
 }
 
@@ -171,64 +176,64 @@ pub(crate) struct Capacity {
 struct Train {
     first: Seq,
     sent_us: u32,
-    came: Time,
+    received_at: Time,
     /// Intervals between its packets, and those before the packet that began the last piece, and when that came.
     intervals: u32,
-    pieces: (u32, Time),
+    last_burst: (u32, Time),
 }
 
 impl Train {
-    fn of(first: Seq, sent_us: u32, came: Time) -> Self {
+    fn starting_with(first: Seq, sent_us: u32, came: Time) -> Self {
         Self {
             first,
             sent_us,
-            came,
+            received_at: came,
             intervals: 0,
-            pieces: (0, came),
+            last_burst: (0, came),
         }
     }
 
     /// Whether it was the next.
-    fn take(&mut self, seq: Seq, sent_us: u32, now: Time) -> bool {
+    fn extend(&mut self, seq: Seq, sent_us: u32, now: Time) -> bool {
         let is_next = seq == self.first.plus(self.intervals + 1);
         let is_second = self.intervals == 0 && self.first.get().is_multiple_of(PAIR_EVERY);
         if !is_next || (sent_us != self.sent_us && !is_second) {
             return false;
         }
         self.intervals += 1;
-        if now != self.pieces.1 {
-            self.pieces = (self.intervals, now);
+        if now != self.last_burst.1 {
+            self.last_burst = (self.intervals, now);
         }
         true
     }
 
     /// The mean interval, and of how many. A piece has the time of its first packet.
     fn interval(&self) -> Option<(Time, u32)> {
-        let (before, last_came) = self.pieces;
+        let (before, last_came) = self.last_burst;
         let intervals = if before > 0 { before } else { self.intervals };
-        let elapsed = last_came.since(self.came).as_nanos();
+        let elapsed = last_came.since(self.received_at).as_nanos();
         let each = elapsed.checked_div(u64::from(intervals))?;
         Some((Time::from_nanos(each), intervals))
     }
 }
 
-impl Capacity {
+impl CapacityEstimator {
     /// Nothing is known.
     #[must_use]
     pub(crate) fn new() -> Self {
         Self {
-            intervals: Intervals::none(),
+            intervals: Intervals::empty(),
             train: None,
         }
     }
 
     /// A packet came; its sender says when it sent it.
-    pub(crate) fn arrived(&mut self, seq: Seq, sent_us: u32, now: Time) {
+    pub(crate) fn on_packet(&mut self, seq: Seq, sent_us: u32, now: Time) {
         let train = self.train.as_mut();
-        if train.is_some_and(|train| train.take(seq, sent_us, now)) {
+        if train.is_some_and(|train| train.extend(seq, sent_us, now)) {
             return;
         }
-        let ended = self.train.replace(Train::of(seq, sent_us, now));
+        let ended = self.train.replace(Train::starting_with(seq, sent_us, now));
         if let Some((interval, packets)) = ended.and_then(|train| train.interval()) {
             self.intervals.add(interval, packets);
         }
@@ -237,8 +242,8 @@ impl Capacity {
     /// Packets a second; 1000 until a few trains have come. (UDT4: as if 64 pairs had come that say so, and 500 packets pass
     /// before others outweigh them.)
     #[must_use]
-    pub(crate) fn get(&self) -> f64 {
-        let usual = self.intervals.usual();
+    pub(crate) fn rate(&self) -> f64 {
+        let usual = self.intervals.filtered_mean();
         match usual.intervals {
             TRAINS_MIN.. => usual.rate(),
             _ => 1000.0,
@@ -246,7 +251,7 @@ impl Capacity {
     }
 }
 
-impl Default for Capacity {
+impl Default for CapacityEstimator {
     fn default() -> Self {
         Self::new()
     }
@@ -254,39 +259,39 @@ impl Default for Capacity {
 
 /// The round trip and how much it varies (§6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RoundTrip {
+pub(crate) struct RttEstimator {
     /// Smoothed, 7/8 of the old.
-    pub(crate) mean: Time,
+    pub(crate) smoothed: Time,
     /// Of the mean, 3/4 of the old (UDT4's code and the draft; the note of 2009 says 7/8).
     pub(crate) variation: Time,
 }
 
-impl RoundTrip {
+impl RttEstimator {
     /// Before anything was measured: ten times SYN (UDT4 core.cpp; the draft says nothing).
-    pub(crate) const FIRST: Self = Self {
-        mean: Time::from_millis(100),
+    pub(crate) const INITIAL: Self = Self {
+        smoothed: Time::from_millis(100),
         variation: Time::from_millis(50),
     };
 
     /// One more; the first counts as it is. (UDT4 takes a second to forget that it knew nothing, on a path of 100 ms.)
-    pub(crate) fn measured(&mut self, sample: Time) {
-        if *self == Self::FIRST {
+    pub(crate) fn add_sample(&mut self, sample: Time) {
+        if *self == Self::INITIAL {
             let variation = Time::from_nanos(sample.as_nanos() / 2);
             *self = Self {
-                mean: sample,
+                smoothed: sample,
                 variation,
             };
             return;
         }
-        let [mean, variation, sample] = [self.mean, self.variation, sample].map(Time::as_nanos);
+        let [mean, variation, sample] = [self.smoothed, self.variation, sample].map(Time::as_nanos);
         self.variation = Time::from_nanos((variation * 3 + sample.abs_diff(mean)) / 4);
-        self.mean = Time::from_nanos((mean * 7 + sample) / 8);
+        self.smoothed = Time::from_nanos((mean * 7 + sample) / 8);
     }
 
     /// What an answer takes at the most, but for rare ones: the mean and four times the variation.
     #[must_use]
-    pub(crate) fn long(&self) -> Time {
-        Time::from_nanos(self.mean.as_nanos() + 4 * self.variation.as_nanos())
+    pub(crate) fn upper_bound(&self) -> Time {
+        Time::from_nanos(self.smoothed.as_nanos() + 4 * self.variation.as_nanos())
     }
 }
 
@@ -297,16 +302,16 @@ mod tests {
     #[test]
     fn packets_that_come_evenly_have_a_rate() {
         let mut rate = ArrivalRate::new();
-        assert_eq!(rate.get(), None);
+        assert_eq!(rate.rate(), None);
         let mut now = Time::ZERO;
         for _ in 0..400 {
             now += Time::from_micros(100);
-            rate.arrived(now);
+            rate.on_packet(now);
         }
-        assert_eq!(rate.get(), Some(10_000.0));
+        assert_eq!(rate.rate(), Some(10_000.0));
         // One interruption of a second is none of the rate's.
-        rate.arrived(now + Time::from_secs(1));
-        assert_eq!(rate.get(), Some(10_000.0));
+        rate.on_packet(now + Time::from_secs(1));
+        assert_eq!(rate.rate(), Some(10_000.0));
     }
 
     #[test]
@@ -314,10 +319,10 @@ mod tests {
         let mut rate = ArrivalRate::new();
         for train in 0..40 {
             for packet in 0..20 {
-                rate.arrived(Time::from_micros(2000 * train + packet / 10));
+                rate.on_packet(Time::from_micros(2000 * train + packet / 10));
             }
         }
-        assert_eq!(rate.get(), Some(10_000.0));
+        assert_eq!(rate.rate(), Some(10_000.0));
     }
 
     /// Were intervals counted instead, many packets in one and few in the next would be fewer than they are, and the window
@@ -328,12 +333,12 @@ mod tests {
         for millisecond in 0..40 {
             let packets = if millisecond % 2 == 0 { 60 } else { 15 };
             for packet in 0..packets {
-                rate.arrived(Time::from_micros(
+                rate.on_packet(Time::from_micros(
                     1000 * millisecond + 1000 / packets * packet,
                 ));
             }
         }
-        let found = rate.get().unwrap();
+        let found = rate.rate().unwrap();
         assert!((found - 37_500.0).abs() < 3_000.0, "{found}");
     }
 
@@ -343,18 +348,18 @@ mod tests {
         let mut now = Time::ZERO;
         for step in 0..40_u32 {
             now += Time::from_millis(10_u64.pow(1 + step % 4));
-            rate.arrived(now);
+            rate.on_packet(now);
         }
-        assert_eq!(rate.get(), None);
+        assert_eq!(rate.rate(), None);
     }
 
     /// Packets that were sent in these µs and came in those.
     fn capacity(packets: impl IntoIterator<Item = (u32, u64)>) -> f64 {
-        let mut capacity = Capacity::new();
+        let mut capacity = CapacityEstimator::new();
         for (seq, (sent_us, came_us)) in (0..).zip(packets) {
-            capacity.arrived(Seq::new(seq), sent_us, Time::from_micros(came_us));
+            capacity.on_packet(Seq::new(seq), sent_us, Time::from_micros(came_us));
         }
-        capacity.get()
+        capacity.rate()
     }
 
     /// libudt sends the second at once, which takes a few microseconds.
@@ -391,15 +396,15 @@ mod tests {
 
     #[test]
     fn a_round_trip_is_smoothed() {
-        let mut rtt = RoundTrip::FIRST;
-        rtt.measured(Time::from_millis(20));
-        assert_eq!(rtt.mean, Time::from_millis(20));
+        let mut rtt = RttEstimator::INITIAL;
+        rtt.add_sample(Time::from_millis(20));
+        assert_eq!(rtt.smoothed, Time::from_millis(20));
         assert_eq!(rtt.variation, Time::from_millis(10));
-        rtt.measured(Time::from_millis(180));
-        assert_eq!(rtt.mean, Time::from_millis(40));
+        rtt.add_sample(Time::from_millis(180));
+        assert_eq!(rtt.smoothed, Time::from_millis(40));
         assert_eq!(rtt.variation, Time::from_micros(47_500));
-        (0..100).for_each(|_| rtt.measured(Time::from_millis(180)));
-        let off = Time::from_millis(180).as_nanos() - rtt.mean.as_nanos();
+        (0..100).for_each(|_| rtt.add_sample(Time::from_millis(180)));
+        let off = Time::from_millis(180).as_nanos() - rtt.smoothed.as_nanos();
         assert!(off < 10_000, "{off}");
     }
 }

@@ -6,38 +6,38 @@ use crate::packet::is_probe;
 use std::net::SocketAddr;
 
 /// Bytes of one, at most: what a UDP datagram may have.
-const BYTES_MAX: usize = 65_000;
+const BATCH_LEN_MAX: usize = 65_000;
 
 #[derive(Debug)]
-pub(super) struct Train {
+pub(super) struct GsoBatch {
     bytes: Vec<u8>,
     packets_max: usize,
     to: Option<SocketAddr>,
     packet_len: usize,
     packets: usize,
     /// It is no more than one, which probes the path.
-    probes: bool,
+    is_probe: bool,
     /// Behind its last byte.
-    end: usize,
+    len: usize,
     /// It takes no more.
     closed: bool,
     /// Whose the packet is that lies behind it and does not belong to it.
-    next: Option<SocketAddr>,
+    next_to: Option<SocketAddr>,
 }
 
-impl Train {
+impl GsoBatch {
     /// An empty one, for so many packets.
     pub(super) fn new(packets_max: usize) -> Self {
         Self {
-            bytes: Vec::with_capacity(2 * BYTES_MAX),
+            bytes: Vec::with_capacity(2 * BATCH_LEN_MAX),
             packets_max,
             to: None,
             packet_len: 0,
             packets: 0,
-            probes: false,
-            end: 0,
+            is_probe: false,
+            len: 0,
             closed: false,
-            next: None,
+            next_to: None,
         }
     }
 
@@ -51,50 +51,50 @@ impl Train {
         let Some(to) = append(&mut self.bytes) else {
             return false;
         };
-        self.take(to);
+        self.append_packet(to);
         true
     }
 
-    fn take(&mut self, to: SocketAddr) {
-        let length = self.bytes.len() - self.end;
+    fn append_packet(&mut self, to: SocketAddr) {
+        let length = self.bytes.len() - self.len;
         if self.packets == 0 {
             (self.to, self.packet_len) = (Some(to), length);
-            self.probes = is_probe(&self.bytes);
+            self.is_probe = is_probe(&self.bytes);
         }
         if self.to != Some(to) || length > self.packet_len {
-            (self.next, self.closed) = (Some(to), true);
+            (self.next_to, self.closed) = (Some(to), true);
             return;
         }
         self.packets += 1;
-        self.end = self.bytes.len();
+        self.len = self.bytes.len();
         self.closed = length < self.packet_len
             || self.packets >= self.packets_max
-            || self.probes
-            || self.end + self.packet_len > BYTES_MAX;
+            || self.is_probe
+            || self.len + self.packet_len > BATCH_LEN_MAX;
     }
 
     /// Where it goes, its bytes, and how long a packet of it is.
-    pub(super) fn ready(&self) -> Option<(SocketAddr, &[u8], usize)> {
+    pub(super) fn datagrams(&self) -> Option<(SocketAddr, &[u8], usize)> {
         let to = self.to.filter(|_| self.packets > 0)?;
-        Some((to, &self.bytes[..self.end], self.packet_len))
+        Some((to, &self.bytes[..self.len], self.packet_len))
     }
 
     /// Whether it is a probe, which is not to be cut on the way.
-    pub(super) fn probes(&self) -> bool {
-        self.probes
+    pub(super) fn is_probe(&self) -> bool {
+        self.is_probe
     }
 
     /// From now on each packet goes by itself.
-    pub(super) fn break_up(&mut self) {
+    pub(super) fn disable_gso(&mut self) {
         self.packets_max = 1;
     }
 
     /// It is away; what lay behind it begins another.
-    pub(super) fn leave(&mut self) {
-        self.bytes.drain(..self.end);
-        (self.to, self.packets, self.end, self.closed) = (None, 0, 0, false);
-        if let Some(to) = self.next.take() {
-            self.take(to);
+    pub(super) fn clear_sent(&mut self) {
+        self.bytes.drain(..self.len);
+        (self.to, self.packets, self.len, self.closed) = (None, 0, 0, false);
+        if let Some(to) = self.next_to.take() {
+            self.append_packet(to);
         }
     }
 }
@@ -108,9 +108,9 @@ mod tests {
     }
 
     /// What goes together of these packets, by host and length.
-    fn trains(packets: &[(u8, usize)]) -> Vec<(u8, usize, usize)> {
+    fn batches(packets: &[(u8, usize)]) -> Vec<(u8, usize, usize)> {
         let mut left = packets.iter();
-        let mut train = Train::new(4);
+        let mut train = GsoBatch::new(4);
         let mut gone = Vec::new();
         loop {
             while !train.is_closed()
@@ -120,12 +120,12 @@ mod tests {
                     Some(host(*to))
                 })
             {}
-            let Some((to, bytes, length)) = train.ready() else {
+            let Some((to, bytes, length)) = train.datagrams() else {
                 return gone;
             };
             assert!(bytes.iter().all(|byte| host(*byte) == to));
             gone.push((bytes[0], bytes.len(), length));
-            train.leave();
+            train.clear_sent();
         }
     }
 
@@ -141,11 +141,11 @@ mod tests {
             (2, 120),
         ];
         let expected = [(1, 240, 100), (1, 100, 100), (1, 120, 120), (2, 240, 120)];
-        assert_eq!(trains(&packets), expected);
+        assert_eq!(batches(&packets), expected);
         assert_eq!(
-            trains(&[(1, 10); 9]),
+            batches(&[(1, 10); 9]),
             [(1, 40, 10), (1, 40, 10), (1, 10, 10)]
         );
-        assert_eq!(trains(&[(1, 40_000); 2]), [(1, 40_000, 40_000); 2]);
+        assert_eq!(batches(&[(1, 40_000); 2]), [(1, 40_000, 40_000); 2]);
     }
 }

@@ -2,60 +2,60 @@
 //! The half of a connection that sends data: what goes next, and when (draft-gg-udt-03 §6.1, sender).
 
 use crate::{
-    congestion::{Control, News},
+    congestion::{Control, FlowState},
     halves::{
-        estimate::{PAIR_EVERY, RoundTrip},
-        loss::LossList,
-        repeat::Repeat,
+        estimators::{PAIR_EVERY, RttEstimator},
+        loss_list::LossList,
+        retransmit_timer::RetransmitTimer,
         send_buffer::SendBuffer,
     },
-    packet::{Ack, Losses, Rates, number::Seq},
+    packet::{Ack, LossReport, Rates, number::Seq},
 };
 use longhaul_units::Time;
 
 /// What a late timer makes up for, at most: with 1 Gbit/s some 160 packets at once.
-const CATCH_UP: Time = Time::from_millis(2);
+const CATCH_UP_MAX: Time = Time::from_millis(2);
 
 /// Packets that go again at once whose loss report was lost.
-const UNHEARD_MAX: u32 = 16;
+const UNREPORTED_MAX: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) buffer: SendBuffer,
     control: Box<dyn Control>,
-    lost: LossList,
+    lost_queue: LossList,
     /// Reported missing and not acknowledged, sent again or not.
     missing: LossList,
     /// Unless the receiver reports again what stays missing.
-    repeat: Option<Repeat>,
+    retransmit_timer: Option<RetransmitTimer>,
     /// The first that did not arrive as far as any ACK says. A light one says less than a full one: libudt lets nobody read
     /// what it has not acknowledged by a full one, and never will after a shutdown.
-    arrived: Seq,
+    delivered_up_to: Seq,
     /// The one behind the newest that did; and all that did when all before [`Self::arrived`] had.
-    newest: Seq,
-    delivered: u64,
+    highest_delivered: Seq,
+    delivered_packets: u64,
     /// A packet whose way there and back is measured, and what the last one took.
-    timed: Option<(Seq, Time)>,
+    rtt_probe: Option<(Seq, Time)>,
     rtt_sample: Option<Time>,
     /// The first that was not acknowledged when nothing was heard for long.
     timed_out_at: Option<Seq>,
     /// There was nothing to send for a moment.
-    limited: bool,
+    app_limited: bool,
     /// Packets that the receiver has room for behind that.
     flow_window: u32,
     mss: u32,
-    rtt: RoundTrip,
+    rtt: RttEstimator,
     rtt_min: Option<Time>,
     /// Time in which something was under way, and since when something is.
     busy: Time,
     busy_since: Option<Time>,
     /// Packets a second, as the receiver says, smoothed.
-    arrival: f64,
+    arrival_rate: f64,
     capacity: f64,
     /// When the next packet may go.
     next_at: Time,
     /// The second packet of a pair goes at once.
-    paired: bool,
+    pair_pending: bool,
     pub(crate) counts: Counts,
 }
 
@@ -65,7 +65,7 @@ pub struct Counts {
     /// Data packets, those that went again included.
     pub sent: u64,
     /// Those that went again.
-    pub sent_again: u64,
+    pub retransmitted: u64,
     /// Packets that the receiver reported missing.
     pub lost: u64,
     /// Times that nothing was heard for so long that all under way counted as lost.
@@ -80,34 +80,34 @@ impl Sender {
         control: Box<dyn Control>,
     ) -> Self {
         Self {
-            lost: LossList::new(buffer.acked(), buffer.room()),
-            missing: LossList::new(buffer.acked(), buffer.room()),
-            repeat: Some(Repeat::new()),
-            arrived: buffer.acked(),
-            newest: buffer.acked(),
-            delivered: 0,
-            timed: None,
+            lost_queue: LossList::new(buffer.acked(), buffer.free_packets()),
+            missing: LossList::new(buffer.acked(), buffer.free_packets()),
+            retransmit_timer: Some(RetransmitTimer::new()),
+            delivered_up_to: buffer.acked(),
+            highest_delivered: buffer.acked(),
+            delivered_packets: 0,
+            rtt_probe: None,
             rtt_sample: None,
             timed_out_at: None,
-            limited: true,
+            app_limited: true,
             buffer,
             control,
             flow_window: window,
             mss,
-            rtt: RoundTrip::FIRST,
+            rtt: RttEstimator::INITIAL,
             rtt_min: None,
             busy: Time::ZERO,
             busy_since: None,
-            arrival: 0.0,
+            arrival_rate: 0.0,
             capacity: 0.0,
             next_at: Time::ZERO,
-            paired: false,
+            pair_pending: false,
             counts: Counts::default(),
         }
     }
 
     /// The smoothed round trip.
-    pub(crate) fn rtt(&self) -> RoundTrip {
+    pub(crate) fn rtt(&self) -> RttEstimator {
         self.rtt
     }
 
@@ -121,16 +121,16 @@ impl Sender {
         self.busy
     }
 
-    fn note_busy(&mut self, now: Time) {
+    fn update_busy(&mut self, now: Time) {
         if let Some(since) = self.busy_since.take() {
             self.busy += now.since(since);
         }
-        self.busy_since = self.is_waiting().then_some(now);
+        self.busy_since = self.has_unacked().then_some(now);
     }
 
     /// Packets a second that the control asks for.
-    pub(crate) fn rate(&self) -> f64 {
-        1.0 / self.control.period().as_secs_f64().max(1e-9)
+    pub(crate) fn pacing_rate(&self) -> f64 {
+        1.0 / self.control.send_period().as_secs_f64().max(1e-9)
     }
 
     /// Packets that may be under way, as the control and the other end see it.
@@ -139,8 +139,8 @@ impl Sender {
     }
 
     /// Packets a second at which they arrive over there, as it says.
-    pub(crate) fn arrival(&self) -> f64 {
-        self.arrival
+    pub(crate) fn arrival_rate(&self) -> f64 {
+        self.arrival_rate
     }
 
     /// Packets a second that the link could carry, as the other end says.
@@ -158,47 +158,51 @@ impl Sender {
         if self.buffer.acknowledge(ack.next).is_none() {
             return false;
         }
-        self.lost.advance(self.buffer.acked());
-        self.arrived_up_to(self.buffer.acked(), now);
-        let ahead = self.arrived.since(self.buffer.acked()) as u32;
-        self.flow_window = ack.room.saturating_sub(ahead);
+        self.lost_queue.advance(self.buffer.acked());
+        self.advance_delivered(self.buffer.acked(), now);
+        let ahead = self.delivered_up_to.since(self.buffer.acked()) as u32;
+        self.flow_window = ack.available_buffer.saturating_sub(ahead);
         let rtt = Time::from_micros(ack.rtt_us.into());
         // That is what a receiver says that has not measured any.
-        if rtt != RoundTrip::FIRST.mean {
-            self.rtt.measured(rtt);
+        if rtt != RttEstimator::INITIAL.smoothed {
+            self.rtt.add_sample(rtt);
             self.rtt_min = Some(self.rtt_min.map_or(rtt, |least| least.min(rtt)));
         }
-        self.note_busy(now);
-        if let Some(Rates { arrival, capacity }) = ack.rates {
-            self.arrival = smoothed(self.arrival, arrival);
+        self.update_busy(now);
+        if let Some(Rates {
+            arrival_rate: arrival,
+            capacity,
+        }) = ack.rates
+        {
+            self.arrival_rate = smoothed(self.arrival_rate, arrival);
             self.capacity = smoothed(self.capacity, capacity);
         }
-        let news = self.news(now);
+        let news = self.flow_state(now);
         self.control.on_ack(&news);
         true
     }
 
     /// All before `next` have arrived.
-    fn arrived_up_to(&mut self, next: Seq, now: Time) {
-        let Ok(new) = u32::try_from(next.since(self.arrived)) else {
+    fn advance_delivered(&mut self, next: Seq, now: Time) {
+        let Ok(new) = u32::try_from(next.since(self.delivered_up_to)) else {
             return;
         };
-        if let Some(repeat) = self.repeat.as_mut().filter(|_| new > 0) {
-            repeat.advanced(now);
+        if let Some(repeat) = self.retransmit_timer.as_mut().filter(|_| new > 0) {
+            repeat.on_advance(now);
         }
-        self.delivered += u64::from(new);
-        self.arrived = next;
+        self.delivered_packets += u64::from(new);
+        self.delivered_up_to = next;
         self.missing.advance(next);
-        self.heard_of(next, now);
+        self.advance_highest(next, now);
     }
 
     /// The one before `next` has arrived.
-    fn heard_of(&mut self, next: Seq, now: Time) {
-        if !self.newest.is_before(next) {
+    fn advance_highest(&mut self, next: Seq, now: Time) {
+        if !self.highest_delivered.is_before(next) {
             return;
         }
-        self.newest = next;
-        if let Some((seq, sent_at)) = self.timed.take_if(|(seq, _)| seq.is_before(next)) {
+        self.highest_delivered = next;
+        if let Some((seq, sent_at)) = self.rtt_probe.take_if(|(seq, _)| seq.is_before(next)) {
             let was_lost = self.missing.contains(seq);
             self.rtt_sample = (!was_lost).then(|| now.since(sent_at)).or(self.rtt_sample);
         }
@@ -209,17 +213,17 @@ impl Sender {
         if self.buffer.unsent().is_before(next) {
             return false;
         }
-        let new = u32::try_from(next.since(self.arrived)).unwrap_or(0);
+        let new = u32::try_from(next.since(self.delivered_up_to)).unwrap_or(0);
         if new > 0 {
-            self.lost.remove(self.arrived, next.minus(1));
-            self.arrived_up_to(next, now);
+            self.lost_queue.remove(self.delivered_up_to, next.minus(1));
+            self.advance_delivered(next, now);
         }
         self.flow_window = self.flow_window.saturating_sub(new);
         true
     }
 
     /// A loss report; `false`, and nothing is done, if it has runs that never were on their way.
-    pub(crate) fn on_nak(&mut self, losses: Losses<'_>, now: Time) -> bool {
+    pub(crate) fn on_nak(&mut self, losses: LossReport<'_>, now: Time) -> bool {
         let unsent = self.buffer.unsent();
         let nonsense = |(first, last): (Seq, Seq)| last.is_before(first) || !last.is_before(unsent);
         if losses.runs().any(nonsense) {
@@ -230,18 +234,18 @@ impl Sender {
         };
         let new: u32 = losses
             .runs()
-            .map(|(first, last)| self.lost.insert(first, last))
+            .map(|(first, last)| self.lost_queue.insert(first, last))
             .sum();
         self.counts.lost += u64::from(new);
         for (first, last) in losses.runs() {
             self.missing.insert(first, last);
             // Whoever misses it has the one after it.
             if last.plus(1).is_before(unsent) {
-                self.heard_of(last.plus(2), now);
+                self.advance_highest(last.plus(2), now);
             }
         }
         if new > 0 {
-            let news = self.news(now);
+            let news = self.flow_state(now);
             self.control.on_loss(first, &news);
         }
         true
@@ -250,166 +254,168 @@ impl Sender {
     /// Nothing was heard for long.
     pub(crate) fn on_timeout(&mut self, now: Time) {
         self.counts.timeouts += 1;
-        if self.lost.is_empty() && self.is_waiting() {
-            self.count_as_lost();
+        if self.lost_queue.is_empty() && self.has_unacked() {
+            self.mark_lost();
         }
-        let news = self.news(now);
+        let news = self.flow_state(now);
         self.control.on_timeout(&news);
     }
 
     /// What was reported missing was lost again, and the last packet shows what is missing before it. If that brings nothing, all goes
     /// again. (UDT4 sends all at once: after a loss report it is mostly there, and a short queue loses of so many what was missing.)
-    fn count_as_lost(&mut self) {
+    fn mark_lost(&mut self) {
         let (acked, unsent) = (self.buffer.acked(), self.buffer.unsent());
         let last = unsent.minus(1);
         if self.timed_out_at.replace(acked) == Some(acked) {
-            self.lost.insert(acked, last);
+            self.lost_queue.insert(acked, last);
             return;
         }
         for (first, last) in self.missing.runs(acked) {
-            self.lost.insert(first, last);
+            self.lost_queue.insert(first, last);
         }
-        self.lost.insert(last, last);
+        self.lost_queue.insert(last, last);
     }
 
     /// The receiver is no UDT4.
-    pub(crate) fn reports_come_again(&mut self) {
-        self.repeat = None;
+    pub(crate) fn disable_retransmit_timer(&mut self) {
+        self.retransmit_timer = None;
     }
 
     /// When something may have been lost again.
-    pub(crate) fn repeat_due(&self) -> Option<Time> {
-        let waits = self.under_way() > 0 && !self.lost.contains(self.arrived);
-        let repeat = self.repeat.as_ref().filter(|_| waits)?;
-        Some(repeat.due(self.rtt.long()))
+    pub(crate) fn retransmit_deadline(&self) -> Option<Time> {
+        let waits = self.unacked_packets() > 0 && !self.lost_queue.contains(self.delivered_up_to);
+        let repeat = self.retransmit_timer.as_ref().filter(|_| waits)?;
+        Some(repeat.deadline(self.rtt.upper_bound()))
     }
 
     /// What would be known to have arrived by now goes again.
-    pub(crate) fn repeat(&mut self, now: Time) {
-        let long = self.rtt.long();
-        let Some(repeat) = &mut self.repeat else {
+    pub(crate) fn on_retransmit_timer(&mut self, now: Time) {
+        let long = self.rtt.upper_bound();
+        let Some(repeat) = &mut self.retransmit_timer else {
             return;
         };
-        while let Some(seq) = repeat.next(long, now) {
+        while let Some(seq) = repeat.pop_due(long, now) {
             if self.missing.contains(seq) {
-                self.lost.insert(seq, seq);
+                self.lost_queue.insert(seq, seq);
             }
         }
-        if repeat.is_first_late(long, now) {
-            self.count_first_as_lost();
+        if repeat.check_first(long, now) {
+            self.mark_first_lost();
         }
     }
 
     /// If it was not reported, its report was lost, and more were missing, or all behind it was lost: the last packet shows that.
-    fn count_first_as_lost(&mut self) {
-        let first = self.arrived;
-        self.lost.insert(first, first);
+    fn mark_first_lost(&mut self) {
+        let first = self.delivered_up_to;
+        self.lost_queue.insert(first, first);
         if self.missing.contains(first) {
             return;
         }
-        let is_unheard = |seq: &Seq| seq.is_before(self.newest) && !self.missing.contains(*seq);
-        let behind = (1..UNHEARD_MAX).map(|n| first.plus(n));
+        let is_unheard =
+            |seq: &Seq| seq.is_before(self.highest_delivered) && !self.missing.contains(*seq);
+        let behind = (1..UNREPORTED_MAX).map(|n| first.plus(n));
         for seq in behind.take_while(is_unheard) {
-            self.lost.insert(seq, seq);
+            self.lost_queue.insert(seq, seq);
         }
         let last = self.buffer.unsent().minus(1);
-        self.lost.insert(last, last);
+        self.lost_queue.insert(last, last);
     }
 
     /// Whether something was sent that is not acknowledged.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(crate) fn has_unacked(&self) -> bool {
         self.buffer.acked() != self.buffer.unsent()
     }
 
     /// Whether the other end has room, but for the two packets that it always says it has.
-    pub(crate) fn has_window(&self) -> bool {
+    pub(crate) fn has_receive_window(&self) -> bool {
         self.flow_window > 2
     }
 
     /// The next packet, if one may go now.
-    pub(crate) fn next(&mut self, now: Time) -> Option<Seq> {
-        if self.due().is_none_or(|due| due > now) {
+    pub(crate) fn next_packet(&mut self, now: Time) -> Option<Seq> {
+        if self.deadline().is_none_or(|due| due > now) {
             return None;
         }
-        let again = self.lost.first();
+        let again = self.lost_queue.first();
         let seq = match again {
             Some(seq) => {
-                self.lost.remove(seq, seq);
-                self.counts.sent_again += 1;
+                self.lost_queue.remove(seq, seq);
+                self.counts.retransmitted += 1;
                 seq
             }
             None => self.buffer.take_unsent()?,
         };
-        if let Some(repeat) = &mut self.repeat {
-            repeat.sent(seq, again.is_some(), seq == self.arrived, now);
+        if let Some(repeat) = &mut self.retransmit_timer {
+            repeat.on_sent(seq, again.is_some(), seq == self.delivered_up_to, now);
         }
-        self.limited |= self.has_nothing();
+        self.app_limited |= self.is_app_limited();
         self.counts.sent += 1;
         self.busy_since.get_or_insert(now);
         // A pair is one of new packets: of others the receiver believes nothing.
         let pairs = again.is_none() && seq.get().is_multiple_of(PAIR_EVERY);
-        if !std::mem::replace(&mut self.paired, pairs) {
-            let earliest = Time::from_nanos(now.as_nanos().saturating_sub(CATCH_UP.as_nanos()));
+        if !std::mem::replace(&mut self.pair_pending, pairs) {
+            let earliest = Time::from_nanos(now.as_nanos().saturating_sub(CATCH_UP_MAX.as_nanos()));
             self.next_at = self.next_at.max(earliest);
         }
-        self.next_at += self.control.period();
-        if again.is_none() && self.timed.is_none() {
-            self.timed = Some((seq, now));
+        self.next_at += self.control.send_period();
+        if again.is_none() && self.rtt_probe.is_none() {
+            self.rtt_probe = Some((seq, now));
         }
         Some(seq)
     }
 
     /// When the next packet may go, unless something has to come first.
-    pub(crate) fn due(&self) -> Option<Time> {
-        let may = !self.lost.is_empty() || (self.buffer.has_unsent() && self.window_is_open());
-        may.then_some(match self.paired {
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let may =
+            !self.lost_queue.is_empty() || (self.buffer.has_unsent() && self.window_is_open());
+        may.then_some(match self.pair_pending {
             true => Time::ZERO,
             false => self.next_at,
         })
     }
 
     fn window_is_open(&self) -> bool {
-        self.under_way() < self.window()
+        self.unacked_packets() < self.window()
     }
 
-    fn under_way(&self) -> u32 {
-        self.buffer.unsent().since(self.arrived) as u32
+    fn unacked_packets(&self) -> u32 {
+        self.buffer.unsent().since(self.delivered_up_to) as u32
     }
 
     /// Those that arrived behind one that did not.
-    fn out_of_order(&self) -> u32 {
-        let behind = self.newest.since(self.arrived) as u32;
+    fn out_of_order_packets(&self) -> u32 {
+        let behind = self.highest_delivered.since(self.delivered_up_to) as u32;
         behind.saturating_sub(self.missing.len())
     }
 
     /// There is nothing to send, though there would be room to write it.
-    fn has_nothing(&self) -> bool {
-        !self.buffer.has_unsent() && self.buffer.room() > self.buffer.capacity() / 4
+    fn is_app_limited(&self) -> bool {
+        !self.buffer.has_unsent() && self.buffer.free_packets() > self.buffer.capacity() / 4
     }
 
     fn in_flight(&self) -> u32 {
-        let (sent, out_of_order) = (self.under_way(), self.out_of_order());
+        let (sent, out_of_order) = (self.unacked_packets(), self.out_of_order_packets());
         sent.saturating_sub(out_of_order)
-            .saturating_sub(self.lost.len())
+            .saturating_sub(self.lost_queue.len())
     }
 
-    fn news(&mut self, now: Time) -> News {
-        let has_none = self.has_nothing();
-        let limited = std::mem::replace(&mut self.limited, has_none) || has_none;
-        let out_of_order = self.out_of_order();
-        News {
-            newest: self.newest,
-            delivered: self.delivered + u64::from(out_of_order),
+    fn flow_state(&mut self, now: Time) -> FlowState {
+        let has_none = self.is_app_limited();
+        let limited = std::mem::replace(&mut self.app_limited, has_none) || has_none;
+        let out_of_order = self.out_of_order_packets();
+        FlowState {
+            highest_delivered: self.highest_delivered,
+            delivered: self.delivered_packets + u64::from(out_of_order),
             out_of_order,
             lost: self.counts.lost,
             in_flight: self.in_flight(),
-            limited,
+            app_limited: limited,
             rtt_sample: self.rtt_sample.take(),
             now,
             acked: self.buffer.acked(),
             sent: self.buffer.unsent().minus(1),
-            rtt: self.rtt.mean,
-            arrival: self.arrival,
+            rtt: self.rtt.smoothed,
+            arrival_rate: self.arrival_rate,
             capacity: self.capacity,
             mss: self.mss,
             flow_window: self.flow_window,
@@ -441,10 +447,10 @@ mod tests {
     }
 
     /// All that goes until nothing is left, as offsets from the first packet.
-    fn all(sender: &mut Sender) -> Vec<u32> {
+    fn transmit_all(sender: &mut Sender) -> Vec<u32> {
         let next = || {
-            let due = sender.due()?;
-            sender.next(due)
+            let due = sender.deadline()?;
+            sender.next_packet(due)
         };
         std::iter::from_fn(next)
             .map(|seq| seq.since(FIRST) as u32)
@@ -454,22 +460,22 @@ mod tests {
     #[test]
     fn what_was_reported_missing_goes_again_first_and_all_if_that_brings_nothing() {
         let mut sender = sender(10);
-        assert_eq!(all(&mut sender).len(), 10);
+        assert_eq!(transmit_all(&mut sender).len(), 10);
         let mut report = Vec::new();
-        Losses::encode([(FIRST.plus(3), FIRST.plus(4))], 100, &mut report);
-        assert!(sender.on_nak(Losses::of(&report), Time::from_secs(1)));
-        assert_eq!(all(&mut sender), [3, 4]);
+        LossReport::encode([(FIRST.plus(3), FIRST.plus(4))], 100, &mut report);
+        assert!(sender.on_nak(LossReport::from_encoded(&report), Time::from_secs(1)));
+        assert_eq!(transmit_all(&mut sender), [3, 4]);
         sender.on_timeout(Time::from_secs(2));
-        assert_eq!(all(&mut sender), [3, 4, 9]);
+        assert_eq!(transmit_all(&mut sender), [3, 4, 9]);
         sender.on_timeout(Time::from_secs(3));
-        assert_eq!(all(&mut sender), (0..10).collect::<Vec<_>>());
+        assert_eq!(transmit_all(&mut sender), (0..10).collect::<Vec<_>>());
     }
 
     #[test]
     fn the_last_packet_alone_goes_again_where_none_was_reported_missing() {
         let mut sender = sender(5);
-        all(&mut sender);
+        transmit_all(&mut sender);
         sender.on_timeout(Time::from_secs(1));
-        assert_eq!(all(&mut sender), [4]);
+        assert_eq!(transmit_all(&mut sender), [4]);
     }
 }

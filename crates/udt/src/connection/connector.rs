@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end that connects, and both ends of a rendezvous (draft-gg-udt-03 §5).
+
+use crate::{
+    config::{Config, NegotiatedParams, STREAM_MODE},
+    congestion::Control,
+    connection::{Connection, ReplyPolicy},
+    packet::{
+        Body, Packet,
+        handshake::{Handshake, Step},
+        number::Seq,
+    },
+};
+use longhaul_units::Time;
+use std::net::IpAddr;
+
+/// From one request to the next (UDT4's code).
+const RETRY_INTERVAL: Time = Time::from_millis(250);
+/// How many times longer a rendezvous may take (UDT4's code: ten times).
+const RENDEZVOUS_TIMEOUT_FACTOR: u64 = 3;
+
+/// A connection that is being opened.
+#[derive(Debug)]
+pub struct Connector {
+    config: Config,
+    own_id: u32,
+    first_seq: Seq,
+    peer_ip: IpAddr,
+    step: Step,
+    cookie: u32,
+    /// What a rendezvous' other end said.
+    peer_handshake: Option<Handshake>,
+    next_at: Time,
+    expires_at: Time,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum ConnectOutcome {
+    /// Nothing yet.
+    Pending,
+    /// It is open.
+    Established(Box<Connection>),
+    /// The other end does not want it: the code that it gave (1002: another version or mode).
+    Refused(u32),
+}
+
+/// Makes a congestion control for a connection, from its first packet and the packets that may be under way.
+pub type ControlFactory<'a> = &'a dyn Fn(Seq, u32) -> Box<dyn Control>;
+
+impl Connector {
+    /// Asks a listener at `peer`. `own` is our name for the connection, not 0, and `first` its first packet: both
+    /// at random, so that nobody elsewhere can guess them.
+    #[must_use]
+    pub fn to_listener(config: Config, peer: IpAddr, own: u32, first: Seq, now: Time) -> Self {
+        Self::new(
+            config,
+            peer,
+            (own, first),
+            Step::Request,
+            now,
+            config.connect_timeout,
+        )
+    }
+
+    /// Meets an end that does the same.
+    #[must_use]
+    pub fn rendezvous(config: Config, peer: IpAddr, own: u32, first: Seq, now: Time) -> Self {
+        let patience = Time::from_nanos(
+            config
+                .connect_timeout
+                .as_nanos()
+                .saturating_mul(RENDEZVOUS_TIMEOUT_FACTOR),
+        );
+        Self::new(config, peer, (own, first), Step::Rendezvous, now, patience)
+    }
+
+    fn new(
+        config: Config,
+        peer: IpAddr,
+        (own, first): (u32, Seq),
+        step: Step,
+        now: Time,
+        patience: Time,
+    ) -> Self {
+        Self {
+            config: config.for_peer(peer),
+            own_id: own,
+            first_seq: first,
+            peer_ip: peer,
+            step,
+            cookie: 0,
+            peer_handshake: None,
+            next_at: now,
+            expires_at: now + patience,
+        }
+    }
+
+    /// Our name for it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.own_id
+    }
+
+    /// When the next request goes; after [`Self::until`] none does.
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        self.next_at.min(self.expires_at)
+    }
+
+    /// How long it is tried.
+    #[must_use]
+    pub fn expires_at(&self) -> Time {
+        self.expires_at
+    }
+
+    /// Appends a request, if one is to go now.
+    pub fn transmit(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
+        if now < self.next_at || now >= self.expires_at {
+            return false;
+        }
+        self.next_at = now + RETRY_INTERVAL;
+        let packet = Packet {
+            timestamp_us: 0,
+            destination: self.peer_handshake.map_or(0, |heard| heard.socket),
+            body: Body::Handshake(self.handshake(self.step)),
+        };
+        packet.write(to);
+        true
+    }
+
+    fn handshake(&self, step: Step) -> Handshake {
+        Handshake {
+            version: Handshake::VERSION,
+            mode: STREAM_MODE,
+            first: self.first_seq,
+            mss: self.config.mss,
+            flow_window_max: self.config.receive_packets,
+            step,
+            socket: self.own_id,
+            cookie: self.cookie,
+            peer: self.peer_ip,
+        }
+    }
+
+    /// A packet for it came.
+    pub fn handle(
+        &mut self,
+        packet: &Packet<'_>,
+        now: Time,
+        control: ControlFactory<'_>,
+    ) -> ConnectOutcome {
+        if packet.destination != self.own_id {
+            return ConnectOutcome::Pending;
+        }
+        match (&packet.body, self.step) {
+            (Body::Handshake(theirs), Step::Request | Step::Response) if !self.is_rendezvous() => {
+                self.handle_listener(theirs, now, control)
+            }
+            (Body::Handshake(theirs), _) => self.handle_rendezvous(theirs, now, control),
+            // Who sends that has heard us.
+            (Body::Data(_) | Body::KeepAlive, Step::Response) => match self.peer_handshake {
+                Some(theirs) => self.establish(&theirs, now, control),
+                None => ConnectOutcome::Pending,
+            },
+            _ => ConnectOutcome::Pending,
+        }
+    }
+
+    pub(crate) fn is_rendezvous(&self) -> bool {
+        self.step == Step::Rendezvous || self.peer_handshake.is_some()
+    }
+
+    fn handle_listener(
+        &mut self,
+        theirs: &Handshake,
+        now: Time,
+        control: ControlFactory<'_>,
+    ) -> ConnectOutcome {
+        match theirs.step {
+            Step::Request => {
+                (self.cookie, self.step, self.next_at) = (theirs.cookie, Step::Response, now);
+                ConnectOutcome::Pending
+            }
+            // It repeats our number, which nobody else knows.
+            Step::Response if self.step == Step::Response && theirs.first == self.first_seq => {
+                self.establish(theirs, now, control)
+            }
+            Step::Refusal(code) => ConnectOutcome::Refused(code),
+            _ => ConnectOutcome::Pending,
+        }
+    }
+
+    fn handle_rendezvous(
+        &mut self,
+        theirs: &Handshake,
+        now: Time,
+        control: ControlFactory<'_>,
+    ) -> ConnectOutcome {
+        match (theirs.step, self.step) {
+            (Step::Refusal(code), _) => return ConnectOutcome::Refused(code),
+            // Of one that asks a listener.
+            (Step::Request, _) => return ConnectOutcome::Pending,
+            (Step::Rendezvous, _) | (_, Step::Rendezvous) => {
+                self.step = Step::Response;
+                self.next_at = now;
+                self.peer_handshake = Some(*theirs);
+                return ConnectOutcome::Pending;
+            }
+            _ => {}
+        }
+        self.establish(theirs, now, control)
+    }
+
+    fn establish(
+        &self,
+        theirs: &Handshake,
+        now: Time,
+        control: ControlFactory<'_>,
+    ) -> ConnectOutcome {
+        let Some(agreed) =
+            NegotiatedParams::negotiate(&self.config, self.own_id, self.first_seq, theirs)
+        else {
+            return ConnectOutcome::Refused(Handshake::REFUSED);
+        };
+        // The other end of a rendezvous may not have heard the last word.
+        let answer = match self.is_rendezvous() {
+            true => (self.handshake(Step::Agreement), ReplyPolicy::AllRequests),
+            false => (self.handshake(Step::Response), ReplyPolicy::ProbesOnly),
+        };
+        let control = control(
+            self.first_seq,
+            agreed.peer_window.min(self.config.send_packets),
+        );
+        let connection = Connection::new(&self.config, &agreed, answer, control, now);
+        ConnectOutcome::Established(connection.into())
+    }
+}
