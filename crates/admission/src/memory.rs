@@ -208,8 +208,8 @@ fn default_budget() -> Option<MemoryBudget> {
     let pages = mark.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
     choose(
         pages.map(|pages| pages.saturating_mul(page)),
-        longhaul_linux::memory::of_machine(),
-        longhaul_linux::memory::of_cgroup(),
+        longhaul_linux::memory::machine_bytes(),
+        longhaul_linux::memory::cgroup_limit(),
     )
 }
 

@@ -2,7 +2,7 @@
 //! What the name of a congestion control means on this machine.
 
 use crate::{
-    kernel,
+    feature_probe,
     math::{Algorithm, algorithm},
 };
 use rustix::net::{AddressFamily, SocketType, socket, sockopt};
@@ -33,8 +33,8 @@ impl Choice {
 pub fn choose(name: &str) -> Option<Choice> {
     match (name.starts_with("lh_"), algorithm(name)) {
         (true, ours) => ours.map(Choice::Ours),
-        (false, _) if kernel_has(in_the_kernel(name)) => {
-            Some(Choice::Kernel(in_the_kernel(name).to_owned()))
+        (false, _) if kernel_has(kernel_name(name)) => {
+            Some(Choice::Kernel(kernel_name(name).to_owned()))
         }
         (false, ours) => ours.map(Choice::Ours),
     }
@@ -42,7 +42,7 @@ pub fn choose(name: &str) -> Option<Choice> {
 
 /// What a name is on this machine, as far as looking tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Availability {
     /// The kernel has it now; one that came as eBPF (struct_ops) may go again.
     Registered,
     /// A module on the disk has it, which the kernel loads when root asks.
@@ -50,24 +50,24 @@ pub enum Standing {
     /// This crate has it.
     Ours,
     /// Nobody has it.
-    Nowhere,
+    Absent,
 }
 
 /// As [`choose`], but nothing is loaded for the answer.
 #[must_use]
-pub fn standing(name: &str) -> Standing {
+pub fn availability(name: &str) -> Availability {
     match (name.starts_with("lh_"), algorithm(name)) {
-        (true, Some(_)) => Standing::Ours,
-        (true, None) => Standing::Nowhere,
-        _ if kernel::is_registered(in_the_kernel(name)) => Standing::Registered,
-        _ if is_a_module(name) => Standing::Module,
-        (false, Some(_)) => Standing::Ours,
-        (false, None) => Standing::Nowhere,
+        (true, Some(_)) => Availability::Ours,
+        (true, None) => Availability::Absent,
+        _ if feature_probe::is_registered(kernel_name(name)) => Availability::Registered,
+        _ if is_module(name) => Availability::Module,
+        (false, Some(_)) => Availability::Ours,
+        (false, None) => Availability::Absent,
     }
 }
 
 /// Congestion controls of Linux 6.18 (net/ipv4/Kconfig), whether a kernel was built with them or not.
-const OF_LINUX: [&str; 17] = [
+const LINUX_NAMES: [&str; 17] = [
     "bbr",
     "bic",
     "cdg",
@@ -89,23 +89,23 @@ const OF_LINUX: [&str; 17] = [
 
 /// Whether Linux has a congestion control of this name.
 #[must_use]
-pub fn is_of_linux(name: &str) -> bool {
-    OF_LINUX.contains(&in_the_kernel(name))
+pub fn is_in_linux(name: &str) -> bool {
+    LINUX_NAMES.contains(&kernel_name(name))
 }
 
 /// The module that the kernel asks for (`tcp_ca_find_autoload`, net/ipv4/tcp_cong.c).
 #[must_use]
 pub fn module(name: &str) -> String {
-    format!("tcp_{}", in_the_kernel(name))
+    format!("tcp_{}", kernel_name(name))
 }
 
 /// Whether the kernel loads a module for this process.
 #[must_use]
 pub fn may_load_modules() -> bool {
-    kernel::is_network_admin()
+    feature_probe::is_network_admin()
 }
 
-fn is_a_module(name: &str) -> bool {
+fn is_module(name: &str) -> bool {
     let release = rustix::system::uname();
     let list = format!(
         "/lib/modules/{}/modules.dep",
@@ -128,11 +128,11 @@ fn lists_module(list: &str, module: &str) -> bool {
 /// Names of all congestion controls that the kernel has now, in every namespace alike.
 #[must_use]
 pub fn registered() -> Vec<String> {
-    kernel::registered()
+    feature_probe::registered()
 }
 
 /// Linux calls one otherwise.
-fn in_the_kernel(name: &str) -> &str {
+fn kernel_name(name: &str) -> &str {
     match name {
         "hstcp" => "highspeed",
         other => other,
@@ -142,7 +142,7 @@ fn in_the_kernel(name: &str) -> &str {
 /// Whether it is there, or becomes there: a socket that asks, as root, lets the kernel load a module
 /// (`tcp_set_congestion_control`, net/ipv4/tcp_cong.c).
 fn kernel_has(name: &str) -> bool {
-    if kernel::is_registered(name) {
+    if feature_probe::is_registered(name) {
         return true;
     }
     let asked = socket(AddressFamily::INET, SocketType::STREAM, None)
@@ -165,11 +165,11 @@ mod tests {
 
     #[test]
     fn looking_tells_who_has_it() {
-        assert_eq!(standing("reno"), Standing::Registered);
-        assert_eq!(standing("lh_bic"), Standing::Ours);
-        assert_eq!(standing("lh_reno"), Standing::Nowhere);
-        assert_eq!(standing("nobody_has_it"), Standing::Nowhere);
-        assert!(is_of_linux("hstcp") && is_of_linux("westwood") && !is_of_linux("cubik"));
+        assert_eq!(availability("reno"), Availability::Registered);
+        assert_eq!(availability("lh_bic"), Availability::Ours);
+        assert_eq!(availability("lh_reno"), Availability::Absent);
+        assert_eq!(availability("nobody_has_it"), Availability::Absent);
+        assert!(is_in_linux("hstcp") && is_in_linux("westwood") && !is_in_linux("cubik"));
     }
 
     #[test]

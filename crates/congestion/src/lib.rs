@@ -12,13 +12,13 @@
 pub mod ack_thin;
 pub mod choice;
 mod error;
-mod kernel;
+mod feature_probe;
 mod links;
 pub mod loader;
 pub mod math;
 pub mod object;
-pub mod own_parameters;
 pub mod pins;
+pub mod socket_parameters;
 pub mod sockets;
 pub mod trials;
 pub mod watch;

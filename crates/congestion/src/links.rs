@@ -2,7 +2,7 @@
 //! Operations of TCP as programs (struct_ops): the kernel keeps them registered by a link, before Linux 6.4 by their map
 //! alone.
 
-use crate::{Error, kernel};
+use crate::{Error, feature_probe};
 use libbpf_rs::{MapType, Object, OpenObject};
 
 /// What keeps operations registered.
@@ -21,11 +21,11 @@ pub(crate) fn load(open: impl Fn() -> Result<OpenObject, Error>) -> Result<(Obje
     }
     // A kernel without links refuses before it looks at programs. Where that was not the reason, the
     // second answer is the first one's.
-    kernel::forget_warnings();
+    feature_probe::clear_warnings();
     let mut plain = open()?;
     unlink(&mut plain)?;
     let loaded = plain.load();
-    let object = loaded.map_err(|error| kernel::refused("load its programs", &error))?;
+    let object = loaded.map_err(|error| feature_probe::refused("load its programs", &error))?;
     Ok((object, By::Map))
 }
 
@@ -37,5 +37,5 @@ pub(crate) fn unlink(object: &mut OpenObject) -> Result<(), Error> {
     let mut map = map.expect("whoever asks has operations");
     let flags = map.map_flags() & !BPF_F_LINK;
     let set = map.set_map_flags(flags);
-    set.map_err(|error| kernel::failed("do without a link", &error))
+    set.map_err(|error| feature_probe::failed("do without a link", &error))
 }

@@ -14,7 +14,7 @@
 //! Facts are symbolic links because a BPF file system has no files: `ls -l` shows them all. Names
 //! have no dots, which the kernel keeps for itself.
 
-use crate::{Error, kernel};
+use crate::{Error, feature_probe};
 use rustix::{
     fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with, statfs},
     mount::{MountFlags, UnmountFlags, mount, unmount},
@@ -33,7 +33,7 @@ pub const DEFAULT: &str = "/sys/fs/bpf";
 const BPF_FS: u64 = 0xcafe_4a11;
 
 /// Below the file system's root.
-const OURS: &str = "longhaul/cc";
+const SUBDIRECTORY: &str = "longhaul/cc";
 
 /// The source of a mount that longhaul made, and may take away.
 const SOURCE: &str = "longhaul";
@@ -52,7 +52,7 @@ impl Default for Pins {
 
 /// Processes of this user whose mounts are likely the machine's. (The first may be closed even to
 /// root.)
-fn outside() -> impl Iterator<Item = u32> {
+fn reference_processes() -> impl Iterator<Item = u32> {
     let user = rustix::process::geteuid().as_raw();
     let same_user = move |process: &u32| {
         fs::metadata(format!("/proc/{process}")).is_ok_and(|of| of.uid() == user)
@@ -80,14 +80,14 @@ impl Pins {
         let through = |process| Self {
             root: Path::new(&format!("/proc/{process}/root")).join(below),
         };
-        let mut others = outside().map(through);
+        let mut others = reference_processes().map(through);
         others.find(Self::is_mounted).unwrap_or(here)
     }
 
     /// Where congestion controls are, a directory each.
     #[must_use]
     pub fn directory(&self) -> PathBuf {
-        self.root.join(OURS)
+        self.root.join(SUBDIRECTORY)
     }
 
     pub(crate) fn of(&self, name: &str) -> PathBuf {
@@ -108,7 +108,7 @@ impl Pins {
             if self.is_mounted() {
                 return Ok(Lock { _root: root });
             }
-            self.lasts()?;
+            self.check_mount_namespace()?;
             self.mount().map_err(named)?;
         }
     }
@@ -126,10 +126,10 @@ impl Pins {
     }
 
     /// A mount in a namespace of this command's own would end with it, and all that is pinned.
-    fn lasts(&self) -> Result<(), Error> {
+    fn check_mount_namespace(&self) -> Result<(), Error> {
         let namespace = |process: u32| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
         let ours = namespace(std::process::id());
-        let mut others = outside().filter_map(namespace);
+        let mut others = reference_processes().filter_map(namespace);
         match others.all(|other| Some(other) == ours) {
             true => Ok(()),
             false => Err(Error::Kernel(format!(
@@ -147,7 +147,7 @@ impl Pins {
 
     /// Removes directories that hold nothing, and the mount if longhaul made it and nobody uses it.
     /// What is in use stays: the kernel refuses.
-    pub(crate) fn tidy(&self, lock: Lock) {
+    pub(crate) fn remove_empty(&self, lock: Lock) {
         let _ = fs::remove_dir(self.directory());
         let _ = fs::remove_dir(self.root.join(SOURCE));
         drop(lock);
@@ -182,9 +182,10 @@ impl Pins {
 
     pub(crate) fn error(&self, path: &Path, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::PermissionDenied => {
-                kernel::only_root(&format!("what is pinned at {} is seen", path.display()))
-            }
+            io::ErrorKind::PermissionDenied => feature_probe::requires_root(&format!(
+                "what is pinned at {} is seen",
+                path.display()
+            )),
             _ => Error::Pins {
                 path: path.to_owned(),
                 source,
@@ -194,20 +195,20 @@ impl Pins {
 }
 
 /// Puts down a fact, a word.
-pub(crate) fn note(directory: &Path, fact: &str, word: &str) -> io::Result<()> {
+pub(crate) fn set_fact(directory: &Path, fact: &str, word: &str) -> io::Result<()> {
     let path = directory.join(fact);
-    forget(directory, fact)?;
+    unpin(directory, fact)?;
     symlink(word, path)
 }
 
 /// Reads it.
-pub(crate) fn noted(directory: &Path, fact: &str) -> Option<String> {
+pub(crate) fn fact(directory: &Path, fact: &str) -> Option<String> {
     let target = fs::read_link(directory.join(fact)).ok()?;
     target.into_os_string().into_string().ok()
 }
 
 /// Takes it away, if it is there.
-pub(crate) fn forget(directory: &Path, fact: &str) -> io::Result<()> {
+pub(crate) fn unpin(directory: &Path, fact: &str) -> io::Result<()> {
     match fs::remove_file(directory.join(fact)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -216,7 +217,7 @@ pub(crate) fn forget(directory: &Path, fact: &str) -> io::Result<()> {
 
 /// Removes a directory; `first` goes before everything else in it.
 pub(crate) fn remove(directory: &Path, first: &str) -> io::Result<()> {
-    forget(directory, first)?;
+    unpin(directory, first)?;
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -3,10 +3,10 @@
 //! attached for a moment hangs on this process's descriptors: all of it goes with the call, or with the process.
 
 use crate::{
-    Error, kernel, links,
+    Error, feature_probe, links,
     loader::{self, Request, prepare},
     math::{Algorithm, parameters::defaults},
-    own_parameters,
+    socket_parameters,
     sockets::{initial_window, profile, window_cap},
     watch::Watch,
 };
@@ -15,13 +15,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// Whether this process may load programs at all.
 pub fn permitted() -> Result<(), Error> {
-    kernel::rights("programs are loaded into the kernel")
+    feature_probe::check_rights("programs are loaded into the kernel")
 }
 
 /// The programs of a congestion control, those that count ACKs among them.
 pub fn congestion_control(algorithm: Algorithm) -> Result<(), Error> {
-    kernel::check(kernel::LOADED)?;
-    kernel::quietly(|| load(algorithm)).map(drop)
+    feature_probe::check(feature_probe::CC_LOADING)?;
+    feature_probe::capture_warnings(|| load(algorithm)).map(drop)
 }
 
 fn load(algorithm: Algorithm) -> Result<libbpf_rs::Object, Error> {
@@ -38,18 +38,18 @@ fn load(algorithm: Algorithm) -> Result<libbpf_rs::Object, Error> {
 /// by a name that nobody asks for.
 pub fn link(algorithm: Algorithm) -> Result<(), Error> {
     let name = format!("lh_try{:x}", std::process::id());
-    loader::tie_as(algorithm, &defaults(algorithm), &name).map(drop)
+    loader::register_transient_as(algorithm, &defaults(algorithm), &name).map(drop)
 }
 
 /// Parameters of its own for each socket in `cgroup`.
-pub fn own_parameters(algorithm: Algorithm, cgroup: BorrowedFd<'_>) -> Result<(), Error> {
-    kernel::check(kernel::LOADED)?;
-    let object = kernel::quietly(|| load(algorithm))?;
+pub fn socket_parameters(algorithm: Algorithm, cgroup: BorrowedFd<'_>) -> Result<(), Error> {
+    feature_probe::check(feature_probe::CC_LOADING)?;
+    let object = feature_probe::capture_warnings(|| load(algorithm))?;
     let map = object
         .maps()
-        .find(|map| map.name() == own_parameters::CONNECTIONS);
+        .find(|map| map.name() == socket_parameters::CONNECTIONS);
     let map = map.expect("each object has it");
-    own_parameters::attach(algorithm, map.as_fd(), cgroup).map(drop)
+    socket_parameters::attach(algorithm, map.as_fd(), cgroup).map(drop)
 }
 
 /// The walk through a congestion control's connections.
@@ -65,5 +65,5 @@ pub fn window_caps() -> Result<(), Error> {
 /// Initial windows of single sockets.
 pub fn initial_window() -> Result<(), Error> {
     profile::permitted()?;
-    initial_window::try_out().map_err(|error| Error::Kernel(error.to_string()))
+    initial_window::check_permission().map_err(|error| Error::Kernel(error.to_string()))
 }

@@ -7,7 +7,7 @@ use super::{
     packet_ring::PacketRing,
     tap::TapPoint,
 };
-use longhaul_linux::{clock, tun::Tun, wait::Bell};
+use longhaul_linux::{clock, tun::Tun, wait::Waker};
 use longhaul_netem::{
     AckClass, Batch, Coalescer, Delivered, Event, Line, LinkConfig, Segment, Setting,
 };
@@ -37,7 +37,7 @@ pub(super) struct ForwardingLoop {
     /// Commands from other threads, signalled by `bell`.
     pub(super) commands: Receiver<LoopCommand>,
     /// Wakes the thread for a command.
-    pub(super) bell: Bell,
+    pub(super) bell: Waker,
     /// Receiver of snapshots.
     pub(super) snapshots: Sender<Snapshot>,
     /// Interval between snapshots.
@@ -82,8 +82,8 @@ const IDLE_TURNS: u32 = 100;
 impl ForwardingLoop {
     /// Runs until a stop command, and sends a last snapshot. An error means that a device was removed.
     pub(super) fn run(mut self) -> io::Result<()> {
-        longhaul_linux::wait::precise_timers()?;
-        if self.realtime && !longhaul_linux::wait::take_precedence() {
+        longhaul_linux::wait::disable_timer_slack()?;
+        if self.realtime && !longhaul_linux::wait::request_realtime_priority() {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
         let ended = self.serve();
@@ -108,7 +108,7 @@ impl ForwardingLoop {
             idle_turns = if read > 0 { 0 } else { idle_turns + 1 };
             match idle_turns {
                 0 => {}
-                1..IDLE_TURNS => longhaul_linux::wait::give_way(),
+                1..IDLE_TURNS => longhaul_linux::wait::yield_now(),
                 _ => self.wait(next_report)?,
             }
         }

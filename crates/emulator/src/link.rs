@@ -10,7 +10,7 @@ use super::{
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
-use longhaul_linux::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Bell};
+use longhaul_linux::{clock, interface, netns::Netns, sysctl, tun::Tun, wait::Waker};
 use longhaul_netem::{Coalescer, Delivery, Line, LinkConfig, Setting};
 use std::{
     cell::RefCell,
@@ -48,7 +48,7 @@ struct DirectionHandle {
 /// Handle of a forwarding thread.
 struct ForwardingThread {
     commands: mpsc::Sender<LoopCommand>,
-    bell: Bell,
+    bell: Waker,
     handle: JoinHandle<io::Result<()>>,
 }
 
@@ -138,7 +138,7 @@ impl RunningLink {
             .send(command)
             .context("the link has ended")?;
         handle.config.replace(changed);
-        thread.bell.ring()?;
+        thread.bell.wake()?;
         let message = "the link is too busy: the change will take effect later";
         confirmation.recv_timeout(COMMAND_TIMEOUT).context(message)
     }
@@ -176,7 +176,7 @@ impl RunningLink {
             .commands
             .send(LoopCommand::Show(direction, answer))
             .ok()?;
-        thread.bell.ring().ok()?;
+        thread.bell.wake().ok()?;
         config.recv_timeout(COMMAND_TIMEOUT).ok()
     }
 
@@ -184,7 +184,7 @@ impl RunningLink {
         for thread in &self.threads {
             // A thread that has ended receives neither.
             drop(thread.commands.send(LoopCommand::Stop));
-            drop(thread.bell.ring());
+            drop(thread.bell.wake());
         }
     }
 
@@ -241,7 +241,7 @@ impl ForwardingThread {
         snapshots: Sender<Snapshot>,
     ) -> Result<Self> {
         let (commands, inbox) = mpsc::channel();
-        let bell = Bell::new()?;
+        let bell = Waker::new()?;
         let forwarding_loop = ForwardingLoop {
             forwarders,
             commands: inbox,

@@ -68,7 +68,7 @@ fn map_links<T>(links: &[Link], make: impl FnMut(&Link) -> Result<T>) -> Result<
 /// Returns whether the process may use real-time priority, tested on a separate thread so that this one keeps its
 /// priority.
 fn can_use_realtime() -> bool {
-    thread::spawn(longhaul_linux::wait::take_precedence)
+    thread::spawn(longhaul_linux::wait::request_realtime_priority)
         .join()
         .unwrap_or(false)
 }

@@ -115,7 +115,7 @@ impl RuleSet {
 
     /// Ends interception of new connections. A lease that can't be ended runs out by itself.
     pub(crate) fn end_lease(&self) {
-        let _ = self.lease.end();
+        let _ = self.lease.release();
     }
 
     fn family(&self) -> Family {

@@ -4,7 +4,7 @@
 use crate::target::{Intercept, Target};
 use longhaul_linux::netfilter::{
     Family, lease,
-    marks::{Marks, NEAR_MARK, NEAR_ZONE, OWN_MARK, TABLE_PREFIX},
+    marks::{Marks, DOWNSTREAM_MARK, DOWNSTREAM_ZONE, OWN_MARK, TABLE_PREFIX},
 };
 use std::{net::SocketAddr, time::Duration};
 
@@ -69,7 +69,7 @@ fn inbound(listener: SocketAddr, intercept: &Intercept) -> String {
     let marks = Marks::of(port);
     let diverted = marks.diverted();
     let verdicts = match intercept.verify {
-        false => format!("{} jump select\n", lease::HOLDS),
+        false => format!("{} jump select\n", lease::CONDITION),
         true => verdicts(listener),
     };
     let (icmp, key) = (icmp(listener), key(listener));
@@ -206,25 +206,25 @@ fn select(name: &str, way: &str, listener: SocketAddr, intercept: &Intercept) ->
 fn zones(listener: SocketAddr, intercept: &Intercept) -> String {
     let new = match intercept.verify {
         true => verdict_marks(listener),
-        false => format!("{SYN} {} jump select_zone\n", lease::HOLDS),
+        false => format!("{SYN} {} jump select_zone\n", lease::CONDITION),
     };
     let key = key(listener);
     let select = select("select_zone", "near_zone", listener, intercept);
     let icmp = icmp(listener);
     format!(
-        "chain near_zone {{ ct zone set {NEAR_ZONE}; }}\n\
+        "chain near_zone {{ ct zone set {DOWNSTREAM_ZONE}; }}\n\
          {select}\
          chain zones {{ type filter hook prerouting priority raw + 10; policy accept;\n\
          iifname lo return\n\
          ct state untracked return\n\
-         meta l4proto {{ tcp, {icmp} }} socket wildcard 0 socket mark {NEAR_MARK} goto near_zone\n\
-         meta l4proto {{ tcp, {icmp} }} socket mark != {NEAR_MARK} return\n\
+         meta l4proto {{ tcp, {icmp} }} socket wildcard 0 socket mark {DOWNSTREAM_MARK} goto near_zone\n\
+         meta l4proto {{ tcp, {icmp} }} socket mark != {DOWNSTREAM_MARK} return\n\
          {NOT_SYN} socket transparent 1 jump select_zone\n\
          {ACK} {key} @{SYNS} goto near_zone\n\
          {new}}}\n\
          chain zones_out {{ type filter hook output priority raw + 10; policy accept;\n\
          ct state untracked return\n\
-         oifname != lo meta mark {NEAR_MARK} goto near_zone\n}}\n"
+         oifname != lo meta mark {DOWNSTREAM_MARK} goto near_zone\n}}\n"
     )
 }
 
@@ -295,7 +295,7 @@ fn hold(queue: Option<u16>) -> String {
          chain ask {{ type filter hook prerouting priority raw - 5; policy accept;\n\
          {SYN} {} jump select\n}}\n",
         rule.unwrap_or_default(),
-        lease::HOLDS
+        lease::CONDITION
     )
 }
 
@@ -307,7 +307,7 @@ fn outbound(listener: SocketAddr) -> String {
     format!(
         "chain outbound {{ type route hook output priority mangle; policy accept;\n\
          meta l4proto != tcp return\n\
-         meta mark {{ {OWN_MARK}, {NEAR_MARK} }} return\n\
+         meta mark {{ {OWN_MARK}, {DOWNSTREAM_MARK} }} return\n\
          ct state untracked return\n\
          {SYN} ct mark {diverted} ct mark set 0\n\
          ct mark {diverted} ct direction original meta mark set {rerouted} accept\n\
@@ -315,7 +315,7 @@ fn outbound(listener: SocketAddr) -> String {
          oifname lo return\n\
          {} jump select_own\n}}\n\
          chain divert_own {{ ct mark set {diverted} meta mark set {rerouted} accept; }}\n",
-        lease::HOLDS
+        lease::CONDITION
     )
 }
 

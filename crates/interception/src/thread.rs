@@ -9,7 +9,7 @@ use crate::{
     rules::LEASE,
 };
 use longhaul_command::exit::Refusal;
-use longhaul_linux::netfilter::changes::{Event, Watch};
+use longhaul_linux::netfilter::changes::{Event, ChangeMonitor};
 use std::{
     io::{self, PipeReader, PipeWriter, Read, Write},
     sync::{
@@ -52,7 +52,7 @@ impl Interception {
         rule_sets: Vec<RuleSet>,
     ) -> anyhow::Result<Self> {
         remove_leftovers()?;
-        let watch = Watch::open().map_err(|error| explain(error.into()))?;
+        let watch = ChangeMonitor::open().map_err(|error| explain(error.into()))?;
         let rule_sets = RuleSets::install(rule_sets).map_err(explain)?;
         let began = Instant::now();
         while !heartbeats.are_all_alive(Instant::now()) {
@@ -164,7 +164,7 @@ impl RuleSets {
     fn keep(
         self,
         heartbeats: &Heartbeats,
-        watch: &Watch,
+        watch: &ChangeMonitor,
         mut commands: PipeReader,
         leases_held: Sender<()>,
     ) {

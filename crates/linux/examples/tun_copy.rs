@@ -14,7 +14,7 @@ use longhaul_linux::{
     interface,
     netns::Netns,
     tun::{self, Tun},
-    wait::{self, Bell},
+    wait::{self, Waker},
 };
 use longhaul_packet::vnet;
 use longhaul_units::Time;
@@ -50,14 +50,14 @@ fn end(namespace: &str, address: &str) -> io::Result<Tun> {
 
 fn copy_for_ever(left: &Tun, right: &Tun) -> io::Result<()> {
     let mut space = vec![0; vnet::LEN + tun::PACKET_MAX];
-    let bell = Bell::new()?;
+    let bell = Waker::new()?;
     let mut idle_turns = 0;
     loop {
         let read = copy(left, right, &mut space)? + copy(right, left, &mut space)?;
         idle_turns = if read > 0 { 0 } else { idle_turns + 1 };
         match idle_turns {
             0 => {}
-            1..IDLE_TURNS => wait::give_way(),
+            1..IDLE_TURNS => wait::yield_now(),
             _ => drop(bell.wait([left, right].into_iter(), Time::from_secs(1))?),
         }
     }

@@ -19,15 +19,15 @@ mod network;
 mod processes;
 mod sockets;
 
-pub use io::{conduit, pipe_pool, private_file, splice, wait};
+pub use io::{pipe_pool, private_file, splice, transfer_buffer, wait};
 pub use network::{
     ack_pacing, diversion, ethtool, interface, interface_list, netfilter, netns, sysctl, tun,
 };
 pub use processes::{
-    account, attended, cgroup, contained, descriptors, executor, file_size, memory, mtu_probing,
-    process, process_usage, sandbox, transient_cgroup,
+    account, cgroup, cleanup_process, contained, descriptors, file_size, memory, mtu_probing,
+    process, process_usage, sandbox, supervise, transient_cgroup,
 };
 pub use sockets::{
-    activation, claim, packet_ring, process_sockets, single_segments, sock_diag, socket, tcp_info,
+    activation, claim, disable_gso, packet_ring, process_sockets, sock_diag, socket, tcp_info,
     timestamps,
 };

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{
     clock,
-    netns::{ENTERING, Netns},
+    netns::{ENTER_HINT, Netns},
     timestamps::{Receiver, Sender},
     wait,
 };
@@ -87,7 +87,7 @@ fn open(plan: &ProbePlan) -> Result<(Sender, Receiver)> {
 fn socket_error(what: &str, plan: &ProbePlan, error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Refusal::unsupported(format!(
-            "cannot {what} {}: {error}; {ENTERING}",
+            "cannot {what} {}: {error}; {ENTER_HINT}",
             plan.address
         )),
         _ => anyhow::Error::new(error).context(format!("cannot {what} {}", plan.address)),
@@ -109,7 +109,7 @@ const PROBE_HEADER_LEN: usize = 12;
 
 /// Sends all messages; returns the departure of each by its number.
 fn send(sender: &Sender, plan: &ProbePlan, probe_id: u64) -> Result<Vec<Option<Time>>> {
-    wait::precise_timers()?;
+    wait::disable_timer_slack()?;
     let Timing {
         count,
         interval_ns,

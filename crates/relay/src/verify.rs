@@ -21,7 +21,7 @@ use longhaul_interception::{
     held::{Arrival, Decision, HELD_MAX, HeldSyns},
 };
 use longhaul_linux::netfilter::marks::Marks;
-use longhaul_linux::netfilter::queue::{Held, Queue, Verdict, Watched};
+use longhaul_linux::netfilter::queue::{QueuedPacket, Queue, Verdict, AsyncQueue};
 use longhaul_linux::socket::dscp;
 use longhaul_protocol::destination::Destination;
 use longhaul_protocol::failure::Failure;
@@ -111,7 +111,7 @@ impl Verifier {
     /// Holds SYNs until the relay drains.
     async fn serve(self, relay: &Arc<Relay>) -> io::Result<()> {
         let (result_sender, mut outcomes) = channel(HELD_MAX);
-        let queue = Watched::new(self.queue)?;
+        let queue = AsyncQueue::new(self.queue)?;
         let mut holder = SynHolder {
             relay: relay.clone(),
             marks: Marks::of(self.listener.address.port()),
@@ -192,7 +192,7 @@ impl SynHolder {
     }
 
     /// Handles one SYN. TCP retransmits an unanswered SYN: only the first one counts.
-    fn handle_syn(&mut self, queue: &Queue, held: &Held) {
+    fn handle_syn(&mut self, queue: &Queue, held: &QueuedPacket) {
         let drop = || release(queue, held.id, Verdict::Drop);
         let Some(flow) = Flow::of_packet(&held.packet) else {
             return drop();
@@ -230,7 +230,7 @@ impl SynHolder {
         denied.any(|network| network.contains(client))
     }
 
-    fn decide(&mut self, flow: Flow, held: &Held) -> Decision {
+    fn decide(&mut self, flow: Flow, held: &QueuedPacket) -> Decision {
         let (waiting, waiting_of_client) = self.listener.preconnected.counts(flow.client().ip());
         // Each SYN becomes a connection and has its share in the budget of descriptors.
         let free_permits = self.relay.connection_permits.available_permits();
@@ -251,7 +251,7 @@ impl SynHolder {
     }
 
     /// Accepts a packet unchanged: the client connects directly.
-    fn pass_through(&self, queue: &Queue, held: &Held) {
+    fn pass_through(&self, queue: &Queue, held: &QueuedPacket) {
         release(queue, held.id, Verdict::Accept);
     }
 
@@ -321,7 +321,7 @@ const LOOPBACK: u32 = 1;
 
 /// Gives the verdict on a packet. An error means that the kernel no longer holds the packet.
 fn release(queue: &Queue, id: u32, verdict: Verdict) {
-    let _ = queue.release(id, verdict);
+    let _ = queue.set_verdict(id, verdict);
 }
 
 async fn open(

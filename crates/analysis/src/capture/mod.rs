@@ -13,7 +13,7 @@ pub(super) use args::{Args, SourceArgs};
 use counters::InterfaceCounters;
 use display::{Display, Summary};
 use longhaul_command::{errln, outln};
-use longhaul_linux::{clock, wait::Bell};
+use longhaul_linux::{clock, wait::Waker};
 use longhaul_packet::capture::writer::{self, Interface, SectionInfo};
 use longhaul_units::Time;
 use output::{Destination, Output};
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 struct Capture {
     shared: Shared,
     interfaces: Vec<(String, &'static str)>,
-    stop_bells: Vec<Bell>,
+    stop_bells: Vec<Waker>,
     threads: Vec<JoinHandle<Result<()>>>,
     /// Channel with a message for each thread that ended; closed when the last has ended.
     thread_ends: Receiver<()>,
@@ -108,7 +108,7 @@ impl Capture {
         snaplen: u32,
         end_sender: Sender<()>,
     ) -> Result<()> {
-        let bell = Bell::new()?;
+        let bell = Waker::new()?;
         self.stop_bells.push(bell.clone());
         let name = format!("tap {}", ring.interface);
         let recorder = Recorder::new(ring, number, snaplen, self.shared.clone(), bell);
@@ -141,7 +141,7 @@ impl Capture {
                 }
             }
         }
-        self.stop_bells.iter().try_for_each(Bell::ring)?;
+        self.stop_bells.iter().try_for_each(Waker::wake)?;
         tokio::select! {
             // A second signal stops the wait for a blocked reader of standard output.
             () = signals.wait() => anyhow::bail!("stopped before all packets were written"),

@@ -6,7 +6,7 @@ use anyhow::Result;
 use longhaul_linux::{
     clock,
     packet_ring::{BLOCK_TIMEOUT, Packet, Ring},
-    wait::Bell,
+    wait::Waker,
 };
 use longhaul_packet::capture::writer;
 use longhaul_units::Time;
@@ -56,7 +56,7 @@ pub(super) struct Recorder {
     ring: Ring,
     pending: PendingBlocks,
     shared: Shared,
-    stop: Bell,
+    stop: Waker,
 }
 
 /// Blocks that are not written yet.
@@ -76,7 +76,7 @@ impl Recorder {
         interface: u32,
         snaplen: u32,
         shared: Shared,
-        stop: Bell,
+        stop: Waker,
     ) -> Self {
         Self {
             ring: ring.ring,
@@ -120,7 +120,7 @@ impl Recorder {
     /// Writes the packets that are still in the ring. The kernel releases its current block after a time-out; no packet
     /// arrives after that.
     fn drain_until_idle(&mut self) -> Result<()> {
-        self.ring.close_entrance()?;
+        self.ring.stop_capture()?;
         let end = clock::now() + BLOCK_TIMEOUT + BLOCK_TIMEOUT;
         loop {
             let may_have_more = self.write_released_blocks()?;
@@ -167,7 +167,7 @@ impl PendingBlocks {
         let mut frame = packet.frame(self.interface, link_type, &mut self.scratch);
         // With the VLAN tag inserted, the frame must not exceed the file's snap length.
         frame.bytes = &frame.bytes[..frame.bytes.len().min(self.snaplen)];
-        writer::packet(&mut self.blocks, &frame, packet.heading);
+        writer::packet(&mut self.blocks, &frame, packet.direction);
         self.packets += 1;
         self.wire_segments += u64::from(packet.wire_segments());
     }

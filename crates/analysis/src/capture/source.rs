@@ -6,7 +6,7 @@ use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{
     netns::{self, Netns},
-    packet_ring::{Clock, HardwareClock, OpenError, RING_MAX, RING_MIN, Request, Ring},
+    packet_ring::{Clock, HardwareClock, OpenError, RING_MAX, RING_MIN, RingConfig, Ring},
 };
 use longhaul_packet::{
     capture::LinkType,
@@ -99,7 +99,7 @@ impl Source {
 
     fn open_ring(&self, interface: &str) -> Result<InterfaceRing> {
         let clock = select_clock(interface);
-        let request = Request {
+        let request = RingConfig {
             interface,
             ring_bytes: self.ring_bytes,
             promiscuous: self.promiscuous,
@@ -180,8 +180,8 @@ fn namespace_error(error: io::Error) -> anyhow::Error {
 /// Returns the network card's clock if it is synchronised with the system's. Prints a notice if it exists but is not.
 fn select_clock(interface: &str) -> Clock {
     match HardwareClock::of(interface) {
-        Ok(HardwareClock::InStep) => Clock::Hardware,
-        Ok(HardwareClock::Apart(offset)) => {
+        Ok(HardwareClock::Synchronized) => Clock::Hardware,
+        Ok(HardwareClock::Offset(offset)) => {
             errln!(
                 "{interface}: its clock differs from the system's by {offset}, so packets get time stamps of the kernel; \
                  phc2sys synchronises the clocks"

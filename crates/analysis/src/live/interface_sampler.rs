@@ -8,7 +8,7 @@ use longhaul_flow::decode::decode;
 use longhaul_linux::{
     clock,
     packet_ring::{BLOCK_TIMEOUT, Ring},
-    wait::Bell,
+    wait::Waker,
 };
 use longhaul_units::Time;
 use std::sync::mpsc::SyncSender;
@@ -24,7 +24,7 @@ pub(super) struct InterfaceSampler {
     interface: usize,
     sampler: FlowSampler,
     snapshots: SyncSender<Snapshot>,
-    stop: Bell,
+    stop: Waker,
     scratch: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ impl InterfaceSampler {
         ring: InterfaceRing,
         interface: usize,
         snapshots: SyncSender<Snapshot>,
-        stop: Bell,
+        stop: Waker,
     ) -> Self {
         Self {
             ring: ring.ring,

@@ -14,7 +14,7 @@ pub(super) use args::Args;
 use flow_sampler::Snapshot;
 use history::History;
 use interface_sampler::InterfaceSampler;
-use longhaul_linux::{clock, wait::Bell};
+use longhaul_linux::{clock, wait::Waker};
 use longhaul_units::Time;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use screen::Screen;
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 /// Running samplers, one thread for each interface.
 struct Samplers {
     snapshots: Receiver<Snapshot>,
-    stop_bells: Vec<Bell>,
+    stop_bells: Vec<Waker>,
     threads: Vec<JoinHandle<Result<()>>>,
     /// True after a signal to stop.
     stop_requested: Arc<AtomicBool>,
@@ -95,7 +95,7 @@ impl Samplers {
         number: usize,
         snapshots: SyncSender<Snapshot>,
     ) -> Result<()> {
-        let bell = Bell::new()?;
+        let bell = Waker::new()?;
         self.stop_bells.push(bell.clone());
         let name = format!("tap {}", ring.interface);
         let sampler = InterfaceSampler::new(ring, number, snapshots, bell);
@@ -167,7 +167,7 @@ impl Samplers {
 
     /// Stops all samplers and returns the first error.
     fn stop(self) -> Result<()> {
-        self.stop_bells.iter().try_for_each(Bell::ring)?;
+        self.stop_bells.iter().try_for_each(Waker::wake)?;
         // Wakes a sampler that waits for a free place in the channel: its send fails.
         drop(self.snapshots);
         let mut join_results = self.threads.into_iter().map(JoinHandle::join);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program at a cgroup's egress, and the thread that sends what it kept for long enough.
 
-use super::late::{self, Sender, word};
-use crate::{Error, kernel};
+use super::delayed_acks::{self, Sender, word};
+use crate::{Error, feature_probe};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBufferBuilder,
 };
@@ -55,14 +55,15 @@ pub struct Counts {
     /// Of which stayed behind, for good or for a while.
     pub withheld: u64,
     /// Of which were sent when their time was up.
-    pub late: u64,
+    #[serde(rename = "late")]
+    pub delayed: u64,
 }
 
 impl Counts {
     /// ACKs that went, at once or late.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        (self.pure + self.late).saturating_sub(self.withheld)
+        (self.pure + self.delayed).saturating_sub(self.withheld)
     }
 }
 
@@ -81,9 +82,9 @@ pub struct AckControl {
 ///
 /// Memory: at most 16,384 flows of 250 B, and a ring of 256 KiB.
 pub fn attach(cgroup: BorrowedFd<'_>, settings: &Settings) -> Result<AckControl, Error> {
-    kernel::rights("ACK control is attached to a program")?;
+    feature_probe::check_rights("ACK control is attached to a program")?;
     let sender = Sender::new().map_err(|error| failed("open a raw socket", &error))?;
-    let object = kernel::quietly(|| load(settings))?;
+    let object = feature_probe::capture_warnings(|| load(settings))?;
     let (stopped, stop) = io::pipe().map_err(|error| failed("open a pipe", &error))?;
     let lease = map(&object, "lease")?;
     renew(&lease, LEASE);
@@ -93,8 +94,9 @@ pub fn attach(cgroup: BorrowedFd<'_>, settings: &Settings) -> Result<AckControl,
         .spawn(move || serve(&late, &lease, &stopped, &sender))
         .map_err(|error| failed("start a thread", &error))?;
     let program = object.progs_mut().next().expect("the object has a program");
-    let link = kernel::quietly(|| program.attach_cgroup(cgroup.as_raw_fd()));
-    let link = link.map_err(|error| kernel::failed("attach ACK control to a cgroup", &error))?;
+    let link = feature_probe::capture_warnings(|| program.attach_cgroup(cgroup.as_raw_fd()));
+    let link =
+        link.map_err(|error| feature_probe::failed("attach ACK control to a cgroup", &error))?;
     Ok(AckControl {
         link: Some(link),
         object,
@@ -117,7 +119,7 @@ impl AckControl {
             .fold(Counts::default(), |sum, of_one_cpu| Counts {
                 pure: sum.pure + word(of_one_cpu, 0),
                 withheld: sum.withheld + word(of_one_cpu, 8),
-                late: sum.late + word(of_one_cpu, 16),
+                delayed: sum.delayed + word(of_one_cpu, 16),
             })
     }
 }
@@ -131,7 +133,7 @@ impl Drop for AckControl {
             let _ = thread.join();
         }
         if let (Ok(flows), Ok(sender)) = (map(&self.object, "flows"), Sender::new()) {
-            late::kept(&flows).for_each(|packet| sender.send(&packet));
+            delayed_acks::held_acks(&flows).for_each(|packet| sender.send(&packet));
         }
     }
 }
@@ -153,7 +155,7 @@ fn configuration(settings: &Settings) -> io::Result<[u8; 24]> {
 fn load(settings: &Settings) -> Result<Object, Error> {
     let bytes = configuration(settings).map_err(|error| failed("read /proc", &error))?;
     let loaded = open(&bytes).and_then(OpenObject::load);
-    loaded.map_err(|error| kernel::refused("load the programs of ACK control", &error))
+    loaded.map_err(|error| feature_probe::refused("load the programs of ACK control", &error))
 }
 
 fn open(configuration: &[u8]) -> libbpf_rs::Result<OpenObject> {
@@ -172,7 +174,7 @@ fn map(object: &Object, name: &str) -> Result<MapHandle, Error> {
     let mut maps = object.maps();
     let found = maps.find(|map| map.name() == name);
     let handle = MapHandle::try_from(&found.expect("the object's own map"));
-    handle.map_err(|error| kernel::failed("open a map of ACK control", &error))
+    handle.map_err(|error| feature_probe::failed("open a map of ACK control", &error))
 }
 
 fn failed(step: &'static str, error: &io::Error) -> Error {
@@ -196,7 +198,7 @@ const RENEWAL: Timespec = Timespec {
 fn serve(late: &MapHandle, lease: &MapHandle, stopped: &PipeReader, sender: &Sender) {
     let mut rings = RingBufferBuilder::new();
     let send = |record: &[u8]| {
-        late::packet(record).inspect(|packet| sender.send(packet));
+        delayed_acks::packet(record).inspect(|packet| sender.send(packet));
         0
     };
     if rings.add(late, send).is_err() {

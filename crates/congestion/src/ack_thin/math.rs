@@ -125,7 +125,7 @@ impl Flow {
 
 /// What a packet, from its IP header on, means to thinning.
 #[must_use]
-pub fn look_at(packet: &[u8]) -> Kind {
+pub fn classify(packet: &[u8]) -> Kind {
     let mut head = [0; PACKET_MAX];
     let bytes = packet.len().min(PACKET_MAX);
     head[..bytes].copy_from_slice(&packet[..bytes]);

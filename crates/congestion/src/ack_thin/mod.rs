@@ -3,7 +3,7 @@
 //! queueing class the others go through.
 
 mod attach;
-mod late;
+mod delayed_acks;
 pub mod math;
 
 pub use attach::{AckControl, Class, Counts, RATIO_MAX, Settings, attach};

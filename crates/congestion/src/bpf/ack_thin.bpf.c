@@ -48,9 +48,9 @@ struct flow {
 	struct ack_flow state;
 };
 
-/* src/ack_thin/late.rs has the same. */
-_Static_assert(__builtin_offsetof(struct flow, kept) == 20, "late.rs");
-_Static_assert(__builtin_offsetof(struct flow, state.deadline) == 112, "late.rs");
+/* src/ack_thin/delayed_acks.rs has the same. */
+_Static_assert(__builtin_offsetof(struct flow, kept) == 20, "delayed_acks.rs");
+_Static_assert(__builtin_offsetof(struct flow, state.deadline) == 112, "delayed_acks.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

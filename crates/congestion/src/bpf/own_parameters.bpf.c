@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* A socket option by which a program gives one of its sockets parameters of its own: level
- * OWN_LEVEL, a number for each parameter (src/own_parameters.rs), the value a 32-bit number. It puts
+ * OWN_LEVEL, a number for each parameter (src/socket_parameters.rs), the value a 32-bit number. It puts
  * them where the congestion control looks when a connection begins. It serves the cgroup that it is
  * attached to, whose every setsockopt(2) it sees. */
 #include "connections.h"

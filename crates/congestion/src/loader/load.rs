@@ -3,19 +3,19 @@
 
 use super::{
     loaded::{Loaded, Request, TRANSIENT, loaded},
-    register::fresh,
-    replace::take_over,
-    withdraw::{forgotten, sweep, withdraw},
+    register::load_new,
+    replace::replace,
+    withdraw::{gc, wait_until_unregistered, withdraw},
 };
 use crate::{
-    Error, kernel,
+    Error, feature_probe,
     math::Algorithm,
     pins::{self, Pins},
 };
 
 /// Whether this kernel and this user can load one at all.
 pub fn permitted() -> Result<(), Error> {
-    kernel::check(kernel::LOADED)
+    feature_probe::check(feature_probe::CC_LOADING)
 }
 
 /// What [`load`] did.
@@ -30,22 +30,22 @@ pub enum Outcome {
     Replaced(Loaded, bool),
 }
 
-/// Loads it as `request` says. `replace` allows to take the place of one that is
+/// Loads it as `request` says. `may_replace` allows replacing one that is
 /// loaded otherwise; connections that are open keep what they have.
 pub fn load(
     pins: &Pins,
     algorithm: Algorithm,
     request: Request<'_>,
-    replace: bool,
+    may_replace: bool,
 ) -> Result<Outcome, Error> {
-    kernel::check(kernel::LOADED)?;
+    feature_probe::check(feature_probe::CC_LOADING)?;
     let lock = pins.lock()?;
-    let outcome = under_lock(pins, algorithm, request, replace);
+    let outcome = under_lock(pins, algorithm, request, may_replace);
     if let Ok(Outcome::New(it) | Outcome::Same(it) | Outcome::Replaced(it, _)) = &outcome {
         // Whoever asks for it by name wants it to stay.
-        pins::forget(&it.directory, TRANSIENT).map_err(|source| it.error(source))?;
+        pins::unpin(&it.directory, TRANSIENT).map_err(|source| it.error(source))?;
     }
-    pins.tidy(lock);
+    pins.remove_empty(lock);
     outcome
 }
 
@@ -53,37 +53,37 @@ fn under_lock(
     pins: &Pins,
     algorithm: Algorithm,
     request: Request<'_>,
-    replace: bool,
+    may_replace: bool,
 ) -> Result<Outcome, Error> {
-    sweep(pins, algorithm)?;
+    gc(pins, algorithm)?;
     let Some(old) = loaded(pins, algorithm)? else {
-        return fresh(pins, algorithm, request).map(Outcome::New);
+        return load_new(pins, algorithm, request).map(Outcome::New);
     };
     let same_build = old.is_of_this_build();
-    if same_build && old.request_is(request)? {
+    if same_build && old.matches(request)? {
         return Ok(Outcome::Same(old));
     }
-    match replace {
+    match may_replace {
         true => {
-            let watched = take_over(pins, &old, request)?;
+            let watched = replace(pins, &old, request)?;
             Ok(Outcome::Replaced(old, watched))
         }
-        false => Err(old.differs(same_build)),
+        false => Err(old.mismatch(same_build)),
     }
 }
 
 /// Takes it away: nobody can choose it any more; connections that use it go on.
 pub fn unload(pins: &Pins, algorithm: Algorithm) -> Result<(), Error> {
-    kernel::rights(kernel::LOADED)?;
+    feature_probe::check_rights(feature_probe::CC_LOADING)?;
     if !pins.is_mounted() {
         return Err(Error::NotLoaded(algorithm.system_name()));
     }
     let lock = pins.lock()?;
-    let swept = sweep(pins, algorithm)?;
+    let swept = gc(pins, algorithm)?;
     let found = loaded(pins, algorithm)?;
     let there = found.is_some();
     if let Some(it) = found {
-        if it.is_held() {
+        if it.is_leased() {
             return Err(Error::Loaded(format!(
                 "{} is in use by a longhaul run: end that first",
                 algorithm.system_name()
@@ -91,23 +91,23 @@ pub fn unload(pins: &Pins, algorithm: Algorithm) -> Result<(), Error> {
         }
         withdraw(pins, &it.directory)?;
     }
-    pins.tidy(lock);
+    pins.remove_empty(lock);
     let name = algorithm.system_name();
     match there || swept {
-        true => forgotten(&name),
-        false if kernel::is_registered(&name) => Err(Error::Taken(name, pins.directory())),
+        true => wait_until_unregistered(&name),
+        false if feature_probe::is_registered(&name) => Err(Error::Taken(name, pins.directory())),
         false => Err(Error::NotLoaded(name)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::place;
+    use super::super::test_guard::test_guard;
     use super::*;
 
     #[test]
     fn acks_are_counted_only_if_asked_for() {
-        let Some((_turn, directory)) = place() else {
+        let Some((_turn, directory)) = test_guard() else {
             return;
         };
         let pins = Pins::at(directory.path());

@@ -2,10 +2,10 @@
 //! What is loaded, as its pins and the kernel tell it.
 
 use crate::{
-    Error, kernel,
+    Error, feature_probe,
     math::{Algorithm, algorithms, words},
-    own_parameters::{self, CONNECTIONS},
     pins::{self, Pins},
+    socket_parameters::{self, CONNECTIONS},
 };
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle,
@@ -104,7 +104,7 @@ impl Loaded {
         self.map(ACKS)
     }
 
-    pub(super) fn request_is(&self, request: Request<'_>) -> Result<bool, Error> {
+    pub(super) fn matches(&self, request: Request<'_>) -> Result<bool, Error> {
         let parameters = self.parameters()?;
         Ok(parameters == request.parameters && self.counts_acks() == request.count_acks)
     }
@@ -116,26 +116,26 @@ impl Loaded {
         }
         let map = self.map(PARAMETERS)?;
         let found = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
-        let found = found.map_err(|error| kernel::failed("read its parameters", &error))?;
+        let found = found.map_err(|error| feature_probe::failed("read its parameters", &error))?;
         let count = self.algorithm.parameters().count();
         Ok(words(&found.unwrap_or_default()).take(count).collect())
     }
 
     /// Whether this build can read what it keeps of its connections.
     #[must_use]
-    pub fn is_legible(&self) -> bool {
-        pins::noted(&self.directory, LAYOUT) == Some(layout_of(self.algorithm))
+    pub fn has_same_layout(&self) -> bool {
+        pins::fact(&self.directory, LAYOUT) == Some(layout_of(self.algorithm))
     }
 
     /// The longhaul that loaded it.
     #[must_use]
     pub fn loaded_by(&self) -> String {
-        pins::noted(&self.directory, LOADED_BY).unwrap_or_else(|| "?".to_owned())
+        pins::fact(&self.directory, LOADED_BY).unwrap_or_else(|| "?".to_owned())
     }
 
     /// When that was.
     #[must_use]
-    pub fn since(&self) -> Option<SystemTime> {
+    pub fn loaded_at(&self) -> Option<SystemTime> {
         fs::symlink_metadata(self.directory.join(LAYOUT))
             .ok()?
             .modified()
@@ -145,19 +145,19 @@ impl Loaded {
     /// Whether it goes when the last program that [`hold`](super::hold())s it ends.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        pins::noted(&self.directory, TRANSIENT).is_some()
+        pins::fact(&self.directory, TRANSIENT).is_some()
     }
 
     /// A fact that the caller wants to find again until it is unloaded; names have no dots.
-    pub fn note(&self, fact: &str, word: &str) -> Result<(), Error> {
-        let noted = pins::note(&self.directory, fact, word);
+    pub fn set_fact(&self, fact: &str, word: &str) -> Result<(), Error> {
+        let noted = pins::set_fact(&self.directory, fact, word);
         noted.map_err(|source| self.error(source))
     }
 
     /// Such a fact.
     #[must_use]
-    pub fn noted(&self, fact: &str) -> Option<String> {
-        pins::noted(&self.directory, fact)
+    pub fn fact(&self, fact: &str) -> Option<String> {
+        pins::fact(&self.directory, fact)
     }
 
     /// Its programs, as the kernel has them: those that share their type information with one that
@@ -170,7 +170,7 @@ impl Loaded {
         };
         let map = map
             .info()
-            .map_err(|error| kernel::failed("ask about its map", &error))?;
+            .map_err(|error| feature_probe::failed("ask about its map", &error))?;
         let options = ProgInfoQueryOptions::default()
             .include_map_ids(true)
             .include_xlated_prog_insns(true)
@@ -184,28 +184,28 @@ impl Loaded {
 
     /// Gives the programs of a cgroup (version 2) the socket option of [`own_parameters`], until it is
     /// unloaded or another cgroup is named.
-    pub fn serve(&self, cgroup: BorrowedFd<'_>) -> Result<(), Error> {
+    pub fn attach_socket_option(&self, cgroup: BorrowedFd<'_>) -> Result<(), Error> {
         let connections = self.connections()?;
-        let mut link = own_parameters::attach(self.algorithm, connections.as_fd(), cgroup)?;
-        let forgotten = pins::forget(&self.directory, OWN_PARAMETERS);
+        let mut link = socket_parameters::attach(self.algorithm, connections.as_fd(), cgroup)?;
+        let forgotten = pins::unpin(&self.directory, OWN_PARAMETERS);
         forgotten.map_err(|source| self.error(source))?;
         let pinned = link.pin(self.directory.join(OWN_PARAMETERS));
-        pinned.map_err(|error| kernel::failed("pin the socket option", &error))
+        pinned.map_err(|error| feature_probe::failed("pin the socket option", &error))
     }
 
     /// Whether some cgroup has it.
     #[must_use]
-    pub fn serves(&self) -> bool {
+    pub fn has_socket_option(&self) -> bool {
         self.directory.join(OWN_PARAMETERS).exists()
     }
 
     /// Whether this very version loaded it.
     pub(super) fn is_of_this_build(&self) -> bool {
-        self.is_legible() && self.loaded_by() == VERSION
+        self.has_same_layout() && self.loaded_by() == VERSION
     }
 
     /// Why it is not what somebody asked for.
-    pub(super) fn differs(&self, same_build: bool) -> Error {
+    pub(super) fn mismatch(&self, same_build: bool) -> Error {
         let name = self.algorithm.system_name();
         Error::Loaded(match same_build {
             true => format!(
@@ -220,22 +220,22 @@ impl Loaded {
     }
 
     /// Keeps it where it is for as long as the file is open.
-    pub(super) fn share(&self) -> io::Result<File> {
+    pub(super) fn lock_shared(&self) -> io::Result<File> {
         let file = File::open(&self.directory)?;
         flock(&file, FlockOperation::LockShared)?;
         Ok(file)
     }
 
     /// Whether somebody holds it.
-    pub(super) fn is_held(&self) -> bool {
+    pub(super) fn is_leased(&self) -> bool {
         let file = File::open(&self.directory);
         file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
     }
 
     fn map(&self, pin: &str) -> Result<MapHandle, Error> {
         let path = self.directory.join(pin);
-        let map = kernel::quietly(|| MapHandle::from_pinned_path(path));
-        map.map_err(|error| kernel::failed("open its map", &error))
+        let map = feature_probe::capture_warnings(|| MapHandle::from_pinned_path(path));
+        map.map_err(|error| feature_probe::failed("open its map", &error))
     }
 
     pub(super) fn error(&self, source: io::Error) -> Error {
@@ -273,7 +273,7 @@ pub fn loaded(pins: &Pins, algorithm: Algorithm) -> Result<Option<Loaded>, Error
     let pinned = [LINK, OPERATIONS]
         .iter()
         .any(|pin| directory.join(pin).exists());
-    let there = pinned && kernel::is_registered(&algorithm.system_name());
+    let there = pinned && feature_probe::is_registered(&algorithm.system_name());
     Ok(there.then_some(Loaded {
         algorithm,
         directory,

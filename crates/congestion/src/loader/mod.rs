@@ -4,23 +4,23 @@
 //! A load is built in a directory of its own (`new-NAME`, `register.rs`) and gets its name when it is
 //! complete, so that one that was cut short is known as such and is taken away by the next that comes
 //! along. Sockets that use a congestion control hold its programs: taking it away (`withdraw.rs`) only
-//! keeps new ones from choosing it. What is `tied.rs` to a process is pinned nowhere.
+//! keeps new ones from choosing it. What is `transient.rs` to a process is pinned nowhere.
 
-mod hold;
+mod lease;
 mod load;
 mod loaded;
-#[cfg(test)]
-mod place;
 mod prepare;
 mod register;
 mod replace;
-mod tied;
+#[cfg(test)]
+mod test_guard;
+mod transient;
 mod withdraw;
 
-pub use hold::{Hold, hold};
+pub use lease::{Lease, acquire};
 pub use load::{Outcome, load, permitted, unload};
 pub use loaded::{Loaded, Program, Request, all_loaded, loaded};
 pub(crate) use prepare::prepare;
-pub(crate) use tied::tie_as;
-pub use tied::{Tied, tie};
+pub(crate) use transient::register_transient_as;
+pub use transient::{TransientCc, register_transient};
 pub use withdraw::clean;

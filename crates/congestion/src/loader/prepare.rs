@@ -3,9 +3,9 @@
 
 use super::loaded::{ACKS, Loaded, Request};
 use crate::{
-    Error, kernel,
+    Error, feature_probe,
     math::{Algorithm, words},
-    object, own_parameters,
+    object, socket_parameters,
 };
 use libbpf_rs::{MapCore, MapMut, MapType, Object, ObjectBuilder, OpenObject};
 use std::os::fd::AsFd;
@@ -21,13 +21,13 @@ pub(crate) fn prepare(
         reason: format!("{} has none in this build", algorithm.name()),
     })?;
     let object = ObjectBuilder::default().open_memory(bytes);
-    let mut object = object.map_err(|error| kernel::failed("open its program", &error))?;
+    let mut object = object.map_err(|error| feature_probe::failed("open its program", &error))?;
     set_parameters(algorithm, request.parameters, &mut object)?;
     if !request.count_acks {
-        leave_acks_uncounted(&mut object);
+        disable_ack_counts(&mut object);
     }
     if let Some(old) = old {
-        own_parameters::share_connections(old.connections()?.as_fd(), &mut object)?;
+        socket_parameters::share_connections(old.connections()?.as_fd(), &mut object)?;
     }
     Ok(object)
 }
@@ -71,7 +71,7 @@ fn no_parameters() -> Error {
 const IN_ACK_EVENT: std::ops::Range<usize> = 32..40;
 
 /// Takes the operation out, its program and the map of counts with it.
-fn leave_acks_uncounted(object: &mut OpenObject) {
+fn disable_ack_counts(object: &mut OpenObject) {
     for mut map in object.maps_mut() {
         if map.name() == ACKS {
             map.set_autocreate(false).expect("it is not loaded yet");
@@ -124,7 +124,7 @@ mod tests {
                 "{algorithm:?}"
             );
             assert!(
-                algorithm.parameters().count() <= own_parameters::MAX,
+                algorithm.parameters().count() <= socket_parameters::MAX,
                 "lh_connection has room for seven"
             );
         }

@@ -9,27 +9,27 @@ use super::{
     prepare::{is_variables, operations, prepare},
 };
 use crate::{
-    Error, kernel,
+    Error, feature_probe,
     links::{self, By},
     math::Algorithm,
-    own_parameters::CONNECTIONS,
     pins::{self, Draft, Pins},
+    socket_parameters::CONNECTIONS,
 };
 use libbpf_rs::{MapCore, Object};
 use std::path::PathBuf;
 
-pub(super) fn fresh(
+pub(super) fn load_new(
     pins: &Pins,
     algorithm: Algorithm,
     request: Request<'_>,
 ) -> Result<Loaded, Error> {
     let name = algorithm.system_name();
-    if kernel::is_registered(&name) {
+    if feature_probe::is_registered(&name) {
         return Err(Error::Taken(name, pins.directory()));
     }
     let directory = pins.of(algorithm.name());
     let draft = draft(pins, algorithm)?;
-    kernel::quietly(|| register(algorithm, request, &draft, pins))?;
+    feature_probe::capture_warnings(|| register(algorithm, request, &draft, pins))?;
     let published = draft.publish(&directory);
     published.map_err(|source| pins.error(&directory, source))?;
     Ok(Loaded {
@@ -39,11 +39,11 @@ pub(super) fn fresh(
 }
 
 pub(super) fn draft(pins: &Pins, algorithm: Algorithm) -> Result<Draft, Error> {
-    let path = in_the_making(pins, algorithm);
+    let path = draft_path(pins, algorithm);
     Draft::new(path.clone()).map_err(|source| pins.error(&path, source))
 }
 
-pub(super) fn in_the_making(pins: &Pins, algorithm: Algorithm) -> PathBuf {
+pub(super) fn draft_path(pins: &Pins, algorithm: Algorithm) -> PathBuf {
     pins.of(&format!("new-{}", algorithm.name()))
 }
 
@@ -58,11 +58,11 @@ fn register(
     if by == By::Map {
         return register_by_map(algorithm, object, draft, pins);
     }
-    write_down(algorithm, &mut object, draft)?;
+    pin_maps_and_facts(algorithm, &mut object, draft)?;
     let attached = operations(&mut object).attach_struct_ops();
     let mut link = attached.map_err(|error| taken_or(algorithm, pins, &error))?;
     let pinned = link.pin(draft.path.join(LINK));
-    pinned.map_err(|error| kernel::failed("pin its link", &error))
+    pinned.map_err(|error| feature_probe::failed("pin its link", &error))
 }
 
 fn register_by_map(
@@ -71,10 +71,10 @@ fn register_by_map(
     draft: &Draft,
     pins: &Pins,
 ) -> Result<(), Error> {
-    write_down(algorithm, &mut object, draft)?;
+    pin_maps_and_facts(algorithm, &mut object, draft)?;
     // First the pin: a map that is registered stays so without one, and nobody would find it.
     let pinned = operations(&mut object).pin(draft.path.join(OPERATIONS));
-    pinned.map_err(|error| kernel::failed("pin its map", &error))?;
+    pinned.map_err(|error| feature_probe::failed("pin its map", &error))?;
     let attached = operations(&mut object).attach_struct_ops();
     let mut link = attached.map_err(|error| taken_or(algorithm, pins, &error))?;
     link.disconnect();
@@ -86,18 +86,18 @@ fn taken_or(algorithm: Algorithm, pins: &Pins, error: &libbpf_rs::Error) -> Erro
         libbpf_rs::ErrorKind::AlreadyExists => {
             Error::Taken(algorithm.system_name(), pins.directory())
         }
-        _ => kernel::failed("register it", error),
+        _ => feature_probe::failed("register it", error),
     }
 }
 
 /// Pins the maps and puts down the facts, all but what makes it registered.
-pub(super) fn write_down(
+pub(super) fn pin_maps_and_facts(
     algorithm: Algorithm,
     object: &mut Object,
     draft: &Draft,
 ) -> Result<(), Error> {
     let map = operations(object).info();
-    let map = map.map_err(|error| kernel::failed("ask about its map", &error))?;
+    let map = map.map_err(|error| feature_probe::failed("ask about its map", &error))?;
     for mut map in object.maps_mut() {
         let pin = match map.name() {
             name if name == CONNECTIONS => CONNECTIONS,
@@ -106,7 +106,7 @@ pub(super) fn write_down(
             _ => continue,
         };
         let pinned = map.pin(draft.path.join(pin));
-        pinned.map_err(|error| kernel::failed("pin its maps", &error))?;
+        pinned.map_err(|error| feature_probe::failed("pin its maps", &error))?;
     }
     let facts = [
         (LAYOUT, layout_of(algorithm)),
@@ -114,7 +114,7 @@ pub(super) fn write_down(
         (MAP, map.info.id.to_string()),
     ];
     for (fact, word) in facts {
-        let noted = pins::note(&draft.path, fact, &word);
+        let noted = pins::set_fact(&draft.path, fact, &word);
         noted.map_err(|source| Error::Pins {
             path: draft.path.join(fact),
             source,
@@ -125,13 +125,13 @@ pub(super) fn write_down(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{load, loaded, place::place, unload, withdraw::sweep};
+    use super::super::{load, loaded, test_guard::test_guard, unload, withdraw::gc};
     use super::*;
 
     /// Before Linux 6.4.
     #[test]
     fn without_links_the_map_keeps_it_registered_until_it_is_unloaded() {
-        let Some((_turn, directory)) = place() else {
+        let Some((_turn, directory)) = test_guard() else {
             return;
         };
         let pins = Pins::at(directory.path());
@@ -145,9 +145,9 @@ mod tests {
         };
         register(&cut_short);
         std::mem::forget(cut_short);
-        assert!(kernel::is_registered("lh_scalable"));
-        assert!(sweep(&pins, scalable).unwrap());
-        assert!(!kernel::is_registered("lh_scalable"));
+        assert!(feature_probe::is_registered("lh_scalable"));
+        assert!(gc(&pins, scalable).unwrap());
+        assert!(!feature_probe::is_registered("lh_scalable"));
 
         let whole = draft(&pins, scalable).unwrap();
         register(&whole);
@@ -163,6 +163,6 @@ mod tests {
                 .contains("unload scalable")
         );
         unload(&pins, scalable).unwrap();
-        assert!(!kernel::is_registered("lh_scalable"));
+        assert!(!feature_probe::is_registered("lh_scalable"));
     }
 }

@@ -8,10 +8,10 @@
 use super::{
     loaded::{LINK, Loaded, OWN_PARAMETERS, Request},
     prepare::{operations, prepare},
-    register::{draft, write_down},
+    register::{draft, pin_maps_and_facts},
 };
 use crate::{
-    Error, kernel,
+    Error, feature_probe,
     pins::{self, Draft, Pins},
 };
 use libbpf_rs::{Link, Object, libbpf_sys};
@@ -24,7 +24,7 @@ use std::{
 
 /// Puts a new program behind the link that is there, so that the name is never missing. Whether open
 /// connections can still be watched.
-pub(super) fn take_over(pins: &Pins, old: &Loaded, request: Request<'_>) -> Result<bool, Error> {
+pub(super) fn replace(pins: &Pins, old: &Loaded, request: Request<'_>) -> Result<bool, Error> {
     let algorithm = old.algorithm;
     if !old.directory.join(LINK).exists() {
         return Err(Error::Kernel(format!(
@@ -33,8 +33,8 @@ pub(super) fn take_over(pins: &Pins, old: &Loaded, request: Request<'_>) -> Resu
             algorithm.name()
         )));
     }
-    let keep = old.is_legible();
-    let draft = successor(pins, old, keep, request)?;
+    let keep = old.has_same_layout();
+    let draft = build_replacement(pins, old, keep, request)?;
     // From here on a kill is put right by `sweep`, forwards.
     let exchanged = pins::exchange(&draft.path, &old.directory);
     exchanged.map_err(|source| old.error(source))?;
@@ -42,19 +42,20 @@ pub(super) fn take_over(pins: &Pins, old: &Loaded, request: Request<'_>) -> Resu
 }
 
 /// The directory of one that is at work already, in place of `old`.
-fn successor(
+fn build_replacement(
     pins: &Pins,
     old: &Loaded,
     same_connections: bool,
     request: Request<'_>,
 ) -> Result<Draft, Error> {
     let draft = draft(pins, old.algorithm)?;
-    kernel::quietly(|| {
+    feature_probe::capture_warnings(|| {
         let connections = same_connections.then_some(old);
         let object = prepare(old.algorithm, request, connections)?.load();
-        let mut object = object.map_err(|error| kernel::refused("load its programs", &error))?;
-        write_down(old.algorithm, &mut object, &draft)?;
-        let carried = carry_over(old, &draft, same_connections);
+        let mut object =
+            object.map_err(|error| feature_probe::refused("load its programs", &error))?;
+        pin_maps_and_facts(old.algorithm, &mut object, &draft)?;
+        let carried = copy_pins(old, &draft, same_connections);
         carried.map_err(|source| old.error(source))?;
         update(&open_link(&old.directory)?, &mut object)
     })?;
@@ -63,17 +64,17 @@ fn successor(
 
 /// One link under two names, so that either directory is complete. Facts of callers stay, and the
 /// socket option where it writes to the same map.
-fn carry_over(old: &Loaded, draft: &Draft, same_connections: bool) -> io::Result<()> {
+fn copy_pins(old: &Loaded, draft: &Draft, same_connections: bool) -> io::Result<()> {
     let twice = |pin| fs::hard_link(old.directory.join(pin), draft.path.join(pin));
     twice(LINK)?;
-    if same_connections && old.serves() {
+    if same_connections && old.has_socket_option() {
         twice(OWN_PARAMETERS)?;
     }
     for entry in fs::read_dir(&old.directory)? {
         let name = entry?.file_name();
         let Some(fact) = name.to_str() else { continue };
-        if let (Some(word), None) = (old.noted(fact), pins::noted(&draft.path, fact)) {
-            pins::note(&draft.path, fact, &word)?;
+        if let (Some(word), None) = (old.fact(fact), pins::fact(&draft.path, fact)) {
+            pins::set_fact(&draft.path, fact, &word)?;
         }
     }
     Ok(())
@@ -81,7 +82,7 @@ fn carry_over(old: &Loaded, draft: &Draft, same_connections: bool) -> io::Result
 
 pub(super) fn open_link(directory: &Path) -> Result<Link, Error> {
     let link = Link::open(directory.join(LINK));
-    link.map_err(|error| kernel::failed("open its link", &error))
+    link.map_err(|error| feature_probe::failed("open its link", &error))
 }
 
 /// BPF_LINK_UPDATE, from Linux 6.4 on.
@@ -90,7 +91,7 @@ fn update(link: &Link, object: &mut Object) -> Result<(), Error> {
     // libbpf fills the map in on the way to a registration, which the name, being ours, prevents.
     match operations.attach_struct_ops() {
         Err(error) if error.kind() == libbpf_rs::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(kernel::failed("fill in its operations", &error)),
+        Err(error) => return Err(feature_probe::failed("fill in its operations", &error)),
         Ok(_) => {
             return Err(Error::NotLoaded("it went away meanwhile; it".to_owned()));
         }
@@ -99,7 +100,7 @@ fn update(link: &Link, object: &mut Object) -> Result<(), Error> {
     // SAFETY: two open descriptors, and no options.
     match unsafe { libbpf_sys::bpf_link_update(link, map, ptr::null()) } {
         0 => Ok(()),
-        error => Err(kernel::failed(
+        error => Err(feature_probe::failed(
             "replace it",
             &libbpf_rs::Error::from_raw_os_error(-error),
         )),
@@ -108,40 +109,40 @@ fn update(link: &Link, object: &mut Object) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{load, loaded, place::place, unload, withdraw::sweep};
+    use super::super::{load, loaded, test_guard::test_guard, unload, withdraw::gc};
     use super::*;
 
     #[test]
     fn a_replacement_that_was_cut_short_is_finished_or_forgotten() {
-        let Some((_turn, directory)) = place() else {
+        let Some((_turn, directory)) = test_guard() else {
             return;
         };
         let pins = Pins::at(directory.path());
         let scalable = crate::math::algorithm("scalable").unwrap();
         load(&pins, scalable, (&[7, 1]).into(), false).unwrap();
         let old = loaded(&pins, scalable).unwrap().unwrap();
-        old.note("fact", "word").unwrap();
+        old.set_fact("fact", "word").unwrap();
 
         // Killed between the link's update and the exchange.
         let lock = pins.lock().unwrap();
-        std::mem::forget(successor(&pins, &old, true, (&[8, 1]).into()).unwrap());
+        std::mem::forget(build_replacement(&pins, &old, true, (&[8, 1]).into()).unwrap());
         assert_eq!(old.parameters().unwrap(), [7, 1]);
-        assert!(sweep(&pins, scalable).unwrap());
+        assert!(gc(&pins, scalable).unwrap());
         assert_eq!(old.parameters().unwrap(), [8, 1]);
-        assert_eq!(old.noted("fact").as_deref(), Some("word"));
+        assert_eq!(old.fact("fact").as_deref(), Some("word"));
         // And right before the update.
         let draft = draft(&pins, scalable).unwrap();
         let mut object = prepare(scalable, (&[9, 1]).into(), Some(&old))
             .unwrap()
             .load()
             .unwrap();
-        write_down(scalable, &mut object, &draft).unwrap();
-        carry_over(&old, &draft, true).unwrap();
+        pin_maps_and_facts(scalable, &mut object, &draft).unwrap();
+        copy_pins(&old, &draft, true).unwrap();
         std::mem::forget(draft);
-        assert!(sweep(&pins, scalable).unwrap());
+        assert!(gc(&pins, scalable).unwrap());
         assert_eq!(old.parameters().unwrap(), [8, 1]);
         drop(lock);
-        assert!(kernel::is_registered("lh_scalable"));
+        assert!(feature_probe::is_registered("lh_scalable"));
         unload(&pins, scalable).unwrap();
         assert!(!pins.is_mounted());
     }

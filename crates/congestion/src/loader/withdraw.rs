@@ -3,11 +3,11 @@
 
 use super::{
     loaded::{LINK, MAP, OPERATIONS, loaded},
-    register::in_the_making,
+    register::draft_path,
     replace::open_link,
 };
 use crate::{
-    Error, kernel,
+    Error, feature_probe,
     math::{Algorithm, algorithms},
     pins::{self, Pins},
 };
@@ -18,16 +18,16 @@ use std::{
 };
 
 /// How long the kernel may take to forget a name: it waits for an RCU grace period.
-const PATIENCE: Duration = Duration::from_secs(5);
+const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Removes its directory, and with it what holds it registered.
 pub(super) fn withdraw(pins: &Pins, directory: &Path) -> Result<(), Error> {
     let operations = directory.join(OPERATIONS);
     if operations.exists() {
-        let map = kernel::quietly(|| MapHandle::from_pinned_path(&operations));
-        let map = map.map_err(|error| kernel::failed("open its map", &error))?;
+        let map = feature_probe::capture_warnings(|| MapHandle::from_pinned_path(&operations));
+        let map = map.map_err(|error| feature_probe::failed("open its map", &error))?;
         // It may not have come to the registration, or have lost it.
-        let _ = kernel::quietly(|| map.delete(&0_u32.to_ne_bytes()));
+        let _ = feature_probe::capture_warnings(|| map.delete(&0_u32.to_ne_bytes()));
     }
     let removed = pins::remove(directory, LINK);
     removed.map_err(|source| pins.error(directory, source))?;
@@ -35,10 +35,10 @@ pub(super) fn withdraw(pins: &Pins, directory: &Path) -> Result<(), Error> {
 }
 
 /// The kernel does it a moment later.
-pub(super) fn forgotten(name: &str) -> Result<(), Error> {
+pub(super) fn wait_until_unregistered(name: &str) -> Result<(), Error> {
     let start = Instant::now();
-    while kernel::is_registered(name) {
-        if start.elapsed() > PATIENCE {
+    while feature_probe::is_registered(name) {
+        if start.elapsed() > UNREGISTER_TIMEOUT {
             return Err(Error::Failed {
                 step: "unload it",
                 reason: format!("{name} stays: another program holds its link (bpftool link list)"),
@@ -50,38 +50,38 @@ pub(super) fn forgotten(name: &str) -> Result<(), Error> {
 }
 
 /// Puts right what a kill left of a load, a replacement or an unload. Whether there was anything.
-pub(super) fn sweep(pins: &Pins, algorithm: Algorithm) -> Result<bool, Error> {
-    let (new, old) = (in_the_making(pins, algorithm), pins.of(algorithm.name()));
+pub(super) fn gc(pins: &Pins, algorithm: Algorithm) -> Result<bool, Error> {
+    let (new, old) = (draft_path(pins, algorithm), pins.of(algorithm.name()));
     let mut found = false;
     if new.exists() {
         found = true;
-        if is_the_one_at_work(&new) && old.exists() {
+        if is_active(&new) && old.exists() {
             let exchanged = pins::exchange(&new, &old);
             exchanged.map_err(|source| pins.error(&new, source))?;
         }
         let replacing = old.join(LINK).exists();
         withdraw(pins, &new)?;
         if !replacing {
-            forgotten(&algorithm.system_name())?;
+            wait_until_unregistered(&algorithm.system_name())?;
         }
     }
     if old.exists() && loaded(pins, algorithm)?.is_none() {
         found = true;
         withdraw(pins, &old)?;
-        forgotten(&algorithm.system_name())?;
+        wait_until_unregistered(&algorithm.system_name())?;
     }
     Ok(found)
 }
 
 /// Whether the link runs the operations that stand beside it, and not those of another directory.
-fn is_the_one_at_work(directory: &Path) -> bool {
-    let link = kernel::quietly(|| open_link(directory));
+fn is_active(directory: &Path) -> bool {
+    let link = feature_probe::capture_warnings(|| open_link(directory));
     let info = link.ok().and_then(|link| link.info().ok());
     let at_work = info.and_then(|info| match info.info {
         LinkTypeInfo::StructOps(operations) => Some(operations.map_id.to_string()),
         _ => None,
     });
-    at_work.is_some() && at_work == pins::noted(directory, MAP)
+    at_work.is_some() && at_work == pins::fact(directory, MAP)
 }
 
 /// Takes away what killed programs left: loads that were cut short, and what nobody [`hold`](super::hold())s any
@@ -93,17 +93,17 @@ pub fn clean(pins: &Pins) -> Result<Vec<String>, Error> {
     let lock = pins.lock()?;
     let mut gone = Vec::new();
     for algorithm in algorithms() {
-        let mut went = sweep(pins, algorithm)?;
+        let mut went = gc(pins, algorithm)?;
         let found = loaded(pins, algorithm)?;
-        if let Some(it) = found.filter(|it| it.is_transient() && !it.is_held()) {
+        if let Some(it) = found.filter(|it| it.is_transient() && !it.is_leased()) {
             withdraw(pins, &it.directory)?;
-            forgotten(&algorithm.system_name())?;
+            wait_until_unregistered(&algorithm.system_name())?;
             went = true;
         }
         if went {
             gone.push(algorithm.system_name());
         }
     }
-    pins.tidy(lock);
+    pins.remove_empty(lock);
     Ok(gone)
 }

@@ -27,13 +27,13 @@ pub struct Parameter {
     /// Empty where it counts nothing.
     pub unit: &'static str,
     /// What it does.
-    pub about: &'static str,
+    pub description: &'static str,
     /// What it is unless told.
-    pub initial: u32,
+    pub default: u32,
     /// Smallest value allowed.
-    pub least: u32,
+    pub min: u32,
     /// Largest.
-    pub most: u32,
+    pub max: u32,
 }
 
 /// A number of a connection's state worth seeing.
@@ -83,10 +83,10 @@ impl Algorithm {
             Parameter {
                 name: text(raw.name),
                 unit: text(raw.unit),
-                about: text(raw.about),
-                initial: raw.initial,
-                least: raw.least,
-                most: raw.most,
+                description: text(raw.about),
+                default: raw.initial,
+                min: raw.least,
+                max: raw.most,
             }
         })
     }
@@ -150,8 +150,8 @@ impl Algorithm {
     pub fn connection(self, values: &[u32]) -> Connection {
         let mut state = [0u32; 2 * STATE_WORDS];
         for (at, parameter) in self.parameters().enumerate() {
-            let value = values.get(at).copied().unwrap_or(parameter.initial);
-            state[at] = value.clamp(parameter.least, parameter.most);
+            let value = values.get(at).copied().unwrap_or(parameter.default);
+            state[at] = value.clamp(parameter.min, parameter.max);
         }
         Connection {
             algorithm: self,
@@ -210,7 +210,7 @@ struct State104([u32; 2 * STATE_WORDS]);
 struct Srtt(Option<u32>);
 
 impl Srtt {
-    fn learn(&mut self, sample: u32) {
+    fn update(&mut self, sample: u32) {
         self.0 = Some(self.0.map_or(sample, |old| old - old / 8 + sample / 8));
     }
 }
@@ -231,8 +231,8 @@ impl Connection {
         &mut self.state.0
     }
 
-    fn seen(&self, window: &Window, prior_cwnd: u32, now: Time) -> Seen {
-        Seen {
+    fn view(&self, window: &Window, prior_cwnd: u32, now: Time) -> ConnectionView {
+        ConnectionView {
             cwnd: window.cwnd,
             cwnd_cnt: window.cwnd_cnt,
             ssthresh: window.ssthresh,
@@ -248,14 +248,14 @@ impl Connection {
 
 impl CongestionControl for Connection {
     fn init(&mut self, window: &mut Window, now: Time) {
-        let mut seen = self.seen(window, 0, now);
+        let mut seen = self.view(window, 0, now);
         // SAFETY: state and connection are exclusively ours and of the sizes that cc.h gives them.
         unsafe { (self.algorithm.0.init)(self.state.0.as_mut_ptr().cast(), &raw mut seen) };
-        seen.give_back(window);
+        seen.write_back(window);
     }
 
     fn ssthresh(&mut self, window: &Window, now: Time) -> u32 {
-        let seen = self.seen(window, 0, now);
+        let seen = self.view(window, 0, now);
         // SAFETY: as in `init`.
         unsafe { (self.algorithm.0.ssthresh)(self.state.0.as_mut_ptr().cast(), &raw const seen) }
     }
@@ -264,7 +264,7 @@ impl CongestionControl for Connection {
         if !ack.cwnd_limited {
             return;
         }
-        let mut seen = self.seen(window, 0, ack.now);
+        let mut seen = self.view(window, 0, ack.now);
         seen.packets_out = ack.in_flight;
         // SAFETY: as in `init`.
         unsafe {
@@ -274,7 +274,7 @@ impl CongestionControl for Connection {
                 ack.acked,
             );
         }
-        seen.give_back(window);
+        seen.write_back(window);
     }
 
     fn pkts_acked(&mut self, window: &Window, sample: &AckSample) {
@@ -282,10 +282,10 @@ impl CongestionControl for Connection {
             .rtt
             .map(|rtt| u32::try_from(rtt.as_nanos() / 1000).unwrap_or(u32::MAX));
         if let Some(rtt) = rtt_us {
-            self.srtt.learn(rtt);
+            self.srtt.update(rtt);
         }
         self.state_now = sample.state;
-        let seen = self.seen(window, 0, sample.now);
+        let seen = self.view(window, 0, sample.now);
         let measured = Sample {
             pkts_acked: sample.pkts_acked,
             rtt_us: rtt_us.map_or(-1, |rtt| i32::try_from(rtt).unwrap_or(i32::MAX)),
@@ -302,7 +302,7 @@ impl CongestionControl for Connection {
     }
 
     fn set_state(&mut self, window: &Window, state: State, now: Time) {
-        let seen = self.seen(window, 0, now);
+        let seen = self.view(window, 0, now);
         // SAFETY: as in `init`.
         unsafe {
             (self.algorithm.0.set_state)(
@@ -315,13 +315,13 @@ impl CongestionControl for Connection {
     }
 
     fn undo_cwnd(&mut self, window: &Window, prior_cwnd: u32, now: Time) -> u32 {
-        let seen = self.seen(window, prior_cwnd, now);
+        let seen = self.view(window, prior_cwnd, now);
         // SAFETY: as in `init`.
         unsafe { (self.algorithm.0.undo_cwnd)(self.state.0.as_mut_ptr().cast(), &raw const seen) }
     }
 
     fn pacing_rate(&self, window: &Window, srtt: Time) -> Option<BitRate> {
-        let mut seen = self.seen(window, 0, Time::ZERO);
+        let mut seen = self.view(window, 0, Time::ZERO);
         seen.srtt_us = u32::try_from(srtt.as_nanos() / 1000).unwrap_or(u32::MAX);
         // SAFETY: as in `init`.
         let bytes = unsafe {
@@ -333,7 +333,7 @@ impl CongestionControl for Connection {
 
 /// `struct cc_connection`.
 #[repr(C)]
-struct Seen {
+struct ConnectionView {
     cwnd: u32,
     cwnd_cnt: u32,
     ssthresh: u32,
@@ -345,8 +345,8 @@ struct Seen {
     now_us: u64,
 }
 
-impl Seen {
-    fn give_back(&self, window: &mut Window) {
+impl ConnectionView {
+    fn write_back(&self, window: &mut Window) {
         window.cwnd = self.cwnd.max(1);
         window.cwnd_cnt = self.cwnd_cnt;
         window.ssthresh = self.ssthresh;
@@ -388,13 +388,13 @@ struct Table {
     parameters: *const RawParameter,
     fields: *const RawField,
     read: unsafe extern "C" fn(*const u8, *mut i64),
-    init: unsafe extern "C" fn(*mut u8, *mut Seen),
-    ssthresh: unsafe extern "C" fn(*mut u8, *const Seen) -> u32,
-    cong_avoid: unsafe extern "C" fn(*mut u8, *mut Seen, u32),
-    pkts_acked: unsafe extern "C" fn(*mut u8, *const Seen, *const Sample),
-    set_state: unsafe extern "C" fn(*mut u8, *const Seen, u8),
-    undo_cwnd: unsafe extern "C" fn(*mut u8, *const Seen) -> u32,
-    pacing_rate: unsafe extern "C" fn(*const u8, *const Seen) -> u64,
+    init: unsafe extern "C" fn(*mut u8, *mut ConnectionView),
+    ssthresh: unsafe extern "C" fn(*mut u8, *const ConnectionView) -> u32,
+    cong_avoid: unsafe extern "C" fn(*mut u8, *mut ConnectionView, u32),
+    pkts_acked: unsafe extern "C" fn(*mut u8, *const ConnectionView, *const Sample),
+    set_state: unsafe extern "C" fn(*mut u8, *const ConnectionView, u8),
+    undo_cwnd: unsafe extern "C" fn(*mut u8, *const ConnectionView) -> u32,
+    pacing_rate: unsafe extern "C" fn(*const u8, *const ConnectionView) -> u64,
 }
 
 // SAFETY: the table is constant; its functions work on what they are given alone.
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn parameters_stand_as_their_header_has_them() {
         let scalable = algorithm("lh_scalable").unwrap();
-        let names: Vec<_> = scalable.parameters().map(|p| (p.name, p.initial)).collect();
+        let names: Vec<_> = scalable.parameters().map(|p| (p.name, p.default)).collect();
         assert_eq!(names, [("ai", 100), ("md_shift", 3)]);
     }
 

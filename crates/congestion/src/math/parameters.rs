@@ -20,7 +20,7 @@ pub fn named(name: &str) -> Result<Algorithm, Error> {
 /// What each parameter is unless told, in their order.
 #[must_use]
 pub fn defaults(algorithm: Algorithm) -> Vec<u32> {
-    algorithm.parameters().map(|p| p.initial).collect()
+    algorithm.parameters().map(|p| p.default).collect()
 }
 
 /// Takes in settings `NAME=VALUE`: the position of each parameter and its value.
@@ -53,7 +53,7 @@ fn read(algorithm: Algorithm, setting: &str) -> Result<(usize, u32), Error> {
         .next()
         .ok_or_else(|| unknown(algorithm, name.trim()))?;
     let value = value.trim().parse().ok();
-    match value.filter(|value| (parameter.least..=parameter.most).contains(value)) {
+    match value.filter(|value| (parameter.min..=parameter.max).contains(value)) {
         Some(value) => Ok((at, value)),
         None => Err(out_of_range(&parameter, setting)),
     }
@@ -75,8 +75,8 @@ fn out_of_range(parameter: &Parameter, setting: &str) -> Error {
     let Parameter {
         name,
         unit,
-        least,
-        most,
+        min: least,
+        max: most,
         ..
     } = parameter;
     let space = if unit.is_empty() { "" } else { " " };
@@ -89,33 +89,45 @@ fn out_of_range(parameter: &Parameter, setting: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn told(settings: &[&str]) -> Result<Vec<u32>, String> {
+    fn set_values(settings: &[&str]) -> Result<Vec<u32>, String> {
         let scalable = named("scalable").unwrap();
         values(scalable, settings).map_err(|error| error.to_string())
     }
 
     #[test]
     fn what_is_not_told_stays_the_default() {
-        assert_eq!(told(&[]).unwrap(), [100, 3]);
-        assert_eq!(told(&["md_shift=1"]).unwrap(), [100, 1]);
-        assert_eq!(told(&["ai = 50", "md_shift=7"]).unwrap(), [50, 7]);
+        assert_eq!(set_values(&[]).unwrap(), [100, 3]);
+        assert_eq!(set_values(&["md_shift=1"]).unwrap(), [100, 1]);
+        assert_eq!(set_values(&["ai = 50", "md_shift=7"]).unwrap(), [50, 7]);
     }
 
     #[test]
     fn refusals_name_the_way_out() {
         assert_eq!(
-            told(&["ai=0"]).unwrap_err(),
+            set_values(&["ai=0"]).unwrap_err(),
             "--param ai=0: ai is a whole number from 1 to 10000 packets"
         );
-        assert!(told(&["md_shift=8"]).unwrap_err().contains("from 1 to 7"));
-        assert!(told(&["ai=many"]).unwrap_err().contains("whole number"));
         assert!(
-            told(&["ai=4294967297"])
+            set_values(&["md_shift=8"])
+                .unwrap_err()
+                .contains("from 1 to 7")
+        );
+        assert!(
+            set_values(&["ai=many"])
                 .unwrap_err()
                 .contains("whole number")
         );
-        assert!(told(&["ai"]).unwrap_err().contains("not NAME=VALUE"));
-        assert!(told(&["x=1"]).unwrap_err().ends_with("it has ai, md_shift"));
+        assert!(
+            set_values(&["ai=4294967297"])
+                .unwrap_err()
+                .contains("whole number")
+        );
+        assert!(set_values(&["ai"]).unwrap_err().contains("not NAME=VALUE"));
+        assert!(
+            set_values(&["x=1"])
+                .unwrap_err()
+                .ends_with("it has ai, md_shift")
+        );
         assert!(named("vegas").unwrap_err().to_string().contains("scalable"));
     }
 

@@ -33,7 +33,7 @@ fn parameters<'a>(
     words: impl Iterator<Item = &'a str>,
 ) -> Result<Vec<u32>, String> {
     let known: Vec<_> = algorithm.parameters().collect();
-    let mut values: Vec<u32> = known.iter().map(|parameter| parameter.initial).collect();
+    let mut values: Vec<u32> = known.iter().map(|parameter| parameter.default).collect();
     for word in words {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let at = known.iter().position(|parameter| parameter.name == name);
@@ -41,7 +41,7 @@ fn parameters<'a>(
             let names: Vec<_> = known.iter().map(|parameter| parameter.name).collect();
             format!("no parameter {name:?}; there are: {}", names.join(", "))
         })?;
-        let range = known[at].least..=known[at].most;
+        let range = known[at].min..=known[at].max;
         let in_range = value.parse().ok().filter(|value| range.contains(value));
         values[at] = in_range.ok_or_else(|| {
             let (least, most) = (range.start(), range.end());

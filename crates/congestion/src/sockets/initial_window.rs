@@ -74,7 +74,7 @@ pub fn attach() -> Result<(), Error> {
 }
 
 /// Whether the kernel takes the program and lets it serve this process's cgroup, which it does for a moment.
-pub(crate) fn try_out() -> Result<(), Error> {
+pub(crate) fn check_permission() -> Result<(), Error> {
     Attached::new().map(drop)
 }
 
@@ -122,7 +122,7 @@ pub fn attached_to(cgroup: impl AsFd) -> io::Result<usize> {
 impl Attached {
     fn new() -> Result<Self, Error> {
         let cgroup = cgroup::own().map_err(Error::Cgroup)?;
-        crate::kernel::quietly(|| Self::serve(&cgroup))
+        crate::feature_probe::capture_warnings(|| Self::serve(&cgroup))
     }
 
     fn serve(cgroup: &OwnedFd) -> Result<Self, Error> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A profile for all TCP sockets of a cgroup, whatever program opens them (`bpf/profile.bpf.c`).
 
-use crate::{Error, kernel, object};
+use crate::{Error, feature_probe, object};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, RingBuffer,
     RingBufferBuilder,
@@ -168,7 +168,7 @@ pub struct Attached {
 }
 
 /// Programs that tell of sockets about to be used; the other one is the profile.
-const BELLS: [&str; 4] = [
+const NOTIFY_PROGRAMS: [&str; 4] = [
     "profile_connect4",
     "profile_connect6",
     "profile_bind4",
@@ -177,7 +177,7 @@ const BELLS: [&str; 4] = [
 
 /// Whether the caller may attach one.
 pub fn permitted() -> Result<(), Error> {
-    kernel::rights("a profile is attached to a program")
+    feature_probe::check_rights("a profile is attached to a program")
 }
 
 /// Gives `profile` to TCP sockets that are opened in `cgroup` from now on, and below it.
@@ -190,10 +190,10 @@ pub fn attach(
     bell: bool,
 ) -> Result<Attached, Error> {
     permitted()?;
-    kernel::quietly(|| attach_aloud(profile, cgroup, connections, bell))
+    feature_probe::capture_warnings(|| attach_programs(profile, cgroup, connections, bell))
 }
 
-fn attach_aloud(
+fn attach_programs(
     profile: &Profile,
     cgroup: BorrowedFd<'_>,
     connections: Option<&MapHandle>,
@@ -201,10 +201,11 @@ fn attach_aloud(
 ) -> Result<Attached, Error> {
     let object = prepare(profile, connections, bell)?;
     let loaded = object.load();
-    let object = loaded.map_err(|error| kernel::refused("load the profile's programs", &error))?;
+    let object =
+        loaded.map_err(|error| feature_probe::refused("load the profile's programs", &error))?;
     let wanted = object
         .progs_mut()
-        .filter(|program| bell || !is_bell(program.name()));
+        .filter(|program| bell || !is_notify_program(program.name()));
     let links = wanted
         .map(|program| program.attach_cgroup(cgroup.as_raw_fd()))
         .collect::<Result<_, _>>()
@@ -216,11 +217,11 @@ fn attach_aloud(
 }
 
 fn failed(step: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
-    move |error| kernel::failed(step, &error)
+    move |error| feature_probe::failed(step, &error)
 }
 
-fn is_bell(program: &std::ffi::OsStr) -> bool {
-    BELLS.iter().any(|name| program == *name)
+fn is_notify_program(program: &std::ffi::OsStr) -> bool {
+    NOTIFY_PROGRAMS.iter().any(|name| program == *name)
 }
 
 fn prepare(
@@ -238,7 +239,7 @@ fn prepare(
         reused.map_err(failed("use the congestion control's map"))?;
     }
     for mut program in object.progs_mut() {
-        let wanted = bell || !is_bell(program.name());
+        let wanted = bell || !is_notify_program(program.name());
         program.set_autoload(wanted);
     }
     Ok(object)
@@ -269,7 +270,7 @@ impl Attached {
     }
 
     /// Tells of sockets that are about to connect or to be bound.
-    pub fn bell(&self) -> Result<Bell, Error> {
+    pub fn bell(&self) -> Result<SocketNotifier, Error> {
         let mut maps = self.object.maps();
         let map = maps.find(|map| map.name() == "doorbell");
         let map = map.expect("profile.bpf.c has it");
@@ -279,15 +280,15 @@ impl Attached {
             .add(&handle, |_| 0)
             .map_err(failed("open the doorbell"))?;
         let ring = builder.build();
-        Ok(Bell(ring.map_err(failed("open the doorbell"))?))
+        Ok(SocketNotifier(ring.map_err(failed("open the doorbell"))?))
     }
 }
 
 /// Rings when a socket of the cgroup is about to connect or has been bound.
 #[derive(Debug)]
-pub struct Bell(RingBuffer<'static>);
+pub struct SocketNotifier(RingBuffer<'static>);
 
-impl Bell {
+impl SocketNotifier {
     /// Waits for so long at most. Whether it rang.
     #[must_use]
     pub fn wait(&self, at_most: Duration) -> bool {

@@ -4,7 +4,7 @@
 //! A cap is the socket's own `snd_cwnd_clamp`, so it stays with the socket until it is lifted, also
 //! when this process is gone: [`Caps`] lifts nothing by itself.
 
-use crate::{Error, kernel, links};
+use crate::{Error, feature_probe, links};
 use libbpf_rs::{
     Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, query::MapInfoIter,
 };
@@ -26,7 +26,7 @@ const KEEP: u32 = u32::MAX;
 const UNSEEN: u32 = u32::MAX;
 
 /// What takes rights, in words.
-const CAPPED: &str = "windows are capped";
+const CAPPING: &str = "windows are capped";
 
 /// The loaded program and the orders that it carries out.
 pub struct Caps {
@@ -39,26 +39,27 @@ pub struct Caps {
 
 /// Whether the caller may load it.
 pub fn permitted() -> Result<(), Error> {
-    kernel::rights(CAPPED)
+    feature_probe::check_rights(CAPPING)
 }
 
 impl Caps {
     /// Loads the program. Its congestion control, which no connection keeps, is listed in
     /// `tcp_available_congestion_control` as `lh_s…` while it is loaded.
     pub fn load() -> Result<Self, Error> {
-        kernel::check(CAPPED)?;
-        kernel::quietly(|| {
-            forget_the_dead();
+        feature_probe::check(CAPPING)?;
+        feature_probe::capture_warnings(|| {
+            remove_stale();
             let name = settle_name();
             let (object, _) = links::load(|| open(&name))?;
-            Self::attach(object).map_err(|error| kernel::failed("put the program to work", &error))
+            Self::attach(object)
+                .map_err(|error| feature_probe::failed("put the program to work", &error))
         })
     }
 
     /// Whether the kernel takes the programs: nothing is registered or attached.
     pub(crate) fn try_load() -> Result<(), Error> {
-        kernel::check(CAPPED)?;
-        kernel::quietly(|| links::load(|| open(&settle_name()))).map(drop)
+        feature_probe::check(CAPPING)?;
+        feature_probe::capture_warnings(|| links::load(|| open(&settle_name()))).map(drop)
     }
 
     fn attach(mut object: Object) -> libbpf_rs::Result<Self> {
@@ -109,7 +110,7 @@ impl Caps {
     }
 
     /// Forgets the order for a connection; its cap stays as it is.
-    pub fn forget(&self, cookie: u64) {
+    pub fn remove_order(&self, cookie: u64) {
         // What is not there is forgotten.
         let _ = self.orders.delete(&cookie.to_ne_bytes());
     }
@@ -140,7 +141,7 @@ impl Caps {
             self.carry_out()?;
             for cookie in self.ordered() {
                 if self.in_force(cookie).is_none_or(|cap| cap == 0) {
-                    self.forget(cookie);
+                    self.remove_order(cookie);
                 }
             }
             if self.ordered().is_empty() {
@@ -177,7 +178,7 @@ fn settle_name() -> [u8; 16] {
 
 fn open(name: &[u8; 16]) -> Result<OpenObject, Error> {
     let object = ObjectBuilder::default().open_memory(OBJECT);
-    let mut object = object.map_err(|error| kernel::failed("open the program", &error))?;
+    let mut object = object.map_err(|error| feature_probe::failed("open the program", &error))?;
     for mut map in object.maps_mut() {
         if let Some(value) = map.initial_value_mut() {
             put_name(value, name);
@@ -200,19 +201,22 @@ const SETTLE: &str = "longhaul_settle";
 const ONLY: [u8; 4] = [0; 4];
 
 /// Takes away what a process left that was killed together with its executor, before Linux 6.4.
-fn forget_the_dead() {
+fn remove_stale() {
     for info in MapInfoIter::default().filter(|info| info.name == SETTLE) {
         let Ok(map) = MapHandle::from_map_id(info.id) else {
             continue;
         };
         let value = map.lookup(&ONLY, MapFlags::ANY).ok().flatten();
-        if value.and_then(|value| owner(&value)).is_some_and(is_gone) {
+        if value
+            .and_then(|value| owner(&value))
+            .is_some_and(has_exited)
+        {
             let _ = map.delete(&ONLY);
         }
     }
 }
 
-fn is_gone(process: u32) -> bool {
+fn has_exited(process: u32) -> bool {
     !Path::new(&format!("/proc/{process}")).exists()
 }
 
@@ -233,6 +237,6 @@ mod tests {
         let operations = [&[0; 7][..], &settle_name(), &[0; 9]].concat();
         assert_eq!(owner(&operations), Some(std::process::id()));
         assert_eq!(owner(b"lh_scalable\0"), None);
-        assert!(is_gone(u32::MAX) && !is_gone(std::process::id()));
+        assert!(has_exited(u32::MAX) && !has_exited(std::process::id()));
     }
 }

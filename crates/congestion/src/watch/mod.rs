@@ -5,7 +5,7 @@
 
 pub mod ack_counts;
 
-use crate::{Error, kernel, loader::Loaded, math::STATE_WORDS, object};
+use crate::{Error, feature_probe, loader::Loaded, math::STATE_WORDS, object};
 use ack_counts::AckCounts;
 use libbpf_rs::{Iter, MapCore, MapHandle, MapType, Object, ObjectBuilder};
 use std::{
@@ -105,12 +105,12 @@ pub struct Watch {
 impl Watch {
     /// Loads it; it goes when it is dropped.
     pub fn new() -> Result<Self, Error> {
-        kernel::rights("connections are watched")?;
+        feature_probe::check_rights("connections are watched")?;
         let step = "load the programs that walk through connections";
-        kernel::quietly(|| {
+        feature_probe::capture_warnings(|| {
             let object = ObjectBuilder::default().open_memory(object::WATCH);
             let object = object.and_then(libbpf_rs::OpenObject::load);
-            let object = object.map_err(|error| kernel::refused(step, &error))?;
+            let object = object.map_err(|error| feature_probe::refused(step, &error))?;
             Ok(Self { object })
         })
     }
@@ -144,14 +144,14 @@ impl Watch {
         let step = "walk through the connections";
         let program = self.object.progs_mut().find(|p| p.name() == program);
         let program = program.expect("watch.bpf.c has it");
-        let bytes = kernel::quietly(|| {
+        let bytes = feature_probe::capture_warnings(|| {
             let link = program.attach_iter(map.as_fd())?;
             let mut bytes = Vec::new();
             let limit = (CONNECTIONS_MAX * record) as u64;
             Iter::new(&link)?.take(limit).read_to_end(&mut bytes)?;
             Ok(bytes)
         });
-        bytes.map_err(|error: libbpf_rs::Error| kernel::failed(step, &error))
+        bytes.map_err(|error: libbpf_rs::Error| feature_probe::failed(step, &error))
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! ACK thinning in the kernel decides as ACK thinning in `longhaul link` does.
 
-use longhaul_congestion::ack_thin::math::{Flow, Kind, Limits, PureAck, Verdict, look_at};
+use longhaul_congestion::ack_thin::math::{Flow, Kind, Limits, PureAck, Verdict, classify};
 use longhaul_netem::{
     AckClass,
     ack::{self, AckThinner, Thinned},
@@ -189,8 +189,8 @@ const MULTIPATH: &[u8] = &[30, 8, 32, 1, 0, 0, 0, 2];
 fn only_a_bare_ack_is_pure() {
     let pure = Kind::Pure(PureAck::new(77, 9));
     for version in [4, 6] {
-        assert_eq!(look_at(&packet(version, 0x10, &[], &[])), pure);
-        assert_eq!(look_at(&packet(version, 0x10, TIMESTAMPS, &[])), pure);
+        assert_eq!(classify(&packet(version, 0x10, &[], &[])), pure);
+        assert_eq!(classify(&packet(version, 0x10, TIMESTAMPS, &[])), pure);
         for (options, payload) in [
             (SACK, &b""[..]),
             (MULTIPATH, b""),
@@ -200,12 +200,12 @@ fn only_a_bare_ack_is_pure() {
             (TIMESTAMPS, &[0; 60_000]),
         ] {
             let packet = packet(version, 0x10, options, payload);
-            assert_eq!(look_at(&packet), Kind::Other, "{options:?}");
+            assert_eq!(classify(&packet), Kind::Other, "{options:?}");
         }
         // FIN, SYN, RST, PSH, URG, ECE, CWR, AE (RFC 9293 §3.1, RFC 9768 §3.1).
         for flag in [0, 1, 2, 3, 5, 6, 7, 8].map(|bit| 1 << bit) {
             let packet = packet(version, 0x10 | flag, &[], &[]);
-            assert_eq!(look_at(&packet), Kind::Other, "flag {flag:#x}");
+            assert_eq!(classify(&packet), Kind::Other, "flag {flag:#x}");
         }
     }
 }
@@ -214,13 +214,13 @@ fn only_a_bare_ack_is_pure() {
 fn fragments_and_ip_options_are_left_alone() {
     let mut fragment = packet(4, 0x10, &[], &[]);
     fragment[6] = 0x20;
-    assert_eq!(look_at(&fragment), Kind::Other);
+    assert_eq!(classify(&fragment), Kind::Other);
     let mut long = packet(4, 0x10, &[], &[]);
     long[0] = 0x46;
-    assert_eq!(look_at(&long), Kind::Other);
+    assert_eq!(classify(&long), Kind::Other);
     let mut udp = packet(6, 0x10, &[], &[]);
     udp[6] = 17;
-    assert_eq!(look_at(&udp), Kind::NotTcp);
+    assert_eq!(classify(&udp), Kind::NotTcp);
 }
 
 proptest! {
@@ -236,7 +236,7 @@ proptest! {
         let mut bytes = packet(version, 0x10, options, &[]);
         let at = at % bytes.len();
         bytes[at] = byte;
-        if let Kind::Pure(ack) = look_at(&bytes) {
+        if let Kind::Pure(ack) = classify(&bytes) {
             let Some(AckClass::Pure(by_link)) = AckClass::of(&bytes) else {
                 return Err(TestCaseError::fail("a link would not"));
             };

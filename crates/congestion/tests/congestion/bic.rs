@@ -22,7 +22,7 @@ impl Sender {
                 given
                     .iter()
                     .find(|g| g.0 == p.name)
-                    .map_or(p.initial, |g| g.1)
+                    .map_or(p.default, |g| g.1)
             })
             .collect();
         let mut sender = Self {

@@ -40,7 +40,7 @@ impl Flow {
         let value = |name, initial| given.iter().find(|g| g.0 == name).map_or(initial, |g| g.1);
         let values: Vec<u32> = fast()
             .parameters()
-            .map(|p| value(p.name, p.initial))
+            .map(|p| value(p.name, p.default))
             .collect();
         let mut flow = Self {
             fast: fast().connection(&values),

@@ -16,7 +16,7 @@ fn htcp() -> Algorithm {
 fn parameters(changes: &[(&str, u32)]) -> Vec<u32> {
     let value = |parameter: longhaul_congestion::math::Parameter| {
         let told = changes.iter().find(|(name, _)| *name == parameter.name);
-        told.map_or(parameter.initial, |(_, value)| *value)
+        told.map_or(parameter.default, |(_, value)| *value)
     };
     htcp().parameters().map(value).collect()
 }

@@ -71,7 +71,7 @@ fn window() -> impl Strategy<Value = Window> {
 fn parameters(algorithm: Algorithm) -> impl Strategy<Value = Vec<u32>> {
     algorithm
         .parameters()
-        .map(|p| prop_oneof![Just(p.initial), p.least..=p.most].boxed())
+        .map(|p| prop_oneof![Just(p.default), p.min..=p.max].boxed())
         .collect::<Vec<_>>()
 }
 

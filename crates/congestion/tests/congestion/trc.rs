@@ -13,7 +13,7 @@ fn trc(given: &[(&str, u32)]) -> Connection {
     let value = |name, initial| given.iter().find(|g| g.0 == name).map_or(initial, |g| g.1);
     let values: Vec<u32> = algorithm
         .parameters()
-        .map(|p| value(p.name, p.initial))
+        .map(|p| value(p.name, p.default))
         .collect();
     algorithm.connection(&values)
 }

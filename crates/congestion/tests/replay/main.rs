@@ -39,7 +39,7 @@ fn values(algorithm: Algorithm, told: &[(&str, u32)]) -> Vec<u32> {
     };
     algorithm
         .parameters()
-        .map(|it| value(it.name, it.initial))
+        .map(|it| value(it.name, it.default))
         .collect()
 }
 

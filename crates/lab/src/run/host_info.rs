@@ -158,7 +158,7 @@ fn try_sandbox(experiment: &ExperimentPlan) -> Result<()> {
             .and_then(|()| try_sysctls(experiment));
         exit::exit_code(&outcome)
     };
-    match sandbox::enclose(work).map_err(|error| unsupported(&error))? {
+    match sandbox::run(work).map_err(|error| unsupported(&error))? {
         0 => Ok(()),
         // The error has been printed.
         code => std::process::exit(code.into()),

@@ -104,7 +104,7 @@ impl PreparedExperiment {
                 .and_then(|()| work());
             exit::exit_code(&outcome)
         };
-        sandbox::enclose(work).map_err(|error| unsupported(&error))
+        sandbox::run(work).map_err(|error| unsupported(&error))
     }
 
     fn run_and_report(self, out: &Path) -> Result<()> {

@@ -14,8 +14,8 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     Error,
-    choice::{self, Choice, Standing},
-    loader::{self, Tied},
+    choice::{self, Choice, Availability},
+    loader::{self, TransientCc},
     math::{Algorithm, algorithm, parameters},
 };
 use longhaul_results::result::CongestionControl;
@@ -68,7 +68,7 @@ fn unknown(name: &str) -> String {
 pub(crate) struct CongestionControls {
     provided: Vec<CongestionControl>,
     /// Registrations of longhaul's controls, by algorithm and parameters.
-    registered: BTreeMap<(&'static str, Vec<u32>), Tied>,
+    registered: BTreeMap<(&'static str, Vec<u32>), TransientCc>,
 }
 
 /// Refuses unknown names of congestion controls.
@@ -96,7 +96,7 @@ pub(crate) fn check(experiment: &ExperimentPlan) -> Result<()> {
 fn check_exists(text: &str) -> CheckResult {
     let control: CcSpec = text.parse()?;
     let name = control.name.as_deref().unwrap_or("reno");
-    let exists = choice::standing(name) != Standing::Nowhere || choice::is_of_linux(name);
+    let exists = choice::availability(name) != Availability::Absent || choice::is_in_linux(name);
     match exists {
         true => Ok(()),
         false => Err(unknown(name).into()),
@@ -107,16 +107,16 @@ fn check_exists(text: &str) -> CheckResult {
 fn available(control: &CcSpec) -> Result<()> {
     let name = control.name.as_deref().unwrap_or_default();
     let own = control.values().map_err(Refusal::usage)?.is_some();
-    match choice::standing(name) {
+    match choice::availability(name) {
         _ if own => loader::permitted().map_err(Error::refusal),
-        Standing::Ours => loader::permitted().map_err(Error::refusal),
-        Standing::Registered => Ok(()),
-        Standing::Module if choice::may_load_modules() => Ok(()),
-        Standing::Module => Err(Refusal::unsupported(format!(
+        Availability::Ours => loader::permitted().map_err(Error::refusal),
+        Availability::Registered => Ok(()),
+        Availability::Module if choice::may_load_modules() => Ok(()),
+        Availability::Module => Err(Refusal::unsupported(format!(
             "congestion control {name:?} is a module that this kernel has not loaded: sudo modprobe {}",
             choice::module(name)
         ))),
-        Standing::Nowhere => Err(Refusal::unsupported(format!(
+        Availability::Absent => Err(Refusal::unsupported(format!(
             "congestion control {name:?} is Linux's, but this kernel was built without it ({})",
             choice::module(name)
         ))),
@@ -230,7 +230,7 @@ impl CongestionControls {
         if let Some(registered) = self.registered.get(&key) {
             return Ok(registered.name().to_owned());
         }
-        let registered = loader::tie(own, values).map_err(Error::refusal)?;
+        let registered = loader::register_transient(own, values).map_err(Error::refusal)?;
         let name = registered.name().to_owned();
         self.registered.insert(key, registered);
         Ok(name)

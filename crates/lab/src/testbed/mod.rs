@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use indexmap::IndexMap;
 use longhaul_linux::{
     clock, ethtool,
-    interface::{self, End},
+    interface::{self, VethEndpoint},
     netns::Netns,
     sysctl,
 };
@@ -183,9 +183,9 @@ impl Testbed {
     }
 
     fn make_veth(&self, link: &Link, wire: &Wire) -> Result<()> {
-        let end = |(host, address): &(String, super::scenario::Address)| -> Result<End> {
+        let end = |(host, address): &(String, super::scenario::Address)| -> Result<VethEndpoint> {
             let (netns, name) = (self.host(host)?, wire.name.as_str());
-            Ok(End {
+            Ok(VethEndpoint {
                 netns,
                 name,
                 address: address.ip.into(),

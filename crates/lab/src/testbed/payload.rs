@@ -42,7 +42,7 @@ impl PayloadStore {
         let memory = memory_available()?;
         let fits = memory >= needed.get().saturating_add(HEADROOM);
         if fits {
-            sandbox::mount_memory(directory, needed + Bytes::new(HEADROOM))?;
+            sandbox::mount_tmpfs(directory, needed + Bytes::new(HEADROOM))?;
         } else {
             check_disk_space(disk, needed, memory)?;
         }

@@ -3,8 +3,8 @@
 //! that an idle connection holds none.
 
 use super::{
-    conduit::{Buffer, Conduit},
     splice::Pipe,
+    transfer_buffer::{Buffer, TransferBuffer},
 };
 use std::{
     ops::{Deref, DerefMut},
@@ -53,7 +53,7 @@ pub struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    idle: Vec<Conduit>,
+    idle: Vec<TransferBuffer>,
     pipes: usize,
     shortfall: Option<Shortfall>,
 }
@@ -85,42 +85,42 @@ impl Pool {
         self.state().shortfall.take()
     }
 
-    fn create(&self, mode: Mode) -> Conduit {
+    fn create(&self, mode: Mode) -> TransferBuffer {
         if mode == Mode::Copy || self.state().pipes >= self.config.pipes_max {
             return self.buffer();
         }
         match Pipe::with_capacity(self.config.pipe_bytes) {
-            Ok(pipe) => self.checked(pipe),
+            Ok(pipe) => self.count_pipe(pipe),
             Err(error) => {
-                self.note(Shortfall::NoPipe(error.to_string()));
+                self.record_shortfall(Shortfall::NoPipe(error.to_string()));
                 self.buffer()
             }
         }
     }
 
-    fn buffer(&self) -> Conduit {
-        Conduit::Copy(Buffer::with_capacity(self.config.buffer_bytes))
+    fn buffer(&self) -> TransferBuffer {
+        TransferBuffer::Copy(Buffer::with_capacity(self.config.buffer_bytes))
     }
 
-    fn checked(&self, pipe: Pipe) -> Conduit {
+    fn count_pipe(&self, pipe: Pipe) -> TransferBuffer {
         if pipe.capacity() < self.config.pipe_bytes {
-            self.note(Shortfall::SmallPipes(pipe.capacity()));
+            self.record_shortfall(Shortfall::SmallPipes(pipe.capacity()));
         }
         self.state().pipes += 1;
-        Conduit::Splice(pipe)
+        TransferBuffer::Splice(pipe)
     }
 
-    fn note(&self, shortfall: Shortfall) {
+    fn record_shortfall(&self, shortfall: Shortfall) {
         self.state().shortfall.get_or_insert(shortfall);
     }
 
     /// Only an empty conduit may be used again, or one connection's bytes would reach another. A
     /// buffer that stood in for a pipe goes too: the next lease tries for a pipe again.
-    fn give_back(&self, conduit: Conduit, mode: Mode) {
+    fn put_back(&self, conduit: TransferBuffer, mode: Mode) {
         let pipe = kind(&conduit) == Mode::Splice;
         let stand_in = kind(&conduit) != mode;
         let mut state = self.state();
-        if conduit.held() == 0 && !stand_in && state.idle.len() < self.config.idle_max {
+        if conduit.buffered_len() == 0 && !stand_in && state.idle.len() < self.config.idle_max {
             state.idle.push(conduit);
         } else if pipe {
             state.pipes -= 1;
@@ -133,16 +133,16 @@ impl Pool {
 }
 
 impl State {
-    fn take(&mut self, mode: Mode) -> Option<Conduit> {
+    fn take(&mut self, mode: Mode) -> Option<TransferBuffer> {
         let fitting = self.idle.iter().rposition(|idle| kind(idle) == mode)?;
         Some(self.idle.swap_remove(fitting))
     }
 }
 
-fn kind(conduit: &Conduit) -> Mode {
+fn kind(conduit: &TransferBuffer) -> Mode {
     match conduit {
-        Conduit::Splice(_) => Mode::Splice,
-        Conduit::Copy(_) => Mode::Copy,
+        TransferBuffer::Splice(_) => Mode::Splice,
+        TransferBuffer::Copy(_) => Mode::Copy,
     }
 }
 
@@ -151,18 +151,18 @@ fn kind(conduit: &Conduit) -> Mode {
 pub struct Lease<'a> {
     pool: &'a Pool,
     mode: Mode,
-    conduit: Option<Conduit>,
+    conduit: Option<TransferBuffer>,
 }
 
 impl Deref for Lease<'_> {
-    type Target = Conduit;
-    fn deref(&self) -> &Conduit {
+    type Target = TransferBuffer;
+    fn deref(&self) -> &TransferBuffer {
         self.conduit.as_ref().expect("present until drop")
     }
 }
 
 impl DerefMut for Lease<'_> {
-    fn deref_mut(&mut self) -> &mut Conduit {
+    fn deref_mut(&mut self) -> &mut TransferBuffer {
         self.conduit.as_mut().expect("present until drop")
     }
 }
@@ -170,7 +170,7 @@ impl DerefMut for Lease<'_> {
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         if let Some(conduit) = self.conduit.take() {
-            self.pool.give_back(conduit, self.mode);
+            self.pool.put_back(conduit, self.mode);
         }
     }
 }
@@ -214,7 +214,7 @@ mod tests {
     fn buffers_stand_in_beyond_the_bound_on_pipes() {
         let pool = pool(0);
         let leases = [(); 3].map(|()| pool.lease(Mode::Splice));
-        let pipe = |lease: &Lease<'_>| matches!(**lease, Conduit::Splice(_));
+        let pipe = |lease: &Lease<'_>| matches!(**lease, TransferBuffer::Splice(_));
         assert_eq!(leases.each_ref().map(pipe), [true, true, false]);
         drop(leases);
         assert!(

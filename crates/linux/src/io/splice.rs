@@ -27,7 +27,7 @@ pub struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
     capacity: usize,
-    held: usize,
+    buffered_len: usize,
 }
 
 impl Pipe {
@@ -41,7 +41,7 @@ impl Pipe {
             read,
             write,
             capacity,
-            held: 0,
+            buffered_len: 0,
         })
     }
 
@@ -53,8 +53,8 @@ impl Pipe {
 
     /// Bytes that wait in the pipe.
     #[must_use]
-    pub fn held(&self) -> usize {
-        self.held
+    pub fn buffered_len(&self) -> usize {
+        self.buffered_len
     }
 
     /// Takes what the socket `source` has, up to the pipe's capacity. `Ok(0)` is the end of the
@@ -63,13 +63,13 @@ impl Pipe {
     /// # Panics
     /// If the pipe still holds bytes.
     pub fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
-        assert_eq!(self.held, 0, "EAGAIN would be ambiguous");
+        assert_eq!(self.buffered_len, 0, "EAGAIN would be ambiguous");
         let most = self.capacity.min(most);
-        self.held = match move_bytes(&source, &self.write, most) {
+        self.buffered_len = match move_bytes(&source, &self.write, most) {
             Err(error) if is_empty(&error) => self.fill_again(source, most)?,
             outcome => outcome?,
         };
-        Ok(self.held)
+        Ok(self.buffered_len)
     }
 
     /// The socket seems to be empty, and recv(2) says whether it is: splice(2) does not pass the
@@ -95,8 +95,8 @@ impl Pipe {
 
     /// Gives `sink` what it takes. `WouldBlock`: its send buffer is full.
     pub fn drain(&mut self, sink: impl AsFd) -> io::Result<usize> {
-        let moved = move_bytes(&self.read, sink, self.held)?;
-        self.held -= moved;
+        let moved = move_bytes(&self.read, sink, self.buffered_len)?;
+        self.buffered_len -= moved;
         Ok(moved)
     }
 }
@@ -153,9 +153,9 @@ mod tests {
         let mut pipe = Pipe::with_capacity(1 << 20).unwrap();
         client.write_all(b"ten bytes!").unwrap();
         assert_eq!(pipe.fill(&near, usize::MAX).unwrap(), 10);
-        assert_eq!(pipe.held(), 10);
+        assert_eq!(pipe.buffered_len(), 10);
         assert_eq!(pipe.drain(&far).unwrap(), 10);
-        assert_eq!(pipe.held(), 0);
+        assert_eq!(pipe.buffered_len(), 0);
         let mut got = [0; 10];
         server.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"ten bytes!");
@@ -181,6 +181,6 @@ mod tests {
         pipe.fill(&near, usize::MAX).unwrap();
         let full = pipe.drain(&far).unwrap_err();
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
-        assert_eq!(pipe.held(), 4);
+        assert_eq!(pipe.buffered_len(), 4);
     }
 }

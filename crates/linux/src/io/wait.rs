@@ -15,7 +15,7 @@ use std::{
 
 /// Asks for timers without slack on the calling thread: by default the kernel may wake a sleeper
 /// 50 µs late to save power (`prctl(2)`, PR_SET_TIMERSLACK).
-pub fn precise_timers() -> io::Result<()> {
+pub fn disable_timer_slack() -> io::Result<()> {
     // SAFETY: PR_SET_TIMERSLACK takes its argument by value.
     match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) } {
         -1 => Err(io::Error::last_os_error()),
@@ -26,7 +26,7 @@ pub fn precise_timers() -> io::Result<()> {
 /// Puts the calling thread before all ordinary threads (`sched(7)`, SCHED_RR at the lowest
 /// real-time priority); whether the kernel allowed it (CAP_SYS_NICE).
 #[must_use]
-pub fn take_precedence() -> bool {
+pub fn request_realtime_priority() -> bool {
     let parameter = libc::sched_param { sched_priority: 1 };
     // SAFETY: reads one sched_param; 0 means the calling thread.
     unsafe {
@@ -35,15 +35,15 @@ pub fn take_precedence() -> bool {
 }
 
 /// Lets other threads of this core run, if there are any.
-pub fn give_way() {
+pub fn yield_now() {
     rustix::thread::sched_yield();
 }
 
 /// Wakes a thread that waits for packets.
 #[derive(Debug, Clone)]
-pub struct Bell(Arc<OwnedFd>);
+pub struct Waker(Arc<OwnedFd>);
 
-impl Bell {
+impl Waker {
     /// A silent bell.
     pub fn new() -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -51,7 +51,7 @@ impl Bell {
     }
 
     /// Ends the current or the next [`wait`](Self::wait).
-    pub fn ring(&self) -> io::Result<()> {
+    pub fn wake(&self) -> io::Result<()> {
         write(&self.0, &1_u64.to_ne_bytes())?;
         Ok(())
     }

@@ -38,7 +38,7 @@ pub enum Error {
     NoDevice(String),
     /// Somebody chose a queueing discipline, which would be lost.
     #[error("{0} has a queueing discipline that somebody chose: tc qdisc delete dev {0} root")]
-    Chosen(String),
+    UserConfigured(String),
     /// Another run does so.
     #[error("ACKs that leave by {0} are paced by another longhaul run")]
     Busy(String),
@@ -63,12 +63,12 @@ impl AckPacing {
         let index = index_here(device)
             .ok()
             .ok_or_else(|| Error::NoDevice(device.to_owned()))?;
-        let alive = alive(index).map_err(|_| Error::Busy(device.to_owned()))?;
-        if root_of(device)? == Root::Ours {
+        let alive = claim_device(index).map_err(|_| Error::Busy(device.to_owned()))?;
+        if root_qdisc(device)? == RootQdisc::Ours {
             remove(device)?;
         }
-        if root_of(device)? == Root::Chosen {
-            return Err(Error::Chosen(device.to_owned()));
+        if root_qdisc(device)? == RootQdisc::UserConfigured {
+            return Err(Error::UserConfigured(device.to_owned()));
         }
         let pacing = Self {
             device: device.to_owned(),
@@ -93,14 +93,14 @@ impl Drop for AckPacing {
 }
 
 /// Removes what killed processes left in this network namespace; the devices are returned.
-pub fn sweep() -> Result<Vec<String>, Error> {
+pub fn remove_stale() -> Result<Vec<String>, Error> {
     let mut swept = Vec::new();
     for device in devices() {
-        let ours = root_of(&device)? == Root::Ours;
+        let ours = root_qdisc(&device)? == RootQdisc::Ours;
         let Some(index) = index_here(&device).ok().filter(|_| ours) else {
             continue;
         };
-        if let Ok(_alive) = alive(index) {
+        if let Ok(_alive) = claim_device(index) {
             remove(&device)?;
             swept.push(device);
         }
@@ -115,32 +115,32 @@ fn devices() -> Vec<String> {
 }
 
 /// Abstract names belong to a network namespace, as device numbers do.
-fn alive(index: u32) -> io::Result<UnixListener> {
+fn claim_device(index: u32) -> io::Result<UnixListener> {
     let name = format!("longhaul-ack-pacing-{index}");
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
 /// Who made a device's outermost queueing discipline.
 #[derive(Debug, PartialEq, Eq)]
-enum Root {
+enum RootQdisc {
     /// The kernel, which gives it no number.
     Kernel,
     Ours,
-    Chosen,
+    UserConfigured,
 }
 
-fn root_of(device: &str) -> Result<Root, Error> {
+fn root_qdisc(device: &str) -> Result<RootQdisc, Error> {
     let shown = tc(&format!("qdisc show dev {device} root"))?;
-    Ok(root_in(&shown))
+    Ok(parse_root_qdisc(&shown))
 }
 
 /// `qdisc KIND HANDLE: root …`; nothing at all without one.
-fn root_in(shown: &str) -> Root {
+fn parse_root_qdisc(shown: &str) -> RootQdisc {
     let mut words = shown.split_whitespace().skip(1);
     match (words.next(), words.next()) {
-        (Some("htb"), Some(handle)) if handle == format!("{MAJOR:x}:") => Root::Ours,
-        (Some(_), Some(handle)) if handle != "0:" => Root::Chosen,
-        _ => Root::Kernel,
+        (Some("htb"), Some(handle)) if handle == format!("{MAJOR:x}:") => RootQdisc::Ours,
+        (Some(_), Some(handle)) if handle != "0:" => RootQdisc::UserConfigured,
+        _ => RootQdisc::Kernel,
     }
 }
 
@@ -185,14 +185,20 @@ mod tests {
     #[test]
     fn what_the_kernel_chose_may_go() {
         for (shown, root) in [
-            ("", Root::Kernel),
-            ("qdisc noqueue 0: root refcnt 2", Root::Kernel),
-            ("qdisc fq_codel 0: root refcnt 2 limit 10240p", Root::Kernel),
-            ("qdisc fq 8001: root refcnt 2", Root::Chosen),
-            ("qdisc htb 1: root refcnt 2 r2q 10", Root::Chosen),
-            ("qdisc htb acc: root refcnt 2 r2q 10", Root::Ours),
+            ("", RootQdisc::Kernel),
+            ("qdisc noqueue 0: root refcnt 2", RootQdisc::Kernel),
+            (
+                "qdisc fq_codel 0: root refcnt 2 limit 10240p",
+                RootQdisc::Kernel,
+            ),
+            ("qdisc fq 8001: root refcnt 2", RootQdisc::UserConfigured),
+            (
+                "qdisc htb 1: root refcnt 2 r2q 10",
+                RootQdisc::UserConfigured,
+            ),
+            ("qdisc htb acc: root refcnt 2 r2q 10", RootQdisc::Ours),
         ] {
-            assert_eq!(root_in(shown), root, "{shown}");
+            assert_eq!(parse_root_qdisc(shown), root, "{shown}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! transparent proxy (Linux `Documentation/networking/tproxy.rst`).
 
 use super::{
-    interface::{ask, index_of, unless},
+    interface::{ignore_errno, index_of, request},
     netfilter::{Family, marks::Marks},
     netns::Netns,
 };
@@ -39,17 +39,17 @@ impl Diversion {
     pub fn install(&self, reroutes: bool) -> io::Result<bool> {
         let here = Netns::current()?;
         let doing = self.doing("route", "to this host");
-        let route = self.everything_local(&here)?;
+        let route = self.local_default_route(&here)?;
         // The route first: a mark without a route would follow the ordinary table.
-        let mut is_new = ask(&here, &doing, async |kernel| {
-            unless_there(kernel.route().add(route).execute().await)
+        let mut is_new = request(&here, &doing, async |kernel| {
+            false_if_exists(kernel.route().add(route).execute().await)
         })?;
         let rules = self.rules().into_iter();
         for (rule, _) in rules.filter(|(_, reroutes_only)| reroutes || !reroutes_only) {
-            is_new |= ask(&here, &doing, async |kernel| {
+            is_new |= request(&here, &doing, async |kernel| {
                 let mut request = kernel.rule().add();
                 *request.message_mut() = rule;
-                unless_there(request.execute().await)
+                false_if_exists(request.execute().await)
             })?;
         }
         Ok(is_new)
@@ -60,13 +60,13 @@ impl Diversion {
         let here = Netns::current()?;
         let doing = self.doing("stop routing", "to this host");
         for (rule, _) in self.rules() {
-            ask(&here, &doing, async |kernel| {
-                unless(libc::ENOENT, kernel.rule().del(rule).execute().await)
+            request(&here, &doing, async |kernel| {
+                ignore_errno(libc::ENOENT, kernel.rule().del(rule).execute().await)
             })?;
         }
-        let route = self.everything_local(&here)?;
-        ask(&here, &doing, async |kernel| {
-            unless(libc::ESRCH, kernel.route().del(route).execute().await)
+        let route = self.local_default_route(&here)?;
+        request(&here, &doing, async |kernel| {
+            ignore_errno(libc::ESRCH, kernel.route().del(route).execute().await)
         })
     }
 
@@ -117,7 +117,7 @@ impl Diversion {
         rule
     }
 
-    fn everything_local(&self, here: &Netns) -> io::Result<RouteMessage> {
+    fn local_default_route(&self, here: &Netns) -> io::Result<RouteMessage> {
         let lo = index_of(here, "lo")?;
         Ok(match self.family {
             Family::Ip => RouteMessageBuilder::<Ipv4Addr>::new()
@@ -136,7 +136,7 @@ impl Diversion {
 }
 
 /// False if the kernel answers that it was there already.
-fn unless_there(outcome: Result<(), rtnetlink::Error>) -> Result<bool, rtnetlink::Error> {
+fn false_if_exists(outcome: Result<(), rtnetlink::Error>) -> Result<bool, rtnetlink::Error> {
     match outcome {
         Err(rtnetlink::Error::NetlinkError(error)) if error.raw_code() == -libc::EEXIST => {
             Ok(false)

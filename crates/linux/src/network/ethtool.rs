@@ -37,7 +37,7 @@ pub fn offloads(name: &str) -> io::Result<Vec<(&'static str, bool)>> {
     ];
     let socket = socket()?;
     let known = |(offload, command)| {
-        let [_, data] = ask(&socket, name, [command, 0])?;
+        let [_, data] = query(&socket, name, [command, 0])?;
         Some((offload, data != 0))
     };
     Ok(QUESTIONS.into_iter().filter_map(known).collect())
@@ -48,7 +48,7 @@ pub fn rings(name: &str) -> io::Result<Option<Rings>> {
     const GRINGPARAM: u32 = 0x10;
     // `struct ethtool_ringparam`: the command, four maxima, four values; of each four the first is
     // receive and the last transmit.
-    let answer = ask(&socket()?, name, [GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let answer = query(&socket()?, name, [GRINGPARAM, 0, 0, 0, 0, 0, 0, 0, 0]);
     Ok(answer.map(|words| Rings {
         receive: words[5],
         receive_max: words[1],
@@ -63,12 +63,12 @@ pub fn receive_clock(name: &str) -> io::Result<Option<u32>> {
     const GET_TS_INFO: u32 = 0x41;
     let socket = socket()?;
     // `struct hwtstamp_config`: flags, transmit type, receive filter.
-    let stamped = exchange(&socket, libc::SIOCGHWTSTAMP, name, [0; 3])
+    let stamped = interface_ioctl(&socket, libc::SIOCGHWTSTAMP, name, [0; 3])
         .is_some_and(|[_, _, filter]| filter == libc::HWTSTAMP_FILTER_ALL);
     // `struct ethtool_ts_info`: command, capabilities, clock (or -1), and eight more words.
     let mut question = [0; 11];
     question[0] = GET_TS_INFO;
-    let answer = ask(&socket, name, question).filter(|_| stamped);
+    let answer = query(&socket, name, question).filter(|_| stamped);
     Ok(answer
         .map(|words| words[2])
         .filter(|clock| *clock as i32 >= 0))
@@ -79,12 +79,12 @@ fn socket() -> io::Result<UdpSocket> {
 }
 
 /// One question: 32-bit words of which the first is the command, answered in place.
-fn ask<const N: usize>(socket: &UdpSocket, name: &str, words: [u32; N]) -> Option<[u32; N]> {
-    exchange(socket, libc::SIOCETHTOOL, name, words)
+fn query<const N: usize>(socket: &UdpSocket, name: &str, words: [u32; N]) -> Option<[u32; N]> {
+    interface_ioctl(socket, libc::SIOCETHTOOL, name, words)
 }
 
 /// An ioctl(2) of an interface that reads and writes a structure of so many words.
-fn exchange<const N: usize>(
+fn interface_ioctl<const N: usize>(
     socket: &UdpSocket,
     request_code: libc::c_ulong,
     name: &str,

@@ -19,7 +19,7 @@ use std::{
 
 /// One end of a wire: an interface to make, and where.
 #[derive(Debug, Clone)]
-pub struct End<'a> {
+pub struct VethEndpoint<'a> {
     /// The namespace that it lives in.
     pub netns: &'a Netns,
     /// Its name, up to 15 bytes (`IFNAMSIZ` of `linux/if.h` counts the final NUL).
@@ -32,7 +32,7 @@ pub struct End<'a> {
 
 /// Makes a pair of virtual Ethernet interfaces, gives both their addresses and brings them up.
 /// `mtu` is in bytes.
-pub fn create_veth(left: &End, right: &End, mtu: u32) -> io::Result<()> {
+pub fn create_veth(left: &VethEndpoint, right: &VethEndpoint, mtu: u32) -> io::Result<()> {
     let peer = LinkUnspec::new_with_name(right.name)
         .mtu(mtu)
         .setns_by_fd(right.netns.raw());
@@ -41,10 +41,10 @@ pub fn create_veth(left: &End, right: &End, mtu: u32) -> io::Result<()> {
         .set_info_data(InfoData::Veth(InfoVeth::Peer(peer.build())))
         .build();
     let doing = format!("create the veth pair {}–{}", left.name, right.name);
-    ask(left.netns, &doing, async |kernel| {
+    request(left.netns, &doing, async |kernel| {
         kernel.link().add(pair).execute().await
     })?;
-    [left, right].into_iter().try_for_each(address_and_raise)
+    [left, right].into_iter().try_for_each(set_address_and_up)
 }
 
 /// Gives an interface that exists its MTU in bytes, its transmit queue in packets and its
@@ -58,7 +58,7 @@ pub fn configure(
 ) -> io::Result<()> {
     let sizes = LinkUnspec::new_with_name(name).mtu(mtu).txqueuelen(queue);
     let doing = format!("set the MTU of {name} to {mtu} and its queue to {queue}");
-    ask(netns, &doing, async |kernel| {
+    request(netns, &doing, async |kernel| {
         kernel.link().set(sizes.build()).execute().await
     })?;
     for &(address, prefix) in addresses {
@@ -67,7 +67,7 @@ pub fn configure(
     bring_up(netns, name)
 }
 
-fn address_and_raise(end: &End) -> io::Result<()> {
+fn set_address_and_up(end: &VethEndpoint) -> io::Result<()> {
     add_address(end.netns, end.name, end.address, end.prefix)?;
     bring_up(end.netns, end.name)
 }
@@ -78,7 +78,7 @@ fn address_and_raise(end: &End) -> io::Result<()> {
 fn add_address(netns: &Netns, name: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
     let index = index_of(netns, name)?;
     let doing = format!("give {name} the address {address}/{prefix}");
-    ask(netns, &doing, async |kernel| {
+    request(netns, &doing, async |kernel| {
         let mut add = kernel.address().add(index, address, prefix);
         if address.is_ipv6() {
             add.message_mut().header.flags |= AddressHeaderFlags::Nodad;
@@ -91,7 +91,7 @@ fn add_address(netns: &Netns, name: &str, address: IpAddr, prefix: u8) -> io::Re
 pub fn bring_up(netns: &Netns, name: &str) -> io::Result<()> {
     let up = LinkUnspec::new_with_name(name).up().build();
     let doing = format!("bring {name} up");
-    ask(netns, &doing, async |kernel| {
+    request(netns, &doing, async |kernel| {
         kernel.link().set(up).execute().await
     })
 }
@@ -111,7 +111,7 @@ pub fn add_route(
         .build();
     route.attributes.extend(congestion_control.map(metric));
     let doing = format!("add the route to {destination}/{prefix} by way of {gateway}");
-    ask(netns, &doing, async |kernel| {
+    request(netns, &doing, async |kernel| {
         kernel.route().add(route).execute().await
     })
 }
@@ -138,7 +138,7 @@ pub fn set_congestion_control(
         .build();
     route.attributes.push(metric(congestion_control));
     let doing = format!("use {congestion_control} on {name}");
-    ask(netns, &doing, async |kernel| {
+    request(netns, &doing, async |kernel| {
         kernel.route().add(route).replace().execute().await
     })
 }
@@ -152,9 +152,9 @@ fn metric(congestion_control: &str) -> RouteAttribute {
 /// `Documentation/networking/tproxy.rst`).
 pub fn deliver_marked_locally(netns: &Netns, mark: u32, table: u32) -> io::Result<()> {
     let doing = format!("route packets marked {mark} to this host");
-    ask(netns, &doing, async |kernel| {
+    request(netns, &doing, async |kernel| {
         let rule = kernel.rule().add().v4().fw_mark(mark).table_id(table);
-        unless(
+        ignore_errno(
             libc::EEXIST,
             rule.action(RuleAction::ToTable).execute().await,
         )
@@ -165,20 +165,20 @@ pub fn deliver_marked_locally(netns: &Netns, mark: u32, table: u32) -> io::Resul
         .scope(RouteScope::Host)
         .output_interface(index_of(netns, "lo")?)
         .build();
-    ask(netns, &doing, async |kernel| {
+    request(netns, &doing, async |kernel| {
         kernel.route().add(everything).replace().execute().await
     })
 }
 
 /// Whether this namespace has no IPv6, by module or by `disable_ipv6`.
 #[must_use]
-pub fn ipv6_is_off() -> bool {
+pub fn is_ipv6_disabled() -> bool {
     let disabled = std::fs::read_to_string("/proc/sys/net/ipv6/conf/lo/disable_ipv6");
     disabled.map_or(true, |text| text.trim() != "0")
 }
 
 /// Success, too, if the kernel answers `errno`.
-pub(super) fn unless(
+pub(super) fn ignore_errno(
     errno: i32,
     outcome: Result<(), rtnetlink::Error>,
 ) -> Result<(), rtnetlink::Error> {
@@ -210,7 +210,7 @@ pub(crate) fn index_here(name: &str) -> io::Result<u32> {
 }
 
 /// One question to the kernel, asked inside `netns`; an error says what was being done and where.
-pub(super) fn ask<T: Send>(
+pub(super) fn request<T: Send>(
     netns: &Netns,
     doing: &str,
     question: impl AsyncFnOnce(Handle) -> Result<T, rtnetlink::Error> + Send,

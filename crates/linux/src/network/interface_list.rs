@@ -43,7 +43,7 @@ pub struct Interface {
 pub fn list() -> io::Result<Vec<Interface>> {
     let links = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let disciplines = dump(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()))?;
-    let disciplines: Vec<TcMessage> = disciplines.into_iter().filter_map(discipline).collect();
+    let disciplines: Vec<TcMessage> = disciplines.into_iter().filter_map(qdisc).collect();
     Ok(links
         .into_iter()
         .filter_map(|message| match message {
@@ -53,7 +53,7 @@ pub fn list() -> io::Result<Vec<Interface>> {
         .collect())
 }
 
-fn discipline(message: RouteNetlinkMessage) -> Option<TcMessage> {
+fn qdisc(message: RouteNetlinkMessage) -> Option<TcMessage> {
     match message {
         RouteNetlinkMessage::NewQueueDiscipline(discipline) => Some(discipline),
         _ => None,
@@ -70,15 +70,15 @@ impl Interface {
             mtu: 0,
             transmit_queue: 0,
             receive_queues: 1,
-            qdiscs: leaves(link.header.index, disciplines),
+            qdiscs: leaf_qdiscs(link.header.index, disciplines),
         };
         for attribute in &link.attributes {
-            interface.take(attribute);
+            interface.apply_attribute(attribute);
         }
         interface
     }
 
-    fn take(&mut self, attribute: &LinkAttribute) {
+    fn apply_attribute(&mut self, attribute: &LinkAttribute) {
         match attribute {
             LinkAttribute::IfName(name) => self.name.clone_from(name),
             LinkAttribute::Mtu(mtu) => self.mtu = *mtu,
@@ -96,7 +96,7 @@ impl Interface {
 }
 
 /// What packets of interface `index` wait in: the root, or if that is `mq` its children.
-fn leaves(index: u32, disciplines: &[TcMessage]) -> Vec<String> {
+fn leaf_qdiscs(index: u32, disciplines: &[TcMessage]) -> Vec<String> {
     let outgoing = |message: &&TcMessage| {
         message.header.index as u32 == index && message.header.parent != TcHandle::INGRESS
     };
@@ -191,8 +191,8 @@ mod tests {
             message(2, TcHandle::INGRESS, "clsact"),
             message(3, TcHandle::ROOT, "mq"),
         ];
-        assert_eq!(leaves(2, &all), ["fq"]);
-        assert_eq!(leaves(3, &all), ["mq"]);
-        assert_eq!(leaves(4, &all), [""; 0]);
+        assert_eq!(leaf_qdiscs(2, &all), ["fq"]);
+        assert_eq!(leaf_qdiscs(3, &all), ["mq"]);
+        assert_eq!(leaf_qdiscs(4, &all), [""; 0]);
     }
 }

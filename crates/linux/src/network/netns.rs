@@ -14,7 +14,7 @@ use std::{
 };
 
 /// What it takes to enter one that is not this process's own, for whom the kernel refuses.
-pub const ENTERING: &str = "entering a network namespace needs CAP_SYS_ADMIN: run it with sudo, outside of containers and user namespaces";
+pub const ENTER_HINT: &str = "entering a network namespace needs CAP_SYS_ADMIN: run it with sudo, outside of containers and user namespaces";
 
 /// Where `ip netns` keeps its names.
 pub const DIRECTORY: &str = "/run/netns";
@@ -84,7 +84,7 @@ impl Netns {
     pub fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         let inside = || {
             // The kernel wants CAP_SYS_ADMIN for the way into one, whether or not one is there already.
-            if !self.is_here() {
+            if !self.is_current() {
                 self.enter()?;
             }
             work()
@@ -94,7 +94,7 @@ impl Netns {
     }
 
     /// Whether the calling thread is in it.
-    fn is_here(&self) -> bool {
+    fn is_current(&self) -> bool {
         let numbers = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
         let here = stat("/proc/thread-self/ns/net").map(numbers);
         here.is_ok() && fstat(&*self.file).map(numbers) == here

@@ -16,7 +16,7 @@ pub fn write(netns: &Netns, name: &str, value: &str) -> io::Result<()> {
 
 /// Reads a setting as the calling thread sees it, which takes no rights.
 pub fn read_here(name: &str) -> io::Result<String> {
-    let text = fs::read_to_string(path_of(name)?).map_err(naming(name))?;
+    let text = fs::read_to_string(path_of(name)?).map_err(add_name(name))?;
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
@@ -28,7 +28,7 @@ pub fn write_here(name: &str, value: &str) -> io::Result<()> {
         .write(true)
         .open(path_of(name)?)
         .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()))
-        .map_err(naming(name))
+        .map_err(add_name(name))
 }
 
 /// Whether the calling thread may change a setting. Those of the whole machine can't be changed from
@@ -58,7 +58,7 @@ fn path_of(name: &str) -> io::Result<PathBuf> {
     }
 }
 
-fn naming(name: &str) -> impl Fn(io::Error) -> io::Error {
+fn add_name(name: &str) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("sysctl {name}: {error}"))
 }
 

@@ -51,7 +51,7 @@ impl Account {
 
     /// Turns this process into that user's: for a child before it executes something. Makes system
     /// calls only. Needs CAP_SETUID and CAP_SETGID.
-    pub(crate) fn assume(&self) -> io::Result<()> {
+    pub(crate) fn switch_to(&self) -> io::Result<()> {
         let done = |outcome| match outcome {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),

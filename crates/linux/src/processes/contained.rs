@@ -33,7 +33,7 @@ const NOT_STARTED: u8 = 127;
 
 /// How a command went, and what it and everything that it started used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct Outcome {
     /// Its exit code, or 128 + the number of the signal that ended it.
     pub code: u8,
     /// From its start to its end.
@@ -52,7 +52,7 @@ pub struct Ended {
 /// The caller must have one thread. With its death, whatever it is of, everything ends.
 pub fn run(
     command: &mut Command,
-    tell: impl FnOnce(&Ended) -> io::Result<()>,
+    tell: impl FnOnce(&Outcome) -> io::Result<()>,
 ) -> Result<u8, SandboxError> {
     let before = block_supervised_signals()?;
     // SAFETY: descriptors and memory stay shared with nobody; the caller has one thread.
@@ -65,19 +65,19 @@ pub fn run(
     // SAFETY: the caller has one thread, so the child's copy of every lock is consistent.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error().into()),
-        0 => be_first(command, before, tell),
+        0 => run_as_init(command, before, tell),
         first => Ok(supervise(first)?),
     }
 }
 
 /// The life of PID 1: never returns.
-fn be_first(
+fn run_as_init(
     command: &mut Command,
     before: sigset_t,
-    tell: impl FnOnce(&Ended) -> io::Result<()>,
+    tell: impl FnOnce(&Outcome) -> io::Result<()>,
 ) -> ! {
-    let code = furnish()
-        .and_then(|()| attend(command, before))
+    let code = mount_private_proc()
+        .and_then(|()| run_command(command, before))
         .and_then(|ended| tell(&ended).map(|()| ended.code));
     let code = code.unwrap_or_else(|error| {
         let _ = writeln!(io::stderr(), "cannot look after the command: {error}");
@@ -86,7 +86,7 @@ fn be_first(
     std::process::exit(code.into())
 }
 
-fn furnish() -> io::Result<()> {
+fn mount_private_proc() -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     mount_change(
         "/",
@@ -97,7 +97,7 @@ fn furnish() -> io::Result<()> {
     Ok(mount("proc", "/proc", "proc", plain, None)?)
 }
 
-fn attend(command: &mut Command, before: sigset_t) -> io::Result<Ended> {
+fn run_command(command: &mut Command, before: sigset_t) -> io::Result<Outcome> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -114,14 +114,14 @@ fn attend(command: &mut Command, before: sigset_t) -> io::Result<Ended> {
         Ok(child) => child,
         Err(error) => return Ok(not_started(&error)),
     };
-    let [out, err] = keep_outputs(&mut child);
+    let [out, err] = copy_outputs(&mut child);
     let code = supervise(child.id() as pid_t)?;
     let seconds = began.elapsed().as_secs_f64();
-    end_all();
+    kill_all();
     let last_line = err.join().unwrap_or_default();
     let _ = out.join();
-    let (cpu_s, peak_memory_bytes) = used()?;
-    Ok(Ended {
+    let (cpu_s, peak_memory_bytes) = children_usage()?;
+    Ok(Outcome {
         code,
         seconds,
         cpu_s,
@@ -130,8 +130,8 @@ fn attend(command: &mut Command, before: sigset_t) -> io::Result<Ended> {
     })
 }
 
-fn not_started(error: &io::Error) -> Ended {
-    Ended {
+fn not_started(error: &io::Error) -> Outcome {
+    Outcome {
         code: NOT_STARTED,
         seconds: 0.0,
         cpu_s: 0.0,
@@ -141,15 +141,15 @@ fn not_started(error: &io::Error) -> Ended {
 }
 
 /// Both are read to their ends, which come when nobody has them open any more; each thread gives the last line.
-fn keep_outputs(child: &mut Child) -> [thread::JoinHandle<String>; 2] {
+fn copy_outputs(child: &mut Child) -> [thread::JoinHandle<String>; 2] {
     let (out, err) = (child.stdout.take(), child.stderr.take());
     [
-        thread::spawn(move || out.map_or_else(String::new, |out| keep(out, io::stdout()))),
-        thread::spawn(move || err.map_or_else(String::new, |err| keep(err, io::stderr()))),
+        thread::spawn(move || out.map_or_else(String::new, |out| copy_output(out, io::stdout()))),
+        thread::spawn(move || err.map_or_else(String::new, |err| copy_output(err, io::stderr()))),
     ]
 }
 
-fn keep(mut from: impl Read, mut to: impl Write) -> String {
+fn copy_output(mut from: impl Read, mut to: impl Write) -> String {
     let (mut chunk, mut left, mut tail) = (vec![0; 1 << 16], OUTPUT_MAX, Vec::new());
     while let Ok(count @ 1..) = from.read(&mut chunk) {
         let kept = count.min(left);
@@ -169,7 +169,7 @@ fn last_line(tail: &[u8]) -> String {
 }
 
 /// Kills all that is left in the PID namespace, of which this is PID 1, and waits for it.
-fn end_all() {
+fn kill_all() {
     // SAFETY: kill takes plain numbers; -1 is every process of this PID namespace but PID 1.
     unsafe { libc::kill(-1, libc::SIGKILL) };
     // SAFETY: nobody asks how they ended.
@@ -177,7 +177,7 @@ fn end_all() {
 }
 
 /// Seconds of CPU of all children that were waited for, and the largest resident set among them, in bytes.
-fn used() -> io::Result<(f64, u64)> {
+fn children_usage() -> io::Result<(f64, u64)> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: room for what is told.
     if unsafe { libc::getrusage(RUSAGE_CHILDREN, usage.as_mut_ptr()) } != 0 {
@@ -205,7 +205,7 @@ mod tests {
     fn outputs_are_kept_up_to_a_bound_and_read_to_their_end() {
         let text = [vec![b'x'; 3 * OUTPUT_MAX], b"\nthe end\n".to_vec()].concat();
         let mut kept = Vec::new();
-        assert_eq!(keep(text.as_slice(), &mut kept), "the end");
+        assert_eq!(copy_output(text.as_slice(), &mut kept), "the end");
         assert_eq!(kept.len(), OUTPUT_MAX);
     }
 }

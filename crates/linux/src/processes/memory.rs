@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 /// Memory of the machine, in bytes (sysinfo(2)).
 #[must_use]
-pub fn of_machine() -> u64 {
+pub fn machine_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     // The field is as wide as the machine's words.
     #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
@@ -16,7 +16,7 @@ pub fn of_machine() -> u64 {
 /// The least limit, in bytes, of this process's control group and those above it, of version 2 or 1
 /// (cgroups(7)). `None` is no limit, or none that can be read.
 #[must_use]
-pub fn of_cgroup() -> Option<u64> {
+pub fn cgroup_limit() -> Option<u64> {
     let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
     least_limit(&membership, Path::new("/sys/fs/cgroup"))
 }
@@ -93,6 +93,6 @@ mod tests {
 
     #[test]
     fn a_machine_has_memory() {
-        assert!(of_machine() > 1 << 20);
+        assert!(machine_bytes() > 1 << 20);
     }
 }

@@ -3,15 +3,15 @@
 //! they end.
 
 pub mod account;
-pub mod attended;
 pub mod cgroup;
+pub mod cleanup_process;
 pub mod contained;
-pub mod executor;
 pub mod memory;
 pub mod mtu_probing;
 pub mod process;
 pub mod process_usage;
 pub mod sandbox;
+pub mod supervise;
 pub mod transient_cgroup;
 
 pub use process::{descriptors, file_size};

@@ -21,7 +21,7 @@ pub struct Usage {
     /// Descriptors that are open.
     pub descriptors: u64,
     /// When the process started.
-    pub started: SystemTime,
+    pub start_time: SystemTime,
 }
 
 /// Reads it from /proc; takes no rights.
@@ -30,7 +30,7 @@ pub fn own() -> io::Result<Usage> {
     let fields = fields(&stat).ok_or_else(|| io::Error::other("/proc/self/stat is cut short"))?;
     let ticks = rustix::param::clock_ticks_per_second() as f64;
     let boot = clock_gettime(ClockId::Boottime);
-    let age = boot.tv_sec as f64 + boot.tv_nsec as f64 / 1e9 - fields.started as f64 / ticks;
+    let age = boot.tv_sec as f64 + boot.tv_nsec as f64 / 1e9 - fields.start_ticks as f64 / ticks;
     Ok(Usage {
         cpu_s: fields.cpu as f64 / ticks,
         resident_bytes: fields.resident_pages * rustix::param::page_size() as u64,
@@ -38,7 +38,7 @@ pub fn own() -> io::Result<Usage> {
         threads: fields.threads,
         // The listing itself has one open.
         descriptors: fs::read_dir("/proc/self/fd")?.count() as u64 - 1,
-        started: SystemTime::now() - Duration::from_secs_f64(age.max(0.0)),
+        start_time: SystemTime::now() - Duration::from_secs_f64(age.max(0.0)),
     })
 }
 
@@ -47,7 +47,7 @@ pub fn own() -> io::Result<Usage> {
 struct Fields {
     cpu: u64,
     threads: u64,
-    started: u64,
+    start_ticks: u64,
     virtual_bytes: u64,
     resident_pages: u64,
 }
@@ -61,7 +61,7 @@ fn fields(stat: &str) -> Option<Fields> {
     Some(Fields {
         cpu: field(14)? + field(15)?,
         threads: field(20)?,
-        started: field(22)?,
+        start_ticks: field(22)?,
         virtual_bytes: field(23)?,
         resident_pages: field(24)?,
     })
@@ -77,7 +77,7 @@ mod tests {
         let want = Fields {
             cpu: 125,
             threads: 4,
-            started: 900,
+            start_ticks: 900,
             virtual_bytes: 5000,
             resident_pages: 60,
         };
@@ -90,6 +90,6 @@ mod tests {
         let usage = own().unwrap();
         assert!(usage.resident_bytes > 0 && usage.virtual_bytes >= usage.resident_bytes);
         assert!(usage.threads >= 1 && usage.descriptors >= 3);
-        assert!(usage.started <= SystemTime::now());
+        assert!(usage.start_time <= SystemTime::now());
     }
 }

@@ -42,7 +42,7 @@ pub enum SandboxError {
     UserMap(#[source] io::Error),
     /// The namespaces stand but could not be furnished.
     #[error("cannot {step} inside the new namespaces: {source}")]
-    Furnish {
+    SetUp {
         /// What was being done.
         step: &'static str,
         /// The kernel's answer.
@@ -60,7 +60,7 @@ pub enum SandboxError {
 /// and `lo` is up. SIGINT, SIGTERM and SIGHUP are passed on to the worker.
 ///
 /// The caller must have one thread: only the calling thread exists in the children.
-pub fn enclose(work: impl FnOnce(Result<(), SandboxError>) -> u8) -> Result<u8, SandboxError> {
+pub fn run(work: impl FnOnce(Result<(), SandboxError>) -> u8) -> Result<u8, SandboxError> {
     let root = rustix::process::geteuid().is_root();
     let (gate, opener) = io::pipe()?;
     let before = block_supervised_signals()?;
@@ -74,7 +74,7 @@ pub fn enclose(work: impl FnOnce(Result<(), SandboxError>) -> u8) -> Result<u8, 
     })?;
     if guard == 0 {
         drop(opener);
-        be_guard(gate, &before, work);
+        run_guard(gate, &before, work);
     }
     drop(gate);
     let opened = open_gate(opener, guard, root);
@@ -112,7 +112,7 @@ fn map_to_root(guard: pid_t) -> io::Result<()> {
 }
 
 /// The guard's life: never returns.
-fn be_guard(
+fn run_guard(
     mut gate: io::PipeReader,
     before: &sigset_t,
     work: impl FnOnce(Result<(), SandboxError>) -> u8,
@@ -126,7 +126,7 @@ fn be_guard(
     match fork_into(0) {
         Ok(0) => {
             restore_signals(before);
-            std::process::exit(work(furnish()).into())
+            std::process::exit(work(set_up()).into())
         }
         Ok(worker) => std::process::exit(supervise(worker).unwrap_or(1).into()),
         Err(_) => std::process::exit(1),
@@ -135,8 +135,8 @@ fn be_guard(
 
 /// Private mounts, then a `/proc` that shows this PID namespace, an empty `/run` and `/dev/shm`, and
 /// `lo` up.
-fn furnish() -> Result<(), SandboxError> {
-    let step = |step| move |source: io::Error| SandboxError::Furnish { step, source };
+fn set_up() -> Result<(), SandboxError> {
+    let step = |step| move |source: io::Error| SandboxError::SetUp { step, source };
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     mount_change("/", private)
         .map_err(io::Error::from)
@@ -159,7 +159,7 @@ fn furnish() -> Result<(), SandboxError> {
 }
 
 /// Mounts a tmpfs that holds up to `size` on the directory `path`.
-pub fn mount_memory(path: &Path, size: Bytes) -> io::Result<()> {
+pub fn mount_tmpfs(path: &Path, size: Bytes) -> io::Result<()> {
     let options = CString::new(format!("mode=0755,size={}", size.get()))?;
     Ok(mount(
         "tmpfs",

@@ -20,9 +20,9 @@ use std::{
 };
 
 /// Names tried before giving up.
-const NAMES: u32 = 64;
+const NAME_ATTEMPTS: u32 = 64;
 /// Times that processes are looked for when the cgroup goes: they may beget others meanwhile.
-const ROUNDS: u32 = 100;
+const REMOVE_ATTEMPTS: u32 = 100;
 /// A process that has ended leaves its cgroup a little later.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -44,7 +44,7 @@ impl TransientCgroup {
     pub fn create(prefix: &str) -> io::Result<Self> {
         let parent = cgroup::own()?;
         let pid = std::process::id();
-        let names = (0..NAMES).map(|n| format!("{prefix}.{pid}.{n}"));
+        let names = (0..NAME_ATTEMPTS).map(|n| format!("{prefix}.{pid}.{n}"));
         for name in names {
             match mkdirat(&parent, &name, Mode::from_raw_mode(0o755)) {
                 Err(Errno::EXIST) => {}
@@ -69,7 +69,7 @@ impl TransientCgroup {
     }
 
     /// Whoever writes "0" there goes into it.
-    pub fn entrance(&self) -> io::Result<OwnedFd> {
+    pub fn open_procs(&self) -> io::Result<OwnedFd> {
         open(&self.directory, PROCESSES, OFlags::WRONLY)
     }
 
@@ -81,7 +81,7 @@ impl TransientCgroup {
     /// Back to the parent with all of them, and away with it.
     fn remove(&self) -> io::Result<()> {
         let mut parent = File::from(open(&self.parent, PROCESSES, OFlags::WRONLY)?);
-        for _ in 0..ROUNDS {
+        for _ in 0..REMOVE_ATTEMPTS {
             for process in processes_in(&self.directory)? {
                 // It may have ended meanwhile.
                 let _ = writeln!(parent, "{process}");
@@ -143,7 +143,7 @@ fn processes_in(directory: &OwnedFd) -> io::Result<Vec<Pid>> {
 
 /// What became of a cgroup that nobody owns any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Swept {
+pub enum StaleCgroup {
     /// It is gone.
     Removed(String),
     /// So many processes still run in it.
@@ -152,31 +152,31 @@ pub enum Swept {
 
 /// Removes those beside which this process would make its own, whose owner has ended and in which
 /// nothing runs.
-pub fn sweep(prefix: &str) -> io::Result<Vec<Swept>> {
+pub fn remove_stale(prefix: &str) -> io::Result<Vec<StaleCgroup>> {
     let parent = cgroup::own()?;
     let mut swept = Vec::new();
     for entry in Dir::read_from(&parent)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if owner(prefix, &name).is_some_and(|pid| !lives(pid)) {
-            swept.extend(sweep_one(&parent, name)?);
+        if owner(prefix, &name).is_some_and(|pid| !is_alive(pid)) {
+            swept.extend(remove_if_empty(&parent, name)?);
         }
     }
     Ok(swept)
 }
 
-fn sweep_one(parent: &OwnedFd, name: String) -> io::Result<Option<Swept>> {
+fn remove_if_empty(parent: &OwnedFd, name: String) -> io::Result<Option<StaleCgroup>> {
     // Its owner may live in another PID namespace: then it is locked.
     let Ok(directory) = locked(parent, &name) else {
         return Ok(None);
     };
     match processes_in(&directory)?.len() {
         0 => match unlinkat(parent, &name, AtFlags::REMOVEDIR) {
-            Ok(()) => Ok(Some(Swept::Removed(name))),
+            Ok(()) => Ok(Some(StaleCgroup::Removed(name))),
             // It has cgroups below it, or a process that just came.
-            Err(Errno::BUSY) => Ok(Some(Swept::Busy(name, 0))),
+            Err(Errno::BUSY) => Ok(Some(StaleCgroup::Busy(name, 0))),
             Err(error) => Err(error.into()),
         },
-        count => Ok(Some(Swept::Busy(name, count))),
+        count => Ok(Some(StaleCgroup::Busy(name, count))),
     }
 }
 
@@ -188,7 +188,7 @@ fn owner(prefix: &str, name: &str) -> Option<Pid> {
     Pid::from_raw(pid.parse().ok()?)
 }
 
-fn lives(pid: Pid) -> bool {
+fn is_alive(pid: Pid) -> bool {
     test_kill_process(pid) != Err(Errno::SRCH)
 }
 
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn this_process_lives_and_none_has_the_largest_number() {
-        assert!(lives(rustix::process::getpid()));
-        assert!(!lives(Pid::from_raw(i32::MAX).unwrap()));
+        assert!(is_alive(rustix::process::getpid()));
+        assert!(!is_alive(Pid::from_raw(i32::MAX).unwrap()));
     }
 }

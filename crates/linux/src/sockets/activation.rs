@@ -11,13 +11,13 @@ use std::{
 
 /// A descriptor that was passed.
 #[derive(Debug)]
-pub struct Passed {
+pub struct PassedSocket {
     /// From `FileDescriptorName=`; the name of the socket unit if that says nothing.
     pub name: String,
     descriptor: OwnedFd,
 }
 
-impl Passed {
+impl PassedSocket {
     /// Where it listens; `None` if it is not a TCP socket that listens.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
@@ -29,8 +29,8 @@ impl Passed {
     }
 }
 
-impl From<Passed> for TcpListener {
-    fn from(passed: Passed) -> Self {
+impl From<PassedSocket> for TcpListener {
+    fn from(passed: PassedSocket) -> Self {
         passed.descriptor.into()
     }
 }
@@ -43,7 +43,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 ///
 /// # Errors
 /// The variables are malformed, or name descriptors that are not open.
-pub fn take() -> io::Result<Vec<Passed>> {
+pub fn take() -> io::Result<Vec<PassedSocket>> {
     if TAKEN.swap(true, Relaxed) {
         return Ok(Vec::new());
     }
@@ -52,7 +52,7 @@ pub fn take() -> io::Result<Vec<Passed>> {
         // for this process (LISTEN_PID) before anything here could open one of that number. It is
         // taken once.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
-        Passed { name, descriptor }
+        PassedSocket { name, descriptor }
     });
     Ok(passed.collect())
 }

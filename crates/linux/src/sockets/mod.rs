@@ -4,10 +4,10 @@
 
 pub mod activation;
 pub mod claim;
+pub mod disable_gso;
 mod option;
 pub mod packet_ring;
 pub mod process_sockets;
-pub mod single_segments;
 pub mod sock_diag;
 pub mod socket;
 pub mod tcp_info;

@@ -96,7 +96,7 @@ impl MemoryInfo {
         get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO)
     }
 
-    pub(super) fn held(&self) -> u64 {
+    pub(super) fn total_bytes(&self) -> u64 {
         let used = [self.rmem_alloc, self.wmem_queued, self.backlog].map(u64::from);
         let used: u64 = used.iter().sum();
         used.saturating_add_signed(self.fwd_alloc.into())
@@ -118,17 +118,17 @@ mod tests {
             backlog: 100,
             ..MemoryInfo::default()
         };
-        assert_eq!(charging.held(), 5004);
+        assert_eq!(charging.total_bytes(), 5004);
         let nothing_yet = MemoryInfo {
             fwd_alloc: -1,
             ..MemoryInfo::default()
         };
-        assert_eq!(nothing_yet.held(), 0);
+        assert_eq!(nothing_yet.total_bytes(), 0);
         let full = MemoryInfo {
             rmem_alloc: u32::MAX,
             wmem_queued: u32::MAX,
             ..MemoryInfo::default()
         };
-        assert_eq!(full.held(), 2 * u64::from(u32::MAX));
+        assert_eq!(full.total_bytes(), 2 * u64::from(u32::MAX));
     }
 }

@@ -83,7 +83,7 @@ impl Options {
             socket.set_tcp_notsent_lowat(bytes)?;
         }
         if let Some(idle) = self.keepalive {
-            socket.set_tcp_keepalive(&probes(idle))?;
+            socket.set_tcp_keepalive(&keepalive_config(idle))?;
         }
         if let Some(limit) = self.user_timeout {
             socket.set_tcp_user_timeout(Some(limit))?;
@@ -153,14 +153,14 @@ pub fn dscp(packet: &[u8]) -> Option<u8> {
 }
 
 /// Probes after a dead peer was last heard.
-const PROBES: u32 = 4;
+const KEEPALIVE_PROBES: u32 = 4;
 
-fn probes(idle: Duration) -> TcpKeepalive {
-    let apart = (idle / PROBES).max(Duration::from_secs(1));
+fn keepalive_config(idle: Duration) -> TcpKeepalive {
+    let apart = (idle / KEEPALIVE_PROBES).max(Duration::from_secs(1));
     TcpKeepalive::new()
         .with_time(idle)
         .with_interval(apart)
-        .with_retries(PROBES)
+        .with_retries(KEEPALIVE_PROBES)
 }
 
 /// Sockets that listen on one port, for `count` threads that accept each on its own (SO_REUSEPORT).
@@ -171,22 +171,22 @@ pub fn listen(
     count: usize,
     options: &Options,
 ) -> io::Result<Vec<TcpListener>> {
-    let probe = bound(address, options, false)?;
+    let probe = bind_new(address, options, false)?;
     let address = local_address(&probe)?;
     drop(probe);
-    listen_beside(address, count, options)
+    listen_shared(address, count, options)
 }
 
 /// The same beside this process's own sockets on that port: new connections are spread over all of
 /// them until the old ones are closed.
-pub fn listen_beside(
+pub fn listen_shared(
     address: SocketAddr,
     count: usize,
     options: &Options,
 ) -> io::Result<Vec<TcpListener>> {
     (0..count)
         .map(|_| {
-            let socket = bound(address, options, true)?;
+            let socket = bind_new(address, options, true)?;
             socket.listen(BACKLOG)?;
             Ok(socket.into())
         })
@@ -215,7 +215,7 @@ pub fn adopt(
 /// The kernel lowers it to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
-fn bound(address: SocketAddr, options: &Options, share: bool) -> io::Result<Socket> {
+fn bind_new(address: SocketAddr, options: &Options, share: bool) -> io::Result<Socket> {
     let socket = options.socket(address)?;
     if address.is_ipv6() {
         // One family a listener, so that [::]:P and 0.0.0.0:P stand beside each other.
@@ -274,12 +274,12 @@ pub fn reset(socket: &impl AsFd) -> io::Result<()> {
 }
 
 /// Sends FIN and leaves the other direction open (shutdown(2), `SHUT_WR`).
-pub fn finish_sending(socket: &impl AsFd) -> io::Result<()> {
+pub fn shutdown_write(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write)
 }
 
 /// TCP_NOTSENT_LOWAT: from now on the socket takes bytes only while less than this waits unsent.
-pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+pub fn set_notsent_lowat(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes)
 }
 
@@ -287,7 +287,7 @@ pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
 /// there is: the kernel notes that somebody wants to know (net/ipv4/tcp.c, `tcp_poll`). A
 /// connection that is broken is an error, which stays on the socket.
 pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
-    let found = polled(socket, PollFlags::OUT)?;
+    let found = poll_now(socket, PollFlags::OUT)?;
     match found.intersects(PollFlags::ERR | PollFlags::HUP) {
         true => Err(io::ErrorKind::ConnectionReset.into()),
         false => Ok(found.contains(PollFlags::OUT)),
@@ -296,13 +296,13 @@ pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
 
 /// Whether the other end has closed a connection, or it broke (poll(2), `POLLRDHUP`): who neither reads nor writes hears
 /// of neither.
-pub fn has_hung_up(socket: &impl AsFd) -> io::Result<bool> {
-    let found = polled(socket, PollFlags::RDHUP)?;
+pub fn peer_has_hung_up(socket: &impl AsFd) -> io::Result<bool> {
+    let found = poll_now(socket, PollFlags::RDHUP)?;
     Ok(found.intersects(PollFlags::RDHUP | PollFlags::ERR | PollFlags::HUP))
 }
 
 /// What of these holds now, and what is said unasked.
-fn polled(socket: &impl AsFd, flags: PollFlags) -> io::Result<PollFlags> {
+fn poll_now(socket: &impl AsFd, flags: PollFlags) -> io::Result<PollFlags> {
     let mut polled = [PollFd::new(socket, flags)];
     let at_once = Timespec {
         tv_sec: 0,
@@ -337,7 +337,7 @@ pub fn set_pacing_rate(socket: &impl AsRawFd, bytes_per_s: u64) -> io::Result<()
 /// Kernel memory that a socket holds for data, in bytes: received and not read, queued and not
 /// acknowledged, and reserved ahead (SO_MEMINFO, include/uapi/linux/sock_diag.h).
 pub fn memory(socket: &impl AsFd) -> io::Result<u64> {
-    MemoryInfo::of(socket).map(|info| info.held())
+    MemoryInfo::of(socket).map(|info| info.total_bytes())
 }
 
 /// The congestion controls that this network namespace has loaded.
@@ -369,7 +369,7 @@ fn set_transparent(socket: &Socket, family: SocketAddr) -> io::Result<()> {
 
 /// Sets an option whose value is a number, such as those that a congestion control has for a single
 /// socket's parameters (`longhaul cc show` names level and option).
-pub fn set_number(socket: &impl AsRawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
+pub fn set_u32_option(socket: &impl AsRawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
     set_option(socket, level, name, value)
 }
 
@@ -465,7 +465,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.set_nonblocking(true).unwrap();
-        limit_unsent(&client, 1 << 16).unwrap();
+        set_notsent_lowat(&client, 1 << 16).unwrap();
         assert!(is_writable(&client).unwrap());
         while client.write(&[0; 4096]).is_ok() {}
         assert!(!is_writable(&client).unwrap());
@@ -482,13 +482,13 @@ mod tests {
         for reset in [false, true] {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (accepted, _) = listener.accept().unwrap();
-            finish_sending(&client).unwrap();
-            assert!(!has_hung_up(&client).unwrap(), "this end has");
+            shutdown_write(&client).unwrap();
+            assert!(!peer_has_hung_up(&client).unwrap(), "this end has");
             if reset {
                 reset_on_close(&accepted).unwrap();
             }
             drop(accepted);
-            assert!(has_hung_up(&client).unwrap());
+            assert!(peer_has_hung_up(&client).unwrap());
         }
     }
 

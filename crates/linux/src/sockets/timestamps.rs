@@ -56,7 +56,7 @@ impl Sender {
     /// message goes as one super-packet of datagrams of that length (`UDP_SEGMENT`). Nothing is
     /// fragmented: what is too long for the path is refused.
     pub fn open(destination: SocketAddr, segment: Option<u16>) -> io::Result<Self> {
-        let socket = stamping(destination, DEPARTURES)?;
+        let socket = open_socket(destination, DEPARTURES)?;
         forbid_fragments(&socket, destination)?;
         if let Some(segment) = segment {
             set_option(
@@ -85,7 +85,7 @@ impl Receiver {
     /// A receiver at `address` in the calling thread's network namespace; port 0 takes a free one.
     /// Returns when arrivals are stamped: at once as a rule, after a second at most.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
-        let socket = stamping(address, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
+        let socket = open_socket(address, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
         // Without the privilege, as much as this machine allows.
         if set_option(
             &socket,
@@ -133,13 +133,13 @@ impl Receiver {
 /// Nothing is fragmented, and no earlier path MTU is remembered (`IP_PMTUDISC_PROBE`): what is longer
 /// than the interface's MTU is refused with EMSGSIZE, all else is sent as it is.
 #[derive(Debug)]
-pub struct Exchange(Socket);
+pub struct TimestampSocket(Socket);
 
-impl Exchange {
+impl TimestampSocket {
     /// UDP to and from `destination` alone.
     pub fn udp(destination: SocketAddr) -> io::Result<Self> {
         let all = libc::SOF_TIMESTAMPING_RX_SOFTWARE | DEPARTURES;
-        let exchange = Self::prepared(stamping(destination, all)?, destination)?;
+        let exchange = Self::prepared(open_socket(destination, all)?, destination)?;
         exchange.0.connect(&destination.into())?;
         wait_for_stamping()?;
         Ok(exchange)
@@ -147,7 +147,7 @@ impl Exchange {
 
     /// UDP at `address`, for whoever asks.
     pub fn responder(address: SocketAddr) -> io::Result<Self> {
-        let socket = stamping(address, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
+        let socket = open_socket(address, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
         let exchange = Self::prepared(socket, address)?;
         exchange.0.bind(&address.into())?;
         wait_for_stamping()?;
@@ -165,7 +165,7 @@ impl Exchange {
         };
         let domain = Domain::for_address(destination);
         let socket = Socket::new(domain, Type::DGRAM.cloexec(), Some(protocol))?;
-        stamp(&socket, libc::SOF_TIMESTAMPING_RX_SOFTWARE | DEPARTURES)?;
+        enable_timestamps(&socket, libc::SOF_TIMESTAMPING_RX_SOFTWARE | DEPARTURES)?;
         let exchange = Self::prepared(socket, destination)?;
         exchange.0.connect(&destination.into())?;
         wait_for_stamping()?;
@@ -249,14 +249,14 @@ fn next_departure(socket: &Socket) -> io::Result<Option<Departure>> {
     }
 }
 
-fn stamping(family: SocketAddr, what: u32) -> io::Result<Socket> {
+fn open_socket(family: SocketAddr, what: u32) -> io::Result<Socket> {
     let domain = Domain::for_address(family);
     let socket = Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
-    stamp(&socket, what)?;
+    enable_timestamps(&socket, what)?;
     Ok(socket)
 }
 
-fn stamp(socket: &Socket, what: u32) -> io::Result<()> {
+fn enable_timestamps(socket: &Socket, what: u32) -> io::Result<()> {
     let flags = what | libc::SOF_TIMESTAMPING_SOFTWARE;
     set_option(
         socket,
@@ -270,25 +270,25 @@ fn stamp(socket: &Socket, what: u32) -> io::Result<()> {
 /// (`net_enable_timestamp` of `net/core/dev.c`): a packet before that has no time. So packets go
 /// over the loopback until one has; where the loopback is down, a second must do.
 fn wait_for_stamping() -> io::Result<()> {
-    let socket = stamping(ANYWHERE, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
-    socket.bind(&ANYWHERE.into())?;
+    let socket = open_socket(UNSPECIFIED, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
+    socket.bind(&UNSPECIFIED.into())?;
     let probe = Receiver(socket);
     let itself = SocketAddr::from((Ipv4Addr::LOCALHOST, probe.address()?.port()));
-    for _ in 0..SETTLE_TRIES {
+    for _ in 0..POLL_ATTEMPTS {
         // Without a loopback this fails, and nothing comes.
         drop(probe.0.send_to(&[0], &itself.into()));
-        if let Some(Arrival { at: Some(_), .. }) = probe.receive(&mut [0], SETTLE)? {
+        if let Some(Arrival { at: Some(_), .. }) = probe.receive(&mut [0], POLL_INTERVAL)? {
             return Ok(());
         }
-        std::thread::sleep(SETTLE);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
-const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Time between two looks whether arrivals are stamped, and how often.
-const SETTLE: Duration = Duration::from_millis(10);
-const SETTLE_TRIES: u32 = 50;
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+const POLL_ATTEMPTS: u32 = 50;
 
 fn forbid_fragments(socket: &Socket, family: SocketAddr) -> io::Result<()> {
     discover_mtu(
@@ -389,10 +389,10 @@ impl Control {
     fn messages(&self) -> impl Iterator<Item = (i32, i32, &[u8])> {
         let mut rest = &self.bytes[..self.len];
         std::iter::from_fn(move || {
-            let head = rest.get(..HEAD)?;
+            let head = rest.get(..HEADER_LEN)?;
             let len = usize::from_ne_bytes(head[..8].try_into().ok()?);
             let (level, kind) = (int(head, 8)?, int(head, 12)?);
-            let data = rest.get(HEAD..len)?;
+            let data = rest.get(HEADER_LEN..len)?;
             rest = rest.get(len.next_multiple_of(8)..).unwrap_or_default();
             Some((level, kind, data))
         })
@@ -429,7 +429,7 @@ impl Control {
 }
 
 /// `struct cmsghdr` on a 64-bit machine.
-const HEAD: usize = 16;
+const HEADER_LEN: usize = 16;
 
 fn int(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
@@ -487,8 +487,8 @@ mod tests {
 
     #[test]
     fn an_exchange_knows_who_asked_and_both_times() {
-        let responder = Exchange::responder("127.0.0.1:0".parse().unwrap()).unwrap();
-        let asker = Exchange::udp(responder.address().unwrap()).unwrap();
+        let responder = TimestampSocket::responder("127.0.0.1:0".parse().unwrap()).unwrap();
+        let asker = TimestampSocket::udp(responder.address().unwrap()).unwrap();
         let (patience, mut buffer) = (Duration::from_secs(10), [0; 200]);
         asker.send(&[1; 100]).unwrap();
         let (asked, from) = responder.receive(&mut buffer, patience).unwrap().unwrap();

@@ -11,7 +11,7 @@ use super::{
 };
 use anyhow::{Context, Result, bail};
 use longhaul_command::exit::Refusal;
-use longhaul_linux::timestamps::{Departure, Exchange};
+use longhaul_linux::timestamps::{Departure, TimestampSocket};
 use std::{io, net::IpAddr, time::Duration};
 
 const ECHO: [u8; 2] = [8, 128];
@@ -20,7 +20,7 @@ const REPLY: [u8; 2] = [0, 129];
 const HEADER: usize = 8;
 
 pub(super) fn measure(target: &Target, ip: IpAddr, config: &Config) -> Result<Measured> {
-    let exchange = Exchange::icmp(ip).map_err(|error| refused(&error))?;
+    let exchange = TimestampSocket::icmp(ip).map_err(|error| refused(&error))?;
     let mut far = Far {
         exchange,
         v6: ip.is_ipv6(),
@@ -45,7 +45,7 @@ fn refused(error: &io::Error) -> anyhow::Error {
 }
 
 struct Far {
-    exchange: Exchange,
+    exchange: TimestampSocket,
     v6: bool,
     asked: u32,
 }

@@ -4,7 +4,7 @@
 use super::message::{Jar, Kind, LEN, Message};
 use anyhow::Result;
 use longhaul_command::exit::port_not_opened;
-use longhaul_linux::{clock, timestamps::Exchange};
+use longhaul_linux::{clock, timestamps::TimestampSocket};
 use longhaul_units::{BitRate, Time};
 use std::{net::SocketAddr, time::Duration};
 
@@ -20,7 +20,7 @@ pub(super) fn run(
     span: Option<Time>,
     say: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    let exchange = Exchange::responder(address)
+    let exchange = TimestampSocket::responder(address)
         .map_err(|error| port_not_opened(format!("cannot answer probes at {address}"), error))?;
     let mut responder = Responder::new(limit)?;
     say(&format!("answering probes at {}", exchange.address()?));
@@ -57,7 +57,7 @@ impl Responder {
     }
 
     /// The next message, if one comes soon. An answer that can't be sent is lost, as on the wire.
-    fn next(&mut self, exchange: &Exchange) -> Result<()> {
+    fn next(&mut self, exchange: &TimestampSocket) -> Result<()> {
         let mut bytes = [0; LEN];
         // What others' answers met comes back as errors of this socket, which stays sound.
         let Ok(Some((arrival, Some(from)))) = exchange.receive(&mut bytes, LOOK) else {

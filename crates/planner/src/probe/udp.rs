@@ -12,7 +12,7 @@ use super::{
     target::Target,
 };
 use anyhow::{Context, Result};
-use longhaul_linux::timestamps::{Departure, Exchange};
+use longhaul_linux::timestamps::{Departure, TimestampSocket};
 use longhaul_units::Time;
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -43,7 +43,7 @@ pub(super) fn measure(target: &Target, address: SocketAddr, config: &Config) -> 
 
 /// A responder whose cookie is known.
 struct Responder {
-    exchange: Exchange,
+    exchange: TimestampSocket,
     cookie: Cookie,
     headers: usize,
     asked: u32,
@@ -52,7 +52,7 @@ struct Responder {
 impl Responder {
     fn find(address: SocketAddr) -> Result<Self> {
         let mut far = Self {
-            exchange: Exchange::udp(address)
+            exchange: TimestampSocket::udp(address)
                 .with_context(|| format!("cannot send to {address}"))?,
             cookie: Cookie::default(),
             headers: if address.is_ipv4() { 28 } else { 48 },

@@ -149,8 +149,8 @@ fn unused_profiles(settings: &Settings) -> Vec<Finding> {
 }
 
 fn memory_limit(config: &Config) -> Option<Finding> {
-    let machine = longhaul_linux::memory::of_machine();
-    let cgroup = longhaul_linux::memory::of_cgroup().unwrap_or(u64::MAX);
+    let machine = longhaul_linux::memory::machine_bytes();
+    let cgroup = longhaul_linux::memory::cgroup_limit().unwrap_or(u64::MAX);
     let (who, available) = match cgroup < machine {
         true => ("this control group", cgroup),
         false => ("this machine", machine),

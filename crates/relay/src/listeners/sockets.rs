@@ -11,7 +11,7 @@ use crate::{
     listeners::listener::Listener,
 };
 use longhaul_command::exit::Refusal;
-use longhaul_linux::{activation, netfilter::marks::NEAR_MARK, socket};
+use longhaul_linux::{activation, netfilter::marks::DOWNSTREAM_MARK, socket};
 use longhaul_udt::socket::Socket;
 use std::{
     io::{self},
@@ -22,7 +22,7 @@ use tracing::warn;
 
 /// Passed sockets that no listener has adopted yet.
 #[derive(Debug)]
-pub(crate) struct PassedSockets(Vec<activation::Passed>);
+pub(crate) struct PassedSockets(Vec<activation::PassedSocket>);
 
 impl PassedSockets {
     /// Takes the sockets that were passed to this process.
@@ -41,7 +41,7 @@ impl PassedSockets {
         &mut self,
         listener: &ListenerConfig,
     ) -> anyhow::Result<Vec<TcpListener>> {
-        let is_for = |passed: &mut activation::Passed| {
+        let is_for = |passed: &mut activation::PassedSocket| {
             // Only TCP sockets have an address.
             let address = passed
                 .address()
@@ -119,7 +119,7 @@ pub(crate) fn open_listeners(
 pub(crate) fn is_supported(listener: &ListenerConfig) -> bool {
     let transparent = matches!(listener.kind, Kind::Transparent { .. });
     let supported =
-        !transparent || listener.address.is_ipv4() || !longhaul_linux::interface::ipv6_is_off();
+        !transparent || listener.address.is_ipv4() || !longhaul_linux::interface::is_ipv6_disabled();
     if !supported {
         warn!(
             "IPv6 is off here: transparent {} is skipped",
@@ -181,7 +181,7 @@ pub(crate) fn socket_options(listener: &ListenerConfig) -> socket::Options {
     socket::Options {
         transparent: matches!(listener.kind, Kind::Transparent { .. }),
         save_syn: matches!(listener.kind, Kind::Transparent { .. }),
-        mark: keeps_source.then_some(NEAR_MARK).or(own),
+        mark: keeps_source.then_some(DOWNSTREAM_MARK).or(own),
         ..listener.profile.options.clone()
     }
 }

@@ -170,7 +170,7 @@ fn budget(config: &Config) -> anyhow::Result<DescriptorBudget> {
 }
 
 fn enable_mtu_probing() -> anyhow::Result<MtuProbing> {
-    MtuProbing::hold().map_err(|error| {
+    MtuProbing::enable().map_err(|error| {
         let remedy = "it needs CAP_NET_ADMIN and a /proc/sys that is writable; sysctl.d(5) may set it instead";
         Refusal::unsupported(format!("--mtu-probing: {error} ({remedy})"))
     })

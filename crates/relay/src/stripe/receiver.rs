@@ -2,7 +2,7 @@
 //! Receiving half of a bundle: reads headers, and moves the piece that is next.
 
 use crate::stripe::bundle::{Bundle, Subflow};
-use longhaul_linux::conduit::Conduit;
+use longhaul_linux::transfer_buffer::TransferBuffer;
 use longhaul_protocol::stripe::HEADER_LEN;
 use longhaul_protocol::stripe::{Broken, NextRead, Reassembler};
 use longhaul_transport::channel::Channel;
@@ -44,7 +44,7 @@ impl StripeReceiver {
     pub(crate) fn fill(
         &mut self,
         bundle: &Bundle,
-        conduit: &mut Conduit,
+        conduit: &mut TransferBuffer,
         most: usize,
     ) -> io::Result<usize> {
         loop {
@@ -117,12 +117,12 @@ impl StripeReceiver {
     fn fill_from(
         &mut self,
         next: NextRead,
-        conduit: &mut Conduit,
+        conduit: &mut TransferBuffer,
         most: usize,
     ) -> io::Result<usize> {
         let most = most.min(next.bytes as usize);
         let filled = match next.connection {
-            0 if !self.early_bytes.is_empty() => conduit.fill_by(most, |bytes| {
+            0 if !self.early_bytes.is_empty() => conduit.fill_with(most, |bytes| {
                 let len = bytes.len().min(self.early_bytes.len());
                 bytes[..len].copy_from_slice(&self.early_bytes[..len]);
                 self.early_bytes.drain(..len);

@@ -82,7 +82,7 @@ impl<'a> StripeSender<'a> {
     pub(crate) fn begin(&mut self, n: usize, piece: OutgoingPiece<'a>) {
         let sender = &mut self.subflows[n];
         sender.subflow.mark_used();
-        let header = self.distributor.begin(n, piece.buffer.held());
+        let header = self.distributor.begin(n, piece.buffer.buffered_len());
         sender.start(header, Some(piece));
     }
 
@@ -184,7 +184,7 @@ impl<'a> SubflowSender<'a> {
             };
         }
         if let Some(piece) = &mut self.piece {
-            while piece.buffer.held() > 0 {
+            while piece.buffer.buffered_len() > 0 {
                 *pushed += leg.drain(&mut piece.buffer)?;
             }
         }

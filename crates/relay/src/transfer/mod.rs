@@ -406,8 +406,8 @@ impl<'a> HalfTransfer<'a> {
 
     fn deliver_later(&self, conduit: Lease<'a>, pause: Option<Instant>) -> HalfState<'a> {
         HalfState::Delivering(Box::new(PendingWrite {
-            _counted: self.context.counters.count_buffered(conduit.held()),
-            _paused: self.context.pauses.begin(self.direction, conduit.held()),
+            _counted: self.context.counters.count_buffered(conduit.buffered_len()),
+            _paused: self.context.pauses.begin(self.direction, conduit.buffered_len()),
             conduit,
             pause,
         }))
@@ -444,7 +444,7 @@ fn deliver(
     conduit: &mut Lease<'_>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), TransferError>> {
-    while conduit.held() > 0 {
+    while conduit.buffered_len() > 0 {
         match to.drain(conduit) {
             Ok(delivered) => {
                 context.count_delivered(direction, delivered);

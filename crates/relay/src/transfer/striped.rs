@@ -15,7 +15,7 @@ use crate::{
     transfer::{BULK_BYTES, End, Side, TransferContext, TransferError, report_shortfall},
 };
 use longhaul_admission::rate_limits::Direction;
-use longhaul_linux::{conduit::Conduit, pipe_pool};
+use longhaul_linux::{transfer_buffer::TransferBuffer, pipe_pool};
 use longhaul_protocol::stripe::PIECE_LEN;
 use longhaul_transport::{channel::write_all, leg::Leg};
 use std::{
@@ -205,7 +205,7 @@ enum Source<'a> {
 }
 
 impl Source<'_> {
-    fn fill(&mut self, conduit: &mut Conduit, most: usize) -> io::Result<usize> {
+    fn fill(&mut self, conduit: &mut TransferBuffer, most: usize) -> io::Result<usize> {
         match self {
             Self::One(leg) => leg.fill(conduit, most),
             Self::Many(bundle, receiver) => receiver.fill(bundle, conduit, most),
@@ -276,16 +276,16 @@ async fn move_to_leg(
 
 async fn deliver(
     direction: Direction,
-    conduit: &mut Conduit,
+    conduit: &mut TransferBuffer,
     to: &Leg,
     context: &TransferContext<'_>,
 ) -> Result<(), TransferError> {
-    let _held = context.counters.count_buffered(conduit.held());
-    while conduit.held() > 0 {
+    let _held = context.counters.count_buffered(conduit.buffered_len());
+    while conduit.buffered_len() > 0 {
         match to.drain(conduit) {
             Ok(bytes) => context.count_delivered(direction, bytes),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let _paused = context.pauses.begin(direction, conduit.held());
+                let _paused = context.pauses.begin(direction, conduit.buffered_len());
                 let writable = poll_fn(|cx| to.poll_write_ready(cx)).await;
                 writable.map_err(TransferError::Sink)?;
             }
@@ -365,7 +365,7 @@ impl<'a> BundleDirection<'a> {
         };
         self.context.mark_client_bytes(self.direction);
         if let (Some(_), Some(replay)) = (room, self.replay) {
-            replay.append(conduit.held_bytes());
+            replay.append(conduit.buffered());
         }
         let _held = self.context.counters.count_buffered(bytes);
         sink.begin(

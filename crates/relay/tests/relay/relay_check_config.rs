@@ -159,7 +159,7 @@ fn network_namespace_has_default_memory_budget() {
         stdout_of(&command.args(more).output().unwrap())
     };
     let memory = serde_json::from_str::<Value>(&inside(&["--json"])).unwrap()["memory"].take();
-    let machine = longhaul_linux::memory::of_machine();
+    let machine = longhaul_linux::memory::machine_bytes();
     let budget = memory["budget_bytes"].as_u64().unwrap();
     assert!((1 << 20..=machine / 32).contains(&budget), "{memory}");
     let basis = memory["budget_basis"].as_str().unwrap();

@@ -11,19 +11,19 @@ use std::{fs, os::unix::fs::MetadataExt};
 
 const SETTING: &str = "net.ipv4.tcp_congestion_control";
 /// The fact beside the pins: `INODE:NAME`.
-const BEFORE: &str = "default-before";
+const PREVIOUS_DEFAULT: &str = "default-before";
 
 /// What it is here.
-pub(super) fn here() -> Result<String> {
+pub(super) fn current() -> Result<String> {
     Ok(sysctl::read_here(SETTING)?)
 }
 
 /// Makes `loaded` the default of this namespace. Says what it was.
 pub(super) fn set(loaded: &Loaded) -> Result<String> {
-    let (name, before) = (loaded.algorithm().system_name(), here()?);
+    let (name, before) = (loaded.algorithm().system_name(), current()?);
     if before != name {
         let note = format!("{}:{before}", namespace()?);
-        loaded.note(BEFORE, &note).map_err(Error::refusal)?;
+        loaded.set_fact(PREVIOUS_DEFAULT, &note).map_err(Error::refusal)?;
         sysctl::write_here(SETTING, &name)?;
     }
     Ok(before)
@@ -33,9 +33,9 @@ pub(super) fn set(loaded: &Loaded) -> Result<String> {
 /// made it the default, or where it was set in another namespace that is still there.
 pub(super) fn restore(loaded: &Loaded) -> Result<Option<String>> {
     let name = loaded.algorithm().system_name();
-    let note = loaded.noted(BEFORE);
+    let note = loaded.fact(PREVIOUS_DEFAULT);
     let noted = note.as_deref().and_then(|note| note.split_once(':'));
-    let is_default = here()? == name;
+    let is_default = current()? == name;
     match noted {
         Some((inode, before)) if inode == namespace()?.to_string() && is_default => {
             sysctl::write_here(SETTING, before)?;
@@ -45,12 +45,12 @@ pub(super) fn restore(loaded: &Loaded) -> Result<Option<String>> {
             "{name} is the default here, by somebody else's doing: first choose another (sysctl -w \
              {SETTING}=reno)"
         ),
-        Some((inode, _)) => elsewhere(&name, inode).map(|()| None),
+        Some((inode, _)) => check_other_namespaces(&name, inode).map(|()| None),
         None => Ok(None),
     }
 }
 
-fn elsewhere(name: &str, inode: &str) -> Result<()> {
+fn check_other_namespaces(name: &str, inode: &str) -> Result<()> {
     let names = with_default(name)?;
     match names.iter().find(|(_, found)| found.to_string() == inode) {
         Some((netns, _)) => bail!(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc load`.
 
-use super::{config::Load, default_setting, output::say};
+use super::{config::Load, default_setting, output::print};
 use anyhow::Result;
 use longhaul_congestion::{
     Error,
@@ -22,14 +22,14 @@ pub(super) fn run(config: &Load) -> Result<()> {
         let outcome = outcome.map_err(Error::refusal)?;
         if let Some(cgroup) = &config.cgroup {
             loaded(&outcome)
-                .serve(cgroup.as_fd())
+                .attach_socket_option(cgroup.as_fd())
                 .map_err(Error::refusal)?;
         }
         let before = match config.default {
             true => Some(default_setting::set(loaded(&outcome))?),
             false => None,
         };
-        tell(config, &outcome, values, before.as_deref())?;
+        print_outcome(config, &outcome, values, before.as_deref())?;
     }
     Ok(())
 }
@@ -40,7 +40,7 @@ fn loaded(outcome: &Outcome) -> &Loaded {
     }
 }
 
-fn tell(config: &Load, outcome: &Outcome, values: &[u32], before: Option<&str>) -> Result<()> {
+fn print_outcome(config: &Load, outcome: &Outcome, values: &[u32], before: Option<&str>) -> Result<()> {
     let algorithm = loaded(outcome).algorithm();
     let did = match outcome {
         Outcome::New(_) => "loaded",
@@ -48,24 +48,24 @@ fn tell(config: &Load, outcome: &Outcome, values: &[u32], before: Option<&str>) 
         Outcome::Replaced(..) => "replaced",
     };
     if config.json {
-        let parameters = by_name(algorithm, values);
+        let parameters = parameters_json(algorithm, values);
         let line = json!({ "name": algorithm.system_name(), "did": did, "parameters": parameters,
             "default_before": before });
-        return say(&format!("{line}\n"));
+        return print(&format!("{line}\n"));
     }
-    say(&format!(
+    print(&format!(
         "{}: {did}{}\n",
         algorithm.system_name(),
-        in_words(algorithm, values)
+        parameters_text(algorithm, values)
     ))?;
     if let Outcome::Replaced(_, false) = outcome {
-        say(
+        print(
             "open connections of the one before go on, but can no longer be watched: it was \
              another longhaul's\n",
         )?;
     }
     match before {
-        Some(before) => say(&format!(
+        Some(before) => print(&format!(
             "default of this network namespace: {before} -> {}\n",
             algorithm.system_name()
         )),
@@ -74,7 +74,7 @@ fn tell(config: &Load, outcome: &Outcome, values: &[u32], before: Option<&str>) 
 }
 
 /// `{"ai": 100}`
-pub(super) fn by_name(algorithm: Algorithm, values: &[u32]) -> Map<String, Value> {
+pub(super) fn parameters_json(algorithm: Algorithm, values: &[u32]) -> Map<String, Value> {
     let pairs = algorithm.parameters().zip(values);
     pairs
         .map(|(p, value)| (p.name.to_owned(), json!(value)))
@@ -82,7 +82,7 @@ pub(super) fn by_name(algorithm: Algorithm, values: &[u32]) -> Map<String, Value
 }
 
 /// `, ai=100 md_shift=3`
-fn in_words(algorithm: Algorithm, values: &[u32]) -> String {
+fn parameters_text(algorithm: Algorithm, values: &[u32]) -> String {
     let pairs = algorithm.parameters().zip(values);
     let words: Vec<_> = pairs
         .map(|(p, value)| format!("{}={value}", p.name))

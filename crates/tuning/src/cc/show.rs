@@ -3,15 +3,15 @@
 
 use super::{
     config::Show,
-    load::by_name,
-    output::{say, table},
+    load::parameters_json,
+    output::{print, table},
 };
 use anyhow::Result;
 use longhaul_congestion::{
     Error,
     loader::{self, Loaded, Program},
     math::{Algorithm, Field, Parameter},
-    own_parameters,
+    socket_parameters,
     watch::Watch,
 };
 use longhaul_report::count::counted;
@@ -36,8 +36,8 @@ pub(super) fn run(config: &Show) -> Result<()> {
         other => other.ok().flatten(),
     };
     match config.json {
-        true => say(&format!("{:#}\n", as_json(algorithm, state.as_ref()))),
-        false => say(&text(algorithm, state.as_ref())),
+        true => print(&format!("{:#}\n", as_json(algorithm, state.as_ref()))),
+        false => print(&text(algorithm, state.as_ref())),
     }
 }
 
@@ -55,26 +55,26 @@ fn state(config: &Show) -> Result<Option<State>, Error> {
 
 fn as_json(algorithm: Algorithm, state: Option<&State>) -> Value {
     let parameter = |(at, p): (usize, Parameter)| {
-        json!({ "name": p.name, "unit": p.unit, "about": p.about, "default": p.initial,
-            "least": p.least, "most": p.most, "option": own_parameters::option(algorithm, at) })
+        json!({ "name": p.name, "unit": p.unit, "about": p.description, "default": p.default,
+            "least": p.min, "most": p.max, "option": socket_parameters::option(algorithm, at) })
     };
     let field = |f: Field| json!({ "name": f.name, "unit": f.unit, "about": f.about });
     let loaded = state.map(|state| {
         json!({
             "by": state.loaded.loaded_by(),
             "since": since(&state.loaded),
-            "legible": state.loaded.is_legible(),
+            "legible": state.loaded.has_same_layout(),
             "transient": state.loaded.is_transient(),
-            "per_socket": state.loaded.serves(),
+            "per_socket": state.loaded.has_socket_option(),
             "pins": state.loaded.directory(),
-            "parameters": by_name(algorithm, &state.parameters),
+            "parameters": parameters_json(algorithm, &state.parameters),
             "programs": state.programs,
             "connections": state.connections,
         })
     });
     json!({
         "name": algorithm.system_name(),
-        "option_level": own_parameters::LEVEL,
+        "option_level": socket_parameters::LEVEL,
         "parameters": algorithm.parameters().enumerate().map(parameter).collect::<Vec<_>>(),
         "fields": algorithm.fields().map(field).collect::<Vec<_>>(),
         "loaded": loaded,
@@ -82,7 +82,7 @@ fn as_json(algorithm: Algorithm, state: Option<&State>) -> Value {
 }
 
 fn since(loaded: &Loaded) -> Option<String> {
-    let since: SystemTime = loaded.since()?;
+    let since: SystemTime = loaded.loaded_at()?;
     Some(
         jiff::Timestamp::try_from(since)
             .ok()?
@@ -117,7 +117,7 @@ fn heading(algorithm: Algorithm, state: Option<&State>) -> String {
         return format!("{name}: {what}\n");
     };
     let by = state.loaded.loaded_by();
-    let legible = match state.loaded.is_legible() {
+    let legible = match state.loaded.has_same_layout() {
         true => "",
         false => "; its layout is another's: parameters and state may be wrong here",
     };
@@ -136,11 +136,11 @@ fn parameters_text(algorithm: Algorithm, state: Option<&State>) -> String {
         rows.push(vec![
             p.name.to_owned(),
             now.map_or("-".to_owned(), u32::to_string),
-            p.initial.to_string(),
-            format!("{}..{}", p.least, p.most),
+            p.default.to_string(),
+            format!("{}..{}", p.min, p.max),
             p.unit.to_owned(),
-            own_parameters::option(algorithm, at).to_string(),
-            p.about.to_owned(),
+            socket_parameters::option(algorithm, at).to_string(),
+            p.description.to_owned(),
         ]);
     }
     match rows.len() {
@@ -150,8 +150,8 @@ fn parameters_text(algorithm: Algorithm, state: Option<&State>) -> String {
 }
 
 fn socket_option(state: Option<&State>) -> String {
-    let level = own_parameters::LEVEL;
-    match state.is_some_and(|state| state.loaded.serves()) {
+    let level = socket_parameters::LEVEL;
+    match state.is_some_and(|state| state.loaded.has_socket_option()) {
         true => format!(
             "for one socket: setsockopt(fd, {level}, option, &value, 4) before it connects\n"
         ),

@@ -3,8 +3,8 @@
 
 use super::{
     config,
-    load::by_name,
-    output::{say, table},
+    load::parameters_json,
+    output::{print, table},
 };
 use crate::connection_filter::Filter;
 use anyhow::Result;
@@ -29,26 +29,26 @@ use std::{
 const ROWS_MAX: usize = 40;
 
 /// A connection with the congestion control that it uses.
-struct Seen {
-    of: Rc<Of>,
+struct WatchedConnection {
+    of: Rc<LoadedAlgorithm>,
     connection: Connection,
     acks: Option<AckCounts>,
 }
 
 /// What is asked once for all connections of a look.
-struct Of {
+struct LoadedAlgorithm {
     loaded: Loaded,
     legible: bool,
     /// What new connections are told.
-    usual: Vec<u32>,
+    defaults: Vec<u32>,
 }
 
-impl Of {
+impl LoadedAlgorithm {
     fn new(loaded: &Loaded) -> Rc<Self> {
         Rc::new(Self {
             loaded: loaded.clone(),
-            legible: loaded.is_legible(),
-            usual: loaded.parameters().unwrap_or_default(),
+            legible: loaded.has_same_layout(),
+            defaults: loaded.parameters().unwrap_or_default(),
         })
     }
 
@@ -65,7 +65,7 @@ pub(super) fn run(config: &config::Watch) -> Result<()> {
         return Err(Error::NotLoaded(algorithm.system_name()).refusal());
     }
     loop {
-        let seen = look(&watch, &wanted()?, &config.filter)?;
+        let seen = snapshot(&watch, &wanted()?, &config.filter)?;
         show(config, &seen)?;
         let Some(every) = config.every else {
             return Ok(());
@@ -83,12 +83,12 @@ fn wanted(pins: &Pins, only: Option<Algorithm>) -> Result<Vec<Loaded>> {
 }
 
 /// Listeners are left out: they send nothing.
-fn look(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<Seen>> {
+fn snapshot(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<WatchedConnection>> {
     const LISTEN: u32 = 10;
     let mut seen = Vec::new();
     for one in loaded {
         let found = watch.look(one).map_err(Error::refusal)?;
-        let of = Of::new(one);
+        let of = LoadedAlgorithm::new(one);
         let meant = found.into_iter().filter(|connection| {
             connection.tcp_state != LISTEN && filter.matches(connection.local, connection.remote)
         });
@@ -97,7 +97,7 @@ fn look(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<Seen>> 
             .map_err(Error::refusal)?
             .into_iter()
             .collect();
-        seen.extend(meant.map(|connection| Seen {
+        seen.extend(meant.map(|connection| WatchedConnection {
             of: Rc::clone(&of),
             acks: acks.get(&connection.ends()).copied(),
             connection,
@@ -107,25 +107,25 @@ fn look(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<Seen>> 
     Ok(seen)
 }
 
-fn show(config: &config::Watch, seen: &[Seen]) -> Result<()> {
+fn show(config: &config::Watch, seen: &[WatchedConnection]) -> Result<()> {
     if config.json {
         let at = jiff::Timestamp::now().to_string();
         let lines = seen.iter().map(|seen| format!("{}\n", seen.json(&at)));
-        return say(&lines.collect::<String>());
+        return print(&lines.collect::<String>());
     }
     let live = stdout().is_terminal() && config.every.is_some();
     let (clear, rows) = match live {
         true => ("\x1b[H\x1b[2J", ROWS_MAX),
         false => ("", usize::MAX),
     };
-    say(&format!(
+    print(&format!(
         "{clear}{}{}",
         text(seen, rows),
         if live { "" } else { "\n" }
     ))
 }
 
-fn text(seen: &[Seen], rows_max: usize) -> String {
+fn text(seen: &[WatchedConnection], rows_max: usize) -> String {
     if seen.is_empty() {
         return "no connections\n".to_owned();
     }
@@ -142,11 +142,11 @@ fn text(seen: &[Seen], rows_max: usize) -> String {
     } else {
         String::new()
     };
-    format!("{}{rest}{}", table(&rows), strangers(seen))
+    format!("{}{rest}{}", table(&rows), illegible_note(seen))
 }
 
 /// Those whose own state this build can't read.
-fn strangers(seen: &[Seen]) -> String {
+fn illegible_note(seen: &[WatchedConnection]) -> String {
     let strange = seen.iter().find(|seen| !seen.of.legible);
     strange.map_or(String::new(), |seen| {
         format!(
@@ -171,7 +171,7 @@ fn namespaces() -> HashMap<u64, String> {
     named.chain(here.ok()).collect()
 }
 
-impl Seen {
+impl WatchedConnection {
     fn row(&self, names: &HashMap<u64, String>) -> Vec<String> {
         let c = &self.connection;
         let netns = names.get(&u64::from(c.netns));
@@ -212,7 +212,7 @@ impl Seen {
         }
         if self.of.legible {
             let algorithm = self.of.algorithm();
-            line["parameters"] = by_name(algorithm, &algorithm.own_parameters(&c.own)).into();
+            line["parameters"] = parameters_json(algorithm, &algorithm.own_parameters(&c.own)).into();
             line["own"] = Value::Object(self.own());
         }
         line
@@ -241,11 +241,11 @@ impl Seen {
         }
         let algorithm = self.of.algorithm();
         let own = algorithm.own_parameters(&self.connection.own);
-        let told = algorithm.parameters().zip(own.iter().zip(&self.of.usual));
+        let told = algorithm.parameters().zip(own.iter().zip(&self.of.defaults));
         let told = told.filter(|(_, (own, usual))| own != usual);
         let told = told.map(|(parameter, (own, _))| format!("{}={own}", parameter.name));
         let fields = self.fields();
-        let fields = fields.map(|(field, value)| format!("{}={}", field.name, brief(value)));
+        let fields = fields.map(|(field, value)| format!("{}={}", field.name, format_decimal(value)));
         let acks = self.acks.as_ref().map(|acks| self.acks_text(acks));
         let all = fields.chain(told).chain(acks);
         all.collect::<Vec<_>>().join(" ")
@@ -257,15 +257,15 @@ impl Seen {
         format!(
             "acks={} ackdiff={}pkt/{}pkt gap={}us",
             acks.acks,
-            brief(packets),
+            format_decimal(packets),
             acks.diff_max / self.connection.mss.max(1),
-            brief(gap)
+            format_decimal(gap)
         )
     }
 }
 
 /// At most three decimals.
-fn brief(value: f64) -> String {
+fn format_decimal(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -276,9 +276,9 @@ mod tests {
 
     #[test]
     fn numbers_are_brief() {
-        assert_eq!(brief(2.0), "2");
-        assert_eq!(brief(0.125), "0.125");
-        assert_eq!(brief(-1.5004), "-1.5");
-        assert_eq!(brief(100.0), "100");
+        assert_eq!(format_decimal(2.0), "2");
+        assert_eq!(format_decimal(0.125), "0.125");
+        assert_eq!(format_decimal(-1.5004), "-1.5");
+        assert_eq!(format_decimal(100.0), "100");
     }
 }

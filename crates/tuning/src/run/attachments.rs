@@ -8,14 +8,14 @@ use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     Error, ack_thin,
     choice::Choice,
-    loader::{self, Hold},
+    loader::{self, Lease},
     math::Algorithm,
     pins::Pins,
-    sockets::profile::{self, Attached, Bell, Counts, Profile},
+    sockets::profile::{self, Attached, SocketNotifier, Counts, Profile},
 };
 use longhaul_linux::{
     ack_pacing::{self, AckPacing},
-    single_segments::Finder,
+    disable_gso::GsoDisabler,
     transient_cgroup::{Processes, TransientCgroup},
 };
 use std::{
@@ -37,13 +37,13 @@ pub(super) struct Attachments {
     /// Sockets that send packet by packet.
     single: Option<Arc<AtomicUsize>>,
     /// A congestion control of ours, loaded for as long as somebody holds it.
-    _congestion_control: Option<Hold>,
+    _congestion_control: Option<Lease>,
 }
 
 impl Attachments {
     pub(super) fn new(wanted: &Wanted, cgroup: &TransientCgroup) -> Result<Self> {
         let hold = match &wanted.congestion_control {
-            Some(Choice::Ours(algorithm)) => hold(*algorithm, &wanted.profile)?,
+            Some(Choice::Ours(algorithm)) => load_transient(*algorithm, &wanted.profile)?,
             _ => None,
         };
         let connections = match (&hold, wanted.profile.parameters) {
@@ -66,7 +66,7 @@ impl Attachments {
         });
         let acks = acks.map(|settings| ack_thin::attach(cgroup.as_fd(), &settings));
         let single = match wanted.single_segments {
-            true => Some(watch_for_sockets(&profile, cgroup)?),
+            true => Some(spawn_socket_watcher(&profile, cgroup)?),
             false => None,
         };
         Ok(Self {
@@ -110,35 +110,35 @@ fn class(pacing: &AckPacing) -> ack_thin::Class {
 
 /// One that somebody registered out of our sight, as from another mount namespace, will do as long as
 /// its sockets need no parameters of their own.
-fn hold(algorithm: Algorithm, profile: &Profile) -> Result<Option<Hold>> {
+fn load_transient(algorithm: Algorithm, profile: &Profile) -> Result<Option<Lease>> {
     let defaults = longhaul_congestion::math::parameters::defaults(algorithm);
-    match loader::hold(&Pins::default(), algorithm, &defaults) {
+    match loader::acquire(&Pins::default(), algorithm, &defaults) {
         Err(Error::Taken(..)) if profile.parameters.is_none() => Ok(None),
         outcome => Ok(Some(outcome.map_err(Error::refusal)?)),
     }
 }
 
 /// A thread that ends with the process.
-fn watch_for_sockets(profile: &Attached, cgroup: &TransientCgroup) -> Result<Arc<AtomicUsize>> {
+fn spawn_socket_watcher(profile: &Attached, cgroup: &TransientCgroup) -> Result<Arc<AtomicUsize>> {
     let bell = profile.bell()?;
     let processes = cgroup
         .processes()
         .context("cannot list the program's processes")?;
     let count = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&count);
-    thread::spawn(move || serve(&bell, &processes, &counter));
+    thread::spawn(move || disable_gso_on_new_sockets(&bell, &processes, &counter));
     Ok(count)
 }
 
 /// Some rings may come while sockets are being looked at, one may be lost when the ring is full:
 /// both are made good by the next look.
-const LOOK_AT_LEAST: Duration = Duration::from_secs(1);
+const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-fn serve(bell: &Bell, processes: &Processes, count: &AtomicUsize) {
-    let mut finder = Finder::default();
+fn disable_gso_on_new_sockets(bell: &SocketNotifier, processes: &Processes, count: &AtomicUsize) {
+    let mut finder = GsoDisabler::default();
     // The cgroup's end is this thread's.
     while let Ok(list) = processes.list() {
         count.fetch_add(finder.enforce(&list), Ordering::Relaxed);
-        let _ = bell.wait(LOOK_AT_LEAST);
+        let _ = bell.wait(SCAN_INTERVAL_MAX);
     }
 }

@@ -20,8 +20,8 @@ use longhaul_command::exit::Refusal;
 use longhaul_congestion::{Error, loader, pins::Pins};
 use longhaul_linux::{
     ack_pacing,
-    attended::{self, Signals},
-    transient_cgroup::{self, Swept, TransientCgroup},
+    supervise::{self, Signals},
+    transient_cgroup::{self, StaleCgroup, TransientCgroup},
 };
 use profile::Wanted;
 use program::Program;
@@ -54,17 +54,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn attend(wanted: &Wanted, program: &Program) -> Result<Record> {
     // What can't be removed now is for the next one, or for doctor, which says why.
     let _ = sweep();
-    let signals = Signals::keep()?;
+    let signals = Signals::block()?;
     let cgroup = TransientCgroup::create(PREFIX).map_err(without_cgroup)?;
     let (attachments, running) =
         start(wanted, program, &cgroup, &signals).map_err(before_program)?;
     let began = Instant::now();
     let pid = running.id();
-    let status = running.attend()?;
+    let status = running.wait()?;
     Ok(Record {
         program: program.name(),
         pid,
-        exit_code: attended::exit_code(status),
+        exit_code: supervise::exit_code(status),
         seconds: began.elapsed().as_secs_f64(),
         congestion_control: wanted.profile.congestion_control.clone(),
         single_segment_sockets: attachments.single_segment_sockets(),
@@ -78,12 +78,12 @@ fn start<'a>(
     program: &Program,
     cgroup: &TransientCgroup,
     signals: &'a Signals,
-) -> Result<(Attachments, attended::Program<'a>)> {
+) -> Result<(Attachments, supervise::Program<'a>)> {
     let attachments = Attachments::new(wanted, cgroup)?;
     let mut command = program.command();
-    let entrance = cgroup.entrance()?;
+    let entrance = cgroup.open_procs()?;
     let account = program.account.as_ref();
-    let started = attended::Program::start(&mut command, entrance, account, signals);
+    let started = supervise::Program::start(&mut command, entrance, account, signals);
     let running = started.with_context(|| format!("cannot start {}", program.name()))?;
     Ok((attachments, running))
 }
@@ -146,7 +146,7 @@ fn tell(record: &Record, verbose: bool) {
 /// loaded for them, and the pacing of ACKs. Says what it did and did not do.
 pub(crate) fn clean() -> Vec<String> {
     let mut said = sweep();
-    match ack_pacing::sweep() {
+    match ack_pacing::remove_stale() {
         Ok(devices) => said.extend(devices.into_iter().map(|device| {
             format!("{device} has its queueing discipline back: nobody paces ACKs there")
         })),
@@ -170,13 +170,13 @@ fn sweep() -> Vec<String> {
 }
 
 fn clean_cgroups() -> Vec<String> {
-    let swept = match transient_cgroup::sweep(PREFIX) {
+    let swept = match transient_cgroup::remove_stale(PREFIX) {
         Ok(swept) => swept,
         Err(error) => return vec![format!("no run's cgroups were looked for: {error}")],
     };
     let said = swept.into_iter().map(|swept| match swept {
-        Swept::Removed(name) => format!("cgroup {name} removed: its longhaul run has ended"),
-        Swept::Busy(name, count) => {
+        StaleCgroup::Removed(name) => format!("cgroup {name} removed: its longhaul run has ended"),
+        StaleCgroup::Busy(name, count) => {
             format!("cgroup {name} stays: {count} processes of a killed longhaul run are in it")
         }
     });

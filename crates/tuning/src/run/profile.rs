@@ -8,7 +8,7 @@ use longhaul_congestion::{
     ack_thin,
     choice::{self, Choice},
     math::parameters,
-    own_parameters,
+    socket_parameters,
     sockets::profile::Profile,
 };
 use longhaul_linux::ack_pacing;
@@ -118,7 +118,7 @@ fn own(args: &Args, chosen: Option<&Choice>) -> Result<Option<[u8; 32]>> {
         _ if args.param.is_empty() => Ok(None),
         Some(Choice::Ours(algorithm)) => {
             let settings = parameters::settings(*algorithm, &args.param).map_err(Refusal::usage)?;
-            Ok(Some(own_parameters::value(&settings)))
+            Ok(Some(socket_parameters::value(&settings)))
         }
         _ => Err(Refusal::usage(format!(
             "--param {}: only longhaul's congestion controls have parameters; --cc lh_NAME asks for \

@@ -415,7 +415,7 @@ fn one_socket_has_parameters_of_its_own() {
     let option = i32::try_from(described["parameters"][0]["option"].as_i64().unwrap()).unwrap();
 
     let set = |socket: &socket2::Socket, value| {
-        longhaul_linux::socket::set_number(socket, level, option, value)
+        longhaul_linux::socket::set_u32_option(socket, level, option, value)
     };
     let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
     let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();

@@ -3,7 +3,7 @@
 
 use crate::run_program::{Running, connect, may_run, origin};
 use longhaul_linux::{
-    attended::{Program, Signals},
+    supervise::{Program, Signals},
     socket,
     tcp_info::TcpInfo,
     transient_cgroup::TransientCgroup,
@@ -347,12 +347,12 @@ fn what_the_kernel_refuses_is_counted_with_its_reason() {
     let attached =
         longhaul_congestion::sockets::profile::attach(&profile, cgroup.as_fd(), None, false)
             .unwrap();
-    let signals = Signals::keep().unwrap();
+    let signals = Signals::block().unwrap();
     let mut command = std::process::Command::new("bash");
     command.args(["-c", &connect(address)]);
-    let entrance = cgroup.entrance().unwrap();
+    let entrance = cgroup.open_procs().unwrap();
     let program = Program::start(&mut command, entrance, None, &signals).unwrap();
-    assert!(program.attend().unwrap().success());
+    assert!(program.wait().unwrap().success());
     let (stream, _) = listener.accept().unwrap();
     drop(stream);
     let counts = attached.counts().unwrap();

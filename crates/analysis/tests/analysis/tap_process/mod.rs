@@ -2,7 +2,7 @@
 //! Test environment: two namespaces with a link between them, `longhaul tap` on it, and its output.
 
 use longhaul_linux::{
-    interface::{self, End},
+    interface::{self, VethEndpoint},
     netns::Netns,
     sysctl,
 };
@@ -40,7 +40,7 @@ impl Wire {
                 "1",
             ));
         }
-        let end = |netns, address: Ipv4Addr| End {
+        let end = |netns, address: Ipv4Addr| VethEndpoint {
             netns,
             name: "v0",
             address: address.into(),

@@ -4,7 +4,7 @@
 
 use super::{
     marks::{Marks, TABLE_PREFIX},
-    message::{self, Received, TABLES, attributes, attributes_behind, split},
+    message::{self, Received, TABLES, attributes, attributes_after, split},
 };
 use netlink_sys::{
     Socket,
@@ -26,7 +26,7 @@ const DATAGRAM: usize = 64 * 1024;
 
 /// An ear for such changes.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ChangeMonitor {
     tables: Socket,
     routing: Socket,
 }
@@ -42,12 +42,12 @@ pub enum Event {
     Elapsed,
 }
 
-impl Watch {
+impl ChangeMonitor {
     /// Of the calling thread's network namespace, from now on.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
-            tables: member(NETLINK_NETFILTER, &[TABLES_GROUP])?,
-            routing: member(NETLINK_ROUTE, &ROUTING_GROUPS)?,
+            tables: join_groups(NETLINK_NETFILTER, &[TABLES_GROUP])?,
+            routing: join_groups(NETLINK_ROUTE, &ROUTING_GROUPS)?,
         })
     }
 
@@ -68,8 +68,8 @@ impl Watch {
                 Ok(_) if !polled[0].revents().is_empty() => return Ok(Event::Readable),
                 Ok(_) => {
                     // Both are emptied.
-                    let tables = take(&self.tables, is_table_lost)?;
-                    if take(&self.routing, is_route_lost)? || tables {
+                    let tables = drain(&self.tables, is_table_lost)?;
+                    if drain(&self.routing, is_route_lost)? || tables {
                         return Ok(Event::Changed);
                     }
                 }
@@ -78,7 +78,7 @@ impl Watch {
     }
 }
 
-fn member(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
+fn join_groups(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
     groups
@@ -88,7 +88,7 @@ fn member(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
 }
 
 /// Empties the socket; whether a message is one that counts, or some were lost because there was no room for them.
-fn take(socket: &Socket, counts: fn(&Received) -> bool) -> io::Result<bool> {
+fn drain(socket: &Socket, counts: fn(&Received) -> bool) -> io::Result<bool> {
     let mut datagram = vec![0; DATAGRAM];
     let mut found = false;
     loop {
@@ -120,7 +120,7 @@ fn is_route_lost(message: &Received) -> bool {
     // `struct rtmsg` and `struct fib_rule_hdr` have the same length.
     const HEADER_LEN: usize = 12;
     let has = |wanted| {
-        attributes_behind(HEADER_LEN, message.body).any(|(kind, value)| {
+        attributes_after(HEADER_LEN, message.body).any(|(kind, value)| {
             let value = value.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
             kind == wanted && value.is_some_and(Marks::is_routed)
         })

@@ -19,7 +19,7 @@ use std::{
 };
 
 /// The condition of a rule that holds as long as the lease.
-pub const HOLDS: &str = "meta protocol @lease";
+pub const CONDITION: &str = "meta protocol @lease";
 
 /// The name of the set.
 pub const SET: &str = "lease";
@@ -85,7 +85,7 @@ impl Lease {
     }
 
     /// Ends the lease now.
-    pub fn end(&self) -> io::Result<()> {
+    pub fn release(&self) -> io::Result<()> {
         /// `NFT_MSG_DELSETELEM` (include/uapi/linux/netfilter/nf_tables.h). Without elements, it means all.
         const DELETE_ELEMENT: u16 = TABLES << 8 | 14;
         const TABLE: u16 = 1;
@@ -93,7 +93,7 @@ impl Lease {
         let all = Message::new(DELETE_ELEMENT, ACK, self.family.number(), 0)
             .text(TABLE, &self.table)
             .text(SET_NAME, SET);
-        message::ask(&message::open()?, &message::batch([all]))
+        message::request(&message::open()?, &message::batch([all]))
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
                 assert!(!has_element()?);
                 lease.renew()?;
                 assert!(has_element()?);
-                lease.end()?;
+                lease.release()?;
                 assert!(!has_element()?);
                 let delete = format!("delete table {} t\n", family.name());
                 nft::load(&delete).map_err(io::Error::other)?;
@@ -175,7 +175,7 @@ mod tests {
             let before = generation()?;
             (0..100).try_for_each(|_| lease.renew())?;
             assert_eq!(generation()?, before);
-            lease.end()?;
+            lease.release()?;
             assert_ne!(generation()?, before);
             Ok(())
         });

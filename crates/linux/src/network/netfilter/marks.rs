@@ -10,10 +10,10 @@ pub const OWN_MARK: u32 = 0x4c4f_0000;
 
 /// The mark of near legs whose far legs have the client's address: it tells the two apart, which have the same addresses
 /// and ports. `"LO"` and 1.
-pub const NEAR_MARK: u32 = OWN_MARK | 1;
+pub const DOWNSTREAM_MARK: u32 = OWN_MARK | 1;
 
 /// The connection tracking zone of such near legs: `"LO"`.
-pub const NEAR_ZONE: u16 = 0x4c4f;
+pub const DOWNSTREAM_ZONE: u16 = 0x4c4f;
 
 /// Marks of one listener's packets. The upper half says what is to become of a packet, the lower
 /// half whose it is: the port of the listener.
@@ -97,7 +97,7 @@ mod tests {
             a.prohibited(),
             b.diverted(),
             OWN_MARK,
-            NEAR_MARK,
+            DOWNSTREAM_MARK,
         ];
         let distinct: std::collections::BTreeSet<_> = all.into_iter().collect();
         assert_eq!(distinct.len(), all.len());

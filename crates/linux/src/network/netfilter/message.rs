@@ -82,7 +82,7 @@ pub(super) fn open() -> io::Result<Socket> {
 }
 
 /// Sends messages of which at least the last asks for an acknowledgement.
-pub(super) fn ask(socket: &Socket, messages: &[u8]) -> io::Result<()> {
+pub(super) fn request(socket: &Socket, messages: &[u8]) -> io::Result<()> {
     exchange(socket, messages, |_| ())
 }
 
@@ -175,11 +175,11 @@ pub(super) fn split(mut datagram: &[u8]) -> impl Iterator<Item = Received<'_>> {
 
 /// The attributes of a message's body: each one's kind and value.
 pub(super) fn attributes(body: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    attributes_behind(FAMILY_LEN, body)
+    attributes_after(FAMILY_LEN, body)
 }
 
 /// The same where a header of `header` bytes stands before them.
-pub(super) fn attributes_behind(header: usize, body: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attributes_after(header: usize, body: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = body.get(header..).unwrap_or_default();
     std::iter::from_fn(move || {
         let len = usize::from(u16::from_ne_bytes(*rest.first_chunk()?));

@@ -24,7 +24,7 @@ const BUFFER: usize = 2 * 1024 * 1024;
 
 /// A packet that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct QueuedPacket {
     /// To name it by.
     pub id: u32,
     /// The index of the interface that it came in by; 1 is `lo`, 0 unknown.
@@ -89,7 +89,7 @@ impl Queue {
     }
 
     fn ask(&self, message: Message) -> io::Result<()> {
-        message::ask(&self.socket, &message.finish())
+        message::request(&self.socket, &message.finish())
     }
 
     /// Its number, for rules.
@@ -99,15 +99,17 @@ impl Queue {
     }
 
     /// Packets that have come; `WouldBlock` if none has.
-    pub fn receive(&self) -> io::Result<Vec<Held>> {
+    pub fn receive(&self) -> io::Result<Vec<QueuedPacket>> {
         let mut datagram = [0; DATAGRAM];
         let len = self.socket.recv(&mut &mut datagram[..], 0)?;
         let packets = split(&datagram[..len]).filter(|message| message.kind == PACKET);
-        Ok(packets.filter_map(|packet| held(packet.body)).collect())
+        Ok(packets
+            .filter_map(|packet| parse_packet(packet.body))
+            .collect())
     }
 
     /// Lets a packet go. `NotFound` if it is no longer held.
-    pub fn release(&self, id: u32, verdict: Verdict) -> io::Result<()> {
+    pub fn set_verdict(&self, id: u32, verdict: Verdict) -> io::Result<()> {
         const HEADER: u16 = 2;
         const MARK: u16 = 3;
         let (code, mark) = match verdict {
@@ -126,9 +128,9 @@ impl Queue {
 
 /// A queue in an event loop.
 #[derive(Debug)]
-pub struct Watched(AsyncFd<Queue>);
+pub struct AsyncQueue(AsyncFd<Queue>);
 
-impl Watched {
+impl AsyncQueue {
     /// Puts `queue` into the event loop of the calling thread.
     pub fn new(queue: Queue) -> io::Result<Self> {
         // SAFETY: the queue owns its socket, returns the same descriptor as long as it lives, and
@@ -155,7 +157,7 @@ impl AsRawFd for Queue {
     }
 }
 
-fn held(body: &[u8]) -> Option<Held> {
+fn parse_packet(body: &[u8]) -> Option<QueuedPacket> {
     const HEADER: u16 = 1;
     const DEVICE: u16 = 5;
     const PAYLOAD: u16 = 10;
@@ -163,7 +165,7 @@ fn held(body: &[u8]) -> Option<Held> {
     let (_, header) = find(HEADER)?;
     let (_, packet) = find(PAYLOAD)?;
     let device = find(DEVICE).and_then(|(_, index)| index.first_chunk().copied());
-    Some(Held {
+    Some(QueuedPacket {
         id: u32::from_be_bytes(*header.first_chunk()?),
         device: device.map_or(0, u32::from_be_bytes),
         packet: packet.to_vec(),

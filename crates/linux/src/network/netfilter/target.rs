@@ -22,7 +22,7 @@ pub fn append_queue_rule(family: Family, table: &str, chain: &str, number: u16) 
         .text(TABLE, table)
         .text(CHAIN, chain)
         .nested(EXPRESSIONS, |m| queue_expression(m, number));
-    message::ask(&message::open()?, &message::batch([rule]))
+    message::request(&message::open()?, &message::batch([rule]))
 }
 
 /// `enum nft_expr_attributes`, `enum nft_target_attributes`.

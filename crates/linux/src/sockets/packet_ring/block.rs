@@ -17,7 +17,7 @@ const FIRST: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, offset_to_f
 const NEXT: usize = offset_of!(libc::tpacket3_hdr, tp_next_offset);
 const SECONDS: usize = offset_of!(libc::tpacket3_hdr, tp_sec);
 const NANOSECONDS: usize = offset_of!(libc::tpacket3_hdr, tp_nsec);
-const KEPT: usize = offset_of!(libc::tpacket3_hdr, tp_snaplen);
+const SNAP_LEN: usize = offset_of!(libc::tpacket3_hdr, tp_snaplen);
 const LENGTH: usize = offset_of!(libc::tpacket3_hdr, tp_len);
 const PACKET_STATUS: usize = offset_of!(libc::tpacket3_hdr, tp_status);
 const LINK_HEADER: usize = offset_of!(libc::tpacket3_hdr, tp_mac);
@@ -41,15 +41,15 @@ const UDP_HEADER: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// Nanoseconds since 1970, UTC.
-    pub at_ns: u64,
+    pub timestamp_ns: u64,
     /// Whether the network card stamped it.
-    pub by_hardware: bool,
+    pub hardware_timestamp: bool,
     /// Its length in bytes, of a super-packet the whole; without a VLAN tag that was taken out.
     pub wire_len: u32,
     /// Payload of each segment but the last of a super-packet; 0 is none.
     pub segment_size: u16,
     /// Which way it went.
-    pub heading: PacketDirection,
+    pub direction: PacketDirection,
     /// What was kept of it, from the link-layer header on.
     pub bytes: &'a [u8],
     /// The VLAN tag that the kernel took out: TPID and TCI, as on the wire.
@@ -81,7 +81,7 @@ impl<'a> Packet<'a> {
             _ => (self.bytes, 0),
         };
         Frame {
-            timestamp_ns: self.at_ns,
+            timestamp_ns: self.timestamp_ns,
             interface,
             link_type,
             wire_len: self.wire_len + added,
@@ -150,15 +150,15 @@ fn read(at: &[u8]) -> Option<Packet<'_>> {
     let link = usize::from(u16_at(at, LINK_HEADER)?);
     let seconds = u64::from(u32_at(at, SECONDS)?);
     Some(Packet {
-        at_ns: seconds * 1_000_000_000 + u64::from(u32_at(at, NANOSECONDS)?),
-        by_hardware: status & libc::TP_STATUS_TS_RAW_HARDWARE != 0,
+        timestamp_ns: seconds * 1_000_000_000 + u64::from(u32_at(at, NANOSECONDS)?),
+        hardware_timestamp: status & libc::TP_STATUS_TS_RAW_HARDWARE != 0,
         wire_len: u32_at(at, LENGTH)?,
         segment_size: segment_size(at.get(link.checked_sub(vnet::LEN)?..link)?)?,
-        heading: match *at.get(PACKET_TYPE)? {
+        direction: match *at.get(PACKET_TYPE)? {
             libc::PACKET_OUTGOING => PacketDirection::Outbound,
             _ => PacketDirection::Inbound,
         },
-        bytes: at.get(link..)?.get(..u32_at(at, KEPT)? as usize)?,
+        bytes: at.get(link..)?.get(..u32_at(at, SNAP_LEN)? as usize)?,
         vlan: vlan(at, status)?,
         network: usize::from(u16_at(at, NETWORK_HEADER)?).saturating_sub(link),
     })
@@ -216,7 +216,7 @@ mod tests {
         for (at, value) in [
             (SECONDS, 3),
             (NANOSECONDS, 4),
-            (KEPT, 128),
+            (SNAP_LEN, 128),
             (LENGTH, 14 + 20 + 32 + 4_000),
             (PACKET_STATUS, status),
             (VLAN_TCI, 7),
@@ -243,9 +243,12 @@ mod tests {
     fn a_packet_is_read_with_its_segments_and_its_tag() {
         let block = block();
         let packet = Packets::of(&block).next().unwrap();
-        assert_eq!((packet.at_ns, packet.by_hardware), (3_000_000_004, false));
+        assert_eq!(
+            (packet.timestamp_ns, packet.hardware_timestamp),
+            (3_000_000_004, false)
+        );
         assert_eq!((packet.segment_size, packet.wire_segments()), (1448, 3));
-        assert_eq!(packet.heading, PacketDirection::Outbound);
+        assert_eq!(packet.direction, PacketDirection::Outbound);
         let mut space = Vec::new();
         let frame = packet.frame(2, LinkType::Ethernet, &mut space);
         assert_eq!((frame.wire_len, frame.bytes.len()), (4_070, 132));

@@ -25,9 +25,9 @@ pub enum HardwareClock {
     /// There is none that stamps every packet received.
     Absent,
     /// It is so far from the system's.
-    Apart(Time),
+    Offset(Time),
     /// It is the system's, to 20 µs.
-    InStep,
+    Synchronized,
 }
 
 /// What phc2sys holds with ease; a fraction of any round trip that matters here.
@@ -41,9 +41,9 @@ impl HardwareClock {
         };
         let offset = offset(&File::open(format!("/dev/ptp{number}"))?)?;
         Ok(if offset <= OFFSET_MAX {
-            Self::InStep
+            Self::Synchronized
         } else {
-            Self::Apart(offset)
+            Self::Offset(offset)
         })
     }
 }

@@ -59,7 +59,7 @@ const ARPHRD_RAWIP: u16 = 519;
 
 /// What to capture.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct RingConfig<'a> {
     /// An interface of the calling thread's network namespace.
     pub interface: &'a str,
     /// Memory of the ring, rounded down to whole blocks; [`RING_MIN`] to [`RING_MAX`].
@@ -97,19 +97,19 @@ pub enum OpenError {
         bytes: usize,
     },
     /// Anything else.
-    #[error("cannot {doing} on {interface}")]
+    #[error("cannot {action} on {interface}")]
     Kernel {
         /// Which.
         interface: String,
         /// What failed.
-        doing: &'static str,
+        action: &'static str,
         /// Why.
         source: io::Error,
     },
 }
 
 /// A filter that lets nothing in.
-const NOTHING: Instruction = Instruction {
+const REJECT_ALL: Instruction = Instruction {
     code: libc::BPF_RET as u16,
     jump_true: 0,
     jump_false: 0,
@@ -117,14 +117,14 @@ const NOTHING: Instruction = Instruction {
 };
 
 /// Whether the kernel gives this caller rings: the smallest is opened on this interface, and closed.
-pub fn try_out(interface: &str) -> Result<(), OpenError> {
-    let request = Request {
+pub fn check_permission(interface: &str) -> Result<(), OpenError> {
+    let request = RingConfig {
         interface,
         ring_bytes: RING_MIN,
         promiscuous: false,
         clock: Clock::Software,
     };
-    Ring::open(&request, |_| vec![NOTHING]).map(drop)
+    Ring::open(&request, |_| vec![REJECT_ALL]).map(drop)
 }
 
 /// What the kernel counted since the ring was opened.
@@ -156,13 +156,13 @@ impl Ring {
     /// A ring for what `filter` lets in: the program's answer is how many bytes are kept of a packet.
     /// Asked for its [`LinkType`], because filters differ by that. An error says what to do.
     pub fn open(
-        request: &Request<'_>,
+        request: &RingConfig<'_>,
         filter: impl FnOnce(LinkType) -> Vec<Instruction>,
     ) -> Result<Self, OpenError> {
         let failed = |doing| {
             move |source| OpenError::Kernel {
                 interface: request.interface.to_owned(),
-                doing,
+                action: doing,
                 source,
             }
         };
@@ -177,7 +177,7 @@ impl Ring {
             set_packet_option(&socket, option::TIMESTAMP, hardware)
                 .map_err(failed("get hardware time stamps"))?;
         }
-        let shape = Shape::of(request.ring_bytes);
+        let shape = RingLayout::of(request.ring_bytes);
         let memory = shape.map(&socket)?;
         let (link_type, loopback) = link_type(&socket, index, request.interface)?;
         attach(&socket, &filter(link_type)).map_err(failed("attach the filter"))?;
@@ -229,8 +229,8 @@ impl Ring {
     }
 
     /// Lets nothing in any more. What is there already comes within [`BLOCK_TIMEOUT`].
-    pub fn close_entrance(&self) -> io::Result<()> {
-        attach(&self.socket, &[NOTHING])
+    pub fn stop_capture(&self) -> io::Result<()> {
+        attach(&self.socket, &[REJECT_ALL])
     }
 
     /// Whether the interface is still there. One that is down may come up again.
@@ -291,12 +291,12 @@ impl Drop for Block<'_> {
 
 /// How a ring is cut into blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shape {
+struct RingLayout {
     block_bytes: usize,
     blocks: usize,
 }
 
-impl Shape {
+impl RingLayout {
     fn of(ring_bytes: usize) -> Self {
         let ring_bytes = ring_bytes.clamp(RING_MIN, RING_MAX);
         let wanted = (ring_bytes / BLOCKS_WANTED).max(1);
@@ -416,7 +416,7 @@ fn not_permitted(error: io::Error) -> OpenError {
         io::ErrorKind::PermissionDenied => OpenError::NotPermitted,
         _ => OpenError::Kernel {
             interface: "a packet socket".to_owned(),
-            doing: "capture",
+            action: "capture",
             source: error,
         },
     }
@@ -434,7 +434,7 @@ fn link_type(socket: &Socket, index: i32, interface: &str) -> Result<(LinkType, 
     let kind = bind(socket, index, 0).and_then(|()| Ok(bound_to(socket)?.sll_hatype));
     let kind = kind.map_err(|source| OpenError::Kernel {
         interface: interface.to_owned(),
-        doing: "capture",
+        action: "capture",
         source,
     })?;
     match kind {
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn rings_are_whole_blocks_within_what_was_asked_for() {
-        let shape = |bytes| Shape::of(bytes);
+        let shape = |bytes| RingLayout::of(bytes);
         let (kib, mib) = (1 << 10, 1 << 20);
         assert_eq!(shape(0).bytes(), RING_MIN);
         assert_eq!(
@@ -562,7 +562,7 @@ mod tests {
         };
         let mut frame = vec![0; 60];
         frame[12..18].copy_from_slice(&[0x81, 0, 0x20, 7, 0x88, 0xb5]);
-        let request = Request {
+        let request = RingConfig {
             interface: "lo",
             ring_bytes: RING_MIN,
             promiscuous: false,

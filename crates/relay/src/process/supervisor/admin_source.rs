@@ -83,7 +83,7 @@ fn commit() -> &'static str {
 fn process() -> Option<Process> {
     let usage = longhaul_linux::process_usage::own().ok()?;
     Some(Process {
-        started: usage.started.try_into().ok()?,
+        started: usage.start_time.try_into().ok()?,
         cpu_s: usage.cpu_s,
         resident_bytes: usage.resident_bytes,
         virtual_bytes: usage.virtual_bytes,

@@ -226,7 +226,7 @@ fn open_sockets(
         Step::Reopen(n) => {
             let (address, options) = (listeners[n].address, socket_options(listener_config));
             let sockets =
-                longhaul_linux::socket::listen_beside(address, config.limits.workers, &options)
+                longhaul_linux::socket::listen_shared(address, config.limits.workers, &options)
                     .and_then(|sockets| with_initial_window(sockets, listener_config))
                     .with_context(|| format!("listener {}", listener_config.name))?;
             let sockets = sockets.into_iter().map(ListenSocket::Tcp).collect();

@@ -48,7 +48,7 @@ pub(super) fn all() -> Vec<Trial> {
 /// Why there is no such namespace, otherwise.
 fn inside() -> Result<Vec<Trial>, String> {
     let (mut reader, writer) = io::pipe().map_err(|error| error.to_string())?;
-    let ended = sandbox::enclose(|furnished| {
+    let ended = sandbox::run(|furnished| {
         let found = furnished
             .map(|()| each())
             .map_err(|error| error.to_string());
@@ -89,7 +89,7 @@ fn stamps() -> Result<(), Failure> {
 fn families() -> impl Iterator<Item = (Family, &'static str)> {
     let all = [(Family::Ip, "0.0.0.0:0"), (Family::Ip6, "[::]:0")];
     all.into_iter()
-        .take(if interface::ipv6_is_off() { 1 } else { 2 })
+        .take(if interface::is_ipv6_disabled() { 1 } else { 2 })
 }
 
 const TABLE: &str = "longhaul-try";
@@ -102,7 +102,7 @@ fn transparent() -> Result<(), Failure> {
             Family::Ip6 => ("ip6", "icmpv6"),
         };
         let lease = lease::rules(1, Duration::from_secs(1));
-        let holds = lease::HOLDS;
+        let holds = lease::CONDITION;
         nft::load(&format!(
             "table {name} {TABLE} {{\n\
              {lease}\
@@ -141,7 +141,7 @@ fn verify() -> Result<(), Failure> {
 }
 
 fn capture() -> Result<(), Failure> {
-    packet_ring::try_out("lo").map_err(|error| Failure::Fails(error.to_string()))
+    packet_ring::check_permission("lo").map_err(|error| Failure::Fails(error.to_string()))
 }
 
 fn pace() -> Result<(), Failure> {

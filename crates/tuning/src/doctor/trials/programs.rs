@@ -16,7 +16,7 @@ use longhaul_congestion::{
     sockets::profile::{self, Profile, Refused},
     trials,
 };
-use longhaul_linux::{single_segments, transient_cgroup::TransientCgroup};
+use longhaul_linux::{disable_gso, transient_cgroup::TransientCgroup};
 use std::{
     fs::File,
     io::{self, Write},
@@ -28,10 +28,10 @@ use std::{
 const FEATURES: [(&str, Attempt); 7] = [
     ("cc load --replace", || Ok(trials::link(one())?)),
     ("cc load --per-socket", || {
-        in_cgroup(|cgroup| Ok(trials::own_parameters(one(), cgroup.as_fd())?))
+        in_cgroup(|cgroup| Ok(trials::socket_parameters(one(), cgroup.as_fd())?))
     }),
     ("cc watch", || Ok(trials::watch()?)),
-    ("run --gap", single_segments),
+    ("run --gap", may_disable_gso),
     (THINNING, || in_cgroup(thinned)),
     ("decp", || Ok(trials::window_caps()?)),
     ("relay --initial-window-far", || {
@@ -111,7 +111,7 @@ fn refused_settings(cgroup: &TransientCgroup) -> Result<Vec<Refused>, Failure> {
         ..Profile::default()
     };
     let attached = profile::attach(&profile, cgroup.as_fd(), None, true)?;
-    File::from(cgroup.entrance()?).write_all(b"0")?;
+    File::from(cgroup.open_procs()?).write_all(b"0")?;
     drop(pair().map_err(|error| {
         Failure::Untried(format!(
             "no connection over loopback ({error}): ip link set lo up"
@@ -133,6 +133,6 @@ fn why(refused: &Refused) -> String {
     format!("connections go without it ({error})")
 }
 
-fn single_segments() -> Result<(), Failure> {
-    Ok(single_segments::try_out()?)
+fn may_disable_gso() -> Result<(), Failure> {
+    Ok(disable_gso::check_permission()?)
 }

@@ -7,7 +7,7 @@ use longhaul_linux::{
     sock_diag::SockDiag,
     socket::{self, Options},
     splice::Pipe,
-    timestamps::Exchange,
+    timestamps::TimestampSocket,
 };
 use std::{
     io::{self, Write},
@@ -57,7 +57,7 @@ pub(super) fn pair() -> io::Result<(TcpStream, TcpStream)> {
 
 /// Another error than for lack of rights has to do with the address, and is not ICMP's.
 fn echo() -> Result<(), Failure> {
-    match Exchange::icmp(HERE.ip()) {
+    match TimestampSocket::icmp(HERE.ip()) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Failure::Fails(
             format!("{error}: sysctl -w net.ipv4.ping_group_range='0 2147483647' allows it"),
         )),

@@ -6,7 +6,7 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     choice::{self, Choice},
-    loader::{self, Hold},
+    loader::{self, Lease},
     pins::Pins,
 };
 use longhaul_linux::socket;
@@ -29,7 +29,7 @@ pub(super) struct StreamTuning {
     congestion_control: Option<String>,
     pace: Pace,
     /// Keeps a congestion control of ours loaded.
-    _hold: Option<Hold>,
+    _hold: Option<Lease>,
 }
 
 impl StreamTuning {
@@ -44,7 +44,7 @@ impl StreamTuning {
         let hold = match &choice {
             Some(Choice::Ours(algorithm)) => {
                 let defaults = longhaul_congestion::math::parameters::defaults(*algorithm);
-                Some(loader::hold(&Pins::default(), *algorithm, &defaults)?)
+                Some(loader::acquire(&Pins::default(), *algorithm, &defaults)?)
             }
             _ => None,
         };

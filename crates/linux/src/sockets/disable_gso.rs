@@ -31,9 +31,9 @@ use std::{
 };
 
 /// Never anyone's: reserved by RFC 1112.
-const NOBODY: Ipv4Addr = Ipv4Addr::new(240, 0, 0, 1);
+const UNUSED_IPV4: Ipv4Addr = Ipv4Addr::new(240, 0, 0, 1);
 /// Never anyone's: discarded by RFC 6666.
-const NOBODY_6: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1);
+const UNUSED_IPV6: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1);
 
 /// `struct tcp_md5sig` (include/uapi/linux/tcp.h).
 #[repr(C)]
@@ -51,7 +51,7 @@ struct Md5Signature {
 unsafe impl PlainOption for Md5Signature {}
 
 /// Makes a TCP socket of either family send segment by segment, from now until it is closed.
-pub fn enforce(socket: &impl AsFd) -> io::Result<()> {
+pub fn disable(socket: &impl AsFd) -> io::Result<()> {
     let family = sockopt::socket_domain(socket)?;
     let mut signature = Md5Signature {
         address: [0; 128],
@@ -64,23 +64,23 @@ pub fn enforce(socket: &impl AsFd) -> io::Result<()> {
     write_address(&mut signature.address, family);
     let fd = socket.as_fd().as_raw_fd();
     set_option(&fd, libc::IPPROTO_TCP, libc::TCP_MD5SIG, signature)?;
-    forget_route(socket)
+    refresh_route(socket)
 }
 
 /// Whether this process may reach into others' sockets and make them so: tried on a socket of its own.
-pub fn try_out() -> io::Result<()> {
+pub fn check_permission() -> io::Result<()> {
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let name = readlink(format!("/proc/self/fd/{}", socket.as_raw_fd()), Vec::new())?;
     let mut copies = process_sockets::tcp(process::id(), |other| other == name.as_bytes());
     let copy = copies.next().ok_or_else(|| {
         io::Error::other("sockets of other processes can't be had: pidfd_getfd(2) is refused")
     })?;
-    enforce(&copy)
+    disable(&copy)
 }
 
 /// Binds the socket to the device that it is bound to, or to none: nothing changes, but the kernel
 /// drops the route that it had found (`sock_bindtoindex_locked`, net/core/sock.c). Linux 5.1.
-fn forget_route(socket: &impl AsFd) -> io::Result<()> {
+fn refresh_route(socket: &impl AsFd) -> io::Result<()> {
     /// include/uapi/asm-generic/socket.h
     const SO_BINDTOIFINDEX: i32 = 62;
     let device: i32 = get_option(socket, libc::SOL_SOCKET, SO_BINDTOIFINDEX)?;
@@ -93,14 +93,14 @@ fn forget_route(socket: &impl AsFd) -> io::Result<()> {
 fn write_address(address: &mut [u8; 128], family: AddressFamily) {
     address[..2].copy_from_slice(&family.as_raw().to_ne_bytes());
     match family {
-        AddressFamily::INET6 => address[8..24].copy_from_slice(&NOBODY_6.octets()),
-        _ => address[4..8].copy_from_slice(&NOBODY.octets()),
+        AddressFamily::INET6 => address[8..24].copy_from_slice(&UNUSED_IPV6.octets()),
+        _ => address[4..8].copy_from_slice(&UNUSED_IPV4.octets()),
     }
 }
 
 /// Finds sockets of other processes, each once.
 #[derive(Debug, Default)]
-pub struct Finder {
+pub struct GsoDisabler {
     /// Names of those that have been looked at.
     seen: HashSet<Vec<u8>>,
 }
@@ -108,7 +108,7 @@ pub struct Finder {
 /// Sockets that are remembered; beyond that all are looked at again. 64 B each.
 const SEEN_MAX: usize = 65536;
 
-impl Finder {
+impl GsoDisabler {
     /// Applies [`enforce`] to TCP sockets of these processes that are new to it; how many those were.
     /// Needs CAP_SYS_PTRACE. Processes that end meanwhile are passed over.
     pub fn enforce(&mut self, processes: &[Pid]) -> usize {
@@ -121,7 +121,7 @@ impl Finder {
     fn in_process(&mut self, pid: Pid) -> usize {
         let fresh = |name: &[u8]| self.seen.insert(name.to_vec());
         let sockets = process_sockets::tcp(pid.as_raw_pid().unsigned_abs(), fresh);
-        sockets.filter(|socket| enforce(socket).is_ok()).count()
+        sockets.filter(|socket| disable(socket).is_ok()).count()
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
     fn both_families_take_the_key_and_each_socket_once() {
         assert_eq!(size_of::<Md5Signature>(), 216);
         for any in ["127.0.0.1:0", "[::1]:0"] {
-            enforce(&TcpListener::bind(any).unwrap()).unwrap();
+            disable(&TcpListener::bind(any).unwrap()).unwrap();
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
             .stdin(OwnedFd::from(listener))
             .spawn()
             .unwrap();
-        let mut finder = Finder::default();
+        let mut finder = GsoDisabler::default();
         let enforced = [(); 2].map(|()| finder.enforce(&[Pid::from_child(&child)]));
         child.kill().unwrap();
         child.wait().unwrap();

@@ -7,7 +7,7 @@ use super::{
     prepare::{operations, prepare, rename},
 };
 use crate::{
-    Error, kernel,
+    Error, feature_probe,
     links::{self, By},
     math::Algorithm,
 };
@@ -15,40 +15,46 @@ use libbpf_rs::{ErrorKind, Link, Object};
 
 /// Registered for as long as this lives, and its process does.
 #[derive(Debug)]
-pub struct Tied {
+pub struct TransientCc {
     name: String,
     /// Its descriptor is what keeps it registered.
     _link: Link,
 }
 
 /// How many of one algorithm can be there side by side, with parameters of their own.
-const TIED_MAX: usize = 16;
+const TRANSIENT_MAX: usize = 16;
 
 /// Registers `algorithm` for this process alone to keep, though any socket may use it: as `lh_NAME`
 /// if that is free, else as `lh_NAME.2`, `lh_NAME.3` … up to 16. `parameters` are in the order of
 /// [`Algorithm::parameters`]. Needs links of struct_ops (Linux 6.4).
-pub fn tie(algorithm: Algorithm, parameters: &[u32]) -> Result<Tied, Error> {
-    kernel::check(kernel::LOADED)?;
-    let names = (1..=TIED_MAX).map(|number| numbered(algorithm, number));
-    for name in names.filter(|name| !kernel::is_registered(name)) {
+pub fn register_transient(algorithm: Algorithm, parameters: &[u32]) -> Result<TransientCc, Error> {
+    feature_probe::check(feature_probe::CC_LOADING)?;
+    let names = (1..=TRANSIENT_MAX).map(|number| numbered(algorithm, number));
+    for name in names.filter(|name| !feature_probe::is_registered(name)) {
         // Somebody else may have been quicker.
-        if let Some(tied) = kernel::quietly(|| register(algorithm, parameters, &name))? {
+        if let Some(tied) =
+            feature_probe::capture_warnings(|| register(algorithm, parameters, &name))?
+        {
             return Ok(tied);
         }
     }
     Err(Error::Failed {
         step: "find it a name",
         reason: format!(
-            "{TIED_MAX} of {} are registered already",
+            "{TRANSIENT_MAX} of {} are registered already",
             algorithm.system_name()
         ),
     })
 }
 
 /// The same by this name, which begins with `lh_` and must be free.
-pub(crate) fn tie_as(algorithm: Algorithm, parameters: &[u32], name: &str) -> Result<Tied, Error> {
-    kernel::check(kernel::LOADED)?;
-    let tied = kernel::quietly(|| register(algorithm, parameters, name))?;
+pub(crate) fn register_transient_as(
+    algorithm: Algorithm,
+    parameters: &[u32],
+    name: &str,
+) -> Result<TransientCc, Error> {
+    feature_probe::check(feature_probe::CC_LOADING)?;
+    let tied = feature_probe::capture_warnings(|| register(algorithm, parameters, name))?;
     tied.ok_or_else(|| Error::Failed {
         step: "register it",
         reason: format!("{name} is there already"),
@@ -63,15 +69,19 @@ fn numbered(algorithm: Algorithm, number: usize) -> String {
     }
 }
 
-fn register(algorithm: Algorithm, parameters: &[u32], name: &str) -> Result<Option<Tied>, Error> {
+fn register(
+    algorithm: Algorithm,
+    parameters: &[u32],
+    name: &str,
+) -> Result<Option<TransientCc>, Error> {
     let mut object = load(algorithm, parameters, name)?;
     match operations(&mut object).attach_struct_ops() {
-        Ok(link) => Ok(Some(Tied {
+        Ok(link) => Ok(Some(TransientCc {
             name: name.to_owned(),
             _link: link,
         })),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
-        Err(error) => Err(kernel::failed("register it", &error)),
+        Err(error) => Err(feature_probe::failed("register it", &error)),
     }
 }
 
@@ -91,7 +101,7 @@ fn load(algorithm: Algorithm, parameters: &[u32], name: &str) -> Result<Object, 
     }
 }
 
-impl Tied {
+impl TransientCc {
     /// Its name in the kernel: what a socket or a route is told.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -101,29 +111,32 @@ impl Tied {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::place;
+    use super::super::test_guard::test_guard;
     use super::*;
 
     #[test]
     fn two_with_their_own_parameters_stand_side_by_side_and_go_with_their_owner() {
-        let Some(_turn) = place() else {
+        let Some(_turn) = test_guard() else {
             return;
         };
         let scalable = crate::math::algorithm("scalable").unwrap();
-        let one = tie(scalable, &[100, 3]).unwrap();
-        let other = tie(scalable, &[50, 2]).unwrap();
+        let one = register_transient(scalable, &[100, 3]).unwrap();
+        let other = register_transient(scalable, &[50, 2]).unwrap();
         assert_eq!([one.name(), other.name()], ["lh_scalable", "lh_scalable.2"]);
-        assert!([&one, &other].map(|tied| kernel::is_registered(tied.name())) == [true; 2]);
+        assert!([&one, &other].map(|tied| feature_probe::is_registered(tied.name())) == [true; 2]);
         drop(one);
-        assert!(!kernel::is_registered("lh_scalable") && kernel::is_registered("lh_scalable.2"));
+        assert!(
+            !feature_probe::is_registered("lh_scalable")
+                && feature_probe::is_registered("lh_scalable.2")
+        );
         drop(other);
-        assert!(!kernel::is_registered("lh_scalable.2"));
+        assert!(!feature_probe::is_registered("lh_scalable.2"));
     }
 
     #[test]
     fn every_numbered_name_fits_the_kernel() {
         // TCP_CA_NAME_MAX of include/net/tcp.h counts the final NUL.
-        let longest = |algorithm| numbered(algorithm, TIED_MAX).len();
+        let longest = |algorithm| numbered(algorithm, TRANSIENT_MAX).len();
         assert!(crate::math::algorithms().all(|algorithm| longest(algorithm) < 16));
     }
 }

@@ -28,7 +28,7 @@ impl Buffer {
         }
     }
 
-    fn held(&self) -> usize {
+    fn buffered_len(&self) -> usize {
         self.end - self.start
     }
 
@@ -37,7 +37,11 @@ impl Buffer {
         most: usize,
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        assert_eq!(self.held(), 0, "a buffer is drained before it is filled");
+        assert_eq!(
+            self.buffered_len(),
+            0,
+            "a buffer is drained before it is filled"
+        );
         let most = most.min(self.bytes.len());
         let read = read(&mut self.bytes[..most])?;
         (self.start, self.end) = (0, read);
@@ -61,27 +65,27 @@ fn transmit(sink: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
 }
 
 /// Gives `sink` bytes that others follow at once: they leave together (MSG_MORE).
-pub fn announce(sink: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+pub fn send_more(sink: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | SendFlags::MORE;
     Ok(retry_on_intr(|| send(&sink, bytes, flags))?)
 }
 
 /// A pipe or a buffer.
 #[derive(Debug)]
-pub enum Conduit {
+pub enum TransferBuffer {
     /// Bytes stay in the kernel.
     Splice(Pipe),
     /// Bytes pass through user space.
     Copy(Buffer),
 }
 
-impl Conduit {
+impl TransferBuffer {
     /// Bytes that were taken from the source and not yet given to the sink.
     #[must_use]
-    pub fn held(&self) -> usize {
+    pub fn buffered_len(&self) -> usize {
         match self {
-            Self::Splice(pipe) => pipe.held(),
-            Self::Copy(buffer) => buffer.held(),
+            Self::Splice(pipe) => pipe.buffered_len(),
+            Self::Copy(buffer) => buffer.buffered_len(),
         }
     }
 
@@ -109,7 +113,7 @@ impl Conduit {
     ///
     /// # Panics
     /// If bytes are still held, or if this is a pipe, whose bytes never pass through user space.
-    pub fn fill_by(
+    pub fn fill_with(
         &mut self,
         most: usize,
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
@@ -121,7 +125,7 @@ impl Conduit {
     ///
     /// # Panics
     /// If this is a pipe.
-    pub fn drain_by(
+    pub fn drain_with(
         &mut self,
         write: impl FnOnce(&[u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
@@ -133,7 +137,7 @@ impl Conduit {
     /// # Panics
     /// If this is a pipe.
     #[must_use]
-    pub fn held_bytes(&self) -> &[u8] {
+    pub fn buffered(&self) -> &[u8] {
         match self {
             Self::Copy(buffer) => &buffer.bytes[buffer.start..buffer.end],
             Self::Splice(_) => panic!("bytes in a pipe are out of reach"),

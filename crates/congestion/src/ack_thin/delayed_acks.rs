@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sends ACKs that were kept for as long as they may be.
 
-use super::math::{Kind, PACKET_MAX, look_at};
+use super::math::{Kind, PACKET_MAX, classify};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use longhaul_packet::checksum;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -51,7 +51,7 @@ impl Sender {
 /// Puts the TCP checksum in, which devices add after the program saw the packet, and says where it
 /// goes. None: it is no pure ACK.
 fn complete(packet: &mut [u8]) -> Option<SocketAddr> {
-    let Kind::Pure(_) = look_at(packet) else {
+    let Kind::Pure(_) = classify(packet) else {
         return None;
     };
     let (addresses, transport, to) = match packet[0] >> 4 {
@@ -93,7 +93,7 @@ const KEPT: usize = 20;
 const DEADLINE: usize = 112;
 
 /// What all flows keep.
-pub(super) fn kept(flows: &MapHandle) -> impl Iterator<Item = Vec<u8>> {
+pub(super) fn held_acks(flows: &MapHandle) -> impl Iterator<Item = Vec<u8>> {
     flows.keys().filter_map(|cookie| {
         let flow = flows.lookup(&cookie, MapFlags::ANY).ok()??;
         let keeps = word(&flow, DEADLINE) != 0;

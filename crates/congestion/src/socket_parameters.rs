@@ -8,7 +8,7 @@
 //! programs of a cgroup a socket option for it.
 
 use crate::{
-    Error, kernel,
+    Error, feature_probe,
     math::{Algorithm, Digest},
     object,
 };
@@ -60,22 +60,24 @@ pub fn attach(
     connections: BorrowedFd<'_>,
     cgroup: BorrowedFd<'_>,
 ) -> Result<Link, Error> {
-    kernel::quietly(|| {
+    feature_probe::capture_warnings(|| {
         let object = load(algorithm, connections)?;
         let program = object.progs_mut().find(|p| p.name() == "own_parameters");
         let program = program.expect("own_parameters.bpf.c has it");
         let link = program.attach_cgroup(cgroup.as_raw_fd());
-        link.map_err(|error| kernel::failed("serve that cgroup's sockets", &error))
+        link.map_err(|error| feature_probe::failed("serve that cgroup's sockets", &error))
     })
 }
 
 fn load(algorithm: Algorithm, connections: BorrowedFd<'_>) -> Result<Object, Error> {
     let step = "load the programs for parameters of single sockets";
     let object = ObjectBuilder::default().open_memory(object::OWN_PARAMETERS);
-    let mut object = object.map_err(|error| kernel::failed(step, &error))?;
+    let mut object = object.map_err(|error| feature_probe::failed(step, &error))?;
     share_connections(connections, &mut object)?;
     describe(algorithm, &mut object);
-    object.load().map_err(|error| kernel::refused(step, &error))
+    object
+        .load()
+        .map_err(|error| feature_probe::refused(step, &error))
 }
 
 /// The program's map becomes that of the congestion control.
@@ -85,7 +87,7 @@ pub(crate) fn share_connections(
 ) -> Result<(), Error> {
     let map = object.maps_mut().find(|map| map.name() == CONNECTIONS);
     let shared = map.expect("each object has it").reuse_fd(connections);
-    shared.map_err(|error| kernel::failed("share its connections", &error))
+    shared.map_err(|error| feature_probe::failed("share its connections", &error))
 }
 
 /// `options` of the program.
@@ -99,7 +101,7 @@ fn describe(algorithm: Algorithm, object: &mut OpenObject) {
         option(algorithm, 0) as u32,
         algorithm.parameters().count() as u32,
     ];
-    let words = [head.to_vec(), range(|p| p.least), range(|p| p.most)].concat();
+    let words = [head.to_vec(), range(|p| p.min), range(|p| p.max)].concat();
     let mut maps = object.maps_mut();
     let options = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata"));
     let mut options = options.expect("own_parameters.bpf.c has it");

@@ -14,16 +14,16 @@ use std::{
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// What takes [`rights`], in words.
-pub(crate) const LOADED: &str = "a congestion control is loaded and unloaded";
+pub(crate) const CC_LOADING: &str = "a congestion control is loaded and unloaded";
 
 /// Whether a congestion control can be loaded here at all; `what` is as for [`only_root`].
 pub(crate) fn check(what: &str) -> Result<(), Error> {
-    rights(what)?;
-    types()
+    check_rights(what)?;
+    check_btf()
 }
 
 /// Capabilities are those of the caller; a user namespace's count for nothing here.
-pub(crate) fn rights(what: &str) -> Result<(), Error> {
+pub(crate) fn check_rights(what: &str) -> Result<(), Error> {
     let needed = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::NET_ADMIN;
     let has = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     let enough = has.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN);
@@ -32,7 +32,7 @@ pub(crate) fn rights(what: &str) -> Result<(), Error> {
             "{what} by root of the machine, and this is a user namespace: run it outside, with sudo"
         ))),
         true => Ok(()),
-        false => Err(only_root(what)),
+        false => Err(requires_root(what)),
     }
 }
 
@@ -42,19 +42,19 @@ pub(crate) fn is_network_admin() -> bool {
 }
 
 /// `what` ends in a participle: "it is loaded".
-pub(crate) fn only_root(what: &str) -> Error {
+pub(crate) fn requires_root(what: &str) -> Error {
     Error::Denied(format!(
         "{what} by root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN): run it with sudo"
     ))
 }
 
-fn types() -> Result<(), Error> {
+fn check_btf() -> Result<(), Error> {
     if !Path::new(BTF).exists() {
         return Err(Error::Kernel(format!(
             "this kernel does not describe its types: no {BTF}; it needs CONFIG_DEBUG_INFO_BTF"
         )));
     }
-    quietly(|| {
+    capture_warnings(|| {
         let btf = Btf::from_path(BTF).map_err(|error| failed("read the kernel's types", &error))?;
         match btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>(OPERATIONS) {
             Some(_) => Ok(()),
@@ -88,17 +88,17 @@ static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 const WARNINGS_MAX: usize = 64;
 
 /// Runs `work`; from now on libbpf's words are kept instead of printed.
-pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn capture_warnings<T>(work: impl FnOnce() -> T) -> T {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        set_print(Some((PrintLevel::Warn, keep)));
+        set_print(Some((PrintLevel::Warn, record_warning)));
     });
-    forget_warnings();
+    clear_warnings();
     work()
 }
 
 /// What comes next is another attempt: what was said of the one before is not its reason.
-pub(crate) fn forget_warnings() {
+pub(crate) fn clear_warnings() {
     if let Ok(mut warnings) = WARNINGS.lock() {
         warnings.clear();
     }
@@ -108,7 +108,7 @@ pub(crate) fn forget_warnings() {
     clippy::needless_pass_by_value,
     reason = "libbpf-rs asks for this type"
 )]
-fn keep(_: PrintLevel, line: String) {
+fn record_warning(_: PrintLevel, line: String) {
     let Ok(mut warnings) = WARNINGS.lock() else {
         return;
     };
@@ -119,7 +119,7 @@ fn keep(_: PrintLevel, line: String) {
 
 /// An error of libbpf's as ours: rights are told from the rest, and its first warning is the reason.
 pub(crate) fn failed(step: &'static str, error: &libbpf_rs::Error) -> Error {
-    let reason = said().map_or(format!("{error}"), |line| format!("{error} ({line})"));
+    let reason = first_warning().map_or(format!("{error}"), |line| format!("{error} ({line})"));
     match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => Error::Denied(format!(
             "cannot {step}: the kernel does not permit it ({reason}); it takes root of the machine, \
@@ -133,44 +133,44 @@ pub(crate) fn failed(step: &'static str, error: &libbpf_rs::Error) -> Error {
 /// number of missing rights (EACCES), too; otherwise as [`failed`].
 pub(crate) fn refused(step: &'static str, error: &libbpf_rs::Error) -> Error {
     use libbpf_rs::ErrorKind::{OutOfMemory, PermissionDenied};
-    let verdict = WARNINGS.lock().ok().and_then(|all| verdict(&all));
+    let verdict = WARNINGS.lock().ok().and_then(|all| verifier_message(&all));
     let reason = match (verdict, error.kind()) {
         (Some(verdict), _) => format!("its verifier refuses {verdict}"),
         (None, PermissionDenied | OutOfMemory) => return failed(step, error),
-        (None, _) => said().unwrap_or_else(|| error.to_string()),
+        (None, _) => first_warning().unwrap_or_else(|| error.to_string()),
     };
     let release = rustix::system::uname();
     let release = release.release().to_string_lossy();
-    let since = since(&release);
+    let since = newer_kernel_hint(&release);
     Error::Kernel(format!(
         "cannot {step}: Linux {release} does not take them{since}: {reason}"
     ))
 }
 
 /// The first kernel that takes every program of ours, as docs/kernels.md has it.
-const TAKES_ALL: [u32; 2] = [6, 1];
+const FIRST_SUPPORTED: [u32; 2] = [6, 1];
 
 /// What an older kernel's user is told.
-fn since(release: &str) -> String {
+fn newer_kernel_hint(release: &str) -> String {
     let numbers = release
         .split(['.', '-'])
         .map_while(|number| number.parse::<u32>().ok());
-    let [major, minor] = TAKES_ALL;
-    match numbers.take(2).lt(TAKES_ALL) {
+    let [major, minor] = FIRST_SUPPORTED;
+    match numbers.take(2).lt(FIRST_SUPPORTED) {
         true => format!(", Linux {major}.{minor} does"),
         false => String::new(),
     }
 }
 
 /// The first line of libbpf's first warning.
-fn said() -> Option<String> {
+fn first_warning() -> Option<String> {
     let warnings = WARNINGS.lock().ok()?;
     let line = warnings.first()?.lines().next()?;
     Some(line.trim_start_matches("libbpf: ").to_owned())
 }
 
 /// "PROGRAM: why", of the verifier's log: its last line before the statistics.
-fn verdict(warnings: &[String]) -> Option<String> {
+fn verifier_message(warnings: &[String]) -> Option<String> {
     const BEGIN: &str = "-- BEGIN PROG LOAD LOG --";
     const STATISTICS: [&str; 5] = [
         "processed ",
@@ -204,19 +204,19 @@ mod tests {
         ];
         let warnings = warnings.map(str::to_owned);
         assert_eq!(
-            verdict(&warnings).as_deref(),
+            verifier_message(&warnings).as_deref(),
             Some("look: bpf_spin_unlock without taking a lock")
         );
-        assert_eq!(verdict(&warnings[..1]), None);
+        assert_eq!(verifier_message(&warnings[..1]), None);
     }
 
     #[test]
     fn an_older_kernel_hears_which_one_takes_all() {
         for old in ["5.10.0-32-amd64", "5.15.0", "6.0.19"] {
-            assert_eq!(since(old), ", Linux 6.1 does", "{old}");
+            assert_eq!(newer_kernel_hint(old), ", Linux 6.1 does", "{old}");
         }
         for new in ["6.1.0-50-amd64", "6.12.117+deb13-amd64", "7.0-rc1"] {
-            assert_eq!(since(new), "", "{new}");
+            assert_eq!(newer_kernel_hint(new), "", "{new}");
         }
     }
 }

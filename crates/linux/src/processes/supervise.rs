@@ -20,7 +20,7 @@ use std::{
 
 /// What is passed on. Those that can't be caught, that mean this process itself, or that the program
 /// has from the kernel at the same time (SIGWINCH, SIGTSTP) are not.
-const PASSED_ON: [i32; 6] = [
+const FORWARDED: [i32; 6] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -31,7 +31,7 @@ const PASSED_ON: [i32; 6] = [
 
 /// How often the program is looked at though no signal told of its end: the kernel may give SIGCHLD to a thread that was
 /// there before signals were kept back, where it is lost (`complete_signal`, kernel/signal.c).
-static LOOK: libc::timespec = libc::timespec {
+static POLL_INTERVAL: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 250_000_000,
 };
@@ -40,24 +40,28 @@ static LOOK: libc::timespec = libc::timespec {
 /// on, and stay so: one that comes at the program's end must not take the program's exit code away.
 #[derive(Debug)]
 pub struct Signals {
-    kept: libc::sigset_t,
-    before: libc::sigset_t,
+    blocked: libc::sigset_t,
+    previous: libc::sigset_t,
 }
 
 impl Signals {
     /// Keeps them back. Ends of children are told again if they were ignored.
-    pub fn keep() -> io::Result<Self> {
-        let mut kept = empty_set();
+    pub fn block() -> io::Result<Self> {
+        let mut blocked = empty_set();
         // SAFETY: a valid signal, and the default for it.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-        for signal in PASSED_ON.into_iter().chain([libc::SIGCHLD]) {
+        for signal in FORWARDED.into_iter().chain([libc::SIGCHLD]) {
             // SAFETY: a set of our own and a valid signal.
-            unsafe { libc::sigaddset(&raw mut kept, signal) };
+            unsafe { libc::sigaddset(&raw mut blocked, signal) };
         }
         let mut before = empty_set();
         // SAFETY: two sets of our own.
-        match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const kept, &raw mut before) } {
-            0 => Ok(Self { kept, before }),
+        match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut before) }
+        {
+            0 => Ok(Self {
+                blocked,
+                previous: before,
+            }),
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }
@@ -66,14 +70,19 @@ impl Signals {
     fn next(&self) -> io::Result<Option<Signal>> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: a set, room for what is told and a time, all our own.
-        let number =
-            unsafe { libc::sigtimedwait(&raw const self.kept, info.as_mut_ptr(), &raw const LOOK) };
+        let number = unsafe {
+            libc::sigtimedwait(
+                &raw const self.blocked,
+                info.as_mut_ptr(),
+                &raw const POLL_INTERVAL,
+            )
+        };
         if number >= 0 {
             // SAFETY: zeroed, then filled in; integers only.
             let code = unsafe { info.assume_init() }.si_code;
             return Ok(Some(Signal {
                 number,
-                from_a_process: code <= 0,
+                sent_by_process: code <= 0,
             }));
         }
         let error = io::Error::last_os_error();
@@ -88,7 +97,7 @@ impl Signals {
 struct Signal {
     number: i32,
     /// Rather than from the kernel, as a terminal's are (sigaction(2), `si_code`).
-    from_a_process: bool,
+    sent_by_process: bool,
 }
 
 fn empty_set() -> libc::sigset_t {
@@ -117,13 +126,13 @@ impl<'a> Program<'a> {
         signals: &'a Signals,
     ) -> io::Result<Self> {
         let account = account.cloned();
-        let mask = signals.before;
+        let mask = signals.previous;
         // SAFETY: between fork and exec the closure makes system calls only, on what it owns, and
         // allocates nothing.
         let start = unsafe {
             command.pre_exec(move || {
-                enter(&entrance)?;
-                account.as_ref().map_or(Ok(()), Account::assume)?;
+                join_cgroup(&entrance)?;
+                account.as_ref().map_or(Ok(()), Account::switch_to)?;
                 match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, ptr::null_mut()) {
                     0 => Ok(()),
                     error => Err(io::Error::from_raw_os_error(error)),
@@ -141,7 +150,7 @@ impl<'a> Program<'a> {
     }
 
     /// Waits for its end, and passes signals on to it.
-    pub fn attend(mut self) -> io::Result<ExitStatus> {
+    pub fn wait(mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
@@ -149,7 +158,7 @@ impl<'a> Program<'a> {
             let Some(signal) = self.signals.next()? else {
                 continue;
             };
-            if signal.from_a_process && signal.number != libc::SIGCHLD {
+            if signal.sent_by_process && signal.number != libc::SIGCHLD {
                 // SAFETY: kill(2) has no memory to harm; the child is not reaped, so it is the child.
                 unsafe { libc::kill(self.child.id() as libc::pid_t, signal.number) };
             }
@@ -157,7 +166,7 @@ impl<'a> Program<'a> {
     }
 }
 
-fn enter(entrance: &OwnedFd) -> io::Result<()> {
+fn join_cgroup(entrance: &OwnedFd) -> io::Result<()> {
     // SAFETY: one byte of a constant.
     match unsafe { libc::write(entrance.as_raw_fd(), c"0".as_ptr().cast(), 1) } {
         1 => Ok(()),

@@ -21,36 +21,36 @@ use std::{
 /// The end of the pipe at which this process gives its signs of life. Dropping it without
 /// [`Self::dismiss`] has the work done.
 #[derive(Debug)]
-pub struct Executor {
+pub struct CleanupProcess {
     pipe: Option<PipeWriter>,
     process: Pid,
 }
 
 /// Why the work is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub enum Trigger {
     /// The process gives no sign of life, and may go on.
-    Silent,
+    HeartbeatTimeout,
     /// It is no more; this is the executor's last work.
-    Gone,
+    ParentExited,
 }
 
-const ALIVE: u8 = b'.';
-const DISMISSED: u8 = b'q';
+const HEARTBEAT: u8 = b'.';
+const DISARM: u8 = b'q';
 
-impl Executor {
+impl CleanupProcess {
     /// Starts it. `work` is done, in the other process, when this one has gone or has given no sign of
     /// life for `patience`; after a silence it then waits on, for the next one.
     ///
     /// The caller must have one thread: only the calling thread exists in the other process.
-    pub fn appoint(patience: Duration, work: impl FnMut(Owner)) -> io::Result<Self> {
+    pub fn spawn(patience: Duration, work: impl FnMut(Trigger)) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         // SAFETY: the caller has one thread, so nothing in the child can be waiting for a lock.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 drop(writer);
-                attend(reader, patience, work);
+                watch_parent(reader, patience, work);
                 // SAFETY: ends this process at once, without the destructors of its parent's things.
                 unsafe { libc::_exit(0) }
             }
@@ -62,42 +62,42 @@ impl Executor {
     }
 
     /// Gives a sign of life. Fails if the executor is gone.
-    pub fn reassure(&mut self) -> io::Result<()> {
+    pub fn heartbeat(&mut self) -> io::Result<()> {
         self.pipe
             .as_mut()
-            .map_or(Ok(()), |pipe| pipe.write_all(&[ALIVE]))
+            .map_or(Ok(()), |pipe| pipe.write_all(&[HEARTBEAT]))
     }
 
     /// Lets it go without work to do.
-    pub fn dismiss(mut self) {
+    pub fn disarm(mut self) {
         if let Some(mut pipe) = self.pipe.take() {
             // One that is gone needs no word.
-            let _ = pipe.write_all(&[DISMISSED]);
+            let _ = pipe.write_all(&[DISARM]);
         }
         let _ = waitpid(Some(self.process), WaitOptions::empty());
     }
 }
 
-fn attend(mut pipe: PipeReader, patience: Duration, mut work: impl FnMut(Owner)) {
-    step_aside();
+fn watch_parent(mut pipe: PipeReader, patience: Duration, mut work: impl FnMut(Trigger)) {
+    detach();
     let mut words = [0; 256];
     let mut is_silent = false;
     loop {
-        if !is_silent && !hears(&pipe, patience) {
+        if !is_silent && !wait_for_heartbeat(&pipe, patience) {
             is_silent = true;
-            work(Owner::Silent);
+            work(Trigger::HeartbeatTimeout);
         }
         match pipe.read(&mut words) {
-            Ok(0) => return work(Owner::Gone),
-            Ok(count) if words[..count].contains(&DISMISSED) => return,
+            Ok(0) => return work(Trigger::ParentExited),
+            Ok(count) if words[..count].contains(&DISARM) => return,
             Ok(_) => is_silent = false,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return work(Owner::Gone),
+            Err(_) => return work(Trigger::ParentExited),
         }
     }
 }
 
-fn hears(pipe: &PipeReader, patience: Duration) -> bool {
+fn wait_for_heartbeat(pipe: &PipeReader, patience: Duration) -> bool {
     let limit = Timespec::try_from(patience).ok();
     let mut polled = [PollFd::new(pipe, PollFlags::IN)];
     // An interruption is as good as a word: the read that follows waits.
@@ -105,7 +105,7 @@ fn hears(pipe: &PipeReader, patience: Duration) -> bool {
 }
 
 /// Out of the way of whoever waits for this process's output or ends its terminal.
-fn step_aside() {
+fn detach() {
     let _ = setsid();
     for signal in [
         libc::SIGINT,
