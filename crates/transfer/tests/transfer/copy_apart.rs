@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// Length of a stripe in bytes: the minimum, which is less than four blocks.
+/// Length of a stripe in bytes: the minimum, which is rounded to three blocks.
 const STRIPE: u64 = 16_000_000;
 
 /// Number of blocks of the large file: six stripes.
@@ -127,7 +127,7 @@ fn record(command: Child, context: &str) -> serde_json::Value {
 }
 
 /// Returns the disk space of a directory's files, in bytes.
-fn occupied(top: &Path) -> u64 {
+fn disk_usage(top: &Path) -> u64 {
     let files = tree::walk(top).into_iter().map(|path| top.join(path));
     let files = files.filter(|path| path.is_file() && !path.is_symlink());
     files
@@ -153,7 +153,7 @@ fn gathers_a_tree_distributed_over_three_hosts() {
         "all, and nothing twice"
     );
     for host in HOST_NAMES {
-        let share = occupied(&testbed.on_disk(host, "tree"));
+        let share = disk_usage(&testbed.on_disk(host, "tree"));
         assert!(
             share > testbed.bytes() / 5 && share < testbed.bytes() / 2,
             "{host} has {share}"

@@ -77,11 +77,11 @@ impl BadDisk {
             image,
             cut: (sector * SECTOR, Vec::new()),
         };
-        disk.break_it();
+        disk.cut_image();
         disk
     }
 
-    fn break_it(&mut self) {
+    fn cut_image(&mut self) {
         let (from, tail) = &mut self.cut;
         let file = File::options()
             .read(true)
@@ -94,7 +94,7 @@ impl BadDisk {
     }
 
     /// Restores the image, so that all of it is readable.
-    fn mend(&self) {
+    fn restore(&self) {
         let (from, tail) = &self.cut;
         let file = File::options().write(true).open(&self.image).unwrap();
         assert_eq!(
@@ -168,7 +168,7 @@ fn small_are_same(from: &Path, to: &Path) {
 }
 
 /// Creates the files that a killed copy leaves in `to` after all data is durable: the part file and its journal.
-fn all_but_its_name(large: &Path, to: &Path) {
+fn create_complete_part(large: &Path, to: &Path) {
     let file = File::open(large).unwrap();
     let version = Version::of_file(&file).unwrap();
     let sparse = file.metadata().unwrap().blocks() * 512 < version.size;
@@ -219,10 +219,10 @@ fn names_unreadable_source_files_and_copies_the_rest() {
         assert!(!to.join(name).exists());
     }
     small_are_same(&small, &to);
-    disk.mend();
+    disk.restore();
     let (code, _, stderr) = disk.copy(&testbed, &disk.disk.at, &to);
     assert_eq!((code, &stderr[..]), (Some(0), ""));
-    tree::assert_same(&disk.disk.outside_path(), &to, "mended");
+    tree::assert_same(&disk.disk.outside_path(), &to, "restored");
     assert_eq!(tree::remaining_internal_files(&to), Vec::<PathBuf>::new());
 }
 
@@ -265,7 +265,7 @@ fn assert_not_finished(make_large: impl Fn(&Path), (kind, readable): (&str, u64)
     make_small(&from);
     make_large(&from.join("large"));
     fs::create_dir(&there).unwrap();
-    all_but_its_name(&from.join("large"), &there);
+    create_complete_part(&from.join("large"), &there);
     let name = internal_name(Path::new("large"), kind);
     let bad = testbed.path("bad");
     fs::rename(there.join(&name), &bad).unwrap();
@@ -276,7 +276,7 @@ fn assert_not_finished(make_large: impl Fn(&Path), (kind, readable): (&str, u64)
     assert!(stderr.starts_with(&wanted), "{stderr}");
     assert!(!disk.disk.outside_path().join("large").exists());
     small_are_same(&from, &disk.disk.outside_path());
-    disk.mend();
+    disk.restore();
     let (code, sent, stderr) = disk.copy(&testbed, &from, &disk.disk.at);
     assert_eq!((code, &stderr[..]), (Some(0), ""));
     assert_eq!(sent, 0, "all was there");
@@ -308,7 +308,7 @@ fn names_an_unreadable_manifest_and_keeps_it() {
     let wanted = "no record of hashes is kept: cannot read .longhaul-manifest: Input/output error";
     assert!(stderr.contains(wanted), "{stderr}");
     small_are_same(&from, &disk.disk.outside_path());
-    disk.mend();
+    disk.restore();
     let manifest =
         Manifest::load(&Dir::new(File::open(disk.disk.outside_path()).unwrap().as_fd()).unwrap());
     assert_eq!(manifest.unwrap().iter().count(), 5);

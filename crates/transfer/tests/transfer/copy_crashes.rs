@@ -33,10 +33,10 @@ const STREAMS: u64 = 3;
 const LOST_MAX: u64 = (128 << 20) + STREAMS * (BLOCK + 2 * SOCKET_LEN + (1 << 20));
 
 /// Overhead of the headers of packets and TLS records, as a fraction of the data.
-const HEADERS: f64 = 0.01;
+const HEADER_OVERHEAD: f64 = 0.01;
 
 /// Maximum number of bytes of a session beside the data: handshakes, and some 300 entries twice.
-const TALK_MAX: u64 = 512 << 10;
+const SESSION_OVERHEAD_MAX: u64 = 512 << 10;
 
 /// Number of connections that are cut in one copy.
 const CUTS: u64 = 8;
@@ -109,7 +109,7 @@ impl Original {
 
 impl Moment {
     /// Whether the time has come. `wire` is the number of bytes on the wire since the start of the copy.
-    fn has_come(self, wire: u64, to: &Path) -> bool {
+    fn is_reached(self, wire: u64, to: &Path) -> bool {
         match self {
             Self::WireBytes(bytes) => wire >= bytes,
             Self::Blocks(blocks) => progress(to).0 >= blocks,
@@ -191,7 +191,7 @@ fn copy_with_kill(
     let mut child = start(testbed, victim, from, to);
     let since = Instant::now();
     while child.try_wait().unwrap().is_none() && since.elapsed() < PATIENCE {
-        if moment.has_come(testbed.wire_bytes() - begin, to) {
+        if moment.is_reached(testbed.wire_bytes() - begin, to) {
             victim.kill(child.id());
             break;
         }
@@ -258,8 +258,8 @@ fn round(testbed: &LoopbackTestbed, original: &Original, seed: u64) -> u64 {
         "{context}: not in the manifest"
     );
     let wire = testbed.wire_bytes() - begin;
-    let needed = original.bytes + (original.bytes as f64 * HEADERS) as u64;
-    let lost = wire.saturating_sub(needed + (2 * kills + 1) * TALK_MAX) / kills;
+    let needed = original.bytes + (original.bytes as f64 * HEADER_OVERHEAD) as u64;
+    let lost = wire.saturating_sub(needed + (2 * kills + 1) * SESSION_OVERHEAD_MAX) / kills;
     assert!(
         lost <= LOST_MAX,
         "{context}: {lost} bytes lost, {LOST_MAX} may be"

@@ -243,7 +243,7 @@ fn is_script_running(script: &str) -> bool {
 }
 
 /// Repeats a test with other seeds until the link fails in time. On a busy machine a copy may end before its link fails.
-fn until_in_time(seed: u64, fails: impl Fn(u64) -> bool) {
+fn retry_until_in_time(seed: u64, fails: impl Fn(u64) -> bool) {
     let mut seeds = (0..10).map(|again| seed | again << 32);
     assert!(seeds.any(fails), "the link always failed too late");
 }
@@ -261,10 +261,10 @@ fn resumes_after_a_temporary_link_failure() {
     for transport in TRANSPORTS {
         let testbed = LinkTestbed::new("copywhile", transport);
         for seed in 0..seeds() {
-            until_in_time(seed, |seed| {
+            retry_until_in_time(seed, |seed| {
                 testbed.copy_with_temporary_failure(Failure::Blackhole, seed)
             });
-            until_in_time(seed, |seed| {
+            retry_until_in_time(seed, |seed| {
                 testbed.copy_with_temporary_failure(Failure::Down, seed)
             });
         }
@@ -279,10 +279,10 @@ fn endpoints_exit_after_a_permanent_link_failure_and_the_copy_is_resumable() {
     for transport in TRANSPORTS {
         let testbed = LinkTestbed::new("copygood", transport);
         for seed in 0..seeds() {
-            until_in_time(seed, |seed| {
+            retry_until_in_time(seed, |seed| {
                 testbed.copy_with_permanent_failure(Failure::Blackhole, seed)
             });
-            until_in_time(seed, |seed| {
+            retry_until_in_time(seed, |seed| {
                 testbed.copy_with_permanent_failure(Failure::Down, seed)
             });
         }
