@@ -1,48 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an end brings to a connection, and what both agree on.
+//! Options of an endpoint, and the parameters that a handshake negotiates from the options of both.
 
 use crate::packet::{self, handshake::Handshake, number::Seq};
 use longhaul_units::Time;
 use std::net::IpAddr;
 
-/// Bytes of the headers of IPv4 and UDP. UDT4 counts no more with IPv6, where packets of 1500 are too
-/// long for an Ethernet: there [`Config::towards`] offers less.
+/// Bytes of the headers of IPv4 and UDP. UDT4 counts the same for IPv6, where packets of 1500 are too long for
+/// Ethernet. [`Config::for_peer`] offers less there.
 pub(crate) const IP_UDP_HEADERS_LEN: u32 = 28;
 
-/// Bytes that IPv6's header is longer than IPv4's.
+/// Bytes by which the header of IPv6 is longer than that of IPv4.
 const IPV6_EXTRA_LEN: u32 = 20;
 
-/// The shortest packets that are agreed to: IPv4's least that every host takes (RFC 791 §3.1).
+/// Least packet length that is accepted, in bytes: the length that every IPv4 host receives (RFC 791 §3.1).
 const MSS_MIN: u32 = 576;
 
-/// The longest: UDP's own limit.
+/// Greatest packet length, in bytes: the limit of UDP.
 const MSS_MAX: u32 = 65_507 + IP_UDP_HEADERS_LEN;
 
-/// What a connection carries, as handshakes say it: bytes (`SOCK_STREAM` of libudt). Messages (`SOCK_DGRAM`) are 2, and
-/// refused.
+/// Handshake mode of a byte stream (`SOCK_STREAM` of libudt). Message mode (`SOCK_DGRAM`) is 2, and is refused.
 pub(crate) const STREAM_MODE: u32 = 1;
 
-/// What an end brings.
+/// Options of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes of the longest packet, with the headers of IP and UDP; the smaller of both ends' counts. 1500
-    /// suits Ethernet.
+    /// Maximum packet length in bytes, with the headers of IP and UDP. The smaller value of both endpoints is used.
+    /// 1500 suits Ethernet.
     pub mss: u32,
-    /// Packets that may wait to be sent or acknowledged: 32,768 are 48 MB, of which memory is taken as it is
-    /// used, and carry 1 Gbit/s over 380 ms. (UDT4: 8192, 530 Mbit/s over 180 ms.)
+    /// Capacity of the send buffer in packets, unsent and unacknowledged ones together. 32,768 packets are 48 MB and
+    /// carry 1 Gbit/s over 380 ms. Memory is taken as it is used. (UDT4: 8192, 530 Mbit/s over 180 ms.)
     pub send_packets: u32,
-    /// Packets that may have arrived and not been read, or be on their way. As many.
+    /// Capacity of the receive buffer in packets, unread ones and those in flight together. Its default is that of
+    /// `send_packets`.
     pub receive_packets: u32,
-    /// How long a listener is asked until nobody answers. (UDT4: 3 s, of which ten round trips of 350 ms would be left nothing.) A
-    /// rendezvous has three times as long, for its ends do not begin at the same moment.
+    /// Time after which [`connect`](crate::Endpoint::connect) fails if no answer comes. A rendezvous has three times
+    /// as long, because its endpoints do not start at the same moment. (UDT4: 3 s. Ten round trips of 350 ms would
+    /// leave nothing of that.)
     pub connect_timeout: Time,
-    /// How long nothing may be heard before a connection is broken; an idle one says every 0.3 s that it is there. 45 s is about
-    /// what UDT4's 16 expirations take on a short path, each longer than the one before.
+    /// Time without any packet after which a connection fails. An idle connection sends a keep-alive every 0.3 s. 45
+    /// s is about the duration of UDT4's 16 expirations on a short path, each longer than the one before.
     pub idle_timeout: Time,
 }
 
 impl Config {
-    /// What is offered to this host, so that packets are no longer than [`Self::mss`] by either protocol.
+    /// Returns the options to offer to this host, so that packets are no longer than [`Self::mss`] with IPv6 either.
     pub(crate) fn for_peer(self, peer: IpAddr) -> Self {
         let more = match peer.to_canonical() {
             IpAddr::V4(_) => 0,
@@ -67,22 +68,22 @@ impl Default for Config {
     }
 }
 
-/// What both agreed on.
+/// Parameters of a connection, as both endpoints negotiated them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NegotiatedParams {
-    /// Our name for the connection, and theirs.
+    /// Connection ID that this endpoint chose, and the one of the peer.
     pub(crate) own_id: u32,
     pub(crate) peer_id: u32,
     pub(crate) mss: u32,
-    /// Numbers of the first packets.
+    /// Initial sequence number of each direction.
     pub(crate) first: Seq,
     pub(crate) peer_first: Seq,
-    /// Packets that they have room for.
+    /// Capacity of the peer's receive buffer, in packets.
     pub(crate) peer_window: u32,
 }
 
 impl NegotiatedParams {
-    /// What follows from what they said; nothing if that is no offer to take.
+    /// Combines the options with the peer's handshake. Returns `None` if the offer is not acceptable.
     pub(crate) fn negotiate(
         config: &Config,
         own: u32,
@@ -90,11 +91,11 @@ impl NegotiatedParams {
         theirs: &Handshake,
     ) -> Option<Self> {
         let mss = config.mss.min(theirs.mss);
-        let takes = theirs.version == Handshake::VERSION
+        let is_acceptable = theirs.version == Handshake::VERSION
             && theirs.mode == STREAM_MODE
             && (MSS_MIN..=MSS_MAX).contains(&mss)
             && theirs.flow_window_max >= 2;
-        takes.then_some(Self {
+        is_acceptable.then_some(Self {
             own_id: own,
             peer_id: theirs.socket,
             mss,
@@ -104,7 +105,7 @@ impl NegotiatedParams {
         })
     }
 
-    /// Bytes that a packet carries.
+    /// Maximum payload of a packet, in bytes.
     pub(crate) fn payload_max(&self) -> usize {
         (self.mss - IP_UDP_HEADERS_LEN) as usize - packet::HEADER_LEN
     }
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_are_no_longer_with_ipv6() {
+    fn offers_shorter_packets_to_ipv6_peers() {
         let mss = |peer: &str| Config::default().for_peer(peer.parse().unwrap()).mss;
         assert_eq!([mss("10.0.0.1"), mss("::ffff:10.0.0.1")], [1500; 2]);
         assert_eq!(mss("2001:db8::1"), 1480);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any number of connections over one UDP port: whose a datagram is, and whose turn it is.
+//! Connections that share one UDP port: maps datagrams to connections, and connections to their deadlines.
 
 use crate::{
     config::Config,
@@ -18,36 +18,37 @@ use std::{
     net::SocketAddr,
 };
 
-/// Connections at a time, and those that are being opened: 256 bytes each until data comes.
+/// Maximum number of connections, opening ones included: 256 bytes each until data arrives.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// Connections after their end of whose other end something may still come, at most; of those before them nothing is kept.
+/// Maximum number of closed connections that are remembered to answer late packets. Older ones are forgotten.
 const CLOSED_MAX: usize = 1024;
 
-/// All connections of a port.
+/// All connections of a UDP port.
 #[derive(Debug)]
 pub struct Endpoint<M, R> {
     config: Config,
     listener: Option<Listener>,
-    /// Makes a congestion control.
+    /// Creates the congestion control of a connection.
     new_control: M,
-    /// Random numbers, which nobody else can tell.
+    /// Source of unpredictable random numbers.
     random: R,
     entries: HashMap<u32, Entry>,
-    /// Those that may be asked for again: by whom and his name for it; one that is met, whatever his name is.
+    /// Connections that accept handshakes without a destination ID. The key is the peer's address and its connection
+    /// ID; a rendezvous accepts any ID, `None`.
     by_handshake: HashMap<(SocketAddr, Option<u32>), u32>,
-    /// Who wants to say something when.
+    /// Deadline of each connection, and its ID.
     timers: BTreeSet<(Time, u32)>,
-    /// What a listener has answered, and to whom.
+    /// Datagrams to send that belong to no open connection.
     replies: Vec<(SocketAddr, Vec<u8>)>,
     events: VecDeque<Event>,
-    /// Connections that are forgotten here after their end.
+    /// Closed connections whose peers may still send.
     closed: VecDeque<ClosedConnection>,
-    /// Whose the last datagram was.
+    /// ID of the connection that the last transmitted datagram belongs to; 0 if none.
     last_sent: u32,
 }
 
-/// What is kept of one.
+/// State kept for each closed connection.
 #[derive(Debug)]
 struct ClosedConnection {
     peer: SocketAddr,
@@ -61,7 +62,7 @@ struct Entry {
     peer: SocketAddr,
     deadline: Option<Time>,
     state: State,
-    /// Its end was said.
+    /// Whether [`Event::Closed`] was emitted.
     close_reported: bool,
 }
 
@@ -72,7 +73,8 @@ enum State {
 }
 
 impl State {
-    /// Whose requests it answers: those of one name, of anybody who is met, or nobody's.
+    /// Key by which repeated handshakes find the connection: those of the peer's ID, of any ID (`None` inside), or
+    /// none at all.
     fn handshake_key(&self) -> Option<Option<u32>> {
         match self {
             Self::Open(connection) => connection.repeat_request_peer().map(Some),
@@ -81,18 +83,18 @@ impl State {
     }
 }
 
-/// What became of a connection.
+/// Change of a connection's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Another host asked for it, and it is open.
+    /// A peer opened the connection with this ID.
     Accepted(u32),
-    /// It was asked for here, and is open.
+    /// The connection with this ID, which this endpoint opened, is established.
     Connected(u32),
-    /// The other end does not want it, and says this code.
+    /// The peer refused the connection with this code.
     Refused(u32, u32),
-    /// Nobody answers.
+    /// No answer came before the deadline.
     TimedOut(u32),
-    /// It came to its end. What had arrived can be read until it is [forgotten](Endpoint::forget).
+    /// The connection closed. Data that had arrived can be read until it is [removed](Endpoint::remove).
     Closed(u32, CloseReason),
 }
 
@@ -101,7 +103,7 @@ where
     M: Fn(Seq, u32) -> Box<dyn Control>,
     R: FnMut() -> u32,
 {
-    /// With no connections; it listens if it is told to.
+    /// Creates an endpoint without connections that does not listen.
     pub fn new(config: Config, controls: M, random: R) -> Self {
         Self {
             config,
@@ -118,7 +120,7 @@ where
         }
     }
 
-    /// Takes connections from now on.
+    /// Accepts connections from now on.
     pub fn listen(&mut self) {
         let mut key = [0; 32];
         for four in key.chunks_exact_mut(4) {
@@ -127,19 +129,20 @@ where
         self.listener = Some(Listener::new(self.config, key));
     }
 
-    /// Takes none any more.
+    /// Stops accepting connections.
     pub fn stop_listening(&mut self) {
         self.listener = None;
     }
 
-    /// Asks a listener for a connection; its name, unless there are too many.
+    /// Starts a connection to a listener. Returns its ID, or `None` if there are too many.
     pub fn connect(&mut self, peer: SocketAddr, now: Time) -> Option<u32> {
         let (own, first) = (self.unused_id()?, Seq::new((self.random)()));
         let opening = Connector::to_listener(self.config, peer.ip(), own, first, now);
         Some(self.add_connector(own, peer, opening))
     }
 
-    /// Meets an end that does the same.
+    /// Starts a rendezvous with a peer that does the same. Returns the connection's ID, or `None` if there are too
+    /// many.
     pub fn rendezvous(&mut self, peer: SocketAddr, now: Time) -> Option<u32> {
         let (own, first) = (self.unused_id()?, Seq::new((self.random)()));
         let opening = Connector::rendezvous(self.config, peer.ip(), own, first, now);
@@ -151,7 +154,7 @@ where
         own
     }
 
-    /// A name that no connection has.
+    /// Returns an ID that no connection has, or `None` if there are too many connections.
     fn unused_id(&mut self) -> Option<u32> {
         let room = self.entries.len() < CONNECTIONS_MAX;
         let names = std::iter::from_fn(|| Some((self.random)() & 0x7fff_ffff));
@@ -166,17 +169,17 @@ where
     fn insert(&mut self, own: u32, peer: SocketAddr, state: State) {
         self.by_handshake
             .extend(state.handshake_key().map(|by| ((peer, by), own)));
-        let one = Entry {
+        let entry = Entry {
             peer,
             deadline: None,
             state,
             close_reported: false,
         };
-        self.entries.insert(own, one);
+        self.entries.insert(own, entry);
         self.wake(own);
     }
 
-    /// An open connection. Who writes to it, reads from it or closes it [wakes](Self::wake) it then.
+    /// Returns an open connection. After a write, a read or a close, call [`Self::wake`].
     pub fn connection(&mut self, id: u32) -> Option<&mut Connection> {
         match &mut self.entries.get_mut(&id)?.state {
             State::Open(connection) => Some(connection),
@@ -184,59 +187,59 @@ where
         }
     }
 
-    /// Whose packets it takes.
+    /// Returns the peer's address.
     #[must_use]
     pub fn peer_addr(&self, id: u32) -> Option<SocketAddr> {
-        self.entries.get(&id).map(|one| one.peer)
+        self.entries.get(&id).map(|entry| entry.peer)
     }
 
-    /// It may have something to say earlier than before.
+    /// Updates the deadline of a connection whose state changed, and emits [`Event::Closed`] if it closed.
     pub fn wake(&mut self, id: u32) {
-        let Some(one) = self.entries.get_mut(&id) else {
+        let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
-        let (due, end) = match &one.state {
+        let (due, reason) = match &entry.state {
             State::Connecting(opening) => (Some(opening.deadline()), None),
             State::Open(connection) => (connection.deadline(), connection.close_reason()),
         };
-        if let Some(end) = end
-            && !std::mem::replace(&mut one.close_reported, true)
+        if let Some(reason) = reason
+            && !std::mem::replace(&mut entry.close_reported, true)
         {
-            self.events.push_back(Event::Closed(id, end));
+            self.events.push_back(Event::Closed(id, reason));
         }
-        if let Some(before) = std::mem::replace(&mut one.deadline, due) {
+        if let Some(before) = std::mem::replace(&mut entry.deadline, due) {
             self.timers.remove(&(before, id));
         }
         self.timers.extend(due.map(|due| (due, id)));
     }
 
-    /// It is forgotten, whatever its state.
+    /// Removes a connection, whatever its state.
     pub fn remove(&mut self, id: u32) {
-        let Some(one) = self.entries.remove(&id) else {
+        let Some(entry) = self.entries.remove(&id) else {
             return;
         };
-        if let Some(due) = one.deadline {
+        if let Some(due) = entry.deadline {
             self.timers.remove(&(due, id));
         }
-        if let Some(by) = one.state.handshake_key() {
-            self.by_handshake.remove(&(one.peer, by));
+        if let Some(by) = entry.state.handshake_key() {
+            self.by_handshake.remove(&(entry.peer, by));
         }
-        if let State::Open(connection) = one.state
-            && let Some(end) = connection.close_reason()
+        if let State::Open(connection) = entry.state
+            && let Some(reason) = connection.close_reason()
         {
             if self.closed.len() == CLOSED_MAX {
                 self.closed.pop_front();
             }
             self.closed.push_back(ClosedConnection {
-                peer: one.peer,
+                peer: entry.peer,
                 own_id: id,
                 peer_id: connection.peer_id(),
-                close_reason: end,
+                close_reason: reason,
             });
         }
     }
 
-    /// A datagram came. What it is no packet of is passed over.
+    /// Handles a received datagram. A datagram that is not a packet of UDT4 is ignored.
     pub fn handle(&mut self, datagram: &[u8], from: SocketAddr, now: Time) {
         match Packet::read(datagram) {
             Some(packet) if packet.destination == 0 => {
@@ -247,27 +250,27 @@ where
         }
     }
 
-    /// What became of connections.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
     fn handle_packet(&mut self, id: u32, packet: &Packet<'_>, from: SocketAddr, now: Time) {
-        let Some(one) = self.entries.get_mut(&id).filter(|one| one.peer == from) else {
+        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.peer == from) else {
             return self.reply_closed(id, packet, from);
         };
-        match &mut one.state {
+        match &mut entry.state {
             State::Open(connection) => connection.handle(packet, now),
             State::Connecting(opening) => match opening.handle(packet, now, &self.new_control) {
                 ConnectOutcome::Pending => {}
                 ConnectOutcome::Established(connection) => {
-                    let before = one.state.handshake_key();
-                    one.state = State::Open(connection);
-                    // A rendezvous has met: from now on it is asked for by name.
+                    let before = entry.state.handshake_key();
+                    entry.state = State::Open(connection);
+                    // The rendezvous is established: from now on handshakes must name the peer's ID.
                     if let Some(by) = before {
                         self.by_handshake.remove(&(from, by));
                     }
-                    let after = one.state.handshake_key();
+                    let after = entry.state.handshake_key();
                     self.by_handshake.extend(after.map(|by| ((from, by), id)));
                     self.events.push_back(Event::Connected(id));
                 }
@@ -280,28 +283,28 @@ where
         self.wake(id);
     }
 
-    /// Of a connection that is gone the other end hears so.
+    /// Replies to a packet of a closed connection with a shutdown.
     fn reply_closed(&mut self, id: u32, packet: &Packet<'_>, from: SocketAddr) {
-        let was = |gone: &&ClosedConnection| (gone.peer, gone.own_id) == (from, id);
-        let Some(gone) = self.closed.iter().find(was) else {
+        let matches = |closed: &&ClosedConnection| (closed.peer, closed.own_id) == (from, id);
+        let Some(closed) = self.closed.iter().find(matches) else {
             return;
         };
-        if !needs_shutdown_reply(gone.close_reason, &packet.body)
+        if !needs_shutdown_reply(closed.close_reason, &packet.body)
             || self.replies.len() >= CONNECTIONS_MAX
         {
             return;
         }
-        let over = Packet {
+        let shutdown = Packet {
             timestamp_us: 0,
-            destination: gone.peer_id,
+            destination: closed.peer_id,
             body: Body::Shutdown(None),
         };
-        let mut answer = Vec::new();
-        over.write(&mut answer);
-        self.replies.push((from, answer));
+        let mut reply = Vec::new();
+        shutdown.write(&mut reply);
+        self.replies.push((from, reply));
     }
 
-    /// A packet that names no connection: one is asked for, here or by the other end of a rendezvous.
+    /// Handles a packet without a destination ID: a new or repeated request, or a rendezvous of the peer.
     fn handle_handshake(
         &mut self,
         packet: &Packet<'_>,
@@ -309,21 +312,21 @@ where
         from: SocketAddr,
         now: Time,
     ) {
-        let Body::Handshake(asked) = packet.body else {
+        let Body::Handshake(handshake) = packet.body else {
             return;
         };
-        if let Some(id) = self.find_by_handshake(&asked, from) {
-            return self.handle_repeated_handshake(id, packet, &asked, now);
+        if let Some(id) = self.find_by_handshake(&handshake, from) {
+            return self.handle_repeated_handshake(id, packet, &handshake, now);
         }
         let (Some(own), Some(listener)) = (self.unused_id(), &self.listener) else {
             return;
         };
-        let mut answer = Vec::new();
-        let heard = listener.handle(datagram, from, own, now, &self.new_control, &mut answer);
-        if !answer.is_empty() && self.replies.len() < CONNECTIONS_MAX {
-            self.replies.push((from, answer));
+        let mut reply = Vec::new();
+        let outcome = listener.handle(datagram, from, own, now, &self.new_control, &mut reply);
+        if !reply.is_empty() && self.replies.len() < CONNECTIONS_MAX {
+            self.replies.push((from, reply));
         }
-        if let HandshakeOutcome::Established(connection) = heard {
+        if let HandshakeOutcome::Established(connection) = outcome {
             self.insert(own, from, State::Open(connection));
             self.events.push_back(Event::Accepted(own));
         }
@@ -333,45 +336,45 @@ where
         &mut self,
         id: u32,
         packet: &Packet<'_>,
-        asked: &Handshake,
+        handshake: &Handshake,
         now: Time,
     ) {
-        let Some(one) = self.entries.get_mut(&id) else {
+        let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
-        match &mut one.state {
-            State::Open(connection) => connection.on_repeated_request(asked),
+        match &mut entry.state {
+            State::Open(connection) => connection.on_repeated_request(handshake),
             State::Connecting(_) => {
                 let named = Packet {
                     destination: id,
                     ..*packet
                 };
-                let peer = one.peer;
+                let peer = entry.peer;
                 return self.handle_packet(id, &named, peer, now);
             }
         }
         self.wake(id);
     }
 
-    /// The connection that is asked for again, or the rendezvous that is.
-    fn find_by_handshake(&self, asked: &Handshake, from: SocketAddr) -> Option<u32> {
-        let by = [Some(asked.socket), None];
+    /// Finds the connection that a repeated request or the handshake of a rendezvous belongs to.
+    fn find_by_handshake(&self, handshake: &Handshake, from: SocketAddr) -> Option<u32> {
+        let by = [Some(handshake.socket), None];
         by.iter()
             .find_map(|by| self.by_handshake.get(&(from, *by)).copied())
     }
 
-    /// Appends the next datagram, if one is to go now; where to.
+    /// Appends the next datagram that is due. Returns its destination, or `None` if none is due.
     pub fn transmit(&mut self, now: Time, to: &mut Vec<u8>) -> Option<SocketAddr> {
-        if let Some((peer, answer)) = self.replies.pop() {
-            to.extend_from_slice(&answer);
+        if let Some((peer, reply)) = self.replies.pop() {
+            to.extend_from_slice(&reply);
             self.last_sent = 0;
             return Some(peer);
         }
         while let Some(&(due, id)) = self.timers.first()
             && due <= now
         {
-            let one = self.entries.get_mut(&id)?;
-            let (sent, unanswered) = match &mut one.state {
+            let entry = self.entries.get_mut(&id)?;
+            let (sent, timed_out) = match &mut entry.state {
                 State::Connecting(opening) => {
                     (opening.transmit(now, to), opening.expires_at() <= now)
                 }
@@ -379,9 +382,9 @@ where
             };
             if sent {
                 self.last_sent = id;
-                return Some(one.peer);
+                return Some(entry.peer);
             }
-            match unanswered {
+            match timed_out {
                 true => {
                     self.remove(id);
                     self.events.push_back(Event::TimedOut(id));
@@ -392,13 +395,13 @@ where
         None
     }
 
-    /// Whose the last datagram of [`Self::transmit`] was: 0 if it was no connection's.
+    /// Returns the ID of the connection whose datagram [`Self::transmit`] appended last: 0 if it belongs to none.
     #[must_use]
     pub fn last_sent(&self) -> u32 {
         self.last_sent
     }
 
-    /// When [`Self::transmit`] may have something next.
+    /// Returns the time at which [`Self::transmit`] may have the next datagram.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         match self.replies.is_empty() {

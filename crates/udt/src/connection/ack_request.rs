@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests for an ACK, when data waits for one and nothing more goes that would bring it.
+//! Requests for an ACK while data is unacknowledged and no other packet triggers one.
 //!
-//! The draft has a receiver send an ACK each SYN. UDT4's code looks at its timers only when a packet comes, and each 100 ms
-//! (queue.cpp, `CRcvQueue::worker`): it acknowledges the last packets before a pause 100 ms late, and lets nobody read
-//! them before that. A sender whose window is smaller than what goes in 100 ms waits that long for each window.
-//! A keep-alive makes UDT4 look. An end that is known to be none, because it answers probes of the path otherwise, is not asked.
+//! The draft has a receiver send an ACK each SYN. UDT4's code runs its timers only when a packet comes, and each 100
+//! ms (queue.cpp, `CRcvQueue::worker`). It acknowledges the last packets before a pause 100 ms late, and its
+//! application cannot read them before that. A sender whose window is smaller than the data of 100 ms waits that long
+//! for each window. A keep-alive makes UDT4 run its timers. A peer that is known not to be UDT4, because it answers
+//! path probes differently, is not asked.
 
 use crate::congestion::SYN;
 use longhaul_units::Time;
 
-/// From the last packet to the first request. UDT4 sends no ACK within a SYN of the one before; the path may bring both
-/// packets closer together by the rest.
+/// Time from the last packet to the first request. UDT4 sends no ACK within a SYN of the one before. The path may
+/// shorten the distance between the two packets; the extra millisecond covers that.
 const FIRST_DELAY: Time = Time::from_nanos(SYN.as_nanos() + 1_000_000);
 
-/// Requests after a packet, for those that come too early or are lost. Each waits twice as long as the one before, so they go
-/// 11, 33 and 77 ms after the packet. After 100 ms UDT4 looks by itself.
+/// Maximum number of requests after a packet, because some come too early or are lost. Each waits twice as long as
+/// the one before: they are sent 11, 33 and 77 ms after the packet. After 100 ms UDT4 runs its timers by itself.
 const REQUESTS_MAX: u32 = 3;
 
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct AckRequest {
 }
 
 impl AckRequest {
-    /// Without data that went.
+    /// Creates the state before any data was sent.
     pub(crate) fn new() -> Self {
         Self {
             is_enabled: true,
@@ -36,12 +37,12 @@ impl AckRequest {
         }
     }
 
-    /// The other end is no UDT4: its timers run without packets.
+    /// Stops the requests: the peer is not UDT4, so its timers run without packets.
     pub(crate) fn disable(&mut self) {
         (self.is_enabled, self.remaining) = (false, 0);
     }
 
-    /// A data packet went.
+    /// Restarts the timer after a data packet.
     pub(crate) fn on_data_sent(&mut self, now: Time) {
         if self.is_enabled {
             (self.remaining, self.interval, self.next_at) =
@@ -49,12 +50,12 @@ impl AckRequest {
         }
     }
 
-    /// When the next one goes, if no ACK makes it needless.
+    /// Returns the time of the next request, unless an ACK makes it needless.
     pub(crate) fn deadline(&self) -> Option<Time> {
         (self.remaining > 0).then_some(self.next_at)
     }
 
-    /// Whether one goes now.
+    /// Whether a request is due now; counts it as sent.
     pub(crate) fn take(&mut self, now: Time) -> bool {
         if self.deadline().is_none_or(|due| due > now) {
             return false;
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_go_three_times_after_the_last_packet() {
+    fn sends_three_requests_after_the_last_packet() {
         let mut request = AckRequest::new();
         assert_eq!(request.deadline(), None);
         request.on_data_sent(Time::ZERO);
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_whose_timers_run_is_not_asked() {
+    fn sends_no_requests_when_disabled() {
         let mut request = AckRequest::new();
         request.on_data_sent(Time::ZERO);
         request.disable();

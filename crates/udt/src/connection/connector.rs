@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end that connects, and both ends of a rendezvous (draft-gg-udt-03 §5).
+//! Connecting side of the handshake, and both sides of a rendezvous (draft-gg-udt-03 §5).
 
 use crate::{
     config::{Config, NegotiatedParams, STREAM_MODE},
@@ -14,12 +14,12 @@ use crate::{
 use longhaul_units::Time;
 use std::net::IpAddr;
 
-/// From one request to the next (UDT4's code).
+/// Interval between two requests (UDT4's code).
 const RETRY_INTERVAL: Time = Time::from_millis(250);
-/// How many times longer a rendezvous may take (UDT4's code: ten times).
+/// Factor by which the timeout of a rendezvous is longer (UDT4's code: ten).
 const RENDEZVOUS_TIMEOUT_FACTOR: u64 = 3;
 
-/// A connection that is being opened.
+/// Connection during its handshake.
 #[derive(Debug)]
 pub struct Connector {
     config: Config,
@@ -28,29 +28,29 @@ pub struct Connector {
     peer_ip: IpAddr,
     step: Step,
     cookie: u32,
-    /// What a rendezvous' other end said.
+    /// Handshake that the peer of a rendezvous sent.
     peer_handshake: Option<Handshake>,
     next_at: Time,
     expires_at: Time,
 }
 
-/// What became of it.
+/// Result of handling a packet during the handshake.
 #[derive(Debug)]
 pub enum ConnectOutcome {
-    /// Nothing yet.
+    /// The handshake continues.
     Pending,
-    /// It is open.
+    /// The connection is established.
     Established(Box<Connection>),
-    /// The other end does not want it: the code that it gave (1002: another version or mode).
+    /// The peer refused with this code (1002: another version or mode).
     Refused(u32),
 }
 
-/// Makes a congestion control for a connection, from its first packet and the packets that may be under way.
+/// Creates a congestion control from the initial sequence number and the maximum window in packets.
 pub type ControlFactory<'a> = &'a dyn Fn(Seq, u32) -> Box<dyn Control>;
 
 impl Connector {
-    /// Asks a listener at `peer`. `own` is our name for the connection, not 0, and `first` its first packet: both
-    /// at random, so that nobody elsewhere can guess them.
+    /// Starts a handshake with a listener at `peer`. `own` is the connection's ID, not 0, and `first` its initial
+    /// sequence number. Both are random, so that no third party can guess them.
     #[must_use]
     pub fn to_listener(config: Config, peer: IpAddr, own: u32, first: Seq, now: Time) -> Self {
         Self::new(
@@ -63,16 +63,16 @@ impl Connector {
         )
     }
 
-    /// Meets an end that does the same.
+    /// Starts a rendezvous with a peer that does the same.
     #[must_use]
     pub fn rendezvous(config: Config, peer: IpAddr, own: u32, first: Seq, now: Time) -> Self {
-        let patience = Time::from_nanos(
+        let timeout = Time::from_nanos(
             config
                 .connect_timeout
                 .as_nanos()
                 .saturating_mul(RENDEZVOUS_TIMEOUT_FACTOR),
         );
-        Self::new(config, peer, (own, first), Step::Rendezvous, now, patience)
+        Self::new(config, peer, (own, first), Step::Rendezvous, now, timeout)
     }
 
     fn new(
@@ -81,7 +81,7 @@ impl Connector {
         (own, first): (u32, Seq),
         step: Step,
         now: Time,
-        patience: Time,
+        timeout: Time,
     ) -> Self {
         Self {
             config: config.for_peer(peer),
@@ -92,29 +92,29 @@ impl Connector {
             cookie: 0,
             peer_handshake: None,
             next_at: now,
-            expires_at: now + patience,
+            expires_at: now + timeout,
         }
     }
 
-    /// Our name for it.
+    /// Returns the connection ID that this endpoint chose.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.own_id
     }
 
-    /// When the next request goes; after [`Self::until`] none does.
+    /// Returns the time of the next request, at most [`Self::expires_at`].
     #[must_use]
     pub fn deadline(&self) -> Time {
         self.next_at.min(self.expires_at)
     }
 
-    /// How long it is tried.
+    /// Returns the time at which the handshake fails.
     #[must_use]
     pub fn expires_at(&self) -> Time {
         self.expires_at
     }
 
-    /// Appends a request, if one is to go now.
+    /// Appends a request if one is due. Returns whether one was.
     pub fn transmit(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
         if now < self.next_at || now >= self.expires_at {
             return false;
@@ -143,7 +143,7 @@ impl Connector {
         }
     }
 
-    /// A packet for it came.
+    /// Handles a packet of the peer.
     pub fn handle(
         &mut self,
         packet: &Packet<'_>,
@@ -158,7 +158,7 @@ impl Connector {
                 self.handle_listener(theirs, now, control)
             }
             (Body::Handshake(theirs), _) => self.handle_rendezvous(theirs, now, control),
-            // Who sends that has heard us.
+            // A peer that sends these has received our handshake.
             (Body::Data(_) | Body::KeepAlive, Step::Response) => match self.peer_handshake {
                 Some(theirs) => self.establish(&theirs, now, control),
                 None => ConnectOutcome::Pending,
@@ -182,7 +182,7 @@ impl Connector {
                 (self.cookie, self.step, self.next_at) = (theirs.cookie, Step::Response, now);
                 ConnectOutcome::Pending
             }
-            // It repeats our number, which nobody else knows.
+            // The response repeats our initial sequence number, which no third party knows.
             Step::Response if self.step == Step::Response && theirs.first == self.first_seq => {
                 self.establish(theirs, now, control)
             }
@@ -199,7 +199,7 @@ impl Connector {
     ) -> ConnectOutcome {
         match (theirs.step, self.step) {
             (Step::Refusal(code), _) => return ConnectOutcome::Refused(code),
-            // Of one that asks a listener.
+            // A request is meant for a listener.
             (Step::Request, _) => return ConnectOutcome::Pending,
             (Step::Rendezvous, _) | (_, Step::Rendezvous) => {
                 self.step = Step::Response;
@@ -218,21 +218,21 @@ impl Connector {
         now: Time,
         control: ControlFactory<'_>,
     ) -> ConnectOutcome {
-        let Some(agreed) =
+        let Some(params) =
             NegotiatedParams::negotiate(&self.config, self.own_id, self.first_seq, theirs)
         else {
             return ConnectOutcome::Refused(Handshake::REFUSED);
         };
-        // The other end of a rendezvous may not have heard the last word.
+        // The peer of a rendezvous may not have received the last handshake.
         let answer = match self.is_rendezvous() {
             true => (self.handshake(Step::Agreement), ReplyPolicy::AllRequests),
             false => (self.handshake(Step::Response), ReplyPolicy::ProbesOnly),
         };
         let control = control(
             self.first_seq,
-            agreed.peer_window.min(self.config.send_packets),
+            params.peer_window.min(self.config.send_packets),
         );
-        let connection = Connection::new(&self.config, &agreed, answer, control, now);
+        let connection = Connection::new(&self.config, &params, answer, control, now);
         ConnectOutcome::Established(connection.into())
     }
 }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When what is under way counts as lost, and when the other end as gone.
+//! Expiration timer, after which unacknowledged packets count as lost, and idle timeout of a connection.
 
 use crate::congestion::SYN;
 use longhaul_units::Time;
 
-/// The least time before something counts as expired, for each time that it did (UDT4's code; its comment and the
-/// draft: 100 ms). Else it is two long round trips: while a lost packet goes again nothing is heard.
+/// Minimum expiration time, per expiration so far (UDT4's code; its comment and the draft: 100 ms). Otherwise it is
+/// two round trips at their upper bound: while a lost packet is retransmitted no ACK comes.
 const EXPIRY_MIN: Time = Time::from_millis(300);
-/// For so many times at most: as many as UDT4 counts.
+/// Maximum multiple of the expiration time, as in UDT4.
 const COUNT_MAX: u32 = 16;
 
-/// When what is under way counts as lost.
+/// Expiration timer of a connection.
 #[derive(Debug)]
 pub(super) struct Expiry {
     count: u32,
     started_at: Time,
-    /// Anything was, and an answer to data if there was any to answer.
+    /// Time of the last packet, and of the last packet that confirmed data or came while no data was unacknowledged.
     last_received: Time,
     last_progress: Time,
-    /// How long nothing may be heard.
+    /// Time without any packet after which the connection fails.
     idle_timeout: Time,
 }
 
@@ -33,14 +33,14 @@ impl Expiry {
         }
     }
 
-    pub(super) fn on_packet(&mut self, now: Time, answers: bool) {
+    pub(super) fn on_packet(&mut self, now: Time, confirms_data: bool) {
         self.last_received = now;
-        if answers {
+        if confirms_data {
             (self.count, self.started_at, self.last_progress) = (1, now, now);
         }
     }
 
-    /// Nothing that is sent arrives, though the other end is there.
+    /// Returns the time at which the connection fails because no data arrives, though the peer sends packets.
     pub(super) fn stalled_at(&self) -> Time {
         self.last_progress + self.idle_timeout
     }
@@ -49,13 +49,13 @@ impl Expiry {
         self.last_received + self.idle_timeout
     }
 
-    pub(super) fn deadline(&self, long: Time) -> Time {
-        let each = (long + long + SYN).max(EXPIRY_MIN).as_nanos();
-        let again = self.started_at + Time::from_nanos(each * u64::from(self.count));
-        again.min(self.idle_expires_at())
+    pub(super) fn deadline(&self, rtt_bound: Time) -> Time {
+        let each = (rtt_bound + rtt_bound + SYN).max(EXPIRY_MIN).as_nanos();
+        let expires_at = self.started_at + Time::from_nanos(each * u64::from(self.count));
+        expires_at.min(self.idle_expires_at())
     }
 
-    /// It expired: the next time comes later.
+    /// Counts an expiration: the next one takes longer.
     pub(super) fn on_expired(&mut self, now: Time) {
         self.count = (self.count + 1).min(COUNT_MAX);
         self.started_at = now;

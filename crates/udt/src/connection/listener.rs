@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end that is connected to (draft-gg-udt-03 §5.1). It remembers nothing of who has not brought back its cookie, and
-//! answers with no more bytes than came.
+//! Listening side of the handshake (draft-gg-udt-03 §5.1). It keeps no state for a client that has not returned its
+//! cookie, and replies with no more bytes than it received.
 
 use crate::{
     config::{Config, NegotiatedParams},
@@ -13,13 +13,14 @@ use crate::{
 use longhaul_units::Time;
 use std::net::SocketAddr;
 
-/// How long a cookie is good: this period and the next (UDT4's code, whose second try never matches).
+/// Period of a cookie. A cookie is valid in its period and the next (UDT4's code, whose check of the second never
+/// matches).
 const COOKIE_PERIOD: Time = Time::from_secs(60);
 
-/// Takes connections.
+/// Accepts connections.
 pub struct Listener {
     config: Config,
-    /// Of the cookies.
+    /// Secret key of the cookies.
     cookie_key: [u8; 32],
 }
 
@@ -29,19 +30,20 @@ impl std::fmt::Debug for Listener {
     }
 }
 
-/// What is to be done about a datagram.
+/// Result of handling a handshake datagram.
 #[derive(Debug)]
 pub enum HandshakeOutcome {
-    /// Nothing.
+    /// The datagram was ignored.
     Ignored,
-    /// The answer was appended.
+    /// A reply was appended.
     Reply,
-    /// A connection is open; the answer was appended, and is said again by it if it is asked for again.
+    /// A connection is established and the reply was appended. The connection repeats the reply if the request is
+    /// repeated.
     Established(Box<Connection>),
 }
 
 impl Listener {
-    /// For connections of this kind. `key` is random, and nobody else's.
+    /// Creates a listener. `key` is a random secret.
     #[must_use]
     pub fn new(config: Config, key: [u8; 32]) -> Self {
         Self {
@@ -50,8 +52,7 @@ impl Listener {
         }
     }
 
-    /// Hears a datagram that names no connection. `own` will be our name for one, if it opens one: not 0, and at
-    /// random.
+    /// Handles a datagram without a destination ID. `own` is the ID for a new connection: random and not 0.
     pub fn handle(
         &self,
         datagram: &[u8],
@@ -61,17 +62,17 @@ impl Listener {
         control: ControlFactory<'_>,
         to: &mut Vec<u8>,
     ) -> HandshakeOutcome {
-        let Some((0, asked)) = read_request(datagram) else {
+        let Some((0, request)) = read_request(datagram) else {
             return HandshakeOutcome::Ignored;
         };
-        match asked.step {
+        match request.step {
             Step::Request => {
                 let cookie = self.cookie(from, now.as_nanos() / COOKIE_PERIOD.as_nanos());
-                reply(&Handshake { cookie, ..asked }, asked.socket, to);
+                reply(&Handshake { cookie, ..request }, request.socket, to);
                 HandshakeOutcome::Reply
             }
-            Step::Response if self.is_valid_cookie(asked.cookie, from, now) => {
-                self.accept(&asked, from, own, now, control, to)
+            Step::Response if self.is_valid_cookie(request.cookie, from, now) => {
+                self.accept(&request, from, own, now, control, to)
             }
             _ => HandshakeOutcome::Ignored,
         }
@@ -79,35 +80,35 @@ impl Listener {
 
     fn accept(
         &self,
-        asked: &Handshake,
+        request: &Handshake,
         from: SocketAddr,
         own: u32,
         now: Time,
         control: ControlFactory<'_>,
         to: &mut Vec<u8>,
     ) -> HandshakeOutcome {
-        // Both ends count from the same number.
+        // Both endpoints use the same initial sequence number.
         let config = self.config.for_peer(from.ip());
-        let Some(agreed) = NegotiatedParams::negotiate(&config, own, asked.first, asked) else {
+        let Some(params) = NegotiatedParams::negotiate(&config, own, request.first, request) else {
             let step = Step::Refusal(Handshake::REFUSED);
-            reply(&Handshake { step, ..*asked }, asked.socket, to);
+            reply(&Handshake { step, ..*request }, request.socket, to);
             return HandshakeOutcome::Reply;
         };
         let answer = Handshake {
-            mss: agreed.mss,
+            mss: params.mss,
             flow_window_max: self.config.receive_packets,
             socket: own,
             peer: from.ip(),
-            ..*asked
+            ..*request
         };
-        reply(&answer, asked.socket, to);
+        reply(&answer, request.socket, to);
         let control = control(
-            agreed.first,
-            agreed.peer_window.min(self.config.send_packets),
+            params.first,
+            params.peer_window.min(self.config.send_packets),
         );
-        let answers = (answer, ReplyPolicy::AllRequests);
+        let reply = (answer, ReplyPolicy::AllRequests);
         HandshakeOutcome::Established(
-            Connection::new(&self.config, &agreed, answers, control, now).into(),
+            Connection::new(&self.config, &params, reply, control, now).into(),
         )
     }
 
@@ -119,7 +120,7 @@ impl Listener {
             .any(|period| self.cookie(to, period) == cookie)
     }
 
-    /// Of this address in this period, and of no other: a hash with our key.
+    /// Returns the cookie of this address in this period: a keyed hash.
     fn cookie(&self, of: SocketAddr, period: u64) -> u32 {
         let mut hasher = blake3::Hasher::new_keyed(&self.cookie_key);
         hasher.update(&period.to_be_bytes());
@@ -129,14 +130,15 @@ impl Listener {
     }
 }
 
-/// A request, and for which connection it is; of none else than one of its length, so that no answer is longer.
+/// Parses a request and its destination ID. The datagram must have the exact length of a request, so that no reply is
+/// longer.
 fn read_request(datagram: &[u8]) -> Option<(u32, Handshake)> {
     match Packet::read(datagram)? {
         Packet {
             destination,
-            body: Body::Handshake(asked),
+            body: Body::Handshake(request),
             ..
-        } if datagram.len() == HEADER_LEN + handshake::LEN => Some((destination, asked)),
+        } if datagram.len() == HEADER_LEN + handshake::LEN => Some((destination, request)),
         _ => None,
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An open connection: packets and the time go in, packets and deadlines come out (draft-gg-udt-03 §6).
+//! Established connection: packets and the time go in, packets and deadlines come out (draft-gg-udt-03 §6).
 
 mod ack_request;
 pub(crate) mod connector;
@@ -28,18 +28,19 @@ use expiry::Expiry;
 use longhaul_units::Time;
 use path_mtu::PathMtu;
 
-/// How a connection came to its end.
+/// Reason why a connection closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
-    /// Here, with [`Connection::close`], after all was acknowledged, and the other end has heard so or was told often enough.
+    /// Closed here with [`Connection::close`] or [`Connection::abort`]. The peer confirmed the shutdown, or it was
+    /// sent often enough.
     Local,
-    /// Over there. What had arrived can still be read.
+    /// Closed by the peer. Data that had arrived can still be read.
     Remote,
-    /// Nothing was heard any more.
+    /// No packet, or no acknowledgement of data, came for [`Config::idle_timeout`].
     Timeout,
 }
 
-/// One end of a connection.
+/// Endpoint of an established connection.
 #[derive(Debug)]
 pub struct Connection {
     own_id: u32,
@@ -49,9 +50,9 @@ pub struct Connection {
     sender: Sender,
     receiver: Receiver,
     expiry: Expiry,
-    /// To be said next.
+    /// Number of the ACK2 to send next.
     pending_ack2: Option<u32>,
-    /// What this end says of itself, to whom it says that, and with which cookie next.
+    /// Handshake to repeat, the requests that get it, and the cookie of the next one.
     reply: Handshake,
     reply_policy: ReplyPolicy,
     reply_cookie: Option<u32>,
@@ -59,94 +60,95 @@ pub struct Connection {
     keep_alive_pending: bool,
     ack_request: AckRequest,
     closing: bool,
-    /// What is not acknowledged is given up.
+    /// Whether unacknowledged data is given up.
     aborted: bool,
     read_bytes: u64,
     close_reason: Option<CloseReason>,
-    /// How often the other end was told that it is over, and when it is told again.
+    /// Number of shutdowns sent, and the time of the next one.
     shutdowns: Option<(u32, Time)>,
-    /// It is told once more, whatever the end.
+    /// Whether a shutdown must be sent once more, whatever the close reason.
     shutdown_pending: bool,
-    /// Loss reports are put together here.
+    /// Buffer in which loss reports are encoded.
     loss_report: Vec<u8>,
 }
 
-/// How a connection fares. Sizes are of what programs write and read, without headers.
+/// Statistics of a connection. Sizes are of application data, without headers.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stats {
-    /// The smoothed round trip.
+    /// Smoothed round-trip time.
     pub rtt: Time,
-    /// The least that it was, as far as it is known.
+    /// Minimum round-trip time; `None` before a sample.
     pub rtt_min: Option<Time>,
-    /// Time with something under way.
+    /// Time with unacknowledged data.
     pub busy: Time,
-    /// Bytes that a packet carries at most.
+    /// Maximum payload of a packet, in bytes.
     pub payload_max: usize,
-    /// What its sending half has done.
+    /// Packet counters of the sender.
     pub counts: Counts,
-    /// Bytes that were written and acknowledged.
+    /// Acknowledged bytes.
     pub acked_bytes: u64,
-    /// Bytes that were read here.
+    /// Bytes that the application read.
     pub read_bytes: u64,
     /// Packets that were written and never sent.
     pub unsent: u32,
     /// Packets that were sent and are not acknowledged.
     pub unacked: u32,
-    /// Packets that may be.
+    /// Maximum number of packets in flight: the smaller of the congestion window and the flow window.
     pub window: u32,
-    /// Packets that the other end has room for.
+    /// Free space of the peer's receive buffer, in packets.
     pub flow_window: u32,
-    /// Packets that there is room for here.
+    /// Free space of the receive buffer, in packets.
     pub receive_buffer_free: u32,
-    /// Packets that wait to be read.
+    /// Packets in the receive buffer.
     pub unread: u32,
-    /// Packets a second that the congestion control asks for.
+    /// Sending rate of the congestion control, in packets per second.
     pub pacing_rate: f64,
-    /// Packets a second that arrive over there; 0 while that is not known.
+    /// Arrival rate at the peer, in packets per second; 0 if unknown.
     pub arrival_rate: f64,
-    /// Packets a second that the link could carry, as pairs say that arrived over there; 0 while nothing is said.
+    /// Link capacity that the peer estimates from packet trains, in packets per second; 0 if unknown.
     pub capacity: f64,
 }
 
-/// Who is told once more that the connection is open.
+/// Requests that get the handshake repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyPolicy {
-    /// Whoever probes the path: this end has asked for the connection itself.
+    /// Path MTU probes only: this endpoint opened the connection itself.
     ProbesOnly,
-    /// And who asks for it, because the answer was lost.
+    /// Probes, and requests of a peer that did not receive the response.
     AllRequests,
 }
 
-/// Of a rendezvous answers still come when it is open, and tell nothing of the path.
+/// Delay of the first path MTU probe after a rendezvous. Handshakes that still arrive in that time would look like
+/// replies to the probe.
 const RENDEZVOUS_REPLY_PERIOD: Time = Time::from_secs(1);
 
 impl Connection {
-    /// `answer` is said again when the other end asks.
+    /// Creates a connection. `answer` is repeated when the peer repeats its request.
     pub(crate) fn new(
         config: &Config,
-        agreed: &NegotiatedParams,
-        (answer, answers_to): (Handshake, ReplyPolicy),
+        params: &NegotiatedParams,
+        (answer, reply_policy): (Handshake, ReplyPolicy),
         control: Box<dyn Control>,
         now: Time,
     ) -> Self {
-        let payload_max = agreed.payload_max();
-        let sending = SendBuffer::new(agreed.first, config.send_packets, payload_max);
-        let receiving = ReceiveBuffer::new(agreed.peer_first, config.receive_packets, payload_max);
+        let payload_max = params.payload_max();
+        let sending = SendBuffer::new(params.first, config.send_packets, payload_max);
+        let receiving = ReceiveBuffer::new(params.peer_first, config.receive_packets, payload_max);
         let probed_from = match answer.step {
             Step::Agreement => now + RENDEZVOUS_REPLY_PERIOD,
             _ => now,
         };
         let mut connection = Self {
-            own_id: agreed.own_id,
-            peer_id: agreed.peer_id,
+            own_id: params.own_id,
+            peer_id: params.peer_id,
             started_at: now,
             payload_max,
-            sender: Sender::new(sending, agreed.peer_window, agreed.mss, control),
-            receiver: Receiver::new(agreed.peer_first, receiving, payload_max, now),
+            sender: Sender::new(sending, params.peer_window, params.mss, control),
+            receiver: Receiver::new(params.peer_first, receiving, payload_max, now),
             expiry: Expiry::new(config.idle_timeout, now),
             pending_ack2: None,
             reply: answer,
-            reply_policy: answers_to,
+            reply_policy,
             reply_cookie: None,
             path_mtu: PathMtu::new(payload_max + HEADER_LEN, probed_from),
             keep_alive_pending: false,
@@ -163,49 +165,49 @@ impl Connection {
         connection
     }
 
-    /// Data goes in packets that pass.
+    /// Limits data packets to the length that the path carries.
     fn apply_packet_len(&mut self) {
         let payload = self.path_mtu.datagram_max() - HEADER_LEN;
         self.sender.buffer.set_payload_max(payload);
     }
 
-    /// Bytes of the longest packet that goes now, with the headers of IPv4 and UDP (IPv6: 20 more).
+    /// Returns the maximum length of a packet at present, in bytes with the headers of IPv4 and UDP (IPv6: 20 more).
     #[must_use]
     pub fn packet_len(&self) -> usize {
         self.path_mtu.datagram_max() + IP_UDP_HEADERS_LEN as usize
     }
 
-    /// Our name for it, by which the other end's packets say that they are its.
+    /// Returns the connection ID that this endpoint chose, which the peer's packets carry.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.own_id
     }
 
-    /// How it ended, if it did.
+    /// Returns the reason why the connection closed, or `None` while it is open.
     #[must_use]
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.close_reason
     }
 
-    /// The smoothed round trip, as the sending half knows it.
+    /// Returns the smoothed round-trip time: the smaller of the sender's and the receiver's.
     #[must_use]
     pub fn rtt(&self) -> Time {
         self.sender.rtt().smoothed.min(self.receiver.rtt().smoothed)
     }
 
-    /// What the sending half has done.
+    /// Returns the packet counters of the sender.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.sender.counts
     }
 
-    /// Packets a second that the congestion control asks for.
+    /// Returns the sending rate of the congestion control, in packets per second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.sender.pacing_rate()
     }
 
-    /// How it fares.
+    /// Returns the statistics of the connection.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let (sending, receiving) = (&self.sender.buffer, &self.receiver.buffer);
@@ -229,7 +231,7 @@ impl Connection {
         }
     }
 
-    /// Takes bytes, as many as there is room for; how many. None after [`Self::close`].
+    /// Writes as many bytes as the send buffer has space for. Returns how many; 0 after [`Self::close`].
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         match self.is_open() {
             true => self.sender.buffer.write(bytes),
@@ -237,58 +239,58 @@ impl Connection {
         }
     }
 
-    /// Reads bytes; how many there were.
+    /// Reads bytes that arrived in order. Returns how many.
     pub fn read(&mut self, to: &mut [u8]) -> usize {
         let read = self.receiver.buffer.read(to);
         self.read_bytes += read as u64;
         read
     }
 
-    /// Whether there is something to read.
+    /// Whether there are bytes to read.
     #[must_use]
     pub fn can_read(&self) -> bool {
         self.receiver.buffer.can_read()
     }
 
-    /// Packets that may be written.
+    /// Returns the free space of the send buffer, in packets.
     #[must_use]
     pub fn send_buffer_free(&self) -> u32 {
         self.sender.buffer.free_packets()
     }
 
-    /// Takes no more than so many packets that were not sent, from now on: for who would rather send on another
-    /// connection what would have to wait in this one.
+    /// Limits the unsent packets of the send buffer. An application can then send over another connection what would
+    /// wait in this one.
     pub fn limit_unsent(&mut self, packets: u32) {
         self.sender.buffer.limit_unsent(packets.max(1));
     }
 
-    /// Whether all that was written was acknowledged.
+    /// Whether all written data is acknowledged.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
         self.sender.buffer.is_empty()
     }
 
-    /// Whether who waits for something to read finds it, or that there will be nothing.
+    /// Whether to wake a reader: there are bytes to read, or the connection closed.
     pub(crate) fn is_worth_reading(&self) -> bool {
         self.close_reason.is_some() || self.can_read()
     }
 
-    /// Whether who waits for room finds enough of it, or that none is needed any more.
+    /// Whether to wake a writer: there is enough free space, or the connection closed.
     pub(crate) fn is_worth_writing(&self) -> bool {
         self.close_reason.is_some() || self.sender.buffer.is_worth_writing()
     }
 
-    /// Nothing more is written; once all is acknowledged the other end hears that it is over.
+    /// Closes the connection for writing. The peer gets a shutdown once all data is acknowledged.
     pub fn close(&mut self) {
         self.closing = true;
     }
 
-    /// The other end hears that it is over, whatever it lacks.
+    /// Closes the connection and gives up unacknowledged data: the peer gets a shutdown at once.
     pub fn abort(&mut self) {
         (self.closing, self.aborted) = (true, true);
     }
 
-    /// Nothing is left to do but to say that it is over.
+    /// Whether only the shutdown remains to be sent.
     fn is_shutdown_due(&self) -> bool {
         self.closing && (self.aborted || self.is_flushed())
     }
@@ -297,24 +299,24 @@ impl Connection {
         !self.closing && self.close_reason.is_none()
     }
 
-    /// A packet of the other end came.
+    /// Handles a packet of the peer.
     pub fn handle(&mut self, packet: &Packet<'_>, now: Time) {
         if packet.destination != self.own_id {
             return;
         }
-        if let Some(end) = self.close_reason {
-            self.shutdown_pending |= needs_shutdown_reply(end, &packet.body);
+        if let Some(reason) = self.close_reason {
+            self.shutdown_pending |= needs_shutdown_reply(reason, &packet.body);
             return;
         }
-        let believed = match packet.body {
+        let is_valid = match packet.body {
             Body::Data(data) => {
                 self.receiver.on_data(&data, packet.timestamp_us, now);
                 true
             }
             Body::Ack(ack) => {
-                let believed = self.sender.on_ack(&ack, now);
-                self.pending_ack2 = believed.then_some(ack.number).or(self.pending_ack2);
-                believed
+                let is_valid = self.sender.on_ack(&ack, now);
+                self.pending_ack2 = is_valid.then_some(ack.number).or(self.pending_ack2);
+                is_valid
             }
             Body::LightAck(next) => self.sender.on_light_ack(next, now),
             Body::Nak(losses) => self.sender.on_nak(losses, now),
@@ -322,51 +324,51 @@ impl Connection {
                 self.receiver.on_ack2(number, now);
                 true
             }
-            // Of a stream no sender says so: it would have a hole.
+            // No sender drops a part of a stream: the stream would have a hole.
             Body::Drop { .. } => false,
             Body::Shutdown(arrived) => {
                 self.on_shutdown(arrived);
                 true
             }
-            Body::Handshake(asked) => {
-                self.on_probe_reply(&asked, now);
-                self.on_repeated_request(&asked);
+            Body::Handshake(request) => {
+                self.on_probe_reply(&request, now);
+                self.on_repeated_request(&request);
                 true
             }
             Body::KeepAlive | Body::CongestionWarning | Body::Error(_) | Body::User(_) => true,
         };
-        if believed {
+        if is_valid {
             self.expiry.on_packet(now, self.confirms_data(&packet.body));
         }
     }
 
-    /// Whether it says something of what is under way, or nothing is. (UDT4 takes anything for an answer: where all data vanishes,
-    /// keep-alives kept it waiting.)
+    /// Whether a packet confirms data in flight, or no data is in flight. (UDT4 counts any packet: where all data is
+    /// lost, keep-alives kept it waiting.)
     fn confirms_data(&self, body: &Body<'_>) -> bool {
-        let says = matches!(body, Body::Ack(_) | Body::LightAck(_) | Body::Nak(_));
-        says || !self.sender.has_unacked()
+        let confirms = matches!(body, Body::Ack(_) | Body::LightAck(_) | Body::Nak(_));
+        confirms || !self.sender.has_unacked()
     }
 
-    /// The name of the other end, if it may ask for the connection again.
+    /// Returns the peer's connection ID if its repeated requests are answered.
     pub(crate) fn repeat_request_peer(&self) -> Option<u32> {
         (self.reply_policy == ReplyPolicy::AllRequests).then_some(self.peer_id)
     }
 
-    /// The other end has not heard that it is open, or probes the path: it is answered again, unless that is an answer itself.
-    pub fn on_repeated_request(&mut self, asked: &Handshake) {
-        let asks = match self.reply_policy {
-            ReplyPolicy::ProbesOnly => asked.step == Step::Request,
-            ReplyPolicy::AllRequests => asked.step != Step::Agreement,
+    /// Schedules the reply to a repeated request or a path MTU probe. A reply gets no reply.
+    pub fn on_repeated_request(&mut self, request: &Handshake) {
+        let is_request = match self.reply_policy {
+            ReplyPolicy::ProbesOnly => request.step == Step::Request,
+            ReplyPolicy::AllRequests => request.step != Step::Agreement,
         };
-        if asks && asked.socket == self.peer_id {
-            self.reply_cookie = Some(asked.cookie);
+        if is_request && request.socket == self.peer_id {
+            self.reply_cookie = Some(request.cookie);
         }
     }
 
-    /// It may be the answer to a probe.
+    /// Handles a handshake that may be the reply to a path MTU probe.
     fn on_probe_reply(&mut self, answer: &Handshake, now: Time) {
-        let answers = matches!(answer.step, Step::Response | Step::Agreement);
-        if answers && answer.socket == self.peer_id {
+        let is_reply = matches!(answer.step, Step::Response | Step::Agreement);
+        if is_reply && answer.socket == self.peer_id {
             let repeats = self.path_mtu.on_reply(answer.cookie, now);
             if repeats {
                 self.ack_request.disable();
@@ -376,10 +378,10 @@ impl Connection {
         }
     }
 
-    /// It is the answer to ours, or it gets one. (UDT4 says once that it is over, and answers nothing.)
+    /// Handles a shutdown: it confirms our own, or gets one in reply. (UDT4 sends one shutdown, and replies to none.)
     fn on_shutdown(&mut self, arrived: Option<Seq>) {
         if let Some(next) = arrived {
-            // Of what was never sent nobody has heard.
+            // An acknowledgement of unsent packets is ignored.
             let _new = self.sender.buffer.acknowledge(next);
         }
         match self.shutdowns {
@@ -388,7 +390,7 @@ impl Connection {
         }
     }
 
-    /// Time went by: what was to happen until `now` does.
+    /// Runs the timers that expired by `now`.
     fn run_timers(&mut self, now: Time) {
         if self.close_reason.is_none()
             && self.expiry.deadline(self.sender.rtt().upper_bound()) <= now
@@ -406,7 +408,7 @@ impl Connection {
 
     fn on_expiry(&mut self, now: Time) {
         let expiry = &mut self.expiry;
-        // Where the other end has no room nothing arrives, either.
+        // While the peer's receive buffer is full no data is confirmed either.
         let stalled = now >= expiry.stalled_at() && self.sender.has_receive_window();
         if stalled || now >= expiry.idle_expires_at() {
             self.close_reason = Some(CloseReason::Timeout);
@@ -423,16 +425,16 @@ impl Connection {
         }
     }
 
-    /// The name that the other end has for it.
+    /// Returns the connection ID that the peer chose.
     pub(crate) fn peer_id(&self) -> u32 {
         self.peer_id
     }
 }
 
-/// Whether a packet that comes after the end gets the answer that it is over: of an end that has not heard so, or has not heard
-/// that we have. Never what would be answered itself.
-pub(crate) fn needs_shutdown_reply(end: CloseReason, body: &Body<'_>) -> bool {
-    match end {
+/// Whether a packet that arrives after the close gets a shutdown in reply: the peer has not received ours, or has not
+/// received the reply to its own. Never replies to what would be answered itself.
+pub(crate) fn needs_shutdown_reply(reason: CloseReason, body: &Body<'_>) -> bool {
+    match reason {
         CloseReason::Local => !matches!(body, Body::Shutdown(_)),
         CloseReason::Remote => matches!(body, Body::Shutdown(_)),
         CloseReason::Timeout => false,

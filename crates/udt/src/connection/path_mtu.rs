@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long packets may be on their way (DPLPMTUD, RFC 8899): short ones until longer ones have proved to pass.
+//! Path MTU discovery (DPLPMTUD, RFC 8899): packets are short until probes show that longer ones pass.
 //!
-//! A packet that was sent keeps its bytes whatever becomes of it, so data itself must not probe: one that is too long
-//! would be lost for ever. What probes is a request to open the connection once more, with nothing behind it up to the length
-//! in question. libudt answers that, too, with a cookie of 0; ours repeats the probe's.
+//! A sent packet keeps its bytes when it is retransmitted, so data must not probe: a packet that is too long would be
+//! lost for ever. A probe is a repeated handshake request, padded to the length in question. libudt answers it with a
+//! cookie of 0; ours returns the probe's cookie.
 
 use longhaul_units::Time;
 
-/// Bytes of UDP payload that pass wherever IPv6 does (1280, RFC 8200 §5, without 48 of headers).
+/// UDP payload that passes wherever IPv6 does, in bytes (1280, RFC 8200 §5, without 48 of headers).
 const BASE_LEN: usize = 1232;
 
-/// What paths carry of UDP: in tunnels, over PPPoE (1492; 1454 in Japan), VXLAN (1450) and WireGuard (1420), on Ethernet and with
-/// jumbo frames, in packets of IPv4 and of IPv6.
+/// UDP payloads that common paths carry, in bytes: tunnels, PPPoE (1492; 1454 in Japan), VXLAN (1450), WireGuard
+/// (1420), Ethernet and jumbo frames, with IPv4 and with IPv6.
 const PLATEAUS: [usize; 16] = [
     1252, 1292, 1332, 1352, 1372, 1392, 1402, 1422, 1432, 1444, 1452, 1464, 1472, 4052, 8952, 8972,
 ];
 
-/// A probe that is lost so often is too long (RFC 8899 §5.1.2, MAX_PROBES).
+/// Lost probes of one length after which it counts as too long (RFC 8899 §5.1.2, MAX_PROBES).
 const PROBES_MAX: u32 = 3;
 
-/// How long an answer is waited for, at least.
+/// Minimum time to wait for the reply to a probe.
 const REPLY_TIMEOUT_MIN: Time = Time::from_millis(100);
 
-/// From the end of a search to the next: paths change (RFC 8899 §5.1.1 has 10 minutes, and waits for losses where a path
-/// became narrower; here they are cut instead, and nothing is lost).
+/// Time from the end of a search to the next, because paths change. (RFC 8899 §5.1.1 has 10 minutes, and waits for
+/// losses where a path became narrower. Here routers fragment such packets, and none are lost.)
 const RAISE_INTERVAL: Time = Time::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct PathMtu {
-    /// Bytes of a datagram, ascending, up to what was agreed on.
+    /// Datagram lengths in bytes, ascending, up to the negotiated one.
     sizes: Vec<usize>,
-    /// The one that packets have.
+    /// Index of the length that packets have.
     current: usize,
-    /// Of this search: one that passes, and the first that does not.
+    /// Bounds of the search: an index that passes, and the lowest that does not.
     low: usize,
     high: usize,
-    /// Probes of the present candidate, and when its answer is late.
+    /// Probes sent of the current candidate, and the time at which the reply is late.
     probes_sent: u32,
     next_at: Time,
 }
 
 impl PathMtu {
-    /// For datagrams of at most `max` bytes, which are probed from a moment on.
+    /// Creates the search for datagrams of at most `max` bytes, with the first probe at `from`.
     pub(crate) fn new(max: usize, from: Time) -> Self {
-        let rungs = [BASE_LEN].into_iter().chain(PLATEAUS);
-        let mut sizes: Vec<_> = rungs.filter(|size| *size < max).collect();
+        let lengths = [BASE_LEN].into_iter().chain(PLATEAUS);
+        let mut sizes: Vec<_> = lengths.filter(|size| *size < max).collect();
         sizes.push(max);
         Self {
             current: 0,
@@ -56,45 +56,46 @@ impl PathMtu {
         }
     }
 
-    /// Bytes of a datagram that passes.
+    /// Returns the maximum length of a datagram that passes, in bytes.
     pub(crate) fn datagram_max(&self) -> usize {
         self.sizes[self.current]
     }
 
-    /// When there is something to do; never if short packets were agreed on.
+    /// Returns the time of the next probe or timeout; `None` if no length but the shortest was negotiated.
     pub(crate) fn deadline(&self) -> Option<Time> {
         (self.sizes.len() > 1).then_some(self.next_at)
     }
 
-    /// The length of a probe that is to go now, whose answer takes no longer than `long`.
-    pub(crate) fn next_probe(&mut self, now: Time, long: Time) -> Option<usize> {
+    /// Returns the length of the probe to send now. A reply takes at most `rtt_bound`.
+    pub(crate) fn next_probe(&mut self, now: Time, rtt_bound: Time) -> Option<usize> {
         self.deadline().filter(|due| *due <= now)?;
         if self.probes_sent == PROBES_MAX {
             self.reject_candidate();
         }
-        let Some(rung) = self.candidate() else {
+        let Some(index) = self.candidate() else {
             self.restart_search(now + RAISE_INTERVAL);
             return None;
         };
         self.probes_sent += 1;
-        self.next_at = now + long.max(REPLY_TIMEOUT_MIN);
-        Some(self.sizes[rung])
+        self.next_at = now + rtt_bound.max(REPLY_TIMEOUT_MIN);
+        Some(self.sizes[index])
     }
 
-    /// A probe was answered, with this in the place of a cookie; whether that repeats the probe's, which UDT4 does not.
+    /// Handles a reply to a probe, with this value as its cookie. Returns whether it repeats the probe's cookie,
+    /// which UDT4 does not.
     pub(crate) fn on_reply(&mut self, cookie: u32, now: Time) -> bool {
-        let probed = self.candidate().filter(|_| self.probes_sent > 0);
-        let is_it = |rung: &usize| cookie == 0 || cookie as usize == self.sizes[*rung];
-        let Some(rung) = probed.filter(is_it) else {
+        let candidate = self.candidate().filter(|_| self.probes_sent > 0);
+        let matches = |index: &usize| cookie == 0 || cookie as usize == self.sizes[*index];
+        let Some(index) = candidate.filter(matches) else {
             return false;
         };
-        self.low = rung;
-        self.current = self.current.max(rung);
+        self.low = index;
+        self.current = self.current.max(index);
         (self.probes_sent, self.next_at) = (0, now);
         cookie != 0
     }
 
-    /// Nothing arrives any more, maybe because it is too long.
+    /// Returns to the shortest length, because no packets arrive any more, and restarts the search.
     pub(crate) fn reset(&mut self, now: Time) {
         self.current = 0;
         self.restart_search(now);
@@ -106,16 +107,16 @@ impl PathMtu {
     }
 
     fn reject_candidate(&mut self) {
-        let Some(rung) = self.candidate() else {
+        let Some(index) = self.candidate() else {
             return;
         };
-        (self.high, self.probes_sent) = (rung, 0);
-        if self.current >= rung {
+        (self.high, self.probes_sent) = (index, 0);
+        if self.current >= index {
             self.current = self.low;
         }
     }
 
-    /// The longest first, for that is what most paths carry; then whatever halves what is left.
+    /// Returns the index to probe next: the longest first, which most paths carry, then the middle of the bounds.
     fn candidate(&self) -> Option<usize> {
         let all = self.sizes.len();
         let middle = match self.high == all {
@@ -130,13 +131,13 @@ impl PathMtu {
 mod tests {
     use super::*;
 
-    const LONG: Time = Time::from_millis(200);
+    const RTT_BOUND: Time = Time::from_millis(200);
 
-    /// Lets the path carry so much for so long; the probes that there were.
+    /// Runs the search for `time` on a path that carries `carries` bytes. Returns how many probes were sent.
     fn run_search(mtu: &mut PathMtu, carries: usize, from: Time, time: Time) -> u32 {
         let (mut now, mut probes) = (from, 0);
         while now < from + time {
-            if let Some(size) = mtu.next_probe(now, LONG) {
+            if let Some(size) = mtu.next_probe(now, RTT_BOUND) {
                 probes += 1;
                 if size <= carries {
                     assert!(mtu.on_reply(size as u32, now + Time::from_millis(50)));
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_found_whatever_it_is() {
+    fn finds_the_longest_length_that_passes() {
         for (carries, found) in [
             (1472, 1472),
             (1471, 1464),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_changes_is_followed() {
+    fn follows_a_path_that_changes() {
         let mut mtu = PathMtu::new(1472, Time::ZERO);
         let minutes = Time::from_secs(130);
         for (from, carries) in [(0, 1472), (200, 1372), (400, 1464)] {
@@ -185,21 +186,21 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_to_the_probe_under_way_counts() {
+    fn ignores_replies_to_no_current_probe() {
         let mut mtu = PathMtu::new(1472, Time::ZERO);
         assert!(!mtu.on_reply(1472, Time::ZERO));
-        assert_eq!(mtu.datagram_max(), 1232, "none is");
-        assert_eq!(mtu.next_probe(Time::ZERO, LONG), Some(1472));
-        assert!(!mtu.on_reply(0xdead_beef, LONG));
-        assert_eq!(mtu.datagram_max(), 1232, "a listener's cookie");
-        assert!(!mtu.on_reply(0, LONG));
-        assert_eq!(mtu.datagram_max(), 1472, "libudt's");
+        assert_eq!(mtu.datagram_max(), 1232, "no probe was sent");
+        assert_eq!(mtu.next_probe(Time::ZERO, RTT_BOUND), Some(1472));
+        assert!(!mtu.on_reply(0xdead_beef, RTT_BOUND));
+        assert_eq!(mtu.datagram_max(), 1232, "the cookie of a listener");
+        assert!(!mtu.on_reply(0, RTT_BOUND));
+        assert_eq!(mtu.datagram_max(), 1472, "the reply of libudt");
     }
 
     #[test]
-    fn short_packets_need_no_probe() {
+    fn does_not_probe_short_packets() {
         let mut mtu = PathMtu::new(548, Time::ZERO);
         assert_eq!((mtu.deadline(), mtu.datagram_max()), (None, 548));
-        assert_eq!(mtu.next_probe(Time::from_secs(9), LONG), None);
+        assert_eq!(mtu.next_probe(Time::from_secs(9), RTT_BOUND), None);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a connection says, and when.
+//! Transmission: the order in which a connection sends its packets, and their deadlines.
 
 use super::{CloseReason, Connection};
 use crate::{
@@ -11,13 +11,13 @@ use crate::{
 };
 use longhaul_units::Time;
 
-/// How often the other end is told that it is over, if it says nothing to that, as libudt does; it is told again after a long
-/// round trip, or this.
+/// Maximum number of shutdowns, for a peer that does not reply to them, as libudt. The interval is the upper bound of
+/// the round-trip time, but at least [`SHUTDOWN_INTERVAL_MIN`].
 const SHUTDOWNS_MAX: u32 = 5;
 const SHUTDOWN_INTERVAL_MIN: Time = Time::from_millis(50);
 
 impl Connection {
-    /// Appends the next datagram, if one is to go now.
+    /// Appends the next datagram if one is due. Returns whether one was.
     pub fn transmit(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
         if std::mem::take(&mut self.shutdown_pending) {
             self.send_shutdown(now, to);
@@ -30,7 +30,7 @@ impl Connection {
             && (self.send_control(now, to) || self.send_probe(now, to) || self.send_data(now, to))
     }
 
-    /// All but data.
+    /// Appends a control packet if one is due.
     fn send_control(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
         let (peer, timestamp_us) = (self.peer_id, self.timestamp(now));
         let packet = |body| Packet {
@@ -71,16 +71,16 @@ impl Connection {
     }
 
     fn repeat_shutdown(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
-        let (told, again_at) = self.shutdowns.unwrap_or_default();
-        if now < again_at {
+        let (sent, next_at) = self.shutdowns.unwrap_or_default();
+        if now < next_at {
             return false;
         }
-        if told == SHUTDOWNS_MAX {
+        if sent == SHUTDOWNS_MAX {
             self.close_reason = Some(CloseReason::Local);
             return false;
         }
-        let pause = self.sender.rtt().upper_bound().max(SHUTDOWN_INTERVAL_MIN);
-        self.shutdowns = Some((told + 1, now + pause));
+        let interval = self.sender.rtt().upper_bound().max(SHUTDOWN_INTERVAL_MIN);
+        self.shutdowns = Some((sent + 1, now + interval));
         self.send_shutdown(now, to);
         true
     }
@@ -94,20 +94,20 @@ impl Connection {
         packet.write(to);
     }
 
-    /// A packet that says nothing and is as long as others may be, while there is data to send.
+    /// Appends a path MTU probe if one is due. Probes are sent only while there is unacknowledged data.
     fn send_probe(&mut self, now: Time, to: &mut Vec<u8>) -> bool {
         if self.probe_deadline().is_none_or(|due| due > now) {
             return false;
         }
-        let probed = self
+        let probe_len = self
             .path_mtu
             .next_probe(now, self.sender.rtt().upper_bound());
-        // A search may have come to its end, or lower.
+        // The search may have ended, or lowered the length.
         self.apply_packet_len();
-        let Some(length) = probed else {
+        let Some(length) = probe_len else {
             return false;
         };
-        let asks = Handshake {
+        let request = Handshake {
             step: Step::Request,
             cookie: length as u32,
             ..self.reply
@@ -115,7 +115,7 @@ impl Connection {
         let packet = Packet {
             timestamp_us: self.timestamp(now),
             destination: self.peer_id,
-            body: Body::Handshake(asks),
+            body: Body::Handshake(request),
         };
         let begin = to.len();
         packet.write(to);
@@ -149,20 +149,20 @@ impl Connection {
         true
     }
 
-    /// When [`Self::transmit`] may have something next; `None` after the end.
+    /// Returns the time at which [`Self::transmit`] may have the next datagram; `None` after the close.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         if self.close_reason.is_some() {
             return self.shutdown_pending.then_some(Time::ZERO);
         }
-        let at_once =
+        let is_due_now =
             self.pending_ack2.is_some() || self.reply_cookie.is_some() || self.keep_alive_pending;
-        let farewell = self.shutdowns.map_or(Time::ZERO, |(_, again_at)| again_at);
+        let shutdown = self.shutdowns.map_or(Time::ZERO, |(_, next_at)| next_at);
         let ack_request = self.ack_request.deadline();
         let expiry = self.expiry.deadline(self.sender.rtt().upper_bound());
         [
-            at_once.then_some(Time::ZERO),
-            self.is_shutdown_due().then_some(farewell),
+            is_due_now.then_some(Time::ZERO),
+            self.is_shutdown_due().then_some(shutdown),
             self.receiver.deadline(),
             self.sender.deadline().filter(|_| !self.aborted),
             self.probe_deadline(),

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a receiver measures: how fast packets arrive, what the link could carry, and the round trip
-//! (draft-gg-udt-03 §6.1, §6.2).
+//! Estimators of a receiver: arrival rate, link capacity and round-trip time (draft-gg-udt-03 §6.1, §6.2).
 
 use crate::packet::number::Seq;
 use longhaul_units::Time;
 
-/// Intervals between packets that came one after the other.
+/// Number of intervals in the estimate of the arrival rate.
 const ARRIVAL_INTERVALS_MAX: usize = 16;
-/// Trains that were sent back to back, pairs at least, and how many of them say something.
+/// Number of packet trains in the estimate of the link capacity, and the least number that gives one. A train is sent
+/// back to back; the shortest is a pair.
 const TRAINS_MAX: usize = 64;
 const TRAINS_MIN: usize = 4;
-/// Every so many packets two go back to back (§6.1).
+/// Number of packets per packet pair: two of so many are sent back to back (§6.1).
 pub(crate) const PAIR_EVERY: u32 = 16;
-/// What is so many times the median, or so small a part of it, is an interruption or a burst.
+/// Factor from the median beyond which an interval is an outlier: an interruption, or a burst.
 const OUTLIER_FACTOR: u64 = 8;
-/// Packets that come in one piece have no interval; UDT4's clock counts microseconds, too.
+/// Minimum interval. Packets that the kernel receives as one segment have none; UDT4's clock counts microseconds,
+/// too.
 const INTERVAL_MIN: Time = Time::from_micros(1);
 
-/// The newest intervals from packet to packet, in nanoseconds, and how many packets had each of them.
+/// Ring of the newest intervals between packets, in nanoseconds, and the number of packets that had each.
 #[derive(Debug, Clone)]
 struct Intervals<const N: usize> {
     ring: [(u64, u32); N],
-    /// Of them; the others are none yet.
+    /// Number of intervals in the ring.
     count: usize,
     next_index: usize,
 }
@@ -41,8 +42,8 @@ impl<const N: usize> Intervals<N> {
         self.count = (self.count + 1).min(N);
     }
 
-    /// What those have in common that are not far from the median. Packets are counted, not intervals: where a small window
-    /// leaves gaps, one interval has all that comes between two of them, and the next is a gap.
+    /// Averages the intervals near the median. The median counts packets, not intervals: where a small window leaves
+    /// gaps, one interval covers all packets between two gaps, and the next interval is a gap.
     fn filtered_mean(&self) -> FilteredMean {
         let mut sorted = self.ring;
         let sorted = &mut sorted[..self.count];
@@ -60,22 +61,22 @@ impl<const N: usize> Intervals<N> {
     }
 }
 
-/// The interval that packet number `nth` of all had.
+/// Returns the interval of packet number `nth`, in order of intervals.
 fn weighted_median(sorted: &[(u64, u32)], nth: u64) -> u64 {
     let mut before = 0;
-    let of_it = sorted.iter().find(|(_, packets)| {
+    let interval = sorted.iter().find(|(_, packets)| {
         before += u64::from(*packets);
         before > nth
     });
-    of_it.map_or(0, |(interval, _)| *interval)
+    interval.map_or(0, |(interval, _)| *interval)
 }
 
-/// Intervals that are near their median.
+/// Sums over the intervals near the median.
 #[derive(Debug, Clone, Copy)]
 struct FilteredMean {
     total_ns: f64,
     packets: u64,
-    /// Packets of those that are not near, too.
+    /// Number of packets of all intervals, outliers included.
     total_packets: u64,
     intervals: usize,
 }
@@ -99,39 +100,41 @@ impl FilteredMean {
         }
     }
 
-    /// Packets a second.
+    /// Returns the mean rate in packets per second.
     fn rate(&self) -> f64 {
         self.packets as f64 * 1e9 / self.total_ns
     }
 }
 
-/// An interval is over so many packets as come in this time, for they come in trains: a sender's timer is no finer, and
-/// a network card hands over several at once. (UDT4: one packet, however far from the next.)
+/// Minimum span of an interval of the arrival rate, which covers all packets in it. Packets come in bursts: a
+/// sender's timer is no finer, and a network card delivers several at once. (UDT4: one packet, whatever its distance
+/// to the next.)
 const SPAN_MIN: Time = Time::from_millis(1);
 
-/// How fast packets arrive (§6.1): the mean over the packets of 16 intervals, if more than half of them have one that is
-/// near their median.
+/// Estimator of the arrival rate (§6.1): the mean over the packets of 16 intervals. It is known if more than half of
+/// the packets have an interval near the median.
 #[derive(Debug, Clone)]
 pub(crate) struct ArrivalRate {
     intervals: Intervals<ARRIVAL_INTERVALS_MAX>,
-    /// When the last interval ended, and packets since then.
+    /// Start of the current interval, and its packets so far.
     span_start: Option<Time>,
     span_packets: u32,
 }
 
 impl ArrivalRate {
-    /// Nothing has arrived.
+    /// Creates an estimator without packets.
     #[must_use]
     pub(crate) fn new() -> Self {
         Self {
-            // UDT4 begins with seconds (window.cpp), and a loss among its first packets leaves it with a packet a second.
+            // UDT4 starts with intervals of a second (window.cpp). A loss among its first packets leaves it with a
+            // rate of one packet per second.
             intervals: Intervals::empty(),
             span_start: None,
             span_packets: 0,
         }
     }
 
-    /// A packet arrived.
+    /// Counts a packet that arrived at `now`.
     pub(crate) fn on_packet(&mut self, now: Time) {
         let Some(since) = self.span_start else {
             self.span_start = Some(now);
@@ -147,13 +150,14 @@ impl ArrivalRate {
         }
     }
 
-    /// Packets a second; `None` while there are too few, or they come too unevenly to say.
+    /// Returns the rate in packets per second; `None` while there are too few packets, or their intervals vary too
+    /// much.
     #[must_use]
     pub(crate) fn rate(&self) -> Option<f64> {
-        let usual = self.intervals.filtered_mean();
+        let mean = self.intervals.filtered_mean();
         let known = self.intervals.count > ARRIVAL_INTERVALS_MAX / 2
-            && usual.packets * 2 > usual.total_packets;
-        known.then(|| usual.rate())
+            && mean.packets * 2 > mean.total_packets;
+        known.then(|| mean.rate())
     }
 }
 
@@ -163,37 +167,39 @@ impl Default for ArrivalRate {
     }
 }
 
-/// What the link could carry (§6.1): the mean interval of 64 trains whose packets were sent back to back.
+/// Estimator of the link capacity (§6.1): the mean interval of 64 packet trains, whose packets were sent back to
+/// back.
 #[derive(Debug, Clone)]
 pub(crate) struct CapacityEstimator {
     intervals: Intervals<TRAINS_MAX>,
     train: Option<Train>,
 }
 
-/// Packets that were sent back to back: a pair, or whatever was sent in the same microsecond, for timers send several at once. (UDT4:
-/// pairs only. Those often come in one piece, from a network card that lets several come before it interrupts, and then say nothing.)
+/// Packet train: a pair, or all packets that were sent in the same microsecond, because timers send several at once.
+/// (UDT4: pairs only. A network card that coalesces interrupts often delivers both at once, which tells nothing.)
 #[derive(Debug, Clone, Copy)]
 struct Train {
     first: Seq,
     sent_us: u32,
     received_at: Time,
-    /// Intervals between its packets, and those before the packet that began the last piece, and when that came.
+    /// Number of intervals between its packets. Then the number of intervals before the last burst, and the time when
+    /// that burst arrived.
     intervals: u32,
     last_burst: (u32, Time),
 }
 
 impl Train {
-    fn starting_with(first: Seq, sent_us: u32, came: Time) -> Self {
+    fn starting_with(first: Seq, sent_us: u32, received_at: Time) -> Self {
         Self {
             first,
             sent_us,
-            received_at: came,
+            received_at: received_at,
             intervals: 0,
-            last_burst: (0, came),
+            last_burst: (0, received_at),
         }
     }
 
-    /// Whether it was the next.
+    /// Adds a packet if it continues the train. Returns whether it does.
     fn extend(&mut self, seq: Seq, sent_us: u32, now: Time) -> bool {
         let is_next = seq == self.first.plus(self.intervals + 1);
         let is_second = self.intervals == 0 && self.first.get().is_multiple_of(PAIR_EVERY);
@@ -207,7 +213,7 @@ impl Train {
         true
     }
 
-    /// The mean interval, and of how many. A piece has the time of its first packet.
+    /// Returns the mean interval and the number of intervals. A burst has the receive time of its first packet.
     fn interval(&self) -> Option<(Time, u32)> {
         let (before, last_came) = self.last_burst;
         let intervals = if before > 0 { before } else { self.intervals };
@@ -218,7 +224,7 @@ impl Train {
 }
 
 impl CapacityEstimator {
-    /// Nothing is known.
+    /// Creates an estimator without packets.
     #[must_use]
     pub(crate) fn new() -> Self {
         Self {
@@ -227,7 +233,7 @@ impl CapacityEstimator {
         }
     }
 
-    /// A packet came; its sender says when it sent it.
+    /// Counts a packet that arrived at `now`. `sent_us` is the sender's timestamp.
     pub(crate) fn on_packet(&mut self, seq: Seq, sent_us: u32, now: Time) {
         let train = self.train.as_mut();
         if train.is_some_and(|train| train.extend(seq, sent_us, now)) {
@@ -239,13 +245,13 @@ impl CapacityEstimator {
         }
     }
 
-    /// Packets a second; 1000 until a few trains have come. (UDT4: as if 64 pairs had come that say so, and 500 packets pass
-    /// before others outweigh them.)
+    /// Returns the capacity in packets per second; 1000 until a few trains arrived. (UDT4 starts as if 64 pairs of
+    /// that rate had arrived; 500 packets pass before others outweigh them.)
     #[must_use]
     pub(crate) fn rate(&self) -> f64 {
-        let usual = self.intervals.filtered_mean();
-        match usual.intervals {
-            TRAINS_MIN.. => usual.rate(),
+        let mean = self.intervals.filtered_mean();
+        match mean.intervals {
+            TRAINS_MIN.. => mean.rate(),
             _ => 1000.0,
         }
     }
@@ -257,23 +263,24 @@ impl Default for CapacityEstimator {
     }
 }
 
-/// The round trip and how much it varies (§6.2).
+/// Estimator of the round-trip time and its variation (§6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RttEstimator {
-    /// Smoothed, 7/8 of the old.
+    /// Smoothed round-trip time, with weight 7/8 of the old value.
     pub(crate) smoothed: Time,
-    /// Of the mean, 3/4 of the old (UDT4's code and the draft; the note of 2009 says 7/8).
+    /// Mean deviation, with weight 3/4 of the old value (UDT4's code and the draft; the note of 2009 says 7/8).
     pub(crate) variation: Time,
 }
 
 impl RttEstimator {
-    /// Before anything was measured: ten times SYN (UDT4 core.cpp; the draft says nothing).
+    /// Value before the first sample: ten times SYN (UDT4 core.cpp; the draft has none).
     pub(crate) const INITIAL: Self = Self {
         smoothed: Time::from_millis(100),
         variation: Time::from_millis(50),
     };
 
-    /// One more; the first counts as it is. (UDT4 takes a second to forget that it knew nothing, on a path of 100 ms.)
+    /// Adds a sample. The first replaces the initial value. (UDT4 smooths it in, and takes a second to leave the
+    /// initial value on a path of 100 ms.)
     pub(crate) fn add_sample(&mut self, sample: Time) {
         if *self == Self::INITIAL {
             let variation = Time::from_nanos(sample.as_nanos() / 2);
@@ -288,7 +295,7 @@ impl RttEstimator {
         self.smoothed = Time::from_nanos((mean * 7 + sample) / 8);
     }
 
-    /// What an answer takes at the most, but for rare ones: the mean and four times the variation.
+    /// Returns the time within which nearly every reply comes: the mean plus four variations.
     #[must_use]
     pub(crate) fn upper_bound(&self) -> Time {
         Time::from_nanos(self.smoothed.as_nanos() + 4 * self.variation.as_nanos())
@@ -300,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_that_come_evenly_have_a_rate() {
+    fn measures_the_rate_of_evenly_spaced_packets() {
         let mut rate = ArrivalRate::new();
         assert_eq!(rate.rate(), None);
         let mut now = Time::ZERO;
@@ -309,13 +316,13 @@ mod tests {
             rate.on_packet(now);
         }
         assert_eq!(rate.rate(), Some(10_000.0));
-        // One interruption of a second is none of the rate's.
+        // An interruption of a second is an outlier.
         rate.on_packet(now + Time::from_secs(1));
         assert_eq!(rate.rate(), Some(10_000.0));
     }
 
     #[test]
-    fn packets_that_come_in_trains_have_the_rate_of_both() {
+    fn measures_the_mean_rate_of_bursts() {
         let mut rate = ArrivalRate::new();
         for train in 0..40 {
             for packet in 0..20 {
@@ -325,10 +332,10 @@ mod tests {
         assert_eq!(rate.rate(), Some(10_000.0));
     }
 
-    /// Were intervals counted instead, many packets in one and few in the next would be fewer than they are, and the window
-    /// that follows from that lets fewer and fewer go.
+    /// If intervals were counted instead, a burst of many packets would count as much as one of few. The rate would
+    /// be too low, and the window that follows from it would shrink again and again.
     #[test]
-    fn each_packet_counts() {
+    fn weights_intervals_by_their_packets() {
         let mut rate = ArrivalRate::new();
         for millisecond in 0..40 {
             let packets = if millisecond % 2 == 0 { 60 } else { 15 };
@@ -343,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn uneven_packets_have_none() {
+    fn has_no_rate_while_intervals_vary() {
         let mut rate = ArrivalRate::new();
         let mut now = Time::ZERO;
         for step in 0..40_u32 {
@@ -353,7 +360,7 @@ mod tests {
         assert_eq!(rate.rate(), None);
     }
 
-    /// Packets that were sent in these µs and came in those.
+    /// Returns the capacity estimate for packets with these send and receive times in µs.
     fn capacity(packets: impl IntoIterator<Item = (u32, u64)>) -> f64 {
         let mut capacity = CapacityEstimator::new();
         for (seq, (sent_us, came_us)) in (0..).zip(packets) {
@@ -362,25 +369,25 @@ mod tests {
         capacity.rate()
     }
 
-    /// libudt sends the second at once, which takes a few microseconds.
+    /// libudt sends the second packet of a pair at once, which takes a few microseconds.
     #[test]
-    fn capacity_is_what_most_pairs_say() {
+    fn capacity_ignores_delayed_pairs() {
         let packets = (0..1024).map(|seq: u32| {
             let (pair, nth) = (seq / 16, seq % 16);
-            let late = if pair % 8 == 0 { 1000 } else { 12 };
-            let came = u64::from(pair) * 10_000 + u64::from(nth) * 100;
+            let delay_us = if pair % 8 == 0 { 1000 } else { 12 };
+            let received_at = u64::from(pair) * 10_000 + u64::from(nth) * 100;
             match nth {
-                1 => (pair * 10_000 + 3, u64::from(pair) * 10_000 + late),
-                _ => (came as u32, came),
+                1 => (pair * 10_000 + 3, u64::from(pair) * 10_000 + delay_us),
+                _ => (received_at as u32, received_at),
             }
         });
         let found = capacity(packets);
         assert!((found - 1e6 / 12.0).abs() < 1.0, "{found}");
     }
 
-    /// Trains of 40 packets of a link that carries one in 12 µs, of which up to eight come in one piece.
+    /// Trains of 40 packets over a link that takes 12 µs per packet; up to eight arrive in one burst.
     #[test]
-    fn a_train_says_what_the_link_carries_though_it_comes_in_pieces() {
+    fn measures_capacity_from_trains_that_arrive_in_bursts() {
         let packets = (0..4000_u32).map(|seq| {
             let (train, nth) = (seq / 40, u64::from(seq % 40));
             (train * 1000, u64::from(train) * 1000 + (nth / 8 * 8) * 12)
@@ -390,12 +397,12 @@ mod tests {
     }
 
     #[test]
-    fn without_trains_nothing_is_known_of_the_link() {
+    fn reports_the_default_capacity_without_trains() {
         assert_eq!(capacity((0..15).map(|seq| (seq, u64::from(seq)))), 1000.0);
     }
 
     #[test]
-    fn a_round_trip_is_smoothed() {
+    fn smooths_the_round_trip_time() {
         let mut rtt = RttEstimator::INITIAL;
         rtt.add_sample(Time::from_millis(20));
         assert_eq!(rtt.smoothed, Time::from_millis(20));
@@ -404,7 +411,7 @@ mod tests {
         assert_eq!(rtt.smoothed, Time::from_millis(40));
         assert_eq!(rtt.variation, Time::from_micros(47_500));
         (0..100).for_each(|_| rtt.add_sample(Time::from_millis(180)));
-        let off = Time::from_millis(180).as_nanos() - rtt.smoothed.as_nanos();
-        assert!(off < 10_000, "{off}");
+        let error_ns = Time::from_millis(180).as_nanos() - rtt.smoothed.as_nanos();
+        assert!(error_ns < 10_000, "{error_ns}");
     }
 }

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which packets of a window are missing: the sender's and the receiver's loss list
-//! (draft-gg-udt-03 §6).
+//! Loss list of the sender and of the receiver: the missing packets of a window (draft-gg-udt-03 §6).
 //!
-//! libudt keeps sorted arrays of runs, in which an insertion walks over the runs before it. A window is
-//! a few ten thousand packets, so a bit for each is less memory (a window of 10 Gbit/s × 180 ms: 19 KB),
-//! never grows whatever a peer reports, and costs the same at any pattern of losses.
+//! libudt keeps sorted arrays of runs, in which an insertion walks over the runs before it. A window is a few ten
+//! thousand packets, so a bit for each takes less memory (a window of 10 Gbit/s × 180 ms: 19 KB). The bitmap never
+//! grows whatever a peer reports, and costs the same for any pattern of losses.
 
 use crate::packet::number::Seq;
 
-/// A set of packets within a window of fixed size that only moves forward.
+/// Set of packets within a window of fixed size that only moves forward.
 #[derive(Debug, Clone)]
 pub(crate) struct LossList {
-    /// A bit a packet, by its number modulo the capacity; none is set outside of the window.
+    /// One bit per packet, at its number modulo the capacity; none is set outside the window.
     bits: Box<[u64]>,
-    /// The first that can be in it.
+    /// First packet of the window.
     from: Seq,
-    /// None before this one is in it.
+    /// Lower bound of the packets in the set.
     low: Seq,
     len: u32,
 }
 
 impl LossList {
-    /// An empty one, for the next `window` packets from `from` on: rounded up to a power of two, 64 to 2³⁰.
-    /// Costs a bit a packet.
+    /// Creates an empty set for a window of `window` packets from `from` on, rounded up to a power of two, 64 to 2³⁰.
+    /// It takes one bit per packet.
     #[must_use]
     pub(crate) fn new(from: Seq, window: u32) -> Self {
         let capacity = window.clamp(64, 1 << 30).next_power_of_two();
@@ -34,25 +33,25 @@ impl LossList {
         }
     }
 
-    /// How many packets can be in it.
+    /// Returns the capacity in packets.
     #[must_use]
     pub(crate) fn capacity(&self) -> u32 {
         self.bits.len() as u32 * 64
     }
 
-    /// How many are in it.
+    /// Returns the number of packets in the set.
     #[must_use]
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether none is.
+    /// Whether the set is empty.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds `first` to `last`; what is outside of the window is passed over. How many are new.
+    /// Adds `first` to `last`, as far as they lie in the window. Returns how many were not in the set before.
     pub(crate) fn insert(&mut self, first: Seq, last: Seq) -> u32 {
         let Some((first, count)) = self.within(first, last) else {
             return 0;
@@ -68,7 +67,7 @@ impl LossList {
         self.len - before
     }
 
-    /// Takes out `first` to `last`. How many were in it.
+    /// Removes `first` to `last`. Returns how many were in the set.
     pub(crate) fn remove(&mut self, first: Seq, last: Seq) -> u32 {
         let Some((first, count)) = self.within(first, last) else {
             return 0;
@@ -81,7 +80,7 @@ impl LossList {
         before - self.len
     }
 
-    /// Whether a packet is in it.
+    /// Whether a packet is in the set.
     #[must_use]
     pub(crate) fn contains(&self, seq: Seq) -> bool {
         let inside = self.within(seq, seq).is_some();
@@ -89,16 +88,16 @@ impl LossList {
         inside && self.bits[at as usize / 64] >> (at % 64) & 1 == 1
     }
 
-    /// The first one.
+    /// Returns the first packet.
     pub(crate) fn first(&mut self) -> Option<Seq> {
         self.low = self.next_from(self.low)?;
         Some(self.low)
     }
 
-    /// Moves the window on so that it begins with `from`; those before are no longer in it.
+    /// Moves the window forward so that it starts with `from`. Packets before it leave the set.
     pub(crate) fn advance(&mut self, from: Seq) {
-        let gone = from.since(self.from);
-        if gone <= 0 {
+        let distance = from.since(self.from);
+        if distance <= 0 {
             return;
         }
         if self.len > 0 {
@@ -110,7 +109,7 @@ impl LossList {
         }
     }
 
-    /// Its packets from `from` on as runs, each its first and its last, in order.
+    /// Iterates over the packets from `from` on as runs of first and last packet, in order.
     pub(crate) fn runs(&self, from: Seq) -> impl Iterator<Item = (Seq, Seq)> + '_ {
         let mut at = match from.is_before(self.low) {
             true => self.low,
@@ -127,7 +126,7 @@ impl LossList {
         })
     }
 
-    /// The first one that is not before `at`.
+    /// Returns the first packet at or after `at`.
     fn next_from(&self, at: Seq) -> Option<Seq> {
         if self.len == 0 {
             return None;
@@ -142,7 +141,7 @@ impl LossList {
         })
     }
 
-    /// The part of a run that is in the window, as its first and how many.
+    /// Returns the part of a run that lies in the window, as its first packet and its length.
     fn within(&self, first: Seq, last: Seq) -> Option<(Seq, u32)> {
         let capacity = i64::from(self.capacity());
         let begin = i64::from(first.since(self.from)).max(0);
@@ -151,7 +150,7 @@ impl LossList {
     }
 }
 
-/// The words that `count` packets from `first` on are in, each with the bits that are theirs.
+/// Iterates over the words of the bitmap that hold `count` packets from `first` on, each with the mask of their bits.
 fn words(first: Seq, count: u32, capacity: u32) -> impl Iterator<Item = (usize, u64)> {
     let (mut at, mut left) = (first.get() & (capacity - 1), count.min(capacity));
     std::iter::from_fn(move || {
@@ -189,8 +188,8 @@ mod tests {
         Seq::new(from.get().wrapping_add_signed(offset))
     }
 
-    /// Packets as their distance from the first one of all, which never wraps.
-    fn naive(model: &BTreeSet<i64>) -> Vec<(i64, i64)> {
+    /// Runs of a set of packets, given as their distance from the origin, which never wraps.
+    fn runs_of(model: &BTreeSet<i64>) -> Vec<(i64, i64)> {
         let mut runs: Vec<(i64, i64)> = Vec::new();
         for &seq in model {
             match runs.last_mut() {
@@ -203,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_a_plain_set_is(begin: u32, steps in vec(any_step(), 0..60)) {
+        fn behaves_like_a_set(begin: u32, steps in vec(any_step(), 0..60)) {
             let origin = Seq::new(begin);
             let mut list = LossList::new(origin, 256);
             let (mut model, mut from) = (BTreeSet::new(), 0i64);
@@ -221,8 +220,8 @@ mod tests {
                         let run = from + i64::from(first)..=from + i64::from(first) + i64::from(more);
                         let before = model.len();
                         model.retain(|seq| !run.contains(seq));
-                        let gone = list.remove(at(now, first), at(now, first).plus(more));
-                        prop_assert_eq!(gone as usize, before - model.len());
+                        let removed = list.remove(at(now, first), at(now, first).plus(more));
+                        prop_assert_eq!(removed as usize, before - model.len());
                     }
                     Step::Advance(by) => {
                         from += i64::from(by);
@@ -233,14 +232,14 @@ mod tests {
                 let seq = |offset: i64| origin.plus(offset as u32);
                 prop_assert_eq!(list.len() as usize, model.len());
                 prop_assert_eq!(list.first(), model.first().copied().map(seq));
-                let runs: Vec<_> = naive(&model).into_iter().map(|(first, last)| (seq(first), seq(last))).collect();
+                let runs: Vec<_> = runs_of(&model).into_iter().map(|(first, last)| (seq(first), seq(last))).collect();
                 prop_assert_eq!(list.runs(seq(from)).collect::<Vec<_>>(), runs);
             }
         }
     }
 
     #[test]
-    fn it_costs_a_bit_a_packet_and_does_not_grow() {
+    fn uses_a_bit_per_packet_and_never_grows() {
         let mut list = LossList::new(Seq::new(7), 25_600);
         assert_eq!(list.capacity(), 32_768);
         assert_eq!(list.insert(Seq::new(7), Seq::new(7).plus(1 << 29)), 32_768);

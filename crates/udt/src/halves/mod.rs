@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Both halves of a connection: what it has still to send or to hear of, and what arrived.
+//! Sender and receiver of a connection, with their buffers, loss lists and estimators.
 
 pub(crate) mod estimators;
 pub(crate) mod loss_list;

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What has arrived and was not read.
+//! Receive buffer: packets that arrived and were not read yet.
 
 use crate::{halves::packet_ring::PacketRing, packet::number::Seq};
 
-/// Packets from the first that was not read on, some of which are missing.
+/// Window of packets from the first unread one on, some of which may be missing.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
     slots: PacketRing,
-    /// A bit a packet: it is there.
+    /// One bit per packet: set if it arrived.
     present: Box<[u64]>,
-    /// The first that was not read, and how much of it was.
+    /// First unread packet, and how many of its bytes were read.
     base: Seq,
     read_offset: usize,
-    /// The first that is missing.
+    /// First missing packet.
     next: Seq,
 }
 
-/// What a packet is to the buffer.
+/// Result of inserting a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InsertOutcome {
-    /// It was missing.
+    /// The packet was missing.
     New,
-    /// It is there, or was read already.
+    /// The packet had arrived before.
     Duplicate,
-    /// There is no room for it yet.
+    /// The packet lies beyond the free space.
     OutOfWindow,
 }
 
 impl ReceiveBuffer {
-    /// An empty one, for so many packets from `first` on.
+    /// Creates an empty buffer for `packets` packets from `first` on, but at least 64.
     pub(crate) fn new(first: Seq, packets: u32, payload_max: usize) -> Self {
         let slots = PacketRing::new(packets.max(64), payload_max);
         let words = slots.capacity() as usize / 64;
@@ -41,22 +41,22 @@ impl ReceiveBuffer {
         }
     }
 
-    /// All before this one are there.
+    /// Returns the first missing packet: all before it arrived.
     pub(crate) fn next(&self) -> Seq {
         self.next
     }
 
-    /// Packets that there is room for in all.
+    /// Returns the capacity in packets.
     pub(crate) fn capacity(&self) -> u32 {
         self.slots.capacity()
     }
 
-    /// Packets that may come, from [`Self::next`] on.
+    /// Returns the free space in packets, from [`Self::next`] on.
     pub(crate) fn free_packets(&self) -> u32 {
         self.slots.capacity() - self.next.since(self.base) as u32
     }
 
-    /// Takes a packet.
+    /// Inserts a packet.
     pub(crate) fn insert(&mut self, seq: Seq, payload: &[u8]) -> InsertOutcome {
         let offset = seq.since(self.base);
         if offset < 0 {
@@ -74,7 +74,7 @@ impl ReceiveBuffer {
         InsertOutcome::New
     }
 
-    /// Reads what is there, up to the first packet that is missing; how many bytes.
+    /// Reads up to the first missing packet. Returns the number of bytes.
     pub(crate) fn read(&mut self, to: &mut [u8]) -> usize {
         let mut read = 0;
         while read < to.len() && self.base != self.next {
@@ -91,7 +91,7 @@ impl ReceiveBuffer {
         read
     }
 
-    /// Whether bytes can be read.
+    /// Whether there are bytes to read.
     pub(crate) fn can_read(&self) -> bool {
         self.base != self.next
     }
@@ -100,7 +100,8 @@ impl ReceiveBuffer {
         clear(&mut self.present, self.base);
         self.base = self.base.plus(1);
         self.read_offset = 0;
-        // A full window is one round of the ring: its first slot looked as if its last were there.
+        // If the window was full, the slot of the next missing packet was the one of the packet just read. Now that
+        // its bit is clear, continue.
         self.advance_next();
     }
 
@@ -112,15 +113,15 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Of those in the window.
+    /// Whether a packet of the window has arrived.
     fn is_present(&self, seq: Seq) -> bool {
         is_set(&self.present, seq)
     }
 }
 
 fn bit_position(bits: &[u64], seq: Seq) -> (usize, u64) {
-    let at = seq.get() as usize & (bits.len() * 64 - 1);
-    (at / 64, 1 << (at % 64))
+    let index = seq.get() as usize & (bits.len() * 64 - 1);
+    (index / 64, 1 << (index % 64))
 }
 
 fn is_set(bits: &[u64], seq: Seq) -> bool {
@@ -146,7 +147,7 @@ mod tests {
     const FIRST: Seq = Seq::new(0x7fff_fff0);
 
     #[test]
-    fn a_stream_is_read_up_to_what_is_missing() {
+    fn reads_up_to_the_first_missing_packet() {
         let mut buffer = ReceiveBuffer::new(FIRST, 64, 4);
         let mut to = [0; 100];
         assert_eq!(buffer.insert(FIRST.plus(1), b"efgh"), InsertOutcome::New);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_window_takes_no_more_until_it_is_read() {
+    fn rejects_packets_beyond_a_full_window() {
         let mut buffer = ReceiveBuffer::new(FIRST, 64, 4);
         for n in (0..64).rev() {
             assert_eq!(buffer.insert(FIRST.plus(n), &[n as u8]), InsertOutcome::New);
@@ -179,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_order_gives_the_same_stream(order in Just((0..200_u32).collect::<Vec<_>>()).prop_shuffle()) {
+        fn reassembles_packets_in_any_order(order in Just((0..200_u32).collect::<Vec<_>>()).prop_shuffle()) {
             let mut buffer = ReceiveBuffer::new(FIRST, 256, 4);
             let mut read = Vec::new();
             for n in order {

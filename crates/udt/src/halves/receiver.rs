@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The half of a connection that receives data: what it says of what came, and when
-//! (draft-gg-udt-03 §6.1, receiver).
+//! Receiver of a connection: takes data packets, and schedules ACKs and loss reports (draft-gg-udt-03 §6.1,
+//! receiver).
 
 use crate::{
     congestion::SYN,
@@ -14,13 +14,13 @@ use crate::{
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// Between two full ACKs an ACK of four bytes goes every so many packets (§4.2).
+/// Packets per light ACK of four bytes, sent between two full ACKs (§4.2).
 const LIGHT_ACK_PACKETS: u32 = 64;
-/// ACKs whose ACK2 may come.
+/// Maximum number of ACKs that are remembered until their ACK2 comes.
 const ACK_HISTORY_MAX: usize = 64;
-/// Bytes of a run in a report, at most.
+/// Maximum length of a run in a loss report, in bytes.
 const RUN_LEN_MAX: usize = 8;
-/// Runs of missing packets that wait to be reported at once; beyond that they wait for the next repetition.
+/// Maximum number of runs in the queue of reports. Further runs wait for the periodic report.
 const UNREPORTED_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -28,9 +28,9 @@ pub(crate) struct Receiver {
     pub(crate) buffer: ReceiveBuffer,
     payload_max: usize,
     lost: LossList,
-    /// Found missing a moment ago, or again.
+    /// Runs of missing packets to report next.
     unreported: VecDeque<(Seq, Seq)>,
-    /// The one behind the last that has come, and where it was when losses were last reported again.
+    /// Sequence number after the highest received one, and its value at the last periodic report.
     next_expected: Seq,
     reported_up_to: Seq,
     next_report_at: Time,
@@ -38,26 +38,26 @@ pub(crate) struct Receiver {
     capacity: CapacityEstimator,
     rtt: RttEstimator,
     acks: AckHistory,
-    /// Packets since the last ACK of either kind.
+    /// Packets since the last full or light ACK.
     packets_since_ack: u32,
 }
 
-/// ACKs that were sent.
+/// History of the full ACKs that were sent.
 #[derive(Debug)]
 struct AckHistory {
     number: u32,
     sent: VecDeque<(u32, Seq, Time)>,
-    /// What the last one said, and when, and what the last one said whose ACK2 came.
+    /// Sequence number of the last full ACK, the time it was sent, and the highest number that an ACK2 confirmed.
     last_acked: Seq,
     last_sent_at: Time,
     confirmed: Seq,
-    /// When there may be another.
+    /// Earliest time of the next full ACK.
     next_at: Time,
-    /// How much room it said there was.
+    /// Free receive buffer that the last full ACK announced, in packets.
     advertised_packets: u32,
 }
 
-/// An ACK to send.
+/// ACK to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutgoingAck {
     Full(Ack),
@@ -90,24 +90,24 @@ impl Receiver {
         }
     }
 
-    /// A packet came, sent at `sent_us` as its sender counts; whether it was new.
+    /// Handles a data packet that was sent at `sent_us` by the sender's clock. Returns whether it was new.
     pub(crate) fn on_data(&mut self, data: &Data<'_>, sent_us: u32, now: Time) -> bool {
         let Data { seq, payload, .. } = *data;
         if payload.len() > self.payload_max {
             return false;
         }
-        let taken = self.buffer.insert(seq, payload);
-        if taken == InsertOutcome::OutOfWindow {
+        let outcome = self.buffer.insert(seq, payload);
+        if outcome == InsertOutcome::OutOfWindow {
             return false;
         }
         self.arrival_rate.on_packet(now);
         self.capacity.on_packet(seq, sent_us, now);
         self.packets_since_ack += 1;
-        if taken == InsertOutcome::New {
+        if outcome == InsertOutcome::New {
             self.track_sequence(seq, now);
         }
         self.lost.advance(self.buffer.next());
-        taken == InsertOutcome::New
+        outcome == InsertOutcome::New
     }
 
     fn track_sequence(&mut self, seq: Seq, now: Time) {
@@ -129,27 +129,27 @@ impl Receiver {
         self.next_expected = seq.plus(1);
     }
 
-    /// An ACK of ours has come.
+    /// Handles the confirmation of an ACK.
     pub(crate) fn on_ack2(&mut self, number: u32, now: Time) {
         let acks = &mut self.acks;
-        let Some(at) = acks.sent.iter().position(|(sent, ..)| *sent == number) else {
+        let Some(index) = acks.sent.iter().position(|(sent, ..)| *sent == number) else {
             return;
         };
-        let (_, next, sent_at) = acks.sent[at];
-        acks.sent.drain(..=at);
+        let (_, next, sent_at) = acks.sent[index];
+        acks.sent.drain(..=index);
         if acks.confirmed.is_before(next) {
             acks.confirmed = next;
         }
         self.rtt.add_sample(now.since(sent_at));
     }
 
-    /// An ACK, if it is time for one.
+    /// Returns the next ACK if one is due.
     pub(crate) fn next_ack(&mut self, now: Time) -> Option<OutgoingAck> {
         let next = self.buffer.next();
         if now < self.acks.next_at {
-            let light =
+            let is_light_due =
                 self.packets_since_ack >= LIGHT_ACK_PACKETS && self.acks.last_acked.is_before(next);
-            return light.then(|| {
+            return is_light_due.then(|| {
                 self.packets_since_ack = 0;
                 OutgoingAck::Light(next)
             });
@@ -171,7 +171,7 @@ impl Receiver {
             next,
             rtt_us: micros(self.rtt.smoothed),
             rtt_var_us: micros(self.rtt.variation),
-            // Of none at all a sender of UDT4 would never hear that there is some again.
+            // A UDT4 sender that was told of a full buffer would never learn that there is space again.
             available_buffer: acks.advertised_packets.max(2),
             rates: Some(Rates {
                 arrival_rate: self.arrival_rate.rate().unwrap_or(0.0) as u32,
@@ -180,7 +180,8 @@ impl Receiver {
         }))
     }
 
-    /// Whether there is something new to say, or something that was said a while ago and not confirmed.
+    /// Whether a full ACK is due: it acknowledges new packets, updates the window, or repeats an ACK that was not
+    /// confirmed in time.
     fn is_ack_due(&self, now: Time) -> bool {
         let (next, acks) = (self.buffer.next(), &self.acks);
         acks.last_acked.is_before(next)
@@ -188,13 +189,13 @@ impl Receiver {
             || (acks.confirmed != next && now >= acks.last_sent_at + self.rtt.upper_bound())
     }
 
-    /// Whether the sender thinks that there is little, and there is much. (UDT4 waits until the sender tries.)
+    /// Whether the sender knows of little free buffer while there is much. (UDT4 waits until the sender tries.)
     fn has_window_update(&self) -> bool {
-        let all = self.buffer.capacity();
-        self.acks.advertised_packets < all / 4 && self.buffer.free_packets() >= all / 2
+        let capacity = self.buffer.capacity();
+        self.acks.advertised_packets < capacity / 4 && self.buffer.free_packets() >= capacity / 2
     }
 
-    /// Runs that are missing and shall be reported now, as many as a packet holds.
+    /// Returns the runs to report now, as many as fit into a packet.
     pub(crate) fn next_loss_report(&mut self, now: Time) -> Option<Vec<(Seq, Seq)>> {
         if self.unreported.is_empty() {
             self.repeat_report(now);
@@ -203,7 +204,7 @@ impl Receiver {
         (fit > 0).then(|| self.unreported.drain(..fit).collect())
     }
 
-    /// What has been missing for long is as if it were found a moment ago.
+    /// Queues the runs that were already missing at the last periodic report.
     fn repeat_report(&mut self, now: Time) {
         if self.lost.is_empty() || now < self.next_report_at {
             return;
@@ -215,12 +216,12 @@ impl Receiver {
         self.unreported.extend(old.take(UNREPORTED_MAX));
     }
 
-    /// What was reported is there by then, or is lost again.
+    /// Returns the interval of the periodic report: a retransmission arrives within it, or was lost again.
     fn report_interval(&self) -> Time {
         self.rtt.upper_bound() + SYN
     }
 
-    /// When there is something to say, at the latest.
+    /// Returns the time of the next ACK or loss report.
     pub(crate) fn deadline(&self) -> Option<Time> {
         if !self.unreported.is_empty() {
             return Some(Time::ZERO);

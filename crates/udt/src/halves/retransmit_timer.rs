@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a packet counts as lost once more, where the receiver does not say so.
+//! Retransmission timer: detects that a retransmitted packet was lost again where the receiver does not report it.
 //!
-//! The draft has a receiver report each round trip what stays missing. UDT4's code reports a loss once (core.cpp,
-//! `CUDT::checkTimers`), and says nothing more until the first missing packet has come: its sender waits for the expiration, 300 ms
-//! at least. An ACK that tells of a packet takes a round trip and a SYN, or a second one if it has to be asked for.
+//! The draft has a receiver report missing packets each round trip. UDT4's code reports a loss once (core.cpp,
+//! `CUDT::checkTimers`), and again only after the first missing packet arrived. Its sender waits for the expiration,
+//! at least 300 ms. An ACK for a packet takes a round trip and a SYN, or a second SYN if it must be requested.
 
 use crate::{congestion::SYN, packet::number::Seq};
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// While the first one does not come each repetition waits twice as long as the one before, so many times: the rest is for the
-/// expiration.
+/// Maximum number of doublings of the timeout while the first packet does not arrive. The expiration timer handles
+/// the rest.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// What went and was not heard of.
+/// Timer of the first unacknowledged packet and of the retransmissions.
 #[derive(Debug)]
 pub(crate) struct RetransmitTimer {
-    /// Since when the first is waited for that is not known to have arrived.
+    /// Time since which the first packet that is not known to have arrived is awaited.
     first_since: Time,
     doublings: u32,
-    /// What went again and when, in this order.
+    /// Retransmitted packets and the times they were sent, in order.
     retransmissions: VecDeque<(Seq, Time)>,
 }
 
@@ -32,14 +32,14 @@ impl RetransmitTimer {
         }
     }
 
-    /// The first has come, and another is that now.
+    /// Handles an ACK that advanced: another packet is the first now.
     pub(crate) fn on_advance(&mut self, now: Time) {
         (self.first_since, self.doublings) = (now, 0);
     }
 
-    /// One goes, maybe again, maybe the first.
-    pub(crate) fn on_sent(&mut self, seq: Seq, is_again: bool, is_first: bool, now: Time) {
-        if is_again {
+    /// Records that a packet is sent.
+    pub(crate) fn on_sent(&mut self, seq: Seq, is_retransmission: bool, is_first: bool, now: Time) {
+        if is_retransmission {
             self.retransmissions.push_back((seq, now));
         }
         if is_first {
@@ -47,28 +47,28 @@ impl RetransmitTimer {
         }
     }
 
-    /// When there is something to repeat, if a long round trip takes so much.
-    pub(crate) fn deadline(&self, long: Time) -> Time {
+    /// Returns the time at which a timeout expires. `rtt_bound` is the upper bound of the round-trip time.
+    pub(crate) fn deadline(&self, rtt_bound: Time) -> Time {
         let since = self
             .retransmissions
             .front()
             .map_or(self.first_since, |(_, at)| *at);
-        since.min(self.first_since) + self.timeout(long)
+        since.min(self.first_since) + self.timeout(rtt_bound)
     }
 
-    /// The next that went again so long ago that it would be known to have arrived.
-    pub(crate) fn pop_due(&mut self, long: Time, now: Time) -> Option<Seq> {
+    /// Removes and returns the next retransmitted packet whose ACK should have arrived by now.
+    pub(crate) fn pop_due(&mut self, rtt_bound: Time, now: Time) -> Option<Seq> {
         let (seq, at) = *self.retransmissions.front()?;
-        if at + self.timeout(long) > now {
+        if at + self.timeout(rtt_bound) > now {
             return None;
         }
         self.retransmissions.pop_front();
         Some(seq)
     }
 
-    /// Whether the first is so late, too. It is waited for anew.
-    pub(crate) fn check_first(&mut self, long: Time, now: Time) -> bool {
-        let is_late = self.first_since + self.timeout(long) <= now;
+    /// Whether the timeout of the first packet expired; restarts it with twice the time if so.
+    pub(crate) fn check_first(&mut self, rtt_bound: Time, now: Time) -> bool {
+        let is_late = self.first_since + self.timeout(rtt_bound) <= now;
         if is_late {
             self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
             self.first_since = now;
@@ -76,8 +76,8 @@ impl RetransmitTimer {
         is_late
     }
 
-    fn timeout(&self, long: Time) -> Time {
-        Time::from_nanos((long + SYN + SYN).as_nanos() << self.doublings)
+    fn timeout(&self, rtt_bound: Time) -> Time {
+        Time::from_nanos((rtt_bound + SYN + SYN).as_nanos() << self.doublings)
     }
 }
 
@@ -85,40 +85,40 @@ impl RetransmitTimer {
 mod tests {
     use super::*;
 
-    const LONG: Time = Time::from_millis(5);
+    const RTT_BOUND: Time = Time::from_millis(5);
 
     fn ms(ms: u64) -> Time {
         Time::from_millis(ms)
     }
 
     #[test]
-    fn the_first_is_late_twice_as_late_each_time_until_something_comes() {
-        let mut repeat = RetransmitTimer::new();
-        repeat.on_advance(ms(100));
-        let late = |repeat: &mut RetransmitTimer| {
-            let at = repeat.deadline(LONG);
-            assert!(repeat.check_first(LONG, at));
+    fn doubles_the_timeout_of_the_first_packet_until_an_ack_advances() {
+        let mut timer = RetransmitTimer::new();
+        timer.on_advance(ms(100));
+        let expire = |timer: &mut RetransmitTimer| {
+            let at = timer.deadline(RTT_BOUND);
+            assert!(timer.check_first(RTT_BOUND, at));
             at
         };
-        assert_eq!(late(&mut repeat), ms(125));
-        assert_eq!(late(&mut repeat), ms(175));
-        repeat.on_advance(ms(180));
-        assert!(!repeat.check_first(LONG, ms(204)));
-        assert_eq!(late(&mut repeat), ms(205));
+        assert_eq!(expire(&mut timer), ms(125));
+        assert_eq!(expire(&mut timer), ms(175));
+        timer.on_advance(ms(180));
+        assert!(!timer.check_first(RTT_BOUND, ms(204)));
+        assert_eq!(expire(&mut timer), ms(205));
     }
 
     #[test]
-    fn what_went_again_is_late_in_its_turn() {
-        let mut repeat = RetransmitTimer::new();
-        repeat.on_advance(ms(100));
-        repeat.on_sent(Seq::new(7), true, false, ms(90));
-        repeat.on_sent(Seq::new(3), true, false, ms(95));
-        repeat.on_sent(Seq::new(9), false, false, ms(96));
-        assert_eq!(repeat.deadline(LONG), ms(115));
-        assert_eq!(repeat.pop_due(LONG, ms(114)), None);
-        assert_eq!(repeat.pop_due(LONG, ms(115)), Some(Seq::new(7)));
-        assert_eq!(repeat.pop_due(LONG, ms(115)), None);
-        assert_eq!(repeat.pop_due(LONG, ms(120)), Some(Seq::new(3)));
-        assert_eq!(repeat.deadline(LONG), ms(125));
+    fn retransmissions_time_out_in_order() {
+        let mut timer = RetransmitTimer::new();
+        timer.on_advance(ms(100));
+        timer.on_sent(Seq::new(7), true, false, ms(90));
+        timer.on_sent(Seq::new(3), true, false, ms(95));
+        timer.on_sent(Seq::new(9), false, false, ms(96));
+        assert_eq!(timer.deadline(RTT_BOUND), ms(115));
+        assert_eq!(timer.pop_due(RTT_BOUND, ms(114)), None);
+        assert_eq!(timer.pop_due(RTT_BOUND, ms(115)), Some(Seq::new(7)));
+        assert_eq!(timer.pop_due(RTT_BOUND, ms(115)), None);
+        assert_eq!(timer.pop_due(RTT_BOUND, ms(120)), Some(Seq::new(3)));
+        assert_eq!(timer.deadline(RTT_BOUND), ms(125));
     }
 }

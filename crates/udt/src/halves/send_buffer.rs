@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was written and is not acknowledged, cut into packets.
+//! Send buffer: written data that is not acknowledged, divided into packets.
 
 use crate::{halves::packet_ring::PacketRing, packet::number::Seq};
 
-/// Packets from the first that is not acknowledged to the last that was written.
+/// Packets from the first unacknowledged one to the last written one.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     slots: PacketRing,
-    /// Bytes of a packet that is written now.
+    /// Maximum payload of the packets written now, in bytes.
     payload_max: usize,
-    /// The first that is not acknowledged, the first that was never sent, the one behind the last.
+    /// First unacknowledged packet, first unsent packet, and the one after the last.
     acked: Seq,
     unsent: Seq,
     end: Seq,
-    /// Packets that may wait unsent.
+    /// Maximum number of unsent packets.
     unsent_max: u32,
     acked_bytes: u64,
 }
 
 impl SendBuffer {
-    /// An empty one, for so many packets from `first` on.
+    /// Creates an empty buffer for `packets` packets from `first` on.
     pub(crate) fn new(first: Seq, packets: u32, payload_max: usize) -> Self {
         Self {
             slots: PacketRing::new(packets, payload_max),
@@ -32,68 +32,69 @@ impl SendBuffer {
         }
     }
 
-    /// The first that is not acknowledged.
+    /// Returns the first unacknowledged packet.
     pub(crate) fn acked(&self) -> Seq {
         self.acked
     }
 
-    /// The first that was never sent.
+    /// Returns the first unsent packet.
     pub(crate) fn unsent(&self) -> Seq {
         self.unsent
     }
 
-    /// Whether something was never sent.
+    /// Whether there are unsent packets.
     pub(crate) fn has_unsent(&self) -> bool {
         self.unsent != self.end
     }
 
-    /// Whether all was acknowledged.
+    /// Whether all packets are acknowledged.
     pub(crate) fn is_empty(&self) -> bool {
         self.acked == self.end
     }
 
-    /// Bytes that were acknowledged.
+    /// Returns the number of acknowledged bytes.
     pub(crate) fn acked_bytes(&self) -> u64 {
         self.acked_bytes
     }
 
-    /// Packets that were never sent.
+    /// Returns the number of unsent packets.
     pub(crate) fn unsent_packets(&self) -> u32 {
         self.end.since(self.unsent) as u32
     }
 
-    /// Packets that were sent and are not acknowledged.
+    /// Returns the number of packets that were sent and are not acknowledged.
     pub(crate) fn unacked_packets(&self) -> u32 {
         self.unsent.since(self.acked) as u32
     }
 
-    /// No more packets than these are taken that were not sent, from now on.
+    /// Limits the number of unsent packets from now on.
     pub(crate) fn limit_unsent(&mut self, packets: u32) {
         self.unsent_max = packets;
     }
 
-    /// Packets that it holds at the most.
+    /// Returns the capacity in packets.
     pub(crate) fn capacity(&self) -> u32 {
         self.slots.capacity()
     }
 
-    /// Packets that may be written.
+    /// Returns the free space in packets.
     pub(crate) fn free_packets(&self) -> u32 {
         let free = self.slots.capacity() - self.end.since(self.acked) as u32;
         free.min(self.unsent_max.saturating_sub(self.unsent_packets()))
     }
 
-    /// Whether who waits for room need wake. Each ACK makes some: while much waits to be sent, only for much of it, a sixteenth.
+    /// Whether to wake a writer. Each ACK frees some space. While much data is unsent, a writer wakes only for a
+    /// sixteenth of the buffer.
     pub(crate) fn is_worth_writing(&self) -> bool {
-        let (room, much) = (
+        let (free, threshold) = (
             self.free_packets(),
             self.capacity().min(self.unsent_max) / 16,
         );
-        room > much || (room > 0 && self.unsent_packets() <= much)
+        free > threshold || (free > 0 && self.unsent_packets() <= threshold)
     }
 
-    /// Packets have so many bytes from now on, and those that were never sent as many if that is more. What
-    /// was sent stays as it was.
+    /// Sets the maximum payload of new packets, in bytes. Unsent packets are repacked if it grew. Sent packets keep
+    /// their length.
     pub(crate) fn set_payload_max(&mut self, payload: usize) {
         let longer = std::mem::replace(&mut self.payload_max, payload) < payload;
         if longer {
@@ -106,12 +107,12 @@ impl SendBuffer {
         let unsent = (0..packets).map(|n| self.slots.payload(self.unsent.plus(n)));
         let bytes = unsent.collect::<Vec<_>>().concat();
         self.end = self.unsent;
-        // There is room: it takes fewer packets.
+        // The bytes fit: they take fewer packets than before.
         self.write(&bytes);
     }
 
-    /// Takes what there is room for; how many bytes that are. A packet that was not sent and is not full
-    /// takes more: libudt begins a packet with each call.
+    /// Writes as many bytes as there is space for. Returns how many. Bytes first fill up the last unsent packet;
+    /// libudt starts a packet with each call.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         let mut taken = match self.has_unsent() {
             true => self
@@ -128,20 +129,20 @@ impl SendBuffer {
         taken
     }
 
-    /// The next that was never sent.
+    /// Removes the first unsent packet from the unsent ones and returns it.
     pub(crate) fn take_unsent(&mut self) -> Option<Seq> {
         let seq = self.has_unsent().then_some(self.unsent)?;
         self.unsent = seq.plus(1);
         Some(seq)
     }
 
-    /// A packet that was written.
+    /// Returns the payload of a packet.
     pub(crate) fn packet(&self, seq: Seq) -> &[u8] {
         self.slots.payload(seq)
     }
 
-    /// All before `next` have arrived; how many are new. More than was sent is believed by nobody:
-    /// `None`.
+    /// Acknowledges all packets before `next`. Returns how many are new, or `None` if the number lies beyond the sent
+    /// packets.
     pub(crate) fn acknowledge(&mut self, next: Seq) -> Option<u32> {
         let sent = self.unsent.since(self.acked);
         let new = next.since(self.acked);
@@ -164,7 +165,7 @@ mod tests {
     const FIRST: Seq = Seq::new(0x7fff_fffd);
 
     #[test]
-    fn small_writes_fill_a_packet_until_it_is_sent() {
+    fn small_writes_fill_the_last_unsent_packet() {
         let mut buffer = SendBuffer::new(FIRST, 4, 10);
         assert_eq!(buffer.write(b"abc") + buffer.write(b"defghijkl"), 12);
         assert_eq!(buffer.packet(FIRST), b"abcdefghij");
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sent_goes_in_longer_packets_and_what_was_stays() {
+    fn repacks_only_unsent_packets_when_the_payload_grows() {
         let mut buffer = SendBuffer::new(FIRST, 8, 10);
         buffer.set_payload_max(4);
         assert_eq!(buffer.write(b"abcdefghijklmn"), 14);
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sent_is_not_acknowledged() {
+    fn rejects_acknowledgements_of_unsent_packets() {
         let mut buffer = SendBuffer::new(FIRST, 4, 10);
         buffer.write(&[0; 40]);
         buffer.take_unsent();
@@ -208,26 +209,29 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_room_wakes_for_a_sixteenth_unless_little_waits_to_be_sent() {
+    fn wakes_writers_for_a_sixteenth_unless_little_is_unsent() {
         let mut buffer = SendBuffer::new(FIRST, 64, 10);
         buffer.write(&[0; 640]);
         let taken: Vec<_> = std::iter::from_fn(|| buffer.take_unsent())
             .take(50)
             .collect();
-        assert!(!buffer.is_worth_writing(), "there is no room");
+        assert!(!buffer.is_worth_writing(), "no space is free");
         buffer.acknowledge(taken[4]);
-        assert!(!buffer.is_worth_writing(), "4 packets, 14 wait");
+        assert!(!buffer.is_worth_writing(), "4 packets free, 14 unsent");
         buffer.acknowledge(taken[5]);
-        assert!(buffer.is_worth_writing(), "5 packets");
+        assert!(buffer.is_worth_writing(), "5 packets free");
         buffer.write(&[0; 40]);
         let all: Vec<_> = std::iter::from_fn(|| buffer.take_unsent())
             .take(14)
             .collect();
-        assert!(buffer.is_worth_writing(), "a packet, 4 wait: {all:?}");
+        assert!(
+            buffer.is_worth_writing(),
+            "a packet free, 4 unsent: {all:?}"
+        );
     }
 
     #[test]
-    fn what_is_sent_makes_room_where_what_waits_is_bounded() {
+    fn sending_frees_space_when_unsent_packets_are_limited() {
         let mut buffer = SendBuffer::new(FIRST, 64, 10);
         buffer.limit_unsent(4);
         buffer.write(&[0; 640]);
@@ -238,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_stream_is_what_was_written(writes in vec(vec(any::<u8>(), 0..50), 0..20)) {
+        fn packets_carry_the_written_bytes(writes in vec(vec(any::<u8>(), 0..50), 0..20)) {
             let mut buffer = SendBuffer::new(FIRST, 256, 7);
             let written: Vec<u8> = writes.concat();
             let taken: usize = writes.iter().map(|bytes| buffer.write(bytes)).sum();

@@ -4,54 +4,54 @@
 use crate::packet::number::Seq;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What either end says of itself before a connection is open.
+/// Description of an endpoint, sent before a connection is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handshake {
-    /// Of the protocol: 4.
+    /// Protocol version: 4.
     pub version: u32,
-    /// What is carried; both ends must say the same.
+    /// Mode of the connection: 1 for a byte stream, 2 for messages. Both endpoints must send the same.
     pub mode: u32,
-    /// The first packet's number. A listener takes the one that connects' for its own.
+    /// Initial sequence number. A listener uses that of the connecting endpoint as its own.
     pub first: Seq,
-    /// The largest packet in bytes, with the headers of IP and UDP (28, with IPv6, too).
+    /// Maximum packet length in bytes, with the headers of IP and UDP (28, with IPv6 too).
     pub mss: u32,
-    /// Packets that may be on their way, at the most.
+    /// Maximum number of packets in flight.
     pub flow_window_max: u32,
-    /// Where in the handshake it is.
+    /// Step of the handshake.
     pub step: Step,
-    /// The sender's name for the connection.
+    /// Connection ID of the sender.
     pub socket: u32,
-    /// What a listener wants to see again (§5.1).
+    /// Cookie that a listener sends and expects back (§5.1).
     pub cookie: u32,
-    /// The other end's address, as this one sees it.
+    /// Address of the receiver, as the sender sees it.
     pub peer: IpAddr,
 }
 
-/// The request type.
+/// Step of a handshake: the request type field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// 1: asks for a cookie, or brings one.
+    /// 1: request for a cookie, or the cookie.
     Request,
-    /// 0: both ends connect to each other.
+    /// 0: rendezvous, in which both endpoints connect to each other.
     Rendezvous,
-    /// −1: asks with the cookie; and the answer to that, after which the connection is open.
+    /// −1: request with the cookie, and the response to it. The connection is open after the response.
     Response,
-    /// −2: the last one of a rendezvous.
+    /// −2: last handshake of a rendezvous.
     Agreement,
-    /// 1002, and whatever else there is above it: no.
+    /// 1000 or above: refusal with this code.
     Refusal(u32),
 }
 
-/// Bytes of it.
+/// Length of the body in bytes.
 pub const LEN: usize = 48;
 
 impl Handshake {
-    /// Of the protocol.
+    /// Protocol version.
     pub const VERSION: u32 = 4;
-    /// What an end says that does not take what is offered (UDT4's code).
+    /// Refusal code for an offer that is not acceptable (UDT4's code).
     pub const REFUSED: u32 = 1002;
 
-    /// Reads a body; `None` if it is too short. What comes after it is passed over.
+    /// Parses a body. Returns `None` if it is too short or its step is unknown. Bytes after it are ignored.
     #[must_use]
     pub fn read(body: &[u8]) -> Option<Self> {
         let body = body.first_chunk::<LEN>()?;
@@ -120,8 +120,9 @@ impl Step {
     }
 }
 
-/// UDT4 copies the address as it is in memory and then swaps each word like any other, so on the wire its bytes are
-/// the other way round where libudt runs on a little-endian machine, and so are ours. (Nobody acts on it.)
+/// Encodes an address as UDT4 does. UDT4 copies the address as it is in memory and then swaps each word like any
+/// other. On the wire its bytes are therefore reversed where libudt runs on a little-endian machine, and so are ours.
+/// (No implementation uses the field.)
 fn address_words(address: IpAddr) -> [u32; 4] {
     let word = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     match address {
@@ -133,7 +134,7 @@ fn address_words(address: IpAddr) -> [u32; 4] {
     }
 }
 
-/// An address of which all but the first word is 0 is one of IPv4, for nothing else tells.
+/// Decodes an address. An address whose last three words are 0 is taken as IPv4, because no other field tells.
 fn address(words: [u32; 4]) -> IpAddr {
     match words {
         [first, 0, 0, 0] => Ipv4Addr::from(first.to_le_bytes()).into(),
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_written() {
+    fn handshake_reads_back_as_written() {
         let steps = [
             Step::Request,
             Step::Rendezvous,
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_other_way_round() {
+    fn address_bytes_are_reversed() {
         let mut bytes = Vec::new();
         handshake(Step::Request, "127.0.0.1").write(&mut bytes);
         assert_eq!(bytes[32..36], [1, 0, 0, 127]);

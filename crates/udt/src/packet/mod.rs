@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets as they are on the wire (draft-gg-udt-03 §4): sixteen bytes of header, big-endian, and a body.
+//! Packets on the wire (draft-gg-udt-03 §4): a header of sixteen bytes, big-endian, and a body.
 
 pub mod handshake;
 pub(crate) mod number;
@@ -7,120 +7,120 @@ pub(crate) mod number;
 use handshake::Handshake;
 use number::{MessageNumber, Seq};
 
-/// Bytes of each packet's header.
+/// Length of a packet's header in bytes.
 pub const HEADER_LEN: usize = 16;
-/// Set in the first word of a control packet, and in the first word of a run in a loss report.
+/// Bit that marks the first word of a control packet, and the first word of a run in a loss report.
 const HIGH_BIT: u32 = 1 << 31;
 
-/// What a datagram holds.
+/// Packet of UDT4, parsed from a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// Microseconds since the sender's connection began; wraps around after 71 minutes.
     pub timestamp_us: u32,
-    /// The receiver's name for the connection; 0 asks for one.
+    /// Connection ID of the receiver; 0 in a request for a new connection.
     pub destination: u32,
-    /// The rest.
+    /// Body and type of the packet.
     pub body: Body<'a>,
 }
 
-/// Whether a datagram asks what the path carries: it is a request with more behind it than one has.
+/// Whether a datagram is a path MTU probe: a handshake with padding after its body.
 pub(crate) fn is_probe(datagram: &[u8]) -> bool {
     datagram.len() > HEADER_LEN + handshake::LEN && datagram[..2] == [0x80, 0]
 }
 
-/// The kinds of packets. Numbers are the type field's (§4.2).
+/// Body of a packet. Numbers are those of the type field (§4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// Payload.
+    /// Data packet.
     Data(Data<'a>),
-    /// 0: a connection is opened.
+    /// 0: handshake.
     Handshake(Handshake),
-    /// 1: nothing else is to be said.
+    /// 1: keep-alive.
     KeepAlive,
-    /// 2: what has arrived, and how.
+    /// 2: full acknowledgement.
     Ack(Ack),
-    /// 2 with nothing but the next number: sent between those, every 64 packets.
+    /// 2 with nothing but the next sequence number: light acknowledgement, sent every 64 packets between full ones.
     LightAck(Seq),
-    /// 3: what is missing.
+    /// 3: negative acknowledgement, the loss report.
     Nak(LossReport<'a>),
-    /// 4: delay grows. UDT4 never sends it.
+    /// 4: warning of growing delay. UDT4 never sends it.
     CongestionWarning,
-    /// 5: the connection is closed, and all before this number had arrived, if it says so. (UDT4 says nothing there, and whoever
-    /// waits for an ACK then does not know.)
+    /// 5: shutdown. The optional number acknowledges all packets before it. (UDT4 sends none, so an application that
+    /// waits for an ACK does not learn whether its data arrived.)
     Shutdown(Option<Seq>),
-    /// 6: an ACK of this number came.
+    /// 6: acknowledgement of the ACK with this number.
     Ack2(u32),
-    /// 7: this message will not be sent (again); these are its packets.
+    /// 7: request to drop a message that will not be retransmitted.
     Drop {
-        /// Of the message.
+        /// Number of the message.
         message: MessageNumber,
-        /// Its first packet.
+        /// First packet of the message.
         first: Seq,
-        /// Its last one.
+        /// Last packet of the message.
         last: Seq,
     },
-    /// 8: an error at the other end that sending more won't mend (UDT4 code: a file that can't be written).
+    /// 8: permanent error at the peer (UDT4: a file that cannot be written).
     Error(u32),
-    /// 0x7fff: of a congestion control's own.
+    /// 0x7fff: data of a congestion control.
     User(&'a [u8]),
 }
 
-/// A data packet without the header fields that all have.
+/// Data packet, without the header fields that all packets have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Data<'a> {
-    /// Its number.
+    /// Sequence number of the packet.
     pub seq: Seq,
-    /// Which message it is of.
+    /// Message that the packet belongs to.
     pub message: Message,
-    /// What it carries.
+    /// Application data.
     pub payload: &'a [u8],
 }
 
-/// The second word of a data packet.
+/// Message fields of a data packet: its second word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
-    /// Its number.
+    /// Number of the message.
     pub number: MessageNumber,
-    /// It is the message's first packet.
+    /// Whether the packet is the first of the message.
     pub is_first: bool,
-    /// It is the message's last packet.
+    /// Whether the packet is the last of the message.
     pub is_last: bool,
-    /// It is delivered only after all messages before it.
+    /// Whether the message is delivered only after all messages before it.
     pub in_order: bool,
 }
 
 /// An acknowledgement (§4.2, type 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
-    /// Its own number, which the ACK2 repeats.
+    /// Number of the ACK, which the ACK2 repeats.
     pub number: u32,
-    /// All packets before this one have arrived.
+    /// Sequence number up to which all packets have arrived, exclusive.
     pub next: Seq,
-    /// The receiver's round trip, in microseconds.
+    /// Smoothed round-trip time of the receiver, in microseconds.
     pub rtt_us: u32,
-    /// How much it varies, in microseconds.
+    /// Variation of the round-trip time, in microseconds.
     pub rtt_var_us: u32,
-    /// Packets that the receiver has room for.
+    /// Free space of the receive buffer, in packets.
     pub available_buffer: u32,
-    /// Every 10 ms at the most.
+    /// Rates, sent at most every 10 ms.
     pub rates: Option<Rates>,
 }
 
-/// What a receiver measured, in packets a second; 0 if it does not know.
+/// Rates that a receiver measured, in packets per second; 0 if unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
-    /// At which packets arrive.
+    /// Arrival rate of packets.
     pub arrival_rate: u32,
-    /// That the link carries, from pairs of packets.
+    /// Estimated link capacity, from packets that were sent back to back.
     pub capacity: u32,
 }
 
-/// A loss report's numbers, undecoded.
+/// Encoded runs of lost packets (§4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LossReport<'a>(&'a [u8]);
 
 impl<'a> Packet<'a> {
-    /// Reads a datagram; `None` if it is no packet of UDT4.
+    /// Parses a datagram. Returns `None` if it is not a packet of UDT4.
     #[must_use]
     pub fn read(datagram: &'a [u8]) -> Option<Self> {
         let (header, body) = datagram.split_first_chunk::<HEADER_LEN>()?;
@@ -141,7 +141,7 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// Appends the datagram.
+    /// Appends the encoded packet to `to`.
     pub fn write(&self, to: &mut Vec<u8>) {
         let (kind, info) = match self.body {
             Body::Data(Data { seq, message, .. }) => (seq.get(), message.to_word()),
@@ -175,7 +175,7 @@ impl Body<'_> {
             Self::Nak(losses) => to.extend(losses.0),
             Self::Drop { first, last, .. } => put_words(to, &[first.get(), last.get()]),
             Self::User(body) => to.extend(body),
-            // libudt sends and expects a word where there is nothing to say (UDT4 packet.cpp, pack).
+            // libudt sends and expects a word where the body is empty (UDT4 packet.cpp, pack).
             Self::KeepAlive
             | Self::CongestionWarning
             | Self::Shutdown(_)
@@ -212,7 +212,7 @@ fn read_control(kind: u32, info: u32, body: &[u8]) -> Option<Body<'_>> {
 }
 
 impl Message {
-    /// Of a packet of a stream, which is a message of its own; nobody looks at its number.
+    /// Returns the fields for a packet of a stream: each packet is one message. No receiver reads the number.
     pub(crate) fn for_stream(seq: Seq) -> Self {
         Self {
             number: MessageNumber::new(seq.get()),
@@ -275,7 +275,8 @@ impl Ack {
 }
 
 impl<'a> LossReport<'a> {
-    /// Encodes runs of lost packets (§4.3) until `to` has `bytes_max` more bytes; a run of one takes one word, any other two.
+    /// Appends runs of lost packets (§4.3) to `to`, at most `bytes_max` bytes. A run of one packet takes one word,
+    /// any other two.
     pub fn encode(runs: impl IntoIterator<Item = (Seq, Seq)>, bytes_max: usize, to: &mut Vec<u8>) {
         let end = to.len() + bytes_max;
         for (first, last) in runs {
@@ -290,14 +291,14 @@ impl<'a> LossReport<'a> {
         }
     }
 
-    /// Those encoded so.
+    /// Wraps an encoded loss report.
     #[must_use]
     pub fn from_encoded(encoded: &'a [u8]) -> Self {
         Self(encoded)
     }
 
-    /// The runs, each its first and its last, as they were sent: a last one may come before its first. A run without its
-    /// end is left out.
+    /// Iterates over the runs as pairs of first and last packet, as they were sent: the last may come before the
+    /// first. A run without its last packet is omitted.
     pub fn runs(&self) -> impl Iterator<Item = (Seq, Seq)> + use<'a> {
         let mut words = words(self.0);
         std::iter::from_fn(move || {
@@ -311,7 +312,7 @@ impl<'a> LossReport<'a> {
     }
 }
 
-/// Whole words; what is left over is passed over.
+/// Iterates over the whole words of a body. Left-over bytes are ignored.
 fn words(body: &[u8]) -> impl Iterator<Item = u32> + use<'_> {
     body.chunks_exact(4)
         .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_data_packet_is_as_in_the_draft() {
+    fn data_packet_has_the_layout_of_the_draft() {
         let packet = Packet {
             timestamp_us: 5,
             destination: 6,
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn control_packets_are_read_as_written() {
+    fn control_packets_read_back_as_written() {
         let ack = Ack {
             number: 1,
             next: Seq::new(2),
@@ -394,7 +395,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn losses_are_read_as_written(runs in vec((any::<u32>(), 0u32..5), 0..20)) {
+        fn loss_reports_read_back_as_written(runs in vec((any::<u32>(), 0u32..5), 0..20)) {
             let runs: Vec<_> = runs.into_iter().map(|(first, more)| (Seq::new(first), Seq::new(first).plus(more))).collect();
             let mut encoded = Vec::new();
             LossReport::encode(runs.iter().copied(), 1_000, &mut encoded);
@@ -403,7 +404,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_comes_is_read_or_not(datagram in vec(any::<u8>(), 0..100)) {
+        fn parses_or_rejects_arbitrary_datagrams(datagram in vec(any::<u8>(), 0..100)) {
             if let Some(Packet { body: Body::Nak(losses), .. }) = Packet::read(&datagram) {
                 prop_assert!(losses.runs().count() <= datagram.len() / 4);
             }
