@@ -1,50 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A rate control that has a model of the path, its rate and its round trip, instead of an opinion on losses: BBR (Cardwell et al.,
-//! "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016; draft-ietf-ccwg-bbr for what is lost), for what UDT's
-//! packets tell.
+//! BBR for UDT: a congestion control that models the path by its rate and its round-trip time, and does not react to
+//! single losses. Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016. The reaction to
+//! many losses is that of draft-ietf-ccwg-bbr.
 //!
-//! It sends as fast as packets arrived at the most within ten round trips, and keeps about twice as many under way as the path holds.
-//! A quarter more for a round trip finds what became free, a quarter less after that drains what that queued.
+//! It sends at the highest rate at which packets arrived within ten round trips, and keeps about two bandwidth-delay
+//! products in flight. A quarter more for a round trip finds free capacity. A quarter less in the next one drains the
+//! queue that this built.
 
 use super::{Control, FlowState, SYN};
 use crate::packet::number::Seq;
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// While the rate is not found: the least gain that doubles it each round trip, 2/ln 2 (§2.4 of the draft).
+/// Gain in startup: the least that doubles the rate each round trip, 2/ln 2 (§2.4 of the draft).
 const STARTUP_GAIN: f64 = 2.885;
-/// Growth that counts as such, and rounds without after which the rate is found.
+/// Least growth of the rate in startup, and the number of rounds without it after which the pipe counts as full.
 const GROWTH_MIN: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
-/// Of the losses in a round: more say that the queue is full (draft, BBRLossThresh), and what is under way shrinks so far.
+/// Loss ratio of a round above which a queue counts as full (draft, BBRLossThresh), and the factor by which the
+/// window then shrinks.
 const LOSS_RATIO_MAX: f64 = 0.02;
 const BETA: f64 = 0.7;
-/// Fewer losses are chance (draft, BBRStartupFullLossCnt).
+/// Number of losses in a round that never count (draft, BBRStartupFullLossCnt).
 const LOSSES_MIN: f64 = 6.0;
-/// Gains of the rate, each for a round trip.
+/// Pacing gains of the cycle, each for a round trip.
 const CYCLE_GAINS: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const UP: usize = 0;
 const DOWN: usize = 1;
-/// What is under way, in products of rate and round trip.
+/// Window in bandwidth-delay products.
 const WINDOW_GAIN: f64 = 2.0;
-/// A little less than arrives, so that no queue stands. Half of what the draft has (BBRPacingMarginPercent): queues stand no longer, and
-/// a path without losses is used as well as with libudt.
+/// Share of the measured rate that is sent, so that no standing queue forms. The margin is half of the draft's
+/// (BBRPacingMarginPercent): standing queues are no longer, and a path without losses is used as well as by libudt.
 const PACING_MARGIN: f64 = 0.995;
-/// Rounds that a rate counts for.
+/// Number of rounds in the rate filter.
 const RATE_ROUNDS: usize = 10;
-/// How long a round trip counts for unless one is seen that is hardly longer; then next to nothing is under way for so long that queues
-/// drain (§3 of the paper). Of half of what the path holds, as the draft has it, several flows with short round trips keep a queue.
+/// Lifetime of the minimum round-trip time, unless a sample is hardly longer. After it next to nothing is in flight
+/// for [`PROBE_RTT_TIME`], so that queues drain (§3 of the paper). With half of a bandwidth-delay product, as in the
+/// draft, several flows with short round trips keep a queue.
 const RTT_MIN_LIFETIME: Time = Time::from_secs(10);
 const RTT_TOLERANCE: f64 = 1.02;
 const PROBE_RTT_TIME: Time = Time::from_millis(200);
-/// Packets under way at first, and at least.
+/// Initial window and minimum window, in packets.
 const WINDOW_FIRST: f64 = 16.0;
 const WINDOW_MIN: f64 = 4.0;
-/// Packets that arrived and of which no ACK tells yet: twice what a light ACK waits for (draft-gg-udt-03 §4.2).
+/// Maximum number of packets that arrived and are not acknowledged yet: twice those of a light ACK (draft-gg-udt-03
+/// §4.2).
 const ACK_DELAY_PACKETS_MAX: f64 = 128.0;
-/// Rates are told every SYN: over less than this they say little.
+/// Minimum time of a rate sample: ACKs come every SYN, so that shorter ones are too coarse.
 const SAMPLE_MIN: Time = Time::from_millis(20);
-/// Moments of which it is known what had arrived: of a round trip of 10 s.
+/// Maximum number of recorded ACKs: those of a round trip of 10 s.
 const DELIVERIES_MAX: usize = 1024;
 
 /// BBR for UDT.
@@ -53,26 +57,27 @@ pub struct Bbr {
     phase: Phase,
     phase_since: Time,
     window_max: f64,
-    /// What had arrived when, for the last round trip.
+    /// Times and delivered packets of the ACKs of the last round trip.
     deliveries: VecDeque<(Time, u64)>,
-    /// Known to have arrived at the last of these.
+    /// Highest delivered packet at the last of these.
     highest_delivered: Seq,
-    /// Packets a second at the most, in each of the last rounds, and in all of them: what the path carries.
+    /// Maximum delivery rate of each recent round in packets per second, and the maximum of them: the bandwidth of
+    /// the path.
     rates: VecDeque<f64>,
     max_rate: f64,
-    /// Samples are of the program, not of the path, until then.
+    /// Time until which samples are limited by the application, not by the path.
     limited_until: Time,
     rtt_min: Option<Time>,
     rtt_min_at: Time,
-    /// The least while there is next to no queue of ours.
+    /// Minimum round-trip time in the current RTT probe.
     rtt_probed: Option<Time>,
     round: Round,
-    /// The rate that counts as found unless it grows, and rounds since.
+    /// Rate that the pipe counts as full at unless it grows, and the rounds since it grew.
     full_rate: f64,
     full_rounds: u32,
-    /// Packets under way at the most since a queue was full.
+    /// Upper bound of the window since a queue was full, in packets.
     window_ceiling: f64,
-    /// Arrived behind one that is missing.
+    /// Packets that arrived after a missing one.
     out_of_order: f64,
     timed_out: bool,
     random: u64,
@@ -80,17 +85,17 @@ pub struct Bbr {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The rate is being found.
+    /// The rate grows until the pipe is full.
     Startup,
-    /// What that queued goes.
+    /// The queue of the startup drains.
     Drain,
-    /// Of [`CYCLE`].
+    /// The gain is this entry of [`CYCLE_GAINS`].
     Cruise(usize),
-    /// What others queued goes, so that the round trip shows.
+    /// The window is minimal, so that queues drain and the round trip can be measured.
     ProbeRtt,
 }
 
-/// From one packet to its arrival.
+/// Round: from the transmission of a packet to its delivery.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     end: Seq,
@@ -99,8 +104,9 @@ struct Round {
 }
 
 impl Bbr {
-    /// For a connection that begins with `first` and may have `window_max` packets under way. `seed` decides when it looks for more,
-    /// so that flows don't do so at the same time.
+    /// Creates the control for a connection whose initial sequence number is `first` and whose window is at most
+    /// `window_max` packets. `seed` decides when it probes for bandwidth, so that flows do not probe at the same
+    /// time.
     #[must_use]
     pub fn new(first: Seq, window_max: u32, seed: u64) -> Self {
         Self {
@@ -129,17 +135,17 @@ impl Bbr {
         }
     }
 
-    /// Of the path without queues.
+    /// Returns the round-trip time of the path without queues.
     fn base_rtt(&self) -> Time {
         self.rtt_min.unwrap_or(SAMPLE_MIN)
     }
 
-    /// Packets that the path holds.
+    /// Returns the bandwidth-delay product in packets.
     fn bdp(&self) -> f64 {
         self.max_rate * self.base_rtt().as_secs_f64()
     }
 
-    /// How long a gain is kept.
+    /// Returns the duration of a gain.
     fn phase_time(&self) -> Time {
         self.base_rtt().max(SAMPLE_MIN)
     }
@@ -148,23 +154,23 @@ impl Bbr {
         (self.phase, self.phase_since) = (phase, now);
     }
 
-    /// Any turn but the one that drains (§2 of the paper).
+    /// Enters the cycle at a random phase, except the one that drains (§2 of the paper).
     fn enter_cruise(&mut self, now: Time) {
         self.random = self
             .random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        let turn = (self.random >> 33) as usize % (CYCLE_GAINS.len() - 1);
-        let turn = if turn == DOWN {
+        let index = (self.random >> 33) as usize % (CYCLE_GAINS.len() - 1);
+        let index = if index == DOWN {
             CYCLE_GAINS.len() - 1
         } else {
-            turn
+            index
         };
-        self.enter(Phase::Cruise(turn), now);
+        self.enter(Phase::Cruise(index), now);
     }
 
-    fn measure_rtt(&mut self, news: &FlowState) {
-        let Some(sample) = news.rtt_sample else {
+    fn measure_rtt(&mut self, flow: &FlowState) {
+        let Some(sample) = flow.rtt_sample else {
             return;
         };
         if self.phase == Phase::ProbeRtt {
@@ -172,36 +178,39 @@ impl Bbr {
         }
         let least = self.rtt_min.unwrap_or(sample);
         if sample.as_secs_f64() <= least.as_secs_f64() * RTT_TOLERANCE {
-            (self.rtt_min, self.rtt_min_at) = (Some(sample.min(least)), news.now);
+            (self.rtt_min, self.rtt_min_at) = (Some(sample.min(least)), flow.now);
         }
     }
 
-    /// What arrived in the last round trip, in packets a second. While nothing newer is heard of nothing is known: what is missing
-    /// holds back all news of what came behind it, and then all is told at once.
-    fn delivery_rate(&mut self, news: &FlowState) -> Option<f64> {
-        let turn = self.phase_time();
-        if news.highest_delivered == self.highest_delivered {
+    /// Returns the delivery rate of the last round trip, in packets per second. Without newer deliveries there is no
+    /// sample: a missing packet holds back the ACKs of those behind it, which then come all at once.
+    fn delivery_rate(&mut self, flow: &FlowState) -> Option<f64> {
+        let phase_time = self.phase_time();
+        if flow.highest_delivered == self.highest_delivered {
             return None;
         }
-        self.highest_delivered = news.highest_delivered;
-        self.deliveries.push_back((news.now, news.delivered));
-        let is_old = |mark: &(Time, u64)| news.now.since(mark.0) >= turn;
+        self.highest_delivered = flow.highest_delivered;
+        self.deliveries.push_back((flow.now, flow.delivered));
+        let is_old = |delivery: &(Time, u64)| flow.now.since(delivery.0) >= phase_time;
         while self.deliveries.len() > DELIVERIES_MAX || self.deliveries.get(1).is_some_and(is_old) {
             self.deliveries.pop_front();
         }
-        let (at, delivered) = *self.deliveries.front().filter(|mark| is_old(mark))?;
-        let arrived = news.delivered.saturating_sub(delivered) as f64;
-        Some(arrived / news.now.since(at).as_secs_f64())
+        let (at, delivered) = *self
+            .deliveries
+            .front()
+            .filter(|delivery| is_old(delivery))?;
+        let arrived = flow.delivered.saturating_sub(delivered) as f64;
+        Some(arrived / flow.now.since(at).as_secs_f64())
     }
 
-    fn measure_rate(&mut self, news: &FlowState) {
-        if news.app_limited {
-            self.limited_until = news.now + self.phase_time();
+    fn measure_rate(&mut self, flow: &FlowState) {
+        if flow.app_limited {
+            self.limited_until = flow.now + self.phase_time();
         }
-        let Some(sample) = self.delivery_rate(news) else {
+        let Some(sample) = self.delivery_rate(flow) else {
             return;
         };
-        if news.now < self.limited_until && sample < self.max_rate {
+        if flow.now < self.limited_until && sample < self.max_rate {
             return;
         }
         if let Some(newest) = self.rates.back_mut() {
@@ -210,25 +219,25 @@ impl Bbr {
         }
     }
 
-    /// The last packet of the round arrived: another begins.
-    fn end_round(&mut self, news: &FlowState) {
+    /// Ends the round when its last packet was delivered, and starts the next.
+    fn end_round(&mut self, flow: &FlowState) {
         let Round {
             delivered, lost, ..
         } = self.round;
-        let (arrived, lost) = (news.delivered.saturating_sub(delivered), news.lost - lost);
-        let too_many = lost as f64 > LOSS_RATIO_MAX * (arrived + lost) as f64 + LOSSES_MIN;
+        let (arrived, lost) = (flow.delivered.saturating_sub(delivered), flow.lost - lost);
+        let queue_full = lost as f64 > LOSS_RATIO_MAX * (arrived + lost) as f64 + LOSSES_MIN;
         self.round = Round {
-            end: news.sent,
-            delivered: news.delivered,
-            lost: news.lost,
+            end: flow.sent,
+            delivered: flow.delivered,
+            lost: flow.lost,
         };
         match self.phase {
-            Phase::Startup => self.check_full_pipe(too_many, news.now),
-            Phase::Cruise(_) if too_many => self.reduce_ceiling(news),
+            Phase::Startup => self.check_full_pipe(queue_full, flow.now),
+            Phase::Cruise(_) if queue_full => self.reduce_ceiling(flow),
             Phase::Cruise(UP) => self.window_ceiling *= CYCLE_GAINS[UP],
             _ => {}
         }
-        if news.now >= self.limited_until {
+        if flow.now >= self.limited_until {
             self.rates.push_back(0.0);
         }
         while self.rates.len() > RATE_ROUNDS {
@@ -237,35 +246,35 @@ impl Bbr {
         self.max_rate = self.rates.iter().copied().fold(0.0, f64::max);
     }
 
-    fn check_full_pipe(&mut self, too_many: bool, now: Time) {
+    fn check_full_pipe(&mut self, queue_full: bool, now: Time) {
         if self.max_rate >= self.full_rate * GROWTH_MIN {
             (self.full_rate, self.full_rounds) = (self.max_rate, 0);
         } else if now >= self.limited_until {
             self.full_rounds += 1;
         }
-        if self.full_rounds >= FULL_ROUNDS || too_many {
+        if self.full_rounds >= FULL_ROUNDS || queue_full {
             self.enter(Phase::Drain, now);
         }
     }
 
-    /// A queue was full. Not below what the path holds without one.
-    fn reduce_ceiling(&mut self, news: &FlowState) {
-        let under_way = f64::from(news.in_flight);
-        self.window_ceiling = (under_way.min(self.window_ceiling) * BETA).max(self.bdp());
+    /// Lowers the window ceiling after a full queue, but not below the bandwidth-delay product.
+    fn reduce_ceiling(&mut self, flow: &FlowState) {
+        let in_flight = f64::from(flow.in_flight);
+        self.window_ceiling = (in_flight.min(self.window_ceiling) * BETA).max(self.bdp());
     }
 
-    fn change_phase(&mut self, news: &FlowState) {
-        let (now, held) = (news.now, self.bdp());
-        let turned = now.since(self.phase_since) > self.phase_time();
-        let under_way = f64::from(news.in_flight);
+    fn change_phase(&mut self, flow: &FlowState) {
+        let (now, bdp) = (flow.now, self.bdp());
+        let is_phase_over = now.since(self.phase_since) > self.phase_time();
+        let in_flight = f64::from(flow.in_flight);
         match self.phase {
-            Phase::Drain if under_way <= held => self.enter_cruise(now),
+            Phase::Drain if in_flight <= bdp => self.enter_cruise(now),
             Phase::Cruise(UP)
-                if turned
-                    && under_way < held * CYCLE_GAINS[UP]
+                if is_phase_over
+                    && in_flight < bdp * CYCLE_GAINS[UP]
                     && now.since(self.phase_since) < self.phase_time() + self.phase_time() => {}
-            Phase::Cruise(turn) if turned || (turn == DOWN && under_way <= held) => {
-                self.enter(Phase::Cruise((turn + 1) % CYCLE_GAINS.len()), now);
+            Phase::Cruise(index) if is_phase_over || (index == DOWN && in_flight <= bdp) => {
+                self.enter(Phase::Cruise((index + 1) % CYCLE_GAINS.len()), now);
             }
             Phase::ProbeRtt
                 if now.since(self.phase_since)
@@ -286,12 +295,12 @@ impl Bbr {
         match self.phase {
             Phase::Startup => STARTUP_GAIN,
             Phase::Drain => 1.0 / STARTUP_GAIN,
-            Phase::Cruise(turn) => CYCLE_GAINS[turn],
+            Phase::Cruise(index) => CYCLE_GAINS[index],
             Phase::ProbeRtt => 1.0,
         }
     }
 
-    /// Packets under way.
+    /// Returns the target number of packets in flight.
     fn window_target(&self) -> f64 {
         let gain = match self.phase {
             _ if self.timed_out => 0.0,
@@ -299,27 +308,28 @@ impl Bbr {
             Phase::Cruise(_) => WINDOW_GAIN,
             Phase::ProbeRtt => return WINDOW_MIN,
         };
-        // An ACK comes after a SYN or 64 packets, at the latest: on a short path that is longer than the round trip.
-        let unheard = (gain * self.max_rate * SYN.as_secs_f64()).min(ACK_DELAY_PACKETS_MAX);
-        (gain * self.bdp()).min(self.window_ceiling) + unheard
+        // An ACK comes after a SYN or 64 packets at the latest. On a short path that is longer than the round trip.
+        let ack_delay_packets =
+            (gain * self.max_rate * SYN.as_secs_f64()).min(ACK_DELAY_PACKETS_MAX);
+        (gain * self.bdp()).min(self.window_ceiling) + ack_delay_packets
     }
 }
 
 impl Control for Bbr {
-    fn on_ack(&mut self, news: &FlowState) {
+    fn on_ack(&mut self, flow: &FlowState) {
         self.timed_out = false;
-        self.out_of_order = f64::from(news.out_of_order);
-        self.measure_rtt(news);
-        self.measure_rate(news);
-        if self.round.end.is_before(news.highest_delivered) {
-            self.end_round(news);
+        self.out_of_order = f64::from(flow.out_of_order);
+        self.measure_rtt(flow);
+        self.measure_rate(flow);
+        if self.round.end.is_before(flow.highest_delivered) {
+            self.end_round(flow);
         }
-        self.change_phase(news);
+        self.change_phase(flow);
     }
 
-    /// They say what arrived, too.
-    fn on_loss(&mut self, _: Seq, news: &FlowState) {
-        self.on_ack(news);
+    /// A loss report also tells which packets arrived.
+    fn on_loss(&mut self, _: Seq, flow: &FlowState) {
+        self.on_ack(flow);
     }
 
     fn on_timeout(&mut self, _: &FlowState) {
@@ -327,7 +337,8 @@ impl Control for Bbr {
     }
 
     fn send_period(&self) -> Time {
-        // Until a queue was full the window alone paces on a path shorter than a SYN: nothing there that was late slows it down.
+        // Until a queue was full the window alone paces on a path shorter than a SYN: late ACKs do not slow down the
+        // sender there.
         let shortest = match self.window_ceiling.is_finite() {
             true => SYN,
             false => Time::ZERO,
@@ -353,7 +364,7 @@ mod tests {
     const FIRST: Seq = Seq::new(100);
     const RTT: Time = Time::from_millis(100);
 
-    /// A path without queue that carries 10,000 packets a second, at each SYN.
+    /// Returns the state at each SYN on a path without a queue that carries 10,000 packets per second.
     fn flow_state(syns: u32, rate: f64) -> FlowState {
         let delivered = (f64::from(syns) * rate / 100.0) as u32;
         let in_flight = (rate / 10.0) as u32;
@@ -387,16 +398,20 @@ mod tests {
     }
 
     #[test]
-    fn it_sends_as_fast_as_packets_arrive_and_holds_two_round_trips() {
+    fn sends_at_the_delivery_rate_with_two_bdp_in_flight() {
         let bbr = bbr_at_steady_state();
         assert!(matches!(bbr.phase, Phase::Cruise(_)));
         let expected = 10_000.0 * PACING_MARGIN * bbr.gain();
         assert!((rate(&bbr) / expected - 1.0).abs() < 0.01, "{}", rate(&bbr));
-        assert_eq!(bbr.window(), 2128, "and what no ACK has told of");
+        assert_eq!(
+            bbr.window(),
+            2128,
+            "two BDP, and packets without an ACK yet"
+        );
     }
 
     #[test]
-    fn until_the_rate_is_found_it_sends_faster_than_it_arrives() {
+    fn startup_sends_faster_than_the_delivery_rate() {
         let mut bbr = Bbr::new(FIRST, 25_600, 7);
         (1..15).for_each(|syn| bbr.on_ack(&flow_state(syn, 10_000.0)));
         assert_eq!(bbr.phase, Phase::Startup);
@@ -404,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_losses_change_nothing_and_many_shrink_the_window() {
+    fn many_losses_shrink_the_window_and_few_do_not() {
         let mut bbr = bbr_at_steady_state();
         let lossy = |syn: u32, lost: u64| FlowState {
             lost,
@@ -420,9 +435,9 @@ mod tests {
         );
     }
 
-    /// All that came behind a missing packet is told of when that has come.
+    /// The packets that arrived after a missing one are acknowledged together, when the missing one arrives.
     #[test]
-    fn news_that_were_held_back_are_no_rate() {
+    fn held_back_acks_do_not_raise_the_rate() {
         let mut bbr = bbr_at_steady_state();
         let stalled = flow_state(299, 10_000.0);
         for syn in 301..320_u32 {
@@ -434,23 +449,23 @@ mod tests {
     }
 
     #[test]
-    fn after_ten_seconds_of_longer_round_trips_it_drains_the_path() {
+    fn probes_the_rtt_after_ten_seconds_without_a_minimum() {
         let mut bbr = bbr_at_steady_state();
-        let longer = |syn| FlowState {
+        let delayed = |syn| FlowState {
             rtt_sample: Some(Time::from_millis(150)),
             ..flow_state(syn, 10_000.0)
         };
         let mut syns = 300..2000;
-        let drains = syns.find(|syn| {
-            bbr.on_ack(&longer(*syn));
+        let probed_at = syns.find(|syn| {
+            bbr.on_ack(&delayed(*syn));
             bbr.phase == Phase::ProbeRtt
         });
         assert!(
-            drains.is_some_and(|syn| (1290..1310).contains(&syn)),
-            "{drains:?}"
+            probed_at.is_some_and(|syn| (1290..1310).contains(&syn)),
+            "{probed_at:?}"
         );
         assert_eq!(bbr.window(), 4);
-        syns.take(40).for_each(|syn| bbr.on_ack(&longer(syn)));
+        syns.take(40).for_each(|syn| bbr.on_ack(&delayed(syn)));
         assert_eq!(bbr.base_rtt(), Time::from_millis(150));
     }
 }

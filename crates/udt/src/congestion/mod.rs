@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who decides how fast a sender sends. UDT's own is [`Native`], [`Bbr`] is for paths that lose packets without a queue; anybody may plug
-//! in another.
+//! Congestion controls of a sender. [`Native`] is UDT's own, [`Bbr`] suits paths that lose packets without a queue.
+//! Callers may provide others.
 
 mod bbr;
 mod native;
@@ -12,58 +12,59 @@ use std::fmt::Debug;
 pub use bbr::Bbr;
 pub use native::Native;
 
-/// Between two decisions, and between two full ACKs: SYN (draft-gg-udt-03 §6, 10 ms).
+/// SYN, the interval between two rate decisions and between two full ACKs (draft-gg-udt-03 §6, 10 ms).
 pub const SYN: Time = Time::from_millis(10);
 
-/// A congestion control: it hears what becomes of the packets and says when, and how many, may go.
+/// Congestion control: receives the events of a connection, and sets the sending period and the window.
 pub trait Control: Debug + Send {
-    /// Packets arrived.
-    fn on_ack(&mut self, news: &FlowState);
+    /// Handles an ACK.
+    fn on_ack(&mut self, flow: &FlowState);
 
-    /// Packets are missing, of which the first is `first`.
-    fn on_loss(&mut self, first: Seq, news: &FlowState);
+    /// Handles a loss report whose first missing packet is `first`.
+    fn on_loss(&mut self, first: Seq, flow: &FlowState);
 
-    /// Nothing was heard for so long that all that is under way counts as lost.
-    fn on_timeout(&mut self, news: &FlowState);
+    /// Handles an expiration: no ACK came for so long that packets in flight count as lost.
+    fn on_timeout(&mut self, flow: &FlowState);
 
-    /// From one packet to the next.
+    /// Returns the time between two packets.
     fn send_period(&self) -> Time;
 
-    /// Packets that may be under way, from the first that is not known to have arrived to the last that was sent.
+    /// Returns the congestion window in packets, from the first packet not known to have arrived to the last sent
+    /// one.
     fn window(&self) -> u32;
 }
 
-/// What is known when a control is asked.
+/// State of a connection at an event, as input to a congestion control.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowState {
-    /// The present.
+    /// Current time.
     pub now: Time,
-    /// All packets before this one have arrived.
+    /// First unacknowledged packet: all before it arrived.
     pub acked: Seq,
-    /// The last that was sent.
+    /// Last packet that was sent.
     pub sent: Seq,
-    /// The one behind the newest that is known to have arrived.
+    /// Sequence number after the highest packet known to have arrived.
     pub highest_delivered: Seq,
-    /// Packets that are known to have arrived, in all; sometimes corrected downwards.
+    /// Total of packets known to have arrived; sometimes corrected downwards.
     pub delivered: u64,
-    /// Of these those that came before one that is missing.
+    /// Number of these that arrived after a missing packet.
     pub out_of_order: u32,
-    /// Packets that were reported missing, in all.
+    /// Total of packets reported missing.
     pub lost: u64,
-    /// Packets that neither arrived nor are known to be lost.
+    /// Packets in flight: neither known to have arrived nor known to be lost.
     pub in_flight: u32,
-    /// Since the last news there was a moment when nothing was left to send.
+    /// Whether the application had nothing to send at some moment since the last event.
     pub app_limited: bool,
-    /// The smoothed round trip.
+    /// Smoothed round-trip time.
     pub rtt: Time,
-    /// What one packet took to be known to have arrived, if that is new: the round trip and up to 10 ms.
+    /// New round-trip sample of one packet, if any. It includes up to 10 ms until the ACK.
     pub rtt_sample: Option<Time>,
-    /// Packets a second at which they arrive over there; 0 while that is not known.
+    /// Arrival rate at the receiver, in packets per second; 0 if unknown.
     pub arrival_rate: f64,
-    /// Packets a second that the link carries, by packets that were sent back to back.
+    /// Link capacity in packets per second, estimated from packet trains.
     pub capacity: f64,
-    /// Bytes of a packet with the headers of IP and UDP.
+    /// Maximum packet length in bytes, with the headers of IP and UDP.
     pub mss: u32,
-    /// Packets that the other end has room for.
+    /// Free receive buffer of the peer, in packets.
     pub flow_window: u32,
 }

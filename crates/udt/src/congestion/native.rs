@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! UDT's own rate control (draft-gg-udt-03 §6.3, UDT4 ccc.cpp): additive increase by what the link has
-//! left, decided every SYN, and a decrease by an eighth, some more at random within a period of losses.
+//! UDT's native rate control (draft-gg-udt-03 §6.3, UDT4 ccc.cpp). It increases additively by the unused link
+//! capacity, once each SYN. A loss decreases the rate by an eighth, and again at random within a loss period.
 
 use super::{Control, FlowState, SYN};
 use crate::packet::number::Seq;
 use longhaul_units::Time;
 
-/// A loss makes the period so much longer (§6.3).
+/// Factor by which a loss lengthens the sending period (§6.3).
 const DECREASE: f64 = 1.125;
-/// Decreases in one period of losses, at most: 1.125⁵ is 1.8 (UDT4's code; the draft has no bound).
+/// Maximum number of decreases in one loss period: 1.125⁵ is 1.8 (UDT4's code; the draft has no bound).
 const DECREASES_MAX: u32 = 5;
-/// Packets under way at first, and over what the rate needs (UDT4's code; the note of 2009 says 2).
+/// Initial window, and packets that the window has beyond what the rate needs (UDT4's code; the note of 2009 says 2).
 const WINDOW_FIRST: f64 = 16.0;
-/// Packets a period by which the rate grows where nothing is left, at least (UDT4's code: 0.01; the draft: 1/MSS).
+/// Minimum increase in packets per SYN, where no capacity is unused (UDT4's code: 0.01; the draft: 1/MSS).
 const INCREASE_MIN: f64 = 0.01;
-/// Before anything is known: as fast as can be.
+/// Initial sending period in seconds: as fast as possible.
 const PERIOD_FIRST: f64 = 1e-6;
 
-/// The control that UDT4 has if nobody brings another.
+/// Default congestion control of UDT4.
 #[derive(Debug, Clone)]
 pub struct Native {
-    /// Seconds between two packets.
+    /// Sending period in seconds.
     period: f64,
-    /// Packets.
+    /// Congestion window and its maximum, in packets.
     window: f64,
     window_max: f64,
     slow_start: bool,
     last_decision: Time,
     acked: Seq,
-    /// A loss came since the last decision.
+    /// Whether a loss was reported since the last decision.
     has_loss: bool,
-    /// The last sent packet when the rate was last decreased, and the period before that.
+    /// Last sent packet at the last decrease, and the sending period before that.
     decreased_at: Seq,
     period_before: f64,
-    /// Decreases in this period of losses, reports of losses in it, their mean over periods, and every
-    /// how many of them decreases again.
+    /// Decreases in this loss period, loss reports in it, their mean over loss periods, and the number of reports per
+    /// further decrease.
     decreases: u32,
     reports: u32,
     reports_mean: f64,
@@ -43,8 +43,9 @@ pub struct Native {
 }
 
 impl Native {
-    /// For a connection that begins with `first` and may have `window_max` packets under way. `seed` decides
-    /// which of several reports of losses count, so that flows don't do the same at the same time.
+    /// Creates the control for a connection whose initial sequence number is `first` and whose window is at most
+    /// `window_max` packets. `seed` decides which of several loss reports count, so that flows do not decrease at the
+    /// same time.
     #[must_use]
     pub fn new(first: Seq, window_max: u32, seed: u64) -> Self {
         Self {
@@ -65,83 +66,83 @@ impl Native {
         }
     }
 
-    /// The rate at which packets arrive, if it is known; else what the window is a round trip. (UDT4's code has the
-    /// quotient upside down there.)
-    fn leave_slow_start(&mut self, news: &FlowState) {
+    /// Sets the rate after slow start: the arrival rate if it is known, else the window per round trip. (UDT4's code
+    /// inverts that quotient.)
+    fn leave_slow_start(&mut self, flow: &FlowState) {
         self.slow_start = false;
-        self.period = match news.arrival_rate {
+        self.period = match flow.arrival_rate {
             rate if rate > 0.0 => 1.0 / rate,
-            _ => (news.rtt + SYN).as_secs_f64() / self.window,
+            _ => (flow.rtt + SYN).as_secs_f64() / self.window,
         };
     }
 
-    /// Packets more each SYN (§6.3): of ten times as much that is left, ten times as many.
-    fn increase(&self, news: &FlowState) -> f64 {
-        let mut left = news.capacity - 1.0 / self.period;
-        // After a decrease no more than a ninth of the link, so that others get theirs.
-        if self.period > self.period_before && news.capacity / 9.0 < left {
-            left = news.capacity / 9.0;
+    /// Returns the increase in packets per SYN (§6.3): ten times the unused capacity gives ten times the increase.
+    fn increase(&self, flow: &FlowState) -> f64 {
+        let mut unused = flow.capacity - 1.0 / self.period;
+        // After a decrease it counts at most a ninth of the link, so that other flows get their share.
+        if self.period > self.period_before && flow.capacity / 9.0 < unused {
+            unused = flow.capacity / 9.0;
         }
-        if left <= 0.0 {
+        if unused <= 0.0 {
             return INCREASE_MIN;
         }
-        let mss = f64::from(news.mss);
-        let magnitude = 10_f64.powf((left * mss * 8.0).log10().ceil());
+        let mss = f64::from(flow.mss);
+        let magnitude = 10_f64.powf((unused * mss * 8.0).log10().ceil());
         (magnitude * 1.5e-6 / mss).max(INCREASE_MIN)
     }
 
-    fn decrease(&mut self, news: &FlowState) {
+    fn decrease(&mut self, flow: &FlowState) {
         self.period *= DECREASE;
-        self.decreased_at = news.sent;
+        self.decreased_at = flow.sent;
     }
 
-    /// From 1 to `most` (xorshift64*).
-    fn random_up_to(&mut self, most: u32) -> u32 {
+    /// Returns a random number from 1 to `max` (xorshift64*).
+    fn random_up_to(&mut self, max: u32) -> u32 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
         let random = self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
-        1 + ((random * u64::from(most)) >> 32) as u32
+        1 + ((random * u64::from(max)) >> 32) as u32
     }
 }
 
 impl Control for Native {
-    fn on_ack(&mut self, news: &FlowState) {
-        if news.now.since(self.last_decision) < SYN {
+    fn on_ack(&mut self, flow: &FlowState) {
+        if flow.now.since(self.last_decision) < SYN {
             return;
         }
-        self.last_decision = news.now;
+        self.last_decision = flow.now;
         if self.slow_start {
-            self.window += f64::from(news.acked.since(self.acked).max(0));
-            self.acked = news.acked;
+            self.window += f64::from(flow.acked.since(self.acked).max(0));
+            self.acked = flow.acked;
             if self.window > self.window_max {
-                self.leave_slow_start(news);
+                self.leave_slow_start(flow);
             }
             return;
         }
-        if news.arrival_rate > 0.0 {
-            let round = (news.rtt + SYN).as_secs_f64();
-            self.window = news.arrival_rate * round + WINDOW_FIRST;
+        if flow.arrival_rate > 0.0 {
+            let round = (flow.rtt + SYN).as_secs_f64();
+            self.window = flow.arrival_rate * round + WINDOW_FIRST;
         }
         if std::mem::take(&mut self.has_loss) {
             return;
         }
         let syn = SYN.as_secs_f64();
-        let more = self.increase(news);
-        self.period = self.period * syn / (self.period * more + syn);
+        let increase = self.increase(flow);
+        self.period = self.period * syn / (self.period * increase + syn);
     }
 
-    fn on_loss(&mut self, first: Seq, news: &FlowState) {
+    fn on_loss(&mut self, first: Seq, flow: &FlowState) {
         if self.slow_start {
-            self.leave_slow_start(news);
-            if news.arrival_rate > 0.0 {
+            self.leave_slow_start(flow);
+            if flow.arrival_rate > 0.0 {
                 return;
             }
         }
         self.has_loss = true;
         if self.decreased_at.is_before(first) {
             self.period_before = self.period;
-            self.decrease(news);
+            self.decrease(flow);
             self.reports_mean =
                 (self.reports_mean * 0.875 + f64::from(self.reports) * 0.125).ceil();
             (self.reports, self.decreases) = (1, 1);
@@ -151,13 +152,13 @@ impl Control for Native {
         self.reports += 1;
         if self.decreases < DECREASES_MAX && self.reports.is_multiple_of(self.decrease_every) {
             self.decreases += 1;
-            self.decrease(news);
+            self.decrease(flow);
         }
     }
 
-    fn on_timeout(&mut self, news: &FlowState) {
+    fn on_timeout(&mut self, flow: &FlowState) {
         if self.slow_start {
-            self.leave_slow_start(news);
+            self.leave_slow_start(flow);
         }
     }
 
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_takes_what_arrives_until_something_is_lost() {
+    fn slow_start_grows_by_acked_packets_until_a_loss() {
         let mut native = Native::new(FIRST, 25_600, 7);
         native.on_ack(&flow_state(10, 500));
         native.on_ack(&flow_state(15, 900));
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_window_ends_slow_start_and_the_rate_is_never_that_of_its_inverse() {
+    fn a_full_window_ends_slow_start_at_the_window_per_round_trip() {
         let mut native = Native::new(FIRST, 1000, 7);
         let unknown = FlowState {
             arrival_rate: 0.0,
@@ -231,9 +232,10 @@ mod tests {
         assert_eq!(native.send_period(), Time::from_secs_f64(0.1 / 2016.0));
     }
 
-    /// 70,000 packets a second are left: 840 Mbit/s, the power of ten above it is 10⁹, and so 1 packet a SYN.
+    /// 70,000 packets/s are unused: 840 Mbit/s. The power of ten above that is 10⁹, so the increase is 1 packet per
+    /// SYN.
     #[test]
-    fn the_rate_grows_by_what_is_left() {
+    fn the_rate_grows_by_the_unused_capacity() {
         let mut native = native_after_slow_start();
         native.on_ack(&flow_state(10, 100));
         let rate = 1.0 / native.send_period().as_secs_f64();
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_takes_an_eighth_and_the_next_decision_with_it() {
+    fn a_loss_takes_an_eighth_and_skips_the_next_increase() {
         let mut native = native_after_slow_start();
         native.on_loss(FIRST.plus(2000), &flow_state(5, 100));
         assert_eq!(native.send_period(), Time::from_nanos(112_500));
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn one_period_of_losses_costs_half_of_the_rate_at_most() {
+    fn one_loss_period_at_most_halves_the_rate() {
         let mut native = native_after_slow_start();
         native.on_loss(FIRST.plus(2000), &flow_state(5, 100));
         for _ in 0..100 {

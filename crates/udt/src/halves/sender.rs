@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The half of a connection that sends data: what goes next, and when (draft-gg-udt-03 §6.1, sender).
+//! Sender of a connection: decides which packet is sent next, and when (draft-gg-udt-03 §6.1, sender).
 
 use crate::{
     congestion::{Control, FlowState},
@@ -13,10 +13,10 @@ use crate::{
 };
 use longhaul_units::Time;
 
-/// What a late timer makes up for, at most: with 1 Gbit/s some 160 packets at once.
+/// Maximum time that a late timer catches up: at 1 Gbit/s some 160 packets in one burst.
 const CATCH_UP_MAX: Time = Time::from_millis(2);
 
-/// Packets that go again at once whose loss report was lost.
+/// Maximum number of packets that are retransmitted together when their loss report was lost.
 const UNREPORTED_MAX: u32 = 16;
 
 #[derive(Debug)]
@@ -24,51 +24,52 @@ pub(crate) struct Sender {
     pub(crate) buffer: SendBuffer,
     control: Box<dyn Control>,
     lost_queue: LossList,
-    /// Reported missing and not acknowledged, sent again or not.
+    /// Packets that were reported missing and are not acknowledged, retransmitted or not.
     missing: LossList,
-    /// Unless the receiver reports again what stays missing.
+    /// Timer of lost retransmissions; `None` if the receiver reports them periodically.
     retransmit_timer: Option<RetransmitTimer>,
-    /// The first that did not arrive as far as any ACK says. A light one says less than a full one: libudt lets nobody read
-    /// what it has not acknowledged by a full one, and never will after a shutdown.
+    /// First packet that no ACK of either kind covers. A light ACK confirms less than a full one: a UDT4 application
+    /// cannot read data before a full ACK, and after a shutdown it never will.
     delivered_up_to: Seq,
-    /// The one behind the newest that did; and all that did when all before [`Self::arrived`] had.
+    /// Sequence number after the highest packet known to have arrived; and the number of packets that arrived before
+    /// [`Self::delivered_up_to`].
     highest_delivered: Seq,
     delivered_packets: u64,
-    /// A packet whose way there and back is measured, and what the last one took.
+    /// Packet whose round trip is measured and its send time, and the last sample.
     rtt_probe: Option<(Seq, Time)>,
     rtt_sample: Option<Time>,
-    /// The first that was not acknowledged when nothing was heard for long.
+    /// First unacknowledged packet at the last expiration.
     timed_out_at: Option<Seq>,
-    /// There was nothing to send for a moment.
+    /// Whether the application had nothing to send at some moment since the last state.
     app_limited: bool,
-    /// Packets that the receiver has room for behind that.
+    /// Free receive buffer of the peer after that packet, in packets.
     flow_window: u32,
     mss: u32,
     rtt: RttEstimator,
     rtt_min: Option<Time>,
-    /// Time in which something was under way, and since when something is.
+    /// Time with unacknowledged packets, and the start of the current such period.
     busy: Time,
     busy_since: Option<Time>,
-    /// Packets a second, as the receiver says, smoothed.
+    /// Arrival rate and link capacity that the receiver reports, smoothed, in packets per second.
     arrival_rate: f64,
     capacity: f64,
-    /// When the next packet may go.
+    /// Earliest time of the next packet.
     next_at: Time,
-    /// The second packet of a pair goes at once.
+    /// Whether the next packet is the second of a packet pair, which is sent at once.
     pair_pending: bool,
     pub(crate) counts: Counts,
 }
 
-/// What a sender has done.
+/// Packet counters of a sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Data packets, those that went again included.
+    /// Data packets sent, retransmissions included.
     pub sent: u64,
-    /// Those that went again.
+    /// Data packets that were retransmissions.
     pub retransmitted: u64,
     /// Packets that the receiver reported missing.
     pub lost: u64,
-    /// Times that nothing was heard for so long that all under way counted as lost.
+    /// Expirations: times without an ACK after which packets counted as lost.
     pub timeouts: u64,
 }
 
@@ -106,17 +107,17 @@ impl Sender {
         }
     }
 
-    /// The smoothed round trip.
+    /// Returns the round-trip estimator, fed with the receiver's values.
     pub(crate) fn rtt(&self) -> RttEstimator {
         self.rtt
     }
 
-    /// The least round trip, as the receiver says.
+    /// Returns the minimum round-trip time that the receiver reported.
     pub(crate) fn rtt_min(&self) -> Option<Time> {
         self.rtt_min
     }
 
-    /// Time in which something was under way.
+    /// Returns the time with unacknowledged packets.
     pub(crate) fn busy(&self) -> Time {
         self.busy
     }
@@ -128,32 +129,32 @@ impl Sender {
         self.busy_since = self.has_unacked().then_some(now);
     }
 
-    /// Packets a second that the control asks for.
+    /// Returns the sending rate of the congestion control, in packets per second.
     pub(crate) fn pacing_rate(&self) -> f64 {
         1.0 / self.control.send_period().as_secs_f64().max(1e-9)
     }
 
-    /// Packets that may be under way, as the control and the other end see it.
+    /// Returns the maximum number of packets in flight: the smaller of the flow window and the congestion window.
     pub(crate) fn window(&self) -> u32 {
         self.flow_window.min(self.control.window())
     }
 
-    /// Packets a second at which they arrive over there, as it says.
+    /// Returns the arrival rate that the peer reports, in packets per second.
     pub(crate) fn arrival_rate(&self) -> f64 {
         self.arrival_rate
     }
 
-    /// Packets a second that the link could carry, as the other end says.
+    /// Returns the link capacity that the peer reports, in packets per second.
     pub(crate) fn capacity(&self) -> f64 {
         self.capacity
     }
 
-    /// Packets that the other end has room for.
+    /// Returns the free receive buffer of the peer, in packets.
     pub(crate) fn flow_window(&self) -> u32 {
         self.flow_window
     }
 
-    /// An acknowledgement; `false` if it is of what was never sent.
+    /// Handles a full ACK. Returns `false` if it acknowledges unsent packets.
     pub(crate) fn on_ack(&mut self, ack: &Ack, now: Time) -> bool {
         if self.buffer.acknowledge(ack.next).is_none() {
             return false;
@@ -163,7 +164,7 @@ impl Sender {
         let ahead = self.delivered_up_to.since(self.buffer.acked()) as u32;
         self.flow_window = ack.available_buffer.saturating_sub(ahead);
         let rtt = Time::from_micros(ack.rtt_us.into());
-        // That is what a receiver says that has not measured any.
+        // A receiver sends this value before its first sample.
         if rtt != RttEstimator::INITIAL.smoothed {
             self.rtt.add_sample(rtt);
             self.rtt_min = Some(self.rtt_min.map_or(rtt, |least| least.min(rtt)));
@@ -182,7 +183,7 @@ impl Sender {
         true
     }
 
-    /// All before `next` have arrived.
+    /// Records that all packets before `next` arrived.
     fn advance_delivered(&mut self, next: Seq, now: Time) {
         let Ok(new) = u32::try_from(next.since(self.delivered_up_to)) else {
             return;
@@ -196,7 +197,7 @@ impl Sender {
         self.advance_highest(next, now);
     }
 
-    /// The one before `next` has arrived.
+    /// Records that the packet before `next` arrived.
     fn advance_highest(&mut self, next: Seq, now: Time) {
         if !self.highest_delivered.is_before(next) {
             return;
@@ -208,7 +209,8 @@ impl Sender {
         }
     }
 
-    /// One between two full ones: nothing is known of the receiver's room but what it was before.
+    /// Handles a light ACK. It does not carry the peer's free buffer, so the flow window shrinks by the new packets.
+    /// Returns `false` if it acknowledges unsent packets.
     pub(crate) fn on_light_ack(&mut self, next: Seq, now: Time) -> bool {
         if self.buffer.unsent().is_before(next) {
             return false;
@@ -222,11 +224,12 @@ impl Sender {
         true
     }
 
-    /// A loss report; `false`, and nothing is done, if it has runs that never were on their way.
+    /// Handles a loss report. Returns `false`, and changes nothing, if it contains unsent packets.
     pub(crate) fn on_nak(&mut self, losses: LossReport<'_>, now: Time) -> bool {
         let unsent = self.buffer.unsent();
-        let nonsense = |(first, last): (Seq, Seq)| last.is_before(first) || !last.is_before(unsent);
-        if losses.runs().any(nonsense) {
+        let is_invalid =
+            |(first, last): (Seq, Seq)| last.is_before(first) || !last.is_before(unsent);
+        if losses.runs().any(is_invalid) {
             return false;
         }
         let Some((first, _)) = losses.runs().next() else {
@@ -239,7 +242,7 @@ impl Sender {
         self.counts.lost += u64::from(new);
         for (first, last) in losses.runs() {
             self.missing.insert(first, last);
-            // Whoever misses it has the one after it.
+            // The receiver found the gap because the packet after it arrived.
             if last.plus(1).is_before(unsent) {
                 self.advance_highest(last.plus(2), now);
             }
@@ -251,7 +254,7 @@ impl Sender {
         true
     }
 
-    /// Nothing was heard for long.
+    /// Handles an expiration.
     pub(crate) fn on_timeout(&mut self, now: Time) {
         self.counts.timeouts += 1;
         if self.lost_queue.is_empty() && self.has_unacked() {
@@ -261,8 +264,9 @@ impl Sender {
         self.control.on_timeout(&news);
     }
 
-    /// What was reported missing was lost again, and the last packet shows what is missing before it. If that brings nothing, all goes
-    /// again. (UDT4 sends all at once: after a loss report it is mostly there, and a short queue loses of so many what was missing.)
+    /// Marks packets as lost after an expiration: those reported missing, and the last one, which reveals the gaps
+    /// before it. If no ACK advances until the next expiration, all are marked. (UDT4 retransmits all at once. Most
+    /// packets behind a loss report have arrived, and a short queue drops the needed ones among so many.)
     fn mark_lost(&mut self) {
         let (acked, unsent) = (self.buffer.acked(), self.buffer.unsent());
         let last = unsent.minus(1);
@@ -276,19 +280,20 @@ impl Sender {
         self.lost_queue.insert(last, last);
     }
 
-    /// The receiver is no UDT4.
+    /// Stops the retransmission timer: the receiver is not UDT4, and reports losses periodically.
     pub(crate) fn disable_retransmit_timer(&mut self) {
         self.retransmit_timer = None;
     }
 
-    /// When something may have been lost again.
+    /// Returns the time at which a retransmission counts as lost.
     pub(crate) fn retransmit_deadline(&self) -> Option<Time> {
-        let waits = self.unacked_packets() > 0 && !self.lost_queue.contains(self.delivered_up_to);
-        let repeat = self.retransmit_timer.as_ref().filter(|_| waits)?;
+        let is_awaited =
+            self.unacked_packets() > 0 && !self.lost_queue.contains(self.delivered_up_to);
+        let repeat = self.retransmit_timer.as_ref().filter(|_| is_awaited)?;
         Some(repeat.deadline(self.rtt.upper_bound()))
     }
 
-    /// What would be known to have arrived by now goes again.
+    /// Marks retransmissions as lost whose ACKs should have arrived by now.
     pub(crate) fn on_retransmit_timer(&mut self, now: Time) {
         let long = self.rtt.upper_bound();
         let Some(repeat) = &mut self.retransmit_timer else {
@@ -304,40 +309,41 @@ impl Sender {
         }
     }
 
-    /// If it was not reported, its report was lost, and more were missing, or all behind it was lost: the last packet shows that.
+    /// Marks the first packet as lost. If it was never reported missing, either its report was lost, with others, or
+    /// all packets after it were: the last packet reveals that.
     fn mark_first_lost(&mut self) {
         let first = self.delivered_up_to;
         self.lost_queue.insert(first, first);
         if self.missing.contains(first) {
             return;
         }
-        let is_unheard =
+        let is_unreported =
             |seq: &Seq| seq.is_before(self.highest_delivered) && !self.missing.contains(*seq);
-        let behind = (1..UNREPORTED_MAX).map(|n| first.plus(n));
-        for seq in behind.take_while(is_unheard) {
+        let candidates = (1..UNREPORTED_MAX).map(|n| first.plus(n));
+        for seq in candidates.take_while(is_unreported) {
             self.lost_queue.insert(seq, seq);
         }
         let last = self.buffer.unsent().minus(1);
         self.lost_queue.insert(last, last);
     }
 
-    /// Whether something was sent that is not acknowledged.
+    /// Whether there are unacknowledged packets.
     pub(crate) fn has_unacked(&self) -> bool {
         self.buffer.acked() != self.buffer.unsent()
     }
 
-    /// Whether the other end has room, but for the two packets that it always says it has.
+    /// Whether the peer has free receive buffer beyond the two packets that it always announces.
     pub(crate) fn has_receive_window(&self) -> bool {
         self.flow_window > 2
     }
 
-    /// The next packet, if one may go now.
+    /// Returns the next packet to send if one is due.
     pub(crate) fn next_packet(&mut self, now: Time) -> Option<Seq> {
         if self.deadline().is_none_or(|due| due > now) {
             return None;
         }
-        let again = self.lost_queue.first();
-        let seq = match again {
+        let lost = self.lost_queue.first();
+        let seq = match lost {
             Some(seq) => {
                 self.lost_queue.remove(seq, seq);
                 self.counts.retransmitted += 1;
@@ -346,29 +352,29 @@ impl Sender {
             None => self.buffer.take_unsent()?,
         };
         if let Some(repeat) = &mut self.retransmit_timer {
-            repeat.on_sent(seq, again.is_some(), seq == self.delivered_up_to, now);
+            repeat.on_sent(seq, lost.is_some(), seq == self.delivered_up_to, now);
         }
         self.app_limited |= self.is_app_limited();
         self.counts.sent += 1;
         self.busy_since.get_or_insert(now);
-        // A pair is one of new packets: of others the receiver believes nothing.
-        let pairs = again.is_none() && seq.get().is_multiple_of(PAIR_EVERY);
+        // Only new packets form a pair: the receiver does not evaluate others.
+        let pairs = lost.is_none() && seq.get().is_multiple_of(PAIR_EVERY);
         if !std::mem::replace(&mut self.pair_pending, pairs) {
             let earliest = Time::from_nanos(now.as_nanos().saturating_sub(CATCH_UP_MAX.as_nanos()));
             self.next_at = self.next_at.max(earliest);
         }
         self.next_at += self.control.send_period();
-        if again.is_none() && self.rtt_probe.is_none() {
+        if lost.is_none() && self.rtt_probe.is_none() {
             self.rtt_probe = Some((seq, now));
         }
         Some(seq)
     }
 
-    /// When the next packet may go, unless something has to come first.
+    /// Returns the time of the next packet; `None` if an ACK or new data must come first.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let may =
+        let can_send =
             !self.lost_queue.is_empty() || (self.buffer.has_unsent() && self.window_is_open());
-        may.then_some(match self.pair_pending {
+        can_send.then_some(match self.pair_pending {
             true => Time::ZERO,
             false => self.next_at,
         })
@@ -382,13 +388,13 @@ impl Sender {
         self.buffer.unsent().since(self.delivered_up_to) as u32
     }
 
-    /// Those that arrived behind one that did not.
+    /// Returns the number of packets that arrived after a missing one.
     fn out_of_order_packets(&self) -> u32 {
         let behind = self.highest_delivered.since(self.delivered_up_to) as u32;
         behind.saturating_sub(self.missing.len())
     }
 
-    /// There is nothing to send, though there would be room to write it.
+    /// Whether the application has nothing to send: no packet is unsent, and the send buffer has free space.
     fn is_app_limited(&self) -> bool {
         !self.buffer.has_unsent() && self.buffer.free_packets() > self.buffer.capacity() / 4
     }
@@ -423,7 +429,8 @@ impl Sender {
     }
 }
 
-/// The first value counts as it is (UDT4 begins with 16 packets a second, and takes seconds to leave that).
+/// Smooths a reported rate. The first value replaces the initial one. (UDT4 starts with 16 packets per second, and
+/// takes seconds to leave that.)
 fn smoothed(old: f64, new: u32) -> f64 {
     match (old > 0.0, new > 0) {
         (_, false) => old,
@@ -446,7 +453,7 @@ mod tests {
         Sender::new(buffer, 64, 1500, control)
     }
 
-    /// All that goes until nothing is left, as offsets from the first packet.
+    /// Transmits until nothing is due. Returns the packets as offsets from the first one.
     fn transmit_all(sender: &mut Sender) -> Vec<u32> {
         let next = || {
             let due = sender.deadline()?;
@@ -458,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reported_missing_goes_again_first_and_all_if_that_brings_nothing() {
+    fn retransmits_reported_packets_first_and_all_at_the_second_expiration() {
         let mut sender = sender(10);
         assert_eq!(transmit_all(&mut sender).len(), 10);
         let mut report = Vec::new();
@@ -472,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_packet_alone_goes_again_where_none_was_reported_missing() {
+    fn expiration_without_loss_reports_retransmits_the_last_packet() {
         let mut sender = sender(5);
         transmit_all(&mut sender);
         sender.on_timeout(Time::from_secs(1));

@@ -1,40 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long a thread rests so that packets come together, and go together, instead of waking it one by one.
+//! Batching delays: the thread sleeps briefly so that several packets are received, and sent, with one system call.
 
 use longhaul_units::Time;
 
-/// A rest at most, as Linux has for the trains that TCP hands over (tcp_output.c, `tcp_tso_autosize`: a millisecond's).
+/// Maximum delay: a millisecond, as Linux has for the bursts of TCP (tcp_output.c, `tcp_tso_autosize`).
 pub(super) const DELAY_MAX: Time = Time::from_millis(1);
-/// What may come in a rest: more would not fit into a socket's buffer where `net.core.rmem_max` is what Linux begins with
-/// (208 KiB, of which small pieces of memory take more than half).
+/// Maximum length of a received batch in bytes. More would not fit into a socket buffer of Linux's default
+/// `net.core.rmem_max` (208 KiB, of which the overhead of small buffers takes more than half).
 const BATCH_LEN_MAX: u64 = 64 << 10;
-/// What comes in the longest rest where one is worth it, 32 Mbit/s. What asks and answers on a short path would only wait.
+/// Minimum length of a batch, in bytes per maximum delay, for which a delay pays: 32 Mbit/s. Requests and replies on
+/// a short path would only be delayed.
 const BATCH_LEN_MIN: u64 = 4 << 10;
 
-/// What was due within so long goes together, where `bytes` went in the time `elapsed`. A path whose queue is shorter loses some.
+/// Returns the time within which due packets are sent together, after `bytes` were sent in `elapsed`. A path whose
+/// queue is shorter drops some of them.
 pub(super) fn send_delay(bytes: usize, elapsed: Time) -> Time {
     let bytes = (bytes as u64).max(1);
     Time::from_nanos(elapsed.as_nanos().saturating_mul(BATCH_LEN_MAX) / bytes).min(DELAY_MAX)
 }
 
-/// How long packets are let come, if they come fast enough: `bytes` came in the time `elapsed`.
+/// Returns the delay before the next receive, after `bytes` were received in `elapsed`; `None` if packets come too
+/// slowly.
 pub(super) fn receive_delay(bytes: usize, elapsed: Time) -> Option<Time> {
-    let in_longest =
+    let bytes_per_delay =
         (bytes as u64).saturating_mul(DELAY_MAX.as_nanos()) / elapsed.as_nanos().max(1);
-    (in_longest >= BATCH_LEN_MIN).then(|| send_delay(bytes, elapsed))
+    (bytes_per_delay >= BATCH_LEN_MIN).then(|| send_delay(bytes, elapsed))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Bytes of one packet each so many µs.
+    /// Returns the delay for a packet each `interval_us`.
     fn receive_delay_at(interval_us: u64) -> Option<Time> {
         receive_delay(1472, Time::from_micros(interval_us))
     }
 
     #[test]
-    fn a_rest_is_a_millisecond_or_what_a_socket_holds() {
+    fn delays_a_millisecond_or_until_a_batch_is_full() {
         assert_eq!(receive_delay_at(40), Some(DELAY_MAX), "300 Mbit/s");
         let at_1_gbit = receive_delay_at(12).unwrap();
         assert_eq!(at_1_gbit, Time::from_nanos(12_000 * 65_536 / 1472));
@@ -46,18 +49,18 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_slowly_is_taken_at_once() {
+    fn does_not_delay_slow_packets() {
         assert_eq!(receive_delay_at(400), None);
         assert_eq!(
             receive_delay(8 * 64, Time::from_millis(1)),
             None,
-            "questions and answers"
+            "requests and replies"
         );
         assert_eq!(receive_delay(0, Time::from_millis(1)), None);
     }
 
     #[test]
-    fn what_is_due_within_a_rest_goes_together() {
+    fn sends_packets_that_are_due_soon_together() {
         assert_eq!(send_delay(0, Time::from_micros(3)), DELAY_MAX);
         assert_eq!(send_delay(125_000, DELAY_MAX), Time::from_nanos(524_288));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread that receives and sends for all connections of a socket. It waits by ppoll(2), whose timer counts
-//! microseconds; tokio's counts milliseconds.
+//! Driver thread of a socket, which receives and sends for all its connections. It waits with ppoll(2), whose timeout
+//! has microseconds; tokio's has milliseconds.
 
 use super::{
     batching,
@@ -24,14 +24,14 @@ use std::{
     time::SystemTime,
 };
 
-/// Bytes that are received at once, of each of several pieces.
+/// Length of each receive buffer, in bytes.
 const BUFFER_LEN: usize = 65_536;
 
-/// What the kernel keeps for a socket while the task does something else, 1 Gbit/s for 64 ms: as much of it as
-/// `net.core.rmem_max` and `wmem_max` allow.
+/// Size of the kernel's socket buffers in bytes, 1 Gbit/s for 64 ms, as far as `net.core.rmem_max` and `wmem_max`
+/// allow.
 const SOCKET_BUFFER_LEN: usize = 8 << 20;
 
-/// How long a full socket is waited for before it is asked again.
+/// Maximum time to wait for a full socket before the next try.
 const WRITABLE_TIMEOUT: Time = Time::from_millis(10);
 
 struct Driver {
@@ -41,16 +41,16 @@ struct Driver {
     buffers: Vec<u8>,
     batch: GsoBatch,
     rx_timestamps: RxTimestamps,
-    /// Connections of which something came or went.
+    /// IDs of the connections that received or sent packets.
     active_ids: Vec<u32>,
 }
 
-/// Starts the thread. It ends when nobody has the socket or one of its connections any more.
+/// Starts the thread. It ends when the socket and all its streams are dropped and no connection has data to send.
 pub(super) fn start(socket: UdpSocket, shared: &Arc<Shared>) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let udp = UdpSocketState::new(UdpSockRef::from(&socket))?;
     allow_fragmentation(&socket, true);
-    // With less it is slower, and works.
+    // Smaller buffers only make it slower.
     let _smaller = udp.set_recv_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER_LEN);
     let _smaller = udp.set_send_buffer_size(UdpSockRef::from(&socket), SOCKET_BUFFER_LEN);
     let mut driver = Driver {
@@ -80,7 +80,7 @@ impl Driver {
             let now = self.shared.now();
             let elapsed = now.since(std::mem::replace(&mut last_pass, now));
             match batching::receive_delay(received, elapsed) {
-                Some(rest) => thread::sleep(rest.into()),
+                Some(delay) => thread::sleep(delay.into()),
                 None => {
                     let send_delay = batching::send_delay(sent, elapsed);
                     self.wait(deadline.map(|deadline| deadline.since(now).max(send_delay)))?;
@@ -90,7 +90,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Until something comes, is to be sent, or is due.
+    /// Waits until a packet arrives, a notification comes or `timeout` expires.
     fn wait(&self, timeout: Option<Time>) -> io::Result<()> {
         let mut ready = [
             PollFd::new(&self.socket, PollFlags::IN),
@@ -107,7 +107,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Until the socket takes more, or did not for a while.
+    /// Waits until the socket accepts more packets, but at most [`WRITABLE_TIMEOUT`].
     fn wait_writable(&self) -> io::Result<()> {
         let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
         match poll(&mut ready, Some(&timespec(WRITABLE_TIMEOUT))) {
@@ -116,20 +116,20 @@ impl Driver {
         }
     }
 
-    /// All that has come: how many bytes.
+    /// Receives all available packets. Returns their bytes.
     fn receive(&mut self) -> io::Result<usize> {
         let mut received = 0;
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
         loop {
-            let mut pieces = self.buffers.chunks_mut(BUFFER_LEN).map(IoSliceMut::new);
+            let mut slices = self.buffers.chunks_mut(BUFFER_LEN).map(IoSliceMut::new);
             let empty = || IoSliceMut::new(&mut []);
-            let mut pieces: [_; BATCH_SIZE] =
-                std::array::from_fn(|_| pieces.next().unwrap_or_else(empty));
+            let mut slices: [_; BATCH_SIZE] =
+                std::array::from_fn(|_| slices.next().unwrap_or_else(empty));
             let socket = UdpSockRef::from(&self.socket);
-            match self.udp.recv(socket, &mut pieces, &mut metas) {
+            match self.udp.recv(socket, &mut slices, &mut metas) {
                 Ok(count) => received += self.handle_batch(&metas[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(received),
-                // A port where nobody listens is like silence.
+                // An ICMP port unreachable is ignored: the connection times out.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(error),
             }
@@ -139,9 +139,9 @@ impl Driver {
     fn handle_batch(&mut self, metas: &[RecvMeta]) -> usize {
         let (now, wall) = (self.shared.now(), SystemTime::now());
         let mut state = self.shared.lock();
-        for (meta, piece) in metas.iter().zip(self.buffers.chunks(BUFFER_LEN)) {
+        for (meta, buffer) in metas.iter().zip(self.buffers.chunks(BUFFER_LEN)) {
             let received_at = self.rx_timestamps.receive_time(meta.timestamp, now, wall);
-            for datagram in piece[..meta.len].chunks(meta.stride.max(1)) {
+            for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
                 state.endpoint.handle(datagram, meta.addr, received_at);
                 let id = Packet::read(datagram).map(|packet| packet.destination);
                 if id.is_some() && id != self.active_ids.last().copied() {
@@ -156,7 +156,7 @@ impl Driver {
         metas.iter().map(|meta| meta.len).sum()
     }
 
-    /// All that is due: how many bytes, and when the next is.
+    /// Sends all due packets. Returns their bytes and the next deadline.
     fn send(&mut self) -> io::Result<(usize, Option<Time>)> {
         let mut sent = 0;
         loop {
@@ -169,7 +169,7 @@ impl Driver {
         }
     }
 
-    /// Puts packets together that may go with one call.
+    /// Collects due packets for one system call. Returns the next deadline.
     fn fill_batch(&mut self) -> Option<Time> {
         let now = self.shared.now();
         self.rx_timestamps.advance_to(now);
@@ -188,18 +188,18 @@ impl Driver {
         state.endpoint.deadline()
     }
 
-    /// Sends the train; where the kernel or the network card does not take it as one (UDP_SEGMENT), its packets one by one, as all
-    /// from then on.
+    /// Sends the batch. If the kernel or the network card does not accept it as one (UDP_SEGMENT), sends its packets
+    /// one by one, as all packets from then on.
     fn send_batch(&mut self) -> io::Result<()> {
         let Some((to, bytes, packet_len)) = self.batch.datagrams() else {
             return Ok(());
         };
-        // Only probes want to know what is too long for the path: a packet that became too long is cut on the way.
+        // Only probes test the length that the path carries. A data packet that became too long is fragmented.
         if self.batch.is_probe() {
             allow_fragmentation(&self.socket, false);
         }
-        let is_train = bytes.len() > packet_len;
-        if self.send_to(to, bytes, packet_len)? == SendOutcome::TooLong && is_train {
+        let is_batch = bytes.len() > packet_len;
+        if self.send_to(to, bytes, packet_len)? == SendOutcome::TooLong && is_batch {
             for packet in bytes.chunks(packet_len) {
                 self.send_to(to, packet, packet_len)?;
             }
@@ -225,23 +225,23 @@ impl Driver {
             match self.udp.try_send(socket, &transmit) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_writable()?,
                 Err(error) if is_size_error(&error) => return Ok(SendOutcome::TooLong),
-                // What cannot go, because there is no route for a moment, is as if it were lost on the way.
+                // An unsendable packet, for example without a route, counts as lost on the path.
                 _ => return Ok(SendOutcome::Sent),
             }
         }
     }
 }
 
-/// What became of packets.
+/// Result of a send.
 #[derive(PartialEq, Eq)]
 enum SendOutcome {
     Sent,
-    /// They are too long, or too many in one piece.
+    /// The packets are too long, or too many for one system call.
     TooLong,
 }
 
-/// What the kernel and network cards say of trains that they do not take (net/ipv4/udp.c, `udp_send_skb`), and of packets that are too
-/// long.
+/// Whether an error is one that the kernel and network cards return for batches that they do not accept
+/// (net/ipv4/udp.c, `udp_send_skb`), and for packets that are too long.
 fn is_size_error(error: &io::Error) -> bool {
     let refusals = [Errno::IO, Errno::INVAL, Errno::MSGSIZE];
     refusals
@@ -249,16 +249,16 @@ fn is_size_error(error: &io::Error) -> bool {
         .any(|one| error.raw_os_error() == Some(one.raw_os_error()))
 }
 
-/// Lets packets of IPv4 be cut on the way, or not. Where they may be, what the kernel has heard of the path, maybe from
-/// a stranger, counts for nothing (ip(7), `IP_PMTUDISC_OMIT`). Of IPv6 routers cut nothing, and quinn-udp forbids the
-/// kernel to.
-fn allow_fragmentation(socket: &UdpSocket, may: bool) {
-    let how = match may {
+/// Allows or forbids routers to fragment IPv4 packets. While it is allowed, the kernel ignores path MTU messages,
+/// which a third party may have forged (ip(7), `IP_PMTUDISC_OMIT`). Routers do not fragment IPv6, and quinn-udp
+/// forbids the kernel to.
+fn allow_fragmentation(socket: &UdpSocket, allow: bool) {
+    let mode = match allow {
         true => Ipv4PathMtuDiscovery::OMIT,
         false => Ipv4PathMtuDiscovery::PROBE,
     };
-    // Sockets of IPv6 alone have no such option, and need none.
-    let _none = set_ip_mtu_discover(socket, how);
+    // A socket for IPv6 only has no such option, and needs none.
+    let _none = set_ip_mtu_discover(socket, mode);
 }
 
 fn timespec(time: Time) -> Timespec {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets that go with one system call: to one host, all as long as the first, but for the last, which may be shorter
-//! (UDP_SEGMENT, udp(7)).
+//! Batch of packets for one system call: all have one destination and the length of the first, except the last, which
+//! may be shorter (UDP_SEGMENT, udp(7)).
 
 use crate::packet::is_probe;
 use std::net::SocketAddr;
 
-/// Bytes of one, at most: what a UDP datagram may have.
+/// Maximum length of a batch in bytes: that of a UDP datagram.
 const BATCH_LEN_MAX: usize = 65_000;
 
 #[derive(Debug)]
@@ -15,18 +15,18 @@ pub(super) struct GsoBatch {
     to: Option<SocketAddr>,
     packet_len: usize,
     packets: usize,
-    /// It is no more than one, which probes the path.
+    /// Whether the batch is a single path MTU probe.
     is_probe: bool,
-    /// Behind its last byte.
+    /// Length of the batch in bytes. The buffer may hold one more packet after it.
     len: usize,
-    /// It takes no more.
+    /// Whether the batch accepts no more packets.
     closed: bool,
-    /// Whose the packet is that lies behind it and does not belong to it.
+    /// Destination of the packet after the batch, which does not belong to it.
     next_to: Option<SocketAddr>,
 }
 
 impl GsoBatch {
-    /// An empty one, for so many packets.
+    /// Creates an empty batch for `packets_max` packets.
     pub(super) fn new(packets_max: usize) -> Self {
         Self {
             bytes: Vec::with_capacity(2 * BATCH_LEN_MAX),
@@ -41,12 +41,12 @@ impl GsoBatch {
         }
     }
 
-    /// Whether it takes no more.
+    /// Whether the batch accepts no more packets.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Asks for another packet, which `append` appends, and says where to it goes; whether there was one.
+    /// Calls `append`, which appends a packet and returns its destination. Returns whether there was one.
     pub(super) fn add(&mut self, append: impl FnOnce(&mut Vec<u8>) -> Option<SocketAddr>) -> bool {
         let Some(to) = append(&mut self.bytes) else {
             return false;
@@ -73,23 +73,23 @@ impl GsoBatch {
             || self.len + self.packet_len > BATCH_LEN_MAX;
     }
 
-    /// Where it goes, its bytes, and how long a packet of it is.
+    /// Returns the destination, the bytes and the packet length; `None` if the batch is empty.
     pub(super) fn datagrams(&self) -> Option<(SocketAddr, &[u8], usize)> {
         let to = self.to.filter(|_| self.packets > 0)?;
         Some((to, &self.bytes[..self.len], self.packet_len))
     }
 
-    /// Whether it is a probe, which is not to be cut on the way.
+    /// Whether the batch is a path MTU probe, which routers must not fragment.
     pub(super) fn is_probe(&self) -> bool {
         self.is_probe
     }
 
-    /// From now on each packet goes by itself.
+    /// Sends each packet by itself from now on.
     pub(super) fn disable_gso(&mut self) {
         self.packets_max = 1;
     }
 
-    /// It is away; what lay behind it begins another.
+    /// Removes the sent packets. The packet after them starts the next batch.
     pub(super) fn clear_sent(&mut self) {
         self.bytes.drain(..self.len);
         (self.to, self.packets, self.len, self.closed) = (None, 0, 0, false);
@@ -107,30 +107,30 @@ mod tests {
         ([10, 0, 0, number], 9000).into()
     }
 
-    /// What goes together of these packets, by host and length.
+    /// Returns the batches for packets of this host and length, as host, length of the batch and length of a packet.
     fn batches(packets: &[(u8, usize)]) -> Vec<(u8, usize, usize)> {
         let mut left = packets.iter();
-        let mut train = GsoBatch::new(4);
-        let mut gone = Vec::new();
+        let mut batch = GsoBatch::new(4);
+        let mut sent = Vec::new();
         loop {
-            while !train.is_closed()
-                && train.add(|bytes| {
+            while !batch.is_closed()
+                && batch.add(|bytes| {
                     let (to, length) = left.next()?;
                     bytes.resize(bytes.len() + length, *to);
                     Some(host(*to))
                 })
             {}
-            let Some((to, bytes, length)) = train.datagrams() else {
-                return gone;
+            let Some((to, bytes, length)) = batch.datagrams() else {
+                return sent;
             };
             assert!(bytes.iter().all(|byte| host(*byte) == to));
-            gone.push((bytes[0], bytes.len(), length));
-            train.clear_sent();
+            sent.push((bytes[0], bytes.len(), length));
+            batch.clear_sent();
         }
     }
 
     #[test]
-    fn packets_of_one_length_to_one_host_go_together() {
+    fn batches_packets_of_one_length_and_destination() {
         let packets = [
             (1, 100),
             (1, 100),

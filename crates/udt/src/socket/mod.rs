@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The state machines on a UDP socket: what a program uses, with tokio's traits of reading and writing.
+//! UDP sockets that drive the state machines: the interface for applications, with tokio's traits for reading and
+//! writing.
 //!
-//! One thread drives all connections of a socket. It wakes once a millisecond, or each 64 KB and sends what is due in one
-//! piece, which the kernel or the network card cuts into packets (UDP GSO), and takes what came in pieces as large (GRO):
-//! that is what makes it cheap, where libudt makes a system call for each packet and waits between two in a loop.
+//! One thread drives all connections of a socket. It wakes up once a millisecond, or each 64 KB. It sends the due
+//! packets as one buffer, which the kernel or the network card segments (UDP GSO), and receives packets merged into
+//! buffers as large (GRO). This saves CPU time: libudt makes a system call for each packet, and waits between two in
+//! a loop.
 
 mod batching;
 mod driver;
@@ -26,14 +28,14 @@ use std::{
     time::Instant,
 };
 
-/// A UDP port and all its connections. Dropped, it takes no more, and those that are open go on.
+/// UDP socket and all its connections. After a drop it accepts no more connections; open ones continue.
 #[derive(Debug)]
 pub struct Socket {
     shared: Arc<Shared>,
 }
 
 impl Socket {
-    /// Takes a UDP port.
+    /// Binds a UDP port and starts the driver thread.
     pub fn bind(at: SocketAddr, config: Config, control: BoxedControlFactory) -> io::Result<Self> {
         let socket = std::net::UdpSocket::bind(at)?;
         let local = socket.local_addr()?;
@@ -47,18 +49,18 @@ impl Socket {
         Ok(Self { shared })
     }
 
-    /// Where it is bound.
+    /// Returns the local address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.local_addr
     }
 
-    /// Takes connections from now on.
+    /// Accepts connections from now on.
     pub fn listen(&self) {
         self.shared.lock().endpoint.listen();
     }
 
-    /// The next connection that another host opened.
+    /// Returns the next connection that a peer opened.
     pub async fn accept(&self) -> io::Result<Stream> {
         let id = std::future::poll_fn(|context| {
             let mut state = self.shared.lock();
@@ -76,12 +78,12 @@ impl Socket {
         Ok(Stream::new(id.await?, self.shared.clone()))
     }
 
-    /// Opens a connection to a host that listens.
+    /// Opens a connection to a listening peer.
     pub async fn connect(&self, peer: SocketAddr) -> io::Result<Stream> {
         self.open(|endpoint, now| endpoint.connect(peer, now)).await
     }
 
-    /// Opens a connection to a host that does the same at the same time.
+    /// Opens a connection to a peer that does the same at the same time.
     pub async fn rendezvous(&self, peer: SocketAddr) -> io::Result<Stream> {
         self.open(|endpoint, now| endpoint.rendezvous(peer, now))
             .await
@@ -95,11 +97,11 @@ impl Socket {
         let connected = {
             let mut state = self.shared.lock();
             let id = start(&mut state.endpoint, now);
-            // Before anybody else has the lock: the other end of a rendezvous may have asked already.
+            // Register while the lock is held: the peer of a rendezvous may already have sent its handshake.
             id.inspect(|id| drop(state.waiters.insert(*id, Waiters::default())))
         };
         let id = connected.ok_or_else(|| io::Error::other("too many connections"))?;
-        // Dropped before it is open, it is forgotten.
+        // If the stream is dropped before the connection is open, the connection is removed.
         let stream = Stream::new(id, self.shared.clone());
         self.shared.wakeup.notify();
         std::future::poll_fn(|context| {
@@ -126,10 +128,10 @@ impl Drop for Socket {
     }
 }
 
-/// Of the system's.
+/// Returns a random number of the system.
 fn random() -> u32 {
     let mut bytes = [0; 4];
-    // It has some since it booted, and gives so few at once.
+    // Few bytes never block or fail once the system has booted.
     let _all = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u32::from_ne_bytes(bytes)
 }

@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When packets came, as the kernel says (SO_TIMESTAMPNS, socket(7)), however late they are looked at.
+//! Receive times of packets from the kernel's timestamps (SO_TIMESTAMPNS, socket(7)), which do not depend on when
+//! they are read.
 
 use longhaul_units::Time;
 use std::time::{Duration, SystemTime};
 
-/// Turns the kernel's times into ours.
+/// Converts the kernel's timestamps into the time of the connections.
 #[derive(Debug, Default)]
 pub(super) struct RxTimestamps {
-    /// The connections were told of this moment; none before it is told any more.
+    /// Latest time that the connections have seen: no packet gets an earlier one.
     latest: Time,
 }
 
 impl RxTimestamps {
-    /// What is told at `now` is told of `now`.
+    /// Records that the connections have seen `now`.
     pub(super) fn advance_to(&mut self, now: Time) {
         self.latest = self.latest.max(now);
     }
 
-    /// When it came that has this stamp, where it is `now` here and `wall` there. The kernel's clock may be set: no packet came before
-    /// those of before, nor comes later than now.
+    /// Returns the receive time of a packet with this kernel timestamp, at `now` in connection time and `wall` in
+    /// system time. The system clock may be set: the result is neither earlier than the packets before, nor later
+    /// than `now`.
     pub(super) fn receive_time(
         &mut self,
         stamp: Option<Duration>,
         now: Time,
         wall: SystemTime,
     ) -> Time {
-        let came = stamp.map(|stamp| SystemTime::UNIX_EPOCH + stamp);
-        let age = came.and_then(|came| wall.duration_since(came).ok());
-        let came = age.map_or(now, |age| now.since(age.into()));
-        self.advance_to(came);
+        let received = stamp.map(|stamp| SystemTime::UNIX_EPOCH + stamp);
+        let age = received.and_then(|received| wall.duration_since(received).ok());
+        let received_at = age.map_or(now, |age| now.since(age.into()));
+        self.advance_to(received_at);
         self.latest.min(now)
     }
 }
@@ -45,17 +47,21 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_came_when_its_stamp_says() {
+    fn converts_timestamps_to_receive_times() {
         let mut arrivals = RxTimestamps::default();
         let first = receive_at(&mut arrivals, Some(999_999_500));
         let second = receive_at(&mut arrivals, Some(999_999_512));
         assert_eq!(NOW.since(first), Time::from_micros(500));
         assert_eq!(second.since(first), Time::from_micros(12));
-        assert_eq!(receive_at(&mut arrivals, None), NOW, "without one, now");
+        assert_eq!(
+            receive_at(&mut arrivals, None),
+            NOW,
+            "the present without a timestamp"
+        );
     }
 
     #[test]
-    fn a_clock_that_is_set_turns_nothing_back() {
+    fn bounds_receive_times_when_the_clock_is_set() {
         let mut arrivals = RxTimestamps::default();
         arrivals.advance_to(NOW - Time::from_millis(1));
         let long_ago = receive_at(&mut arrivals, Some(1_000_000));
@@ -63,7 +69,7 @@ mod tests {
         assert_eq!(
             receive_at(&mut arrivals, Some(2_000_000_000)),
             NOW,
-            "nor on"
+            "not later than now"
         );
     }
 }

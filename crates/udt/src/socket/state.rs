@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the thread of a socket and all who use it share: connections, and who waits for what of them.
+//! State that the driver thread of a socket shares with its users: connections, and the tasks that wait for them.
 
 use crate::{
     congestion::Control,
@@ -24,15 +24,16 @@ use std::{
     time::Instant,
 };
 
-/// Makes a congestion control for each connection, from its first packet and the packets that may be under way.
+/// Creates the congestion control of each connection, from its initial sequence number and the maximum window in
+/// packets.
 pub type BoxedControlFactory = Box<dyn Fn(Seq, u32) -> Box<dyn Control> + Send>;
 
 pub(super) type Random = fn() -> u32;
 
-/// What the driver and all handles have.
+/// State shared by the driver and all handles of a socket.
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
-    /// Something is to be sent.
+    /// Wakes the driver when a deadline moved forward.
     pub(super) wakeup: Wakeup,
     pub(super) epoch: Instant,
     pub(super) local_addr: SocketAddr,
@@ -46,14 +47,14 @@ impl std::fmt::Debug for Shared {
 
 pub(super) struct State {
     pub(super) endpoint: Endpoint<BoxedControlFactory, Random>,
-    /// Who waits for something of a connection.
+    /// Tasks that wait for a connection, by its ID.
     pub(super) waiters: HashMap<u32, Waiters>,
-    /// Connections that nobody has taken yet, and who waits for one.
+    /// Accepted connections that no task has taken yet, and the task that waits for one.
     pub(super) accepted: VecDeque<u32>,
     pub(super) accept_waker: Option<Waker>,
-    /// What became of those that were asked for here.
+    /// Results of the connections that were opened here.
     pub(super) connect_results: HashMap<u32, io::Result<()>>,
-    /// Why nothing goes any more.
+    /// Error that broke the socket.
     pub(super) failure: Option<io::ErrorKind>,
 }
 
@@ -62,7 +63,7 @@ pub(super) struct Waiters {
     pub(super) readers: Wakers,
     pub(super) writers: Wakers,
     pub(super) connectors: Wakers,
-    /// Nobody has it any more: it is forgotten once it has come to its end.
+    /// Whether the stream was dropped: the connection is removed once it is closed.
     pub(super) detached: bool,
 }
 
@@ -73,7 +74,7 @@ impl Waiters {
     }
 }
 
-/// Tasks that wait for the same: mostly one, for a while two where a connection moves from one to another.
+/// Tasks that wait for one event: usually one, briefly two when a connection moves from one task to another.
 #[derive(Default)]
 pub(super) struct Wakers(Vec<Waker>);
 
@@ -99,8 +100,8 @@ impl Shared {
     }
 }
 
-/// By which other threads wake the one that waits for packets: eventfd(2), with a system call only for the first of
-/// several who call.
+/// Wakes the driver thread from other threads: eventfd(2), with a system call only for the first of several
+/// notifications.
 #[derive(Debug)]
 pub(super) struct Wakeup {
     eventfd: OwnedFd,
@@ -116,16 +117,16 @@ impl Wakeup {
         })
     }
 
-    /// Whoever waits looks again.
+    /// Wakes the driver.
     pub(super) fn notify(&self) {
         if !self.is_notified.swap(true, SeqCst) {
-            // Full it would have been called, too.
+            // A write to a full counter fails, but then the driver is already notified.
             let _called_already = write(&self.eventfd, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Whoever waits was woken: calls from now on are new ones. In this order, for who calls in between finds that it
-    /// was called, and what he wants done is seen after this.
+    /// Clears the notification after a wake-up. The read comes first: a thread that notifies in between finds the
+    /// flag set, and the driver processes its change after this call.
     pub(super) fn clear(&self) {
         let _one_at_least = read(&self.eventfd, &mut [0; 8]);
         self.is_notified.store(false, SeqCst);
@@ -150,7 +151,7 @@ impl State {
         }
     }
 
-    /// Says what became of connections.
+    /// Passes the events of the endpoint to the waiting tasks.
     pub(super) fn dispatch_events(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
             self.dispatch(event);
@@ -165,10 +166,10 @@ impl State {
             }
             Event::Connected(id) => (id, Ok(())),
             Event::Refused(id, code) => {
-                let why = format!("the other end refuses the connection ({code})");
+                let message = format!("the peer refused the connection ({code})");
                 (
                     id,
-                    Err(io::Error::new(io::ErrorKind::ConnectionRefused, why)),
+                    Err(io::Error::new(io::ErrorKind::ConnectionRefused, message)),
                 )
             }
             Event::TimedOut(id) => (id, Err(io::ErrorKind::TimedOut.into())),
@@ -180,7 +181,8 @@ impl State {
         }
     }
 
-    /// Something of a connection came or went: who waits for what that brought is woken, and nobody else.
+    /// Wakes the readers and writers of a connection for which there is something to read or free space, and no
+    /// others.
     pub(super) fn wake_ready(&mut self, id: u32) {
         let (Some(connection), Some(waiting)) =
             (self.endpoint.connection(id), self.waiters.get_mut(&id))
@@ -195,20 +197,20 @@ impl State {
         }
     }
 
-    /// Who waits for something of a connection looks again.
+    /// Wakes all tasks that wait for a connection.
     fn wake_all(&mut self, id: u32) {
         self.waiters.entry(id).and_modify(Waiters::wake_all);
     }
 
-    /// One that nobody has is forgotten.
+    /// Removes a closed connection without a stream; wakes the tasks of others.
     fn on_closed(&mut self, id: u32) {
         match self.waiters.get(&id) {
-            Some(waiting) if waiting.detached => self.forget(id),
+            Some(waiting) if waiting.detached => self.remove(id),
             _ => self.wake_all(id),
         }
     }
 
-    /// Nobody has it any more.
+    /// Marks a connection whose stream was dropped.
     pub(super) fn detach(&mut self, id: u32) {
         if let Some(waiting) = self.waiters.get_mut(&id) {
             waiting.detached = true;
@@ -216,7 +218,7 @@ impl State {
         self.endpoint.wake(id);
     }
 
-    /// Those who have come and whom nobody will take any more hear that it is over.
+    /// Stops accepting, and aborts the connections that no task has taken.
     pub(super) fn stop_accepting(&mut self) {
         self.endpoint.stop_listening();
         for id in std::mem::take(&mut self.accepted) {
@@ -228,21 +230,21 @@ impl State {
         }
     }
 
-    pub(super) fn forget(&mut self, id: u32) {
+    pub(super) fn remove(&mut self, id: u32) {
         self.endpoint.remove(id);
         self.waiters.remove(&id);
         self.connect_results.remove(&id);
         self.accepted.retain(|accepted| *accepted != id);
     }
 
-    /// Whether there is no connection that somebody has, or that has something to say yet.
+    /// Whether no connection has a stream or data to send.
     pub(super) fn is_idle(&self) -> bool {
         self.waiters.is_empty()
     }
 
-    /// Nothing goes any more.
-    pub(super) fn fail_all(&mut self, why: io::ErrorKind) {
-        self.failure = Some(why);
+    /// Fails all connections with this error.
+    pub(super) fn fail_all(&mut self, error: io::ErrorKind) {
+        self.failure = Some(error);
         self.waiters.values_mut().for_each(Waiters::wake_all);
         self.accept_waker.take().into_iter().for_each(Waker::wake);
     }

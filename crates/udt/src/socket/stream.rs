@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One connection, as a program reads and writes it.
+//! Stream of an application over one connection.
 
 use super::state::{Shared, State, Waiters, Wakers};
 use crate::connection::{CloseReason, Connection, Stats};
@@ -12,8 +12,8 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// An end of a connection: bytes by [`AsyncRead`] and [`AsyncWrite`]. Dropped, what was written still goes, and
-/// then the connection is closed.
+/// Byte stream over a connection, with [`AsyncRead`] and [`AsyncWrite`]. After a drop, written data is still sent,
+/// and then the connection is closed.
 #[derive(Debug)]
 pub struct Stream {
     id: u32,
@@ -26,50 +26,49 @@ impl Stream {
         Self { id, shared }
     }
 
-    /// How it fares; nothing before it is open and after the socket broke.
+    /// Returns the statistics; `None` before the connection is open and after the socket broke.
     #[must_use]
     pub fn stats(&self) -> Option<Stats> {
         let mut state = self.shared.lock();
         Some(state.endpoint.connection(self.id)?.stats())
     }
 
-    /// Where its other end is.
+    /// Returns the peer's address; `None` once the connection is gone.
     #[must_use]
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.shared.lock().endpoint.peer_addr(self.id)
     }
 
-    /// Bytes of the longest packet that goes now, with the headers of IPv4 and UDP (IPv6: 20 more).
+    /// Returns the maximum length of a packet at present, in bytes with the headers of IPv4 and UDP (IPv6: 20 more).
     #[must_use]
     pub fn packet_len(&self) -> Option<usize> {
         let mut state = self.shared.lock();
         Some(state.endpoint.connection(self.id)?.packet_len())
     }
 
-    /// Whether there is something to read of a stream: `WouldBlock` if nothing is yet, `false` after the other end has closed
-    /// the connection.
+    /// Whether there are bytes to read: `WouldBlock` if none have arrived yet, `false` after the connection closed.
     pub fn try_peek(&self) -> io::Result<bool> {
         let peeked = self.with_connection(&mut self.shared.lock(), |connection| {
-            let over = connection.close_reason().is_some();
-            Ok((connection.can_read() || over).then(|| connection.can_read()))
+            let closed = connection.close_reason().is_some();
+            Ok((connection.can_read() || closed).then(|| connection.can_read()))
         })?;
         peeked.ok_or(io::ErrorKind::WouldBlock.into())
     }
 
-    /// The address of this end.
+    /// Returns the local address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.local_addr
     }
 
-    /// Reads what is there of a stream: `WouldBlock` if nothing is yet, 0 after the other end has closed the connection.
+    /// Reads bytes that arrived: `WouldBlock` if there are none yet, 0 after the peer closed the connection.
     pub fn try_read(&self, to: &mut [u8]) -> io::Result<usize> {
         let read =
             self.with_connection(&mut self.shared.lock(), |connection| read(connection, to))?;
         read.ok_or(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Writes what there is room for: `WouldBlock` if there is none.
+    /// Writes as much as the send buffer has space for: `WouldBlock` if it is full.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.with_connection(&mut self.shared.lock(), |connection| {
             write(connection, bytes)
@@ -77,7 +76,7 @@ impl Stream {
         written.ok_or(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Ready when [`Self::try_read`] has something to say.
+    /// Ready when [`Self::try_read`] would not block.
     pub fn poll_readable(&self, context: &Context<'_>) -> Poll<()> {
         let is_ready = |connection: &mut Connection| {
             let ready = connection.can_read() || connection.close_reason().is_some();
@@ -86,7 +85,7 @@ impl Stream {
         self.poll(context, READER, is_ready).map(drop)
     }
 
-    /// Ready when [`Self::try_write`] has something to say.
+    /// Ready when [`Self::try_write`] would not block.
     pub fn poll_writable(&self, context: &Context<'_>) -> Poll<()> {
         let is_ready = |connection: &mut Connection| {
             let ready = connection.send_buffer_free() > 0 || connection.close_reason().is_some();
@@ -95,18 +94,18 @@ impl Stream {
         self.poll(context, WRITER, is_ready).map(drop)
     }
 
-    /// Ready when all that was written has arrived.
+    /// Ready when all written data is acknowledged.
     pub fn poll_flushed(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
         self.poll(context, WRITER, |connection| {
             match (connection.is_flushed(), connection.close_reason()) {
                 (true, _) => Ok(Some(())),
-                (false, Some(end)) => Err(closed_error(end)),
+                (false, Some(reason)) => Err(closed_error(reason)),
                 (false, None) => Ok(None),
             }
         })
     }
 
-    /// Whether it is over: the other end has closed it, this one has, or it is lost. What came may still be read.
+    /// Whether the connection closed: by the peer, here, or by a timeout. Data that arrived can still be read.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let ended = |connection: &mut Connection| Ok(connection.close_reason().map(drop));
@@ -114,7 +113,7 @@ impl Stream {
         !matches!(ended, Ok(None))
     }
 
-    /// Ready when it is lost: nothing was heard for too long, or nothing goes over the socket any more.
+    /// Ready with the error when the connection timed out or the socket broke.
     pub fn poll_lost(&self, context: &Context<'_>) -> Poll<io::Error> {
         let lost = |connection: &mut Connection| match connection.close_reason() {
             Some(CloseReason::Timeout) => Err(closed_error(CloseReason::Timeout)),
@@ -124,27 +123,28 @@ impl Stream {
         lost.map(|lost| lost.unwrap_or_else(|error| error))
     }
 
-    /// Takes no more than so many packets that were not sent, from now on.
+    /// Limits the unsent packets of the send buffer.
     pub fn limit_unsent(&self, packets: u32) {
         let limit = |connection: &mut Connection| {
             connection.limit_unsent(packets);
             Ok(Some(()))
         };
-        // One that is over takes nothing.
-        let _over = self.with_connection(&mut self.shared.lock(), limit);
+        // A closed connection accepts no data.
+        let _closed = self.with_connection(&mut self.shared.lock(), limit);
     }
 
-    /// Closes it at once: what has not arrived is given up.
+    /// Closes the connection at once and gives up unacknowledged data.
     pub fn abort(&self) {
         let abort = |connection: &mut Connection| {
             connection.abort();
             Ok(Some(()))
         };
-        // One that is not open has nothing to give up.
+        // A connection that is not open has no data to give up.
         let _ended = self.with_connection(&mut self.shared.lock(), abort);
     }
 
-    /// Does something with the connection, and has it say what follows from that.
+    /// Applies `act` to the connection and wakes the driver if its deadline moved forward. Returns `None` if `act`
+    /// would block.
     fn with_connection<T>(
         &self,
         state: &mut State,
@@ -158,14 +158,14 @@ impl Stream {
         let done = act(connection.ok_or(io::ErrorKind::NotConnected)?)?;
         state.endpoint.wake(self.id);
         let after = state.endpoint.deadline();
-        // The driver knows of all later deadlines.
+        // The driver wakes up for later deadlines by itself.
         if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
             self.shared.wakeup.notify();
         }
         Ok(done)
     }
 
-    /// The same; if there is nothing to do yet, it is asked again once something has happened.
+    /// Applies `act` as [`Self::with_connection`] does, and registers the task's waker if it would block.
     fn poll<T>(
         &self,
         context: &Context<'_>,
@@ -184,13 +184,13 @@ impl Stream {
     }
 }
 
-/// Who waits.
+/// Selects the waiters of an operation.
 type WakerSlot = fn(&mut Waiters) -> &mut Wakers;
 
 const READER: WakerSlot = |waiting| &mut waiting.readers;
 const WRITER: WakerSlot = |waiting| &mut waiting.writers;
 
-/// Nothing if nothing is there yet.
+/// Reads bytes; `None` if there are none yet.
 fn read(connection: &mut Connection, to: &mut [u8]) -> io::Result<Option<usize>> {
     let read = connection.read(to);
     match (read, connection.close_reason()) {
@@ -200,17 +200,17 @@ fn read(connection: &mut Connection, to: &mut [u8]) -> io::Result<Option<usize>>
     }
 }
 
-/// Nothing if there is no room yet.
+/// Writes bytes; `None` if the send buffer is full.
 fn write(connection: &mut Connection, bytes: &[u8]) -> io::Result<Option<usize>> {
-    if let Some(end) = connection.close_reason() {
-        return Err(closed_error(end));
+    if let Some(reason) = connection.close_reason() {
+        return Err(closed_error(reason));
     }
     let written = connection.write(bytes);
     Ok((written > 0 || bytes.is_empty()).then_some(written))
 }
 
-fn closed_error(end: CloseReason) -> io::Error {
-    match end {
+fn closed_error(reason: CloseReason) -> io::Error {
+    match reason {
         CloseReason::Local => io::ErrorKind::NotConnected.into(),
         CloseReason::Remote => io::ErrorKind::ConnectionReset.into(),
         CloseReason::Timeout => io::ErrorKind::TimedOut.into(),
@@ -238,19 +238,19 @@ impl AsyncWrite for Stream {
         self.poll(context, WRITER, |connection| write(connection, bytes))
     }
 
-    /// Returns when all that was written has arrived.
+    /// Ready when all written data is acknowledged.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_flushed(context)
     }
 
-    /// Returns when all that was written has arrived and the other end was told that it is over. UDT knows no half of a
-    /// close: nothing more is read after that but what had come.
+    /// Ready when all written data is acknowledged and the peer got the shutdown. UDT cannot close one direction
+    /// only: afterwards only data that had already arrived can be read.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll(context, WRITER, |connection| {
             connection.close();
             match (connection.is_flushed(), connection.close_reason()) {
                 (_, Some(CloseReason::Local)) | (true, Some(_)) => Ok(Some(())),
-                (false, Some(end)) => Err(closed_error(end)),
+                (false, Some(reason)) => Err(closed_error(reason)),
                 (_, None) => Ok(None),
             }
         })
@@ -268,9 +268,9 @@ impl Drop for Stream {
                 connection.close_reason().is_none()
             });
         match open {
-            // The driver forgets it at its end.
+            // The driver removes the connection once it is closed.
             true => state.detach(self.id),
-            false => state.forget(self.id),
+            false => state.remove(self.id),
         }
         self.shared.wakeup.notify();
     }
