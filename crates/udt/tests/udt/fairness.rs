@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flows that share a path: what each gets of it, how alike they are, and how soon a late one has its share.
+//! Fairness of flows that share a path: the rate of each, Jain's index, and the time until a late flow has its share.
 
 use crate::testbed::{Wire, config, open_as};
 use longhaul_stats::fairness::jain;
@@ -11,26 +11,26 @@ use longhaul_udt::{
 use longhaul_units::Time;
 use std::fmt::Write as _;
 
-/// Flows from one end to the other over the same two wires.
-struct Crowd {
+/// Flows in one direction over the same two lines.
+struct SharedPath {
     now: Time,
     flows: Vec<Flow>,
     wires: [Wire; 2],
     buffer: Vec<u8>,
 }
 
-/// Makes a rate control, from a seed last.
-type Make = fn(Seq, u32, u64) -> Box<dyn Control>;
+/// Creates a congestion control from the initial sequence number, the window and a seed.
+type NewControl = fn(Seq, u32, u64) -> Box<dyn Control>;
 
-const NATIVE: Make = |first, window, seed| Box::new(Native::new(first, window, seed));
-const BBR: Make = |first, window, seed| Box::new(Bbr::new(first, window, seed));
+const NATIVE: NewControl = |first, window, seed| Box::new(Native::new(first, window, seed));
+const BBR: NewControl = |first, window, seed| Box::new(Bbr::new(first, window, seed));
 
 struct Flow {
     ends: [Connection; 2],
     received: u64,
 }
 
-impl Crowd {
+impl SharedPath {
     fn new(path: &[(&str, &str)]) -> Self {
         Self {
             now: Time::ZERO,
@@ -40,8 +40,8 @@ impl Crowd {
         }
     }
 
-    /// Another flow from now on.
-    fn join(&mut self, make: Make) {
+    /// Starts another flow.
+    fn join(&mut self, make: NewControl) {
         let number = self.flows.len() as u32;
         let control = |first, window| make(first, window, u64::from(number) + 7);
         let names = [2 * number + 2, 2 * number + 3];
@@ -97,7 +97,7 @@ impl Crowd {
         }
     }
 
-    /// Mbit/s of each in this time.
+    /// Runs for `time`. Returns the rate of each flow in Mbit/s.
     fn measure(&mut self, time: Time) -> Vec<f64> {
         let before: Vec<u64> = self.flows.iter().map(|flow| flow.received).collect();
         self.run(self.now + time);
@@ -108,23 +108,23 @@ impl Crowd {
     }
 }
 
-/// What flows that begin together get of a path.
-fn together(make: Make) -> String {
+/// Returns a table of the rates of flows that start together.
+fn rates_of_simultaneous_flows(make: NewControl) -> String {
     let mut table = String::from("RTT ms  flows  Mbit/s  Jain  ms waited\n");
     for (rtt, delay) in [(10, "5ms"), (80, "40ms")] {
         for count in [1, 2, 4, 8] {
-            let mut crowd = Crowd::new(&[("rate", "100mbit"), ("delay", delay)]);
-            (0..count).for_each(|_| crowd.join(make));
-            crowd.run(Time::from_secs(20));
-            crowd.wires[0].taken = (0, Time::ZERO);
-            let rates = crowd.measure(Time::from_secs(20));
+            let mut path = SharedPath::new(&[("rate", "100mbit"), ("delay", delay)]);
+            (0..count).for_each(|_| path.join(make));
+            path.run(Time::from_secs(20));
+            path.wires[0].delays = (0, Time::ZERO);
+            let rates = path.measure(Time::from_secs(20));
             let sum: f64 = rates.iter().sum();
-            let (packets, taken) = crowd.wires[0].taken;
-            let waited = taken.as_secs_f64() * 1e3 / packets as f64 - f64::from(rtt) / 2.0;
-            let alike = jain(&rates).unwrap_or(1.0);
+            let (packets, delays) = path.wires[0].delays;
+            let waited = delays.as_secs_f64() * 1e3 / packets as f64 - f64::from(rtt) / 2.0;
+            let fairness_index = jain(&rates).unwrap_or(1.0);
             writeln!(
                 table,
-                "{rtt:6}  {count:5}  {sum:6.1}  {alike:.2}  {waited:9.1}"
+                "{rtt:6}  {count:5}  {sum:6.1}  {fairness_index:.2}  {waited:9.1}"
             )
             .unwrap();
         }
@@ -132,50 +132,50 @@ fn together(make: Make) -> String {
     table
 }
 
-/// The rates of one flow and of another that comes 20 s later.
-fn late(delay: &str, first: Make, second: Make) -> String {
-    let mut crowd = Crowd::new(&[("rate", "100mbit"), ("delay", delay)]);
-    crowd.join(first);
-    crowd.run(Time::from_secs(20));
-    crowd.join(second);
+/// Returns a table of the rates of a flow and of another that starts 20 s later.
+fn rates_with_a_late_flow(delay: &str, first: NewControl, second: NewControl) -> String {
+    let mut path = SharedPath::new(&[("rate", "100mbit"), ("delay", delay)]);
+    path.join(first);
+    path.run(Time::from_secs(20));
+    path.join(second);
     let mut table = String::from("seconds  first  second\n");
     for second in [5, 10, 20, 40] {
-        let time = second - crowd.now.since(Time::from_secs(20)).as_secs_f64() as u64;
-        let rates = crowd.measure(Time::from_secs(time));
+        let time = second - path.now.since(Time::from_secs(20)).as_secs_f64() as u64;
+        let rates = path.measure(Time::from_secs(time));
         writeln!(table, "{second:7}  {:5.1}  {:6.1}", rates[0], rates[1]).unwrap();
     }
     table
 }
 
 #[test]
-fn native_flows_that_begin_together_share_a_path() {
-    insta::assert_snapshot!(together(NATIVE));
+fn simultaneous_native_flows_share_a_path() {
+    insta::assert_snapshot!(rates_of_simultaneous_flows(NATIVE));
 }
 
 #[test]
-fn bbr_flows_that_begin_together_share_a_path() {
-    insta::assert_snapshot!(together(BBR));
+fn simultaneous_bbr_flows_share_a_path() {
+    insta::assert_snapshot!(rates_of_simultaneous_flows(BBR));
 }
 
 #[test]
-fn a_native_flow_that_comes_late_gets_its_share() {
-    insta::assert_snapshot!(late("20ms", NATIVE, NATIVE));
+fn late_native_flow_gets_its_share() {
+    insta::assert_snapshot!(rates_with_a_late_flow("20ms", NATIVE, NATIVE));
 }
 
 #[test]
-fn a_bbr_flow_that_comes_late_gets_its_share() {
-    insta::assert_snapshot!(late("20ms", BBR, BBR));
+fn late_bbr_flow_gets_its_share() {
+    insta::assert_snapshot!(rates_with_a_late_flow("20ms", BBR, BBR));
 }
 
-/// A native flow and one of BBR, whichever comes first.
+/// Runs a native flow and a BBR flow together, with either starting first.
 #[test]
-fn both_controls_live_on_one_path() {
+fn native_and_bbr_share_a_path() {
     let mut table = String::new();
     for delay in ["5ms", "20ms", "90ms"] {
         writeln!(table, "{delay} each way, native first").unwrap();
-        table += &late(delay, NATIVE, BBR);
+        table += &rates_with_a_late_flow(delay, NATIVE, BBR);
         writeln!(table, "{delay} each way, BBR first").unwrap();
-        table += &late(delay, BBR, NATIVE);
+        table += &rates_with_a_late_flow(delay, BBR, NATIVE);
     }
     insta::assert_snapshot!(table);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Against libudt 4.11 (Debian's libudt-dev): a program of ours, built here, is the other end, and between the two are losses,
-//! packets that come twice, and some that come late.
+//! Interoperation with libudt 4.11 (Debian's libudt-dev). The peer is a program built here; a relay relay the two
+//! loses, duplicates and delays packets.
 
 use crate::testbed::{bbr, byte, config, native};
 use longhaul_udt::socket::{BoxedControlFactory, Socket, Stream};
@@ -21,13 +21,13 @@ use std::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// How long anything may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(100);
+/// Time after which a test counts as hung.
+const TIMEOUT: Duration = Duration::from_secs(100);
 
-/// What goes one way.
+/// Bytes sent in each transfer.
 const BYTES: u64 = 2_000_000;
 
-/// The program, or nothing if libudt is not here.
+/// Builds the peer program; `None` if libudt is missing.
 fn peer() -> Option<&'static PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -44,23 +44,23 @@ fn peer() -> Option<&'static PathBuf> {
     longhaul_testbed::skip::unless(built.is_ok(), missing).then(|| built.as_ref().ok())?
 }
 
-/// A path of UDP between two ports, on which losses, doubles and late packets are.
-struct Between {
+/// UDP relay relay two ports that loses, duplicates and delays packets.
+struct LossyRelay {
     port: u16,
-    over: Arc<AtomicBool>,
+    stopped: Arc<AtomicBool>,
 }
 
-impl Between {
-    /// Who writes to it first is the one end, `to` the other.
+impl LossyRelay {
+    /// Starts a relay relay `to` and the first other address that sends to it.
     fn to(to: SocketAddr, seed: u64) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let short = Some(Duration::from_millis(20));
         socket.set_read_timeout(short).unwrap();
         let port = socket.local_addr().unwrap().port();
-        let over = Arc::new(AtomicBool::new(false));
-        let until = over.clone();
-        thread::spawn(move || pass(&socket, to, seed, &until));
-        Self { port, over }
+        let stopped = Arc::new(AtomicBool::new(false));
+        let until = stopped.clone();
+        thread::spawn(move || relay_datagrams(&socket, to, seed, &until));
+        Self { port, stopped }
     }
 
     fn address(&self) -> SocketAddr {
@@ -68,17 +68,17 @@ impl Between {
     }
 }
 
-impl Drop for Between {
+impl Drop for LossyRelay {
     fn drop(&mut self) {
-        self.over.store(true, Relaxed);
+        self.stopped.store(true, Relaxed);
     }
 }
 
-fn pass(socket: &UdpSocket, to: SocketAddr, seed: u64, over: &AtomicBool) {
+fn relay_datagrams(socket: &UdpSocket, to: SocketAddr, seed: u64, stopped: &AtomicBool) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let (mut first, mut late) = (None, None);
+    let (mut first, mut delayed) = (None, None);
     let mut datagram = [0; 2000];
-    while !over.load(Relaxed) {
+    while !stopped.load(Relaxed) {
         let Ok((length, from)) = socket.recv_from(&mut datagram) else {
             continue;
         };
@@ -89,34 +89,34 @@ fn pass(socket: &UdpSocket, to: SocketAddr, seed: u64, over: &AtomicBool) {
                 to
             }
         };
-        // libudt says once that a connection is over.
-        let is_over = datagram.starts_with(&[0x80, 5]);
+        // libudt sends one shutdown only.
+        let is_shutdown = datagram.starts_with(&[0x80, 5]);
         match random.random_range(0..100) {
-            0 if !is_over => continue,
+            0 if !is_shutdown => continue,
             1 => drop(socket.send_to(&datagram[..length], other)),
-            2 if late.is_none() && !is_over => {
-                late = Some((datagram[..length].to_vec(), other));
+            2 if delayed.is_none() && !is_shutdown => {
+                delayed = Some((datagram[..length].to_vec(), other));
                 continue;
             }
             _ => {}
         }
         drop(socket.send_to(&datagram[..length], other));
         if random.random_range(0..4) == 0
-            && let Some((datagram, other)) = late.take()
+            && let Some((datagram, other)) = delayed.take()
         {
             drop(socket.send_to(&datagram, other));
         }
     }
 }
 
-/// libudt's end. It says on standard error when it may be connected to.
-fn start(task: &str, kind: &str, how: &str, ports: [u16; 2]) -> Option<Child> {
-    let mut command = theirs([task, kind, how], ports)?;
+/// Starts the libudt peer, which prints a line to standard error when it is ready for a connection.
+fn start(task: &str, kind: &str, mode: &str, ports: [u16; 2]) -> Option<Child> {
+    let mut command = peer_command([task, kind, mode], ports)?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    Some(started(command))
+    Some(spawn_ready(command))
 }
 
-fn theirs(words: [&str; 3], ports: [u16; 2]) -> Option<Command> {
+fn peer_command(words: [&str; 3], ports: [u16; 2]) -> Option<Command> {
     let mut command = Command::new("timeout");
     command.arg("90").arg(peer()?).args(words);
     let [own, other] = ports.map(|port| port.to_string());
@@ -124,24 +124,24 @@ fn theirs(words: [&str; 3], ports: [u16; 2]) -> Option<Command> {
     Some(command)
 }
 
-fn started(mut command: Command) -> Child {
+fn spawn_ready(mut command: Command) -> Child {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    said.read_line(&mut line).unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    stderr.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
     child
 }
 
 fn bind() -> Socket {
-    controlled(Box::new(native))
+    bind_with(Box::new(native))
 }
 
-fn controlled(control: BoxedControlFactory) -> Socket {
+fn bind_with(control: BoxedControlFactory) -> Socket {
     Socket::bind("127.0.0.1:0".parse().unwrap(), config(), control).unwrap()
 }
 
-/// Both rate controls.
+/// Returns both congestion controls.
 fn controls() -> [BoxedControlFactory; 2] {
     [Box::new(bbr), Box::new(native)]
 }
@@ -163,18 +163,18 @@ async fn we_send(mut to: Stream) {
 async fn we_receive(mut from: Stream) {
     let mut all = Vec::new();
     from.read_to_end(&mut all).await.unwrap();
-    assert!(all == stream(), "{} bytes came", all.len());
+    assert!(all == stream(), "{} bytes arrived", all.len());
 }
 
-/// What libudt received.
+/// Checks the bytes that libudt received.
 fn they_received(mut child: Child) {
     let mut all = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut all).unwrap();
-    assert!(all == stream(), "{} bytes came", all.len());
+    assert!(all == stream(), "{} bytes arrived", all.len());
     assert!(child.wait().unwrap().success());
 }
 
-/// What libudt sends, from a thread of its own.
+/// Writes the bytes that libudt sends, in another thread.
 fn they_send(child: &mut Child) {
     let mut to = child.stdin.take().unwrap();
     thread::spawn(move || to.write_all(&stream()).unwrap());
@@ -184,7 +184,7 @@ fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let within = async { tokio::time::timeout(PATIENCE, test).await.unwrap() };
+    let within = async { tokio::time::timeout(TIMEOUT, test).await.unwrap() };
     runtime.unwrap().block_on(within);
 }
 
@@ -195,17 +195,17 @@ fn libudt_receives_what_we_send_to_its_listener() {
         let Some(child) = start("receive", "stream", "listen", [port, 0]) else {
             return;
         };
-        let between = Between::to(([127, 0, 0, 1], port).into(), 1);
+        let relay = LossyRelay::to(([127, 0, 0, 1], port).into(), 1);
         run(async {
-            let ours = controlled(control).connect(between.address()).await;
+            let ours = bind_with(control).connect(relay.address()).await;
             we_send(ours.unwrap()).await;
         });
         they_received(child);
     }
 }
 
-/// How libudt reads or writes a stream: kind, bytes of a call, microseconds between two, and bytes in all. Its receive buffer holds
-/// 12 MB.
+/// Parameters of libudt's reads or writes: kind, bytes per call, microseconds relay two calls, and total bytes. Its
+/// receive buffer holds 12 MB.
 type Calls = (&'static str, usize, u32, usize);
 
 const CALLS: [Calls; 5] = [
@@ -220,7 +220,7 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length as u64).map(byte).collect()
 }
 
-/// A file for one of libudt's standard streams.
+/// Creates a file for one of libudt's standard streams.
 fn file(name: &str) -> File {
     let at = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut options = File::options();
@@ -241,18 +241,18 @@ fn libudt_receives_whole_files_over_loopback_however_it_reads() {
         for (name, control) in ["bbr", "native"].into_iter().zip(controls()) {
             let port = free_port();
             let words = ["receive", kind, "listen"];
-            let Some(mut command) = theirs(words, [port, 0]) else {
+            let Some(mut command) = peer_command(words, [port, 0]) else {
                 return;
             };
             let to = file("libudt-received");
             command.args([call.to_string(), pause.to_string()]);
             command.stdout(to.try_clone().unwrap());
-            let mut child = started(command);
+            let mut child = spawn_ready(command);
             run(async {
                 let at = ([127, 0, 0, 1], port).into();
-                let mut ours = controlled(control).connect(at).await.unwrap();
+                let mut ours = bind_with(control).connect(at).await.unwrap();
                 ours.write_all(&bytes(length)).await.unwrap();
-                // Who receives a file by its length closes when it has that.
+                // A receiver that knows the file's length closes after that many bytes.
                 assert!(ours.shutdown().await.is_ok() || kind == "file");
             });
             assert!(child.wait().unwrap().success(), "{kind} {name}");
@@ -268,14 +268,14 @@ fn we_receive_whole_files_over_loopback_however_libudt_writes() {
             let listener = bind();
             listener.listen();
             let ports = [free_port(), listener.local_addr().port()];
-            let Some(mut command) = theirs(["send", kind, "connect"], ports) else {
+            let Some(mut command) = peer_command(["send", kind, "connect"], ports) else {
                 return;
             };
             let mut from = file("libudt-sent");
             from.write_all(&bytes(length)).unwrap();
             from.rewind().unwrap();
             command.args([call.to_string(), pause.to_string()]);
-            let mut child = started({
+            let mut child = spawn_ready({
                 command.stdin(from);
                 command
             });
@@ -288,9 +288,9 @@ fn we_receive_whole_files_over_loopback_however_libudt_writes() {
     }
 }
 
-/// Its answer to a request of an open connection is all that says which packets pass.
+/// The replies of libudt to requests on an open connection are the only sign of which packets pass.
 #[test]
-fn libudt_answers_what_probes_the_path() {
+fn libudt_answers_path_mtu_probes() {
     let port = free_port();
     let Some(child) = start("receive", "stream", "listen", [port, 0]) else {
         return;
@@ -311,8 +311,8 @@ fn we_receive_what_libudt_sends_to_our_listener() {
     run(async {
         let listener = bind();
         listener.listen();
-        let between = Between::to(listener.local_addr(), 3);
-        let started = start("send", "stream", "connect", [free_port(), between.port]);
+        let relay = LossyRelay::to(listener.local_addr(), 3);
+        let started = start("send", "stream", "connect", [free_port(), relay.port]);
         let Some(mut child) = started else { return };
         they_send(&mut child);
         we_receive(listener.accept().await.unwrap()).await;
@@ -320,17 +320,17 @@ fn we_receive_what_libudt_sends_to_our_listener() {
     });
 }
 
-/// A stream is all that there is here.
+/// Only byte streams are supported.
 #[test]
-fn libudt_is_refused_a_connection_for_messages() {
+fn refuses_message_mode_connections() {
     let listener = bind();
     listener.listen();
     let ports = [free_port(), listener.local_addr().port()];
-    let Some(mut asks) = theirs(["send", "message", "connect"], ports) else {
+    let Some(mut connecting) = peer_command(["send", "message", "connect"], ports) else {
         return;
     };
-    let said = String::from_utf8(asks.output().unwrap().stderr).unwrap();
-    assert!(said.contains("connection rejected"), "{said}");
+    let stderr = String::from_utf8(connecting.output().unwrap().stderr).unwrap();
+    assert!(stderr.contains("connection rejected"), "{stderr}");
 }
 
 #[test]
@@ -340,13 +340,13 @@ fn we_receive_what_libudt_s_listener_sends() {
         return;
     };
     they_send(&mut child);
-    let between = Between::to(([127, 0, 0, 1], port).into(), 5);
-    run(async { we_receive(bind().connect(between.address()).await.unwrap()).await });
+    let relay = LossyRelay::to(([127, 0, 0, 1], port).into(), 5);
+    run(async { we_receive(bind().connect(relay.address()).await.unwrap()).await });
     assert!(child.wait().unwrap().success());
 }
 
 #[test]
-fn both_meet_though_neither_listens() {
+fn rendezvous_with_libudt() {
     run(async {
         let ours = bind();
         let port = free_port();

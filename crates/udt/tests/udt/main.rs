@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! UDT between endpoints: simulated hours and paths, real sockets, libudt, hostile peers, and the packets of fuzzing.
+//! UDT between endpoints: over simulated paths, over hours, over real sockets, with libudt, with hostile peers, and the fuzz corpora.
 
 mod corpus;
 mod endpoints;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Paths that carry less than the ends agreed on: three namespaces, of which the middle one routes, and says nothing of what it
-//! throws away for its length, or cuts it.
+//! Path MTU discovery over three namespaces. The middle one routes packets no longer than it carries. It drops or
+//! fragments longer ones, and sends no ICMP message about them.
 
 use crate::testbed::{byte, config, native};
 use longhaul_linux::{netns::Netns, process::inside};
@@ -15,17 +15,18 @@ use tokio::{
     time::timeout,
 };
 
-/// How long anything may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time after which a test counts as hung.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the second half of the path carries.
+/// MTU of the second half of the path, in bytes.
 const NARROW: usize = 1400;
 
-/// Left, middle and right, of which the first two have 10.90.1.0/24 and fd90:1::/64, the others 10.90.2.0/24 and fd90:2::/64.
+/// Namespaces left, middle and right. The first two share 10.90.1.0/24 and fd90:1::/64, the last two 10.90.2.0/24 and
+/// fd90:2::/64.
 struct Path([Netns; 3]);
 
 impl Path {
-    /// Nothing if this process may make no namespaces.
+    /// Creates the namespaces; `None` if this process may not.
     fn new(name: &str) -> Option<Self> {
         if !may_use_namespaces() {
             return None;
@@ -65,20 +66,20 @@ impl Path {
         );
     }
 
-    /// The second half carries no more than so many bytes.
+    /// Sets the MTU of the second half.
     fn narrow(&self, bytes: usize) {
         self.ip(1, &format!("link set dev c mtu {bytes}"));
         self.ip(2, &format!("link set dev d mtu {bytes}"));
     }
 
-    /// The middle says nothing of what is too long.
-    fn silence_the_middle(&self) {
+    /// Stops ICMP messages of the middle about packets that are too long.
+    fn drop_icmp_of_the_middle(&self) {
         let rules = "table inet silence { chain out { type filter hook output priority 0; \
             icmp type destination-unreachable drop; icmpv6 type packet-too-big drop; }; }";
         run(Command::new("nft").arg(rules), &self.0[1]);
     }
 
-    /// A connection from the left to the right.
+    /// Opens a connection from the left to the right.
     async fn connect(&self, ends: [&str; 2]) -> (Stream, Stream) {
         let [left, right] = ends.map(|end| SocketAddr::new(end.parse::<IpAddr>().unwrap(), 0));
         let bind = |netns: usize, at| {
@@ -111,7 +112,7 @@ fn may_use_namespaces() -> bool {
     longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
 }
 
-/// Sends so many bytes, which arrive.
+/// Sends `bytes` bytes and checks that they arrive.
 async fn carry(from: &mut Stream, to: &mut Stream, bytes: usize) {
     let sent: Vec<u8> = (0..bytes as u64).map(byte).collect();
     let mut received = vec![0; bytes];
@@ -124,7 +125,7 @@ async fn carry(from: &mut Stream, to: &mut Stream, bytes: usize) {
             .1
             .unwrap()
     };
-    timeout(PATIENCE, all).await.expect("it hangs");
+    timeout(TIMEOUT, all).await.expect("the transfer hangs");
     assert!(received == sent);
 }
 
@@ -133,7 +134,7 @@ fn packet_len(stream: &Stream) -> usize {
 }
 
 #[tokio::test]
-async fn packets_are_as_long_as_the_path_carries() {
+async fn uses_the_longest_packets_that_the_path_carries() {
     for (family, ends) in [
         (4, ["10.90.1.1", "10.90.2.1"]),
         (6, ["fd90:1::1", "fd90:2::1"]),
@@ -142,32 +143,32 @@ async fn packets_are_as_long_as_the_path_carries() {
             let Some(path) = Path::new(&format!("as{family}{narrow}")) else {
                 return;
             };
-            path.silence_the_middle();
+            path.drop_icmp_of_the_middle();
             if narrow {
                 path.narrow(NARROW);
             }
             let (mut left, mut right) = path.connect(ends).await;
-            // Until the search is over.
+            // Transfer until the search is over.
             for _ in 0..20 {
                 carry(&mut left, &mut right, 300_000).await;
                 carry(&mut right, &mut left, 300_000).await;
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            let most = if narrow { NARROW } else { 1500 };
-            // As UDT counts, which knows of IPv4 alone.
-            let expected = if family == 4 { most } else { most - 20 };
+            let mtu = if narrow { NARROW } else { 1500 };
+            // UDT counts the headers of IPv4 only.
+            let expected = if family == 4 { mtu } else { mtu - 20 };
             assert_eq!([packet_len(&left), packet_len(&right)], [expected; 2]);
         }
     }
 }
 
-/// What has been cut to 1500 bytes already goes through in pieces.
+/// Packets of 1500 bytes that were sent before are fragmented.
 #[tokio::test]
-async fn a_path_that_becomes_narrower_carries_what_was_long() {
+async fn fragments_packets_after_the_path_mtu_shrinks() {
     let Some(path) = Path::new("shrinks") else {
         return;
     };
-    path.silence_the_middle();
+    path.drop_icmp_of_the_middle();
     let (mut left, mut right) = path.connect(["10.90.1.1", "10.90.2.1"]).await;
     carry(&mut left, &mut right, 300_000).await;
     assert_eq!(packet_len(&left), 1500);
@@ -175,9 +176,9 @@ async fn a_path_that_becomes_narrower_carries_what_was_long() {
     carry(&mut left, &mut right, 3_000_000).await;
 }
 
-/// And where this host itself must cut it the kernel takes no trains.
+/// If this host itself must fragment, the kernel accepts no GSO batches.
 #[tokio::test]
-async fn an_interface_that_becomes_narrower_takes_packets_one_by_one() {
+async fn sends_without_gso_after_the_interface_mtu_shrinks() {
     let Some(path) = Path::new("near") else {
         return;
     };
@@ -186,5 +187,5 @@ async fn an_interface_that_becomes_narrower_takes_packets_one_by_one() {
     path.ip(0, "link set dev a mtu 1400");
     carry(&mut left, &mut right, 3_000_000).await;
     let counts = left.stats().unwrap().counts;
-    assert_eq!(counts.timeouts, 0, "nothing was thrown away");
+    assert_eq!(counts.timeouts, 0, "no packet was dropped");
 }

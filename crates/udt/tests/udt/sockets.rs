@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections over real sockets, on the loopback.
+//! Connections over real sockets on the loopback interface.
 
 use crate::testbed::{bbr, byte, config, native};
 use longhaul_udt::{
@@ -18,8 +18,8 @@ use tokio::{
     time::timeout,
 };
 
-/// How long anything may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time after which a test counts as hung.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn bind(at: &str, config: Config) -> Socket {
     Socket::bind(at.parse().unwrap(), config, Box::new(native)).unwrap()
@@ -47,7 +47,7 @@ async fn send_all(mut stream: Stream, bytes: u64) {
     stream.shutdown().await.unwrap();
 }
 
-/// How many bytes came, all of them the right ones.
+/// Receives until the end and checks the bytes. Returns how many there were.
 async fn receive_all(mut stream: Stream) -> u64 {
     let mut buffer = vec![0; 100_000];
     let mut received = 0;
@@ -62,7 +62,7 @@ async fn receive_all(mut stream: Stream) -> u64 {
 }
 
 #[tokio::test]
-async fn a_stream_goes_through_both_families() {
+async fn transfers_a_stream_over_ipv4_and_ipv6() {
     for at in ["127.0.0.1:0", "[::1]:0"] {
         let transfer = async {
             let (accepted, connected) = pair(at, config()).await;
@@ -70,12 +70,12 @@ async fn a_stream_goes_through_both_families() {
             let ((), received) = tokio::join!(send_all(connected, bytes), receive_all(accepted));
             assert_eq!(received, bytes);
         };
-        timeout(PATIENCE, transfer).await.unwrap();
+        timeout(TIMEOUT, transfer).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn bbr_goes_as_well() {
+async fn transfers_a_stream_with_bbr() {
     let transfer = async {
         let bind = || {
             let at = "127.0.0.1:0".parse().unwrap();
@@ -90,11 +90,11 @@ async fn bbr_goes_as_well() {
         let ((), received) = tokio::join!(sending, receive_all(accepted.unwrap()));
         assert_eq!(received, bytes);
     };
-    timeout(PATIENCE, transfer).await.unwrap();
+    timeout(TIMEOUT, transfer).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_was_written_goes_though_all_handles_are_dropped() {
+async fn sends_written_data_after_all_handles_are_dropped() {
     let transfer = async {
         let (accepted, mut connected) = pair("127.0.0.1:0", config()).await;
         let bytes: Vec<u8> = (0..2_000_000).map(byte).collect();
@@ -102,7 +102,7 @@ async fn what_was_written_goes_though_all_handles_are_dropped() {
         drop(connected);
         assert_eq!(receive_all(accepted).await, 2_000_000);
     };
-    timeout(PATIENCE, transfer).await.unwrap();
+    timeout(TIMEOUT, transfer).await.unwrap();
 }
 
 #[tokio::test]
@@ -118,60 +118,60 @@ async fn many_connections_share_a_port() {
             tokio::spawn(send_all(connected, 300_000));
             receiving.push(tokio::spawn(receive_all(accepted)));
         }
-        for one in receiving {
-            assert_eq!(one.await.unwrap(), 300_000);
+        for transfer in receiving {
+            assert_eq!(transfer.await.unwrap(), 300_000);
         }
     };
-    timeout(PATIENCE, transfer).await.unwrap();
+    timeout(TIMEOUT, transfer).await.unwrap();
 }
 
 #[tokio::test]
-async fn who_came_and_was_not_taken_hears_that_it_is_over() {
+async fn dropping_a_socket_closes_connections_that_were_not_accepted() {
     let config = config();
     let (listener, other) = (bind("127.0.0.1:0", config), bind("127.0.0.1:0", config));
     listener.listen();
     let mut stream = other.connect(listener.local_addr()).await.unwrap();
     drop(listener);
-    let read = timeout(PATIENCE, stream.read(&mut [0])).await.unwrap();
+    let read = timeout(TIMEOUT, stream.read(&mut [0])).await.unwrap();
     assert_eq!(read.unwrap(), 0);
 }
 
-/// Takes a connection, and says nothing more.
-async fn falls_silent(at: tokio::net::UdpSocket) {
+/// Accepts a connection, and sends nothing more.
+async fn accept_and_stop(at: tokio::net::UdpSocket) {
     let mut endpoint = Endpoint::new(config(), native, || 7);
     endpoint.listen();
     let mut datagram = [0; 2000];
     while endpoint.poll_event().is_none() {
         let (length, from) = at.recv_from(&mut datagram).await.unwrap();
         endpoint.handle(&datagram[..length], from, Time::ZERO);
-        let mut answer = Vec::new();
-        while let Some(to) = endpoint.transmit(Time::ZERO, &mut answer) {
-            at.send_to(&std::mem::take(&mut answer), to).await.unwrap();
+        let mut reply = Vec::new();
+        while let Some(to) = endpoint.transmit(Time::ZERO, &mut reply) {
+            at.send_to(&std::mem::take(&mut reply), to).await.unwrap();
         }
     }
     std::future::pending::<()>().await;
 }
 
 #[tokio::test]
-async fn what_goes_makes_room_where_what_waits_is_bounded() {
+async fn sending_frees_space_when_unsent_packets_are_limited() {
     let at = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let to = at.local_addr().unwrap();
     let writing = async {
         let socket = bind("127.0.0.1:0", config());
         let mut stream = socket.connect(to).await.unwrap();
         stream.limit_unsent(4);
-        // UDT begins with 16 packets under way.
+        // The initial window is 16 packets.
         stream.write_all(&[0; 12 * 1000]).await.unwrap();
     };
-    let writing = timeout(PATIENCE, writing);
+    let writing = timeout(TIMEOUT, writing);
     tokio::select! {
         written = writing => written.unwrap(),
-        () = falls_silent(at) => {}
+        () = accept_and_stop(at) => {}
     }
 }
 
 #[tokio::test]
-async fn two_sockets_meet() {
+async fn rendezvous_connects_two_sockets() {
     let meeting = async {
         let (one, other) = (bind("127.0.0.1:0", config()), bind("127.0.0.1:0", config()));
         let addresses: [SocketAddr; 2] = [one.local_addr(), other.local_addr()];
@@ -183,49 +183,49 @@ async fn two_sockets_meet() {
         );
         assert_eq!(received, 1_000_000);
     };
-    timeout(PATIENCE, meeting).await.unwrap();
+    timeout(TIMEOUT, meeting).await.unwrap();
 }
 
-/// Refuses the first that asks for a connection.
+/// Refuses the first request for a connection.
 async fn refuse(socket: &UdpSocket) {
     let mut datagram = [0; 2000];
     let (length, from) = socket.recv_from(&mut datagram).await.unwrap();
-    let asked = Packet::read(&datagram[..length]).unwrap();
-    let Body::Handshake(handshake) = asked.body else {
-        panic!("{asked:?}");
+    let request = Packet::read(&datagram[..length]).unwrap();
+    let Body::Handshake(handshake) = request.body else {
+        panic!("{request:?}");
     };
     let refusal = Handshake {
         step: Step::Refusal(1002),
         ..handshake
     };
-    let answer = Packet {
+    let reply = Packet {
         destination: handshake.socket,
         body: Body::Handshake(refusal),
-        ..asked
+        ..request
     };
     let mut datagram = Vec::new();
-    answer.write(&mut datagram);
+    reply.write(&mut datagram);
     socket.send_to(&datagram, from).await.unwrap();
 }
 
 #[tokio::test]
-async fn who_is_refused_or_not_answered_hears_so() {
+async fn reports_refused_and_unanswered_connections() {
     let asking = async {
         let refusing = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let other = bind("127.0.0.1:0", config());
-        let asks = other.connect(refusing.local_addr().unwrap());
-        let (refused, ()) = tokio::join!(asks, refuse(&refusing));
+        let connecting = other.connect(refusing.local_addr().unwrap());
+        let (refused, ()) = tokio::join!(connecting, refuse(&refusing));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
         let nobody = bind("127.0.0.1:0", config()).local_addr();
-        let hasty = Config {
+        let short_timeout = Config {
             connect_timeout: Time::from_millis(600),
             ..config()
         };
-        let unanswered = bind("127.0.0.1:0", hasty)
+        let unanswered = bind("127.0.0.1:0", short_timeout)
             .connect(nobody)
             .await
             .unwrap_err();
         assert_eq!(unanswered.kind(), ErrorKind::TimedOut);
     };
-    timeout(PATIENCE, asking).await.unwrap();
+    timeout(TIMEOUT, asking).await.unwrap();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two ends with two emulated lines between them, under simulated time.
+//! Two endpoints, connected by two emulated lines in simulated time.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use longhaul_netem::{Delivered, Event, Line, LinkConfig, Schedule, Segment, Setting};
@@ -14,10 +14,10 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
-/// Headers of IP and UDP, which a line counts, too.
+/// Length of the IP and UDP headers, which a line counts too.
 const HEADERS: u32 = 28;
 
-/// A line that carries datagrams.
+/// Emulated line that carries datagrams.
 pub(crate) struct Wire {
     pub(crate) line: Line,
     datagrams: HashMap<u64, (Vec<u8>, u32, Time)>,
@@ -26,34 +26,34 @@ pub(crate) struct Wire {
     pub(crate) free: Vec<Vec<u8>>,
     events: Vec<Event>,
     pub(crate) lost: u64,
-    /// Datagrams that arrived, and what they took in all.
-    pub(crate) taken: (u64, Time),
+    /// Number of datagrams that arrived, and the sum of their delays.
+    pub(crate) delays: (u64, Time),
 }
 
 impl Wire {
     pub(crate) fn new(settings: &[(&str, &str)], changes: &[&str], seed: u64) -> Self {
-        let mut shape = LinkConfig::default();
+        let mut config = LinkConfig::default();
         for (key, value) in settings {
-            shape.apply(Setting::parse(key, value).unwrap());
+            config.apply(Setting::parse(key, value).unwrap());
         }
-        shape.check().unwrap();
+        config.check().unwrap();
         let mut schedule = Schedule::default();
         changes
             .iter()
             .for_each(|change| schedule.add_text(change).unwrap());
         Self {
-            line: Line::new(shape, schedule, seed, Time::ZERO),
+            line: Line::new(config, schedule, seed, Time::ZERO),
             datagrams: HashMap::new(),
             count: 0,
             arrived: Vec::new(),
             free: Vec::new(),
             events: Vec::new(),
             lost: 0,
-            taken: (0, Time::ZERO),
+            delays: (0, Time::ZERO),
         }
     }
 
-    /// A buffer for another datagram.
+    /// Returns an empty buffer for a datagram.
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
         let mut buffer = self.free.pop().unwrap_or_default();
         buffer.clear();
@@ -69,25 +69,27 @@ impl Wire {
         };
         self.datagrams.insert(self.count, (datagram, 1, now));
         self.count += 1;
-        self.with(now, |line, events| {
+        self.with_line(now, |line, events| {
             line.offer(now, segment, None, &mut |event| events.push(event));
         });
     }
 
     pub(crate) fn poll(&mut self, now: Time) {
-        self.with(now, |line, events| {
+        self.with_line(now, |line, events| {
             line.poll(now, &mut |event| events.push(event));
         });
     }
 
-    fn with(&mut self, now: Time, act: impl FnOnce(&mut Line, &mut Vec<Event>)) {
+    fn with_line(&mut self, now: Time, act: impl FnOnce(&mut Line, &mut Vec<Event>)) {
         let mut events = std::mem::take(&mut self.events);
         act(&mut self.line, &mut events);
-        events.drain(..).for_each(|event| self.take(event, now));
+        events
+            .drain(..)
+            .for_each(|event| self.handle_event(event, now));
         self.events = events;
     }
 
-    fn take(&mut self, event: Event, now: Time) {
+    fn handle_event(&mut self, event: Event, now: Time) {
         match event {
             Event::Copy(segment) => {
                 self.datagrams.get_mut(&segment.packet).unwrap().1 += 1;
@@ -95,18 +97,18 @@ impl Wire {
             Event::Deliver(Delivered {
                 segment, corrupt, ..
             }) => {
-                // A wrong bit is one that UDP's sum finds.
+                // The UDP checksum detects a wrong bit.
                 match corrupt {
                     None => self.deliver(segment.packet, now),
                     Some(_) => {
                         self.lost += 1;
-                        self.forget(segment.packet);
+                        self.discard(segment.packet);
                     }
                 }
             }
             Event::Drop { segment, .. } => {
                 self.lost += 1;
-                self.forget(segment.packet);
+                self.discard(segment.packet);
             }
             Event::Verdict(_) => {}
         }
@@ -116,8 +118,8 @@ impl Wire {
         let Entry::Occupied(mut sent) = self.datagrams.entry(packet) else {
             panic!("{packet} was never sent");
         };
-        self.taken.0 += 1;
-        self.taken.1 += now.since(sent.get().2);
+        self.delays.0 += 1;
+        self.delays.1 += now.since(sent.get().2);
         self.arrived.push(match sent.get().1 {
             1 => sent.remove().0,
             _ => {
@@ -127,7 +129,7 @@ impl Wire {
         });
     }
 
-    fn forget(&mut self, packet: u64) {
+    fn discard(&mut self, packet: u64) {
         let (_, copies, _) = self.datagrams.get_mut(&packet).unwrap();
         *copies -= 1;
         if *copies == 0
@@ -138,20 +140,21 @@ impl Wire {
     }
 }
 
-/// Both ends of a connection, and what lies between them.
+/// Both endpoints of a connection and the lines between them.
 pub(crate) struct Bed {
     pub(crate) now: Time,
     pub(crate) ends: [Connection; 2],
-    /// From the first end to the second, and back.
+    /// Line from the first endpoint to the second, and line back.
     pub(crate) wires: [Wire; 2],
-    /// When the second end last looked at its timers, if it is like UDT4's: it does so when a packet comes, and each 100 ms.
-    pub(crate) looked: Option<Time>,
-    /// The newest packet that the second end has reported missing.
+    /// Time of the last timer check of the second endpoint if it behaves as UDT4: it checks timers when a packet
+    /// comes, and each 100 ms.
+    pub(crate) timers_checked_at: Option<Time>,
+    /// Highest packet that the second endpoint has reported missing.
     pub(crate) reported: Option<Seq>,
 }
 
-/// How often UDT4 looks at its timers if nothing comes (queue.cpp, `CRcvQueue::worker`).
-const LOOK: Time = Time::from_millis(100);
+/// Interval of UDT4's timer checks while no packet comes (queue.cpp, `CRcvQueue::worker`).
+const UDT4_TIMER_INTERVAL: Time = Time::from_millis(100);
 
 pub(crate) const KEY: [u8; 32] = [7; 32];
 
@@ -171,12 +174,12 @@ pub(crate) fn config() -> Config {
     Config::default()
 }
 
-/// A connection that one end asks the other for, at the first of its packets.
+/// Opens a connection whose first endpoint starts with sequence number `first`.
 pub(crate) fn open(config: Config, first: Seq, control: ControlFactory<'_>) -> [Connection; 2] {
     open_as(config, first, control, [11, 22], Time::ZERO)
 }
 
-/// One whose ends have these names.
+/// Opens a connection whose endpoints have these IDs.
 pub(crate) fn open_as(
     config: Config,
     first: Seq,
@@ -184,21 +187,21 @@ pub(crate) fn open_as(
     [own, other]: [u32; 2],
     now: Time,
 ) -> [Connection; 2] {
-    let mut opening = Connector::to_listener(config, address(2).ip(), own, first, now);
+    let mut connector = Connector::to_listener(config, address(2).ip(), own, first, now);
     let listener = Listener::new(config, KEY);
-    let (mut asked, mut answer) = (Vec::new(), Vec::new());
+    let (mut request, mut reply) = (Vec::new(), Vec::new());
     let mut accepted = None;
     loop {
-        asked.clear();
-        answer.clear();
-        assert!(opening.transmit(now, &mut asked));
-        match listener.handle(&asked, address(1), other, now, control, &mut answer) {
+        request.clear();
+        reply.clear();
+        assert!(connector.transmit(now, &mut request));
+        match listener.handle(&request, address(1), other, now, control, &mut reply) {
             HandshakeOutcome::Established(connection) => accepted = Some(connection),
             HandshakeOutcome::Reply => {}
-            HandshakeOutcome::Ignored => panic!("no answer"),
+            HandshakeOutcome::Ignored => panic!("no reply"),
         }
-        let packet = Packet::read(&answer).unwrap();
-        match opening.handle(&packet, now, control) {
+        let packet = Packet::read(&reply).unwrap();
+        match connector.handle(&packet, now, control) {
             ConnectOutcome::Established(connection) => return [*connection, *accepted.unwrap()],
             ConnectOutcome::Pending => {}
             ConnectOutcome::Refused(code) => panic!("{code}"),
@@ -207,13 +210,13 @@ pub(crate) fn open_as(
 }
 
 impl Bed {
-    /// The same settings in both directions.
+    /// Creates a bed with the same settings in both directions and the native control.
     pub(crate) fn new(config: Config, settings: &[(&str, &str)], changes: &[&str]) -> Self {
-        Self::beginning(config, Seq::new(1000), settings, changes)
+        Self::starting_at(config, Seq::new(1000), settings, changes)
     }
 
-    /// With another rate control.
-    pub(crate) fn controlled(
+    /// Creates a bed with this congestion control.
+    pub(crate) fn with_control(
         control: ControlFactory<'_>,
         settings: &[(&str, &str)],
         changes: &[&str],
@@ -224,7 +227,7 @@ impl Bed {
         }
     }
 
-    pub(crate) fn beginning(
+    pub(crate) fn starting_at(
         config: Config,
         first: Seq,
         settings: &[(&str, &str)],
@@ -237,15 +240,16 @@ impl Bed {
                 Wire::new(settings, changes, 1),
                 Wire::new(settings, changes, 2),
             ],
-            looked: None,
+            timers_checked_at: None,
             reported: None,
         }
     }
 
-    /// Lets both ends say what they have to say, and time go on to whatever happens next, but not beyond `until`.
+    /// Transmits all due datagrams of both endpoints. Then advances the time to the next event, but not beyond
+    /// `until`, and delivers.
     pub(crate) fn step(&mut self, until: Time) {
         for end in 0..2 {
-            if self.sleeps(end) {
+            if self.skips_timers(end) {
                 continue;
             }
             loop {
@@ -255,11 +259,11 @@ impl Bed {
                     let next = self.ends[end].deadline();
                     assert!(
                         next.is_none_or(|next| next > self.now),
-                        "it turns in a circle"
+                        "the deadline does not lie in the future"
                     );
                     break;
                 }
-                match self.is_said(end, &datagram) {
+                match self.sends_as_udt4(end, &datagram) {
                     true => self.wires[end].send(self.now, datagram),
                     false => self.wires[end].free.push(datagram),
                 }
@@ -268,41 +272,41 @@ impl Bed {
         let deadlines = [self.ends[0].deadline(), self.second_deadline()].into_iter();
         let lines = self.wires.iter_mut().map(|wire| wire.line.next_deadline());
         let next = deadlines.chain(lines).flatten().min().unwrap_or(until);
-        // Whoever wants to go on at once has something to say that waits for something else.
+        // A deadline in the past belongs to a packet that waits for another event.
         let next = next.max(self.now + Time::from_nanos(1)).min(until);
         self.now = next;
         for (wire, end) in [(0, 1), (1, 0)] {
             self.wires[wire].poll(self.now);
             for datagram in std::mem::take(&mut self.wires[wire].arrived) {
-                let packet = self.said(end, Packet::read(&datagram).unwrap());
+                let packet = self.as_udt4(end, Packet::read(&datagram).unwrap());
                 self.ends[end].handle(&packet, self.now);
                 self.wires[wire].free.push(datagram);
                 if end == 1 {
-                    self.looked = self.looked.map(|_| self.now);
+                    self.timers_checked_at = self.timers_checked_at.map(|_| self.now);
                 }
             }
         }
     }
 
-    /// Whether UDT4 would say that: it reports a loss once (core.cpp, `CUDT::checkTimers`).
-    fn is_said(&mut self, end: usize, datagram: &[u8]) -> bool {
+    /// Whether UDT4 would send this datagram: it reports a loss once (core.cpp, `CUDT::checkTimers`).
+    fn sends_as_udt4(&mut self, end: usize, datagram: &[u8]) -> bool {
         let Some(Body::Nak(losses)) = Packet::read(datagram).map(|packet| packet.body) else {
             return true;
         };
-        if end == 0 || self.looked.is_none() {
+        if end == 0 || self.timers_checked_at.is_none() {
             return true;
         }
         let newest = losses.runs().map(|(_, last)| last).last();
         let is_new = |last| self.reported.is_none_or(|before| before.is_before(last));
-        let is_said = newest.is_some_and(is_new);
-        self.reported = newest.filter(|_| is_said).or(self.reported);
-        is_said
+        let is_first_report = newest.is_some_and(is_new);
+        self.reported = newest.filter(|_| is_first_report).or(self.reported);
+        is_first_report
     }
 
-    /// A packet for an end, as UDT4 would have said it: an answer to a probe has no cookie.
-    fn said<'a>(&self, to: usize, packet: Packet<'a>) -> Packet<'a> {
+    /// Returns a packet as UDT4 would have sent it: its reply to a probe has no cookie.
+    fn as_udt4<'a>(&self, to: usize, packet: Packet<'a>) -> Packet<'a> {
         match packet.body {
-            Body::Handshake(answer) if to == 0 && self.looked.is_some() => Packet {
+            Body::Handshake(answer) if to == 0 && self.timers_checked_at.is_some() => Packet {
                 body: Body::Handshake(Handshake {
                     cookie: 0,
                     ..answer
@@ -313,26 +317,26 @@ impl Bed {
         }
     }
 
-    /// Whether an end does not look at its timers now.
-    fn sleeps(&mut self, end: usize) -> bool {
-        let Some(looked) = self.looked.filter(|_| end == 1) else {
+    /// Whether an endpoint does not check its timers now.
+    fn skips_timers(&mut self, end: usize) -> bool {
+        let Some(timers_checked_at) = self.timers_checked_at.filter(|_| end == 1) else {
             return false;
         };
-        if self.now >= looked + LOOK {
-            self.looked = Some(self.now);
+        if self.now >= timers_checked_at + UDT4_TIMER_INTERVAL {
+            self.timers_checked_at = Some(self.now);
         }
-        self.looked != Some(self.now)
+        self.timers_checked_at != Some(self.now)
     }
 
     fn second_deadline(&self) -> Option<Time> {
-        match self.looked {
-            Some(looked) => Some(looked + LOOK),
+        match self.timers_checked_at {
+            Some(timers_checked_at) => Some(timers_checked_at + UDT4_TIMER_INTERVAL),
             None => self.ends[1].deadline(),
         }
     }
 
-    /// Sends what `next` has of a stream, and gives what arrives to `take`, for so long. `next` fills a buffer and says how much
-    /// it has.
+    /// Sends a stream until `until`, and passes what arrives to `take` with its offset. `source` fills a buffer for
+    /// an offset and returns how many bytes it has. Returns the bytes written and read.
     pub(crate) fn stream(
         &mut self,
         until: Time,
@@ -344,9 +348,9 @@ impl Bed {
         while self.now < until {
             while self.ends[0].send_buffer_free() >= 64 {
                 let length = source(written, &mut buffer);
-                let taken = self.ends[0].write(&buffer[..length]);
-                assert_eq!(taken, length);
-                written += taken as u64;
+                let accepted = self.ends[0].write(&buffer[..length]);
+                assert_eq!(accepted, length);
+                written += accepted as u64;
                 if length == 0 {
                     break;
                 }
@@ -365,12 +369,12 @@ impl Bed {
     }
 }
 
-/// The byte of a stream at a place, none of which is near another like it.
+/// Returns the byte of the test stream at an offset. Neighbouring bytes differ.
 pub(crate) fn byte(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// So many bytes of it.
+/// Returns a source of the first `end` bytes of the test stream.
 pub(crate) fn bytes_up_to(end: u64) -> impl FnMut(u64, &mut [u8]) -> usize {
     move |at, to| {
         let length = to.len().min((end - at) as usize);
@@ -381,7 +385,7 @@ pub(crate) fn bytes_up_to(end: u64) -> impl FnMut(u64, &mut [u8]) -> usize {
     }
 }
 
-/// Whether these are its bytes.
+/// Asserts that these are the bytes of the test stream at an offset.
 pub(crate) fn assert_bytes(at: u64, bytes: &[u8]) {
     for (offset, found) in bytes.iter().enumerate() {
         assert_eq!(

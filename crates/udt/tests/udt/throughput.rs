@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a flow gets of a path, by rate, round trip and loss, and how long its packets wait: the golden tables of both rate controls.
+//! Share of the path that a flow gets, and the queueing delay of its packets, by rate, round-trip time and loss:
+//! golden tables of both congestion controls.
 
 use crate::testbed::{Bed, bbr, native};
 use longhaul_udt::ControlFactory;
 use longhaul_units::Time;
 use std::fmt::Write as _;
 
-/// The share of what the path carries that arrives in the second half of 20 s, of 10 s where they are a million packets, and how long a packet waits on its way then.
+/// Returns the share of the path's capacity that arrives in the second half of 20 s, and the mean queueing delay in ms in
+/// that time. At 1 Gbit/s the transfer takes 10 s, a million packets.
 fn share(control: ControlFactory<'_>, rate_mbit: u64, rtt_ms: u64, loss: &str) -> (f64, f64) {
     let path = [
         ("rate", format!("{rate_mbit}mbit")),
@@ -14,14 +16,14 @@ fn share(control: ControlFactory<'_>, rate_mbit: u64, rtt_ms: u64, loss: &str) -
         ("loss", loss.to_owned()),
     ];
     let path = path.each_ref().map(|(key, value)| (*key, value.as_str()));
-    let mut bed = Bed::controlled(control, &path, &[]);
+    let mut bed = Bed::with_control(control, &path, &[]);
     let all = |_, to: &mut [u8]| to.len();
     let half = if rate_mbit < 1000 { 10 } else { 5 };
     bed.stream(Time::from_secs(half), all, |_, _| {});
-    bed.wires[0].taken = (0, Time::ZERO);
+    bed.wires[0].delays = (0, Time::ZERO);
     let (_, second) = bed.stream(Time::from_secs(2 * half), all, |_, _| {});
-    let (packets, taken) = bed.wires[0].taken;
-    let waited = taken.as_secs_f64() * 1e3 / packets as f64 - rtt_ms as f64 / 2.0;
+    let (packets, delays) = bed.wires[0].delays;
+    let waited = delays.as_secs_f64() * 1e3 / packets as f64 - rtt_ms as f64 / 2.0;
     let carried = rate_mbit as f64 * 1e6 / 8.0 * half as f64 * 1456.0 / 1500.0;
     (second as f64 / carried, waited)
 }

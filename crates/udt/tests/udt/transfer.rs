@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What arrives is what was sent, whatever the path does to packets.
+//! Transfers over paths with losses, reordering, duplicates and interruptions: the received bytes are those sent.
 
 use crate::testbed::{Bed, Wire, assert_bytes, bbr, bytes_up_to, config, native, open};
 use longhaul_udt::{CloseReason, ControlFactory, Seq, packet::Packet};
@@ -18,9 +18,9 @@ fn transfer(bed: &mut Bed, bytes: u64, until: Time) {
 }
 
 #[test]
-fn a_stream_arrives_over_a_path_without_losses() {
+fn transfers_over_a_path_without_losses() {
     let path = [("rate", "100mbit"), ("delay", "10ms")];
-    // No more than the path and its queue hold.
+    // The window is no more than the path and its queue hold.
     let small = longhaul_udt::Config {
         receive_packets: 1024,
         ..config()
@@ -32,7 +32,7 @@ fn a_stream_arrives_over_a_path_without_losses() {
 }
 
 #[test]
-fn a_stream_arrives_over_a_path_that_loses_doubles_and_reorders() {
+fn transfers_over_a_path_that_loses_duplicates_and_reorders() {
     let path = [
         ("rate", "100mbit"),
         ("delay", "10ms"),
@@ -46,9 +46,9 @@ fn a_stream_arrives_over_a_path_that_loses_doubles_and_reorders() {
     assert!(bed.wires[0].lost > 100);
 }
 
-/// Before anything is known of the path, a loss ends slow start: what the rate is then must come from what went well.
+/// A loss ends slow start before a rate is known: the next rate must follow from the packets that arrived.
 #[test]
-fn a_loss_among_the_first_packets_costs_no_seconds() {
+fn a_loss_in_slow_start_delays_by_less_than_a_second() {
     let path = [
         ("rate", "200mbit"),
         ("delay", "10ms"),
@@ -62,14 +62,14 @@ fn a_loss_among_the_first_packets_costs_no_seconds() {
     }
 }
 
-/// A queue of 20 packets: what goes again must not fill it, whether the receiver is ours or UDT4's.
+/// Retransmissions must not fill a queue of 20 packets, whether the receiver is ours or UDT4.
 #[test]
-fn what_goes_again_does_not_fill_a_short_queue() {
+fn retransmissions_do_not_fill_a_short_queue() {
     let path = [("rate", "10mbit"), ("delay", "20ms"), ("queue", "20p")];
     for control in [&bbr as ControlFactory<'_>, &native] {
-        for looked in [None, Some(Time::ZERO)] {
-            let mut bed = Bed::controlled(control, &path, &[]);
-            bed.looked = looked;
+        for timers_checked_at in [None, Some(Time::ZERO)] {
+            let mut bed = Bed::with_control(control, &path, &[]);
+            bed.timers_checked_at = timers_checked_at;
             transfer(&mut bed, 4 * MB, Time::from_secs(10));
             let counts = bed.ends[0].counts();
             assert!(counts.retransmitted * 2 < counts.sent, "{counts:?}");
@@ -77,9 +77,9 @@ fn what_goes_again_does_not_fill_a_short_queue() {
     }
 }
 
-/// UDT4 is one: it sends no ACK of the last packets before a pause for 100 ms, unless a packet comes.
+/// The receiver behaves as UDT4: it acknowledges the last packets before a pause 100 ms late, unless a packet comes.
 #[test]
-fn a_stream_arrives_at_once_where_the_receiver_looks_at_its_timers_when_packets_come() {
+fn does_not_stall_when_the_receiver_checks_timers_only_at_packets() {
     let paths = [
         [("rate", "1gbit"), ("delay", "50us")],
         [("rate", "100mbit"), ("delay", "2ms")],
@@ -87,27 +87,27 @@ fn a_stream_arrives_at_once_where_the_receiver_looks_at_its_timers_when_packets_
     ];
     for path in paths {
         for control in [&bbr as ControlFactory<'_>, &native] {
-            let mut bed = Bed::controlled(control, &path, &[]);
-            bed.looked = Some(Time::ZERO);
+            let mut bed = Bed::with_control(control, &path, &[]);
+            bed.timers_checked_at = Some(Time::ZERO);
             transfer(&mut bed, 5 * MB, Time::from_secs(3));
         }
     }
 }
 
-/// As fast as UDT4's own sender is there: 3.1 s for 20 MB, measured.
+/// The limit is the time that UDT4's own sender takes: 3.1 s for 20 MB, measured.
 #[test]
-fn the_default_control_needs_no_more_time_to_udt4_than_udt4_does() {
+fn the_default_control_is_as_fast_as_udt4() {
     for delay in ["100us", "1ms", "10ms", "50ms"] {
         let path = [("rate", "100mbit"), ("delay", delay)];
-        let mut bed = Bed::controlled(&bbr, &path, &[]);
-        bed.looked = Some(Time::ZERO);
+        let mut bed = Bed::with_control(&bbr, &path, &[]);
+        bed.timers_checked_at = Some(Time::ZERO);
         transfer(&mut bed, 20 * MB, Time::from_millis(3100));
     }
 }
 
-/// UDT4 reports a loss once, and says nothing more until that packet has come.
+/// UDT4 reports a loss once, and again only after that packet arrived.
 #[test]
-fn what_is_lost_again_waits_for_no_expiration_where_the_receiver_reports_it_once() {
+fn repeated_losses_need_no_expiration_when_reported_once() {
     let paths = [
         [("delay", "100us"), ("queue", "5p")],
         [("delay", "1ms"), ("queue", "5p")],
@@ -120,8 +120,8 @@ fn what_is_lost_again_waits_for_no_expiration_where_the_receiver_reports_it_once
     for path in paths {
         for (control, seconds) in [(&bbr as ControlFactory<'_>, 8), (&native, 30)] {
             let path = [&[("rate", "100mbit")], &path[..]].concat();
-            let mut bed = Bed::controlled(control, &path, &[]);
-            bed.looked = Some(Time::ZERO);
+            let mut bed = Bed::with_control(control, &path, &[]);
+            bed.timers_checked_at = Some(Time::ZERO);
             transfer(&mut bed, 20 * MB, Time::from_secs(seconds));
             let counts = bed.ends[0].counts();
             assert!(counts.timeouts < 2, "{path:?}: {counts:?}");
@@ -129,9 +129,9 @@ fn what_is_lost_again_waits_for_no_expiration_where_the_receiver_reports_it_once
     }
 }
 
-/// The other end has read all, and what it says last may be that it is over.
+/// The peer has read all data, and the last packet it sends may be its shutdown.
 #[test]
-fn who_closes_says_what_has_arrived() {
+fn a_shutdown_acknowledges_what_arrived() {
     let path = [("rate", "100mbit"), ("delay", "10ms")];
     for bytes in [1, 1000, 2000, 20_000] {
         let mut bed = Bed::new(config(), &path, &[]);
@@ -151,15 +151,15 @@ fn who_closes_says_what_has_arrived() {
 }
 
 #[test]
-fn numbers_begin_anew_in_the_middle_of_a_transfer() {
+fn transfers_across_the_sequence_wrap() {
     let path = [("rate", "100mbit"), ("delay", "10ms"), ("loss", "1%")];
     let first = Seq::new(0x7fff_ff00);
-    let mut bed = Bed::beginning(config(), first, &path, &[]);
+    let mut bed = Bed::starting_at(config(), first, &path, &[]);
     transfer(&mut bed, 10 * MB, Time::from_secs(60));
 }
 
 #[test]
-fn a_reader_that_rests_holds_the_sender_and_nothing_is_lost_by_that() {
+fn a_slow_reader_throttles_the_sender_without_losses() {
     let path = [("rate", "100mbit"), ("delay", "5ms")];
     let small = longhaul_udt::Config {
         receive_packets: 256,
@@ -180,13 +180,13 @@ fn a_reader_that_rests_holds_the_sender_and_nothing_is_lost_by_that() {
         assert_bytes(read, &buffer[..length]);
         read += length as u64;
     }
-    // 256 packets at a time, read by 64 KiB a second.
+    // The window is 256 packets, and the reader takes 64 KiB per second.
     assert!(read > 40 * 60_000, "{read}");
     assert_eq!(bed.wires[0].lost, 0);
 }
 
 #[test]
-fn a_close_is_heard_after_all_has_arrived() {
+fn close_delivers_all_data_first() {
     let path = [("rate", "100mbit"), ("delay", "10ms"), ("loss", "2%")];
     let mut bed = Bed::new(config(), &path, &[]);
     let mut buffer = vec![0; 1 << 20];
@@ -208,7 +208,7 @@ fn a_close_is_heard_after_all_has_arrived() {
 }
 
 #[test]
-fn silence_breaks_a_connection_and_an_idle_one_stays() {
+fn a_silent_peer_times_out_and_an_idle_one_does_not() {
     let path = [("rate", "100mbit"), ("delay", "10ms")];
     let mut bed = Bed::new(config(), &path, &["100s: loss 100%"]);
     let idle = Time::from_secs(100);
@@ -233,9 +233,9 @@ fn silence_breaks_a_connection_and_an_idle_one_stays() {
     );
 }
 
-/// Keep-alives pass, and so does all that is short.
+/// Only short packets pass, among them keep-alives.
 #[test]
-fn a_path_that_carries_no_data_any_more_breaks_a_connection() {
+fn a_path_that_drops_all_data_times_out() {
     let [mut end, mut other] = open(config(), Seq::new(5), &native);
     end.write(&[7; 20_000]);
     let mut now = Time::ZERO;
@@ -261,7 +261,7 @@ fn a_path_that_carries_no_data_any_more_breaks_a_connection() {
 }
 
 #[test]
-fn a_path_that_is_gone_for_seconds_is_no_end() {
+fn survives_an_interruption_of_seconds() {
     let path = [("rate", "100mbit"), ("delay", "10ms")];
     let changes = ["1s: loss 100%", "6s: loss 0%"];
     let mut bed = Bed::new(config(), &path, &changes);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// One end of a connection of libudt, which carries what comes on its standard input, or writes what it receives to its
-// standard output.
+// Peer program over libudt: sends its standard input over one connection, or writes what it receives to its standard
+// output.
 //
 //   peer send|receive stream|message|file listen|connect|rendezvous LOCAL_PORT REMOTE_ADDRESS REMOTE_PORT [BUFFER PAUSE]
 //
-// Addresses are IPv4's. A stream is written or read BUFFER bytes at a time (100000), with PAUSE microseconds (0) after each
+// Addresses are IPv4. A stream is written or read BUFFER bytes at a time (100000), with PAUSE microseconds (0) after each
 // call. A file is a stream by UDT::sendfile or UDT::recvfile, BUFFER bytes long, which must be given: a regular file on the
-// standard stream. Messages are only asked for, to be refused.
+// standard stream. Message mode only requests a connection, which is refused.
 
 #include <arpa/inet.h>
 #include <cstdint>
@@ -27,8 +27,8 @@ struct Calls {
     unsigned pause_us;
 };
 
-[[noreturn]] void give_up(const char* what) {
-    std::fprintf(stderr, "%s: %s\n", what, UDT::getlasterror().getErrorMessage());
+[[noreturn]] void fail(const char* operation) {
+    std::fprintf(stderr, "%s: %s\n", operation, UDT::getlasterror().getErrorMessage());
     std::exit(1);
 }
 
@@ -40,23 +40,23 @@ sockaddr_in at(const char* host, const char* port) {
     return address;
 }
 
-UDTSOCKET open(const std::string& kind, const std::string& how, const char* local, const sockaddr_in& remote) {
+UDTSOCKET open(const std::string& kind, const std::string& mode, const char* local, const sockaddr_in& remote) {
     UDTSOCKET end = UDT::socket(AF_INET, kind == "message" ? SOCK_DGRAM : SOCK_STREAM, 0);
-    bool meets = how == "rendezvous";
-    UDT::setsockopt(end, 0, UDT_RENDEZVOUS, &meets, sizeof meets);
+    bool rendezvous = mode == "rendezvous";
+    UDT::setsockopt(end, 0, UDT_RENDEZVOUS, &rendezvous, sizeof rendezvous);
     sockaddr_in here = at("0.0.0.0", local);
-    if (UDT::bind(end, reinterpret_cast<sockaddr*>(&here), sizeof here) == UDT::ERROR) give_up("bind");
-    if (how == "listen") {
-        if (UDT::listen(end, 4) == UDT::ERROR) give_up("listen");
+    if (UDT::bind(end, reinterpret_cast<sockaddr*>(&here), sizeof here) == UDT::ERROR) fail("bind");
+    if (mode == "listen") {
+        if (UDT::listen(end, 4) == UDT::ERROR) fail("listen");
         std::fprintf(stderr, "ready\n");
         sockaddr_in from{};
         int length = sizeof from;
         UDTSOCKET accepted = UDT::accept(end, reinterpret_cast<sockaddr*>(&from), &length);
-        if (accepted == UDT::INVALID_SOCK) give_up("accept");
+        if (accepted == UDT::INVALID_SOCK) fail("accept");
         return accepted;
     }
     std::fprintf(stderr, "ready\n");
-    if (UDT::connect(end, reinterpret_cast<const sockaddr*>(&remote), sizeof remote) == UDT::ERROR) give_up("connect");
+    if (UDT::connect(end, reinterpret_cast<const sockaddr*>(&remote), sizeof remote) == UDT::ERROR) fail("connect");
     return end;
 }
 
@@ -69,7 +69,7 @@ void send_stream(UDTSOCKET to, const Calls& calls) {
     while (std::size_t length = std::fread(buffer.data(), 1, buffer.size(), stdin)) {
         for (std::size_t sent = 0; sent < length;) {
             int more = UDT::send(to, buffer.data() + sent, static_cast<int>(length - sent), 0);
-            if (more == UDT::ERROR) give_up("send");
+            if (more == UDT::ERROR) fail("send");
             sent += static_cast<std::size_t>(more);
         }
         pause(calls);
@@ -79,14 +79,14 @@ void send_stream(UDTSOCKET to, const Calls& calls) {
 void send_file(UDTSOCKET to, const Calls& calls) {
     std::fstream file("/dev/stdin", std::ios::in | std::ios::binary);
     std::int64_t offset = 0;
-    if (UDT::sendfile(to, file, offset, static_cast<std::int64_t>(calls.bytes)) == UDT::ERROR) give_up("sendfile");
+    if (UDT::sendfile(to, file, offset, static_cast<std::int64_t>(calls.bytes)) == UDT::ERROR) fail("sendfile");
 }
 
 void receive_stream(UDTSOCKET from, const Calls& calls) {
     std::vector<char> buffer(calls.bytes);
     for (;;) {
         int length = UDT::recv(from, buffer.data(), static_cast<int>(buffer.size()), 0);
-        // The other end is gone, and all that it sent was read.
+        // The peer closed the connection, and all data was read.
         if (length == UDT::ERROR) return;
         std::fwrite(buffer.data(), 1, static_cast<std::size_t>(length), stdout);
         pause(calls);
@@ -96,7 +96,7 @@ void receive_stream(UDTSOCKET from, const Calls& calls) {
 void receive_file(UDTSOCKET from, const Calls& calls) {
     std::fstream file("/dev/stdout", std::ios::out | std::ios::binary | std::ios::trunc);
     std::int64_t offset = 0;
-    if (UDT::recvfile(from, file, offset, static_cast<std::int64_t>(calls.bytes)) == UDT::ERROR) give_up("recvfile");
+    if (UDT::recvfile(from, file, offset, static_cast<std::int64_t>(calls.bytes)) == UDT::ERROR) fail("recvfile");
 }
 
 std::size_t default_bytes(const std::string& kind) { return kind == "file" ? 0 : 100000; }
@@ -117,7 +117,7 @@ int main(int count, char** words) {
         kind == "file" ? receive_file(end, calls) : receive_stream(end, calls);
     }
     std::fflush(stdout);
-    // It waits until all was acknowledged.
+    // The call waits until all data is acknowledged.
     UDT::close(end);
     UDT::cleanup();
     return 0;
