@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The floor of `bench/link`: one thread that copies super-packets from one TUN device to another
-//! and decides nothing. What this carries is what any emulator in user space on TUN can reach on
-//! this machine; what `longhaul link` carries less is the price of its decisions.
+//! Baseline of `bench/link`: one thread that copies super-packets from one TUN device to another without
+//! any decision. Its throughput is the most that an emulator in user space on TUN can reach on this
+//! machine; the difference to `longhaul link` is the cost of emulation.
 //!
 //! ```sh
 //! tun_copy LEFT-NAMESPACE LEFT-ADDRESS RIGHT-NAMESPACE RIGHT-ADDRESS
 //! ```
 //!
-//! The interfaces are called `wan0`, the prefix is 30. It reads, sleeps and gives way as
+//! The interfaces are called `wan0`, the prefix is 30. It reads, sleeps and yields as
 //! `longhaul link` does, so that only the decisions differ. It runs until it is killed.
 
 use longhaul_linux::{
@@ -34,13 +34,13 @@ fn main() -> io::Result<()> {
             "want LEFT-NAMESPACE ADDRESS RIGHT-NAMESPACE ADDRESS",
         ));
     };
-    let left = end(left, left_address)?;
-    let right = end(right, right_address)?;
+    let left = open_tun(left, left_address)?;
+    let right = open_tun(right, right_address)?;
     eprintln!("ready");
-    copy_for_ever(&left, &right)
+    copy_forever(&left, &right)
 }
 
-fn end(namespace: &str, address: &str) -> io::Result<Tun> {
+fn open_tun(namespace: &str, address: &str) -> io::Result<Tun> {
     let netns = Netns::named(namespace)?;
     let address: IpAddr = address.parse().map_err(io::Error::other)?;
     let tun = netns.run(|| Tun::create("wan0", true))?;
@@ -48,9 +48,9 @@ fn end(namespace: &str, address: &str) -> io::Result<Tun> {
     Ok(tun)
 }
 
-fn copy_for_ever(left: &Tun, right: &Tun) -> io::Result<()> {
+fn copy_forever(left: &Tun, right: &Tun) -> io::Result<()> {
     let mut space = vec![0; vnet::LEN + tun::PACKET_MAX];
-    let bell = Waker::new()?;
+    let waker = Waker::new()?;
     let mut idle_turns = 0;
     loop {
         let read = copy(left, right, &mut space)? + copy(right, left, &mut space)?;
@@ -58,12 +58,12 @@ fn copy_for_ever(left: &Tun, right: &Tun) -> io::Result<()> {
         match idle_turns {
             0 => {}
             1..IDLE_TURNS => wait::yield_now(),
-            _ => drop(bell.wait([left, right].into_iter(), Time::from_secs(1))?),
+            _ => drop(waker.wait([left, right].into_iter(), Time::from_secs(1))?),
         }
     }
 }
 
-/// Copies what is there, up to a bound; how many packets. What the kernel does not take is lost.
+/// Copies queued packets, up to a limit, and returns their number. Packets that the kernel refuses are lost.
 fn copy(from: &Tun, to: &Tun, space: &mut [u8]) -> io::Result<usize> {
     for read in 0..READS_A_TURN {
         match from.read(space) {

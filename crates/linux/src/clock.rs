@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one clock, `CLOCK_MONOTONIC` as nanoseconds since boot, and the clock of the wall, which can
-//! be set and by which the kernel stamps packets.
+//! Two clocks: `CLOCK_MONOTONIC`, in nanoseconds since boot, and `CLOCK_REALTIME`, which can be set and
+//! by which the kernel timestamps packets.
 
 use longhaul_units::Time;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now, since boot.
+/// Returns the time since boot (`CLOCK_MONOTONIC`).
 #[must_use]
 pub fn now() -> Time {
     read(ClockId::Monotonic)
 }
 
-/// Now, since the epoch (`CLOCK_REALTIME`).
+/// Returns the time since the epoch (`CLOCK_REALTIME`).
 #[must_use]
 pub fn wall() -> Time {
     read(ClockId::Realtime)

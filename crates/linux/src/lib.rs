@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operating system: namespaces, TUN, sockets, splice, clock.
 //!
-//! All `unsafe` of longhaul is here, behind safe functions, but for the calls of `congestion` into its own C. Nothing here decides anything: other
-//! crates decide, this one acts.
+//! All `unsafe` code of longhaul is here, behind safe functions, except the calls of `congestion` into its own C. This
+//! crate makes no decisions: other crates decide, and it acts.
 //!
 //! ```
 //! use longhaul_linux::clock;

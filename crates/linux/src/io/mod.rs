@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes between descriptors: through pipes and buffers, and out of files with secrets; waiting for descriptors.
+//! Transfer of bytes between descriptors through pipes and buffers, reading of files with secrets, and waiting for
+//! descriptors.
 
 pub mod pipe_pool;
 pub mod private_file;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conduits for the legs of one thread: taken when bytes move, given back when they have moved, so
-//! that an idle connection holds none.
+//! Pool of transfer buffers for the connections of one thread. A buffer is leased while bytes move and
+//! returned afterwards, so that an idle connection holds none.
 
 use super::{
     splice::Pipe,
@@ -11,7 +11,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// How bytes move from leg to leg.
+/// Method by which bytes move from one connection to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// splice(2) through pipes; copying where the system has no pipe left.
@@ -20,30 +20,30 @@ pub enum Mode {
     Copy,
 }
 
-/// What a pool hands out, and how much it keeps.
+/// Sizes of the pool's buffers, and limits on their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Wanted capacity of a pipe in bytes. The kernel may grant less.
+    /// Requested capacity of a pipe in bytes. The kernel may grant less.
     pub pipe_bytes: usize,
     /// Capacity of a copy buffer in bytes.
     pub buffer_bytes: usize,
-    /// Pipes that exist at once, idle ones included; beyond that, buffers stand in.
+    /// Most pipes that exist at once, idle ones included; beyond that, copy buffers are used instead.
     pub pipes_max: usize,
-    /// Conduits kept for reuse: memory of an idle pool is at most this times the capacity of a
-    /// buffer, or 10 KiB and two descriptors a 1 MiB pipe.
+    /// Most buffers kept for reuse. An idle pool's memory is at most this times the capacity of a copy
+    /// buffer; a 1 MiB pipe takes 10 KiB and two descriptors.
     pub idle_max: usize,
 }
 
-/// What became of the wish for pipes, for the one line that tells the operator.
+/// Reason why pipes are smaller than requested or missing, for one log line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shortfall {
-    /// Pipes have this capacity instead of the one asked for.
+    /// Pipes have this capacity, in bytes, instead of the requested one.
     SmallPipes(usize),
-    /// No pipe at all: bytes are copied.
+    /// No pipe could be created, for this reason: bytes are copied.
     NoPipe(String),
 }
 
-/// A bounded store of empty conduits. Its lock is for soundness only: each thread has a pool of
+/// A bounded store of empty transfer buffers. Its lock is for soundness only: each thread has a pool of
 /// its own.
 #[derive(Debug)]
 pub struct Pool {
@@ -68,7 +68,7 @@ impl Pool {
         }
     }
 
-    /// An empty conduit that comes back to the pool by itself.
+    /// Leases an empty buffer, which returns to the pool when it is dropped.
     #[must_use]
     pub fn lease(&self, mode: Mode) -> Lease<'_> {
         let idle = self.state().take(mode);
@@ -80,7 +80,7 @@ impl Pool {
         }
     }
 
-    /// The first shortfall since the last call, if any.
+    /// Returns the first shortfall since the last call, if any.
     pub fn take_shortfall(&self) -> Option<Shortfall> {
         self.state().shortfall.take()
     }
@@ -114,8 +114,8 @@ impl Pool {
         self.state().shortfall.get_or_insert(shortfall);
     }
 
-    /// Only an empty conduit may be used again, or one connection's bytes would reach another. A
-    /// buffer that stood in for a pipe goes too: the next lease tries for a pipe again.
+    /// Keeps only an empty buffer for reuse, or one connection's bytes would reach another. A copy
+    /// buffer used in place of a pipe is dropped too: the next lease tries to create a pipe again.
     fn put_back(&self, conduit: TransferBuffer, mode: Mode) {
         let pipe = kind(&conduit) == Mode::Splice;
         let stand_in = kind(&conduit) != mode;
@@ -146,7 +146,7 @@ fn kind(conduit: &TransferBuffer) -> Mode {
     }
 }
 
-/// A conduit on loan.
+/// A leased buffer.
 #[derive(Debug)]
 pub struct Lease<'a> {
     pool: &'a Pool,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_no_more_than_its_bound() {
+    fn idle_buffers_are_limited_to_idle_max() {
         let pool = pool(1);
         let leases = (pool.lease(Mode::Splice), pool.lease(Mode::Splice));
         drop(leases);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn never_reuses_a_conduit_that_holds_bytes() {
+    fn never_reuses_a_buffer_that_is_not_empty() {
         for mode in [Mode::Splice, Mode::Copy] {
             let pool = pool(8);
             let (mut client, near) = UnixStream::pair().unwrap();
@@ -211,20 +211,17 @@ mod tests {
     }
 
     #[test]
-    fn buffers_stand_in_beyond_the_bound_on_pipes() {
+    fn uses_copy_buffers_beyond_the_limit_of_pipes() {
         let pool = pool(0);
         let leases = [(); 3].map(|()| pool.lease(Mode::Splice));
         let pipe = |lease: &Lease<'_>| matches!(**lease, TransferBuffer::Splice(_));
         assert_eq!(leases.each_ref().map(pipe), [true, true, false]);
         drop(leases);
-        assert!(
-            pipe(&pool.lease(Mode::Splice)),
-            "the bound counts pipes that are gone"
-        );
+        assert!(pipe(&pool.lease(Mode::Splice)), "dropped pipes still count");
     }
 
     #[test]
-    fn keeps_both_kinds() {
+    fn reuses_pipes_and_copy_buffers() {
         let pool = pool(8);
         drop((pool.lease(Mode::Splice), pool.lease(Mode::Copy)));
         for mode in [Mode::Copy, Mode::Splice, Mode::Copy] {
@@ -234,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn reuses_an_empty_one() {
+    fn reuses_an_empty_buffer() {
         let pool = pool(8);
         drop(pool.lease(Mode::Copy));
         let _lease = pool.lease(Mode::Copy);

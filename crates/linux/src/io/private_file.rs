@@ -14,8 +14,8 @@ const OTHERS: u32 = 0o077;
 /// process, so its mode does not matter.
 ///
 /// # Errors
-/// As the system says, text that is not UTF-8, or a file that its group or others may read, write or execute. The
-/// error names no path.
+/// I/O errors, text that is not UTF-8, and a file that its group or others may read, write or execute. The error
+/// names no path.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<String> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;

@@ -14,14 +14,14 @@ use std::{
 
 /// The default capacity of a new pipe (`PIPE_DEF_BUFFERS` pages, linux/pipe_fs_i.h).
 const CAPACITY_DEFAULT: usize = 16 * PAGE;
-/// A pipe's slot takes this much, whatever the page size (it is a page, and no page is smaller).
+/// Bytes that a pipe's slot takes at least: a slot is a page, and no page is smaller.
 const PAGE: usize = 4096;
 
 /// A non-blocking pipe that knows how many bytes it holds.
 ///
-/// It is filled only when empty. EAGAIN from splice(2) can mean "the socket has nothing" or "no
-/// slot is free in the pipe", and each skb fragment takes a slot whatever its size; with an empty
-/// pipe only the first is possible.
+/// The pipe is filled only when empty. EAGAIN from splice(2) can mean "the socket is empty" or "no
+/// slot is free in the pipe": each skb fragment takes a slot whatever its size. With an empty pipe
+/// only the first is possible.
 #[derive(Debug)]
 pub struct Pipe {
     read: OwnedFd,
@@ -31,9 +31,9 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe of `wanted` bytes, rounded up to a power of two of pages, or as large as the kernel
-    /// grants: above pipe-max-size, or with pipe-user-pages-soft used up, that is less. Kernel
-    /// memory: 40 bytes a page of capacity, plus the pages while they hold data.
+    /// Creates a pipe of `wanted` bytes, rounded up to a power of two of pages. The kernel grants less
+    /// above pipe-max-size, or with pipe-user-pages-soft used up. Kernel memory: 40 bytes a page of
+    /// capacity, plus the pages while they hold data.
     pub fn with_capacity(wanted: usize) -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let capacity = enlarge(&write, wanted)?;
@@ -45,23 +45,23 @@ impl Pipe {
         })
     }
 
-    /// The capacity that the kernel granted, in bytes.
+    /// Returns the capacity that the kernel granted, in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Bytes that wait in the pipe.
+    /// Returns the bytes in the pipe.
     #[must_use]
     pub fn buffered_len(&self) -> usize {
         self.buffered_len
     }
 
-    /// Takes what the socket `source` has, up to the pipe's capacity. `Ok(0)` is the end of the
+    /// Reads from the socket `source`, up to the pipe's capacity. `Ok(0)` is the end of the
     /// stream, `WouldBlock` an empty socket.
     ///
     /// # Panics
-    /// If the pipe still holds bytes.
+    /// If the pipe is not empty.
     pub fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
         assert_eq!(self.buffered_len, 0, "EAGAIN would be ambiguous");
         let most = self.capacity.min(most);
@@ -72,8 +72,8 @@ impl Pipe {
         Ok(self.buffered_len)
     }
 
-    /// The socket seems to be empty, and recv(2) says whether it is: splice(2) does not pass the
-    /// urgent mark of a TCP stream, for ever (net/ipv4/tcp.c, `tcp_read_sock`).
+    /// Checks with recv(2) whether a socket that seems empty is: splice(2) never passes the urgent mark of
+    /// a TCP stream (net/ipv4/tcp.c, `tcp_read_sock`).
     fn fill_again(&self, source: impl AsFd, most: usize) -> io::Result<usize> {
         let peek = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         retry_on_intr(|| recv(&source, &mut [0; 1], peek))?;
@@ -93,7 +93,7 @@ impl Pipe {
         Ok(received)
     }
 
-    /// Gives `sink` what it takes. `WouldBlock`: its send buffer is full.
+    /// Writes to `sink` as much as it takes. `WouldBlock`: its send buffer is full.
     pub fn drain(&mut self, sink: impl AsFd) -> io::Result<usize> {
         let moved = move_bytes(&self.read, sink, self.buffered_len)?;
         self.buffered_len -= moved;
@@ -101,7 +101,7 @@ impl Pipe {
     }
 }
 
-/// Halves the wish until the kernel agrees; the pipe's own size needs no agreement.
+/// Halves the requested size until the kernel grants it; the pipe's default size is always granted.
 fn enlarge(pipe: &OwnedFd, wanted: usize) -> io::Result<usize> {
     let mut size = wanted;
     while size > CAPACITY_DEFAULT {
@@ -112,7 +112,7 @@ fn enlarge(pipe: &OwnedFd, wanted: usize) -> io::Result<usize> {
         }
     }
     if size < CAPACITY_DEFAULT {
-        // A wish below the default is for tests and small machines, and always granted.
+        // A size below the default is for tests and small machines, and always granted.
         fcntl_setpipe_size(pipe, size)?;
     }
     Ok(fcntl_getpipe_size(pipe)?)
@@ -122,8 +122,8 @@ fn is_empty(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
-/// SPLICE_F_MORE is not set: it would hold back the last segment of a burst. Inside one call the
-/// kernel corks by itself (fs/splice.c, splice_to_socket).
+/// Moves bytes with splice(2), without SPLICE_F_MORE, which would hold back the last segment of a burst.
+/// Inside one call the kernel corks by itself (fs/splice.c, splice_to_socket).
 fn move_bytes(from: impl AsFd, to: impl AsFd, len: usize) -> io::Result<usize> {
     let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
     Ok(retry_on_intr(|| {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_sink_keeps_the_rest_in_the_pipe() {
+    fn bytes_stay_in_the_pipe_when_the_sink_is_full() {
         let (mut client, near) = pair();
         let (far, _server) = pair();
         let mut pipe = Pipe::with_capacity(1 << 16).unwrap();

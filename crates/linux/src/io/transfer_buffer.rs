@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What carries bytes from one socket to another: a pipe (splice) or a buffer (copy). Both are
-//! filled only when empty and drained until empty.
+//! Buffer that carries bytes from one socket to another: a pipe (splice) or user memory (copy). Both
+//! are filled only when empty, and drained until empty.
 
 use super::splice::Pipe;
 use rustix::{
@@ -64,7 +64,7 @@ fn transmit(sink: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(retry_on_intr(|| send(&sink, bytes, flags))?)
 }
 
-/// Gives `sink` bytes that others follow at once: they leave together (MSG_MORE).
+/// Sends bytes that more bytes follow at once, so that the kernel sends them together (MSG_MORE).
 pub fn send_more(sink: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | SendFlags::MORE;
     Ok(retry_on_intr(|| send(&sink, bytes, flags))?)
@@ -80,7 +80,7 @@ pub enum TransferBuffer {
 }
 
 impl TransferBuffer {
-    /// Bytes that were taken from the source and not yet given to the sink.
+    /// Returns the bytes that were read from the source and not yet written to the sink.
     #[must_use]
     pub fn buffered_len(&self) -> usize {
         match self {
@@ -89,11 +89,11 @@ impl TransferBuffer {
         }
     }
 
-    /// Takes what `source` has, up to `most` bytes. `Ok(0)` is the end of the stream, `WouldBlock`
+    /// Reads from `source`, up to `most` bytes. `Ok(0)` is the end of the stream, `WouldBlock`
     /// an empty socket.
     ///
     /// # Panics
-    /// If bytes are still held.
+    /// If the buffer is not empty.
     pub fn fill(&mut self, source: impl AsFd, most: usize) -> io::Result<usize> {
         match self {
             Self::Splice(pipe) => pipe.fill(source, most),
@@ -101,7 +101,7 @@ impl TransferBuffer {
         }
     }
 
-    /// Gives `sink` what it takes. `WouldBlock`: its send buffer is full.
+    /// Writes to `sink` as much as it takes. `WouldBlock`: its send buffer is full.
     pub fn drain(&mut self, sink: impl AsFd) -> io::Result<usize> {
         match self {
             Self::Splice(pipe) => pipe.drain(sink),
@@ -109,10 +109,10 @@ impl TransferBuffer {
         }
     }
 
-    /// Like [`Conduit::fill`], from a source that is more than a socket.
+    /// Like [`TransferBuffer::fill`], from a source other than a plain socket, such as TLS.
     ///
     /// # Panics
-    /// If bytes are still held, or if this is a pipe, whose bytes never pass through user space.
+    /// If the buffer is not empty, or if this is a pipe, whose bytes never pass through user space.
     pub fn fill_with(
         &mut self,
         most: usize,
@@ -121,7 +121,7 @@ impl TransferBuffer {
         self.buffer().fill(most, read)
     }
 
-    /// Like [`Conduit::drain`], to a sink that is more than a socket.
+    /// Like [`TransferBuffer::drain`], to a sink other than a plain socket, such as TLS.
     ///
     /// # Panics
     /// If this is a pipe.
@@ -132,7 +132,7 @@ impl TransferBuffer {
         self.buffer().drain(write)
     }
 
-    /// The bytes that are held.
+    /// Returns the bytes that are buffered.
     ///
     /// # Panics
     /// If this is a pipe.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sleeping until a descriptor is readable, another thread rings, or a span is over, to the
+//! Sleeping until a descriptor is readable, another thread wakes this one, or a time is over, to the
 //! microsecond.
 
 use longhaul_units::Time;
@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-/// Asks for timers without slack on the calling thread: by default the kernel may wake a sleeper
+/// Switches timer slack off for the calling thread: by default the kernel may wake a sleeping thread
 /// 50 µs late to save power (`prctl(2)`, PR_SET_TIMERSLACK).
 pub fn disable_timer_slack() -> io::Result<()> {
     // SAFETY: PR_SET_TIMERSLACK takes its argument by value.
@@ -23,8 +23,8 @@ pub fn disable_timer_slack() -> io::Result<()> {
     }
 }
 
-/// Puts the calling thread before all ordinary threads (`sched(7)`, SCHED_RR at the lowest
-/// real-time priority); whether the kernel allowed it (CAP_SYS_NICE).
+/// Gives the calling thread the lowest real-time priority, above all ordinary threads (`sched(7)`,
+/// SCHED_RR). Returns whether the kernel allowed it (CAP_SYS_NICE).
 #[must_use]
 pub fn request_realtime_priority() -> bool {
     let parameter = libc::sched_param { sched_priority: 1 };
@@ -34,17 +34,17 @@ pub fn request_realtime_priority() -> bool {
     }
 }
 
-/// Lets other threads of this core run, if there are any.
+/// Lets other threads of this core run, if there are any (sched_yield(2)).
 pub fn yield_now() {
     rustix::thread::sched_yield();
 }
 
-/// Wakes a thread that waits for packets.
+/// Wakes a thread that waits for packets (eventfd(2)).
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A silent bell.
+    /// Creates a waker that has not been triggered.
     pub fn new() -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Self(Arc::new(eventfd(0, flags)?)))
@@ -56,8 +56,8 @@ impl Waker {
         Ok(())
     }
 
-    /// Sleeps until one of at most two `sources` is readable, the bell rings or `span` is over;
-    /// whether it rang.
+    /// Sleeps until one of at most two `sources` is readable, [`Self::wake`] is called or `span` is over.
+    /// Returns whether `wake` was called.
     pub fn wait<'a, S: AsFd + 'a>(
         &'a self,
         sources: impl Iterator<Item = &'a S>,
@@ -68,8 +68,8 @@ impl Waker {
             tv_nsec: (span.as_nanos() % 1_000_000_000) as i64,
         };
         let mut fds = [const { None }; 3];
-        let bell = std::iter::once(self.0.as_fd());
-        let all = bell.chain(sources.map(AsFd::as_fd));
+        let event = std::iter::once(self.0.as_fd());
+        let all = event.chain(sources.map(AsFd::as_fd));
         for (slot, fd) in fds.iter_mut().zip(all) {
             *slot = Some(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
@@ -78,10 +78,10 @@ impl Waker {
             Err(Errno::INTR) => return Ok(false),
             other => other?,
         };
-        let rang = fds[0].revents().contains(PollFlags::IN);
-        if rang {
+        let woken = fds[0].revents().contains(PollFlags::IN);
+        if woken {
             read(&self.0, &mut [0; 8])?;
         }
-        Ok(rang)
+        Ok(woken)
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queueing class that lets so many packets a second leave a device: for ACKs, which a program at
-//! the sockets' cgroup marks with it (`skb->priority`).
+//! ACK pacing: a queueing class that limits the packets a second that leave a device. A program at the
+//! sockets' cgroup marks ACKs with the class (`skb->priority`).
 //!
-//! HTB's class is a token bucket; what belongs to no class passes by it at once, so that one queueing
-//! discipline serves both, where TBF would need PRIO above it, which not every kernel has. Tokens are
-//! bytes: every packet counts for 128 bytes (as `mpu`; Linux 5.17), more than a pure ACK has.
+//! HTB's class is a token bucket, and packets of no class bypass it, so that one queueing discipline
+//! suffices. TBF would need PRIO above it, which not every kernel has. Tokens are bytes: every packet
+//! counts as 128 bytes (`mpu`; Linux 5.17), more than a pure ACK has.
 //!
-//! The kernel does not take it away when this process is killed. It then paces nothing, as nobody
-//! marks packets, and the next run or `longhaul doctor --clean` removes it ([`sweep`]).
+//! The kernel does not remove the class when this process is killed. It then paces no packets, as no
+//! program marks them. The next run or `longhaul doctor --clean` removes it ([`remove_stale`]).
 
 use super::interface::index_here;
 use std::{
@@ -19,51 +19,51 @@ use std::{
     process::Command,
 };
 
-/// What each packet counts for: more than IPv6, TCP with timestamps and Ethernet have.
+/// Bytes that each packet counts as: more than the headers of IPv6, TCP with timestamps and Ethernet.
 const PACKET_BYTES: u64 = 128;
-/// The discipline's major number, by which it is known.
+/// The discipline's major number, which identifies it.
 const MAJOR: u16 = 0xacc;
-/// The class, as `skb->priority` names it.
+/// The class, as in `skb->priority`.
 pub const CLASS: u32 = (MAJOR as u32) << 16 | 1;
-/// Packets a second.
+/// Allowed rates, in packets a second.
 pub const RATE: std::ops::RangeInclusive<u32> = 1..=10_000_000;
-/// ACKs that may wait; 1 KiB of kernel memory each. More are lost, which later ones make good.
+/// Most ACKs in the queue; 1 KiB of kernel memory each. Further ones are dropped; later ACKs replace them.
 const QUEUE_PACKETS: u32 = 1000;
 
-/// Why ACKs can't be paced.
+/// Reason why ACKs can't be paced.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such device here.
+    /// The network namespace has no such device.
     #[error("no interface {0:?} in this network namespace")]
     NoDevice(String),
-    /// Somebody chose a queueing discipline, which would be lost.
+    /// The user configured a queueing discipline, which would be lost.
     #[error("{0} has a queueing discipline that somebody chose: tc qdisc delete dev {0} root")]
     UserConfigured(String),
-    /// Another run does so.
+    /// ACKs of the device are paced by another process.
     #[error("ACKs that leave by {0} are paced by another longhaul run")]
     Busy(String),
-    /// tc refused, or is not there.
+    /// tc failed, or is not installed.
     #[error("tc: {0}")]
     Tc(String),
 }
 
-/// Paces until it is dropped.
+/// ACK pacing on a device, until it is dropped.
 #[derive(Debug)]
 pub struct AckPacing {
     device: String,
     index: u32,
-    /// Its name says that somebody is alive; the kernel takes it back at any end.
-    _alive: UnixListener,
+    /// Claim on the device; the kernel releases its name when the process ends.
+    _claim: UnixListener,
 }
 
 impl AckPacing {
-    /// Lets `rate` marked packets a second leave `device` of the calling thread's network namespace,
-    /// in bursts of at most 100 µs' worth.
+    /// Limits the marked packets that leave `device` of the calling thread's network namespace to `rate` a
+    /// second, in bursts of at most 100 µs at that rate.
     pub fn new(device: &str, rate: u32) -> Result<Self, Error> {
         let index = index_here(device)
             .ok()
             .ok_or_else(|| Error::NoDevice(device.to_owned()))?;
-        let alive = claim_device(index).map_err(|_| Error::Busy(device.to_owned()))?;
+        let claim = claim_device(index).map_err(|_| Error::Busy(device.to_owned()))?;
         if root_qdisc(device)? == RootQdisc::Ours {
             remove(device)?;
         }
@@ -73,13 +73,13 @@ impl AckPacing {
         let pacing = Self {
             device: device.to_owned(),
             index,
-            _alive: alive,
+            _claim: claim,
         };
         install(device, rate)?;
         Ok(pacing)
     }
 
-    /// The device's number.
+    /// Returns the device's index.
     #[must_use]
     pub fn index(&self) -> u32 {
         self.index
@@ -92,20 +92,20 @@ impl Drop for AckPacing {
     }
 }
 
-/// Removes what killed processes left in this network namespace; the devices are returned.
+/// Removes the disciplines that killed processes left in this network namespace. Returns their devices.
 pub fn remove_stale() -> Result<Vec<String>, Error> {
-    let mut swept = Vec::new();
+    let mut removed = Vec::new();
     for device in devices() {
         let ours = root_qdisc(&device)? == RootQdisc::Ours;
         let Some(index) = index_here(&device).ok().filter(|_| ours) else {
             continue;
         };
-        if let Ok(_alive) = claim_device(index) {
+        if let Ok(_claim) = claim_device(index) {
             remove(&device)?;
-            swept.push(device);
+            removed.push(device);
         }
     }
-    Ok(swept)
+    Ok(removed)
 }
 
 fn devices() -> Vec<String> {
@@ -114,16 +114,16 @@ fn devices() -> Vec<String> {
     named.map(|(name, _)| name.trim().to_owned()).collect()
 }
 
-/// Abstract names belong to a network namespace, as device numbers do.
+/// Claims a device by an abstract socket name. Both are unique in a network namespace.
 fn claim_device(index: u32) -> io::Result<UnixListener> {
     let name = format!("longhaul-ack-pacing-{index}");
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Who made a device's outermost queueing discipline.
+/// Origin of a device's root queueing discipline.
 #[derive(Debug, PartialEq, Eq)]
 enum RootQdisc {
-    /// The kernel, which gives it no number.
+    /// The kernel's default, which has handle 0.
     Kernel,
     Ours,
     UserConfigured,
@@ -134,7 +134,7 @@ fn root_qdisc(device: &str) -> Result<RootQdisc, Error> {
     Ok(parse_root_qdisc(&shown))
 }
 
-/// `qdisc KIND HANDLE: root …`; nothing at all without one.
+/// Parses `qdisc KIND HANDLE: root …`; empty without a discipline.
 fn parse_root_qdisc(shown: &str) -> RootQdisc {
     let mut words = shown.split_whitespace().skip(1);
     match (words.next(), words.next()) {
@@ -146,7 +146,7 @@ fn parse_root_qdisc(shown: &str) -> RootQdisc {
 
 fn install(device: &str, rate: u32) -> Result<(), Error> {
     let bytes = u64::from(rate) * PACKET_BYTES;
-    // What a timer that is late by as much makes good.
+    // Allows for a timer that is late by 100 µs.
     let burst = (u64::from(rate) / 10_000).max(1) * PACKET_BYTES;
     let major = format!("{MAJOR:x}");
     let done = tc(&format!("qdisc add dev {device} root handle {major}: htb"))
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_chose_may_go() {
+    fn distinguishes_kernel_defaults_from_configured_qdiscs() {
         for (shown, root) in [
             ("", RootQdisc::Kernel),
             ("qdisc noqueue 0: root refcnt 2", RootQdisc::Kernel),

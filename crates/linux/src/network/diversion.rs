@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Policy routing that hands a listener's marked packets to this host, whatever their destination: the second half of a
-//! transparent proxy (Linux `Documentation/networking/tproxy.rst`).
+//! Policy routing that delivers a listener's marked packets to this host, whatever their destination. It is the second
+//! half of a transparent proxy (Linux `Documentation/networking/tproxy.rst`).
 
 use super::{
     interface::{ignore_errno, index_of, request},
@@ -18,7 +18,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr},
 };
 
-/// Ahead of the main table (32766), and of most rules that people make by hand.
+/// Priority of the rules: before the main table (32766), and before most rules that users add.
 const PRIORITY: u32 = 1000;
 
 /// Routes and rules of one listener's marks, of one address family, in the calling thread's network namespace.
@@ -29,18 +29,19 @@ pub struct Diversion {
 }
 
 impl Diversion {
-    /// That of the listener with these marks.
+    /// Creates that of the listener with these marks.
     #[must_use]
     pub fn new(family: Family, marks: Marks) -> Self {
         Self { family, marks }
     }
 
-    /// Puts in place what is missing; whether anything was. `reroutes`: this host's own connections too.
+    /// Adds the missing routes and rules. Returns whether any was missing. With `reroutes`, also for this host's own
+    /// connections.
     pub fn install(&self, reroutes: bool) -> io::Result<bool> {
         let here = Netns::current()?;
         let doing = self.doing("route", "to this host");
         let route = self.local_default_route(&here)?;
-        // The route first: a mark without a route would follow the ordinary table.
+        // The route first: a marked packet without a route would follow the main table.
         let mut is_new = request(&here, &doing, async |kernel| {
             false_if_exists(kernel.route().add(route).execute().await)
         })?;
@@ -55,7 +56,7 @@ impl Diversion {
         Ok(is_new)
     }
 
-    /// Removes all of it; that it is gone already is no error.
+    /// Removes all routes and rules; missing ones are no error.
     pub fn remove(&self) -> io::Result<()> {
         let here = Netns::current()?;
         let doing = self.doing("stop routing", "to this host");
@@ -75,16 +76,16 @@ impl Diversion {
         format!("{verb} {family} packets marked {mark:#x} {to}")
     }
 
-    /// The routing table has the mark's number.
+    /// Returns the number of the routing table, which is the mark's.
     fn table(&self) -> u32 {
         self.marks.diverted()
     }
 
-    /// All rules, and whether each is for this host's own connections only.
+    /// Returns all rules, and whether each is for this host's own connections only.
     ///
-    /// The kernel also looks the source of an IPv4 packet up, to drop what no answer could reach, and where
-    /// `src_valid_mark` is set, with the packet's mark (net/ipv4/fib_frontend.c, `__fib_validate_source`). That look-up
-    /// comes from `lo`, and must not find this host: it goes to the main table.
+    /// The kernel also looks up the source of an IPv4 packet, to drop packets that no reply could reach. Where
+    /// `src_valid_mark` is set, it uses the packet's mark (net/ipv4/fib_frontend.c, `__fib_validate_source`). That look-up
+    /// comes from `lo` and must not find this host, so a rule sends it to the main table.
     fn rules(&self) -> Vec<(RuleMessage, bool)> {
         const MAIN: u32 = libc::RT_TABLE_MAIN as u32;
         let table = self.table();
@@ -135,7 +136,7 @@ impl Diversion {
     }
 }
 
-/// False if the kernel answers that it was there already.
+/// Returns false if the kernel answers that it existed already.
 fn false_if_exists(outcome: Result<(), rtnetlink::Error>) -> Result<bool, rtnetlink::Error> {
     match outcome {
         Err(rtnetlink::Error::NetlinkError(error)) if error.raw_code() == -libc::EEXIST => {

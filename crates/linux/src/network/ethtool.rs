@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an interface's driver tells about itself through `SIOCETHTOOL`
+//! Properties of an interface that its driver reports through `SIOCETHTOOL`
 //! (Linux `include/uapi/linux/ethtool.h`). The interface is one of the calling thread's network
-//! namespace; asking takes no rights.
+//! namespace; no rights are needed.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -13,21 +13,21 @@ use std::{
 /// Packets that a network card's rings hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rings {
-    /// Receive ring as it is set.
+    /// Current size of the receive ring.
     pub receive: u32,
     /// The most that the card allows.
     pub receive_max: u32,
-    /// Transmit ring as it is set.
+    /// Current size of the transmit ring.
     pub transmit: u32,
     /// The most that the card allows.
     pub transmit_max: u32,
 }
 
-/// The offloads of an interface that bear on throughput, and whether each is on. One that the
-/// kernel does not tell is left out.
+/// Returns the offloads of an interface that affect throughput, and whether each is on. Those that the
+/// kernel does not report are left out.
 pub fn offloads(name: &str) -> io::Result<Vec<(&'static str, bool)>> {
     // ETHTOOL_GRXCSUM, GTXCSUM, GSG, GTSO, GGSO, GGRO.
-    const QUESTIONS: [(&str, u32); 6] = [
+    const QUERIES: [(&str, u32); 6] = [
         ("rx-checksum", 0x14),
         ("tx-checksum", 0x16),
         ("scatter-gather", 0x18),
@@ -40,10 +40,10 @@ pub fn offloads(name: &str) -> io::Result<Vec<(&'static str, bool)>> {
         let [_, data] = query(&socket, name, [command, 0])?;
         Some((offload, data != 0))
     };
-    Ok(QUESTIONS.into_iter().filter_map(known).collect())
+    Ok(QUERIES.into_iter().filter_map(known).collect())
 }
 
-/// The rings of an interface; `None` if it has none, as virtual ones.
+/// Returns the rings of an interface; `None` if it has none, as virtual interfaces.
 pub fn rings(name: &str) -> io::Result<Option<Rings>> {
     const GRINGPARAM: u32 = 0x10;
     // `struct ethtool_ringparam`: the command, four maxima, four values; of each four the first is
@@ -57,8 +57,8 @@ pub fn rings(name: &str) -> io::Result<Option<Rings>> {
     }))
 }
 
-/// The PTP clock (`/dev/ptpN`) by which the network card stamps every packet that it receives; `None`
-/// if it does not, as virtual ones, or is not told to (`hwstamp_ctl -r 1`).
+/// Returns the PTP clock (`/dev/ptpN`) by which the network card timestamps every packet that it receives.
+/// `None` if it does not, as virtual interfaces, or is not configured to (`hwstamp_ctl -r 1`).
 pub fn receive_clock(name: &str) -> io::Result<Option<u32>> {
     const GET_TS_INFO: u32 = 0x41;
     let socket = socket()?;
@@ -78,12 +78,12 @@ fn socket() -> io::Result<UdpSocket> {
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
 }
 
-/// One question: 32-bit words of which the first is the command, answered in place.
+/// Sends one query: 32-bit words, of which the first is the command. The answer replaces them.
 fn query<const N: usize>(socket: &UdpSocket, name: &str, words: [u32; N]) -> Option<[u32; N]> {
     interface_ioctl(socket, libc::SIOCETHTOOL, name, words)
 }
 
-/// An ioctl(2) of an interface that reads and writes a structure of so many words.
+/// Calls an ioctl(2) of an interface that reads and writes a structure of `N` words.
 fn interface_ioctl<const N: usize>(
     socket: &UdpSocket,
     request_code: libc::c_ulong,
@@ -109,19 +109,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_tells_its_offloads_and_a_missing_one_none() {
+    fn reports_offloads_of_the_loopback_and_none_of_a_missing_interface() {
         let loopback = offloads("lo").unwrap();
         assert!(loopback.contains(&("scatter-gather", true)), "{loopback:?}");
         assert_eq!(offloads("nosuch0").unwrap(), []);
     }
 
     #[test]
-    fn the_loopback_stamps_nothing_itself() {
+    fn loopback_has_no_receive_clock() {
         assert_eq!(receive_clock("lo").unwrap(), None);
     }
 
     #[test]
-    fn the_loopback_has_no_rings() {
+    fn loopback_has_no_rings() {
         assert_eq!(rings("lo").unwrap(), None);
     }
 }

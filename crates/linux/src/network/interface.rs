@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Interfaces, addresses, routes and policy rules of a network namespace, through rtnetlink.
 //!
-//! Each function opens its netlink socket inside the namespace that it changes, does one thing and
+//! Each function opens its netlink socket inside the namespace that it changes, makes one change and
 //! returns when the kernel has acknowledged it.
 
 use super::netns::Netns;
@@ -17,10 +17,10 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
-/// One end of a wire: an interface to make, and where.
+/// One end of a veth pair: an interface to create, and its namespace and address.
 #[derive(Debug, Clone)]
 pub struct VethEndpoint<'a> {
-    /// The namespace that it lives in.
+    /// Its network namespace.
     pub netns: &'a Netns,
     /// Its name, up to 15 bytes (`IFNAMSIZ` of `linux/if.h` counts the final NUL).
     pub name: &'a str,
@@ -30,7 +30,7 @@ pub struct VethEndpoint<'a> {
     pub prefix: u8,
 }
 
-/// Makes a pair of virtual Ethernet interfaces, gives both their addresses and brings them up.
+/// Creates a pair of virtual Ethernet interfaces, gives both their addresses and brings them up.
 /// `mtu` is in bytes.
 pub fn create_veth(left: &VethEndpoint, right: &VethEndpoint, mtu: u32) -> io::Result<()> {
     let peer = LinkUnspec::new_with_name(right.name)
@@ -47,8 +47,8 @@ pub fn create_veth(left: &VethEndpoint, right: &VethEndpoint, mtu: u32) -> io::R
     [left, right].into_iter().try_for_each(set_address_and_up)
 }
 
-/// Gives an interface that exists its MTU in bytes, its transmit queue in packets and its
-/// addresses, and brings it up.
+/// Sets the MTU in bytes, the transmit queue in packets and the addresses of an existing interface, and
+/// brings it up.
 pub fn configure(
     netns: &Netns,
     name: &str,
@@ -72,9 +72,9 @@ fn set_address_and_up(end: &VethEndpoint) -> io::Result<()> {
     bring_up(end.netns, end.name)
 }
 
-/// An IPv6 address can be bound to at once: there is nobody else on a wire that was just made, so it
-/// is not looked for there (IFA_F_NODAD; RFC 4862, section 5.4). Without that an address is tentative
-/// until a work queue has looked, also where there is nothing to look at.
+/// Adds an address. An IPv6 address can be bound to at once: duplicate address detection is off
+/// (IFA_F_NODAD; RFC 4862, section 5.4), as a new veth pair has no other hosts. With it, an address is
+/// tentative until a work queue has run.
 fn add_address(netns: &Netns, name: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
     let index = index_of(netns, name)?;
     let doing = format!("give {name} the address {address}/{prefix}");
@@ -96,7 +96,7 @@ pub fn bring_up(netns: &Netns, name: &str) -> io::Result<()> {
     })
 }
 
-/// Adds a route to `destination/prefix` by way of `gateway`. Connections over it use
+/// Adds a route to `destination/prefix` via `gateway`. Connections over it use
 /// `congestion_control`, if given and unless they choose another.
 pub fn add_route(
     netns: &Netns,
@@ -110,17 +110,17 @@ pub fn add_route(
         .gateway(gateway)
         .build();
     route.attributes.extend(congestion_control.map(metric));
-    let doing = format!("add the route to {destination}/{prefix} by way of {gateway}");
+    let doing = format!("add the route to {destination}/{prefix} via {gateway}");
     request(netns, &doing, async |kernel| {
         kernel.route().add(route).execute().await
     })
 }
 
-/// Makes connections inside the subnet `network/prefix` of interface `name`, where this host is
+/// Makes connections in the subnet `network/prefix` of interface `name`, where this host is
 /// `source`, use `congestion_control` unless they choose another.
 ///
 /// A namespace other than the first may not make its default an algorithm that the first one does
-/// not allow to everybody (`tcp_allowed_congestion_control`); a route may name any.
+/// not allow to all users (`tcp_allowed_congestion_control`). A route may name any.
 pub fn set_congestion_control(
     netns: &Netns,
     name: &str,
@@ -147,8 +147,8 @@ fn metric(congestion_control: &str) -> RouteAttribute {
     RouteAttribute::Metrics(vec![RouteMetric::CcAlgo(congestion_control.to_owned())])
 }
 
-/// Hands packets with the firewall mark `mark` to this host whatever their destination, through
-/// routing table `table`: the second half of a transparent proxy (Linux
+/// Delivers packets with the firewall mark `mark` to this host whatever their destination, through
+/// routing table `table`. It is the second half of a transparent proxy (Linux
 /// `Documentation/networking/tproxy.rst`).
 pub fn deliver_marked_locally(netns: &Netns, mark: u32, table: u32) -> io::Result<()> {
     let doing = format!("route packets marked {mark} to this host");
@@ -177,7 +177,7 @@ pub fn is_ipv6_disabled() -> bool {
     disabled.map_or(true, |text| text.trim() != "0")
 }
 
-/// Success, too, if the kernel answers `errno`.
+/// Also succeeds if the kernel answers `errno`.
 pub(super) fn ignore_errno(
     errno: i32,
     outcome: Result<(), rtnetlink::Error>,
@@ -188,7 +188,7 @@ pub(super) fn ignore_errno(
     }
 }
 
-/// Packets that the interface dropped because nobody took them from its transmit queue in time.
+/// Returns the packets that the interface dropped because its transmit queue was full.
 pub fn transmit_drops(netns: &Netns, name: &str) -> io::Result<u64> {
     let table = netns.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
     let line = table
@@ -203,17 +203,17 @@ pub(super) fn index_of(netns: &Netns, name: &str) -> io::Result<u32> {
     netns.run(|| index_here(name))
 }
 
-/// The number of an interface of this thread's network namespace.
+/// Returns the index of an interface of this thread's network namespace.
 pub(crate) fn index_here(name: &str) -> io::Result<u32> {
     let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     Ok(rustix::net::netdevice::name_to_index(&socket, name)?)
 }
 
-/// One question to the kernel, asked inside `netns`; an error says what was being done and where.
+/// Sends one request to the kernel inside `netns`. An error names the action and the namespace.
 pub(super) fn request<T: Send>(
     netns: &Netns,
     doing: &str,
-    question: impl AsyncFnOnce(Handle) -> Result<T, rtnetlink::Error> + Send,
+    send: impl AsyncFnOnce(Handle) -> Result<T, rtnetlink::Error> + Send,
 ) -> io::Result<T> {
     let answer = netns.run(|| {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -222,12 +222,15 @@ pub(super) fn request<T: Send>(
         runtime.block_on(async {
             let (connection, kernel, _) = rtnetlink::new_connection()?;
             tokio::spawn(connection);
-            question(kernel).await.map_err(io::Error::other)
+            send(kernel).await.map_err(io::Error::other)
         })
     });
-    let place = netns.name().unwrap_or("this network namespace");
+    let location = netns.name().unwrap_or("this network namespace");
     answer.map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot {doing} in {place}: {error}"))
+        io::Error::new(
+            error.kind(),
+            format!("cannot {doing} in {location}: {error}"),
+        )
     })
 }
 
@@ -236,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_interface_is_named_with_its_namespace() {
+    fn errors_name_the_interface_and_the_namespace() {
         let here = Netns::current().unwrap();
         let error = bring_up(&here, "nosuch0").unwrap_err().to_string();
         assert!(

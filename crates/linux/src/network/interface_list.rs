@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The interfaces of the calling thread's network namespace and their queueing disciplines, through
-//! rtnetlink. Asking takes no rights.
+//! rtnetlink. No rights are needed.
 
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -22,7 +22,7 @@ const DATAGRAM: usize = 32 * 1024;
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// The driver's kind if it is virtual (`veth`, `bridge`, `tun`), else `None`.
+    /// The link kind of a virtual interface (`veth`, `bridge`, `tun`), else `None`.
     pub kind: Option<String>,
     /// Whether it is the loopback.
     pub loopback: bool,
@@ -32,14 +32,13 @@ pub struct Interface {
     pub mtu: u32,
     /// Length of the transmit queue in packets.
     pub transmit_queue: u32,
-    /// Receive queues.
+    /// Number of receive queues.
     pub receive_queues: u32,
-    /// The kinds of the queueing disciplines that packets leave through, each once; under `mq` those
-    /// of its queues.
+    /// Kinds of the queueing disciplines of outgoing packets, each once; under `mq` those of its queues.
     pub qdiscs: Vec<String>,
 }
 
-/// All interfaces, in the kernel's order.
+/// Returns all interfaces, in the kernel's order.
 pub fn list() -> io::Result<Vec<Interface>> {
     let links = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let disciplines = dump(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()))?;
@@ -95,7 +94,8 @@ impl Interface {
     }
 }
 
-/// What packets of interface `index` wait in: the root, or if that is `mq` its children.
+/// Returns the kinds of the disciplines that queue packets of interface `index`: the root, or the children
+/// of `mq`.
 fn leaf_qdiscs(index: u32, disciplines: &[TcMessage]) -> Vec<String> {
     let outgoing = |message: &&TcMessage| {
         message.header.index as u32 == index && message.header.parent != TcHandle::INGRESS
@@ -120,12 +120,12 @@ fn kind(message: &TcMessage) -> Option<String> {
         })
 }
 
-/// Everything that the kernel answers to a question.
-fn dump(question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+/// Sends a dump request and returns all answers of the kernel.
+fn dump(query: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&request(question), 0)?;
+    socket.send(&request(query), 0)?;
     let mut datagram = vec![0; DATAGRAM];
     let mut found = Vec::new();
     loop {
@@ -136,17 +136,17 @@ fn dump(question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
     }
 }
 
-fn request(question: RouteNetlinkMessage) -> Vec<u8> {
+fn request(query: RouteNetlinkMessage) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(query));
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
     bytes
 }
 
-/// Adds the messages of one datagram; false when the dump is over.
+/// Adds the messages of one datagram to `found`. Returns false at the end of the dump.
 fn collect(mut datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
     while !datagram.is_empty() {
         let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(datagram)
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_is_in_the_list() {
+    fn lists_the_loopback() {
         let all = list().unwrap();
         let loopback = all.iter().find(|interface| interface.loopback).unwrap();
         assert_eq!(loopback.name, "lo");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn mq_stands_for_its_queues() {
+    fn mq_is_replaced_by_the_qdiscs_of_its_queues() {
         let message = |index, parent, kind: &str| {
             let mut message = TcMessage::with_index(index);
             message.header.parent = parent;

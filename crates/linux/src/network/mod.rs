@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Network namespaces: their devices, addresses, routes, queueing disciplines, settings and packet rules.
+//! Network namespaces, and their devices, addresses, routes, queueing disciplines, settings and packet rules.
 
 pub mod ack_pacing;
 pub mod diversion;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Network namespaces, named as iproute2 names them (`/run/netns/NAME`) or given by process.
+//! Network namespaces, by iproute2's names (`/run/netns/NAME`) or by process.
 
 use rustix::{
     fs::{fstat, stat},
@@ -13,14 +13,14 @@ use std::{
     sync::Arc,
 };
 
-/// What it takes to enter one that is not this process's own, for whom the kernel refuses.
+/// Hint for a user whom the kernel refuses to enter another network namespace.
 pub const ENTER_HINT: &str = "entering a network namespace needs CAP_SYS_ADMIN: run it with sudo, outside of containers and user namespaces";
 
-/// Where `ip netns` keeps its names.
+/// Directory of the names of `ip netns`.
 pub const DIRECTORY: &str = "/run/netns";
 
 /// An open network namespace. Cloning shares the descriptor; the namespace lives as long as any
-/// clone, name or process holds it.
+/// clone, name or process refers to it.
 #[derive(Debug, Clone)]
 pub struct Netns {
     file: Arc<File>,
@@ -28,7 +28,7 @@ pub struct Netns {
 }
 
 impl Netns {
-    /// The namespace of the calling thread.
+    /// Opens the namespace of the calling thread.
     pub fn current() -> io::Result<Self> {
         Ok(Self {
             file: Arc::new(File::open("/proc/thread-self/ns/net")?),
@@ -36,7 +36,7 @@ impl Netns {
         })
     }
 
-    /// The namespace that `ip netns add NAME` made.
+    /// Opens the namespace that `ip netns add NAME` created.
     pub fn named(name: &str) -> io::Result<Self> {
         let file = File::open(path_of(name))?;
         Ok(Self {
@@ -45,7 +45,7 @@ impl Netns {
         })
     }
 
-    /// The namespace that the process `pid` lives in.
+    /// Opens the namespace of the process `pid`.
     pub fn of_process(pid: u32) -> io::Result<Self> {
         let file = File::open(format!("/proc/{pid}/ns/net"))?;
         Ok(Self {
@@ -54,8 +54,8 @@ impl Netns {
         })
     }
 
-    /// Makes a namespace with its loopback down and pins it under `name`, as `ip netns add` does.
-    /// Fails if the name is taken.
+    /// Creates a namespace with its loopback down and pins it under `name`, as `ip netns add` does.
+    /// Fails if the name exists.
     pub fn create(name: &str) -> io::Result<Self> {
         std::fs::create_dir_all(DIRECTORY)?;
         let pin = path_of(name);
@@ -73,17 +73,17 @@ impl Netns {
         std::fs::remove_file(pin)
     }
 
-    /// The name that it was opened by, if it was.
+    /// Returns the name by which it was opened, if any.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
     /// Runs `work` on a thread of its own inside this namespace and waits for it. Descriptors that
-    /// it opens (sockets, TUN devices) stay in this namespace for ever.
+    /// it opens (sockets, TUN devices) stay in this namespace.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         let inside = || {
-            // The kernel wants CAP_SYS_ADMIN for the way into one, whether or not one is there already.
+            // setns(2) needs CAP_SYS_ADMIN, even for the current namespace.
             if !self.is_current() {
                 self.enter()?;
             }
@@ -93,14 +93,14 @@ impl Netns {
             .unwrap_or_else(|_| Err(io::Error::other("the namespace thread panicked")))
     }
 
-    /// Whether the calling thread is in it.
+    /// Whether the calling thread is in this namespace.
     fn is_current(&self) -> bool {
         let numbers = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
         let here = stat("/proc/thread-self/ns/net").map(numbers);
         here.is_ok() && fstat(&*self.file).map(numbers) == here
     }
 
-    /// Moves the calling thread into this namespace, for good.
+    /// Moves the calling thread into this namespace permanently.
     pub fn enter(&self) -> io::Result<()> {
         Ok(move_into_link_name_space(
             self.file.as_fd(),
@@ -108,7 +108,7 @@ impl Netns {
         )?)
     }
 
-    /// The raw descriptor, for netlink messages that name a namespace by it.
+    /// Returns the raw descriptor, for netlink messages that identify a namespace by it.
     #[must_use]
     pub fn raw(&self) -> i32 {
         self.file.as_raw_fd()
@@ -131,7 +131,7 @@ mod tests {
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
     #[test]
-    fn work_in_ones_own_namespace_takes_no_rights() {
+    fn runs_in_the_current_namespace_without_rights() {
         let here = Netns::current().unwrap();
         let without_rights = || {
             let none = CapabilitySet::empty();

@@ -4,7 +4,7 @@
 use super::netns::Netns;
 use std::{fs, io, path::PathBuf};
 
-/// Reads a setting as seen from `netns`; several values are separated by one blank.
+/// Reads a setting of `netns`; several values are separated by one blank.
 pub fn read(netns: &Netns, name: &str) -> io::Result<String> {
     netns.run(|| read_here(name))
 }
@@ -14,16 +14,15 @@ pub fn write(netns: &Netns, name: &str, value: &str) -> io::Result<()> {
     netns.run(|| write_here(name, value))
 }
 
-/// Reads a setting as the calling thread sees it, which takes no rights.
+/// Reads a setting of the calling thread's network namespace, which needs no rights.
 pub fn read_here(name: &str) -> io::Result<String> {
     let text = fs::read_to_string(path_of(name)?).map_err(add_name(name))?;
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Changes a setting of the calling thread's network namespace, or of the machine if the setting is
-/// one of the machine.
+/// Changes a setting of the calling thread's network namespace, or a setting of the whole machine.
 pub fn write_here(name: &str, value: &str) -> io::Result<()> {
-    // The file is there or the kernel lacks the setting: never create one.
+    // Never creates a file: without one the kernel lacks the setting.
     fs::OpenOptions::new()
         .write(true)
         .open(path_of(name)?)
@@ -31,16 +30,16 @@ pub fn write_here(name: &str, value: &str) -> io::Result<()> {
         .map_err(add_name(name))
 }
 
-/// Whether the calling thread may change a setting. Those of the whole machine can't be changed from
-/// a network namespace that is not the first, even by root (`net/sysctl_net.c`).
+/// Whether the calling thread may change a setting. Settings of the whole machine can't be changed from
+/// a network namespace other than the initial one, even by root (`net/sysctl_net.c`).
 #[must_use]
 pub fn is_writable_here(name: &str) -> bool {
     let open = |path| fs::OpenOptions::new().write(true).open(path);
     path_of(name).and_then(open).is_ok()
 }
 
-/// `net.ipv4.tcp_rmem` → `/proc/sys/net/ipv4/tcp_rmem`. As `sysctl(8)` does, a name that holds a
-/// slash is taken as a path, so that interface names with dots can be written.
+/// Converts `net.ipv4.tcp_rmem` to `/proc/sys/net/ipv4/tcp_rmem`. As in `sysctl(8)`, a name with a slash
+/// is a path, so that interface names may contain dots.
 fn path_of(name: &str) -> io::Result<PathBuf> {
     let relative = match name.contains('/') {
         true => name.to_owned(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TUN devices with vnet_hdr: super-packets in and out.
+//! TUN devices with vnet_hdr, which read and write super-packets.
 //!
 //! Source: `Documentation/networking/tuntap.rst`, `drivers/net/tun.c`.
 
@@ -12,30 +12,30 @@ use std::{
     os::unix::fs::OpenOptionsExt,
 };
 
-/// The largest packet that a TUN device hands over, without its vnet header.
+/// The largest packet that a TUN device returns, without its vnet header, in bytes.
 pub const PACKET_MAX: usize = 65_535;
 
-/// Offloads that let super-packets through: checksum, TSO for IPv4 and IPv6 with ECN.
+/// Offloads needed for super-packets: checksum, TSO for IPv4 and IPv6 with ECN.
 const OFFLOADS: u32 = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 /// UDP segmentation offload, kernel ≥ 6.2 (`include/uapi/linux/if_tun.h`).
 const USO: u32 = 0x20 | 0x40;
 const TUNSETVNETLE: libc::c_ulong = 0x4004_54dc;
 
-/// An open TUN device without persistence: the interface goes when the last clone is dropped,
-/// also when the process is killed.
+/// An open TUN device without persistence: the kernel removes the interface when the last clone is
+/// dropped, also when the process is killed.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
     name: String,
-    /// Whether UDP super-packets come through.
+    /// Whether the device passes UDP super-packets.
     pub uso: bool,
 }
 
 impl Tun {
     /// Creates the interface `name` in the calling thread's network namespace.
     ///
-    /// With `offload` the kernel hands over and takes super-packets of up to 64 KB; without it,
-    /// packets of MTU size only.
+    /// With `offload` the device reads and writes super-packets of up to 64 KB; without it, packets of at
+    /// most the MTU.
     pub fn create(name: &str, offload: bool) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -57,13 +57,13 @@ impl Tun {
         })
     }
 
-    /// The interface's name.
+    /// Returns the interface's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Another handle to the same device, for the thread of the other direction.
+    /// Duplicates the handle, for the thread of the other direction.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             file: self.file.try_clone()?,
@@ -72,8 +72,8 @@ impl Tun {
         })
     }
 
-    /// Reads one packet with its vnet header in front; its length with that. What does not fit is
-    /// lost. `WouldBlock` when there is none.
+    /// Reads one packet with its vnet header before it, and returns the length of both. Bytes that do not
+    /// fit are lost. `WouldBlock` if no packet is queued.
     pub fn read(&self, space: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::read(&self.file, space)?)
     }

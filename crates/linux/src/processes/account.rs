@@ -8,14 +8,14 @@ use std::{
     ptr,
 };
 
-/// Who somebody is.
+/// A user's entry in the user database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// User.
+    /// User ID.
     pub uid: u32,
-    /// Primary group.
+    /// ID of the primary group.
     pub gid: u32,
-    /// All groups, the primary one among them.
+    /// IDs of all groups, the primary one included.
     pub groups: Vec<u32>,
     /// Login name.
     pub name: OsString,
@@ -27,11 +27,11 @@ pub struct Account {
 
 /// NGROUPS_MAX (include/uapi/linux/limits.h).
 const GROUPS_MAX: usize = 65536;
-/// Longest entry that is read.
+/// Longest entry that is read, in bytes.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
 impl Account {
-    /// That of a login name; `None` if there is no such user.
+    /// Looks a login name up; `None` if there is no such user.
     pub fn of(name: &str) -> io::Result<Option<Self>> {
         let Ok(name) = CString::new(name) else {
             return Ok(None);
@@ -49,15 +49,15 @@ impl Account {
         }
     }
 
-    /// Turns this process into that user's: for a child before it executes something. Makes system
-    /// calls only. Needs CAP_SETUID and CAP_SETGID.
+    /// Changes this process to that user, for a child before it calls exec. Makes system calls only.
+    /// Needs CAP_SETUID and CAP_SETGID.
     pub(crate) fn switch_to(&self) -> io::Result<()> {
         let done = |outcome| match outcome {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         };
-        // Groups first: the user may not any more.
-        // SAFETY: the list is as long as is said; the others have no memory to harm.
+        // Groups first: the user has no right to change them.
+        // SAFETY: the list has the given length; the other calls take no pointers.
         unsafe {
             done(libc::setgroups(self.groups.len(), self.groups.as_ptr()))?;
             done(libc::setgid(self.gid))?;
@@ -71,7 +71,7 @@ fn look_up(name: &CStr, bytes: usize) -> io::Result<Option<Account>> {
     let mut found = ptr::null_mut();
     // SAFETY: integers and pointers, for which all zeroes are a value.
     let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-    // SAFETY: everything lives through the call, and the buffer is as long as is said.
+    // SAFETY: all pointers are valid through the call, and the buffer has the given length.
     let error = unsafe {
         libc::getpwnam_r(
             name.as_ptr(),
@@ -89,9 +89,9 @@ fn look_up(name: &CStr, bytes: usize) -> io::Result<Option<Account>> {
             groups: groups_of(name, entry.pw_gid)?,
             // SAFETY: strings in `text`, which is still there.
             name: unsafe { owned(entry.pw_name) },
-            // SAFETY: likewise.
+            // SAFETY: as above.
             home: unsafe { owned(entry.pw_dir) },
-            // SAFETY: likewise.
+            // SAFETY: as above.
             shell: unsafe { owned(entry.pw_shell) },
         })),
         (error, _) => Err(io::Error::from_raw_os_error(error)),
@@ -108,7 +108,7 @@ unsafe fn owned(text: *const c_char) -> OsString {
 fn groups_of(name: &CStr, primary: u32) -> io::Result<Vec<u32>> {
     let mut groups = vec![0; GROUPS_MAX];
     let mut count = GROUPS_MAX as i32;
-    // SAFETY: the list has room for as many as is said.
+    // SAFETY: the list has room for `count` groups.
     let found =
         unsafe { libc::getgrouplist(name.as_ptr(), primary, groups.as_mut_ptr(), &raw mut count) };
     if found < 0 {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_user_zero_and_strangers_are_none() {
+    fn finds_root_and_returns_none_for_unknown_users() {
         let root = Account::of("root").unwrap().unwrap();
         assert_eq!((root.uid, root.gid), (0, 0));
         assert!(root.groups.contains(&0));

@@ -14,9 +14,9 @@ use std::{
 /// CGROUP2_SUPER_MAGIC (include/uapi/linux/magic.h).
 const CGROUP2: u64 = 0x6367_7270;
 
-/// Opens the directory of this process's cgroup, wherever a cgroup2 file system is mounted; where
-/// none is, as inside `ip netns exec`, through one that is attached nowhere and goes with its
-/// descriptor (needs CAP_SYS_ADMIN).
+/// Opens the directory of this process's cgroup, wherever a cgroup2 file system is mounted. Where none
+/// is, as inside `ip netns exec`, opens it through a detached mount that ends with its descriptor
+/// (needs CAP_SYS_ADMIN).
 pub fn own() -> io::Result<OwnedFd> {
     let cgroups = std::fs::read_to_string("/proc/self/cgroup")?;
     let cgroup = path_in(&cgroups).ok_or_else(not_in_any)?;
@@ -25,14 +25,14 @@ pub fn own() -> io::Result<OwnedFd> {
     mounted.map_or_else(|| open_unmounted(cgroup), Ok)
 }
 
-/// Opens the cgroup (version 2) whose directory this is.
+/// Opens the cgroup (version 2) at this directory.
 pub fn at(path: &Path) -> io::Result<OwnedFd> {
     let directory = open(path, FLAGS, Mode::empty())?;
     match fstatfs(&directory)?.f_type as u64 {
         CGROUP2 => Ok(directory),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is in no cgroup2 file system",
+            "not in a cgroup2 file system",
         )),
     }
 }
@@ -44,21 +44,21 @@ fn not_in_any() -> io::Error {
     )
 }
 
-/// The line `0::PATH` of /proc/self/cgroup (cgroups(7)).
+/// Returns PATH of the line `0::PATH` of /proc/self/cgroup (cgroups(7)).
 fn path_in(cgroups: &str) -> Option<&Path> {
     let path = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
     path.map(Path::new)
 }
 
-/// Where `cgroup` may be found: a line of mountinfo has the mounted root as its fourth field, the
-/// place as its fifth, and the file system's type behind a dash (proc(5)).
+/// Returns the directories at which `cgroup` may be mounted. A line of mountinfo has the mounted root as
+/// its fourth field, the mount point as its fifth, and the file system's type after a dash (proc(5)).
 fn directories<'a>(mounts: &'a str, cgroup: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     let of_type = |line: &&str| line.contains(" - cgroup2 ");
     mounts.lines().filter(of_type).filter_map(move |line| {
         let mut fields = line.split(' ').skip(3);
-        let (root, place) = (fields.next()?, fields.next()?);
+        let (root, mount_point) = (fields.next()?, fields.next()?);
         let below = cgroup.strip_prefix(root).ok()?;
-        Some(Path::new(place).join(below))
+        Some(Path::new(mount_point).join(below))
     })
 }
 
@@ -66,7 +66,7 @@ const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// Something else may be mounted over it: what was opened is looked at.
+/// Opens a cgroup's directory and checks its file system's type: another mount may cover it.
 fn open_cgroup(path: &Path) -> io::Result<OwnedFd> {
     let directory = open(path, FLAGS, Mode::empty())?;
     match fstatfs(&directory)?.f_type as u64 {
@@ -75,10 +75,10 @@ fn open_cgroup(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Cgroups of a tree that are looked at; more are an error.
+/// Most cgroups of a tree that are visited; more are an error.
 const TREE_MAX: usize = 4096;
 
-/// The identifiers of the cgroup at this directory and of all below it, as `sock_diag` has them.
+/// Returns the identifiers of the cgroup at this directory and of all below it, as `sock_diag` reports them.
 pub fn identifiers(directory: &Path) -> io::Result<Vec<u64>> {
     let mut found = Vec::new();
     let mut left = vec![directory.to_owned()];
@@ -122,7 +122,7 @@ mod tests {
         38 30 0:32 /a /mnt/a rw shared:9 - cgroup2 cgroup2 rw\n";
 
     #[test]
-    fn a_cgroup_is_below_the_roots_that_hold_it() {
+    fn finds_the_directories_of_a_cgroup_in_mountinfo() {
         let found = |cgroup: &str| {
             let cgroup = path_in(cgroup).unwrap();
             directories(MOUNTS, cgroup).collect::<Vec<_>>()
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_alone_is_none() {
+    fn ignores_cgroups_of_version_1() {
         assert!(path_in("3:cpu:/x\n1:name=systemd:/\n").is_none());
     }
 }

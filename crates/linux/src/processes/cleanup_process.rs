@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An executor, as of a will: a process of its own that sees to what is left to be done when this one
-//! dies or hangs.
+//! A process of its own that does the cleanup work when this process dies or hangs.
 //!
-//! It waits at a pipe. As long as it hears something often enough, nothing is done; when the pipe
-//! closes (the kernel closes it, however this process ends) or stays silent, the work is done. It is
-//! in a session of its own and takes no notice of the signals that end a terminal's programs; a
-//! SIGKILL for both at once leaves the work undone.
+//! The process reads heartbeats from a pipe. It does the work when the pipe closes (the kernel closes
+//! it, however this process ends) or when no heartbeat arrives in time. It runs in a session of its own
+//! and ignores the signals that end a terminal's programs. A SIGKILL for both processes at once leaves
+//! the work undone.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -18,20 +17,20 @@ use std::{
     time::Duration,
 };
 
-/// The end of the pipe at which this process gives its signs of life. Dropping it without
-/// [`Self::dismiss`] has the work done.
+/// The pipe's end to which this process writes heartbeats. Dropping it without [`Self::disarm`]
+/// triggers the work.
 #[derive(Debug)]
 pub struct CleanupProcess {
     pipe: Option<PipeWriter>,
     process: Pid,
 }
 
-/// Why the work is done.
+/// Reason why the work is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
-    /// The process gives no sign of life, and may go on.
+    /// The process sent no heartbeat in time, and may continue.
     HeartbeatTimeout,
-    /// It is no more; this is the executor's last work.
+    /// The process has exited; this is the last time that the work is done.
     ParentExited,
 }
 
@@ -39,19 +38,19 @@ const HEARTBEAT: u8 = b'.';
 const DISARM: u8 = b'q';
 
 impl CleanupProcess {
-    /// Starts it. `work` is done, in the other process, when this one has gone or has given no sign of
-    /// life for `patience`; after a silence it then waits on, for the next one.
+    /// Starts the process. It does `work` when this process has exited or sent no heartbeat for
+    /// `timeout`; after a timeout it waits for the next heartbeat.
     ///
     /// The caller must have one thread: only the calling thread exists in the other process.
-    pub fn spawn(patience: Duration, work: impl FnMut(Trigger)) -> io::Result<Self> {
+    pub fn spawn(timeout: Duration, work: impl FnMut(Trigger)) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         // SAFETY: the caller has one thread, so nothing in the child can be waiting for a lock.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 drop(writer);
-                watch_parent(reader, patience, work);
-                // SAFETY: ends this process at once, without the destructors of its parent's things.
+                watch_parent(reader, timeout, work);
+                // SAFETY: ends this process at once, without the destructors of its parent's values.
                 unsafe { libc::_exit(0) }
             }
             child => Ok(Self {
@@ -61,50 +60,50 @@ impl CleanupProcess {
         }
     }
 
-    /// Gives a sign of life. Fails if the executor is gone.
+    /// Sends a heartbeat. Fails if the cleanup process has exited.
     pub fn heartbeat(&mut self) -> io::Result<()> {
         self.pipe
             .as_mut()
             .map_or(Ok(()), |pipe| pipe.write_all(&[HEARTBEAT]))
     }
 
-    /// Lets it go without work to do.
+    /// Ends the cleanup process without doing the work.
     pub fn disarm(mut self) {
         if let Some(mut pipe) = self.pipe.take() {
-            // One that is gone needs no word.
+            // The process may have exited already.
             let _ = pipe.write_all(&[DISARM]);
         }
         let _ = waitpid(Some(self.process), WaitOptions::empty());
     }
 }
 
-fn watch_parent(mut pipe: PipeReader, patience: Duration, mut work: impl FnMut(Trigger)) {
+fn watch_parent(mut pipe: PipeReader, timeout: Duration, mut work: impl FnMut(Trigger)) {
     detach();
-    let mut words = [0; 256];
-    let mut is_silent = false;
+    let mut bytes = [0; 256];
+    let mut timed_out = false;
     loop {
-        if !is_silent && !wait_for_heartbeat(&pipe, patience) {
-            is_silent = true;
+        if !timed_out && !wait_for_heartbeat(&pipe, timeout) {
+            timed_out = true;
             work(Trigger::HeartbeatTimeout);
         }
-        match pipe.read(&mut words) {
+        match pipe.read(&mut bytes) {
             Ok(0) => return work(Trigger::ParentExited),
-            Ok(count) if words[..count].contains(&DISARM) => return,
-            Ok(_) => is_silent = false,
+            Ok(count) if bytes[..count].contains(&DISARM) => return,
+            Ok(_) => timed_out = false,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return work(Trigger::ParentExited),
         }
     }
 }
 
-fn wait_for_heartbeat(pipe: &PipeReader, patience: Duration) -> bool {
-    let limit = Timespec::try_from(patience).ok();
+fn wait_for_heartbeat(pipe: &PipeReader, timeout: Duration) -> bool {
+    let limit = Timespec::try_from(timeout).ok();
     let mut polled = [PollFd::new(pipe, PollFlags::IN)];
-    // An interruption is as good as a word: the read that follows waits.
+    // An interruption counts as a heartbeat: the read that follows waits.
     poll(&mut polled, limit.as_ref()).map_or(true, |ready| ready > 0)
 }
 
-/// Out of the way of whoever waits for this process's output or ends its terminal.
+/// Detaches this process from its terminal, and from the outputs that a reader may wait for.
 fn detach() {
     let _ = setsid();
     for signal in [

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A command in PID and mount namespaces of its own: with it ends everything that it started, and what all of that used
-//! is known.
+//! A command in PID and mount namespaces of its own. All processes that it started end with it, and their total resource
+//! usage is known.
 //!
-//! PID 1 of the PID namespace is a process of this program. It starts the command, inherits every orphan, kills what is
-//! left when the command has ended, and waits for all of it. So the kernel's account of its children (getrusage(2)) has
-//! the time of each process that was waited for, wherever it went, without a cgroup, which an ordinary user may not
-//! make. What a parent that ignores SIGCHLD did not wait for is not in it.
+//! PID 1 of the PID namespace is a process of this program. It starts the command, inherits every orphan, kills the
+//! remaining processes when the command has ended, and waits for all of them. So the kernel's resource usage of its
+//! children (getrusage(2)) includes each process that was waited for. No cgroup is needed, which an ordinary user may not
+//! create. Children of a process that ignores SIGCHLD are not included.
 
 use super::sandbox::{SandboxError, block_supervised_signals, restore_signals, supervise};
 use libc::{RUSAGE_CHILDREN, pid_t, sigset_t};
@@ -24,35 +24,35 @@ use std::{
     time::Instant,
 };
 
-/// How much of each output is kept; the rest is read and thrown away.
+/// Bytes of each output that are passed on; the rest is read and discarded.
 const OUTPUT_MAX: usize = 1 << 20;
-/// The end of an output, in which its last line is looked for.
+/// Bytes at the end of an output in which its last line is searched.
 const TAIL_MAX: usize = 4096;
-/// As shells say that a program can't be started.
+/// Exit code of shells for a program that can't be started.
 const NOT_STARTED: u8 = 127;
 
-/// How a command went, and what it and everything that it started used.
+/// Outcome of a command, and the resources that it and its descendants used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Its exit code, or 128 + the number of the signal that ended it.
     pub code: u8,
-    /// From its start to its end.
+    /// Duration, in seconds.
     pub seconds: f64,
-    /// User and system time of all processes.
+    /// User and system time of all processes, in seconds.
     pub cpu_s: f64,
-    /// The largest resident set that one of them had.
+    /// Largest resident set of one of the processes, in bytes.
     pub peak_memory_bytes: u64,
     /// The last line of its standard error that is not blank.
     pub last_line: String,
 }
 
-/// Runs `command` to its end and returns its exit code; `tell` is told of it before. Its outputs go to this program's,
-/// 1 MiB of each at most, and its standard input is empty. SIGINT, SIGTERM and SIGHUP are passed on to it.
+/// Runs `command` to its end, passes its outcome to `report` and returns its exit code. Its outputs go to this program's,
+/// 1 MiB of each at most, and its standard input is empty. SIGINT, SIGTERM and SIGHUP are forwarded to it.
 ///
-/// The caller must have one thread. With its death, whatever it is of, everything ends.
+/// The caller must have one thread. When the caller dies, for whatever reason, all processes end.
 pub fn run(
     command: &mut Command,
-    tell: impl FnOnce(&Outcome) -> io::Result<()>,
+    report: impl FnOnce(&Outcome) -> io::Result<()>,
 ) -> Result<u8, SandboxError> {
     let before = block_supervised_signals()?;
     // SAFETY: descriptors and memory stay shared with nobody; the caller has one thread.
@@ -65,22 +65,22 @@ pub fn run(
     // SAFETY: the caller has one thread, so the child's copy of every lock is consistent.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error().into()),
-        0 => run_as_init(command, before, tell),
+        0 => run_as_init(command, before, report),
         first => Ok(supervise(first)?),
     }
 }
 
-/// The life of PID 1: never returns.
+/// Runs as PID 1 of the namespace; never returns.
 fn run_as_init(
     command: &mut Command,
     before: sigset_t,
-    tell: impl FnOnce(&Outcome) -> io::Result<()>,
+    report: impl FnOnce(&Outcome) -> io::Result<()>,
 ) -> ! {
     let code = mount_private_proc()
         .and_then(|()| run_command(command, before))
-        .and_then(|ended| tell(&ended).map(|()| ended.code));
+        .and_then(|outcome| report(&outcome).map(|()| outcome.code));
     let code = code.unwrap_or_else(|error| {
-        let _ = writeln!(io::stderr(), "cannot look after the command: {error}");
+        let _ = writeln!(io::stderr(), "cannot supervise the command: {error}");
         NOT_STARTED
     });
     std::process::exit(code.into())
@@ -92,7 +92,7 @@ fn mount_private_proc() -> io::Result<()> {
         "/",
         MountPropagationFlags::REC | MountPropagationFlags::PRIVATE,
     )?;
-    // Else /proc has the numbers of another PID namespace.
+    // Otherwise /proc shows another PID namespace.
     let plain = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     Ok(mount("proc", "/proc", "proc", plain, None)?)
 }
@@ -136,11 +136,12 @@ fn not_started(error: &io::Error) -> Outcome {
         seconds: 0.0,
         cpu_s: 0.0,
         peak_memory_bytes: 0,
-        last_line: format!("it can't be started: {error}"),
+        last_line: format!("cannot be started: {error}"),
     }
 }
 
-/// Both are read to their ends, which come when nobody has them open any more; each thread gives the last line.
+/// Copies both outputs to their ends, which come when no process has them open any more. Each thread returns the last
+/// line.
 fn copy_outputs(child: &mut Child) -> [thread::JoinHandle<String>; 2] {
     let (out, err) = (child.stdout.take(), child.stderr.take());
     [
@@ -154,7 +155,7 @@ fn copy_output(mut from: impl Read, mut to: impl Write) -> String {
     while let Ok(count @ 1..) = from.read(&mut chunk) {
         let kept = count.min(left);
         left -= kept;
-        // Where it goes may be full: the command goes on.
+        // The destination may be full: the command continues.
         let _ = to.write_all(&chunk[..kept]).and_then(|()| to.flush());
         tail.extend_from_slice(&chunk[..count]);
         tail.drain(..tail.len().saturating_sub(TAIL_MAX));
@@ -168,18 +169,18 @@ fn last_line(tail: &[u8]) -> String {
     last.unwrap_or_default().trim().to_owned()
 }
 
-/// Kills all that is left in the PID namespace, of which this is PID 1, and waits for it.
+/// Kills all other processes of the PID namespace, of which this is PID 1, and waits for them.
 fn kill_all() {
     // SAFETY: kill takes plain numbers; -1 is every process of this PID namespace but PID 1.
     unsafe { libc::kill(-1, libc::SIGKILL) };
-    // SAFETY: nobody asks how they ended.
+    // SAFETY: a null status is allowed.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}
 }
 
-/// Seconds of CPU of all children that were waited for, and the largest resident set among them, in bytes.
+/// Returns the seconds of CPU of all children that were waited for, and the largest resident set among them, in bytes.
 fn children_usage() -> io::Result<(f64, u64)> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: room for what is told.
+    // SAFETY: `usage` has room for the structure.
     if unsafe { libc::getrusage(RUSAGE_CHILDREN, usage.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -196,13 +197,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_is_the_last_that_says_something() {
+    fn last_line_skips_blank_lines() {
         assert_eq!(last_line(b"one\ntwo \n\n  \n"), "two");
         assert_eq!(last_line(b""), "");
     }
 
     #[test]
-    fn outputs_are_kept_up_to_a_bound_and_read_to_their_end() {
+    fn copies_outputs_up_to_a_limit_and_reads_to_the_end() {
         let text = [vec![b'x'; 3 * OUTPUT_MAX], b"\nthe end\n".to_vec()].concat();
         let mut kept = Vec::new();
         assert_eq!(copy_output(text.as_slice(), &mut kept), "the end");

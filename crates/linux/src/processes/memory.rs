@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much memory this machine has, and how much this process may use of it.
+//! Memory of this machine, and the limit on what this process may use of it.
 
 use std::{fs, path::Path};
 
-/// Memory of the machine, in bytes (sysinfo(2)).
+/// Returns the memory of the machine, in bytes (sysinfo(2)).
 #[must_use]
 pub fn machine_bytes() -> u64 {
     let info = rustix::system::sysinfo();
-    // The field is as wide as the machine's words.
+    // The field's type depends on the architecture.
     #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
     let total = info.totalram as u64;
     total.saturating_mul(info.mem_unit.into())
 }
 
-/// The least limit, in bytes, of this process's control group and those above it, of version 2 or 1
-/// (cgroups(7)). `None` is no limit, or none that can be read.
+/// Returns the least limit, in bytes, of this process's control group and its ancestors, of version 2
+/// or 1 (cgroups(7)). `None` is no limit, or none that can be read.
 #[must_use]
 pub fn cgroup_limit() -> Option<u64> {
     let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
     least_limit(&membership, Path::new("/sys/fs/cgroup"))
 }
 
-/// Version 1 says no limit with a number near 2^63.
+/// Least value that means no limit: version 1 uses a number near 2^63.
 const NO_LIMIT: u64 = 1 << 60;
 
 fn least_limit(membership: &str, mount: &Path) -> Option<u64> {
@@ -29,8 +29,8 @@ fn least_limit(membership: &str, mount: &Path) -> Option<u64> {
     limits.filter(|limit| *limit < NO_LIMIT).min()
 }
 
-/// The limits along one line of /proc/self/cgroup. In a container whose cgroup namespace is the
-/// host's, the path leads nowhere, and the limit is at the top of what is mounted.
+/// Returns the limits of the cgroup in one line of /proc/self/cgroup and of its ancestors. In a container
+/// whose cgroup namespace is the host's, the path does not exist, and the mount's root has the limit.
 fn limits_of(line: &str, mount: &Path) -> Vec<u64> {
     let mut parts = line.splitn(3, ':');
     let (_, Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next()) else {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_on_the_way_up_counts() {
+    fn takes_the_least_limit_of_all_ancestors() {
         let mount = tempfile::tempdir().unwrap();
         let mount = mount.path();
         write(mount, "a/b", "memory.max", "max\n");
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_finds_its_limit_at_the_top() {
+    fn reads_the_limit_at_the_mount_root_in_a_container() {
         let mount = tempfile::tempdir().unwrap();
         write(mount.path(), "", "memory.max", "67108864\n");
         let outside = "0::/system.slice/docker-0123.scope\n";
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_says_no_limit_with_a_large_number() {
+    fn ignores_the_large_number_of_version_1() {
         let mount = tempfile::tempdir().unwrap();
         let file = "memory.limit_in_bytes";
         write(mount.path(), "memory", file, "9223372036854771712\n");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_has_memory() {
+    fn machine_memory_is_over_a_mebibyte() {
         assert!(machine_bytes() > 1 << 20);
     }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes: as whom, where and in which cgroup they run, what limits them and what they use, and what is done when
-//! they end.
+//! Processes: their users, namespaces and cgroups, their limits and resource usage, and the cleanup when they end.
 
 pub mod account;
 pub mod cgroup;

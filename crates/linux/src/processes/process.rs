@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This process: as whom it runs and what limits it (getrlimit(2)), and the namespace that it starts others in.
+//! This process's user and limits (getrlimit(2)), and the start of commands in a network namespace.
 
 use crate::network::netns::Netns;
 use std::{os::unix::process::CommandExt, process::Command};
@@ -12,13 +12,13 @@ pub fn inside<'a>(command: &'a mut Command, netns: &Netns) -> &'a mut Command {
     unsafe { command.pre_exec(move || netns.enter()) }
 }
 
-/// The user that this process acts as.
+/// Returns the effective user ID of this process.
 #[must_use]
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether this is a user namespace other than the machine's own, whose root may do nothing that concerns all of the machine.
+/// Whether this process is in a user namespace other than the initial one, whose root has no rights over the machine.
 #[must_use]
 pub fn is_in_user_namespace() -> bool {
     let users = std::fs::read_to_string("/proc/self/uid_map");
@@ -29,8 +29,8 @@ pub fn is_in_user_namespace() -> bool {
 pub mod descriptors {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-    /// Raises the soft limit to the hard one, as far as the kernel lets it, and returns what now
-    /// holds; `None` is no limit.
+    /// Raises the soft limit to the hard one if the kernel allows it, and returns the limit in force;
+    /// `None` is no limit.
     #[must_use]
     pub fn raise_limit() -> Option<u64> {
         let before = getrlimit(Resource::Nofile);
@@ -44,7 +44,7 @@ pub mod descriptors {
         }
     }
 
-    /// The soft limit and the hard one, up to which [`raise_limit`] goes; `None` is no limit.
+    /// Returns the soft limit and the hard one, up to which [`raise_limit`] goes; `None` is no limit.
     #[must_use]
     pub fn limits() -> (Option<u64>, Option<u64>) {
         let limit = getrlimit(Resource::Nofile);
@@ -54,8 +54,8 @@ pub mod descriptors {
 
 /// The limit on the size of files, `RLIMIT_FSIZE`.
 pub mod file_size {
-    /// From now on a write beyond the limit is refused with EFBIG, in this process and those that it starts; as a
-    /// process begins, SIGXFSZ ends it there (setrlimit(2)).
+    /// Makes a write beyond the limit fail with EFBIG, in this process and its children; by default SIGXFSZ ends the
+    /// process (setrlimit(2)).
     pub fn refuse_beyond_limit() {
         // SAFETY: SIG_IGN installs no handler.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

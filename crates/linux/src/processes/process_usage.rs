@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this process uses of the machine (proc_pid_stat(5)).
+//! Resources that this process uses (proc_pid_stat(5)).
 
 use rustix::time::{ClockId, clock_gettime};
 use std::{
@@ -7,24 +7,24 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// What is used now, or was since the start.
+/// Resources in use now, and CPU time since the start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
-    /// Time on a processor, user's and kernel's, of all threads, in seconds.
+    /// User and system CPU time of all threads, in seconds.
     pub cpu_s: f64,
     /// Memory in RAM, in bytes.
     pub resident_bytes: u64,
     /// Address space, in bytes.
     pub virtual_bytes: u64,
-    /// Threads that there are.
+    /// Number of threads.
     pub threads: u64,
-    /// Descriptors that are open.
+    /// Number of open descriptors.
     pub descriptors: u64,
-    /// When the process started.
+    /// Start time of the process.
     pub start_time: SystemTime,
 }
 
-/// Reads it from /proc; takes no rights.
+/// Reads this process's usage from /proc; needs no rights.
 pub fn own() -> io::Result<Usage> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let fields = fields(&stat).ok_or_else(|| io::Error::other("/proc/self/stat is cut short"))?;
@@ -36,13 +36,13 @@ pub fn own() -> io::Result<Usage> {
         resident_bytes: fields.resident_pages * rustix::param::page_size() as u64,
         virtual_bytes: fields.virtual_bytes,
         threads: fields.threads,
-        // The listing itself has one open.
+        // Listing the directory opens one itself.
         descriptors: fs::read_dir("/proc/self/fd")?.count() as u64 - 1,
         start_time: SystemTime::now() - Duration::from_secs_f64(age.max(0.0)),
     })
 }
 
-/// Times in ticks of the kernel's clock.
+/// Fields of /proc/self/stat, times in ticks of the kernel's clock.
 #[derive(Debug, PartialEq)]
 struct Fields {
     cpu: u64,
@@ -52,11 +52,11 @@ struct Fields {
     resident_pages: u64,
 }
 
-/// The program's name, in brackets, may hold blanks and brackets: fields are counted from its end.
+/// Parses the fields, counted from the end of the program's name, which may contain blanks and brackets.
 fn fields(stat: &str) -> Option<Fields> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let values: Vec<&str> = rest.split_whitespace().collect();
-    // The first of them is field 3.
+    // The first value is field 3.
     let field = |number: usize| values.get(number - 3)?.parse::<u64>().ok();
     Some(Fields {
         cpu: field(14)? + field(15)?,
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_and_blanks_shifts_nothing() {
+    fn parses_names_with_brackets_and_blanks() {
         let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 110 15 12 13 20 0 4 0 900 5000 60 1 2";
         let want = Fields {
             cpu: 125,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_uses_something() {
+    fn reads_the_usage_of_this_process() {
         let usage = own().unwrap();
         assert!(usage.resident_bytes > 0 && usage.virtual_bytes >= usage.resident_bytes);
         assert!(usage.threads >= 1 && usage.descriptors >= 3);

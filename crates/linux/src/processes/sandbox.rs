@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work that leaves nothing behind: a process in namespaces of its own, which the kernel itself
-//! takes down.
+//! Sandbox for work that leaves nothing behind: a process in namespaces of its own, which the kernel
+//! removes.
 //!
-//! [`enclose`] starts two processes. The *guard* is PID 1 of a new PID namespace, in new mount and
-//! network namespaces (and a user namespace if the caller is not root); it asks to be killed when
-//! its parent dies. The *worker* is its child and does the work. When the guard ends, however it
-//! ends, the kernel kills every process of the PID namespace, and with the last one go the mounts,
-//! the named network namespaces, their interfaces, routes and rules. So `kill -9` of the caller
-//! cleans up as well as a normal end does, and nothing has to be recorded to be undone later.
+//! [`run`] starts two processes. The *guard* is PID 1 of a new PID namespace, in new mount and
+//! network namespaces (and a user namespace if the caller is not root). It asks the kernel to kill it
+//! when its parent dies. The *worker* is its child and does the work. When the guard ends, for whatever
+//! reason, the kernel kills every process of the PID namespace. With the last one it removes the mounts,
+//! the named network namespaces, their interfaces, routes and rules. So `kill -9` of the caller cleans
+//! up as a normal end does, and no record of what to undo is needed.
 
 use crate::network::{interface, netns::Netns};
 use libc::{
@@ -26,13 +26,13 @@ use std::{
     path::Path,
 };
 
-/// What the kernel would not do, and why.
+/// Reason why the sandbox could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The namespaces were refused.
     #[error("cannot create {namespaces} namespaces: {source}")]
     Namespaces {
-        /// Which ones.
+        /// Kinds of the namespaces.
         namespaces: &'static str,
         /// The kernel's answer.
         source: io::Error,
@@ -40,10 +40,10 @@ pub enum SandboxError {
     /// The user could not be mapped to root of the new user namespace.
     #[error("cannot map this user to root of a new user namespace: {0}")]
     UserMap(#[source] io::Error),
-    /// The namespaces stand but could not be furnished.
+    /// The namespaces exist but could not be set up.
     #[error("cannot {step} inside the new namespaces: {source}")]
     SetUp {
-        /// What was being done.
+        /// Step that failed.
         step: &'static str,
         /// The kernel's answer.
         source: io::Error,
@@ -53,11 +53,11 @@ pub enum SandboxError {
     Process(#[from] io::Error),
 }
 
-/// Runs `work` in a sandbox and returns the exit code that it gave, or 128 + the number of the
-/// signal that ended it, as shells do. `work` is told if the sandbox could not be furnished.
+/// Runs `work` in a sandbox and returns its exit code, or 128 + the number of the signal that ended it,
+/// as shells do. `work` receives the error if the sandbox could not be set up.
 ///
 /// Inside, `/run` is an empty tmpfs (so `/run/netns` is private), `/proc` shows the sandbox alone
-/// and `lo` is up. SIGINT, SIGTERM and SIGHUP are passed on to the worker.
+/// and `lo` is up. SIGINT, SIGTERM and SIGHUP are forwarded to the worker.
 ///
 /// The caller must have one thread: only the calling thread exists in the children.
 pub fn run(work: impl FnOnce(Result<(), SandboxError>) -> u8) -> Result<u8, SandboxError> {
@@ -88,8 +88,8 @@ fn namespaces(root: bool) -> c_int {
     if root { all } else { all | CLONE_NEWUSER }
 }
 
-/// Lets the guard go on once its user is mapped; without the byte it sees the end of the pipe and
-/// gives up.
+/// Lets the guard continue once its user is mapped. Without the byte it reads the end of the pipe and
+/// exits.
 fn open_gate(mut opener: io::PipeWriter, guard: pid_t, root: bool) -> Result<(), SandboxError> {
     if !root {
         map_to_root(guard).map_err(SandboxError::UserMap)?;
@@ -97,7 +97,8 @@ fn open_gate(mut opener: io::PipeWriter, guard: pid_t, root: bool) -> Result<(),
     Ok(opener.write_all(&[1])?)
 }
 
-/// `user_namespaces(7)`: an ordinary user may map itself alone, with setgroups denied.
+/// Maps this user to root of the guard's user namespace. An ordinary user may map only itself, with
+/// setgroups denied (`user_namespaces(7)`).
 fn map_to_root(guard: pid_t) -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     fs::write(format!("/proc/{guard}/setgroups"), "deny")?;
@@ -111,7 +112,7 @@ fn map_to_root(guard: pid_t) -> io::Result<()> {
     )
 }
 
-/// The guard's life: never returns.
+/// Runs as the guard; never returns.
 fn run_guard(
     mut gate: io::PipeReader,
     before: &sigset_t,
@@ -133,8 +134,8 @@ fn run_guard(
     }
 }
 
-/// Private mounts, then a `/proc` that shows this PID namespace, an empty `/run` and `/dev/shm`, and
-/// `lo` up.
+/// Makes the mounts private, mounts a `/proc` that shows this PID namespace and an empty `/run` and
+/// `/dev/shm`, and brings `lo` up.
 fn set_up() -> Result<(), SandboxError> {
     let step = |step| move |source: io::Error| SandboxError::SetUp { step, source };
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
@@ -151,14 +152,14 @@ fn set_up() -> Result<(), SandboxError> {
     };
     empty("/run", c"mode=0755").map_err(step("mount a private /run"))?;
     if Path::new("/dev/shm").is_dir() {
-        // Where programs that are killed leave their POSIX shared memory (Squid does).
+        // Killed programs leave their POSIX shared memory there (Squid does).
         empty("/dev/shm", c"mode=1777").map_err(step("mount a private /dev/shm"))?;
     }
     let here = Netns::current().map_err(step("open the network namespace"))?;
     interface::bring_up(&here, "lo").map_err(step("bring lo up"))
 }
 
-/// Mounts a tmpfs that holds up to `size` on the directory `path`.
+/// Mounts a tmpfs of at most `size` on the directory `path`.
 pub fn mount_tmpfs(path: &Path, size: Bytes) -> io::Result<()> {
     let options = CString::new(format!("mode=0755,size={}", size.get()))?;
     Ok(mount(
@@ -170,8 +171,8 @@ pub fn mount_tmpfs(path: &Path, size: Bytes) -> io::Result<()> {
     )?)
 }
 
-/// Waits for `child`, passing on the signals that ask a process to end, and reaping whatever else
-/// ends meanwhile (PID 1 inherits every orphan). Returns the child's exit code.
+/// Waits for `child`, forwards the signals that ask a process to end, and reaps all other children that
+/// end meanwhile (PID 1 inherits every orphan). Returns the child's exit code.
 pub(super) fn supervise(child: pid_t) -> io::Result<u8> {
     let signals = supervised_signals();
     loop {
@@ -188,7 +189,7 @@ pub(super) fn supervise(child: pid_t) -> io::Result<u8> {
     }
 }
 
-/// Reaps every process that has ended; `child`'s exit code if it is among them.
+/// Reaps every process that has ended. Returns `child`'s exit code if it is among them.
 fn reap_until(child: pid_t) -> io::Result<Option<u8>> {
     loop {
         let mut status = 0;
@@ -210,8 +211,7 @@ pub(super) fn exit_code(status: c_int) -> u8 {
     }
 }
 
-/// fork, the child being the first process of the new `namespaces` (clone flags). Returns 0 in
-/// the child.
+/// Forks; the child is the first process of the new `namespaces` (clone flags). Returns 0 in the child.
 fn fork_into(namespaces: c_int) -> io::Result<pid_t> {
     if namespaces == 0 {
         // SAFETY: the caller has one thread, so the child's copy of every lock is consistent.
@@ -223,7 +223,7 @@ fn fork_into(namespaces: c_int) -> io::Result<pid_t> {
         };
     }
     let flags = libc::c_long::from(namespaces | SIGCHLD);
-    // SAFETY: without CLONE_VM and with no new stack, clone is fork: the child goes on with a copy
+    // SAFETY: without CLONE_VM and with no new stack, clone is fork: the child continues with a copy
     // of this stack. libc's fork handlers are skipped, so the guard does no more than read a pipe,
     // fork the worker through libc (which puts libc's own state right) and wait.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
@@ -246,8 +246,8 @@ fn supervised_signals() -> sigset_t {
     }
 }
 
-/// Blocks what `supervise` waits for (PID 1 would not even see an unblocked SIGTERM) and returns
-/// the mask as it was.
+/// Blocks the signals that `supervise` waits for (PID 1 would not receive an unblocked SIGTERM), and
+/// returns the previous mask.
 pub(super) fn block_supervised_signals() -> io::Result<sigset_t> {
     let mut before = MaybeUninit::uninit();
     // SAFETY: both sets are live; the call writes `before` if it succeeds.

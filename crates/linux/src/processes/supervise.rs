@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program that runs in somebody's stead: it has the caller's terminal, process group, signal mask
-//! and environment, its signals are passed on to it, and its end is the caller's.
+//! Supervision of a child program that replaces its caller: it has the caller's terminal, process group,
+//! signal mask and environment, receives the caller's signals, and its exit code becomes the caller's.
 //!
 //! A terminal sends its signals (Ctrl-C, Ctrl-\, hang-up) to the whole process group, so the program
-//! has them already; only what another process sends to the caller alone is passed on. Ctrl-Z stops
-//! both, as it should.
+//! receives them already. Only a signal that another process sends to the caller alone is forwarded.
+//! Ctrl-Z stops both.
 
 use super::account::Account;
 use std::{
@@ -18,8 +18,8 @@ use std::{
     ptr,
 };
 
-/// What is passed on. Those that can't be caught, that mean this process itself, or that the program
-/// has from the kernel at the same time (SIGWINCH, SIGTSTP) are not.
+/// Signals that are forwarded. Not forwarded are those that can't be caught, those that concern this
+/// process itself, and those that the kernel sends to the program, too (SIGWINCH, SIGTSTP).
 const FORWARDED: [i32; 6] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -29,15 +29,15 @@ const FORWARDED: [i32; 6] = [
     libc::SIGUSR2,
 ];
 
-/// How often the program is looked at though no signal told of its end: the kernel may give SIGCHLD to a thread that was
-/// there before signals were kept back, where it is lost (`complete_signal`, kernel/signal.c).
+/// Interval at which the program is checked without SIGCHLD. The kernel may deliver SIGCHLD to a thread that was started
+/// before signals were blocked, where it is lost (`complete_signal`, kernel/signal.c).
 static POLL_INTERVAL: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 250_000_000,
 };
 
-/// Signals are kept back for [`Program::attend`], in this thread and in those that it starts from now
-/// on, and stay so: one that comes at the program's end must not take the program's exit code away.
+/// Blocked signals, for [`Program::wait`], in this thread and in those that it starts later. They stay
+/// blocked: a signal at the program's end must not replace the program's exit code.
 #[derive(Debug)]
 pub struct Signals {
     blocked: libc::sigset_t,
@@ -45,7 +45,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Keeps them back. Ends of children are told again if they were ignored.
+    /// Blocks the signals, and restores the default of SIGCHLD if it was ignored.
     pub fn block() -> io::Result<Self> {
         let mut blocked = empty_set();
         // SAFETY: a valid signal, and the default for it.
@@ -66,10 +66,10 @@ impl Signals {
         }
     }
 
-    /// The next one, if it comes before [`LOOK`].
+    /// Returns the next signal, if one arrives within [`POLL_INTERVAL`].
     fn next(&self) -> io::Result<Option<Signal>> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: a set, room for what is told and a time, all our own.
+        // SAFETY: a set, room for the signal's data and a time, all our own.
         let number = unsafe {
             libc::sigtimedwait(
                 &raw const self.blocked,
@@ -96,7 +96,7 @@ impl Signals {
 
 struct Signal {
     number: i32,
-    /// Rather than from the kernel, as a terminal's are (sigaction(2), `si_code`).
+    /// Whether a process sent it; a terminal's signals come from the kernel (sigaction(2), `si_code`).
     sent_by_process: bool,
 }
 
@@ -109,7 +109,7 @@ fn empty_set() -> libc::sigset_t {
     }
 }
 
-/// A program that runs.
+/// A running program.
 #[derive(Debug)]
 pub struct Program<'a> {
     child: Child,
@@ -117,11 +117,11 @@ pub struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// Starts it in the cgroup that is entered by `entrance`, as `account` if given, with this
-    /// process's signal mask as it was before `signals` were kept back.
+    /// Starts it in the cgroup whose `cgroup.procs` file is `procs`, as `account` if given, with this
+    /// process's signal mask as it was before `signals` were blocked.
     pub fn start(
         command: &mut Command,
-        entrance: OwnedFd,
+        procs: OwnedFd,
         account: Option<&Account>,
         signals: &'a Signals,
     ) -> io::Result<Self> {
@@ -131,7 +131,7 @@ impl<'a> Program<'a> {
         // allocates nothing.
         let start = unsafe {
             command.pre_exec(move || {
-                join_cgroup(&entrance)?;
+                join_cgroup(&procs)?;
                 account.as_ref().map_or(Ok(()), Account::switch_to)?;
                 match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, ptr::null_mut()) {
                     0 => Ok(()),
@@ -143,13 +143,13 @@ impl<'a> Program<'a> {
         Ok(Self { child, signals })
     }
 
-    /// Its process number.
+    /// Returns its process ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end, and passes signals on to it.
+    /// Waits for its end, and forwards signals to it.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -159,22 +159,22 @@ impl<'a> Program<'a> {
                 continue;
             };
             if signal.sent_by_process && signal.number != libc::SIGCHLD {
-                // SAFETY: kill(2) has no memory to harm; the child is not reaped, so it is the child.
+                // SAFETY: kill(2) takes plain numbers; the child is not reaped, so the ID is still its own.
                 unsafe { libc::kill(self.child.id() as libc::pid_t, signal.number) };
             }
         }
     }
 }
 
-fn join_cgroup(entrance: &OwnedFd) -> io::Result<()> {
+fn join_cgroup(procs: &OwnedFd) -> io::Result<()> {
     // SAFETY: one byte of a constant.
-    match unsafe { libc::write(entrance.as_raw_fd(), c"0".as_ptr().cast(), 1) } {
+    match unsafe { libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) } {
         1 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// As a shell says it: the exit code, or 128 + the signal that ended it.
+/// Returns the exit code as shells report it, or 128 + the signal that ended the process.
 #[must_use]
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_told_as_shells_do() {
+    fn exit_codes_are_those_of_shells() {
         assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
         assert_eq!(exit_code(ExitStatus::from_raw(libc::SIGTERM)), 143);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cgroup (version 2) that lasts as long as somebody's work: below this process's own, so that
-//! whatever limits this process limits what runs in it.
+//! A cgroup (version 2) that lasts as long as its owner's work. It is a child of this process's cgroup,
+//! so that the limits of this process apply to it.
 //!
-//! Its name says whose it is, and its owner keeps it locked (flock(2)). One that a killed owner left
-//! is known by that, and [`sweep`] takes it away once nothing runs in it.
+//! Its name contains its owner's process ID, and its owner keeps it locked (flock(2)). A cgroup without
+//! a lock was left by a killed owner, and [`remove_stale`] removes it once no process runs in it.
 
 use super::cgroup;
 use rustix::{
@@ -19,17 +19,17 @@ use std::{
     time::Duration,
 };
 
-/// Names tried before giving up.
+/// Names that are tried before creation fails.
 const NAME_ATTEMPTS: u32 = 64;
-/// Times that processes are looked for when the cgroup goes: they may beget others meanwhile.
+/// Attempts to move all processes out of the cgroup: they may fork meanwhile.
 const REMOVE_ATTEMPTS: u32 = 100;
-/// A process that has ended leaves its cgroup a little later.
+/// Time between attempts: a process that has ended leaves its cgroup a little later.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The file that lists processes, and takes in those whose numbers are written to it.
+/// The file that lists the processes, and to which the IDs of new ones are written.
 const PROCESSES: &str = "cgroup.procs";
 
-/// A cgroup that goes with this value. Processes that still run in it go back to the parent.
+/// A cgroup that is removed with this value. Processes that still run in it move back to the parent.
 #[derive(Debug)]
 pub struct TransientCgroup {
     parent: OwnedFd,
@@ -39,7 +39,7 @@ pub struct TransientCgroup {
 }
 
 impl TransientCgroup {
-    /// Makes one called `PREFIX.PID.N`. Needs the right to make directories in this process's cgroup:
+    /// Creates one called `PREFIX.PID.N`. Needs the right to create directories in this process's cgroup:
     /// root's, or a delegated subtree.
     pub fn create(prefix: &str) -> io::Result<Self> {
         let parent = cgroup::own()?;
@@ -62,28 +62,28 @@ impl TransientCgroup {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Its name below the parent.
+    /// Returns its name below the parent.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whoever writes "0" there goes into it.
+    /// Opens `cgroup.procs`: a process that writes "0" to it moves into the cgroup.
     pub fn open_procs(&self) -> io::Result<OwnedFd> {
         open(&self.directory, PROCESSES, OFlags::WRONLY)
     }
 
-    /// The list of those in it.
+    /// Returns a handle that lists its processes.
     pub fn processes(&self) -> io::Result<Processes> {
         Ok(Processes(self.directory.try_clone()?))
     }
 
-    /// Back to the parent with all of them, and away with it.
+    /// Moves all its processes to the parent, and removes it.
     fn remove(&self) -> io::Result<()> {
         let mut parent = File::from(open(&self.parent, PROCESSES, OFlags::WRONLY)?);
         for _ in 0..REMOVE_ATTEMPTS {
             for process in processes_in(&self.directory)? {
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 let _ = writeln!(parent, "{process}");
             }
             match unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR) {
@@ -103,17 +103,17 @@ impl AsFd for TransientCgroup {
 
 impl Drop for TransientCgroup {
     fn drop(&mut self) {
-        // What can't be removed now is a later sweep's.
+        // `remove_stale` removes it later if that fails now.
         let _ = self.remove();
     }
 }
 
-/// Those in a cgroup; the list outlives its [`TransientCgroup`].
+/// Processes of a cgroup; the handle outlives its [`TransientCgroup`].
 #[derive(Debug)]
 pub struct Processes(OwnedFd);
 
 impl Processes {
-    /// As they are now.
+    /// Lists the current processes.
     pub fn list(&self) -> io::Result<Vec<Pid>> {
         processes_in(&self.0)
     }
@@ -141,38 +141,37 @@ fn processes_in(directory: &OwnedFd) -> io::Result<Vec<Pid>> {
     Ok(numbers.filter_map(Pid::from_raw).collect())
 }
 
-/// What became of a cgroup that nobody owns any more.
+/// Outcome for a cgroup whose owner has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StaleCgroup {
-    /// It is gone.
+    /// The cgroup was removed.
     Removed(String),
-    /// So many processes still run in it.
+    /// This number of processes still run in it.
     Busy(String, usize),
 }
 
-/// Removes those beside which this process would make its own, whose owner has ended and in which
-/// nothing runs.
+/// Removes the cgroups below this process's own whose owner has ended and in which no process runs.
 pub fn remove_stale(prefix: &str) -> io::Result<Vec<StaleCgroup>> {
     let parent = cgroup::own()?;
-    let mut swept = Vec::new();
+    let mut stale = Vec::new();
     for entry in Dir::read_from(&parent)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if owner(prefix, &name).is_some_and(|pid| !is_alive(pid)) {
-            swept.extend(remove_if_empty(&parent, name)?);
+            stale.extend(remove_if_empty(&parent, name)?);
         }
     }
-    Ok(swept)
+    Ok(stale)
 }
 
 fn remove_if_empty(parent: &OwnedFd, name: String) -> io::Result<Option<StaleCgroup>> {
-    // Its owner may live in another PID namespace: then it is locked.
+    // Its owner may run in another PID namespace: then it is locked.
     let Ok(directory) = locked(parent, &name) else {
         return Ok(None);
     };
     match processes_in(&directory)?.len() {
         0 => match unlinkat(parent, &name, AtFlags::REMOVEDIR) {
             Ok(()) => Ok(Some(StaleCgroup::Removed(name))),
-            // It has cgroups below it, or a process that just came.
+            // It has child cgroups, or a process that has just moved in.
             Err(Errno::BUSY) => Ok(Some(StaleCgroup::Busy(name, 0))),
             Err(error) => Err(error.into()),
         },
@@ -180,7 +179,7 @@ fn remove_if_empty(parent: &OwnedFd, name: String) -> io::Result<Option<StaleCgr
     }
 }
 
-/// The process that a name of ours speaks of.
+/// Parses the owner's process ID from a cgroup's name.
 fn owner(prefix: &str, name: &str) -> Option<Pid> {
     let rest = name.strip_prefix(prefix)?.strip_prefix('.')?;
     let (pid, number) = rest.split_once('.')?;
@@ -197,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_whose_they_are() {
+    fn names_contain_the_owner_s_process_id() {
         let pid = |name: &str| owner("longhaul-run", name).map(Pid::as_raw_pid);
         assert_eq!(pid("longhaul-run.12.0"), Some(12));
         for other in [
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_lives_and_none_has_the_largest_number() {
+    fn detects_running_and_missing_processes() {
         assert!(is_alive(rustix::process::getpid()));
         assert!(!is_alive(Pid::from_raw(i32::MAX).unwrap()));
     }

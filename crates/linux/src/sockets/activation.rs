@@ -9,16 +9,16 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// A descriptor that was passed.
+/// A socket that the service manager passed.
 #[derive(Debug)]
 pub struct PassedSocket {
-    /// From `FileDescriptorName=`; the name of the socket unit if that says nothing.
+    /// Value of `FileDescriptorName=`; by default the name of the socket unit.
     pub name: String,
     descriptor: OwnedFd,
 }
 
 impl PassedSocket {
-    /// Where it listens; `None` if it is not a TCP socket that listens.
+    /// Returns the address on which it listens; `None` if it is not a listening TCP socket.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         let socket = SockRef::from(&self.descriptor);
@@ -37,12 +37,12 @@ impl From<PassedSocket> for TcpListener {
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Takes what was passed to this process, once: a second call finds nothing, and neither does a
-/// process that `LISTEN_PID` does not name. Call it before anything else that could close
-/// descriptors it did not open.
+/// Takes the sockets that were passed to this process, once. A second call returns none, as does a
+/// process that `LISTEN_PID` does not name. Call it before code that could close descriptors that it
+/// did not open.
 ///
 /// # Errors
-/// The variables are malformed, or name descriptors that are not open.
+/// Malformed variables, or descriptors that are not open.
 pub fn take() -> io::Result<Vec<PassedSocket>> {
     if TAKEN.swap(true, Relaxed) {
         return Ok(Vec::new());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Claims of processes on something of their network namespace: abstract UNIX sockets, which the kernel removes with the
-//! process.
+//! Claims of processes on a resource of their network namespace. They are abstract UNIX sockets, which the kernel removes
+//! with the process.
 
 use super::socket::abstract_names;
 use std::{
@@ -15,11 +15,11 @@ use std::{
 
 /// A claim of this process. Several processes may have one on the same resource. It costs a descriptor.
 #[derive(Debug)]
-pub struct Claim(#[expect(dead_code, reason = "only its life counts")] UnixDatagram);
+pub struct Claim(#[expect(dead_code, reason = "held for its lifetime only")] UnixDatagram);
 
 impl Claim {
-    /// A claim on the resource of this name, until it is dropped. The name of its socket ends in a random number: in
-    /// containers that share a network namespace, processes may have the same process number.
+    /// Claims the resource of this name, until the claim is dropped. The socket's name ends in a random number: in
+    /// containers that share a network namespace, processes may have the same process ID.
     pub fn new(resource: &str) -> io::Result<Self> {
         let random = RandomState::new().build_hasher().finish();
         let name = format!("{}{}-{random:016x}", prefix(resource), process::id());
@@ -27,10 +27,10 @@ impl Claim {
     }
 }
 
-/// The numbers of the processes that have a claim on the resource of this name, each in its own PID namespace.
+/// Returns the IDs of the processes that claim the resource of this name, each in its own PID namespace.
 pub fn claimants(resource: &str) -> io::Result<Vec<u32>> {
     let names = abstract_names(&prefix(resource))?;
-    // Older versions wrote no random number, and one of them may drain beside this process.
+    // Older versions wrote no random number, and one of them may still drain.
     let pid = |name: &String| name.split('-').next()?.parse().ok();
     Ok(names.iter().filter_map(pid).collect())
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_when_its_owner_drops_it() {
+    fn ends_when_it_is_dropped() {
         // A name of our own: other tests run beside this one.
         let resource = format!("test-{}", process::id());
         let claim = Claim::new(&resource).unwrap();
@@ -64,9 +64,9 @@ mod tests {
         assert_eq!(claimants(&resource).unwrap(), [process::id()]);
     }
 
-    /// Processes of two containers may have the same number.
+    /// Processes of two containers may have the same process ID.
     #[test]
-    fn allows_two_claims_of_one_process_number() {
+    fn allows_two_claims_of_one_process_id() {
         let resource = format!("test-twice-{}", process::id());
         let _claims = [
             Claim::new(&resource).unwrap(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sockets: of TCP, of this process and of others, and what the kernel says of them; UDP with the kernel's times;
-//! packets as an interface sees them.
+//! TCP sockets of this process and of others, and their state in the kernel; UDP with the kernel's timestamps; packet
+//! capture on an interface.
 
 pub mod activation;
 pub mod claim;

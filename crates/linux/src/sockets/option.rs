@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Options of sockets that neither socket2 nor rustix has (setsockopt(2)).
+//! Socket options that neither socket2 nor rustix has (setsockopt(2)).
 
 use std::{
     io,
@@ -15,12 +15,12 @@ pub(super) unsafe trait PlainOption: Copy {}
 
 // SAFETY: integers without padding, every bit pattern is a value.
 unsafe impl PlainOption for i32 {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl PlainOption for u32 {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl PlainOption for u64 {}
 
-/// setsockopt(2).
+/// Sets an option (setsockopt(2)).
 pub(super) fn set_option<T: PlainOption>(
     socket: &impl AsRawFd,
     level: i32,
@@ -37,7 +37,7 @@ pub(super) fn set_option<T: PlainOption>(
     }
 }
 
-/// getsockopt(2) for a plain struct; what the kernel does not fill stays zero.
+/// Reads an option as a plain struct (getsockopt(2)). Bytes that the kernel does not fill stay zero.
 pub(super) fn get_option<T: PlainOption>(
     socket: impl AsFd,
     level: i32,
@@ -56,7 +56,7 @@ pub(super) fn get_option<T: PlainOption>(
     Ok(unsafe { value.assume_init() })
 }
 
-/// getsockopt(2) for so many bytes at most; returns how many there are.
+/// Reads an option into `bytes` (getsockopt(2)). Returns the option's length in bytes.
 pub(super) fn get_bytes(
     socket: impl AsFd,
     level: i32,
@@ -74,7 +74,7 @@ pub(super) fn get_bytes(
     }
 }
 
-/// The answer to SO_MEMINFO, `SK_MEMINFO_*` (include/uapi/linux/sock_diag.h).
+/// Value of SO_MEMINFO, `SK_MEMINFO_*` (include/uapi/linux/sock_diag.h).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MemoryInfo {
@@ -82,8 +82,8 @@ pub(super) struct MemoryInfo {
     rcvbuf: u32,
     wmem_alloc: u32,
     sndbuf: u32,
-    /// The kernel reads it without the socket's lock: below zero for a moment while memory is being
-    /// charged (`sk_get_meminfo`, net/core/sock.c).
+    /// Memory reserved ahead. The kernel reads it without the socket's lock: it is briefly negative while
+    /// memory is being charged (`sk_get_meminfo`, net/core/sock.c).
     fwd_alloc: i32,
     wmem_queued: u32,
     optmem: u32,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_is_being_charged_is_no_huge_sum() {
+    fn negative_forward_allocation_does_not_wrap() {
         let charging = MemoryInfo {
             rmem_alloc: 9000,
             fwd_alloc: -4096,

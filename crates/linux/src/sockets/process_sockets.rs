@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP sockets of another process (pidfd_getfd(2), Linux 5.6). It takes the rights that tracing it would
-//! (`PTRACE_MODE_ATTACH_REALCREDS`, ptrace(2)); where they lack there are none.
+//! TCP sockets of another process (pidfd_getfd(2), Linux 5.6). Needs the rights to trace it
+//! (`PTRACE_MODE_ATTACH_REALCREDS`, ptrace(2)); without them no socket is returned.
 
 use rustix::{
     fs::readlink,
@@ -9,7 +9,8 @@ use rustix::{
 };
 use std::{fs, os::fd::OwnedFd};
 
-/// Those of a process whose name (`socket:[INODE]`, proc_pid_fd(5)) is `wanted`, as descriptors of this one.
+/// Returns the TCP sockets of a process whose name (`socket:[INODE]`, proc_pid_fd(5)) is `wanted`, duplicated into this
+/// process.
 pub fn tcp(pid: u32, mut wanted: impl FnMut(&[u8]) -> bool) -> impl Iterator<Item = OwnedFd> {
     let process = Pid::from_raw(pid.cast_signed());
     let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -42,7 +43,7 @@ mod tests {
     };
 
     #[test]
-    fn sockets_of_a_process_are_found_among_its_descriptors() {
+    fn finds_tcp_sockets_of_another_process() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _other = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

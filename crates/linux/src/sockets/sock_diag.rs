@@ -22,49 +22,49 @@ use std::io;
 /// (`net/netlink/af_netlink.c`, `netlink_dump`).
 const DATAGRAM: usize = 32 * 1024;
 
-/// What the kernel says about one connection. Times are in microseconds, rates in bits a second.
+/// Kernel state of one connection. Times are in microseconds, rates in bits a second.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Connection {
-    /// This end.
+    /// Local address.
     pub local: std::net::SocketAddr,
-    /// The other end.
+    /// Remote address.
     pub remote: std::net::SocketAddr,
-    /// Congestion control of this end.
+    /// Congestion control of this host.
     pub congestion: String,
     /// Smoothed round-trip time.
     pub rtt_us: u32,
-    /// Least round-trip time of late.
+    /// Least recent round-trip time.
     pub min_rtt_us: u32,
     /// Congestion window, bytes.
     pub cwnd_bytes: u64,
     /// Slow-start threshold, bytes; absent until the first congestion event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssthresh_bytes: Option<u64>,
-    /// The window that the other end advertises, bytes.
+    /// Receive window that the peer advertises, bytes.
     pub send_window_bytes: u32,
     /// Receive buffer space that auto-tuning has reached, bytes.
     pub receive_space_bytes: u32,
-    /// Segments sent again since the connection began.
+    /// Segments retransmitted since the connection began.
     pub retransmits: u32,
-    /// Payload bytes that the other end has acknowledged.
+    /// Payload bytes that the peer has acknowledged.
     pub bytes_acked: u64,
     /// Payload bytes received in order.
     pub bytes_received: u64,
-    /// Rate at which the other end acknowledged the latest data.
+    /// Rate at which the peer acknowledged the latest data.
     pub delivery_rate_bps: u64,
-    /// Rate that pacing allows.
+    /// Pacing rate.
     pub pacing_rate_bps: u64,
-    /// Time that the other end's window held this end back.
+    /// Time that the peer's receive window limited sending.
     pub window_limited_us: u64,
-    /// Time that an empty or short send buffer held this end back.
+    /// Time that the send buffer limited sending.
     pub buffer_limited_us: u64,
-    /// What few ask for; not written into records.
+    /// Details of the sender; not written into records.
     #[serde(skip)]
     pub sender: Sender,
 }
 
 impl Connection {
-    /// A connection of which nothing is known but its ends: all figures are 0.
+    /// Creates a connection of which only the addresses are known: all values are 0.
     #[must_use]
     pub fn between(local: std::net::SocketAddr, remote: std::net::SocketAddr) -> Self {
         Self {
@@ -92,10 +92,9 @@ impl Connection {
 /// The sending half of a connection, in the kernel's own units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sender {
-    /// Names the socket as long as the machine runs (`SO_COOKIE`).
+    /// Identifier of the socket, unique until reboot (`SO_COOKIE`).
     pub cookie: u64,
-    /// Identifier of the socket's cgroup, as its directory's inode number has it (Linux 5.8; 0
-    /// before).
+    /// Identifier of the socket's cgroup, its directory's inode number (Linux 5.8; 0 before).
     pub cgroup: u64,
     /// Segment size, bytes.
     pub mss_bytes: u32,
@@ -106,26 +105,25 @@ pub struct Sender {
     /// Whether the window is being reduced, to the threshold (CWR, Recovery or Loss of
     /// `enum tcp_ca_state`).
     pub reducing: bool,
-    /// Segments that have arrived, those that are only selectively acknowledged included; wraps
-    /// around (Linux 4.18).
+    /// Segments delivered, selectively acknowledged ones included; wraps around (Linux 4.18).
     pub delivered_segments: u32,
     /// Time with data in flight or waiting to be sent.
     pub busy_us: u64,
 }
 
-/// A channel to the kernel that lists the TCP sockets of one namespace.
+/// A netlink socket that lists the TCP sockets of one namespace.
 pub struct SockDiag {
     socket: Socket,
     datagram: Vec<u8>,
 }
 
 impl SockDiag {
-    /// Opens the channel inside `netns`; it stays there.
+    /// Opens the socket inside `netns`.
     pub fn open(netns: &Netns) -> io::Result<Self> {
         netns.run(Self::here)
     }
 
-    /// Opens it in the calling thread's namespace, which takes no rights.
+    /// Opens the socket in the calling thread's namespace, which needs no rights.
     pub fn here() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
         socket.bind_auto()?;
@@ -136,7 +134,7 @@ impl SockDiag {
         })
     }
 
-    /// Every connection that is open or closing, with its TCP_INFO.
+    /// Returns every connection that is open or closing, with its TCP_INFO.
     pub fn connections(&mut self) -> io::Result<Vec<Connection>> {
         self.dump(
             StateFlags::ESTABLISHED
@@ -148,7 +146,7 @@ impl SockDiag {
         )
     }
 
-    /// Whether a socket waits for connections to `port`.
+    /// Whether a socket listens on `port`.
     pub fn listens_on(&mut self, port: u16) -> io::Result<bool> {
         let listeners = self.dump(StateFlags::LISTEN)?;
         Ok(listeners
@@ -156,7 +154,7 @@ impl SockDiag {
             .any(|listener| listener.local.port() == port))
     }
 
-    /// Connections that other hosts open to this one and whose handshakes have not ended. SYN cookies are none.
+    /// Returns the number of incoming connections whose handshakes have not ended, without those of SYN cookies.
     pub fn handshakes(&mut self) -> io::Result<usize> {
         let mut count = 0;
         self.ask_both(StateFlags::SYN_RECV, |_| count += 1)?;
@@ -169,7 +167,7 @@ impl SockDiag {
         Ok(found)
     }
 
-    /// Sockets of both families: an IPv6 socket carries IPv4 connections too.
+    /// Dumps sockets of both families: an IPv6 socket carries IPv4 connections, too.
     fn ask_both(
         &mut self,
         states: StateFlags,
@@ -199,21 +197,21 @@ impl SockDiag {
 fn request(family: u8, any: SocketId, states: StateFlags) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let question = InetRequest {
+    let query = InetRequest {
         family,
         protocol: IPPROTO_TCP,
         extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
         states,
         socket_id: any,
     };
-    let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(question).into());
+    let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(query).into());
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
     bytes
 }
 
-/// Hands the answers of one datagram over; false when the dump is over.
+/// Passes the answers of one datagram to `take`. Returns false at the end of the dump.
 fn read_answers(mut datagram: &[u8], take: &mut impl FnMut(&InetResponse)) -> io::Result<bool> {
     while !datagram.is_empty() {
         let message = NetlinkMessage::<SockDiagMessage>::deserialize(datagram)
@@ -257,13 +255,13 @@ impl Connection {
     }
 
     fn of(info: &TcpInfo) -> Self {
-        let nowhere = (std::net::Ipv4Addr::UNSPECIFIED, 0).into();
+        let unknown = (std::net::Ipv4Addr::UNSPECIFIED, 0).into();
         let mss = u64::from(info.snd_mss);
         // TCP_INFINITE_SSTHRESH of Linux `include/net/tcp.h`.
         let threshold = (info.snd_ssthresh < 0x7fff_ffff).then_some(info.snd_ssthresh);
         Self {
-            local: nowhere,
-            remote: nowhere,
+            local: unknown,
+            remote: unknown,
             congestion: String::new(),
             rtt_us: info.rtt,
             min_rtt_us: info.min_rtt,
@@ -283,7 +281,7 @@ impl Connection {
     }
 }
 
-/// `TCP_CA_CWR` of Linux `include/uapi/linux/tcp.h`: below it nothing is being answered.
+/// `TCP_CA_CWR` of Linux `include/uapi/linux/tcp.h`: below it the window is not being reduced.
 const CA_CWR: u8 = 2;
 
 impl Sender {
@@ -300,7 +298,7 @@ impl Sender {
     }
 }
 
-/// `INET_DIAG_CGROUP_ID`, which every answer has.
+/// Returns `INET_DIAG_CGROUP_ID`, which every answer has; 0 before Linux 5.8.
 fn cgroup(attributes: &[Nla]) -> u64 {
     const CGROUP_ID: u16 = 21;
     let of = |nla: &Nla| match nla {
@@ -354,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_socket_is_seen_with_the_ipv4_address_that_it_serves() {
+    fn reports_ipv4_addresses_of_ipv6_sockets() {
         let Ok(listener) = TcpListener::bind("[::]:0") else {
             return; // IPv6 is off here.
         };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP sockets with the options that a relay needs. SO_RCVBUF and SO_SNDBUF are never touched: they
-//! would switch the kernel's autotuning off.
+//! TCP sockets with the options that a relay needs. SO_RCVBUF and SO_SNDBUF are set only on request: they
+//! switch the kernel's autotuning off.
 
 use super::option::{MemoryInfo, get_bytes, get_option, set_option};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-/// How a socket is made; the default is a plain one. Accepted sockets inherit what their listener
-/// was given (tcp(7); net/core/sock.c, `sk_clone_lock`).
+/// Options of a new socket; the default sets none. Accepted sockets inherit the options of their listener
+/// (tcp(7); net/core/sock.c, `sk_clone_lock`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Congestion control by name.
     pub congestion_control: Option<String>,
-    /// IP_TRANSPARENT: bind to, and accept for, addresses that are not this host's.
+    /// IP_TRANSPARENT: binds to, and accepts for, addresses that are not this host's.
     pub transparent: bool,
     /// SO_MARK, for rules and routes of this host; needs CAP_NET_ADMIN.
     pub mark: Option<u32>,
@@ -26,22 +26,22 @@ pub struct Options {
     pub pacing_rate: Option<u64>,
     /// TCP_NOTSENT_LOWAT in bytes: writable only while less than this waits unsent.
     pub notsent_lowat: Option<u32>,
-    /// SO_KEEPALIVE: silence before the first probe; four more follow, a quarter of it apart.
+    /// SO_KEEPALIVE: idle time before the first probe; four more follow, at a quarter of it.
     pub keepalive: Option<Duration>,
-    /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged (RFC 5482).
+    /// TCP_USER_TIMEOUT: longest time that sent data may stay unacknowledged (RFC 5482).
     pub user_timeout: Option<Duration>,
-    /// TCP_MAXSEG in bytes, both for what is sent and what is announced.
+    /// TCP_MAXSEG in bytes, for sent segments and for the advertised MSS.
     pub mss: Option<u32>,
     /// DSCP (RFC 2474), 0 to 63.
     pub dscp: Option<u8>,
-    /// TCP_SAVE_SYN: what is accepted keeps its SYN's headers until [`syn_dscp`] reads them; under 200 bytes.
+    /// TCP_SAVE_SYN: accepted connections keep their SYN's headers until [`syn_dscp`] reads them; under 200 bytes.
     pub save_syn: bool,
     /// SO_SNDBUF in bytes. Ends autotuning of the send buffer.
     pub send_buffer: Option<usize>,
     /// SO_RCVBUF in bytes. Ends autotuning of the receive buffer.
     pub receive_buffer: Option<usize>,
-    /// SO_LINGER 0: a close sends RST and drops what is unsent, also the close that the kernel does for a killed
-    /// process. [`fin_on_close`] ends that.
+    /// SO_LINGER 0: a close sends RST and drops unsent data, also the close that the kernel does for a killed
+    /// process. [`fin_on_close`] reverts it.
     pub reset_on_close: bool,
 }
 
@@ -100,7 +100,7 @@ impl Options {
         }
     }
 
-    /// Before connect(2) and listen(2): the window scale follows from the receive buffer.
+    /// Sets buffer sizes, before connect(2) and listen(2): the window scale follows from the receive buffer.
     fn size_buffers(&self, socket: &Socket) -> io::Result<()> {
         if let Some(bytes) = self.send_buffer {
             socket.set_send_buffer_size(bytes)?;
@@ -116,7 +116,7 @@ impl Options {
 const TCP_SAVE_SYN: i32 = 27;
 const TCP_SAVED_SYN: i32 = 28;
 
-/// Of the kernel's copy of an IP and a TCP header with their options, and of IPv6 extensions.
+/// Longest saved SYN, in bytes: an IP and a TCP header with their options, and IPv6 extensions.
 const SYN_LEN_MAX: usize = 512;
 
 fn set_traffic_class(socket: &Socket, family: SocketAddr, dscp: u8) -> io::Result<()> {
@@ -127,21 +127,21 @@ fn set_traffic_class(socket: &Socket, family: SocketAddr, dscp: u8) -> io::Resul
     }
 }
 
-/// Gives what a connected socket sends from now on this DSCP (RFC 2474), 0 to 63. The bits for ECN stay TCP's own.
+/// Sets the DSCP (RFC 2474), 0 to 63, of later packets of a connected socket. TCP keeps control of the ECN bits.
 pub fn set_dscp(socket: &impl AsFd, dscp: u8) -> io::Result<()> {
     let socket = socket2::SockRef::from(socket);
     set_traffic_class(&socket, local_address(&socket)?, dscp)
 }
 
-/// The DSCP of the SYN that an accepted connection began with, where its listener has [`Options::save_syn`]. `None` if
-/// the kernel did not keep the SYN (SYN cookies), and at the second call.
+/// Returns the DSCP of an accepted connection's SYN, where its listener has [`Options::save_syn`]. `None` if the kernel
+/// did not save the SYN (SYN cookies), and at the second call.
 pub fn syn_dscp(socket: &impl AsFd) -> Option<u8> {
     let mut syn = [0; SYN_LEN_MAX];
     let len = get_bytes(socket.as_fd(), libc::IPPROTO_TCP, TCP_SAVED_SYN, &mut syn).ok()?;
     dscp(&syn[..len])
 }
 
-/// The DSCP of a packet that begins with its IP header (RFC 2474 §3).
+/// Returns the DSCP of a packet that begins with its IP header (RFC 2474 §3).
 #[must_use]
 pub fn dscp(packet: &[u8]) -> Option<u8> {
     let (first, second) = (*packet.first()?, *packet.get(1)?);
@@ -152,7 +152,7 @@ pub fn dscp(packet: &[u8]) -> Option<u8> {
     }
 }
 
-/// Probes after a dead peer was last heard.
+/// Keep-alive probes before the connection is closed.
 const KEEPALIVE_PROBES: u32 = 4;
 
 fn keepalive_config(idle: Duration) -> TcpKeepalive {
@@ -163,9 +163,9 @@ fn keepalive_config(idle: Duration) -> TcpKeepalive {
         .with_retries(KEEPALIVE_PROBES)
 }
 
-/// Sockets that listen on one port, for `count` threads that accept each on its own (SO_REUSEPORT).
-/// Port 0 takes a free port, the same for all. Fails if another process listens there, although
-/// SO_REUSEPORT would let it share the port.
+/// Opens `count` sockets that listen on one port, one for each thread (SO_REUSEPORT). Port 0 chooses a
+/// free port, the same for all. Fails if another process listens on the port, although SO_REUSEPORT
+/// would allow sharing it.
 pub fn listen(
     address: SocketAddr,
     count: usize,
@@ -177,8 +177,8 @@ pub fn listen(
     listen_shared(address, count, options)
 }
 
-/// The same beside this process's own sockets on that port: new connections are spread over all of
-/// them until the old ones are closed.
+/// Like [`listen`], on a port on which this process listens already: new connections are spread over all
+/// sockets until the old ones are closed.
 pub fn listen_shared(
     address: SocketAddr,
     count: usize,
@@ -193,11 +193,11 @@ pub fn listen_shared(
         .collect()
 }
 
-/// The same for sockets that somebody else has opened and that listen already: `count` handles of
-/// them, shared out evenly. What they accept from now on has `options`.
+/// Applies `options` to listening sockets that another program opened, and returns `count` handles of
+/// them, evenly distributed. Connections accepted later have the options.
 ///
 /// # Panics
-/// If there is no socket.
+/// If `sockets` is empty.
 pub fn adopt(
     sockets: &[TcpListener],
     count: usize,
@@ -212,13 +212,13 @@ pub fn adopt(
     handles.map(TcpListener::try_clone).collect()
 }
 
-/// The kernel lowers it to net.core.somaxconn.
+/// Backlog of a listener. The kernel limits it to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
 fn bind_new(address: SocketAddr, options: &Options, share: bool) -> io::Result<Socket> {
     let socket = options.socket(address)?;
     if address.is_ipv6() {
-        // One family a listener, so that [::]:P and 0.0.0.0:P stand beside each other.
+        // One family a listener, so that [::]:P and 0.0.0.0:P can both be bound.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
@@ -232,9 +232,9 @@ fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     socket.local_addr()?.as_socket().ok_or_else(unnamed)
 }
 
-/// A non-blocking socket that can be connected to `destination`, leaving from `source` if given.
-/// A source that is not this host's needs [`Options::transparent`]. If the source port is taken,
-/// any other is used: the address matters more.
+/// Creates a non-blocking socket for a connection to `destination`, bound to `source` if given. A source
+/// that is not this host's needs [`Options::transparent`]. If the source port is in use, any other is
+/// used: the address matters more.
 pub fn outgoing(
     destination: SocketAddr,
     source: Option<SocketAddr>,
@@ -257,18 +257,18 @@ fn bind_source(socket: &Socket, source: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Makes the coming close send RST instead of FIN, and drop what is unsent (SO_LINGER 0).
+/// Makes the next close send RST instead of FIN, and drop unsent data (SO_LINGER 0).
 pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO))
 }
 
-/// Makes the coming close send FIN behind what is unsent, which is usual.
+/// Makes the next close send FIN after unsent data, which is the default.
 pub fn fin_on_close(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).set_linger(None)
 }
 
-/// Resets the connection now, whoever else holds the socket (connect(2) to AF_UNSPEC). What its
-/// TCP_INFO had counted is gone.
+/// Resets the connection now, even if others have the socket open (connect(2) to AF_UNSPEC). Its TCP_INFO
+/// counters are lost.
 pub fn reset(socket: &impl AsFd) -> io::Result<()> {
     Ok(rustix::net::connect_unspec(socket)?)
 }
@@ -278,14 +278,14 @@ pub fn shutdown_write(socket: &impl AsFd) -> io::Result<()> {
     socket2::SockRef::from(socket).shutdown(std::net::Shutdown::Write)
 }
 
-/// TCP_NOTSENT_LOWAT: from now on the socket takes bytes only while less than this waits unsent.
+/// Sets TCP_NOTSENT_LOWAT: the socket takes bytes only while fewer than this are unsent.
 pub fn set_notsent_lowat(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes)
 }
 
-/// Whether a write would find room now (poll(2)). If not, an event-driven caller hears of it when
-/// there is: the kernel notes that somebody wants to know (net/ipv4/tcp.c, `tcp_poll`). A
-/// connection that is broken is an error, which stays on the socket.
+/// Whether a write would succeed now (poll(2)). If not, an event-driven caller gets an event when it
+/// would: the kernel records the interest (net/ipv4/tcp.c, `tcp_poll`). A broken connection is an
+/// error, which stays pending on the socket.
 pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
     let found = poll_now(socket, PollFlags::OUT)?;
     match found.intersects(PollFlags::ERR | PollFlags::HUP) {
@@ -294,14 +294,14 @@ pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Whether the other end has closed a connection, or it broke (poll(2), `POLLRDHUP`): who neither reads nor writes hears
-/// of neither.
+/// Whether the peer has closed the connection, or it broke (poll(2), `POLLRDHUP`). Detects it for a caller that neither
+/// reads nor writes.
 pub fn peer_has_hung_up(socket: &impl AsFd) -> io::Result<bool> {
     let found = poll_now(socket, PollFlags::RDHUP)?;
     Ok(found.intersects(PollFlags::RDHUP | PollFlags::ERR | PollFlags::HUP))
 }
 
-/// What of these holds now, and what is said unasked.
+/// Returns which of `flags` are set now, and the flags that poll(2) always reports.
 fn poll_now(socket: &impl AsFd, flags: PollFlags) -> io::Result<PollFlags> {
     let mut polled = [PollFd::new(socket, flags)];
     let at_once = Timespec {
@@ -312,19 +312,18 @@ fn poll_now(socket: &impl AsFd, flags: PollFlags) -> io::Result<PollFlags> {
     Ok(polled[0].revents())
 }
 
-/// The error that is pending on a socket, which this call takes off it (SO_ERROR).
+/// Returns and clears the error that is pending on a socket (SO_ERROR).
 pub fn pending_error(socket: &impl AsFd) -> io::Result<Option<io::Error>> {
     socket2::SockRef::from(socket).take_error()
 }
 
-/// The rate that a socket's segments are spaced to at most, in bytes a second (SO_MAX_PACING_RATE);
-/// `u64::MAX` is no limit.
+/// Returns a socket's largest pacing rate, in bytes a second (SO_MAX_PACING_RATE); `u64::MAX` is no limit.
 pub fn pacing_rate(socket: &impl AsFd) -> io::Result<u64> {
     get_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
 }
 
-/// Spaces a socket's segments to at most so many bytes a second (SO_MAX_PACING_RATE); any number but `u64::MAX` switches
-/// TCP's own spacing by window and round trip on (net/core/sock.c; net/ipv4/tcp_input.c, `tcp_update_pacing_rate`).
+/// Sets a socket's largest pacing rate, in bytes a second (SO_MAX_PACING_RATE). Any value but `u64::MAX` enables TCP's own
+/// pacing by window and round trip (net/core/sock.c; net/ipv4/tcp_input.c, `tcp_update_pacing_rate`).
 pub fn set_pacing_rate(socket: &impl AsRawFd, bytes_per_s: u64) -> io::Result<()> {
     set_option(
         socket,
@@ -334,19 +333,19 @@ pub fn set_pacing_rate(socket: &impl AsRawFd, bytes_per_s: u64) -> io::Result<()
     )
 }
 
-/// Kernel memory that a socket holds for data, in bytes: received and not read, queued and not
+/// Returns the kernel memory of a socket's data, in bytes: received and not read, queued and not
 /// acknowledged, and reserved ahead (SO_MEMINFO, include/uapi/linux/sock_diag.h).
 pub fn memory(socket: &impl AsFd) -> io::Result<u64> {
     MemoryInfo::of(socket).map(|info| info.total_bytes())
 }
 
-/// The congestion controls that this network namespace has loaded.
+/// Returns the congestion controls that the kernel has loaded.
 pub fn congestion_controls() -> io::Result<Vec<String>> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Whether `ip` is one of this host's own addresses: only those can be bound to.
+/// Whether `ip` is one of this host's own addresses. Only those can be bound to.
 pub fn is_local_address(ip: IpAddr) -> io::Result<bool> {
     let socket = Socket::new(
         Domain::for_address(SocketAddr::new(ip, 0)),
@@ -367,17 +366,17 @@ fn set_transparent(socket: &Socket, family: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Sets an option whose value is a number, such as those that a congestion control has for a single
-/// socket's parameters (`longhaul cc show` names level and option).
+/// Sets an option whose value is a 32-bit number, such as a congestion control's parameter of a single
+/// socket (`longhaul cc show` names level and option).
 pub fn set_u32_option(socket: &impl AsRawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
     set_option(socket, level, name, value)
 }
 
-/// What follows `prefix` in the names of abstract UNIX sockets of this network namespace, without names that are not
-/// UTF-8.
+/// Returns the parts after `prefix` of the names of abstract UNIX sockets in this network namespace. Names that are not
+/// UTF-8 are left out.
 ///
 /// # Errors
-/// `/proc` cannot be read.
+/// If `/proc` cannot be read.
 pub fn abstract_names(prefix: &str) -> io::Result<Vec<String>> {
     let sockets = std::fs::read("/proc/thread-self/net/unix")?;
     let name = |line: &[u8]| {
@@ -398,7 +397,7 @@ mod tests {
     use std::os::linux::net::SocketAddrExt as _;
 
     #[test]
-    fn all_listeners_share_the_port_that_the_kernel_chose() {
+    fn all_listeners_share_the_chosen_port() {
         let any = "127.0.0.1:0".parse().unwrap();
         let listeners = listen(any, 3, &Options::default()).unwrap();
         let port = |l: &TcpListener| l.local_addr().unwrap().port();
@@ -410,16 +409,16 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_is_refused() {
+    fn refuses_a_port_in_use() {
         let first = listen("127.0.0.1:0".parse().unwrap(), 1, &Options::default()).unwrap();
         let taken = first[0].local_addr().unwrap();
         let error = listen(taken, 1, &Options::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
-    /// What `accept` inherits is what the relay's near legs run with.
+    /// The relay's downstream connections run with the options that `accept` inherits.
     #[test]
-    fn accepted_sockets_have_their_listener_s_options() {
+    fn accepted_sockets_inherit_options() {
         let options = Options {
             pacing_rate: Some(1_000_000),
             notsent_lowat: Some(16384),
@@ -447,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_held() {
+    fn memory_includes_unread_data() {
         use std::io::Write;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -477,13 +476,16 @@ mod tests {
     }
 
     #[test]
-    fn whoever_only_waits_learns_that_the_other_end_hung_up() {
+    fn detects_hang_up_without_reading() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         for reset in [false, true] {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (accepted, _) = listener.accept().unwrap();
             shutdown_write(&client).unwrap();
-            assert!(!peer_has_hung_up(&client).unwrap(), "this end has");
+            assert!(
+                !peer_has_hung_up(&client).unwrap(),
+                "only this end has shut down"
+            );
             if reset {
                 reset_on_close(&accepted).unwrap();
             }
@@ -493,13 +495,13 @@ mod tests {
     }
 
     #[test]
-    fn knows_its_own_addresses() {
+    fn distinguishes_local_addresses() {
         assert!(is_local_address([127, 0, 0, 1].into()).unwrap());
         assert!(!is_local_address([192, 0, 2, 1].into()).unwrap());
     }
 
     #[test]
-    fn an_unknown_congestion_control_is_an_error() {
+    fn refuses_an_unknown_congestion_control() {
         let options = Options {
             congestion_control: Some("no-such".into()),
             ..Options::default()
@@ -510,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn abstract_names_are_told_beside_names_that_are_no_text() {
+    fn abstract_names_skips_names_that_are_not_utf8() {
         let bind = |name: &[u8]| {
             let address = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
             std::os::unix::net::UnixDatagram::bind_addr(&address).unwrap()

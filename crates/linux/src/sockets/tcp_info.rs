@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::{io, os::fd::AsFd};
 
 /// include/uapi/linux/tcp.h, `struct tcp_info`, up to `tcpi_rehash` (Linux 6.2). Older or newer
-/// kernels fill less or have more; what is not filled stays zero.
+/// kernels fill less or have more; fields that are not filled stay zero.
 #[repr(C)]
 #[derive(Debug, Default, Clone, Copy)]
 struct Raw {
@@ -68,11 +68,11 @@ struct Raw {
     rehash: u32,
 }
 
-/// `tcpi_delivery_rate_app_limited`, the first bit of the byte behind the window scales (on
-/// little-endian machines, which are all that this is built for).
+/// `tcpi_delivery_rate_app_limited`, the first bit of the byte after the window scales (on
+/// little-endian machines, the only ones supported).
 const APP_LIMITED: u8 = 1;
 
-/// How a leg fares, as its kernel socket sees it.
+/// State of a TCP connection, as its kernel socket reports it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpInfo {
     /// Smoothed round-trip time in microseconds.
@@ -101,38 +101,38 @@ pub struct TcpInfo {
     pub rwnd_limited_us: u64,
     /// Part of it that the send buffer limited, in microseconds.
     pub sndbuf_limited_us: u64,
-    /// The delivery-rate sample is no more than the application had to send.
+    /// Whether the application's data limited the delivery-rate sample.
     #[serde(default)]
     pub app_limited: bool,
-    /// Segments in the network by the sender's reckoning: without those that were selectively
-    /// acknowledged or are taken for lost (include/net/tcp.h, `tcp_packets_in_flight`).
+    /// Segments in the network by the sender's estimate: without those that were selectively
+    /// acknowledged or are considered lost (include/net/tcp.h, `tcp_packets_in_flight`).
     #[serde(default)]
     pub in_flight_segments: u32,
-    /// The rate that pacing allows, in bytes a second; `u64::MAX` is no limit.
+    /// Current pacing rate, in bytes a second; `u64::MAX` is no limit.
     #[serde(default)]
     pub pacing_rate_bytes_per_s: u64,
-    /// The most that pacing may allow (`SO_MAX_PACING_RATE`), in bytes a second; `u64::MAX` is no limit.
+    /// Largest pacing rate (`SO_MAX_PACING_RATE`), in bytes a second; `u64::MAX` is no limit.
     #[serde(default)]
     pub max_pacing_rate_bytes_per_s: u64,
-    /// Payload bytes sent, those sent again included (Linux 4.19).
+    /// Payload bytes sent, retransmitted ones included (Linux 4.19).
     #[serde(default)]
     pub sent_bytes: u64,
-    /// Payload bytes sent again (Linux 4.19).
+    /// Payload bytes retransmitted (Linux 4.19).
     #[serde(default)]
     pub retransmitted_bytes: u64,
-    /// Segments that arrived although they had been sent before (RFC 3708; Linux 4.19).
+    /// Retransmitted segments of which the receiver had a copy (DSACK, RFC 3708; Linux 4.19).
     #[serde(default)]
     pub duplicate_segments: u32,
-    /// The window that the other end announces, in bytes (Linux 5.4).
+    /// Receive window that the peer advertises, in bytes (Linux 5.4).
     #[serde(default)]
     pub send_window_bytes: u32,
-    /// The window that this end announces, in bytes (Linux 6.2; 0 before).
+    /// Receive window that this host advertises, in bytes (Linux 6.2; 0 before).
     #[serde(default)]
     pub receive_window_bytes: u32,
 }
 
 impl TcpInfo {
-    /// Asks the kernel.
+    /// Reads the TCP_INFO of a socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let raw: Raw = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
         Ok(raw.into())
@@ -187,7 +187,7 @@ mod tests {
     };
 
     #[test]
-    fn layout_is_the_kernel_s() {
+    fn layout_matches_the_kernel() {
         assert_eq!(std::mem::offset_of!(Raw, pacing_rate), 104);
         assert_eq!(std::mem::offset_of!(Raw, delivery_rate), 160);
         assert_eq!(std::mem::offset_of!(Raw, sndbuf_limited), 184);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_is_in_flight_and_what_was_sacked_is_not() {
+    fn in_flight_includes_retransmits_and_excludes_sacked_segments() {
         let raw = Raw {
             unacked: 10,
             sacked: 3,
@@ -222,6 +222,6 @@ mod tests {
         assert!(info.cwnd_segments > 0);
         assert_eq!((info.sent_bytes, info.retransmitted_bytes), (1000, 0));
         assert!(info.send_window_bytes > 1000);
-        assert!(info.app_limited, "it had 1000 bytes and no more");
+        assert!(info.app_limited, "the sender had only 1000 bytes");
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! UDP whose packets bear the kernel's own times: when each was handed to the device, and when it
-//! came in from one. Neither end's scheduling is in them.
+//! UDP and ICMP sockets with kernel timestamps: the time at which the device took a packet, and the time at
+//! which a packet came in. They exclude scheduling delays of both hosts.
 //!
-//! A device that says so stamps what it is given (`skb_tx_timestamp`: tun and veth do), and the
-//! stamp comes back through the socket's error queue; an arriving packet is stamped before any
+//! A device with support (`skb_tx_timestamp`, such as tun and veth) timestamps a packet that it sends, and
+//! the timestamp returns through the socket's error queue. A received packet is timestamped before any
 //! queue of the receiving host (`netif_receive_skb`). Both are CLOCK_REALTIME of this machine.
 //! Source: `Documentation/networking/timestamping.rst`.
 
@@ -18,8 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// What a socket may hold unread: about 5,000 small packets, a quarter of a second at 20,000 a
-/// second. The kernel lowers it to `net.core.rmem_max` for users without CAP_NET_ADMIN.
+/// Receive buffer in bytes: about 5,000 small packets, a quarter of a second at 20,000 a second. The kernel lowers it to `net.core.rmem_max` for users without CAP_NET_ADMIN.
 const BUFFER: usize = 4 << 20;
 
 /// Segments that the kernel takes in one message (`UDP_MAX_SEGMENTS`, 64 before Linux 6.9).
@@ -33,28 +32,28 @@ pub struct Sender(Socket);
 #[derive(Debug)]
 pub struct Receiver(Socket);
 
-/// When a message left.
+/// Transmit timestamp of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Departure {
-    /// Which one; the first message of a socket is 0.
+    /// Number of the message; the first of a socket is 0.
     pub message: u32,
     /// Since the epoch of CLOCK_REALTIME.
     pub at: Time,
 }
 
-/// A datagram that came in.
+/// A received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
     /// Its length in bytes, at most that of the buffer.
     pub len: usize,
-    /// Since the epoch of CLOCK_REALTIME; `None` if the kernel stamped it not.
+    /// Since the epoch of CLOCK_REALTIME; `None` if the kernel did not timestamp it.
     pub at: Option<Time>,
 }
 
 impl Sender {
-    /// A sender to `destination` in the calling thread's network namespace. With `segment`, a longer
-    /// message goes as one super-packet of datagrams of that length (`UDP_SEGMENT`). Nothing is
-    /// fragmented: what is too long for the path is refused.
+    /// Opens a sender to `destination` in the calling thread's network namespace. With `segment`, a longer
+    /// message is sent as one super-packet of datagrams of that length (`UDP_SEGMENT`). Datagrams are not
+    /// fragmented: those too long for the path are refused.
     pub fn open(destination: SocketAddr, segment: Option<u16>) -> io::Result<Self> {
         let socket = open_socket(destination, DEPARTURES)?;
         forbid_fragments(&socket, destination)?;
@@ -75,18 +74,18 @@ impl Sender {
         self.0.send(message).map(drop)
     }
 
-    /// The next stamp that has come back, if there is one.
+    /// Returns the next transmit timestamp, if any.
     pub fn departure(&self) -> io::Result<Option<Departure>> {
         next_departure(&self.0)
     }
 }
 
 impl Receiver {
-    /// A receiver at `address` in the calling thread's network namespace; port 0 takes a free one.
-    /// Returns when arrivals are stamped: at once as a rule, after a second at most.
+    /// Opens a receiver at `address` in the calling thread's network namespace; port 0 chooses a free one.
+    /// Returns when received packets are timestamped: usually at once, after a second at most.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
         let socket = open_socket(address, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
-        // Without the privilege, as much as this machine allows.
+        // Without the privilege, the machine's limit applies.
         if set_option(
             &socket,
             libc::SOL_SOCKET,
@@ -102,15 +101,15 @@ impl Receiver {
         Ok(Self(socket))
     }
 
-    /// Where it receives.
+    /// Returns the local address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         let unnamed = || io::Error::other("the socket has no IP address");
         self.0.local_addr()?.as_socket().ok_or_else(unnamed)
     }
 
-    /// Waits at most `patience` for the next datagram, more than 0. What of it does not fit is cut.
-    pub fn receive(&self, buffer: &mut [u8], patience: Duration) -> io::Result<Option<Arrival>> {
-        self.0.set_read_timeout(Some(patience))?;
+    /// Waits for the next datagram, at most `timeout`, which is more than 0. A longer datagram is truncated.
+    pub fn receive(&self, buffer: &mut [u8], timeout: Duration) -> io::Result<Option<Arrival>> {
+        self.0.set_read_timeout(Some(timeout))?;
         let mut control = Control::new();
         match control.receive(&self.0, buffer, 0) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -122,21 +121,20 @@ impl Receiver {
         }
     }
 
-    /// Datagrams that reached this socket and were not kept: its buffer was full, or their checksum
-    /// was wrong.
+    /// Returns the datagrams that this socket dropped: its buffer was full, or their checksum was wrong.
     pub fn dropped(&self) -> io::Result<u32> {
         MemoryInfo::of(&self.0).map(|memory| memory.drops)
     }
 }
 
-/// Both directions through one socket, both stamped: UDP, or ICMP echo by the kernel's ping socket.
-/// Nothing is fragmented, and no earlier path MTU is remembered (`IP_PMTUDISC_PROBE`): what is longer
-/// than the interface's MTU is refused with EMSGSIZE, all else is sent as it is.
+/// A socket that sends and receives with timestamps: UDP, or ICMP echo by the kernel's ping socket.
+/// Packets are not fragmented, and a cached path MTU is ignored (`IP_PMTUDISC_PROBE`): a packet longer
+/// than the interface's MTU is refused with EMSGSIZE, all others are sent unchanged.
 #[derive(Debug)]
 pub struct TimestampSocket(Socket);
 
 impl TimestampSocket {
-    /// UDP to and from `destination` alone.
+    /// Opens a UDP socket connected to `destination`.
     pub fn udp(destination: SocketAddr) -> io::Result<Self> {
         let all = libc::SOF_TIMESTAMPING_RX_SOFTWARE | DEPARTURES;
         let exchange = Self::prepared(open_socket(destination, all)?, destination)?;
@@ -145,7 +143,7 @@ impl TimestampSocket {
         Ok(exchange)
     }
 
-    /// UDP at `address`, for whoever asks.
+    /// Opens a UDP socket at `address` that answers any host.
     pub fn responder(address: SocketAddr) -> io::Result<Self> {
         let socket = open_socket(address, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
         let exchange = Self::prepared(socket, address)?;
@@ -154,7 +152,7 @@ impl TimestampSocket {
         Ok(exchange)
     }
 
-    /// ICMP echo with `destination`: messages begin with the ICMP header, whose identifier and
+    /// Opens an ICMP echo socket to `destination`. Messages begin with the ICMP header, whose identifier and
     /// checksum the kernel fills in. Refused with EACCES where `net.ipv4.ping_group_range` excludes
     /// the caller's group.
     pub fn icmp(destination: IpAddr) -> io::Result<Self> {
@@ -182,7 +180,7 @@ impl TimestampSocket {
         Ok(Self(socket))
     }
 
-    /// Where it receives.
+    /// Returns the local address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         let unnamed = || io::Error::other("the socket has no IP address");
         self.0.local_addr()?.as_socket().ok_or_else(unnamed)
@@ -193,7 +191,7 @@ impl TimestampSocket {
         self.0.send(message).map(drop)
     }
 
-    /// Sends to `there`, unless that would wait.
+    /// Sends to `there`; `WouldBlock` if the send buffer is full.
     pub fn send_to(&self, message: &[u8], there: SocketAddr) -> io::Result<()> {
         let sent = self
             .0
@@ -201,13 +199,13 @@ impl TimestampSocket {
         sent.map(drop)
     }
 
-    /// Waits at most `patience` for the next message, more than 0, and says from where it came.
+    /// Waits for the next message, at most `timeout`, which is more than 0. Returns its sender, too.
     pub fn receive(
         &self,
         buffer: &mut [u8],
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Option<(Arrival, Option<SocketAddr>)>> {
-        self.0.set_read_timeout(Some(patience))?;
+        self.0.set_read_timeout(Some(timeout))?;
         let mut control = Control::new();
         match control.receive_from(&self.0, buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -219,12 +217,12 @@ impl TimestampSocket {
         }
     }
 
-    /// The next stamp of a departure that has come back, if there is one.
+    /// Returns the next transmit timestamp, if any.
     pub fn departure(&self) -> io::Result<Option<Departure>> {
         next_departure(&self.0)
     }
 
-    /// MTU of the interface towards its destination, and of the route where it says less.
+    /// Returns the MTU of the interface to its destination, or of the route if that is less.
     pub fn mtu(&self) -> io::Result<u32> {
         let (level, name) = match self.address()? {
             SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MTU),
@@ -234,7 +232,7 @@ impl TimestampSocket {
     }
 }
 
-/// Each message is named by its number, and only the stamp comes back, not the packet.
+/// Flags for transmit timestamps: each has the message's number, and the packet itself is not returned.
 const DEPARTURES: u32 = libc::SOF_TIMESTAMPING_TX_SOFTWARE
     | libc::SOF_TIMESTAMPING_OPT_ID
     | libc::SOF_TIMESTAMPING_OPT_TSONLY;
@@ -266,17 +264,17 @@ fn enable_timestamps(socket: &Socket, what: u32) -> io::Result<()> {
     )
 }
 
-/// Stamping of arrivals is switched on by the first socket that wants it, but from a work queue
-/// (`net_enable_timestamp` of `net/core/dev.c`): a packet before that has no time. So packets go
-/// over the loopback until one has; where the loopback is down, a second must do.
+/// Waits until received packets are timestamped. The first socket that requests timestamps enables them,
+/// but from a work queue (`net_enable_timestamp` of `net/core/dev.c`), so earlier packets have none.
+/// Packets are sent over the loopback until one has a timestamp; where the loopback is down, for a second.
 fn wait_for_stamping() -> io::Result<()> {
     let socket = open_socket(UNSPECIFIED, libc::SOF_TIMESTAMPING_RX_SOFTWARE)?;
     socket.bind(&UNSPECIFIED.into())?;
     let probe = Receiver(socket);
-    let itself = SocketAddr::from((Ipv4Addr::LOCALHOST, probe.address()?.port()));
+    let own_address = SocketAddr::from((Ipv4Addr::LOCALHOST, probe.address()?.port()));
     for _ in 0..POLL_ATTEMPTS {
-        // Without a loopback this fails, and nothing comes.
-        drop(probe.0.send_to(&[0], &itself.into()));
+        // Without a loopback this fails, and no packet arrives.
+        drop(probe.0.send_to(&[0], &own_address.into()));
         if let Some(Arrival { at: Some(_), .. }) = probe.receive(&mut [0], POLL_INTERVAL)? {
             return Ok(());
         }
@@ -286,7 +284,7 @@ fn wait_for_stamping() -> io::Result<()> {
 }
 
 const UNSPECIFIED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-/// Time between two looks whether arrivals are stamped, and how often.
+/// Interval and number of checks for timestamps.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const POLL_ATTEMPTS: u32 = 50;
 
@@ -298,7 +296,7 @@ fn forbid_fragments(socket: &Socket, family: SocketAddr) -> io::Result<()> {
     )
 }
 
-/// What to do about the path's MTU, over IPv4 or IPv6.
+/// Sets the mode of path MTU discovery, `how` for IPv4 and IPv6.
 fn discover_mtu(socket: &Socket, family: SocketAddr, how: [i32; 2]) -> io::Result<()> {
     let (level, name, value) = match family {
         SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MTU_DISCOVER, how[0]),
@@ -307,7 +305,7 @@ fn discover_mtu(socket: &Socket, family: SocketAddr, how: [i32; 2]) -> io::Resul
     set_option(socket, level, name, value)
 }
 
-/// Room for a `scm_timestamping` and a `sock_extended_err` with an IPv6 address.
+/// Bytes for a `scm_timestamping` and a `sock_extended_err` with an IPv6 address.
 const CONTROL: usize = 256;
 
 /// Control messages of one received message (`cmsg(3)`).
@@ -324,7 +322,7 @@ impl Control {
         }
     }
 
-    /// recvmsg(2); the datagram's length as far as it fits.
+    /// Calls recvmsg(2). Returns the datagram's length, as far as it fits.
     fn receive(&mut self, socket: &Socket, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
         // SAFETY: nothing is written where a name would go, since there is no room for one.
         unsafe {
@@ -333,7 +331,7 @@ impl Control {
         }
     }
 
-    /// The same, and where it came from.
+    /// Like [`Self::receive`], and returns the sender's address.
     fn receive_from(
         &mut self,
         socket: &Socket,
@@ -352,7 +350,7 @@ impl Control {
         Ok((len, from.as_socket()))
     }
 
-    /// recvmsg(2); lengths of the datagram and of its sender's address.
+    /// Calls recvmsg(2). Returns the lengths of the datagram and of its sender's address.
     ///
     /// # Safety
     /// `name` is null, or has room for a `sockaddr_storage`.
@@ -363,7 +361,7 @@ impl Control {
         flags: i32,
         name: *mut libc::c_void,
     ) -> io::Result<(usize, libc::socklen_t)> {
-        let mut place = libc::iovec {
+        let mut iovec = libc::iovec {
             iov_base: buffer.as_mut_ptr().cast(),
             iov_len: buffer.len(),
         };
@@ -373,7 +371,7 @@ impl Control {
         if !name.is_null() {
             message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
         }
-        message.msg_iov = &raw mut place;
+        message.msg_iov = &raw mut iovec;
         message.msg_iovlen = 1;
         message.msg_control = self.bytes.as_mut_ptr().cast();
         message.msg_controllen = CONTROL as _;
@@ -385,7 +383,7 @@ impl Control {
         Ok((len, message.msg_namelen))
     }
 
-    /// Level, type and data of each.
+    /// Returns level, type and data of each control message.
     fn messages(&self) -> impl Iterator<Item = (i32, i32, &[u8])> {
         let mut rest = &self.bytes[..self.len];
         std::iter::from_fn(move || {
@@ -398,7 +396,7 @@ impl Control {
         })
     }
 
-    /// The software stamp, the first of three (`struct scm_timestamping`).
+    /// Returns the software timestamp, the first of three (`struct scm_timestamping`).
     fn stamp(&self) -> Option<Time> {
         let is_stamp = |(level, kind, _): &(i32, i32, &[u8])| {
             (*level, *kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING)
@@ -409,7 +407,7 @@ impl Control {
         (seconds > 0).then(|| Time::from_nanos(seconds * 1_000_000_000 + nanos))
     }
 
-    /// The stamp with the number of its message (`struct sock_extended_err`: ee_origin at byte 4,
+    /// Returns the timestamp with the number of its message (`struct sock_extended_err`: ee_origin at byte 4,
     /// ee_data at 12).
     fn departure(&self) -> Option<Departure> {
         const LEVELS: [(i32, i32); 2] = [
@@ -445,9 +443,9 @@ mod tests {
         (sender, receiver)
     }
 
-    /// The loopback stamps what it is given, then hands it on: within this test's own two readings.
+    /// The loopback timestamps a packet, then delivers it, between this test's two clock readings.
     #[test]
-    fn both_stamps_are_the_kernels_and_in_order() {
+    fn kernel_timestamps_are_in_order() {
         let (sender, receiver) = pair(None);
         let patience = Duration::from_secs(10);
         let mut buffer = [0; 200];
@@ -465,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_cut_into_datagrams_and_stamped_once() {
+    fn super_packets_are_segmented_and_timestamped_once() {
         let (sender, receiver) = pair(Some(100));
         sender.send(&[7; 250]).unwrap();
         let mut buffer = [0; 200];
@@ -479,14 +477,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_the_path_is_refused() {
+    fn refuses_datagrams_too_long_for_the_path() {
         let (sender, _receiver) = pair(None);
         let error = sender.send(&vec![7; 70_000]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EMSGSIZE));
     }
 
     #[test]
-    fn an_exchange_knows_who_asked_and_both_times() {
+    fn timestamp_socket_reports_sender_and_both_times() {
         let responder = TimestampSocket::responder("127.0.0.1:0".parse().unwrap()).unwrap();
         let asker = TimestampSocket::udp(responder.address().unwrap()).unwrap();
         let (patience, mut buffer) = (Duration::from_secs(10), [0; 200]);
@@ -502,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_the_buffer_full_is_counted() {
+    fn counts_datagrams_dropped_by_a_full_buffer() {
         let (sender, receiver) = pair(None);
         receiver.0.set_recv_buffer_size(4096).unwrap();
         (0..50).for_each(|_| sender.send(&[7; 1000]).unwrap());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel tells of changes to that which interception consists of: tables, policy rules and routes of this
-//! network namespace.
+//! Netlink notifications of changes to the tables, policy rules and routes of interception in this network namespace.
 
 use super::{
     marks::{Marks, TABLE_PREFIX},
@@ -24,17 +23,17 @@ const ROUTING_GROUPS: [u32; 5] = [1, 7, 8, 11, 19];
 
 const DATAGRAM: usize = 64 * 1024;
 
-/// An ear for such changes.
+/// Sockets that receive notifications of such changes.
 #[derive(Debug)]
 pub struct ChangeMonitor {
     tables: Socket,
     routing: Socket,
 }
 
-/// What ended a wait.
+/// Event that ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Something that a relay installed, this one or another, may be gone.
+    /// A table, rule or route that some relay installed may have been removed.
     Changed,
     /// The other descriptor is readable.
     Readable,
@@ -43,7 +42,7 @@ pub enum Event {
 }
 
 impl ChangeMonitor {
-    /// Of the calling thread's network namespace, from now on.
+    /// Subscribes to changes in the calling thread's network namespace.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
             tables: join_groups(NETLINK_NETFILTER, &[TABLES_GROUP])?,
@@ -67,7 +66,7 @@ impl ChangeMonitor {
                 Err(error) => return Err(error.into()),
                 Ok(_) if !polled[0].revents().is_empty() => return Ok(Event::Readable),
                 Ok(_) => {
-                    // Both are emptied.
+                    // Drains both sockets.
                     let tables = drain(&self.tables, is_table_lost)?;
                     if drain(&self.routing, is_route_lost)? || tables {
                         return Ok(Event::Changed);
@@ -87,13 +86,13 @@ fn join_groups(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Empties the socket; whether a message is one that counts, or some were lost because there was no room for them.
-fn drain(socket: &Socket, counts: fn(&Received) -> bool) -> io::Result<bool> {
+/// Drains the socket. Returns whether a message is relevant, or messages were lost because the socket's buffer was full.
+fn drain(socket: &Socket, is_relevant: fn(&Received) -> bool) -> io::Result<bool> {
     let mut datagram = vec![0; DATAGRAM];
     let mut found = false;
     loop {
         match message::receive(socket, &mut datagram) {
-            Ok(Some(len)) => found |= split(&datagram[..len]).any(|message| counts(&message)),
+            Ok(Some(len)) => found |= split(&datagram[..len]).any(|message| is_relevant(&message)),
             Ok(None) => return Ok(found),
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => found = true,
             Err(error) => return Err(error),
@@ -101,7 +100,7 @@ fn drain(socket: &Socket, counts: fn(&Received) -> bool) -> io::Result<bool> {
     }
 }
 
-/// A relay's table, or a chain or rule of it.
+/// Whether a relay's table, or a chain or rule of it, was deleted.
 fn is_table_lost(message: &Received) -> bool {
     /// `NFT_MSG_DELTABLE`, `NFT_MSG_DELCHAIN`, `NFT_MSG_DELRULE`; the table's name is the first attribute of all three.
     const DELETIONS: [u16; 3] = [TABLES << 8 | 2, TABLES << 8 | 5, TABLES << 8 | 8];
@@ -111,13 +110,13 @@ fn is_table_lost(message: &Received) -> bool {
     DELETIONS.contains(&message.kind) && attributes(message.body).any(ours)
 }
 
-/// A policy rule for a relay's mark, or a route in its routing table, which has the mark's number. With an interface the
-/// kernel removes routes without a word.
+/// Whether a policy rule for a relay's mark was deleted, or a route in its routing table, which has the mark's number.
+/// The kernel sends no notification of routes that it removes with an interface, so changes of `lo` count, too.
 fn is_route_lost(message: &Received) -> bool {
     // `RTA_TABLE`, and `FRA_FWMARK`.
     const ROUTE_TABLE: u16 = 15;
     const RULE_MARK: u16 = 10;
-    // `struct rtmsg` and `struct fib_rule_hdr` have the same length.
+    // Length of both `struct rtmsg` and `struct fib_rule_hdr`.
     const HEADER_LEN: usize = 12;
     let has = |wanted| {
         attributes_after(HEADER_LEN, message.body).any(|(kind, value)| {

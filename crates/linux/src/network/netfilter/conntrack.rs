@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the kernel tracks the connections of this network namespace.
+//! Detection of connection tracking in this network namespace.
 
 use super::Family;
 use socket2::SockRef;
@@ -8,14 +8,15 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
 };
 
-/// Tried out: makes a connection to itself and asks for the destination that it had before address translation, which
-/// only connection tracking knows (net/netfilter/nf_conntrack_proto.c, `getorigdst`). Entries that are there say so too.
+/// Whether the kernel tracks connections, by its entries or by a trial. The trial connects to itself and asks for the
+/// destination before address translation, which only connection tracking knows (net/netfilter/nf_conntrack_proto.c,
+/// `getorigdst`).
 #[must_use]
 pub fn is_on(family: Family) -> bool {
     has_entries() || tracks_a_connection(family).unwrap_or(false)
 }
 
-/// Whether it has tracked connections of this namespace. Costs a read of a small file.
+/// Whether the kernel tracks connections of this namespace now. Reads one small file.
 #[must_use]
 pub fn has_entries() -> bool {
     let count = fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count");
@@ -30,7 +31,7 @@ fn tracks_a_connection(family: Family) -> io::Result<bool> {
     let listener = TcpListener::bind(address)?;
     let client = TcpStream::connect(listener.local_addr()?)?;
     let socket = SockRef::from(&client);
-    // No TIME-WAIT: this host may be short of ports.
+    // Avoids TIME-WAIT: this host may be short of ports.
     socket.set_linger(Some(std::time::Duration::ZERO))?;
     Ok(match family {
         Family::Ip => socket.original_dst_v4().is_ok(),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lease on a table's rules: a set with one element that the kernel removes unless it is renewed. Rules that ask for
-//! the element hold only as long as a process renews it, whatever ends or stops that process.
+//! A lease on a table's rules: a set with one element that the kernel removes unless it is renewed. Rules that require
+//! the element apply only as long as a process renews it, whatever ends or stops that process.
 //!
-//! A packet renews it, which a rule of the table recognizes by its mark and drops. Netlink could do it too, but each change
-//! by netlink begins a new generation of all rules of the network namespace: `nft` reads its list anew whenever that
-//! happens, and on a host with large sets never came to its end (nftables `src/cache.c`, `nft_cache_update`); audit writes a
-//! line for each.
+//! A packet renews the lease: a rule of the table recognizes it by its mark, and drops it. Netlink is not used, because
+//! each change by netlink begins a new generation of all rules of the network namespace. `nft` reads its list again for
+//! each new generation, and on a host with large sets it never finished (nftables `src/cache.c`, `nft_cache_update`).
+//! Audit also writes a line for each change.
 
 use super::{
     Family,
@@ -18,18 +18,18 @@ use std::{
     time::Duration,
 };
 
-/// The condition of a rule that holds as long as the lease.
+/// The condition of a rule that applies as long as the lease is valid.
 pub const CONDITION: &str = "meta protocol @lease";
 
 /// The name of the set.
 pub const SET: &str = "lease";
 
-/// The discard service (RFC 863): a packet that no rule drops harms nobody.
+/// Port of the discard service (RFC 863): a packet that no rule drops is harmless.
 const PORT: u16 = 9;
 
-/// The set, and the chain that renews it for `time` (milliseconds count) when a packet with `mark` leaves: both are part of
-/// the table that [`Lease::open`] names. The chain comes before all others of the host, so that none of them drops the
-/// packet.
+/// Returns the set, and the chain that renews it for `time` (in milliseconds) when a packet with `mark` leaves. Both are
+/// part of the table that [`Lease::open`] names. The chain runs before all others of the host, so that none of them drops
+/// the packet.
 #[must_use]
 pub fn rules(mark: u32, time: Duration) -> String {
     let milliseconds = time.as_millis();
@@ -50,8 +50,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The lease of the table `table`, which need not exist yet, in the calling thread's network namespace. `mark` is that
-    /// of [`rules`].
+    /// Opens the lease of the table `table`, which need not exist yet, in the calling thread's network namespace. `mark` is
+    /// that of [`rules`].
     ///
     /// # Errors
     ///
@@ -71,11 +71,11 @@ impl Lease {
         })
     }
 
-    /// Makes the rules hold for the time of [`rules`] from now.
+    /// Renews the lease for the time of [`rules`].
     ///
     /// # Errors
     ///
-    /// `NotFound` if the table is gone: nothing dropped the packet.
+    /// `NotFound` if the table does not exist: no rule dropped the packet.
     pub fn renew(&self) -> io::Result<()> {
         match self.socket.send_to(&[], self.host) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => Ok(()),
@@ -86,7 +86,7 @@ impl Lease {
 
     /// Ends the lease now.
     pub fn release(&self) -> io::Result<()> {
-        /// `NFT_MSG_DELSETELEM` (include/uapi/linux/netfilter/nf_tables.h). Without elements, it means all.
+        /// `NFT_MSG_DELSETELEM` (include/uapi/linux/netfilter/nf_tables.h). Without elements, it deletes all.
         const DELETE_ELEMENT: u16 = TABLES << 8 | 14;
         const TABLE: u16 = 1;
         const SET_NAME: u16 = 2;
@@ -151,13 +151,13 @@ mod tests {
         });
     }
 
-    /// The number of the namespace's rules as a whole.
+    /// Returns the generation number of the namespace's rule set.
     fn generation() -> io::Result<u32> {
         const GET_GENERATION: u16 = TABLES << 8 | 16;
         const ID: u16 = 1;
         let mut generation = 0;
-        let question = Message::new(GET_GENERATION, ACK, 0, 0).finish();
-        message::exchange(&message::open()?, &question, |answer| {
+        let query = Message::new(GET_GENERATION, ACK, 0, 0).finish();
+        message::exchange(&message::open()?, &query, |answer| {
             let mut ids = message::attributes(answer.body).filter(|(kind, _)| *kind == ID);
             if let Some(id) = ids.next().and_then(|(_, value)| value.first_chunk()) {
                 generation = u32::from_be_bytes(*id);
@@ -166,9 +166,9 @@ mod tests {
         Ok(generation)
     }
 
-    /// nft reads the rules again from the start if their generation changes meanwhile.
+    /// A new generation would make nft read the rules again from the start.
     #[test]
-    fn renewal_begins_no_generation() {
+    fn renewal_keeps_the_rule_set_generation() {
         in_namespace("lease-generation", || {
             let lease = Lease::open(Family::Ip, "t", MARK)?;
             load(Family::Ip)?;

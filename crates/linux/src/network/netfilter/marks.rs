@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The names and marks that transparent interception leaves on a host.
 
-/// What tables are called that a relay made; the listener's port follows.
+/// Prefix of the names of a relay's tables; the listener's port follows.
 pub const TABLE_PREFIX: &str = "longhaul-";
 
-/// The mark of relays' own sockets, the same for all relays of a host: what carries it is not intercepted. `"LO"` and
+/// Mark of relays' own sockets, the same for all relays of a host: their packets are not intercepted. `"LO"` and
 /// zeroes.
 pub const OWN_MARK: u32 = 0x4c4f_0000;
 
-/// The mark of near legs whose far legs have the client's address: it tells the two apart, which have the same addresses
-/// and ports. `"LO"` and 1.
+/// Mark of downstream connections whose upstream connections use the client's address. It distinguishes the two, which
+/// have the same addresses and ports. `"LO"` and 1.
 pub const DOWNSTREAM_MARK: u32 = OWN_MARK | 1;
 
-/// The connection tracking zone of such near legs: `"LO"`.
+/// Connection tracking zone of such downstream connections: `"LO"`.
 pub const DOWNSTREAM_ZONE: u16 = 0x4c4f;
 
-/// Marks of one listener's packets. The upper half says what is to become of a packet, the lower
-/// half whose it is: the port of the listener.
+/// Marks of one listener's packets. The upper half is the action for a packet, the lower half the port
+/// of the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marks {
     port: u16,
 }
 
 impl Marks {
-    /// The marks of the listener on this port.
+    /// Returns the marks of the listener on this port.
     pub fn of(port: u16) -> Self {
         Self { port }
     }
@@ -32,48 +32,48 @@ impl Marks {
         u32::from(u16::from_be_bytes(letters)) << 16 | u32::from(self.port)
     }
 
-    /// To be delivered to this host. Also the number of the routing table that does so.
+    /// Mark of packets to deliver to this host; also the number of the routing table for it.
     pub fn diverted(self) -> u32 {
         self.with(*b"LH")
     }
 
-    /// Of this host's own connections on their way out: to be routed to this host.
+    /// Mark of outgoing packets of this host's own connections, to route to this host.
     pub fn rerouted(self) -> u32 {
         self.with(*b"LI")
     }
 
-    /// Of the packets that renew the lease.
+    /// Mark of the packets that renew the lease.
     pub fn lease(self) -> u32 {
         self.with(*b"LL")
     }
 
-    /// Whether this is what [`Self::diverted`] or [`Self::rerouted`] gives for some listener.
+    /// Whether [`Self::diverted`] or [`Self::rerouted`] returns this mark for some listener.
     pub(super) fn is_routed(mark: u32) -> bool {
         let marks = Self::of(mark as u16);
         [marks.diverted(), marks.rerouted()].contains(&mark)
     }
 
-    /// A SYN that was held, and may now reach the listener.
+    /// Mark of a queued SYN that may now reach the listener.
     pub fn approved(self) -> u32 {
         self.with(*b"LA")
     }
 
-    /// A SYN that was held, to be answered with RST.
+    /// Mark of a queued SYN to answer with RST.
     pub fn refused(self) -> u32 {
         self.with(*b"LR")
     }
 
-    /// A SYN that was held, to be answered with ICMP: no such host.
+    /// Mark of a queued SYN to answer with ICMP host unreachable.
     pub fn no_host(self) -> u32 {
         self.with(*b"LU")
     }
 
-    /// A SYN that was held, to be answered with ICMP: no way to its network.
+    /// Mark of a queued SYN to answer with ICMP network unreachable.
     pub fn no_network(self) -> u32 {
         self.with(*b"LN")
     }
 
-    /// A SYN that was held, to be answered with ICMP: somebody on the way forbids it.
+    /// Mark of a queued SYN to answer with ICMP administratively prohibited.
     pub fn prohibited(self) -> u32 {
         self.with(*b"LP")
     }

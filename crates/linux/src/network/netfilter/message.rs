@@ -13,7 +13,7 @@ pub(super) const ACK: u16 = 4;
 pub(super) const CREATE: u16 = 0x400;
 pub(super) const APPEND: u16 = 0x800;
 pub(super) const DUMP: u16 = 0x300;
-/// Of an answer: what is being listed has changed meanwhile.
+/// Flag of an answer: the listed objects changed during the dump.
 const INTERRUPTED: u16 = 0x10;
 
 /// `NLMSG_ERROR`; error 0 is an acknowledgement.
@@ -21,22 +21,22 @@ const ERROR: u16 = 2;
 /// `NLMSG_DONE`: the end of a list. An error number follows, as with an error.
 const DONE: u16 = 3;
 const HEADER_LEN: usize = 16;
-/// `struct nfgenmsg` behind it.
+/// Length of `struct nfgenmsg`, after the header.
 const FAMILY_LEN: usize = 4;
 const NESTED: u16 = 0x8000;
 /// Room for one datagram: acknowledgements repeat the message that they answer.
 const DATAGRAM: usize = 64 * 1024;
 
-/// One message, being written.
+/// A message under construction.
 pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    /// `resource` is what the subsystem wants it to be: a queue's number, another subsystem's.
+    /// Begins a message. The subsystem defines `resource`: a queue's number, or a subsystem's.
     pub(super) fn new(kind: u16, flags: u16, family: u8, resource: u16) -> Self {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
         bytes.extend((REQUEST | flags).to_ne_bytes());
-        // Who sends it gives it its number.
+        // `exchange` sets the sequence number.
         bytes.extend([0; 8]);
         bytes.extend([family, 0]);
         bytes.extend(resource.to_be_bytes());
@@ -55,7 +55,7 @@ impl Message {
         self.bytes(kind, &[value.as_bytes(), &[0]].concat())
     }
 
-    /// An attribute that holds those that `inner` adds.
+    /// Adds an attribute that contains those that `inner` adds.
     pub(super) fn nested(mut self, kind: u16, inner: impl FnOnce(Self) -> Self) -> Self {
         let start = self.0.len();
         self.0.extend([0; 2]);
@@ -73,7 +73,7 @@ impl Message {
     }
 }
 
-/// A connection to the kernel's netfilter.
+/// Opens a socket to the kernel's netfilter.
 pub(super) fn open() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_NETFILTER)?;
     socket.bind_auto()?;
@@ -81,14 +81,14 @@ pub(super) fn open() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sends messages of which at least the last asks for an acknowledgement.
+/// Sends messages of which at least the last requests an acknowledgement.
 pub(super) fn request(socket: &Socket, messages: &[u8]) -> io::Result<()> {
     exchange(socket, messages, |_| ())
 }
 
-/// The same; `take` is shown everything else that the kernel answers. All answers are there when send(2) returns, and
-/// all are read: a batch that fails has an error for each of its messages. The first one counts. What is left of an
-/// earlier question that was given up has another number.
+/// Like [`request`], and passes the kernel's other answers to `take`. All answers are queued when send(2) returns, and all
+/// are read. A batch that fails has an error for each of its messages; the first one is returned. Answers to an earlier
+/// request that was aborted have another sequence number.
 pub(super) fn exchange(
     socket: &Socket,
     messages: &[u8],
@@ -112,7 +112,7 @@ pub(super) fn exchange(
     outcome
 }
 
-/// The next datagram that is there, if there is one.
+/// Receives the next queued datagram, if any.
 pub(super) fn receive(socket: &Socket, datagram: &mut [u8]) -> io::Result<Option<usize>> {
     match socket.recv(&mut &mut datagram[..], libc::MSG_DONTWAIT) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -140,25 +140,25 @@ fn result(message: &Received) -> io::Result<()> {
     }
 }
 
-/// A message that came.
+/// A received message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Received<'a> {
     pub(super) kind: u16,
     flags: u16,
-    /// Of the question that it answers.
+    /// Sequence number of the request that it answers.
     sequence: u32,
-    /// What is behind its netlink header.
+    /// Bytes after its netlink header.
     pub(super) body: &'a [u8],
 }
 
 impl Received<'_> {
-    /// Whether the list that it is part of may be wrong.
+    /// Whether the dump that it is part of may be inconsistent.
     pub(super) fn is_interrupted(&self) -> bool {
         self.flags & INTERRUPTED != 0
     }
 }
 
-/// The messages in a datagram.
+/// Returns the messages in a datagram.
 pub(super) fn split(mut datagram: &[u8]) -> impl Iterator<Item = Received<'_>> {
     std::iter::from_fn(move || {
         let len = u32::from_ne_bytes(*datagram.first_chunk()?) as usize;
@@ -173,12 +173,12 @@ pub(super) fn split(mut datagram: &[u8]) -> impl Iterator<Item = Received<'_>> {
     })
 }
 
-/// The attributes of a message's body: each one's kind and value.
+/// Returns the kind and the value of each attribute of a message's body.
 pub(super) fn attributes(body: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     attributes_after(FAMILY_LEN, body)
 }
 
-/// The same where a header of `header` bytes stands before them.
+/// Like [`attributes`], after a header of `header` bytes.
 pub(super) fn attributes_after(header: usize, body: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = body.get(header..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -190,7 +190,7 @@ pub(super) fn attributes_after(header: usize, body: &[u8]) -> impl Iterator<Item
     })
 }
 
-/// A batch of nf_tables messages is one transaction (`nfnetlink_rcv_batch`).
+/// Wraps nf_tables messages in a batch, which is one transaction (`nfnetlink_rcv_batch`).
 pub(super) fn batch(messages: impl IntoIterator<Item = Message>) -> Vec<u8> {
     const BEGIN: u16 = 0x10;
     const END: u16 = 0x11;
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn reads_back_written_messages() {
         let message = Message::new(7, 0, 2, 0x1234)
             .text(1, "abc")
             .bytes(2, &[9; 5])
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_messages_end_the_list() {
+    fn truncated_messages_end_the_list() {
         let bytes = Message::new(7, 0, 2, 0).text(1, "abc").finish();
         for len in 0..bytes.len() {
             assert_eq!(split(&bytes[..len]).count(), 0, "{len}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! nf_tables and NFQUEUE of this network namespace. Whole tables are written as scripts for the nft
-//! program; what is done often, or what nft has no words for, goes over netlink.
+//! program. Frequent operations, and those that nft does not support, use netlink.
 
 pub mod marks;
 mod message;
@@ -23,7 +23,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Of an address.
+    /// Returns the family of an address.
     #[must_use]
     pub fn of(address: std::net::IpAddr) -> Self {
         match address.is_ipv4() {
@@ -32,7 +32,7 @@ impl Family {
         }
     }
 
-    /// As nft calls it.
+    /// Returns nft's name of the family.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Family {
         }
     }
 
-    /// `NFPROTO_*` of include/uapi/linux/netfilter.h.
+    /// Returns `NFPROTO_*` of include/uapi/linux/netfilter.h.
     fn number(self) -> u8 {
         match self {
             Self::Ip => 2,

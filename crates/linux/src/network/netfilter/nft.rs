@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The nft program.
+//! Calls of the nft program.
 
 use super::Family;
 use std::{
@@ -7,18 +7,18 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Why nft did not do what it was asked.
+/// Failure of nft.
 #[derive(Debug, thiserror::Error)]
 pub enum NftError {
-    /// It can't be started.
+    /// The program can't be started.
     #[error("cannot start nft: {0} (the package is nftables)")]
     Start(#[from] io::Error),
-    /// It says so.
+    /// The program failed, with this message.
     #[error("nft: {0}")]
     Refused(String),
 }
 
-/// Fails where the program can't be started.
+/// Checks that the program can be started.
 pub fn is_installed() -> Result<(), NftError> {
     run(&["--version"], "").map(drop)
 }
@@ -28,17 +28,17 @@ pub fn load(script: &str) -> Result<(), NftError> {
     run(&["-f", "-"], script).map(drop)
 }
 
-/// The names of the tables of a family.
+/// Returns the names of the tables of a family.
 pub fn tables(family: Family) -> Result<Vec<String>, NftError> {
     let listing = run(&["list", "tables", family.name()], "")?;
     let name = |line: &str| line.split_whitespace().nth(2).map(str::to_owned);
     Ok(listing.lines().filter_map(name).collect())
 }
 
-/// Deletes a table; that it is not there is no error.
+/// Deletes a table; a missing one is no error.
 pub fn delete_table(family: Family, table: &str) -> Result<(), NftError> {
     let family = family.name();
-    // Adding what may be missing makes the deletion safe on kernels without `destroy` (before 6.3).
+    // Adding the table first makes the deletion safe on kernels without `destroy` (before 6.3).
     load(&format!(
         "table {family} {table}\ndelete table {family} {table}\n"
     ))
@@ -46,7 +46,7 @@ pub fn delete_table(family: Family, table: &str) -> Result<(), NftError> {
 
 fn run(args: &[&str], input: &str) -> Result<String, NftError> {
     let output = match start("nft", args, input) {
-        // Ordinary users' search paths lack it.
+        // Ordinary users' search paths lack /usr/sbin.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             start("/usr/sbin/nft", args, input)?
         }
@@ -56,8 +56,8 @@ fn run(args: &[&str], input: &str) -> Result<String, NftError> {
     match output.status.success() {
         true => Ok(text(&output.stdout)),
         false => {
-            let said = text(&output.stderr);
-            let first = said.lines().next().unwrap_or("failed").to_owned();
+            let message = text(&output.stderr);
+            let first = message.lines().next().unwrap_or("failed").to_owned();
             Err(NftError::Refused(first))
         }
     }
@@ -71,7 +71,7 @@ fn start(program: &str, args: &[&str], input: &str) -> io::Result<Output> {
         .stderr(Stdio::piped())
         .spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not read says why when it ends.
+        // A program that does not read reports the reason when it ends.
         let _ = stdin.write_all(input.as_bytes());
     }
     child.wait_with_output()

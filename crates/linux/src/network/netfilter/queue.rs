@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! NFQUEUE: packets that the kernel holds until this process says what becomes of them
+//! NFQUEUE: packets that the kernel queues until this process sets a verdict
 //! (include/uapi/linux/netfilter/nfnetlink_queue.h).
 
 use super::message::{self, ACK, Message, attributes, split};
@@ -19,32 +19,32 @@ const CONFIG: u16 = 3 << 8 | 2;
 /// Bytes of each packet that are copied: the headers.
 const COPIED: u32 = 160;
 const DATAGRAM: usize = 16 * 1024;
-/// Of the socket, in bytes, for some 4,000 packets that come at once.
+/// Receive buffer of the socket, in bytes, for a burst of about 4,000 packets.
 const BUFFER: usize = 2 * 1024 * 1024;
 
-/// A packet that is held.
+/// A packet that waits for a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedPacket {
-    /// To name it by.
+    /// Identifier for [`Queue::set_verdict`].
     pub id: u32,
-    /// The index of the interface that it came in by; 1 is `lo`, 0 unknown.
+    /// Index of the interface that received it; 1 is `lo`, 0 unknown.
     pub device: u32,
     /// Its first bytes, from the IP header on.
     pub packet: Vec<u8>,
 }
 
-/// What becomes of a packet.
+/// Verdict on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The packet is dropped, without an answer.
+    /// Drops the packet, without an answer.
     Drop,
-    /// The packet goes on, behind the chain that held it, with the mark that it had.
+    /// Lets the packet continue after the chain that queued it, with its mark unchanged.
     Accept,
-    /// The packet goes on, behind the chain that held it, with this mark.
+    /// Lets the packet continue after the chain that queued it, with this mark.
     Mark(u32),
 }
 
-/// One queue, which this process alone listens to.
+/// A queue that only this process reads.
 #[derive(Debug)]
 pub struct Queue {
     socket: Socket,
@@ -52,7 +52,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Takes the queue `number`, which holds at most `packets_max`; more go on as if it did not exist if it `fails_open`, else they
+    /// Binds the queue `number`, of at most `packets_max` packets. Further packets bypass it if it `fails_open`, else they
     /// are dropped. Reads don't block. `EPERM` or `EBUSY` if another process has it.
     pub fn bind(number: u16, packets_max: u32, fails_open: bool) -> io::Result<Self> {
         const COMMAND: u16 = 1;
@@ -92,13 +92,13 @@ impl Queue {
         message::request(&self.socket, &message.finish())
     }
 
-    /// Its number, for rules.
+    /// Returns its number, for rules.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// Packets that have come; `WouldBlock` if none has.
+    /// Receives queued packets; `WouldBlock` if there are none.
     pub fn receive(&self) -> io::Result<Vec<QueuedPacket>> {
         let mut datagram = [0; DATAGRAM];
         let len = self.socket.recv(&mut &mut datagram[..], 0)?;
@@ -108,7 +108,7 @@ impl Queue {
             .collect())
     }
 
-    /// Lets a packet go. `NotFound` if it is no longer held.
+    /// Sets the verdict on a packet. `NotFound` if it is no longer queued.
     pub fn set_verdict(&self, id: u32, verdict: Verdict) -> io::Result<()> {
         const HEADER: u16 = 2;
         const MARK: u16 = 3;
@@ -138,13 +138,13 @@ impl AsyncQueue {
         Ok(Self(unsafe { AsyncFd::register(queue) }?))
     }
 
-    /// Returns when packets may have come; [`Queue::receive`] them until none is left.
+    /// Waits until packets may be queued; then call [`Queue::receive`] until none is left.
     pub async fn readable(&self) -> io::Result<()> {
         self.0.readable().await?.clear_ready();
         Ok(())
     }
 
-    /// The queue itself.
+    /// Returns the queue itself.
     #[must_use]
     pub fn queue(&self) -> &Queue {
         self.0.get_ref()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel has of a table.
+//! State of a table in the kernel.
 
 use super::{
     Family,
@@ -16,20 +16,20 @@ const GET_RULES: u16 = TABLES << 8 | 7;
 /// `NFTA_TABLE_NAME` and `NFTA_RULE_TABLE`.
 const NAME: u16 = 1;
 
-/// How often a list is asked for that others change meanwhile.
+/// Attempts to dump a list that other processes change meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// A table that is there.
+/// A table that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
-    /// The number that the kernel gave it when it was made, which no other table of the network namespace has.
+    /// Number that the kernel gave the table at its creation, unique in the network namespace.
     pub handle: u64,
-    /// Rules in all its chains.
+    /// Number of rules in all its chains.
     pub rules: usize,
 }
 
 impl Table {
-    /// The table of this name, if there is one.
+    /// Finds the table of this name, if it exists.
     pub fn find(family: Family, name: &str) -> io::Result<Option<Self>> {
         let found = handle(family, name)?.map(|handle| {
             let rules = rules(family, name)?;
@@ -80,7 +80,7 @@ mod tests {
     use longhaul_testbed::skip;
 
     #[test]
-    fn rules_are_counted_and_tables_told_apart() {
+    fn counts_rules_and_detects_recreated_tables() {
         if !skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)") {
             return;
         }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rule that hands packets to a queue, where the kernel has x_tables' NFQUEUE target but not
-//! nf_tables' own `queue` (CONFIG_NFT_QUEUE): nft has no words for such a rule, iptables-nft makes
-//! them all the time (net/netfilter/nft_compat.c).
+//! A rule that queues packets on a kernel with x_tables' NFQUEUE target, but without nf_tables' own `queue`
+//! (CONFIG_NFT_QUEUE). nft cannot write such a rule; iptables-nft does (net/netfilter/nft_compat.c).
 
 use super::{
     Family,
@@ -12,8 +11,8 @@ use std::io;
 /// `NFT_MSG_NEWRULE`.
 const NEW_RULE: u16 = TABLES << 8 | 6;
 
-/// Appends to `chain` of `table` a rule that queues every packet to the queue `number`, or lets it
-/// pass if nobody listens there.
+/// Appends to `chain` of `table` a rule that sends every packet to the queue `number`, or accepts it if no
+/// process reads the queue.
 pub fn append_queue_rule(family: Family, table: &str, chain: &str, number: u16) -> io::Result<()> {
     const TABLE: u16 = 1;
     const CHAIN: u16 = 2;
@@ -25,7 +24,7 @@ pub fn append_queue_rule(family: Family, table: &str, chain: &str, number: u16) 
     message::request(&message::open()?, &message::batch([rule]))
 }
 
-/// `enum nft_expr_attributes`, `enum nft_target_attributes`.
+/// Adds the expression (`enum nft_expr_attributes`, `enum nft_target_attributes`).
 fn queue_expression(message: Message, number: u16) -> Message {
     const ELEMENT: u16 = 1;
     const NAME: u16 = 1;
@@ -41,7 +40,7 @@ fn queue_expression(message: Message, number: u16) -> Message {
     })
 }
 
-/// `struct xt_NFQ_info_v3` of include/uapi/linux/netfilter/xt_NFQUEUE.h, in the host's byte order
+/// Encodes `struct xt_NFQ_info_v3` of include/uapi/linux/netfilter/xt_NFQUEUE.h, in the host's byte order
 /// and padded to 8 bytes (XT_ALIGN).
 fn queue_info(number: u16) -> [u8; 8] {
     const BYPASS: u16 = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is in a block of TPACKET_V3, byte by byte. Offsets come from the kernel, and are held to the
-//! block's end all the same.
+//! Parser of TPACKET_V3 blocks. Offsets come from the kernel; they are checked against the block's end
+//! nevertheless.
 
 use longhaul_packet::{
     capture::{Frame, LinkType, writer::PacketDirection},
@@ -8,7 +8,7 @@ use longhaul_packet::{
 };
 use std::mem::offset_of;
 
-/// `block_status`, within a block: behind version and offset to private data.
+/// Offset of `block_status` in a block, after version and offset to private data.
 pub(super) const STATUS: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, block_status);
 const BLOCK_HEADER: usize = 8;
 const PACKETS: usize = BLOCK_HEADER + offset_of!(libc::tpacket_hdr_v1, num_pkts);
@@ -24,42 +24,42 @@ const LINK_HEADER: usize = offset_of!(libc::tpacket3_hdr, tp_mac);
 const NETWORK_HEADER: usize = offset_of!(libc::tpacket3_hdr, tp_net);
 const VLAN_TCI: usize = offset_of!(libc::tpacket3_hdr, hv1) + 4;
 const VLAN_TPID: usize = VLAN_TCI + 4;
-/// The sockaddr_ll behind the header, aligned to 16.
+/// Offset of the packet type in the sockaddr_ll after the header, aligned to 16.
 const PACKET_TYPE: usize = size_of::<libc::tpacket3_hdr>().next_multiple_of(16)
     + offset_of!(libc::sockaddr_ll, sll_pkttype);
 
-/// Within virtio_net_hdr (include/uapi/linux/virtio_net.h).
+/// Offsets in virtio_net_hdr (include/uapi/linux/virtio_net.h).
 const GSO_TYPE: usize = 1;
 const GSO_SIZE: usize = 4;
 
-/// Of an Ethernet header, in front of which a VLAN tag was taken out.
+/// Bytes of the addresses of an Ethernet header, after which the kernel removed a VLAN tag.
 const ADDRESSES: usize = 12;
 const VLAN_TAG: usize = 4;
 const UDP_HEADER: usize = 8;
 
-/// A packet as the kernel saw it pass.
+/// A captured packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// Nanoseconds since 1970, UTC.
     pub timestamp_ns: u64,
-    /// Whether the network card stamped it.
+    /// Whether the timestamp is the network card's.
     pub hardware_timestamp: bool,
-    /// Its length in bytes, of a super-packet the whole; without a VLAN tag that was taken out.
+    /// Length in bytes, of a super-packet the total; without a removed VLAN tag.
     pub wire_len: u32,
-    /// Payload of each segment but the last of a super-packet; 0 is none.
+    /// Payload of each segment but the last of a super-packet, in bytes; 0 for a single packet.
     pub segment_size: u16,
-    /// Which way it went.
+    /// Direction of the packet.
     pub direction: PacketDirection,
-    /// What was kept of it, from the link-layer header on.
+    /// Captured bytes, from the link-layer header on.
     pub bytes: &'a [u8],
-    /// The VLAN tag that the kernel took out: TPID and TCI, as on the wire.
+    /// VLAN tag that the kernel removed: TPID and TCI, as on the wire.
     pub vlan: Option<[u8; VLAN_TAG]>,
-    /// Where its IP header begins in `bytes`.
+    /// Offset of its IP header in `bytes`.
     network: usize,
 }
 
 impl<'a> Packet<'a> {
-    /// The frame as it was on the wire; `space` is for one whose VLAN tag has to be put back.
+    /// Returns the frame as it was on the wire. A frame whose VLAN tag is restored is built in `space`.
     pub fn frame<'b>(
         &self,
         interface: u32,
@@ -91,7 +91,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// How many packets it was on the wire: 1, or more for a super-packet.
+    /// Returns the number of packets on the wire: 1, or more for a super-packet.
     #[must_use]
     pub fn wire_segments(&self) -> u32 {
         if self.segment_size == 0 {
@@ -102,7 +102,7 @@ impl<'a> Packet<'a> {
         payload.div_ceil(self.segment_size.into()).max(1)
     }
 
-    /// Bytes before the payload; `None` if it is not all there.
+    /// Returns the bytes before the payload; `None` if the headers are truncated.
     fn headers(&self) -> Option<usize> {
         let packet = self.bytes.get(self.network..)?;
         let transport = ip::transport(packet)?;
@@ -114,7 +114,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The packets of a block.
+/// Iterator over the packets of a block.
 #[derive(Debug, Clone)]
 pub struct Packets<'a> {
     block: &'a [u8],
@@ -123,7 +123,7 @@ pub struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    /// Of a block from its very beginning; one that is cut off or damaged ends early.
+    /// Iterates over a block from its first byte; a truncated or damaged one ends early.
     pub(super) fn of(block: &'a [u8]) -> Self {
         Self {
             block,
@@ -144,7 +144,7 @@ impl<'a> Iterator for Packets<'a> {
     }
 }
 
-/// The packet whose header `at` begins with.
+/// Parses the packet whose header is at the start of `at`.
 fn read(at: &[u8]) -> Option<Packet<'_>> {
     let status = u32_at(at, PACKET_STATUS)?;
     let link = usize::from(u16_at(at, LINK_HEADER)?);
@@ -164,7 +164,7 @@ fn read(at: &[u8]) -> Option<Packet<'_>> {
     })
 }
 
-/// Native byte order: the socket's header is a legacy one.
+/// Parses the segment size, in native byte order: the socket's vnet header is a legacy one.
 fn segment_size(vnet: &[u8]) -> Option<u16> {
     match vnet.get(GSO_TYPE)? {
         0 => Some(0),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_read_with_its_segments_and_its_tag() {
+    fn parses_a_super_packet_with_a_vlan_tag() {
         let block = block();
         let packet = Packets::of(&block).next().unwrap();
         assert_eq!(
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_one_by_one_are_one_each() {
+    fn packets_without_gso_are_one_segment() {
         let mut block = block();
         block[FIRST_AT + LINK_AT - vnet::LEN + GSO_TYPE] = 0;
         let packet = Packets::of(&block).next().unwrap();

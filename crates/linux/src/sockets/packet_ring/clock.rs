@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose clock stamps packets: the network card's, where it stamps them all and tells the time of the
-//! system; else the system's.
+//! Choice of the clock that timestamps packets: the network card's, if it timestamps every packet and is
+//! synchronized with the system clock; else the system clock.
 //!
-//! A card stamps what it receives; what is sent bears the system's time. So a card whose clock runs by
-//! itself, or shows TAI as ptp4l leaves it, would put the two directions apart.
+//! A card timestamps received packets; sent ones have the system's time. So a card whose clock is not
+//! synchronized, or has TAI as set by ptp4l, would give the two directions different times.
 
 use crate::{clock, network::ethtool};
 use longhaul_units::Time;
 use rustix::time::{DynamicClockId, clock_gettime_dynamic};
 use std::{fs::File, io, os::fd::AsFd};
 
-/// Where times come from.
+/// Source of packet timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// The kernel, as the packet passes the packet socket: above the driver.
+    /// The kernel, when the packet passes the packet socket above the driver.
     Software,
-    /// The network card, as the packet comes in; the kernel for what goes out.
+    /// The network card for received packets; the kernel for sent ones.
     Hardware,
 }
 
-/// What a network card's clock is worth.
+/// State of a network card's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HardwareClock {
-    /// There is none that stamps every packet received.
+    /// No clock that timestamps every received packet.
     Absent,
-    /// It is so far from the system's.
+    /// The clock has this offset from the system clock.
     Offset(Time),
-    /// It is the system's, to 20 µs.
+    /// The clock agrees with the system clock within 20 µs.
     Synchronized,
 }
 
-/// What phc2sys holds with ease; a fraction of any round trip that matters here.
+/// Largest offset of a synchronized clock: easily reached by phc2sys, and a small part of a round trip.
 const OFFSET_MAX: Time = Time::from_micros(20);
 
 impl HardwareClock {
-    /// The clock of an interface of this thread's network namespace.
+    /// Examines the clock of an interface of this thread's network namespace.
     pub fn of(interface: &str) -> io::Result<Self> {
         let Some(number) = ethtool::receive_clock(interface)? else {
             return Ok(Self::Absent);
@@ -48,11 +48,11 @@ impl HardwareClock {
     }
 }
 
-/// How far a PTP clock is from the system's, give or take half the time that reading it took.
+/// Returns the offset of a PTP clock from the system clock, within half the time that reading it took.
 fn offset(ptp: &File) -> io::Result<Time> {
     let before = clock::wall().as_nanos();
-    let theirs = clock_gettime_dynamic(DynamicClockId::Dynamic(ptp.as_fd()))?;
+    let ptp_time = clock_gettime_dynamic(DynamicClockId::Dynamic(ptp.as_fd()))?;
     let after = clock::wall().as_nanos();
-    let theirs = theirs.tv_sec as u64 * 1_000_000_000 + theirs.tv_nsec as u64;
-    Ok(Time::from_nanos(theirs.abs_diff(before.midpoint(after))))
+    let ptp_time = ptp_time.tv_sec as u64 * 1_000_000_000 + ptp_time.tv_nsec as u64;
+    Ok(Time::from_nanos(ptp_time.abs_diff(before.midpoint(after))))
 }

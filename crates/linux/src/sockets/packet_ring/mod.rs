@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets of an interface, both ways, through a ring of blocks that the kernel fills and hands over
-//! whole: nothing is copied but what the filter lets in and says to keep.
+//! Packet capture on an interface, in both directions, through a ring of blocks that the kernel fills and
+//! passes to user space as a whole. Only the bytes that the filter selects are copied.
 //!
-//! Each packet bears the header of its super-packet (PACKET_VNET_HDR), so that what left as 64 KB can
-//! be counted as the segments that were on the wire. Source: `net/packet/af_packet.c`,
+//! Each packet has the header of its super-packet (PACKET_VNET_HDR), so that one of 64 KB can be counted
+//! as the segments that were on the wire. Source: `net/packet/af_packet.c`,
 //! `Documentation/networking/packet_mmap.rst` (TPACKET_V3).
 
 mod block;
@@ -25,15 +25,15 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// How long a packet may wait for its block to fill: what [`Ring::next_block`] lags behind at most.
+/// Longest time that a packet waits for its block to fill; the largest delay of [`Ring::next_block`].
 pub const BLOCK_TIMEOUT: Time = Time::from_millis(50);
 /// The smallest ring, in bytes.
 pub const RING_MIN: usize = BLOCKS_MIN * BLOCK_MIN;
-/// The largest: what the kernel counts in 32 bits.
+/// The largest ring, in bytes: the kernel's limit of 32 bits.
 pub const RING_MAX: usize = 2 << 30;
 
-/// A block holds several of the largest packets that a filter keeps whole; a few blocks let the
-/// kernel fill one while another is read.
+/// A block contains several packets of the largest size. With a few blocks, the kernel can fill one while
+/// another is read.
 const BLOCK_MIN: usize = 128 << 10;
 const BLOCK_MAX: usize = 1 << 20;
 const BLOCKS_MIN: usize = 4;
@@ -57,20 +57,20 @@ mod option {
 /// include/uapi/linux/if_arp.h
 const ARPHRD_RAWIP: u16 = 519;
 
-/// What to capture.
+/// Parameters of a capture.
 #[derive(Debug, Clone, Copy)]
 pub struct RingConfig<'a> {
     /// An interface of the calling thread's network namespace.
     pub interface: &'a str,
     /// Memory of the ring, rounded down to whole blocks; [`RING_MIN`] to [`RING_MAX`].
     pub ring_bytes: usize,
-    /// Also packets that are for others.
+    /// Whether packets for other hosts are captured, too.
     pub promiscuous: bool,
-    /// Where its times come from.
+    /// Source of the timestamps.
     pub clock: Clock,
 }
 
-/// Why there is no ring.
+/// Reason why no ring could be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The caller lacks CAP_NET_RAW.
@@ -79,36 +79,36 @@ pub enum OpenError {
     /// No such interface.
     #[error("there is no interface {0}")]
     NoInterface(String),
-    /// It is down.
+    /// The interface is down.
     #[error("interface {0} is down; bring it up with: ip link set {0} up")]
     Down(String),
-    /// Neither Ethernet nor plain IP.
-    #[error("interface {interface} is of a kind that is not captured (ARPHRD {kind})")]
+    /// The link type is neither Ethernet nor plain IP.
+    #[error("interface {interface} has a link type that cannot be captured (ARPHRD {kind})")]
     Kind {
-        /// Which.
+        /// Name of the interface.
         interface: String,
         /// ARPHRD_* of include/uapi/linux/if_arp.h.
         kind: u16,
     },
-    /// The kernel does not give the memory.
+    /// The kernel did not allocate the memory.
     #[error("no memory for a ring of {bytes} bytes: choose a smaller one")]
     Memory {
-        /// What was asked for.
+        /// Requested size.
         bytes: usize,
     },
     /// Anything else.
     #[error("cannot {action} on {interface}")]
     Kernel {
-        /// Which.
+        /// Name of the interface.
         interface: String,
-        /// What failed.
+        /// Action that failed.
         action: &'static str,
-        /// Why.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// A filter that lets nothing in.
+/// A filter that rejects all packets.
 const REJECT_ALL: Instruction = Instruction {
     code: libc::BPF_RET as u16,
     jump_true: 0,
@@ -116,7 +116,7 @@ const REJECT_ALL: Instruction = Instruction {
     operand: 0,
 };
 
-/// Whether the kernel gives this caller rings: the smallest is opened on this interface, and closed.
+/// Checks whether the caller may open rings: opens the smallest on this interface, and closes it.
 pub fn check_permission(interface: &str) -> Result<(), OpenError> {
     let request = RingConfig {
         interface,
@@ -127,18 +127,18 @@ pub fn check_permission(interface: &str) -> Result<(), OpenError> {
     Ring::open(&request, |_| vec![REJECT_ALL]).map(drop)
 }
 
-/// What the kernel counted since the ring was opened.
+/// Packets counted by the kernel since the ring was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that passed the filter, those that were dropped among them.
+    /// Packets that passed the filter, dropped ones included.
     pub received: u64,
-    /// Those that found no room in the ring.
+    /// Packets dropped because the ring was full.
     pub dropped: u64,
     /// Times that the ring was full.
     pub freezes: u64,
 }
 
-/// An open ring, and the memory that it has.
+/// An open ring and its memory.
 #[derive(Debug)]
 pub struct Ring {
     // Unmapped before the socket closes, as fields are dropped in order.
@@ -153,8 +153,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring for what `filter` lets in: the program's answer is how many bytes are kept of a packet.
-    /// Asked for its [`LinkType`], because filters differ by that. An error says what to do.
+    /// Opens a ring for the packets that `filter` accepts. The program returns the bytes to capture of a
+    /// packet; it depends on the [`LinkType`]. An error names the remedy.
     pub fn open(
         request: &RingConfig<'_>,
         filter: impl FnOnce(LinkType) -> Vec<Instruction>,
@@ -166,7 +166,7 @@ impl Ring {
                 source,
             }
         };
-        // Protocol 0: nothing comes in before everything is set and the socket is bound.
+        // Protocol 0: no packet is captured before all options are set and the socket is bound.
         let socket = Socket::new(Domain::PACKET, Type::RAW, None).map_err(not_permitted)?;
         let index = index_of(request.interface)?;
         set_packet_option(&socket, option::VERSION, option::TPACKET_V3)
@@ -182,7 +182,7 @@ impl Ring {
         let (link_type, loopback) = link_type(&socket, index, request.interface)?;
         attach(&socket, &filter(link_type)).map_err(failed("attach the filter"))?;
         if loopback {
-            // Each packet would be there twice: going out and coming in.
+            // Each packet would be captured twice: outgoing and incoming.
             set_packet_option(&socket, option::IGNORE_OUTGOING, 1)
                 .map_err(failed("leave out outgoing packets"))?;
         }
@@ -205,38 +205,38 @@ impl Ring {
         })
     }
 
-    /// What frames begin with.
+    /// Returns the link-layer type of the frames.
     #[must_use]
     pub fn link_type(&self) -> LinkType {
         self.link_type
     }
 
-    /// The next block that the kernel has handed over, if there is one; it goes back when it is
-    /// dropped. Wait for more with poll(2).
+    /// Returns the next filled block, if any; it returns to the kernel when it is dropped. Wait for more with
+    /// poll(2).
     pub fn next_block(&mut self) -> Option<Block<'_>> {
         let filled = self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
         filled.then(|| Block { ring: self })
     }
 
-    /// What the kernel counted so far.
+    /// Returns the packets counted so far.
     pub fn counts(&mut self) -> io::Result<Counts> {
         let new: Statistics = get_option(&self.socket, libc::SOL_PACKET, option::STATISTICS)?;
-        // Reading takes them off the socket.
+        // Reading resets the kernel's counters.
         self.counts.received += u64::from(new.received);
         self.counts.dropped += u64::from(new.dropped);
         self.counts.freezes += u64::from(new.freezes);
         Ok(self.counts)
     }
 
-    /// Lets nothing in any more. What is there already comes within [`BLOCK_TIMEOUT`].
+    /// Stops capturing. Packets captured before are returned within [`BLOCK_TIMEOUT`].
     pub fn stop_capture(&self) -> io::Result<()> {
         attach(&self.socket, &[REJECT_ALL])
     }
 
-    /// Whether the interface is still there. One that is down may come up again.
+    /// Checks that the interface still exists. One that is down may come up again.
     pub fn check(&self) -> io::Result<()> {
-        // Going, it is first down and then gone, and only the first is an error of the socket, which has
-        // to be taken off it.
+        // An interface is down before it is removed. Only the first is an error of the socket, which must be
+        // cleared.
         is_down(&self.socket)?;
         if bound_to(&self.socket)?.sll_ifindex < 0 {
             let gone = format!("interface {} is gone", self.interface);
@@ -245,7 +245,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Whose turn the next block is.
+    /// Returns the status word of the next block, which tells whether it is filled.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: within the mapping, which outlives the reference; blocks are aligned to pages; both
         // sides only read and write this word as a whole.
@@ -264,14 +264,14 @@ impl AsFd for Ring {
     }
 }
 
-/// A block that is ours until it is dropped.
+/// A block that belongs to this process until it is dropped.
 #[derive(Debug)]
 pub struct Block<'a> {
     ring: &'a mut Ring,
 }
 
 impl Block<'_> {
-    /// Its packets, in the order in which they passed.
+    /// Returns its packets, in capture order.
     #[must_use]
     pub fn packets(&self) -> Packets<'_> {
         let (start, length) = (self.ring.block_start(), self.ring.block_bytes);
@@ -289,7 +289,7 @@ impl Drop for Block<'_> {
     }
 }
 
-/// How a ring is cut into blocks.
+/// Division of a ring into blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RingLayout {
     block_bytes: usize,
@@ -336,7 +336,7 @@ struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: the memory belongs to whoever owns the mapping, on whatever thread.
+// SAFETY: the memory belongs to the owner of the mapping, on any thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -380,7 +380,7 @@ struct Statistics {
 
 // SAFETY: integers only, no padding.
 unsafe impl PlainOption for Statistics {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl PlainOption for [u32; 7] {}
 
 /// `struct packet_mreq`.
@@ -400,7 +400,7 @@ fn set_packet_option<T: PlainOption>(socket: &Socket, name: i32, value: T) -> io
     set_option(socket, libc::SOL_PACKET, name, value)
 }
 
-/// It ends with the socket.
+/// Enables promiscuous mode, until the socket is closed.
 fn join_promiscuous(socket: &Socket, index: i32) -> io::Result<()> {
     let membership = Membership {
         index,
@@ -429,7 +429,8 @@ fn index_of(interface: &str) -> Result<i32, OpenError> {
     }
 }
 
-/// Bound without a protocol, the socket says what kind of interface it is and takes nothing in.
+/// Returns the interface's link type, and whether it is the loopback. A socket bound without a protocol
+/// captures no packets.
 fn link_type(socket: &Socket, index: i32, interface: &str) -> Result<(LinkType, bool), OpenError> {
     let kind = bind(socket, index, 0).and_then(|()| Ok(bound_to(socket)?.sll_hatype));
     let kind = kind.map_err(|source| OpenError::Kernel {
@@ -467,7 +468,7 @@ fn bind(socket: &Socket, index: i32, protocol: u16) -> io::Result<()> {
     }
 }
 
-/// The interface that the socket is bound to: its index, -1 once it is gone, and its ARPHRD_* kind.
+/// Returns the interface that the socket is bound to: its index, -1 once it is removed, and its ARPHRD_* kind.
 fn bound_to(socket: &Socket) -> io::Result<libc::sockaddr_ll> {
     // SAFETY: an all-zero sockaddr_ll is a valid one.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -501,7 +502,7 @@ mod tests {
     use longhaul_packet::packet_filter::{self, LinkLayer};
 
     #[test]
-    fn rings_are_whole_blocks_within_what_was_asked_for() {
+    fn ring_layout_is_whole_blocks_within_the_requested_size() {
         let shape = |bytes| RingLayout::of(bytes);
         let (kib, mib) = (1 << 10, 1 << 20);
         assert_eq!(shape(0).bytes(), RING_MIN);
@@ -523,7 +524,7 @@ mod tests {
         }
     }
 
-    /// A namespace of this test's own, with its loopback up; `None` where there is none to be had.
+    /// A namespace of this test's own, with its loopback up; `None` where none can be created.
     fn loopback(name: &str) -> Option<(Netns, String)> {
         let name = format!("ring-{name}-{}", std::process::id());
         match Netns::create(&name) {
@@ -538,7 +539,7 @@ mod tests {
         }
     }
 
-    /// What comes within some seconds, as bytes.
+    /// Returns the bytes and the length of the first frame within some seconds.
     fn first_frame(ring: &mut Ring) -> Option<(Vec<u8>, u32)> {
         let link_type = ring.link_type();
         for _ in 0..100 {
@@ -554,9 +555,9 @@ mod tests {
         None
     }
 
-    /// The kernel takes the tag out of a packet that comes in; here it is sent with it.
+    /// The kernel removes the tag of a received packet; the test sends the packet with it.
     #[test]
-    fn a_vlan_tag_is_back_where_it_was() {
+    fn restores_the_vlan_tag() {
         let Some((netns, name)) = loopback("vlan") else {
             return;
         };
