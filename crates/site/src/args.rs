@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line of `longhaul site`, as typed.
+//! Command line of `longhaul site`, as typed.
 
 use super::{
-    config::{self, Config, Export, Mirrored},
-    exports::{keep_secrets, refuse_links},
-    keys::{identity::Certificate, state::State},
+    config::{self, Config, Export, MirrorConfig},
+    exports::{reject_exported_secrets, reject_links},
+    keys::{identity::Certificate, state::StateDir},
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -104,7 +104,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What stands after the check.
+    /// Checks the arguments and returns the configuration.
     pub(super) fn config(&self) -> Result<Config> {
         if rustix::process::geteuid().is_root() && !self.as_root {
             return Err(Refusal::usage(
@@ -121,7 +121,7 @@ impl Args {
         let read_only = self.export_ro.iter().map(|named| (named, false));
         let mut exports = BTreeMap::new();
         for (named, writable) in writable.chain(read_only) {
-            let export = Export::read(&named.name, &named.directory, writable)?;
+            let export = Export::resolve(&named.name, &named.directory, writable)?;
             match exports.entry(named.name.clone()) {
                 Entry::Vacant(free) => drop(free.insert(export)),
                 Entry::Occupied(_) => {
@@ -130,10 +130,10 @@ impl Args {
                 }
             }
         }
-        let state = State::find(self.state.as_deref())?;
-        keep_secrets(&exports, &state, self.certificate.as_deref())?;
+        let state = StateDir::find(self.state.as_deref())?;
+        reject_exported_secrets(&exports, &state, self.certificate.as_deref())?;
         for named in self.export.iter().chain(&self.export_ro) {
-            refuse_links(&named.name, &named.directory, &exports)?;
+            reject_links(&named.name, &named.directory, &exports)?;
         }
         Ok(Config {
             mirrors: self.mirrors(&exports)?,
@@ -153,13 +153,13 @@ impl Args {
         })
     }
 
-    /// What to serve the listener by that is standard input.
+    /// Returns the scheme to serve on the listener that is standard input; `None` runs a whole site.
     pub(super) fn serve(&self) -> Option<config::Scheme> {
         self.serve.map(Into::into)
     }
 
-    /// Each has its export here and a token for the site there.
-    fn mirrors(&self, exports: &BTreeMap<String, Export>) -> Result<Vec<Mirrored>> {
+    /// Returns the mirrors. Each needs an export here and a token for the site there.
+    fn mirrors(&self, exports: &BTreeMap<String, Export>) -> Result<Vec<MirrorConfig>> {
         let mut found = Vec::new();
         for named in &self.mirror {
             let (name, to) = (&named.name, &named.directory);
@@ -173,11 +173,11 @@ impl Args {
                     Refusal::usage(format!("mirror {name}: want NAME=longhaul://SITE/EXPORT"))
                 })?;
             Keyring::find(&[site], None)?;
-            found.push(Mirrored {
+            found.push(MirrorConfig {
                 export: name.clone(),
                 directory: export.directory.clone(),
-                to: to.clone(),
-                every: self.mirror_every.into(),
+                target: to.clone(),
+                interval: self.mirror_every.into(),
                 delete: self.mirror_delete,
             });
         }
@@ -219,7 +219,7 @@ pub(super) enum TokenCommand {
     },
 }
 
-/// What is spoken on a listener of HTTP.
+/// Protocol of an HTTP listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Scheme {
     Http,
@@ -235,7 +235,7 @@ impl From<Scheme> for config::Scheme {
     }
 }
 
-/// A name and a directory.
+/// Name of an export and its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NamedDirectory {
     name: String,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An end of a copy for a client: a process of this very program, confined, whose standard input and output are the
-//! client's connection. It ends with it.
+//! Bridge between a client's connection and an endpoint of a copy. The endpoint is a confined process of this same
+//! program, and the client's connection is its standard input and output. It ends when the connection does.
 
-use super::{account::Account, config::SELF, listener::accept::Stopped};
+use super::{config::SELF, listener::accept::ShutdownSignal, transcript::CopyTranscript};
 use anyhow::{Context as _, Result};
 use longhaul_transfer::protocol::{auth::ExportScope, message};
 use parking_lot::Mutex;
@@ -14,19 +14,19 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-/// Read at once; each direction costs as much.
-const PIECE_LEN: usize = 16 << 10;
+/// Bytes read at once. Each direction has a buffer of this size.
+const BUFFER_LEN: usize = 16 << 10;
 
-/// The client's connection.
-pub(super) type Tls = TlsStream<TcpStream>;
+/// TLS connection of a client.
+pub(super) type TlsConnection = TlsStream<TcpStream>;
 
-/// Passes bytes on until the client, the end or the site is through, and keeps account of what they say. Nobody holds that
-/// while it waits.
+/// Forwards bytes until the client, the endpoint or the site ends, and records the messages in the transcript. The
+/// transcript's lock is never held across an await.
 pub(super) async fn bridge(
-    tls: Tls,
-    confinement: &ExportScope,
-    account: &Mutex<Account>,
-    mut stopped: Stopped,
+    tls: TlsConnection,
+    scope: &ExportScope,
+    transcript: &Mutex<CopyTranscript>,
+    mut shutdown: ShutdownSignal,
 ) -> Result<()> {
     let mut command = Command::new(SELF);
     command.args(["copy", "--end", "--confined"]);
@@ -36,35 +36,35 @@ pub(super) async fn bridge(
         .spawn()
         .context("no end starts")?;
     let pipes = child.stdin.take().zip(child.stdout.take());
-    let (mut to_end, mut from_end) = pipes.context("no pipe")?;
+    let (mut to_endpoint, mut from_endpoint) = pipes.context("no pipe")?;
     let mut bytes = Vec::new();
-    message::write(&mut bytes, confinement)?;
-    to_end.write_all(&bytes).await?;
+    message::write(&mut bytes, scope)?;
+    to_endpoint.write_all(&bytes).await?;
     let (mut from_client, mut to_client) = split(tls);
     tokio::select! {
-        _ = pass(&mut from_client, &mut to_end, |bytes| account.lock().take_from_driver(bytes)) => {}
-        _ = pass(&mut from_end, &mut to_client, |bytes| account.lock().take_from_end(bytes)) => {
-            // It may be gone already.
+        _ = forward(&mut from_client, &mut to_endpoint, |bytes| transcript.lock().observe_coordinator(bytes)) => {}
+        _ = forward(&mut from_endpoint, &mut to_client, |bytes| transcript.lock().observe_endpoint(bytes)) => {
+            // The connection may be closed already.
             let _ = to_client.shutdown().await;
         }
-        _ = stopped.reached() => {}
+        _ = shutdown.received() => {}
     }
     Ok(child.kill().await?)
 }
 
-async fn pass(
+async fn forward(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
-    mut take: impl FnMut(&[u8]),
+    mut observe: impl FnMut(&[u8]),
 ) -> io::Result<()> {
-    let mut piece = vec![0; PIECE_LEN];
+    let mut buffer = vec![0; BUFFER_LEN];
     loop {
-        let length = from.read(&mut piece).await?;
+        let length = from.read(&mut buffer).await?;
         if length == 0 {
             return Ok(());
         }
-        take(&piece[..length]);
-        to.write_all(&piece[..length]).await?;
+        observe(&buffer[..length]);
+        to.write_all(&buffer[..length]).await?;
         to.flush().await?;
     }
 }

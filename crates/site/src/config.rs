@@ -1,57 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands after the check.
+//! Configuration of a site, checked.
 
-use super::keys::{identity::Certificate, state::State};
+use super::keys::{identity::Certificate, state::StateDir};
 use longhaul_transfer::protocol::options::Ports;
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-/// This program, also when an update has put another in its place.
+/// Path of this program, valid also after an update has replaced the file.
 pub(super) const SELF: &str = "/proc/self/exe";
 
-/// A site as it is to run.
+/// Configuration of a site.
 #[derive(Debug)]
 pub(super) struct Config {
     pub(super) listen: SocketAddr,
     pub(super) exports: BTreeMap<String, Export>,
     pub(super) http: Option<SocketAddr>,
     pub(super) https: Option<SocketAddr>,
-    /// For HTTPS; none is the site's own.
+    /// Certificate for HTTPS. `None` uses the site's own.
     pub(super) certificate: Option<Certificate>,
-    pub(super) mirrors: Vec<Mirrored>,
+    pub(super) mirrors: Vec<MirrorConfig>,
     pub(super) ports: Option<Ports>,
     pub(super) copies_max: usize,
-    pub(super) state: State,
+    pub(super) state: StateDir,
     pub(super) json: bool,
 }
 
 impl Config {
-    /// The directories of all exports but this one.
-    pub(super) fn others<C: FromIterator<PathBuf>>(&self, export: &str) -> C {
-        let others = self.exports.iter().filter(|(name, _)| *name != export);
-        others.map(|(_, other)| other.directory.clone()).collect()
+    /// Returns the directories of all exports except this one.
+    pub(super) fn other_exports<C: FromIterator<PathBuf>>(&self, export: &str) -> C {
+        let other_exports = self.exports.iter().filter(|(name, _)| *name != export);
+        other_exports
+            .map(|(_, other)| other.directory.clone())
+            .collect()
     }
 }
 
-/// A directory that others may use.
+/// Directory that clients may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Export {
-    /// Absolute, without symbolic links: it is opened anew for each request, and must not have become another one.
+    /// Absolute path without symbolic links. It is opened anew for each request, and must then still be the same
+    /// directory.
     pub(super) directory: PathBuf,
     pub(super) writable: bool,
 }
 
-/// An export of which there is another elsewhere.
+/// Export that is copied to another site.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mirrored {
+pub(super) struct MirrorConfig {
     pub(super) export: String,
     pub(super) directory: PathBuf,
-    /// As `longhaul copy` is told.
-    pub(super) to: PathBuf,
-    pub(super) every: Duration,
+    /// Target in the syntax of `longhaul copy`.
+    pub(super) target: PathBuf,
+    pub(super) interval: Duration,
     pub(super) delete: bool,
 }
 
-/// What is spoken on a listener of HTTP.
+/// Protocol of an HTTP listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheme {
     Http,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The site itself: it listens, and at SIGTERM or SIGINT takes everything down that it has started.
+//! Main task of a site: opens the listeners, and stops everything that it has started at SIGTERM or SIGINT.
 
 use super::{
     config::{Config, Scheme},
     http,
     keys::identity::Identity,
-    lines::Records,
-    listener::accept::{Stop, accept, listen},
-    mirror::{News, mirror},
+    listener::accept::{ShutdownTrigger, accept, listen},
+    mirror::{ChangeNotifier, mirror},
     record::Record,
-    visit::{Site, visit},
+    record_writer::RecordWriter,
+    session::{CopyServer, serve_client},
 };
 use anyhow::{Context as _, Result};
 use sd_notify::NotifyState;
@@ -22,13 +22,13 @@ use tokio::{
 use tracing::warn;
 
 pub(super) fn run(config: Config) -> Result<()> {
-    // Without more, fewer clients are served at once.
+    // If the limit can't be raised, fewer clients are served at once.
     let _ = longhaul_linux::descriptors::raise_limit();
     let runtime = longhaul_command::event_loop::current_thread()?;
     runtime.block_on(serve(Arc::new(config)))
 }
 
-/// Where it listens.
+/// Sockets that the site listens on.
 struct Listeners {
     copies: TcpListener,
     http: Option<TcpListener>,
@@ -37,18 +37,18 @@ struct Listeners {
 
 impl Listeners {
     async fn open(config: &Config) -> Result<Self> {
-        let maybe = async |at: Option<_>| match at {
+        let listen_if = async |at: Option<_>| match at {
             Some(at) => listen(at).await.map(Some),
             None => Ok(None),
         };
         Ok(Self {
             copies: listen(config.listen).await?,
-            http: maybe(config.http).await?,
-            https: maybe(config.https).await?,
+            http: listen_if(config.http).await?,
+            https: listen_if(config.https).await?,
         })
     }
 
-    fn ready(&self, config: &Config, identity: &Identity) -> Result<Record> {
+    fn ready_record(&self, config: &Config, identity: &Identity) -> Result<Record> {
         let at = |listener: &Option<TcpListener>| {
             listener.as_ref().map(TcpListener::local_addr).transpose()
         };
@@ -63,57 +63,62 @@ impl Listeners {
 }
 
 async fn serve(config: Arc<Config>) -> Result<()> {
-    let identity = Identity::of(&config.state)?;
-    let records = Records { json: config.json };
+    let identity = Identity::load_or_create(&config.state)?;
+    let records = RecordWriter { json: config.json };
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let listeners = Listeners::open(&config).await?;
-    let ready = listeners.ready(&config, &identity)?;
-    let (stop, mut open) = (Stop::default(), JoinSet::new());
-    let news = Arc::new(News::of_exports(&config.exports));
-    let site = Site::new(config.clone(), &identity, records, news.clone())?;
-    let site = Arc::new(site);
-    let watch = stop.watch();
+    let ready = listeners.ready_record(&config, &identity)?;
+    let (shutdown, mut open) = (ShutdownTrigger::default(), JoinSet::new());
+    let notifier = Arc::new(ChangeNotifier::new(&config.exports));
+    let server = CopyServer::new(config.clone(), &identity, records, notifier.clone())?;
+    let server = Arc::new(server);
+    let signal = shutdown.subscribe();
     open.spawn(accept(
         listeners.copies,
-        stop.watch(),
-        move |socket, client| visit(site.clone(), socket, client, watch.clone()),
+        shutdown.subscribe(),
+        move |socket, client| serve_client(server.clone(), socket, client, signal.clone()),
     ));
-    for mirrored in config.mirrors.clone() {
-        let arrivals = news.of(&mirrored.export);
-        open.spawn(mirror(mirrored, arrivals, records, stop.watch()));
+    for mirror_config in config.mirrors.clone() {
+        let changes = notifier.subscribe(&mirror_config.export);
+        open.spawn(mirror(
+            mirror_config,
+            changes,
+            records,
+            shutdown.subscribe(),
+        ));
     }
     for (scheme, listener) in [
         (Scheme::Http, listeners.http),
         (Scheme::Https, listeners.https),
     ] {
         if let Some(listener) = listener {
-            let news = news.clone();
-            open.spawn(http::process::keep(
+            let notifier = notifier.clone();
+            open.spawn(http::process::supervise(
                 listener,
                 scheme,
-                news,
+                notifier,
                 records,
-                stop.watch(),
+                shutdown.subscribe(),
             ));
         }
     }
     records.write(&ready);
-    tell(&[NotifyState::Ready]);
+    notify_systemd(&[NotifyState::Ready]);
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
     records.write(&Record::Stopping);
-    tell(&[NotifyState::Stopping]);
-    stop.now();
+    notify_systemd(&[NotifyState::Stopping]);
+    shutdown.trigger();
     while open.join_next().await.is_some() {}
     Ok(())
 }
 
-/// The service manager, if one listens.
-fn tell(news: &[NotifyState]) {
-    if let Err(error) = sd_notify::notify(news) {
+/// Notifies the service manager, if there is one.
+fn notify_systemd(notifier: &[NotifyState]) {
+    if let Err(error) = sd_notify::notify(notifier) {
         warn!("NOTIFY_SOCKET: {error}");
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exports as they lie on the disk: directories, and none that holds what lets others in.
+//! Checks of exports on the file system: each is a directory, and none contains the site's secrets.
 
-use super::{config::Export, keys::state::State};
+use super::{config::Export, keys::state::StateDir};
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_store::path;
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt, path::Path};
 
 impl Export {
-    pub(super) fn read(name: &str, directory: &Path, writable: bool) -> Result<Self> {
+    pub(super) fn resolve(name: &str, directory: &Path, writable: bool) -> Result<Self> {
         let refused =
             |why: String| Refusal::usage(format!("export {name}: {}: {why}", directory.display()));
         let real = directory.canonicalize();
@@ -23,9 +23,9 @@ impl Export {
     }
 }
 
-/// A link in an export that may be written is its clients', who may have it lead anywhere: another export is not found
-/// by it.
-pub(super) fn refuse_links(
+/// Rejects an export whose path leads through a symbolic link in a writable export. Clients of that export could
+/// point the link at any directory.
+pub(super) fn reject_links(
     name: &str,
     directory: &Path,
     exports: &BTreeMap<String, Export>,
@@ -35,7 +35,7 @@ pub(super) fn refuse_links(
         let Some(around) = around.filter(|_| path.is_symlink()) else {
             continue;
         };
-        let offers = |other: &Export| other.writable && lies_in(&around, &other.directory);
+        let offers = |other: &Export| other.writable && is_within(&around, &other.directory);
         if let Some((other, _)) = exports.iter().find(|(_, other)| offers(other)) {
             let (path, shown) = (path.display(), directory.display());
             return Err(Refusal::usage(format!(
@@ -47,10 +47,10 @@ pub(super) fn refuse_links(
     Ok(())
 }
 
-/// Nobody is offered what lets in: the key and the tokens, or the key of a certificate.
-pub(super) fn keep_secrets(
+/// Rejects an export that contains secrets: the site's key and tokens, or the key of a certificate.
+pub(super) fn reject_exported_secrets(
     exports: &BTreeMap<String, Export>,
-    state: &State,
+    state: &StateDir,
     certificate: Option<&Path>,
 ) -> Result<()> {
     let real = |path: &Path| path::resolve_links(path).unwrap_or_else(|| path.to_owned());
@@ -58,7 +58,7 @@ pub(super) fn keep_secrets(
     let of_certificate = certificate.map(real);
     for (name, export) in exports {
         let shown = export.directory.display();
-        if lies_in(&of_state, &export.directory) || lies_in(&export.directory, &of_state) {
+        if is_within(&of_state, &export.directory) || is_within(&export.directory, &of_state) {
             let state = of_state.display();
             return Err(Refusal::usage(format!(
                 "export {name}: {shown} would offer the site's key and tokens, which are in {state}: want another \
@@ -66,7 +66,7 @@ pub(super) fn keep_secrets(
             )));
         }
         if let Some(certificate) = &of_certificate
-            && lies_in(certificate, &export.directory)
+            && is_within(certificate, &export.directory)
         {
             let certificate = certificate.display();
             return Err(Refusal::usage(format!(
@@ -77,9 +77,9 @@ pub(super) fn keep_secrets(
     Ok(())
 }
 
-/// Whether a path without symbolic links is that directory or below it, by this name or another: a mount may give it
-/// two.
-pub(super) fn lies_in(path: &Path, directory: &Path) -> bool {
+/// Returns whether a path without symbolic links is a directory or below it. Compares inodes, since a mount may give
+/// a directory two names.
+pub(super) fn is_within(path: &Path, directory: &Path) -> bool {
     let identity = |path: &Path| {
         let meta = path.metadata().ok()?;
         Some((meta.dev(), meta.ino()))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul site`: directories for others to copy from and into, over TLS 1.3, with a token and without ssh.
+//! `longhaul site`: directories that others copy from and into over TLS 1.3, with a token and without ssh.
 //!
-//! A site listens (`daemon`), lets in who has a token (`visit`), and starts an end of `longhaul copy` for each,
-//! confined to the directory that was asked for (`Confinement`); from then on it passes bytes on
-//! (`bridge`). `longhaul_transfer` is that end, and the copy that comes in. The same directories are there for HTTP clients
-//! (`http`), and copied on to other sites (`mirror`).
+//! A site listens (`daemon`), authenticates clients by their token (`session`), and starts an endpoint of `longhaul
+//! copy` for each. The endpoint is confined to the requested export (`ExportScope`), and the site forwards its bytes
+//! (`bridge`). `longhaul_transfer` implements the endpoint. HTTP clients can access the same exports (`http`), and
+//! other sites receive copies of them (`mirror`).
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -21,7 +21,6 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
-mod account;
 mod args;
 mod bridge;
 mod config;
@@ -29,11 +28,12 @@ mod daemon;
 mod exports;
 mod http;
 mod keys;
-mod lines;
 mod listener;
 mod mirror;
 mod record;
-mod visit;
+mod record_writer;
+mod session;
+mod transcript;
 
 pub use args::Args;
 pub use http::request::xml;
@@ -41,25 +41,25 @@ pub use http::request::xml;
 use anyhow::Result;
 use args::{Command, LockCommand, TokenCommand};
 use http::locks;
-use keys::{state::State, tokens};
+use keys::{state::StateDir, tokens};
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     match &args.command {
         Some(Command::Token(token)) => {
-            let state = State::find(args.state.as_deref())?;
+            let state = StateDir::find(args.state.as_deref())?;
             match token {
                 TokenCommand::New {
                     name,
                     export,
                     read_only,
-                } => tokens::make(&state, name, export, *read_only),
+                } => tokens::create(&state, name, export, *read_only),
                 TokenCommand::List => tokens::list(&state),
                 TokenCommand::Remove { name } => tokens::remove(&state, name),
             }
         }
         Some(Command::Lock(lock)) => {
-            let state = State::find(args.state.as_deref())?;
+            let state = StateDir::find(args.state.as_deref())?;
             match lock {
                 LockCommand::List => locks::list(&state),
                 LockCommand::Remove { lock } => locks::remove(&state, lock),
@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<()> {
                 Some(scheme) => http::process::run(config, scheme),
                 None => daemon::run(config),
             };
-            lines::flush();
+            record_writer::flush();
             outcome
         }
     }

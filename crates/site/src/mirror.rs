@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What lands in an export is copied on to another site, by `longhaul copy` as anybody would call it: so it goes on after
-//! whatever befalls either side, and does nothing where nothing is new.
+//! Mirrors: exports copied to another site by `longhaul copy`, as a user would run it. A mirror therefore resumes
+//! after any failure of either side, and sends nothing when nothing has changed.
 //!
-//! What comes through this site is copied on at once. What others put there, by the file system or NFS, is found by looking
-//! through all of it from time to time: watches of the kernel (inotify(7)) take one a directory, are lost with the process
-//! and overflow, so that one has to look anyway.
+//! Changes made through this site are copied at once. Changes made by others, on the file system or over NFS, are
+//! found by regular scans. Kernel watches (inotify(7)) need one for each directory, are lost with the process and
+//! overflow, so that scans would be needed anyway.
 
 use super::{
-    config::{Export, Mirrored, SELF},
-    lines::Records,
-    listener::accept::Stopped,
+    config::{Export, MirrorConfig, SELF},
+    listener::accept::ShutdownSignal,
     record::Record,
+    record_writer::RecordWriter,
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_store::root::Root;
@@ -25,18 +25,18 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Between two copies: what comes in quick succession goes together.
-const GATHERING: Duration = Duration::from_millis(500);
+/// Delay between two copies, so that changes in quick succession are copied together.
+const DEBOUNCE: Duration = Duration::from_millis(500);
 
-/// Looking through an export takes at most so much of the time: one part in this many.
-const LOOKING_SHARE: u32 = 10;
+/// Factor between the time of a scan and the pause after it: scans take at most one part in this many of the time.
+const SCAN_DUTY_CYCLE: u32 = 10;
 
-/// What a copy prints, at most: the rest is thrown away.
-const SAID_MAX: u64 = 64 << 10;
+/// Longest output of a copy that is kept, in bytes.
+const OUTPUT_LEN_MAX: u64 = 64 << 10;
 
-/// What a copy says of itself (docs/copy.md, `--json`).
+/// Summary that a copy prints (docs/copy.md, `--json`).
 #[derive(Debug, Deserialize)]
-struct Copied {
+struct CopyReport {
     made: u64,
     removed: u64,
     failed: u64,
@@ -44,72 +44,82 @@ struct Copied {
     seconds: f64,
 }
 
-/// Copies until the site ends.
+/// Copies the export until the site stops.
 pub(super) async fn mirror(
-    mirrored: Mirrored,
-    arrivals: Arc<Notify>,
-    records: Records,
-    mut stopped: Stopped,
+    mirror_config: MirrorConfig,
+    changes: Arc<Notify>,
+    records: RecordWriter,
+    mut shutdown: ShutdownSignal,
 ) {
-    let mut known = false;
+    let mut is_synced = false;
     loop {
         let begin = Instant::now();
-        let copied = tokio::select! {
-            copied = copy(&mirrored) => copied,
-            () = stopped.reached() => return,
+        let result = tokio::select! {
+            result = run_copy(&mirror_config) => result,
+            () = shutdown.received() => return,
         };
-        known = say(&mirrored, copied, known, records);
-        let pause = mirrored.every.max(begin.elapsed() * LOOKING_SHARE);
-        let news = async {
-            sleep(GATHERING).await;
-            arrivals.notified().await;
+        is_synced = report(&mirror_config, result, is_synced, records);
+        let interval = mirror_config
+            .interval
+            .max(begin.elapsed() * SCAN_DUTY_CYCLE);
+        let changed = async {
+            sleep(DEBOUNCE).await;
+            changes.notified().await;
         };
         tokio::select! {
-            () = news => {}
-            () = sleep(pause) => {}
-            () = stopped.reached() => return,
+            () = changed => {}
+            () = sleep(interval) => {}
+            () = shutdown.received() => return,
         }
     }
 }
 
-/// Says what is worth it; whether all is known to be there.
-fn say(mirrored: &Mirrored, copied: Result<Copied>, known: bool, records: Records) -> bool {
-    let (export, to) = (mirrored.export.clone(), mirrored.to.display().to_string());
-    let why = match copied {
-        Ok(copied) if copied.failed == 0 => {
-            let entries = copied.made + copied.removed;
-            if entries > 0 || !known {
-                records.write(&Record::Arrived {
+/// Records the result of a copy, if it is new. Returns whether the target is in sync.
+fn report(
+    mirror_config: &MirrorConfig,
+    report: Result<CopyReport>,
+    is_synced: bool,
+    records: RecordWriter,
+) -> bool {
+    let (export, to) = (
+        mirror_config.export.clone(),
+        mirror_config.target.display().to_string(),
+    );
+    let why = match report {
+        Ok(report) if report.failed == 0 => {
+            let entries = report.made + report.removed;
+            if entries > 0 || !is_synced {
+                records.write(&Record::Synced {
                     export,
                     to,
                     entries,
-                    bytes: copied.sent_bytes,
-                    seconds: copied.seconds,
+                    bytes: report.sent_bytes,
+                    seconds: report.seconds,
                 });
             }
             return true;
         }
-        Ok(copied) => format!("{} could not be copied", copied.failed),
+        Ok(report) => format!("{} could not be copied", report.failed),
         Err(error) => format!("{error:#}"),
     };
-    records.write(&Record::Behind { export, to, why });
+    records.write(&Record::Lagging { export, to, why });
     false
 }
 
-/// One copy. Dropped, it ends.
-async fn copy(mirrored: &Mirrored) -> Result<Copied> {
-    // Who may write what it is in may have put a link in its place.
-    let shown = || mirrored.directory.display().to_string();
-    Root::open_without_links(&mirrored.directory).with_context(shown)?;
-    // What is in it, not itself.
-    let mut directory = OsString::from(&mirrored.directory);
+/// Runs one copy. It is killed when the future is dropped.
+async fn run_copy(mirror_config: &MirrorConfig) -> Result<CopyReport> {
+    // A user who may write to the parent directory may have put a symbolic link in its place.
+    let shown = || mirror_config.directory.display().to_string();
+    Root::open_without_links(&mirror_config.directory).with_context(shown)?;
+    // The slash copies the contents, not the directory itself.
+    let mut directory = OsString::from(&mirror_config.directory);
     directory.push("/");
     let mut command = Command::new(SELF);
     command.args(["copy", "--json", "--quiet", "--attended"]);
-    if mirrored.delete {
+    if mirror_config.delete {
         command.arg("--delete");
     }
-    command.arg(directory).arg(&mirrored.to);
+    command.arg(directory).arg(&mirror_config.target);
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -118,23 +128,26 @@ async fn copy(mirrored: &Mirrored) -> Result<Copied> {
         .kill_on_drop(true)
         .spawn()
         .context("no copy starts")?;
-    // As long as this is open, the copy has somebody who attends to it.
+    // The copy ends when this pipe is closed.
     let _attending = child.stdin.take();
     let (out, errors) = (child.stdout.take(), child.stderr.take());
-    let (said, problems) = tokio::try_join!(all(out), all(errors))?;
+    let (output, problems) = tokio::try_join!(read_output(out), read_output(errors))?;
     child.wait().await?;
-    match serde_json::from_slice(&said) {
-        Ok(copied) => Ok(copied),
+    match serde_json::from_slice(&output) {
+        Ok(report) => Ok(report),
         Err(_) => bail!("{}", last_line(&problems)),
     }
 }
 
-async fn all(from: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>> {
+async fn read_output(from: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>> {
     let mut from = from.context("no pipe")?;
-    let mut said = Vec::new();
-    (&mut from).take(SAID_MAX).read_to_end(&mut said).await?;
+    let mut output = Vec::new();
+    (&mut from)
+        .take(OUTPUT_LEN_MAX)
+        .read_to_end(&mut output)
+        .await?;
     tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
-    Ok(said)
+    Ok(output)
 }
 
 fn last_line(text: &[u8]) -> String {
@@ -143,33 +156,34 @@ fn last_line(text: &[u8]) -> String {
     last.trim_start_matches("longhaul: ").to_owned()
 }
 
-/// One bell an export. A ring that nobody waits for is heard by who waits next; several are one.
+/// Notifies mirrors of changes, by export. A notification without a waiting task is kept for the next one; several
+/// are merged.
 #[derive(Debug)]
-pub(super) struct News(BTreeMap<String, (PathBuf, Arc<Notify>)>);
+pub(super) struct ChangeNotifier(BTreeMap<String, (PathBuf, Arc<Notify>)>);
 
-impl News {
-    pub(super) fn of_exports(exports: &BTreeMap<String, Export>) -> Self {
-        let bell = |(name, export): (&String, &Export)| {
+impl ChangeNotifier {
+    pub(super) fn new(exports: &BTreeMap<String, Export>) -> Self {
+        let notify = |(name, export): (&String, &Export)| {
             (name.clone(), (export.directory.clone(), Arc::default()))
         };
-        Self(exports.iter().map(bell).collect())
+        Self(exports.iter().map(notify).collect())
     }
 
-    /// By this site, something may have come: into each export that the place is in, and those in it.
-    pub(super) fn came(&self, export: &str) {
+    /// Notifies that something may have changed in an export, and in the exports that contain it or that it contains.
+    pub(super) fn notify(&self, export: &str) {
         let Some((place, _)) = self.0.get(export) else {
             return;
         };
-        for (directory, bell) in self.0.values() {
+        for (directory, notify) in self.0.values() {
             if directory.starts_with(place) || place.starts_with(directory) {
-                bell.notify_one();
+                notify.notify_one();
             }
         }
     }
 
-    /// For one listener.
-    pub(super) fn of(&self, export: &str) -> Arc<Notify> {
-        let bell = self.0.get(export).map(|(_, bell)| bell.clone());
-        bell.unwrap_or_default()
+    /// Returns the notifications of one export, for one task.
+    pub(super) fn subscribe(&self, export: &str) -> Arc<Notify> {
+        let notify = self.0.get(export).map(|(_, notify)| notify.clone());
+        notify.unwrap_or_default()
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a site says happens, one line each on standard output.
+//! Records of a site's events, one line each.
 
 use longhaul_command::console::escape;
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::SocketAddr};
 
-/// Something that happened.
+/// Event of a site.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Record {
@@ -15,78 +15,82 @@ pub(super) enum Record {
         http: Option<SocketAddr>,
         #[serde(skip_serializing_if = "Option::is_none")]
         https: Option<SocketAddr>,
-        /// Of its key.
+        /// Fingerprint of the site's key.
         fingerprint: String,
         exports: Vec<String>,
     },
-    /// A client has an end of a copy.
-    Began {
+    /// A client got an endpoint of a copy.
+    #[serde(rename = "began")]
+    CopyStarted {
         copy: u64,
         client: SocketAddr,
         token: String,
         export: String,
     },
-    /// That end is gone, and so is the connection.
-    Ended {
+    /// The endpoint ended, and with it the connection.
+    #[serde(rename = "ended")]
+    CopyEnded {
         copy: u64,
-        /// `source` or `target`, if the client said so.
+        /// `source` or `target`, if the client sent it.
         role: Option<String>,
-        /// What was asked for, the export first; the first of them.
+        /// Requested paths, the export first. A long list is truncated.
         paths: Vec<String>,
         made: u64,
         removed: u64,
         failed: u64,
-        /// That a source has sent, or that are durable at a target.
+        /// Bytes sent by a source, or durable at a target.
         bytes: u64,
         /// `over`, `refused`, `broken` or `cut off`.
         outcome: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
-    /// A client that was not let in; the last of so many from its address since the last such line.
+    /// A client was refused. `count` is the number of refusals of its host since the last such record.
     Refused {
         client: SocketAddr,
         why: String,
         count: u64,
     },
-    /// A request over HTTP that was to change something.
+    /// An HTTP request that can change something.
     Request {
         client: SocketAddr,
         token: String,
         export: String,
         method: String,
-        /// As in a URL, with escapes.
+        /// Path of the URL, escaped.
         path: String,
-        /// Of a COPY or a MOVE.
+        /// Destination of a COPY or a MOVE.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
-        /// Names that were made, moved or removed.
+        /// Names created, moved or removed.
         entries: u64,
-        /// That were written, or were in what was removed.
+        /// Bytes written, and bytes of removed files.
         bytes: u64,
-        /// The answer's; none is a client that was gone before.
+        /// Status of the response; `None` if the client disconnected before.
         status: Option<u16>,
     },
-    /// What serves HTTP has ended, and is started again.
+    /// The process that serves HTTP ended, and is restarted.
     HttpEnded {
         listener: String,
         why: String,
     },
-    /// What was in an export when it was looked through is at the other site, durably; this much was not before.
-    Arrived {
+    /// All that a scan found in an export is durable at the other site. The counts are those of this copy.
+    #[serde(rename = "arrived")]
+    Synced {
         export: String,
         to: String,
         entries: u64,
         bytes: u64,
         seconds: f64,
     },
-    /// It is not, or not all of it; it is tried again.
-    Behind {
+    /// The other site lacks some of it; the copy is tried again.
+    #[serde(rename = "behind")]
+    Lagging {
         export: String,
         to: String,
         why: String,
     },
-    /// So many lines before this one are missing: nobody read them in time.
+    /// Records were lost before this one, because the reader was too slow.
     Lost {
         count: u64,
     },
@@ -111,13 +115,13 @@ impl fmt::Display for Record {
                 }
                 write!(f, ", key {fingerprint}, exports {}", exports.join(", "))
             }
-            Self::Began {
+            Self::CopyStarted {
                 copy,
                 client,
                 token,
                 export,
             } => write!(f, "copy {copy}: {token} from {client}, export {export}"),
-            Self::Ended {
+            Self::CopyEnded {
                 copy,
                 role,
                 paths,
@@ -172,7 +176,7 @@ impl fmt::Display for Record {
             Self::HttpEnded { listener, why } => {
                 write!(f, "{listener} ended ({why}), and is started again")
             }
-            Self::Arrived {
+            Self::Synced {
                 export,
                 to,
                 entries,
@@ -185,7 +189,7 @@ impl fmt::Display for Record {
                     "{export}: all is at {to}, {entries} new, {bytes} in {seconds:.1} s"
                 )
             }
-            Self::Behind { export, to, why } => write!(f, "{export}: not all is at {to}: {why}"),
+            Self::Lagging { export, to, why } => write!(f, "{export}: not all is at {to}: {why}"),
             Self::Lost { count } => write!(f, "{count} lines are missing: nobody read in time"),
             Self::Stopping => f.write_str("stopping"),
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who asks, and for which export: a token as a Bearer's (RFC 6750) or as the password of Basic (RFC 7617), whose user
-//! name is anything.
+//! Authentication of a request and its authorization for an export. The token is a Bearer token (RFC 6750) or the
+//! password of Basic (RFC 7617) with any user name.
 
 use super::{
-    answer::{Answer, said},
-    locks::Locks,
-    room::Room,
+    budget::RequestBudget,
+    locks::LockStore,
+    response::{HttpResponse, text_response},
 };
 use crate::{
     config::Config,
@@ -19,97 +19,99 @@ use hyper::{
 use longhaul_transfer::protocol::token::{Fingerprint, Token};
 use std::{path::PathBuf, sync::Arc};
 
-/// What a request may do.
+/// Rights of a request in one export.
 #[derive(Debug, Clone)]
 pub(super) struct Access {
     pub(super) export: String,
     pub(super) directory: PathBuf,
     pub(super) writable: bool,
     pub(super) token: String,
-    pub(super) locks: Locks,
-    /// For listings, of all requests.
-    pub(super) room: Room,
-    /// The directories of the other exports.
-    pub(super) others: Arc<[PathBuf]>,
+    pub(super) locks: LockStore,
+    /// Budget that all requests of this process share.
+    pub(super) budget: RequestBudget,
+    /// Directories of the other exports.
+    pub(super) other_exports: Arc<[PathBuf]>,
 }
 
-/// Why a request may do nothing.
+/// Reason why a request has no access.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum AuthError {
     NoToken,
-    /// One that is not the site's.
+    /// The token is not valid at this site.
     WrongToken,
     NoExport,
     Unavailable,
 }
 
-impl Refusal {
-    pub(super) fn answer(&self) -> Answer {
+impl AuthError {
+    pub(super) fn response(&self) -> HttpResponse {
         match self {
             Self::NoToken | Self::WrongToken => {
                 let text = "want a token of this site, as a Bearer's or as Basic's password";
-                let mut answer = said(StatusCode::UNAUTHORIZED, text);
+                let mut response = text_response(StatusCode::UNAUTHORIZED, text);
                 let basic = HeaderValue::from_static("Basic realm=\"longhaul site\"");
-                answer.headers_mut().insert(WWW_AUTHENTICATE, basic);
-                answer
+                response.headers_mut().insert(WWW_AUTHENTICATE, basic);
+                response
             }
-            Self::NoExport => said(StatusCode::NOT_FOUND, "no such export for this token"),
+            Self::NoExport => text_response(StatusCode::NOT_FOUND, "no such export for this token"),
             Self::Unavailable => {
                 let why = "the site can't look at tokens";
-                said(StatusCode::SERVICE_UNAVAILABLE, why)
+                text_response(StatusCode::SERVICE_UNAVAILABLE, why)
             }
         }
     }
 }
 
-/// Who asks.
+/// Client that has shown a valid token.
 #[derive(Debug)]
-pub(super) struct Visitor {
+pub(super) struct Principal {
     token: String,
     grant: Grant,
 }
 
-impl Visitor {
-    pub(super) fn of<B>(
+impl Principal {
+    pub(super) fn authenticate<B>(
         request: &Request<B>,
         config: &Config,
         site: &Fingerprint,
-    ) -> Result<Self, Refusal> {
-        let shown = request.headers().get(AUTHORIZATION);
-        let shown = token(shown.ok_or(Refusal::NoToken)?);
-        let shown = shown.filter(|token| token.site == *site);
-        let shown = shown.ok_or(Refusal::WrongToken)?;
-        let tokens = Tokens::read(&config.state).map_err(|_| Refusal::Unavailable)?;
-        let (name, grant) = tokens.find(&shown.secret).ok_or(Refusal::WrongToken)?;
+    ) -> Result<Self, AuthError> {
+        let presented = request.headers().get(AUTHORIZATION);
+        let presented = parse_authorization(presented.ok_or(AuthError::NoToken)?);
+        let presented = presented.filter(|token| token.site == *site);
+        let presented = presented.ok_or(AuthError::WrongToken)?;
+        let tokens = Tokens::read(&config.state).map_err(|_| AuthError::Unavailable)?;
+        let (name, grant) = tokens
+            .find(&presented.secret)
+            .ok_or(AuthError::WrongToken)?;
         Ok(Self {
             token: name.to_owned(),
             grant: grant.clone(),
         })
     }
 
-    /// The exports that the token is for.
+    /// Returns the exports that the token covers.
     pub(super) fn exports<'c>(&self, config: &'c Config) -> Vec<&'c str> {
         let names = config.exports.keys().map(String::as_str);
-        names.filter(|name| self.grant.is_for(name)).collect()
+        names.filter(|name| self.grant.covers(name)).collect()
     }
 
-    pub(super) fn enter(
+    pub(super) fn authorize(
         &self,
         export: &str,
         config: &Config,
-        room: &Room,
-    ) -> Result<Access, Refusal> {
+        budget: &RequestBudget,
+    ) -> Result<Access, AuthError> {
         let found = config.exports.get(export);
-        let found = found.filter(|_| self.grant.is_for(export));
-        let found = found.ok_or(Refusal::NoExport)?;
+        let found = found.filter(|_| self.grant.covers(export));
+        let found = found.ok_or(AuthError::NoExport)?;
         Ok(Access {
             export: export.to_owned(),
             directory: found.directory.clone(),
             writable: found.writable && !self.grant.read_only,
             token: self.token.clone(),
-            locks: Locks::of(&config.state),
-            room: room.clone(),
-            others: config.others(export),
+            locks: LockStore::new(&config.state),
+            budget: budget.clone(),
+            other_exports: config.other_exports(export),
         })
     }
 
@@ -118,8 +120,8 @@ impl Visitor {
     }
 }
 
-fn token(shown: &HeaderValue) -> Option<Token> {
-    let (scheme, rest) = shown.to_str().ok()?.split_once(' ')?;
+fn parse_authorization(presented: &HeaderValue) -> Option<Token> {
+    let (scheme, rest) = presented.to_str().ok()?.split_once(' ')?;
     match scheme.to_ascii_lowercase().as_str() {
         "bearer" => rest.trim().parse().ok(),
         "basic" => {
@@ -143,7 +145,7 @@ mod tests {
         };
         let text = wanted.text();
         let basic = |pair: String| format!("Basic {}", STANDARD.encode(pair));
-        let read = |header: &str| token(&HeaderValue::from_str(header).unwrap());
+        let read = |header: &str| parse_authorization(&HeaderValue::from_str(header).unwrap());
         for good in [
             format!("Bearer {text}"),
             format!("bearer  {text}"),

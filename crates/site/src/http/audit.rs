@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A line for each request that is to change something: who, what, how much, and what came of it.
+//! Audit log: a record for each request that can change something, with client, counts and status.
 
-use super::answer::Answer;
-use crate::{lines::Records, record::Record};
+use super::response::HttpResponse;
+use crate::{record::Record, record_writer::RecordWriter};
 use hyper::Request;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::{
@@ -13,15 +13,15 @@ use std::{
     },
 };
 
-/// Methods that change nothing: there is no line for them, unless a LOCK makes a file.
+/// Methods that change nothing. They are not logged, unless a LOCK creates a file.
 const READ_ONLY: [&str; 6] = ["GET", "HEAD", "OPTIONS", "PROPFIND", "LOCK", "UNLOCK"];
 
-/// Bytes of a path or a method in a line, at most. Longer ones are refused.
+/// Longest path or method in a record, in bytes. Longer ones are truncated.
 const SHOWN_LEN_MAX: usize = 4096;
 
-/// What a request has done so far.
+/// Changes that a request has made so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Changes(Arc<Counts>);
+pub(super) struct ChangeCounter(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -29,8 +29,8 @@ struct Counts {
     bytes: AtomicU64,
 }
 
-impl Changes {
-    /// A name was made, moved or removed.
+impl ChangeCounter {
+    /// Counts a name that was created, moved or removed.
     pub(super) fn count_entry(&self) {
         self.0.entries.fetch_add(1, Relaxed);
     }
@@ -40,54 +40,55 @@ impl Changes {
     }
 }
 
-/// The line, said when the request has its status, or when it is dropped without one: the client is gone.
+/// Audit record of a request. It is written when the entry is dropped. Without a status then, the client closed the
+/// connection early.
 #[derive(Debug)]
-pub(super) struct Entry {
-    records: Records,
-    reads: bool,
+pub(super) struct AuditEntry {
+    records: RecordWriter,
+    is_read_only: bool,
     client: SocketAddr,
     token: String,
     export: String,
     method: String,
     path: String,
-    /// As asked for, until it is read.
+    /// Destination as the client sent it, until it is parsed.
     pub(super) to: Option<String>,
-    pub(super) changes: Changes,
+    pub(super) changes: ChangeCounter,
     status: Option<u16>,
 }
 
-impl Entry {
-    pub(super) fn of<B>(
+impl AuditEntry {
+    pub(super) fn new<B>(
         request: &Request<B>,
         client: SocketAddr,
         (token, export): (&str, &str),
-        records: Records,
+        records: RecordWriter,
     ) -> Self {
         let method = request.method().as_str();
         Self {
             records,
-            reads: READ_ONLY.contains(&method),
+            is_read_only: READ_ONLY.contains(&method),
             client,
             token: token.to_owned(),
-            export: shown(export),
-            method: shown(method),
-            path: shown(request.uri().path()),
-            to: asked_destination(request),
-            changes: Changes::default(),
+            export: escape_for_log(export),
+            method: escape_for_log(method),
+            path: escape_for_log(request.uri().path()),
+            to: raw_destination(request),
+            changes: ChangeCounter::default(),
             status: None,
         }
     }
 
-    /// The request has this answer.
-    pub(super) fn end(mut self, answer: Answer) -> Answer {
-        self.status = Some(answer.status().as_u16());
-        answer
+    /// Sets the status of the response.
+    pub(super) fn finish(mut self, response: HttpResponse) -> HttpResponse {
+        self.status = Some(response.status().as_u16());
+        response
     }
 }
 
-impl Drop for Entry {
+impl Drop for AuditEntry {
     fn drop(&mut self) {
-        if self.reads && self.changes.0.entries.load(Relaxed) == 0 {
+        if self.is_read_only && self.changes.0.entries.load(Relaxed) == 0 {
             return;
         }
         self.records.write(&Record::Request {
@@ -104,16 +105,16 @@ impl Drop for Entry {
     }
 }
 
-/// Where a COPY or a MOVE is to go, as it says, which may be nowhere.
-fn asked_destination<B>(request: &Request<B>) -> Option<String> {
-    let changes_place = ["COPY", "MOVE"].contains(&request.method().as_str());
+/// Returns the Destination of a COPY or a MOVE as sent. It may be invalid.
+fn raw_destination<B>(request: &Request<B>) -> Option<String> {
+    let has_destination = ["COPY", "MOVE"].contains(&request.method().as_str());
     let asked = request.headers().get("destination");
-    let asked = asked.filter(|_| changes_place)?.as_bytes();
-    Some(shown(&String::from_utf8_lossy(asked)))
+    let asked = asked.filter(|_| has_destination)?.as_bytes();
+    Some(escape_for_log(&String::from_utf8_lossy(asked)))
 }
 
-/// Nothing that a terminal obeys, and not more than a line may have.
-fn shown(text: &str) -> String {
+/// Escapes control characters and spaces, and truncates the text to the longest that a record may have.
+fn escape_for_log(text: &str) -> String {
     const ESCAPED: &AsciiSet = &CONTROLS.add(b' ');
     let mut shown = utf8_percent_encode(text, ESCAPED).to_string();
     shown.truncate(SHOWN_LEN_MAX);

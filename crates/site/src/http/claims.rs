@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests that change names do it one after the other where they meet: of two in the same tree one would take away
-//! what the other is at, and leave it nowhere.
+//! Claims on paths: requests that change names in the same tree run one after the other. Two at once could remove a
+//! file that the other is moving, and lose it.
 //!
-//! Each listener has a process of its own. So a process has its claims in a file of the site's state, too, which it
-//! has locked as long as it lives: whoever can lock one removes it.
+//! Each listener has a process of its own. A process therefore also writes its claims to a file in the state
+//! directory, and holds a lock on it while it lives. Another process that can lock the file removes it.
 
-use crate::keys::state::{Lock, State};
+use crate::keys::state::{StateDir, StateLock};
 use anyhow::Result;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
@@ -20,70 +20,71 @@ use std::{
 };
 use tokio::{sync::Notify, time::timeout};
 
-/// How long a request waits for others.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time that a request waits for others.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How often it looks whether another process is through, which tells nobody.
+/// Interval to check whether another process has released its claims. It sends no notification.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const FILE_PREFIX: &str = "claims-";
 
-/// Bytes of a file, at least: a disk that is full keeps nobody from removing something.
+/// Size of the file at least, in bytes. The space is reserved early, so that names can be removed even when the disk
+/// is full.
 const FILE_LEN_MIN: usize = 16 << 10;
 
-/// A tree, or a file.
+/// Claimed tree or file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
-    /// Of this machine, as a lock has it.
+pub(super) struct ClaimedPath {
+    /// Absolute path on this machine, in the form that locks use.
     pub(super) path: String,
-    /// It is only read, which others may do, too.
+    /// Whether the request only reads it. Claims that only read do not conflict.
     pub(super) read: bool,
 }
 
-impl Place {
-    fn meets(&self, other: &Self) -> bool {
+impl ClaimedPath {
+    fn conflicts_with(&self, other: &Self) -> bool {
         let (one, two) = (Path::new(&self.path), Path::new(&other.path));
         (one.starts_with(two) || two.starts_with(one)) && !(self.read && other.read)
     }
 }
 
-/// What requests of a process are at. There are no more than connections.
+/// Claims of a process. They are bounded by its connections.
 #[derive(Debug)]
 pub(super) struct Claims {
-    state: State,
+    state: StateDir,
     path: PathBuf,
     file: File,
-    held: Mutex<Vec<Place>>,
-    /// Some of it is free again.
+    claimed: Mutex<Vec<ClaimedPath>>,
+    /// Notified when a claim is released.
     freed: Notify,
 }
 
-/// Those of this process.
-static OF_PROCESS: OnceLock<Arc<Claims>> = OnceLock::new();
+/// Claims of this process.
+static PROCESS_CLAIMS: OnceLock<Arc<Claims>> = OnceLock::new();
 
-/// Places that are this request's until dropped.
+/// Paths claimed by a request, until dropped.
 #[derive(Debug)]
 pub(super) struct Claim {
     claims: Arc<Claims>,
-    places: Vec<Place>,
+    paths: Vec<ClaimedPath>,
 }
 
 impl Claims {
-    /// Those of this process.
+    /// Returns the claims of this process.
     ///
     /// # Errors
-    /// There is no file for them.
-    pub(super) fn of_process(state: &State) -> Result<Arc<Self>> {
-        if let Some(claims) = OF_PROCESS.get() {
+    /// The file can't be created.
+    pub(super) fn for_process(state: &StateDir) -> Result<Arc<Self>> {
+        if let Some(claims) = PROCESS_CLAIMS.get() {
             return Ok(claims.clone());
         }
         let made = Self::new(state)?;
-        Ok(OF_PROCESS.get_or_init(|| Arc::new(made)).clone())
+        Ok(PROCESS_CLAIMS.get_or_init(|| Arc::new(made)).clone())
     }
 
-    fn new(state: &State) -> Result<Self> {
-        // Nobody takes the file for left over before it is locked.
-        let held = state.lock()?;
+    fn new(state: &StateDir) -> Result<Self> {
+        // The lock keeps other processes from removing the file before it is locked.
+        let claimed = state.lock()?;
         let file = tempfile::Builder::new()
             .prefix(FILE_PREFIX)
             .tempfile_in(state.directory())?;
@@ -93,53 +94,57 @@ impl Claims {
             state: state.clone(),
             path,
             file,
-            held: Mutex::default(),
+            claimed: Mutex::default(),
             freed: Notify::new(),
         };
-        claims.write(&[], &held)?;
+        claims.write(&[], &claimed)?;
         Ok(claims)
     }
 
-    /// Waits for places; nothing if others take too long.
+    /// Waits until the paths can be claimed. Returns `None` when that takes too long.
     ///
     /// # Errors
-    /// The site can't look at the claims of others.
-    pub(super) async fn claim(self: &Arc<Self>, places: Vec<Place>) -> Result<Option<Claim>> {
+    /// The claims of other processes can't be read.
+    pub(super) async fn claim(self: &Arc<Self>, paths: Vec<ClaimedPath>) -> Result<Option<Claim>> {
         let claimed = async {
             loop {
                 let freed = self.freed.notified();
                 tokio::pin!(freed);
-                // What is freed from here on is heard.
+                // From here on, no notification is missed.
                 freed.as_mut().enable();
-                let (this, places) = (self.clone(), places.clone());
-                let taken = tokio::task::spawn_blocking(move || this.take(places));
+                let (this, paths) = (self.clone(), paths.clone());
+                let taken = tokio::task::spawn_blocking(move || this.try_claim(paths));
                 if let Some(claim) = taken.await?? {
                     return Ok::<_, anyhow::Error>(claim);
                 }
                 let _ = timeout(POLL_INTERVAL, freed).await;
             }
         };
-        timeout(PATIENCE, claimed).await.ok().transpose()
+        timeout(CLAIM_TIMEOUT, claimed).await.ok().transpose()
     }
 
-    fn take(self: Arc<Self>, places: Vec<Place>) -> Result<Option<Claim>> {
-        let alone = self.state.lock()?;
-        let others = self.of_others(&alone)?;
-        let mut held = self.held.lock();
-        let mut all = held.iter().chain(&others);
-        if all.any(|one| places.iter().any(|place| place.meets(one))) {
+    fn try_claim(self: Arc<Self>, paths: Vec<ClaimedPath>) -> Result<Option<Claim>> {
+        let lock = self.state.lock()?;
+        let others = self.read_other_processes(&lock)?;
+        let mut claimed = self.claimed.lock();
+        let mut all = claimed.iter().chain(&others);
+        if all.any(|one| {
+            paths
+                .iter()
+                .any(|claimed_path| claimed_path.conflicts_with(one))
+        }) {
             return Ok(None);
         }
-        let wanted: Vec<_> = held.iter().chain(&places).cloned().collect();
-        self.write(&wanted, &alone)?;
-        *held = wanted;
-        drop(held);
+        let wanted: Vec<_> = claimed.iter().chain(&paths).cloned().collect();
+        self.write(&wanted, &lock)?;
+        *claimed = wanted;
+        drop(claimed);
         let claims = self;
-        Ok(Some(Claim { claims, places }))
+        Ok(Some(Claim { claims, paths }))
     }
 
-    /// Those of other processes; what is left of one that has ended is removed.
-    fn of_others(&self, _alone: &Lock) -> Result<Vec<Place>> {
+    /// Returns the claims of other processes, and removes the files of those that have ended.
+    fn read_other_processes(&self, _lock: &StateLock) -> Result<Vec<ClaimedPath>> {
         let mut found = Vec::new();
         for entry in read_dir(self.state.directory())? {
             let entry = entry?;
@@ -154,14 +159,14 @@ impl Claims {
             }
             let mut text = String::new();
             file.read_to_string(&mut text)?;
-            found.extend(serde_json::from_str::<Vec<Place>>(&text)?);
+            found.extend(serde_json::from_str::<Vec<ClaimedPath>>(&text)?);
         }
         Ok(found)
     }
 
-    /// Nobody reads it meanwhile.
-    fn write(&self, held: &[Place], _alone: &Lock) -> Result<()> {
-        let mut text = serde_json::to_string(held)?;
+    /// Writes the claims. The lock keeps others from reading the file meanwhile.
+    fn write(&self, claimed: &[ClaimedPath], _lock: &StateLock) -> Result<()> {
+        let mut text = serde_json::to_string(claimed)?;
         let len = text.len().max(FILE_LEN_MIN);
         // JSON may end with spaces.
         text.push_str(&" ".repeat(len - text.len()));
@@ -169,30 +174,30 @@ impl Claims {
         Ok(self.file.set_len(len as u64)?)
     }
 
-    fn give_back(&self, places: &[Place]) {
-        let alone = self.state.lock();
-        let mut held = self.held.lock();
-        for place in places {
-            let at = held.iter().position(|one| one == place);
-            at.map(|at| held.swap_remove(at));
+    fn release(&self, paths: &[ClaimedPath]) {
+        let lock = self.state.lock();
+        let mut claimed = self.claimed.lock();
+        for claimed_path in paths {
+            let at = claimed.iter().position(|one| one == claimed_path);
+            at.map(|at| claimed.swap_remove(at));
         }
-        // If not, others wait until this process writes again, or ends.
-        let _ = alone.and_then(|alone| self.write(&held, &alone));
-        drop(held);
+        // If that fails, others wait until this process writes again or ends.
+        let _ = lock.and_then(|lock| self.write(&claimed, &lock));
+        drop(claimed);
         self.freed.notify_waiters();
     }
 }
 
-/// Waits until nothing is claimed by requests of this process.
-pub(super) async fn all_given_back() {
-    let Some(claims) = OF_PROCESS.get() else {
+/// Waits until no request of this process has a claim.
+pub(super) async fn wait_until_released() {
+    let Some(claims) = PROCESS_CLAIMS.get() else {
         return;
     };
     loop {
         let freed = claims.freed.notified();
         tokio::pin!(freed);
         freed.as_mut().enable();
-        if claims.held.lock().is_empty() {
+        if claims.claimed.lock().is_empty() {
             return;
         }
         freed.await;
@@ -201,7 +206,7 @@ pub(super) async fn all_given_back() {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.claims.give_back(&self.places);
+        self.claims.release(&self.paths);
     }
 }
 
@@ -209,18 +214,18 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
-    fn place(path: &str, read: bool) -> Place {
+    fn claimed_path(path: &str, read: bool) -> ClaimedPath {
         let path = path.to_owned();
-        Place { path, read }
+        ClaimedPath { path, read }
     }
 
-    fn site() -> (tempfile::TempDir, State) {
+    fn site() -> (tempfile::TempDir, StateDir) {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::find(Some(&folder.path().join("state"))).unwrap();
+        let state = StateDir::find(Some(&folder.path().join("state"))).unwrap();
         (folder, state)
     }
 
-    fn claims(state: &State) -> Arc<Claims> {
+    fn claims(state: &StateDir) -> Arc<Claims> {
         Arc::new(Claims::new(state).unwrap())
     }
 
@@ -229,24 +234,27 @@ mod tests {
         let (_folder, state) = site();
         let (one, other) = (claims(&state), claims(&state));
         for (holds, asks) in [(&one, &one), (&one, &other), (&other, &one)] {
-            let now = |places| asks.clone().take(places).unwrap();
-            let places = vec![place("/a/b", false), place("/c", true)];
-            let claim = holds.clone().take(places).unwrap().unwrap();
+            let now = |paths| asks.clone().try_claim(paths).unwrap();
+            let paths = vec![claimed_path("/a/b", false), claimed_path("/c", true)];
+            let claim = holds.clone().try_claim(paths).unwrap().unwrap();
             for free in [
-                place("/a/bb", false),
-                place("/d", false),
-                place("/c/x", true),
+                claimed_path("/a/bb", false),
+                claimed_path("/d", false),
+                claimed_path("/c/x", true),
             ] {
                 assert!(now(vec![free.clone()]).is_some(), "{free:?}");
             }
-            for met in ["/a", "/a/b", "/a/b/c", "/"] {
+            for conflicting in ["/a", "/a/b", "/a/b/c", "/"] {
                 for read in [true, false] {
-                    assert!(now(vec![place(met, read)]).is_none(), "{met}");
+                    assert!(
+                        now(vec![claimed_path(conflicting, read)]).is_none(),
+                        "{conflicting}"
+                    );
                 }
             }
-            assert!(now(vec![place("/d", false), place("/c/x", false)]).is_none());
+            assert!(now(vec![claimed_path("/d", false), claimed_path("/c/x", false)]).is_none());
             drop(claim);
-            assert!(now(vec![place("/a", false)]).is_some());
+            assert!(now(vec![claimed_path("/a", false)]).is_some());
         }
     }
 
@@ -255,20 +263,25 @@ mod tests {
         let (_folder, state) = site();
         let ended = Claims::new(&state).unwrap();
         ended
-            .write(&[place("/a", false)], &state.lock().unwrap())
+            .write(&[claimed_path("/a", false)], &state.lock().unwrap())
             .unwrap();
         let path = ended.path.clone();
         let after = claims(&state);
         assert!(
             after
                 .clone()
-                .take(vec![place("/a", false)])
+                .try_claim(vec![claimed_path("/a", false)])
                 .unwrap()
                 .is_none()
         );
         assert!(path.exists());
         drop(ended);
-        assert!(after.take(vec![place("/a", false)]).unwrap().is_some());
+        assert!(
+            after
+                .try_claim(vec![claimed_path("/a", false)])
+                .unwrap()
+                .is_some()
+        );
         assert!(!path.exists());
     }
 
@@ -276,13 +289,13 @@ mod tests {
     fn a_request_goes_on_when_another_process_is_through() {
         let (_folder, state) = site();
         let (one, other) = (claims(&state), claims(&state));
-        let held = one.take(vec![place("/a", false)]).unwrap();
+        let claimed = one.try_claim(vec![claimed_path("/a", false)]).unwrap();
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_time().build().unwrap().block_on(async {
-            let wanted = other.claim(vec![place("/a/b", false)]);
+            let wanted = other.claim(vec![claimed_path("/a/b", false)]);
             let ended = async {
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                drop(held);
+                drop(claimed);
             };
             let (claim, ()) = tokio::join!(wanted, ended);
             assert!(claim.unwrap().is_some());

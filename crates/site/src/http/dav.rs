@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A request that is let in: checked, then carried out. Locks and properties are the site's; the other methods of RFC 4918
-//! are dav-server's, on what [`Files`] shows it of an export.
+//! Execution of an authorized request: first its checks, then the method. The site handles locks and properties
+//! itself. dav-server handles the other methods of RFC 4918, on the view of an export that [`Files`] gives it.
 
 use super::{
     access::Access,
-    answer::{Answer, said},
-    audit::Entry,
+    audit::AuditEntry,
     export::files::Files,
     get,
-    library::{bad_request, handle, options},
+    library::{bad_request, handle, options_response},
     lock,
     locks::Holder,
     opening::open,
-    properties,
-    protection::Preconditions,
-    replacement,
+    preconditions::Preconditions,
+    properties, replacement,
     request::{
-        body::Received,
+        body::RequestBody,
         target::{Rejection, Target},
         xml,
     },
+    response::{HttpResponse, text_response},
 };
 use bytes::Bytes;
 use dav_server::fs::DavMetaData;
@@ -28,14 +27,14 @@ use hyper::{Method, Request, StatusCode, header};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long the body of a request that is no PUT may take to come.
-const BODY_TIME: Duration = Duration::from_secs(20);
+/// Longest time to receive the body of a request other than PUT.
+const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long an export may take to be opened.
-const OPEN_TIME: Duration = Duration::from_secs(20);
+/// Longest time to open an export.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Methods whose body is XML, whether the library knows them or not. That of a MKCOL is refused (415).
-const WITH_XML: [&str; 8] = [
+/// Methods whose body is XML, whether dav-server implements them or not. The body of a MKCOL is refused (415).
+const XML_METHODS: [&str; 8] = [
     "ACL",
     "LOCK",
     "MKADDRESSBOOK",
@@ -46,26 +45,30 @@ const WITH_XML: [&str; 8] = [
     "SEARCH",
 ];
 
-/// Answers a request, and says so.
-pub(super) async fn answer(access: Access, mut request: Request<Received>, entry: Entry) -> Answer {
-    // With it, a client of a test suite may ask for a whole tree at once.
+/// Executes a request and writes its audit record.
+pub(super) async fn respond(
+    access: Access,
+    mut request: Request<RequestBody>,
+    entry: AuditEntry,
+) -> HttpResponse {
+    // This header would let a client list a whole tree at once. A test suite uses it.
     request.headers_mut().remove("x-litmus");
-    match checked(access, &mut request, &entry).await {
-        Ok((target, files)) => carry_out(request, target, files, entry).await,
-        Err((status, why)) => entry.end(said(status, why)),
+    match prepare(access, &mut request, &entry).await {
+        Ok((target, files)) => execute(request, target, files, entry).await,
+        Err((status, why)) => entry.finish(text_response(status, why)),
     }
 }
 
-async fn checked<B>(
+async fn prepare<B>(
     access: Access,
     request: &mut Request<B>,
-    entry: &Entry,
+    entry: &AuditEntry,
 ) -> Result<(Target, Files), Rejection> {
     if request.method() == Method::PATCH || request.method() == Method::PUT {
-        is_a_whole_file(request)?;
+        check_put(request)?;
     }
     let target = Target::of(request, &access.export)?;
-    let opened = open(access, entry.changes.clone(), OPEN_TIME, |files| files).await;
+    let opened = open(access, entry.changes.clone(), OPEN_TIMEOUT, |files| files).await;
     let files = opened.ok_or((
         StatusCode::SERVICE_UNAVAILABLE,
         "the site cannot open what it exports",
@@ -73,71 +76,75 @@ async fn checked<B>(
     Ok((target, files))
 }
 
-async fn carry_out(
-    mut request: Request<Received>,
+async fn execute(
+    mut request: Request<RequestBody>,
     target: Target,
     files: Files,
-    mut entry: Entry,
-) -> Answer {
+    mut entry: AuditEntry,
+) -> HttpResponse {
     if target.destination.is_some() {
         entry.to = target.destination_url(&files.access.export);
     }
-    if let Err((status, why)) = check_kind(&files, &target, &request).await {
-        return entry.end(said(status, why));
+    if let Err((status, why)) = check_resource_kind(&files, &target, &request).await {
+        return entry.finish(text_response(status, why));
     }
     let preconditions = match Preconditions::take(&files, &target, &mut request) {
         Ok(preconditions) => preconditions,
-        Err((status, why)) => return entry.end(said(status, why)),
+        Err((status, why)) => return entry.finish(text_response(status, why)),
     };
     if let Err((status, why)) = preconditions.check().await {
-        return entry.end(said(status, why));
+        return entry.finish(text_response(status, why));
     }
     let files = match ["MKCOL", "PROPPATCH", "PUT"].contains(&request.method().as_str()) {
-        true => files.guarded(preconditions.guard()),
+        true => files.with_guard(preconditions.guard()),
         false => files,
     };
     if request.method() == Method::PUT {
-        return entry.end(handle(files, request).await);
+        return entry.finish(handle(files, request).await);
     }
-    let whole = match with_whole_body(request).await {
+    let whole = match collect_body(request).await {
         Ok(request) => request,
-        Err((status, why)) => return entry.end(said(status, why)),
+        Err((status, why)) => return entry.finish(text_response(status, why)),
     };
     if !["COPY", "DELETE", "MOVE"].contains(&whole.method().as_str()) {
-        return entry.end(answer_whole(files, target, whole, preconditions.holder()).await);
+        return entry.finish(dispatch(files, target, whole, preconditions.holder()).await);
     }
-    // What has begun goes on when the client is gone.
+    // An operation that has begun is finished even if the client disconnects.
     let carried_out = tokio::spawn(async move {
         let whole = whole.map(Full::new);
-        entry.end(replacement::carry_out(files, target, whole, preconditions, handle).await)
+        entry.finish(replacement::execute(files, target, whole, preconditions, handle).await)
     });
     carried_out.await.unwrap_or_else(|_| bad_request())
 }
 
-/// Answers a request that moves and removes no names.
-async fn answer_whole(
+/// Executes a request that neither moves nor removes names.
+async fn dispatch(
     files: Files,
     target: Target,
     request: Request<Bytes>,
     holder: Holder,
-) -> Answer {
+) -> HttpResponse {
     match request.method().as_str() {
         "LOCK" => lock::lock(files, target, request, holder).await,
         "UNLOCK" => lock::unlock(files, target, request, holder).await,
-        "PROPFIND" => properties::find(files, target, request).await,
-        "PROPPATCH" => properties::patch(files, target, request).await,
-        "OPTIONS" => options(handle(files, request.map(Full::new)).await),
+        "PROPFIND" => properties::propfind(files, target, request).await,
+        "PROPPATCH" => properties::proppatch(files, target, request).await,
+        "OPTIONS" => options_response(handle(files, request.map(Full::new)).await),
         "GET" | "HEAD" => get::get(files, &target, request).await,
         _ => handle(files, request.map(Full::new)).await,
     }
 }
 
-/// The request when all of its body is there, which is checked if it is XML.
-pub(super) async fn with_whole_body(
-    request: Request<Received>,
+/// Reads the whole body of a request, and checks it if it is XML.
+pub(super) async fn collect_body(
+    request: Request<RequestBody>,
 ) -> Result<Request<Bytes>, Rejection> {
     let (head, body) = request.into_parts();
-    let read = timeout(BODY_TIME, Limited::new(body, xml::BODY_LEN_MAX).collect()).await;
+    let read = timeout(
+        BODY_TIMEOUT,
+        Limited::new(body, xml::BODY_LEN_MAX).collect(),
+    )
+    .await;
     let body = match read {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
@@ -146,22 +153,22 @@ pub(super) async fn with_whole_body(
         Ok(Err(_)) => return Err((StatusCode::BAD_REQUEST, "the body did not come whole")),
         Err(_) => return Err((StatusCode::REQUEST_TIMEOUT, "the body is too slow")),
     };
-    if WITH_XML.contains(&head.method.as_str()) && !body.is_empty() {
+    if XML_METHODS.contains(&head.method.as_str()) && !body.is_empty() {
         check_xml(body.clone()).await?;
     }
     Ok(Request::from_parts(head, body))
 }
 
-/// On a thread for that: 64 KiB take some milliseconds.
+/// Checks XML on a thread of its own: 64 KiB take some milliseconds.
 async fn check_xml(body: Bytes) -> Result<(), Rejection> {
     let checked = tokio::task::spawn_blocking(move || xml::check(&body)).await;
     let checked = checked.unwrap_or(Err("the body can't be read"));
     checked.map_err(|why| (StatusCode::BAD_REQUEST, why))
 }
 
-/// A file is put whole, and as its bytes are: what they mean is not kept beside them (RFC 9110 §8.4, §9.3.4, §14.5; RFC
-/// 9112 §6.1).
-fn is_a_whole_file<B>(request: &Request<B>) -> Result<(), Rejection> {
+/// Checks that a PUT is a whole file without a content coding. Partial files and codings are not stored (RFC 9110
+/// §8.4, §9.3.4, §14.5; RFC 9112 §6.1).
+fn check_put<B>(request: &Request<B>) -> Result<(), Rejection> {
     let headers = request.headers();
     let other = |name, usual: &str| {
         let mut all = headers.get_all(name).iter();
@@ -182,10 +189,10 @@ fn is_a_whole_file<B>(request: &Request<B>) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Whether what is there is what the request takes it for: a name with a slash at its end is a directory's, and a DELETE of a
-/// directory is of all that is in it. One that says otherwise means something else (RFC 4918 §9.6.1: no client may say it;
-/// Apache answers likewise).
-async fn check_kind<B>(
+/// Checks that a request fits the kind of resource it names. A name that ends with a slash is a directory's, and
+/// DELETE of a directory removes all its contents. RFC 4918 §9.6.1 forbids another Depth; Apache responds in the same
+/// form.
+async fn check_resource_kind<B>(
     files: &Files,
     target: &Target,
     request: &Request<B>,
@@ -210,7 +217,7 @@ async fn check_kind<B>(
         let why = "a name with a slash at its end is a directory's";
         return Err((StatusCode::CONFLICT, why));
     }
-    match files.look(Some(path)).await {
+    match files.stat(Some(path)).await {
         Ok(meta) if meta.is_dir() && of_some => Err((
             StatusCode::BAD_REQUEST,
             "a directory is removed with all that is in it: want no Depth, or infinity",

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! GET and HEAD: whole files, parts of them (RFC 9110 §14), and pages of directories.
+//! GET and HEAD: whole files, ranges (RFC 9110 §14), and directory pages.
 //!
-//! dav-server takes an entity tag that is marked as weak for another one, divides the parts of an answer as no client expects,
-//! and answers HEAD with parts. So conditions and parts are the site's.
+//! dav-server treats a weak entity tag as a different one, separates the ranges of a response incorrectly, and
+//! responds to HEAD with ranges. The site therefore handles conditions and ranges itself.
 
 use super::{
-    answer::{Answer, bare, said},
     export::{
         download::Download,
         files::Files,
@@ -19,6 +18,7 @@ use super::{
         ranges::RequestedRange,
         target::{Target, url_path},
     },
+    response::{HttpResponse, empty_response, text_response},
 };
 use bytes::Bytes;
 use dav_server::fs::DavMetaData;
@@ -28,8 +28,8 @@ use hyper::{
     header::{self, HeaderName, HeaderValue},
 };
 
-/// What is read here, and not by the library.
-const CHECKED: [HeaderName; 6] = [
+/// Headers that the site handles itself.
+const CONDITIONAL_HEADERS: [HeaderName; 6] = [
     header::IF_MATCH,
     header::IF_MODIFIED_SINCE,
     header::IF_NONE_MATCH,
@@ -38,23 +38,29 @@ const CHECKED: [HeaderName; 6] = [
     header::RANGE,
 ];
 
-/// Answers it.
-pub(super) async fn get(files: Files, target: &Target, mut request: Request<Bytes>) -> Answer {
+/// Responds to a GET or a HEAD.
+pub(super) async fn get(
+    files: Files,
+    target: &Target,
+    mut request: Request<Bytes>,
+) -> HttpResponse {
     let headers = request.headers();
-    if CHECKED.iter().any(|name| headers.contains_key(name))
+    if CONDITIONAL_HEADERS
+        .iter()
+        .any(|name| headers.contains_key(name))
         && let Some(file) = open(&files, target).await
     {
-        match checked(&request, file, &content_type(&url(&files, target))) {
-            Some(answer) => return answer,
-            None => CHECKED
+        match conditional_response(&request, file, &content_type(&url(&files, target))) {
+            Some(response) => return response,
+            None => CONDITIONAL_HEADERS
                 .iter()
                 .for_each(|name| drop(request.headers_mut().remove(name))),
         }
     }
-    whole(files, target, request.map(Full::new)).await
+    full_response(files, target, request.map(Full::new)).await
 }
 
-/// A file; not a directory, nor what is not there.
+/// Opens the target. `None` for a directory or a missing file.
 async fn open(files: &Files, target: &Target) -> Option<Download> {
     let (root, path) = (files.root.clone(), target.path.clone()?);
     if path.is_internal() {
@@ -67,22 +73,27 @@ fn url(files: &Files, target: &Target) -> String {
     url_path(&files.access.export, target.path.as_ref())
 }
 
-/// The answer to a request for anything but a whole file, if it is one.
-fn checked(request: &Request<Bytes>, file: Download, kind: &str) -> Option<Answer> {
+/// Returns the response to a conditional or a range request. `None` if the whole file is to be sent.
+fn conditional_response(
+    request: &Request<Bytes>,
+    file: Download,
+    kind: &str,
+) -> Option<HttpResponse> {
     let (headers, meta) = (request.headers(), *file.meta());
     let validators = Validators::of(&meta);
     if let Some(status) = conditions::failure(headers, true, validators.as_ref()) {
-        return Some(with_validators(bare(status), &meta));
+        return Some(with_validators(empty_response(status), &meta));
     }
-    if request.method() != Method::GET || !conditions::range_counts(headers, validators.as_ref()) {
+    if request.method() != Method::GET || !conditions::range_applies(headers, validators.as_ref()) {
         return None;
     }
     match RequestedRange::of(headers, meta.len()) {
         RequestedRange::Whole => None,
-        RequestedRange::Parts(parts) => {
-            Some(with_validators(partial::answer(file, kind, &parts), &meta))
-        }
-        RequestedRange::Missing => Some(unsatisfiable("nothing of it is there", meta.len())),
+        RequestedRange::Parts(parts) => Some(with_validators(
+            partial::partial_content(file, kind, &parts),
+            &meta,
+        )),
+        RequestedRange::Unsatisfiable => Some(unsatisfiable("nothing of it is there", meta.len())),
         RequestedRange::Refused => {
             let why = "want fewer ranges, and none that overlap";
             Some(unsatisfiable(why, meta.len()))
@@ -90,40 +101,45 @@ fn checked(request: &Request<Bytes>, file: Download, kind: &str) -> Option<Answe
     }
 }
 
-fn unsatisfiable(why: &str, len: u64) -> Answer {
-    let mut answer = said(StatusCode::RANGE_NOT_SATISFIABLE, why);
+fn unsatisfiable(why: &str, len: u64) -> HttpResponse {
+    let mut response = text_response(StatusCode::RANGE_NOT_SATISFIABLE, why);
     // Digits are ASCII.
     if let Ok(all) = HeaderValue::try_from(format!("bytes */{len}")) {
-        answer.headers_mut().insert(header::CONTENT_RANGE, all);
+        response.headers_mut().insert(header::CONTENT_RANGE, all);
     }
-    answer
+    response
 }
 
-/// By which a client recognizes what it has got.
-fn with_validators(mut answer: Answer, meta: &Meta) -> Answer {
+/// Adds the entity tag and the date of the last change.
+fn with_validators(mut response: HttpResponse, meta: &Meta) -> HttpResponse {
     let tag = meta.etag().map(|tag| format!("\"{tag}\""));
     for (name, value) in [
         (header::ETAG, tag),
         (header::LAST_MODIFIED, http_date(meta)),
     ] {
         if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
-            answer.headers_mut().insert(name, value);
+            response.headers_mut().insert(name, value);
         }
     }
-    answer
+    response
 }
 
-/// A directory is listed before the library is asked, which would show one that can't be listed as an empty one.
-async fn whole(files: Files, target: &Target, request: Request<Full<Bytes>>) -> Answer {
-    match listing::of(files, target).await {
-        Ok((files, place)) => {
-            let mut answer = handle(files, request).await;
-            // Until all of the answer is sent.
-            if let Some(place) = place {
-                answer.extensions_mut().insert(place);
+/// Sends the whole file or a directory page. The site lists a directory first, since dav-server would show an
+/// unreadable one as empty.
+async fn full_response(
+    files: Files,
+    target: &Target,
+    request: Request<Full<Bytes>>,
+) -> HttpResponse {
+    match listing::list_target(files, target).await {
+        Ok((files, reservation)) => {
+            let mut response = handle(files, request).await;
+            // The reservation is held until the response is sent.
+            if let Some(reservation) = reservation {
+                response.extensions_mut().insert(reservation);
             }
-            answer
+            response
         }
-        Err((status, why)) => said(status, why),
+        Err((status, why)) => text_response(status, why),
     }
 }

@@ -1,80 +1,84 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is above all exports, `/`: a directory that has those in it that who asks may see. So all of them are in one mount.
+//! Root of the URL space, `/`: a directory of the exports that the client may access. One mount thus shows all of
+//! them.
 
 use super::{
-    access::{Access, Visitor},
-    answer::{self, Answer, said},
-    audit::Changes,
+    access::{Access, Principal},
+    audit::ChangeCounter,
+    budget::RequestBudget,
     dav,
     export::{files::Files, meta::Meta},
-    locks::Locks,
+    locks::LockStore,
     opening::open,
     properties::{self, Quota, Resource},
     request::{
-        body::Received,
-        properties::{RequestedProperties, on_a_thread},
-        target::{Rejection, spell_depth},
+        body::RequestBody,
+        properties::{RequestedProperties, parse_blocking},
+        target::{Rejection, normalize_depth},
     },
-    room::Room,
+    response::{self, HttpResponse, text_response},
 };
 use crate::config::Config;
 use futures_util::future::join_all;
 use hyper::{Method, Request};
 use std::time::Duration;
 
-/// How long an export may take to be opened: a mount of all of them is not to wait for one.
-const OPEN_TIME: Duration = Duration::from_secs(5);
+/// Longest time to open an export. Short, because a mount of all exports should not wait for one.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether a request is for it, and one that it has an answer to.
-pub(super) fn is_asked<B>(request: &Request<B>) -> bool {
+/// Returns whether a request is for the index and has a method that it supports.
+pub(super) fn is_index_request<B>(request: &Request<B>) -> bool {
     match request.method() {
         &Method::GET | &Method::HEAD => request.uri().path() == "/",
-        // Of the whole server.
+        // The request is about the whole server.
         &Method::OPTIONS => ["/", "*"].contains(&request.uri().path()),
         method => method.as_str() == "PROPFIND" && request.uri().path() == "/",
     }
 }
 
-/// Answers it.
-pub(super) async fn show(
-    visitor: &Visitor,
+/// Responds to a request for the index.
+pub(super) async fn respond(
+    principal: &Principal,
     config: &Config,
-    room: &Room,
-    request: Request<Received>,
-) -> Answer {
+    budget: &RequestBudget,
+    request: Request<RequestBody>,
+) -> HttpResponse {
     match request.method().as_str() {
-        "PROPFIND" => find(visitor, config, room, request).await,
-        "OPTIONS" => answer::options_of_index(),
-        _ => answer::index(&visitor.exports(config)),
+        "PROPFIND" => propfind(principal, config, budget, request).await,
+        "OPTIONS" => response::index_options(),
+        _ => response::index_page(&principal.exports(config)),
     }
 }
 
-async fn find(
-    visitor: &Visitor,
+async fn propfind(
+    principal: &Principal,
     config: &Config,
-    room: &Room,
-    mut request: Request<Received>,
-) -> Answer {
+    budget: &RequestBudget,
+    mut request: Request<RequestBody>,
+) -> HttpResponse {
     let read = async {
-        spell_depth(request.headers_mut(), true)?;
-        let request = dav::with_whole_body(request).await?;
+        normalize_depth(request.headers_mut(), true)?;
+        let request = dav::collect_body(request).await?;
         let body = request.body().clone();
-        Ok::<_, Rejection>((on_a_thread(body, RequestedProperties::read).await?, request))
+        Ok::<_, Rejection>((
+            parse_blocking(body, RequestedProperties::read).await?,
+            request,
+        ))
     };
-    let (asked, request) = match read.await {
+    let (requested, request) = match read.await {
         Ok(read) => read,
-        Err((status, why)) => return said(status, why),
+        Err((status, why)) => return text_response(status, why),
     };
-    if properties::is_infinite(&request) {
-        return properties::infinite();
+    if properties::has_infinite_depth(&request) {
+        return properties::infinite_depth_error();
     }
-    let names = visitor.exports(config).into_iter();
+    let names = principal.exports(config).into_iter();
     let accesses: Vec<_> = names
-        .filter_map(|name| visitor.enter(name, config, room).ok())
+        .filter_map(|name| principal.authorize(name, config, budget).ok())
         .collect();
-    let exports = join_all(accesses.into_iter().map(opened)).await;
-    let itself = Resource {
-        // Where there is most to be had.
+    let exports = join_all(accesses.into_iter().map(open_export)).await;
+    let index = Resource {
+        // The index reports the largest quota of all exports.
         quota: exports.iter().filter_map(|(_, space)| *space).max(),
         ..Resource::unopened("/".to_owned())
     };
@@ -84,26 +88,26 @@ async fn find(
         .is_some_and(|depth| depth == "0");
     let members = exports.into_iter().map(|(export, _)| export);
     let members = members.filter(move |_| !is_alone);
-    properties::answer(asked, Locks::of(&config.state), itself, members).await
+    properties::multistatus_response(requested, LockStore::new(&config.state), index, members).await
 }
 
-/// An export, and the space there. One that can't be opened in time is shown all the same.
-async fn opened(access: Access) -> (Resource, Option<Quota>) {
+/// Opens an export and returns its properties and its quota. An export that can't be opened in time is still listed.
+async fn open_export(access: Access) -> (Resource, Option<Quota>) {
     let href = format!("/{}/", access.export);
     let unopened = (Resource::unopened(href.clone()), None);
-    let look = |files| export(href, files);
-    let opened = open(access, Changes::default(), OPEN_TIME, look);
+    let look = |files| export_resource(href, files);
+    let opened = open(access, ChangeCounter::default(), OPEN_TIMEOUT, look);
     opened.await.unwrap_or(unopened)
 }
 
-fn export(href: String, files: Files) -> (Resource, Option<Quota>) {
+fn export_resource(href: String, files: Files) -> (Resource, Option<Quota>) {
     let space = files
         .root
         .dir_fd(None)
         .ok()
         .and_then(|dir| Quota::of(&*dir));
     let export = Resource {
-        meta: Meta::shown(&files.root, None).ok(),
+        meta: Meta::visible(&files.root, None).ok(),
         files: Some(files),
         ..Resource::unopened(href)
     };

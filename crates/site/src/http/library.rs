@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dav-server, which does the methods of RFC 4918 that the site does not do itself.
+//! Calls into dav-server, which implements the methods of RFC 4918 that the site does not implement itself.
 
 use super::{
-    answer::{Answer, CLASSES, said},
     export::{download::READ_LEN, files::Files},
+    response::{DAV_CLASSES, HttpResponse, text_response},
 };
 use bytes::Bytes;
 use dav_server::{DavConfig, fakels::FakeLs};
@@ -16,8 +16,8 @@ use hyper::{
 };
 use std::{error::Error, panic::AssertUnwindSafe};
 
-/// What the library makes of a request.
-pub(super) async fn handle<B>(files: Files, request: Request<B>) -> Answer
+/// Passes a request to dav-server and returns its response.
+pub(super) async fn handle<B>(files: Files, request: Request<B>) -> HttpResponse
 where
     B: Body<Data = Bytes>,
     B::Error: Error + Send + Sync + 'static,
@@ -26,32 +26,32 @@ where
     let handler = DavConfig::new()
         .strip_prefix(format!("/{}", access.export))
         .filesystem(Box::new(files))
-        // Locks are looked at before; this has it say that there are some.
+        // The site has checked the locks already. With this, dav-server still advertises lock support.
         .locksystem(FakeLs::new())
         .principal(&access.token)
         .autoindex(true)
         .read_buf_size(READ_LEN)
         .build_handler();
-    // It panics at some headers that make no sense (an ETag of one quotation mark); that is to be the client's affair.
+    // It panics at some invalid headers, such as an ETag of one quotation mark. The client gets an error then.
     let handled = AssertUnwindSafe(handler.handle(request)).catch_unwind();
-    match (handled.await, guard.refused()) {
-        (Ok(_), Some((status, why))) => said(status, why),
-        (Ok(answer), None) => answer.map(BodyExt::boxed_unsync),
+    match (handled.await, guard.rejection()) {
+        (Ok(_), Some((status, why))) => text_response(status, why),
+        (Ok(response), None) => response.map(BodyExt::boxed_unsync),
         (Err(_), _) => bad_request(),
     }
 }
 
-pub(super) fn bad_request() -> Answer {
-    said(
+pub(super) fn bad_request() -> HttpResponse {
+    text_response(
         StatusCode::BAD_REQUEST,
         "what the request says makes no sense",
     )
 }
 
-/// What it says of itself. It says that parts of a file may be put.
-pub(super) fn options(mut answer: Answer) -> Answer {
-    let headers = answer.headers_mut();
-    headers.insert("dav", HeaderValue::from_static(CLASSES));
+/// Returns the response to OPTIONS without PATCH, which dav-server advertises.
+pub(super) fn options_response(mut response: HttpResponse) -> HttpResponse {
+    let headers = response.headers_mut();
+    headers.insert("dav", HeaderValue::from_static(DAV_CLASSES));
     let allowed = headers
         .get(header::ALLOW)
         .and_then(|value| value.to_str().ok());
@@ -62,5 +62,5 @@ pub(super) fn options(mut answer: Answer) -> Answer {
     if let Ok(kept) = HeaderValue::try_from(kept.collect::<Vec<_>>().join(",")) {
         headers.insert(header::ALLOW, kept);
     }
-    answer
+    response
 }

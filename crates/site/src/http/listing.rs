@@ -1,76 +1,82 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Listings of directories: whole or refused, and not more at a time than memory is there for.
+//! Listings of directories. They are complete or refused, and bounded by a memory budget.
 
 use super::{
+    budget::Reservation,
     export::{
         files::{Entries, Files},
         meta::blocking,
     },
     request::target::{Rejection, Target},
-    room::Place,
 };
 use dav_server::fs::{DavMetaData, FsError};
 use hyper::StatusCode;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a request waits for others.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time that a request waits for others.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Lists the request's directory for the library; nothing if it is none.
+/// Lists the request's directory for dav-server. Changes nothing if the target is not a directory.
 ///
 /// # Errors
-/// As [`entries`].
-pub(super) async fn of(files: Files, target: &Target) -> Result<(Files, Option<Place>), Rejection> {
+/// See [`entries`].
+pub(super) async fn list_target(
+    files: Files,
+    target: &Target,
+) -> Result<(Files, Option<Reservation>), Rejection> {
     Ok(match entries(&files, target).await? {
-        Some((entries, place)) => (files.listing(entries), Some(place)),
+        Some((entries, reservation)) => (files.with_listing(entries), Some(reservation)),
         None => (files, None),
     })
 }
 
-/// What is in the request's directory; nothing if it is none.
+/// Returns the contents of the request's directory; `None` if it is not a directory.
 ///
 /// # Errors
-/// It can't be listed, or too much is listed already.
+/// The directory can't be listed, or too many entries are listed already.
 pub(super) async fn entries(
     files: &Files,
     target: &Target,
-) -> Result<Option<(Entries, Place)>, Rejection> {
-    let meta = files.look(target.path.clone()).await;
+) -> Result<Option<(Entries, Reservation)>, Rejection> {
+    let meta = files.stat(target.path.clone()).await;
     if !meta.is_ok_and(|meta| meta.is_dir()) {
         return Ok(None);
     }
-    let listed = timeout(PATIENCE, with_room(files, target)).await;
+    let listed = timeout(LISTING_TIMEOUT, read_within_budget(files, target)).await;
     listed.unwrap_or(Err((
         StatusCode::SERVICE_UNAVAILABLE,
         "too much is listed at the same time: try again",
     )))
 }
 
-/// Reads the directory, and again when there is room for what was in it: nobody waits with a listing, nor keeps others from
-/// reading theirs.
-async fn with_room(files: &Files, target: &Target) -> Result<Option<(Entries, Place)>, Rejection> {
-    let (room, token) = (&files.access.room, &files.access.token);
-    let mut place: Option<Place> = None;
+/// Reads the directory, and again when the budget has room for its entries. A waiting request holds no listing, and
+/// blocks no other read.
+async fn read_within_budget(
+    files: &Files,
+    target: &Target,
+) -> Result<Option<(Entries, Reservation)>, Rejection> {
+    let (budget, token) = (&files.access.budget, &files.access.token);
+    let mut reservation: Option<Reservation> = None;
     loop {
-        let turn = room.turn(token).await;
+        let permit = budget.acquire_read(token).await;
         let Some(entries) = read(files, target).await? else {
             return Ok(None);
         };
         let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-        place = match place.filter(|place| place.count >= count) {
-            None => room.try_list(token, count),
+        reservation = match reservation.filter(|reservation| reservation.count >= count) {
+            None => budget.try_reserve(token, count),
             enough => enough,
         };
-        if let Some(place) = place {
-            return Ok(Some((entries, place)));
+        if let Some(reservation) = reservation {
+            return Ok(Some((entries, reservation)));
         }
-        drop((entries, turn));
-        place = room.list(token, count).await;
+        drop((entries, permit));
+        reservation = budget.reserve(token, count).await;
     }
 }
 
-/// What is in the directory; nothing if it is gone.
+/// Returns the contents of the directory; `None` if it was removed.
 async fn read(files: &Files, target: &Target) -> Result<Option<Entries>, Rejection> {
     let (root, path) = (files.root.clone(), target.path.clone());
     match blocking(move || Entries::of(&root, path.as_ref())).await {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! LOCK and UNLOCK (RFC 4918 §9.10 and §9.11), and what a listing says of locks.
+//! LOCK and UNLOCK (RFC 4918 §9.10 and §9.11), and the lock elements in listings.
 //!
-//! dav-server's own LOCK makes a file that is never written to its end, gives a lock without a time-out to who asks for
-//! none, and refreshes by no more than one token.
+//! dav-server's own LOCK leaves the file that it creates unfinished, grants locks without a timeout, and refreshes by
+//! one token only. The site therefore implements the methods itself.
 
 use super::{
-    answer::{Answer, bare, said, xml},
-    claims::Place,
+    claims::ClaimedPath,
     export::files::Files,
-    locks::{Holder, Lock, Refused, TIME, TIME_MAX, Unlocked},
-    protection::{place, place_around, unavailable},
+    locks::{DEFAULT_TIMEOUT, Holder, Lock, LockError, TIMEOUT_MAX, UnlockOutcome},
+    preconditions::{lock_path, parent_lock_path, unavailable},
     replacement::claim,
     request::{
         properties::LockInfo,
         target::{self, Rejection, Target},
     },
+    response::{HttpResponse, empty_response, text_response, xml_response},
 };
 use bytes::Bytes;
 use dav_server::fs::FsError;
@@ -27,38 +27,38 @@ use std::{os::unix::ffi::OsStrExt, time::Duration};
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
-/// Gives a lock, or has one last longer.
+/// Grants or refreshes a lock.
 pub(super) async fn lock(
     files: Files,
     target: Target,
     request: Request<Bytes>,
     holder: Holder,
-) -> Answer {
+) -> HttpResponse {
     let (head, body) = request.into_parts();
-    // What is being removed, moved or replaced gets no lock meanwhile.
-    let place = (!body.is_empty()).then(|| Place {
-        path: place(&files, target.path.as_ref()),
+    // A file that is being removed, moved or replaced gets no lock meanwhile.
+    let lock_path = (!body.is_empty()).then(|| ClaimedPath {
+        path: lock_path(&files, target.path.as_ref()),
         read: true,
     });
-    let _claim = match claim(&files, place.into_iter().collect()).await {
+    let _claim = match claim(&files, lock_path.into_iter().collect()).await {
         Ok(claim) => claim,
-        Err((status, why)) => return said(status, why),
+        Err((status, why)) => return text_response(status, why),
     };
     let locked = move || match body.is_empty() {
         true => refresh(&files, &target, &head.headers, &holder),
         false => grant(&files, &target, (&head.headers, &body), &holder),
     };
-    on_a_thread(locked).await
+    run_blocking(locked).await
 }
 
-/// Gives a lock back.
+/// Removes a lock.
 pub(super) async fn unlock(
     files: Files,
     target: Target,
     request: Request<Bytes>,
     holder: Holder,
-) -> Answer {
-    on_a_thread(move || {
+) -> HttpResponse {
+    run_blocking(move || {
         let token = request
             .headers()
             .get(LOCK_TOKEN)
@@ -69,25 +69,27 @@ pub(super) async fn unlock(
             tokens: vec![token.to_owned()],
             ..holder
         };
-        let place = place(&files, target.path.as_ref());
+        let lock_path = lock_path(&files, target.path.as_ref());
         let changed = files
             .access
             .locks
-            .change(|table| table.remove(&holder, &place));
+            .change(|table| table.remove(&holder, &lock_path));
         match changed.map_err(|_| unavailable())? {
-            Unlocked::Done => Ok(bare(StatusCode::NO_CONTENT)),
-            Unlocked::NoLock => Err((StatusCode::CONFLICT, "it has no such lock")),
-            Unlocked::OfAnother => Err((StatusCode::FORBIDDEN, "the lock is another's")),
+            UnlockOutcome::Removed => Ok(empty_response(StatusCode::NO_CONTENT)),
+            UnlockOutcome::NotFound => Err((StatusCode::CONFLICT, "it has no such lock")),
+            UnlockOutcome::NotOwner => Err((StatusCode::FORBIDDEN, "the lock is another's")),
         }
     })
     .await
 }
 
-async fn on_a_thread(act: impl FnOnce() -> Result<Answer, Rejection> + Send + 'static) -> Answer {
-    match tokio::task::spawn_blocking(act).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err((status, why))) => said(status, why),
-        Err(_) => said(StatusCode::INTERNAL_SERVER_ERROR, "the site can't lock it"),
+async fn run_blocking(
+    operation: impl FnOnce() -> Result<HttpResponse, Rejection> + Send + 'static,
+) -> HttpResponse {
+    match tokio::task::spawn_blocking(operation).await {
+        Ok(Ok(response)) => response,
+        Ok(Err((status, why))) => text_response(status, why),
+        Err(_) => text_response(StatusCode::INTERNAL_SERVER_ERROR, "the site can't lock it"),
     }
 }
 
@@ -96,17 +98,17 @@ fn refresh(
     target: &Target,
     headers: &HeaderMap,
     holder: &Holder,
-) -> Result<Answer, Rejection> {
-    let place = place(files, target.path.as_ref());
-    let time = time(headers);
+) -> Result<HttpResponse, Rejection> {
+    let lock_path = lock_path(files, target.path.as_ref());
+    let timeout = requested_timeout(headers);
     let changed = files
         .access
         .locks
-        .change(|table| table.refresh(holder, &place, time));
+        .change(|table| table.refresh(holder, &lock_path, timeout));
     let lock = changed.map_err(|_| unavailable())?;
     let why = "want an If with the token of a lock that it has";
     let lock = lock.ok_or((StatusCode::PRECONDITION_FAILED, why))?;
-    Ok(granted(StatusCode::OK, files, &lock))
+    Ok(lock_response(StatusCode::OK, files, &lock))
 }
 
 fn grant(
@@ -114,63 +116,65 @@ fn grant(
     target: &Target,
     (headers, body): (&HeaderMap, &[u8]),
     holder: &Holder,
-) -> Result<Answer, Rejection> {
+) -> Result<HttpResponse, Rejection> {
     let path = target.path.as_ref();
     if !files.access.writable || path.is_some_and(RelPath::is_internal) {
         return Err((StatusCode::FORBIDDEN, "this may not be written"));
     }
     let info = LockInfo::read(body)?;
-    let deep = is_deep(headers)?;
-    let is_there = files.is_there(path);
-    if !is_there && target.is_directory {
+    let deep = has_infinite_depth(headers)?;
+    let exists = files.exists(path);
+    if !exists && target.is_directory {
         let why = "a name with a slash at its end is a directory's";
         return Err((StatusCode::CONFLICT, why));
     }
     let lock = Lock::new(
-        place(files, path),
+        lock_path(files, path),
         &holder.principal,
         (info.shared, deep),
         info.owner,
     );
-    let lock = lock.map_err(|_| unavailable())?.lasting(time(headers));
-    let around = place_around(files, path).filter(|_| !is_there);
+    let lock = lock
+        .map_err(|_| unavailable())?
+        .expiring_in(requested_timeout(headers));
+    let parent = parent_lock_path(files, path).filter(|_| !exists);
     let changed = files.access.locks.change(|table| {
-        // A name is made.
-        match around.is_none_or(|around| table.lets(holder, &around)) {
+        // The lock creates a file.
+        match parent.is_none_or(|parent| table.permits(holder, &parent)) {
             true => table.add(lock.clone()),
-            false => Err(Refused::Locked),
+            false => Err(LockError::Conflict),
         }
     });
     changed
         .map_err(|_| unavailable())?
         .map_err(|refused| match refused {
-            Refused::Locked => (StatusCode::LOCKED, "another lock is in the way"),
-            Refused::Full => (
+            LockError::Conflict => (StatusCode::LOCKED, "another lock is in the way"),
+            LockError::Full => (
                 StatusCode::INSUFFICIENT_STORAGE,
                 "there are as many locks as there may be",
             ),
         })?;
-    if is_there {
-        return Ok(granted(StatusCode::OK, files, &lock));
+    if exists {
+        return Ok(lock_response(StatusCode::OK, files, &lock));
     }
     match path.map_or(Ok(false), |path| files.make_empty(path)) {
-        Ok(true) => Ok(granted(StatusCode::CREATED, files, &lock)),
-        Ok(false) => Ok(granted(StatusCode::OK, files, &lock)),
+        Ok(true) => Ok(lock_response(StatusCode::CREATED, files, &lock)),
+        Ok(false) => Ok(lock_response(StatusCode::OK, files, &lock)),
         Err(error) => {
-            let given_back = Holder {
+            let creator = Holder {
                 principal: lock.principal.clone(),
                 tokens: vec![lock.token.clone()],
             };
             let locks = &files.access.locks;
-            // If not, it ends by itself.
-            let _ = locks.change(|table| table.remove(&given_back, &lock.place));
-            Err(not_made(&error))
+            // If this fails, the lock expires.
+            let _ = locks.change(|table| table.remove(&creator, &lock.path));
+            Err(creation_error(&error))
         }
     }
 }
 
-/// Why the file that is to be locked is not there.
-fn not_made(error: &FsError) -> Rejection {
+/// Returns the response when the file to be locked can't be created.
+fn creation_error(error: &FsError) -> Rejection {
     match error {
         FsError::NotFound => (
             StatusCode::CONFLICT,
@@ -182,8 +186,8 @@ fn not_made(error: &FsError) -> Rejection {
     }
 }
 
-/// Read before by `Target`.
-fn is_deep(headers: &HeaderMap) -> Result<bool, Rejection> {
+/// Returns whether Depth is infinity. `Target` has checked the header.
+fn has_infinite_depth(headers: &HeaderMap) -> Result<bool, Rejection> {
     match headers.get("depth").map(HeaderValue::as_bytes) {
         Some(b"0") => Ok(false),
         None | Some(b"infinity") => Ok(true),
@@ -191,40 +195,40 @@ fn is_deep(headers: &HeaderMap) -> Result<bool, Rejection> {
     }
 }
 
-/// What a client asks for (§10.7): the first that makes sense.
-fn time(headers: &HeaderMap) -> Duration {
+/// Returns the first valid timeout that the client requests (§10.7).
+fn requested_timeout(headers: &HeaderMap) -> Duration {
     let text = headers.get("timeout").and_then(|value| value.to_str().ok());
     let mut asked = text.unwrap_or_default().split(',').map(str::trim);
     let read = |one: &str| match one.strip_prefix("Second-") {
-        // Digits alone, however many.
+        // Digits only, however many.
         Some(seconds)
             if !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit()) =>
         {
             Some(Duration::from_secs(seconds.parse().unwrap_or(u64::MAX)))
         }
-        _ => one.eq_ignore_ascii_case("Infinite").then_some(TIME_MAX),
+        _ => one.eq_ignore_ascii_case("Infinite").then_some(TIMEOUT_MAX),
     };
-    asked.find_map(read).unwrap_or(TIME)
+    asked.find_map(read).unwrap_or(DEFAULT_TIMEOUT)
 }
 
-fn granted(status: StatusCode, files: &Files, lock: &Lock) -> Answer {
-    let active = active(files, lock);
+fn lock_response(status: StatusCode, files: &Files, lock: &Lock) -> HttpResponse {
+    let active = activelock_element(files, lock);
     let element =
         format!("<D:prop xmlns:D=\"DAV:\"><D:lockdiscovery>{active}</D:lockdiscovery></D:prop>");
-    let mut answer = xml(status, &element);
+    let mut response = xml_response(status, &element);
     // A token is ASCII without control characters.
     if let Ok(token) = HeaderValue::try_from(format!("<{}>", lock.token)) {
-        answer.headers_mut().insert(LOCK_TOKEN, token);
+        response.headers_mut().insert(LOCK_TOKEN, token);
     }
-    answer
+    response
 }
 
-/// A lock as a property has it (§14.1).
-pub(super) fn active(files: &Files, lock: &Lock) -> String {
+/// Returns the `activelock` element of a lock (§14.1).
+pub(super) fn activelock_element(files: &Files, lock: &Lock) -> String {
     let scope = if lock.shared { "shared" } else { "exclusive" };
     let depth = if lock.deep { "infinity" } else { "0" };
-    let seconds = lock.left().as_secs_f64().round();
-    let (owner, token, root) = (&lock.owner, &lock.token, root(files, lock));
+    let seconds = lock.remaining().as_secs_f64().round();
+    let (owner, token, root) = (&lock.owner, &lock.token, lock_root(files, lock));
     format!(
         "<D:activelock><D:locktype><D:write/></D:locktype><D:lockscope><D:{scope}/></D:lockscope>\
          <D:depth>{depth}</D:depth>{owner}<D:timeout>Second-{seconds}</D:timeout>\
@@ -232,11 +236,11 @@ pub(super) fn active(files: &Files, lock: &Lock) -> String {
     )
 }
 
-/// Where it was taken, as a path of a URL; what is above the export is not the clients' to know.
-fn root(files: &Files, lock: &Lock) -> String {
+/// Returns the URL path of a lock's root. The parents of the export are not disclosed.
+fn lock_root(files: &Files, lock: &Lock) -> String {
     let export = &files.access.export;
-    let top = target::escaped(files.access.directory.as_os_str().as_bytes());
-    match lock.place.strip_prefix(top.trim_end_matches('/')) {
+    let top = target::escape_path(files.access.directory.as_os_str().as_bytes());
+    match lock.path.strip_prefix(top.trim_end_matches('/')) {
         Some(below) if below.starts_with('/') => format!("/{export}{below}"),
         _ => format!("/{export}/"),
     }
@@ -259,8 +263,12 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert("timeout", text.parse().unwrap());
-            assert_eq!(time(&headers), Duration::from_secs(seconds), "{text}");
+            assert_eq!(
+                requested_timeout(&headers),
+                Duration::from_secs(seconds),
+                "{text}"
+            );
         }
-        assert_eq!(time(&HeaderMap::new()), TIME);
+        assert_eq!(requested_timeout(&HeaderMap::new()), DEFAULT_TIMEOUT);
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The locks of WebDAV (RFC 4918 §6 and §7) that clients hold, in a file of the site's state: each listener has a process
-//! of its own, which may end at any time, and all of them are to see the same locks.
+//! Store of WebDAV locks (RFC 4918 §6 and §7), in a file of the state directory. Each listener has a process of its
+//! own, which may end at any time, and all of them must see the same locks.
 //!
-//! A lock is of a place on this machine, so that it holds for every export that has the place in it.
+//! A lock covers a path of this machine. It therefore holds in every export that contains the path.
 
-use crate::keys::state::State;
+use crate::keys::state::StateDir;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use longhaul_command::{exit::Refusal, outln};
@@ -14,69 +14,70 @@ use std::{fs::File, os::unix::fs::OpenOptionsExt, time::Duration};
 
 const FILE: &str = "locks.json";
 
-/// Locks of all clients, and of one token, at most.
+/// Most locks of all clients, and of one token.
 const LOCKS_MAX: usize = 1024;
-const LOCKS_OF_ONE_MAX: usize = 256;
+const LOCKS_PER_TOKEN_MAX: usize = 256;
 
-/// Bytes of all locks together, at most: each request that changes something reads them.
+/// Size of all locks together at most, in bytes. Each request that changes something reads them.
 const LEN_MAX: usize = 1 << 20;
 
-/// How long a lock holds if its client does not come back, and for how long one may ask at most.
-pub(super) const TIME: Duration = Duration::from_secs(600);
-pub(super) const TIME_MAX: Duration = Duration::from_secs(3600);
+/// Default duration of a lock without a refresh, and the longest that a client may request.
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
-/// By how much the clock may be set back while a lock holds.
+/// Step by which the clock may be set back while a lock is held.
 const CLOCK_STEP_MAX: Duration = Duration::from_secs(3600);
 
-/// A lock.
+/// WebDAV lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lock {
-    /// By which clients name it.
+    /// Lock token that clients send.
     pub(super) token: String,
-    /// What is locked: a path of this machine, escaped as in a URL, without a slash at its end.
-    pub(super) place: String,
-    /// Whose it is: the name of the site's token.
+    /// Locked path of this machine, escaped as in a URL, without a trailing slash.
+    #[serde(rename = "place")]
+    pub(super) path: String,
+    /// Owner of the lock: the name of the site's token.
     pub(super) principal: String,
-    /// An element of XML, or nothing.
+    /// Owner that the client sent: an XML element, or empty.
     pub(super) owner: String,
     pub(super) shared: bool,
-    /// It is of all that is below the place, too.
+    /// Whether the lock covers everything below the path.
     pub(super) deep: bool,
     until: Timestamp,
 }
 
-/// Who changes something, and the tokens of locks that it shows.
+/// Client that makes a change, with the lock tokens that it has sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) principal: String,
     pub(super) tokens: Vec<String>,
 }
 
-/// Why there is no lock.
+/// Reason why a lock was not granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
-    Locked,
+pub(super) enum LockError {
+    Conflict,
     Full,
 }
 
-/// How a lock was given back.
+/// Result of an UNLOCK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unlocked {
-    Done,
-    NoLock,
-    OfAnother,
+pub(super) enum UnlockOutcome {
+    Removed,
+    NotFound,
+    NotOwner,
 }
 
 impl Lock {
     pub(super) fn new(
-        place: String,
+        path: String,
         principal: &str,
         (shared, deep): (bool, bool),
         owner: String,
     ) -> Result<Self> {
         Ok(Self {
             token: new_token()?,
-            place,
+            path,
             principal: principal.to_owned(),
             owner,
             shared,
@@ -85,26 +86,27 @@ impl Lock {
         })
     }
 
-    /// From now on for this long.
-    pub(super) fn lasting(mut self, time: Duration) -> Self {
-        self.until = Timestamp::now() + time.clamp(Duration::from_secs(1), TIME_MAX);
+    /// Sets the time that the lock lasts from now on.
+    pub(super) fn expiring_in(mut self, timeout: Duration) -> Self {
+        self.until = Timestamp::now() + timeout.clamp(Duration::from_secs(1), TIMEOUT_MAX);
         self
     }
 
-    /// How much of its time is left.
-    pub(super) fn left(&self) -> Duration {
+    /// Returns the time left.
+    pub(super) fn remaining(&self) -> Duration {
         let left = self.until.duration_since(Timestamp::now());
         Duration::try_from(left).unwrap_or_default()
     }
 
-    /// The clock may have been set back meanwhile: by an hour or less it holds for longer, beyond that not at all.
-    fn holds(&self) -> bool {
-        let left = self.left();
-        !left.is_zero() && left <= TIME_MAX + CLOCK_STEP_MAX
+    /// Returns whether the lock has not expired. If the clock was set back by an hour or less, the lock lasts longer;
+    /// beyond that it is invalid.
+    fn is_valid(&self) -> bool {
+        let left = self.remaining();
+        !left.is_zero() && left <= TIMEOUT_MAX + CLOCK_STEP_MAX
     }
 
-    fn covers(&self, place: &str) -> bool {
-        self.place == place || self.deep && is_below(place, &self.place)
+    fn covers(&self, path: &str) -> bool {
+        self.path == path || self.deep && is_below(path, &self.path)
     }
 
     fn is_held_by(&self, holder: &Holder) -> bool {
@@ -112,8 +114,8 @@ impl Lock {
     }
 
     fn len(&self) -> usize {
-        let texts = [&self.token, &self.place, &self.principal, &self.owner];
-        // As JSON each quotation mark is two bytes.
+        let texts = [&self.token, &self.path, &self.principal, &self.owner];
+        // In JSON each quotation mark takes two bytes.
         texts
             .iter()
             .map(|text| text.len() + text.matches('"').count())
@@ -122,7 +124,8 @@ impl Lock {
     }
 }
 
-/// Nobody guesses it, though it is no secret: who has not the site's token that made it can do nothing with it.
+/// Returns a random lock token. It is hard to guess but not a secret: only the site token that created the lock can
+/// use it.
 fn new_token() -> Result<String> {
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
@@ -140,105 +143,110 @@ fn new_token() -> Result<String> {
     Ok(format!("urn:uuid:{a}-{b}-{c}-{d}-{e}"))
 }
 
-fn is_below(place: &str, top: &str) -> bool {
-    place
-        .strip_prefix(top)
+fn is_below(path: &str, top: &str) -> bool {
+    path.strip_prefix(top)
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// All locks that hold.
+/// Valid locks.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Table(Vec<Lock>);
+pub(super) struct LockTable(Vec<Lock>);
 
-impl Table {
-    /// The locks of a place, its own and those of what it is in.
-    pub(super) fn covering(&self, place: &str) -> impl Iterator<Item = &Lock> {
-        self.0.iter().filter(move |lock| lock.covers(place))
+impl LockTable {
+    /// Returns the locks that cover a path: its own, and those of its parents.
+    pub(super) fn covering(&self, path: &str) -> impl Iterator<Item = &Lock> {
+        self.0.iter().filter(move |lock| lock.covers(path))
     }
 
-    /// Whether the place may be changed: nobody has locked it, or the holder has. Of shared locks one is enough.
-    pub(super) fn lets(&self, holder: &Holder, place: &str) -> bool {
-        let mut locks = self.covering(place).peekable();
+    /// Returns whether the holder may change a path: it is not locked, or the holder has one of its locks. One shared
+    /// lock is enough.
+    pub(super) fn permits(&self, holder: &Holder, path: &str) -> bool {
+        let mut locks = self.covering(path).peekable();
         locks.peek().is_none() || locks.any(|lock| lock.is_held_by(holder))
     }
 
-    /// The same of everything below it.
-    pub(super) fn lets_below(&self, holder: &Holder, top: &str) -> bool {
-        let mut below = self.0.iter().filter(|lock| is_below(&lock.place, top));
-        below.all(|lock| self.lets(holder, &lock.place))
+    /// Returns whether the holder may change everything below a path.
+    pub(super) fn permits_below(&self, holder: &Holder, top: &str) -> bool {
+        let mut below = self.0.iter().filter(|lock| is_below(&lock.path, top));
+        below.all(|lock| self.permits(holder, &lock.path))
     }
 
-    pub(super) fn add(&mut self, lock: Lock) -> Result<(), Refused> {
-        let meets = |other: &&Lock| {
-            other.covers(&lock.place) || lock.deep && is_below(&other.place, &lock.place)
+    pub(super) fn add(&mut self, lock: Lock) -> Result<(), LockError> {
+        let conflicts = |other: &&Lock| {
+            other.covers(&lock.path) || lock.deep && is_below(&other.path, &lock.path)
         };
-        let mut met = self.0.iter().filter(meets);
-        if met.any(|other| !(other.shared && lock.shared)) {
-            return Err(Refused::Locked);
+        let mut conflicting = self.0.iter().filter(conflicts);
+        if conflicting.any(|other| !(other.shared && lock.shared)) {
+            return Err(LockError::Conflict);
         }
         let mine = self
             .0
             .iter()
             .filter(|other| other.principal == lock.principal);
         let len: usize = self.0.iter().chain([&lock]).map(Lock::len).sum();
-        if self.0.len() >= LOCKS_MAX || mine.count() >= LOCKS_OF_ONE_MAX || len > LEN_MAX {
-            return Err(Refused::Full);
+        if self.0.len() >= LOCKS_MAX || mine.count() >= LOCKS_PER_TOKEN_MAX || len > LEN_MAX {
+            return Err(LockError::Full);
         }
         self.0.push(lock);
         Ok(())
     }
 
-    /// Has a lock of the place that the holder shows last again.
-    pub(super) fn refresh(&mut self, holder: &Holder, place: &str, time: Duration) -> Option<Lock> {
-        let mut shown = self.0.iter_mut().filter(|lock| lock.covers(place));
-        let lock = shown.find(|lock| lock.is_held_by(holder))?;
-        *lock = lock.clone().lasting(time);
+    /// Restarts the timeout of a lock that covers the path and belongs to the holder.
+    pub(super) fn refresh(
+        &mut self,
+        holder: &Holder,
+        path: &str,
+        timeout: Duration,
+    ) -> Option<Lock> {
+        let mut matching = self.0.iter_mut().filter(|lock| lock.covers(path));
+        let lock = matching.find(|lock| lock.is_held_by(holder))?;
+        *lock = lock.clone().expiring_in(timeout);
         Some(lock.clone())
     }
 
-    pub(super) fn remove(&mut self, holder: &Holder, place: &str) -> Unlocked {
-        let named = |lock: &Lock| lock.covers(place) && holder.tokens.contains(&lock.token);
+    pub(super) fn remove(&mut self, holder: &Holder, path: &str) -> UnlockOutcome {
+        let named = |lock: &Lock| lock.covers(path) && holder.tokens.contains(&lock.token);
         match self.0.iter().position(named) {
-            None => Unlocked::NoLock,
-            Some(at) if self.0[at].principal != holder.principal => Unlocked::OfAnother,
+            None => UnlockOutcome::NotFound,
+            Some(at) if self.0[at].principal != holder.principal => UnlockOutcome::NotOwner,
             Some(at) => {
                 self.0.remove(at);
-                Unlocked::Done
+                UnlockOutcome::Removed
             }
         }
     }
 
-    /// Locks of what is gone; `itself`: of the place, too.
-    fn is_gone(lock: &Lock, place: &str, itself: bool) -> bool {
-        is_below(&lock.place, place) || itself && lock.place == place
+    /// Returns whether a lock goes with a removed path. With `itself`, the lock of the path goes, too.
+    fn is_discarded(lock: &Lock, path: &str, itself: bool) -> bool {
+        is_below(&lock.path, path) || itself && lock.path == path
     }
 }
 
-/// Where they are kept, and which file system those who ask are at.
+/// Access to the lock file, for requests on one file system.
 #[derive(Debug, Clone)]
-pub(super) struct Locks {
-    state: State,
+pub(super) struct LockStore {
+    state: StateDir,
     device: u64,
 }
 
-impl Locks {
-    pub(super) fn of(state: &State) -> Self {
+impl LockStore {
+    pub(super) fn new(state: &StateDir) -> Self {
         let state = state.clone();
         Self { state, device: 0 }
     }
 
-    /// For requests about this file system (`st_dev` in stat(3type)).
+    /// Sets the file system of the requests (`st_dev` in stat(3type)).
     pub(super) fn at_device(self, device: u64) -> Self {
         Self { device, ..self }
     }
 
-    pub(super) fn state(&self) -> &State {
+    pub(super) fn state(&self) -> &StateDir {
         &self.state
     }
 
-    /// Those that hold now.
-    pub(super) fn read(&self) -> Result<Table> {
+    /// Returns the valid locks.
+    pub(super) fn read(&self) -> Result<LockTable> {
         let path = self.state.path(FILE);
         let failed = || format!("cannot read {}", path.display());
         let text = self
@@ -246,34 +254,35 @@ impl Locks {
             .read(FILE, 2 * LEN_MAX as u64)
             .with_context(failed)?;
         let Some(text) = text else {
-            return Ok(Table::default());
+            return Ok(LockTable::default());
         };
-        let mut table: Table = serde_json::from_str(&text).with_context(failed)?;
-        table.0.retain(Lock::holds);
+        let mut table: LockTable = serde_json::from_str(&text).with_context(failed)?;
+        table.0.retain(Lock::is_valid);
         Ok(table)
     }
 
-    /// While they are changed they are nobody else's.
-    pub(super) fn change<T>(&self, act: impl FnOnce(&mut Table) -> T) -> Result<T> {
-        let _alone = self.hold_device()?;
-        let held = self.state.lock()?;
+    /// Changes the locks under an exclusive lock.
+    pub(super) fn change<T>(&self, operation: impl FnOnce(&mut LockTable) -> T) -> Result<T> {
+        let _device_lock = self.lock_device()?;
+        let lock = self.state.lock()?;
         let mut table = self.read()?;
-        let done = act(&mut table);
+        let done = operation(&mut table);
         self.state
-            .write(FILE, &serde_json::to_string(&table)?, &held)?;
+            .write(FILE, &serde_json::to_string(&table)?, &lock)?;
         Ok(done)
     }
 
-    /// Does something in the file system that no other process of the site does there at the same time, nor changes locks.
-    pub(super) fn alone<T>(&self, act: impl FnOnce() -> T) -> Result<T> {
-        let _alone = self.hold_device()?;
-        Ok(act())
+    /// Runs an operation on the file system exclusively: no other process of the site changes files there or locks
+    /// meanwhile.
+    pub(super) fn exclusively<T>(&self, operation: impl FnOnce() -> T) -> Result<T> {
+        let _device_lock = self.lock_device()?;
+        Ok(operation())
     }
 
-    /// A file system may be on a host that does not answer. So what is held while it is asked keeps nobody from others, nor from
-    /// the state itself: a token can be removed.
-    fn hold_device(&self) -> Result<File> {
-        // It is there, then, and nobody else's to look into.
+    /// Locks a file for one file system. That file system may be on a host that does not respond. The lock held
+    /// meanwhile blocks neither other file systems nor the state directory, so tokens can still be removed.
+    fn lock_device(&self) -> Result<File> {
+        // This creates the directory with its mode, if needed.
         drop(self.state.lock()?);
         let path = self.state.path(&format!("changes-{:x}.lock", self.device));
         let mut options = File::options();
@@ -283,33 +292,33 @@ impl Locks {
         Ok(file)
     }
 
-    /// What was at a place, or, without `itself`, below it, is gone, and so are its locks.
-    pub(super) fn forget(&self, place: &str, itself: bool) -> Result<()> {
-        let is_gone = |lock: &Lock| Table::is_gone(lock, place, itself);
-        match self.read()?.0.iter().any(is_gone) {
-            true => self.change(|table| table.0.retain(|lock| !is_gone(lock))),
+    /// Removes the locks below a removed path and, with `itself`, of the path.
+    pub(super) fn discard(&self, path: &str, itself: bool) -> Result<()> {
+        let is_discarded = |lock: &Lock| LockTable::is_discarded(lock, path, itself);
+        match self.read()?.0.iter().any(is_discarded) {
+            true => self.change(|table| table.0.retain(|lock| !is_discarded(lock))),
             false => Ok(()),
         }
     }
 }
 
-/// Lists those that hold, for whoever runs the site.
-pub(crate) fn list(state: &State) -> Result<()> {
-    for lock in Locks::of(state).read()?.0 {
+/// Lists the valid locks for the operator.
+pub(crate) fn list(state: &StateDir) -> Result<()> {
+    for lock in LockStore::new(state).read()?.0 {
         let scope = if lock.shared { "shared" } else { "exclusive" };
         let depth = if lock.deep { " and what is below" } else { "" };
-        let (token, place, principal) = (lock.token, lock.place, lock.principal);
+        let (token, path, principal) = (lock.token, lock.path, lock.principal);
         outln!(
-            "{token}: {place}{depth}, {scope}, {principal}'s until {:.0}",
+            "{token}: {path}{depth}, {scope}, {principal}'s until {:.0}",
             lock.until
         );
     }
     Ok(())
 }
 
-/// Breaks one, whoever has it.
-pub(crate) fn remove(state: &State, token: &str) -> Result<()> {
-    let removed = Locks::of(state).change(|table| {
+/// Breaks a lock, whoever holds it.
+pub(crate) fn remove(state: &StateDir, token: &str) -> Result<()> {
+    let removed = LockStore::new(state).change(|table| {
         let before = table.0.len();
         table.0.retain(|lock| lock.token != token);
         table.0.len() < before
@@ -327,13 +336,13 @@ mod tests {
     use super::*;
     use std::{sync::mpsc::channel, thread};
 
-    fn lock(place: &str, shared: bool, deep: bool) -> Lock {
-        let lock = Lock::new(place.to_owned(), "me", (shared, deep), String::new());
-        lock.unwrap().lasting(TIME)
+    fn lock(path: &str, shared: bool, deep: bool) -> Lock {
+        let lock = Lock::new(path.to_owned(), "me", (shared, deep), String::new());
+        lock.unwrap().expiring_in(DEFAULT_TIMEOUT)
     }
 
-    /// Whether somebody holds it.
-    fn is_held(state: &State, device: u64) -> bool {
+    /// Returns whether a process holds the file system's lock.
+    fn is_held(state: &StateDir, device: u64) -> bool {
         let file = File::open(state.path(&format!("changes-{device:x}.lock")));
         file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
     }
@@ -358,9 +367,9 @@ mod tests {
             (lock("/a", false, true), lock("/ab", false, true), false),
             (lock("", false, true), lock("/a", false, true), true),
         ] {
-            let mut table = Table::default();
+            let mut table = LockTable::default();
             table.add(first.clone()).unwrap();
-            let refused = table.add(second.clone()) == Err(Refused::Locked);
+            let refused = table.add(second.clone()) == Err(LockError::Conflict);
             assert_eq!(refused, meet, "{first:?} {second:?}");
         }
     }
@@ -373,68 +382,74 @@ mod tests {
             lock("/s", true, false),
             lock("/s", true, false),
         );
-        let mut table = Table::default();
+        let mut table = LockTable::default();
         for lock in [&deep, &inner, &one, &two] {
             table.add(lock.clone()).unwrap();
         }
-        assert!(!table.lets(&holding(&[]), "/a/x"));
-        assert!(!table.lets(&holding(&[&inner]), "/a/x"));
-        assert!(table.lets(&holding(&[&deep]), "/a/x"));
-        assert!(table.lets(&holding(&[&two]), "/s"));
-        assert!(table.lets(&holding(&[]), "/b") && !table.lets_below(&holding(&[]), "/b"));
-        assert!(table.lets_below(&holding(&[&inner]), "/b"));
+        assert!(!table.permits(&holding(&[]), "/a/x"));
+        assert!(!table.permits(&holding(&[&inner]), "/a/x"));
+        assert!(table.permits(&holding(&[&deep]), "/a/x"));
+        assert!(table.permits(&holding(&[&two]), "/s"));
+        assert!(table.permits(&holding(&[]), "/b") && !table.permits_below(&holding(&[]), "/b"));
+        assert!(table.permits_below(&holding(&[&inner]), "/b"));
         let thief = Holder {
             principal: "you".to_owned(),
             ..holding(&[&deep])
         };
-        assert!(!table.lets(&thief, "/a"));
-        assert_eq!(table.remove(&thief, "/a/x"), Unlocked::OfAnother);
-        assert!(table.refresh(&thief, "/a", TIME).is_none());
-        assert_eq!(table.remove(&holding(&[&deep]), "/b"), Unlocked::NoLock);
+        assert!(!table.permits(&thief, "/a"));
+        assert_eq!(table.remove(&thief, "/a/x"), UnlockOutcome::NotOwner);
+        assert!(table.refresh(&thief, "/a", DEFAULT_TIMEOUT).is_none());
+        assert_eq!(
+            table.remove(&holding(&[&deep]), "/b"),
+            UnlockOutcome::NotFound
+        );
         assert!(
             table
-                .refresh(&holding(&[&deep]), "/a/x", TIME_MAX)
+                .refresh(&holding(&[&deep]), "/a/x", TIMEOUT_MAX)
                 .unwrap()
-                .left()
-                > TIME
+                .remaining()
+                > DEFAULT_TIMEOUT
         );
-        assert_eq!(table.remove(&holding(&[&deep]), "/a/x"), Unlocked::Done);
-        assert!(table.lets(&holding(&[]), "/a/x"));
+        assert_eq!(
+            table.remove(&holding(&[&deep]), "/a/x"),
+            UnlockOutcome::Removed
+        );
+        assert!(table.permits(&holding(&[]), "/a/x"));
     }
 
     #[test]
     fn a_clock_that_is_set_back_ends_no_lock() {
-        let mut held = lock("/a", false, false).lasting(TIME_MAX);
+        let mut lock = lock("/a", false, false).expiring_in(TIMEOUT_MAX);
         for (step, holds) in [(1, true), (3590, true), (3700, false)] {
-            held.until = Timestamp::now() + TIME_MAX + Duration::from_secs(step);
-            assert_eq!(held.holds(), holds, "{step}");
+            lock.until = Timestamp::now() + TIMEOUT_MAX + Duration::from_secs(step);
+            assert_eq!(lock.is_valid(), holds, "{step}");
         }
     }
 
     #[test]
     fn one_client_has_so_many_and_no_more() {
-        let mut table = Table::default();
-        for at in 0..LOCKS_OF_ONE_MAX {
+        let mut table = LockTable::default();
+        for at in 0..LOCKS_PER_TOKEN_MAX {
             table.add(lock(&format!("/{at}"), false, false)).unwrap();
         }
-        assert_eq!(table.add(lock("/x", false, false)), Err(Refused::Full));
+        assert_eq!(table.add(lock("/x", false, false)), Err(LockError::Full));
         let mut long = lock(&"x".repeat(LEN_MAX), false, false);
         long.principal = "you".to_owned();
-        assert_eq!(table.add(long.clone()), Err(Refused::Full));
-        long.place = "/x".to_owned();
+        assert_eq!(table.add(long.clone()), Err(LockError::Full));
+        long.path = "/x".to_owned();
         table.add(long).unwrap();
     }
 
-    /// One that hangs, to be exact.
+    /// The first file system hangs.
     #[test]
     fn a_file_system_keeps_nobody_from_another_nor_from_the_state() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::find(Some(&folder.path().join("state"))).unwrap();
+        let state = StateDir::find(Some(&folder.path().join("state"))).unwrap();
         drop(state.lock().unwrap());
-        let at = |device| Locks::of(&state).at_device(device);
+        let at = |device| LockStore::new(&state).at_device(device);
         let (hang, hangs) = channel::<()>();
         let hanging = at(1);
-        let hanging = thread::spawn(move || hanging.alone(|| hangs.recv()));
+        let hanging = thread::spawn(move || hanging.exclusively(|| hangs.recv()));
         let waiting = at(1);
         while !is_held(&state, 1) {
             thread::yield_now();
@@ -456,19 +471,19 @@ mod tests {
     #[test]
     fn all_processes_see_them_until_their_time_is_over() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::find(Some(&folder.path().join("state"))).unwrap();
-        let (locks, others) = (Locks::of(&state), Locks::of(&state));
-        let held = lock("/a/b", false, false);
+        let state = StateDir::find(Some(&folder.path().join("state"))).unwrap();
+        let (locks, others) = (LockStore::new(&state), LockStore::new(&state));
+        let lock = lock("/a/b", false, false);
         assert_eq!(
-            locks.change(|table| table.add(held.clone())).unwrap(),
+            locks.change(|table| table.add(lock.clone())).unwrap(),
             Ok(())
         );
-        assert!(!others.read().unwrap().lets(&holding(&[]), "/a/b"));
-        others.forget("/a", false).unwrap();
-        assert!(locks.read().unwrap().lets(&holding(&[]), "/a/b"));
-        let short = held.lasting(Duration::from_secs(1));
+        assert!(!others.read().unwrap().permits(&holding(&[]), "/a/b"));
+        others.discard("/a", false).unwrap();
+        assert!(locks.read().unwrap().permits(&holding(&[]), "/a/b"));
+        let short = lock.expiring_in(Duration::from_secs(1));
         locks.change(|table| table.add(short)).unwrap().unwrap();
         std::thread::sleep(Duration::from_millis(1100));
-        assert!(others.read().unwrap().lets(&holding(&[]), "/a/b"));
+        assert!(others.read().unwrap().permits(&holding(&[]), "/a/b"));
     }
 }

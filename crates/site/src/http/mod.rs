@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A site's exports over HTTP and WebDAV, for programs that know nothing of longhaul: `/EXPORT/PATH`.
+//! Exports over HTTP and WebDAV as `/EXPORT/PATH`, for programs that know nothing of longhaul.
 //!
-//! Each listener has a process of its own (`process`), so that what a request does to it takes no copy along. hyper
-//! speaks HTTP; who may is `access`; what a request is checked for before dav-server has it is `dav`.
+//! Each listener has a process of its own (`process`), so that a crash on a request ends no copy. hyper implements
+//! HTTP, `access` authenticates, and `dav` checks requests before dav-server handles them.
 
 mod access;
-mod answer;
 mod audit;
+mod budget;
 mod claims;
 mod dav;
 mod export;
@@ -18,10 +18,10 @@ mod lock;
 pub(super) mod locks;
 mod opening;
 mod partial;
+mod preconditions;
 pub(super) mod process;
 mod properties;
-mod protection;
 mod replacement;
 pub(super) mod request;
-mod room;
+mod response;
 mod server;

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens exports. One may be on a host that does not answer: that keeps nobody from the others.
+//! Opening of exports. An export may be on a host that does not respond, which must not block the others.
 
-use super::{access::Access, audit::Changes, export::files::Files};
+use super::{access::Access, audit::ChangeCounter, export::files::Files};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Opens an export for a request, and looks at it, all on a thread for that. None: it can't be opened, or not in time.
+/// Opens an export for a request and inspects it on a blocking thread. Returns `None` if that fails or takes longer
+/// than `limit`.
 pub(super) async fn open<T: Send + 'static>(
     access: Access,
-    changes: Changes,
+    changes: ChangeCounter,
     limit: Duration,
     look: impl FnOnce(Files) -> T + Send + 'static,
 ) -> Option<T> {
     let opened = async {
-        let turn = access.room.opening(&access.export).await?;
+        let permit = access.budget.acquire_open(&access.export).await?;
         let opened = tokio::task::spawn_blocking(move || {
-            // As long as it takes, whoever waits for it.
-            let _turn = turn;
+            // The permit is held while the thread runs, even if the request has timed out.
+            let _permit = permit;
             Files::of(access, changes).map(look).ok()
         });
         opened.await.ok()?

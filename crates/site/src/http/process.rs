@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that serves a listener of HTTP, and the site's care for it.
+//! Process that serves an HTTP listener, and its supervision by the site.
 //!
-//! A process that ends takes the requests along that are under way, and nothing else: the listener stays with the site,
-//! where clients wait for the next process. It costs some 10 MB.
+//! A process that ends interrupts only its own requests in progress. The listener stays open in the site, where
+//! clients wait for the next process. A process costs some 10 MB.
 
-use super::{claims, server::Http};
+use super::{claims, server::HttpServer};
 use crate::{
     config::{Config, SELF, Scheme},
-    lines::Records,
-    listener::accept::{Stop, Stopped, accept},
-    mirror::News,
+    listener::accept::{ShutdownSignal, ShutdownTrigger, accept},
+    mirror::ChangeNotifier,
     record::Record,
+    record_writer::RecordWriter,
 };
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal};
@@ -29,62 +29,62 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// Until another process is started: after the first end, and at most. One that served for so long ended by a
-/// request; one that did not may not be able to serve at all.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Shortest and longest delay before a restart. A process that has served for the longest delay has failed at a
+/// request. One that ended sooner may be unable to serve at all, so the delay grows.
+const RESTART_BACKOFF_MIN: Duration = Duration::from_millis(100);
+const RESTART_BACKOFF_MAX: Duration = Duration::from_secs(10);
 
-/// How long a process may take to end when the site does.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// Longest time for a process to end when the site does.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of that a COPY, DELETE or MOVE has that is under way.
-const COMPLETION: Duration = Duration::from_secs(8);
+/// Part of that time for a COPY, DELETE or MOVE in progress.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Serves the listener that is standard input, until the site says that it is enough or is gone. What happens goes to
-/// standard output, as JSON.
+/// Serves the listener that is standard input, until the site stops this process or ends. Records go to standard
+/// output as JSON.
 pub(crate) fn run(config: Config, scheme: Scheme) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-    // A site that was gone before that has left nobody who reads.
+    // Detects a site that ended before the death signal was set: nobody reads then.
     std::io::stdout().write_all(b"\n").context("no site")?;
     let _ = longhaul_linux::descriptors::raise_limit();
     let listener = std::io::stdin().as_fd().try_clone_to_owned()?;
-    let http = Arc::new(Http::new(config, scheme)?);
-    longhaul_command::event_loop::current_thread()?.block_on(serve(listener.into(), http))
+    let server = Arc::new(HttpServer::new(config, scheme)?);
+    longhaul_command::event_loop::current_thread()?.block_on(serve(listener.into(), server))
 }
 
-async fn serve(listener: TcpListener, http: Arc<Http>) -> Result<()> {
+async fn serve(listener: TcpListener, server: Arc<HttpServer>) -> Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let mut terminate = signal(SignalKind::terminate())?;
-    // A terminal tells all processes; the site decides.
+    // A terminal sends SIGINT to all processes. The site decides when to stop.
     let _interrupt = signal(SignalKind::interrupt())?;
-    let stop = Stop::default();
-    let watch = stop.watch();
-    let accepted = accept(listener, stop.watch(), move |socket, client| {
-        http.clone().visit(socket, client, watch.clone())
+    let shutdown = ShutdownTrigger::default();
+    let signal = shutdown.subscribe();
+    let accepted = accept(listener, shutdown.subscribe(), move |socket, client| {
+        server.clone().serve_client(socket, client, signal.clone())
     });
     let ended = async {
         terminate.recv().await;
-        stop.now();
+        shutdown.trigger();
     };
     tokio::join!(accepted, ended);
-    // What has begun goes on without its connection.
-    let _ = timeout(COMPLETION, claims::all_given_back()).await;
+    // Operations that have begun are finished without their connection.
+    let _ = timeout(DRAIN_TIMEOUT, claims::wait_until_released()).await;
     Ok(())
 }
 
-/// Has a process serve the listener, and another when it ends, until the site does.
-pub(crate) async fn keep(
+/// Runs a process for the listener, and restarts it when it ends, until the site stops.
+pub(crate) async fn supervise(
     listener: tokio::net::TcpListener,
     scheme: Scheme,
-    news: Arc<News>,
-    records: Records,
-    mut stopped: Stopped,
+    notifier: Arc<ChangeNotifier>,
+    records: RecordWriter,
+    mut shutdown: ShutdownSignal,
 ) {
-    let mut pause = PAUSE_MIN;
+    let mut backoff = RESTART_BACKOFF_MIN;
     loop {
         let begin = Instant::now();
-        let served = serve_once(&listener, scheme, &news, records, &mut stopped).await;
+        let served = run_process(&listener, scheme, &notifier, records, &mut shutdown).await;
         let why = match served {
             Ok(None) => return,
             Ok(Some(why)) => why,
@@ -92,48 +92,48 @@ pub(crate) async fn keep(
         };
         let listener = scheme.to_string();
         records.write(&Record::HttpEnded { listener, why });
-        pause = match begin.elapsed() >= PAUSE_MAX {
-            true => PAUSE_MIN,
-            false => (pause * 2).min(PAUSE_MAX),
+        backoff = match begin.elapsed() >= RESTART_BACKOFF_MAX {
+            true => RESTART_BACKOFF_MIN,
+            false => (backoff * 2).min(RESTART_BACKOFF_MAX),
         };
         tokio::select! {
-            () = sleep(pause) => {}
-            () = stopped.reached() => return,
+            () = sleep(backoff) => {}
+            () = shutdown.received() => return,
         }
     }
 }
 
-/// Why the process ended; nothing if the site does.
-async fn serve_once(
+/// Runs one process. Returns the reason why it ended, or `None` if the site stops.
+async fn run_process(
     listener: &tokio::net::TcpListener,
     scheme: Scheme,
-    news: &News,
-    records: Records,
-    stopped: &mut Stopped,
+    notifier: &ChangeNotifier,
+    records: RecordWriter,
+    shutdown: &mut ShutdownSignal,
 ) -> Result<Option<String>> {
-    let mut child = start(listener, scheme)?;
+    let mut child = spawn_process(listener, scheme)?;
     let mut lines = BufReader::new(child.stdout.take().context("no pipe")?).lines();
     let relayed = async {
         while let Ok(Some(line)) = lines.next_line().await {
-            relay(&line, news, records);
+            forward_record(&line, notifier, records);
         }
     };
     tokio::pin!(relayed);
     tokio::select! {
         () = &mut relayed => return Ok(Some(child.wait().await?.to_string())),
-        () = stopped.reached() => {}
+        () = shutdown.received() => {}
     }
     terminate(&child);
     let ended = async {
         relayed.await;
         child.wait().await
     };
-    // Dropped, it is killed.
-    let _ = timeout(FAREWELL, ended).await;
+    // On a timeout the process is killed when dropped.
+    let _ = timeout(EXIT_TIMEOUT, ended).await;
     Ok(None)
 }
 
-fn start(listener: &tokio::net::TcpListener, scheme: Scheme) -> Result<Child> {
+fn spawn_process(listener: &tokio::net::TcpListener, scheme: Scheme) -> Result<Child> {
     let socket: OwnedFd = listener.as_fd().try_clone_to_owned()?;
     Command::new(SELF)
         .args(std::env::args_os().skip(1))
@@ -148,13 +148,13 @@ fn start(listener: &tokio::net::TcpListener, scheme: Scheme) -> Result<Child> {
 fn terminate(child: &Child) {
     let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     if let Some(pid) = pid {
-        // It may be gone already.
+        // It may have ended already.
         let _ = rustix::process::kill_process(pid, Signal::TERM);
     }
 }
 
-/// Says what the process says.
-fn relay(line: &str, news: &News, records: Records) {
+/// Forwards a record of the process, and notifies mirrors of changes.
+fn forward_record(line: &str, notifier: &ChangeNotifier, records: RecordWriter) {
     let Ok(record) = serde_json::from_str(line) else {
         return;
     };
@@ -164,7 +164,7 @@ fn relay(line: &str, news: &News, records: Records) {
         ..
     } = &record
     {
-        news.came(export);
+        notifier.notify(export);
     }
     records.write(&record);
 }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A DELETE, a COPY or a MOVE, checked before anything is touched; and what is at a destination, replaced in one step
-//! when all that comes in its place is there.
+//! DELETE, COPY and MOVE: checked before any change, with a destination that is replaced in one step once its new
+//! contents are complete.
 //!
-//! RFC 4918 §9.8.4 has a server delete the destination first. If the copy then fails, neither is there. Here a COPY is
-//! made under a name of our own beside the destination, whose place it then takes; what is moved takes it straight
-//! away.
+//! RFC 4918 §9.8.4 has a server delete the destination first. If the copy then fails, both are lost. Here a COPY is
+//! made under an internal name beside the destination, which it then replaces. A MOVE replaces the destination
+//! directly.
 
 use super::{
-    answer::{Answer, bare, body, said},
-    audit::Changes,
-    claims::{Claim, Claims, Place},
+    audit::ChangeCounter,
+    claims::{Claim, ClaimedPath, Claims},
     export::{
         files::{ENTRIES_MAX, Files},
         guard::Guard,
-        meta::{Meta, blocking, failed},
+        meta::{Meta, blocking, from_failure},
         tree,
-        upload::{aside, temporary},
+        upload::{aside_name, temporary_name},
     },
-    protection::{self, Preconditions, place},
+    preconditions::{self, Preconditions, lock_path},
     request::target::{self, Rejection, Target},
+    response::{HttpResponse, empty_response, full_body, text_response},
 };
 use dav_server::fs::{DavMetaData, FsError, FsResult};
 use http_body_util::BodyExt;
@@ -30,69 +30,69 @@ use longhaul_store::{
 use std::sync::Arc;
 use tracing::warn;
 
-/// Bytes of what the library says of a copy that failed in part, at most. Each failure costs some 200.
+/// Longest report of dav-server on a copy that failed in part, in bytes. Each failure costs some 200.
 const FAILURES_LEN_MAX: usize = 256 << 10;
 
-/// What a request is to do, as far as it is known before.
+/// Plan for a request, made before it changes anything.
 enum Plan {
-    /// The library does it.
-    Plain,
-    /// The same, in one step.
+    /// dav-server handles the request.
+    Library,
+    /// dav-server removes a file, in one guarded step.
     RemoveFile,
     Move(Replacement),
-    /// The library makes a copy beside the destination, where something is.
+    /// dav-server makes a copy beside an existing destination.
     Replace(RelPath, Replacement),
     Refuse(StatusCode, &'static str),
 }
 
-/// Something that gets the name of what may be there.
+/// New contents of a destination.
 #[derive(Clone)]
 struct Replacement {
     root: Arc<Root>,
-    changes: Changes,
-    /// What it is called until then.
+    changes: ChangeCounter,
+    /// Path of the new contents until then.
     new: RelPath,
     destination: RelPath,
 }
 
-/// What became of what was at a destination.
-enum Replaced {
-    Nothing,
-    Removed,
-    /// It is to be removed.
-    Renamed(RelPath),
+/// Result for the old contents of the destination.
+enum RenameOutcome {
+    Created,
+    Replaced,
+    /// The old contents are still to be removed.
+    MovedAside(RelPath),
 }
 
-/// Carries out a request that changes names; `handle` gives it to the library.
-pub(super) async fn carry_out<B, F: Future<Output = Answer>>(
+/// Executes a request that changes names. `handle` passes it to dav-server.
+pub(super) async fn execute<B, F: Future<Output = HttpResponse>>(
     files: Files,
     target: Target,
     request: Request<B>,
     preconditions: Arc<Preconditions>,
     handle: impl Fn(Files, Request<B>) -> F,
-) -> Answer {
+) -> HttpResponse {
     if !files.access.writable {
-        return said(StatusCode::FORBIDDEN, "this may only be read");
+        return text_response(StatusCode::FORBIDDEN, "this may only be read");
     }
     let moved = request.method().as_str() == "MOVE";
-    let _claim = match claim(&files, places(&files, &target, moved)).await {
+    let _claim = match claim(&files, claimed_paths(&files, &target, moved)).await {
         Ok(claim) => claim,
-        Err((status, why)) => return said(status, why),
+        Err((status, why)) => return text_response(status, why),
     };
-    // Others have had their turn since it was checked.
+    // Other requests may have made changes since the first check.
     if let Err((status, why)) = preconditions.check().await {
-        return said(status, why);
+        return text_response(status, why);
     }
     let (export, at) = (files.clone(), target.clone());
-    let answer = change(files, target, request, preconditions.guard(), handle).await;
-    protection::forget(export, at, moved, answer.status()).await;
-    answer
+    let response = change(files, target, request, preconditions.guard(), handle).await;
+    preconditions::discard_locks(export, at, moved, response.status()).await;
+    response
 }
 
-/// Waits until no other request is at some places.
-pub(super) async fn claim(files: &Files, places: Vec<Place>) -> Result<Claim, Rejection> {
-    let claimed = match Claims::of_process(files.access.locks.state()) {
-        Ok(claims) => claims.claim(places).await,
+/// Waits until no other request claims the paths.
+pub(super) async fn claim(files: &Files, paths: Vec<ClaimedPath>) -> Result<Claim, Rejection> {
+    let claimed = match Claims::for_process(files.access.locks.state()) {
+        Ok(claims) => claims.claim(paths).await,
         Err(error) => Err(error),
     };
     let unknown = (
@@ -103,102 +103,106 @@ pub(super) async fn claim(files: &Files, places: Vec<Place>) -> Result<Claim, Re
     claimed.map_err(|_| unknown)?.ok_or(busy)
 }
 
-async fn change<B, F: Future<Output = Answer>>(
+async fn change<B, F: Future<Output = HttpResponse>>(
     files: Files,
     target: Target,
     request: Request<B>,
     guard: Guard,
     handle: impl Fn(Files, Request<B>) -> F,
-) -> Answer {
+) -> HttpResponse {
     let moved = request.method().as_str() == "MOVE";
-    if moved && !is_of_all(request.headers()) {
-        return said(StatusCode::BAD_REQUEST, "want a Depth of infinity");
+    if moved && !has_infinite_depth(request.headers()) {
+        return text_response(StatusCode::BAD_REQUEST, "want a Depth of infinity");
     }
     let files = match (&target.path, &target.destination, moved) {
-        (Some(from), Some(to), false) => files.copying(from, to),
+        (Some(from), Some(to), false) => files.with_copy(from, to),
         _ => files,
     };
     let at = files.clone();
     match blocking(move || plan(&at, &target, moved)).await {
-        Err(FsError::TooLarge) => said(
+        Err(FsError::TooLarge) => text_response(
             StatusCode::INSUFFICIENT_STORAGE,
             "a directory of more than 100,000 entries is in it",
         ),
-        Err(_) => said(
+        Err(_) => text_response(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the site cannot look at what this would change",
         ),
-        Ok(Plan::Refuse(status, why)) => said(status, why),
-        Ok(Plan::Plain) => match whole(handle(files, request).await).await {
-            // What the library says of a name that is taken meanwhile.
-            answer if answer.status() == StatusCode::METHOD_NOT_ALLOWED => {
-                let (status, why) = not_moved(&FsError::Exists);
-                said(status, why)
+        Ok(Plan::Refuse(status, why)) => text_response(status, why),
+        Ok(Plan::Library) => match collect_response(handle(files, request).await).await {
+            // dav-server's response when the name was taken meanwhile.
+            response if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
+                let (status, why) = move_error(&FsError::Exists);
+                text_response(status, why)
             }
-            answer => answer,
+            response => response,
         },
-        Ok(Plan::RemoveFile) => whole(handle(files.guarded(guard), request).await).await,
-        Ok(Plan::Move(replacement)) => replacement.take_source(guard).await,
+        Ok(Plan::RemoveFile) => {
+            collect_response(handle(files.with_guard(guard), request).await).await
+        }
+        Ok(Plan::Move(replacement)) => replacement.move_source(guard).await,
         Ok(Plan::Replace(source, replacement)) => {
-            replacement.take_copy(files, &source, request, handle).await
+            replacement
+                .install_copy(files, &source, request, handle)
+                .await
         }
     }
 }
 
-/// Read before by `Target`.
-fn is_of_all(headers: &HeaderMap) -> bool {
+/// Returns whether Depth is infinity. `Target` has checked the header.
+fn has_infinite_depth(headers: &HeaderMap) -> bool {
     let depth = headers.get("depth").map(HeaderValue::as_bytes);
     depth.is_none_or(|depth| depth == b"infinity")
 }
 
-/// What the request is at: all of what it changes, and what it reads.
-fn places(files: &Files, target: &Target, moved: bool) -> Vec<Place> {
-    let source = target.path.as_ref().map(|path| Place {
-        path: place(files, Some(path)),
+/// Returns the paths that the request changes and reads.
+fn claimed_paths(files: &Files, target: &Target, moved: bool) -> Vec<ClaimedPath> {
+    let source = target.path.as_ref().map(|path| ClaimedPath {
+        path: lock_path(files, Some(path)),
         read: target.destination.is_some() && !moved,
     });
-    let destination = target.destination.as_ref().map(|path| Place {
-        path: place(files, Some(path)),
+    let destination = target.destination.as_ref().map(|path| ClaimedPath {
+        path: lock_path(files, Some(path)),
         read: false,
     });
     source.into_iter().chain(destination).collect()
 }
 
-const BUSY: Plan = Plan::Refuse(
+const REJECT_ACTIVE_COPY: Plan = Plan::Refuse(
     StatusCode::LOCKED,
     "a copy is under way in it, or was interrupted",
 );
 
-const EXPORTED: Plan = Plan::Refuse(
+const REJECT_EXPORT: Plan = Plan::Refuse(
     StatusCode::FORBIDDEN,
     "another export is in it, and stays where it is",
 );
 
 fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
     let root = &files.root;
-    // What is not served is not found.
+    // Hidden paths get a 404.
     let Some(source) = target.path.as_ref().filter(|path| !path.is_internal()) else {
-        return Ok(Plan::Plain);
+        return Ok(Plan::Library);
     };
-    let Some(meta) = found(Meta::shown(root, Some(source)))? else {
-        return Ok(Plan::Plain);
+    let Some(meta) = optional(Meta::visible(root, Some(source)))? else {
+        return Ok(Plan::Library);
     };
     let is_removed = target.destination.is_none() || moved;
-    if is_removed && files.holds_export(source) {
-        return Ok(EXPORTED);
+    if is_removed && files.contains_export(source) {
+        return Ok(REJECT_EXPORT);
     }
-    // The library would stop in the middle at a directory that it can't have whole.
+    // dav-server would stop midway at a directory that is too large to list.
     let entries_max = if moved { usize::MAX } else { ENTRIES_MAX };
-    match tree::is_busy(root, source, entries_max) {
-        Ok(true) if is_removed => return Ok(BUSY),
+    match tree::has_active_copy(root, source, entries_max) {
+        Ok(true) if is_removed => return Ok(REJECT_ACTIVE_COPY),
         Err(FsError::TooLarge) if !moved => return Err(FsError::TooLarge),
         Err(error) if target.destination.is_none() => return Err(error),
-        // What can't be looked at can be moved all the same, and a copy says what it left out.
+        // An unreadable tree can still be moved, and a copy reports what it left out.
         _ => {}
     }
     let Some(destination) = &target.destination else {
         return Ok(match meta.is_dir() {
-            true => Plan::Plain,
+            true => Plan::Library,
             false => Plan::RemoveFile,
         });
     };
@@ -226,12 +230,14 @@ fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
     };
     Ok(match (moved, there) {
         (true, _) => Plan::Move(replacement(source.clone())),
-        (false, Some(_)) => Plan::Replace(source.clone(), replacement(temporary(destination)?)),
-        (false, None) => Plan::Plain,
+        (false, Some(_)) => {
+            Plan::Replace(source.clone(), replacement(temporary_name(destination)?))
+        }
+        (false, None) => Plan::Library,
     })
 }
 
-/// Whether something stays at a destination.
+/// Returns the refusal if the destination must not be replaced.
 fn refuse_to_replace(
     files: &Files,
     destination: &RelPath,
@@ -241,13 +247,13 @@ fn refuse_to_replace(
         let why = "something is at the destination";
         return Ok(Some(Plan::Refuse(StatusCode::PRECONDITION_FAILED, why)));
     }
-    if files.holds_export(destination) {
-        return Ok(Some(EXPORTED));
+    if files.contains_export(destination) {
+        return Ok(Some(REJECT_EXPORT));
     }
-    Ok(tree::is_busy(&files.root, destination, usize::MAX)?.then_some(BUSY))
+    Ok(tree::has_active_copy(&files.root, destination, usize::MAX)?.then_some(REJECT_ACTIVE_COPY))
 }
 
-fn found(meta: FsResult<Meta>) -> FsResult<Option<Meta>> {
+fn optional(meta: FsResult<Meta>) -> FsResult<Option<Meta>> {
     match meta {
         Ok(meta) => Ok(Some(meta)),
         Err(FsError::NotFound) => Ok(None),
@@ -255,12 +261,12 @@ fn found(meta: FsResult<Meta>) -> FsResult<Option<Meta>> {
     }
 }
 
-/// Whether a directory is at a path or above it, by this name or another: a mount may give it two, and a file system
-/// may not tell capitals.
+/// Returns whether a directory is at a path or above it. Compares inodes: a mount may give a directory two names, and
+/// a file system may ignore case.
 fn is_above(root: &Root, directory: &Meta, path: &RelPath) -> FsResult<bool> {
     let mut at = Some(path.clone());
     loop {
-        let meta = found(Meta::any(root, at.as_ref()))?;
+        let meta = optional(Meta::stat(root, at.as_ref()))?;
         if meta.is_some_and(|meta| meta.identity() == directory.identity()) {
             return Ok(true);
         }
@@ -272,117 +278,122 @@ fn is_above(root: &Root, directory: &Meta, path: &RelPath) -> FsResult<bool> {
 }
 
 impl Replacement {
-    /// What is moved goes to its new name.
-    async fn take_source(self, guard: Guard) -> Answer {
+    /// Moves the source to its new name.
+    async fn move_source(self, guard: Guard) -> HttpResponse {
         let step = guard.clone();
         let moved = blocking(move || {
-            let status = self.take_place(&step)?;
+            let status = self.install(&step)?;
             self.changes.count_entry();
             Ok(status)
         });
-        match (moved.await, guard.refused()) {
-            (Ok(status), _) => bare(status),
-            (Err(_), Some((status, why))) => said(status, why),
+        match (moved.await, guard.rejection()) {
+            (Ok(status), _) => empty_response(status),
+            (Err(_), Some((status, why))) => text_response(status, why),
             (Err(error), None) => {
-                let (status, why) = not_moved(&error);
-                said(status, why)
+                let (status, why) = move_error(&error);
+                text_response(status, why)
             }
         }
     }
 
-    /// What the library copies gets the name when all of it is there.
-    async fn take_copy<B, F: Future<Output = Answer>>(
+    /// Has dav-server make a copy, which replaces the destination once it is complete.
+    async fn install_copy<B, F: Future<Output = HttpResponse>>(
         self,
         files: Files,
         source: &RelPath,
         mut request: Request<B>,
         handle: impl Fn(Files, Request<B>) -> F,
-    ) -> Answer {
-        target::head_to(request.headers_mut(), &files.access.export, &self.new);
-        target::keep_what_is_there(request.headers_mut());
-        let files = files.staging(&self.new).copying(source, &self.new);
-        let answer = whole(handle(files, request).await).await;
-        let is_made = answer.status() == StatusCode::CREATED;
-        match (is_made, blocking(move || self.end(is_made)).await) {
-            (false, _) => answer,
-            (true, Ok(())) => bare(StatusCode::NO_CONTENT),
-            (true, Err(_)) => said(
+    ) -> HttpResponse {
+        target::set_destination(request.headers_mut(), &files.access.export, &self.new);
+        target::forbid_overwrite(request.headers_mut());
+        let files = files.with_staging(&self.new).with_copy(source, &self.new);
+        let response = collect_response(handle(files, request).await).await;
+        let is_made = response.status() == StatusCode::CREATED;
+        match (is_made, blocking(move || self.finish(is_made)).await) {
+            (false, _) => response,
+            (true, Ok(())) => empty_response(StatusCode::NO_CONTENT),
+            (true, Err(_)) => text_response(
                 StatusCode::CONFLICT,
                 "what is at the destination cannot be replaced",
             ),
         }
     }
 
-    /// With what the library has made, or without.
-    fn end(&self, is_made: bool) -> FsResult<()> {
+    /// Installs a complete copy, or removes a failed one.
+    fn finish(&self, is_made: bool) -> FsResult<()> {
         let replaced = match is_made {
-            true => self.take_place(&Guard::default()).map(drop),
+            true => self.install(&Guard::default()).map(drop),
             false => Ok(()),
         };
         if !is_made || replaced.is_err() {
-            self.discard(&self.new, &Changes::default());
+            self.discard(&self.new, &ChangeCounter::default());
         }
         replaced
     }
 
-    fn take_place(&self, guard: &Guard) -> FsResult<StatusCode> {
+    fn install(&self, guard: &Guard) -> FsResult<StatusCode> {
         match guard.step(|| self.rename())? {
-            Replaced::Nothing => return Ok(StatusCode::CREATED),
-            Replaced::Removed => {}
-            Replaced::Renamed(old) => self.discard(&old, &self.changes),
+            RenameOutcome::Created => return Ok(StatusCode::CREATED),
+            RenameOutcome::Replaced => {}
+            RenameOutcome::MovedAside(old) => self.discard(&old, &self.changes),
         }
         Ok(StatusCode::NO_CONTENT)
     }
 
-    fn rename(&self) -> FsResult<Replaced> {
+    fn rename(&self) -> FsResult<RenameOutcome> {
         let [new, old] =
-            [&self.new, &self.destination].map(|path| found(Meta::any(&self.root, Some(path))));
+            [&self.new, &self.destination].map(|path| optional(Meta::stat(&self.root, Some(path))));
         let (new, old) = (new?.ok_or(FsError::NotFound)?, old?);
         let Some(old) = old else {
             self.rename_to_new(&self.new, &self.destination)?;
-            return Ok(Replaced::Nothing);
+            return Ok(RenameOutcome::Created);
         };
         if new.is_dir() || old.is_dir() {
-            return self.exchange().map(Replaced::Renamed);
+            return self.exchange().map(RenameOutcome::MovedAside);
         }
         let renamed = self.root.rename(&self.new, &self.destination);
-        renamed.map_err(failed)?;
+        renamed.map_err(from_failure)?;
         match new.identity() == old.identity() {
-            // Two names of one file: rename(2) leaves both.
+            // Both are names of one file, which rename(2) leaves in place.
             true => drop(self.root.remove(&self.new)),
             false => {
                 self.changes.count_entry();
                 self.changes.count_bytes(old.len());
             }
         }
-        Ok(Replaced::Removed)
+        Ok(RenameOutcome::Replaced)
     }
 
-    /// A directory is not replaced by rename(2): each gets the other's name. What the old contents are called then.
+    /// Exchanges the new and the old contents, since rename(2) can't replace a directory. Returns the path of the old
+    /// contents.
     fn exchange(&self) -> FsResult<RelPath> {
         match self.root.exchange(&self.new, &self.destination) {
-            Err(failure) if failure.errno().is_some_and(lacks_rename_flags) => self.replace_aside(),
+            Err(failure) if failure.errno().is_some_and(lacks_rename_flags) => {
+                self.replace_without_exchange()
+            }
             exchanged => {
-                exchanged.map_err(failed)?;
-                Ok(self.hide().unwrap_or_else(|_| self.new.clone()))
+                exchanged.map_err(from_failure)?;
+                Ok(self
+                    .rename_to_internal()
+                    .unwrap_or_else(|_| self.new.clone()))
             }
         }
     }
 
-    /// What was moved is not at its old name any more.
-    fn hide(&self) -> FsResult<RelPath> {
+    /// Moves the old contents from the source's name to an internal name.
+    fn rename_to_internal(&self) -> FsResult<RelPath> {
         if self.new.is_internal() {
             return Ok(self.new.clone());
         }
-        let hidden = temporary(&self.new)?;
+        let hidden = temporary_name(&self.new)?;
         self.rename_to_new(&self.new, &hidden)?;
         Ok(hidden)
     }
 
-    /// Where the file system can't exchange names: the old contents go aside first. If the process ends then, they are
-    /// there for whoever looks after the site.
-    fn replace_aside(&self) -> FsResult<RelPath> {
-        let aside = aside(&self.destination)?;
+    /// Replaces the destination on a file system that can't exchange names: the old contents are renamed first. If
+    /// the process ends in between, the operator still finds them.
+    fn replace_without_exchange(&self) -> FsResult<RelPath> {
+        let aside = aside_name(&self.destination)?;
         self.rename_to_new(&self.destination, &aside)?;
         if let Err(error) = self.rename_to_new(&self.new, &self.destination) {
             self.rename_to_new(&aside, &self.destination)?;
@@ -392,11 +403,11 @@ impl Replacement {
     }
 
     fn rename_to_new(&self, from: &RelPath, to: &RelPath) -> FsResult<()> {
-        self.root.rename_to_new(from, to).map_err(failed)
+        self.root.rename_to_new(from, to).map_err(from_failure)
     }
 
-    /// The request has its outcome already.
-    fn discard(&self, path: &RelPath, changes: &Changes) {
+    /// Removes old contents. A failure is only logged, since the request has its result already.
+    fn discard(&self, path: &RelPath, changes: &ChangeCounter) {
         match tree::remove(&self.root, path, changes) {
             Ok(()) | Err(FsError::NotFound) => {}
             Err(error) => warn!("{path} is left, and can't be removed: {error:?}"),
@@ -404,8 +415,8 @@ impl Replacement {
     }
 }
 
-/// Why a MOVE failed, or a COPY that came too late.
-fn not_moved(error: &FsError) -> Rejection {
+/// Returns the response to a failed MOVE, or to a COPY whose destination was taken meanwhile.
+fn move_error(error: &FsError) -> Rejection {
     match error {
         FsError::NotFound => (
             StatusCode::CONFLICT,
@@ -426,11 +437,11 @@ fn not_moved(error: &FsError) -> Rejection {
     }
 }
 
-/// The answer when all that is behind it is done: the library does the rest while its body is read.
-async fn whole(answer: Answer) -> Answer {
-    let (head, mut said_so_far) = answer.into_parts();
+/// Reads the whole response. dav-server does the work while its body is read.
+async fn collect_response(response: HttpResponse) -> HttpResponse {
+    let (head, mut rest) = response.into_parts();
     let (mut bytes, mut fits) = (Vec::new(), true);
-    while let Some(Ok(frame)) = said_so_far.frame().await {
+    while let Some(Ok(frame)) = rest.frame().await {
         let data = frame.into_data().unwrap_or_default();
         fits &= bytes.len() + data.len() <= FAILURES_LEN_MAX;
         if fits {
@@ -438,8 +449,8 @@ async fn whole(answer: Answer) -> Answer {
         }
     }
     match fits {
-        true => Answer::from_parts(head, body(bytes)),
-        false => said(
+        true => HttpResponse::from_parts(head, full_body(bytes)),
+        false => text_response(
             StatusCode::INTERNAL_SERVER_ERROR,
             "more of it failed than can be listed",
         ),
@@ -451,7 +462,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// As on NFS.
+    /// NFS can't exchange names.
     #[test]
     fn a_directory_is_replaced_where_names_cannot_be_exchanged() {
         let folder = tempfile::tempdir().unwrap();
@@ -463,17 +474,17 @@ mod tests {
         }
         let replacement = Replacement {
             root: Arc::new(Root::open(folder.path()).unwrap()),
-            changes: Changes::default(),
+            changes: ChangeCounter::default(),
             new: path("new"),
             destination: path("old"),
         };
-        let aside = replacement.replace_aside().unwrap();
+        let aside = replacement.replace_without_exchange().unwrap();
         let read = |name: &str| fs::read_to_string(at(name).join("file")).unwrap();
         assert_eq!((read("old").as_str(), at("new").exists()), ("new", false));
         assert_eq!(read(&aside.to_string()), "old");
         assert!(!tree::is_orphaned(&replacement.root, &aside));
-        // What is to be there is not: the old contents come back.
-        assert!(replacement.replace_aside().is_err());
+        // The new contents are missing, so the old ones come back.
+        assert!(replacement.replace_without_exchange().is_err());
         assert_eq!(read("old"), "new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }

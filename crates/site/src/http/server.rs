@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The connections of a listener of HTTP, and the answers to what comes by them.
+//! Connections of an HTTP listener, and the responses to their requests.
 
 use super::{
-    access::{Refusal, Visitor},
-    answer::{Answer, said},
-    audit::Entry,
+    access::{AuthError, Principal},
+    audit::AuditEntry,
+    budget::{RequestBudget, hold_until_sent},
     dav, index,
     request::{
-        body::Received,
-        line::{Lines, Seen, Watched},
+        body::RequestBody,
+        line::{LineCheck, LineRecorder, RequestLines},
         target::Rejection,
     },
-    room::{Room, held},
+    response::{HttpResponse, text_response},
 };
 use crate::{
     config::{Config, Scheme},
     keys::identity::{Certificate, Identity},
-    lines::Records,
     listener::{
-        accept::Stopped,
-        connections::{self, Connection, Connections},
-        refusals::{Cause, Refusals},
+        accept::ShutdownSignal,
+        connections::{self, ConnectionLimiter, ConnectionPermit},
+        refusals::{RefusalCause, RefusalLog},
     },
+    record_writer::RecordWriter,
 };
 use anyhow::Result;
 use hyper::{
@@ -46,17 +46,18 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at once to a listener: each costs some 200 KB while a body moves.
+/// Most connections of a listener at once. Each costs some 200 KB while a body is transferred.
 const CONNECTIONS_MAX: usize = 128;
 
-/// Of them from one address to `--https`. All that come to `--http` may come from one: a proxy's, or a mount's.
-const CONNECTIONS_OF_ONE_MAX: usize = 32;
+/// Most connections from one host to `--https`. Those to `--http` may all come from one proxy or mount.
+const CONNECTIONS_PER_HOST_MAX: usize = 32;
 
-/// How long a client may go on sending what nobody reads.
+/// Longest time to read and drop bytes that a client still sends after its response.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// On every answer. What somebody has put into an export is shown, but runs nothing in the name of who looks at it.
-const ALWAYS: [(HeaderName, &str); 3] = [
+/// Headers of every response. Contents that a client has uploaded are displayed, but can't run scripts under this
+/// origin.
+const SECURITY_HEADERS: [(HeaderName, &str); 3] = [
     (
         header::CONTENT_SECURITY_POLICY,
         "sandbox allow-downloads; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'",
@@ -65,73 +66,81 @@ const ALWAYS: [(HeaderName, &str); 3] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// What all connections of a listener have.
-pub(super) struct Http {
+/// State shared by all connections of a listener.
+pub(super) struct HttpServer {
     config: Config,
     identity: Identity,
-    records: Records,
-    places: Connections,
-    refusals: Refusals,
-    room: Room,
-    /// For HTTPS.
+    records: RecordWriter,
+    limiter: ConnectionLimiter,
+    refusals: RefusalLog,
+    budget: RequestBudget,
+    /// TLS acceptor, for HTTPS.
     acceptor: Option<TlsAcceptor>,
 }
 
-impl Http {
+impl HttpServer {
     pub(super) fn new(config: Config, scheme: Scheme) -> Result<Self> {
-        let identity = Identity::of(&config.state)?;
-        let (acceptor, of_one) = match scheme {
+        let identity = Identity::load_or_create(&config.state)?;
+        let (acceptor, per_host) = match scheme {
             Scheme::Http => (None, CONNECTIONS_MAX),
-            Scheme::Https => (Some(acceptor(&config, &identity)?), CONNECTIONS_OF_ONE_MAX),
+            Scheme::Https => (
+                Some(acceptor(&config, &identity)?),
+                CONNECTIONS_PER_HOST_MAX,
+            ),
         };
         Ok(Self {
-            // The site says it as its user wants it.
-            records: Records { json: true },
-            places: Connections::new(connections::Room {
-                all: CONNECTIONS_MAX,
-                of_one,
+            // The site formats the records for its user.
+            records: RecordWriter { json: true },
+            limiter: ConnectionLimiter::new(connections::ConnectionLimits {
+                total: CONNECTIONS_MAX,
+                per_host,
             }),
-            refusals: Refusals::new(Instant::now()),
-            room: Room::default(),
+            refusals: RefusalLog::new(Instant::now()),
+            budget: RequestBudget::default(),
             config,
             identity,
             acceptor,
         })
     }
 
-    /// Serves a connection until it ends or the site does.
-    pub(super) async fn visit(
+    /// Serves a connection until it ends or the site stops.
+    pub(super) async fn serve_client(
         self: Arc<Self>,
         socket: TcpStream,
         client: SocketAddr,
-        mut stopped: Stopped,
+        mut shutdown: ShutdownSignal,
     ) {
-        let crowded = || {
+        let refuse_crowded = || {
             let why = "too many connections";
-            let cause = Cause::TooManyConnections;
-            self.refusals.say(client, cause, why, self.records);
+            let cause = RefusalCause::TooManyConnections;
+            self.refusals.report(client, cause, why, self.records);
         };
-        let Some(connection) = self.places.enter(client.ip()) else {
-            return crowded();
+        let Some(connection) = self.limiter.try_acquire(client.ip()) else {
+            return refuse_crowded();
         };
         if end_when_silent(&socket, SILENCE_TIMEOUT).is_err() {
             return;
         }
         let begin = Instant::now();
         tokio::select! {
-            () = self.shake_hands(socket, client, &connection) => {}
-            () = connection.overstays(AUTH_TIMEOUT) => if begin.elapsed() < AUTH_TIMEOUT {
-                crowded();
+            () = self.accept_tls(socket, client, &connection) => {}
+            () = connection.wait_for_eviction(AUTH_TIMEOUT) => if begin.elapsed() < AUTH_TIMEOUT {
+                refuse_crowded();
             },
-            () = stopped.reached() => {}
+            () = shutdown.received() => {}
         }
     }
 
-    async fn shake_hands(&self, socket: TcpStream, client: SocketAddr, connection: &Connection) {
+    async fn accept_tls(
+        &self,
+        socket: TcpStream,
+        client: SocketAddr,
+        connection: &ConnectionPermit,
+    ) {
         let Some(acceptor) = &self.acceptor else {
             return self.serve(socket, client, connection).await;
         };
-        // What goes wrong with a client is the client's affair.
+        // Errors of a connection concern only its client.
         if let Ok(tls) = acceptor.accept(socket).await {
             self.serve(tls, client, connection).await;
         }
@@ -141,89 +150,92 @@ impl Http {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
         client: SocketAddr,
-        connection: &Connection,
+        connection: &ConnectionPermit,
     ) {
-        let lines = Lines::default();
-        let mut stream = Watched::new(stream, &lines);
-        let answer = async |request| {
-            let (request, rest) = Received::of(request);
-            let line = lines.of(&request);
-            let mut answer = self.answer(request, client, line, connection).await;
+        let lines = RequestLines::default();
+        let mut stream = LineRecorder::new(stream, &lines);
+        let service = async |request| {
+            let (request, rest) = RequestBody::of(request);
+            let line = lines.check(&request);
+            let mut response = self.respond(request, client, line, connection).await;
             if !rest.read().await {
                 let close = HeaderValue::from_static("close");
-                answer.headers_mut().insert(header::CONNECTION, close);
+                response.headers_mut().insert(header::CONNECTION, close);
             }
-            lines.await_next();
-            Ok::<_, Infallible>(held(answer))
+            lines.reset();
+            Ok::<_, Infallible>(hold_until_sent(response))
         };
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(AUTH_TIMEOUT)
-            .serve_connection(TokioIo::new(&mut stream), service_fn(answer));
-        // What goes wrong with a client is the client's affair.
+            .serve_connection(TokioIo::new(&mut stream), service_fn(service));
+        // Errors of a connection concern only its client.
         if served.await.is_ok() {
-            // One that still sends would lose the answer to a reset (RFC 9112 §9.6).
+            // A client that still sends would lose the response to a reset (RFC 9112 §9.6).
             let _ = timeout(LINGER, tokio::io::copy(&mut stream, &mut sink())).await;
         }
     }
 
-    async fn answer(
+    async fn respond(
         &self,
-        request: Request<Received>,
+        request: Request<RequestBody>,
         client: SocketAddr,
-        line: Seen,
-        connection: &Connection,
-    ) -> Answer {
-        let mut answer = match self.admitted(request, client, line, connection).await {
-            Ok(answer) => answer,
-            Err(refusal) => {
-                if matches!(refusal, Refusal::WrongToken) {
+        line: LineCheck,
+        connection: &ConnectionPermit,
+    ) -> HttpResponse {
+        let mut response = match self.authorize(request, client, line, connection).await {
+            Ok(response) => response,
+            Err(error) => {
+                if matches!(error, AuthError::WrongToken) {
                     let why = "the token is not one of its";
                     let refusals = &self.refusals;
-                    sleep(refusals.say(client, Cause::WrongToken, why, self.records)).await;
+                    sleep(refusals.report(client, RefusalCause::WrongToken, why, self.records))
+                        .await;
                 }
-                refusal.answer()
+                error.response()
             }
         };
-        for (name, value) in ALWAYS {
+        for (name, value) in SECURITY_HEADERS {
             let value = HeaderValue::from_static(value);
-            answer.headers_mut().insert(name, value);
+            response.headers_mut().insert(name, value);
         }
-        answer
+        response
     }
 
-    async fn admitted(
+    async fn authorize(
         &self,
-        request: Request<Received>,
+        request: Request<RequestBody>,
         client: SocketAddr,
-        line: Seen,
-        connection: &Connection,
-    ) -> Result<Answer, Refusal> {
+        line: LineCheck,
+        connection: &ConnectionPermit,
+    ) -> Result<HttpResponse, AuthError> {
         let config = &self.config;
-        let visitor = Visitor::of(&request, config, &self.identity.fingerprint)?;
-        connection.admit();
-        if index::is_asked(&request) {
-            return Ok(index::show(&visitor, config, &self.room, request).await);
+        let principal = Principal::authenticate(&request, config, &self.identity.fingerprint)?;
+        connection.mark_authenticated();
+        if index::is_index_request(&request) {
+            return Ok(index::respond(&principal, config, &self.budget, request).await);
         }
         let export = request.uri().path().split('/').nth(1).unwrap_or_default();
-        let who = (visitor.token(), export);
-        let entry = Entry::of(&request, client, who, self.records);
+        let who = (principal.token(), export);
+        let entry = AuditEntry::new(&request, client, who, self.records);
         if let Err((status, why)) = check_line(line, request.method()) {
-            return Ok(entry.end(said(status, why)));
+            return Ok(entry.finish(text_response(status, why)));
         }
-        match visitor.enter(export, config, &self.room) {
-            Ok(access) => Ok(dav::answer(access, request, entry).await),
-            Err(refusal) => Ok(entry.end(refusal.answer())),
+        match principal.authorize(export, config, &self.budget) {
+            Ok(access) => Ok(dav::respond(access, request, entry).await),
+            Err(error) => Ok(entry.finish(error.response())),
         }
     }
 }
 
-/// Whether nothing of a request's name is missing. One that only reads may do without being sure.
-fn check_line(line: Seen, method: &Method) -> Result<(), Rejection> {
+/// Checks that the request's name has not lost a fragment. A read may pass without a recorded line.
+fn check_line(line: LineCheck, method: &Method) -> Result<(), Rejection> {
     let reads = method.is_safe() || method.as_str() == "PROPFIND";
     match line {
-        Seen::WithFragment => Err((StatusCode::BAD_REQUEST, "\"#\" in a name is %23 in a URL")),
-        Seen::Not if !reads => Err((
+        LineCheck::WithFragment => {
+            Err((StatusCode::BAD_REQUEST, "\"#\" in a name is %23 in a URL"))
+        }
+        LineCheck::Unknown if !reads => Err((
             StatusCode::BAD_REQUEST,
             "want no request that changes something before the answer to the one before it",
         )),
@@ -231,7 +243,7 @@ fn check_line(line: Seen, method: &Method) -> Result<(), Rejection> {
     }
 }
 
-/// For HTTPS.
+/// Returns the TLS acceptor for HTTPS.
 fn acceptor(config: &Config, identity: &Identity) -> Result<TlsAcceptor> {
     let certificate: &Certificate = match &config.certificate {
         Some(certificate) => certificate,

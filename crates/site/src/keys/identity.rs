@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who a site is: a key that stays, made at the first start, whose fingerprint clients know from their tokens; and the
-//! certificates that its listeners show.
+//! Identity of a site: a permanent key, created at the first start, whose fingerprint is in clients' tokens. Also the
+//! certificates of its listeners.
 
-use super::state::State;
+use super::state::StateDir;
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_linux::private_file;
@@ -20,7 +20,7 @@ const FILE: &str = "identity.pem";
 
 const FILE_LEN_MAX: u64 = 64 << 10;
 
-/// The key's fingerprint, and a certificate that shows it. Nobody looks at anything else in that.
+/// Fingerprint of the key, and a certificate that carries the key. Clients check nothing else in the certificate.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) certificate: Certificate,
@@ -28,15 +28,15 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The one that there is, or a new one.
-    pub(crate) fn of(state: &State) -> Result<Self> {
+    /// Loads the identity, or creates it.
+    pub(crate) fn load_or_create(state: &StateDir) -> Result<Self> {
         let held = state.lock()?;
         let path = state.path(FILE);
         let failed = || format!("cannot read {}", path.display());
         let text = match state.read(FILE, FILE_LEN_MAX).with_context(failed)? {
             Some(text) => text,
             None => {
-                let text = make()?;
+                let text = generate()?;
                 state.write(FILE, &text, &held)?;
                 text
             }
@@ -55,16 +55,16 @@ impl Identity {
     }
 }
 
-fn make() -> Result<String> {
+fn generate() -> Result<String> {
     let made = rcgen::generate_simple_self_signed(["longhaul".to_owned()]);
     let made = made.context("cannot make a key")?;
     Ok(made.signing_key.serialize_pem() + &made.cert.pem())
 }
 
-/// Bytes of a certificate's file that are read.
+/// Longest certificate file, in bytes.
 const PEM_LEN_MAX: u64 = 1 << 20;
 
-/// A certificate, those that vouch for it, and its key.
+/// Certificate chain and its key.
 #[derive(Debug)]
 pub(crate) struct Certificate {
     pub(crate) chain: Vec<CertificateDer<'static>>,
@@ -72,7 +72,7 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// From a PEM file with all of it, which nobody else may read.
+    /// Reads a PEM file with the chain and the key. Other users must not be able to read it.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let refused = |why: &dyn std::fmt::Display| {
             Refusal::usage(format!("certificate {}: {why}", path.display()))
@@ -81,7 +81,7 @@ impl Certificate {
         Self::parse(pem.as_bytes()).map_err(|error| refused(&error))
     }
 
-    /// From PEM.
+    /// Parses PEM.
     pub(crate) fn parse(pem: &[u8]) -> Result<Self> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
         let certificate = Self {
@@ -92,14 +92,14 @@ impl Certificate {
         Ok(certificate)
     }
 
-    /// Accepts TLS 1.3 connections that speak `protocol` in it (RFC 7301).
+    /// Returns an acceptor of TLS 1.3 connections with `protocol` as ALPN (RFC 7301).
     pub(crate) fn acceptor(&self, protocol: &[u8]) -> Result<TlsAcceptor> {
         let mut tls = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .with_no_client_auth()
             .with_single_cert(self.chain.clone(), self.key.clone_key())?;
         tls.alpn_protocols = vec![protocol.to_vec()];
-        // Nobody resumes: connections stay.
+        // Connections are long, so no session tickets are sent.
         tls.send_tls13_tickets = 0;
         Ok(TlsAcceptor::from(Arc::new(tls)))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a site keeps: the key that it is known by, and the tokens that it has given out.
+//! State of a site: its key, and the tokens that it has issued.
 
 pub(super) mod identity;
 pub(super) mod state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The directory that a site keeps its key and its tokens in: its owner's alone.
+//! State directory of a site, with its key and its tokens. Only its owner has access.
 
 use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
@@ -12,13 +12,13 @@ use std::{
 };
 use tempfile::NamedTempFile;
 
-/// The directory.
+/// Path of the state directory.
 #[derive(Debug, Clone)]
-pub(crate) struct State(PathBuf);
+pub(crate) struct StateDir(PathBuf);
 
-impl State {
-    /// What was asked for, or where the service manager (`StateDirectory=` in systemd.exec(5)) or the XDG Base
-    /// Directory Specification wants it.
+impl StateDir {
+    /// Returns the given directory, or the one of the service manager (`StateDirectory=` in systemd.exec(5)) or of
+    /// the XDG Base Directory Specification.
     pub(crate) fn find(asked: Option<&Path>) -> Result<Self> {
         let absolute = |name| {
             let path = std::env::var_os(name).map(PathBuf::from);
@@ -38,11 +38,11 @@ impl State {
         })
     }
 
-    /// Makes it if it is not there, and holds it against everyone who does the same until that is dropped.
+    /// Creates the directory if it is missing, and locks it against other processes until the lock is dropped.
     ///
     /// # Errors
-    /// It can't be made, or others may look into it.
-    pub(crate) fn lock(&self) -> Result<Lock> {
+    /// The directory can't be created, or other users may read it.
+    pub(crate) fn lock(&self) -> Result<StateLock> {
         let shown = self.0.display();
         let made = DirBuilder::new()
             .recursive(true)
@@ -56,13 +56,13 @@ impl State {
             )));
         }
         flock(&directory, FlockOperation::LockExclusive)?;
-        Ok(Lock(directory))
+        Ok(StateLock(directory))
     }
 
-    /// A file in it.
+    /// Reads a file of the directory; `None` if it is missing.
     ///
     /// # Errors
-    /// As the system says; the text is at most `len_max` bytes.
+    /// An error of the system. At most `len_max` bytes are read.
     pub(crate) fn read(&self, name: &str, len_max: u64) -> io::Result<Option<String>> {
         let file = match File::open(self.0.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -73,8 +73,8 @@ impl State {
         Ok(Some(text))
     }
 
-    /// Writes a file in it, whole or not at all, for its owner alone. It survives a power loss.
-    pub(crate) fn write(&self, name: &str, text: &str, held: &Lock) -> Result<()> {
+    /// Writes a file atomically, readable only by its owner. It survives a power loss.
+    pub(crate) fn write(&self, name: &str, text: &str, held: &StateLock) -> Result<()> {
         let path = self.0.join(name);
         let failed = || format!("cannot write {}", path.display());
         let mut file = NamedTempFile::new_in(&self.0).with_context(failed)?;
@@ -88,12 +88,12 @@ impl State {
         &self.0
     }
 
-    /// For messages.
+    /// Returns the path of a file, for messages.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
 
-/// The state, held.
+/// Exclusive lock of the state directory.
 #[derive(Debug)]
-pub(crate) struct Lock(File);
+pub(crate) struct StateLock(File);

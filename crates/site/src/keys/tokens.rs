@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tokens that a site has given out: of each a hash, whose it is and what it is for. The file is read for every
-//! client anew, so that a token counts from when it was made until it was removed.
+//! Tokens that a site has issued: for each its hash, name and exports. The file is read anew for every client, so
+//! that a token is valid from its creation until its removal.
 
 use super::{
     identity::Identity,
-    state::{Lock, State},
+    state::{StateDir, StateLock},
 };
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -16,22 +16,23 @@ use std::{collections::BTreeMap, path::Path};
 
 const FILE: &str = "tokens.toml";
 
-/// Some ten thousand tokens.
+/// Longest file, in bytes: enough for some ten thousand tokens.
 const FILE_LEN_MAX: u64 = 4 << 20;
 
-/// By whose they are.
+/// Tokens by name.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Tokens(pub(crate) BTreeMap<String, Grant>);
 
-/// What a token is for.
+/// Rights of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Grant {
     /// SHA-256 of the secret, base64url.
     hash: String,
     pub(crate) made: Timestamp,
-    /// None is all; but a file that does not say so has been cut off, or written by somebody else.
+    /// Exports that it covers; empty for all. The field is required: a file without it was truncated, or written by
+    /// another program.
     pub(crate) exports: Vec<String>,
     pub(crate) read_only: bool,
 }
@@ -46,14 +47,14 @@ impl Grant {
         }
     }
 
-    /// Whether it is for this export.
-    pub(crate) fn is_for(&self, export: &str) -> bool {
+    /// Returns whether the token covers an export.
+    pub(crate) fn covers(&self, export: &str) -> bool {
         self.exports.is_empty() || self.exports.iter().any(|name| name == export)
     }
 }
 
 impl Tokens {
-    pub(crate) fn read(state: &State) -> Result<Self> {
+    pub(crate) fn read(state: &StateDir) -> Result<Self> {
         let path = state.path(FILE);
         let text = state.read(FILE, FILE_LEN_MAX + 1);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
@@ -63,13 +64,13 @@ impl Tokens {
         parsed.map_err(|error| Refusal::usage(format!("{}: {error}", path.display())))
     }
 
-    pub(crate) fn write(&self, state: &State, held: &Lock) -> Result<()> {
+    pub(crate) fn write(&self, state: &StateDir, held: &StateLock) -> Result<()> {
         let text = toml::to_string(self)?;
         check_len(&text, &state.path(FILE))?;
         state.write(FILE, &text, held)
     }
 
-    /// Whose secret it is, and what it is for.
+    /// Returns the name and the rights of the token with this secret.
     pub(crate) fn find(&self, secret: &Secret) -> Option<(&str, &Grant)> {
         let hash = secret.hash();
         let found = self.0.iter().find(|(_, grant)| grant.hash == hash);
@@ -77,7 +78,7 @@ impl Tokens {
     }
 }
 
-/// What is cut off could say more of a token than it is for.
+/// Checks the length of the file. A truncated file could give a token more rights than it has.
 fn check_len(text: &str, path: &Path) -> Result<()> {
     match text.len() as u64 > FILE_LEN_MAX {
         true => Err(Refusal::usage(format!(
@@ -89,14 +90,19 @@ fn check_len(text: &str, path: &Path) -> Result<()> {
     }
 }
 
-pub(crate) fn make(state: &State, name: &str, exports: &[String], read_only: bool) -> Result<()> {
+pub(crate) fn create(
+    state: &StateDir,
+    name: &str,
+    exports: &[String],
+    read_only: bool,
+) -> Result<()> {
     let plain = |c: char| c.is_alphanumeric() || "-._@".contains(c);
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
         return Err(Refusal::usage(format!(
             "{name:?} is not a name for a token: want up to 64 letters, digits, '-', '_', '.' and '@'"
         )));
     }
-    let site = Identity::of(state)?.fingerprint;
+    let site = Identity::load_or_create(state)?.fingerprint;
     let held = state.lock()?;
     let mut tokens = Tokens::read(state)?;
     if tokens.0.contains_key(name) {
@@ -112,7 +118,7 @@ pub(crate) fn make(state: &State, name: &str, exports: &[String], read_only: boo
     Ok(())
 }
 
-pub(crate) fn list(state: &State) -> Result<()> {
+pub(crate) fn list(state: &StateDir) -> Result<()> {
     for (name, grant) in Tokens::read(state)?.0 {
         let exports = match grant.exports.is_empty() {
             true => "all exports".to_owned(),
@@ -128,7 +134,7 @@ pub(crate) fn list(state: &State) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn remove(state: &State, name: &str) -> Result<()> {
+pub(crate) fn remove(state: &StateDir, name: &str) -> Result<()> {
     let held = state.lock()?;
     let mut tokens = Tokens::read(state)?;
     if tokens.0.remove(name).is_none() {
@@ -143,7 +149,7 @@ mod tests {
 
     fn written(text: &str) -> Result<Tokens> {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::find(Some(folder.path())).unwrap();
+        let state = StateDir::find(Some(folder.path())).unwrap();
         std::fs::write(state.path(FILE), text).unwrap();
         Tokens::read(&state)
     }
@@ -159,7 +165,7 @@ mod tests {
         for text in [&limited, &token(&[], false)] {
             assert!(written(text).unwrap().find(&secret).is_some());
         }
-        // As a file that is cut off has it.
+        // A truncated file ends like this.
         for last in ["made", "exports"] {
             let kept = limited.lines().take_while(|line| !line.starts_with(last));
             let whole = limited.lines().find(|line| line.starts_with(last)).unwrap();

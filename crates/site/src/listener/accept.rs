@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A listener, and all that came in by it.
+//! Listener and the connections that it has accepted.
 
 use anyhow::Result;
 use longhaul_command::exit::{Refusal, port_not_opened};
@@ -10,10 +10,10 @@ use tokio::{
     task::JoinSet,
 };
 
-/// After an error of the listener: likely there are no descriptors left.
-const BREATH: Duration = Duration::from_millis(100);
+/// Delay after an error of accept(2). Most likely the process has no file descriptors left.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Listens, or says where it can't.
+/// Opens a listener, or returns an error that names the address.
 pub(crate) async fn listen(at: SocketAddr) -> Result<TcpListener> {
     let listener = TcpListener::bind(at).await;
     listener.map_err(|error| match error.kind() {
@@ -22,50 +22,50 @@ pub(crate) async fn listen(at: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-/// Gives each connection to `serve`, until it is to stop; then waits for all that it gave away. `serve` bounds them.
+/// Passes each connection to `serve` until the shutdown, then waits for all of them. `serve` limits their number.
 pub(crate) async fn accept<F>(
     listener: TcpListener,
-    mut stopped: Stopped,
+    mut shutdown: ShutdownSignal,
     serve: impl Fn(TcpStream, SocketAddr) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    let mut served = JoinSet::new();
+    let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            () = stopped.reached() => break,
-            Some(_) = served.join_next() => {}
+            () = shutdown.received() => break,
+            Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((socket, client)) => drop(served.spawn(serve(socket, client))),
-                Err(_) => tokio::time::sleep(BREATH).await,
+                Ok((socket, client)) => drop(connections.spawn(serve(socket, client))),
+                Err(_) => tokio::time::sleep(ACCEPT_BACKOFF).await,
             },
         }
     }
     drop(listener);
-    while served.join_next().await.is_some() {}
+    while connections.join_next().await.is_some() {}
 }
 
-/// Who decides.
+/// Trigger of a shutdown.
 #[derive(Debug, Default)]
-pub(crate) struct Stop(watch::Sender<bool>);
+pub(crate) struct ShutdownTrigger(watch::Sender<bool>);
 
-/// Who obeys.
+/// Signal that a shutdown was triggered.
 #[derive(Debug, Clone)]
-pub(crate) struct Stopped(watch::Receiver<bool>);
+pub(crate) struct ShutdownSignal(watch::Receiver<bool>);
 
-impl Stop {
-    pub(crate) fn watch(&self) -> Stopped {
-        Stopped(self.0.subscribe())
+impl ShutdownTrigger {
+    pub(crate) fn subscribe(&self) -> ShutdownSignal {
+        ShutdownSignal(self.0.subscribe())
     }
 
-    pub(crate) fn now(&self) {
+    pub(crate) fn trigger(&self) {
         self.0.send_replace(true);
     }
 }
 
-impl Stopped {
-    /// Returns when it is to stop; also if whoever decides is gone.
-    pub(crate) async fn reached(&mut self) {
+impl ShutdownSignal {
+    /// Waits until the shutdown is triggered, or the trigger is dropped.
+    pub(crate) async fn received(&mut self) {
         let _ = self.0.wait_for(|stopped| *stopped).await;
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many connections there are, and from where: bounded, and no address may have all of them. Who is not let in yet
-//! makes room for newcomers, the longest there first.
+//! Limits on connections, in total and by host. Clients that are not authenticated yet make room for new ones, the
+//! oldest first.
 
 use parking_lot::Mutex;
 use std::{
@@ -12,129 +12,131 @@ use std::{
 };
 use tokio::{sync::Notify, time::timeout};
 
-/// Connections at once, at most.
+/// Most connections at once.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
-    /// Beyond them one that is not let in is closed, or the newcomer if all are.
-    pub(crate) all: usize,
-    /// Of them from one address, or one network of IPv6 that a single host may have (64 bits). Beyond them newcomers from
-    /// there are closed at once.
-    pub(crate) of_one: usize,
+pub(crate) struct ConnectionLimits {
+    /// Most in total. Beyond, the oldest unauthenticated connection is closed; the new one if all are authenticated.
+    pub(crate) total: usize,
+    /// Most from one IPv4 address, or one IPv6 network of 64 bits, which a single host may have. Beyond, new ones
+    /// from there are closed at once.
+    pub(crate) per_host: usize,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Connections {
-    room: Room,
+pub(crate) struct ConnectionLimiter {
+    limits: ConnectionLimits,
     table: Arc<Mutex<Table>>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     counts: HashMap<IpAddr, usize>,
-    /// Those that are not let in, by age.
-    strangers: BTreeMap<u64, Stranger>,
+    /// Unauthenticated connections, by age.
+    unauthenticated: BTreeMap<u64, PendingConnection>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Stranger {
+struct PendingConnection {
     from: IpAddr,
-    displaced: Arc<Notify>,
+    evicted: Arc<Notify>,
 }
 
-/// Somebody in it, until dropped.
+/// Permit of one connection, released when dropped.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionPermit {
     table: Arc<Mutex<Table>>,
     from: IpAddr,
     number: u64,
-    displaced: Arc<Notify>,
-    admitted: Mutex<bool>,
+    evicted: Arc<Notify>,
+    is_authenticated: Mutex<bool>,
 }
 
-impl Connections {
-    pub(crate) fn new(room: Room) -> Self {
+impl ConnectionLimiter {
+    pub(crate) fn new(limits: ConnectionLimits) -> Self {
         let table = Arc::default();
-        Self { room, table }
+        Self { limits, table }
     }
 
-    /// `None`: there is no room for one more from there.
-    pub(crate) fn enter(&self, from: IpAddr) -> Option<Connection> {
+    /// Returns a permit, or `None` if the limits are reached.
+    pub(crate) fn try_acquire(&self, from: IpAddr) -> Option<ConnectionPermit> {
         let from = network(from);
         let mut table = self.table.lock();
-        let all: usize = table.counts.values().sum();
-        let of_one = table.counts.get(&from).copied().unwrap_or_default();
-        if of_one >= self.room.of_one || all >= self.room.all && !table.displace() {
+        let total: usize = table.counts.values().sum();
+        let per_host = table.counts.get(&from).copied().unwrap_or_default();
+        if per_host >= self.limits.per_host || total >= self.limits.total && !table.evict_oldest() {
             return None;
         }
-        let displaced = Arc::<Notify>::default();
-        let number = table.enter(from, displaced.clone());
-        Some(Connection {
+        let evicted = Arc::<Notify>::default();
+        let number = table.try_acquire(from, evicted.clone());
+        Some(ConnectionPermit {
             table: self.table.clone(),
             from,
             number,
-            displaced,
-            admitted: Mutex::default(),
+            evicted,
+            is_authenticated: Mutex::default(),
         })
     }
 }
 
 impl Table {
-    fn enter(&mut self, from: IpAddr, displaced: Arc<Notify>) -> u64 {
+    fn try_acquire(&mut self, from: IpAddr, evicted: Arc<Notify>) -> u64 {
         let number = self.next;
         self.next += 1;
         *self.counts.entry(from).or_default() += 1;
-        self.strangers.insert(number, Stranger { from, displaced });
+        self.unauthenticated
+            .insert(number, PendingConnection { from, evicted });
         number
     }
 
-    /// Takes its place from who has been a stranger for longest, if there is one.
-    fn displace(&mut self) -> bool {
-        let Some((_, Stranger { from, displaced })) = self.strangers.pop_first() else {
+    /// Evicts the oldest unauthenticated connection, if there is one.
+    fn evict_oldest(&mut self) -> bool {
+        let Some((_, PendingConnection { from, evicted })) = self.unauthenticated.pop_first()
+        else {
             return false;
         };
-        self.leave(from);
-        displaced.notify_one();
+        self.release(from);
+        evicted.notify_one();
         true
     }
 
-    fn leave(&mut self, from: IpAddr) {
+    fn release(&mut self, from: IpAddr) {
         match self.counts.get_mut(&from) {
-            Some(of_one) if *of_one > 1 => *of_one -= 1,
+            Some(per_host) if *per_host > 1 => *per_host -= 1,
             _ => drop(self.counts.remove(&from)),
         }
     }
 }
 
-impl Connection {
-    /// It has shown a token, and keeps its place.
-    pub(crate) fn admit(&self) {
+impl ConnectionPermit {
+    /// Marks the connection as authenticated. It can't be evicted any more.
+    pub(crate) fn mark_authenticated(&self) {
         let mut table = self.table.lock();
-        // Displaced meanwhile, it is closed.
-        *self.admitted.lock() |= table.strangers.remove(&self.number).is_some();
+        // A connection that was evicted meanwhile is closed.
+        *self.is_authenticated.lock() |= table.unauthenticated.remove(&self.number).is_some();
     }
 
-    /// Returns when it is to be closed: it was not let in for so long, or a newcomer has its place.
-    pub(crate) async fn overstays(&self, limit: Duration) {
-        // Whichever comes first.
-        let _ = timeout(limit, self.displaced.notified()).await;
-        if *self.admitted.lock() {
+    /// Waits until the connection must be closed: it was not authenticated within `limit`, or was evicted.
+    pub(crate) async fn wait_for_eviction(&self, limit: Duration) {
+        // The result does not matter.
+        let _ = timeout(limit, self.evicted.notified()).await;
+        if *self.is_authenticated.lock() {
             pending::<()>().await;
         }
     }
 }
 
-impl Drop for Connection {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut table = self.table.lock();
-        let was_stranger = table.strangers.remove(&self.number).is_some();
-        if was_stranger || *self.admitted.lock() {
-            table.leave(self.from);
+        let was_pending = table.unauthenticated.remove(&self.number).is_some();
+        if was_pending || *self.is_authenticated.lock() {
+            table.release(self.from);
         }
     }
 }
 
-/// What one host may have: an address of IPv4, 64 bits of IPv6.
+/// Returns the network that one host may have: an IPv4 address, or 64 bits of IPv6.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -151,29 +153,29 @@ mod tests {
 
     #[test]
     fn no_address_takes_the_room_of_all_others() {
-        let connections = Connections::new(Room {
-            all: 64,
-            of_one: 32,
+        let connections = ConnectionLimiter::new(ConnectionLimits {
+            total: 64,
+            per_host: 32,
         });
-        let enter = |from: &str| connections.enter(from.parse().unwrap());
-        let greedy: Vec<_> = std::iter::from_fn(|| enter("192.0.2.1")).collect();
+        let try_acquire = |from: &str| connections.try_acquire(from.parse().unwrap());
+        let greedy: Vec<_> = std::iter::from_fn(|| try_acquire("192.0.2.1")).collect();
         assert_eq!(greedy.len(), 32);
         assert!(
-            enter("::ffff:192.0.2.1").is_none(),
+            try_acquire("::ffff:192.0.2.1").is_none(),
             "the same in other clothes"
         );
         let networks = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"];
         let [one, same, other] = networks.map(|from| network(from.parse().unwrap()));
         assert!(one == same && one != other);
-        greedy.iter().for_each(Connection::admit);
+        greedy.iter().for_each(ConnectionPermit::mark_authenticated);
         let others: Vec<_> = (0..32)
-            .filter_map(|number| enter(&format!("198.51.100.{number}")))
+            .filter_map(|number| try_acquire(&format!("198.51.100.{number}")))
             .collect();
-        others.iter().for_each(Connection::admit);
+        others.iter().for_each(ConnectionPermit::mark_authenticated);
         assert_eq!(others.len(), 32);
-        assert!(enter("203.0.113.1").is_none(), "all are let in");
+        assert!(try_acquire("203.0.113.1").is_none(), "all are let in");
         drop(greedy);
-        assert!(enter("192.0.2.1").is_some());
+        assert!(try_acquire("192.0.2.1").is_some());
         drop(others);
         assert!(
             connections.table.lock().counts.is_empty(),
@@ -183,19 +185,30 @@ mod tests {
 
     #[tokio::test]
     async fn a_stranger_makes_room_for_a_newcomer() {
-        let connections = Connections::new(Room { all: 3, of_one: 2 });
-        let enter = |from: &str| connections.enter(from.parse().unwrap()).unwrap();
+        let connections = ConnectionLimiter::new(ConnectionLimits {
+            total: 3,
+            per_host: 2,
+        });
+        let try_acquire = |from: &str| connections.try_acquire(from.parse().unwrap()).unwrap();
         let (hour, moment) = (Duration::from_secs(3600), Duration::from_millis(10));
-        let (known, eldest) = (enter("192.0.2.1"), enter("192.0.2.1"));
-        known.admit();
-        let younger = enter("192.0.2.2");
-        let newcomer = enter("192.0.2.3");
-        eldest.overstays(hour).await;
-        eldest.admit();
-        assert!(!*eldest.admitted.lock(), "too late");
-        assert!(timeout(moment, younger.overstays(hour)).await.is_err());
-        assert!(timeout(2 * moment, known.overstays(moment)).await.is_err());
-        newcomer.overstays(moment).await;
+        let (known, eldest) = (try_acquire("192.0.2.1"), try_acquire("192.0.2.1"));
+        known.mark_authenticated();
+        let younger = try_acquire("192.0.2.2");
+        let newcomer = try_acquire("192.0.2.3");
+        eldest.wait_for_eviction(hour).await;
+        eldest.mark_authenticated();
+        assert!(!*eldest.is_authenticated.lock(), "too late");
+        assert!(
+            timeout(moment, younger.wait_for_eviction(hour))
+                .await
+                .is_err()
+        );
+        assert!(
+            timeout(2 * moment, known.wait_for_eviction(moment))
+                .await
+                .is_err()
+        );
+        newcomer.wait_for_eviction(moment).await;
         drop(eldest);
         let table = connections.table.lock();
         assert_eq!(table.counts.values().sum::<usize>(), 3);

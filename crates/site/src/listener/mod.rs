@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may come in, and how many: for copies and for HTTP alike.
+//! Admission of clients, for copies and for HTTP.
 
 pub(super) mod accept;
 pub(super) mod connections;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Clients that are refused: one line a burst, and after each wrong token from an address a longer wait.
+//! Log of refused clients: one line for a burst, and a growing delay after each wrong token from a host.
 //!
-//! Strangers choose neither how often something is printed nor how much is kept.
+//! Unauthenticated clients can influence neither the rate of lines nor the memory used.
 
 use super::connections::network;
-use crate::{lines::Records, record::Record};
+use crate::{record::Record, record_writer::RecordWriter};
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
@@ -12,55 +12,55 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Addresses that are kept, at most, some 150 bytes each. Beyond, the one that was quiet for longest is forgotten.
+/// Most hosts remembered, some 150 bytes each. Beyond, the one with the oldest refusal is dropped.
 const ADDRESSES_MAX: usize = 4096;
 
-/// The wait after an address's first wrong token; it doubles with each more. A token has 256 bits: this is not what
-/// keeps it from being guessed, but who tries costs no more than a few answers.
+/// Delay after a host's first wrong token. It doubles with each more. A token has 256 bits and can't be guessed; the
+/// delay only bounds the cost of attempts.
 const DELAY_MIN: Duration = Duration::from_millis(100);
 
-/// The longest wait, which a client's own timeout should not cut short.
+/// Longest delay. It should be shorter than a client's own timeout.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// A burst ends when an address was quiet for so long; and one that goes on is said again so often.
-const QUIET: Duration = Duration::from_secs(600);
+/// Time without refusals that ends a burst, and the interval to log a burst that continues.
+const BURST_GAP: Duration = Duration::from_secs(600);
 
-/// Lines in a row for all addresses together, and how long until there may be one more.
+/// Most lines in a row for all hosts together, and the interval after which one more is allowed.
 const LINES_MAX: u32 = 32;
-const LINE_EVERY: Duration = Duration::from_secs(4);
+const LINE_INTERVAL: Duration = Duration::from_secs(4);
 
-/// Why a client is refused.
+/// Reason of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum RefusalCause {
     WrongToken,
-    /// It has as many connections as it may have.
+    /// The host has too many connections.
     TooManyConnections,
-    /// Whatever else.
+    /// Any other reason.
     Other,
 }
 
-/// What follows from a refusal.
+/// Actions that follow a refusal.
 #[derive(Debug, PartialEq, Eq)]
-struct Verdict {
-    /// How long the client waits for its answer.
+struct RefusalAction {
+    /// Time that the client waits for its response.
     delay: Duration,
-    /// There is to be a line, for so many refusals.
+    /// Number of refusals to log in one line; `None` to log nothing.
     line: Option<u64>,
 }
 
-/// What is known of addresses, or networks of IPv6.
+/// Refusals by host.
 #[derive(Debug)]
-pub(crate) struct Refusals(Mutex<Table>);
+pub(crate) struct RefusalLog(Mutex<Table>);
 
 #[derive(Debug)]
 struct Table {
-    addresses: HashMap<IpAddr, Known>,
+    addresses: HashMap<IpAddr, AddressState>,
     lines: u32,
-    lines_since: Instant,
+    refilled_at: Instant,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct AddressState {
     last: Option<Instant>,
     wrong_tokens: u32,
     bursts: [Burst; 3],
@@ -68,91 +68,91 @@ struct Known {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Burst {
-    said: Option<Instant>,
-    unsaid: u64,
+    logged_at: Option<Instant>,
+    unlogged: u64,
 }
 
-impl Refusals {
+impl RefusalLog {
     pub(crate) fn new(now: Instant) -> Self {
         Self(Mutex::new(Table {
             addresses: HashMap::new(),
             lines: LINES_MAX,
-            lines_since: now,
+            refilled_at: now,
         }))
     }
 
-    /// Says that a client is refused, if it is not said already; how long the client waits.
-    pub(crate) fn say(
+    /// Logs a refusal, unless its burst is logged already. Returns the time that the client waits.
+    pub(crate) fn report(
         &self,
         client: SocketAddr,
-        cause: Cause,
+        cause: RefusalCause,
         why: &str,
-        records: Records,
+        records: RecordWriter,
     ) -> Duration {
-        let verdict = self.refuse(client.ip(), cause, Instant::now());
-        if let Some(count) = verdict.line {
+        let action = self.refuse(client.ip(), cause, Instant::now());
+        if let Some(count) = action.line {
             let why = why.to_owned();
             records.write(&Record::Refused { client, why, count });
         }
-        verdict.delay
+        action.delay
     }
 
-    fn refuse(&self, from: IpAddr, cause: Cause, now: Instant) -> Verdict {
+    fn refuse(&self, from: IpAddr, cause: RefusalCause, now: Instant) -> RefusalAction {
         self.0.lock().refuse(network(from), cause, now)
     }
 }
 
 impl Table {
-    fn refuse(&mut self, from: IpAddr, cause: Cause, now: Instant) -> Verdict {
-        self.fill(now);
-        self.make_room(from);
-        let known = self.addresses.entry(from).or_default();
-        if known
+    fn refuse(&mut self, from: IpAddr, cause: RefusalCause, now: Instant) -> RefusalAction {
+        self.refill(now);
+        self.evict_quietest(from);
+        let state = self.addresses.entry(from).or_default();
+        if state
             .last
-            .is_some_and(|last| now.duration_since(last) >= QUIET)
+            .is_some_and(|last| now.duration_since(last) >= BURST_GAP)
         {
-            *known = Known::default();
+            *state = AddressState::default();
         }
-        known.last = Some(now);
+        state.last = Some(now);
         let delay = match cause {
-            Cause::WrongToken => {
-                known.wrong_tokens += 1;
-                delay(known.wrong_tokens)
+            RefusalCause::WrongToken => {
+                state.wrong_tokens += 1;
+                delay(state.wrong_tokens)
             }
             _ => Duration::ZERO,
         };
-        let burst = &mut known.bursts[cause as usize];
-        burst.unsaid += 1;
+        let burst = &mut state.bursts[cause as usize];
+        burst.unlogged += 1;
         let is_due = burst
-            .said
-            .is_none_or(|said| now.duration_since(said) >= QUIET);
-        let line = (is_due && self.lines > 0).then_some(burst.unsaid);
+            .logged_at
+            .is_none_or(|logged_at| now.duration_since(logged_at) >= BURST_GAP);
+        let line = (is_due && self.lines > 0).then_some(burst.unlogged);
         if line.is_some() {
             self.lines -= 1;
             *burst = Burst {
-                said: Some(now),
-                unsaid: 0,
+                logged_at: Some(now),
+                unlogged: 0,
             };
         }
-        Verdict { delay, line }
+        RefusalAction { delay, line }
     }
 
-    /// Lines that have become possible.
-    fn fill(&mut self, now: Instant) {
-        while self.lines < LINES_MAX && now.duration_since(self.lines_since) >= LINE_EVERY {
+    /// Adds the lines that have become available.
+    fn refill(&mut self, now: Instant) {
+        while self.lines < LINES_MAX && now.duration_since(self.refilled_at) >= LINE_INTERVAL {
             self.lines += 1;
-            self.lines_since += LINE_EVERY;
+            self.refilled_at += LINE_INTERVAL;
         }
         if self.lines == LINES_MAX {
-            self.lines_since = now;
+            self.refilled_at = now;
         }
     }
 
-    fn make_room(&mut self, newcomer: IpAddr) {
+    fn evict_quietest(&mut self, newcomer: IpAddr) {
         if self.addresses.len() < ADDRESSES_MAX || self.addresses.contains_key(&newcomer) {
             return;
         }
-        let quietest = self.addresses.iter().min_by_key(|(_, known)| known.last);
+        let quietest = self.addresses.iter().min_by_key(|(_, state)| state.last);
         if let Some(address) = quietest.map(|(address, _)| *address) {
             self.addresses.remove(&address);
         }
@@ -167,7 +167,7 @@ fn delay(wrong_tokens: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Cause::{Other, TooManyConnections, WrongToken};
+    use RefusalCause::{Other, TooManyConnections, WrongToken};
 
     fn address(number: u32) -> IpAddr {
         IpAddr::V4(number.into())
@@ -176,16 +176,19 @@ mod tests {
     #[test]
     fn delays_grow_for_an_address_and_end_with_its_silence() {
         let begin = Instant::now();
-        let refusals = Refusals::new(begin);
-        let delay = |from, at| refusals.refuse(from, WrongToken, at).delay.as_millis();
+        let refusal_log = RefusalLog::new(begin);
+        let delay = |from, at| refusal_log.refuse(from, WrongToken, at).delay.as_millis();
         let delays: Vec<_> = (0..8).map(|_| delay(address(1), begin)).collect();
         assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
         assert_eq!(delay(address(2), begin), 100);
         assert_eq!(
-            refusals.refuse(address(2), Other, begin).delay.as_millis(),
+            refusal_log
+                .refuse(address(2), Other, begin)
+                .delay
+                .as_millis(),
             0
         );
-        assert_eq!(delay(address(1), begin + QUIET), 100);
+        assert_eq!(delay(address(1), begin + BURST_GAP), 100);
         for _ in 0..100 {
             assert!(delay(address(3), begin) <= 5000);
         }
@@ -194,10 +197,10 @@ mod tests {
     #[test]
     fn says_one_line_a_burst() {
         let begin = Instant::now();
-        let refusals = Refusals::new(begin);
+        let refusal_log = RefusalLog::new(begin);
         let line = |from, cause, after: u64| {
             let at = begin + Duration::from_secs(after);
-            refusals.refuse(address(from), cause, at).line
+            refusal_log.refuse(address(from), cause, at).line
         };
         assert_eq!(line(1, WrongToken, 0), Some(1));
         for second in 1..599 {
@@ -212,16 +215,16 @@ mod tests {
     #[test]
     fn keeps_and_says_little_of_many_addresses() {
         let begin = Instant::now();
-        let refusals = Refusals::new(begin);
+        let refusal_log = RefusalLog::new(begin);
         let all = 3 * ADDRESSES_MAX as u32;
         let lines = (0..all)
-            .filter_map(|number| refusals.refuse(address(number), WrongToken, begin).line)
+            .filter_map(|number| refusal_log.refuse(address(number), WrongToken, begin).line)
             .count();
         assert_eq!(lines, LINES_MAX as usize);
-        assert_eq!(refusals.0.lock().addresses.len(), ADDRESSES_MAX);
-        let later = begin + 2 * LINE_EVERY;
+        assert_eq!(refusal_log.0.lock().addresses.len(), ADDRESSES_MAX);
+        let later = begin + 2 * LINE_INTERVAL;
         let lines = (0..100)
-            .filter_map(|number| refusals.refuse(address(number), WrongToken, later).line)
+            .filter_map(|number| refusal_log.refuse(address(number), WrongToken, later).line)
             .count();
         assert_eq!(lines, 2);
     }

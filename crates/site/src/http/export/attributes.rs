@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a file that takes another's place, or is a copy of it, has of that: its mode, its lists of access control
-//! (acl(5)) and extended attributes of users (`user.*`, xattr(7)).
+//! Attributes that a file takes from the file that it replaces or is a copy of: mode, POSIX access control lists
+//! (acl(5)) and user extended attributes (`user.*`, xattr(7)).
 
 use super::meta::errno;
 use dav_server::fs::{FsError, FsResult};
@@ -12,13 +12,13 @@ use rustix::{
 };
 use std::os::fd::AsFd;
 
-const OF_USERS: &[u8] = b"user.";
-const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
+const USER_PREFIX: &[u8] = b"user.";
+const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 
-/// Bytes of a value: Linux's XATTR_SIZE_MAX.
+/// Longest value of an attribute, in bytes: Linux's XATTR_SIZE_MAX.
 const VALUE_LEN_MAX: usize = 64 << 10;
 
-/// A value; nothing where the attribute is not there or the file system has none.
+/// Returns the value of an attribute. `None` if it is not set or the file system has no attributes.
 pub(crate) fn read(file: impl AsFd, name: &[u8]) -> FsResult<Option<Vec<u8>>> {
     let mut value = Vec::with_capacity(VALUE_LEN_MAX);
     match fgetxattr(file, name, spare_capacity(&mut value)) {
@@ -38,20 +38,21 @@ pub(crate) fn write(file: impl AsFd, name: &[u8], value: Option<&[u8]>) -> FsRes
         },
     };
     written.map_err(|error| match error {
-        // More than a file's attributes may have there.
+        // The attributes would exceed what the file system can store.
         Errno::RANGE | Errno::TOOBIG => FsError::InsufficientStorage,
-        // The file system has none.
+        // The file system has no attributes.
         Errno::OPNOTSUPP => FsError::Forbidden,
         error => errno(error),
     })
 }
 
-/// Gives `to` the mode, without set-id bits and with these, the lists of access control and the attributes of users
-/// that something has. A file system without attributes keeps none; what the list let the group do is then in the
-/// mode.
+/// Copies the mode, the access control lists and the user attributes of a file to `to`. Set-id bits are dropped and
+/// the bits of `more` are set. A file system without attributes keeps only the mode, which then contains the rights
+/// of the group from the list.
 ///
 /// # Errors
-/// Some of it can't be read: it would be lost without a word, and without its list a file is for others than before.
+/// Some of it can't be read. Dropping it silently would lose data, and a file without its list would be open to other
+/// users than before.
 pub(crate) fn copy(
     (original, unread): (Metadata, Vec<SkippedField>),
     to: impl AsFd,
@@ -76,7 +77,7 @@ pub(crate) fn copy(
 }
 
 fn is_copied(name: &[u8]) -> bool {
-    name.starts_with(OF_USERS) || name.starts_with(ACCESS_LISTS)
+    name.starts_with(USER_PREFIX) || name.starts_with(ACL_PREFIX)
 }
 
 fn is_copied_part(what: &MetadataField) -> bool {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file that is being read.
+//! File opened for a GET.
 
-use super::meta::{Meta, blocking, errno, failed, io};
+use super::meta::{Meta, blocking, errno, from_failure, from_io_error};
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
 use longhaul_store::{path::RelPath, root::Root};
 use std::{fs::File, io::SeekFrom, os::unix::fs::FileExt, sync::Arc};
 
-/// Read at once.
+/// Bytes read at once.
 pub(crate) const READ_LEN: usize = 128 << 10;
 
-/// An open file, and how far it is.
+/// Open file and its read position.
 #[derive(Debug)]
 pub(crate) struct Download {
     file: Arc<File>,
@@ -19,11 +19,11 @@ pub(crate) struct Download {
 }
 
 impl Download {
-    /// A plain file, and nothing else.
+    /// Opens a regular file. Refuses any other kind.
     pub(crate) fn open(root: &Root, path: &RelPath) -> FsResult<Self> {
-        // Looked at first: to open a device may do something.
-        Meta::shown(root, Some(path))?;
-        let file = root.open_file(path).map_err(failed)?;
+        // The kind is checked first, since opening a device may have an effect.
+        Meta::visible(root, Some(path))?;
+        let file = root.open_file(path).map_err(from_failure)?;
         let stat = rustix::fs::fstat(&file).map_err(errno)?;
         let meta = Meta::of(stat);
         match meta.is_file() {
@@ -51,13 +51,14 @@ impl DavFile for Download {
         Box::pin(async move { Ok(Box::new(meta) as _) })
     }
 
-    /// A file that has become shorter is an error: nobody is given bytes that were never there.
+    /// Returns the next bytes. A file that has become shorter is an error, so that no client receives bytes that
+    /// never existed.
     fn read_bytes(&mut self, count: usize) -> FsFuture<'_, Bytes> {
         let (file, at) = (self.file.clone(), self.at);
         Box::pin(async move {
             let read = blocking(move || {
                 let mut bytes = vec![0; count.min(READ_LEN)];
-                let read = file.read_at(&mut bytes, at).map_err(io)?;
+                let read = file.read_at(&mut bytes, at).map_err(from_io_error)?;
                 bytes.truncate(read);
                 match read {
                     0 => Err(FsError::GeneralFailure),

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An export as WebDAV sees it: plain files and directories beneath its directory. Symbolic links are neither shown nor
-//! followed, and files of copies under way are not there.
+//! View of an export for WebDAV: regular files and directories below its directory. Symbolic links are neither listed
+//! nor followed, and files of copies in progress are hidden.
 
 use super::{
     attributes,
     download::Download,
     guard::Guard,
-    meta::{Meta, blocking, failed, names, rel_path, within},
+    meta::{Meta, blocking, from_failure, names, rel_path, within},
     tree,
     upload::Upload,
 };
 use crate::{
-    exports::lies_in,
-    http::{access::Access, audit::Changes},
+    exports::is_within,
+    http::{access::Access, audit::ChangeCounter},
 };
 use dav_server::{
     davpath::DavPath,
@@ -38,115 +38,117 @@ use std::{
     sync::Arc,
 };
 
-/// Entries of a directory that are shown, at most; each costs some 300 bytes. A larger one can't be listed.
+/// Most entries of a directory that can be listed. Each costs some 300 bytes. A larger directory can't be listed.
 pub(in crate::http) const ENTRIES_MAX: usize = 100_000;
 
-/// An export for one request.
+/// Export, opened for one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     pub(crate) root: Arc<Root>,
     pub(in crate::http) access: Arc<Access>,
-    /// A name of our own that this request may use, and what is below it.
+    /// Internal name that this request may use, with everything below it.
     staged: Option<RelPath>,
-    /// Of a COPY: where from, and where to.
-    copied: Option<(RelPath, RelPath)>,
-    /// What is in the directory that this request is about, for the library to ask for once.
-    listed: Arc<Mutex<Option<Entries>>>,
-    pub(in crate::http) changes: Changes,
+    /// Source and destination of a COPY.
+    copy_paths: Option<(RelPath, RelPath)>,
+    /// Contents of the directory of this request, for dav-server to take once.
+    cached_listing: Arc<Mutex<Option<Entries>>>,
+    pub(in crate::http) changes: ChangeCounter,
     pub(in crate::http) guard: Guard,
 }
 
 impl Files {
-    /// Opened for each request: the directory may have been mounted meanwhile. A link that is there now is not followed.
-    pub(in crate::http) fn of(access: Access, changes: Changes) -> std::io::Result<Self> {
+    /// Opens the export for one request, since its directory may have been mounted meanwhile. A symbolic link in its
+    /// place is not followed.
+    pub(in crate::http) fn of(access: Access, changes: ChangeCounter) -> std::io::Result<Self> {
         let root = Root::open_without_links(&access.directory)?;
-        let device = Meta::any(&root, None).map_or(0, |meta| meta.identity().0);
+        let device = Meta::stat(&root, None).map_or(0, |meta| meta.identity().0);
         let locks = access.locks.clone().at_device(device);
         Ok(Self {
             root: Arc::new(root),
             access: Arc::new(Access { locks, ..access }),
             staged: None,
-            copied: None,
-            listed: Arc::default(),
+            copy_paths: None,
+            cached_listing: Arc::default(),
             changes,
             guard: Guard::default(),
         })
     }
 
-    /// What is known of what is shown at a path; none is the export.
-    pub(crate) fn look(&self, path: Option<RelPath>) -> FsFuture<'static, Meta> {
-        self.act(move |root| Meta::shown(root, path.as_ref()))
+    /// Returns the metadata of a visible path. `None` is the export itself.
+    pub(crate) fn stat(&self, path: Option<RelPath>) -> FsFuture<'static, Meta> {
+        self.run_blocking(move |root| Meta::visible(root, path.as_ref()))
     }
 
-    /// Whether something is shown at a path.
-    pub(crate) fn is_there(&self, path: Option<&RelPath>) -> bool {
-        Meta::shown(&self.root, path).is_ok()
+    /// Returns whether a path is visible.
+    pub(crate) fn exists(&self, path: Option<&RelPath>) -> bool {
+        Meta::visible(&self.root, path).is_ok()
     }
 
-    /// Makes a file with nothing in it; whether it was not there.
+    /// Creates an empty file. Returns whether it did not exist before.
     pub(crate) fn make_empty(&self, path: &RelPath) -> FsResult<bool> {
         let upload = begin_new(&self.root, path.clone(), &self.changes);
         match upload.and_then(Upload::finish) {
-            // Meanwhile it is.
-            Err(_) if self.is_there(Some(path)) => Ok(false),
+            // Another request has created it meanwhile.
+            Err(_) if self.exists(Some(path)) => Ok(false),
             made => made.map(|()| true),
         }
     }
 
-    /// A file or a directory, opened for what is kept beside its contents.
+    /// Opens a file or a directory to access its attributes.
     pub(crate) fn open_any(&self, path: Option<&RelPath>) -> FsResult<OwnedFd> {
         open_any(&self.root, path)
     }
 
-    /// Where something of the export is on this machine.
-    pub(crate) fn place(&self, path: &RelPath) -> PathBuf {
+    /// Returns the absolute path of an entry on this machine.
+    pub(crate) fn absolute_path(&self, path: &RelPath) -> PathBuf {
         self.access
             .directory
             .join(OsStr::from_bytes(path.as_bytes()))
     }
 
-    /// Whether something is another export, or has one in it: that stays where it is.
-    pub(crate) fn holds_export(&self, path: &RelPath) -> bool {
-        let place = self.place(path);
-        let mut others = self.access.others.iter();
-        others.any(|other| lies_in(other, &place))
+    /// Returns whether a path is another export or contains one. Such a path must stay in place.
+    pub(crate) fn contains_export(&self, path: &RelPath) -> bool {
+        let absolute_path = self.absolute_path(path);
+        let mut others = self.access.other_exports.iter();
+        others.any(|other| is_within(other, &absolute_path))
     }
 
-    /// For a request whose changes are checked when they are made.
-    pub(in crate::http) fn guarded(mut self, guard: Guard) -> Self {
+    /// Sets the guard that checks each change when it is made.
+    pub(in crate::http) fn with_guard(mut self, guard: Guard) -> Self {
         self.guard = guard;
         self
     }
 
-    /// For a request that makes something under this name first.
-    pub(crate) fn staging(mut self, name: &RelPath) -> Self {
+    /// Allows the request to use this internal name.
+    pub(crate) fn with_staging(mut self, name: &RelPath) -> Self {
         self.staged = Some(name.clone());
         self
     }
 
-    /// For a COPY: directories that it makes are for those who may use the ones that they are made from.
-    pub(crate) fn copying(mut self, from: &RelPath, to: &RelPath) -> Self {
-        self.copied = Some((from.clone(), to.clone()));
+    /// Sets the source and the destination of a COPY. Directories that it creates get the rights of those that they
+    /// are copied from.
+    pub(crate) fn with_copy(mut self, from: &RelPath, to: &RelPath) -> Self {
+        self.copy_paths = Some((from.clone(), to.clone()));
         self
     }
 
-    /// What a directory that is made is a copy of.
+    /// Returns the path that a new directory is a copy of.
     fn original(&self, made: &RelPath) -> Option<RelPath> {
-        let (from, to) = self.copied.as_ref()?;
+        let (from, to) = self.copy_paths.as_ref()?;
         match made == to {
             true => Some(from.clone()),
             false => from.join(made.strip_prefix(to)?.as_bytes()).ok(),
         }
     }
 
-    /// For a request about a directory with this in it.
-    pub(crate) fn listing(mut self, entries: Entries) -> Self {
-        self.listed = Arc::new(Mutex::new(Some(entries)));
+    /// Sets the contents of the request's directory.
+    pub(crate) fn with_listing(mut self, entries: Entries) -> Self {
+        self.cached_listing = Arc::new(Mutex::new(Some(entries)));
         self
     }
 
-    /// The path below the export; none is the export.
-    fn inside(&self, path: &DavPath) -> FsResult<Option<RelPath>> {
+    /// Returns the path below the export. `None` is the export itself.
+    fn resolve(&self, path: &DavPath) -> FsResult<Option<RelPath>> {
         let Some(path) = rel_path(path.as_bytes()).map_err(|_| FsError::NotFound)? else {
             return Ok(None);
         };
@@ -158,34 +160,34 @@ impl Files {
         }
     }
 
-    /// Something below the export.
-    fn below(&self, path: &DavPath) -> FsResult<RelPath> {
-        self.inside(path)?.ok_or(FsError::Forbidden)
+    /// Returns the path below the export; an error for the export itself.
+    fn resolve_below(&self, path: &DavPath) -> FsResult<RelPath> {
+        self.resolve(path)?.ok_or(FsError::Forbidden)
     }
 
-    /// Does something that may wait for a disk.
-    fn act<T: Send + 'static>(
+    /// Runs an operation that may wait for a disk.
+    fn run_blocking<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Arc<Root>) -> FsResult<T> + Send + 'static,
+        operation: impl FnOnce(&Arc<Root>) -> FsResult<T> + Send + 'static,
     ) -> FsFuture<'static, T> {
         let root = self.root.clone();
-        Box::pin(blocking(move || act(&root)))
+        Box::pin(blocking(move || operation(&root)))
     }
 
-    /// The same, which changes something.
-    fn change<T: Send + 'static>(
+    /// Runs an operation that changes something, if the export is writable.
+    fn run_change<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Arc<Root>, &Changes) -> FsResult<T> + Send + 'static,
+        operation: impl FnOnce(&Arc<Root>, &ChangeCounter) -> FsResult<T> + Send + 'static,
     ) -> FsFuture<'static, T> {
         let changes = self.changes.clone();
         match self.access.writable {
-            true => self.act(move |root| act(root, &changes)),
+            true => self.run_blocking(move |root| operation(root, &changes)),
             false => Box::pin(async { Err(FsError::Forbidden) }),
         }
     }
 }
 
-/// A name in a directory.
+/// Entry of a directory.
 #[derive(Debug, Clone)]
 struct Entry {
     name: Vec<u8>,
@@ -203,15 +205,15 @@ impl DavDirEntry for Entry {
     }
 }
 
-/// What is in a directory.
+/// Contents of a directory.
 #[derive(Debug)]
 pub(crate) struct Entries(Vec<Entry>);
 
 impl Entries {
-    /// What is shown of it.
+    /// Returns the visible entries.
     ///
     /// # Errors
-    /// As [`entries`].
+    /// See [`entries`].
     pub(crate) fn of(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
         entries(root, path, false).map(Self)
     }
@@ -220,26 +222,26 @@ impl Entries {
         self.0.len()
     }
 
-    /// Each name, and what is known of it.
+    /// Returns each name with its metadata.
     pub(crate) fn into_names(self) -> impl Iterator<Item = (Vec<u8>, Meta)> + Send {
         self.0.into_iter().map(|entry| (entry.name, entry.meta))
     }
 }
 
-/// `all`: also what is not shown, to copy or remove it; never files of a copy under way.
+/// Lists a directory. With `all`, hidden entries are included, in order to copy or remove them. Files of a copy in
+/// progress never are.
 ///
 /// # Errors
-/// Not everything in it can be looked at, it is too much, or paths in it are too long. What is left out would be missing
-/// without a word.
+/// Some entry can't be read, there are too many, or a path is too long. A partial list would silently omit entries.
 fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry>> {
     let names = names(root, path)?;
-    let look = match all {
-        true => Meta::any,
-        false => Meta::shown,
+    let stat = match all {
+        true => Meta::stat,
+        false => Meta::visible,
     };
     let entry = |name: &[u8]| {
-        let meta = match look(root, Some(&within(path, name)?)) {
-            // It is not shown, or gone meanwhile.
+        let meta = match stat(root, Some(&within(path, name)?)) {
+            // The entry is hidden, or was removed meanwhile.
             Err(FsError::NotFound) => return Ok(None),
             meta => meta?,
         };
@@ -257,16 +259,16 @@ fn entries(root: &Root, path: Option<&RelPath>, all: bool) -> FsResult<Vec<Entry
     }
 }
 
-/// Makes a directory like this one, with its attributes and for those who may use it; its owner may always write, for it is
-/// filled yet.
-fn liken(root: &Root, path: &RelPath, original: &RelPath) -> FsResult<()> {
-    let opened = root.open_dir(Some(path)).map_err(failed)?;
-    let original = root.metadata(original).map_err(failed)?;
+/// Copies the attributes and rights of a directory to a new one. Its owner may always write, because it is still to
+/// be filled.
+fn copy_dir_attributes(root: &Root, path: &RelPath, original: &RelPath) -> FsResult<()> {
+    let opened = root.open_dir(Some(path)).map_err(from_failure)?;
+    let original = root.metadata(original).map_err(from_failure)?;
     attributes::copy(original, opened, 0o700)
 }
 
-/// A file that replaces nothing.
-fn begin_new(root: &Arc<Root>, path: RelPath, changes: &Changes) -> FsResult<Upload> {
+/// Creates a file that must not exist yet.
+fn begin_new(root: &Arc<Root>, path: RelPath, changes: &ChangeCounter) -> FsResult<Upload> {
     let options = OpenOptions {
         create_new: true,
         ..OpenOptions::default()
@@ -274,31 +276,31 @@ fn begin_new(root: &Arc<Root>, path: RelPath, changes: &Changes) -> FsResult<Upl
     Upload::begin(root, path, &options, changes, Guard::default())
 }
 
-/// A plain file or a directory.
+/// Opens a regular file or a directory.
 fn open_any(root: &Root, path: Option<&RelPath>) -> FsResult<OwnedFd> {
     match path.filter(|path| !root.is_dir(path)) {
-        None => root.open_dir(path).map_err(failed),
+        None => root.open_dir(path).map_err(from_failure),
         Some(file) => {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK;
             let opened = root.open_with(file, flags, Mode::empty());
-            opened.map(OwnedFd::from).map_err(failed)
+            opened.map(OwnedFd::from).map_err(from_failure)
         }
     }
 }
 
-/// The record of a copy into it does not keep a directory from being removed, nor does what an upload has left.
+/// Removes a directory, even if it still contains the manifest of a copy into it or a file of an interrupted upload.
 fn remove_dir(root: &Root, path: &RelPath) -> FsResult<()> {
     match root.remove_dir(path) {
         Err(failure) if failure.errno() == Some(Errno::NOTEMPTY) => {}
-        other => return other.map_err(failed),
+        other => return other.map_err(from_failure),
     }
-    let (names, _) = root.list(Some(path)).map_err(failed)?;
+    let (names, _) = root.list(Some(path)).map_err(from_failure)?;
     let paths: Option<Vec<_>> = names.iter().map(|name| path.join(name).ok()).collect();
     let left = paths.filter(|all| all.iter().all(|path| tree::is_orphaned(root, path)));
     for path in left.unwrap_or_default() {
-        tree::remove(root, &path, &Changes::default())?;
+        tree::remove(root, &path, &ChangeCounter::default())?;
     }
-    root.remove_dir(path).map_err(failed)
+    root.remove_dir(path).map_err(from_failure)
 }
 
 impl DavFileSystem for Files {
@@ -307,16 +309,16 @@ impl DavFileSystem for Files {
         path: &'a DavPath,
         options: OpenOptions,
     ) -> FsFuture<'a, Box<dyn DavFile>> {
-        let path = match self.below(path) {
+        let path = match self.resolve_below(path) {
             Ok(path) => path,
             Err(error) => return Box::pin(async move { Err(error) }),
         };
         let guard = self.guard.clone();
         match options.write {
-            true => self.change(move |root, changes| {
+            true => self.run_change(move |root, changes| {
                 Ok(Box::new(Upload::begin(root, path, &options, changes, guard)?) as _)
             }),
-            false => self.act(move |root| Ok(Box::new(Download::open(root, &path)?) as _)),
+            false => self.run_blocking(move |root| Ok(Box::new(Download::open(root, &path)?) as _)),
         }
     }
 
@@ -325,11 +327,11 @@ impl DavFileSystem for Files {
         path: &'a DavPath,
         meta: ReadDirMeta,
     ) -> FsFuture<'a, FsStream<Box<dyn DavDirEntry>>> {
-        let path = self.inside(path);
+        let path = self.resolve(path);
         let all = matches!(meta, ReadDirMeta::DataSymlink);
-        let listed = self.listed.lock().take();
-        self.act(move |root| {
-            let found = match listed {
+        let cached_listing = self.cached_listing.lock().take();
+        self.run_blocking(move |root| {
+            let found = match cached_listing {
                 Some(Entries(found)) => found,
                 None => entries(root, path?.as_ref(), all)?,
             };
@@ -339,28 +341,28 @@ impl DavFileSystem for Files {
     }
 
     fn metadata<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, Box<dyn DavMetaData>> {
-        let path = self.inside(path);
-        self.act(move |root| Ok(Box::new(Meta::shown(root, path?.as_ref())?) as _))
+        let path = self.resolve(path);
+        self.run_blocking(move |root| Ok(Box::new(Meta::visible(root, path?.as_ref())?) as _))
     }
 
     fn create_dir<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
-        let path = self.below(path);
+        let path = self.resolve_below(path);
         let original = path.as_ref().ok().and_then(|path| self.original(path));
         let guard = self.guard.clone();
-        self.change(move |root, changes| {
+        self.run_change(move |root, changes| {
             let path = path?;
-            guard.step(|| root.make_dir_with_umask(&path).map_err(failed))?;
+            guard.step(|| root.make_dir_with_umask(&path).map_err(from_failure))?;
             changes.count_entry();
             match original {
-                Some(original) => liken(root, &path, &original),
+                Some(original) => copy_dir_attributes(root, &path, &original),
                 None => Ok(()),
             }
         })
     }
 
     fn remove_dir<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
-        let path = self.below(path);
-        self.change(move |root, changes| {
+        let path = self.resolve_below(path);
+        self.run_change(move |root, changes| {
             remove_dir(root, &path?)?;
             changes.count_entry();
             Ok(())
@@ -368,15 +370,15 @@ impl DavFileSystem for Files {
     }
 
     fn remove_file<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
-        let (path, guard) = (self.below(path), self.guard.clone());
-        self.change(move |root, changes| {
+        let (path, guard) = (self.resolve_below(path), self.guard.clone());
+        self.run_change(move |root, changes| {
             let path = path?;
             guard.step(|| tree::remove_file(root, &path, changes))
         })
     }
 
     fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath) -> FsFuture<'a, ()> {
-        let (from, to) = (self.below(from), self.below(to));
-        self.change(move |root, changes| begin_new(root, to?, changes)?.fill(root, &from?))
+        let (from, to) = (self.resolve_below(from), self.resolve_below(to));
+        self.run_change(move |root, changes| begin_new(root, to?, changes)?.copy_from(root, &from?))
     }
 }

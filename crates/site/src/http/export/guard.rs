@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The step in which a request changes something. What it was checked for when it came may not hold any more: the body
-//! of a PUT takes its time. So that is checked again, and until the step is done no other process of the site takes
-//! one, nor changes locks.
+//! Guard around the step in which a request changes something. The checks made when the request arrived may no longer
+//! hold, since the body of a PUT takes time. The guard repeats them, and until the step is done no other process of
+//! the site changes files or locks.
 
-use crate::http::locks::Locks;
+use crate::http::locks::LockStore;
 use dav_server::fs::{FsError, FsResult};
 use hyper::StatusCode;
 use parking_lot::Mutex;
 use std::{fmt, sync::Arc};
 
-/// A status, and words for people.
-pub(crate) type Refused = (StatusCode, &'static str);
+/// Status and text of a response.
+pub(crate) type Rejection = (StatusCode, &'static str);
 
-type Check = dyn Fn() -> Result<(), Refused> + Send + Sync;
+type Check = dyn Fn() -> Result<(), Rejection> + Send + Sync;
 
-/// The check of one request; without one, the steps need none.
+/// Check of one request. Without one, every step is allowed.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
-    check: Option<(Locks, Arc<Check>)>,
-    refused: Arc<Mutex<Option<Refused>>>,
+    check: Option<(LockStore, Arc<Check>)>,
+    rejection: Arc<Mutex<Option<Rejection>>>,
 }
 
 impl fmt::Debug for Guard {
@@ -29,36 +29,36 @@ impl fmt::Debug for Guard {
 
 impl Guard {
     pub(in crate::http) fn new(
-        locks: Locks,
-        check: impl Fn() -> Result<(), Refused> + Send + Sync + 'static,
+        locks: LockStore,
+        check: impl Fn() -> Result<(), Rejection> + Send + Sync + 'static,
     ) -> Self {
         Self {
             check: Some((locks, Arc::new(check))),
-            refused: Arc::default(),
+            rejection: Arc::default(),
         }
     }
 
-    /// Takes a step, if the check lets it.
-    pub(crate) fn step<T>(&self, act: impl FnOnce() -> FsResult<T>) -> FsResult<T> {
+    /// Runs a step, if the check allows it.
+    pub(crate) fn step<T>(&self, operation: impl FnOnce() -> FsResult<T>) -> FsResult<T> {
         let Some((locks, check)) = &self.check else {
-            return act();
+            return operation();
         };
-        let done = locks.alone(|| match check() {
-            Ok(()) => act(),
-            Err(refused) => {
-                self.refuse(refused);
+        let done = locks.exclusively(|| match check() {
+            Ok(()) => operation(),
+            Err(rejection) => {
+                self.reject(rejection);
                 Err(FsError::Forbidden)
             }
         });
         done.unwrap_or(Err(FsError::GeneralFailure))
     }
 
-    /// The request gets this answer, whatever the library makes of the error.
-    pub(crate) fn refuse(&self, refused: Refused) {
-        *self.refused.lock() = Some(refused);
+    /// Sets the response to the request, whatever dav-server makes of the error.
+    pub(crate) fn reject(&self, rejection: Rejection) {
+        *self.rejection.lock() = Some(rejection);
     }
 
-    pub(crate) fn refused(&self) -> Option<Refused> {
-        *self.refused.lock()
+    pub(crate) fn rejection(&self) -> Option<Rejection> {
+        *self.rejection.lock()
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the system says of a file, as WebDAV has it, and its errors.
+//! Metadata of files in the form that WebDAV uses, and conversion of errors.
 
 use dav_server::fs::{DavMetaData, FsError, FsResult};
 use longhaul_store::{
@@ -12,18 +12,18 @@ use rustix::{
 };
 use std::time::{Duration, SystemTime};
 
-/// Names of a directory that are read, at most: more than are shown or copied.
+/// Most names of a directory that are read, which is more than can be listed or copied.
 const NAMES_MAX: usize = 200_000;
 
-/// Waits for it on a thread for that.
+/// Runs an operation on a blocking thread and waits for it.
 pub(crate) async fn blocking<T: Send + 'static>(
-    act: impl FnOnce() -> FsResult<T> + Send + 'static,
+    operation: impl FnOnce() -> FsResult<T> + Send + 'static,
 ) -> FsResult<T> {
-    let done = tokio::task::spawn_blocking(act).await;
+    let done = tokio::task::spawn_blocking(operation).await;
     done.unwrap_or(Err(FsError::GeneralFailure))
 }
 
-/// A path below an export, with or without slashes around it; none is the export.
+/// Parses a path below an export, with or without slashes around it. `None` is the export itself.
 pub(crate) fn rel_path(bytes: &[u8]) -> Result<Option<RelPath>, BadPath> {
     let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
     let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
@@ -33,18 +33,21 @@ pub(crate) fn rel_path(bytes: &[u8]) -> Result<Option<RelPath>, BadPath> {
     }
 }
 
-/// Names in a directory.
+/// Returns the names in a directory.
 ///
 /// # Errors
-/// Not all of it can be looked at: what is left out would be missing without a word.
+/// Some of it can't be read. A partial list would silently omit entries.
 pub(super) fn names(root: &Root, directory: Option<&RelPath>) -> FsResult<Names> {
-    match root.list_up_to(directory, NAMES_MAX).map_err(failed)? {
+    match root
+        .list_up_to(directory, NAMES_MAX)
+        .map_err(from_failure)?
+    {
         (names, None) => Ok(names),
-        (_, Some(failure)) => Err(failed(failure)),
+        (_, Some(failure)) => Err(from_failure(failure)),
     }
 }
 
-/// A name in a directory, as a path.
+/// Joins a directory and a name in it.
 pub(crate) fn within(directory: Option<&RelPath>, name: &[u8]) -> FsResult<RelPath> {
     let path = match directory {
         Some(directory) => directory.join(name),
@@ -54,13 +57,13 @@ pub(crate) fn within(directory: Option<&RelPath>, name: &[u8]) -> FsResult<RelPa
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
-pub(crate) fn failed(failure: Failure) -> FsError {
+pub(crate) fn from_failure(failure: Failure) -> FsError {
     failure.errno().map_or(FsError::Forbidden, errno)
 }
 
 pub(super) fn errno(errno: Errno) -> FsError {
     match errno {
-        // A link on the way leads nowhere.
+        // A symbolic link in the path leads nowhere.
         Errno::NOENT | Errno::LOOP | Errno::NOTDIR => FsError::NotFound,
         Errno::EXIST | Errno::NOTEMPTY => FsError::Exists,
         Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::ISDIR => FsError::Forbidden,
@@ -72,22 +75,22 @@ pub(super) fn errno(errno: Errno) -> FsError {
     }
 }
 
-/// As the system says of a file.
+/// Converts an error of the standard library.
 #[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
-pub(super) fn io(error: std::io::Error) -> FsError {
+pub(super) fn from_io_error(error: std::io::Error) -> FsError {
     let number = error.raw_os_error();
     number.map_or(FsError::GeneralFailure, |number| {
         errno(Errno::from_raw_os_error(number))
     })
 }
 
-/// What is known of a file or a directory.
+/// Metadata of a file or a directory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meta(Stat);
 
 impl Meta {
-    /// Of anything.
-    pub(crate) fn any(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
+    /// Returns the metadata of any kind of file.
+    pub(crate) fn stat(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
         let stat = match path {
             Some(path) => root.stat(path),
             None => root.dir_fd(None).and_then(|top| {
@@ -98,21 +101,22 @@ impl Meta {
                 })
             }),
         };
-        stat.map(Self).map_err(failed)
+        stat.map(Self).map_err(from_failure)
     }
 
-    /// Of what is shown: a plain file or a directory.
-    pub(crate) fn shown(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
-        let meta = Self::any(root, path)?;
+    /// Returns the metadata of a visible file: a regular file or a directory.
+    pub(crate) fn visible(root: &Root, path: Option<&RelPath>) -> FsResult<Self> {
+        let meta = Self::stat(root, path)?;
         match meta.kind() {
             FileType::RegularFile | FileType::Directory => Ok(meta),
             _ => Err(FsError::NotFound),
         }
     }
 
-    /// What is at a name that is to be another file's: nothing, or what is shown. Links and devices stay.
+    /// Returns the metadata of a file that a new one is to replace, or `None` if the name is free. Symbolic links and
+    /// devices can't be replaced.
     pub(crate) fn replaceable(root: &Root, path: &RelPath) -> FsResult<Option<Self>> {
-        match Self::any(root, Some(path)) {
+        match Self::stat(root, Some(path)) {
             Err(FsError::NotFound) => Ok(None),
             Err(error) => Err(error),
             Ok(meta) if meta.is_file() || meta.is_dir() => Ok(Some(meta)),
@@ -124,7 +128,7 @@ impl Meta {
         Self(stat)
     }
 
-    /// What it is, by whatever name.
+    /// Returns the device and the inode, which all names of a file share.
     pub(crate) fn identity(&self) -> (u64, u64) {
         (self.0.st_dev, self.0.st_ino)
     }
@@ -161,7 +165,7 @@ impl DavMetaData for Meta {
         Ok(self.is_file() && self.0.st_mode & 0o100 != 0)
     }
 
-    /// A file that is replaced within the clock's grain is another inode.
+    /// Returns the entity tag. It contains the inode, since a file may be replaced within one tick of the clock.
     fn etag(&self) -> Option<String> {
         let (inode, size) = (self.0.st_ino, self.len());
         let (seconds, nanos) = (self.0.st_mtime, self.0.st_mtime_nsec);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An export as WebDAV sees it: files, directories, and what is being read and put.
+//! View of an export for WebDAV: files, directories, downloads and uploads.
 
 pub(super) mod attributes;
 pub(super) mod download;

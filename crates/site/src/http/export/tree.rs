@@ -1,39 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whole trees of an export: what they have of copies under way, and their removal.
+//! Whole trees of an export: detection of copies in progress, and removal.
 //!
-//! A path has up to 2,048 names, so walks keep what is to be done in a list and not on the stack: some 100 bytes for
-//! each name in the directories on the way down.
+//! A path has up to 2,048 names, so walks keep pending entries in a list and not on the stack. That costs some 100
+//! bytes for each name in the directories on the path.
 
 use super::{
-    meta::{Meta, failed, names, within},
-    upload::has_no_locks,
+    meta::{Meta, from_failure, names, within},
+    upload::lacks_locks,
 };
-use crate::http::audit::Changes;
+use crate::http::audit::ChangeCounter;
 use dav_server::fs::{DavMetaData, FsError, FsResult};
 use longhaul_store::{manifest::MANIFEST, path::RelPath, root::Root};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::time::Duration;
 
-/// Where a file system has no locks, an upload that was not written to for so long is none any more: silent
-/// connections end after a minute.
+/// Age at which an upload counts as abandoned on a file system without locks. Silent connections end after a minute.
 const ORPHAN_AGE: Duration = Duration::from_secs(3600);
 
-/// Whether a copy is under way in a tree: it has files there, which are not to be removed.
+/// Returns whether a copy into a tree is in progress. Its files there must not be removed.
 ///
 /// # Errors
-/// Not all of it can be looked at, or a directory has more than so many entries.
-pub(crate) fn is_busy(root: &Root, top: &RelPath, entries_max: usize) -> FsResult<bool> {
-    if !Meta::any(root, Some(top))?.is_dir() {
+/// Some of it can't be read, or a directory has more than `entries_max` entries.
+pub(crate) fn has_active_copy(root: &Root, top: &RelPath, entries_max: usize) -> FsResult<bool> {
+    if !Meta::stat(root, Some(top))?.is_dir() {
         return Ok(false);
     }
-    let tree = root.subroot(Some(top)).map_err(failed)?;
-    let (mut rest, mut is_busy, mut is_large) = (vec![None], false, false);
+    let tree = root.subroot(Some(top)).map_err(from_failure)?;
+    let (mut rest, mut has_active_copy, mut is_large) = (vec![None], false, false);
     while let Some(directory) = rest.pop() {
-        let members = members(&tree, directory.as_ref())?;
-        is_large |= members.iter().filter(|path| !path.is_internal()).count() > entries_max;
-        for path in members {
+        let children = children(&tree, directory.as_ref())?;
+        is_large |= children.iter().filter(|path| !path.is_internal()).count() > entries_max;
+        for path in children {
             if path.is_internal() {
-                is_busy |= !is_orphaned(&tree, &path);
+                has_active_copy |= !is_orphaned(&tree, &path);
             } else if tree.is_dir(&path) {
                 rest.push(Some(path));
             }
@@ -41,19 +40,20 @@ pub(crate) fn is_busy(root: &Root, top: &RelPath, entries_max: usize) -> FsResul
     }
     match is_large {
         true => Err(FsError::TooLarge),
-        false => Ok(is_busy),
+        false => Ok(has_active_copy),
     }
 }
 
-/// Whether a name of our own may go with the directory that it is in, which is the caller's claim: the record of a
-/// copy, or what is left of a PUT or a COPY when the process ended that had it.
+/// Returns whether an internal file may be removed with its directory, which the caller has claimed. This holds for
+/// the manifest of a copy, and for the file of a PUT or a COPY whose process has ended.
 pub(crate) fn is_orphaned(root: &Root, path: &RelPath) -> bool {
     path.name() == MANIFEST.as_bytes() || path.name().ends_with(b".put") && is_abandoned(root, path)
 }
 
-/// Whether nobody is at it: an upload holds its file, and who fills a directory has claimed it.
+/// Returns whether no process uses a file. An upload holds a lock on its file, and a request that fills a directory
+/// has claimed it.
 fn is_abandoned(root: &Root, path: &RelPath) -> bool {
-    match Meta::any(root, Some(path)) {
+    match Meta::stat(root, Some(path)) {
         Ok(meta) if meta.is_dir() => true,
         Ok(meta) if meta.is_file() => is_unlocked(root, path, &meta),
         _ => false,
@@ -61,13 +61,13 @@ fn is_abandoned(root: &Root, path: &RelPath) -> bool {
 }
 
 fn is_unlocked(root: &Root, path: &RelPath, meta: &Meta) -> bool {
-    // NFS gives a lock that nobody shares to who may write.
+    // On NFS an exclusive lock needs a file that is open for writing.
     let open = |access| root.open_with(path, access | OFlags::NONBLOCK, Mode::empty());
     let Ok(file) = open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY)) else {
         return false;
     };
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(error) if has_no_locks(error) => is_old(meta),
+        Err(error) if lacks_locks(error) => is_old(meta),
         locked => locked.is_ok(),
     }
 }
@@ -77,47 +77,47 @@ fn is_old(meta: &Meta) -> bool {
     age.is_ok_and(|age| age.is_ok_and(|age| age > ORPHAN_AGE))
 }
 
-/// Removes a tree, or what is no directory. Links in it are removed, not followed.
+/// Removes a tree or a single file. Symbolic links are removed, not followed.
 ///
 /// # Errors
-/// Of the first thing that can't be removed; the rest stays.
-pub(crate) fn remove(root: &Root, top: &RelPath, changes: &Changes) -> FsResult<()> {
-    if !Meta::any(root, Some(top))?.is_dir() {
+/// The first entry that can't be removed ends the removal. The others stay.
+pub(crate) fn remove(root: &Root, top: &RelPath, changes: &ChangeCounter) -> FsResult<()> {
+    if !Meta::stat(root, Some(top))?.is_dir() {
         return remove_file(root, top, changes);
     }
-    let tree = root.subroot(Some(top)).map_err(failed)?;
-    let mut rest: Vec<_> = members(&tree, None)?
+    let tree = root.subroot(Some(top)).map_err(from_failure)?;
+    let mut rest: Vec<_> = children(&tree, None)?
         .into_iter()
         .map(|path| (path, false))
         .collect();
     while let Some((path, is_empty)) = rest.pop() {
         if is_empty {
-            tree.remove_dir(&path).map_err(failed)?;
+            tree.remove_dir(&path).map_err(from_failure)?;
             changes.count_entry();
         } else if tree.is_dir(&path) {
-            let members = members(&tree, Some(&path))?;
+            let children = children(&tree, Some(&path))?;
             rest.push((path, true));
-            rest.extend(members.into_iter().map(|path| (path, false)));
+            rest.extend(children.into_iter().map(|path| (path, false)));
         } else {
             remove_file(&tree, &path, changes)?;
         }
     }
-    root.remove_dir(top).map_err(failed)?;
+    root.remove_dir(top).map_err(from_failure)?;
     changes.count_entry();
     Ok(())
 }
 
-/// Removes what is no directory.
-pub(crate) fn remove_file(root: &Root, path: &RelPath, changes: &Changes) -> FsResult<()> {
-    let meta = Meta::any(root, Some(path))?;
-    root.remove(path).map_err(failed)?;
+/// Removes a file that is not a directory.
+pub(crate) fn remove_file(root: &Root, path: &RelPath, changes: &ChangeCounter) -> FsResult<()> {
+    let meta = Meta::stat(root, Some(path))?;
+    root.remove(path).map_err(from_failure)?;
     changes.count_entry();
     changes.count_bytes(meta.len());
     Ok(())
 }
 
-/// The paths of all that is in a directory.
-fn members(tree: &Root, directory: Option<&RelPath>) -> FsResult<Vec<RelPath>> {
+/// Returns the paths of all entries in a directory.
+fn children(tree: &Root, directory: Option<&RelPath>) -> FsResult<Vec<RelPath>> {
     let names = names(tree, directory)?;
     names.iter().map(|name| within(directory, name)).collect()
 }
@@ -142,9 +142,9 @@ mod tests {
         assert!(orphaned(".longhaul-1.put") && !orphaned(".longhaul-2.put"));
         flock(&file, FlockOperation::LockShared).unwrap();
         assert!(!orphaned(".longhaul-1.put"));
-        // As far as it has no locks.
+        // On a file system without locks the age decides.
         let path = RelPath::parse(b".longhaul-1.put").unwrap();
-        let is_old = || is_old(&Meta::any(&root, Some(&path)).unwrap());
+        let is_old = || is_old(&Meta::stat(&root, Some(&path)).unwrap());
         assert!(!is_old());
         let ago = FileTimes::new().set_modified(SystemTime::now() - 2 * ORPHAN_AGE);
         file.set_times(ago).unwrap();

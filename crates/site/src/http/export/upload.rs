@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file that is being put: written beside its name, and there when all of it is on the disk, or never.
+//! File of a PUT: written under a temporary name beside its target, and renamed when all of it is on the disk.
 
 use super::{
     attributes,
     download::Download,
     guard::Guard,
-    meta::{Meta, blocking, errno, failed, io, within},
+    meta::{Meta, blocking, errno, from_failure, from_io_error, within},
 };
-use crate::http::audit::Changes;
+use crate::http::audit::ChangeCounter;
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult, OpenOptions};
 use hyper::StatusCode;
@@ -22,23 +22,23 @@ use std::{
     sync::Arc,
 };
 
-/// Dropped before it was flushed, nothing is left of it.
+/// Upload in progress. Dropped before it is flushed, it removes its file.
 #[derive(Debug)]
 pub(crate) struct Upload(Arc<TempFile>);
 
 #[derive(Debug)]
 struct TempFile {
     root: Arc<Root>,
-    /// Where it is to be.
+    /// Final path.
     path: RelPath,
-    /// Where it is.
+    /// Temporary path.
     temporary: RelPath,
     file: File,
-    /// How long it is to be, if the client said so.
+    /// Announced size in bytes, if the client sent it.
     size: Option<u64>,
-    /// Nothing may have its name.
+    /// Whether the final path must not exist.
     is_new: bool,
-    changes: Changes,
+    changes: ChangeCounter,
     guard: Guard,
 }
 
@@ -47,41 +47,42 @@ impl Upload {
         root: &Arc<Root>,
         path: RelPath,
         options: &OpenOptions,
-        changes: &Changes,
+        changes: &ChangeCounter,
         guard: Guard,
     ) -> FsResult<Self> {
-        is_replaced(root, &path, options.create_new)?;
-        let temporary = temporary(&path)?;
-        // NFS has locks for who may read and write.
+        replaces_file(root, &path, options.create_new)?;
+        let temporary = temporary_name(&path)?;
+        // On NFS a shared lock needs a file that is open for reading, an exclusive one a file that is open for
+        // writing.
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
         let file = root.open_with(&temporary, flags, Mode::from_raw_mode(0o666));
         let file = TempFile {
             root: root.clone(),
             path,
             temporary,
-            file: file.map_err(failed)?,
+            file: file.map_err(from_failure)?,
             size: options.size,
             is_new: options.create_new,
             changes: changes.clone(),
             guard,
         };
-        hold(&file.file)?;
-        file.take_attributes()?;
+        lock_shared(&file.file)?;
+        file.copy_attributes()?;
         Ok(Self(Arc::new(file)))
     }
 
-    /// It is to be empty.
+    /// Finishes an empty file.
     pub(crate) fn finish(self) -> FsResult<()> {
         self.0.commit()
     }
 
-    /// Copies all of a file of this site, for those who may have that.
-    pub(crate) fn fill(self, root: &Root, from: &RelPath) -> FsResult<()> {
+    /// Copies the contents, rights and attributes of another file of this site.
+    pub(crate) fn copy_from(self, root: &Root, from: &RelPath) -> FsResult<()> {
         let reading = Download::open(root, from)?;
-        let original = root.metadata(from).map_err(failed)?;
+        let original = root.metadata(from).map_err(from_failure)?;
         attributes::copy(original, &self.0.file, 0)?;
         let copied = std::io::copy(&mut reading.file(), &mut &self.0.file);
-        let copied = copied.map_err(io)?;
+        let copied = copied.map_err(from_io_error)?;
         self.0.changes.count_bytes(copied);
         self.0.commit()
     }
@@ -89,102 +90,103 @@ impl Upload {
     fn write(&self, bytes: Bytes) -> FsFuture<'static, ()> {
         let file = self.0.clone();
         Box::pin(blocking(move || {
-            (&file.file).write_all(&bytes).map_err(io)?;
+            (&file.file).write_all(&bytes).map_err(from_io_error)?;
             file.changes.count_bytes(bytes.len() as u64);
             Ok(())
         }))
     }
 }
 
-/// A name of our own in the same directory, which nobody else has.
-pub(crate) fn temporary(path: &RelPath) -> FsResult<RelPath> {
-    own_name(path, "put")
+/// Returns a random internal name in the same directory for a temporary file.
+pub(crate) fn temporary_name(path: &RelPath) -> FsResult<RelPath> {
+    internal_name(path, "put")
 }
 
-/// The same for what must not be taken for left over, whoever finds it.
-pub(crate) fn aside(path: &RelPath) -> FsResult<RelPath> {
-    own_name(path, "replaced")
+/// Returns a random internal name for a file that must never be removed as abandoned.
+pub(crate) fn aside_name(path: &RelPath) -> FsResult<RelPath> {
+    internal_name(path, "replaced")
 }
 
-fn own_name(path: &RelPath, kind: &str) -> FsResult<RelPath> {
+fn internal_name(path: &RelPath, kind: &str) -> FsResult<RelPath> {
     let mut random = [0; 8];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(errno)?;
     let name = format!(".longhaul-{:016x}.{kind}", u64::from_ne_bytes(random));
     within(path.parent().as_ref(), name.as_bytes())
 }
 
-/// Whoever finds the file sees that it is not left over. Where there are no locks, its age has to say so.
-fn hold(file: &File) -> FsResult<()> {
+/// Locks the file, so that others see that the upload is active. Without locks on the file system, its age has to do.
+fn lock_shared(file: &File) -> FsResult<()> {
     match flock(file, FlockOperation::LockShared) {
-        Err(error) if has_no_locks(error) => Ok(()),
+        Err(error) if lacks_locks(error) => Ok(()),
         held => held.map_err(errno),
     }
 }
 
-/// Whether it means that a file can't be locked, not that somebody else has locked it.
-pub(super) fn has_no_locks(error: Errno) -> bool {
+/// Returns whether the error means that the file system has no locks, and not that the file is locked.
+pub(super) fn lacks_locks(error: Errno) -> bool {
     matches!(
         error,
         Errno::BADF | Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP
     )
 }
 
-/// Whether there is a file that another one is to replace.
-fn is_replaced(root: &Root, path: &RelPath, is_new: bool) -> FsResult<bool> {
-    match Meta::any(root, Some(path)) {
+/// Returns whether the upload replaces a file.
+fn replaces_file(root: &Root, path: &RelPath, is_new: bool) -> FsResult<bool> {
+    match Meta::stat(root, Some(path)) {
         Err(FsError::NotFound) => Ok(false),
         Err(error) => Err(error),
         Ok(_) if is_new => Err(FsError::Exists),
         Ok(meta) if meta.is_file() => Ok(true),
-        // Directories, links and devices stay.
+        // Directories, symbolic links and devices are not replaced.
         Ok(_) => Err(FsError::Forbidden),
     }
 }
 
 impl TempFile {
-    /// Whether there is a file that it is to replace. It is for those who may have that, and has its attributes: they
-    /// are not of its contents.
-    fn take_attributes(&self) -> FsResult<bool> {
-        let is_replaced = is_replaced(&self.root, &self.path, self.is_new)?;
-        if is_replaced {
-            let original = self.root.metadata(&self.path).map_err(failed)?;
+    /// Copies rights and attributes from the file to be replaced, and returns whether there is one. They belong to
+    /// the name, not to the contents.
+    fn copy_attributes(&self) -> FsResult<bool> {
+        let replaces_file = replaces_file(&self.root, &self.path, self.is_new)?;
+        if replaces_file {
+            let original = self.root.metadata(&self.path).map_err(from_failure)?;
             attributes::copy(original, &self.file, 0)?;
         }
-        Ok(is_replaced)
+        Ok(replaces_file)
     }
 
-    /// It is all there, and survives a power loss under its name.
+    /// Checks the length, renames the file into place, and makes it survive a power loss.
     fn commit(&self) -> FsResult<()> {
-        let length = self.file.metadata().map_err(io)?.len();
+        let length = self.file.metadata().map_err(from_io_error)?.len();
         if self.size.is_some_and(|size| size != length) {
             return Err(FsError::GeneralFailure);
         }
-        self.file.sync_all().map_err(io)?;
+        self.file.sync_all().map_err(from_io_error)?;
         let around = self.root.open_dir(self.path.parent().as_ref());
-        let named = self.guard.step(|| self.take_name());
+        let named = self.guard.step(|| self.rename_into_place());
         if self.is_new && named == Err(FsError::Exists) {
-            self.guard.refuse(EXISTS);
+            self.guard.reject(EXISTS);
         }
         named?;
         self.changes.count_entry();
-        self.file.sync_all().map_err(io)?;
+        self.file.sync_all().map_err(from_io_error)?;
         match around {
             Ok(around) => rustix::fs::fsync(around),
-            // Who may make names in it may not read it.
+            // A user who may create names in a directory may still not read it.
             Err(_) => rustix::fs::syncfs(&self.file),
         }
         .map_err(errno)
     }
 
-    /// Others may have made, changed or removed what has the name since the file was begun.
-    fn take_name(&self) -> FsResult<()> {
-        if self.take_attributes()? {
+    /// Renames the file to its final path. Others may have created, changed or removed that file since the upload
+    /// began.
+    fn rename_into_place(&self) -> FsResult<()> {
+        if self.copy_attributes()? {
             let replaced = self.root.rename(&self.temporary, &self.path);
-            return replaced.map_err(failed);
+            return replaced.map_err(from_failure);
         }
         let named = self.root.rename_to_new(&self.temporary, &self.path);
-        match named.map_err(failed) {
-            Err(FsError::Exists) if !self.is_new => self.take_name(),
+        match named.map_err(from_failure) {
+            Err(FsError::Exists) if !self.is_new => self.rename_into_place(),
             named => named,
         }
     }
@@ -197,7 +199,7 @@ const EXISTS: (StatusCode, &str) = (
 
 impl Drop for TempFile {
     fn drop(&mut self) {
-        // Under its final name it is gone from here.
+        // After the rename there is no temporary file.
         let _ = self.root.remove(&self.temporary);
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Properties that clients set and that mean nothing to the site (RFC 4918 §4.1), in an extended attribute of the file or
-//! directory: they are where it goes, whoever moves or copies it.
+//! Dead properties (RFC 4918 §4.1), which clients set and the site does not interpret. They are stored in an extended
+//! attribute of the file or directory, and so move and copy with it.
 
-use super::names::is_free;
+use super::names::is_settable;
 use crate::http::{
     export::{attributes, files::Files},
     request::{
@@ -17,15 +17,15 @@ use serde::{Deserialize, Serialize};
 
 const ATTRIBUTE: &[u8] = b"user.longhaul.properties";
 
-/// Bytes of all properties of a file, at most, as JSON; ext4 has room for some 4,000.
+/// Size of all properties of a file at most, in bytes of JSON. ext4 stores some 4,000.
 const LEN_MAX: usize = 16 << 10;
 
-/// A property.
+/// Dead property.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::http) struct Property {
     namespace: String,
     name: String,
-    /// Its element.
+    /// XML element of the property.
     pub(super) text: String,
 }
 
@@ -38,15 +38,17 @@ impl Property {
         (&self.namespace, &self.name) == (&name.namespace, &name.local)
     }
 
-    /// Others may write attributes, too: what is no element would break every listing that it is in.
+    /// Returns whether the text is one element of this name. Other programs can write the attribute, too, and invalid
+    /// XML would break every listing that contains it.
     fn is_sound(&self) -> bool {
         let text = self.text.as_bytes();
         let read = Document::read(text);
-        read.is_some_and(|read| read.top(&self.name()).is_some()) && !text.starts_with(b"<?")
+        read.is_some_and(|read| read.root_element(&self.name()).is_some())
+            && !text.starts_with(b"<?")
     }
 }
 
-/// Those of a file or a directory.
+/// Returns the dead properties of a file or a directory.
 pub(super) fn of(files: &Files, path: Option<&RelPath>) -> FsResult<Vec<Property>> {
     let value = attributes::read(files.open_any(path)?, ATTRIBUTE)?;
     Ok(read(&value.unwrap_or_default()))
@@ -58,10 +60,10 @@ fn read(value: &[u8]) -> Vec<Property> {
     properties
 }
 
-/// Makes all changes or none: what came of each.
+/// Makes all changes or none. Returns the status of each.
 pub(super) fn change(files: &Files, path: Option<&RelPath>, changes: &[Change]) -> Vec<StatusCode> {
-    if !changes.iter().all(|change| is_free(&change.name)) {
-        let status = |change: &Change| match is_free(&change.name) {
+    if !changes.iter().all(|change| is_settable(&change.name)) {
+        let status = |change: &Change| match is_settable(&change.name) {
             true => StatusCode::FAILED_DEPENDENCY,
             false => StatusCode::FORBIDDEN,
         };
@@ -70,12 +72,12 @@ pub(super) fn change(files: &Files, path: Option<&RelPath>, changes: &[Change]) 
     let made = files.guard.step(|| make(files, path, changes));
     let status = match made {
         Ok(()) => StatusCode::OK,
-        // The request may have been refused since it was checked.
+        // The request may have been rejected since it was checked.
         Err(FsError::Forbidden) => StatusCode::FORBIDDEN,
         Err(FsError::InsufficientStorage) => StatusCode::INSUFFICIENT_STORAGE,
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let refused = files.guard.refused().map(|(status, _)| status);
+    let refused = files.guard.rejection().map(|(status, _)| status);
     vec![refused.unwrap_or(status); changes.len()]
 }
 

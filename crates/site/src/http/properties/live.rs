@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Properties that the site knows by itself (RFC 4918 §15, RFC 4331), and of what.
+//! Live properties, which the site computes (RFC 4918 §15, RFC 4331), and the resources that have them.
 
 use super::{
     dead,
-    names::{APACHE, executable},
+    names::{APACHE_NAMESPACE, executable},
 };
 use crate::http::{
     export::{files::Files, meta::Meta},
-    lock::active,
-    locks::Table,
-    protection::place,
+    lock::activelock_element,
+    locks::LockTable,
+    preconditions::lock_path,
     request::element::Name,
 };
 use dav_server::fs::DavMetaData;
@@ -18,11 +18,11 @@ use longhaul_store::path::RelPath;
 use rustix::fs::{StatVfs, fstatvfs};
 use std::os::fd::AsFd;
 
-/// Exclusive locks and shared ones, for writing.
+/// Supported locks: exclusive and shared write locks.
 const LOCKS: &str = "<D:lockentry><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>\
                      <D:lockentry><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>";
 
-/// Space on a file system.
+/// Space on a file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::http) struct Quota {
     pub(in crate::http) available: u64,
@@ -30,7 +30,7 @@ pub(in crate::http) struct Quota {
 }
 
 impl Quota {
-    /// Of the file system of a file or a directory.
+    /// Returns the quota of the file system that contains a file or a directory.
     pub(in crate::http) fn of(file: impl AsFd) -> Option<Self> {
         fstatvfs(file).ok().map(|stat: StatVfs| Self {
             available: stat.f_bavail.saturating_mul(stat.f_frsize),
@@ -42,21 +42,21 @@ impl Quota {
     }
 }
 
-/// What properties are of.
+/// Resource that has properties.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Resource {
-    /// As a URL's path.
+    /// Path of the resource's URL.
     pub(in crate::http) href: String,
-    /// The export that it is in; none: it is above all of them, or of one that can't be opened.
+    /// Export that contains the resource. `None` for the index, and for an export that can't be opened.
     pub(in crate::http) files: Option<Files>,
     pub(in crate::http) path: Option<RelPath>,
     pub(in crate::http) meta: Option<Meta>,
-    /// Of what is above all exports.
+    /// Quota of the index.
     pub(in crate::http) quota: Option<Quota>,
 }
 
 impl Resource {
-    /// What is above all exports, or an export of which no more is known.
+    /// Returns the index, or an export without metadata.
     pub(in crate::http) fn unopened(href: String) -> Self {
         Self {
             href,
@@ -71,24 +71,24 @@ impl Resource {
         self.meta.is_none_or(|meta| meta.is_dir())
     }
 
-    /// The property's element, if there is one.
-    pub(super) fn live(&self, name: &Name, locks: &Table) -> Option<String> {
+    /// Returns the property's element, if the resource has it.
+    pub(super) fn live_property(&self, name: &Name, locks: &LockTable) -> Option<String> {
         if *name == executable() {
             let meta = self.meta.filter(DavMetaData::is_file)?;
             let is = if meta.executable().ok()? { "T" } else { "F" };
             return Some(format!(
-                "<A:executable xmlns:A=\"{APACHE}\">{is}</A:executable>"
+                "<A:executable xmlns:A=\"{APACHE_NAMESPACE}\">{is}</A:executable>"
             ));
         }
         let local = name.in_dav()?;
-        let value = self.of_dav(local, locks)?;
+        let value = self.dav_value(local, locks)?;
         Some(match value.is_empty() {
             true => format!("<D:{local}/>"),
             false => format!("<D:{local}>{value}</D:{local}>"),
         })
     }
 
-    fn of_dav(&self, local: &str, locks: &Table) -> Option<String> {
+    fn dav_value(&self, local: &str, locks: &LockTable) -> Option<String> {
         Some(match local {
             "resourcetype" if self.is_directory() => "<D:collection/>".to_owned(),
             "resourcetype" => String::new(),
@@ -100,25 +100,25 @@ impl Resource {
             "lockdiscovery" => self.active_locks(locks),
             "supportedlock" if self.files.is_some() => LOCKS.to_owned(),
             "supportedlock" => String::new(),
-            "quota-available-bytes" => self.space()?.available.to_string(),
-            "quota-used-bytes" => self.space()?.used.to_string(),
+            "quota-available-bytes" => self.disk_quota()?.available.to_string(),
+            "quota-used-bytes" => self.disk_quota()?.used.to_string(),
             _ => return None,
         })
     }
 
-    fn active_locks(&self, locks: &Table) -> String {
+    fn active_locks(&self, locks: &LockTable) -> String {
         let Some(files) = &self.files else {
             return String::new();
         };
-        let place = place(files, self.path.as_ref());
+        let lock_path = lock_path(files, self.path.as_ref());
         locks
-            .covering(&place)
-            .map(|lock| active(files, lock))
+            .covering(&lock_path)
+            .map(|lock| activelock_element(files, lock))
             .collect()
     }
 
-    /// Of directories; a mount in an export has a space of its own.
-    fn space(&self) -> Option<Quota> {
+    /// Returns the quota of a directory. A mount in an export has its own.
+    fn disk_quota(&self) -> Option<Quota> {
         let Some(files) = &self.files else {
             return self.quota;
         };
@@ -126,8 +126,8 @@ impl Resource {
         Quota::of(&*files.root.dir_fd(self.path.as_ref()).ok()?)
     }
 
-    /// What clients have set; nothing if it can't be read.
-    pub(super) fn dead(&self) -> Vec<dead::Property> {
+    /// Returns the properties that clients have set; none if they can't be read.
+    pub(super) fn dead_properties(&self) -> Vec<dead::Property> {
         let read = self
             .files
             .as_ref()
@@ -136,13 +136,13 @@ impl Resource {
     }
 }
 
-/// By its name, which is escaped as in a URL.
+/// Guesses the media type from a name, which is escaped as in a URL.
 pub(in crate::http) fn content_type(href: &str) -> String {
     let kind = mime_guess::from_path(href).first_or_octet_stream();
     kind.essence_str().to_owned()
 }
 
-/// When it was changed, as HTTP has it.
+/// Returns the time of the last change as an HTTP date.
 pub(in crate::http) fn http_date(meta: &Meta) -> Option<String> {
     let time = Timestamp::try_from(meta.modified().ok()?).ok()?;
     DateTimePrinter::new()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! PROPFIND and PROPPATCH (RFC 4918 §9.1 and §9.2).
 //!
-//! dav-server leaves out what a client asked for and there is not, answers a question for some properties with all of those
-//! that clients have set, and can't remove a displayname. So the site does both itself.
+//! dav-server omits requested properties that do not exist, returns all dead properties when some are requested, and
+//! can't remove a displayname. The site therefore implements both methods itself.
 
 mod dead;
 mod live;
@@ -10,81 +10,89 @@ mod multistatus;
 mod names;
 
 pub(super) use live::{Quota, Resource, content_type, http_date};
-pub(super) use multistatus::answer;
+pub(super) use multistatus::multistatus_response;
 
 use super::{
-    answer::{Answer, said, xml},
     export::{
         files::{Entries, Files},
         meta::{Meta, within},
     },
     listing,
     request::{
-        properties::{RequestedProperties, changes, on_a_thread},
+        properties::{RequestedProperties, parse_blocking, parse_changes},
         target::{Target, url_path},
     },
+    response::{HttpResponse, text_response, xml_response},
 };
 use bytes::Bytes;
 use dav_server::fs::{DavMetaData, FsError};
 use hyper::{Request, StatusCode, header::HeaderValue};
 use longhaul_store::path::RelPath;
 
-/// Answers a PROPFIND.
-pub(super) async fn find(files: Files, target: Target, request: Request<Bytes>) -> Answer {
-    let read = on_a_thread(request.body().clone(), RequestedProperties::read);
-    let asked = match read.await {
-        Ok(asked) => asked,
-        Err((status, why)) => return said(status, why),
+/// Responds to a PROPFIND.
+pub(super) async fn propfind(
+    files: Files,
+    target: Target,
+    request: Request<Bytes>,
+) -> HttpResponse {
+    let read = parse_blocking(request.body().clone(), RequestedProperties::read);
+    let requested = match read.await {
+        Ok(requested) => requested,
+        Err((status, why)) => return text_response(status, why),
     };
-    if is_infinite(&request) {
-        return infinite();
+    if has_infinite_depth(&request) {
+        return infinite_depth_error();
     }
-    let meta = match look(&files, &target).await {
+    let meta = match stat_target(&files, &target).await {
         Ok(meta) => meta,
-        Err(answer) => return answer,
+        Err(response) => return response,
     };
     let listed = match request.headers().get("depth") {
         Some(depth) if depth == "0" => Ok(None),
         _ => listing::entries(&files, &target).await,
     };
-    let (entries, place) = match listed {
+    let (entries, reservation) = match listed {
         Ok(listed) => listed.unzip(),
-        Err((status, why)) => return said(status, why),
+        Err((status, why)) => return text_response(status, why),
     };
     let itself = resource(&files, target.path.clone(), meta);
     let locks = files.access.locks.clone();
     let members = members(files, target.path, entries);
-    let mut answer = answer(asked, locks, itself, members).await;
-    // Until all of the answer is sent.
-    if let Some(place) = place {
-        answer.extensions_mut().insert(place);
+    let mut response = multistatus_response(requested, locks, itself, members).await;
+    // The reservation is held until the response is sent.
+    if let Some(reservation) = reservation {
+        response.extensions_mut().insert(reservation);
     }
-    answer
+    response
 }
 
-/// Whether a PROPFIND is for all that is below something, which may be any amount.
-pub(super) fn is_infinite<B>(request: &Request<B>) -> bool {
+/// Returns whether a PROPFIND requests a whole tree, whose size is unbounded.
+pub(super) fn has_infinite_depth<B>(request: &Request<B>) -> bool {
     let depth = request.headers().get("depth").map(HeaderValue::as_bytes);
     depth == Some(b"infinity")
 }
 
-pub(super) fn infinite() -> Answer {
+pub(super) fn infinite_depth_error() -> HttpResponse {
     let error = "<D:error xmlns:D=\"DAV:\"><D:propfind-finite-depth/></D:error>";
-    xml(StatusCode::FORBIDDEN, error)
+    xml_response(StatusCode::FORBIDDEN, error)
 }
 
-/// Answers a PROPPATCH.
-pub(super) async fn patch(files: Files, target: Target, request: Request<Bytes>) -> Answer {
+/// Responds to a PROPPATCH.
+pub(super) async fn proppatch(
+    files: Files,
+    target: Target,
+    request: Request<Bytes>,
+) -> HttpResponse {
     if !files.access.writable {
-        return said(StatusCode::FORBIDDEN, "this may only be read");
+        return text_response(StatusCode::FORBIDDEN, "this may only be read");
     }
-    let changes = match on_a_thread(request.body().clone(), changes).await {
+    let changes = match parse_blocking(request.body().clone(), parse_changes).await {
         Ok(changes) => changes,
-        Err((status, why)) => return said(status, why),
+        Err((status, why)) => return text_response(status, why),
     };
-    let meta = match look(&files, &target).await {
+    let meta = match stat_target(&files, &target).await {
         Ok(meta) => meta,
-        Err(answer) => return answer,
+        Err(response) => return response,
     };
     let href = href(&files, target.path.as_ref(), &meta);
     let changed = tokio::task::spawn_blocking(move || {
@@ -92,25 +100,25 @@ pub(super) async fn patch(files: Files, target: Target, request: Request<Bytes>)
         multistatus::of_changes(&href, &changes, &statuses)
     });
     changed.await.unwrap_or_else(|_| {
-        said(
+        text_response(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the site can't change it",
         )
     })
 }
 
-/// What is there.
-async fn look(files: &Files, target: &Target) -> Result<Meta, Answer> {
+/// Returns the metadata of the target.
+async fn stat_target(files: &Files, target: &Target) -> Result<Meta, HttpResponse> {
     if target.path.as_ref().is_some_and(RelPath::is_internal) {
-        return Err(said(StatusCode::NOT_FOUND, "not there"));
+        return Err(text_response(StatusCode::NOT_FOUND, "not there"));
     }
     files
-        .look(target.path.clone())
+        .stat(target.path.clone())
         .await
         .map_err(|error| match error {
-            FsError::NotFound => said(StatusCode::NOT_FOUND, "not there"),
-            FsError::Forbidden => said(StatusCode::FORBIDDEN, "the site can't look at it"),
-            _ => said(
+            FsError::NotFound => text_response(StatusCode::NOT_FOUND, "not there"),
+            FsError::Forbidden => text_response(StatusCode::FORBIDDEN, "the site can't look at it"),
+            _ => text_response(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "the site can't look at it",
             ),
@@ -127,7 +135,7 @@ fn resource(files: &Files, path: Option<RelPath>, meta: Meta) -> Resource {
     }
 }
 
-/// The URL of something; a directory's ends with a slash.
+/// Returns the URL path of a resource. A directory's ends with a slash.
 fn href(files: &Files, path: Option<&RelPath>, meta: &Meta) -> String {
     let url = url_path(&files.access.export, path);
     match meta.is_dir() && !url.ends_with('/') {
@@ -142,7 +150,7 @@ fn members(
     entries: Option<Entries>,
 ) -> impl Iterator<Item = Resource> + Send {
     let named = entries.into_iter().flat_map(Entries::into_names);
-    // What has no path here is not in a listing.
+    // An entry whose path is too long is not listed.
     named.filter_map(move |(name, meta)| {
         let path = within(path.as_ref(), &name).ok()?;
         Some(resource(&files, Some(path), meta))

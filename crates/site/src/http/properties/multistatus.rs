@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The answers to PROPFIND and PROPPATCH (RFC 4918 §13): of each resource which properties there are, and which are not.
+//! Multistatus responses to PROPFIND and PROPPATCH (RFC 4918 §13): the properties found and missing, by resource.
 
 use super::{
     live::Resource,
-    names::{USUAL, is_free, names},
+    names::{ALLPROP_NAMES, is_settable, live_names},
 };
 use crate::http::{
-    answer::{Answer, Body, XML, XML_HEAD, of_kind, said, xml},
-    locks::{Locks, Table},
+    locks::{LockStore, LockTable},
     request::{
         element::Name,
         properties::{Change, RequestedProperties},
+    },
+    response::{
+        Body, HttpResponse, XML_DECLARATION, XML_TYPE, text_response, typed_response, xml_response,
     },
 };
 use bytes::Bytes;
@@ -23,58 +25,56 @@ use hyper::{
 };
 use std::{io, sync::Arc};
 
-/// Resources that are looked at at once, and bytes of the answer that are enough meanwhile: each may have some 16 KiB of
-/// properties, 256 KiB that it has not, and 1 MiB of locks.
+/// Most resources in a batch, and bytes of text that end a batch early. A resource may have some 16 KiB of
+/// properties, 256 KiB of missing ones, and 1 MiB of locks.
 const BATCH: usize = 128;
 const BATCH_LEN: usize = 256 << 10;
 
 const BEGIN: &str = "<D:multistatus xmlns:D=\"DAV:\">";
 const END: &str = "</D:multistatus>";
 
-/// What was asked for of a resource and those in it, bit by bit.
-pub(in crate::http) async fn answer(
-    asked: RequestedProperties,
-    locks: Locks,
-    itself: Resource,
+/// Returns a response that streams the requested properties of a resource and of its members.
+pub(in crate::http) async fn multistatus_response(
+    requested: RequestedProperties,
+    locks: LockStore,
+    target: Resource,
     members: impl Iterator<Item = Resource> + Send + 'static,
-) -> Answer {
-    let question = tokio::task::spawn_blocking(move || Question {
-        locks: locks_for(&asked, &locks),
-        asked,
+) -> HttpResponse {
+    let query = tokio::task::spawn_blocking(move || PropfindQuery {
+        locks: locks_for(&requested, &locks),
+        requested,
     });
-    let Ok(question) = question.await.map(Arc::new) else {
-        return said(
+    let Ok(query) = query.await.map(Arc::new) else {
+        return text_response(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the site can't look at it",
         );
     };
-    let resources = Some(std::iter::once(itself).chain(members));
-    let batches = stream::unfold(resources, move |resources| {
-        batch(question.clone(), resources)
-    });
-    let head = stream::once(async { Ok(format!("{XML_HEAD}{BEGIN}")) });
+    let resources = Some(std::iter::once(target).chain(members));
+    let batches = stream::unfold(resources, move |resources| batch(query.clone(), resources));
+    let head = stream::once(async { Ok(format!("{XML_DECLARATION}{BEGIN}")) });
     let tail = stream::once(async { Ok(format!("{END}\n")) });
     let frames = head.chain(batches).chain(tail);
     let frames =
         frames.map(|text: io::Result<String>| text.map(|text| Frame::data(Bytes::from(text))));
     let body: Body = BodyExt::boxed_unsync(StreamBody::new(frames));
-    let mut answer = of_kind(XML, String::new()).map(|_| body);
-    *answer.status_mut() = StatusCode::MULTI_STATUS;
+    let mut response = typed_response(XML_TYPE, String::new()).map(|_| body);
+    *response.status_mut() = StatusCode::MULTI_STATUS;
     let always = HeaderValue::from_static("no-cache");
-    answer.headers_mut().insert(CACHE_CONTROL, always);
-    answer
+    response.headers_mut().insert(CACHE_CONTROL, always);
+    response
 }
 
-/// The text of the next resources, and the rest.
+/// Returns the text of the next resources, and the remaining ones.
 async fn batch<I: Iterator<Item = Resource> + Send + 'static>(
-    question: Arc<Question>,
+    query: Arc<PropfindQuery>,
     resources: Option<I>,
 ) -> Option<(io::Result<String>, Option<I>)> {
     let mut resources = resources?;
     let looked = tokio::task::spawn_blocking(move || {
         let mut text = String::new();
         for resource in resources.by_ref().take(BATCH) {
-            text += &question.response(&resource);
+            text += &query.response(&resource);
             if text.len() >= BATCH_LEN {
                 break;
             }
@@ -88,53 +88,56 @@ async fn batch<I: Iterator<Item = Resource> + Send + 'static>(
     }
 }
 
-/// They are read once for all resources, if they are asked for; none if they can't be.
-fn locks_for(asked: &RequestedProperties, locks: &Locks) -> Table {
+/// Reads the locks once for all resources, if they are requested. Returns an empty table if they can't be read.
+fn locks_for(requested: &RequestedProperties, locks: &LockStore) -> LockTable {
     let discovery = Name::new("DAV:", "lockdiscovery");
-    let wanted = match asked {
+    let wanted = match requested {
         RequestedProperties::All(_) => true,
         RequestedProperties::Names => false,
-        RequestedProperties::These(names) => names.contains(&discovery),
+        RequestedProperties::Named(names) => names.contains(&discovery),
     };
     let read = wanted.then(|| locks.read());
     read.and_then(Result::ok).unwrap_or_default()
 }
 
-struct Question {
-    asked: RequestedProperties,
-    locks: Table,
+struct PropfindQuery {
+    requested: RequestedProperties,
+    locks: LockTable,
 }
 
-/// Elements of properties, by what became of them.
+/// Elements of the properties found and missing.
 #[derive(Default)]
-struct Found {
-    there: String,
+struct PropertyResults {
+    present: String,
     missing: String,
 }
 
-impl Question {
+impl PropfindQuery {
     fn response(&self, resource: &Resource) -> String {
-        let mut found = Found::default();
-        match &self.asked {
-            RequestedProperties::These(names) => self.look_for(resource, names, &mut found),
+        let mut found = PropertyResults::default();
+        match &self.requested {
+            RequestedProperties::Named(names) => self.collect(resource, names, &mut found),
             RequestedProperties::All(more) => {
-                let usual = USUAL.map(|local| Name::new("DAV:", local));
+                let usual = ALLPROP_NAMES.map(|local| Name::new("DAV:", local));
                 let live = usual
                     .iter()
-                    .filter_map(|name| resource.live(name, &self.locks));
-                found.there.extend(live);
+                    .filter_map(|name| resource.live_property(name, &self.locks));
+                found.present.extend(live);
                 found
-                    .there
-                    .extend(resource.dead().into_iter().map(|dead| dead.text));
+                    .present
+                    .extend(resource.dead_properties().into_iter().map(|dead| dead.text));
                 let mut more = more.clone();
-                more.retain(|name| !usual.contains(name) && names().contains(name));
-                self.look_for(resource, &more, &mut found);
+                more.retain(|name| !usual.contains(name) && live_names().contains(name));
+                self.collect(resource, &more, &mut found);
             }
             RequestedProperties::Names => {
-                let mut live = names();
-                live.retain(|name| resource.live(name, &self.locks).is_some());
-                let dead = resource.dead().into_iter().map(|dead| dead.name());
-                found.there.extend(
+                let mut live = live_names();
+                live.retain(|name| resource.live_property(name, &self.locks).is_some());
+                let dead = resource
+                    .dead_properties()
+                    .into_iter()
+                    .map(|dead| dead.name());
+                found.present.extend(
                     live.into_iter()
                         .chain(dead)
                         .map(|name| name.empty_element()),
@@ -144,27 +147,27 @@ impl Question {
         found.response(&resource.href)
     }
 
-    fn look_for(&self, resource: &Resource, names: &[Name], found: &mut Found) {
-        let dead = match names.iter().any(is_free) {
-            true => resource.dead(),
+    fn collect(&self, resource: &Resource, names: &[Name], found: &mut PropertyResults) {
+        let dead = match names.iter().any(is_settable) {
+            true => resource.dead_properties(),
             false => Vec::new(),
         };
         for name in names {
             let set = || dead.iter().find(|dead| dead.is_named(name));
-            let there = resource.live(name, &self.locks);
-            match there.or_else(|| set().map(|dead| dead.text.clone())) {
-                Some(text) => found.there += &text,
+            let present = resource.live_property(name, &self.locks);
+            match present.or_else(|| set().map(|dead| dead.text.clone())) {
+                Some(text) => found.present += &text,
                 None => found.missing += &name.empty_element(),
             }
         }
     }
 }
 
-impl Found {
+impl PropertyResults {
     fn response(&self, href: &str) -> String {
         let mut parts = String::new();
-        if !self.there.is_empty() || self.missing.is_empty() {
-            parts += &propstat(&self.there, StatusCode::OK);
+        if !self.present.is_empty() || self.missing.is_empty() {
+            parts += &propstat(&self.present, StatusCode::OK);
         }
         if !self.missing.is_empty() {
             parts += &propstat(&self.missing, StatusCode::NOT_FOUND);
@@ -173,7 +176,7 @@ impl Found {
     }
 }
 
-/// A URL's path is escaped, and has nothing in it that XML means.
+/// Returns a `response` element. A URL's path is escaped, and contains no XML characters.
 fn response(href: &str, parts: &str) -> String {
     format!("<D:response><D:href>{href}</D:href>{parts}</D:response>")
 }
@@ -184,12 +187,12 @@ fn propstat(properties: &str, status: StatusCode) -> String {
     )
 }
 
-/// What came of each change.
-pub(super) fn of_changes(href: &str, changes: &[Change], statuses: &[StatusCode]) -> Answer {
+/// Returns the response with the status of each change.
+pub(super) fn of_changes(href: &str, changes: &[Change], statuses: &[StatusCode]) -> HttpResponse {
     let all = changes.iter().zip(statuses);
     let parts: String = all
         .map(|(change, status)| propstat(&change.name.empty_element(), *status))
         .collect();
     let response = response(href, &parts);
-    xml(StatusCode::MULTI_STATUS, &format!("{BEGIN}{response}{END}"))
+    xml_response(StatusCode::MULTI_STATUS, &format!("{BEGIN}{response}{END}"))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The body of a request, of which something may be left when the request has its answer. If that came later, it would be
-//! taken for the next request: so what little is left is read, or the connection ends with the answer.
+//! Body of a request. A response may be sent before all of the body is read, and the remainder would then be parsed
+//! as the next request. A short remainder is therefore read and dropped; otherwise the connection is closed.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
@@ -18,50 +18,56 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// Bytes of a rest that are read, at most, and how long one waits for them.
-const REST_LEN_MAX: usize = 64 << 10;
-const REST_TIME: Duration = Duration::from_secs(1);
+/// Most bytes of a remainder that are read, and the time to wait for them.
+const UNREAD_LEN_MAX: usize = 64 << 10;
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A request's body.
+/// Body of a request.
 #[derive(Debug)]
-pub(crate) struct Received(Arc<Mutex<Incoming>>);
+pub(crate) struct RequestBody(Arc<Mutex<Incoming>>);
 
-/// What a request has not read of its body.
+/// Unread remainder of a body.
 #[derive(Debug)]
-pub(crate) struct Rest {
-    body: Received,
-    /// The client sends nothing of the body before it is read (RFC 9110 §10.1.1).
-    is_awaited: bool,
+pub(crate) struct UnreadBody {
+    body: RequestBody,
+    /// The client sends the body only after a 100 response (RFC 9110 §10.1.1).
+    expects_continue: bool,
 }
 
-impl Received {
-    /// The same request, and what it will leave of its body.
-    pub(crate) fn of(request: Request<Incoming>) -> (Request<Self>, Rest) {
-        let is_awaited = request.headers().contains_key(EXPECT);
+impl RequestBody {
+    /// Wraps the body of a request. Returns the request and a handle for the unread remainder.
+    pub(crate) fn of(request: Request<Incoming>) -> (Request<Self>, UnreadBody) {
+        let expects_continue = request.headers().contains_key(EXPECT);
         let request = request.map(|body| Self(Arc::new(Mutex::new(body))));
         let body = Self(request.body().0.clone());
-        (request, Rest { body, is_awaited })
+        (
+            request,
+            UnreadBody {
+                body,
+                expects_continue,
+            },
+        )
     }
 }
 
-impl Rest {
-    /// Reads it; whether there is nothing left then.
+impl UnreadBody {
+    /// Reads and drops the remainder. Returns whether nothing is left.
     pub(crate) async fn read(self) -> bool {
         let left = self.body.size_hint().lower();
         if self.body.is_end_stream() {
             return true;
         }
-        if self.is_awaited || left > REST_LEN_MAX as u64 {
+        if self.expects_continue || left > UNREAD_LEN_MAX as u64 {
             return false;
         }
-        let rest = Limited::new(self.body, REST_LEN_MAX);
-        timeout(REST_TIME, rest.collect())
+        let rest = Limited::new(self.body, UNREAD_LEN_MAX);
+        timeout(UNREAD_TIMEOUT, rest.collect())
             .await
             .is_ok_and(|read| read.is_ok())
     }
 }
 
-impl Body for Received {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What has to hold for a request to be carried out: If (RFC 4918 §10.4), If-Match and If-None-Match (RFC 9110 §13).
+//! Conditional headers of a request: If (RFC 4918 §10.4), If-Match and If-None-Match (RFC 9110 §13).
 //!
-//! dav-server takes an If that it can't read, and one that names a resource by its path alone, for none, and a token of no
-//! lock at all for a good one. So the site reads it, and takes it out of the request.
+//! dav-server ignores an If that it can't parse or that names a resource by its path alone, and accepts a token of no
+//! existing lock. The site therefore parses the header, and removes it from the request.
 
-use super::target::{Rejection, one};
+use super::target::{Rejection, single_value};
 use crate::http::export::meta::Meta;
 use dav_server::fs::DavMetaData;
 use hyper::{
@@ -18,44 +18,44 @@ use jiff::{Timestamp, civil::DateTime, fmt::rfc2822::DateTimeParser, tz::TimeZon
 
 const IF: HeaderName = HeaderName::from_static("if");
 
-/// Conditions of a request, at most: each may have the site look at a file.
+/// Most conditions in a request. Each may cost an access to a file.
 const CONDITIONS_MAX: usize = 64;
 
-/// What a resource may be in.
+/// State that a condition tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Locked, by this token.
+pub(crate) enum ResourceState {
+    /// Locked with this token.
     Locked(String),
-    /// With this entity tag, as it is sent.
+    /// Has this entity tag, as sent.
     Tagged(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Condition {
-    state: State,
-    /// It is to be so, or not to be so.
-    wanted: bool,
+    state: ResourceState,
+    /// Whether the state must or must not hold.
+    expected: bool,
 }
 
-/// Conditions that hold together.
+/// Conditions that must all hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct List {
-    /// The URL of the resource; none is the request's own.
-    about: Option<String>,
+struct ConditionList {
+    /// URL of the resource. `None` is the request's own.
+    resource: Option<String>,
     conditions: Vec<Condition>,
 }
 
-/// The lists of an If, of which one has to hold.
+/// Lists of an If header, one of which must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Conditions(Vec<List>);
+pub(crate) struct Conditions(Vec<ConditionList>);
 
 impl Conditions {
-    /// Takes them out of a request.
+    /// Takes the If header out of a request.
     ///
     /// # Errors
-    /// They can't be read: they must not be taken for none.
+    /// The header can't be parsed. It must not be treated as missing.
     pub(crate) fn take(headers: &mut HeaderMap) -> Result<Self, Rejection> {
-        let Some(text) = one(headers, &IF)? else {
+        let Some(text) = single_value(headers, &IF)? else {
             return Ok(Self::default());
         };
         let read = Self::read(text).ok_or((StatusCode::BAD_REQUEST, "the If makes no sense"))?;
@@ -64,47 +64,50 @@ impl Conditions {
     }
 
     fn read(text: &str) -> Option<Self> {
-        let (mut lists, mut about, mut rest) = (Vec::new(), None, text.trim());
+        let (mut lists, mut resource, mut rest) = (Vec::new(), None, text.trim());
         while !rest.is_empty() {
             if let Some(tagged) = rest.strip_prefix('<') {
                 let (url, after) = tagged.split_once('>')?;
-                (about, rest) = (Some(url.to_owned()), after.trim_start());
+                (resource, rest) = (Some(url.to_owned()), after.trim_start());
             }
             let (conditions, after) = read_list(rest.strip_prefix('(')?)?;
-            let about = about.clone();
-            lists.push(List { about, conditions });
+            let resource = resource.clone();
+            lists.push(ConditionList {
+                resource,
+                conditions,
+            });
             rest = after.trim_start();
         }
         let count: usize = lists.iter().map(|list| list.conditions.len()).sum();
         (1..=CONDITIONS_MAX).contains(&count).then_some(Self(lists))
     }
 
-    pub(crate) fn are_none(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Tokens of locks that the request shows, whether their lists hold or not.
+    /// Returns the lock tokens that the request sends, whether their lists hold or not.
     pub(crate) fn tokens(&self) -> Vec<String> {
         let all = self.0.iter().flat_map(|list| &list.conditions);
         let token = |condition: &Condition| match &condition.state {
-            State::Locked(token) => Some(token.clone()),
-            State::Tagged(_) => None,
+            ResourceState::Locked(token) => Some(token.clone()),
+            ResourceState::Tagged(_) => None,
         };
         all.filter_map(token).collect()
     }
 
-    /// Whether they hold: `is` says whether a resource is in a state.
-    pub(crate) fn hold(&self, is: impl Fn(Option<&str>, &State) -> bool) -> bool {
-        let holds = |list: &List| {
-            let about = list.about.as_deref();
+    /// Returns whether one list holds. `is` tests the state of a resource.
+    pub(crate) fn evaluate(&self, is: impl Fn(Option<&str>, &ResourceState) -> bool) -> bool {
+        let holds = |list: &ConditionList| {
+            let resource = list.resource.as_deref();
             let mut all = list.conditions.iter();
-            all.all(|condition| is(about, &condition.state) == condition.wanted)
+            all.all(|condition| is(resource, &condition.state) == condition.expected)
         };
-        self.are_none() || self.0.iter().any(holds)
+        self.is_empty() || self.0.iter().any(holds)
     }
 }
 
-/// Behind the parenthesis: what is in the list, and what is behind it.
+/// Parses a list after its opening parenthesis. Returns the conditions and the rest of the text.
 fn read_list(mut rest: &str) -> Option<(Vec<Condition>, &str)> {
     let mut conditions = Vec::new();
     loop {
@@ -121,32 +124,35 @@ fn read_list(mut rest: &str) -> Option<(Vec<Condition>, &str)> {
         let (state, after) = match rest.strip_prefix('<') {
             Some(token) => {
                 let (token, after) = token.split_once('>')?;
-                (State::Locked(token.to_owned()), after)
+                (ResourceState::Locked(token.to_owned()), after)
             }
             None => read_tag(rest.strip_prefix('[')?)?,
         };
         conditions.push(Condition {
             state,
-            wanted: !not,
+            expected: !not,
         });
         rest = after;
     }
 }
 
-/// An entity tag, which may have a bracket in it.
-fn read_tag(rest: &str) -> Option<(State, &str)> {
+/// Parses an entity tag, which may contain a bracket.
+fn read_tag(rest: &str) -> Option<(ResourceState, &str)> {
     let quoted = rest.strip_prefix("W/").unwrap_or(rest).strip_prefix('"')?;
     let after = quoted.split_once('"')?.1;
     let tag = &rest[..rest.len() - after.len()];
-    Some((State::Tagged(tag.to_owned()), after.strip_prefix(']')?))
+    Some((
+        ResourceState::Tagged(tag.to_owned()),
+        after.strip_prefix(']')?,
+    ))
 }
 
-/// By which a client recognizes a resource (RFC 9110 §8.8).
+/// Validators of a resource (RFC 9110 §8.8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Validators {
-    /// As it is sent, and never weak.
+    /// Entity tag as sent. It is never weak.
     tag: String,
-    /// Seconds since 1970, as precise as HTTP has it.
+    /// Last change in seconds since 1970, the precision of HTTP.
     modified: i64,
 }
 
@@ -160,8 +166,8 @@ impl Validators {
     }
 }
 
-/// The answer to a request whose conditions do not hold (RFC 9110 §13.2.2): `reads` says whether it is a GET or a HEAD;
-/// without validators nothing is there.
+/// Returns the status of a request whose conditions do not hold (RFC 9110 §13.2.2). `reads` tells whether it is a GET
+/// or a HEAD. Without validators the resource does not exist.
 pub(crate) fn failure(
     headers: &HeaderMap,
     reads: bool,
@@ -170,7 +176,9 @@ pub(crate) fn failure(
     let date = |name| headers.get(name).and_then(date);
     let modified = validators.map(|validators| validators.modified);
     let as_it_was = match tags(headers, &IF_MATCH) {
-        Some(tags) => validators.is_some_and(|it| tags.iter().any(|tag| names(tag, it, false))),
+        Some(tags) => {
+            validators.is_some_and(|it| tags.iter().any(|tag| tag_matches(tag, it, false)))
+        }
         None => {
             date(IF_UNMODIFIED_SINCE).is_none_or(|since| modified.is_some_and(|at| at <= since))
         }
@@ -179,7 +187,9 @@ pub(crate) fn failure(
         return Some(StatusCode::PRECONDITION_FAILED);
     }
     let is_known = match tags(headers, &IF_NONE_MATCH) {
-        Some(tags) => validators.is_some_and(|it| tags.iter().any(|tag| names(tag, it, true))),
+        Some(tags) => {
+            validators.is_some_and(|it| tags.iter().any(|tag| tag_matches(tag, it, true)))
+        }
         None => {
             reads
                 && date(IF_MODIFIED_SINCE)
@@ -194,8 +204,8 @@ pub(crate) fn failure(
     }
 }
 
-/// Whether a Range is of what the client has already (RFC 9110 §13.1.5).
-pub(crate) fn range_counts(headers: &HeaderMap, validators: Option<&Validators>) -> bool {
+/// Returns whether a Range applies to the version that the client has (RFC 9110 §13.1.5).
+pub(crate) fn range_applies(headers: &HeaderMap, validators: Option<&Validators>) -> bool {
     let Some(text) = headers.get(IF_RANGE) else {
         return true;
     };
@@ -206,7 +216,7 @@ pub(crate) fn range_counts(headers: &HeaderMap, validators: Option<&Validators>)
         || date(text) == Some(validators.modified)
 }
 
-/// The entity tags of all fields of this name, byte by byte: they may have any but a control character in them.
+/// Returns the entity tags of all fields of a name, as bytes: they may contain any byte but control characters.
 fn tags<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Vec<&'h [u8]>> {
     let tags = |value: &'h HeaderValue| {
         value
@@ -218,8 +228,8 @@ fn tags<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Vec<&'h [u8]>> 
     all.map(|all| all.iter().flat_map(tags).collect())
 }
 
-/// Whether a tag is of what is there; `weakly`: also if it says that that may have changed a bit.
-fn names(tag: &[u8], validators: &Validators, weakly: bool) -> bool {
+/// Returns whether a tag matches the validators. With `weakly`, weak comparison is used.
+fn tag_matches(tag: &[u8], validators: &Validators, weakly: bool) -> bool {
     let strong = match weakly {
         true => tag.strip_prefix(b"W/").unwrap_or(tag),
         false => tag,
@@ -227,7 +237,7 @@ fn names(tag: &[u8], validators: &Validators, weakly: bool) -> bool {
     tag == b"*" || strong == validators.tag.as_bytes()
 }
 
-/// A date, in seconds since 1970, in any of the three forms that there are (RFC 9110 §5.6.7).
+/// Parses a date in one of the three formats of HTTP (RFC 9110 §5.6.7). Returns seconds since 1970.
 fn date(value: &HeaderValue) -> Option<i64> {
     let text = value.to_str().ok()?.trim();
     if let Ok(time) = DateTimeParser::new().parse_timestamp(text) {
@@ -241,8 +251,8 @@ fn date(value: &HeaderValue) -> Option<i64> {
     Some(time.timestamp().as_second())
 }
 
-/// Whether these conditions are against a change of what has these validators; without them it is not there.
-pub(crate) fn are_against(headers: &HeaderMap, validators: Option<&Validators>) -> bool {
+/// Returns whether the conditions forbid a change. Without validators the resource does not exist.
+pub(crate) fn fails_for_change(headers: &HeaderMap, validators: Option<&Validators>) -> bool {
     failure(headers, false, validators).is_some()
 }
 
@@ -252,15 +262,17 @@ mod tests {
 
     fn holds(text: &str, locked: &[&str], tag: &str) -> bool {
         let conditions = Conditions::read(text).unwrap();
-        conditions.hold(|about, state| match state {
-            State::Locked(token) => about != Some("/other") && locked.contains(&&**token),
-            State::Tagged(one) => one == tag,
+        conditions.evaluate(|resource, state| match state {
+            ResourceState::Locked(token) => {
+                resource != Some("/other") && locked.contains(&&**token)
+            }
+            ResourceState::Tagged(one) => one == tag,
         })
     }
 
     #[test]
     fn one_list_has_to_hold_and_all_that_is_in_it() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("(<urn:a>)", true),
             ("(<urn:x>)", false),
             ("(Not <urn:x>)", true),
@@ -275,7 +287,7 @@ mod tests {
             ("</other> (<urn:a>) (Not <urn:b>)", true),
             ("</other> (<urn:a>) </> (<urn:a>)", true),
         ] {
-            assert_eq!(holds(text, &["urn:a"], "\"t]\""), wanted, "{text}");
+            assert_eq!(holds(text, &["urn:a"], "\"t]\""), expected, "{text}");
         }
         let shown = Conditions::read("(<a> [\"b\"]) (Not <c>)").unwrap();
         assert_eq!(shown.tokens(), ["a", "c"]);
@@ -369,7 +381,7 @@ mod tests {
             failed(&[(IF_MODIFIED_SINCE, before.as_bytes())], true, true),
             None
         );
-        // Tags come first.
+        // Tags take precedence.
         let both = [
             (IF_MATCH, &b"\"t\""[..]),
             (IF_UNMODIFIED_SINCE, before.as_bytes()),

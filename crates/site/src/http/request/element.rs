@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Elements of a body that is XML: what they are called, what is in them, and their text for those that are kept as they
-//! came.
+//! Elements of an XML body: their names, children, and text for those that are stored unchanged.
 
 use super::xml;
 use ::xml::{
@@ -15,13 +14,13 @@ use std::{
     sync::Arc,
 };
 
-/// The namespace of WebDAV itself.
+/// Namespace of WebDAV.
 pub(crate) const DAV: &str = "DAV:";
 
-/// What an element is called.
+/// Qualified name of an element.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Name {
-    /// Empty is none.
+    /// Namespace; empty for none.
     pub(crate) namespace: String,
     pub(crate) local: String,
 }
@@ -34,12 +33,12 @@ impl Name {
         }
     }
 
-    /// Its name in WebDAV's own namespace, if it is one of those.
+    /// Returns the local name, if the namespace is WebDAV's.
     pub(crate) fn in_dav(&self) -> Option<&str> {
         (self.namespace == DAV).then_some(&*self.local)
     }
 
-    /// Its element without a value, where "D" stands for WebDAV's own namespace.
+    /// Returns the element without a value. The prefix "D" is WebDAV's namespace.
     pub(crate) fn empty_element(&self) -> String {
         let local = &self.local;
         match self.in_dav() {
@@ -50,12 +49,12 @@ impl Name {
     }
 }
 
-/// All that is in a body, written anew, and where its elements are in that. Elements share the texts of their namespaces,
-/// and have only those that they declare themselves: more would be a multiple of the body.
+/// Parsed body, serialized again, with the positions of its elements. Elements share the text of their namespaces,
+/// and store only the declarations that they make themselves. Otherwise memory would be a multiple of the body.
 #[derive(Debug, Default)]
 pub(crate) struct Document {
     text: String,
-    /// In order; one comes before those that are in it.
+    /// Elements in document order: a parent precedes its children.
     nodes: Vec<Node>,
 }
 
@@ -63,26 +62,26 @@ pub(crate) struct Document {
 struct Node {
     namespace: Arc<str>,
     local: String,
-    /// What it is in.
+    /// Index of the parent.
     parent: Option<usize>,
-    /// In the text: from its start to its end, and where its name ends.
+    /// Positions in the text: the start, the end of the name, and the end.
     begin: usize,
     name_end: usize,
     end: usize,
-    /// Prefixes and namespaces that are other ones from here on.
+    /// Prefixes whose namespace changes at this element.
     declared: Vec<(String, Arc<str>)>,
 }
 
 impl Document {
-    /// None: it is no XML, or beyond the bounds of [`xml`].
+    /// Parses a body. Returns `None` if it is not XML, or exceeds the bounds of [`xml`].
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
         let mut builder = Builder::default();
-        xml::read(body, |event| builder.take(event)).ok()?;
+        xml::read(body, |event| builder.push(event)).ok()?;
         Some(builder.document)
     }
 
-    /// The element that all others are in, if it is this one. The tokenizer lets more than one stand beside each other.
-    pub(crate) fn top(&self, name: &Name) -> Option<Element<'_>> {
+    /// Returns the root element, if it has this name. The tokenizer accepts several elements at the top.
+    pub(crate) fn root_element(&self, name: &Name) -> Option<Element<'_>> {
         match self.children(None)[..] {
             [top] if top.name() == *name => Some(top),
             _ => None,
@@ -101,7 +100,7 @@ impl Document {
     }
 }
 
-/// An element of a document.
+/// Element of a document.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Element<'d> {
     document: &'d Document,
@@ -114,20 +113,20 @@ impl<'d> Element<'d> {
         Name::new(&self.node.namespace, &self.node.local)
     }
 
-    /// The elements in it.
+    /// Returns the child elements.
     pub(crate) fn children(&self) -> Vec<Element<'d>> {
         self.document.children(Some(self.at))
     }
 
-    /// Those of them that WebDAV calls so.
-    pub(crate) fn named(&self, local: &str) -> Vec<Element<'d>> {
+    /// Returns the children with this name in WebDAV's namespace.
+    pub(crate) fn dav_children(&self, local: &str) -> Vec<Element<'d>> {
         let mut children = self.children();
         children.retain(|child| &*child.node.namespace == DAV && child.node.local == local);
         children
     }
 
-    /// It and all that is in it, with the namespaces that hold there.
-    pub(crate) fn text(&self) -> String {
+    /// Returns the element as XML, with the namespaces that are in scope.
+    pub(crate) fn to_xml(&self) -> String {
         let text = &self.document.text;
         let (begin, rest) = (
             &text[self.node.begin..self.node.name_end],
@@ -137,7 +136,7 @@ impl<'d> Element<'d> {
         format!("{begin}{declared}{rest}")
     }
 
-    /// What is declared around it, and not by itself.
+    /// Returns the declarations in scope that the element does not make itself.
     fn inherited(&self) -> BTreeMap<&'d str, &'d str> {
         let mut inherited = BTreeMap::new();
         let mut at = Some(self.at);
@@ -166,17 +165,17 @@ fn declaration((prefix, namespace): (&str, &str)) -> String {
     }
 }
 
-/// What is read of a document.
+/// Document under construction.
 #[derive(Default)]
 struct Builder {
     document: Document,
-    /// The elements that have not ended, and all namespaces that hold in them.
+    /// Open elements, and the namespaces in scope in each.
     open: Vec<(usize, Namespace)>,
     namespaces: HashSet<Arc<str>>,
 }
 
 impl Builder {
-    fn take(&mut self, event: XmlEvent) {
+    fn push(&mut self, event: XmlEvent) {
         let text = &mut self.document.text;
         match event {
             XmlEvent::StartElement {
@@ -195,7 +194,7 @@ impl Builder {
 
     fn begin(&mut self, name: &OwnedName, attributes: &[OwnedAttribute], holding: Namespace) {
         let declared = self.declared(&holding);
-        let namespace = self.shared(name.namespace_ref().unwrap_or_default());
+        let namespace = self.intern(name.namespace_ref().unwrap_or_default());
         let text = &mut self.document.text;
         let begin = text.len();
         *text += &format!("<{}", name.borrow().repr_display());
@@ -229,14 +228,14 @@ impl Builder {
         };
         let Document { text, nodes } = &mut self.document;
         match text.len() == nodes[at].end {
-            // Nothing is in it.
+            // The element is empty.
             true => text.insert(text.len() - 1, '/'),
             false => *text += &format!("</{}>", name.borrow().repr_display()),
         }
         nodes[at].end = text.len();
     }
 
-    /// Of the namespaces that hold for an element, those that did not before.
+    /// Returns the namespaces in scope that were not in scope before.
     fn declared(&mut self, holding: &Namespace) -> Vec<(String, Arc<str>)> {
         let around = self.open.last().map(|(_, around)| around);
         let is_new = |prefix: &str, namespace: &str| match around
@@ -251,11 +250,11 @@ impl Builder {
         let new: Vec<_> = new
             .map(|(prefix, namespace)| (prefix.to_owned(), namespace.to_owned()))
             .collect();
-        let shared = |(prefix, namespace): (String, String)| (prefix, self.shared(&namespace));
+        let shared = |(prefix, namespace): (String, String)| (prefix, self.intern(&namespace));
         new.into_iter().map(shared).collect()
     }
 
-    fn shared(&mut self, namespace: &str) -> Arc<str> {
+    fn intern(&mut self, namespace: &str) -> Arc<str> {
         if let Some(known) = self.namespaces.get(namespace) {
             return known.clone();
         }
@@ -274,13 +273,13 @@ mod tests {
         let body = "<?xml version='1.0'?><a xmlns='DAV:' xmlns:x='urn:x'><!-- no --><b/>\
                     <x:c xml:lang='de'>t &amp; <x:d y='1'/>\u{10000}</x:c></a>";
         let document = Document::read(body.as_bytes()).unwrap();
-        assert!(document.top(&Name::new(DAV, "b")).is_none());
-        let top = document.top(&Name::new(DAV, "a")).unwrap();
-        assert_eq!(top.named("b").len(), 1);
-        let kept = top.children()[1].text();
+        assert!(document.root_element(&Name::new(DAV, "b")).is_none());
+        let top = document.root_element(&Name::new(DAV, "a")).unwrap();
+        assert_eq!(top.dav_children("b").len(), 1);
+        let kept = top.children()[1].to_xml();
         let again = Document::read(kept.as_bytes()).unwrap();
-        let again = again.top(&Name::new("urn:x", "c")).unwrap();
-        assert_eq!(again.text(), kept);
+        let again = again.root_element(&Name::new("urn:x", "c")).unwrap();
+        assert_eq!(again.to_xml(), kept);
         assert!(
             kept.contains("xml:lang=\"de\"") && kept.contains("t &amp; "),
             "{kept}"
@@ -292,18 +291,21 @@ mod tests {
     fn an_element_has_the_namespaces_that_hold_in_it() {
         let body = "<a xmlns='DAV:' xmlns:x='urn:x'><b xmlns='urn:b' xmlns:x='urn:&lt;'>                    <c/><d xmlns=''><x:e xmlns='urn:b' f='\"'/></d></b></a>";
         let document = Document::read(body.as_bytes()).unwrap();
-        let top = document.top(&Name::new(DAV, "a")).unwrap();
+        let top = document.root_element(&Name::new(DAV, "a")).unwrap();
         let inner = &top.children()[0].children();
         assert_eq!(inner[0].name(), Name::new("urn:b", "c"));
-        assert_eq!(inner[0].text(), "<c xmlns=\"urn:b\" xmlns:x=\"urn:&lt;\"/>");
         assert_eq!(
-            inner[1].text(),
+            inner[0].to_xml(),
+            "<c xmlns=\"urn:b\" xmlns:x=\"urn:&lt;\"/>"
+        );
+        assert_eq!(
+            inner[1].to_xml(),
             "<d xmlns:x=\"urn:&lt;\" xmlns=\"\"><x:e xmlns=\"urn:b\" f=\"&quot;\"/></d>"
         );
         assert_eq!(inner[1].children()[0].name(), Name::new("urn:<", "e"));
     }
 
-    /// Ten times as much as the body is, at most.
+    /// A document takes at most ten times the size of its body.
     #[test]
     fn a_document_is_no_multiple_of_its_body() {
         let long = ">".repeat(xml::NAMESPACES_LEN_MAX - 100);

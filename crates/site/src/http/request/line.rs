@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The first lines of requests as they come. hyper drops what is behind a "#" in them, and a client that does not escape it
-//! in a name would have `a` removed where it says `a#b`.
+//! Request lines, recorded as they arrive. hyper drops a fragment ("#" and what follows), so a client that does not
+//! escape "#" would have `a` removed when it names `a#b`.
 //!
-//! The line of a request that comes before the answer to the one before it is not seen. What is seen is held against what
-//! hyper has read, so that nothing else is taken for it.
+//! The line of a request that arrives before the response to the previous one is not recorded. A recorded line is
+//! compared with the request that hyper has parsed, so that no other line is used for it.
 
 use hyper::{Request, Uri};
 use parking_lot::Mutex;
@@ -15,22 +15,22 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes of a first line that are looked at, at most: hyper has some 64 KiB for a URI.
+/// Most bytes of a request line that are recorded. hyper allows some 64 KiB for a URI.
 const LINE_LEN_MAX: usize = 66 << 10;
 
-/// What is known of a request's own line.
+/// Result of the check of a request's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
-    Whole,
-    /// It has a fragment (RFC 9112 §3.2: none has).
+pub(crate) enum LineCheck {
+    Complete,
+    /// The line has a fragment, which RFC 9112 §3.2 forbids.
     WithFragment,
-    /// It came before the answer to the request before it.
-    Not,
+    /// The line was not recorded: it arrived before the response to the previous request.
+    Unknown,
 }
 
-/// What was seen of a connection's current request.
+/// Recorded line of a connection's current request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<Line>>);
+pub(crate) struct RequestLines(Arc<Mutex<Line>>);
 
 #[derive(Debug, Default)]
 struct Line {
@@ -38,14 +38,14 @@ struct Line {
     is_whole: bool,
 }
 
-impl Lines {
-    /// The request is read, and will have its answer: what comes is the next one.
-    pub(crate) fn await_next(&self) {
+impl RequestLines {
+    /// Starts recording the next request, once the current one is parsed.
+    pub(crate) fn reset(&self) {
         *self.0.lock() = Line::default();
     }
 
-    /// What is known of the line of this request.
-    pub(crate) fn of<B>(&self, request: &Request<B>) -> Seen {
+    /// Returns the result for this request.
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> LineCheck {
         let line = self.0.lock();
         let words: Vec<_> = line
             .bytes
@@ -53,25 +53,25 @@ impl Lines {
             .split(|byte| *byte == b' ')
             .collect();
         let [method, target, version] = words[..] else {
-            return Seen::Not;
+            return LineCheck::Unknown;
         };
-        let is_its = method == request.method().as_str().as_bytes()
+        let is_same_request = method == request.method().as_str().as_bytes()
             && Uri::try_from(target).is_ok_and(|uri| uri == *request.uri())
             && version.starts_with(b"HTTP/");
-        match (is_its, target.contains(&b'#')) {
-            (false, _) => Seen::Not,
-            (true, false) => Seen::Whole,
-            (true, true) => Seen::WithFragment,
+        match (is_same_request, target.contains(&b'#')) {
+            (false, _) => LineCheck::Unknown,
+            (true, false) => LineCheck::Complete,
+            (true, true) => LineCheck::WithFragment,
         }
     }
 
-    fn see(&self, come: &[u8]) {
+    fn record(&self, received: &[u8]) {
         let mut line = self.0.lock();
-        for &byte in come {
+        for &byte in received {
             if line.is_whole {
                 return;
             }
-            // Empty lines before a request are none (RFC 9112 §2.2).
+            // Empty lines before a request are ignored (RFC 9112 §2.2).
             let is_before = line.bytes.is_empty() && b"\r\n".contains(&byte);
             if !is_before {
                 line.bytes.push(byte);
@@ -81,21 +81,21 @@ impl Lines {
     }
 }
 
-/// A connection whose first lines are seen.
+/// Connection whose request lines are recorded.
 #[derive(Debug)]
-pub(crate) struct Watched<S> {
+pub(crate) struct LineRecorder<S> {
     stream: S,
-    lines: Lines,
+    lines: RequestLines,
 }
 
-impl<S> Watched<S> {
-    pub(crate) fn new(stream: S, lines: &Lines) -> Self {
+impl<S> LineRecorder<S> {
+    pub(crate) fn new(stream: S, lines: &RequestLines) -> Self {
         let lines = lines.clone();
         Self { stream, lines }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for LineRecorder<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -103,12 +103,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
-        self.lines.see(&into.filled()[before..]);
+        self.lines.record(&into.filled()[before..]);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for LineRecorder<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -142,16 +142,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 mod tests {
     use super::*;
 
-    fn seen(pieces: &[&str], method: &str, uri: &str) -> Seen {
-        let lines = Lines::default();
+    fn seen(pieces: &[&str], method: &str, uri: &str) -> LineCheck {
+        let lines = RequestLines::default();
         for piece in pieces {
-            lines.see(piece.as_bytes());
+            lines.record(piece.as_bytes());
         }
         let request = Request::builder().method(method).uri(uri);
         let request = request.body(()).unwrap();
-        let seen = lines.of(&request);
-        lines.await_next();
-        assert_eq!(lines.of(&request), Seen::Not);
+        let seen = lines.check(&request);
+        lines.reset();
+        assert_eq!(lines.check(&request), LineCheck::Unknown);
         seen
     }
 
@@ -160,16 +160,16 @@ mod tests {
         for (pieces, wanted) in [
             (
                 &["DELETE /a#b HTTP/1.1\r\nHost: x\r\n"][..],
-                Seen::WithFragment,
+                LineCheck::WithFragment,
             ),
             (
                 &["\r\nDELETE /a", "#b HT", "TP/1.1\r\n", "x"],
-                Seen::WithFragment,
+                LineCheck::WithFragment,
             ),
-            (&["DELETE /a HTTP/1.1\r\nX: #\r\n"], Seen::Whole),
+            (&["DELETE /a HTTP/1.1\r\nX: #\r\n"], LineCheck::Complete),
             (
                 &["DELETE /a HTTP/1.1\r\n", "DELETE /a#b HTTP/1.1\r\n"],
-                Seen::Whole,
+                LineCheck::Complete,
             ),
         ] {
             assert_eq!(seen(pieces, "DELETE", "/a"), wanted, "{pieces:?}");
@@ -177,11 +177,11 @@ mod tests {
         let absolute = ["DELETE http://h/a?b#c HTTP/1.1\r\n"];
         assert_eq!(
             seen(&absolute, "DELETE", "http://h/a?b"),
-            Seen::WithFragment
+            LineCheck::WithFragment
         );
         assert_eq!(
             seen(&["OPTIONS * HTTP/1.1\r\n"], "OPTIONS", "*"),
-            Seen::Whole
+            LineCheck::Complete
         );
     }
 
@@ -195,7 +195,11 @@ mod tests {
             &["DELETE /b HTTP/1.1\r\n"],
             &["DELETE /a x\r\n"],
         ] {
-            assert_eq!(seen(pieces, "DELETE", "/a"), Seen::Not, "{pieces:?}");
+            assert_eq!(
+                seen(pieces, "DELETE", "/a"),
+                LineCheck::Unknown,
+                "{pieces:?}"
+            );
         }
     }
 }

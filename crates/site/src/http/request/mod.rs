@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a request says, checked before a library reads it.
+//! Parsing of requests, with checks before a library reads them.
 
 pub(super) mod body;
 pub(super) mod conditions;

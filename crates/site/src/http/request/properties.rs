@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What bodies of PROPFIND, PROPPATCH and LOCK ask for (RFC 4918 §14).
+//! Bodies of PROPFIND, PROPPATCH and LOCK (RFC 4918 §14).
 
 use super::{
     element::{DAV, Document, Element, Name},
@@ -9,21 +9,21 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use std::collections::HashSet;
 
-/// Bytes of a lock's owner, at most.
+/// Longest owner of a lock, in bytes.
 const OWNER_LEN_MAX: usize = 1024;
 
-/// Bytes of all names of properties in a request, at most, each with its namespace, and of what they are set to: the answer
-/// says the names again, for each file.
+/// Size of all property names in a request at most, in bytes, with their namespaces and new values. The response
+/// repeats the names for each file.
 const PROPERTIES_LEN_MAX: usize = 256 << 10;
 
-/// Which properties a PROPFIND is for.
+/// Properties that a PROPFIND requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RequestedProperties {
-    /// The usual ones, and these.
+    /// The default ones, and these.
     All(Vec<Name>),
-    /// What there is, without values.
+    /// Names without values.
     Names,
-    These(Vec<Name>),
+    Named(Vec<Name>),
 }
 
 fn bad_request() -> Rejection {
@@ -33,8 +33,8 @@ fn bad_request() -> Rejection {
     )
 }
 
-/// Reads a body on a thread for that: 64 KiB take some milliseconds.
-pub(crate) async fn on_a_thread<T: Send + 'static>(
+/// Parses a body on a blocking thread: 64 KiB take some milliseconds.
+pub(crate) async fn parse_blocking<T: Send + 'static>(
     body: Bytes,
     read: fn(&[u8]) -> Result<T, Rejection>,
 ) -> Result<T, Rejection> {
@@ -42,11 +42,11 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
     done.unwrap_or_else(|_| Err(bad_request()))
 }
 
-/// The lengths of names and texts that a request has so far.
+/// Total length of names and values so far, in bytes.
 #[derive(Default)]
-struct Lengths(usize);
+struct LengthBudget(usize);
 
-impl Lengths {
+impl LengthBudget {
     fn add(&mut self, name: &Name, text: usize) -> Result<(), Rejection> {
         self.0 += name.empty_element().len() + text;
         match self.0 > PROPERTIES_LEN_MAX {
@@ -59,9 +59,9 @@ impl Lengths {
     }
 }
 
-/// The names of elements, each once.
+/// Returns the names of elements without duplicates.
 fn names<'d>(elements: impl IntoIterator<Item = Element<'d>>) -> Result<Vec<Name>, Rejection> {
-    let (mut names, mut seen, mut lengths) = (Vec::new(), HashSet::new(), Lengths::default());
+    let (mut names, mut seen, mut lengths) = (Vec::new(), HashSet::new(), LengthBudget::default());
     for name in elements.into_iter().map(|element| element.name()) {
         if seen.insert(name.clone()) {
             lengths.add(&name, 0)?;
@@ -72,46 +72,46 @@ fn names<'d>(elements: impl IntoIterator<Item = Element<'d>>) -> Result<Vec<Name
 }
 
 impl RequestedProperties {
-    /// No body is one for all.
+    /// Parses a PROPFIND. An empty body requests all properties.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Rejection> {
         if body.is_empty() {
             return Ok(Self::All(Vec::new()));
         }
         let document = Document::read(body).ok_or_else(bad_request)?;
         let top = document
-            .top(&Name::new(DAV, "propfind"))
+            .root_element(&Name::new(DAV, "propfind"))
             .ok_or_else(bad_request)?;
         let names_in = |local| {
-            let children = top.named(local);
+            let children = top.dav_children(local);
             names(children.iter().flat_map(Element::children))
         };
-        if !top.named("prop").is_empty() {
-            return Ok(Self::These(names_in("prop")?));
+        if !top.dav_children("prop").is_empty() {
+            return Ok(Self::Named(names_in("prop")?));
         }
-        if !top.named("propname").is_empty() {
+        if !top.dav_children("propname").is_empty() {
             return Ok(Self::Names);
         }
-        match top.named("allprop").is_empty() {
+        match top.dav_children("allprop").is_empty() {
             false => Ok(Self::All(names_in("include")?)),
             true => Err(bad_request()),
         }
     }
 }
 
-/// A property to be set to this, the whole of its element; none: to be removed.
+/// Change of a property: its new element, or `None` to remove it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) name: Name,
     pub(crate) text: Option<String>,
 }
 
-/// Reads a PROPPATCH, in its order.
-pub(crate) fn changes(body: &[u8]) -> Result<Vec<Change>, Rejection> {
+/// Parses a PROPPATCH into changes, in order.
+pub(crate) fn parse_changes(body: &[u8]) -> Result<Vec<Change>, Rejection> {
     let document = Document::read(body).ok_or_else(bad_request)?;
     let top = document
-        .top(&Name::new(DAV, "propertyupdate"))
+        .root_element(&Name::new(DAV, "propertyupdate"))
         .ok_or_else(bad_request)?;
-    let (mut changes, mut lengths) = (Vec::new(), Lengths::default());
+    let (mut changes, mut lengths) = (Vec::new(), LengthBudget::default());
     for action in top.children() {
         let action_name = action.name();
         let sets = match action_name.in_dav() {
@@ -119,8 +119,12 @@ pub(crate) fn changes(body: &[u8]) -> Result<Vec<Change>, Rejection> {
             Some("remove") => false,
             _ => continue,
         };
-        for property in action.named("prop").iter().flat_map(Element::children) {
-            let (name, text) = (property.name(), sets.then(|| property.text()));
+        for property in action
+            .dav_children("prop")
+            .iter()
+            .flat_map(Element::children)
+        {
+            let (name, text) = (property.name(), sets.then(|| property.to_xml()));
             lengths.add(&name, text.as_ref().map_or(0, String::len))?;
             changes.push(Change { name, text });
         }
@@ -131,11 +135,11 @@ pub(crate) fn changes(body: &[u8]) -> Result<Vec<Change>, Rejection> {
     }
 }
 
-/// A lock that is asked for.
+/// Lock that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LockInfo {
     pub(crate) shared: bool,
-    /// Who holds it, as the client says it: an element, or nothing.
+    /// Owner that the client sends: an XML element, or empty.
     pub(crate) owner: String,
 }
 
@@ -143,17 +147,19 @@ impl LockInfo {
     pub(crate) fn read(body: &[u8]) -> Result<Self, Rejection> {
         let document = Document::read(body).ok_or_else(bad_request)?;
         let top = document
-            .top(&Name::new(DAV, "lockinfo"))
+            .root_element(&Name::new(DAV, "lockinfo"))
             .ok_or_else(bad_request)?;
         let has = |local, value| {
-            let found = top.named(local);
-            found.iter().any(|element| !element.named(value).is_empty())
+            let found = top.dav_children(local);
+            found
+                .iter()
+                .any(|element| !element.dav_children(value).is_empty())
         };
         let (exclusive, shared) = (has("lockscope", "exclusive"), has("lockscope", "shared"));
         if exclusive == shared || !has("locktype", "write") {
             return Err(bad_request());
         }
-        let owner = top.named("owner").first().map(Element::text);
+        let owner = top.dav_children("owner").first().map(Element::to_xml);
         let owner = owner.unwrap_or_default();
         match owner.len() > OWNER_LEN_MAX {
             true => Err((
@@ -179,7 +185,7 @@ mod tests {
         let both = vec![etag.clone(), foreign];
         assert_eq!(
             find("<D:prop><D:getetag/><x:a/></D:prop>"),
-            Some(RequestedProperties::These(both))
+            Some(RequestedProperties::Named(both))
         );
         assert_eq!(find("<D:propname/>"), Some(RequestedProperties::Names));
         let more = "<D:allprop/><D:include><D:getetag/></D:include>";
@@ -201,7 +207,7 @@ mod tests {
             let question = question.replace("{}", &again);
             let body = format!("<propfind xmlns='DAV:'>{question}</propfind>");
             let names = match RequestedProperties::read(body.as_bytes()).unwrap() {
-                RequestedProperties::All(names) | RequestedProperties::These(names) => names,
+                RequestedProperties::All(names) | RequestedProperties::Named(names) => names,
                 RequestedProperties::Names => Vec::new(),
             };
             let wanted = [Name::new("DAV:", "getetag"), Name::new("urn:x", "a")];
@@ -221,7 +227,7 @@ mod tests {
             let body = format!(
                 "<propertyupdate xmlns='DAV:' xmlns:x='{long}'><{action}><prop>{named}</prop></{action}></propertyupdate>"
             );
-            let refused = changes(body.as_bytes()).unwrap_err();
+            let refused = parse_changes(body.as_bytes()).unwrap_err();
             assert_eq!(refused.0, StatusCode::PAYLOAD_TOO_LARGE, "{action}");
         }
     }
@@ -230,12 +236,12 @@ mod tests {
     fn reads_changes_in_their_order() {
         let body = "<p:propertyupdate xmlns:p='DAV:'><p:remove><p:prop><a/></p:prop></p:remove>\
                     <p:set><p:prop><a>1</a><b xmlns='urn:x'/></p:prop></p:set></p:propertyupdate>";
-        let read = changes(body.as_bytes()).unwrap();
+        let read = parse_changes(body.as_bytes()).unwrap();
         let names: Vec<_> = read.iter().map(|change| &*change.name.local).collect();
         assert_eq!(names, ["a", "a", "b"]);
         assert_eq!(read[0].text, None);
         assert!(read[1].text.as_ref().unwrap().ends_with(">1</a>"));
-        assert!(changes(b"<propertyupdate xmlns='DAV:'/>").is_err());
+        assert!(parse_changes(b"<propertyupdate xmlns='DAV:'/>").is_err());
     }
 
     #[test]

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parts of a file that a request may ask for at once (RFC 9110 §14.2): few, and not the same bytes again and again.
+//! Ranges that a request may ask for (RFC 9110 §14.2): few, and without repeated bytes.
 
 use hyper::{
     HeaderMap,
     header::{HeaderValue, RANGE},
 };
 
-/// Ranges of a request, at most. Each costs a read and some 100 bytes of the answer.
+/// Most ranges in a request. Each costs a read and some 100 bytes of the response.
 const RANGES_MAX: usize = 32;
 
-/// Ranges that have bytes in common with another, at most.
+/// Most ranges that overlap another one.
 const OVERLAPPING_MAX: usize = 2;
 
-/// What a Range asks for.
+/// Result of parsing a Range header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RequestedRange {
-    /// The whole file: it is no Range that makes sense, and then RFC 9110 §14.2 has a server ignore it.
+    /// The whole file. An invalid Range is ignored, as RFC 9110 §14.2 requires.
     Whole,
-    /// First and last byte of each part, none of them beyond the end.
+    /// First and last byte of each range, all within the file.
     Parts(Vec<(u64, u64)>),
-    /// Nothing that is there.
-    Missing,
-    /// Too many parts, or the same again and again.
+    /// No range is within the file.
+    Unsatisfiable,
+    /// Too many or overlapping ranges.
     Refused,
 }
 
 impl RequestedRange {
-    /// Reads the Range of a request for a file of `len` bytes.
+    /// Parses the Range of a request for a file of `len` bytes.
     pub(crate) fn of(headers: &HeaderMap, len: u64) -> Self {
         let mut all = headers.get_all(RANGE).iter();
         match (all.next().map(HeaderValue::to_str), all.next()) {
@@ -48,7 +48,7 @@ impl RequestedRange {
             return Self::Refused;
         }
         let named = specs.into_iter().filter(|spec| !spec.is_empty());
-        let Some(ranges) = named.map(Spec::read).collect::<Option<Vec<_>>>() else {
+        let Some(ranges) = named.map(RangeSpec::read).collect::<Option<Vec<_>>>() else {
             return Self::Whole;
         };
         let parts: Vec<_> = ranges.iter().filter_map(|spec| spec.of(len)).collect();
@@ -57,24 +57,27 @@ impl RequestedRange {
         if overlapping(&sorted) > OVERLAPPING_MAX {
             return Self::Refused;
         }
-        let empty = len == 0 && ranges.iter().any(|spec| matches!(spec, Spec::Last(1..)));
+        let empty = len == 0
+            && ranges
+                .iter()
+                .any(|spec| matches!(spec, RangeSpec::Last(1..)));
         match parts.is_empty() {
             false => Self::Parts(parts),
             true if empty || ranges.is_empty() => Self::Whole,
-            true => Self::Missing,
+            true => Self::Unsatisfiable,
         }
     }
 }
 
-/// One part, as asked for.
-enum Spec {
+/// Range as written.
+enum RangeSpec {
     /// First and last byte.
     From(u64, u64),
-    /// The last bytes.
+    /// Count of bytes at the end.
     Last(u64),
 }
 
-impl Spec {
+impl RangeSpec {
     fn read(text: &str) -> Option<Self> {
         let (first, last) = text.split_once('-')?;
         match (first, last) {
@@ -87,7 +90,7 @@ impl Spec {
         }
     }
 
-    /// What of it a file of this length has.
+    /// Returns the range within a file of this length.
     fn of(&self, len: u64) -> Option<(u64, u64)> {
         let end = len.checked_sub(1)?;
         match *self {
@@ -97,18 +100,18 @@ impl Spec {
     }
 }
 
-/// Digits alone; a number that is too large is beyond every file.
+/// Parses digits only. A number that is too large counts as beyond every file.
 fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// How many of these, in order, begin before another has ended.
+/// Counts the ranges that overlap others. The input is sorted.
 fn overlapping(ranges: &[(u64, u64)]) -> usize {
     let mut count = 0;
     let mut at = 0;
     while at < ranges.len() {
-        // Those that hang together.
+        // Ranges that overlap.
         let (mut end, begin) = (ranges[at].1, at);
         at += 1;
         while at < ranges.len() && ranges[at].0 <= end {
@@ -159,7 +162,7 @@ mod tests {
     #[test]
     fn asks_for_no_byte_that_is_not_there() {
         let parts = |parts: &[(u64, u64)]| RequestedRange::Parts(parts.to_vec());
-        let (missing, whole) = (RequestedRange::Missing, RequestedRange::Whole);
+        let (missing, whole) = (RequestedRange::Unsatisfiable, RequestedRange::Whole);
         for (header, len, wanted) in [
             ("bytes=0-0", 1000, &parts(&[(0, 0)])),
             ("bytes=990-", 1000, &parts(&[(990, 999)])),
@@ -171,13 +174,13 @@ mod tests {
             ("bytes=-99999999999999999999", 1000, &parts(&[(0, 999)])),
             ("bytes=0-0,1000-", 1000, &parts(&[(0, 0)])),
             ("bytes=5-6,,0-1", 1000, &parts(&[(5, 6), (0, 1)])),
-            // Nothing of it is there: 416.
+            // No byte is within the file: 416.
             ("bytes=1000-", 1000, &missing),
             ("bytes=99999999999999999999-", 1000, &missing),
             ("bytes=-0", 1000, &missing),
             ("bytes=0-", 0, &missing),
             ("bytes=-1", 0, &whole),
-            // It makes no sense.
+            // Invalid.
             ("bytes=5-2", 1000, &whole),
             ("bytes=+1-2", 1000, &whole),
             ("bytes=-+1", 1000, &whole),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a request is about: a path in its export and, of a COPY or a MOVE, a destination there (RFC 4918 §9.8.3).
+//! Target of a request: a path in its export and, for COPY and MOVE, a destination (RFC 4918 §9.8.3).
 //!
-//! What is read here is written back into the request in one spelling, so that no other reading of it counts.
+//! The parsed values are written back to the request in one canonical form, so that dav-server can't parse them
+//! differently.
 
 use crate::http::export::meta::rel_path;
 use hyper::{
@@ -16,7 +17,7 @@ const DESTINATION: HeaderName = HeaderName::from_static("destination");
 const OVERWRITE: HeaderName = HeaderName::from_static("overwrite");
 const DEPTH: HeaderName = HeaderName::from_static("depth");
 
-/// What a URL's path needs no escape for (RFC 3986 §2.3), and what divides names.
+/// Characters to escape in a URL's path: all but the unreserved ones (RFC 3986 §2.3) and the slash.
 const ESCAPED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -24,35 +25,34 @@ const ESCAPED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b'/');
 
-/// Why a request is refused: a status, and words for people.
+/// Status and text of a refusal.
 pub(crate) type Rejection = (StatusCode, &'static str);
 
-/// The paths of a request, relative to its export. None is the export itself.
+/// Paths of a request, relative to its export. `None` is the export itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) path: Option<RelPath>,
-    /// The path ends with a slash.
+    /// Whether the path ends with a slash.
     pub(crate) is_directory: bool,
-    /// Of a COPY or a MOVE.
+    /// Destination of a COPY or a MOVE.
     pub(crate) destination: Option<RelPath>,
-    /// What is at the destination may be replaced.
+    /// Whether a file at the destination may be replaced.
     pub(crate) overwrites: bool,
 }
 
 impl Target {
-    /// Reads a request for `export`.
+    /// Parses a request for `export`.
     ///
     /// # Errors
-    /// It makes no sense, leads out of the export, or would change what it must not: the export itself, or what it is
-    /// below.
+    /// The request is invalid, leads out of the export, or would change the export itself or one of its parents.
     pub(crate) fn of<B>(request: &mut Request<B>, export: &str) -> Result<Self, Rejection> {
         let path = path_in(request.uri().path(), export)?;
         let shows = request.method().as_str() == "PROPFIND";
-        spell_depth(request.headers_mut(), shows)?;
-        let overwrites = spell_overwrite(request.headers_mut())?;
+        normalize_depth(request.headers_mut(), shows)?;
+        let overwrites = normalize_overwrite(request.headers_mut())?;
         let method = request.method().as_str();
         if path.is_none() {
-            spare_root(method)?;
+            protect_root(method)?;
         }
         let destination = match method {
             "COPY" | "MOVE" => Some(destination(request, export, path.as_ref())?),
@@ -64,20 +64,20 @@ impl Target {
             destination,
             overwrites,
         };
-        target.spell(request, export)?;
+        target.normalize(request, export)?;
         Ok(target)
     }
 
-    /// The destination as a path of a URL.
+    /// Returns the destination as the path of a URL.
     pub(crate) fn destination_url(&self, export: &str) -> Option<String> {
         let destination = self.destination.as_ref()?;
         Some(url_path(export, Some(destination)))
     }
 
-    /// Writes it into the request.
-    fn spell<B>(&self, request: &mut Request<B>, export: &str) -> Result<(), Rejection> {
+    /// Writes the target into the request in canonical form.
+    fn normalize<B>(&self, request: &mut Request<B>, export: &str) -> Result<(), Rejection> {
         if let Some(destination) = &self.destination {
-            head_to(request.headers_mut(), export, destination);
+            set_destination(request.headers_mut(), export, destination);
         }
         let path = url_path(export, self.path.as_ref());
         let path = match self.is_directory && !path.ends_with('/') {
@@ -85,47 +85,47 @@ impl Target {
             false => path,
         };
         let made = PathAndQuery::try_from(path).map(Uri::from);
-        *request.uri_mut() = made.map_err(|_| bad("the path makes no sense"))?;
+        *request.uri_mut() = made.map_err(|_| bad_request("the path makes no sense"))?;
         Ok(())
     }
 }
 
-/// Has a COPY or a MOVE go to this path.
-pub(crate) fn head_to(headers: &mut HeaderMap, export: &str, destination: &RelPath) {
+/// Sets the destination of a COPY or a MOVE.
+pub(crate) fn set_destination(headers: &mut HeaderMap, export: &str, destination: &RelPath) {
     let path = url_path(export, Some(destination));
-    // Escaped, it is ASCII without control characters.
+    // An escaped path is ASCII without control characters.
     if let Ok(value) = HeaderValue::try_from(path) {
         headers.insert(DESTINATION, value);
     }
 }
 
-/// Nothing is replaced: what is at the destination when the request is carried out stays.
-pub(crate) fn keep_what_is_there(headers: &mut HeaderMap) {
+/// Forbids to replace a file that is at the destination when the request is executed.
+pub(crate) fn forbid_overwrite(headers: &mut HeaderMap) {
     headers.insert(OVERWRITE, HeaderValue::from_static("F"));
 }
 
-/// A path of a URL, escaped.
+/// Returns the escaped path of a URL.
 pub(crate) fn url_path(export: &str, path: Option<&RelPath>) -> String {
     let below = path.map_or(&b""[..], RelPath::as_bytes);
-    format!("/{export}/{}", escaped(below))
+    format!("/{export}/{}", escape_path(below))
 }
 
-/// Bytes of a path as a URL has them.
-pub(crate) fn escaped(path: &[u8]) -> String {
+/// Escapes a path for a URL.
+pub(crate) fn escape_path(path: &[u8]) -> String {
     percent_encode(path, &ESCAPED).to_string()
 }
 
-/// What a URL, or the path of one, names in an export; the export itself has no path.
-pub(crate) fn named(url: &str, export: &str) -> Option<Option<RelPath>> {
+/// Resolves a URL or its path in an export. The inner `None` is the export itself.
+pub(crate) fn resolve_url(url: &str, export: &str) -> Option<Option<RelPath>> {
     path_in(url.parse::<Uri>().ok()?.path(), export).ok()
 }
 
-fn bad(why: &'static str) -> Rejection {
+fn bad_request(why: &'static str) -> Rejection {
     (StatusCode::BAD_REQUEST, why)
 }
 
-/// The export itself is made, moved and removed by whoever runs the site.
-fn spare_root(method: &str) -> Result<(), Rejection> {
+/// Refuses to create, move or remove an export itself, which only the operator does.
+fn protect_root(method: &str) -> Result<(), Rejection> {
     match method {
         "DELETE" | "MOVE" => Err((StatusCode::FORBIDDEN, "an export itself stays where it is")),
         "MKCOL" | "PUT" => Err((
@@ -136,34 +136,36 @@ fn spare_root(method: &str) -> Result<(), Rejection> {
     }
 }
 
-/// The path below an export: names without escapes, "." and "..".
+/// Returns the path below an export, unescaped. Refuses "." and "..".
 fn path_in(path: &str, export: &str) -> Result<Option<RelPath>, Rejection> {
     let mut names = path.split('/').filter(|name| !name.is_empty());
     if names.next() != Some(export) {
-        return Err(bad("want a path in the export"));
+        return Err(bad_request("want a path in the export"));
     }
     let names: Vec<Vec<u8>> = names
         .map(|name| percent_decode_str(name).collect())
         .collect();
     if names.iter().any(|name| name.contains(&b'/')) {
-        return Err(bad("want names without \"/\""));
+        return Err(bad_request("want names without \"/\""));
     }
     rel_path(&names.join(&b'/')).map_err(|bad_path| match bad_path.reason {
         Reason::LongName | Reason::TooLong => (StatusCode::URI_TOO_LONG, "the path is too long"),
-        Reason::Dots => bad("want a path without \".\" and \"..\""),
-        _ => bad("want a path that a file can have"),
+        Reason::Dots => bad_request("want a path without \".\" and \"..\""),
+        _ => bad_request("want a path that a file can have"),
     })
 }
 
-/// Where a COPY or a MOVE goes: in the same export, neither onto itself, nor above or below the source.
+/// Returns the destination of a COPY or a MOVE. It must be in the same export, and neither the source nor its parent
+/// or child.
 fn destination<B>(
     request: &Request<B>,
     export: &str,
     source: Option<&RelPath>,
 ) -> Result<RelPath, Rejection> {
-    let text = one(request.headers(), &DESTINATION)?.ok_or(bad("want a Destination"))?;
+    let text =
+        single_value(request.headers(), &DESTINATION)?.ok_or(bad_request("want a Destination"))?;
     let uri = read_destination(text)?;
-    if uri.authority().is_some() && !is_here(&uri, request) {
+    if uri.authority().is_some() && !is_same_host(&uri, request) {
         return Err((
             StatusCode::BAD_GATEWAY,
             "the destination is on another host",
@@ -206,34 +208,38 @@ fn destination<B>(
     }
 }
 
-/// A URL of HTTP, or a path. A query or a fragment is likely a name whose '?' or '#' was not escaped.
+/// Parses an HTTP URL or a path. A query or a fragment most likely is a name whose '?' or '#' was not escaped.
 fn read_destination(text: &str) -> Result<Uri, Rejection> {
     if text.contains(['?', '#']) {
-        return Err(bad("want a Destination without '?' and '#'"));
+        return Err(bad_request("want a Destination without '?' and '#'"));
     }
-    // RFC 3986 §4.2: behind two slashes there is a host.
+    // RFC 3986 §4.2: two slashes precede a host.
     if text.starts_with("//") {
         return Err((
             StatusCode::BAD_GATEWAY,
             "the destination is on another host",
         ));
     }
-    let uri: Uri = text.parse().map_err(|_| bad("the Destination is no URL"))?;
+    let uri: Uri = text
+        .parse()
+        .map_err(|_| bad_request("the Destination is no URL"))?;
     match uri.scheme_str() {
         None if text.starts_with('/') => Ok(uri),
         Some("http" | "https") => Ok(uri),
-        _ => Err(bad("want a Destination that is a URL of HTTP or a path")),
+        _ => Err(bad_request(
+            "want a Destination that is a URL of HTTP or a path",
+        )),
     }
 }
 
-/// Whether the destination is on the host that the request was sent to.
-fn is_here<B>(destination: &Uri, request: &Request<B>) -> bool {
+/// Returns whether the destination is on the host that the request was sent to.
+fn is_same_host<B>(destination: &Uri, request: &Request<B>) -> bool {
     let port = match destination.scheme_str() {
         Some("https") => 443,
         _ => 80,
     };
     let asked = request.uri().authority().cloned().or_else(|| {
-        let host = one(request.headers(), &HOST).ok().flatten()?;
+        let host = single_value(request.headers(), &HOST).ok().flatten()?;
         host.parse::<Authority>().ok()
     });
     let known = |authority: &Authority| {
@@ -243,36 +249,35 @@ fn is_here<B>(destination: &Uri, request: &Request<B>) -> bool {
     destination.authority().map(known) == asked.as_ref().map(known)
 }
 
-/// Writes Depth as RFC 4918 §10.2 does. A request that only shows something and has none is for a directory and what is in it:
-/// all that is below it, as §9.1 has it, may be any amount.
-pub(crate) fn spell_depth(headers: &mut HeaderMap, shows: bool) -> Result<(), Rejection> {
-    let spelled = match one(headers, &DEPTH)? {
+/// Normalizes Depth (RFC 4918 §10.2). A read without Depth gets 1: the default of §9.1, infinity, has no bound.
+pub(crate) fn normalize_depth(headers: &mut HeaderMap, shows: bool) -> Result<(), Rejection> {
+    let spelled = match single_value(headers, &DEPTH)? {
         None if shows => "1",
         None => return Ok(()),
         Some("0") => "0",
         Some("1") => "1",
         Some(text) if text.eq_ignore_ascii_case("infinity") => "infinity",
-        Some(_) => return Err(bad("want a Depth of 0, 1 or infinity")),
+        Some(_) => return Err(bad_request("want a Depth of 0, 1 or infinity")),
     };
     headers.insert(DEPTH, HeaderValue::from_static(spelled));
     Ok(())
 }
 
-/// The same of Overwrite (§10.6), and what it says.
-fn spell_overwrite(headers: &mut HeaderMap) -> Result<bool, Rejection> {
-    let overwrites = match one(headers, &OVERWRITE)? {
+/// Normalizes Overwrite (§10.6), and returns its value.
+fn normalize_overwrite(headers: &mut HeaderMap) -> Result<bool, Rejection> {
+    let overwrites = match single_value(headers, &OVERWRITE)? {
         None | Some("T" | "t") => true,
         Some("F" | "f") => false,
-        Some(_) => return Err(bad("want an Overwrite of T or F")),
+        Some(_) => return Err(bad_request("want an Overwrite of T or F")),
     };
     if !overwrites {
-        keep_what_is_there(headers);
+        forbid_overwrite(headers);
     }
     Ok(overwrites)
 }
 
-/// A field's only value.
-pub(super) fn one<'h>(
+/// Returns the only value of a field.
+pub(super) fn single_value<'h>(
     headers: &'h HeaderMap,
     name: &HeaderName,
 ) -> Result<Option<&'h str>, Rejection> {
@@ -280,6 +285,6 @@ pub(super) fn one<'h>(
     let value = values.next().map(HeaderValue::to_str).transpose();
     match (value, values.next()) {
         (Ok(value), None) => Ok(value),
-        _ => Err(bad("want a header once, in ASCII")),
+        _ => Err(bad_request("want a header once, in ASCII")),
     }
 }

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The XML of a request, checked before anything is made of it: no deeper, and no larger once it is read, than it need be.
+//! Bounds on the XML of a request, checked before it is processed: depth, number of elements, and size once parsed.
 //!
-//! 64 KiB can name a long namespace a thousand times, or declare thousands of them for a thousand elements, and the
-//! tokenizer copies all of that with each element. So this bounds what holds for an element, too.
+//! 64 KiB can name a long namespace a thousand times, or declare thousands of them for a thousand elements. The
+//! tokenizer copies all of that with each element. The namespaces in scope are therefore bounded, too.
 
 use xml::{EventReader, ParserConfig, namespace::Namespace, reader::XmlEvent};
 
-/// Bytes of a body that is XML, at most. A request holds so many, up to ten times as many as a tree, and 2 MiB more while
-/// that is made.
+/// Longest XML body, in bytes. A request holds it, up to ten times as much for its tree, and 2 MiB more while the
+/// tree is built.
 pub const BODY_LEN_MAX: usize = 64 << 10;
 
-/// Elements in each other, at most. RFC 4918 needs five; each costs some kilobytes of stack.
+/// Deepest nesting of elements. RFC 4918 needs five; each costs some kilobytes of stack.
 pub const DEPTH_MAX: usize = 32;
 
-/// Elements of a request, at most: a PROPFIND names each property that it wants, and gets an answer of some 100 bytes to
-/// each for every file.
+/// Most elements in a request. A PROPFIND names each property, and each costs some 100 bytes of the response for
+/// every file.
 pub const ELEMENTS_MAX: usize = 1024;
 
-/// Namespaces that hold for an element, at most.
+/// Most namespaces in scope of an element.
 pub const NAMESPACES_MAX: usize = 64;
 
-/// Bytes of them and their prefixes together, at most.
+/// Total length of these namespaces and their prefixes at most, in bytes.
 pub const NAMESPACES_LEN_MAX: usize = 4 << 10;
 
-/// Attributes of an element, at most, and bytes of each: until an element is read nobody sees how long the namespace is that
-/// each of its attributes is given.
+/// Most attributes of an element, and the longest value in bytes. The namespace that the tokenizer copies for each
+/// attribute is known only when the whole element is parsed.
 const ATTRIBUTES_MAX: usize = 128;
 const ATTRIBUTE_LEN_MAX: usize = 8 << 10;
 
-/// Checks a body. An empty one is none.
+/// Checks a body. An empty one passes.
 ///
 /// # Errors
-/// It is no XML, has a document type (RFC 4918 §20.6), or is beyond the bounds above.
+/// The body is not XML, has a document type (RFC 4918 §20.6), or exceeds the bounds above.
 pub fn check(body: &[u8]) -> Result<(), &'static str> {
     match body.is_empty() {
         true => Ok(()),
@@ -39,10 +39,10 @@ pub fn check(body: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// Reads a body bit by bit.
+/// Parses a body into events.
 ///
 /// # Errors
-/// As [`check`]; an empty one is no XML.
+/// See [`check`]. An empty body is an error here.
 pub(super) fn read(body: &[u8], mut take: impl FnMut(XmlEvent)) -> Result<(), &'static str> {
     if body.len() > BODY_LEN_MAX {
         return Err("the body is too long");
@@ -65,7 +65,7 @@ pub(super) fn read(body: &[u8], mut take: impl FnMut(XmlEvent)) -> Result<(), &'
     }
 }
 
-/// How much of a body is read.
+/// Counts of a body so far.
 #[derive(Default)]
 struct Bounds {
     depth: usize,
@@ -97,7 +97,7 @@ fn check_namespaces(declared: &Namespace) -> Result<(), &'static str> {
         .iter()
         .map(|(prefix, uri)| prefix.len() + uri.len())
         .sum();
-    // Three hold everywhere: "xml", "xmlns", and none.
+    // Three are always in scope: "xml", "xmlns", and none.
     match declared.0.len() > NAMESPACES_MAX + 3 || len > NAMESPACES_LEN_MAX {
         true => Err("the body declares too many or too long namespaces"),
         false => Ok(()),
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// The tokenizer copies all that hold for an element with it.
+    /// The tokenizer copies all namespaces in scope with each element.
     #[test]
     fn refuses_many_or_long_namespaces() {
         let declared = |count: usize| {
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(check(format!("<a>{each}</a>").as_bytes()), Ok(()));
     }
 
-    /// Not everything that looks like a tag is one.
+    /// Comments, CDATA and processing instructions may contain text that resembles tags.
     #[test]
     fn counts_elements_and_no_comments() {
         let tags = "<a>".repeat(100);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What passes between a driver and an end, for whoever passes it on: what was asked for, how far it is, and how it ended.
+//! Transcript of a copy, read from the bytes between the coordinator and the endpoint: the request, the progress and
+//! the outcome.
 
 use super::record::Record;
 use longhaul_transfer::protocol::{
@@ -10,32 +11,32 @@ use longhaul_transfer::protocol::{
 };
 use serde::de::DeserializeOwned;
 
-/// Bytes of a message that is looked at, at most. An account costs twice as many.
+/// Longest message that is parsed, in bytes. A transcript costs twice as much.
 const MESSAGE_LEN_MAX: usize = 16 << 10;
 
-/// Of a request that is longer than that, unless its end says more.
+/// Reason given for a longer request, unless the endpoint reports another.
 const LONG_REQUEST: &str = "its paths are longer than 16 KiB, and not looked at";
 
-/// Paths that are kept, at most, and bytes of each.
+/// Most paths that are kept, and bytes of each.
 const PATHS_MAX: usize = 8;
 const PATH_LEN_MAX: usize = 4096;
 
-/// How an end ended, if it said so.
+/// Outcome that an endpoint reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Ending {
-    /// All that could be done is done.
-    Over,
+enum Outcome {
+    /// Everything possible is done.
+    Completed,
     Refused,
     Broken,
-    /// It or its driver was gone before.
+    /// The connection ended without a report.
     #[default]
     CutOff,
 }
 
-impl Ending {
+impl Outcome {
     fn name(self) -> &'static str {
         match self {
-            Self::Over => "over",
+            Self::Completed => "over",
             Self::Refused => "refused",
             Self::Broken => "broken",
             Self::CutOff => "cut off",
@@ -43,52 +44,52 @@ impl Ending {
     }
 }
 
-/// One end's.
+/// Transcript of one endpoint's messages.
 #[derive(Debug)]
-pub(crate) struct Account {
-    to_end: Frames,
-    from_end: Frames,
-    /// Whether its first message is behind, which is no report.
-    greeted: bool,
-    /// The driver's first message is behind. What comes later is none that counts, whatever it says.
-    asked: bool,
+pub(crate) struct CopyTranscript {
+    from_coordinator: Frames,
+    from_endpoint: Frames,
+    /// Whether the endpoint's first message has passed. It is not a report.
+    greeting_seen: bool,
+    /// Whether the coordinator's first message has passed. Later messages are ignored.
+    request_seen: bool,
     role: Option<Role>,
     paths: Vec<String>,
     progress: Progress,
-    ending: Ending,
+    outcome: Outcome,
     why: Option<String>,
 }
 
-impl Account {
+impl CopyTranscript {
     pub(crate) fn new() -> Self {
         Self {
-            to_end: Frames::behind(0),
-            from_end: Frames::behind(GREETING.len()),
-            greeted: false,
-            asked: false,
+            from_coordinator: Frames::skipping(0),
+            from_endpoint: Frames::skipping(GREETING.len()),
+            greeting_seen: false,
+            request_seen: false,
             role: None,
             paths: Vec::new(),
             progress: Progress::default(),
-            ending: Ending::default(),
+            outcome: Outcome::default(),
             why: None,
         }
     }
 
-    /// The driver says this. Only its first message counts.
-    pub(crate) fn take_from_driver(&mut self, bytes: &[u8]) {
+    /// Observes bytes of the coordinator. Only its first message counts.
+    pub(crate) fn observe_coordinator(&mut self, bytes: &[u8]) {
         let Self {
-            to_end,
-            asked,
+            from_coordinator,
+            request_seen,
             role,
             paths,
             why,
             ..
         } = self;
-        if *asked {
+        if *request_seen {
             return;
         }
-        to_end.take(bytes, |frame| {
-            if std::mem::replace(asked, true) {
+        from_coordinator.take(bytes, |frame| {
+            if std::mem::replace(request_seen, true) {
                 return;
             }
             if let Frame::TooLong = frame {
@@ -101,31 +102,31 @@ impl Account {
         });
     }
 
-    /// The end says this.
-    pub(crate) fn take_from_end(&mut self, bytes: &[u8]) {
+    /// Observes bytes of the endpoint.
+    pub(crate) fn observe_endpoint(&mut self, bytes: &[u8]) {
         let Self {
-            from_end,
-            greeted,
+            from_endpoint,
+            greeting_seen,
             progress,
-            ending,
+            outcome,
             why,
             ..
         } = self;
-        from_end.take(bytes, |frame| match frame.parse() {
-            _ if !std::mem::replace(greeted, true) => {}
+        from_endpoint.take(bytes, |frame| match frame.parse() {
+            _ if !std::mem::replace(greeting_seen, true) => {}
             Some(Report::Progress(now)) => *progress = now,
-            Some(Report::Finished(now)) => (*progress, *ending) = (now, Ending::Over),
-            Some(Report::Refused(text)) => (*ending, *why) = (Ending::Refused, Some(text)),
+            Some(Report::Finished(now)) => (*progress, *outcome) = (now, Outcome::Completed),
+            Some(Report::Refused(text)) => (*outcome, *why) = (Outcome::Refused, Some(text)),
             Some(Report::Broken(text) | Report::PortsInUse(text)) => {
-                (*ending, *why) = (Ending::Broken, Some(text));
+                (*outcome, *why) = (Outcome::Broken, Some(text));
             }
             _ => {}
         });
     }
 
-    /// What an end was asked for, and what came of it.
+    /// Returns the record of the request and its outcome.
     pub(crate) fn ended(&self, copy: u64) -> Record {
-        Record::Ended {
+        Record::CopyEnded {
             copy,
             role: self.role.map(|role| role.name().to_owned()),
             paths: self.paths.clone(),
@@ -133,12 +134,12 @@ impl Account {
             removed: self.progress.removed,
             failed: self.progress.failed,
             bytes: self.bytes(),
-            outcome: self.ending.name().to_owned(),
+            outcome: self.outcome.name().to_owned(),
             why: self.why.clone(),
         }
     }
 
-    /// That a source has sent, or that are durable at a target.
+    /// Returns the bytes sent by a source, or durable at a target.
     fn bytes(&self) -> u64 {
         match self.role {
             Some(Role::Target) => self.progress.durable,
@@ -147,7 +148,7 @@ impl Account {
     }
 }
 
-/// The first of them, each as far as it is kept.
+/// Returns the first paths, each truncated to what is kept.
 fn shown(paths: &[Vec<u8>]) -> Vec<String> {
     let shown = |path: &Vec<u8>| {
         let path = &path[..path.len().min(PATH_LEN_MAX)];
@@ -156,10 +157,10 @@ fn shown(paths: &[Vec<u8>]) -> Vec<String> {
     paths.iter().take(PATHS_MAX).map(shown).collect()
 }
 
-/// A message.
+/// Message.
 enum Frame<'b> {
     Whole(&'b [u8]),
-    /// It is not looked at.
+    /// A message that is too long to be parsed.
     TooLong,
 }
 
@@ -172,50 +173,50 @@ impl Frame<'_> {
     }
 }
 
-/// Messages out of bytes as they come.
+/// Splits a byte stream into messages.
 #[derive(Debug)]
 struct Frames {
-    passed_over: usize,
-    held: Vec<u8>,
+    skip: usize,
+    buffer: Vec<u8>,
 }
 
 impl Frames {
-    /// The first message is behind so many bytes.
-    fn behind(passed_over: usize) -> Self {
+    /// Skips bytes before the first message.
+    fn skipping(skip: usize) -> Self {
         Self {
-            passed_over,
-            held: Vec::new(),
+            skip,
+            buffer: Vec::new(),
         }
     }
 
-    fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame<'_>)) {
+    fn take(&mut self, mut bytes: &[u8], mut emit: impl FnMut(Frame<'_>)) {
         while !bytes.is_empty() {
-            let passed = self.passed_over.min(bytes.len());
-            self.passed_over -= passed;
+            let passed = self.skip.min(bytes.len());
+            self.skip -= passed;
             bytes = &bytes[passed..];
             bytes = self.fill(4, bytes);
-            let Some(&length) = self.held.first_chunk() else {
+            let Some(&length) = self.buffer.first_chunk() else {
                 return;
             };
             let length = u32::from_be_bytes(length) as usize;
             if length > MESSAGE_LEN_MAX {
-                self.passed_over = length;
-                self.held.clear();
-                each(Frame::TooLong);
+                self.skip = length;
+                self.buffer.clear();
+                emit(Frame::TooLong);
                 continue;
             }
             bytes = self.fill(4 + length, bytes);
-            if self.held.len() == 4 + length {
-                each(Frame::Whole(&self.held));
-                self.held.clear();
+            if self.buffer.len() == 4 + length {
+                emit(Frame::Whole(&self.buffer));
+                self.buffer.clear();
             }
         }
     }
 
-    /// Holds bytes up to a length; the rest.
+    /// Fills the buffer up to a length. Returns the remaining bytes.
     fn fill<'b>(&mut self, length: usize, bytes: &'b [u8]) -> &'b [u8] {
-        let missing = length.saturating_sub(self.held.len()).min(bytes.len());
-        self.held.extend_from_slice(&bytes[..missing]);
+        let missing = length.saturating_sub(self.buffer.len()).min(bytes.len());
+        self.buffer.extend_from_slice(&bytes[..missing]);
         &bytes[missing..]
     }
 }
@@ -231,7 +232,7 @@ mod tests {
         sources::Sources,
     };
 
-    fn said(reports: &[Report]) -> Vec<u8> {
+    fn endpoint_bytes(reports: &[Report]) -> Vec<u8> {
         let mut bytes = GREETING.to_vec();
         message::write(&mut bytes, &Hello::new(b"certificate", None)).unwrap();
         for report in reports {
@@ -247,20 +248,20 @@ mod tests {
             durable,
             ..Progress::default()
         };
-        let bytes = said(&[
+        let bytes = endpoint_bytes(&[
             Report::Ready,
             Report::Progress(progress(1, 10)),
-            // Longer than what is looked at.
+            // Longer than a message that is parsed.
             Report::Problem("x".repeat(2 * MESSAGE_LEN_MAX)),
             Report::Finished(progress(7, 70)),
         ]);
         for piece in [1, 3, 7, 1000, bytes.len()] {
-            let mut account = Account::new();
+            let mut account = CopyTranscript::new();
             account.role = Some(Role::Target);
             for part in bytes.chunks(piece) {
-                account.take_from_end(part);
+                account.observe_endpoint(part);
             }
-            assert_eq!(account.ending, Ending::Over, "{piece}");
+            assert_eq!(account.outcome, Outcome::Completed, "{piece}");
             assert_eq!((account.progress.made, account.bytes()), (7, 70));
         }
     }
@@ -296,27 +297,30 @@ mod tests {
         }
     }
 
-    fn asks(path: &[u8]) -> Vec<u8> {
+    fn coordinator_bytes(path: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         message::write(&mut bytes, &begin(path)).unwrap();
         bytes
     }
 
-    /// Another one would be what the client wants the site to say.
+    /// Later messages could contain anything that a client wants in the record.
     #[test]
     fn only_the_first_message_says_what_is_asked_for() {
-        let (good, long) = (asks(b"data/true"), asks(&[b'x'; MESSAGE_LEN_MAX]));
+        let (good, long) = (
+            coordinator_bytes(b"data/true"),
+            coordinator_bytes(&[b'x'; MESSAGE_LEN_MAX]),
+        );
         let unreadable = [0, 0, 0, 1, 0xff];
         for (first, paths, why) in [
             (&good[..], &["data/true"][..], None),
             (&long, &[], Some(LONG_REQUEST)),
             (&unreadable, &[], None),
         ] {
-            let bytes = [first, &asks(b"data/forged")].concat();
+            let bytes = [first, &coordinator_bytes(b"data/forged")].concat();
             for piece in [1, 1000, bytes.len()] {
-                let mut account = Account::new();
+                let mut account = CopyTranscript::new();
                 for part in bytes.chunks(piece) {
-                    account.take_from_driver(part);
+                    account.observe_coordinator(part);
                 }
                 assert_eq!(account.paths, paths);
                 assert_eq!(account.role.is_some(), !paths.is_empty());
@@ -327,13 +331,13 @@ mod tests {
 
     #[test]
     fn is_cut_off_until_the_end_says_more() {
-        let mut account = Account::new();
-        account.take_from_driver(&[0, 0, 0, 3, 9, 9, 9]);
-        account.take_from_driver(&[0xff; 100]);
-        assert_eq!((account.role, account.ending), (None, Ending::CutOff));
-        account.take_from_end(&said(&[Report::Refused("why".to_owned())]));
-        assert_eq!(account.ending, Ending::Refused);
+        let mut account = CopyTranscript::new();
+        account.observe_coordinator(&[0, 0, 0, 3, 9, 9, 9]);
+        account.observe_coordinator(&[0xff; 100]);
+        assert_eq!((account.role, account.outcome), (None, Outcome::CutOff));
+        account.observe_endpoint(&endpoint_bytes(&[Report::Refused("why".to_owned())]));
+        assert_eq!(account.outcome, Outcome::Refused);
         assert_eq!(account.why.as_deref(), Some("why"));
-        assert!(account.from_end.held.capacity() <= 2 * MESSAGE_LEN_MAX);
+        assert!(account.from_endpoint.buffer.capacity() <= 2 * MESSAGE_LEN_MAX);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Output of records: JSON on standard output, else lines of the log.
+//! Output of records: JSON on standard output, or lines of the log.
 
 use super::record::Record;
 use longhaul_command::line_writer::LineWriter;
@@ -14,12 +14,12 @@ pub(super) fn flush() {
 
 /// Output of records.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Records {
-    /// Whether records go to standard output as JSON, and not to the log.
+pub(super) struct RecordWriter {
+    /// Whether records go to standard output as JSON instead of the log.
     pub(super) json: bool,
 }
 
-impl Records {
+impl RecordWriter {
     /// Writes a record. Never waits for a reader.
     pub(super) fn write(self, record: &Record) {
         match self.json {
@@ -36,7 +36,7 @@ fn json(record: &Record) -> String {
 fn log(record: &Record) {
     match record {
         Record::HttpEnded { .. } => error!("{record}"),
-        Record::Refused { .. } | Record::Behind { .. } | Record::Lost { .. } => warn!("{record}"),
+        Record::Refused { .. } | Record::Lagging { .. } | Record::Lost { .. } => warn!("{record}"),
         _ => info!("{record}"),
     }
 }
