@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which connections are meant: a grammar as of ss(8) and tcpdump(8), as far as it is about addresses
+//! Filter expressions for connections: the part of the grammar of ss(8) and tcpdump(8) that is about addresses
 //! and ports.
 //!
 //! ```text
@@ -18,17 +18,17 @@ use std::{
     str::{FromStr, SplitWhitespace},
 };
 
-/// Parentheses and `not` within one another.
+/// Greatest nesting of parentheses and `not`.
 const DEPTH_MAX: usize = 32;
 
-/// Characters that are said again to who gave them.
-const SHOWN_MAX: usize = 100;
+/// Most characters of the input that a message repeats.
+const ECHOED_CHARS_MAX: usize = 100;
 
-/// What a filter is made of, for those who gave something else.
+/// Grammar of a filter, for messages about invalid ones.
 const GRAMMAR: &str = "say 'sport N', 'dport N', 'port N' (or N-M), 'src ADDRESS[/LENGTH]', 'dst …' or 'host …', \
                        with and, or, not, ( )";
 
-/// A condition on both ends of a connection.
+/// Condition on both ends of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Filter {
     Any(Vec<Filter>),
@@ -38,12 +38,12 @@ pub(crate) enum Filter {
     Address(End, IpNet),
 }
 
-/// Which end a condition is about.
+/// End of a connection that a condition is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The other one.
+    /// Remote end.
     Destination,
-    /// This one.
+    /// Local end.
     Source,
     Either,
 }
@@ -52,13 +52,13 @@ impl Filter {
     /// Every connection.
     pub(crate) const EVERYTHING: Self = Self::All(Vec::new());
 
-    /// What `--match` was given.
+    /// Parses the value of `--match`.
     pub(crate) fn of_flag(text: &str) -> anyhow::Result<Self> {
         text.parse()
-            .map_err(|why: String| Refusal::usage(format!("--match {:?}: {why}", begin(text))))
+            .map_err(|why: String| Refusal::usage(format!("--match {:?}: {why}", truncate(text))))
     }
 
-    /// Whether the connection between these ends is meant.
+    /// Whether the connection between these ends matches.
     pub(crate) fn matches(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let at = |end: &End, is: &dyn Fn(SocketAddr) -> bool| match end {
             End::Destination => is(remote),
@@ -79,57 +79,57 @@ impl FromStr for Filter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        read(text).map_err(|why| format!("{why}; {GRAMMAR}"))
+        parse(text).map_err(|why| format!("{why}; {GRAMMAR}"))
     }
 }
 
-/// As much of it as a line is to hold.
-fn begin(text: &str) -> String {
-    match text.char_indices().nth(SHOWN_MAX) {
+/// Returns at most [`ECHOED_CHARS_MAX`] characters of the text.
+fn truncate(text: &str) -> String {
+    match text.char_indices().nth(ECHOED_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-/// Parentheses, `!` and `=` need no spaces around them.
-fn read(text: &str) -> Result<Filter, String> {
-    let apart = text.replace('(', " ( ").replace(')', " ) ");
-    let apart = apart.replace('!', " ! ").replace('=', " ");
-    let mut words = apart.split_whitespace().peekable();
+/// Parses a filter. Parentheses, `!` and `=` need no spaces around them.
+fn parse(text: &str) -> Result<Filter, String> {
+    let spaced = text.replace('(', " ( ").replace(')', " ) ");
+    let spaced = spaced.replace('!', " ! ").replace('=', " ");
+    let mut words = spaced.split_whitespace().peekable();
     if words.peek().is_none() {
         return Err("it is empty".to_owned());
     }
     let filter = any(&mut words, 0)?;
     match words.next() {
         None => Ok(filter),
-        Some(word) => Err(format!("{:?} has no place there", begin(word))),
+        Some(word) => Err(format!("{:?} is unexpected", truncate(word))),
     }
 }
 
 type Words<'a> = Peekable<SplitWhitespace<'a>>;
 
-fn take_if(words: &mut Words<'_>, wanted: &[&str]) -> bool {
+fn next_is(words: &mut Words<'_>, wanted: &[&str]) -> bool {
     words.next_if(|word| wanted.contains(word)).is_some()
 }
 
 fn any(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
     let mut parts = vec![all(words, depth)?];
-    while take_if(words, &["or", "||"]) {
+    while next_is(words, &["or", "||"]) {
         parts.push(all(words, depth)?);
     }
-    Ok(alone_or(parts, Filter::Any))
+    Ok(unwrap_single(parts, Filter::Any))
 }
 
 fn all(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
     let mut parts = vec![one(words, depth)?];
-    let goes_on = |word: &&str| !["or", "||", ")"].contains(word);
-    while take_if(words, &["and", "&&"]) || words.peek().is_some_and(goes_on) {
+    let continues = |word: &&str| !["or", "||", ")"].contains(word);
+    while next_is(words, &["and", "&&"]) || words.peek().is_some_and(continues) {
         parts.push(one(words, depth)?);
     }
-    Ok(alone_or(parts, Filter::All))
+    Ok(unwrap_single(parts, Filter::All))
 }
 
-fn alone_or(mut parts: Vec<Filter>, joined: fn(Vec<Filter>) -> Filter) -> Filter {
+fn unwrap_single(mut parts: Vec<Filter>, joined: fn(Vec<Filter>) -> Filter) -> Filter {
     match parts.len() {
         1 => parts.remove(0),
         _ => joined(parts),
@@ -144,7 +144,7 @@ fn one(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
         "not" | "!" => Ok(Filter::Not(Box::new(one(words, depth + 1)?))),
         "(" => {
             let inner = any(words, depth + 1)?;
-            let closed = take_if(words, &[")"]);
+            let closed = next_is(words, &[")"]);
             closed
                 .then_some(inner)
                 .ok_or_else(|| "a ')' is missing".to_owned())
@@ -152,12 +152,12 @@ fn one(words: &mut Words<'_>, depth: usize) -> Result<Filter, String> {
         "dport" => port(End::Destination, words),
         "sport" => port(End::Source, words),
         "port" => port(End::Either, words),
-        "dst" if take_if(words, &["port"]) => port(End::Destination, words),
-        "src" if take_if(words, &["port"]) => port(End::Source, words),
+        "dst" if next_is(words, &["port"]) => port(End::Destination, words),
+        "src" if next_is(words, &["port"]) => port(End::Source, words),
         "dst" => address(End::Destination, words),
         "src" => address(End::Source, words),
         "host" => address(End::Either, words),
-        word => Err(format!("{:?} is not a condition", begin(word))),
+        word => Err(format!("{:?} is not a condition", truncate(word))),
     }
 }
 
@@ -169,7 +169,7 @@ fn port(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
         (Ok(low), Ok(high)) if low <= high => Ok(Filter::Port(end, low..=high)),
         _ => Err(format!(
             "{:?} is not a port, as 5201 or 50000-51000",
-            begin(text)
+            truncate(text)
         )),
     }
 }
@@ -179,9 +179,9 @@ fn address(end: End, words: &mut Words<'_>) -> Result<Filter, String> {
     Ok(Filter::Address(end, network(text)?))
 }
 
-/// A network, or one address. `IpNet`'s own parser wants a length, and reads 010 as 10.
+/// Parses a network or one address. `IpNet`'s own parser requires a length, and reads 010 as 10.
 fn network(text: &str) -> Result<IpNet, String> {
-    let shown = begin(text);
+    let shown = truncate(text);
     let wrong = || format!("{shown:?} is not an address, as 10.0.0.0/8 or fd00::1");
     let (address, length) = text.split_once('/').unzip();
     let address: IpAddr = address.unwrap_or(text).parse().map_err(|_| wrong())?;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_ports_and_networks() {
+    fn matches_ports_and_networks() {
         let at = |filter| matches(filter, "10.0.0.1:4000", "192.0.2.7:5201");
         for yes in [
             "dport 5201",
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn names_the_invalid_part() {
         let deep = "(".repeat(40) + "port 1" + &")".repeat(40);
         for (bad, says) in [
             ("", "empty"),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_not_said_again() {
+    fn truncates_long_input_in_messages() {
         for bad in [
             format!("dport {}", "5".repeat(100_000)),
             "port 1 or ".repeat(10_000),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_is_named_with_what_is_one() {
+    fn invalid_conditions_are_refused_with_the_grammar() {
         for bad in [
             "",
             "dport",

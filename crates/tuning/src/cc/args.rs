@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line of `longhaul cc`, and its check. `simulate` has its own.
+//! Command line of `longhaul cc`, and its validation. `simulate` has its own.
 
 use super::{config, simulate};
 use crate::connection_filter::Filter;
@@ -19,7 +19,7 @@ use std::{
 const EXAMPLES: &str = "\
 Examples:
   longhaul cc list
-      what this kernel has, what longhaul can bring
+      congestion controls of this kernel, and those that longhaul can load
   sudo longhaul cc load bic
       every program may choose lh_bic now (TCP_CONGESTION, iperf3 -C lh_bic)
   sudo longhaul cc load bic --param ack_shift=3
@@ -79,11 +79,11 @@ pub struct Args {
 enum Command {
     /// List congestion controls: the kernel's and those of longhaul
     List(List),
-    /// Bring a congestion control to this kernel, for all its programs and namespaces
+    /// Load a congestion control into this kernel, for all its programs and namespaces
     Load(Load),
-    /// Take one away again; connections that use it go on with it
+    /// Unload a congestion control; connections that use it keep it
     Unload(Unload),
-    /// Show one: its parameters, its state, its programs
+    /// Show a congestion control: its parameters, its state, its programs
     Show(Show),
     /// Watch the connections that use longhaul's congestion controls
     Watch(Watch),
@@ -97,7 +97,7 @@ struct List {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    place: PinArgs,
 }
 
 #[derive(clap::Args)]
@@ -109,7 +109,7 @@ struct Load {
     /// Parameter of its connections, NAME=VALUE; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     param: Vec<String>,
-    /// Take the place of one that is loaded with other parameters or by another longhaul
+    /// Replace a congestion control that is loaded with other parameters or by another longhaul
     #[arg(long)]
     replace: bool,
     /// Give programs of this cgroup (version 2) a socket option for parameters of single sockets
@@ -126,7 +126,7 @@ struct Load {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    place: PinArgs,
 }
 
 #[derive(clap::Args)]
@@ -139,14 +139,14 @@ struct Unload {
         conflicts_with = "all"
     )]
     names: Vec<String>,
-    /// All that longhaul loaded
+    /// Unload every congestion control that longhaul loaded
     #[arg(long)]
     all: bool,
     /// Print JSON, one line a congestion control
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    place: PinArgs,
 }
 
 #[derive(clap::Args)]
@@ -157,7 +157,7 @@ struct Show {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    place: PinArgs,
 }
 
 #[derive(clap::Args)]
@@ -165,10 +165,10 @@ struct Show {
 struct Watch {
     /// Congestion control, with or without lh_ [default: all that are loaded]
     name: Option<String>,
-    /// Only connections like this: 'dport 5201 and not dst 10.0.0.0/8' …
+    /// Only connections that match: 'dport 5201 and not dst 10.0.0.0/8' …
     #[arg(long = "match", value_name = "FILTER")]
     filter: Option<String>,
-    /// Time from one look to the next, at least 10ms
+    /// Sampling interval, at least 10ms
     #[arg(
         long,
         value_name = "TIME",
@@ -176,26 +176,26 @@ struct Watch {
         conflicts_with = "once"
     )]
     every: Time,
-    /// Look once
+    /// Take one sample and exit
     #[arg(long)]
     once: bool,
     /// Print JSON: a line a connection
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    place: PinArgs,
 }
 
-/// Where loaded congestion controls are kept.
+/// Location of the pins of loaded congestion controls.
 #[derive(clap::Args)]
-struct Place {
-    /// BPF file system that keeps what is loaded; mounted if it is not
+struct PinArgs {
+    /// BPF file system for the pins of loaded congestion controls; mounted if necessary
     #[arg(long, value_name = "DIR", default_value = pins::DEFAULT)]
     bpffs: PathBuf,
 }
 
 impl Args {
-    /// What stands after the check.
+    /// Validates the arguments.
     pub(super) fn config(&self) -> Result<config::Config> {
         Ok(match &self.command {
             Command::List(args) => config::Config::List(args.config()),
@@ -304,7 +304,7 @@ impl Watch {
     }
 }
 
-impl Place {
+impl PinArgs {
     fn pins(&self) -> Pins {
         Pins::at(&self.bpffs)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was asked for, checked.
+//! Validated configuration of `longhaul cc`.
 
 use crate::connection_filter::Filter;
 use longhaul_congestion::{math::Algorithm, pins::Pins};
@@ -7,7 +7,7 @@ use longhaul_tcpsim::simulation::{FlowConfig, Path};
 use longhaul_units::{BitRate, Time};
 use std::os::fd::OwnedFd;
 
-/// One thing to do.
+/// Configuration of a subcommand.
 pub(super) enum Config {
     List(List),
     Load(Load),
@@ -23,11 +23,11 @@ pub(super) struct List {
 }
 
 pub(super) struct Load {
-    /// With the values of their parameters.
+    /// Congestion controls to load, with the values of their parameters.
     pub(super) wanted: Vec<(Algorithm, Vec<u32>)>,
-    /// Whether to take the place of one that is loaded otherwise.
+    /// Whether to replace one that is loaded with other parameters.
     pub(super) replace: bool,
-    /// Whose programs get a socket option for parameters.
+    /// Cgroup whose programs get a socket option for parameters.
     pub(super) cgroup: Option<OwnedFd>,
     pub(super) count_acks: bool,
     /// Whether to make it the default of this network namespace: `wanted` has one then.
@@ -37,7 +37,7 @@ pub(super) struct Load {
 }
 
 pub(super) struct Unload {
-    /// None: all that are loaded.
+    /// Congestion controls to unload; `None` means all that are loaded.
     pub(super) only: Option<Vec<Algorithm>>,
     pub(super) pins: Pins,
     pub(super) json: bool,
@@ -50,10 +50,10 @@ pub(super) struct Show {
 }
 
 pub(super) struct Watch {
-    /// None: all that are loaded.
+    /// Congestion control to watch; `None` means all that are loaded.
     pub(super) only: Option<Algorithm>,
     pub(super) filter: Filter,
-    /// From one look to the next. None: one look is enough.
+    /// Sampling interval; `None` takes a single sample.
     pub(super) every: Option<Time>,
     pub(super) pins: Pins,
     pub(super) json: bool,
@@ -61,11 +61,11 @@ pub(super) struct Watch {
 
 pub(super) struct Simulate {
     pub(super) path: Path,
-    /// With the names of their congestion controls.
+    /// Flows, with the names of their congestion controls.
     pub(super) flows: Vec<(FlowConfig, String)>,
     pub(super) duration: Time,
     pub(super) interval: Time,
-    /// The bottleneck's rate.
+    /// Bottleneck's rate.
     pub(super) rate: BitRate,
     /// Whether records are printed, instead of a summary.
     pub(super) json: bool,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The congestion control of sockets that don't choose one: a setting of each network namespace.
+//! Default congestion control, for sockets that don't choose one: a setting of each network namespace.
 //!
-//! What `load --default` changes is put down beside the pins first, with the namespace, so that
-//! `unload` finds it after whatever happened in between.
+//! `load --default` first records the old value and the namespace beside the pins, so that
+//! `unload` can restore it whatever happens in between.
 
 use anyhow::{Context, Result, bail};
 use longhaul_congestion::{Error, loader::Loaded};
@@ -10,27 +10,29 @@ use longhaul_linux::{netns, netns::Netns, sysctl};
 use std::{fs, os::unix::fs::MetadataExt};
 
 const SETTING: &str = "net.ipv4.tcp_congestion_control";
-/// The fact beside the pins: `INODE:NAME`.
+/// Name of the record beside the pins, which holds `INODE:NAME`.
 const PREVIOUS_DEFAULT: &str = "default-before";
 
-/// What it is here.
+/// Returns the default of the current network namespace.
 pub(super) fn current() -> Result<String> {
     Ok(sysctl::read_here(SETTING)?)
 }
 
-/// Makes `loaded` the default of this namespace. Says what it was.
+/// Makes `loaded` the default of this namespace. Returns the previous default.
 pub(super) fn set(loaded: &Loaded) -> Result<String> {
     let (name, before) = (loaded.algorithm().system_name(), current()?);
     if before != name {
         let note = format!("{}:{before}", namespace()?);
-        loaded.set_fact(PREVIOUS_DEFAULT, &note).map_err(Error::refusal)?;
+        loaded
+            .set_fact(PREVIOUS_DEFAULT, &note)
+            .map_err(Error::refusal)?;
         sysctl::write_here(SETTING, &name)?;
     }
     Ok(before)
 }
 
-/// Puts back what [`set`] changed; what it is now, if it was changed. Refuses where somebody else
-/// made it the default, or where it was set in another namespace that is still there.
+/// Restores the default that [`set`] changed; returns the restored name if there was a change. Refuses if
+/// another program made it the default, or if it was set in another namespace that still exists.
 pub(super) fn restore(loaded: &Loaded) -> Result<Option<String>> {
     let name = loaded.algorithm().system_name();
     let note = loaded.fact(PREVIOUS_DEFAULT);
@@ -61,7 +63,7 @@ fn check_other_namespaces(name: &str, inode: &str) -> Result<()> {
     }
 }
 
-/// Named network namespaces whose default it is, with their inodes. They keep it.
+/// Returns the named network namespaces whose default it is, with their inodes.
 pub(super) fn with_default(name: &str) -> Result<Vec<(String, u64)>> {
     let entries = fs::read_dir(netns::DIRECTORY);
     let names = entries.into_iter().flatten().filter_map(|entry| {

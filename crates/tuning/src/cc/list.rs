@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul cc list`: what the kernel has and what longhaul can bring, with who uses it.
+//! `longhaul cc list`: congestion controls of the kernel and of longhaul, with their numbers of connections.
 
 use super::{
     config::List,
     default_setting,
-    output::{say, table},
+    output::{print, table},
 };
 use anyhow::Result;
 use longhaul_congestion::{Error, choice, loader, math, watch::Watch};
@@ -15,17 +15,17 @@ use std::collections::BTreeMap;
 /// A congestion control.
 #[derive(Debug, Serialize)]
 struct Entry {
-    /// What a socket is told.
+    /// Name for TCP_CONGESTION.
     name: String,
-    /// `kernel`, or `longhaul` for those that it brings.
+    /// Origin: `kernel` or `longhaul`.
     from: &'static str,
     /// Whether a socket can choose it now.
     loaded: bool,
-    /// Whether one can without CAP_NET_ADMIN.
+    /// Whether a socket can choose it without CAP_NET_ADMIN.
     for_everyone: bool,
-    /// Whether sockets that don't choose have it, in this namespace.
+    /// Whether it is the default in this namespace.
     default: bool,
-    /// How many use it: ours in all namespaces for root, else in this one.
+    /// Number of connections: longhaul's in all namespaces for root, else in this one.
     connections: usize,
 }
 
@@ -33,20 +33,20 @@ struct Entry {
 pub(super) fn run(config: &List) -> Result<()> {
     let entries = entries(config)?;
     match config.json {
-        true => say(&format!("{}\n", serde_json::to_string_pretty(&entries)?)),
-        false => say(&text(&entries)),
+        true => print(&format!("{}\n", serde_json::to_string_pretty(&entries)?)),
+        false => print(&text(&entries)),
     }
 }
 
 fn entries(config: &List) -> Result<Vec<Entry>> {
     let allowed = sysctl::read_here("net.ipv4.tcp_allowed_congestion_control")?;
-    let default = default_setting::here()?;
+    let default = default_setting::current()?;
     let users = users(config)?;
     let registered = choice::registered();
     let ours: Vec<String> = math::algorithms()
         .map(math::Algorithm::system_name)
         .collect();
-    // `longhaul decp` has one for a moment, which nobody is to choose.
+    // `longhaul decp` registers one briefly for its own use; it is not listed.
     let kernels = registered.iter();
     let kernels = kernels.filter(|name| !ours.contains(name) && !name.starts_with("longhaul_"));
     let entry = |name: &String, from| Entry {
@@ -63,13 +63,13 @@ fn entries(config: &List) -> Result<Vec<Entry>> {
         .collect())
 }
 
-/// Connections by congestion control.
+/// Counts connections by congestion control.
 fn users(config: &List) -> Result<BTreeMap<String, usize>> {
     let mut users = BTreeMap::new();
     for connection in SockDiag::here()?.connections()? {
         *users.entry(connection.congestion).or_default() += 1;
     }
-    // Without root what is pinned can't be seen, and this namespace has to do.
+    // Without root, pins cannot be read: only this namespace is counted.
     let Ok(loaded) = loader::all_loaded(&config.pins) else {
         return Ok(users);
     };

@@ -40,7 +40,12 @@ fn loaded(outcome: &Outcome) -> &Loaded {
     }
 }
 
-fn print_outcome(config: &Load, outcome: &Outcome, values: &[u32], before: Option<&str>) -> Result<()> {
+fn print_outcome(
+    config: &Load,
+    outcome: &Outcome,
+    values: &[u32],
+    before: Option<&str>,
+) -> Result<()> {
     let algorithm = loaded(outcome).algorithm();
     let did = match outcome {
         Outcome::New(_) => "loaded",
@@ -60,7 +65,7 @@ fn print_outcome(config: &Load, outcome: &Outcome, values: &[u32], before: Optio
     ))?;
     if let Outcome::Replaced(_, false) = outcome {
         print(
-            "open connections of the one before go on, but can no longer be watched: it was \
+            "open connections of the replaced one continue, but can no longer be watched: it was \
              another longhaul's\n",
         )?;
     }
@@ -73,7 +78,7 @@ fn print_outcome(config: &Load, outcome: &Outcome, values: &[u32], before: Optio
     }
 }
 
-/// `{"ai": 100}`
+/// Returns parameters as JSON: `{"ai": 100}`.
 pub(super) fn parameters_json(algorithm: Algorithm, values: &[u32]) -> Map<String, Value> {
     let pairs = algorithm.parameters().zip(values);
     pairs
@@ -81,7 +86,7 @@ pub(super) fn parameters_json(algorithm: Algorithm, values: &[u32]) -> Map<Strin
         .collect()
 }
 
-/// `, ai=100 md_shift=3`
+/// Returns parameters as text: `, ai=100 md_shift=3`.
 fn parameters_text(algorithm: Algorithm, values: &[u32]) -> String {
     let pairs = algorithm.parameters().zip(values);
     let words: Vec<_> = pairs

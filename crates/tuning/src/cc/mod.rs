@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul cc`: brings congestion controls to the running kernel, shows them at work, and runs them
-//! under simulated time.
+//! `longhaul cc`: loads congestion controls into the running kernel, shows their connections, and simulates
+//! them.
 //!
-//! The crate `congestion` loads, pins and reads.
+//! The crate `congestion` loads, pins and reads them.
 
 mod args;
 mod config;

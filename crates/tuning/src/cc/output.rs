@@ -3,8 +3,8 @@
 
 use anyhow::Result;
 
-/// Writes to standard output; nobody reading it is no error.
-pub(super) fn say(text: &str) -> Result<()> {
+/// Writes to standard output; exits with 0 if the reader has closed it.
+pub(super) fn print(text: &str) -> Result<()> {
     use std::io::{ErrorKind, Write, stdout};
     match stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
@@ -12,7 +12,7 @@ pub(super) fn say(text: &str) -> Result<()> {
     }
 }
 
-/// A table with aligned columns.
+/// Returns a table with aligned columns.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| rows.iter().filter_map(move |row| row.get(at));

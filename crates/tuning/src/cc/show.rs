@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul cc show`: all that can be set and seen of one congestion control.
+//! `longhaul cc show`: parameters, state fields and programs of one congestion control.
 
 use super::{
     config::Show,
@@ -18,7 +18,7 @@ use longhaul_report::count::counted;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
-/// What the kernel says of it.
+/// State of a loaded congestion control in the kernel.
 struct State {
     loaded: Loaded,
     parameters: Vec<u32>,
@@ -29,7 +29,7 @@ struct State {
 /// Runs the command.
 pub(super) fn run(config: &Show) -> Result<()> {
     let algorithm = config.algorithm;
-    // Without root nothing is seen of what is loaded; the rest can be shown.
+    // Without root the loaded state cannot be read; the rest is shown.
     let state = state(config);
     let state = match state {
         Err(error) if longhaul_linux::process::user() == 0 => return Err(error.refusal()),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `longhaul cc unload`.
 
-use super::{config::Unload, default_setting, output::say};
+use super::{config::Unload, default_setting, output::print};
 use anyhow::Result;
 use longhaul_congestion::{Error, loader, math::Algorithm, watch::Watch};
 use longhaul_report::count::counted;
@@ -38,15 +38,15 @@ fn unload(config: &Unload, algorithm: Algorithm) -> Result<()> {
     if config.json {
         let line = json!({ "name": name, "connections": users, "default": default,
             "default_in": keepers });
-        return say(&format!("{line}\n"));
+        return print(&format!("{line}\n"));
     }
-    say(&format!(
+    print(&format!(
         "{name}: unloaded{}\n",
-        aftermath(users, default.as_deref())
+        consequences(users, default.as_deref())
     ))?;
     match keepers.is_empty() {
         true => Ok(()),
-        false => say(&format!(
+        false => print(&format!(
             "it stays the default of network namespaces {}: set \
             net.ipv4.tcp_congestion_control there\n",
             keepers.join(", ")
@@ -59,7 +59,7 @@ fn users_of(loaded: &loader::Loaded) -> Result<usize> {
     Ok(watch.look(loaded).map_err(Error::refusal)?.len())
 }
 
-fn aftermath(users: usize, default: Option<&str>) -> String {
+fn consequences(users: usize, default: Option<&str>) -> String {
     let users = match users {
         0 => String::new(),
         n => format!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul cc watch`: the connections at work, as a table that renews itself or as JSON lines.
+//! `longhaul cc watch`: connections that use longhaul's congestion controls, as a live table or as JSON lines.
 
 use super::{
     config,
@@ -28,18 +28,18 @@ use std::{
 /// Rows of a table on a terminal.
 const ROWS_MAX: usize = 40;
 
-/// A connection with the congestion control that it uses.
+/// Connection with its congestion control.
 struct WatchedConnection {
-    of: Rc<LoadedAlgorithm>,
+    cc: Rc<LoadedAlgorithm>,
     connection: Connection,
     acks: Option<AckCounts>,
 }
 
-/// What is asked once for all connections of a look.
+/// Loaded congestion control, read once for all connections of a sample.
 struct LoadedAlgorithm {
     loaded: Loaded,
     legible: bool,
-    /// What new connections are told.
+    /// Parameters of new connections.
     defaults: Vec<u32>,
 }
 
@@ -82,13 +82,13 @@ fn wanted(pins: &Pins, only: Option<Algorithm>) -> Result<Vec<Loaded>> {
     loaded.map_err(Error::refusal)
 }
 
-/// Listeners are left out: they send nothing.
+/// Returns the matching connections, largest window first. Listeners are left out: they send nothing.
 fn snapshot(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<WatchedConnection>> {
     const LISTEN: u32 = 10;
     let mut seen = Vec::new();
     for one in loaded {
         let found = watch.look(one).map_err(Error::refusal)?;
-        let of = LoadedAlgorithm::new(one);
+        let cc = LoadedAlgorithm::new(one);
         let meant = found.into_iter().filter(|connection| {
             connection.tcp_state != LISTEN && filter.matches(connection.local, connection.remote)
         });
@@ -98,7 +98,7 @@ fn snapshot(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<Wat
             .into_iter()
             .collect();
         seen.extend(meant.map(|connection| WatchedConnection {
-            of: Rc::clone(&of),
+            cc: Rc::clone(&cc),
             acks: acks.get(&connection.ends()).copied(),
             connection,
         }));
@@ -132,7 +132,7 @@ fn text(seen: &[WatchedConnection], rows_max: usize) -> String {
     let names = namespaces();
     let heading = [
         "netns", "local", "remote", "cc", "state", "cwnd", "ssthresh", "pacing", "rtt", "out",
-        "again", "own",
+        "retrans", "own",
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(seen.iter().take(rows_max).map(|seen| seen.row(&names)));
@@ -145,14 +145,14 @@ fn text(seen: &[WatchedConnection], rows_max: usize) -> String {
     format!("{}{rest}{}", table(&rows), illegible_note(seen))
 }
 
-/// Those whose own state this build can't read.
+/// Returns a note about connections whose own state this build can't read.
 fn illegible_note(seen: &[WatchedConnection]) -> String {
-    let strange = seen.iter().find(|seen| !seen.of.legible);
+    let strange = seen.iter().find(|seen| !seen.cc.legible);
     strange.map_or(String::new(), |seen| {
         format!(
             "{} was loaded by another longhaul ({}): its own state cannot be read by this one\n",
-            seen.of.algorithm().system_name(),
-            seen.of.loaded.loaded_by()
+            seen.cc.algorithm().system_name(),
+            seen.cc.loaded.loaded_by()
         )
     })
 }
@@ -210,9 +210,10 @@ impl WatchedConnection {
                 "sizes": acks.sizes,
             });
         }
-        if self.of.legible {
-            let algorithm = self.of.algorithm();
-            line["parameters"] = parameters_json(algorithm, &algorithm.own_parameters(&c.own)).into();
+        if self.cc.legible {
+            let algorithm = self.cc.algorithm();
+            line["parameters"] =
+                parameters_json(algorithm, &algorithm.own_parameters(&c.own)).into();
             line["own"] = Value::Object(self.own());
         }
         line
@@ -226,7 +227,7 @@ impl WatchedConnection {
     }
 
     fn fields(&self) -> impl Iterator<Item = (Field, f64)> + use<> {
-        let algorithm = self.of.algorithm();
+        let algorithm = self.cc.algorithm();
         let values = algorithm.values(&self.connection.own);
         let shown = |(field, stored): (Field, i64)| {
             (field, stored as f64 / f64::from(field.divisor.max(1)))
@@ -234,18 +235,21 @@ impl WatchedConnection {
         algorithm.fields().zip(values).map(shown)
     }
 
-    /// Its fields, and of its parameters those that are not what new connections get.
+    /// Returns the state fields, and the parameters that differ from those of new connections.
     fn own_text(&self) -> String {
-        if !self.of.legible {
+        if !self.cc.legible {
             return "?".to_owned();
         }
-        let algorithm = self.of.algorithm();
+        let algorithm = self.cc.algorithm();
         let own = algorithm.own_parameters(&self.connection.own);
-        let told = algorithm.parameters().zip(own.iter().zip(&self.of.defaults));
+        let told = algorithm
+            .parameters()
+            .zip(own.iter().zip(&self.cc.defaults));
         let told = told.filter(|(_, (own, usual))| own != usual);
         let told = told.map(|(parameter, (own, _))| format!("{}={own}", parameter.name));
         let fields = self.fields();
-        let fields = fields.map(|(field, value)| format!("{}={}", field.name, format_decimal(value)));
+        let fields =
+            fields.map(|(field, value)| format!("{}={}", field.name, format_decimal(value)));
         let acks = self.acks.as_ref().map(|acks| self.acks_text(acks));
         let all = fields.chain(told).chain(acks);
         all.collect::<Vec<_>>().join(" ")
@@ -264,7 +268,7 @@ impl WatchedConnection {
     }
 }
 
-/// At most three decimals.
+/// Formats a number with at most three decimals.
 fn format_decimal(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -275,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_brief() {
+    fn formats_at_most_three_decimals() {
         assert_eq!(format_decimal(2.0), "2");
         assert_eq!(format_decimal(0.125), "0.125");
         assert_eq!(format_decimal(-1.5004), "-1.5");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul decp` is told on the command line, and its check.
+//! Command line of `longhaul decp`, and its validation.
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "help texts are printed as they stand"
@@ -28,7 +28,7 @@ Examples:
         --json > decp.jsonl
   A light path that nobody else uses:
     longhaul decp --match 'dport 5201' --refill
-  Caps that a power tool left behind:
+  Remove caps that an ended run left behind:
     longhaul decp --match 'dport 5201' --lift
 
 A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and, or,
@@ -39,7 +39,7 @@ It caps the windows of this host's own sockets, so it belongs on the sending hos
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Which connections belong together: 'dport 5201', 'dst 10.0.0.0/8 and not dport 22' …
+    /// Connections to balance: 'dport 5201', 'dst 10.0.0.0/8 and not dport 22' …
     #[arg(long = "match", value_name = "FILTER")]
     filter: String,
     /// Only connections of this cgroup (a directory of a cgroup2 file system) and of those below it
@@ -48,33 +48,33 @@ pub struct Args {
     /// Network namespace that the connections are in [default: this one]
     #[arg(long, value_name = "NAMESPACE")]
     netns: Option<String>,
-    /// From one look at the windows to the next, 20ms to 10s; an eighth of a round trip is best
+    /// Sampling interval, 20ms to 10s; an eighth of a round trip is best
     #[arg(long, value_name = "TIME", default_value = "50ms")]
     interval: Time,
-    /// The queue that capped connections leave standing, as a share of what the wire holds, 2% to 100%
+    /// Standing queue that capped connections keep, as a share of the BDP, 2% to 100%
     #[arg(long, value_name = "SHARE", default_value = "10%")]
     headroom: Ratio,
-    /// No cap goes below so many segments, 2 to 100000
+    /// Smallest cap in segments, 2 to 100000
     #[arg(long, value_name = "SEGMENTS", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(2..=100_000))]
     floor: u32,
-    /// Keep caps also when all connections are even
+    /// Keep caps when all connections have equal rates
     #[arg(long)]
     hold: bool,
     /// Fill windows that losses have made small by slow start, up to the equal share. Only for links
     /// that nobody else uses
     #[arg(long)]
     refill: bool,
-    /// Only look, and say what would be capped
+    /// Only observe, and print what would be capped
     #[arg(long)]
     dry_run: bool,
-    /// Lift what caps the connections have, whoever set them, and end
+    /// Remove the caps of the connections, whoever set them, and exit
     #[arg(long, conflicts_with_all = ["dry_run", "hold", "refill", "duration", "json"])]
     lift: bool,
-    /// End after so long [default: when told to]
+    /// End after this time [default: run until a signal]
     #[arg(long, value_name = "TIME")]
     duration: Option<Time>,
-    /// Print every look and the summary as JSON lines
+    /// Print every sample and the summary as JSON lines
     #[arg(long)]
     json: bool,
 }
@@ -96,7 +96,7 @@ impl Args {
         args.map_err(|error| Refusal::usage(exit::first_line(&error.to_string())))
     }
 
-    /// What stands after the check.
+    /// Validates the arguments.
     pub(super) fn config(&self) -> Result<Config> {
         let filter = Filter::of_flag(&self.filter);
         let headroom = self.headroom.get();

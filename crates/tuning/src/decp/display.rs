@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where records and tables go.
+//! Output of records and tables.
 
-use super::account::{Look, Summary};
+use super::summary::{SampleRecord, Summary};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_command::errln;
 use serde::Serialize;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
-/// Connections that a table on a terminal has room for.
+/// Most connections in a table on a terminal.
 const ROWS_MAX: usize = 32;
-/// Without a terminal, a line so often, seconds.
+/// Seconds between two lines of text when standard error is not a terminal.
 const LINE_EVERY_S: f64 = 5.0;
 
 /// JSON lines on standard output, or a table or lines on standard error.
 pub(super) struct Display {
     json: bool,
     table: Option<ProgressBar>,
-    /// When the last plain line was, and whether it said that caps were in use.
+    /// Time of the last line of text in seconds, and whether caps were in use then.
     last_line: Option<(f64, bool)>,
 }
 
 #[derive(Serialize)]
-struct Last<'a> {
+struct SummaryRecord<'a> {
     summary: &'a Summary,
 }
 
@@ -40,21 +40,21 @@ impl Display {
         }
     }
 
-    pub(super) fn show(&mut self, look: &Look) -> Result<()> {
+    pub(super) fn show(&mut self, sample: &SampleRecord) -> Result<()> {
         if self.json {
-            print(look)?;
+            print(sample)?;
         } else if let Some(table) = &self.table {
-            table.set_message(self::table(look));
-        } else if self.is_due(look) {
-            self.last_line = Some((look.at_s, look.levelling));
-            errln!("{look}");
+            table.set_message(self::table(sample));
+        } else if self.is_due(sample) {
+            self.last_line = Some((sample.at_s, sample.levelling));
+            errln!("{sample}");
         }
         Ok(())
     }
 
-    fn is_due(&self, look: &Look) -> bool {
+    fn is_due(&self, sample: &SampleRecord) -> bool {
         self.last_line.is_none_or(|(at, levelling)| {
-            look.at_s - at >= LINE_EVERY_S || look.levelling != levelling
+            sample.at_s - at >= LINE_EVERY_S || sample.levelling != levelling
         })
     }
 
@@ -63,7 +63,7 @@ impl Display {
             table.finish();
         }
         if self.json {
-            return print(&Last { summary });
+            return print(&SummaryRecord { summary });
         }
         errln!("{summary}");
         Ok(())
@@ -75,12 +75,12 @@ fn print(record: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// The fastest first.
-fn table(look: &Look) -> String {
-    let mut windows: Vec<_> = look.windows.iter().filter(|window| window.bulk).collect();
+/// Returns the table of bulk connections, largest window first.
+fn table(sample: &SampleRecord) -> String {
+    let mut windows: Vec<_> = sample.windows.iter().filter(|window| window.bulk).collect();
     windows.sort_by_key(|window| std::cmp::Reverse(window.window));
     let mut lines = vec![
-        look.to_string(),
+        sample.to_string(),
         format!(
             "{:>22}   {:<22} {:>8} {:>8} {:>10} {:>12}",
             "from", "to", "window", "cap", "rtt", "rate"

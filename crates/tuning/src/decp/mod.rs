@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul decp`: holds the fast ones of parallel connections back, whatever program has them, so
-//! that the slow ones catch up. The law is `crate::decp::model`'s.
+//! `longhaul decp`: caps the windows of the fast ones among parallel connections of any program, so
+//! that the slow ones catch up. The control law is in [`model`].
 
-mod account;
 mod args;
+mod cap_controller;
 mod config;
 mod display;
-mod enforcer;
 pub mod model;
-mod watch;
+mod sampler;
+mod summary;
 
-use crate::decp::model::Law;
-use account::{Account, Look};
+use crate::decp::model::Controller;
 use anyhow::Result;
 pub use args::Args;
+use cap_controller::CapController;
 use config::Config;
 use display::Display;
-use enforcer::Enforcer;
 use longhaul_command::exit::Refusal;
-use longhaul_linux::{clock, netns::ENTERING};
+use longhaul_linux::{clock, netns::ENTER_HINT};
 use longhaul_units::Time;
+use sampler::Sampler;
 use std::io;
+use summary::{SampleRecord, Summarizer};
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::{MissedTickBehavior, interval},
 };
-use watch::Watch;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
@@ -34,32 +34,40 @@ pub fn run(args: &Args) -> Result<()> {
         netns.enter().map_err(|error| not_entered(&error))?;
     }
     if !config.dry_run {
-        enforcer::permitted(&config)?;
+        cap_controller::permitted(&config)?;
     }
-    let mut watch = Watch::new(&config)?;
+    let mut sampler = Sampler::new(&config)?;
     if config.lift {
-        return enforcer::lift(&watch.connections()?);
+        return cap_controller::lift(&sampler.connections()?);
     }
-    let enforcer = (!config.dry_run)
-        .then(|| Enforcer::start(config.interval))
+    let cap_controller = (!config.dry_run)
+        .then(|| CapController::start(config.interval))
         .transpose()?;
-    let mut rounds = Rounds {
-        watch,
-        law: Law::new(config.settings),
-        enforcer,
-        account: Account::default(),
+    let mut control_loop = ControlLoop {
+        sampler,
+        controller: Controller::new(config.settings),
+        cap_controller,
+        summarizer: Summarizer::default(),
         display: Display::open(config.json),
         began: clock::now(),
     };
-    let outcome = longhaul_command::event_loop::current_thread()?.block_on(rounds.go(&config));
-    let lifted = rounds.enforcer.take().map_or(Ok(()), Enforcer::end);
-    let summary = rounds.account.close(clock::now().since(rounds.began));
-    outcome.and(lifted).and(rounds.display.conclude(&summary))
+    let outcome =
+        longhaul_command::event_loop::current_thread()?.block_on(control_loop.run(&config));
+    let lifted = control_loop
+        .cap_controller
+        .take()
+        .map_or(Ok(()), CapController::end);
+    let summary = control_loop
+        .summarizer
+        .summary(clock::now().since(control_loop.began));
+    outcome
+        .and(lifted)
+        .and(control_loop.display.conclude(&summary))
 }
 
 fn not_entered(error: &io::Error) -> anyhow::Error {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => Refusal::unsupported(format!("--netns: {ENTERING}")),
+        io::ErrorKind::PermissionDenied => Refusal::unsupported(format!("--netns: {ENTER_HINT}")),
         _ => anyhow::anyhow!("--netns: {error}"),
     }
 }
@@ -69,24 +77,24 @@ pub fn options() -> Vec<String> {
     Args::options()
 }
 
-/// Refuses what the command would refuse. Nothing is done: for those who write such flags for others, as
+/// Validates flags as the command would, without running it: for programs that write such flags, as
 /// `lab` does.
 pub fn check(flags: &[String]) -> Result<()> {
     Args::parse(flags)?.config().map(drop)
 }
 
-/// Look after look.
-struct Rounds {
-    watch: Watch,
-    law: Law,
-    enforcer: Option<Enforcer>,
-    account: Account,
+/// Control loop: samples, controls and reports until the run ends.
+struct ControlLoop {
+    sampler: Sampler,
+    controller: Controller,
+    cap_controller: Option<CapController>,
+    summarizer: Summarizer,
     display: Display,
     began: Time,
 }
 
-impl Rounds {
-    async fn go(&mut self, config: &Config) -> Result<()> {
+impl ControlLoop {
+    async fn run(&mut self, config: &Config) -> Result<()> {
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut terminated = signal(SignalKind::terminate())?;
         let mut hung_up = signal(SignalKind::hangup())?;
@@ -96,7 +104,7 @@ impl Rounds {
         tokio::pin!(over);
         loop {
             tokio::select! {
-                _ = ticks.tick() => self.look()?,
+                _ = ticks.tick() => self.take_sample()?,
                 () = &mut over => return Ok(()),
                 _ = interrupted.recv() => return Ok(()),
                 _ = terminated.recv() => return Ok(()),
@@ -105,40 +113,48 @@ impl Rounds {
         }
     }
 
-    fn look(&mut self) -> Result<()> {
+    fn take_sample(&mut self) -> Result<()> {
         let now = clock::now().since(self.began);
-        let enforcer = self.enforcer.as_mut();
-        let look = round(
+        let cap_controller = self.cap_controller.as_mut();
+        let sample = sample_once(
             now,
-            &mut self.watch,
-            &mut self.law,
-            enforcer,
-            &mut self.account,
+            &mut self.sampler,
+            &mut self.controller,
+            cap_controller,
+            &mut self.summarizer,
         )?;
-        self.display.show(&look)
+        self.display.show(&sample)
     }
 }
 
-/// Looks once, and does what the law says.
-fn round(
+/// Takes one sample and applies the changes that the controller returns.
+fn sample_once(
     now: Time,
-    watch: &mut Watch,
-    law: &mut Law,
-    mut enforcer: Option<&mut Enforcer>,
-    account: &mut Account,
-) -> Result<Look> {
-    let cap = |cookie| enforcer.as_ref().and_then(|enforcer| enforcer.cap(cookie));
-    let mut seen = watch.look(now, cap)?;
-    let observations: Vec<_> = seen.iter().map(|one| one.observation).collect();
-    let changes = law.look(now, &observations);
-    if let Some(enforcer) = &mut enforcer {
-        enforcer.obey(&changes)?;
-        seen.iter_mut()
-            .for_each(|one| one.observation.cap = enforcer.cap(one.observation.id));
-        enforcer.tidy(&observations.iter().map(|seen| seen.id).collect());
+    sampler: &mut Sampler,
+    controller: &mut Controller,
+    mut cap_controller: Option<&mut CapController>,
+    summarizer: &mut Summarizer,
+) -> Result<SampleRecord> {
+    let cap = |cookie| {
+        cap_controller
+            .as_ref()
+            .and_then(|cap_controller| cap_controller.cap(cookie))
+    };
+    let mut samples = sampler.sample(now, cap)?;
+    let observations: Vec<_> = samples.iter().map(|sample| sample.observation).collect();
+    let changes = controller.on_sample(now, &observations);
+    if let Some(cap_controller) = &mut cap_controller {
+        cap_controller.apply(&changes)?;
+        samples
+            .iter_mut()
+            .for_each(|sample| sample.observation.cap = cap_controller.cap(sample.observation.id));
+        cap_controller.gc(&observations
+            .iter()
+            .map(|observation| observation.id)
+            .collect());
     }
-    Ok(account.enter(now, &seen, law.outlook(), &changes))
+    Ok(summarizer.add(now, &samples, controller.estimate(), &changes))
 }
 
-/// As long as a timer of tokio's can be.
+/// Longest duration that a tokio timer supports.
 const FOR_EVER: std::time::Duration = std::time::Duration::from_secs(30 * 365 * 24 * 3600);

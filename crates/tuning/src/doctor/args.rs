@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line of `longhaul doctor`.
+//! Command line of `longhaul doctor`.
 
 use longhaul_units::{BitRate, Time};
 use std::path::PathBuf;
@@ -11,27 +11,27 @@ pub struct Args {
     /// Rate that the path should carry
     #[arg(long, default_value = "10gbit")]
     pub(super) rate: BitRate,
-    /// Its round-trip time
+    /// Round-trip time of the path
     #[arg(long, default_value = "200ms")]
     pub(super) rtt: Time,
-    /// Connections at once
+    /// Number of concurrent connections
     #[arg(long, value_name = "N", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(super) connections: u64,
-    /// Check, too, what a transparent relay needs
+    /// Check also the requirements of a transparent relay
     #[arg(long)]
     pub(super) transparent: bool,
     /// Print JSON: the findings and the facts that they rest on
     #[arg(long)]
     pub(super) json: bool,
-    /// Judge another host: by the JSON that --json printed there ('-' is standard input)
+    /// Check another host, by the JSON that --json printed there ('-' is standard input)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fix", "undo", "clean"])]
     pub(super) facts: Option<PathBuf>,
 
-    /// Apply the fixes that are kernel settings, having recorded the old values
+    /// Apply the fixes that are kernel settings, after recording the old values
     #[arg(long, conflicts_with_all = ["undo", "clean"], help_heading = "Changes (root)")]
     pub(super) fix: bool,
-    /// With --fix: only settings whose name begins so; repeatable
+    /// With --fix: only settings whose names have this prefix; repeatable
     #[arg(
         long,
         value_name = "PREFIX",
@@ -44,10 +44,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, requires = "fix",
           default_missing_value = "/etc/sysctl.d/90-longhaul.conf", help_heading = "Changes (root)")]
     pub(super) persist: Option<PathBuf>,
-    /// Put back what --fix changed
+    /// Restore the settings that --fix changed
     #[arg(long, conflicts_with = "clean", help_heading = "Changes (root)")]
     pub(super) undo: bool,
-    /// Remove what a killed longhaul left behind: a --fix cut short, nft tables, routing rules
+    /// Remove leftovers of a killed longhaul: an interrupted --fix, nft tables, routing rules
     #[arg(long, help_heading = "Changes (root)")]
     pub(super) clean: bool,
 }
@@ -55,7 +55,7 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Examples:
   longhaul doctor
-      what stands between this host and 10 Gbit/s at 200 ms?
+      which settings limit this host below 10 Gbit/s at 200 ms?
   longhaul doctor --rate 1gbit --rtt 26ms --connections 10000 --transparent
       and for a transparent relay on a shorter path?
   sudo longhaul doctor --fix --persist; sudo longhaul doctor --undo
@@ -63,7 +63,7 @@ Examples:
   sudo longhaul doctor --fix --only net.ipv4.tcp_
       apply TCP's only
   ssh far longhaul doctor --json | longhaul doctor --facts - --rtt 350ms
-      judge another host
+      check another host
 
 Exit codes: 0 nothing limits that path, 1 something does, 2 usage, 3 --fix, --undo or --clean
 without root. docs/doctor.md explains each check.";

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is known of a host: plain values, which the checks judge and `--json` prints. What could not
-//! be read is absent; no check guesses.
+//! Facts about a host: plain values, which the checks evaluate and `--json` prints. Values that could not
+//! be read are absent; no check guesses.
 
 use longhaul_linux::ethtool::Rings;
 use longhaul_units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A host.
+/// Facts about a host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Facts {
@@ -15,7 +15,7 @@ pub(super) struct Facts {
     pub(super) kernel: String,
     /// Options of the kernel's build without `CONFIG_`: `y`, `m` or `n`.
     pub(super) kernel_options: BTreeMap<String, String>,
-    /// Whether the kernel brings its own type information.
+    /// Whether the kernel provides BTF.
     pub(super) btf: bool,
     /// Kernel settings by name; one that the kernel or namespace lacks is absent.
     pub(super) sysctl: BTreeMap<String, String>,
@@ -23,7 +23,7 @@ pub(super) struct Facts {
     /// Processors that this process may use.
     pub(super) cpus: u64,
     pub(super) memory: Bytes,
-    /// The least memory limit among this process's control groups.
+    /// Least memory limit among this process's control groups.
     pub(super) cgroup_memory: Option<Bytes>,
     /// Bytes of a page.
     pub(super) page: u64,
@@ -31,32 +31,32 @@ pub(super) struct Facts {
     pub(super) files_soft: Option<u64>,
     pub(super) files_hard: Option<u64>,
     pub(super) clock_source: Option<String>,
-    /// By how much the kernel may delay this process's timers, in nanoseconds.
+    /// Longest delay of this process's timers by the kernel, nanoseconds.
     pub(super) timer_slack_ns: Option<u64>,
-    /// Programs out of those that longhaul runs that were found.
+    /// Programs that longhaul uses and that were found.
     pub(super) programs: BTreeSet<String>,
     pub(super) tun: Tun,
     /// Whether the asking process was root.
     pub(super) root: bool,
-    /// What came of trying what longhaul can do.
+    /// Results of the trials of longhaul's features.
     pub(super) trials: Vec<Trial>,
 }
 
-/// A feature that was tried.
+/// Trial of a feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Trial {
-    /// A command, with the flag that asks for it if it is a part of one.
+    /// Command, with the flag that enables the feature if it is a part of one.
     pub(super) feature: String,
-    /// The rights that it takes; none of an ordinary user's if empty.
+    /// Rights that the feature needs; empty if any user may use it.
     pub(super) needs: String,
     pub(super) outcome: Outcome,
-    /// Why it does not work, or could not be tried.
+    /// Reason why the feature does not work, or could not be tried.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) reason: String,
 }
 
-/// What came of it.
+/// Result of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
@@ -75,39 +75,39 @@ pub(super) enum Tun {
     Absent,
 }
 
-/// A network interface that is up.
+/// Network interface that is up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Interface {
     pub(super) name: String,
-    /// Kind of a virtual one.
+    /// Kind of a virtual interface.
     pub(super) kind: Option<String>,
     pub(super) mtu: u32,
     /// Transmit queue in packets.
     pub(super) transmit_queue: u32,
     /// Queueing disciplines that packets leave through.
     pub(super) qdiscs: Vec<String>,
-    /// Offloads that the driver tells, and whether each is on.
+    /// Offloads that the driver reports, and whether each is on.
     pub(super) offloads: BTreeMap<String, bool>,
     pub(super) rings: Option<Rings>,
-    /// Speed of the line in Mbit/s.
+    /// Link speed in Mbit/s.
     pub(super) speed_mbit: Option<u64>,
-    /// The receive queues' `rps_cpus` masks.
+    /// Masks `rps_cpus` of the receive queues.
     pub(super) rps: Vec<String>,
 }
 
 impl Facts {
-    /// A setting as text.
+    /// Returns a setting as text.
     pub(super) fn setting(&self, name: &str) -> Option<&str> {
         self.sysctl.get(name).map(String::as_str)
     }
 
-    /// A setting of one number.
+    /// Returns a setting of one number.
     pub(super) fn number(&self, name: &str) -> Option<i64> {
         self.setting(name)?.parse().ok()
     }
 
-    /// A setting of `N` numbers.
+    /// Returns a setting of `N` numbers.
     pub(super) fn numbers<const N: usize>(&self, name: &str) -> Option<[u64; N]> {
         let all: Result<Vec<u64>, _> = self
             .setting(name)?
@@ -117,7 +117,7 @@ impl Facts {
         all.ok()?.try_into().ok()
     }
 
-    /// Major and minor version of the kernel.
+    /// Returns the major and minor version of the kernel.
     pub(super) fn version(&self) -> Option<(u32, u32)> {
         let mut parts = self
             .kernel
@@ -126,7 +126,7 @@ impl Facts {
         Some((parts.next()?.ok()?, parts.next()?.ok()?))
     }
 
-    /// Whether it is known by trying it whether this feature works.
+    /// Whether a trial has shown that this feature works or fails.
     pub(super) fn is_tried(&self, feature: &str) -> bool {
         let known = |trial: &Trial| trial.outcome != Outcome::Untried;
         self.trials

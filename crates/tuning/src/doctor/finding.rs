@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a check says: how bad, what and where, why it matters, and what to do.
+//! Finding of a check: severity, place and value, reason, and fix.
 
 use serde::Serialize;
 use std::fmt::Display;
 
-/// How much a finding matters for the asked path.
+/// Severity of a finding for the given path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
-    /// As it should be.
+    /// Correct value.
     Ok,
-    /// Costs something, or will on a bad day; the path can be filled all the same.
+    /// Costs performance, at least under losses or load; the path can still be filled.
     Note,
-    /// The asked path can't be had.
+    /// Prevents the path from being filled.
     Limit,
 }
 
-/// What to do about it.
+/// Fix of a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Fix {
-    /// A kernel setting, which `--fix` applies.
+    /// Kernel setting, which `--fix` applies.
     Sysctl { key: String, value: String },
-    /// A command for a person to run.
+    /// Command for the user to run.
     Command(String),
-    /// Nothing that one command does.
+    /// Advice that is not a single command.
     Advice(String),
 }
 
 impl Fix {
-    /// As text for a shell, or for a reader.
+    /// Returns the command for a shell, or the advice.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Sysctl { key, value } => format!("sysctl -w {key}='{value}'"),
@@ -38,15 +38,15 @@ impl Fix {
     }
 }
 
-/// One finding.
+/// Finding of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
-    /// A setting's name, or an interface and what of it.
+    /// Name of a setting, or an interface and its property.
     pub(super) place: String,
-    /// The value there.
+    /// Value found.
     pub(super) found: String,
-    /// Why it matters for the asked path, with numbers; empty if it is as it should be.
+    /// Reason why it matters for the path, with numbers; empty if the value is correct.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) why: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,12 +54,12 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Something that is as it should be.
+    /// Creates a finding about a correct value.
     pub(super) fn ok(place: impl Into<String>, found: impl Display) -> Self {
         Self::new(Severity::Ok, place, found, String::new())
     }
 
-    /// Something that costs.
+    /// Creates a finding about a value that costs performance.
     pub(super) fn note(
         place: impl Into<String>,
         found: impl Display,
@@ -68,7 +68,7 @@ impl Finding {
         Self::new(Severity::Note, place, found, why.into())
     }
 
-    /// Something that limits.
+    /// Creates a finding about a value that limits the path.
     pub(super) fn limit(
         place: impl Into<String>,
         found: impl Display,
@@ -92,7 +92,7 @@ impl Finding {
         }
     }
 
-    /// Fixed by giving the setting that it is about another value.
+    /// Adds a fix that changes the setting to `value`.
     pub(super) fn set(mut self, value: impl Display) -> Self {
         self.fix = Some(Fix::Sysctl {
             key: self.place.clone(),
@@ -101,13 +101,13 @@ impl Finding {
         self
     }
 
-    /// Fixed by a command.
+    /// Adds a fix that is a command.
     pub(super) fn run(mut self, command: impl Into<String>) -> Self {
         self.fix = Some(Fix::Command(command.into()));
         self
     }
 
-    /// Not fixed by a command, but there is something to do.
+    /// Adds advice instead of a command.
     pub(super) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.fix = Some(Fix::Advice(advice.into()));
         self

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--fix`, `--undo` and `--clean`: kernel settings changed and put back.
+//! `--fix`, `--undo` and `--clean`: changes kernel settings and restores them.
 
 use super::{
     finding::{Finding, Fix},
     host_facts::SETTINGS,
-    leftovers,
     record::{self, Change, Persisted, Record, Store},
+    relay_cleanup,
 };
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
@@ -13,18 +13,18 @@ use longhaul_linux::sysctl;
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// What was done.
+/// Result of a change.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Outcome {
     /// Settings that were changed, or should have been.
-    pub(super) changes: Vec<Changed>,
-    /// What else there is to say.
+    pub(super) changes: Vec<ChangeResult>,
+    /// Other messages.
     pub(super) notes: Vec<String>,
 }
 
-/// A setting that was changed, or why it was not.
+/// Change of a setting, or the reason why it failed.
 #[derive(Debug, Serialize)]
-pub(super) struct Changed {
+pub(super) struct ChangeResult {
     pub(super) key: String,
     pub(super) from: String,
     pub(super) to: String,
@@ -32,7 +32,7 @@ pub(super) struct Changed {
     pub(super) problem: Option<String>,
 }
 
-impl Changed {
+impl ChangeResult {
     fn new(key: &str, from: &str, to: &str, problem: Option<String>) -> Self {
         Self {
             key: key.to_owned(),
@@ -43,8 +43,8 @@ impl Changed {
     }
 }
 
-/// A setting that each network namespace has for itself, and its root may change.
-const OWN: &str = "net.ipv4.tcp_rmem";
+/// Setting that belongs to each network namespace, and that its root may change.
+const NAMESPACED_SETTING: &str = "net.ipv4.tcp_rmem";
 
 /// Applies the findings' fixes that are settings whose names begin with one of `only`, if it names
 /// any; with `persist`, writes them to that file too.
@@ -55,14 +55,17 @@ pub(super) fn apply(
     persist: Option<&Path>,
 ) -> Result<Outcome> {
     refuse_unknown(only)?;
-    let old_file = persist.map(readable_as_ours).transpose()?;
+    let old_file = persist.map(read_own_file).transpose()?;
     let mut outcome = Outcome::default();
     let (wanted, forbidden): (BTreeMap<_, _>, BTreeMap<_, _>) = wanted(findings, only)
         .into_iter()
         .partition(|(key, _)| sysctl::is_writable_here(key));
     let say = |(key, value)| format!("{key}: this namespace may not set {value}; the host may");
     outcome.notes.extend(forbidden.into_iter().map(say));
-    if wanted.is_empty() && !outcome.notes.is_empty() && !sysctl::is_writable_here(OWN) {
+    if wanted.is_empty()
+        && !outcome.notes.is_empty()
+        && !sysctl::is_writable_here(NAMESPACED_SETTING)
+    {
         return Err(Refusal::unsupported(
             "no setting can be changed from here: it takes CAP_NET_ADMIN and a /proc/sys that can be written to, as \
              the machine's root has them",
@@ -73,9 +76,9 @@ pub(super) fn apply(
         return Ok(outcome);
     }
     let mut record = store.load()?.unwrap_or_else(Record::new);
-    plan(&mut record, &wanted)?;
+    record_planned(&mut record, &wanted)?;
     if let (Some(file), Some(before)) = (persist, old_file) {
-        plan_file(&mut record, file, before);
+        record_planned_file(&mut record, file, before);
     }
     record.finished = false;
     store.save(&record)?;
@@ -83,13 +86,13 @@ pub(super) fn apply(
     for key in wanted.keys() {
         outcome.changes.push(change(&mut record, key));
     }
-    // What the kernel refused is as it was.
+    // Settings that the kernel refused are unchanged.
     record
         .changes
         .retain(|change| change.before != change.after);
     if let Some(persisted) = &mut record.persisted {
-        persisted.after = lines_for_boot(&record.changes);
-        record::write_whole(&persisted.file, &persisted.after)
+        persisted.after = sysctl_lines(&record.changes);
+        record::write_atomically(&persisted.file, &persisted.after)
             .with_context(|| format!("cannot write {}", persisted.file.display()))?;
     }
     record.finished = true;
@@ -99,7 +102,7 @@ pub(super) fn apply(
     }
     store.save(&record)?;
     outcome.notes.push(format!(
-        "'longhaul doctor --undo' puts back what {} records",
+        "'longhaul doctor --undo' restores the settings recorded in {}",
         store.path().display()
     ));
     Ok(outcome)
@@ -114,7 +117,7 @@ fn refuse_unknown(only: &[String]) -> Result<()> {
     match only.iter().find(|prefix| !known(prefix)) {
         None => Ok(()),
         Some(prefix) => Err(Refusal::usage(format!(
-            "--only {prefix}: no checked setting begins so (try net.ipv4.tcp_ or fs.)"
+            "--only {prefix}: no checked setting has this prefix (try net.ipv4.tcp_ or fs.)"
         ))),
     }
 }
@@ -130,9 +133,8 @@ fn wanted(findings: &[Finding], only: &[String]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Writes into the record what is about to be done. A setting that is in it already keeps its
-/// oldest value.
-fn plan(record: &mut Record, wanted: &BTreeMap<String, String>) -> Result<()> {
+/// Records the planned changes. A setting that is recorded already keeps its oldest value.
+fn record_planned(record: &mut Record, wanted: &BTreeMap<String, String>) -> Result<()> {
     for (key, value) in wanted {
         match record.changes.iter_mut().find(|change| change.key == *key) {
             Some(change) => change.after.clone_from(value),
@@ -146,23 +148,23 @@ fn plan(record: &mut Record, wanted: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-/// Changes one setting that the record names, and records what the kernel made of the value.
-fn change(record: &mut Record, key: &str) -> Changed {
+/// Changes one recorded setting, and records the value that the kernel has then.
+fn change(record: &mut Record, key: &str) -> ChangeResult {
     let Some(planned) = record.changes.iter_mut().find(|change| change.key == key) else {
-        return Changed::new(key, "", "", Some("not recorded".to_owned()));
+        return ChangeResult::new(key, "", "", Some("not recorded".to_owned()));
     };
     let from = sysctl::read_here(key).unwrap_or_default();
     let problem = sysctl::write_here(key, &planned.after).err();
     let to = sysctl::read_here(key).unwrap_or_default();
     planned.after.clone_from(&to);
-    Changed::new(key, &from, &to, problem.map(|error| error.to_string()))
+    ChangeResult::new(key, &from, &to, problem.map(|error| error.to_string()))
 }
 
-/// The first line of files that `--persist` writes.
+/// First line of files that `--persist` writes.
 const HEADER: &str = "# Written by longhaul doctor --fix --persist; --undo removes it.\n";
 
-/// What is in the file, which must be one of ours if it is there.
-fn readable_as_ours(file: &Path) -> Result<Option<String>> {
+/// Reads the file, which must be written by longhaul if it exists.
+fn read_own_file(file: &Path) -> Result<Option<String>> {
     match fs::read_to_string(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => match file.parent() {
             Some(directory) if directory.is_dir() => Ok(None),
@@ -183,22 +185,22 @@ fn readable_as_ours(file: &Path) -> Result<Option<String>> {
     }
 }
 
-fn plan_file(record: &mut Record, file: &Path, before: Option<String>) {
+fn record_planned_file(record: &mut Record, file: &Path, before: Option<String>) {
     let same = record.persisted.take().filter(|old| old.file == file);
     record.persisted = Some(Persisted {
         file: file.to_owned(),
         before: same.map_or(before, |old| old.before),
-        after: lines_for_boot(&record.changes),
+        after: sysctl_lines(&record.changes),
     });
 }
 
-fn lines_for_boot(changes: &[Change]) -> String {
+fn sysctl_lines(changes: &[Change]) -> String {
     let line = |change: &Change| format!("{} = {}\n", change.key, change.after);
     let lines: Vec<String> = changes.iter().map(line).collect();
     format!("{HEADER}{}", lines.concat())
 }
 
-/// Puts back what this namespace's record names.
+/// Restores the settings of this namespace's record.
 pub(super) fn undo(store: &Store) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let Some(mut record) = store.load()? else {
@@ -207,8 +209,8 @@ pub(super) fn undo(store: &Store) -> Result<Outcome> {
             .push(format!("nothing to undo: no {}", store.path().display()));
         return Ok(outcome);
     };
-    put_file_back(&mut record, &mut outcome)?;
-    put_back(&mut record, &mut outcome, |_| true);
+    restore_file(&mut record, &mut outcome)?;
+    restore_settings(&mut record, &mut outcome, |_| true);
     match record.changes.is_empty() {
         true => store.remove()?,
         false => store.save(&record)?,
@@ -216,8 +218,8 @@ pub(super) fn undo(store: &Store) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Restores the settings that `choose` names, the last first; those that can't be stay recorded.
-fn put_back(record: &mut Record, outcome: &mut Outcome, choose: impl Fn(&str) -> bool) {
+/// Restores the settings that `choose` selects, the last first; those that fail stay recorded.
+fn restore_settings(record: &mut Record, outcome: &mut Outcome, choose: impl Fn(&str) -> bool) {
     let mut kept = Vec::new();
     let finished = record.finished;
     for change in std::mem::take(&mut record.changes).into_iter().rev() {
@@ -234,11 +236,11 @@ fn put_back(record: &mut Record, outcome: &mut Outcome, choose: impl Fn(&str) ->
     record.changes = kept;
 }
 
-/// A value that is neither the old one nor ours is somebody else's and stays, unless ours may have
-/// been cut short.
-fn restore(change: &Change, finished: bool) -> Changed {
+/// Restores one setting. A value that is neither the old one nor longhaul's was set by another program and stays,
+/// unless `--fix` was interrupted.
+fn restore(change: &Change, finished: bool) -> ChangeResult {
     let Change { key, before, after } = change;
-    let failed = |now: &str, why: String| Changed::new(key, now, now, Some(why));
+    let failed = |now: &str, why: String| ChangeResult::new(key, now, now, Some(why));
     if !SETTINGS.contains(&key.as_str()) {
         return failed("", "not a setting that doctor changes".to_owned());
     }
@@ -249,7 +251,7 @@ fn restore(change: &Change, finished: bool) -> Changed {
     if now != *before {
         if finished && now != *after {
             let why = format!(
-                "somebody changed it after --fix had set {after}; before that it was {before}"
+                "another program changed it after --fix had set {after}; before that it was {before}"
             );
             return failed(&now, why);
         }
@@ -259,10 +261,10 @@ fn restore(change: &Change, finished: bool) -> Changed {
     }
     let to = sysctl::read_here(key).unwrap_or_default();
     let problem = (to != *before).then(|| format!("the kernel makes {to} of {before}"));
-    Changed::new(key, &now, &to, problem)
+    ChangeResult::new(key, &now, &to, problem)
 }
 
-fn put_file_back(record: &mut Record, outcome: &mut Outcome) -> Result<()> {
+fn restore_file(record: &mut Record, outcome: &mut Outcome) -> Result<()> {
     let Some(persisted) = record.persisted.take() else {
         return Ok(());
     };
@@ -273,16 +275,16 @@ fn put_file_back(record: &mut Record, outcome: &mut Outcome) -> Result<()> {
     } = persisted;
     let name = file.display();
     let now = fs::read_to_string(&file).ok();
-    // Cut short, it may hold what was planned, or not be there yet; either has our first line.
+    // After an interruption it may be the old or the planned file; both have longhaul's first line.
     let ours = now
         .as_ref()
         .is_some_and(|text| *text == after || (!record.finished && text.starts_with(HEADER)));
     let note = match (now, before) {
         (None, _) => format!("{name} is gone already"),
-        (Some(_), _) if !ours => format!("{name} was changed by somebody else and stays"),
+        (Some(_), _) if !ours => format!("{name} was changed by another program and stays"),
         (Some(_), Some(text)) => {
-            record::write_whole(&file, &text)?;
-            format!("{name} is as it was")
+            record::write_atomically(&file, &text)?;
+            format!("{name} restored")
         }
         (Some(_), None) => {
             fs::remove_file(&file)?;
@@ -293,24 +295,24 @@ fn put_file_back(record: &mut Record, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Puts right what a killed longhaul left: a `--fix` that was cut short, records of namespaces that
-/// are gone, nft tables and routing rules of relays that are dead.
+/// Removes leftovers of a killed longhaul: an interrupted `--fix`, records of deleted namespaces, nft
+/// tables and routing rules of dead relays.
 pub(super) fn clean(store: &Store) -> Result<Outcome> {
     let mut outcome = match store.load()? {
         Some(record) if !record.finished => undo(store)?,
         Some(record) => Outcome {
             notes: vec![format!(
-                "{} settings are as --fix left them: --undo puts them back",
+                "{} settings are as --fix set them: --undo restores them",
                 record.changes.len()
             )],
             ..Outcome::default()
         },
         None => Outcome::default(),
     };
-    for (name, inode) in store.others()? {
+    for (name, inode) in store.other_namespaces()? {
         clean_other(store, &name, inode, &mut outcome)?;
     }
-    outcome.notes.extend(leftovers::clean()?);
+    outcome.notes.extend(relay_cleanup::clean()?);
     outcome.notes.extend(crate::run::clean());
     if outcome.changes.is_empty() && outcome.notes.is_empty() {
         outcome.notes.push("nothing was left behind".to_owned());
@@ -318,24 +320,24 @@ pub(super) fn clean(store: &Store) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A namespace's own settings went with it. Those of the whole machine did not, unless it was
-/// started again since.
+/// Cleans the record of another namespace. A deleted namespace's own settings are gone; those of the whole
+/// machine remain until a reboot, and are restored.
 fn clean_other(store: &Store, name: &str, inode: u64, outcome: &mut Outcome) -> Result<()> {
     let Some(mut record) = store.read(name)? else {
         return Ok(());
     };
     let same_boot = record.boot == record::this_boot();
-    if same_boot && leftovers::namespace_lives(inode) {
+    if same_boot && relay_cleanup::namespace_exists(inode) {
         outcome.notes.push(format!(
-            "{name}: its namespace lives; run --undo or --clean inside it"
+            "{name}: its namespace exists; run --undo or --clean inside it"
         ));
         return Ok(());
     }
-    put_file_back(&mut record, outcome)?;
-    put_back(&mut record, outcome, |key| {
+    restore_file(&mut record, outcome)?;
+    restore_settings(&mut record, outcome, |key| {
         same_boot && !key.starts_with("net.")
     });
-    store.forget(name)?;
+    store.delete(name)?;
     outcome
         .notes
         .push(format!("{name} removed: its namespace is gone"));
@@ -347,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_chosen_is_wanted() {
+    fn applies_only_selected_settings() {
         let findings = [
             Finding::limit("fs.nr_open", 1, "").set(2),
             Finding::limit("net.ipv4.tcp_sack", 0, "").set(1),
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_setting_keeps_its_oldest_value() {
+    fn recorded_setting_keeps_its_oldest_value() {
         let mut record = Record::new();
         record.changes.push(Change {
             key: "net.ipv4.tcp_sack".to_owned(),
@@ -372,7 +374,7 @@ mod tests {
             after: "0".to_owned(),
         });
         let wanted = [("net.ipv4.tcp_sack".to_owned(), "1".to_owned())].into();
-        plan(&mut record, &wanted).unwrap();
+        record_planned(&mut record, &wanted).unwrap();
         let [change] = &record.changes[..] else {
             panic!("{record:?}")
         };
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_doctor_does_not_check_is_not_restored() {
+    fn does_not_restore_unknown_settings() {
         let change = Change {
             key: "kernel.hostname".to_owned(),
             before: "pwned".to_owned(),
@@ -391,14 +393,14 @@ mod tests {
     }
 
     #[test]
-    fn foreign_files_are_not_overwritten() {
+    fn does_not_overwrite_foreign_files() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("90.conf");
-        assert_eq!(readable_as_ours(&file).unwrap(), None);
+        assert_eq!(read_own_file(&file).unwrap(), None);
         fs::write(&file, "vm.swappiness = 1\n").unwrap();
-        assert!(readable_as_ours(&file).is_err());
-        fs::write(&file, lines_for_boot(&[])).unwrap();
-        assert!(readable_as_ours(&file).unwrap().is_some());
-        assert!(readable_as_ours(Path::new("/no/such/directory/x")).is_err());
+        assert!(read_own_file(&file).is_err());
+        fs::write(&file, sysctl_lines(&[])).unwrap();
+        assert!(read_own_file(&file).unwrap().is_some());
+        assert!(read_own_file(Path::new("/no/such/directory/x")).is_err());
     }
 }

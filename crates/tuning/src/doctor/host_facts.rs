@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the facts of this host, as the calling process sees it. What can't be read stays absent.
+//! Reads the facts of this host, as the calling process sees it. Values that can't be read stay absent.
 
 use super::facts::{Facts, Interface, Tun};
 use longhaul_linux::{ethtool, interface_list, sysctl};
@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-/// The settings that the checks ask about. `--fix` and `--undo` touch no other.
+/// Settings that the checks read. `--fix` and `--undo` change no other.
 pub(super) const SETTINGS: &[&str] = &[
     "fs.file-max",
     "fs.nr_open",
@@ -56,14 +56,14 @@ pub(super) const SETTINGS: &[&str] = &[
     "user.max_user_namespaces",
 ];
 
-/// Options of the kernel's build that a check asks about.
+/// Build options of the kernel that a check reads.
 const OPTIONS: [&str; 2] = ["NET_SCH_FQ", "NFT_TPROXY"];
 
-/// Programs that longhaul runs.
+/// Programs that longhaul uses.
 const PROGRAMS: [&str; 2] = ["ip", "nft"];
 
-/// The facts of this host.
-pub(super) fn gather() -> Facts {
+/// Reads the facts of this host, without trials.
+pub(super) fn read_all() -> Facts {
     let kernel = kernel_release();
     let files = getrlimit(Resource::Nofile);
     let interfaces = interfaces();
@@ -133,7 +133,7 @@ fn describe(interface: interface_list::Interface) -> Interface {
     }
 }
 
-/// Masks of the receive queues; at most as many as the kernel says there are.
+/// Reads the masks of the receive queues.
 fn rps(name: &str, queues: u32) -> Vec<String> {
     (0..queues)
         .map_while(|n| text(format!("/sys/class/net/{name}/queues/rx-{n}/rps_cpus")))
@@ -149,7 +149,7 @@ fn number(file: impl AsRef<Path>) -> Option<u64> {
     text(file)?.parse().ok()
 }
 
-/// The options as the distribution left them in /boot, or as the kernel tells them itself.
+/// Reads the build options from /boot, or from /proc/config.gz.
 fn kernel_options(release: &str) -> BTreeMap<String, String> {
     let text = fs::read_to_string(format!("/boot/config-{release}")).ok();
     let Some(text) = text.or_else(own_configuration) else {
@@ -170,7 +170,7 @@ fn own_configuration() -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// `y` or `m`; what is not set is `n`.
+/// Returns `y`, `m`, or `n` if the option is not set.
 fn option_in<'a>(text: &'a str, option: &str) -> &'a str {
     let value = |line: &'a str| {
         let rest = line.strip_prefix("CONFIG_")?.strip_prefix(option)?;
@@ -185,7 +185,7 @@ fn programs() -> BTreeSet<String> {
     found.map(|name| (*name).to_owned()).collect()
 }
 
-/// With the administrators' directories, which ordinary users' PATH lacks.
+/// Returns PATH, and the administrators' directories, which ordinary users' PATH lacks.
 fn search_path() -> impl Iterator<Item = PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_as_kconfig_writes_them() {
+    fn parses_kernel_build_options() {
         let text =
             "CONFIG_NET_SCH_FQ_CODEL=y\n# CONFIG_NET_SCH_FQ is not set\nCONFIG_NFT_TPROXY=m\n";
         assert_eq!(option_in(text, "NET_SCH_FQ"), "n");
@@ -219,15 +219,15 @@ mod tests {
     }
 
     #[test]
-    fn this_host_has_facts() {
-        let facts = gather();
+    fn reads_facts_of_this_host() {
+        let facts = read_all();
         assert!(facts.version().is_some(), "{}", facts.kernel);
         assert!(facts.numbers::<3>("net.ipv4.tcp_rmem").is_some());
         assert!(facts.memory.get() > 1 << 20 && facts.cpus > 0 && facts.page >= 4096);
     }
 
     #[test]
-    fn settings_are_listed_once() {
+    fn settings_are_sorted_and_unique() {
         assert!(SETTINGS.is_sorted_by(|a, b| a < b));
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul doctor`: what of this host limits throughput on a long fat network, and how to fix it.
+//! `longhaul doctor`: finds settings of this host that limit throughput on a long fat network, and fixes them.
 //!
-//! `host_facts` reads, `trials` try what works, `checks` judge, `report` prints; `fix` changes kernel settings and `record`
-//! remembers the old ones; `leftovers` finds what killed relays left.
+//! `host_facts` reads settings, `trials` try features, `checks` return findings, and `report` prints them. `fix`
+//! changes kernel settings, and `record` stores the old ones. `relay_cleanup` removes leftovers of killed relays.
 
 mod args;
 mod checks;
@@ -10,9 +10,9 @@ mod facts;
 mod finding;
 mod fix;
 mod host_facts;
-mod leftovers;
 mod path;
 mod record;
+mod relay_cleanup;
 mod report;
 mod trials;
 
@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> Result<()> {
         connections: args.connections,
         transparent: args.transparent,
     };
-    let path = path.checked()?;
+    let path = path.validated()?;
     if args.fix || args.undo || args.clean {
         return change(args, path);
     }
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(file) => read_facts(file)?,
         None => Facts {
             trials: trials::all(),
-            ..host_facts::gather()
+            ..host_facts::read_all()
         },
     };
     let findings = checks::all(&facts, path);
@@ -66,7 +66,7 @@ fn verdict(path: Path, findings: &[Finding]) -> Result<()> {
     }
 }
 
-/// The facts in what `--json` printed.
+/// Reads the facts from the output of `--json`.
 fn read_facts(file: &std::path::Path) -> Result<Facts> {
     let mut text = String::new();
     let read = match file.as_os_str() == "-" {
@@ -76,7 +76,7 @@ fn read_facts(file: &std::path::Path) -> Result<Facts> {
     read.map_err(|error| Refusal::usage(format!("--facts {}: {error}", file.display())))?;
     report::facts_in(&text).map_err(|error| {
         Refusal::usage(format!(
-            "--facts {}: {error}; it wants what 'longhaul doctor --json' printed",
+            "--facts {}: {error}; it takes the output of 'longhaul doctor --json'",
             file.display()
         ))
     })
@@ -105,8 +105,8 @@ fn change(args: &Args, path: Path) -> Result<()> {
     let open = record::Store::open;
     let outcome = match what {
         "--fix" => {
-            // Before the store is locked: programs that are run for facts could inherit the lock.
-            let findings = checks::all(&host_facts::gather(), path);
+            // Facts are read before the store is locked: programs run for them could inherit the lock.
+            let findings = checks::all(&host_facts::read_all(), path);
             fix::apply(&open()?, &findings, &args.only, args.persist.as_deref())?
         }
         "--undo" => fix::undo(&open()?)?,

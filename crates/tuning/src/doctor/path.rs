@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The path that the host is asked to fill.
+//! Path that the host should be able to fill.
 
 use longhaul_command::exit::Refusal;
 use longhaul_units::{BitRate, Bytes, Time, bdp};
 use serde::Serialize;
 
-/// What is asked of the host.
+/// Path, and the load on it.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Path {
     /// Rate of all connections together, and of one if it is alone.
     pub(super) rate: BitRate,
     /// Round-trip time, 1 µs to 100 s.
     pub(super) rtt: Time,
-    /// Connections at once.
+    /// Number of concurrent connections.
     pub(super) connections: u64,
-    /// Whether a relay is to catch connections by TPROXY.
+    /// Whether a relay intercepts connections by TPROXY.
     pub(super) transparent: bool,
 }
 
 impl Path {
-    /// Refuses round-trip times that no path has: every check divides by them.
-    pub(super) fn checked(self) -> anyhow::Result<Self> {
+    /// Refuses impossible round-trip times: every check divides by them.
+    pub(super) fn validated(self) -> anyhow::Result<Self> {
         let sensible = Time::from_nanos(1_000)..=Time::from_millis(100_000);
         match sensible.contains(&self.rtt) {
             true => Ok(self),
@@ -31,18 +31,18 @@ impl Path {
         }
     }
 
-    /// Bytes that fill it.
+    /// Returns the bandwidth–delay product.
     pub(super) fn bdp(self) -> Bytes {
         bdp(self.rate, self.rtt)
     }
 
-    /// The rate at which `window` bytes a round trip come through.
-    pub(super) fn carried_by(self, window: Bytes) -> BitRate {
+    /// Returns the rate of `window` bytes a round trip.
+    pub(super) fn rate_of_window(self, window: Bytes) -> BitRate {
         BitRate::mean(window, self.rtt).unwrap_or(self.rate)
     }
 
-    /// `10 Gbit/s × 200 ms = 250 MB`.
-    pub(super) fn sum(self) -> String {
+    /// Returns rate, round-trip time and BDP as text: `10 Gbit/s × 200 ms = 250 MB`.
+    pub(super) fn bdp_text(self) -> String {
         format!("{} × {} = {}", self.rate, self.rtt, self.bdp())
     }
 }

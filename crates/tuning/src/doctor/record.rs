@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The record of what `--fix` changed. It is on the disk before anything is changed, so that
-//! `--undo` works after whatever happened in between.
+//! Record of the settings that `--fix` changed. It is on the disk before the first change, so that
+//! `--undo` works whatever happens in between.
 //!
-//! One file a network namespace, for most settings belong to one: `doctor-host.json` for that of
+//! Each network namespace has its own file, since most settings belong to one: `doctor-host.json` for that of
 //! process 1, `doctor-netns-INODE.json` for others.
 
 use anyhow::{Context, Result};
@@ -15,45 +15,45 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What was changed, and how to put it back.
+/// Record of the changes, with the old values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
-    /// Of this format.
+    /// Version of this format.
     pub(super) version: u32,
-    /// The boot that it was written in.
+    /// Boot identifier at the time of writing.
     pub(super) boot: String,
-    /// Whether `--fix` came to its end. If not, a value may be the old or the new one.
+    /// Whether `--fix` completed. If not, a value may be the old or the new one.
     pub(super) finished: bool,
-    /// In the order in which they were made.
+    /// Changes in the order in which they were made.
     pub(super) changes: Vec<Change>,
-    /// The file for the next boot, if one was written.
+    /// File for the next boot, if one was written.
     pub(super) persisted: Option<Persisted>,
 }
 
-/// One setting.
+/// Change of one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
     pub(super) key: String,
-    /// Before the first `--fix` that is not undone.
+    /// Value before the first `--fix` that is not undone.
     pub(super) before: String,
-    /// As the last one left it.
+    /// Value after the last `--fix`.
     pub(super) after: String,
 }
 
-/// A file under /etc/sysctl.d.
+/// File under /etc/sysctl.d.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Persisted {
     pub(super) file: PathBuf,
-    /// What was in it, if it was there.
+    /// Contents before, if the file existed.
     pub(super) before: Option<String>,
     pub(super) after: String,
 }
 
 impl Record {
-    /// One that says nothing yet.
+    /// Creates a record without changes.
     pub(super) fn new() -> Self {
         Self {
             version: VERSION,
@@ -67,39 +67,39 @@ impl Record {
 
 const VERSION: u32 = 1;
 
-/// The kernel's name for the time since it started.
+/// Returns the kernel's identifier of the present boot.
 pub(super) fn this_boot() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
 }
 
-/// Where records are. While it is open, no other process changes them.
+/// Directory of the records. While it is open, no other process changes them.
 pub(super) struct Store {
     directory: PathBuf,
     name: String,
-    /// The directory itself, so that no file of a lock stays behind.
-    #[expect(dead_code, reason = "only its life counts")]
+    /// Lock on the directory itself, so that no lock file stays behind.
+    #[expect(dead_code, reason = "held only for its lifetime")]
     lock: File,
 }
 
-/// The directory, made if need be, for this process alone: it goes with its last record.
-fn locked(directory: &Path) -> Result<File> {
+/// Creates the directory if necessary, and locks it. It is removed with its last record.
+fn lock_directory(directory: &Path) -> Result<File> {
     loop {
-        fs::create_dir_all(directory).map_err(|error| not_written(directory, error))?;
+        fs::create_dir_all(directory).map_err(|error| write_error(directory, error))?;
         let lock = match File::open(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             opened => opened?,
         };
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)
             .context("another longhaul doctor is changing settings")?;
-        // One that had it before may have removed it.
+        // The previous owner of the lock may have removed it.
         if inode(directory) == Some(lock.metadata()?.ino()) {
             return Ok(lock);
         }
     }
 }
 
-fn not_written(place: &Path, error: io::Error) -> anyhow::Error {
+fn write_error(place: &Path, error: io::Error) -> anyhow::Error {
     let place = place.display();
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -114,9 +114,9 @@ fn not_written(place: &Path, error: io::Error) -> anyhow::Error {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // A lock's file, which earlier versions left.
+        // Lock file of earlier versions.
         let _ = fs::remove_file(self.directory.join("doctor.lock"));
-        // Where there are records it is not empty, and stays.
+        // The directory stays if it has records: it is not empty then.
         let _ = fs::remove_dir(&self.directory);
     }
 }
@@ -131,18 +131,18 @@ impl Store {
 
     fn at(directory: PathBuf) -> Result<Self> {
         Ok(Self {
-            lock: locked(&directory)?,
+            lock: lock_directory(&directory)?,
             directory,
             name: name_of_this_namespace()?,
         })
     }
 
-    /// This namespace's record.
+    /// Reads this namespace's record.
     pub(super) fn load(&self) -> Result<Option<Record>> {
         self.read(&self.name)
     }
 
-    /// The record in a file, which `others` named.
+    /// Reads the record in a file of [`Self::other_namespaces`].
     pub(super) fn read(&self, name: &str) -> Result<Option<Record>> {
         let file = self.directory.join(name);
         let text = match fs::read_to_string(&file) {
@@ -153,7 +153,7 @@ impl Store {
             .with_context(|| format!("{} is not a record of doctor", file.display()))?;
         anyhow::ensure!(
             record.version == VERSION,
-            "{} is of version {}, this program knows {VERSION}",
+            "{} is of version {}, this program supports {VERSION}",
             file.display(),
             record.version
         );
@@ -163,59 +163,59 @@ impl Store {
     /// Replaces this namespace's record; when this returns, it is on the disk.
     pub(super) fn save(&self, record: &Record) -> Result<()> {
         let file = self.directory.join(&self.name);
-        write_whole(&file, &serde_json::to_string_pretty(record)?)
-            .map_err(|error| not_written(&file, error))
+        write_atomically(&file, &serde_json::to_string_pretty(record)?)
+            .map_err(|error| write_error(&file, error))
     }
 
-    /// Forgets this namespace's record.
+    /// Deletes this namespace's record.
     pub(super) fn remove(&self) -> Result<()> {
-        self.forget(&self.name)
+        self.delete(&self.name)
     }
 
-    /// Forgets a record that `others` named.
-    pub(super) fn forget(&self, name: &str) -> Result<()> {
+    /// Deletes a record of [`Self::other_namespaces`].
+    pub(super) fn delete(&self, name: &str) -> Result<()> {
         match fs::remove_file(self.directory.join(name)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
         }
     }
 
-    /// Records of other namespaces: file name and the namespace's inode.
-    pub(super) fn others(&self) -> Result<Vec<(String, u64)>> {
+    /// Lists the records of other namespaces: file name and the namespace's inode.
+    pub(super) fn other_namespaces(&self) -> Result<Vec<(String, u64)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
             let inode = name
-                .strip_prefix(OTHER)
+                .strip_prefix(NETNS_PREFIX)
                 .and_then(|rest| rest.strip_suffix(".json")?.parse().ok());
             found.extend(inode.filter(|_| name != self.name).map(|n| (name, n)));
         }
         Ok(found)
     }
 
-    /// Where it is, for people.
+    /// Returns the path of this namespace's record.
     pub(super) fn path(&self) -> PathBuf {
         self.directory.join(&self.name)
     }
 }
 
-const OTHER: &str = "doctor-netns-";
+const NETNS_PREFIX: &str = "doctor-netns-";
 
 fn name_of_this_namespace() -> Result<String> {
     let mine = inode("/proc/self/ns/net").context("cannot name this network namespace")?;
     Ok(match inode("/proc/1/ns/net") {
         Some(first) if first == mine => "doctor-host.json".to_owned(),
-        _ => format!("{OTHER}{mine}.json"),
+        _ => format!("{NETNS_PREFIX}{mine}.json"),
     })
 }
 
-/// The number that the kernel knows a namespace by.
+/// Returns the inode of a namespace's file, which identifies the namespace.
 pub(super) fn inode(file: impl AsRef<Path>) -> Option<u64> {
     Some(fs::metadata(file).ok()?.ino())
 }
 
-/// Writes a file so that after a power cut it is the old one or the new one.
-pub(super) fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
+/// Replaces a file atomically: after a power failure it is the old or the new one.
+pub(super) fn write_atomically(file: &Path, text: &str) -> std::io::Result<()> {
     let part = file.with_extension("part");
     let mut handle = File::create(&part)?;
     handle.write_all(text.as_bytes())?;
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back_and_goes() {
+    fn saves_loads_and_removes_a_record() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::at(directory.path().join("longhaul")).unwrap();
         assert_eq!(store.load().unwrap(), None);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn one_doctor_at_a_time() {
+    fn store_is_exclusive() {
         let directory = tempfile::tempdir().unwrap();
         let at = || Store::at(directory.path().to_owned());
         let first = at().unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stays_without_a_record() {
+    fn removes_directory_without_records() {
         let directory = tempfile::tempdir().unwrap();
         let own = directory.path().join("longhaul");
         drop(Store::at(own.clone()).unwrap());
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused_not_overwritten() {
+    fn refuses_invalid_records() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::at(directory.path().to_owned()).unwrap();
         for text in ["{", "{\"version\": 2}"] {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_other_namespaces_are_listed() {
+    fn lists_records_of_other_namespaces() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::at(directory.path().to_owned()).unwrap();
         for name in [
@@ -295,7 +295,7 @@ mod tests {
         ] {
             fs::write(directory.path().join(name), "{}").unwrap();
         }
-        let others = store.others().unwrap();
+        let others = store.other_namespaces().unwrap();
         assert_eq!(others, [("doctor-netns-7.json".to_owned(), 7)]);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prints findings and changes, for people and for machines.
+//! Findings and changes as text and as JSON.
 
 use super::{
     facts::Facts,
@@ -12,13 +12,13 @@ use longhaul_command::outln;
 use serde_json::json;
 use std::fmt::Write;
 
-/// Findings as lines: place and value in columns, then why and what to do.
+/// Returns findings as text: place and value in columns, then reason and fix.
 pub(super) fn text(path: Path, findings: &[Finding], colour: bool) -> String {
     let widest = findings.iter().map(|f| f.place.chars().count()).max();
     let width = widest.unwrap_or(0).min(PLACE_WIDTH);
     let mut out = format!(
         "{}, {} connections{}\n\n",
-        path.sum(),
+        path.bdp_text(),
         path.connections,
         if path.transparent {
             ", transparent"
@@ -40,11 +40,11 @@ pub(super) fn text(path: Path, findings: &[Finding], colour: bool) -> String {
     out
 }
 
-/// Room for the longest common name; longer ones (conntrack's) push their value aside.
+/// Width of the column of places; longer names (conntrack's) shift their value.
 const PLACE_WIDTH: usize = 42;
 
 fn lines(finding: &Finding, width: usize, colour: bool) -> String {
-    let severity = word(finding.severity, colour);
+    let severity = severity_label(finding.severity, colour);
     let mut out = format!("{severity}  {:width$}  {}\n", finding.place, finding.found);
     if !finding.why.is_empty() {
         let _ = writeln!(out, "       {}", finding.why);
@@ -55,7 +55,7 @@ fn lines(finding: &Finding, width: usize, colour: bool) -> String {
     out
 }
 
-fn word(severity: Severity, colour: bool) -> String {
+fn severity_label(severity: Severity, colour: bool) -> String {
     let (word, code) = match severity {
         Severity::Ok => ("ok   ", 32),
         Severity::Note => ("note ", 33),
@@ -67,7 +67,7 @@ fn word(severity: Severity, colour: bool) -> String {
     }
 }
 
-/// Findings with the facts that they rest on, which `--facts` reads.
+/// Returns findings as JSON, with the facts, which `--facts` reads.
 pub(super) fn json(path: Path, facts: &Facts, findings: &[Finding]) -> serde_json::Result<String> {
     let findings: Vec<_> = findings
         .iter()
@@ -85,14 +85,14 @@ pub(super) fn json(path: Path, facts: &Facts, findings: &[Finding]) -> serde_jso
     }))
 }
 
-/// The facts in what [`json()`] wrote.
+/// Reads the facts from the output of [`json()`].
 pub(super) fn facts_in(text: &str) -> anyhow::Result<Facts> {
     let mut whole: serde_json::Value = serde_json::from_str(text)?;
     let facts = whole.get_mut("facts").context("it has no \"facts\"")?;
     Ok(serde_json::from_value(facts.take())?)
 }
 
-/// Prints what was changed; an error if something could not be.
+/// Prints the changes; returns an error if a change failed.
 pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     match json {
         true => outln!("{}", serde_json::to_string_pretty(outcome)?),
@@ -101,8 +101,8 @@ pub(super) fn outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     let problems = outcome.changes.iter().filter(|c| c.problem.is_some());
     match problems.count() {
         0 => Ok(()),
-        1 => bail!("1 setting is not as asked for"),
-        n => bail!("{n} settings are not as asked for"),
+        1 => bail!("1 setting could not be changed"),
+        n => bail!("{n} settings could not be changed"),
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_aligned_and_says_what_to_do() {
+    fn text_is_aligned_and_has_fixes() {
         let findings = [
             Finding::ok("net.ipv4.tcp_sack", 1),
             Finding::limit("fs.nr_open", 10, "too few").set(20),
@@ -153,8 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn facts_come_back_from_json() {
-        let facts = super::super::host_facts::gather();
+    fn reads_facts_from_own_json() {
+        let facts = super::super::host_facts::read_all();
         let text = json(path(), &facts, &[]).unwrap();
         assert_eq!(facts_in(&text).unwrap(), facts);
         assert!(facts_in("{}").is_err());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul run` is told on the command line.
+//! Command line of `longhaul run`.
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "help texts are printed as they stand"
@@ -13,7 +13,7 @@ Examples:
   sudo longhaul run --cc htcp --pace 900mbit --cwnd-cap 8MB --user $USER -- curl -O https://far.example/f
       H-TCP (the kernel's own, else longhaul's), spaced to 900 Mbit/s, at most 8 MB in flight
   sudo longhaul run --cc lh_bic+pace --param ack_shift=3 -v -- iperf3 -c far.example -P 8
-      longhaul's BIC with a parameter, paced from the first packet; what became of it on stderr
+      longhaul's BIC with a parameter, paced from the first packet; a summary on stderr
   sudo longhaul run --gap 120us -- rsync -a dir far.example:
       one full packet each 120 microseconds
   sudo longhaul run --ack-ratio 8 -- curl -O https://far.example/f
@@ -40,43 +40,43 @@ pub struct Args {
     /// A parameter of a congestion control of longhaul's, for these sockets alone; repeatable
     #[arg(long, value_name = "NAME=VALUE", requires = "cc")]
     pub(super) param: Vec<String>,
-    /// Space what is sent to this rate of payload, 8kbit to 34gbit
+    /// Pacing rate of payload, 8kbit to 34gbit
     #[arg(long, value_name = "RATE")]
     pub(super) pace: Option<BitRate>,
-    /// Send a full packet each so often, 100ns to 1s: a rate by each connection's segment size
+    /// Interval between full packets, 100ns to 1s: a rate by each connection's segment size
     #[arg(long, value_name = "TIME", conflicts_with = "pace")]
     pub(super) gap: Option<Time>,
     /// Hand down trains of segments (on), or each by itself so that each packet is spaced (off)
     /// [default: off with --gap, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     pub(super) gso: Option<Switch>,
-    /// Payload that each connection may have in flight, 4KiB to 4GiB
+    /// Most payload that each connection may have in flight, 4KiB to 4GiB
     #[arg(long, value_name = "BYTES")]
     pub(super) cwnd_cap: Option<Bytes>,
     /// Segments before the first acknowledgement, 1 to 1024; the kernel's choice is 10
     #[arg(long, value_name = "N")]
     pub(super) initial_window: Option<u32>,
-    /// Let received data be acknowledged once for so many full-sized segments, 1 to 256;
-    /// docs/ack-control.md says what always passes
+    /// Full-sized segments for each acknowledgement of received data, 1 to 256;
+    /// docs/ack-control.md lists the ACKs that always pass
     #[arg(long, value_name = "SEGMENTS", help_heading = ACKS)]
     pub(super) ack_ratio: Option<u32>,
-    /// The longest that an acknowledgement stays behind, 1ms to 100ms; a quarter of a connection's
+    /// Longest delay of an acknowledgement, 1ms to 100ms; a quarter of a connection's
     /// round trip, if that is shorter
     #[arg(long, value_name = "TIME", default_value = "10ms", requires = "ack_ratio", help_heading = ACKS)]
     pub(super) ack_hold: Time,
-    /// Let so many acknowledgements a second leave by --ack-interface, 1 to 10000000; others wait
+    /// Most acknowledgements a second on --ack-interface, 1 to 10000000; others wait
     #[arg(long, value_name = "PACKETS", requires = "ack_interface", help_heading = ACKS)]
     pub(super) ack_pace: Option<u32>,
-    /// The interface that they leave by; it must have the kernel's own queueing discipline
+    /// Interface on which ACKs are paced; it must have the kernel's own queueing discipline
     #[arg(long, value_name = "NAME", requires = "ack_pace", help_heading = ACKS)]
     pub(super) ack_interface: Option<String>,
-    /// Unsent bytes a socket takes, 4KiB to 1GiB
+    /// Most unsent bytes in a socket, 4KiB to 1GiB
     #[arg(long, value_name = "BYTES", help_heading = "More of a relay's profile")]
     pub(super) notsent_lowat: Option<Bytes>,
-    /// Silence before a dead neighbour is probed for, 1s to 9h
+    /// Idle time before keep-alive probes, 1s to 9h
     #[arg(long, value_name = "TIME", help_heading = "More of a relay's profile")]
     pub(super) keepalive: Option<Time>,
-    /// How long sent data may stay unacknowledged, 1s to 24h
+    /// Longest time that sent data may stay unacknowledged, 1s to 24h
     #[arg(long, value_name = "TIME", help_heading = "More of a relay's profile")]
     pub(super) user_timeout: Option<Time>,
     /// Largest segment, 88 to 32767 bytes
@@ -95,10 +95,10 @@ pub struct Args {
     /// Run PROGRAM as this user, with that user's groups, HOME, USER, LOGNAME and SHELL
     #[arg(long, value_name = "NAME")]
     pub(super) user: Option<String>,
-    /// Say on standard error what became of it
+    /// Print a summary on standard error
     #[arg(long, short)]
     pub(super) verbose: bool,
-    /// Write a record of what the sockets did to FILE ('-' is standard error)
+    /// Write a record of the sockets' activity to FILE ('-' is standard error)
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What works on the sockets of a cgroup while a program runs in it. All of it ends with this
-//! process, however that comes about; connections keep what they have.
+//! BPF programs and pacing for the sockets of a cgroup while a program runs in it. All of them end with this
+//! process, however it ends; connections keep their settings.
 
-use super::profile::Wanted;
+use super::profile::ProgramConfig;
 use anyhow::{Context, Result};
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
@@ -11,7 +11,7 @@ use longhaul_congestion::{
     loader::{self, Lease},
     math::Algorithm,
     pins::Pins,
-    sockets::profile::{self, Attached, SocketNotifier, Counts, Profile},
+    sockets::profile::{self, Attached, Counts, Profile, SocketNotifier},
 };
 use longhaul_linux::{
     ack_pacing::{self, AckPacing},
@@ -28,20 +28,20 @@ use std::{
     time::Duration,
 };
 
-/// In the order in which they end: programs first, then the congestion control that they choose.
+/// Attachments in the order of their removal: programs first, then the congestion control that they choose.
 #[derive(Debug)]
 pub(super) struct Attachments {
     profile: Attached,
     acks: Option<ack_thin::AckControl>,
     _ack_pacing: Option<AckPacing>,
-    /// Sockets that send packet by packet.
+    /// Number of sockets that send without GSO.
     single: Option<Arc<AtomicUsize>>,
-    /// A congestion control of ours, loaded for as long as somebody holds it.
+    /// Congestion control of longhaul's, loaded while a process holds it.
     _congestion_control: Option<Lease>,
 }
 
 impl Attachments {
-    pub(super) fn new(wanted: &Wanted, cgroup: &TransientCgroup) -> Result<Self> {
+    pub(super) fn new(wanted: &ProgramConfig, cgroup: &TransientCgroup) -> Result<Self> {
         let hold = match &wanted.congestion_control {
             Some(Choice::Ours(algorithm)) => load_transient(*algorithm, &wanted.profile)?,
             _ => None,
@@ -82,12 +82,12 @@ impl Attachments {
         Ok(self.profile.counts()?)
     }
 
-    /// Acknowledgements, if any could stay behind.
+    /// Returns the counts of acknowledgements, if they are thinned or paced.
     pub(super) fn acks(&self) -> Option<ack_thin::Counts> {
         self.acks.as_ref().map(ack_thin::AckControl::counts)
     }
 
-    /// Sockets that send packet by packet, if that was asked for.
+    /// Returns the number of sockets that send without GSO, if that was requested.
     pub(super) fn single_segment_sockets(&self) -> Option<usize> {
         let count = self.single.as_ref();
         count.map(|count| count.load(Ordering::Relaxed))
@@ -108,8 +108,8 @@ fn class(pacing: &AckPacing) -> ack_thin::Class {
     }
 }
 
-/// One that somebody registered out of our sight, as from another mount namespace, will do as long as
-/// its sockets need no parameters of their own.
+/// Loads a congestion control for the duration of the run. A registered one without pins in sight (from another
+/// mount namespace) is used instead if the sockets need no parameters of their own.
 fn load_transient(algorithm: Algorithm, profile: &Profile) -> Result<Option<Lease>> {
     let defaults = longhaul_congestion::math::parameters::defaults(algorithm);
     match loader::acquire(&Pins::default(), algorithm, &defaults) {
@@ -118,7 +118,7 @@ fn load_transient(algorithm: Algorithm, profile: &Profile) -> Result<Option<Leas
     }
 }
 
-/// A thread that ends with the process.
+/// Starts a thread that disables GSO on new sockets; it ends with the process.
 fn spawn_socket_watcher(profile: &Attached, cgroup: &TransientCgroup) -> Result<Arc<AtomicUsize>> {
     let bell = profile.bell()?;
     let processes = cgroup
@@ -130,13 +130,13 @@ fn spawn_socket_watcher(profile: &Attached, cgroup: &TransientCgroup) -> Result<
     Ok(count)
 }
 
-/// Some rings may come while sockets are being looked at, one may be lost when the ring is full:
-/// both are made good by the next look.
+/// Longest time between two scans of the sockets. A notification may arrive during a scan, or be lost
+/// when the ring buffer is full: the next scan finds the socket.
 const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 fn disable_gso_on_new_sockets(bell: &SocketNotifier, processes: &Processes, count: &AtomicUsize) {
     let mut finder = GsoDisabler::default();
-    // The cgroup's end is this thread's.
+    // The thread ends with the cgroup.
     while let Ok(list) = processes.list() {
         count.fetch_add(finder.enforce(&list), Ordering::Relaxed);
         let _ = bell.wait(SCAN_INTERVAL_MAX);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul run`: a program that knows nothing of it, with a profile on its TCP sockets.
+//! `longhaul run`: an unmodified program, with a profile on its TCP sockets.
 //!
-//! `profile` reads flags, `program` finds what shall run; then a cgroup is made for it,
-//! `attachments` work on that cgroup's sockets, and the program is attended until its end (`host`).
-//! Nothing stays: BPF programs hang on this process's descriptors, and a cgroup that a killed run
+//! `profile` reads the flags, and `program` finds the executable. Then a cgroup is made for the program,
+//! `attachments` act on that cgroup's sockets, and the program is supervised until its end (`host`).
+//! Nothing remains: BPF programs depend on this process's descriptors. A cgroup that a killed run
 //! left is removed by the next one, or by `longhaul doctor --clean`.
 
 mod args;
@@ -23,7 +23,7 @@ use longhaul_linux::{
     supervise::{self, Signals},
     transient_cgroup::{self, StaleCgroup, TransientCgroup},
 };
-use profile::Wanted;
+use profile::ProgramConfig;
 use program::Program;
 use record::Record;
 use std::{
@@ -34,30 +34,29 @@ use std::{
     time::Instant,
 };
 
-/// Names of cgroups begin so.
+/// Prefix of the cgroups' names.
 pub(crate) const PREFIX: &str = "longhaul-run";
 
 /// Runs the command; the exit code is the program's.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let wanted = Wanted::new(args)?;
+    let wanted = ProgramConfig::new(args)?;
     let program = Program::new(&args.command, args.user.as_deref())?;
-    let output = args.json.as_deref().map(output).transpose()?;
+    let output = args.json.as_deref().map(open_output).transpose()?;
     longhaul_congestion::sockets::profile::permitted().map_err(Error::refusal)?;
-    let record = attend(&wanted, &program)?;
-    tell(&record, args.verbose);
+    let record = supervise(&wanted, &program)?;
+    print_result(&record, args.verbose);
     if let Some(output) = output {
         write_record(&record, output).context("cannot write the record")?;
     }
     Ok(ExitCode::from(record.exit_code))
 }
 
-fn attend(wanted: &Wanted, program: &Program) -> Result<Record> {
-    // What can't be removed now is for the next one, or for doctor, which says why.
-    let _ = sweep();
+fn supervise(wanted: &ProgramConfig, program: &Program) -> Result<Record> {
+    // Leftovers that can't be removed now are left to the next run, or to doctor, which prints the reason.
+    let _ = remove_leftovers();
     let signals = Signals::block()?;
-    let cgroup = TransientCgroup::create(PREFIX).map_err(without_cgroup)?;
-    let (attachments, running) =
-        start(wanted, program, &cgroup, &signals).map_err(before_program)?;
+    let cgroup = TransientCgroup::create(PREFIX).map_err(cgroup_refusal)?;
+    let (attachments, running) = start(wanted, program, &cgroup, &signals).map_err(as_refusal)?;
     let began = Instant::now();
     let pid = running.id();
     let status = running.wait()?;
@@ -74,7 +73,7 @@ fn attend(wanted: &Wanted, program: &Program) -> Result<Record> {
 }
 
 fn start<'a>(
-    wanted: &Wanted,
+    wanted: &ProgramConfig,
     program: &Program,
     cgroup: &TransientCgroup,
     signals: &'a Signals,
@@ -88,16 +87,16 @@ fn start<'a>(
     Ok((attachments, running))
 }
 
-/// An exit code of 1 would be the program's, which does not run.
-fn before_program(error: anyhow::Error) -> anyhow::Error {
+/// Turns errors before the program's start into refusals: an exit code of 1 would look like the program's.
+fn as_refusal(error: anyhow::Error) -> anyhow::Error {
     match error.is::<Refusal>() {
         true => error,
         false => Refusal::unsupported(format!("{error:#}")),
     }
 }
 
-/// Why there is no cgroup for a program, as the end of the command.
-pub(crate) fn without_cgroup(error: io::Error) -> anyhow::Error {
+/// Returns the refusal for an error of creating a cgroup.
+pub(crate) fn cgroup_refusal(error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::NotFound => Refusal::unsupported(format!(
             "no cgroup2 can be reached ({error}): mount one, or start longhaul outside containers \
@@ -113,8 +112,8 @@ pub(crate) fn without_cgroup(error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Opened before the program starts, so that a bad name is refused.
-fn output(path: &Path) -> Result<Box<dyn Write>> {
+/// Opens the record's file: before the program starts, so that a bad name is refused.
+fn open_output(path: &Path) -> Result<Box<dyn Write>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(io::stderr()));
     }
@@ -132,9 +131,9 @@ fn write_record(record: &Record, mut output: Box<dyn Write>) -> Result<()> {
     Ok(())
 }
 
-/// What sockets went without is said in any case.
-fn tell(record: &Record, verbose: bool) {
-    for complaint in record.complaints() {
+/// Prints the summary if `verbose`, and refused settings always.
+fn print_result(record: &Record, verbose: bool) {
+    for complaint in record.refusals() {
         errln!("longhaul: {complaint}");
     }
     if verbose {
@@ -142,29 +141,29 @@ fn tell(record: &Record, verbose: bool) {
     }
 }
 
-/// Removes what killed runs left: cgroups beside this process's, and congestion controls that were
-/// loaded for them, and the pacing of ACKs. Says what it did and did not do.
+/// Removes leftovers of killed runs: cgroups beside this process's, congestion controls that were
+/// loaded for them, and the pacing of ACKs. Returns messages about each.
 pub(crate) fn clean() -> Vec<String> {
-    let mut said = sweep();
+    let mut said = remove_leftovers();
     match ack_pacing::remove_stale() {
         Ok(devices) => said.extend(devices.into_iter().map(|device| {
-            format!("{device} has its queueing discipline back: nobody paces ACKs there")
+            format!("{device} has its queueing discipline back: no process paces ACKs there")
         })),
-        Err(error) => said.push(format!("no pacing of ACKs was looked for: {error}")),
+        Err(error) => said.push(format!("cannot search for ACK pacing: {error}")),
     }
     said
 }
 
-/// All but the pacing, which the next run that paces by the same interface removes.
-fn sweep() -> Vec<String> {
+/// Removes all leftovers but the pacing, which the next run that paces on the same interface removes.
+fn remove_leftovers() -> Vec<String> {
     let mut said = clean_cgroups();
     match loader::clean(&Pins::default()) {
         Ok(names) => said.extend(
             names
                 .into_iter()
-                .map(|name| format!("{name} unloaded: nobody holds it")),
+                .map(|name| format!("{name} unloaded: no process holds it")),
         ),
-        Err(error) => said.push(format!("no congestion controls were looked for: {error}")),
+        Err(error) => said.push(format!("cannot search for congestion controls: {error}")),
     }
     said
 }
@@ -172,7 +171,7 @@ fn sweep() -> Vec<String> {
 fn clean_cgroups() -> Vec<String> {
     let swept = match transient_cgroup::remove_stale(PREFIX) {
         Ok(swept) => swept,
-        Err(error) => return vec![format!("no run's cgroups were looked for: {error}")],
+        Err(error) => return vec![format!("cannot search for cgroups of runs: {error}")],
     };
     let said = swept.into_iter().map(|swept| match swept {
         StaleCgroup::Removed(name) => format!("cgroup {name} removed: its longhaul run has ended"),

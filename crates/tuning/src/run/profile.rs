@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From flags to what the sockets get: units, ranges, and what the names mean here.
+//! Turns flags into the profile of the sockets: units, ranges, and congestion controls by name.
 
 use super::args::{Args, Switch};
 use anyhow::Result;
@@ -15,23 +15,23 @@ use longhaul_linux::ack_pacing;
 use longhaul_units::{Bytes, Time};
 use std::{ops::RangeInclusive, time::Duration};
 
-/// No limit in effect, but a limit: a socket that has one is paced (net/core/sock.c, SO_MAX_PACING_RATE).
+/// Greatest pacing rate: it limits nothing, but any value enables pacing (net/core/sock.c, SO_MAX_PACING_RATE).
 const PACED: u32 = u32::MAX - 1;
 
-/// What a program's sockets shall be.
+/// Settings of the program's sockets.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct ProgramConfig {
     pub(super) profile: Profile,
     pub(super) congestion_control: Option<Choice>,
-    /// Each packet by itself.
+    /// Whether sockets send single segments, without GSO.
     pub(super) single_segments: bool,
-    /// Which acknowledgements stay behind.
+    /// Thinning of acknowledgements.
     pub(super) acks: Option<ack_thin::Settings>,
-    /// The interface by which so many of them may leave a second.
+    /// Interface for pacing of acknowledgements, and their number a second.
     pub(super) ack_pace: Option<(String, u32)>,
 }
 
-impl Wanted {
+impl ProgramConfig {
     pub(super) fn new(args: &Args) -> Result<Self> {
         let asked = args.cc.as_deref().map(CongestionControl::parse);
         let paced = asked.as_ref().is_some_and(|cc| cc.paced);
@@ -39,7 +39,7 @@ impl Wanted {
         let mut profile = settings(args, paced)?;
         let congestion_control = name.map(choose).transpose()?;
         profile.congestion_control = congestion_control.as_ref().map(Choice::system_name);
-        profile.parameters = own(args, congestion_control.as_ref())?;
+        profile.parameters = own_parameter_value(args, congestion_control.as_ref())?;
         let gso = args.gso.unwrap_or(match args.gap {
             Some(_) => Switch::Off,
             None => Switch::On,
@@ -79,7 +79,7 @@ fn ack_pace(args: &Args) -> Result<Option<(String, u32)>> {
     Ok(args.ack_interface.clone().zip(rate))
 }
 
-/// `NAME`, `NAME+pace` or `+pace`.
+/// Value of `--cc`: `NAME`, `NAME+pace` or `+pace`.
 #[derive(Debug, PartialEq, Eq)]
 struct CongestionControl<'a> {
     name: Option<&'a str>,
@@ -92,7 +92,7 @@ impl<'a> CongestionControl<'a> {
             Some(name) => (name, true),
             None => (text, false),
         };
-        // An empty name without +pace is one that nobody has.
+        // An empty name without +pace stays a name, which is unknown and refused.
         let name = (!name.is_empty() || !paced).then_some(name);
         Self { name, paced }
     }
@@ -113,7 +113,7 @@ fn choose(name: &str) -> Result<Choice> {
     })
 }
 
-fn own(args: &Args, chosen: Option<&Choice>) -> Result<Option<[u8; 32]>> {
+fn own_parameter_value(args: &Args, chosen: Option<&Choice>) -> Result<Option<[u8; 32]>> {
     match chosen {
         _ if args.param.is_empty() => Ok(None),
         Some(Choice::Ours(algorithm)) => {
@@ -206,12 +206,12 @@ mod tests {
         Args::from_arg_matches(&matches).unwrap()
     }
 
-    fn wanted(flags: &[&str]) -> Result<Wanted, String> {
-        Wanted::new(&args(flags)).map_err(|error| error.to_string())
+    fn wanted(flags: &[&str]) -> Result<ProgramConfig, String> {
+        ProgramConfig::new(&args(flags)).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn pace_follows_the_name() {
+    fn parses_pace_suffix() {
         let parse = |text| {
             let CongestionControl { name, paced } = CongestionControl::parse(text);
             (name, paced)
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_become_the_kernel_s_units() {
+    fn converts_quantities_to_kernel_units() {
         let all = wanted(&[
             "--pace",
             "900mbit",
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_between_single_packets_unless_told() {
+    fn gap_disables_gso_by_default() {
         let gap = wanted(&["--gap", "13us"]).unwrap();
         assert_eq!(
             (gap.profile.gap_ns, gap.single_segments),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn pacing_alone_is_a_rate_that_limits_nothing() {
+    fn pace_suffix_alone_sets_an_unlimited_rate() {
         assert_eq!(
             wanted(&["--cc", "+pace"])
                 .unwrap()
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_of_each_bound() {
+    fn checks_both_bounds_of_each_range() {
         for (flag, good, bad) in [
             ("--pace", ["8kbit", "34gbit"], ["7999bit", "35gbit"]),
             ("--gap", ["100ns", "1s"], ["99ns", "1001ms"]),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_belong_to_ours() {
+    fn accepts_parameters_only_for_own_algorithms() {
         let said = wanted(&["--cc", "reno", "--param", "ai=50"]).unwrap_err();
         assert!(said.contains("lh_NAME"), "{said}");
         let said = wanted(&["--cc", "lh_scalable", "--param", "x=50"]).unwrap_err();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program: found and looked at before anything is touched.
+//! Program to run: found and checked before anything is changed.
 
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 
-/// What shall run, and as whom.
+/// Program to run, and the account to run it as.
 #[derive(Debug)]
 pub(super) struct Program {
     name: OsString,
@@ -23,7 +23,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The words of the command line, the program first.
+    /// Finds the program; `words` is the command line, the program first.
     pub(super) fn new(words: &[OsString], user: Option<&str>) -> Result<Self> {
         let (name, arguments) = words.split_first().expect("clap asks for one");
         Ok(Self {
@@ -64,7 +64,7 @@ fn account(name: &str) -> Result<Account> {
     }
 }
 
-/// As execvp(3) does: a name with a slash is a path, any other is looked for in PATH.
+/// Finds a program as execvp(3) does: a name with a slash is a path, any other is searched in PATH.
 fn find(name: &OsStr) -> Result<PathBuf> {
     let named = Path::new(name);
     let said = named.display();
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_as_a_shell_finds_them() {
+    fn finds_programs_in_path_as_execvp_does() {
         assert!(find(OsStr::new("sh")).unwrap().is_absolute());
         assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
         for missing in [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What became of a run: a record for machines, and a line or two for people.
+//! Record of a run as JSON, and its summary as text.
 
 use longhaul_congestion::{ack_thin, sockets::profile::Counts};
 use longhaul_report::count::counted;
@@ -11,15 +11,15 @@ use std::io;
 pub(super) struct Record {
     pub(super) program: String,
     pub(super) pid: u32,
-    /// As a shell says it: 128+N if signal N ended it.
+    /// Exit code as in a shell: 128+N if signal N ended the program.
     pub(super) exit_code: u8,
     pub(super) seconds: f64,
-    /// As the kernel calls it.
+    /// Congestion control, by the kernel's name.
     pub(super) congestion_control: Option<String>,
-    /// Sockets that sent packet by packet.
+    /// Number of sockets that sent without GSO.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) single_segment_sockets: Option<usize>,
-    /// Acknowledgements without data that the sockets made, and what became of them.
+    /// Counts of acknowledgements without data: sent, withheld and late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) acks: Option<ack_thin::Counts>,
     #[serde(flatten)]
@@ -31,7 +31,7 @@ impl Record {
         self.counts.connected + self.counts.accepted
     }
 
-    /// One line.
+    /// Returns the summary, one line.
     pub(super) fn summary(&self) -> String {
         let Counts {
             closed,
@@ -50,7 +50,7 @@ impl Record {
             format!(", {} of {} ACKs sent", acks.sent(), acks.pure)
         });
         format!(
-            "{}: {}{cc}, {} sent, {} received, {} segments again{acks}{open}",
+            "{}: {}{cc}, {} sent, {} received, {} segments retransmitted{acks}{open}",
             self.program,
             counted(connections, "connection"),
             Bytes::new(bytes_acked),
@@ -59,12 +59,12 @@ impl Record {
         )
     }
 
-    /// A line for each setting that the kernel refused.
-    pub(super) fn complaints(&self) -> impl Iterator<Item = String> {
+    /// Returns a line for each setting that the kernel refused.
+    pub(super) fn refusals(&self) -> impl Iterator<Item = String> {
         self.counts.refused.iter().map(|refused| {
             let why = io::Error::from_raw_os_error(refused.errno as i32);
             let (setting, sockets) = (refused.setting, refused.sockets);
-            format!("{setting}: {sockets} sockets went without it: {why}")
+            format!("{setting}: the kernel refused it for {sockets} sockets: {why}")
         })
     }
 }
@@ -100,20 +100,20 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_counts() {
+    fn summary_is_one_line() {
         assert_eq!(
             record().summary(),
-            "curl: 2 connections with lh_htcp, 1 KB sent, 8 MB received, 3 segments again, 1 not closed yet"
+            "curl: 2 connections with lh_htcp, 1 KB sent, 8 MB received, 3 segments retransmitted, 1 not closed yet"
         );
-        let complaints: Vec<_> = record().complaints().collect();
+        let complaints: Vec<_> = record().refusals().collect();
         assert_eq!(
             complaints,
-            ["mss: 2 sockets went without it: Invalid argument (os error 22)"]
+            ["mss: the kernel refused it for 2 sockets: Invalid argument (os error 22)"]
         );
     }
 
     #[test]
-    fn the_record_is_flat() {
+    fn record_is_flat_json() {
         let json = serde_json::to_value(record()).unwrap();
         assert_eq!(json["connected"], 2);
         assert_eq!(json["refused"][0]["setting"], "mss");

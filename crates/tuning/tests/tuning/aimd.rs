@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parallel bulk AIMD flows through one queue, as a fluid in small steps of simulated time.
 //!
-//! What stands between the law and it is what stands between `longhaul decp` and a kernel: windows,
-//! round trips and counts go in, caps come out and are put on as the eBPF program puts them on.
+//! The controller has the same interface to it as `longhaul decp` has to a kernel. Windows,
+//! round trips and counts go in; caps come out and are applied as the eBPF program applies them.
 
-use longhaul_tuning::decp::model::{Change, Law, Observation};
+use longhaul_tuning::decp::model::{Change, Controller, Observation};
 use longhaul_units::Time;
 use rand::RngExt;
 use rand::SeedableRng;
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 pub(crate) const MSS: f64 = 1460.0;
 const STEP_S: f64 = 0.01;
 
-/// The bottleneck, and who uses it.
+/// Bottleneck and number of flows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Path {
     pub(crate) rate_bps: f64,
@@ -22,9 +22,9 @@ pub(crate) struct Path {
     /// The queue before it, in bandwidth–delay products.
     pub(crate) buffer_bdp: f64,
     pub(crate) flows: usize,
-    /// Losses that no queue causes, for each segment.
+    /// Probability that a segment is lost at random, not by a full queue.
     pub(crate) loss: f64,
-    /// What hosts add to each round trip at most, as a share of it: no queue, and not always there.
+    /// Greatest delay that hosts add to a round trip, as a share of it: random, and not queueing delay.
     pub(crate) noise: f64,
 }
 
@@ -41,41 +41,41 @@ impl Path {
 
 #[derive(Debug, Clone)]
 struct Flow {
-    begins_s: f64,
+    start_s: f64,
     window: f64,
     ssthresh: f64,
     cap: Option<u32>,
     delivered: f64,
     retransmits: u32,
     unreported: u32,
-    /// Losses are answered a round trip later, and once.
-    answers_s: Option<f64>,
+    /// Time at which the window is reduced: once, a round trip after the loss.
+    reduction_due_s: Option<f64>,
     recovered_s: f64,
 }
 
 /// The state of all flows at one time.
-pub(crate) struct Fluid {
+pub(crate) struct FluidModel {
     pub(crate) path: Path,
     pub(crate) now_s: f64,
     flows: Vec<Flow>,
     random: Xoshiro256PlusPlus,
-    /// Round trips, as senders will have measured them.
+    /// Round-trip times of the last round trip, of which senders measure the mean.
     rtts: VecDeque<f64>,
     pub(crate) losses: u64,
 }
 
-impl Fluid {
+impl FluidModel {
     pub(crate) fn new(path: Path, seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let flows = (0..path.flows).map(|_| Flow {
-            begins_s: random.random_range(0.0..2.0 * path.rtt_s),
+            start_s: random.random_range(0.0..2.0 * path.rtt_s),
             window: 10.0,
             ssthresh: f64::INFINITY,
             cap: None,
             delivered: 0.0,
             retransmits: 0,
             unreported: 0,
-            answers_s: None,
+            reduction_due_s: None,
             recovered_s: 0.0,
         });
         Self {
@@ -89,7 +89,7 @@ impl Fluid {
     }
 
     fn total(&self) -> f64 {
-        let begun = self.flows.iter().filter(|flow| flow.begins_s <= self.now_s);
+        let begun = self.flows.iter().filter(|flow| flow.start_s <= self.now_s);
         begun.map(|flow| flow.window).sum()
     }
 
@@ -101,7 +101,7 @@ impl Fluid {
         self.flows.iter().map(|flow| flow.delivered).collect()
     }
 
-    /// One step of all flows.
+    /// Advances all flows by one step.
     pub(crate) fn step(&mut self) {
         let bdp = self.path.bdp();
         let total = self.total();
@@ -116,18 +116,18 @@ impl Fluid {
         let carried = (total / rtt).min(self.path.segments_per_s()) * STEP_S;
         let overflow = (total - bdp - room).max(0.0) / total.max(1.0);
         for at in 0..self.flows.len() {
-            if self.flows[at].begins_s <= self.now_s {
+            if self.flows[at].start_s <= self.now_s {
                 let share = self.flows[at].window / total;
                 self.flows[at].delivered += carried * share;
-                self.suffer(at, rtt, carried * share, overflow);
+                self.lose_segments(at, rtt, carried * share, overflow);
                 self.flows[at].grow(rtt);
             }
         }
         self.now_s += STEP_S;
     }
 
-    /// A segment is lost at random, or with the burst in which it meets the full queue.
-    fn suffer(&mut self, at: usize, rtt: f64, sent: f64, overflow: f64) {
+    /// Loses segments at random, or in a burst at the full queue; reduces the window a round trip later.
+    fn lose_segments(&mut self, at: usize, rtt: f64, sent: f64, overflow: f64) {
         let burst = overflow * (1.0 - overflow).max(0.1) + self.path.loss;
         let spared = (-(burst * sent)).exp();
         let flow = &mut self.flows[at];
@@ -135,12 +135,15 @@ impl Fluid {
             let lost = (overflow * sent).ceil().max(1.0);
             flow.unreported += lost as u32;
             self.losses += lost as u64;
-            if flow.answers_s.is_none() && self.now_s >= flow.recovered_s {
-                flow.answers_s = Some(self.now_s + rtt);
+            if flow.reduction_due_s.is_none() && self.now_s >= flow.recovered_s {
+                flow.reduction_due_s = Some(self.now_s + rtt);
             }
         }
-        if flow.answers_s.is_some_and(|answers| answers <= self.now_s) {
-            flow.answers_s = None;
+        if flow
+            .reduction_due_s
+            .is_some_and(|answers| answers <= self.now_s)
+        {
+            flow.reduction_due_s = None;
             flow.retransmits += std::mem::take(&mut flow.unreported);
             flow.recovered_s = self.now_s + rtt;
             flow.window = (flow.window / 2.0).max(2.0);
@@ -148,7 +151,7 @@ impl Fluid {
         }
     }
 
-    /// What the kernel says of all flows.
+    /// Returns the observations that the kernel would report of all flows.
     pub(crate) fn observe(&self) -> Vec<Observation> {
         let rtt = self.rtts.iter().sum::<f64>() / self.rtts.len().max(1) as f64;
         let seen = self.flows.iter().enumerate().map(|(at, flow)| Observation {
@@ -162,33 +165,33 @@ impl Fluid {
             rtt: Time::from_secs_f64(rtt),
             rtt_min: Time::from_secs_f64(self.path.rtt_s),
             cap: flow.cap,
-            bulk: flow.begins_s <= self.now_s,
+            bulk: flow.start_s <= self.now_s,
         });
         seen.collect()
     }
 
-    /// Runs for so long, under a law that looks every 0.05 s if there is one. `after` sees every look.
+    /// Runs for `seconds`, under a controller with a sample every 0.05 s if there is one. `after` runs after each sample.
     pub(crate) fn run(
         &mut self,
         seconds: f64,
-        mut law: Option<&mut Law>,
+        mut controller: Option<&mut Controller>,
         mut after: impl FnMut(&Self),
     ) {
         let until = self.now_s + seconds;
-        let mut look_s = self.now_s;
+        let mut sample_s = self.now_s;
         while self.now_s < until {
             self.step();
-            if let Some(law) = law.as_deref_mut().filter(|_| self.now_s >= look_s) {
-                look_s += 0.05;
-                self.obey(law);
+            if let Some(controller) = controller.as_deref_mut().filter(|_| self.now_s >= sample_s) {
+                sample_s += 0.05;
+                self.apply(controller);
                 after(self);
             }
         }
     }
 
-    fn obey(&mut self, law: &mut Law) {
-        for change in law.look(Time::from_secs_f64(self.now_s), &self.observe()) {
-            self.flows[change.id as usize].put(change);
+    fn apply(&mut self, controller: &mut Controller) {
+        for change in controller.on_sample(Time::from_secs_f64(self.now_s), &self.observe()) {
+            self.flows[change.id as usize].apply_cap(change);
         }
     }
 }
@@ -207,8 +210,8 @@ impl Flow {
         }
     }
 
-    /// As `window_cap.bpf.c` puts it on a socket.
-    fn put(&mut self, change: Change) {
+    /// Applies a change as `window_cap.bpf.c` does to a socket.
+    fn apply_cap(&mut self, change: Change) {
         let Some(segments) = change.cap else {
             self.cap = None;
             return;

@@ -15,23 +15,23 @@ use std::{
 const MIB: usize = 1 << 20;
 
 #[test]
-fn a_stranger_in_another_namespace_uses_it_and_keeps_it_after_unload() {
+fn connection_in_another_namespace_survives_unload() {
     if !may_load() {
         return;
     }
     let (host, there) = (Host::new(), Namespace::new("stranger"));
     assert_eq!(
-        host.done(&["load", "scalable"]),
+        host.output_of(&["load", "scalable"]),
         "lh_scalable: loaded, ai=100 md_shift=3\n"
     );
-    let stranger = Stranger::in_namespace(&there.netns);
-    let port = stranger.does(|place| {
+    let stranger = UnprivilegedThread::in_namespace(&there.netns);
+    let port = stranger.run(|place| {
         let mut connection = Connection::open(Some(NAME)).unwrap();
         connection.transfer(MIB);
         place.insert(connection).port()
     });
 
-    let seen = host.watched(port).expect("it is watched");
+    let seen = host.watch_port(port).expect("it is watched");
     let inode = std::fs::metadata(format!("/run/netns/{}", there.name))
         .unwrap()
         .ino();
@@ -43,36 +43,37 @@ fn a_stranger_in_another_namespace_uses_it_and_keeps_it_after_unload() {
     assert_eq!(seen["bytes_acked"], json!(MIB + 1));
     assert!(seen["pacing_rate_bps"].as_u64().unwrap() > 0);
 
-    let said = host.done(&["unload", "scalable"]);
+    let said = host.output_of(&["unload", "scalable"]);
     assert!(
         said.contains("keep it until closed") || said.contains("keeps it"),
         "{said}"
     );
     assert!(!is_registered());
-    stranger.does(|place| place.as_mut().unwrap().transfer(8 * MIB));
-    let refused = stranger.does(|_| Connection::open(Some(NAME)).map(drop));
+    stranger.run(|place| place.as_mut().unwrap().transfer(8 * MIB));
+    let refused = stranger.run(|_| Connection::open(Some(NAME)).map(drop));
     assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::NotFound);
-    stranger.does(|place| drop(place.take()));
+    stranger.run(|place| drop(place.take()));
     wait_until("its programs went with the last connection", || {
-        ours().programs.is_empty()
+        kernel_objects().programs.is_empty()
     });
 }
 
 #[test]
-fn each_one_carries_a_connection_and_shows_its_state() {
+fn each_algorithm_transfers_data_and_shows_its_state() {
     if !may_load() {
         return;
     }
     let host = Host::new();
-    let listed: Vec<Value> = serde_json::from_str(&host.done(&["list", "--json"])).unwrap();
+    let listed: Vec<Value> = serde_json::from_str(&host.output_of(&["list", "--json"])).unwrap();
     let names = listed.iter().filter(|entry| entry["from"] == "longhaul");
     let names: Vec<&str> = names.map(|entry| entry["name"].as_str().unwrap()).collect();
-    host.done(&[&["load"], &names[..]].concat());
+    host.output_of(&[&["load"], &names[..]].concat());
     for name in names {
-        let shown: Value = serde_json::from_str(&host.done(&["show", name, "--json"])).unwrap();
+        let shown: Value =
+            serde_json::from_str(&host.output_of(&["show", name, "--json"])).unwrap();
         let mut connection = Connection::open(Some(name)).unwrap();
         connection.transfer(MIB);
-        let seen = host.watched(connection.port()).unwrap();
+        let seen = host.watch_port(connection.port()).unwrap();
         assert_eq!(seen["cc"], name);
         assert_eq!(seen["parameters"], shown["loaded"]["parameters"], "{name}");
         let fields = shown["fields"].as_array().unwrap();
@@ -90,51 +91,54 @@ fn each_one_carries_a_connection_and_shows_its_state() {
 }
 
 #[test]
-fn what_another_build_loaded_is_not_misread() {
+fn does_not_read_state_of_another_build() {
     if !may_load() {
         return;
     }
     let host = Host::new();
-    host.done(&["load", "scalable"]);
+    host.output_of(&["load", "scalable"]);
     let mut connection = Connection::open(Some(NAME)).unwrap();
-    // As if its fields lay elsewhere.
+    // As if its fields had other offsets.
     let layout = host.bpffs().join("longhaul/cc/scalable/layout");
     std::fs::remove_file(&layout).unwrap();
     std::os::unix::fs::symlink("0123456789abcdef", layout).unwrap();
-    let seen = host.watched(connection.port()).unwrap();
+    let seen = host.watch_port(connection.port()).unwrap();
     assert!(seen["cwnd"].is_u64());
     assert!(
         seen.get("own").is_none() && seen.get("parameters").is_none(),
         "{seen}"
     );
     assert!(
-        host.done(&["watch", "--once"])
+        host.output_of(&["watch", "--once"])
             .contains("loaded by another longhaul")
     );
     let (code, said) = host.cc(&["load", "scalable"]);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("another longhaul"), "{said}");
-    let said = host.done(&["load", "scalable", "--replace"]);
+    let said = host.output_of(&["load", "scalable", "--replace"]);
     assert!(said.contains("can no longer be watched"), "{said}");
-    assert!(host.watched(connection.port()).is_none());
+    assert!(host.watch_port(connection.port()).is_none());
     connection.transfer(MIB);
     let new = Connection::open(Some(NAME)).unwrap();
-    assert_eq!(host.watched(new.port()).unwrap()["parameters"]["ai"], 100);
+    assert_eq!(
+        host.watch_port(new.port()).unwrap()["parameters"]["ai"],
+        100
+    );
 }
 
 #[test]
-fn watch_takes_what_matches() {
+fn watch_applies_the_filter() {
     if !may_load() {
         return;
     }
     let host = Host::new();
     let (code, said) = host.cc(&["watch", "scalable", "--once"]);
     assert_eq!(code, 1, "{said}");
-    host.done(&["load", "scalable"]);
+    host.output_of(&["load", "scalable"]);
     let one = Connection::open(Some(NAME)).unwrap();
     let _other = Connection::open(Some(NAME)).unwrap();
     let ports = |matching: &str| {
-        let said = host.done(&["watch", "scalable", "--once", "--json", "--match", matching]);
+        let said = host.output_of(&["watch", "scalable", "--once", "--json", "--match", matching]);
         said.lines().count()
     };
     assert_eq!(ports(&format!("sport {}", one.port())), 1);
@@ -146,52 +150,52 @@ fn watch_takes_what_matches() {
 }
 
 #[test]
-fn nothing_is_left_of_a_hundred_loads() {
+fn hundred_loads_leave_nothing_behind() {
     if !may_load() {
         return;
     }
     let host = Host::new();
-    let before = ours();
+    let before = kernel_objects();
     for _ in 0..100 {
-        host.done(&["load", "scalable"]);
+        host.output_of(&["load", "scalable"]);
         Connection::open(Some(NAME)).unwrap().transfer(64 << 10);
-        host.done(&["unload", "scalable"]);
+        host.output_of(&["unload", "scalable"]);
         assert!(!host.is_mounted());
     }
     wait_until("all programs, maps and links are gone", || {
-        before.contains(&ours())
+        before.contains(&kernel_objects())
     });
 }
 
 #[test]
-fn a_second_load_says_what_is_there_and_replace_changes_it_for_new_connections() {
+fn replace_changes_parameters_of_new_connections_only() {
     if !may_load() {
         return;
     }
     let host = Host::new();
-    host.done(&["load", "scalable", "--param", "ai=50"]);
+    host.output_of(&["load", "scalable", "--param", "ai=50"]);
     let mut old = Connection::open(Some(NAME)).unwrap();
     assert_eq!(
-        host.done(&["load", "lh_scalable", "--param", "ai=50"]),
+        host.output_of(&["load", "lh_scalable", "--param", "ai=50"]),
         "lh_scalable: already loaded, ai=50 md_shift=3\n"
     );
     let (code, said) = host.cc(&["load", "scalable", "--param", "ai=60"]);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("--replace"), "{said}");
 
-    host.done(&["load", "scalable", "--param", "ai=60", "--replace"]);
+    host.output_of(&["load", "scalable", "--param", "ai=60", "--replace"]);
     let mut new = Connection::open(Some(NAME)).unwrap();
     old.transfer(MIB);
     new.transfer(MIB);
     let ai = |connection: &Connection| {
-        host.watched(connection.port()).unwrap()["parameters"]["ai"].clone()
+        host.watch_port(connection.port()).unwrap()["parameters"]["ai"].clone()
     };
     assert_eq!((ai(&old), ai(&new)), (json!(50), json!(60)));
     assert_eq!(host.show()["loaded"]["parameters"]["ai"], 60);
 }
 
 #[test]
-fn of_loads_at_once_one_loads() {
+fn concurrent_loads_load_once() {
     if !may_load() {
         return;
     }
@@ -204,7 +208,7 @@ fn of_loads_at_once_one_loads() {
     let all: Vec<_> = (0..6).map(start).collect();
     let said: Vec<_> = all
         .into_iter()
-        .map(|child| ended(&child.unwrap().wait_with_output().unwrap()))
+        .map(|child| exit_code_and_output(&child.unwrap().wait_with_output().unwrap()))
         .collect();
     assert!(said.iter().all(|(code, _)| *code == 0), "{said:?}");
     let loads = said
@@ -214,7 +218,7 @@ fn of_loads_at_once_one_loads() {
 }
 
 #[test]
-fn a_load_that_was_killed_is_put_right_by_the_next() {
+fn next_load_recovers_from_a_killed_load() {
     if !may_load() {
         return;
     }
@@ -225,46 +229,46 @@ fn a_load_that_was_killed_is_put_right_by_the_next() {
         std::thread::sleep(Duration::from_micros(delay_us));
         load.kill().unwrap();
         load.wait().unwrap();
-        host.done(&["load", "scalable", "--param", "ai=70"]);
+        host.output_of(&["load", "scalable", "--param", "ai=70"]);
         assert_eq!(
             host.pins().len(),
             1,
             "after {delay_us} us: {:?}",
             host.pins()
         );
-        host.done(&["unload", "scalable"]);
+        host.output_of(&["unload", "scalable"]);
         assert!(!is_registered());
     }
 }
 
 #[test]
-fn a_load_that_was_cut_short_before_it_got_its_name_is_unloaded() {
+fn unloads_an_incomplete_load() {
     if !may_load() {
         return;
     }
     let host = Host::new();
-    host.done(&["load", "scalable"]);
+    host.output_of(&["load", "scalable"]);
     let cc = host.bpffs().join("longhaul/cc");
     std::fs::rename(cc.join("scalable"), cc.join("new-scalable")).unwrap();
     assert!(is_registered());
-    host.done(&["unload", "scalable"]);
+    host.output_of(&["unload", "scalable"]);
     assert!(!is_registered() && !host.is_mounted());
 
-    // And one of which only the maps were there.
-    host.done(&["load", "scalable"]);
+    // A load of which only the maps exist.
+    host.output_of(&["load", "scalable"]);
     std::fs::remove_file(cc.join("scalable/link")).unwrap();
     wait_until("the kernel forgot it", || !is_registered());
-    host.done(&["load", "scalable"]);
+    host.output_of(&["load", "scalable"]);
     Connection::open(Some(NAME)).unwrap().transfer(MIB);
 }
 
 #[test]
-fn what_show_says_is_what_new_connections_get_wherever_a_replacement_was_killed() {
+fn show_matches_new_connections_after_a_killed_replace() {
     if !may_load() {
         return;
     }
     let host = Host::new();
-    host.done(&["load", "scalable", "--param", "ai=1"]);
+    host.output_of(&["load", "scalable", "--param", "ai=1"]);
     for (round, delay_us) in (0..40_000).step_by(3_000).enumerate() {
         let told = format!("ai={}", round + 2);
         let args = ["load", "scalable", "--replace", "--param", &told];
@@ -272,7 +276,7 @@ fn what_show_says_is_what_new_connections_get_wherever_a_replacement_was_killed(
         std::thread::sleep(Duration::from_micros(delay_us));
         load.kill().unwrap();
         load.wait().unwrap();
-        // Whatever it answers, it looks at what it finds first.
+        // Whatever it answers, it first recovers the pins.
         host.cc(&["load", "scalable", "--param", "ai=9999"]);
         assert_eq!(
             host.pins().len(),
@@ -281,7 +285,7 @@ fn what_show_says_is_what_new_connections_get_wherever_a_replacement_was_killed(
             host.pins()
         );
         let connection = Connection::open(Some(NAME)).unwrap();
-        let got = host.watched(connection.port()).unwrap()["parameters"]["ai"].clone();
+        let got = host.watch_port(connection.port()).unwrap()["parameters"]["ai"].clone();
         assert_eq!(
             host.show()["loaded"]["parameters"]["ai"],
             got,
@@ -291,7 +295,7 @@ fn what_show_says_is_what_new_connections_get_wherever_a_replacement_was_killed(
 }
 
 #[test]
-fn a_default_is_put_back_and_somebody_elses_is_respected() {
+fn restores_default_but_not_one_set_by_others() {
     if !may_load() {
         return;
     }
@@ -301,7 +305,7 @@ fn a_default_is_put_back_and_somebody_elses_is_respected() {
     let set = |name| longhaul_linux::sysctl::write(&there.netns, SETTING, name).unwrap();
     let inside = |args: &[&str]| {
         let mut command = host.command(args);
-        ended(
+        exit_code_and_output(
             &longhaul_linux::process::inside(&mut command, &there.netns)
                 .output()
                 .unwrap(),
@@ -310,9 +314,12 @@ fn a_default_is_put_back_and_somebody_elses_is_respected() {
     set("reno");
     assert_eq!(inside(&["load", "scalable", "--default"]).0, 0);
     assert_eq!(get(), NAME);
-    let stranger = Stranger::in_namespace(&there.netns);
-    let port = stranger.does(|place| place.insert(Connection::open(None).unwrap()).port());
-    assert_eq!(host.watched(port).expect("it did not choose")["cc"], NAME);
+    let stranger = UnprivilegedThread::in_namespace(&there.netns);
+    let port = stranger.run(|place| place.insert(Connection::open(None).unwrap()).port());
+    assert_eq!(
+        host.watch_port(port).expect("it did not choose")["cc"],
+        NAME
+    );
 
     let (code, said) = host.cc(&["unload", "scalable"]);
     assert_eq!(code, 1, "from the wrong namespace: {said}");
@@ -322,7 +329,7 @@ fn a_default_is_put_back_and_somebody_elses_is_respected() {
     assert!(said.contains("the default is reno again"), "{said}");
     assert_eq!(get(), "reno");
 
-    host.done(&["load", "scalable"]);
+    host.output_of(&["load", "scalable"]);
     set(NAME);
     let (code, said) = inside(&["unload", "scalable"]);
     assert_eq!(code, 1, "{said}");
@@ -331,12 +338,12 @@ fn a_default_is_put_back_and_somebody_elses_is_respected() {
 }
 
 #[test]
-fn what_is_loaded_inside_ip_netns_exec_stays() {
+fn load_inside_ip_netns_exec_persists_or_is_refused() {
     if !may_load() {
         return;
     }
     let host = Host::new();
-    // As `ip netns exec` hides what is mounted below /sys.
+    // `ip netns exec` hides mounts below /sys in this way.
     let hidden = || {
         let script = r#"mount -t tmpfs none "$2" && exec "$1" cc load scalable --bpffs "$2""#;
         let mut command = std::process::Command::new("unshare");
@@ -348,7 +355,7 @@ fn what_is_loaded_inside_ip_netns_exec_stays() {
             "sh",
             longhaul_testbed::longhaul(),
         ]);
-        ended(&command.arg(host.bpffs()).output().unwrap())
+        exit_code_and_output(&command.arg(host.bpffs()).output().unwrap())
     };
     let (code, said) = hidden();
     assert_eq!(code, 3, "{said}");
@@ -368,24 +375,24 @@ fn what_is_loaded_inside_ip_netns_exec_stays() {
     let (code, said) = hidden();
     assert_eq!(code, 0, "{said}");
     assert!(is_registered());
-    host.done(&["unload", "scalable"]);
+    host.output_of(&["unload", "scalable"]);
     assert!(host.is_mounted(), "it was not longhaul's");
 }
 
 #[test]
-fn a_name_that_is_taken_is_left_alone() {
+fn refuses_a_name_that_is_taken() {
     if !may_load() {
         return;
     }
     let host = Host::new();
-    host.done(&["load", "scalable"]);
+    host.output_of(&["load", "scalable"]);
     let elsewhere = tempfile::tempdir().unwrap();
     let with = |what| {
         let mut command = std::process::Command::new(longhaul_testbed::longhaul());
         command
             .args(["cc", what, "scalable", "--bpffs"])
             .arg(elsewhere.path());
-        ended(&command.output().unwrap())
+        exit_code_and_output(&command.output().unwrap())
     };
     let (code, said) = with("load");
     assert_eq!((code, said.lines().count()), (3, 1), "{said}");
@@ -402,14 +409,14 @@ fn a_name_that_is_taken_is_left_alone() {
 }
 
 #[test]
-fn one_socket_has_parameters_of_its_own() {
+fn sets_parameters_of_a_single_socket() {
     if !may_load() {
         return;
     }
     let host = Host::new();
     let cgroup = longhaul_linux::cgroup::own().unwrap();
     let path = format!("/proc/{}/fd/{}", std::process::id(), cgroup.as_raw_fd());
-    host.done(&["load", "scalable", "--per-socket", &path]);
+    host.output_of(&["load", "scalable", "--per-socket", &path]);
     let described = host.show();
     let level = i32::try_from(described["option_level"].as_i64().unwrap()).unwrap();
     let option = i32::try_from(described["parameters"][0]["option"].as_i64().unwrap()).unwrap();
@@ -433,23 +440,23 @@ fn one_socket_has_parameters_of_its_own() {
     for (socket, ai) in [(&accepted, 66), (&sender, 77)] {
         // (Listeners are not watched.)
         let end = socket.local_addr().unwrap().as_socket().unwrap();
-        let told = host.watched(end.port()).unwrap()["parameters"].clone();
+        let told = host.watch_port(end.port()).unwrap()["parameters"].clone();
         assert_eq!(told, json!({ "ai": ai, "md_shift": 3 }));
     }
-    host.done(&["unload", "scalable"]);
+    host.output_of(&["unload", "scalable"]);
     assert!(set(&sender, 77).is_err(), "the option went with it");
 }
 
-/// What the kernel holds for congestion controls of ours, by identifiers, which it does not use
+/// Kernel objects of longhaul's congestion controls, by identifiers, which the kernel does not use
 /// twice.
 #[derive(Debug)]
-struct Ours {
+struct KernelObjects {
     programs: BTreeSet<u32>,
     maps: BTreeSet<u32>,
     links: BTreeSet<u32>,
 }
 
-fn ours() -> Ours {
+fn kernel_objects() -> KernelObjects {
     let programs = ProgInfoIter::default().filter(|program| {
         let name = program.name.to_string_lossy();
         name.starts_with("scalable_") || name == "watch" || name == "own_parameters"
@@ -460,14 +467,14 @@ fn ours() -> Ours {
     });
     let links = LinkInfoIter::default();
     let links = links.filter(|link| matches!(link.info, LinkTypeInfo::StructOps(_)));
-    Ours {
+    KernelObjects {
         programs: programs.map(|program| program.id).collect(),
         maps: maps.map(|map| map.id).collect(),
         links: links.map(|link| link.id).collect(),
     }
 }
 
-impl Ours {
+impl KernelObjects {
     fn contains(&self, other: &Self) -> bool {
         other.programs.is_subset(&self.programs)
             && other.maps.is_subset(&self.maps)

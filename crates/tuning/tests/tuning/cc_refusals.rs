@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul cc` refuses: one line that names the reason, and an exit code.
+//! Refusals of `longhaul cc`: one line that names the reason, and an exit code.
 
 use std::{
     fs,
     process::{Command, Output},
 };
 
-/// Its exit code and its one line.
-fn ended(output: &Output) -> (i32, String) {
+/// Returns the exit code and the only line on standard error.
+fn exit_code_and_line(output: &Output) -> (i32, String) {
     let text = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
     (output.status.code().expect("no signal"), text)
@@ -18,11 +18,11 @@ fn cc(args: &[&str]) -> (i32, String) {
         .arg("cc")
         .args(args)
         .output();
-    ended(&output.unwrap())
+    exit_code_and_line(&output.unwrap())
 }
 
 #[test]
-fn what_does_not_exist_is_named_with_what_does() {
+fn unknown_names_are_refused_with_the_known_ones() {
     let refused = |args: &[&str], named: &str| {
         let (code, said) = cc(args);
         assert_eq!(code, 2, "{args:?}: {said}");
@@ -62,7 +62,7 @@ fn what_does_not_exist_is_named_with_what_does() {
 }
 
 #[test]
-fn without_rights_it_says_which() {
+fn names_missing_rights() {
     // A user's process; as root, one without capabilities.
     let without = |args: &[&str]| {
         let mut command = match rustix::process::geteuid().is_root() {
@@ -84,7 +84,7 @@ fn without_rights_it_says_which() {
         &["unload", "scalable"],
         &["watch", "--once"],
     ] {
-        let (code, said) = ended(&without(args));
+        let (code, said) = exit_code_and_line(&without(args));
         assert_eq!(code, 3, "{args:?}: {said}");
         assert!(said.contains("root (CAP_BPF"), "{args:?}: {said}");
     }
@@ -95,7 +95,7 @@ fn without_rights_it_says_which() {
 }
 
 #[test]
-fn a_kernel_that_lacks_something_is_told_so() {
+fn names_missing_kernel_feature() {
     if !rustix::process::geteuid().is_root() {
         longhaul_testbed::skip::because("needs root");
         return;
@@ -115,12 +115,12 @@ fn a_kernel_that_lacks_something_is_told_so() {
     assert!(said.contains("struct_ops"), "{said}");
 }
 
-/// `load` where this directory is what the kernel says of its types, in a mount namespace.
+/// Runs `cc load` with this directory mounted over the kernel's BTF, in a mount namespace.
 fn over_types(directory: &std::path::Path) -> (i32, String) {
     let script = r#"mount --bind "$1" /sys/kernel/btf && exec "$2" cc load scalable"#;
     let mut unshare = Command::new("unshare");
     unshare.args(["--mount", "sh", "-c", script, "sh"]);
-    ended(
+    exit_code_and_line(
         &unshare
             .arg(directory)
             .arg(longhaul_testbed::longhaul())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul cc simulate`: what it refuses, and what its records say.
+//! `longhaul cc simulate`: refusals and records.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ fn simulate(args: &[&str]) -> Output {
 
 const PATH: [&str; 4] = ["--rate", "1gbit", "--rtt", "40ms"];
 
-/// Refused with one line that holds all of `words`.
+/// Asserts a refusal in one line that contains all of `words`.
 fn refused(args: &[&str], words: &[&str]) {
     let output = simulate(&[&PATH, args].concat());
     let said = String::from_utf8(output.stderr).unwrap();
@@ -26,7 +26,7 @@ fn refused(args: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn bad_input_is_refused_in_one_line_that_names_it() {
+fn refuses_bad_input_in_one_line() {
     refused(&["--cc", "vegas"], &["vegas", "cubic"]);
     refused(&["--cc", "bic:shift=3"], &["shift", "ack_shift"]);
     refused(&["--cc", "bic:ack_shift=99"], &["ack_shift", "99"]);
@@ -63,7 +63,7 @@ fn records(args: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn records_add_up_to_the_summary() {
+fn interval_records_sum_to_the_summary() {
     let all = records(&[
         "--duration",
         "5s",
@@ -95,7 +95,7 @@ fn records_add_up_to_the_summary() {
 }
 
 #[test]
-fn a_flow_ends_when_its_bytes_are_acknowledged() {
+fn flow_ends_when_its_bytes_are_acknowledged() {
     let all = records(&["--flow", "bytes=10MB", "--interval", "100ms"]);
     let summary = all.last().unwrap();
     assert!(summary["simulated_s"].as_f64().unwrap() < 2.0, "{summary}");
@@ -103,7 +103,7 @@ fn a_flow_ends_when_its_bytes_are_acknowledged() {
 }
 
 #[test]
-fn what_cc_load_loads_can_be_simulated_and_differs() {
+fn simulates_loadable_algorithms_and_their_parameters() {
     let bytes = |cc: &str| {
         let all = records(&["--duration", "10s", "--loss", "0.005%", "--cc", cc]);
         all.last().unwrap()["flows"][0]["bytes"].as_u64().unwrap()

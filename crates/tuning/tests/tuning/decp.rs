@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! DECP's law over fluid flows for long times, and its bounds look by look. What it makes of TCP as it is:
-//! `decp_streams.rs`.
+//! DECP's controller over fluid flows for long times, and its bounds at each sample. Its effect on simulated
+//! TCP: `decp_streams.rs`.
 
-use crate::aimd::{Fluid, Path};
-use longhaul_tuning::decp::model::{Change, Law, Observation, Phase, Settings};
+use crate::aimd::{FluidModel, Path};
+use longhaul_tuning::decp::model::{Change, Controller, Observation, Phase, Settings};
 use longhaul_units::Time;
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn refill() -> Settings {
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug)]
 struct Outcome {
     utilisation: f64,
@@ -40,9 +40,9 @@ struct Outcome {
 }
 
 fn run(path: Path, settings: Option<Settings>, seconds: f64) -> Outcome {
-    let mut fluid = Fluid::new(path, 7);
-    let mut law = settings.map(Law::new);
-    fluid.run(seconds, law.as_mut(), |_| ());
+    let mut fluid = FluidModel::new(path, 7);
+    let mut controller = settings.map(Controller::new);
+    fluid.run(seconds, controller.as_mut(), |_| ());
     let delivered = fluid.delivered();
     let sum: f64 = delivered.iter().sum();
     let squares: f64 = delivered.iter().map(|x| x * x).sum();
@@ -52,9 +52,9 @@ fn run(path: Path, settings: Option<Settings>, seconds: f64) -> Outcome {
     }
 }
 
-/// Round trips that are longer than the least one are taken for a queue; it must not cost much.
+/// Round trips that exceed the least one are taken for a queue; that must not cost much throughput.
 #[test]
-fn what_busy_hosts_add_to_round_trips_does_not_keep_a_link_empty() {
+fn host_delay_does_not_reduce_utilisation() {
     for noise in [0.1, 0.3] {
         let path = Path {
             noise,
@@ -70,33 +70,35 @@ fn what_busy_hosts_add_to_round_trips_does_not_keep_a_link_empty() {
 }
 
 #[test]
-fn caps_are_lifted_once_all_are_even_and_kept_by_hold() {
+fn lifts_caps_when_rates_are_equal_unless_hold_is_set() {
     let capped = |settings| {
-        let mut fluid = Fluid::new(path(16, 1.0), 3);
-        let mut law = Law::new(settings);
+        let mut fluid = FluidModel::new(path(16, 1.0), 3);
+        let mut controller = Controller::new(settings);
         let mut most = 0;
-        let count = |fluid: &Fluid| fluid.caps().iter().flatten().count();
-        fluid.run(400.0, Some(&mut law), |fluid| most = most.max(count(fluid)));
-        (most, count(&fluid), law.outlook())
+        let count = |fluid: &FluidModel| fluid.caps().iter().flatten().count();
+        fluid.run(400.0, Some(&mut controller), |fluid| {
+            most = most.max(count(fluid));
+        });
+        (most, count(&fluid), controller.estimate())
     };
-    let (most, last, outlook) = capped(Settings::default());
+    let (most, last, estimate) = capped(Settings::default());
     assert!(most >= 2 && last == 0, "{most} {last}");
-    assert_eq!(outlook.phase, Phase::Open);
-    assert!(outlook.spread < 1.3, "{}", outlook.spread);
-    let (_, last, outlook) = capped(hold());
-    assert_eq!((last, outlook.phase), (16, Phase::Level));
-    // Nothing is lost any more, and what stands in the queue is what headroom says.
-    assert!((outlook.queue - 0.1).abs() < 0.03, "{outlook:?}");
+    assert_eq!(estimate.phase, Phase::Open);
+    assert!(estimate.spread < 1.3, "{}", estimate.spread);
+    let (_, last, estimate) = capped(hold());
+    assert_eq!((last, estimate.phase), (16, Phase::Level));
+    // Nothing is lost any more, and the queue is as long as the headroom.
+    assert!((estimate.queue - 0.1).abs() < 0.03, "{estimate:?}");
 }
 
 #[test]
-fn held_caps_rest() {
-    let mut fluid = Fluid::new(path(32, 1.0), 5);
-    let mut law = Law::new(hold());
-    fluid.run(600.0, Some(&mut law), |_| ());
+fn held_caps_rarely_move() {
+    let mut fluid = FluidModel::new(path(32, 1.0), 5);
+    let mut controller = Controller::new(hold());
+    fluid.run(600.0, Some(&mut controller), |_| ());
     let (before, lost) = (fluid.caps(), fluid.losses);
     let mut seen = Vec::new();
-    fluid.run(60.0, Some(&mut law), |fluid| seen.push(fluid.caps()));
+    fluid.run(60.0, Some(&mut controller), |fluid| seen.push(fluid.caps()));
     let moves = seen.windows(2).filter(|pair| pair[0] != pair[1]).count();
     // Up and down again once in ten round trips: 171 in a minute.
     assert!(moves <= 70, "{moves} moves in a minute");
@@ -105,14 +107,14 @@ fn held_caps_rest() {
 }
 
 #[test]
-fn held_connections_fill_a_link_that_gets_faster_as_fast_as_others() {
+fn held_connections_fill_a_faster_link_as_fast_as_uncapped_ones() {
     let carried = |settings: Option<Settings>| {
-        let mut fluid = Fluid::new(path(16, 1.0), 3);
-        let mut law = settings.map(Law::new);
-        fluid.run(400.0, law.as_mut(), |_| ());
+        let mut fluid = FluidModel::new(path(16, 1.0), 3);
+        let mut controller = settings.map(Controller::new);
+        fluid.run(400.0, controller.as_mut(), |_| ());
         fluid.path.rate_bps *= 1.25;
         let before: f64 = fluid.delivered().iter().sum();
-        fluid.run(300.0, law.as_mut(), |_| ());
+        fluid.run(300.0, controller.as_mut(), |_| ());
         fluid.delivered().iter().sum::<f64>() - before
     };
     let (with, without) = (carried(Some(hold())), carried(None));
@@ -120,7 +122,7 @@ fn held_connections_fill_a_link_that_gets_faster_as_fast_as_others() {
 }
 
 #[test]
-fn where_losses_come_without_a_queue_the_link_is_used_as_before() {
+fn random_losses_do_not_reduce_utilisation() {
     let path = Path {
         loss: 1e-4,
         ..path(8, 1.0)
@@ -136,7 +138,7 @@ fn where_losses_come_without_a_queue_the_link_is_used_as_before() {
     assert!(with.jain >= without.jain, "{with:?} {without:?}");
 }
 
-/// A socket that does as it is told: cut within a look, filled by a fifth in each.
+/// Model of a socket: capped within one sample, and filled by a fifth in each.
 #[derive(Debug, Clone, Copy)]
 struct Socket {
     window: u32,
@@ -145,7 +147,7 @@ struct Socket {
 }
 
 impl Socket {
-    fn obey(&mut self, change: Change) {
+    fn apply(&mut self, change: Change) {
         self.cap = change.cap;
         self.fills = change.fill;
     }
@@ -161,29 +163,29 @@ impl Socket {
 }
 
 const RTT: Time = Time::from_millis(100);
-/// Looks of a round trip.
-const LOOKS: u32 = 4;
+/// Samples in a round trip.
+const SAMPLES: u32 = 4;
 
-/// One look at a full link of 1000 segments a round trip.
-fn look(law: &mut Law, number: u32, sockets: &mut [Socket]) -> Vec<Change> {
-    let share = number * 1000 / LOOKS / sockets.len() as u32;
+/// Takes one sample of a full link of 1000 segments a round trip.
+fn sample(controller: &mut Controller, number: u32, sockets: &mut [Socket]) -> Vec<Change> {
+    let share = number * 1000 / SAMPLES / sockets.len() as u32;
     let all: Vec<_> = (0..)
         .zip(sockets.iter())
         .map(|(id, socket)| Observation {
             slow_start: socket.fills && socket.window < socket.cap.unwrap_or(0),
-            ..seen(id, socket.window, share, socket.cap)
+            ..observation(id, socket.window, share, socket.cap)
         })
         .collect();
-    let now = Time::from_nanos(RTT.as_nanos() / u64::from(LOOKS) * u64::from(number));
-    let changes = law.look(now, &all);
+    let now = Time::from_nanos(RTT.as_nanos() / u64::from(SAMPLES) * u64::from(number));
+    let changes = controller.on_sample(now, &all);
     for change in &changes {
-        sockets[change.id as usize].obey(*change);
+        sockets[change.id as usize].apply(*change);
     }
     sockets.iter_mut().for_each(Socket::step);
     changes
 }
 
-fn seen(id: u64, window: u32, delivered: u32, cap: Option<u32>) -> Observation {
+fn observation(id: u64, window: u32, delivered: u32, cap: Option<u32>) -> Observation {
     Observation {
         id,
         window_segments: window,
@@ -200,27 +202,30 @@ fn seen(id: u64, window: u32, delivered: u32, cap: Option<u32>) -> Observation {
 }
 
 #[test]
-fn a_connection_that_sends_nothing_is_neither_slow_nor_capped_and_ends_are_forgotten() {
-    let mut law = Law::new(Settings::default());
-    let mut idle = seen(9, 10, 0, None);
+fn ignores_idle_connections_and_drops_closed_ones() {
+    let mut controller = Controller::new(Settings::default());
+    let mut idle = observation(9, 10, 0, None);
     idle.bulk = false;
-    let even = |look: u32| {
+    let even = |sample: u32| {
         [
-            seen(1, 750, look * 500, None),
-            seen(2, 750, look * 500, None),
+            observation(1, 750, sample * 500, None),
+            observation(2, 750, sample * 500, None),
             idle,
         ]
     };
-    for look in 0..100 {
+    for sample in 0..100 {
         assert_eq!(
-            law.look(Time::from_millis(100 * u64::from(look)), &even(look)),
+            controller.on_sample(Time::from_millis(100 * u64::from(sample)), &even(sample)),
             []
         );
     }
-    assert_eq!((law.outlook().bulk, law.outlook().spread), (2, 1.0));
-    // All gone but one: nothing is left to be even with.
-    let alone = [seen(1, 750, 60_000, Some(300))];
-    let lifted = law.look(Time::from_secs(20), &alone);
+    assert_eq!(
+        (controller.estimate().bulk, controller.estimate().spread),
+        (2, 1.0)
+    );
+    // Only one remains: there is nothing to balance.
+    let alone = [observation(1, 750, 60_000, Some(300))];
+    let lifted = controller.on_sample(Time::from_secs(20), &alone);
     assert_eq!(
         lifted,
         [Change {
@@ -232,9 +237,9 @@ fn a_connection_that_sends_nothing_is_neither_slow_nor_capped_and_ends_are_forgo
 }
 
 proptest! {
-    /// The bounds that the module promises, for any windows on a full link.
+    /// Bounds that the module's documentation states, for any windows on a full link.
     #[test]
-    fn only_the_division_of_the_sum_is_changed(
+    fn changes_division_of_the_sum_but_not_the_sum(
         windows in prop::collection::vec(20u32..2000, 2..24),
     ) {
         let (least, most) = (windows.iter().min().unwrap(), windows.iter().max().unwrap());
@@ -242,21 +247,21 @@ proptest! {
         let total: u32 = windows.iter().sum();
         let count = windows.len() as u32;
         let share = f64::from(total) / f64::from(count);
-        let mut law = Law::new(Settings::default());
+        let mut controller = Controller::new(Settings::default());
         let fresh = |window: &u32| Socket { window: *window, cap: None, fills: false };
         let mut sockets: Vec<Socket> = windows.iter().map(fresh).collect();
         let mut begun = false;
-        for number in 0..60 * LOOKS {
+        for number in 0..60 * SAMPLES {
             let before: Vec<u32> = sockets.iter().map(|socket| socket.window).collect();
-            for Change { id, cap, .. } in look(&mut law, number, &mut sockets) {
+            for Change { id, cap, .. } in sample(&mut controller, number, &mut sockets) {
                 let Some(cap) = cap else { continue };
                 let least = f64::from(before[id as usize]).min(share).floor();
                 prop_assert!(f64::from(cap) >= least.max(10.0), "{} of {}", cap, least);
             }
-            begun |= law.outlook().phase == Phase::Level;
+            begun |= controller.estimate().phase == Phase::Level;
             // As n Reno flows grow; a segment each for rounding.
             let sum: u32 = sockets.iter().map(|socket| socket.window).sum();
-            let grown = total + count * (number / LOOKS + 1);
+            let grown = total + count * (number / SAMPLES + 1);
             prop_assert!(sum <= grown + count, "{} of {}", sum, grown);
             prop_assert!(f64::from(sum) >= f64::from(total) * 0.88, "{} of {}", sum, total);
         }

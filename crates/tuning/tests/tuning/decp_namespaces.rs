@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul decp` beside an iperf3 that knows nothing of it, over an emulated path.
+//! `longhaul decp` with an unmodified iperf3, over an emulated path.
 
 use longhaul_congestion::sockets::window_cap::Caps;
 use longhaul_linux::sock_diag::{Connection, SockDiag};
@@ -15,15 +15,15 @@ use std::{
 
 const STREAMS: usize = 6;
 
-/// A path, and iperf3 with parallel streams from its left to its right.
-struct Bulk {
+/// Path, and iperf3 with parallel streams from its left to its right.
+struct Iperf3Testbed {
     bed: Testbed,
     ends: [Child; 2],
     diag: SockDiag,
     caps: Caps,
 }
 
-impl Bulk {
+impl Iperf3Testbed {
     fn start(name: &str) -> Self {
         let path = ["--delay", "10ms", "--rate", "50mbit", "--queue", "1bdp"];
         let bed = Testbed::start(name, ["10.88.0.1/30", "10.88.0.2/30"], &path);
@@ -52,7 +52,7 @@ impl Bulk {
         }
     }
 
-    /// `longhaul decp` for it, as it would be started on the sending host.
+    /// Starts `longhaul decp` as on the sending host.
     fn decp(&self, flags: &[&str]) -> Child {
         let mut command = Command::new(longhaul_testbed::longhaul());
         command
@@ -71,7 +71,7 @@ impl Bulk {
         command.spawn().unwrap()
     }
 
-    /// Caps that the kernel's sockets have, asked behind the command's back: with their windows.
+    /// Returns the caps of the kernel's sockets with their windows, read independently of the command.
     fn caps_in_force(&mut self) -> Vec<(u32, u32)> {
         let all = senders(&mut self.diag);
         for connection in &all {
@@ -86,10 +86,10 @@ impl Bulk {
     }
 }
 
-impl Drop for Bulk {
+impl Drop for Iperf3Testbed {
     fn drop(&mut self) {
         for end in &mut self.ends {
-            // Already dead is as good.
+            // It may have ended already.
             drop(end.kill());
             drop(end.wait());
         }
@@ -107,14 +107,14 @@ fn iperf3(netns: &longhaul_linux::netns::Netns, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// iperf3's connections, its control connection too.
+/// Lists iperf3's connections, its control connection too.
 fn senders(diag: &mut SockDiag) -> Vec<Connection> {
     let mut all = diag.connections().unwrap();
     all.retain(|connection| connection.remote.port() == 5201);
     all
 }
 
-/// Asks again and again; how long it took. The limit is for a machine that is busy with other things.
+/// Polls a condition; returns the time that it took. The limit allows for a busy machine.
 fn wait(what: &str, mut so: impl FnMut() -> bool) -> Duration {
     let began = Instant::now();
     while !so() {
@@ -132,11 +132,11 @@ fn send(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn fast_streams_of_iperf3_are_capped_and_free_again_at_the_end() {
+fn caps_fast_streams_and_lifts_caps_at_the_end() {
     if !may_use_namespaces() {
         return;
     }
-    let mut bulk = Bulk::start("decp-end");
+    let mut bulk = Iperf3Testbed::start("decp-end");
     let mut decp = bulk.decp(&["--hold", "--json"]);
     wait("caps", || !bulk.caps_in_force().is_empty());
     wait("windows within their caps", || {
@@ -158,19 +158,19 @@ fn fast_streams_of_iperf3_are_capped_and_free_again_at_the_end() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let (summary, looks) = records.split_last().unwrap();
+    let (summary, samples) = records.split_last().unwrap();
     assert_eq!(summary["summary"]["connections"], STREAMS);
     assert!(summary["summary"]["caps_set"].as_u64().unwrap() > 0);
-    let capped = |look: &&Value| look["capped"].as_u64().unwrap() > 0;
-    let look = looks.iter().find(capped).expect("a look with caps");
+    let capped = |sample: &&Value| sample["capped"].as_u64().unwrap() > 0;
+    let sample = samples.iter().find(capped).expect("a sample with caps");
     assert_eq!(
-        look["bulk"], STREAMS,
-        "the control connection is no stream: {look}"
+        sample["bulk"], STREAMS,
+        "the control connection is not a stream: {sample}"
     );
-    // Nobody is held below the equal share of what the link carries, 50 Mbit/s.
-    let of = |look: &Value| look["level_bps"].as_f64();
-    let least = looks.iter().filter_map(of).fold(f64::INFINITY, f64::min);
-    let capacity = look["capacity_bps"].as_f64().unwrap();
+    // No stream is capped below the equal share of the link's 50 Mbit/s.
+    let of = |sample: &Value| sample["level_bps"].as_f64();
+    let least = samples.iter().filter_map(of).fold(f64::INFINITY, f64::min);
+    let capacity = sample["capacity_bps"].as_f64().unwrap();
     assert!(
         least >= capacity / STREAMS as f64 * 0.5,
         "{least} of {capacity}"
@@ -178,11 +178,11 @@ fn fast_streams_of_iperf3_are_capped_and_free_again_at_the_end() {
 }
 
 #[test]
-fn caps_go_with_a_killed_process_and_while_it_is_stopped() {
+fn lifts_caps_after_sigkill_and_sigstop() {
     if !may_use_namespaces() {
         return;
     }
-    let mut bulk = Bulk::start("decp-kill");
+    let mut bulk = Iperf3Testbed::start("decp-kill");
     let mut decp = bulk.decp(&["--hold"]);
     wait("caps", || !bulk.caps_in_force().is_empty());
 
@@ -196,27 +196,27 @@ fn caps_go_with_a_killed_process_and_while_it_is_stopped() {
     decp.wait().unwrap();
     let after = wait("no caps after SIGKILL", || bulk.caps_in_force().is_empty());
     println!("free {:.2} s after SIGKILL", after.as_secs_f64());
-    // And it stays so.
+    // No caps appear later.
     sleep(Duration::from_millis(300));
     assert_eq!(bulk.caps_in_force(), []);
 }
 
 #[test]
-fn a_dry_run_touches_nothing_and_leftovers_can_be_lifted() {
+fn dry_run_sets_no_caps_and_lift_removes_leftovers() {
     if !may_use_namespaces() {
         return;
     }
-    let mut bulk = Bulk::start("decp-dry");
+    let mut bulk = Iperf3Testbed::start("decp-dry");
     let decp = bulk.decp(&["--dry-run", "--duration", "3s", "--json"]);
     let output = decp.wait_with_output().unwrap();
     assert!(output.status.success());
     assert_eq!(bulk.caps_in_force(), []);
     let said = String::from_utf8(output.stdout).unwrap();
-    let looks = said
+    let samples = said
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert!(
-        looks.filter(|look| look["bulk"] == STREAMS).count() > 5,
+        samples.filter(|sample| sample["bulk"] == STREAMS).count() > 5,
         "{said}"
     );
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul decp` refuses, before anything is touched.
+//! Refusals of `longhaul decp`, before anything is changed.
 
 use std::process::{Command, Output};
 
@@ -19,7 +19,7 @@ fn refused(flags: &[&str]) -> String {
 }
 
 #[test]
-fn bad_input_is_named() {
+fn names_bad_input() {
     for (flags, says) in [
         (&["--match", "dport http"][..], "http"),
         (&["--match", ""], "empty"),
@@ -45,7 +45,7 @@ fn bad_input_is_named() {
 }
 
 #[test]
-fn without_rights_it_says_what_is_missing_and_a_dry_run_needs_none() {
+fn names_missing_rights_and_dry_run_needs_none() {
     if !rustix::process::geteuid().is_root() {
         let output = decp(&["--match", "dport 1", "--duration", "100ms"]);
         assert_eq!(output.status.code(), Some(3), "{output:?}");

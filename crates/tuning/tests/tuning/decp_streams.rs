@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! DECP's law over simulated TCP: the paper's path (350 ms, 16 and 32 streams), with and without it.
+//! DECP's controller over simulated TCP: the paper's path (350 ms, 16 and 32 streams), with and without it.
 
-use crate::streams::{Bed, Outcome, Stream};
+use crate::streams::{Experiment, Outcome, Stream};
 use longhaul_tuning::decp::model::{Phase, Settings};
 use longhaul_units::Time;
 
@@ -16,7 +16,7 @@ fn refill() -> Settings {
     }
 }
 
-/// The means of some runs that differ in when streams begin.
+/// Means of several runs that differ in the start times of streams.
 #[derive(Debug, Default)]
 struct Mean {
     utilisation: f64,
@@ -25,10 +25,10 @@ struct Mean {
     retransmitted: f64,
 }
 
-fn mean(bed: &Bed, settings: Option<Settings>, runs: u64) -> Mean {
+fn mean(bed: &Experiment, settings: Option<Settings>, runs: u64) -> Mean {
     let outcomes: Vec<Outcome> = (1..=runs)
         .map(|seed| {
-            Bed {
+            Experiment {
                 seed,
                 ..bed.clone()
             }
@@ -44,15 +44,16 @@ fn mean(bed: &Bed, settings: Option<Settings>, runs: u64) -> Mean {
     }
 }
 
-/// What equal windows may cost: in a buffer much shorter than a BDP those of CUBIC lose at the same time.
-fn cost_max(bed: &Bed) -> f64 {
+/// Returns the utilisation that equal windows may cost: in a buffer much shorter than a BDP those of CUBIC lose
+/// at the same time.
+fn cost_max(bed: &Experiment) -> f64 {
     match bed.cubic && bed.queue < 0.1 {
         true => 0.035,
         false => 0.01,
     }
 }
 
-fn is_better(bed: &Bed, runs: u64) {
+fn is_better(bed: &Experiment, runs: u64) {
     let without = mean(bed, None, runs);
     let with = mean(bed, Some(lift()), runs);
     row(bed, "without", &without);
@@ -69,9 +70,9 @@ fn is_better(bed: &Bed, runs: u64) {
     );
 }
 
-fn row(bed: &Bed, law: &str, one: &Mean) {
+fn row(bed: &Experiment, controller: &str, one: &Mean) {
     println!(
-        "{:4} Mbit/s {:2} {:5} {:4} BDP {law:8} utilisation {:.3} Jain {:.3} slowest/fastest {:.2} lost {:.0}",
+        "{:4} Mbit/s {:2} {:5} {:4} BDP {controller:8} utilisation {:.3} Jain {:.3} slowest/fastest {:.2} lost {:.0}",
         bed.rate_mbit,
         bed.streams.len(),
         if bed.cubic { "cubic" } else { "reno" },
@@ -86,40 +87,40 @@ fn row(bed: &Bed, law: &str, one: &Mean) {
 fn buffers(rate_mbit: u64, cubic: bool, seconds: u64, runs: u64) {
     for streams in [16, 32] {
         for queue in [0.05, 0.25, 1.0] {
-            let bed = Bed::iperf3(rate_mbit, queue, streams, seconds);
-            is_better(&Bed { cubic, ..bed }, runs);
+            let bed = Experiment::iperf3(rate_mbit, queue, streams, seconds);
+            is_better(&Experiment { cubic, ..bed }, runs);
         }
     }
 }
 
-// With `--nocapture` these print the table of the manual.
+// With `--nocapture` these tests print the table of the manual.
 
 #[test]
-fn reno_at_200_mbit_is_even_and_as_fast_with_any_buffer() {
+fn balances_reno_at_200_mbit_without_loss_of_throughput() {
     buffers(200, false, 120, 3);
 }
 
 #[test]
-fn reno_at_1_gbit_is_even_and_as_fast_with_any_buffer() {
+fn balances_reno_at_1_gbit_without_loss_of_throughput() {
     buffers(1000, false, 60, 2);
 }
 
 #[test]
-fn cubic_at_200_mbit_is_even_and_as_fast_with_any_buffer() {
+fn balances_cubic_at_200_mbit_without_loss_of_throughput() {
     buffers(200, true, 120, 3);
 }
 
 #[test]
-fn cubic_at_1_gbit_is_even_and_as_fast_with_any_buffer() {
+fn balances_cubic_at_1_gbit_without_loss_of_throughput() {
     buffers(1000, true, 60, 2);
 }
 
-/// Nobody overshoots: what makes streams differ never happens.
+/// No stream overshoots, so streams never become unequal.
 #[test]
 fn slow_start_ends_before_a_deep_buffer_overflows() {
     for streams in [16, 32] {
         for rate_mbit in [200, 1000] {
-            let bed = Bed::iperf3(rate_mbit, 1.0, streams, 15);
+            let bed = Experiment::iperf3(rate_mbit, 1.0, streams, 15);
             let (without, with) = (bed.run(None, |_| ()), bed.run(Some(lift()), |_| ()));
             assert!(without.retransmitted as f64 > bed.bdp(), "{without:?}");
             assert_eq!(with.retransmitted, 0, "{with:?}");
@@ -128,17 +129,17 @@ fn slow_start_ends_before_a_deep_buffer_overflows() {
     }
 }
 
-/// Losses that end some slow starts early: the state in which a slow stream would need minutes. Where they
-/// are many, one hits those too that the law has stopped, and nobody goes on to fill the link by slow
-/// start: that may cost something.
+/// Random losses end some slow starts early: without the controller a slow stream would need minutes to catch up.
+/// Many losses also affect streams whose slow start the controller has ended. Then no stream fills the link by
+/// slow start, which may cost some throughput.
 #[test]
-fn streams_that_lost_early_catch_up() {
+fn streams_with_early_losses_catch_up() {
     for (loss, cost) in [(0.0002, 0.01), (0.001, 0.05)] {
         for streams in [16, 32] {
-            let bed = Bed::iperf3(200, 1.0, streams, 60);
-            let bed = Bed {
+            let bed = Experiment::iperf3(200, 1.0, streams, 60);
+            let bed = Experiment {
                 loss,
-                loss_ends: Some(bed.begins() + Time::from_millis(3300)),
+                loss_ends: Some(bed.start() + Time::from_millis(3300)),
                 ..bed
             };
             let (without, with) = (mean(&bed, None, 4), mean(&bed, Some(lift()), 4));
@@ -151,9 +152,9 @@ fn streams_that_lost_early_catch_up() {
 }
 
 #[test]
-fn refill_uses_a_short_buffer_that_losses_keep_empty() {
+fn refill_raises_utilisation_of_a_short_buffer() {
     for streams in [16, 32] {
-        let bed = Bed::iperf3(200, 0.05, streams, 60);
+        let bed = Experiment::iperf3(200, 0.05, streams, 60);
         let (without, with) = (mean(&bed, None, 2), mean(&bed, Some(refill()), 2));
         let what = format!("{with:?} {without:?}");
         assert!(with.utilisation > without.utilisation + 0.12, "{what}");
@@ -162,8 +163,8 @@ fn refill_uses_a_short_buffer_that_losses_keep_empty() {
 }
 
 #[test]
-fn streams_that_end_leave_and_those_that_begin_get_their_share() {
-    let bed = Bed::iperf3(200, 1.0, 8, 60);
+fn new_streams_get_an_equal_share_when_others_end() {
+    let bed = Experiment::iperf3(200, 1.0, 8, 60);
     let ending = Stream {
         packets: Some(40_000),
         ..Stream::at(Time::ZERO)
@@ -175,12 +176,17 @@ fn streams_that_end_leave_and_those_that_begin_get_their_share() {
         vec![late; 8],
     ]
     .concat();
-    let bed = Bed { streams, ..bed };
-    let (mut last, mut windows, mut law) = (0, Vec::new(), Phase::Level);
+    let bed = Experiment { streams, ..bed };
+    let (mut last, mut windows, mut controller) = (0, Vec::new(), Phase::Level);
     let with = bed.run(Some(lift()), |running| {
         windows = running.windows();
         last = running.caps.iter().flatten().count();
-        law = running.law.as_ref().expect("a law").outlook().phase;
+        controller = running
+            .controller
+            .as_ref()
+            .expect("a controller")
+            .estimate()
+            .phase;
     });
     let without = bed.run(None, |_| ());
     assert!(
@@ -193,18 +199,18 @@ fn streams_that_end_leave_and_those_that_begin_get_their_share() {
         f64::from(*most.unwrap()) <= 1.3 * f64::from(*least.unwrap()),
         "{windows:?}"
     );
-    assert_eq!((last, law), (0, Phase::Open));
+    assert_eq!((last, controller), (0, Phase::Open));
 }
 
-/// One Reno flow that the law is not told of, come in the middle of things, at different times since what one
-/// flow gets hangs on its first loss. What it is to have: what it has without the law, or an equal share if
-/// that is less, but for a tenth.
+/// One Reno flow that the controller does not observe, which starts while the others run. Its start time
+/// varies, since its throughput depends on its first loss. It must get nine tenths of its throughput without the
+/// controller, or of an equal share if that is less.
 #[test]
-fn a_stranger_gets_its_share() {
+fn uncontrolled_flow_gets_its_share() {
     for cubic in [false, true] {
         let got = |settings: Option<Settings>| {
             let at = |queue| {
-                let runs = (0..12).map(|run| stranger(run, cubic, queue, settings));
+                let runs = (0..12).map(|run| uncontrolled_throughput(run, cubic, queue, settings));
                 runs.sum::<f64>() / 12.0
             };
             [0.05, 0.25, 1.0].map(at)
@@ -217,28 +223,28 @@ fn a_stranger_gets_its_share() {
     }
 }
 
-/// Its throughput in 30 s, equal shares being 1.
-fn stranger(run: u64, cubic: bool, queue: f64, settings: Option<Settings>) -> f64 {
+/// Returns the uncontrolled flow's throughput in 30 s, as a multiple of an equal share.
+fn uncontrolled_throughput(run: u64, cubic: bool, queue: f64, settings: Option<Settings>) -> f64 {
     const SECONDS: u64 = 30;
     let after = 10 + 3 * run;
-    let mut bed = Bed::iperf3(100, queue, 16, after + SECONDS);
-    bed.strangers = vec![Stream::at(bed.begins() + Time::from_secs(after))];
+    let mut bed = Experiment::iperf3(100, queue, 16, after + SECONDS);
+    bed.uncontrolled = vec![Stream::at(bed.start() + Time::from_secs(after))];
     let seed = run + 1;
     let share = bed.bdp() / crate::streams::RTT.as_secs_f64() * SECONDS as f64 / 17.0;
-    let outcome = Bed { cubic, seed, ..bed }.run(settings, |_| ());
+    let outcome = Experiment { cubic, seed, ..bed }.run(settings, |_| ());
     outcome.strangers as f64 / share
 }
 
-/// Others that were there before are not pushed aside.
+/// Flows that started earlier keep their throughput.
 #[test]
-fn a_stranger_that_came_first_keeps_as_much() {
+fn earlier_uncontrolled_flow_keeps_its_throughput() {
     for queue in [0.05, 0.25, 1.0] {
         let carried = |settings| {
             let run = |seed| {
-                let mut bed = Bed::iperf3(100, queue, 16, 60);
+                let mut bed = Experiment::iperf3(100, queue, 16, 60);
                 bed.streams = vec![Stream::at(Time::from_secs(20)); 16];
-                bed.strangers = vec![Stream::at(Time::ZERO)];
-                Bed { seed, ..bed }.run(settings, |_| ()).strangers as f64
+                bed.uncontrolled = vec![Stream::at(Time::ZERO)];
+                Experiment { seed, ..bed }.run(settings, |_| ()).strangers as f64
             };
             (1..=4).map(run).sum::<f64>()
         };

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A namespace and a place for records; both gone on drop.
+/// Network namespace and directory for records; both deleted on drop.
 struct Host {
     netns: Netns,
     name: String,
@@ -30,7 +30,7 @@ impl Host {
             name,
             state: tempfile::tempdir().unwrap(),
         };
-        // Whatever the machine's values are, these two are wrong for the path.
+        // Whatever the machine's values are, these two limit the path.
         host.set("net.ipv4.tcp_sack", "0");
         host.set("net.ipv4.tcp_rmem", "4096 131072 6291456");
         host
@@ -44,13 +44,13 @@ impl Host {
             .unwrap()
     }
 
-    /// `longhaul doctor ARGS`; its exit code and what it said.
+    /// Runs `longhaul doctor ARGS`; returns its exit code and output.
     fn doctor(&self, args: &[&str]) -> (i32, String) {
         let output = self.command(longhaul_testbed::longhaul(), &[&["doctor"], args].concat());
-        ended(&output)
+        exit_code_and_output(&output)
     }
 
-    /// `--fix`, of settings that belong to the namespace.
+    /// Runs `--fix` for settings that belong to the namespace.
     fn fix(&self, more: &[&str]) -> (i32, String) {
         self.doctor(&[&["--fix", "--only", "net.ipv4."], more].concat())
     }
@@ -63,7 +63,7 @@ impl Host {
         longhaul_linux::sysctl::write(&self.netns, key, value).unwrap();
     }
 
-    /// Every readable setting below net/ipv4 and net/core, as bytes.
+    /// Reads every readable setting below net/ipv4 and net/core, as bytes.
     fn settings(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let read = || {
             let mut found = BTreeMap::new();
@@ -85,7 +85,7 @@ impl Host {
             .collect()
     }
 
-    /// Makes the record say that `--fix` was cut short.
+    /// Marks the record as that of an interrupted `--fix`.
     fn cut_short(&self) {
         let [file] = &self.records()[..] else {
             panic!("{:?}", self.records())
@@ -102,7 +102,7 @@ impl Drop for Host {
     }
 }
 
-fn ended(output: &Output) -> (i32, String) {
+fn exit_code_and_output(output: &Output) -> (i32, String) {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8(text).unwrap();
     (output.status.code().expect("no signal"), text)
@@ -118,7 +118,7 @@ fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// Whether this process may make namespaces. If not, the test fails, or is skipped with
+/// Whether this process may create namespaces. If not, the test fails, or is skipped with
 /// ALLOW_SKIP=1.
 fn may_use_namespaces() -> bool {
     longhaul_testbed::skip::unless(rustix::process::geteuid().is_root(), "root (CAP_NET_ADMIN)")
@@ -135,7 +135,7 @@ fn fix_then_undo_restores_every_byte() {
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("net.ipv4.tcp_sack: 0 -> 1\n"), "{said}");
     assert_eq!(host.get("net.ipv4.tcp_rmem"), "4096 131072 500002816");
-    // What changed is what it said, no more.
+    // It changed the settings that it printed, and no others.
     let after = host.settings();
     let changed = before.iter().filter(|(key, value)| after[*key] != **value);
     let mut count = 0;
@@ -164,7 +164,7 @@ fn fix_then_undo_restores_every_byte() {
 }
 
 #[test]
-fn two_fixes_are_undone_to_the_first_value() {
+fn undo_restores_value_before_the_first_fix() {
     if !may_use_namespaces() {
         return;
     }
@@ -178,7 +178,7 @@ fn two_fixes_are_undone_to_the_first_value() {
 }
 
 #[test]
-fn a_fix_cut_short_is_undone_and_cleaned() {
+fn undo_and_clean_revert_an_interrupted_fix() {
     if !may_use_namespaces() {
         return;
     }
@@ -197,9 +197,9 @@ fn a_fix_cut_short_is_undone_and_cleaned() {
     }
 }
 
-/// However far it came, what it did is undone: each round ends with SIGKILL a little later.
+/// Kills `--fix` a little later in each round; all its changes are undone.
 #[test]
-fn a_killed_fix_is_undone() {
+fn undo_reverts_a_killed_fix() {
     if !may_use_namespaces() {
         return;
     }
@@ -224,7 +224,7 @@ fn a_killed_fix_is_undone() {
 }
 
 #[test]
-fn clean_leaves_a_finished_fix_alone() {
+fn clean_keeps_a_finished_fix() {
     if !may_use_namespaces() {
         return;
     }
@@ -233,13 +233,13 @@ fn clean_leaves_a_finished_fix_alone() {
     let fixed = host.settings();
     let (code, said) = host.doctor(&["--clean"]);
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("--undo puts them back"), "{said}");
+    assert!(said.contains("--undo restores them"), "{said}");
     assert_eq!(host.settings(), fixed);
     assert_eq!(host.records().len(), 1);
 }
 
 #[test]
-fn what_somebody_else_changed_since_stays_and_is_said() {
+fn undo_keeps_and_reports_values_changed_by_others() {
     if !may_use_namespaces() {
         return;
     }
@@ -248,17 +248,17 @@ fn what_somebody_else_changed_since_stays_and_is_said() {
     host.set("net.ipv4.tcp_rmem", "4096 131072 600000000");
     let (code, said) = host.doctor(&["--undo"]);
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("somebody changed it"), "{said}");
+    assert!(said.contains("another program changed it"), "{said}");
     assert_eq!(host.get("net.ipv4.tcp_rmem"), "4096 131072 600000000");
     assert_eq!(host.get("net.ipv4.tcp_sack"), "0");
-    // It stays recorded: with our value back, it can be undone.
+    // The change stays recorded: with longhaul's value back, it can be undone.
     host.set("net.ipv4.tcp_rmem", "4096 131072 500002816");
     assert_eq!(host.doctor(&["--undo"]).0, 0);
     assert_eq!(host.get("net.ipv4.tcp_rmem"), "4096 131072 6291456");
 }
 
 #[test]
-fn the_file_for_the_next_boot_comes_and_goes() {
+fn writes_and_removes_the_persistent_file() {
     if !may_use_namespaces() {
         return;
     }
@@ -283,7 +283,7 @@ fn the_file_for_the_next_boot_comes_and_goes() {
 }
 
 #[test]
-fn records_of_namespaces_that_are_gone_are_cleaned() {
+fn cleans_records_of_deleted_namespaces() {
     if !may_use_namespaces() {
         return;
     }
@@ -297,11 +297,11 @@ fn records_of_namespaces_that_are_gone_are_cleaned() {
             .args(["doctor", "--clean"])
             .env("XDG_STATE_HOME", &state);
         let command = longhaul_linux::process::inside(&mut command, &here.netns);
-        ended(&command.output().unwrap())
+        exit_code_and_output(&command.output().unwrap())
     };
     let (code, said) = clean();
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("its namespace lives"), "{said}");
+    assert!(said.contains("its namespace exists"), "{said}");
     assert_eq!(gone.records().len(), 1);
 
     // Somebody else's namespaces may get its number, but not while this test holds it: give the
@@ -323,13 +323,13 @@ table ip other { }
 ";
 
 #[test]
-fn tables_and_rules_of_dead_relays_only_are_removed() {
+fn removes_tables_and_rules_of_dead_relays_only() {
     if !may_use_namespaces() {
         return;
     }
     let host = Host::new();
     let must = |program: &str, args: &[&str]| {
-        let (code, said) = ended(&host.command(program, args));
+        let (code, said) = exit_code_and_output(&host.command(program, args));
         assert_eq!(code, 0, "{program} {args:?}: {said}");
         said
     };
@@ -370,7 +370,7 @@ fn tables_and_rules_of_dead_relays_only_are_removed() {
 }
 
 #[test]
-fn bad_input_is_refused_before_anything_is_touched() {
+fn refuses_bad_input_before_any_change() {
     if !may_use_namespaces() {
         return;
     }
@@ -402,16 +402,16 @@ fn changes_need_root() {
     }
     let host = Host::new();
     for what in ["--fix", "--undo", "--clean"] {
-        // Nobody, in a user namespace without a mapping.
+        // User nobody, in a user namespace without a mapping.
         let output = host.command(
             "unshare",
             &["--user", longhaul_testbed::longhaul(), "doctor", what],
         );
-        let (code, said) = ended(&output);
+        let (code, said) = exit_code_and_output(&output);
         assert_eq!(code, 3, "{what}: {said}");
         assert!(said.contains("needs root"), "{said}");
     }
-    // Looking does not.
+    // Reading does not.
     let output = host.command(
         "unshare",
         &["--user", longhaul_testbed::longhaul(), "doctor", "--json"],
@@ -420,7 +420,7 @@ fn changes_need_root() {
     assert!(found["facts"]["sysctl"]["net.ipv4.tcp_rmem"].is_string());
 }
 
-/// What trying could leave on the machine: congestion controls, tables, devices, namespaces, pins.
+/// Lists possible leftovers of trials: congestion controls, tables, devices, namespaces, pins.
 fn traces(pid: u32) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let said = |words: &[&str]| {
@@ -433,7 +433,7 @@ fn traces(pid: u32) -> String {
         said(&["ip", "-o", "link"]),
         said(&["find", "/sys/fs/bpf"]),
     ];
-    // Another doctor may be at it beside this one.
+    // Another doctor may run at the same time.
     let registered = format!("lh_try{pid:x}");
     let ours = |word: &&str| {
         *word == registered || word.contains("longhaul-try") || word.contains("lh-try")
@@ -445,7 +445,7 @@ fn traces(pid: u32) -> String {
         .join(" ")
 }
 
-/// Cgroups that this process made, wherever cgroup2 is mounted.
+/// Lists the cgroups that this process made, wherever cgroup2 is mounted.
 fn cgroups_of(pid: u32) -> String {
     let name = format!("longhaul-run.{pid}.*");
     let output = Command::new("find")
@@ -455,7 +455,7 @@ fn cgroups_of(pid: u32) -> String {
 }
 
 #[test]
-fn trying_leaves_nothing_behind_even_if_it_is_killed() {
+fn killed_trials_leave_nothing_behind() {
     if !may_use_namespaces() {
         return;
     }
@@ -495,7 +495,7 @@ fn trying_leaves_nothing_behind_even_if_it_is_killed() {
 }
 
 #[test]
-fn tries_what_works_and_says_what_it_could_not_try() {
+fn reports_features_that_work_and_that_could_not_be_tried() {
     if !may_use_namespaces() {
         return;
     }
@@ -533,8 +533,8 @@ fn tries_what_works_and_says_what_it_could_not_try() {
     }
 }
 
-/// What `--json` says of a host with these settings, and the exit code.
-fn judge(settings: &Value) -> (i32, Value) {
+/// Returns the exit code and the output of `--json` for a host with these settings.
+fn check_settings(settings: &Value) -> (i32, Value) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("facts.json");
     let facts = json!({"facts": {
@@ -552,10 +552,10 @@ fn judge(settings: &Value) -> (i32, Value) {
 }
 
 #[test]
-fn the_exit_code_says_whether_something_limits() {
-    let (code, found) = judge(&json!({"net.ipv4.tcp_rmem": "4096 131072 500002816"}));
+fn exit_code_is_1_if_a_setting_limits() {
+    let (code, found) = check_settings(&json!({"net.ipv4.tcp_rmem": "4096 131072 500002816"}));
     assert_eq!(code, 0, "{found}");
-    let (code, found) = judge(&json!({"net.ipv4.tcp_rmem": "4096 131072 500002815"}));
+    let (code, found) = check_settings(&json!({"net.ipv4.tcp_rmem": "4096 131072 500002815"}));
     assert_eq!(code, 1);
     let limits: Vec<&Value> = found["findings"].as_array().unwrap().iter().collect();
     let limit = limits.last().unwrap();
@@ -568,7 +568,7 @@ fn the_exit_code_says_whether_something_limits() {
 }
 
 #[test]
-fn what_json_printed_can_be_judged_elsewhere() {
+fn judges_facts_from_json_of_another_host() {
     let mut first = Command::new(longhaul_testbed::longhaul());
     let first = first.args(["doctor", "--json"]).output().unwrap();
     let directory = tempfile::tempdir().unwrap();

@@ -19,16 +19,16 @@ fn sh(command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Bytes of an answer: 70 full segments.
+/// Bytes of a response: 70 full segments.
 const ANSWER: usize = 100_000;
 
-/// Two namespaces with a wire between; they go with this value.
-struct Pair {
+/// Two network namespaces with a veth pair between; deleted on drop.
+struct NamespacePair {
     server: String,
     client: String,
 }
 
-impl Pair {
+impl NamespacePair {
     fn new(name: &str) -> Self {
         let name = format!("ack{}{name}", std::process::id());
         let pair = Self {
@@ -52,19 +52,19 @@ impl Pair {
         pair
     }
 
-    /// Serves connections one after the other: 100 KB for each byte that comes.
+    /// Serves connections one after the other: 100 KB for each byte received.
     fn serve(&self, address: &'static str) {
         let server = Netns::named(&self.server).unwrap();
         let listener = server.run(|| TcpListener::bind((address, 7000))).unwrap();
         thread::spawn(move || listener.incoming().flatten().for_each(answer));
     }
 
-    /// A program under `longhaul run` that asks so many times over one connection.
+    /// Starts a program under `longhaul run` that sends `requests` over one connection.
     fn fetch(&self, flags: &[&str], address: &str, requests: usize) -> Child {
         self.fetch_each_after("true", flags, address, requests)
     }
 
-    /// It does `first` before it asks.
+    /// Starts such a program, which runs `first` before each request.
     fn fetch_each_after(
         &self,
         first: &str,
@@ -87,14 +87,14 @@ impl Pair {
         client.run(|| command.spawn()).unwrap()
     }
 
-    /// Packets that left the client.
+    /// Returns the number of packets that left the client.
     fn transmitted(&self) -> u64 {
         let path = "/sys/class/net/wan0/statistics/tx_packets";
         let count = sh(&format!("ip netns exec {} cat {path}", self.client));
         count.trim().parse().unwrap()
     }
 
-    /// Probes and time-outs by which the server got over ACKs that did not come.
+    /// Returns the number of loss probes and timeouts at the server, caused by missing ACKs.
     fn stalls(&self) -> u64 {
         let text = sh(&format!(
             "ip netns exec {} cat /proc/net/netstat",
@@ -108,7 +108,7 @@ impl Pair {
     }
 }
 
-impl Drop for Pair {
+impl Drop for NamespacePair {
     fn drop(&mut self) {
         sh(&format!(
             "ip netns delete {}; ip netns delete {}",
@@ -123,7 +123,7 @@ fn answer(mut stream: TcpStream) {
     while stream.read_exact(&mut [0]).is_ok() && stream.write_all(&bytes).is_ok() {}
 }
 
-/// The record of a run, all of whose answers came whole.
+/// Returns the record of a run, after checking that all responses were complete.
 fn record(child: Child, requests: usize) -> Value {
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -139,7 +139,7 @@ fn count(record: &Value, what: &str) -> u64 {
     record["acks"][what].as_u64().unwrap()
 }
 
-/// ACKs that went, of those that the sockets made.
+/// Returns the share of the sockets' ACKs that were sent.
 fn sent(record: &Value) -> f64 {
     let (pure, withheld, late) = (
         count(record, "pure"),
@@ -153,9 +153,9 @@ fn sent(record: &Value) -> f64 {
 const REQUESTS: usize = 60;
 
 #[test]
-fn acks_get_fewer_and_answers_do_not_stall() {
+fn ack_ratio_reduces_acks_without_stalls() {
     for (address, name) in [("10.5.0.1", "four"), ("fd05::1", "six")] {
-        let pair = Pair::new(name);
+        let pair = NamespacePair::new(name);
         pair.serve(address);
         let all = record(
             pair.fetch(&["--ack-ratio", "1"], address, REQUESTS),
@@ -167,11 +167,10 @@ fn acks_get_fewer_and_answers_do_not_stall() {
             pair.fetch(&["--ack-ratio", "8"], address, REQUESTS),
             REQUESTS,
         );
-        // Three quarters of the delayed ACKs; how many of them go late, and are fewer, depends on what else the machine
-        // does.
+        // Three quarters of the delayed ACKs; how many of them are sent late depends on the load of the machine.
         let [pure, withheld] = ["pure", "withheld"].map(|what| count(&thinned, what));
         assert!(withheld * 3 > pure, "{thinned}");
-        // Were the last ACK of an answer lost, there would be one for each.
+        // If the last ACK of a response were lost, each response would stall.
         let stalls = pair.stalls() - before;
         assert!(
             stalls < REQUESTS as u64 / 3,
@@ -182,8 +181,8 @@ fn acks_get_fewer_and_answers_do_not_stall() {
 }
 
 #[test]
-fn an_aggregate_beyond_the_ratio_is_acknowledged_at_once() {
-    let pair = Pair::new("gso");
+fn acknowledges_aggregates_beyond_the_ratio_at_once() {
+    let pair = NamespacePair::new("gso");
     // Segments come in trains of up to 64 KB: each is more than two segments.
     sh(&format!(
         "ip -n {0} link set wan0 gso_max_segs 65535; tc -n {0} qdisc delete dev wan0 root",
@@ -198,8 +197,8 @@ fn an_aggregate_beyond_the_ratio_is_acknowledged_at_once() {
 }
 
 #[test]
-fn a_killed_run_thins_no_more() {
-    let pair = Pair::new("kill");
+fn ack_thinning_ends_when_the_run_is_killed() {
+    let pair = NamespacePair::new("kill");
     // An ACK a segment.
     sh(&format!(
         "ip -n {} route change 10.5.0.0/24 dev wan0 src 10.5.0.2 quickack 1",
@@ -217,19 +216,19 @@ fn a_killed_run_thins_no_more() {
         }
         std::io::Result::Ok((pair.transmitted() - before) / REQUESTS as u64)
     };
-    // Of 70 ACKs two go, one or two of them late, and the request.
+    // Of 70 ACKs two are sent, one or two of them late, and the request.
     let thinned = packets_an_answer().unwrap();
     assert!(thinned < 20, "{thinned} packets an answer");
     child.kill().unwrap();
     child.wait().unwrap();
-    // The program outlives it, and has its ACKs back.
+    // The program continues, and all its ACKs are sent again.
     let free = packets_an_answer().unwrap();
     assert!(free > 40, "{free} packets an answer");
 }
 
 #[test]
-fn paced_acks_go_through_a_class_that_goes_with_the_run() {
-    let pair = Pair::new("pace");
+fn removes_ack_pacing_class_after_the_run() {
+    let pair = NamespacePair::new("pace");
     pair.serve("10.5.0.1");
     let tc = |what: &str| sh(&format!("tc -n {} -s {what} show dev wan0", pair.client));
     let flags = ["--ack-pace", "500", "--ack-interface", "wan0"];
@@ -251,7 +250,7 @@ fn paced_acks_go_through_a_class_that_goes_with_the_run() {
     let seconds = began.elapsed().as_secs_f64();
     let through_class = sent_packets(&tc("class"));
     assert!(through_class > 20.0, "{}", tc("class"));
-    // What the bucket lets through in that time, with a tenth for the time before the first look.
+    // The bucket's rate over that time, with a tenth for the time before the first request.
     assert!(
         through_class < 500.0 * 1.1 * (seconds + 0.2),
         "{through_class} in {seconds} s"
@@ -275,7 +274,7 @@ fn paced_acks_go_through_a_class_that_goes_with_the_run() {
     assert!(!tc("qdisc").contains("htb"), "{}", tc("qdisc"));
 }
 
-/// The first `Sent BYTES bytes N pkt` that tc shows.
+/// Returns the number of packets in the first `Sent BYTES bytes N pkt` of tc's output.
 fn sent_packets(shown: &str) -> f64 {
     let words: Vec<_> = shown.split_whitespace().collect();
     let at = words.iter().position(|word| *word == "Sent").expect(shown);
@@ -283,8 +282,8 @@ fn sent_packets(shown: &str) -> f64 {
 }
 
 #[test]
-fn a_queueing_discipline_that_somebody_chose_stays() {
-    let pair = Pair::new("own");
+fn keeps_a_configured_queueing_discipline() {
+    let pair = NamespacePair::new("own");
     sh(&format!(
         "tc -n {} qdisc add dev wan0 root handle 7: pfifo",
         pair.client

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program under `longhaul run` finds the world as it would without, and its end is longhaul's.
+//! Environment, signals and exit code of a program under `longhaul run` are as without it.
 
-use crate::run_program::{Running, command, may_run, output, printed};
+use crate::run_program::{Running, command, may_run, output, stdout_of};
 use rustix::process::Signal;
 use std::{
     io::{BufRead, BufReader, Write},
@@ -9,7 +9,7 @@ use std::{
 };
 
 #[test]
-fn ends_are_passed_on() {
+fn passes_on_the_exit_code() {
     if !may_run() {
         return;
     }
@@ -28,7 +28,7 @@ fn ends_are_passed_on() {
 }
 
 #[test]
-fn signals_are_passed_on() {
+fn passes_on_signals() {
     if !may_run() {
         return;
     }
@@ -45,7 +45,7 @@ fn signals_are_passed_on() {
 }
 
 #[test]
-fn a_program_that_ends_by_a_signal_passed_on_is_told_as_a_shell_does() {
+fn exits_with_128_plus_signal_number() {
     if !may_run() {
         return;
     }
@@ -55,7 +55,7 @@ fn a_program_that_ends_by_a_signal_passed_on_is_told_as_a_shell_does() {
 }
 
 #[test]
-fn input_output_and_arguments_are_the_program_s() {
+fn passes_through_input_output_and_arguments() {
     if !may_run() {
         return;
     }
@@ -81,7 +81,7 @@ fn input_output_and_arguments_are_the_program_s() {
 }
 
 #[test]
-fn environment_directory_group_and_signal_mask_are_the_caller_s() {
+fn inherits_environment_directory_group_and_signal_mask() {
     if !may_run() {
         return;
     }
@@ -91,11 +91,11 @@ fn environment_directory_group_and_signal_mask_are_the_caller_s() {
     let plain = plain.args(["-c", looks]).output().unwrap();
     assert!(plain.status.success());
     let plain = String::from_utf8(plain.stdout).unwrap();
-    assert_eq!(printed(&["--pace", "1gbit"], &["sh", "-c", looks]), plain);
+    assert_eq!(stdout_of(&["--pace", "1gbit"], &["sh", "-c", looks]), plain);
 }
 
 #[test]
-fn another_user_is_that_user_altogether() {
+fn sets_ids_groups_and_environment_of_another_user() {
     if !may_run() {
         return;
     }
@@ -114,14 +114,14 @@ fn another_user_is_that_user_altogether() {
         none = "0".repeat(16),
     );
     assert_eq!(
-        printed(&["--user", "nobody"], &["sh", "-c", looks]),
+        stdout_of(&["--user", "nobody"], &["sh", "-c", looks]),
         expected
     );
 }
 
-/// A terminal tells the whole group: passed on as well, it would be told twice.
+/// A terminal signals the whole process group: a signal passed on too would be delivered twice.
 #[test]
-fn a_terminal_s_signals_come_once() {
+fn delivers_terminal_signals_once() {
     if !may_run() {
         return;
     }
@@ -131,9 +131,9 @@ fn a_terminal_s_signals_come_once() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("program");
     std::fs::write(&file, program).unwrap();
-    // Without exec a shell that stays in between is told of SIGQUIT too, and dies of it.
+    // Without exec a shell in between would receive SIGQUIT too, and end.
     let line = format!("exec {longhaul} run -- sh {}", file.display());
-    // What a shell starts with & ignores both signals, and a shell cannot trap what was ignored when it began.
+    // A command started with & ignores both signals, and a shell cannot trap signals that were ignored at its start.
     let mut child = std::process::Command::new("env")
         .args([
             "--default-signal=INT,QUIT",

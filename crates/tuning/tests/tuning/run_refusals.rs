@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul run` refuses: one clear line, and the program does not run.
+//! Refusals of `longhaul run`: one line, and the program does not run.
 
 use crate::{
     cc_host::Host,
@@ -11,7 +11,7 @@ use std::{
     process::Command,
 };
 
-/// Refused with this code and one line that holds all of `words`; the program would print.
+/// Asserts a refusal with this code and one line that contains all of `words`; the program would print.
 fn refused(code: i32, flags: &[&str], words: &[&str]) {
     let output = command(flags, &["echo", "it ran"]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -23,7 +23,7 @@ fn refused(code: i32, flags: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn values_out_of_range_are_named() {
+fn names_values_out_of_range() {
     refused(2, &["--pace", "35gbit"], &["--pace", "34gbit"]);
     refused(2, &["--gap", "2s"], &["--gap", "100ns to 1s"]);
     refused(2, &["--cwnd-cap", "1KB"], &["--cwnd-cap", "4KiB"]);
@@ -37,7 +37,7 @@ fn values_out_of_range_are_named() {
 }
 
 #[test]
-fn names_that_nobody_has_are_named() {
+fn refuses_unknown_names() {
     refused(2, &["--cc", "nobody"], &["nobody", "reno", "lh_scalable"]);
     refused(2, &["--cc", "lh_reno"], &["lh_reno"]);
     refused(2, &["--cc", "reno", "--param", "ai=1"], &["--param", "lh_"]);
@@ -55,7 +55,7 @@ fn names_that_nobody_has_are_named() {
 }
 
 #[test]
-fn a_missing_program_is_named() {
+fn names_a_missing_program() {
     for missing in ["no-such-program", "/no/such/program", "/etc/passwd"] {
         let output = command(&[], &[missing]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -66,7 +66,7 @@ fn a_missing_program_is_named() {
 }
 
 #[test]
-fn whoever_may_not_is_told_what_is_missing() {
+fn names_missing_capability() {
     if !may_run() {
         return;
     }
@@ -81,13 +81,13 @@ fn whoever_may_not_is_told_what_is_missing() {
     assert!(output.stdout.is_empty());
 }
 
-/// 1 would be taken for the program's own.
+/// Exit code 1 would look like the program's own.
 #[test]
-fn what_another_longhaul_loaded_is_refused_with_longhauls_code() {
+fn refuses_algorithm_of_another_build_with_exit_code_3() {
     if !may_run() {
         return;
     }
-    // For the turn alone.
+    // Held only for its lock.
     let _host = Host::new();
     let cc = |word| {
         let mut command = Command::new(longhaul_testbed::longhaul());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sockets of programs that know nothing of it have the profile, and nobody else's have.
+//! Sockets of a program under `longhaul run` have the profile, and no others have it.
 
 use crate::run_program::{Running, connect, may_run, origin};
 use longhaul_linux::{
-    supervise::{Program, Signals},
     socket,
+    supervise::{Program, Signals},
     tcp_info::TcpInfo,
     transient_cgroup::TransientCgroup,
 };
@@ -22,11 +22,11 @@ fn congestion_control(stream: &TcpStream) -> String {
     name.trim_end_matches('\0').to_owned()
 }
 
-/// Not the system's.
+/// Congestion control that is not the system's default.
 const CC: &str = "reno";
 
 #[test]
-fn a_connection_that_a_child_of_the_program_opens_has_all_of_it() {
+fn connection_of_a_child_process_has_the_whole_profile() {
     if !may_run() {
         return;
     }
@@ -68,14 +68,14 @@ fn a_connection_that_a_child_of_the_program_opens_has_all_of_it() {
     assert_eq!(socket.tcp_user_timeout().unwrap().unwrap().as_secs(), 30);
     assert!(socket.tcp_mss().unwrap() <= 1200);
     assert_eq!(socket.tos_v4().unwrap(), 32);
-    // The other end is this process's.
+    // The other end belongs to this process.
     assert_eq!(socket::pacing_rate(&other_end).unwrap(), u64::MAX);
     assert_eq!(TcpInfo::of(&other_end).unwrap().cwnd_segments, 10);
     assert_eq!(running.finish().0, Some(0));
 }
 
 #[test]
-fn over_ipv6_too() {
+fn applies_profile_over_ipv6() {
     if !may_run() {
         return;
     }
@@ -87,7 +87,7 @@ fn over_ipv6_too() {
     assert_eq!(SockRef::from(&stream).tclass_v6().unwrap(), 32);
 }
 
-/// A server of which nothing is known but its port.
+/// Starts a server under `longhaul run`; returns it with its address.
 fn server(flags: &[&str]) -> (Running, SocketAddr) {
     let script = "import os, socket\n\
                   s = socket.create_server(('127.0.0.1', 0))\n\
@@ -105,7 +105,7 @@ fn server(flags: &[&str]) -> (Running, SocketAddr) {
 }
 
 #[test]
-fn connections_that_come_in_have_it() {
+fn applies_profile_to_accepted_connections() {
     if !may_run() {
         return;
     }
@@ -121,7 +121,7 @@ fn connections_that_come_in_have_it() {
 }
 
 #[test]
-fn a_cap_holds_from_the_first_segment_on() {
+fn cwnd_cap_applies_from_the_first_segment() {
     if !may_run() {
         return;
     }
@@ -158,7 +158,7 @@ fn a_cap_holds_from_the_first_segment_on() {
 }
 
 #[test]
-fn a_gap_is_a_rate_by_the_segment_size() {
+fn converts_gap_to_a_rate_by_segment_size() {
     if !may_run() {
         return;
     }
@@ -169,7 +169,7 @@ fn a_gap_is_a_rate_by_the_segment_size() {
 }
 
 #[test]
-fn pace_alone_limits_nothing_but_is_pacing() {
+fn pace_suffix_enables_pacing_without_a_limit() {
     if !may_run() {
         return;
     }
@@ -185,9 +185,9 @@ fn pace_alone_limits_nothing_but_is_pacing() {
     assert_eq!(socket::pacing_rate(&running.socket(3)).unwrap(), u64::MAX);
 }
 
-/// The kernel works the first rate out before it sets the window: twice the window each round trip.
+/// The kernel computes the first pacing rate before it sets the window: twice the window each round trip.
 #[test]
-fn a_larger_first_window_is_paced_by_its_own_size() {
+fn paces_a_larger_initial_window_by_its_own_size() {
     if !may_run() {
         return;
     }
@@ -209,7 +209,7 @@ fn a_larger_first_window_is_paced_by_its_own_size() {
 }
 
 #[test]
-fn ours_is_there_for_as_long_as_the_program() {
+fn keeps_own_algorithm_loaded_while_the_program_runs() {
     if !may_run() {
         return;
     }
@@ -222,7 +222,7 @@ fn ours_is_there_for_as_long_as_the_program() {
     assert_eq!(congestion_control(&stream), "lh_scalable");
 }
 
-/// Lengths of IPv4 packets to a port, as they leave: trains of segments are still whole there.
+/// Capture of IPv4 packets to a port as they leave, before GSO trains are segmented.
 struct Capture {
     socket: socket2::Socket,
     port: u16,
@@ -235,16 +235,16 @@ impl Capture {
         let kind = socket2::Type::DGRAM;
         let socket = socket2::Socket::new(socket2::Domain::PACKET, kind, Some(protocol)).unwrap();
         socket
-            .set_read_timeout(Some(crate::run_program::PATIENCE))
+            .set_read_timeout(Some(crate::run_program::TIMEOUT))
             .unwrap();
         Self { socket, port }
     }
 
-    /// The next one with data.
+    /// Returns the length of the next packet with data.
     fn length(&self) -> usize {
         let mut head = [0; 64];
         loop {
-            // What does not fit is cut off.
+            // Longer packets are truncated.
             let read = (&self.socket).read(&mut head).expect("packets");
             let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
             let to = u16::from_be_bytes([head[22], head[23]]);
@@ -255,8 +255,8 @@ impl Capture {
     }
 }
 
-/// Looks at what a program sends at 100 Mbit/s, until `found` likes the lengths of 50 packets.
-fn sends(flags: &[&str], found: impl Fn(&[usize]) -> bool) {
+/// Captures a program's packets at 100 Mbit/s until `found` accepts the lengths of 50 of them.
+fn wait_for_packet_lengths(flags: &[&str], found: impl Fn(&[usize]) -> bool) {
     let (listener, address) = origin();
     let flags = [&["--mss", "1012", "--pace", "100mbit"], flags].concat();
     let script = format!("{}; cat /dev/zero >&3 & :", connect(address));
@@ -272,31 +272,31 @@ fn sends(flags: &[&str], found: impl Fn(&[usize]) -> bool) {
             return;
         }
         assert!(
-            start.elapsed() < crate::run_program::PATIENCE,
+            start.elapsed() < crate::run_program::TIMEOUT,
             "{flags:?}: {lengths:?}"
         );
     }
 }
 
-/// 20 bytes of IP, 20 of TCP, 12 of timestamps.
+/// Bytes of a single segment: 20 of IP, 20 of TCP, 12 of timestamps, and 1000 of payload.
 const ONE_SEGMENT: usize = 1000 + 52;
 
 #[test]
-fn without_gso_each_packet_is_one_segment() {
+fn sends_single_segments_without_gso() {
     if !may_run() {
         return;
     }
-    sends(&["--gso", "off"], |lengths| {
+    wait_for_packet_lengths(&["--gso", "off"], |lengths| {
         lengths.iter().all(|length| *length <= ONE_SEGMENT)
     });
-    // Else a millisecond of the rate goes at once.
-    sends(&[], |lengths| {
+    // With GSO a millisecond of the rate is sent at once.
+    wait_for_packet_lengths(&[], |lengths| {
         lengths.iter().any(|length| *length > 4 * ONE_SEGMENT)
     });
 }
 
 #[test]
-fn the_record_says_what_the_sockets_did() {
+fn record_counts_socket_activity() {
     if !may_run() {
         return;
     }
@@ -331,9 +331,9 @@ fn the_record_says_what_the_sockets_did() {
     assert_eq!(json["refused"], serde_json::json!([]));
 }
 
-/// Nothing that `run` lets through: a congestion control that went away meanwhile.
+/// `run` itself would refuse this name; it stands for a congestion control that was unloaded meanwhile.
 #[test]
-fn what_the_kernel_refuses_is_counted_with_its_reason() {
+fn counts_refused_settings_with_errno() {
     if !may_run() {
         return;
     }

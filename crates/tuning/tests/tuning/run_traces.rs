@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul run` leaves nothing: no cgroup, no BPF program, no link, however it ends.
+//! `longhaul run` leaves no cgroup, BPF program or link, however it ends.
 
-use crate::run_program::{PATIENCE, Running, connect, may_run, origin, output};
+use crate::run_program::{Running, TIMEOUT, connect, may_run, origin, output};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, ProgInfoIter};
 use longhaul_linux::cgroup;
 use rustix::{
@@ -10,16 +10,16 @@ use rustix::{
 };
 use std::{os::fd::OwnedFd, path::Path, process::Command, time::Instant};
 
-/// What the kernel keeps for a run.
+/// Kernel objects of a run.
 #[derive(Debug)]
-struct Traces {
+struct KernelState {
     cgroup: String,
     links: Vec<u32>,
     programs: Vec<u32>,
 }
 
-impl Traces {
-    /// Of a run that goes on.
+impl KernelState {
+    /// Reads the objects of a run in progress.
     fn of(longhaul: Pid) -> Self {
         let [cgroup] = &cgroups_of(longhaul)[..] else {
             panic!("no cgroup, or several");
@@ -47,11 +47,11 @@ impl Traces {
     }
 }
 
-/// The kernel frees programs a moment after their last descriptor is closed.
+/// Waits for a condition: the kernel frees programs a moment after their last descriptor is closed.
 fn assert_soon(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
+        assert!(start.elapsed() < TIMEOUT, "{what}");
         std::thread::yield_now();
     }
 }
@@ -81,8 +81,8 @@ fn inode_of(cgroup: &str) -> u64 {
     fstat(open(cgroup)).unwrap().st_ino
 }
 
-/// What `longhaul doctor --clean` says.
-fn cleaned() -> String {
+/// Returns the output of `longhaul doctor --clean`.
+fn doctor_clean_output() -> String {
     let state = tempfile::tempdir().unwrap();
     let output = Command::new(longhaul_testbed::longhaul())
         .args(["doctor", "--clean"])
@@ -93,30 +93,30 @@ fn cleaned() -> String {
 }
 
 #[test]
-fn doctor_removes_what_a_killed_run_left() {
+fn doctor_removes_leftovers_of_a_killed_run() {
     if !may_run() {
         return;
     }
     let mut running = Running::start(&[], "");
-    let traces = Traces::of(running.longhaul());
+    let traces = KernelState::of(running.longhaul());
     running.longhaul.kill().unwrap();
     running.wait();
     kill_process(running.program, Signal::KILL).unwrap();
     // (Another test's run may be the one that finds it.)
     assert_soon("doctor left the cgroup", || {
-        cleaned();
+        doctor_clean_output();
         traces.cgroup_is_gone()
     });
 }
 
 #[test]
-fn nothing_stays_after_a_program_s_end() {
+fn leaves_nothing_after_the_program_exits() {
     if !may_run() {
         return;
     }
     let mut running = Running::start(&["--pace", "1gbit", "--gso", "off"], "");
-    let traces = Traces::of(running.longhaul());
-    // The profile, and the four that tell of sockets.
+    let traces = KernelState::of(running.longhaul());
+    // The profile, and the four that report sockets.
     assert_eq!(traces.links.len(), 5);
     assert_eq!(running.finish().0, Some(0));
     assert!(traces.cgroup_is_gone());
@@ -124,12 +124,12 @@ fn nothing_stays_after_a_program_s_end() {
 }
 
 #[test]
-fn nothing_stays_after_sigterm() {
+fn leaves_nothing_after_sigterm() {
     if !may_run() {
         return;
     }
     let mut running = Running::start(&["--pace", "1gbit"], "");
-    let traces = Traces::of(running.longhaul());
+    let traces = KernelState::of(running.longhaul());
     assert_eq!(traces.links.len(), 1);
     running.signal(Signal::TERM);
     assert_eq!(running.wait(), Some(143));
@@ -137,20 +137,20 @@ fn nothing_stays_after_sigterm() {
     assert_soon("BPF is still there", || traces.bpf_is_gone());
 }
 
-/// The program goes on: what it has begun is worth more than its profile.
+/// The program continues: its work is worth more than its profile.
 #[test]
-fn after_sigkill_the_program_goes_on_and_the_next_run_cleans_up() {
+fn program_survives_sigkill_and_next_run_cleans_up() {
     if !may_run() {
         return;
     }
     let (_listener, address) = origin();
     let mut running = Running::start(&["--pace", "80mbit"], &connect(address));
-    let traces = Traces::of(running.longhaul());
+    let traces = KernelState::of(running.longhaul());
     let stream = running.socket(3);
     running.longhaul.kill().unwrap();
     running.wait();
     assert_soon("BPF is still there", || traces.bpf_is_gone());
-    // Its connection keeps what it has.
+    // Its connection keeps its settings.
     assert_eq!(
         longhaul_linux::socket::pacing_rate(&stream).unwrap(),
         10_000_000
@@ -158,7 +158,11 @@ fn after_sigkill_the_program_goes_on_and_the_next_run_cleans_up() {
     assert!(output(&[], &["true"]).status.success());
     assert!(!traces.cgroup_is_gone(), "a process is in it");
     let stays = format!("cgroup {} stays", traces.cgroup);
-    assert!(cleaned().contains(&stays), "{}", cleaned());
+    assert!(
+        doctor_clean_output().contains(&stays),
+        "{}",
+        doctor_clean_output()
+    );
     kill_process(running.program, Signal::KILL).unwrap();
     assert_soon("the next run left the cgroup", || {
         assert!(output(&[], &["true"]).status.success());
@@ -166,9 +170,9 @@ fn after_sigkill_the_program_goes_on_and_the_next_run_cleans_up() {
     });
 }
 
-/// Loaded for the run, by name: it would outlive the process.
+/// A congestion control is loaded by name, so it outlives a killed process.
 #[test]
-fn a_congestion_control_that_a_killed_run_loaded_goes_with_the_next() {
+fn next_run_unloads_algorithm_of_a_killed_run() {
     if !may_run() {
         return;
     }
@@ -185,13 +189,13 @@ fn a_congestion_control_that_a_killed_run_loaded_goes_with_the_next() {
 }
 
 #[test]
-fn who_stays_after_the_program_goes_back_to_where_it_came_from() {
+fn remaining_processes_return_to_their_cgroup() {
     if !may_run() {
         return;
     }
     // (Its own output, or the test would wait for its end.)
     let script = "sleep 1000 >/dev/null 2>&1 & echo $!";
-    let said = crate::run_program::printed(&["--pace", "1gbit"], &["bash", "-c", script]);
+    let said = crate::run_program::stdout_of(&["--pace", "1gbit"], &["bash", "-c", script]);
     let sleeper = said.trim().parse().ok().and_then(Pid::from_raw).unwrap();
     let cgroup_of = |process: &str| {
         let text = std::fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap();
@@ -203,18 +207,18 @@ fn who_stays_after_the_program_goes_back_to_where_it_came_from() {
 }
 
 #[test]
-fn a_hundred_runs_leave_as_little_as_one() {
+fn hundred_runs_leave_nothing_behind() {
     if !may_run() {
         return;
     }
     let mut traces = Vec::new();
     for round in 0..100 {
         let mut running = Running::start(&["--pace", "1gbit"], "");
-        traces.push(Traces::of(running.longhaul()));
+        traces.push(KernelState::of(running.longhaul()));
         assert_eq!(running.finish().0, Some(0), "round {round}");
     }
-    assert!(traces.iter().all(Traces::cgroup_is_gone));
+    assert!(traces.iter().all(KernelState::cgroup_is_gone));
     assert_soon("BPF is still there", || {
-        traces.iter().all(Traces::bpf_is_gone)
+        traces.iter().all(KernelState::bpf_is_gone)
     });
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parallel streams of simulated TCP under DECP's law.
+//! Parallel streams of simulated TCP under DECP's controller.
 //!
-//! What stands between the law and them is what stands between `longhaul decp` and a kernel: windows,
-//! round trips and counts go in, caps come out and are put on as the eBPF program puts them on.
+//! The controller has the same interface to them as `longhaul decp` has to a kernel. Windows,
+//! round trips and counts go in; caps come out and are applied as the eBPF program applies them.
 
 use longhaul_netem::{LinkConfig, Schedule, Setting};
 use longhaul_tcpsim::{
@@ -11,7 +11,7 @@ use longhaul_tcpsim::{
     sender,
     simulation::{FlowConfig, Path, Simulation},
 };
-use longhaul_tuning::decp::model::{Change, Law, Observation, Settings};
+use longhaul_tuning::decp::model::{Change, Controller, Observation, Settings};
 use longhaul_units::Time;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -19,28 +19,28 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// Payload of a packet, and the packet on the wire.
 const PAYLOAD: u32 = 1448;
 const PACKET: f64 = 1500.0;
-/// From look to look.
-const LOOK: Time = Time::from_millis(50);
+/// Sampling interval.
+const SAMPLE_INTERVAL: Time = Time::from_millis(50);
 /// iperf3's streams begin within this, µs.
 const JITTER_US: u64 = 40_000;
 
-/// One experiment: streams side by side, and others that nobody tells the law of.
+/// Experiment: parallel streams, and other flows that the controller does not observe.
 #[derive(Debug, Clone)]
-pub(crate) struct Bed {
+pub(crate) struct Experiment {
     pub(crate) rate_mbit: u64,
     /// In bandwidth–delay products.
     pub(crate) queue: f64,
     pub(crate) loss: f64,
-    /// When those losses end.
+    /// Time at which those losses end.
     pub(crate) loss_ends: Option<Time>,
     pub(crate) cubic: bool,
     pub(crate) streams: Vec<Stream>,
-    pub(crate) strangers: Vec<Stream>,
+    pub(crate) uncontrolled: Vec<Stream>,
     pub(crate) seconds: u64,
     pub(crate) seed: u64,
 }
 
-/// When it begins to send, and how many packets it has.
+/// Stream: its start, and its number of packets if it is finite.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stream {
     pub(crate) at: Time,
@@ -48,11 +48,11 @@ pub(crate) struct Stream {
 }
 
 pub(crate) const RTT: Time = Time::from_millis(350);
-/// iperf3 opens stream after stream, and tells the other end of each.
+/// Time to open a stream: iperf3 opens them one by one, and tells the other end of each.
 const OPENING: Time = RTT;
 
-impl Bed {
-    /// As iperf3 does it: all streams are opened first, then all begin within some milliseconds. Reno.
+impl Experiment {
+    /// Starts streams as iperf3 does: all are opened first, then all begin within some milliseconds. Reno.
     pub(crate) fn iperf3(rate_mbit: u64, queue: f64, streams: usize, seconds: u64) -> Self {
         Self {
             rate_mbit,
@@ -61,7 +61,7 @@ impl Bed {
             loss_ends: None,
             cubic: false,
             streams: vec![Stream::at(OPENING * (streams as u64 + 1)); streams],
-            strangers: Vec::new(),
+            uncontrolled: Vec::new(),
             seconds,
             seed: 7,
         }
@@ -81,7 +81,7 @@ impl Bed {
             control: control(cubic),
         };
         let streams = self.streams.iter().map(|one| (one, self.cubic));
-        let strangers = self.strangers.iter().map(|one| (one, false));
+        let strangers = self.uncontrolled.iter().map(|one| (one, false));
         streams
             .chain(strangers)
             .map(|(one, cubic)| flow(one, cubic))
@@ -127,13 +127,14 @@ impl Bed {
         self.rate_mbit as f64 * 1e6 / 8.0 / PACKET * RTT.as_secs_f64()
     }
 
-    /// When the first has data to send.
-    pub(crate) fn begins(&self) -> Time {
-        let all = self.streams.iter().chain(&self.strangers);
+    /// Returns the time at which the first stream has data to send.
+    pub(crate) fn start(&self) -> Time {
+        let all = self.streams.iter().chain(&self.uncontrolled);
         all.map(|stream| stream.at).min().unwrap_or(Time::ZERO)
     }
 
-    /// Runs it for so many seconds since the first had data to send, under a law if there is one; `after` sees every look.
+    /// Runs for `seconds` after the first stream has data to send, under a controller if `settings` are given;
+    /// `after` runs after each sample.
     pub(crate) fn run(
         &self,
         settings: Option<Settings>,
@@ -141,16 +142,16 @@ impl Bed {
     ) -> Outcome {
         let mut running = Running {
             simulation: Simulation::new(self.path(), self.flows()),
-            law: settings.map(Law::new),
+            controller: settings.map(Controller::new),
             caps: vec![None; self.streams.len()],
-            orders: vec![None; self.streams.len()],
+            pending: vec![None; self.streams.len()],
             bed: self.clone(),
         };
         let mut now = Time::ZERO;
-        while now < self.begins() + Time::from_secs(self.seconds) {
-            now += LOOK;
+        while now < self.start() + Time::from_secs(self.seconds) {
+            now += SAMPLE_INTERVAL;
             running.simulation.run_until(now);
-            running.look();
+            running.sample();
             after(&mut running);
         }
         running.outcome()
@@ -170,45 +171,47 @@ fn control(cubic: bool) -> Box<dyn CongestionControl> {
     }
 }
 
-/// An experiment under way.
+/// Running experiment.
 pub(crate) struct Running {
     pub(crate) simulation: Simulation,
-    pub(crate) law: Option<Law>,
+    pub(crate) controller: Option<Controller>,
     pub(crate) caps: Vec<Option<u32>>,
-    /// What the sockets are still to be told.
-    orders: Vec<Option<Change>>,
-    bed: Bed,
+    /// Changes that are not yet applied to their sockets.
+    pending: Vec<Option<Change>>,
+    bed: Experiment,
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
-    /// Of all that the link carries, strangers' too.
+    /// Share of the link's capacity that all flows use, uncontrolled ones too.
     pub(crate) utilisation: f64,
     pub(crate) jain: f64,
     pub(crate) slowest_to_fastest: f64,
     pub(crate) retransmitted: u64,
-    /// Packets that strangers got across.
+    /// Packets that uncontrolled flows delivered.
     pub(crate) strangers: u64,
 }
 
 impl Running {
-    fn look(&mut self) {
+    fn sample(&mut self) {
         let now = self.simulation.now();
         let seen: Vec<_> = (0..self.caps.len()).map(|at| self.observe(at)).collect();
-        let Some(law) = &mut self.law else { return };
-        for change in law.look(now, &seen) {
-            self.orders[change.id as usize] = Some(change);
+        let Some(controller) = &mut self.controller else {
+            return;
+        };
+        for change in controller.on_sample(now, &seen) {
+            self.pending[change.id as usize] = Some(change);
         }
         for at in 0..self.caps.len() {
-            self.carry_out(at);
+            self.apply_change(at);
         }
     }
 
-    /// What the kernel says of a stream.
+    /// Returns the observation that the kernel would report of a stream.
     fn observe(&mut self, at: usize) -> Observation {
         let (now, begins) = (self.simulation.now(), self.bed.streams[at].at + RTT);
-        let told = u32::from(now >= OPENING * (at as u64 + 1));
+        let announced = u32::from(now >= OPENING * (at as u64 + 1));
         let sender = self.simulation.sender(at);
         let window = sender.window();
         let counters = sender.counters();
@@ -221,20 +224,22 @@ impl Running {
             window_max_segments: u32::MAX,
             slow_start: window.in_slow_start() && sender.state() <= State::Disorder,
             mss_bytes: PAYLOAD,
-            delivered_segments: counters.delivered as u32 + told,
+            delivered_segments: counters.delivered as u32 + announced,
             retransmits: counters.retransmitted as u32,
             rtt: sender.srtt(),
             rtt_min: sender.rtt_min(),
             cap: self.caps[at],
-            // It is told of at the look after the first data.
-            bulk: now > begins + LOOK && !sender.is_done(),
+            // Observed as bulk at the sample after the first data.
+            bulk: now > begins + SAMPLE_INTERVAL && !sender.is_done(),
         }
     }
 
-    /// As `window_cap.bpf.c` does.
-    fn carry_out(&mut self, at: usize) {
+    /// Applies the pending change as `window_cap.bpf.c` does.
+    fn apply_change(&mut self, at: usize) {
         let now = self.simulation.now();
-        let Some(order) = self.orders[at] else { return };
+        let Some(order) = self.pending[at] else {
+            return;
+        };
         let sender = self.simulation.sender(at);
         if sender.state() > State::Disorder {
             return;
@@ -245,7 +250,7 @@ impl Running {
                 if self.caps[at].take().is_some() {
                     sender.unclamp_cwnd(now);
                 }
-                self.orders[at] = None;
+                self.pending[at] = None;
             }
             Some(cap) => {
                 let clamp = self.caps[at].unwrap_or(u32::MAX);
@@ -256,7 +261,7 @@ impl Running {
                     sender.clamp_cwnd(cap);
                     self.caps[at] = Some(cap);
                 }
-                self.orders[at] = Some(Change {
+                self.pending[at] = Some(Change {
                     fill: false,
                     ..order
                 });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul cc simulate` is told on the command line.
+//! Command line of `longhaul cc simulate`.
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "help texts are printed as they stand"
@@ -13,7 +13,7 @@ Examples:
     longhaul cc simulate --rate 10gbit --rtt 350ms --duration 1h
   Reno, one packet in a million lost, a line a second for a plot:
     longhaul cc simulate --cc reno --rate 1gbit --rtt 180ms --loss 0.0001% --json
-  Four Reno flows that meet a CUBIC flow with a shorter way after 30 s:
+  Four Reno flows, joined after 30 s by a CUBIC flow with a shorter round trip:
     longhaul cc simulate --rate 1gbit --rtt 40ms --queue 0.5bdp \\
         --flow cc=reno,streams=4,extra-rtt=60ms --flow cc=cubic,start=30s
   One ACK for 8 packets, paced super-packets, a window of 8 MB:
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Congestion control of the flows, with parameters where it has some: bic:ack_shift=3
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(super) cc: String,
-    /// How many flows, where no --flow says it
+    /// Number of flows, without --flow
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "flow")]
     pub(super) streams: u32,
     /// Flows that differ: KEY=VALUE,… with cc, streams, start, extra-rtt, bytes, window, pace,
@@ -47,25 +47,25 @@ pub(crate) struct Args {
     /// Both delays together, instead of --delay
     #[arg(long, value_name = "TIME", required_unless_present = "delay")]
     pub(super) rtt: Option<Time>,
-    /// What may wait for the bottleneck: 64KB, 1000p or 1bdp [default: 1bdp, but at least 1000p]
+    /// Queue limit of the bottleneck: 64KB, 1000p or 1bdp [default: 1bdp, but at least 1000p]
     #[arg(long, value_name = "LIMIT")]
     pub(super) queue: Option<String>,
     /// Loss of data: 0.1%, gilbert:p=1%,r=30%, at:5,17
     #[arg(long, value_name = "LOSS")]
     pub(super) loss: Option<String>,
-    /// Another setting of the data's direction, as longhaul link knows them; repeatable
+    /// Setting of the data's direction, as of longhaul link; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) forward: Vec<String>,
-    /// A setting of the ACKs' direction; repeatable
+    /// Setting of the ACKs' direction; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) backward: Vec<String>,
-    /// A change of both directions after the start: 'TIME: KEY VALUE'; repeatable
+    /// Change of both directions during the simulation: 'TIME: KEY VALUE'; repeatable
     #[arg(long, value_name = "CHANGE")]
     pub(super) at: Vec<String>,
     /// Simulated time
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub(super) duration: Time,
-    /// Between two records of a flow
+    /// Interval between two records of a flow
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(super) interval: Time,
     /// Packets for each ACK
@@ -89,7 +89,7 @@ pub(crate) struct Args {
     /// Packets of the first round trip
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(super) initial_window: u32,
-    /// Every random decision follows from this number
+    /// Seed of every random decision
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Decide segment by segment where trains would do: slow, for comparison

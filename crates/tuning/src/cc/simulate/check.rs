@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The check: from flags to a path and flows that are known to be sound.
+//! Validation: turns flags into a valid path and valid flows.
 
 use super::{super::config::Simulate, args::Args, flow::FlowArgs};
 use anyhow::Result;
@@ -14,7 +14,7 @@ use longhaul_tcpsim::{
 use longhaul_units::{BitRate, Bytes, Time};
 use std::ops::RangeInclusive;
 
-/// More flows than this take more than a few hundred bytes each and mean little.
+/// Most flows: each takes some hundred bytes of memory.
 const STREAMS: RangeInclusive<u32> = 1..=10_000;
 /// Packets in flight are counted in 32 bits, as the kernel does.
 const WINDOW_BYTES_MAX: u64 = 1 << 40;
@@ -22,9 +22,9 @@ const WINDOW_BYTES_MAX: u64 = 1 << 40;
 const RECORDS_MAX: u64 = 10_000_000;
 
 impl Args {
-    /// What stands after the check.
+    /// Validates the arguments.
     pub(in super::super) fn config(&self) -> Result<Simulate> {
-        let (forth, back) = shapes(self)?;
+        let (forth, back) = link_configs(self)?;
         let Rate::Constant(rate) = forth.rate else {
             return Err(Refusal::usage(
                 "rate unlimited: a bottleneck has a rate, as in --rate 10gbit",
@@ -60,8 +60,8 @@ impl Args {
     }
 }
 
-/// Both directions of the path: data's, then ACKs'.
-fn shapes(args: &Args) -> Result<(LinkConfig, LinkConfig)> {
+/// Returns both directions of the path: data's, then ACKs'.
+fn link_configs(args: &Args) -> Result<(LinkConfig, LinkConfig)> {
     let (mut forth, mut back) = (LinkConfig::default(), LinkConfig::default());
     let (there, home) = delays(args);
     forth.apply(Setting::Delay(there));
@@ -106,7 +106,7 @@ fn set(shape: &mut LinkConfig, key: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// Changes, each of which leaves sound what it changes.
+/// Returns the scheduled changes, after checking that each leaves both directions valid.
 fn schedule(args: &Args, shapes: [&LinkConfig; 2]) -> Result<Schedule> {
     let mut schedule = Schedule::default();
     for change in &args.at {
@@ -131,7 +131,7 @@ fn flows(args: &Args) -> Result<Vec<(FlowConfig, String)>> {
         false => args
             .flow
             .iter()
-            .map(|text| FlowArgs::read(text))
+            .map(|text| FlowArgs::parse(text))
             .collect::<Result<_>>()?,
     };
     let streams = |group: &FlowArgs| group.streams.unwrap_or(1);
@@ -209,7 +209,7 @@ fn within<T: PartialOrd + std::fmt::Display + Copy>(
     }
 }
 
-/// `on`, or the highest rate.
+/// Parses `on` (`None`), or the greatest pacing rate.
 fn pacing_rate(text: &str) -> Result<Option<BitRate>, String> {
     match text {
         "on" => Ok(None),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flows that differ, as `--flow` says them.
+//! Settings of single flows, from `--flow`.
 
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_units::{Bytes, Time};
 use std::str::FromStr;
 
-/// What a `--flow` may say of itself; the rest is as the flags say.
+/// Settings of a `--flow`; absent ones are those of the other flags.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FlowArgs {
     pub(super) cc: Option<String>,
@@ -22,31 +22,31 @@ pub(super) struct FlowArgs {
 }
 
 impl FlowArgs {
-    /// Reads `cc=htcp,streams=4,start=10s`.
-    pub(super) fn read(text: &str) -> Result<Self> {
+    /// Parses `cc=htcp,streams=4,start=10s`.
+    pub(super) fn parse(text: &str) -> Result<Self> {
         let mut flow = Self::default();
         for part in text.split(',') {
             let bad = |why: String| Refusal::usage(format!("flow {text:?}: {why}"));
             let (key, value) = part
                 .split_once('=')
                 .ok_or_else(|| bad(format!("{part:?} is not KEY=VALUE, as in cc=cubic")))?;
-            flow.take(key.trim(), value.trim()).map_err(bad)?;
+            flow.set(key.trim(), value.trim()).map_err(bad)?;
         }
         Ok(flow)
     }
 
-    fn take(&mut self, key: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
-            "cc" => put(&mut self.cc, value),
-            "streams" => put(&mut self.streams, value),
-            "start" => put(&mut self.start, value),
-            "extra-rtt" => put(&mut self.extra_rtt, value),
-            "bytes" => put(&mut self.bytes, value),
-            "window" => put(&mut self.window, value),
-            "pace" => put(&mut self.pace, value),
-            "mss" => put(&mut self.mss, value),
-            "ack-ratio" => put(&mut self.ack_ratio, value),
-            "initial-window" => put(&mut self.initial_window, value),
+            "cc" => parse_into(&mut self.cc, value),
+            "streams" => parse_into(&mut self.streams, value),
+            "start" => parse_into(&mut self.start, value),
+            "extra-rtt" => parse_into(&mut self.extra_rtt, value),
+            "bytes" => parse_into(&mut self.bytes, value),
+            "window" => parse_into(&mut self.window, value),
+            "pace" => parse_into(&mut self.pace, value),
+            "mss" => parse_into(&mut self.mss, value),
+            "ack-ratio" => parse_into(&mut self.ack_ratio, value),
+            "initial-window" => parse_into(&mut self.initial_window, value),
             _ => Err(format!(
                 "unknown key {key:?}; known are cc, streams, start, extra-rtt, bytes, window, pace, mss, ack-ratio, \
                  initial-window"
@@ -55,7 +55,7 @@ impl FlowArgs {
     }
 }
 
-fn put<T: FromStr<Err: std::fmt::Display>>(
+fn parse_into<T: FromStr<Err: std::fmt::Display>>(
     place: &mut Option<T>,
     value: &str,
 ) -> Result<(), String> {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a simulation tells while it runs. Times are simulated seconds since the start.
+//! Records of a simulation in progress. Times are simulated seconds since the start.
 
 use longhaul_tcpsim::{congestion_control::INFINITE_SSTHRESH, sender::Backoff};
 use serde::Serialize;
 
-/// One line.
+/// Record, written as one JSON line.
 #[derive(Debug, Serialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub(super) enum Record {
-    /// A flow at the end of an interval.
+    /// State of a flow at the end of an interval.
     Flow(FlowRecord),
-    /// A window that was reduced.
+    /// Reduction of a congestion window.
     Backoff(BackoffRecord),
 }
 
@@ -22,13 +22,13 @@ pub(super) struct FlowRecord {
     /// Absent before the first loss.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ssthresh_packets: Option<u32>,
-    /// Payload acknowledged in this interval, a second.
+    /// Payload acknowledged in this interval, bits a second.
     pub(super) goodput_bps: f64,
     pub(super) srtt_s: f64,
     pub(super) in_flight_packets: u64,
-    /// In this interval.
+    /// Packets retransmitted in this interval.
     pub(super) retransmitted_packets: u64,
-    /// Waiting before the bottleneck, of all flows.
+    /// Bytes queued at the bottleneck, of all flows.
     pub(super) queue_bytes: u64,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct FlowRecord {
 pub(super) struct BackoffRecord {
     at_s: f64,
     flow: usize,
-    /// Before.
+    /// Congestion window before the reduction.
     cwnd_packets: u32,
     ssthresh_packets: u32,
     time_out: bool,
@@ -54,7 +54,7 @@ impl BackoffRecord {
     }
 }
 
-/// A threshold, if there is one.
+/// Returns the slow-start threshold; `None` if it is infinite.
 pub(super) fn threshold(ssthresh: u32) -> Option<u32> {
     (ssthresh < INFINITE_SSTHRESH).then_some(ssthresh)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a simulation interval by interval and tells what each flow did.
+//! Runs a simulation interval by interval, with a record for each flow.
 
 use super::{
     super::config::Simulate,
@@ -15,7 +15,7 @@ use std::{
     time::Instant,
 };
 
-/// Runs it to its end, or until all flows have sent what they had.
+/// Runs a simulation for its duration, or until all flows have sent their bytes.
 pub(in super::super) fn run(mut config: Simulate) -> Result<()> {
     let (settings, names): (Vec<_>, Vec<_>) = std::mem::take(&mut config.flows).into_iter().unzip();
     let mss = settings.iter().map(|flow| flow.sender.mss).collect();
@@ -59,13 +59,13 @@ struct Run<'a> {
     flows: Vec<FlowSummary>,
     mss: Vec<u32>,
     config: &'a Simulate,
-    /// When an interval first had nine tenths of the rate.
+    /// End of the first interval with nine tenths of the rate.
     full_at: Option<Time>,
 }
 
 impl Run<'_> {
-    /// One interval; the last may be shorter.
-    fn interval(&mut self, mut tell: impl FnMut(Record) -> Result<()>) -> Result<()> {
+    /// Simulates one interval; the last may be shorter.
+    fn interval(&mut self, mut emit: impl FnMut(Record) -> Result<()>) -> Result<()> {
         let before = self.simulation.now();
         let end = (before + self.config.interval).min(self.config.duration);
         self.simulation.run_until(end);
@@ -74,11 +74,11 @@ impl Run<'_> {
         let mut together = 0.0;
         for flow in 0..self.flows.len() {
             for backoff in self.simulation.sender(flow).take_backoffs() {
-                tell(Record::Backoff(BackoffRecord::new(flow, &backoff)))?;
+                emit(Record::Backoff(BackoffRecord::new(flow, &backoff)))?;
             }
             let record = self.flow(flow, span, queue_bytes);
             together += record.goodput_bps;
-            tell(Record::Flow(record))?;
+            emit(Record::Flow(record))?;
         }
         if together >= 0.9 * self.payload_rate() {
             self.full_at.get_or_insert(end);
@@ -91,7 +91,7 @@ impl Run<'_> {
         let mss = u64::from(self.mss[flow]);
         let sender = self.simulation.sender(flow);
         let window = *sender.window();
-        let new = self.flows[flow].note(sender.acked() * mss, &sender.counters());
+        let new = self.flows[flow].update(sender.acked() * mss, &sender.counters());
         FlowRecord {
             at_s,
             flow,
@@ -105,7 +105,7 @@ impl Run<'_> {
         }
     }
 
-    /// What of the bottleneck's rate payload can have, by the largest packets.
+    /// Returns the greatest payload rate of the bottleneck, for the largest packets.
     fn payload_rate(&self) -> f64 {
         let mss = f64::from(*self.mss.iter().max().unwrap_or(&1448));
         let overhead = f64::from(self.config.path.forward.overhead);

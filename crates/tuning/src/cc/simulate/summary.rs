@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a simulation came to.
+//! Summary of a simulation.
 
 use longhaul_stats::fairness::jain;
 use longhaul_tcpsim::{sender::Counters, simulation::Simulation};
@@ -7,33 +7,33 @@ use longhaul_units::{BitRate, Time};
 use serde::Serialize;
 use std::fmt;
 
-/// The whole run.
+/// Results of the whole run.
 #[derive(Debug, Serialize)]
 #[serde(tag = "record", rename = "summary")]
 pub(super) struct Summary {
     simulated_s: f64,
     goodput_bps: f64,
-    /// Of what the bottleneck leaves for payload.
+    /// Share of the rate that the bottleneck leaves for payload.
     utilisation_ratio: f64,
-    /// Jain's index over the flows; absent of a single one.
+    /// Jain's index over the flows; absent with a single one.
     #[serde(skip_serializing_if = "Option::is_none")]
     jain_ratio: Option<f64>,
-    /// The end of the first interval with nine tenths of what the bottleneck leaves for payload.
+    /// End of the first interval with nine tenths of the rate that the bottleneck leaves for payload.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds_to_90_percent: Option<f64>,
     lost_by_loss: u64,
     lost_by_overflow: u64,
     lost_by_rule: u64,
     flows: Vec<FlowSummary>,
-    /// Whether whole trains were decided at once.
+    /// Whether whole trains of segments were simulated at once.
     by_trains: bool,
     segments: u64,
     wall_s: f64,
-    /// Simulated in a second of wall-clock time.
+    /// Segments simulated in a second of wall-clock time.
     segments_per_second: f64,
 }
 
-/// One flow.
+/// Results of one flow.
 #[derive(Debug, Serialize)]
 pub(super) struct FlowSummary {
     cc: String,
@@ -46,8 +46,8 @@ pub(super) struct FlowSummary {
     acks: u64,
 }
 
-/// What an interval added.
-pub(super) struct New {
+/// Bytes and retransmissions of one interval.
+pub(super) struct IntervalTotals {
     pub(super) bytes: u64,
     pub(super) retransmitted: u64,
 }
@@ -66,9 +66,9 @@ impl FlowSummary {
         }
     }
 
-    /// Takes what the sender has reached.
-    pub(super) fn note(&mut self, bytes: u64, counters: &Counters) -> New {
-        let new = New {
+    /// Updates the totals; returns the difference to the last call.
+    pub(super) fn update(&mut self, bytes: u64, counters: &Counters) -> IntervalTotals {
+        let new = IntervalTotals {
             bytes: bytes - self.bytes,
             retransmitted: counters.retransmitted - self.retransmitted,
         };
@@ -125,13 +125,13 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "flow  cc          goodput         segments  sent again  backoffs  time-outs"
+            "flow  cc          goodput         segments  retransmitted  backoffs  time-outs"
         )?;
         for (number, flow) in self.flows.iter().enumerate() {
             let goodput = rate(flow.goodput_bps).to_string();
             writeln!(
                 f,
-                "{number:>4}  {:<10}  {goodput:<12} {:>11}  {:>10}  {:>8}  {:>9}",
+                "{number:>4}  {:<10}  {goodput:<12} {:>11}  {:>13}  {:>8}  {:>9}",
                 flow.cc, flow.segments, flow.retransmitted, flow.backoffs, flow.time_outs
             )?;
         }
@@ -153,14 +153,14 @@ impl fmt::Display for Summary {
             "lost: {} by the path, {} by the full queue, {} by rules",
             self.lost_by_loss, self.lost_by_overflow, self.lost_by_rule
         )?;
-        let way = if self.by_trains {
+        let mode = if self.by_trains {
             "trains"
         } else {
             "segment by segment"
         };
         writeln!(
             f,
-            "{} s simulated in {:.2} s ({way}): {:.1} million segments a second",
+            "{} s simulated in {:.2} s ({mode}): {:.1} million segments a second",
             self.simulated_s,
             self.wall_s,
             self.segments_per_second / 1e6

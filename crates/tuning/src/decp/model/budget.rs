@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! S: what the windows have won together, and what of it is free.
+//! S: the sum of the rates that the windows allow, which is divided among the connections.
 
-use super::look::{Observation, asked};
+use super::sample::{Observation, total_rate};
 use std::collections::HashMap;
 
-/// A window this much below what was expected has answered a loss; less is rounding.
+/// A window below this share of the expected one was reduced by a loss; a smaller difference is rounding.
 const NOISE: f64 = 0.98;
 
-/// The sum that is divided, bytes a second. It is what windows asked for when dividing began, less what
-/// they have given up since.
+/// Sum that is divided, bytes a second: the rate of all windows when dividing began, less what
+/// losses have taken since.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     sum: f64,
-    /// What each connection's window asked for at the last look.
+    /// Rate of each connection's window in the last sample, bytes a second.
     before: HashMap<u64, f64>,
 }
 
 impl Budget {
-    /// Begins with what windows ask for now.
+    /// Begins with the present rate of all windows.
     pub(super) fn open(&mut self, bulk: &[&Observation]) {
-        self.sum = asked(bulk);
+        self.sum = total_rate(bulk);
         self.remember(bulk);
     }
 
-    /// S.
+    /// Returns S, bytes a second.
     pub(super) fn sum(&self) -> f64 {
         self.sum
     }
@@ -32,12 +32,12 @@ impl Budget {
         self.sum = sum;
     }
 
-    /// Takes off what connections have given up since the last look, and adds what newcomers bring.
-    pub(super) fn settle(&mut self, bulk: &[&Observation]) {
-        for seen in bulk {
-            self.sum += match self.before.remove(&seen.id) {
-                None => seen.rate(),
-                Some(before) => -given_up(before, seen),
+    /// Subtracts the reductions since the last sample, and adds the rates of new connections.
+    pub(super) fn update(&mut self, bulk: &[&Observation]) {
+        for observation in bulk {
+            self.sum += match self.before.remove(&observation.id) {
+                None => observation.rate(),
+                Some(before) => -reduction(before, observation),
             };
         }
         let ended: f64 = self.before.values().sum();
@@ -46,16 +46,21 @@ impl Budget {
     }
 
     fn remember(&mut self, bulk: &[&Observation]) {
-        self.before = bulk.iter().map(|seen| (seen.id, seen.rate())).collect();
+        self.before = bulk
+            .iter()
+            .map(|observation| (observation.id, observation.rate()))
+            .collect();
     }
 }
 
-/// By how much a window fell beyond what its cap asked of it.
-fn given_up(before: f64, seen: &Observation) -> f64 {
-    let cap = seen.cap.map_or(f64::INFINITY, |cap| seen.rate_of(cap));
+/// Returns the rate by which a window fell further than its cap required, bytes a second.
+fn reduction(before: f64, observation: &Observation) -> f64 {
+    let cap = observation
+        .cap
+        .map_or(f64::INFINITY, |cap| observation.rate_of(cap));
     let expected = before.min(cap);
-    if seen.rate() < expected * NOISE {
-        expected - seen.rate()
+    if observation.rate() < expected * NOISE {
+        expected - observation.rate()
     } else {
         0.0
     }

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a link has been seen to carry.
+//! Estimate of a link's capacity from delivery rates.
 
-use super::look::Moment;
+use super::sample::Sample;
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// Looks that are kept at most: 24 B each. Of more, the oldest are forgotten early.
+/// Most samples that are stored: 24 B each. Beyond that, the oldest are dropped before the horizon.
 const LOOKS_MAX: usize = 1024;
 
-/// The greatest delivery rate of late, each rate measured over a span of some looks.
+/// Windowed maximum of the delivery rate; each rate is measured over several samples.
 #[derive(Debug, Default)]
 pub struct Capacity {
-    /// When a look was, and the bytes delivered since the look before.
+    /// Time of each sample, and the bytes delivered since the previous one.
     delivered: VecDeque<(Time, u64)>,
-    /// Rates that no later one exceeds, oldest (and greatest) first.
+    /// Rates that no later rate exceeds, oldest (and greatest) first.
     rates: VecDeque<(Time, f64)>,
 }
 
 impl Capacity {
-    /// Learns that `bytes` were delivered between the last look and `now`. A rate is the mean over the
-    /// shortest time of at least `span` and two looks; it counts for `horizon`.
-    pub fn learn(&mut self, now: Time, bytes: u64, span: Time, horizon: Time) {
+    /// Records that `bytes` were delivered between the last sample and `now`. A rate is the mean over the
+    /// shortest time of at least `span` and two samples; it counts for `horizon`.
+    pub fn record(&mut self, now: Time, bytes: u64, span: Time, horizon: Time) {
         if self.delivered.len() == LOOKS_MAX {
             self.delivered.pop_front();
         }
@@ -41,11 +41,11 @@ impl Capacity {
         }
     }
 
-    /// Bytes a second over the newest looks, once there are enough of them; older ones are forgotten.
+    /// Returns bytes a second over the newest samples, once there are enough of them; drops older ones.
     fn rate(&mut self, span: Time) -> Option<f64> {
         let newest = self.delivered.back()?.0;
         let covers = |at: &(Time, u64)| newest.since(at.0) >= span;
-        // The last look that lies far enough back: what came after it counts.
+        // The last sample that is old enough: those after it count.
         let from = self
             .delivered
             .iter()
@@ -57,37 +57,37 @@ impl Capacity {
         Some(bytes as f64 / newest.since(since).as_secs_f64())
     }
 
-    /// The greatest rate of the horizon, bytes a second; 0 before the first.
+    /// Returns the greatest rate of the horizon, bytes a second; 0 before the first.
     #[must_use]
     pub fn greatest(&self) -> f64 {
         self.rates.front().map_or(0.0, |(_, rate)| *rate)
     }
 
-    /// The newest rate, bytes a second; 0 before the first.
+    /// Returns the newest rate, bytes a second; 0 before the first.
     #[must_use]
     pub fn newest(&self) -> f64 {
         self.rates.back().map_or(0.0, |(_, rate)| *rate)
     }
 }
 
-/// Capacity that has grown by this share is no link's yet: connections are still finding out.
+/// Factor of growth that shows that connections are still probing for the link's capacity.
 const GROWTH: f64 = 1.1;
 
-/// A capacity when it last had grown, and when that was.
+/// Capacity at its last growth, and the time of that.
 #[derive(Debug, Default)]
 pub(super) struct Growth(f64, Time);
 
 impl Growth {
-    pub(super) fn learn(&mut self, now: Time, capacity: f64) {
+    pub(super) fn update(&mut self, now: Time, capacity: f64) {
         if capacity >= self.0 * GROWTH {
             *self = Self(capacity, now);
         }
         self.0 = self.0.min(capacity);
     }
 
-    /// Whether it has not grown for so many round trips.
-    pub(super) fn has_ended(&self, at: Moment, rounds: u64) -> bool {
-        self.0 > 0.0 && at.is_past(self.1, rounds)
+    /// Whether the capacity has not grown for `rounds` round trips.
+    pub(super) fn has_ended(&self, at: Sample, rounds: u64) -> bool {
+        self.0 > 0.0 && at.has_elapsed(self.1, rounds)
     }
 }
 
@@ -98,41 +98,41 @@ mod tests {
     const SPAN: Time = Time::from_millis(400);
     const HORIZON: Time = Time::from_secs(2);
 
-    fn learn(capacity: &mut Capacity, looks: impl IntoIterator<Item = (u64, u64)>) {
-        for (ms, bytes) in looks {
-            capacity.learn(Time::from_millis(ms), bytes, SPAN, HORIZON);
+    fn learn(capacity: &mut Capacity, samples: impl IntoIterator<Item = (u64, u64)>) {
+        for (ms, bytes) in samples {
+            capacity.record(Time::from_millis(ms), bytes, SPAN, HORIZON);
         }
     }
 
     #[test]
-    fn one_late_look_is_no_higher_rate() {
+    fn late_sample_does_not_raise_rate() {
         let mut capacity = Capacity::default();
         learn(&mut capacity, [(0, 0), (200, 200), (400, 200)]);
         assert_eq!(capacity.greatest(), 1000.0);
-        // Held up by 100 ms, then two close together.
+        // Delayed by 100 ms, then two close together.
         learn(&mut capacity, [(700, 300), (800, 100)]);
         assert_eq!(capacity.greatest(), 1000.0);
     }
 
     #[test]
-    fn a_greater_rate_counts_at_once_and_is_forgotten_after_the_horizon() {
+    fn greater_rate_counts_at_once_and_expires_after_horizon() {
         let mut capacity = Capacity::default();
-        learn(&mut capacity, (0..5).map(|look| (look * 200, 200)));
+        learn(&mut capacity, (0..5).map(|sample| (sample * 200, 200)));
         learn(&mut capacity, [(1000, 400), (1200, 400)]);
         assert_eq!(capacity.greatest(), 2000.0);
-        learn(&mut capacity, (7..=16).map(|look| (look * 200, 200)));
+        learn(&mut capacity, (7..=16).map(|sample| (sample * 200, 200)));
         assert_eq!((capacity.greatest(), capacity.newest()), (2000.0, 1000.0));
         learn(&mut capacity, [(3400, 200), (3600, 200)]);
         assert_eq!(capacity.greatest(), 1000.0);
     }
 
     #[test]
-    fn memory_is_bounded() {
+    fn bounds_memory() {
         let mut capacity = Capacity::default();
-        for look in 0..10_000 {
-            capacity.learn(
-                Time::from_millis(look),
-                100_000 - look,
+        for sample in 0..10_000 {
+            capacity.record(
+                Time::from_millis(sample),
+                100_000 - sample,
                 Time::from_secs(600),
                 Time::MAX,
             );

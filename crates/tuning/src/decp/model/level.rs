@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where to cut: the level that leaves a given sum.
+//! Max-min fair level that yields a given sum.
 
-/// The level L with Σ min(dᵢ, L) = `target`; infinite if all demands together stay within it. Sorts
-/// the demands, which must not be NaN.
+/// Returns the level L with Σ min(dᵢ, L) = `target`; infinite if all demands together stay within it.
+/// Sorts the demands, which must not be NaN.
 ///
-/// As water that is poured into vessels of these heights: L is never below `target`/n.
+/// This is water-filling (max-min fairness): L is never below `target`/n.
 #[must_use]
 pub fn level(demands: &mut [f64], target: f64) -> f64 {
     demands.sort_unstable_by(f64::total_cmp);
@@ -26,7 +26,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn slow_ones_keep_what_they_have_and_fast_ones_share_the_rest() {
+    fn slow_flows_keep_their_rate_and_fast_flows_share_the_remainder() {
         assert_eq!(level(&mut [1.0, 8.0, 3.0, 9.0], 14.0), 5.0);
         assert_eq!(level(&mut [f64::INFINITY; 4], 8.0), 2.0);
         assert_eq!(level(&mut [1.0, 2.0], 3.0), f64::INFINITY);
@@ -35,7 +35,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sum_is_the_target_and_nobody_falls_below_the_equal_share(
+        fn meets_target_and_never_falls_below_equal_share(
             demands in prop::collection::vec(0.0..1e9f64, 1..64),
             target in 1.0..1e10f64,
         ) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Socket buffers: may one connection's window grow to the BDP, and may all of them together have
-//! the memory?
+//! Socket buffers: whether one connection's window may grow to the BDP, and whether there is memory for
+//! all connections together.
 
 use super::super::{facts::Facts, finding::Finding, path::Path};
 use longhaul_units::Bytes;
 
-/// Settings of buffers are C ints.
+/// Greatest buffer setting, a C int.
 const BUFFER_MAX: u64 = i32::MAX as u64;
-/// The largest window that TCP can say: 65,535 shifted by 14 (RFC 7323, section 2.3).
+/// Largest window of TCP: 65,535 shifted by 14 (RFC 7323, section 2.3).
 const WINDOW_MAX: u64 = 65_535 << 14;
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
@@ -22,7 +22,7 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     findings
 }
 
-/// A window of `bytes` wants a buffer of twice that: the kernel counts the memory of packets, not
+/// Returns the buffer for a window of `bytes`, twice that: the kernel counts the memory of packets, not
 /// their payload (`net/ipv4/tcp_input.c`, `tcp_rcv_space_adjust` and `tcp_sndbuf_expand`).
 fn buffer_for(bytes: Bytes) -> u64 {
     (bytes.get() * 2).next_multiple_of(4096)
@@ -38,9 +38,9 @@ fn maximum(facts: &Facts, path: Path, name: &str) -> Option<Finding> {
     let why = format!(
         "a maximum of {} allows one connection {} at {}; {} wants {}",
         Bytes::new(most),
-        path.carried_by(Bytes::new(most / 2)),
+        path.rate_of_window(Bytes::new(most / 2)),
         path.rtt,
-        path.sum(),
+        path.bdp_text(),
         Bytes::new(want),
     );
     Some(Finding::limit(name, found, why).set(format!("{least} {start} {want}")))
@@ -52,18 +52,18 @@ fn window(path: Path) -> Option<Finding> {
         let streams = path.bdp().get().div_ceil(WINDOW_MAX);
         let why = format!(
             "TCP's window ends at {most}, {} at {}; {}",
-            path.carried_by(most),
+            path.rate_of_window(most),
             path.rtt,
-            path.sum()
+            path.bdp_text()
         );
         Finding::limit("TCP window", most, why)
             .advise(format!("use {streams} or more parallel connections"))
     })
 }
 
-/// Kernel memory that the path's data and the connections need, in bytes. A relay may hold a full
-/// send buffer and, behind a loss, a full receive buffer, each twice the BDP, for all connections
-/// together; beside that, each connection's two sockets hold about a page a direction.
+/// Returns the kernel memory that the path's data and the connections need, in bytes. A relay may hold a full
+/// send buffer and, after a loss, a full receive buffer. Each is twice the BDP, for all connections
+/// together. Besides, each connection's two sockets hold about a page a direction.
 fn wanted_memory(path: Path, page: u64) -> u64 {
     path.bdp().get() * 4 + path.connections * 4 * page
 }
@@ -83,7 +83,7 @@ fn memory(facts: &Facts, path: Path) -> Option<Finding> {
         pressure,
         Bytes::new(pressure.saturating_mul(page)),
         path.connections,
-        path.sum(),
+        path.bdp_text(),
         Bytes::new(want),
     );
     let finding = Finding::limit(NAME, found, why);
@@ -97,7 +97,7 @@ fn memory(facts: &Facts, path: Path) -> Option<Finding> {
     })
 }
 
-/// Control groups are charged for the sockets of their processes.
+/// Checks the control group's memory, to which socket buffers are charged.
 fn cgroup(facts: &Facts, path: Path) -> Option<Finding> {
     let most = facts.cgroup_memory?;
     let want = Bytes::new(wanted_memory(path, facts.page));
@@ -107,7 +107,7 @@ fn cgroup(facts: &Facts, path: Path) -> Option<Finding> {
     let why = format!(
         "socket buffers count against the control group's memory; {} connections and {} want {want}",
         path.connections,
-        path.sum()
+        path.bdp_text()
     );
     let finding = Finding::limit("cgroup memory", most, why);
     Some(finding.advise("raise memory.max (systemd: MemoryMax=) or run it elsewhere"))
@@ -118,7 +118,7 @@ mod tests {
     use super::{
         super::{
             super::finding::{Fix, Severity},
-            bench::*,
+            fixtures::*,
         },
         *,
     };
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_of_twice_the_bdp_is_enough_and_a_byte_less_is_not() {
+    fn accepts_buffer_of_twice_the_bdp_and_not_a_byte_less() {
         // 500,000,000 in whole 4 KiB.
         assert_eq!(rmem(500_002_816).severity, Severity::Ok);
         assert_eq!(rmem(500_002_815).severity, Severity::Limit);
     }
 
     #[test]
-    fn says_what_the_buffer_carries_and_what_the_path_wants() {
+    fn reports_rate_of_buffer_and_required_buffer() {
         let finding = rmem(6_291_456);
         assert_eq!(
             finding.why,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fix_satisfies_the_check() {
+    fn fix_satisfies_the_check() {
         let facts = facts(&[
             ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
             ("net.ipv4.tcp_mem", "1 2 3"),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_beyond_one_gibibyte_takes_more_connections() {
+    fn window_beyond_one_gibibyte_needs_more_connections() {
         let rate = |bits| Path {
             rate: BitRate::from_bits(bits),
             ..path()
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_the_host_has_not_is_not_promised() {
+    fn advises_if_the_host_lacks_memory() {
         let mut small = facts(&[("net.ipv4.tcp_mem", "1 2 3")]);
         small.memory = Bytes::new(1_000_000_000);
         let fix = memory(&small, path()).unwrap().fix.unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_group_must_hold_the_buffers() {
+    fn checks_cgroup_memory_against_buffers() {
         let with = |bytes| {
             let mut facts = facts(&[]);
             facts.cgroup_memory = Some(Bytes::new(bytes));

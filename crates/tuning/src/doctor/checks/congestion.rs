@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Congestion controls: the default, what is there, and what programs without root may choose.
+//! Congestion controls: the default, those available, and those allowed without root.
 
 use super::super::{
     facts::Facts,
@@ -10,7 +10,7 @@ use longhaul_units::Time;
 
 /// Payload of a segment on Ethernet with timestamps.
 const MSS: u64 = 1448;
-/// A sender that needs longer than this after one loss never fills a path that loses at all.
+/// Recovery time after one loss beyond which a path with any loss is never filled.
 const RECOVERY_MAX: Time = Time::from_millis(60_000);
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
@@ -28,11 +28,11 @@ fn default(facts: &Facts, path: Path) -> Option<Finding> {
     };
     let why = format!(
         "after one loss {found} needs {recovery} to fill {} again",
-        path.sum()
+        path.bdp_text()
     );
     let severity = match recovery > RECOVERY_MAX {
         true => Severity::Limit,
-        false if recovery > path_patience(path) => Severity::Note,
+        false if recovery > note_threshold(path) => Severity::Note,
         false => return Some(Finding::ok(NAME, found)),
     };
     let finding = Finding::new(severity, NAME, found, why);
@@ -42,12 +42,12 @@ fn default(facts: &Facts, path: Path) -> Option<Finding> {
     })
 }
 
-/// Fifty round trips are not worth a word.
-fn path_patience(path: Path) -> Time {
+/// Returns the recovery time that is worth a note: more than fifty round trips.
+fn note_threshold(path: Path) -> Time {
     Time::from_nanos(path.rtt.as_nanos().saturating_mul(50))
 }
 
-/// Time from one loss until the window is the path's again, for those that have a formula.
+/// Returns the time from one loss until the window is the BDP again, for Reno and CUBIC.
 fn recovery(congestion_control: &str, path: Path) -> Option<Time> {
     let segments = path.bdp().get() / MSS;
     let seconds = |s: f64| Time::from_nanos((s * 1e9) as u64);
@@ -62,7 +62,7 @@ fn recovery(congestion_control: &str, path: Path) -> Option<Time> {
     }
 }
 
-/// The best of those that are there and recover sooner than `found`.
+/// Returns the best available congestion control that recovers sooner than `found`.
 fn better(facts: &Facts, found: &str) -> Option<&'static str> {
     let there = facts.setting("net.ipv4.tcp_available_congestion_control")?;
     let has = |name: &&&str| there.split(' ').any(|other| other == **name);
@@ -90,7 +90,7 @@ fn allowed(facts: &Facts) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{super::finding::Fix, bench::*},
+        super::{super::finding::Fix, fixtures::*},
         *,
     };
 
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn reno_takes_hours_cubic_a_minute_and_bbr_is_fine() {
+    fn rates_recovery_of_reno_cubic_and_bbr() {
         let reno = with("reno", "reno cubic bbr");
         assert_eq!(reno.severity, Severity::Limit);
         assert!(reno.why.contains("287 min 45 s"), "{}", reno.why);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lacks_is_not_set() {
+    fn does_not_set_unavailable_congestion_controls() {
         let better = |name, there| with(name, there).fix.unwrap();
         assert!(better("reno", "reno cubic").text().contains("'cubic'"));
         assert!(matches!(better("reno", "reno"), Fix::Advice(_)));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_should_be_allowed() {
+    fn allows_all_available_congestion_controls() {
         let facts = facts(&[
             ("net.ipv4.tcp_allowed_congestion_control", "reno bbr"),
             (

@@ -4,7 +4,7 @@
 use super::super::{facts::Facts, finding::Finding, path::Path};
 use longhaul_units::Bytes;
 
-/// Standard streams, event queues, listeners.
+/// Descriptors reserved for standard streams, event queues and listeners.
 const RESERVE: u64 = 64;
 
 fn sockets(path: Path) -> u64 {
@@ -26,7 +26,7 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     findings
 }
 
-/// The relay raises its soft limit to the hard one, so that only the hard one counts.
+/// Checks the hard limit of the process; the relay raises its soft limit to it.
 fn process(facts: &Facts, path: Path) -> Finding {
     const PLACE: &str = "RLIMIT_NOFILE (hard)";
     let Some(most) = facts.files_hard else {
@@ -72,7 +72,7 @@ fn ceiling(facts: &Facts, path: Path, name: &str) -> Option<Finding> {
 
 const PIPE: u64 = 1 << 20;
 
-/// Pipes: splice is cheapest through pipes of 1 MiB (pipe(7)).
+/// Checks pipes: splice is cheapest through pipes of 1 MiB (pipe(7)).
 pub(super) fn pipes(facts: &Facts, path: Path) -> Vec<Finding> {
     let limits = ["fs.pipe-user-pages-soft", "fs.pipe-user-pages-hard"];
     let mut findings: Vec<Finding> = size(facts).into_iter().collect();
@@ -94,11 +94,11 @@ fn size(facts: &Facts) -> Option<Finding> {
     Some(Finding::note(NAME, found, why).set(PIPE))
 }
 
-/// What one user's pipes may hold together; 0 is no limit, nor is there one for root.
+/// Checks the pages that one user's pipes may hold together; 0 is no limit, and root has none.
 fn pages(facts: &Facts, path: Path, name: &str) -> Option<Finding> {
     let found = facts.number(name)?;
     let each = PIPE / facts.page.max(1);
-    // A pipe a direction. What all of them would hold at worst must leave memory for the rest.
+    // A pipe a direction. Full pipes of all connections must leave memory for the rest.
     let affordable = facts.memory.get() / 4 / facts.page.max(1);
     let want = (path.connections * 2 * each).min(affordable);
     if found == 0 || found >= want as i64 {
@@ -116,12 +116,12 @@ fn pages(facts: &Facts, path: Path, name: &str) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{super::finding::Severity, bench::*},
+        super::{super::finding::Severity, fixtures::*},
         *,
     };
 
     #[test]
-    fn sockets_limit_and_pipes_only_cost() {
+    fn too_few_descriptors_limit_sockets_but_only_note_pipes() {
         let with = |most| {
             let mut facts = facts(&[]);
             facts.files_hard = most;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_s_ceilings_count_too() {
+    fn checks_kernel_wide_limits() {
         let with = |most: &str| {
             let facts = facts(&[("fs.nr_open", most)]);
             about(check(&facts, path()), "fs.nr_open")
@@ -144,19 +144,19 @@ mod tests {
         let finding = with("6063");
         assert_eq!(finding.severity, Severity::Limit);
         assert_eq!(finding.fix.unwrap().text(), "sysctl -w fs.nr_open='6144'");
-        // Beyond i64: what a kernel without a limit says.
+        // Beyond i64: the value of a kernel without a limit.
         assert_eq!(with("18446744073709551615").severity, Severity::Ok);
     }
 
     #[test]
-    fn one_mebibyte_is_enough() {
+    fn accepts_pipes_of_one_mebibyte() {
         let with = |value: &str| size(&facts(&[("fs.pipe-max-size", value)])).unwrap();
         assert_eq!(with("1048576").severity, Severity::Ok);
         assert_eq!(with("1048575").severity, Severity::Note);
     }
 
     #[test]
-    fn two_pipes_a_connection_as_far_as_memory_goes() {
+    fn requires_two_pipes_a_connection_within_memory() {
         const NAME: &str = "fs.pipe-user-pages-soft";
         let with = |value: &str| pages(&facts(&[(NAME, value)]), path(), NAME).unwrap();
         assert_eq!(with("512000").severity, Severity::Ok);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What longhaul can do here, as it was tried, and what this kernel comes to by that.
+//! Features of longhaul on this host, from trials, and the kernel's support for them.
 
 use super::super::{
     facts::{Facts, Outcome, Trial},
@@ -10,14 +10,14 @@ use super::super::{
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     let tried = facts.trials.iter();
     let mut findings: Vec<Finding> = tried
-        .filter_map(|trial| judge(facts, trial, path))
+        .filter_map(|trial| finding_of_trial(facts, trial, path))
         .collect();
     findings.extend(untried(facts));
     findings.push(kernel(facts));
     findings
 }
 
-fn judge(facts: &Facts, trial: &Trial, path: Path) -> Option<Finding> {
+fn finding_of_trial(facts: &Facts, trial: &Trial, path: Path) -> Option<Finding> {
     let place = format!("longhaul {}", trial.feature);
     match trial.outcome {
         Outcome::Works if facts.root || trial.needs.is_empty() => Some(Finding::ok(place, "works")),
@@ -40,10 +40,10 @@ fn judge(facts: &Facts, trial: &Trial, path: Path) -> Option<Finding> {
     }
 }
 
-/// What `--transparent` asks for.
+/// Feature that `--transparent` checks.
 pub(super) const TRANSPARENT: &str = "relay --transparent";
 
-/// A finding for each reason: one right stands before many features.
+/// Returns a finding for each reason: one missing right affects many features.
 fn untried(facts: &Facts) -> Vec<Finding> {
     let untried = || {
         facts
@@ -69,7 +69,7 @@ fn untried(facts: &Facts) -> Vec<Finding> {
     reasons.into_iter().map(finding).collect()
 }
 
-/// The kernel by what it does, not by its version.
+/// Returns the finding about the kernel, by the features that work, not by its version.
 fn kernel(facts: &Facts) -> Finding {
     const PLACE: &str = "kernel";
     let of = |outcome| {
@@ -95,7 +95,7 @@ fn kernel(facts: &Facts) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::bench::*, *};
+    use super::{super::fixtures::*, *};
 
     fn trial(feature: &str, outcome: Outcome) -> Trial {
         let reason = match outcome {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_is_judged_by_what_it_does() {
+    fn judges_kernel_by_trials() {
         let old = tried(&[("link", Outcome::Works), ("decp", Outcome::Fails)]);
         let kernel = about(check(&old, path()), "kernel");
         assert_eq!(kernel.severity, Severity::Note);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_right_is_one_finding_that_names_all_it_stands_before() {
+    fn reports_a_missing_right_once_for_all_features() {
         let user = tried(&[("run", Outcome::Untried), ("decp", Outcome::Untried)]);
         let finding = about(check(&user, path()), "not tried");
         assert_eq!(finding.found, "run, decp");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_works_for_others_is_said_with_the_right_that_it_takes() {
+    fn names_required_right_of_working_features() {
         let mut facts = tried(&[("link", Outcome::Works)]);
         let found = |facts: &Facts| about(check(facts, path()), "longhaul link").found;
         assert_eq!(found(&facts), "works, with CAP_NET_ADMIN");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transparent_relay_is_limited_where_it_was_asked_for() {
+    fn transparent_relay_limits_only_if_requested() {
         let facts = tried(&[(TRANSPARENT, Outcome::Fails)]);
         let severity = |transparent| {
             let path = Path {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets that pass through: whether the kernel lets them, and whether it tracks their connections.
+//! Forwarded packets: whether the kernel forwards them, and whether it tracks their connections.
 
 use super::{
     super::{
@@ -10,7 +10,7 @@ use super::{
     features::TRANSPARENT,
 };
 
-/// What a transparent relay needs: packets of others must reach it and pass.
+/// Checks the requirements of a transparent relay: packets of other hosts must reach it and be forwarded.
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     if !path.transparent {
         return Vec::new();
@@ -32,8 +32,8 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
 const ALL: &str = "net.ipv4.conf.all.rp_filter";
 const STRICT: i64 = 1;
 
-/// The greater of `all` and the interface's own value holds (`include/linux/inetdevice.h`,
-/// `IN_DEV_RPFILTER`), and loose (2) is greater than strict (1).
+/// Checks the reverse-path filter. The greater of `all` and the interface's own value applies
+/// (`include/linux/inetdevice.h`, `IN_DEV_RPFILTER`), and loose (2) is greater than strict (1).
 fn reverse_path(facts: &Facts, interface: &str) -> Option<Finding> {
     let all = facts.number(ALL)?;
     let own = facts.number(&format!("net/ipv4/conf/{interface}/rp_filter"))?;
@@ -78,7 +78,7 @@ fn forward(facts: &Facts, name: &str) -> Option<Finding> {
     })
 }
 
-/// By the options of its build, where it could not be tried.
+/// Checks the build options for TPROXY, if it could not be tried.
 fn tproxy(facts: &Facts) -> Finding {
     const PLACE: &str = "TPROXY";
     match facts.kernel_options.get("NFT_TPROXY").map(String::as_str) {
@@ -90,12 +90,12 @@ fn tproxy(facts: &Facts) -> Finding {
     }
 }
 
-/// A half-closed connection may stay idle as long as a large file takes to come out of an archive.
+/// Least timeout of half-closed connections, seconds: one may be idle while an archive retrieves a large file.
 const HALF_CLOSED_MIN: i64 = 3600;
-/// Linux's keepalive time (tcp_keepalive_time) and nine probes: RFC 5382 wants 2 h 4 min at least.
+/// Least timeout of established connections, seconds: RFC 5382 requires 2 h 4 min, as does tcp_keepalive_time.
 const ESTABLISHED_MIN: i64 = 7440;
 
-/// Connection tracking (Linux `Documentation/networking/nf_conntrack-sysctl.rst`), if it is loaded.
+/// Checks connection tracking (Linux `Documentation/networking/nf_conntrack-sysctl.rst`), if it is loaded.
 pub(super) fn tracking(facts: &Facts, path: Path) -> Vec<Finding> {
     let mut findings: Vec<Finding> = entries(facts, path).into_iter().collect();
     for state in ["close_wait", "fin_wait"] {
@@ -120,7 +120,7 @@ fn entries(facts: &Facts, path: Path) -> Option<Finding> {
     let used = facts
         .number("net.netfilter.nf_conntrack_count")
         .unwrap_or(0);
-    // A relayed connection is two.
+    // A relayed connection has two entries.
     let want = path.connections as i64 * 2 + used;
     // 0 is no limit.
     if most == 0 || most >= want {
@@ -151,7 +151,7 @@ fn timeout(
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{super::facts::Interface, bench::*},
+        super::{super::facts::Interface, fixtures::*},
         *,
     };
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greater_of_both_filters_holds() {
+    fn applies_the_greater_reverse_path_filter() {
         assert_eq!(limits(&filters("0", "0")), [""; 0]);
         assert_eq!(limits(&filters("2", "1")), [""; 0]);
         assert_eq!(limits(&filters("0", "1")), ["eth0 rp_filter"]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarding_and_tproxy_are_wanted_for_transparent_relays_only() {
+    fn checks_forwarding_and_tproxy_for_transparent_relays_only() {
         let mut facts = facts(&[("net.ipv4.ip_forward", "0")]);
         facts
             .kernel_options
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relayed_connection_is_two_entries() {
+    fn counts_two_conntrack_entries_per_relayed_connection() {
         let with = |most: &str| {
             let facts = facts(&[
                 ("net.netfilter.nf_conntrack_max", most),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn half_closed_connections_need_their_hour() {
+    fn requires_an_hour_for_half_closed_connections() {
         const NAME: &str = "net.netfilter.nf_conntrack_tcp_timeout_close_wait";
         let with = |value: &str| about(tracking(&facts(&[(NAME, value)]), path()), NAME);
         assert_eq!(with("3600").severity, Severity::Ok);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn without_conntrack_there_is_nothing_to_say() {
+    fn no_findings_without_conntrack() {
         assert_eq!(tracking(&facts(&[]), path()), []);
     }
 }

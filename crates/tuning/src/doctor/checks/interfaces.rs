@@ -7,20 +7,20 @@ use super::super::{
     path::Path,
 };
 
-/// Below it a processor keeps up with single packets.
+/// Rate below which a processor can handle single packets, bits a second.
 const FAST: u64 = 1_000_000_000;
-/// From here on packets of 1,500 bytes are more than half a million a second.
+/// Rate from which packets of 1,500 bytes exceed half a million a second, bits a second.
 const VERY_FAST: u64 = 10_000_000_000;
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
     facts
         .interfaces
         .iter()
-        .flat_map(|interface| of_one(interface, path))
+        .flat_map(|interface| check_interface(interface, path))
         .collect()
 }
 
-fn of_one(interface: &Interface, path: Path) -> impl Iterator<Item = Finding> {
+fn check_interface(interface: &Interface, path: Path) -> impl Iterator<Item = Finding> {
     let mut findings = vec![mtu(interface, path)];
     findings.extend(speed(interface, path));
     findings.extend(offloads(interface, path));
@@ -51,7 +51,7 @@ fn mtu(interface: &Interface, path: Path) -> Finding {
     Finding::ok(place, found)
 }
 
-/// Another interface may be the path's, so that a slow one does not limit for certain.
+/// Checks the speed. A slow interface is only a note, since the path may use another.
 fn speed(interface: &Interface, path: Path) -> Option<Finding> {
     let found = interface.speed_mbit?;
     let place = format!("{} speed", interface.name);
@@ -115,7 +115,7 @@ fn rings(interface: &Interface, path: Path) -> Option<Finding> {
 
 fn queue(interface: &Interface) -> Option<Finding> {
     const LEAST: u32 = 1000;
-    // fq and fq_codel have their own limits, and what has no queue has no length.
+    // fq and fq_codel have their own limits, and an interface without a queue has no length.
     let counts = |kind: &String| kind.contains("fifo");
     if !interface.qdiscs.iter().any(counts) {
         return None;
@@ -134,20 +134,20 @@ fn queue(interface: &Interface) -> Option<Finding> {
 }
 
 const WITHOUT_FQ: &str = "fq lets packets out at the rate that TCP paces them by; without it TCP's own \
-                   timers do that, a timer a connection, and what does not pace leaves in bursts";
+                   timers do that, a timer a connection, and unpaced traffic leaves in bursts";
 
-/// Queueing disciplines: `fq` paces each connection by the time stamps that TCP gives its packets.
+/// Checks queueing disciplines: `fq` paces each connection by the time stamps that TCP gives its packets.
 pub(super) fn qdiscs(facts: &Facts, _: Path) -> Vec<Finding> {
     let mut findings: Vec<Finding> = default_qdisc(facts).into_iter().collect();
     for interface in &facts.interfaces {
-        // What has no queue, as most virtual interfaces, hands packets on at once.
+        // Interfaces without a queue, as most virtual ones, pass packets on at once.
         let queued = |kind: &&String| !matches!(kind.as_str(), "noqueue" | "noop");
         let kinds: Vec<&String> = interface.qdiscs.iter().filter(queued).collect();
         let place = format!("{} qdisc", interface.name);
         let found = interface.qdiscs.join(" ");
         findings.push(match kinds.iter().all(|kind| *kind == "fq") {
             true => Finding::ok(place, found),
-            false => unless_lacking(facts, Finding::note(place, found, WITHOUT_FQ), |finding| {
+            false => fix_if_fq_exists(facts, Finding::note(place, found, WITHOUT_FQ), |finding| {
                 finding.run(format!("tc qdisc replace dev {} root fq", interface.name))
             }),
         });
@@ -160,14 +160,14 @@ fn default_qdisc(facts: &Facts) -> Option<Finding> {
     let found = facts.setting(NAME)?;
     Some(match found {
         "fq" => Finding::ok(NAME, found),
-        _ => unless_lacking(facts, Finding::note(NAME, found, WITHOUT_FQ), |f| {
+        _ => fix_if_fq_exists(facts, Finding::note(NAME, found, WITHOUT_FQ), |f| {
             f.set("fq")
         }),
     })
 }
 
-/// The fix, unless the kernel has no fq.
-fn unless_lacking(
+/// Adds the fix, unless the kernel has no fq.
+fn fix_if_fq_exists(
     facts: &Facts,
     finding: Finding,
     fix: impl FnOnce(Finding) -> Finding,
@@ -181,7 +181,7 @@ fn unless_lacking(
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{super::finding::Fix, bench::*},
+        super::{super::finding::Fix, fixtures::*},
         *,
     };
     use longhaul_linux::ethtool::Rings;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn jumbo_packets_are_worth_a_word_from_10_gbit_on() {
+    fn suggests_jumbo_packets_from_10_gbit() {
         let with = |mtu, bits| super::mtu(&Interface { mtu, ..eth0() }, at(bits)).severity;
         assert_eq!(with(1500, VERY_FAST), Severity::Note);
         assert_eq!(with(1500, VERY_FAST - 1), Severity::Ok);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn offloads_limit_where_packets_are_many() {
+    fn missing_offloads_limit_fast_paths() {
         let mut interface = eth0();
         assert_eq!(offloads(&interface, path()), None);
         interface.offloads = [("tso".to_owned(), true), ("gro".to_owned(), false)].into();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_slower_than_the_path_is_named() {
+    fn notes_interface_slower_than_the_path() {
         let with = |speed_mbit| {
             let interface = Interface {
                 speed_mbit: Some(speed_mbit),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_are_filled_up_to_what_the_card_has() {
+    fn suggests_largest_ring_of_the_card() {
         let with = |receive| {
             let rings = Some(Rings {
                 receive,
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_fifo_has_a_length() {
+    fn checks_queue_length_of_fifos_only() {
         let with = |kind: &str, transmit_queue| {
             let qdiscs = vec![kind.to_owned()];
             queue(&Interface {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn fq_is_wanted_on_what_has_a_queue() {
+    fn suggests_fq_for_interfaces_with_a_queue() {
         assert_eq!(qdisc(&["fq"]).severity, Severity::Ok);
         assert_eq!(qdisc(&["noqueue"]).severity, Severity::Ok);
         assert_eq!(qdisc(&["fq", "fq_codel"]).severity, Severity::Note);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_fq_is_not_asked_for_it() {
+    fn does_not_suggest_fq_if_the_kernel_lacks_it() {
         let mut facts = facts(&[("net.core.default_qdisc", "pfifo_fast")]);
         let fix = |facts: &Facts| default_qdisc(facts).unwrap().fix.unwrap();
         assert!(matches!(fix(&facts), Fix::Sysctl { .. }));

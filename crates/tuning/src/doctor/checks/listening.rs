@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Taking and making many connections: listen queues and ports.
+//! Limits for many connections: listen queues and ports.
 
 use super::super::{facts::Facts, finding::Finding, path::Path};
 
-/// A burst that a listener should survive; more than this a round trip is an attack.
+/// Largest burst of connections that a listener should accept; more in a round trip is an attack.
 const BURST_MAX: u64 = 4096;
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
@@ -30,7 +30,7 @@ fn queue(facts: &Facts, path: Path, name: &str) -> Option<Finding> {
     Some(Finding::note(name, found, why).set(want))
 }
 
-/// Ports for connections to one destination.
+/// Returns the number of ports for connections to one destination.
 fn free_ports(facts: &Facts) -> Option<u64> {
     let [first, last] = facts.numbers("net.ipv4.ip_local_port_range")?;
     Some((last + 1).saturating_sub(first))
@@ -55,7 +55,7 @@ fn ports(facts: &Facts, path: Path) -> Option<Finding> {
     })
 }
 
-/// Closed connections keep their port for a minute (`TCP_TIMEWAIT_LEN`).
+/// Checks the reuse of ports: closed connections keep them for a minute (`TCP_TIMEWAIT_LEN`).
 fn reuse(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_tw_reuse";
     let found = facts.number(NAME)?;
@@ -75,7 +75,7 @@ fn reuse(facts: &Facts, path: Path) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{super::finding::Severity, bench::*},
+        super::{super::finding::Severity, fixtures::*},
         *,
     };
 
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_holds_a_burst() {
+    fn listen_queue_must_hold_a_burst() {
         let with = |value: &str, connections| {
             let facts = facts(&[("net.core.somaxconn", value)]);
             queue(&facts, path_of(connections), "net.core.somaxconn")
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn each_connection_to_one_peer_takes_a_port() {
+    fn requires_a_port_per_connection() {
         let facts = facts(&[("net.ipv4.ip_local_port_range", "32768 60999")]);
         let with = |connections| ports(&facts, path_of(connections)).unwrap();
         assert_eq!(with(28_232).severity, Severity::Ok);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_in_time_wait_matter_when_ports_are_short() {
+    fn checks_tw_reuse_only_if_ports_are_scarce() {
         let with = |value: &str, connections| {
             let facts = facts(&[("net.ipv4.tcp_tw_reuse", value)]);
             reuse(&facts, path_of(connections)).unwrap().severity

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine and its kernel: processors, clock and timers, and what the kernel is able to do.
+//! Processors, clock and timers of the machine, and features of its kernel.
 
 use super::super::{facts::Facts, finding::Finding, path::Path};
 use longhaul_units::{Bytes, Time};
 
-/// Processor milliseconds that a relay takes for a gigabyte: splice through 1 MiB pipes between
+/// Processor time of a relay for a gigabyte, milliseconds: splice through 1 MiB pipes between
 /// two veth interfaces took 0.39 to 0.41 s on one machine.
 const MILLISECONDS_PER_GB: u64 = 400;
 
-/// Processors: enough of them, and more than one that receives.
+/// Checks the number of processors, and whether more than one receives packets.
 pub(super) fn processors(facts: &Facts, path: Path) -> Vec<Finding> {
     let mut findings = vec![count(facts, path)];
     findings.extend(
@@ -35,7 +35,7 @@ fn count(facts: &Facts, path: Path) -> Finding {
     Finding::limit(PLACE, facts.cpus, why).advise("more processors, or several hosts")
 }
 
-/// One receive queue is one processor's interrupt, unless RPS spreads the packets
+/// Checks RPS on interfaces with one receive queue, whose interrupts go to one processor
 /// (Linux `Documentation/networking/scaling.rst`).
 fn receiving(cpus: u64, interface: &str, masks: &[String]) -> Option<Finding> {
     let [mask] = masks else {
@@ -53,7 +53,7 @@ fn receiving(cpus: u64, interface: &str, masks: &[String]) -> Option<Finding> {
     )))
 }
 
-/// Clock and timers: pacing, and the emulator, live by them.
+/// Checks clock and timers, on which pacing and the emulator depend.
 pub(super) fn clock(facts: &Facts, path: Path) -> Vec<Finding> {
     [clock_source(facts), timer_slack(facts, path)]
         .into_iter()
@@ -67,7 +67,7 @@ fn clock_source(facts: &Facts) -> Option<Finding> {
     if !matches!(found, "hpet" | "acpi_pm" | "jiffies" | "pit") {
         return Some(Finding::ok(PLACE, found));
     }
-    let why = "each look at the clock leaves the processor, about a microsecond; TCP looks twice a \
+    let why = "each reading of the clock leaves the processor, about a microsecond; TCP reads it twice a \
                packet";
     Some(
         Finding::limit(PLACE, found, why)
@@ -75,7 +75,7 @@ fn clock_source(facts: &Facts) -> Option<Finding> {
     )
 }
 
-/// Linux's own value is 50 µs.
+/// Checks the timer slack; Linux's default is 50 µs.
 fn timer_slack(facts: &Facts, path: Path) -> Option<Finding> {
     const MOST_NS: u64 = 100_000;
     const PLACE: &str = "timer slack";
@@ -92,14 +92,14 @@ fn timer_slack(facts: &Facts, path: Path) -> Option<Finding> {
     Some(Finding::note(PLACE, found, why).advise("start it from another shell, or TimerSlackNSec="))
 }
 
-/// What eBPF congestion controls and IPv6 need of the kernel.
+/// Checks the kernel's features for eBPF congestion controls and IPv6.
 pub(super) fn kernel(facts: &Facts, _: Path) -> Vec<Finding> {
     let mut findings = vec![type_information(facts)];
     findings.extend(ipv6(facts));
     findings
 }
 
-/// CO-RE programs find the kernel's structures by it.
+/// Checks BTF, by which CO-RE programs find the kernel's structures.
 fn type_information(facts: &Facts) -> Finding {
     const PLACE: &str = "/sys/kernel/btf/vmlinux";
     match facts.btf {
@@ -134,13 +134,13 @@ fn ipv6(facts: &Facts) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{super::finding::Severity, bench::*},
+        super::{super::finding::Severity, fixtures::*},
         *,
     };
     use longhaul_units::BitRate;
 
     #[test]
-    fn the_rate_takes_processors() {
+    fn requires_processors_for_the_rate() {
         let with = |cpus, gbit: u64| {
             let facts = Facts { cpus, ..facts(&[]) };
             let rate = BitRate::from_bits(gbit * 1_000_000_000);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_queue_wants_spreading() {
+    fn suggests_rps_for_a_single_queue() {
         let with = |cpus, masks: &[&str]| {
             let masks: Vec<String> = masks.iter().map(|mask| (*mask).to_owned()).collect();
             receiving(cpus, "eth0", &masks).map(|f| f.severity)
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_clocks_are_named() {
+    fn reports_slow_clock_sources() {
         let with = |name: &str| {
             let mut facts = facts(&[]);
             facts.clock_source = Some(name.to_owned());
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn slack_beyond_100_us_is_worth_a_word() {
+    fn notes_timer_slack_beyond_100_us() {
         let with = |ns| {
             let mut facts = facts(&[]);
             facts.timer_slack_ns = Some(ns);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_on_off_and_absent() {
+    fn detects_ipv6_enabled_disabled_and_absent() {
         const NAME: &str = "net.ipv6.conf.all.disable_ipv6";
         let with = |name, value| ipv6(&facts(&[(name, value)])).unwrap();
         assert_eq!(with(NAME, "0").severity, Severity::Ok);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn btf_decides_on_ebpf() {
+    fn notes_missing_btf() {
         let with = |btf| type_information(&Facts { btf, ..facts(&[]) }).severity;
         assert_eq!(with(true), Severity::Ok);
         assert_eq!(with(false), Severity::Note);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The checks: each judges [`Facts`] for a [`Path`] and touches nothing.
+//! Checks: each returns findings about [`Facts`] for a [`Path`], and changes nothing.
 
 mod buffers;
 mod congestion;
@@ -14,7 +14,7 @@ mod tools;
 
 use super::{facts::Facts, finding::Finding, path::Path};
 
-/// The findings of all checks, the mildest first.
+/// Returns the findings of all checks, in ascending order of severity.
 pub(super) fn all(facts: &Facts, path: Path) -> Vec<Finding> {
     let checks = [
         buffers::check,
@@ -39,8 +39,8 @@ pub(super) fn all(facts: &Facts, path: Path) -> Vec<Finding> {
 }
 
 #[cfg(test)]
-mod bench {
-    //! What the checks' tests stand on.
+mod fixtures {
+    //! Fixtures of the checks' tests.
 
     use super::*;
     use longhaul_units::{BitRate, Bytes, Time};
@@ -55,7 +55,7 @@ mod bench {
         }
     }
 
-    /// A host on which these settings could be read.
+    /// Returns the facts of a host with these settings.
     pub(super) fn facts(settings: &[(&str, &str)]) -> Facts {
         let mut facts = Facts {
             kernel: "6.12.0-test".to_owned(),
@@ -70,7 +70,7 @@ mod bench {
         facts
     }
 
-    /// The finding about `place`.
+    /// Returns the finding about `place`.
     pub(super) fn about(findings: Vec<Finding>, place: &str) -> Finding {
         let found = findings.into_iter().find(|f| f.place == place);
         found.unwrap_or_else(|| panic!("no finding about {place}"))
@@ -79,17 +79,17 @@ mod bench {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::finding::Severity, bench::*, *};
+    use super::{super::finding::Severity, fixtures::*, *};
 
     #[test]
-    fn a_host_of_which_nothing_is_known_is_not_blamed_for_a_setting() {
+    fn no_findings_about_unknown_settings() {
         let findings = all(&facts(&[]), path());
         let settings = findings.iter().filter(|f| f.place.starts_with("net."));
         assert_eq!(settings.count(), 0, "{findings:?}");
     }
 
     #[test]
-    fn the_gravest_come_last() {
+    fn sorts_findings_by_severity() {
         let facts = facts(&[
             ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
             ("net.ipv4.tcp_sack", "1"),
@@ -100,8 +100,8 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_that_a_check_would_change_is_one_that_is_read() {
-        // Values that suit nobody, so that every check has something to say.
+    fn fixes_change_only_known_settings() {
+        // Values that no check accepts, so that every check has a finding.
         let bad = |name: &str| match name {
             "net.ipv4.tcp_rmem" | "net.ipv4.tcp_wmem" | "net.ipv4.tcp_mem" => "1 2 3",
             "net.ipv4.ip_local_port_range" => "1024 1030",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP's own switches (Linux `Documentation/networking/ip-sysctl.rst`).
+//! TCP settings (Linux `Documentation/networking/ip-sysctl.rst`).
 
 use super::super::{
     facts::Facts,
@@ -8,7 +8,7 @@ use super::super::{
 };
 use longhaul_units::{Bytes, Time};
 
-/// Bytes of data in a segment of 1500 bytes.
+/// Payload bytes of a packet of 1500 bytes.
 const SEGMENT: u64 = 1448;
 
 pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
@@ -32,8 +32,8 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
         .collect()
 }
 
-/// A finding of `severity` unless the setting is `good`.
-fn unless(
+/// Returns a finding of `severity` unless the setting is `good`.
+fn finding_unless(
     good: bool,
     severity: Severity,
     name: &str,
@@ -47,7 +47,7 @@ fn unless(
     }
 }
 
-/// RFC 7323, section 2: without it a window is 16 bits.
+/// Checks window scaling (RFC 7323, section 2): without it a window is 16 bits.
 fn window_scaling(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_window_scaling";
     let unscaled = Bytes::new(65_535);
@@ -56,14 +56,14 @@ fn window_scaling(facts: &Facts, path: Path) -> Option<Finding> {
     let why = || {
         format!(
             "without it a window ends at 64 KiB: {} at {}",
-            path.carried_by(unscaled),
+            path.rate_of_window(unscaled),
             path.rtt
         )
     };
-    Some(unless(good, Severity::Limit, NAME, found, why, "1"))
+    Some(finding_unless(good, Severity::Limit, NAME, found, why, "1"))
 }
 
-/// RFC 7323, section 5: old segments of an earlier lap of the sequence space must be told apart.
+/// Checks timestamps (RFC 7323, section 5), which protect against wrapped sequence numbers (PAWS).
 fn timestamps(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_timestamps";
     let found = facts.number(NAME)?;
@@ -75,7 +75,14 @@ fn timestamps(facts: &Facts, path: Path) -> Option<Finding> {
             path.rate
         )
     };
-    Some(unless(found != 0, Severity::Note, NAME, found, why, "1"))
+    Some(finding_unless(
+        found != 0,
+        Severity::Note,
+        NAME,
+        found,
+        why,
+        "1",
+    ))
 }
 
 fn sack(facts: &Facts, path: Path) -> Option<Finding> {
@@ -85,7 +92,14 @@ fn sack(facts: &Facts, path: Path) -> Option<Finding> {
         let thousand = Time::from_nanos(path.rtt.as_nanos().saturating_mul(1000));
         format!("without it each lost segment costs a round trip: 1,000 losses cost {thousand}")
     };
-    Some(unless(found != 0, Severity::Limit, NAME, found, why, "1"))
+    Some(finding_unless(
+        found != 0,
+        Severity::Limit,
+        NAME,
+        found,
+        why,
+        "1",
+    ))
 }
 
 fn moderate_rcvbuf(facts: &Facts, path: Path) -> Option<Finding> {
@@ -100,14 +114,14 @@ fn moderate_rcvbuf(facts: &Facts, path: Path) -> Option<Finding> {
         format!(
             "receive buffers stay at tcp_rmem's second value, {}: {} at {}",
             Bytes::new(start),
-            path.carried_by(fixed),
+            path.rate_of_window(fixed),
             path.rtt
         )
     };
-    Some(unless(good, Severity::Limit, NAME, found, why, "1"))
+    Some(finding_unless(good, Severity::Limit, NAME, found, why, "1"))
 }
 
-/// Obsolete since Linux 6.6; before, how much of a buffer is window.
+/// Checks the share of a buffer that is window; obsolete since Linux 6.6.
 fn adv_win_scale(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_adv_win_scale";
     let found = facts.number(NAME)?;
@@ -122,10 +136,10 @@ fn adv_win_scale(facts: &Facts, path: Path) -> Option<Finding> {
             Bytes::new(path.bdp().get().saturating_mul(part))
         )
     };
-    Some(unless(good, Severity::Limit, NAME, found, why, "1"))
+    Some(finding_unless(good, Severity::Limit, NAME, found, why, "1"))
 }
 
-/// RFC 2861; RFC 6928's initial window is ten segments.
+/// Checks slow start after idle (RFC 2861); the initial window of RFC 6928 is ten segments.
 fn slow_start_after_idle(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_slow_start_after_idle";
     let found = facts.number(NAME)?;
@@ -137,21 +151,35 @@ fn slow_start_after_idle(facts: &Facts, path: Path) -> Option<Finding> {
              {climb}, to fill the path; pooled connections lose what they learnt"
         )
     };
-    Some(unless(found == 0, Severity::Note, NAME, found, why, "0"))
+    Some(finding_unless(
+        found == 0,
+        Severity::Note,
+        NAME,
+        found,
+        why,
+        "0",
+    ))
 }
 
 fn no_metrics_save(facts: &Facts, _: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_no_metrics_save";
     let found = facts.number(NAME)?;
     let why = || {
-        "the threshold of one connection's bad moment is kept for the next to the same host, which \
+        "the slow-start threshold of a connection with losses is kept for the next to the same host, which \
          leaves slow start too early"
             .to_owned()
     };
-    Some(unless(found != 0, Severity::Note, NAME, found, why, "1"))
+    Some(finding_unless(
+        found != 0,
+        Severity::Note,
+        NAME,
+        found,
+        why,
+        "1",
+    ))
 }
 
-/// RFC 4821.
+/// Checks path MTU probing (RFC 4821).
 fn mtu_probing(facts: &Facts, _: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_mtu_probing";
     let found = facts.number(NAME)?;
@@ -160,11 +188,18 @@ fn mtu_probing(facts: &Facts, _: Path) -> Option<Finding> {
          that has happened"
             .to_owned()
     };
-    Some(unless(found != 0, Severity::Note, NAME, found, why, "1"))
+    Some(finding_unless(
+        found != 0,
+        Severity::Note,
+        NAME,
+        found,
+        why,
+        "1",
+    ))
 }
 
-/// What may wait unsent. A millisecond may pass before a program that is woken writes again, so with
-/// less than that of the rate the line may run dry.
+/// Checks the limit of unsent data. A millisecond may pass before a program that is woken writes again. With
+/// less data than that at the rate, the send buffer may run empty.
 fn notsent_lowat(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_notsent_lowat";
     let found = facts.number(NAME)?;
@@ -173,7 +208,7 @@ fn notsent_lowat(facts: &Facts, path: Path) -> Option<Finding> {
     let good = found < 0 || found >= wanted;
     let why = || {
         format!(
-            "a program is woken only when {} are left to send, {} at {}: the line may run dry \
+            "a program is woken only when {} are left to send, {} at {}: the send buffer may run empty \
              before it has written again",
             Bytes::new(found as u64),
             path.rate.time_for(found as u64),
@@ -181,7 +216,7 @@ fn notsent_lowat(facts: &Facts, path: Path) -> Option<Finding> {
         )
     };
     let severity = Severity::Note;
-    Some(unless(
+    Some(finding_unless(
         good,
         severity,
         NAME,
@@ -191,14 +226,14 @@ fn notsent_lowat(facts: &Facts, path: Path) -> Option<Finding> {
     ))
 }
 
-/// How long a burst of one connection may be on the line, and of how many segments it needs be at most.
+/// Longest burst of one connection on the link, and the segments that suffice for a burst.
 const BURST: Time = Time::from_micros(250);
 const SEGMENTS: u64 = 16;
-/// Linux: below 16 ms, `tcp_tso_rtt_log` makes bursts large.
+/// Round trip below which Linux makes bursts large (`tcp_tso_rtt_log`).
 const LONG: Time = Time::from_millis(16);
 
-/// A paced connection sends about a millisecond of its rate at a time (`net/ipv4/tcp_output.c`, `tcp_tso_autosize`): many
-/// slow ones cost several times the CPU of few fast ones.
+/// Checks the least burst of a paced connection. It sends about a millisecond of its rate at a time
+/// (`net/ipv4/tcp_output.c`, `tcp_tso_autosize`), so many slow connections cost several times the CPU of few fast ones.
 fn min_tso_segs(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_min_tso_segs";
     let found = facts.number(NAME)?;
@@ -213,10 +248,17 @@ fn min_tso_segs(facts: &Facts, path: Path) -> Option<Finding> {
         )
     };
     let wanted = wanted.to_string();
-    Some(unless(good, Severity::Note, NAME, found, why, &wanted))
+    Some(finding_unless(
+        good,
+        Severity::Note,
+        NAME,
+        found,
+        why,
+        &wanted,
+    ))
 }
 
-/// TCP small queues let a socket have about a millisecond of its pacing rate below TCP, if this
+/// Checks TCP small queues: they allow a socket about a millisecond of its pacing rate below TCP, if this
 /// setting allows as much (`net/ipv4/tcp_output.c`, `tcp_small_queue_check`).
 fn limit_output(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_limit_output_bytes";
@@ -231,7 +273,7 @@ fn limit_output(facts: &Facts, path: Path) -> Option<Finding> {
         )
     };
     let good = found >= wanted;
-    Some(unless(
+    Some(finding_unless(
         good,
         Severity::Note,
         NAME,
@@ -241,7 +283,7 @@ fn limit_output(facts: &Facts, path: Path) -> Option<Finding> {
     ))
 }
 
-/// RFC 3168. 2, the default, answers those that ask.
+/// Checks ECN (RFC 3168). The default, 2, accepts it when a peer requests it.
 fn ecn(facts: &Facts, path: Path) -> Option<Finding> {
     const NAME: &str = "net.ipv4.tcp_ecn";
     let found = facts.number(NAME)?;
@@ -251,12 +293,19 @@ fn ecn(facts: &Facts, path: Path) -> Option<Finding> {
             path.rtt
         )
     };
-    Some(unless(found != 0, Severity::Note, NAME, found, why, "2"))
+    Some(finding_unless(
+        found != 0,
+        Severity::Note,
+        NAME,
+        found,
+        why,
+        "2",
+    ))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::bench::*, *};
+    use super::{super::fixtures::*, *};
     use longhaul_units::BitRate;
 
     fn severity(name: &str, value: &str) -> Severity {
@@ -265,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn each_switch_on_both_sides() {
+    fn checks_good_and_bad_value_of_each_setting() {
         use Severity::{Limit, Note, Ok};
         for (name, good, bad, grave) in [
             ("tcp_window_scaling", "1", "0", Limit),
@@ -288,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_path_needs_no_scaling() {
+    fn short_path_needs_no_window_scaling() {
         let facts = facts(&[("net.ipv4.tcp_window_scaling", "0")]);
         let of = |bits| {
             let rate = BitRate::from_bits(bits);
@@ -301,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn many_slow_connections_send_too_little_at_a_time() {
+    fn notes_small_bursts_of_many_slow_connections() {
         let with = |segments: &str, connections, rtt_ms, mbit: u64| {
             let path = Path {
                 rate: BitRate::from_bits(mbit * 1_000_000),
@@ -328,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_the_window_matters_before_6_6() {
+    fn checks_adv_win_scale_before_linux_6_6() {
         let with = |kernel: &str, value: &str| {
             let mut facts = facts(&[("net.ipv4.tcp_adv_win_scale", value)]);
             facts.kernel = kernel.to_owned();
@@ -341,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_climb_is_counted_in_round_trips() {
+    fn reports_slow_start_in_round_trips() {
         let facts = facts(&[("net.ipv4.tcp_slow_start_after_idle", "1")]);
         let why = slow_start_after_idle(&facts, path()).unwrap().why;
         assert!(why.contains("15 round trips, 3 s"), "{why}");

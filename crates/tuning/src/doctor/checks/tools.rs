@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What single commands of longhaul need: programs, TUN devices, user namespaces.
+//! Requirements of single commands of longhaul: programs, TUN devices, user namespaces.
 
 use super::super::{
     facts::{Facts, Tun},
@@ -18,7 +18,7 @@ pub(super) fn check(facts: &Facts, path: Path) -> Vec<Finding> {
             facts,
             "ip",
             "iproute2",
-            "looking at what the lab does",
+            "inspection of the lab's networks",
             Severity::Note,
         ),
         tun(facts),
@@ -47,10 +47,10 @@ fn tun(facts: &Facts) -> Finding {
     }
 }
 
-/// Without root, the lab makes its namespaces in a user namespace.
+/// Checks user namespaces, in which the lab makes its network namespaces without root.
 fn user_namespaces(facts: &Facts) -> Option<Finding> {
     const NONE: &[(&str, i64, i64)] = &[
-        // The setting, the value that forbids, the value that allows.
+        // Setting, forbidding value, allowing value.
         ("user.max_user_namespaces", 0, 15_000),
         ("kernel.unprivileged_userns_clone", 0, 1),
         ("kernel.apparmor_restrict_unprivileged_userns", 1, 0),
@@ -59,7 +59,7 @@ fn user_namespaces(facts: &Facts) -> Option<Finding> {
         |&&(name, forbidden, _): &&(&str, i64, i64)| facts.number(name) == Some(forbidden);
     if let Some((name, forbidden, allowed)) = NONE.iter().find(forbids) {
         let why = "longhaul lab needs root: users may not make namespaces";
-        // A matter of the machine's safety, so for a person to decide.
+        // A security setting, which an administrator must decide.
         let finding = Finding::note(*name, forbidden, why);
         return Some(finding.run(format!("sysctl -w {name}={allowed}")));
     }
@@ -69,7 +69,7 @@ fn user_namespaces(facts: &Facts) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::bench::*, *};
+    use super::{super::fixtures::*, *};
 
     #[test]
     fn nft_limits_transparent_relays_only() {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn tun_devices_are_open_denied_or_absent() {
+    fn checks_access_to_tun_device() {
         let with = |tun| super::tun(&Facts { tun, ..facts(&[]) }).severity;
         assert_eq!(with(Tun::Open), Severity::Ok);
         assert_eq!(with(Tun::Denied), Severity::Note);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_forbid_user_namespaces_is_seen() {
+    fn detects_each_setting_that_forbids_user_namespaces() {
         let with = |name, value| user_namespaces(&facts(&[(name, value)]));
         let is_note = |finding: Option<Finding>| finding.unwrap().severity == Severity::Note;
         assert!(is_note(with("user.max_user_namespaces", "0")));

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An attempt at a feature, and what came of it.
+//! Attempt to use a feature, and its result.
 
 use crate::doctor::facts::{Outcome, Trial};
 use longhaul_congestion::Error;
 use longhaul_linux::netfilter::nft::NftError;
 use std::io;
 
-/// ACKs at a rate, which takes a class of tc's and the programs of [`THINNING`].
+/// Pacing of ACKs, which needs a tc class and the programs of [`THINNING`].
 pub(super) const PACING: &str = "run --ack-pace";
-/// Fewer ACKs.
+/// Thinning of ACKs.
 pub(super) const THINNING: &str = "run --ack-ratio";
-/// What takes programs in the kernel takes them all.
+/// Rights of features that load BPF programs.
 pub(super) const ROOT: &str = "root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN)";
 
-/// Why a feature was not seen at work.
+/// Reason why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// It does not work here.
+    /// The feature does not work here.
     Fails(String),
-    /// The caller's rights do not reach that far, so nothing is known.
+    /// The caller lacks the rights to try it, so nothing is known.
     Untried(String),
 }
 
-/// How a feature is tried.
+/// Function that tries a feature.
 pub(super) type Attempt = fn() -> Result<(), Failure>;
 
 impl From<Error> for Failure {
@@ -49,7 +49,7 @@ impl From<NftError> for Failure {
     }
 }
 
-/// What came of trying a feature, which takes the rights `needs`.
+/// Creates the trial of a feature, which needs the rights `needs`, from its outcome.
 pub(super) fn trial(
     feature: impl Into<String>,
     needs: &str,

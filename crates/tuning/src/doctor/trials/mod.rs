@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What works here, found out by trying it: not what a kernel's version promises.
+//! Trials of features: whether each works on this host, whatever the kernel's version.
 //!
-//! Network features are tried in namespaces of their own (`network.rs`), BPF programs are loaded and dropped
-//! (`programs.rs`), and what needs no rights is done on sockets that are thrown away (`sockets.rs`). All of it goes
-//! with the call, or with the process; only a kernel module that the kernel fetched for it stays, as after any use.
+//! Network features are tried in namespaces of their own (`network.rs`). BPF programs are loaded and unloaded
+//! (`programs.rs`). Features that need no rights are tried on temporary sockets (`sockets.rs`). All of it is removed
+//! at the end of the call, or with the process. Only a kernel module that the kernel loaded for a trial stays.
 
 mod attempt;
 mod network;
@@ -13,7 +13,7 @@ mod sockets;
 use super::facts::{Outcome, Trial};
 use attempt::{PACING, THINNING};
 
-/// Tries everything. The caller must have one thread.
+/// Tries all features. The caller must have one thread.
 pub(super) fn all() -> Vec<Trial> {
     let mut trials = sockets::all();
     // Before the others, which may start threads.
@@ -23,7 +23,7 @@ pub(super) fn all() -> Vec<Trial> {
     trials
 }
 
-/// Both are needed for it: a class of tc's, and the programs of the other that mark packets for it.
+/// Marks pacing as failed if thinning fails: it needs a tc class, and the programs of thinning, which mark packets.
 fn pacing_takes_programs(trials: &mut [Trial]) {
     let marks = trials
         .iter()

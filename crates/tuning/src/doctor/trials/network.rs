@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What changes a network namespace, tried in one that goes with its process: for an ordinary user in a user
-//! namespace, so that the kernel's part is known, too, where the user's rights lack.
+//! Trials of features that change a network namespace, in one that ends with its process. For an ordinary user it is
+//! in a user namespace, so that the kernel's support is known even if the user lacks rights.
 
 use super::attempt::{Attempt, Failure, PACING, ROOT, trial};
 use crate::doctor::facts::Trial;
@@ -18,22 +18,22 @@ use std::{
     time::Duration,
 };
 
-/// Each feature, the rights that it takes where it is used, and how it is tried.
+/// Features, the rights for their use, and the functions that try them.
 const FEATURES: [(&str, &str, Attempt); 6] = [
     ("link", "CAP_NET_ADMIN", link),
     ("relay --transparent", "CAP_NET_ADMIN", transparent),
     ("relay --verify-connect", "CAP_NET_ADMIN", verify),
     ("tap capture", "CAP_NET_RAW", capture),
-    ("probe", "CAP_SYS_ADMIN", stamps),
+    ("probe", "CAP_SYS_ADMIN", timestamps),
     (PACING, ROOT, pace),
 ];
 
-/// The testbed's namespaces, and what is tried in them.
+/// Feature that the namespaces of the trials themselves show.
 const LAB: &str = "lab run";
 
-/// The caller must have one thread.
+/// Tries all network features. The caller must have one thread.
 pub(super) fn all() -> Vec<Trial> {
-    inside().unwrap_or_else(|reason| {
+    run_in_sandbox().unwrap_or_else(|reason| {
         let untried =
             |(feature, needs)| trial(feature, needs, Err(Failure::Untried(reason.clone())));
         let features = FEATURES.map(|(feature, needs, _)| (feature, needs));
@@ -45,12 +45,12 @@ pub(super) fn all() -> Vec<Trial> {
     })
 }
 
-/// Why there is no such namespace, otherwise.
-fn inside() -> Result<Vec<Trial>, String> {
+/// Tries the features in namespaces; returns an error if there are none.
+fn run_in_sandbox() -> Result<Vec<Trial>, String> {
     let (mut reader, writer) = io::pipe().map_err(|error| error.to_string())?;
     let ended = sandbox::run(|furnished| {
         let found = furnished
-            .map(|()| each())
+            .map(|()| run_all())
             .map_err(|error| error.to_string());
         let text = serde_json::to_vec(&found).unwrap_or_default();
         u8::from((&writer).write_all(&text).is_err())
@@ -64,7 +64,7 @@ fn inside() -> Result<Vec<Trial>, String> {
     serde_json::from_slice(&text).map_err(|error| format!("trying it ended early: {error}"))?
 }
 
-fn each() -> Vec<Trial> {
+fn run_all() -> Vec<Trial> {
     let tried = FEATURES.map(|(feature, needs, attempt)| trial(feature, needs, attempt()));
     [trial(LAB, "", Ok(()))].into_iter().chain(tried).collect()
 }
@@ -80,8 +80,8 @@ fn link() -> Result<(), Failure> {
     })
 }
 
-/// Time stamps of packets, and trains of them.
-fn stamps() -> Result<(), Failure> {
+/// Tries time stamps of packets, and packet trains.
+fn timestamps() -> Result<(), Failure> {
     let discard = "127.0.0.1:9".parse().expect("an address");
     Ok(Sender::open(discard, Some(1000)).map(drop)?)
 }
@@ -94,7 +94,7 @@ fn families() -> impl Iterator<Item = (Family, &'static str)> {
 
 const TABLE: &str = "longhaul-try";
 
-/// A listener for foreign addresses, and what the relay's rules are made of.
+/// Tries a listener for foreign addresses, and the expressions of the relay's rules.
 fn transparent() -> Result<(), Failure> {
     for (family, any) in families() {
         let (name, icmp) = match family {
@@ -121,7 +121,7 @@ fn transparent() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Packets that wait for a verdict, by nf_tables' own expression or x_tables' target.
+/// Tries packet queues for a verdict, by nf_tables' own expression or x_tables' target.
 fn verify() -> Result<(), Failure> {
     const ASK: &str = "ask";
     let script = |name: &str, rule: &str| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is done by programs in the kernel (BPF): each is loaded, which has the kernel's verifier look at it, and what
-//! works on a cgroup is attached to one of its own.
+//! Trials of BPF programs: each is loaded, which runs the kernel's verifier. Programs for a cgroup
+//! are attached to a temporary one.
 
 use super::{
     attempt::{Attempt, Failure, ROOT, THINNING, trial},
@@ -24,11 +24,18 @@ use std::{
     time::Duration,
 };
 
-/// Each feature but the loads of congestion controls, and how it is tried.
+/// Features but the loads of congestion controls, and the functions that try them.
 const FEATURES: [(&str, Attempt); 7] = [
-    ("cc load --replace", || Ok(trials::link(one())?)),
+    ("cc load --replace", || {
+        Ok(trials::link(sample_algorithm())?)
+    }),
     ("cc load --per-socket", || {
-        in_cgroup(|cgroup| Ok(trials::socket_parameters(one(), cgroup.as_fd())?))
+        in_cgroup(|cgroup| {
+            Ok(trials::socket_parameters(
+                sample_algorithm(),
+                cgroup.as_fd(),
+            )?)
+        })
     }),
     ("cc watch", || Ok(trials::watch()?)),
     ("run --gap", may_disable_gso),
@@ -39,8 +46,8 @@ const FEATURES: [(&str, Attempt); 7] = [
     }),
 ];
 
-/// Any of them would do.
-fn one() -> Algorithm {
+/// Returns a congestion control for the trials; any would do.
+fn sample_algorithm() -> Algorithm {
     algorithm("scalable").expect("it is one of ours")
 }
 
@@ -75,7 +82,7 @@ fn in_cgroup<T>(work: impl FnOnce(&TransientCgroup) -> Result<T, Failure>) -> Re
             error.kind(),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
         );
-        let reason = format!("{:#}", run::without_cgroup(error));
+        let reason = format!("{:#}", run::cgroup_refusal(error));
         if is_denied {
             Failure::Untried(reason)
         } else {
@@ -95,7 +102,7 @@ fn thinned(cgroup: &TransientCgroup) -> Result<(), Failure> {
     Ok(control.map(drop)?)
 }
 
-/// What a connection in the cgroup goes without when it is to have everything. This process is in it meanwhile.
+/// Returns the settings of a full profile that the kernel refuses. This process is in the cgroup meanwhile.
 fn refused_settings(cgroup: &TransientCgroup) -> Result<Vec<Refused>, Failure> {
     let profile = Profile {
         pacing_bytes_per_s: Some(100_000_000),
@@ -120,7 +127,7 @@ fn refused_settings(cgroup: &TransientCgroup) -> Result<Vec<Refused>, Failure> {
     Ok(attached.counts()?.refused)
 }
 
-/// The flag of a setting.
+/// Returns the flag of a setting.
 fn flag(setting: &str) -> String {
     match setting {
         "pacing" => "pace".to_owned(),
@@ -130,7 +137,7 @@ fn flag(setting: &str) -> String {
 
 fn why(refused: &Refused) -> String {
     let error = io::Error::from_raw_os_error(refused.errno as i32);
-    format!("connections go without it ({error})")
+    format!("the kernel refuses it ({error})")
 }
 
 fn may_disable_gso() -> Result<(), Failure> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What any user may do, tried on sockets of this network namespace.
+//! Trials of features for any user, on sockets of this network namespace.
 
 use super::attempt::{Failure, trial};
 use crate::doctor::facts::Trial;
@@ -26,7 +26,7 @@ pub(super) fn all() -> Vec<Trial> {
 
 const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The options of a profile, and bytes that move by splice(2).
+/// Tries the socket options of a profile, and splice(2).
 fn relay() -> Result<(), Failure> {
     let options = Options {
         pacing_rate: Some(1_000_000_000),
@@ -47,7 +47,7 @@ fn relay() -> Result<(), Failure> {
     Ok(pipe.fill(&far, 1 << 16).map(drop)?)
 }
 
-/// A connection of this process with itself, which leaves no TIME_WAIT behind.
+/// Opens a connection of this process with itself, which leaves no TIME_WAIT behind.
 pub(super) fn pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind(HERE)?;
     let near = TcpStream::connect(listener.local_addr()?)?;
@@ -55,7 +55,7 @@ pub(super) fn pair() -> io::Result<(TcpStream, TcpStream)> {
     Ok((near, listener.accept()?.0))
 }
 
-/// Another error than for lack of rights has to do with the address, and is not ICMP's.
+/// Tries ICMP sockets. Errors other than missing rights are about the address, not about ICMP.
 fn echo() -> Result<(), Failure> {
     match TimestampSocket::icmp(HERE.ip()) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Failure::Fails(

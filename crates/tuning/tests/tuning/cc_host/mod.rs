@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul cc` with a BPF file system of the test's own, and connections to see it at work.
+//! `longhaul cc` with a BPF file system of the test's own, and connections that use its congestion controls.
 use longhaul_linux::{interface, netns::Netns};
 use rustix::{
     fs::{FlockOperation, flock},
@@ -19,17 +19,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// In the kernel.
+/// Name of the congestion control in the kernel.
 pub(crate) const NAME: &str = "lh_scalable";
 
-/// Root of the machine, or the reason to skip: no user namespace has BPF. Other reasons fail, unless
-/// ALLOW_SKIP is 1.
+/// Whether this process is root of the machine, as BPF requires. In a user namespace the test is skipped;
+/// otherwise it fails, unless ALLOW_SKIP is 1.
 pub(crate) fn may_load() -> bool {
     let root = rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_confined();
     longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root of the machine")
 }
 
-/// A place for pins. Names of congestion controls are the machine's: one test at a time.
+/// Directory for pins. Names of congestion controls belong to the machine, so one test runs at a time.
 pub(crate) struct Host {
     bpffs: tempfile::TempDir,
     _turn: File,
@@ -52,7 +52,7 @@ impl Host {
         self.bpffs.path()
     }
 
-    /// `longhaul cc ARGS`, ready to start.
+    /// Returns the command `longhaul cc ARGS`.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(longhaul_testbed::longhaul());
         command
@@ -63,37 +63,37 @@ impl Host {
         command
     }
 
-    /// Its exit code and all that it said.
+    /// Runs `longhaul cc ARGS`; returns its exit code and output.
     pub(crate) fn cc(&self, args: &[&str]) -> (i32, String) {
-        ended(&self.command(args).output().unwrap())
+        exit_code_and_output(&self.command(args).output().unwrap())
     }
 
-    /// What it said; it must have succeeded.
-    pub(crate) fn done(&self, args: &[&str]) -> String {
+    /// Runs `longhaul cc ARGS`, which must succeed; returns its output.
+    pub(crate) fn output_of(&self, args: &[&str]) -> String {
         let (code, said) = self.cc(args);
         assert_eq!(code, 0, "cc {args:?}: {said}");
         said
     }
 
-    /// A look at all connections.
+    /// Returns the records of all connections.
     pub(crate) fn watch(&self) -> Vec<Value> {
-        let said = self.done(&["watch", "--once", "--json"]);
+        let said = self.output_of(&["watch", "--once", "--json"]);
         let lines = said.lines().map(serde_json::from_str);
         lines.collect::<Result<_, _>>().unwrap()
     }
 
-    /// The record of the connection with this local port.
-    pub(crate) fn watched(&self, port: u16) -> Option<Value> {
+    /// Returns the record of the connection with this local port.
+    pub(crate) fn watch_port(&self, port: u16) -> Option<Value> {
         let end = format!(":{port}");
         let mut all = self.watch().into_iter();
         all.find(|seen| seen["local"].as_str().unwrap().ends_with(&end))
     }
 
     pub(crate) fn show(&self) -> Value {
-        serde_json::from_str(&self.done(&["show", "scalable", "--json"])).unwrap()
+        serde_json::from_str(&self.output_of(&["show", "scalable", "--json"])).unwrap()
     }
 
-    /// Directories below the place of pins.
+    /// Lists the directories of pins.
     pub(crate) fn pins(&self) -> BTreeSet<PathBuf> {
         let entries = fs::read_dir(self.bpffs().join("longhaul/cc"));
         let entries = entries.into_iter().flatten();
@@ -116,7 +116,7 @@ impl Drop for Host {
     }
 }
 
-pub(crate) fn ended(output: &Output) -> (i32, String) {
+pub(crate) fn exit_code_and_output(output: &Output) -> (i32, String) {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8(text).unwrap();
     (output.status.code().expect("no signal"), text)
@@ -130,7 +130,7 @@ fn registered() -> String {
     fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
 }
 
-/// Patience only says how long a failure takes.
+/// Waits for a condition; the timeout only decides how long a failure takes.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -142,7 +142,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A network namespace with its loopback up; gone on drop.
+/// Network namespace with its loopback up; deleted on drop.
 pub(crate) struct Namespace {
     pub(crate) netns: Netns,
     pub(crate) name: String,
@@ -163,7 +163,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Makes this thread one of nobody's, for good: without any capability.
+/// Gives this thread the user nobody for good: without any capability.
 pub(crate) fn become_nobody() {
     let (user, group) = (Uid::from_raw(65534), Gid::from_raw(65534));
     rustix::thread::set_thread_groups(&[]).unwrap();
@@ -172,14 +172,14 @@ pub(crate) fn become_nobody() {
     rustix::thread::set_thread_res_uid(user, user, user).unwrap();
 }
 
-/// Both ends of a connection, the sender's using the congestion control.
+/// Both ends of a connection; the sender uses the congestion control.
 pub(crate) struct Connection {
     pub(crate) sender: TcpStream,
     pub(crate) receiver: TcpStream,
 }
 
 impl Connection {
-    /// Chooses before it connects; `None` leaves it to the default.
+    /// Opens a connection with the congestion control `chosen`; `None` leaves the default.
     pub(crate) fn open(chosen: Option<&str>) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let sender = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
@@ -198,7 +198,7 @@ impl Connection {
         self.sender.local_addr().unwrap().port()
     }
 
-    /// Moves bytes over it and compares each.
+    /// Transfers bytes and compares each.
     pub(crate) fn transfer(&mut self, bytes: usize) {
         let sent: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
         let mut received = vec![0; bytes];
@@ -210,15 +210,15 @@ impl Connection {
     }
 }
 
-/// A thread of an unprivileged user in another namespace, that works when it is told.
-pub(crate) struct Stranger {
+/// Thread of an unprivileged user in another namespace, which runs closures.
+pub(crate) struct UnprivilegedThread {
     orders: mpsc::Sender<Order>,
     thread: Option<JoinHandle<()>>,
 }
 
 type Order = Box<dyn FnOnce(&mut Option<Connection>) + Send>;
 
-impl Stranger {
+impl UnprivilegedThread {
     pub(crate) fn in_namespace(netns: &Netns) -> Self {
         let (orders, received) = mpsc::channel::<Order>();
         let netns = netns.clone();
@@ -236,8 +236,8 @@ impl Stranger {
         }
     }
 
-    /// Has it done, and waits.
-    pub(crate) fn does<T: Send + 'static>(
+    /// Runs a closure in the thread, and waits for its result.
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Option<Connection>) -> T + Send + 'static,
     ) -> T {
@@ -250,7 +250,7 @@ impl Stranger {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for UnprivilegedThread {
     fn drop(&mut self) {
         let (idle, _) = mpsc::channel();
         self.orders = idle;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A real `longhaul run` with a shell script as its program.
+//! `longhaul run` with a shell script as its program.
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open,
 };
@@ -10,31 +10,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// No test waits longer for anything; it decides only how long a failure takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait of a test; it decides only how long a failure takes.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// `longhaul run FLAGS -- WORDS`.
+/// Returns the command `longhaul run FLAGS -- WORDS`.
 pub(crate) fn command(flags: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new(longhaul_testbed::longhaul());
     command.arg("run").args(flags).arg("--").args(words);
     command
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub(crate) fn output(flags: &[&str], words: &[&str]) -> Output {
     command(flags, words).output().unwrap()
 }
 
-/// What it printed, having ended well.
-pub(crate) fn printed(flags: &[&str], words: &[&str]) -> String {
+/// Runs the command, which must succeed; returns its standard output.
+pub(crate) fn stdout_of(flags: &[&str], words: &[&str]) -> String {
     let output = output(flags, words);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A program that prints its process number once it has done what its script says, and then waits
-/// until its input ends. Ended on drop.
+/// Program that runs its script, prints its process number, and then waits until its input ends. Killed on
+/// drop.
 pub(crate) struct Running {
     pub(crate) longhaul: Child,
     input: Option<ChildStdin>,
@@ -43,17 +43,17 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// `script` is bash's.
+    /// Starts a program with a bash script.
     pub(crate) fn start(flags: &[&str], script: &str) -> Self {
-        // A signal that comes just before bash waits for a line is looked at when that has lasted a second.
+        // A signal just before bash waits for a line is handled when the wait times out after a second.
         let wait = "until read -t 1; do [ $? -gt 128 ] || break; done";
         let script = format!("{script}\necho $$; {wait}");
-        // What is ignored (nohup, a shell's background) bash can't trap.
+        // bash can't trap signals that are ignored at its start (nohup, a shell's background).
         let bash = ["env", "--default-signal", "bash", "-ec", &script];
         Self::spawn(command(flags, &bash))
     }
 
-    /// The command prints the number.
+    /// Starts a command that prints the process number.
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut longhaul = command
             .stdin(Stdio::piped())
@@ -73,7 +73,7 @@ impl Running {
         }
     }
 
-    /// The next line that it prints.
+    /// Reads the next line of output.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
@@ -88,26 +88,26 @@ impl Running {
         kill_process(self.longhaul(), signal).unwrap();
     }
 
-    /// A socket of the program by its descriptor's number: the same one, to be looked at.
+    /// Duplicates a socket of the program, by its descriptor's number.
     pub(crate) fn socket(&self, number: i32) -> TcpStream {
         let program = pidfd_open(self.program, PidfdFlags::empty()).unwrap();
         let socket = pidfd_getfd(&program, number, PidfdGetfdFlags::empty());
         socket.unwrap().into()
     }
 
-    /// Waits for longhaul's end, while the program's input goes on.
+    /// Waits for longhaul's end, while the program's input stays open.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         let begin = Instant::now();
         loop {
             if let Some(status) = self.longhaul.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(begin.elapsed() < PATIENCE, "it goes on");
+            assert!(begin.elapsed() < TIMEOUT, "it did not end");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Ends its input, and with it the program; its exit code and what else it printed.
+    /// Closes the input, which ends the program; returns its exit code and the remaining output.
     pub(crate) fn finish(&mut self) -> (Option<i32>, String) {
         drop(self.input.take());
         let mut rest = String::new();
@@ -124,20 +124,20 @@ impl Drop for Running {
     }
 }
 
-/// A listener of this test's, outside the run.
+/// Opens a listener of the test's own, outside the run.
 pub(crate) fn origin() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
 
-/// Opens a connection as descriptor 3, in bash.
+/// Returns a bash command that opens a connection as descriptor 3.
 pub(crate) fn connect(to: SocketAddr) -> String {
     format!("exec 3<>/dev/tcp/{}/{}", to.ip(), to.port())
 }
 
-/// Root of the machine, or the reason to skip: no user namespace has BPF. Other reasons fail, unless
-/// ALLOW_SKIP is 1.
+/// Whether BPF programs can be attached, as root of the machine. In a user namespace the test is skipped;
+/// otherwise it fails, unless ALLOW_SKIP is 1.
 pub(crate) fn may_run() -> bool {
     let missing = longhaul_congestion::sockets::initial_window::attach().err();
     let missing = missing.map(|error| error.to_string());

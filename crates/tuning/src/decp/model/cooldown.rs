@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the law leaves connections alone after it has made them even.
+//! Time for which the controller leaves connections alone after it has made their rates equal.
 
-use super::look::Moment;
+use super::sample::Sample;
 use longhaul_units::Time;
 
-/// Round trips of rest: twice as many each time that something was lost, half as many each time that
-/// nothing was.
+/// Round trips of the cooldown: doubled after a division with losses, halved after one
+/// without.
 const ROUNDS_MIN: u64 = 10;
 const ROUNDS_MAX: u64 = 160;
 
-/// A pause that grows where dividing anew costs losses.
+/// Pause that grows where dividing again costs losses.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct Cooldown {
     rounds: u64,
     since: Option<Time>,
 }
 
-impl Rest {
+impl Cooldown {
     pub(super) fn new() -> Self {
         Self {
             rounds: ROUNDS_MIN,
@@ -24,9 +24,9 @@ impl Rest {
         }
     }
 
-    pub(super) fn is_over(&self, at: Moment) -> bool {
+    pub(super) fn is_over(&self, at: Sample) -> bool {
         self.since
-            .is_none_or(|since| at.is_past(since, self.rounds))
+            .is_none_or(|since| at.has_elapsed(since, self.rounds))
     }
 
     pub(super) fn begin(&mut self, now: Time, has_lost: bool) {
@@ -44,10 +44,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_doubles_with_losses_and_halves_without() {
-        let mut rest = Rest::new();
-        let lasts = |rest: &Rest, rounds: u64| {
-            let at = |now| Moment {
+    fn doubles_after_losses_and_halves_without() {
+        let mut rest = Cooldown::new();
+        let lasts = |rest: &Cooldown, rounds: u64| {
+            let at = |now| Sample {
                 now: Time::from_millis(now),
                 rtt: Time::from_millis(100),
                 rounds: 1.0,

@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a look and a whole run came to: records for programs and lines for people.
+//! Records of a sample and of a whole run: JSON for programs and lines of text for people.
 
-use super::watch::Seen;
-use crate::decp::model::{Change, Outlook, Phase};
+use super::sampler::SampledConnection;
+use crate::decp::model::{Change, Estimate, Phase};
 use longhaul_stats::fairness::jain;
 use longhaul_units::{BitRate, Time};
 use serde::Serialize;
 use std::{collections::HashMap, fmt, net::SocketAddr};
 
-/// One look, as a JSON line.
+/// One sample, as a JSON line.
 #[derive(Debug, Serialize)]
-pub(super) struct Look {
+pub(super) struct SampleRecord {
     /// Seconds since the start.
     pub(super) at_s: f64,
-    /// Whether fast ones are held back.
+    /// Whether caps hold fast connections back.
     pub(super) levelling: bool,
     /// Connections that match, and how many of them send in bulk.
     pub(super) connections: usize,
     pub(super) bulk: usize,
-    /// Those that have a cap now.
+    /// Connections that have a cap now.
     pub(super) capped: usize,
-    /// What the link has been seen to carry, and carries now.
+    /// Greatest recent and current delivery rate of all connections together.
     pub(super) capacity_bps: f64,
     pub(super) delivered_bps: f64,
-    /// Rate that caps leave to each; absent where nobody is above it.
+    /// Rate that caps leave to each connection; absent where no connection is above it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) level_bps: Option<f64>,
-    /// Standing queue, and the one that caps aim at, as shares of what the wire holds.
+    /// Standing queue, and the queue that caps aim at, as shares of the BDP.
     pub(super) queue: f64,
     pub(super) headroom: f64,
     /// Fastest rate over slowest.
     pub(super) spread: f64,
-    /// What the law wants changed at this look.
+    /// Number of caps that the controller changes after this sample.
     pub(super) changes: usize,
     pub(super) windows: Vec<Window>,
 }
 
-/// One connection at a look.
+/// One connection in a sample.
 #[derive(Debug, Serialize)]
 pub(super) struct Window {
     pub(super) local: SocketAddr,
@@ -46,7 +46,7 @@ pub(super) struct Window {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cap: Option<u32>,
     pub(super) rtt_us: u32,
-    /// Payload that arrived since the look before.
+    /// Rate of the payload delivered since the previous sample.
     pub(super) rate_bps: f64,
     pub(super) retransmits: u32,
     pub(super) bulk: bool,
@@ -56,9 +56,9 @@ pub(super) struct Window {
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     pub(super) seconds: f64,
-    /// Connections that sent in bulk at least a tenth as long as the one that did longest.
+    /// Connections that sent in bulk for at least a tenth of the longest bulk time of any.
     pub(super) connections: usize,
-    /// Payload of all together, while they were seen.
+    /// Payload of all connections together, while they were observed.
     pub(super) bytes: u64,
     pub(super) rate_bps: f64,
     /// Jain's index of, and ratio between, the rates of those connections over their time in bulk; 1 of a single one.
@@ -70,10 +70,10 @@ pub(super) struct Summary {
     pub(super) levelling_s: f64,
 }
 
-/// Sums up as looks come.
+/// Totals of a run, updated with each sample.
 #[derive(Default)]
-pub(super) struct Account {
-    known: HashMap<u64, Known>,
+pub(super) struct Summarizer {
+    totals: HashMap<u64, ConnectionTotals>,
     last: Time,
     caps_set: u64,
     caps_lifted: u64,
@@ -81,7 +81,7 @@ pub(super) struct Account {
 }
 
 #[derive(Default)]
-struct Known {
+struct ConnectionTotals {
     delivered: u32,
     retransmits: u32,
     bytes: u64,
@@ -91,79 +91,86 @@ struct Known {
     capped: bool,
 }
 
-impl Account {
-    /// Takes in one look and the changes that follow.
-    pub(super) fn enter(
+impl Summarizer {
+    /// Adds one sample and the changes that follow from it; returns its record.
+    pub(super) fn add(
         &mut self,
         now: Time,
-        seen: &[Seen],
-        outlook: Outlook,
+        samples: &[SampledConnection],
+        estimate: Estimate,
         changes: &[Change],
-    ) -> Look {
+    ) -> SampleRecord {
         let passed = now.since(self.last);
         self.last = now;
-        for one in seen {
-            let known = self
-                .known
+        for one in samples {
+            let totals = self
+                .totals
                 .entry(one.observation.id)
-                .or_insert_with(|| Known::first(one));
-            known.learn(one, passed);
-            match (known.capped, one.observation.cap.is_some()) {
+                .or_insert_with(|| ConnectionTotals::new(one));
+            totals.update(one, passed);
+            match (totals.capped, one.observation.cap.is_some()) {
                 (false, true) => self.caps_set += 1,
                 (true, false) => self.caps_lifted += 1,
                 _ => {}
             }
-            known.capped = one.observation.cap.is_some();
+            totals.capped = one.observation.cap.is_some();
         }
-        if outlook.phase == Phase::Level {
+        if estimate.phase == Phase::Level {
             self.levelling += passed;
         }
-        self.describe(now, seen, outlook, changes)
+        self.describe(now, samples, estimate, changes)
     }
 
-    fn describe(&self, now: Time, seen: &[Seen], outlook: Outlook, changes: &[Change]) -> Look {
-        let windows = seen.iter().map(|one| Window {
+    fn describe(
+        &self,
+        now: Time,
+        samples: &[SampledConnection],
+        estimate: Estimate,
+        changes: &[Change],
+    ) -> SampleRecord {
+        let windows = samples.iter().map(|one| Window {
             local: one.connection.local,
             remote: one.connection.remote,
             window: one.observation.window_segments,
             cap: one.observation.cap,
             rtt_us: one.connection.rtt_us,
-            rate_bps: self.known[&one.observation.id].rate_bps,
+            rate_bps: self.totals[&one.observation.id].rate_bps,
             retransmits: one.connection.retransmits,
             bulk: one.observation.bulk,
         });
-        let level_bps = outlook.level * 8.0;
-        Look {
+        let level_bps = estimate.level * 8.0;
+        SampleRecord {
             at_s: now.as_secs_f64(),
-            levelling: outlook.phase == Phase::Level,
-            connections: seen.len(),
-            bulk: outlook.bulk,
-            capped: seen
+            levelling: estimate.phase == Phase::Level,
+            connections: samples.len(),
+            bulk: estimate.bulk,
+            capped: samples
                 .iter()
                 .filter(|one| one.observation.cap.is_some())
                 .count(),
-            capacity_bps: outlook.capacity * 8.0,
-            delivered_bps: outlook.delivered * 8.0,
+            capacity_bps: estimate.capacity * 8.0,
+            delivered_bps: estimate.delivered * 8.0,
             level_bps: (level_bps.is_finite() && level_bps > 0.0).then_some(level_bps),
-            queue: outlook.queue,
-            headroom: outlook.headroom,
-            spread: outlook.spread,
+            queue: estimate.queue,
+            headroom: estimate.headroom,
+            spread: estimate.spread,
             changes: changes.len(),
             windows: windows.collect(),
         }
     }
 
-    /// What it all came to.
-    pub(super) fn close(&self, now: Time) -> Summary {
-        let longest = self.known.values().map(|known| known.bulk).max();
-        // A connection that was busy for a moment is no stream.
+    /// Returns the summary of the run so far.
+    pub(super) fn summary(&self, now: Time) -> Summary {
+        let longest = self.totals.values().map(|totals| totals.bulk).max();
+        // A connection that was busy only briefly is not a stream.
         let least = Time::from_nanos(longest.unwrap_or(Time::ZERO).as_nanos() / 10);
-        let is_stream = |known: &&Known| known.bulk > Time::ZERO && known.bulk >= least;
-        let bulk = || self.known.values().filter(is_stream);
+        let is_stream =
+            |totals: &&ConnectionTotals| totals.bulk > Time::ZERO && totals.bulk >= least;
+        let bulk = || self.totals.values().filter(is_stream);
         let rates: Vec<f64> = bulk()
-            .map(|known| known.bytes as f64 / known.bulk.as_secs_f64())
+            .map(|totals| totals.bytes as f64 / totals.bulk.as_secs_f64())
             .collect();
-        let bytes: u64 = self.known.values().map(|known| known.bytes).sum();
+        let bytes: u64 = self.totals.values().map(|totals| totals.bytes).sum();
         let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
         let fastest = rates.iter().copied().fold(0.0, f64::max);
         Summary {
@@ -177,7 +184,11 @@ impl Account {
             } else {
                 1.0
             },
-            retransmits: self.known.values().map(|known| known.retransmitted).sum(),
+            retransmits: self
+                .totals
+                .values()
+                .map(|totals| totals.retransmitted)
+                .sum(),
             caps_set: self.caps_set,
             caps_lifted: self.caps_lifted,
             levelling_s: self.levelling.as_secs_f64(),
@@ -185,8 +196,8 @@ impl Account {
     }
 }
 
-impl Known {
-    fn first(one: &Seen) -> Self {
+impl ConnectionTotals {
+    fn new(one: &SampledConnection) -> Self {
         Self {
             delivered: one.observation.delivered_segments,
             retransmits: one.observation.retransmits,
@@ -194,15 +205,16 @@ impl Known {
         }
     }
 
-    fn learn(&mut self, one: &Seen, passed: Time) {
-        let seen = &one.observation;
-        let segments = seen.delivered_segments.wrapping_sub(self.delivered);
-        let bytes = u64::from(segments) * u64::from(seen.mss_bytes);
+    fn update(&mut self, one: &SampledConnection, passed: Time) {
+        let observation = &one.observation;
+        let segments = observation.delivered_segments.wrapping_sub(self.delivered);
+        let bytes = u64::from(segments) * u64::from(observation.mss_bytes);
         self.bytes += bytes;
-        self.retransmitted += u64::from(seen.retransmits.wrapping_sub(self.retransmits));
+        self.retransmitted += u64::from(observation.retransmits.wrapping_sub(self.retransmits));
         self.rate_bps = bytes as f64 * 8.0 / passed.as_secs_f64().max(1e-9);
-        (self.delivered, self.retransmits) = (seen.delivered_segments, seen.retransmits);
-        if seen.bulk {
+        (self.delivered, self.retransmits) =
+            (observation.delivered_segments, observation.retransmits);
+        if observation.bulk {
             self.bulk += passed;
         }
     }
@@ -212,7 +224,7 @@ fn rate(bps: f64) -> String {
     BitRate::measured(bps as u64)
 }
 
-impl fmt::Display for Look {
+impl fmt::Display for SampleRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Puts the law's changes on real sockets, and sees to it that no cap outlives this process.
+//! Applies the controller's changes to real sockets, and ensures that no cap outlives this process.
 
 use super::config::Config;
 use crate::decp::model::Change;
@@ -8,50 +8,50 @@ use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::sockets::window_cap::{self, Caps};
 use longhaul_linux::{
-    executor::{Executor, Owner},
+    cleanup_process::{CleanupProcess, Trigger},
     sock_diag::Connection,
 };
 use longhaul_units::Time;
 use std::{collections::HashSet, thread::sleep, time::Duration};
 
-/// A silence after which caps are lifted although this process is there: it is stopped or hangs.
+/// Time without a heartbeat after which caps are lifted although this process exists: it is stopped or hangs.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two walks while the last caps are lifted, and how many there are at most: a connection in
-/// recovery is waited for, for 30 s.
+/// Pause between two walks over the sockets while the last caps are lifted, and the most walks: a connection
+/// in recovery is waited for, for 30 s.
 const PAUSE: Duration = Duration::from_millis(50);
 const WALKS_MAX: u32 = 600;
 
-/// The orders in force, and who lifts the caps if this process does not.
-pub(super) struct Enforcer {
+/// Caps in force, and the process that lifts them if this one does not.
+pub(super) struct CapController {
     caps: Caps,
-    executor: Executor,
+    executor: CleanupProcess,
 }
 
-impl Enforcer {
-    /// Must be called while this process has one thread.
+impl CapController {
+    /// Loads the programs and starts the cleanup process. Must be called while this process has one thread.
     pub(super) fn start(interval: Time) -> Result<Self> {
         let caps = load(LOOKING)?;
         let patience = PATIENCE + Duration::from(interval) * 2;
-        // A cap that can't be lifted has nobody left who could be told.
+        // Errors are dropped: no process is left to report them to.
         let lift = |owner| {
             drop(caps.lift_all(WALKS_MAX, || sleep(PAUSE)));
-            if owner == Owner::Gone {
+            if owner == Trigger::ParentExited {
                 caps.retire();
             }
         };
-        let executor = Executor::appoint(patience, lift).context("cannot start a process")?;
+        let executor = CleanupProcess::spawn(patience, lift).context("cannot start a process")?;
         Ok(Self { caps, executor })
     }
 
-    /// The cap that the connection has, segments.
+    /// Returns the connection's cap in segments.
     pub(super) fn cap(&self, cookie: u64) -> Option<u32> {
         self.caps.in_force(cookie).filter(|cap| *cap > 0)
     }
 
-    /// Carries out the changes, and what earlier ones left to do.
-    pub(super) fn obey(&mut self, changes: &[Change]) -> Result<()> {
+    /// Applies the changes, and those of earlier calls that are still pending.
+    pub(super) fn apply(&mut self, changes: &[Change]) -> Result<()> {
         self.executor
-            .reassure()
+            .heartbeat()
             .context("the process that would lift the caps is gone")?;
         for change in changes {
             self.caps
@@ -63,20 +63,20 @@ impl Enforcer {
         self.caps.carry_out().context("cannot walk the sockets")
     }
 
-    /// Forgets connections that are gone and orders that are done.
-    pub(super) fn tidy(&self, present: &HashSet<u64>) {
+    /// Drops the orders of closed connections and those that are complete.
+    pub(super) fn gc(&self, present: &HashSet<u64>) {
         for cookie in self.caps.ordered() {
             if !present.contains(&cookie) || self.caps.in_force(cookie) == Some(0) {
-                self.caps.forget(cookie);
+                self.caps.remove_order(cookie);
             }
         }
     }
 
-    /// Lifts all caps. If that fails, the executor tries.
+    /// Lifts all caps. If that fails, the cleanup process tries.
     pub(super) fn end(self) -> Result<()> {
         let left = self.caps.lift_all(WALKS_MAX, || sleep(PAUSE));
         let left = left.context("cannot lift the caps")?;
-        self.executor.dismiss();
+        self.executor.disarm();
         anyhow::ensure!(
             left == 0,
             "{left} connections stayed in recovery and kept their caps"
@@ -85,20 +85,20 @@ impl Enforcer {
     }
 }
 
-/// What there is without rights, and without what the kernel may lack.
+/// Hint for callers without the rights, and for kernels without the features.
 const LOOKING: &str = "; --dry-run takes neither rights nor programs";
 
 fn load(way_out: &str) -> Result<Caps> {
     Caps::load().map_err(|error| Refusal::unsupported(format!("{error}{way_out}")))
 }
 
-/// Whether this caller may cap windows at all; looking takes no rights.
+/// Checks that this caller may cap windows; observing needs no rights.
 pub(super) fn permitted(config: &Config) -> Result<()> {
     let way_out = if config.lift { "" } else { LOOKING };
     window_cap::permitted().map_err(|error| Refusal::unsupported(format!("{error}{way_out}")))
 }
 
-/// Lifts whatever caps these connections have.
+/// Lifts the caps of these connections.
 pub(super) fn lift(connections: &[Connection]) -> Result<()> {
     let caps = load("")?;
     for connection in connections {

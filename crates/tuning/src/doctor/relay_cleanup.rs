@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a killed transparent relay leaves: an nft table, and a routing rule and table for its mark,
-//! both named by the port that it listened on.
+//! Cleanup after killed transparent relays: an nft table, and a routing rule and table for its mark,
+//! both named by the port of its listener.
 //!
-//! The relay renews the table's lease while it lives. Only what has neither lease nor listener is
-//! removed; all else with such a name is listed and stays.
+//! The relay renews the table's lease while it runs. Only tables and rules with neither lease nor listener are
+//! removed; all others with such a name are listed and stay.
 
 use super::record::inode;
 use anyhow::{Context, Result};
@@ -19,28 +19,28 @@ use longhaul_linux::{
 use serde_json::Value;
 use std::{fs, process::Command};
 
-/// Whether a process lives in the network namespace, or `ip netns` names it.
-pub(super) fn namespace_lives(namespace: u64) -> bool {
+/// Whether a process runs in the network namespace, or `ip netns` has a name for it.
+pub(super) fn namespace_exists(namespace: u64) -> bool {
     let is_it = |file: std::path::PathBuf| inode(file) == Some(namespace);
     let entries = |directory: &str| fs::read_dir(directory).into_iter().flatten().flatten();
     entries("/proc").any(|process| is_it(process.path().join("ns/net")))
         || entries(longhaul_linux::netns::DIRECTORY).any(|name| is_it(name.path()))
 }
 
-/// What to do with a table.
+/// Action for a table.
 #[derive(Debug, PartialEq, Eq)]
-enum Fate {
+enum Action {
     Remove,
     Keep(&'static str),
 }
 
-/// Removes what dead relays left in this network namespace, and says what it did and did not do.
+/// Removes leftovers of dead relays in this network namespace; returns messages about each.
 pub(super) fn clean() -> Result<Vec<String>> {
     let mut said = Vec::new();
     for family in [Family::Ip, Family::Ip6] {
         let tables = match our_tables(family) {
             Ok(tables) => tables,
-            Err(error) => return Ok(vec![format!("no relay's tables were looked for: {error}")]),
+            Err(error) => return Ok(vec![format!("cannot search for tables of relays: {error}")]),
         };
         for table in tables {
             said.push(clean_table(family, &table)?);
@@ -59,24 +59,26 @@ fn our_tables(family: Family) -> Result<Vec<String>, nft::NftError> {
 fn clean_table(family: Family, table: &str) -> Result<String> {
     let name = format!("nft table {} {table}", family.name());
     let port = port_of(table);
-    let listening = port.is_none_or(|port| listens(port).unwrap_or(true));
-    Ok(match fate(port, leased(family, table), listening) {
-        Fate::Remove => {
-            nft::delete_table(family, table)?;
-            format!("{name} removed: no relay renews it or listens")
-        }
-        Fate::Keep(why) => format!("{name} stays: {why}"),
-    })
+    let listening = port.is_none_or(|port| has_listener(port).unwrap_or(true));
+    Ok(
+        match action(port, has_live_lease(family, table), listening) {
+            Action::Remove => {
+                nft::delete_table(family, table)?;
+                format!("{name} removed: no relay renews it or listens")
+            }
+            Action::Keep(why) => format!("{name} stays: {why}"),
+        },
+    )
 }
 
-/// `leased` is whether the table has a lease that runs; `None` if it has no such set.
-fn fate(port: Option<u16>, leased: Option<bool>, listening: bool) -> Fate {
+/// Chooses the action. `leased` is whether the table has an unexpired lease; `None` if it has no lease set.
+fn action(port: Option<u16>, leased: Option<bool>, listening: bool) -> Action {
     match (port, leased) {
-        (None, _) => Fate::Keep("its name has no port, so its owner is unknown"),
-        (_, None) => Fate::Keep("it has no lease, so its owner is unknown"),
-        (_, Some(true)) => Fate::Keep("its relay lives"),
-        (_, Some(false)) if listening => Fate::Keep("somebody listens on its port"),
-        (_, Some(false)) => Fate::Remove,
+        (None, _) => Action::Keep("its name has no port, so its owner is unknown"),
+        (_, None) => Action::Keep("it has no lease, so its owner is unknown"),
+        (_, Some(true)) => Action::Keep("its relay runs"),
+        (_, Some(false)) if listening => Action::Keep("a program listens on its port"),
+        (_, Some(false)) => Action::Remove,
     }
 }
 
@@ -84,7 +86,7 @@ fn port_of(table: &str) -> Option<u16> {
     table.strip_prefix(TABLE_PREFIX)?.parse().ok()
 }
 
-fn leased(family: Family, table: &str) -> Option<bool> {
+fn has_live_lease(family: Family, table: &str) -> Option<bool> {
     let question = ["-j", "list", "set", family.name(), table, lease::SET];
     let listing = run_json("nft", &question).ok()?;
     let items = listing["nftables"].as_array()?;
@@ -93,11 +95,11 @@ fn leased(family: Family, table: &str) -> Option<bool> {
     Some(elements.is_some_and(|all| !all.is_empty()))
 }
 
-fn listens(port: u16) -> std::io::Result<bool> {
+fn has_listener(port: u16) -> std::io::Result<bool> {
     SockDiag::here()?.listens_on(port)
 }
 
-/// Removes routing rules whose table of filters is gone and whose port nobody listens on.
+/// Removes routing rules without an nft table and without a listener on the port.
 fn clean_rules(family: Family) -> Result<Vec<String>> {
     let option = match family {
         Family::Ip => "-4",
@@ -112,7 +114,7 @@ fn clean_rules(family: Family) -> Result<Vec<String>> {
     for (mark, port) in rules.as_array().into_iter().flatten().filter_map(mark_of) {
         let name = format!("{} rule for mark {mark:#x}", family.name());
         let in_use = tables.iter().any(|table| port_of(table) == Some(port));
-        if in_use || listens(port).unwrap_or(true) {
+        if in_use || has_listener(port).unwrap_or(true) {
             said.push(format!("{name} stays: it is in use"));
             continue;
         }
@@ -122,7 +124,7 @@ fn clean_rules(family: Family) -> Result<Vec<String>> {
     Ok(said)
 }
 
-/// The mark and port of a rule of ours: its routing table has the mark's number.
+/// Returns the mark and port of a rule of longhaul's: its routing table has the mark's number.
 fn mark_of(rule: &Value) -> Option<(u32, u16)> {
     let mark = rule["fwmark"].as_str()?.strip_prefix("0x")?;
     let mark = u32::from_str_radix(mark, 16).ok()?;
@@ -156,22 +158,22 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_is_surely_dead_is_removed() {
-        let dead = fate(Some(1081), Some(false), false);
-        assert_eq!(dead, Fate::Remove);
+    fn removes_only_tables_of_dead_relays() {
+        let dead = action(Some(1081), Some(false), false);
+        assert_eq!(dead, Action::Remove);
         for (port, lease, listening) in [
             (None, Some(false), false),
             (Some(1081), None, false),
             (Some(1081), Some(true), false),
             (Some(1081), Some(false), true),
         ] {
-            let fate = fate(port, lease, listening);
-            assert!(matches!(fate, Fate::Keep(_)), "{port:?} {lease:?}");
+            let fate = action(port, lease, listening);
+            assert!(matches!(fate, Action::Keep(_)), "{port:?} {lease:?}");
         }
     }
 
     #[test]
-    fn names_and_marks_say_the_port() {
+    fn parses_port_from_names_and_marks() {
         assert_eq!(port_of("longhaul-1081"), Some(1081));
         assert_eq!(port_of("longhaul-70000"), None);
         assert_eq!(port_of("longhaul"), None);
@@ -182,8 +184,8 @@ mod tests {
     }
 
     #[test]
-    fn this_namespace_lives() {
-        assert!(namespace_lives(inode("/proc/self/ns/net").unwrap()));
-        assert!(!namespace_lives(1));
+    fn own_namespace_exists() {
+        assert!(namespace_exists(inode("/proc/self/ns/net").unwrap()));
+        assert!(!namespace_exists(1));
     }
 }

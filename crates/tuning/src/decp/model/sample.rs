@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One look: when it is, what is seen of the connections, one by one and together, and what the law makes of it.
+//! One sample: its time, the connections observed, sums over them, and the controller's estimate.
 
 use longhaul_units::Time;
 
-/// One connection at one look.
+/// One connection in one sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observation {
-    /// Names the connection.
+    /// Identifier of the connection.
     pub id: u64,
-    /// Its window: the smaller of the congestion window and the receiver's, segments. While the
-    /// congestion window is being reduced, the one that it will have then.
+    /// Window: the smaller of the congestion window and the receiver's, segments. While the
+    /// congestion window is being reduced, its value after the reduction.
     pub window_segments: u32,
-    /// The receiver's window, segments: the window gets no larger by a higher cap.
+    /// Receiver's window, segments: no higher cap makes the window larger.
     pub window_max_segments: u32,
     /// Whether the window doubles each round trip.
     pub slow_start: bool,
     /// Bytes of a segment.
     pub mss_bytes: u32,
-    /// Segments that have arrived since it began; may wrap around.
+    /// Segments delivered since the connection began; may wrap around.
     pub delivered_segments: u32,
-    /// Segments sent again since it began; may wrap around.
+    /// Segments retransmitted since the connection began; may wrap around.
     pub retransmits: u32,
-    /// Smoothed round trip.
+    /// Smoothed round-trip time.
     pub rtt: Time,
-    /// Least round trip of its path.
+    /// Least round-trip time of the path.
     pub rtt_min: Time,
-    /// The cap that it has, segments.
+    /// Present cap, segments.
     pub cap: Option<u32>,
-    /// Whether it had data in flight or waiting most of the time since the last look. Others are
+    /// Whether the connection had data in flight or waiting most of the time since the last sample. Others are
     /// neither slow nor fast.
     pub bulk: bool,
 }
 
 impl Observation {
-    /// r: bytes a second that the window allows on an empty path.
+    /// Returns r: bytes a second that the window allows on an empty path.
     pub(super) fn rate(&self) -> f64 {
         self.rate_of(self.window_segments)
     }
 
-    /// What so many segments a round trip are, bytes a second.
+    /// Converts segments per round trip to bytes a second.
     pub(super) fn rate_of(&self, segments: u32) -> f64 {
         f64::from(segments) * f64::from(self.mss_bytes) / self.rtt_min.as_secs_f64()
     }
@@ -47,7 +47,7 @@ impl Observation {
         rate * self.rtt_min.as_secs_f64() / f64::from(self.mss_bytes)
     }
 
-    /// What it goes to without a further order, segments: its window, or a cap that it grows up to.
+    /// Returns the segments that the window reaches without a further change: the window, or a higher cap in slow start.
     pub(super) fn committed_segments(&self) -> u32 {
         let cap = self.cap.filter(|_| self.slow_start).unwrap_or(0);
         self.window_segments.max(cap)
@@ -62,39 +62,39 @@ impl Observation {
     }
 }
 
-/// When a look is, and what came before it.
+/// Time of a sample, and the changes since the previous one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moment {
+pub(super) struct Sample {
     pub(super) now: Time,
-    /// The longest of the least round trips.
+    /// Longest of the connections' least round-trip times.
     pub(super) rtt: Time,
-    /// Round trips since the last look, at most one.
+    /// Round trips since the last sample, at most one.
     pub(super) rounds: f64,
-    /// Segments sent again since the last look.
+    /// Segments retransmitted since the last sample.
     pub(super) losses: u32,
 }
 
-impl Moment {
-    /// Whether it is `rounds` round trips since then.
-    pub(super) fn is_past(&self, since: Time, rounds: u64) -> bool {
+impl Sample {
+    /// Whether at least `rounds` round trips have elapsed since `since`.
+    pub(super) fn has_elapsed(&self, since: Time, rounds: u64) -> bool {
         self.now.since(since) >= self.rtt * rounds
     }
 }
 
-/// The longest of the least round trips.
+/// Returns the longest of the connections' least round-trip times.
 pub(super) fn round_trip(bulk: &[&Observation]) -> Time {
     bulk.iter()
-        .map(|seen| seen.rtt_min)
+        .map(|observation| observation.rtt_min)
         .max()
         .unwrap_or(Time::ZERO)
 }
 
-/// Σ rᵢ.
-pub(super) fn asked(bulk: &[&Observation]) -> f64 {
-    bulk.iter().map(|seen| seen.rate()).sum()
+/// Returns Σ rᵢ, bytes a second.
+pub(super) fn total_rate(bulk: &[&Observation]) -> f64 {
+    bulk.iter().map(|observation| observation.rate()).sum()
 }
 
-/// q: what stands in buffers, as a share of what the wire holds.
+/// Returns q: the data queued in buffers, as a share of the BDP.
 pub(super) fn queue(bulk: &[&Observation]) -> f64 {
     let wire: f64 = bulk
         .iter()
@@ -105,7 +105,7 @@ pub(super) fn queue(bulk: &[&Observation]) -> f64 {
     if wire > 0.0 { queue / wire } else { 0.0 }
 }
 
-/// Fastest over slowest of these rates; 1 for fewer than two.
+/// Returns the ratio of the fastest rate to the slowest; 1 for fewer than two.
 pub(super) fn spread(rates: impl Iterator<Item = f64>) -> f64 {
     let (mut least, mut most, mut count) = (f64::INFINITY, 0.0_f64, 0);
     for rate in rates {
@@ -117,30 +117,30 @@ pub(super) fn spread(rates: impl Iterator<Item = f64>) -> f64 {
 /// Whether caps are in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
-    /// Nobody is held back.
+    /// No connection is capped.
     #[default]
     Open,
-    /// Windows are made even.
+    /// Caps make the rates equal.
     Level,
 }
 
-/// What the law makes of a look, for people.
+/// Controller's estimate of the link after a sample, and its phase.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Outlook {
+pub struct Estimate {
     /// Whether caps are in use.
     pub phase: Phase,
     /// Connections that send in bulk.
     pub bulk: usize,
     /// Ĉ, bytes a second.
     pub capacity: f64,
-    /// The newest delivery rate of all together, bytes a second.
+    /// Newest delivery rate of all connections together, bytes a second.
     pub delivered: f64,
     /// L, bytes a second; infinite where there is none.
     pub level: f64,
-    /// q.
+    /// q: queue as a share of the BDP.
     pub queue: f64,
     /// h at present.
     pub headroom: f64,
-    /// Fastest over slowest rate; 1 for fewer than two connections.
+    /// Ratio of the fastest rate to the slowest; 1 for fewer than two connections.
     pub spread: f64,
 }

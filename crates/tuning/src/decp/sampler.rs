@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A look at the connections that are meant: what the kernel says of them, as the law wants it.
+//! Samples the connections that match, as observations for the controller.
 
 use super::config::Config;
 use crate::{connection_filter::Filter, decp::model::Observation};
@@ -12,24 +12,24 @@ use longhaul_linux::{
 use longhaul_units::Time;
 use std::{collections::HashMap, net::IpAddr, path::PathBuf};
 
-/// Collects the windows of all connections that are meant.
-pub(super) struct Watch {
+/// Collects the windows of all connections that match.
+pub(super) struct Sampler {
     diag: SockDiag,
     filter: Filter,
     cgroup: Option<PathBuf>,
-    /// Busy time of each connection at the last look, and when that was.
+    /// Busy time of each connection in the last sample.
     busy_us: HashMap<u64, u64>,
     last: Time,
 }
 
-/// One connection at a look, and what the law is told of it.
-pub(super) struct Seen {
+/// One connection in a sample, with the controller's observation of it.
+pub(super) struct SampledConnection {
     pub(super) connection: Connection,
     pub(super) observation: Observation,
 }
 
-impl Watch {
-    /// For the network namespace of the calling thread.
+impl Sampler {
+    /// Samples the network namespace of the calling thread.
     pub(super) fn new(config: &Config) -> Result<Self> {
         Ok(Self {
             diag: SockDiag::here().map_err(|error| {
@@ -45,12 +45,12 @@ impl Watch {
         })
     }
 
-    /// Looks. `cap` says which cap a connection has, by its cookie.
-    pub(super) fn look(
+    /// Takes a sample. `cap` returns a connection's cap by its cookie.
+    pub(super) fn sample(
         &mut self,
         now: Time,
         cap: impl Fn(u64) -> Option<u32>,
-    ) -> Result<Vec<Seen>> {
+    ) -> Result<Vec<SampledConnection>> {
         let connections = self.connections()?;
         let rtt_min = least_round_trips(&connections);
         let passed_us = now.since(self.last).as_nanos() / 1000;
@@ -60,12 +60,12 @@ impl Watch {
                 2 * (c.sender.busy_us - before.min(&c.sender.busy_us)) >= passed_us
             })
         };
-        let seen = connections.iter().map(|connection| {
+        let observations = connections.iter().map(|connection| {
             let cookie = connection.sender.cookie;
             let least_us = rtt_min[&path(connection)];
             observation(connection, least_us, was_busy(connection), cap(cookie))
         });
-        let observations: Vec<Observation> = seen.collect();
+        let observations: Vec<Observation> = observations.collect();
         self.busy_us = connections
             .iter()
             .map(|c| (c.sender.cookie, c.sender.busy_us))
@@ -73,14 +73,14 @@ impl Watch {
         self.last = now;
         let both = connections.into_iter().zip(observations);
         Ok(both
-            .map(|(connection, observation)| Seen {
+            .map(|(connection, observation)| SampledConnection {
                 connection,
                 observation,
             })
             .collect())
     }
 
-    /// Those that are meant.
+    /// Returns the connections that match the filter and the cgroup.
     pub(super) fn connections(&mut self) -> Result<Vec<Connection>> {
         let tree = self.cgroup.as_deref().map(cgroup::identifiers).transpose();
         let tree = tree.context("the cgroup is gone")?;
@@ -100,8 +100,8 @@ impl Watch {
     }
 }
 
-/// Both addresses: connections between them take one path, whose least round trip any of them may
-/// have seen.
+/// Key of a path: connections between two addresses share it, and any of them may have measured its
+/// least round trip.
 fn path(connection: &Connection) -> (IpAddr, IpAddr) {
     (connection.local.ip(), connection.remote.ip())
 }
@@ -138,7 +138,7 @@ fn observation(
         rtt: Time::from_micros(connection.rtt_us.into()),
         rtt_min: Time::from_micros(least_us.into()),
         cap,
-        // Before its first sample the least round trip is said to be without bounds.
+        // Before the first RTT sample the kernel reports the maximum as the least round trip.
         bulk: bulk && least_us < u32::MAX && connection.rtt_us > 0,
     }
 }

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Control law: decides after each sample which caps to set, move and lift.
+
+use super::{
+    Capacity, Change,
+    budget::Budget,
+    capacity::Growth,
+    cooldown::Cooldown,
+    division::Division,
+    history::{History, IDLE},
+    sample::{Estimate, Observation, Phase, Sample, queue, round_trip, spread, total_rate},
+    target::{QUEUE_MIN, Target},
+};
+use longhaul_units::{Ratio, Time};
+
+/// Ratio of the fastest rate to the slowest at which dividing begins …
+const UNEVEN: f64 = 1.3;
+/// … and when it ends.
+const EVEN: f64 = 1.15;
+/// Round trips for which the ratio must hold.
+const UNEVEN_ROUNDS: u64 = 2;
+const EVEN_ROUNDS: u64 = 2;
+/// Round trips without a loss before the controller lets windows grow.
+const QUIET_ROUNDS: u64 = 1;
+/// Most round trips that dividing lasts, unless caps are kept.
+const LEVEL_ROUNDS_MAX: u64 = 40;
+/// Round trips without a queue after which capped connections leave the link underused.
+const FULL_ROUNDS: u64 = 5;
+/// Largest reduction of the sum of capped windows in a round trip, as a share of it.
+const LOWERING: f64 = 0.1;
+/// Least queueing delay that is distinguished from noise, seconds.
+const QUEUE_TIME_MIN_S: f64 = 0.001;
+/// Round trips over which rates are averaged, so that bursts and short stalls even out …
+const SPAN_ROUNDS: u64 = 1;
+/// … and divisor of a round trip where bursts themselves show the link's capacity.
+const BURST_PART: u64 = 4;
+/// Least share of the windows' rate that must have been delivered before slow start is ended. In slow
+/// start it is about a half. It is much less where connections have just begun to send.
+const TRIED: f64 = 0.25;
+/// Round trips without growth after which the estimate is taken for the link's capacity.
+const GROWTH_ROUNDS: u64 = 2;
+const BURST_GROWTH_ROUNDS: u64 = 1;
+
+/// Settings of the controller.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// h: the standing queue that capped connections keep, as a share of the BDP.
+    pub headroom: Ratio,
+    /// Smallest cap in segments.
+    pub floor_segments: u32,
+    /// Whether caps stay when all rates are equal, at the link's capacity: connections then share without
+    /// losses, and grow only as the link has room.
+    pub hold: bool,
+    /// Whether windows that losses have reduced grow by slow start, as soon as the link has drained, up to
+    /// the equal share of its earlier rate. Only for a link without other traffic, to which it
+    /// leaves no room that the connections once had. Implies `hold`.
+    pub refill: bool,
+}
+
+impl Settings {
+    /// Whether caps stay when all rates are equal.
+    pub(super) fn keeps_caps(&self) -> bool {
+        self.hold || self.refill
+    }
+}
+
+impl Default for Settings {
+    /// 10 %: on a path of 1 Gbit/s and 350 ms a queue of 4.4 MB; ten segments, an initial window
+    /// (RFC 6928).
+    fn default() -> Self {
+        Self {
+            headroom: Ratio::new(0.1).expect("a share"),
+            floor_segments: 10,
+            hold: false,
+            refill: false,
+        }
+    }
+}
+
+/// Controller with the control law of the [module](super).
+#[derive(Debug)]
+pub struct Controller {
+    settings: Settings,
+    history: History,
+    capacity: Capacity,
+    bursts: Capacity,
+    growth: Growth,
+    burst_growth: Growth,
+    target: Target,
+    budget: Budget,
+    cooldown: Cooldown,
+    full_since: Option<Time>,
+    /// Time at which the link was last full.
+    full_at: Option<Time>,
+    even_since: Option<Time>,
+    uneven_since: Option<Time>,
+    /// Time at which dividing began.
+    level_since: Time,
+    /// Time of the last sample with a retransmission.
+    lost_at: Option<Time>,
+    last: Option<Time>,
+    estimate: Estimate,
+}
+
+impl Controller {
+    /// Begins without caps.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            history: History::default(),
+            capacity: Capacity::default(),
+            bursts: Capacity::default(),
+            growth: Growth::default(),
+            burst_growth: Growth::default(),
+            target: Target::new(settings.headroom.get(), settings.refill),
+            budget: Budget::default(),
+            cooldown: Cooldown::new(),
+            full_since: None,
+            full_at: None,
+            even_since: None,
+            uneven_since: None,
+            level_since: Time::ZERO,
+            lost_at: None,
+            last: None,
+            estimate: Estimate::default(),
+        }
+    }
+
+    /// Returns the estimate of the last sample.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
+        self.estimate
+    }
+
+    /// Processes a sample of all connections; returns the caps to change. Samples should be an eighth
+    /// of a round trip apart or less: with a longer interval slow start runs further before it is ended.
+    pub fn on_sample(&mut self, now: Time, all: &[Observation]) -> Vec<Change> {
+        let bulk: Vec<&Observation> = all.iter().filter(|o| o.is_measured()).collect();
+        let rtt = round_trip(&bulk);
+        let (bytes, losses) = self.history.update(now, all);
+        let at = Sample {
+            now,
+            rtt,
+            rounds: self.rounds(now, rtt),
+            losses,
+        };
+        if losses > 0 {
+            self.lost_at = Some(now);
+        }
+        self.update_capacity(at, bytes);
+        self.update_estimate(at, &bulk);
+        let target = self
+            .target
+            .update(at, &self.estimate, total_rate(&bulk), self.budget.sum());
+        self.estimate.headroom = self.target.headroom();
+        self.update_evenness(at);
+        self.choose_phase(at, &bulk, target);
+        match self.estimate.phase {
+            Phase::Open => lift_all(all),
+            Phase::Level => self.divide(at, all, &bulk, target),
+        }
+    }
+
+    /// Returns the round trips since the last sample, at most one.
+    fn rounds(&mut self, now: Time, rtt: Time) -> f64 {
+        let since = self
+            .last
+            .replace(now)
+            .map_or(Time::ZERO, |last| now.since(last));
+        (since.as_secs_f64() / rtt.as_secs_f64().max(1e-6)).min(1.0)
+    }
+
+    fn update_capacity(&mut self, at: Sample, bytes: u64) {
+        let Sample { now, rtt, .. } = at;
+        let horizon = Time::from_secs(10).max(rtt * 20);
+        self.capacity.record(now, bytes, rtt * SPAN_ROUNDS, horizon);
+        self.growth.update(now, self.capacity.greatest());
+        let part = Time::from_nanos(rtt.as_nanos() / BURST_PART);
+        self.bursts.record(now, bytes, part, horizon);
+        self.burst_growth.update(now, self.bursts.greatest());
+    }
+
+    fn update_estimate(&mut self, at: Sample, bulk: &[&Observation]) {
+        let willing = bulk
+            .iter()
+            .filter(|observation| !self.history.is_idle(at, observation));
+        self.estimate = Estimate {
+            phase: self.estimate.phase,
+            bulk: bulk.len(),
+            capacity: self.capacity.greatest(),
+            delivered: self.capacity.newest(),
+            level: f64::INFINITY,
+            queue: queue(bulk),
+            headroom: 0.0,
+            spread: spread(willing.map(|observation| observation.rate())),
+        };
+    }
+
+    fn update_evenness(&mut self, at: Sample) {
+        let spread = self.estimate.spread;
+        let is_full = self.has_queue(at) && self.growth.has_ended(at, GROWTH_ROUNDS);
+        let since = |is: bool, since: Option<Time>| is.then(|| since.unwrap_or(at.now));
+        self.full_since = since(is_full, self.full_since);
+        self.full_at = if is_full { Some(at.now) } else { self.full_at };
+        self.even_since = since(spread <= EVEN, self.even_since);
+        self.uneven_since = since(spread >= UNEVEN, self.uneven_since);
+    }
+
+    fn has_queue(&self, at: Sample) -> bool {
+        let queue = self.estimate.queue;
+        queue >= QUEUE_MIN.max(self.target.headroom() / 2.0)
+            && queue * at.rtt.as_secs_f64() >= QUEUE_TIME_MIN_S
+    }
+
+    fn choose_phase(&mut self, at: Sample, bulk: &[&Observation], target: f64) {
+        let begins = || {
+            self.overshoots(at, bulk)
+                || self.is_uneven(at, bulk)
+                || self.needs_hold(at, bulk, target)
+        };
+        match self.estimate.phase {
+            Phase::Open if bulk.len() >= 2 && begins() => self.begin(at, bulk),
+            Phase::Level if bulk.len() < 2 || self.is_over(at) => self.end(at),
+            Phase::Level => self.budget.update(bulk),
+            Phase::Open => {}
+        }
+    }
+
+    /// Whether slow start is about to fill more than the link holds, as far as the capacity is known.
+    fn overshoots(&self, at: Sample, bulk: &[&Observation]) -> bool {
+        bulk.iter().any(|observation| observation.slow_start)
+            && total_rate(bulk) >= self.ceiling()
+            && self.estimate.delivered >= total_rate(bulk) * TRIED
+            && self.has_queue(at)
+            && self.burst_growth.has_ended(at, BURST_GROWTH_ROUNDS)
+    }
+
+    /// Returns the rate that slow start may reach, bytes a second.
+    fn ceiling(&self) -> f64 {
+        self.bursts.greatest() * (1.0 + self.target.headroom())
+    }
+
+    /// Whether rates differ, and no connection is in slow start or recovery.
+    fn is_uneven(&self, at: Sample, bulk: &[&Observation]) -> bool {
+        let floors: f64 = bulk
+            .iter()
+            .map(|observation| observation.rate_of(self.settings.floor_segments))
+            .sum();
+        self.uneven_since
+            .is_some_and(|since| at.has_elapsed(since, UNEVEN_ROUNDS))
+            && !bulk.iter().any(|observation| observation.slow_start)
+            && total_rate(bulk) > floors * UNEVEN
+            && self.is_quiet(at)
+            && self.growth.has_ended(at, GROWTH_ROUNDS)
+            && self.cooldown.is_over(at)
+    }
+
+    /// Whether connections whose caps stay fill the link, or leave room in it that they may refill.
+    fn needs_hold(&self, at: Sample, bulk: &[&Observation], target: f64) -> bool {
+        let half = |full: Time| at.now.since(full) * 2 >= at.rtt;
+        let is_above = self.full_since.is_some_and(half) && total_rate(bulk) > target;
+        let has_room = self.may_refill(at) && total_rate(bulk) < self.estimate.capacity;
+        self.settings.keeps_caps() && (is_above || has_room)
+    }
+
+    fn may_refill(&self, at: Sample) -> bool {
+        let is_known = self.growth.has_ended(at, GROWTH_ROUNDS);
+        self.settings.refill && self.is_quiet(at) && is_known
+    }
+
+    fn is_quiet(&self, at: Sample) -> bool {
+        self.lost_at
+            .is_none_or(|lost| at.has_elapsed(lost, QUIET_ROUNDS))
+    }
+
+    /// Whether dividing ends: all rates are equal, or it has lasted too long. Held caps end it only without a queue.
+    fn is_over(&self, at: Sample) -> bool {
+        let is_even = |since| at.has_elapsed(since, EVEN_ROUNDS);
+        let is_late = at.has_elapsed(self.level_since, LEVEL_ROUNDS_MAX);
+        let is_full = |full| !at.has_elapsed(full, FULL_ROUNDS);
+        let is_kept =
+            self.settings.refill || self.settings.hold && self.full_at.is_some_and(is_full);
+        !is_kept && (is_late || self.even_since.is_some_and(is_even))
+    }
+
+    fn begin(&mut self, at: Sample, bulk: &[&Observation]) {
+        self.estimate.phase = Phase::Level;
+        self.level_since = at.now;
+        self.even_since = None;
+        self.budget.open(bulk);
+        self.history.end_slow_start(bulk);
+    }
+
+    fn end(&mut self, at: Sample) {
+        self.estimate.phase = Phase::Open;
+        self.uneven_since = None;
+        let has_lost = self.lost_at.is_some_and(|lost| lost >= self.level_since);
+        self.cooldown.begin(at.now, has_lost);
+    }
+
+    fn divide(
+        &mut self,
+        at: Sample,
+        all: &[Observation],
+        bulk: &[&Observation],
+        target: f64,
+    ) -> Vec<Change> {
+        self.grow(at, bulk, target);
+        let demands = bulk
+            .iter()
+            .map(|observation| self.demand(at, observation))
+            .collect();
+        let division = Division::new(
+            at,
+            bulk,
+            demands,
+            self.budget.sum(),
+            self.is_quiet(at),
+            self.settings.floor_segments,
+        );
+        self.estimate.level = division.level;
+        all.iter()
+            .filter_map(|observation| division.change(observation))
+            .collect()
+    }
+
+    /// Increases S as n Reno flows would grow, or to where a slow start that was ended would have come.
+    /// If caps stay, S goes to T: down in steps, up no further, or up at once.
+    fn grow(&mut self, at: Sample, bulk: &[&Observation], target: f64) {
+        let sum = self.budget.sum();
+        let segments: f64 = bulk.iter().map(|observation| observation.rate_of(1)).sum();
+        let grown = match self.is_quiet(at) && self.history.has_stopped() {
+            true => sum.max(self.ceiling()),
+            false => sum + segments * at.rounds,
+        };
+        let next = match self.settings.keeps_caps() {
+            false => grown,
+            true if sum > target => (sum * (1.0 - LOWERING * at.rounds)).max(target),
+            true if self.may_refill(at) => target,
+            true => grown.min(target),
+        };
+        self.budget.set(next);
+    }
+
+    /// Returns dᵢ: the receiver's limit, or less for a connection that leaves its cap unused.
+    fn demand(&self, at: Sample, observation: &Observation) -> f64 {
+        match self.history.is_idle(at, observation) {
+            true => observation.rate() / IDLE,
+            false => observation.rate_of(observation.window_max_segments),
+        }
+    }
+}
+
+fn lift_all(all: &[Observation]) -> Vec<Change> {
+    let capped = all.iter().filter(|observation| observation.cap.is_some());
+    capped.map(Change::lift).collect()
+}
