@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_export_is_a_name_and_a_directory() {
+    fn parses_name_and_directory_of_an_export() {
         let named: NamedDirectory = "data=/srv/a=b".parse().unwrap();
         assert_eq!(
             (named.name.as_str(), named.directory.to_str()),

@@ -23,7 +23,7 @@ use longhaul_transfer::{
         message,
     },
 };
-use longhaul_transport::blocking::end_when_silent;
+use longhaul_transport::blocking::enable_keepalive;
 use parking_lot::Mutex;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -186,7 +186,7 @@ async fn authenticate(
     socket: TcpStream,
     client: SocketAddr,
 ) -> Result<Option<(TlsConnection, Admission)>> {
-    end_when_silent(&socket, SILENCE_TIMEOUT)?;
+    enable_keepalive(&socket, SILENCE_TIMEOUT)?;
     socket.set_nodelay(true)?;
     // A dual-stack socket reports IPv4-mapped IPv6 addresses.
     let local_address = socket.local_addr()?.ip().to_canonical();

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_reports_however_they_are_cut_into_pieces() {
+    fn parses_reports_across_any_chunks() {
         let progress = |made, durable| Progress {
             made,
             durable,
@@ -305,7 +305,7 @@ mod tests {
 
     /// Later messages could contain anything that a client wants in the record.
     #[test]
-    fn only_the_first_message_says_what_is_asked_for() {
+    fn only_the_first_message_is_the_request() {
         let (good, long) = (
             coordinator_bytes(b"data/true"),
             coordinator_bytes(&[b'x'; MESSAGE_LEN_MAX]),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn is_cut_off_until_the_end_says_more() {
+    fn outcome_is_cut_off_until_reported() {
         let mut account = CopyTranscript::new();
         account.observe_coordinator(&[0, 0, 0, 3, 9, 9, 9]);
         account.observe_coordinator(&[0xff; 100]);

@@ -138,7 +138,7 @@ mod tests {
     use longhaul_transfer::protocol::token::Secret;
 
     #[test]
-    fn a_token_is_a_bearer_s_or_a_password() {
+    fn parses_bearer_and_basic_tokens() {
         let wanted = Token {
             site: Fingerprint::of(b"a key"),
             secret: Secret::random().unwrap(),

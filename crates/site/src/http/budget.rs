@@ -163,7 +163,7 @@ mod tests {
     use tokio::time::timeout;
 
     #[tokio::test]
-    async fn a_token_takes_no_more_than_its_share() {
+    async fn limits_the_share_of_one_token() {
         let (budget, moment) = (RequestBudget::default(), Duration::from_millis(10));
         let half = ENTRIES_PER_TOKEN_MAX as u32;
         let mine = budget.try_reserve("me", half);

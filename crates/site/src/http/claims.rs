@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_all_processes_wait_where_trees_meet() {
+    fn overlapping_claims_conflict_across_processes() {
         let (_folder, state) = site();
         let (one, other) = (claims(&state), claims(&state));
         for (holds, asks) in [(&one, &one), (&one, &other), (&other, &one)] {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_had_claimed_that_has_ended_is_free() {
+    fn removes_claims_of_an_ended_process() {
         let (_folder, state) = site();
         let ended = Claims::new(&state).unwrap();
         ended
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_goes_on_when_another_process_is_through() {
+    fn waits_for_release_by_another_process() {
         let (_folder, state) = site();
         let (one, other) = (claims(&state), claims(&state));
         let claimed = one.try_claim(vec![claimed_path("/a", false)]).unwrap();

@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_asks_for_a_time() {
+    fn parses_lock_timeouts() {
         for (text, seconds) in [
             ("Second-5", 5),
             ("Infinite, Second-5", 3600),

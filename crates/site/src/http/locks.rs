@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_meet_where_one_of_them_is_exclusive() {
+    fn exclusive_locks_conflict() {
         for (first, second, meet) in [
             (lock("/a", false, false), lock("/a", false, false), true),
             (lock("/a", true, false), lock("/a", false, false), true),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn lets_who_shows_a_token_of_its_own() {
+    fn permits_holders_of_the_lock_token() {
         let (deep, inner, one, two) = (
             lock("/a", false, true),
             lock("/b/c", false, false),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_ends_no_lock() {
+    fn locks_survive_a_clock_set_back() {
         let mut lock = lock("/a", false, false).expiring_in(TIMEOUT_MAX);
         for (step, holds) in [(1, true), (3590, true), (3700, false)] {
             lock.until = Timestamp::now() + TIMEOUT_MAX + Duration::from_secs(step);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_has_so_many_and_no_more() {
+    fn limits_locks_of_one_token() {
         let mut table = LockTable::default();
         for at in 0..LOCKS_PER_TOKEN_MAX {
             table.add(lock(&format!("/{at}"), false, false)).unwrap();
@@ -442,7 +442,7 @@ mod tests {
 
     /// The first file system hangs.
     #[test]
-    fn a_file_system_keeps_nobody_from_another_nor_from_the_state() {
+    fn hanging_file_system_blocks_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir::find(Some(&folder.path().join("state"))).unwrap();
         drop(state.lock().unwrap());
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn all_processes_see_them_until_their_time_is_over() {
+    fn processes_share_locks_until_they_expire() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir::find(Some(&folder.path().join("state"))).unwrap();
         let (locks, others) = (LockStore::new(&state), LockStore::new(&state));

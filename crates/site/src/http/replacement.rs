@@ -464,7 +464,7 @@ mod tests {
 
     /// NFS can't exchange names.
     #[test]
-    fn a_directory_is_replaced_where_names_cannot_be_exchanged() {
+    fn replaces_a_directory_without_exchange() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let path = |name: &str| RelPath::parse(name.as_bytes()).unwrap();

@@ -32,7 +32,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use longhaul_transfer::{SILENCE_TIMEOUT, protocol::auth::AUTH_TIMEOUT};
-use longhaul_transport::blocking::end_when_silent;
+use longhaul_transport::blocking::enable_keepalive;
 use std::{
     convert::Infallible,
     net::SocketAddr,
@@ -118,7 +118,7 @@ impl HttpServer {
         let Some(connection) = self.limiter.try_acquire(client.ip()) else {
             return refuse_crowded();
         };
-        if end_when_silent(&socket, SILENCE_TIMEOUT).is_err() {
+        if enable_keepalive(&socket, SILENCE_TIMEOUT).is_err() {
             return;
         }
         let begin = Instant::now();

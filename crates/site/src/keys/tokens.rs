@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_does_not_say_what_it_is_for_is_for_nothing() {
+    fn rejects_tokens_without_exports() {
         let secret = Secret::random().unwrap();
         let token = |exports: &[String], read_only| {
             let grant = Grant::new(&secret, exports, read_only);

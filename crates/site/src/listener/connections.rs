@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_address_takes_the_room_of_all_others() {
+    fn limits_connections_of_one_host() {
         let connections = ConnectionLimiter::new(ConnectionLimits {
             total: 64,
             per_host: 32,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stranger_makes_room_for_a_newcomer() {
+    async fn evicts_the_oldest_unauthenticated_connection() {
         let connections = ConnectionLimiter::new(ConnectionLimits {
             total: 3,
             per_host: 2,

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_grow_for_an_address_and_end_with_its_silence() {
+    fn delays_grow_by_host_and_reset_after_a_gap() {
         let begin = Instant::now();
         let refusal_log = RefusalLog::new(begin);
         let delay = |from, at| refusal_log.refuse(from, WrongToken, at).delay.as_millis();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn says_one_line_a_burst() {
+    fn logs_one_line_per_burst() {
         let begin = Instant::now();
         let refusal_log = RefusalLog::new(begin);
         let line = |from, cause, after: u64| {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_and_says_little_of_many_addresses() {
+    fn bounds_memory_and_lines_for_many_hosts() {
         let begin = Instant::now();
         let refusal_log = RefusalLog::new(begin);
         let all = 3 * ADDRESSES_MAX as u32;

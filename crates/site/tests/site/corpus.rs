@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fuzz target of this crate, over its committed corpus.
+//! Fuzz target of this crate, run over its committed corpus.
 
 #[path = "../../../../fuzz/invariants/replay.rs"]
 mod replay;
@@ -7,6 +7,6 @@ mod replay;
 mod request_xml;
 
 #[test]
-fn xml_of_requests_becomes_a_small_tree() {
+fn corpus_xml_becomes_a_small_tree() {
     replay::replay("request_xml", request_xml::check);
 }

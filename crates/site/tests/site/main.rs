@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A site and its clients: copies, browsers, WebDAV, other sites.
+//! Tests of a site and its clients: copies, browsers, WebDAV, other sites.
 
 mod corpus;
 mod site_audit;

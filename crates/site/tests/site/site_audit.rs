@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a site says of those who change something, and of those who may not.
+//! Records of a site about clients that change something, and about clients without the right to.
 
 use crate::site_process::{
     Client, Home, make_tree,
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The next line about a request, without who asked and from where.
+/// Returns the next `request` record, without client and token.
 fn line(web: &Web) -> (String, u64, u64, Option<u64>) {
     let said = web.site.says("request");
     assert_eq!(
@@ -35,7 +35,7 @@ fn line(web: &Web) -> (String, u64, u64, Option<u64>) {
 }
 
 #[test]
-fn says_who_changed_what_and_what_came_of_it() {
+fn records_changes_and_their_status() {
     let web = Web::new();
     let here = web.home.data().parent().unwrap().join("here");
     fs::write(&here, vec![b'x'; 1000]).unwrap();
@@ -64,7 +64,7 @@ fn says_who_changed_what_and_what_came_of_it() {
         line(&web),
         ("MOVE /data/dir /data/new".into(), 1, 0, Some(201))
     );
-    // What was there is removed.
+    // The old contents are removed.
     for (method, entries, bytes) in [("COPY", 2, 1000 + 3), ("MOVE", 2, 1000)] {
         if method == "COPY" {
             fs::write(web.data("other"), "old").unwrap();
@@ -100,7 +100,7 @@ fn says_who_changed_what_and_what_came_of_it() {
 }
 
 #[test]
-fn says_what_was_refused_to_a_reader() {
+fn records_refusals_of_a_read_only_token() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
     let reader = web.home.token(&["new", "reader", "--read-only"]);
@@ -113,7 +113,7 @@ fn says_what_was_refused_to_a_reader() {
 }
 
 #[test]
-fn says_that_a_request_was_cut_off() {
+fn records_interrupted_requests() {
     let web = Web::new();
     let mut socket = TcpStream::connect(web.url("").replace("http://", "")).unwrap();
     write!(
@@ -130,9 +130,9 @@ fn says_that_a_request_was_cut_off() {
     assert!(status.is_none_or(|status| status >= 400), "{status:?}");
 }
 
-/// One line, and longer and longer waits, for whoever shows wrong tokens; others notice nothing.
+/// One line, and growing delays, for a client that sends wrong tokens. Other clients are not delayed.
 #[test]
-fn says_wrong_tokens_once_and_slows_them_down() {
+fn logs_wrong_tokens_once_and_delays_them() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
     let stranger = Home::new().token(&["new", "me"]);
@@ -147,15 +147,15 @@ fn says_wrong_tokens_once_and_slows_them_down() {
     assert_eq!(said["event"], "refused");
     assert!(said["client"].as_str().unwrap().starts_with("127.0.0.1:"));
     assert_eq!(said["why"], "the token is not one of its");
-    // Without any token one is asked for it, at once, and that is no line.
+    // A request without a token gets 401 at once, and is not logged.
     assert_eq!(curl(&[], &web.url("/data/file")).0, 401);
     assert_eq!(web.status(&["-X", "DELETE"], "/data/file"), 204);
     assert_eq!(web.site.next()["event"], "request", "one line a burst");
 }
 
-/// The same where copies come in.
+/// The limits also apply to copies.
 #[test]
-fn says_wrong_tokens_of_copies_once_and_slows_them_down() {
+fn logs_wrong_tokens_of_copies_once_and_delays_them() {
     let home = Home::new();
     let good = home.token(&["new", "me"]);
     let (key, _) = good.rsplit_once('.').unwrap();
@@ -177,9 +177,9 @@ fn says_wrong_tokens_of_copies_once_and_slows_them_down() {
     assert_eq!(events[1]["event"], "began", "one line a burst");
 }
 
-/// Escapes of a terminal, line ends and lengths: a line is a line.
+/// A record escapes terminal controls and line ends, and truncates long texts.
 #[test]
-fn shows_nothing_that_a_terminal_obeys() {
+fn escapes_control_characters_in_records() {
     let web = Web::new();
     for path in ["/data/%1b[31mred", "/data/%0aline", "/data/%c2%9b2J"] {
         web.status(&["--globoff", "-X", "DELETE"], path);
@@ -187,9 +187,9 @@ fn shows_nothing_that_a_terminal_obeys() {
     }
 }
 
-/// Which end of a copy did what, and what came of it.
+/// Records name the endpoint of a copy, its actions and its outcome.
 #[test]
-fn says_what_became_of_copies() {
+fn records_outcomes_of_copies() {
     let home = Home::new();
     let all = home.token(&["new", "all"]);
     let reader = home.token(&["new", "reader", "--read-only"]);
@@ -231,9 +231,9 @@ fn says_what_became_of_copies() {
     assert!(said["why"].as_str().unwrap().contains("may only be read"));
 }
 
-/// Who tries what is not his is seen, too.
+/// Requests outside the rights of a token are recorded, too.
 #[test]
-fn says_what_is_asked_of_exports_that_a_token_is_not_for() {
+fn records_requests_outside_the_exports_of_a_token() {
     let home = Home::new();
     let token = home.token(&["new", "me", "--export", "data"]);
     let other = format!("other={}", home.data().display());
@@ -259,7 +259,7 @@ fn says_what_is_asked_of_exports_that_a_token_is_not_for() {
     }
 }
 
-/// A site whose lines nobody has read since it was ready, and more of them than are kept.
+/// Starts a site whose output has not been read since it was ready, with more records than are buffered.
 fn unread() -> (Child, BufReader<ChildStdout>, String, String, Home) {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
@@ -288,7 +288,7 @@ fn unread() -> (Child, BufReader<ChildStdout>, String, String, Home) {
 }
 
 #[test]
-fn a_site_whose_lines_nobody_reads_serves_and_ends() {
+fn serves_and_stops_without_a_reader() {
     let (mut site, lines, address, token, _home) = unread();
     let bearer = format!("Authorization: Bearer {token}");
     assert_eq!(
@@ -302,7 +302,7 @@ fn a_site_whose_lines_nobody_reads_serves_and_ends() {
 }
 
 #[test]
-fn says_how_many_lines_are_missing() {
+fn reports_the_number_of_lost_records() {
     let (mut site, lines, ..) = unread();
     let mut said = 0;
     for line in lines.lines() {

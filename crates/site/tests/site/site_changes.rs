@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of a request whose file, locks or directory others change while it is under way; and what an export is
-//! when somebody else may write where it lies.
+//! Requests whose file, locks or directory change while they are in progress, and exports in a directory that other
+//! users may write.
 
 use crate::site_process::{
     Client, Home, Site,
@@ -27,7 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A PUT of "abcd", of which half has come.
+/// PUT of "abcd", half of which has been sent.
 struct Upload(TcpStream);
 
 impl Upload {
@@ -54,7 +54,7 @@ impl Upload {
         Self(stream)
     }
 
-    /// The other half comes: the status.
+    /// Sends the other half, and returns the status.
     fn end(mut self) -> u16 {
         self.0.write_all(b"cd").unwrap();
         let mut said = String::new();
@@ -85,7 +85,7 @@ fn tag(web: &Web, path: &str) -> String {
 }
 
 #[test]
-fn of_uploads_with_the_same_condition_one_is_put() {
+fn one_of_two_conditional_uploads_succeeds() {
     let web = planted();
     let tag = tag(&web, "/data/dir/file");
     for (path, header, first) in [
@@ -104,7 +104,7 @@ fn of_uploads_with_the_same_condition_one_is_put() {
     assert_eq!(web.status(&to, "/data/dir/again"), 201);
     assert_eq!(upload.end(), 412);
     assert_eq!(fs::read(web.data("dir/moved")).unwrap(), b"old");
-    // Somebody who knows nothing of the site.
+    // A program that does not know the site.
     let upload = Upload::begin(&web, "dir/theirs", "If-None-Match: *\r\n");
     symlink("file", web.data("dir/theirs")).unwrap();
     assert_eq!(upload.end(), 412);
@@ -114,7 +114,7 @@ fn of_uploads_with_the_same_condition_one_is_put() {
 }
 
 #[test]
-fn an_upload_does_not_replace_what_was_locked_meanwhile() {
+fn upload_does_not_replace_a_file_locked_meanwhile() {
     let web = planted();
     let body = lockinfo("exclusive");
     for (path, status) in [("dir/file", 200), ("dir/new", 201)] {
@@ -129,7 +129,7 @@ fn an_upload_does_not_replace_what_was_locked_meanwhile() {
 }
 
 #[test]
-fn attributes_that_are_set_during_an_upload_stay() {
+fn keeps_attributes_set_during_an_upload() {
     let web = planted();
     let file = web.data("dir/file");
     let upload = Upload::begin(&web, "dir/file", "");
@@ -158,8 +158,8 @@ fn attribute(path: &Path, name: &str) -> Vec<u8> {
 
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
-/// acl(5): the owner and user 0 read and write, the group and others nothing; the mask is in the mode where a group's
-/// rights are.
+/// Access list in the format of acl(5): the owner and user 0 may read and write, the group and others nothing. The
+/// mask is in the place of the group's mode bits.
 fn access_list() -> Vec<u8> {
     let mut list = 2_u32.to_le_bytes().to_vec();
     for (tag, may, who) in [
@@ -177,7 +177,7 @@ fn access_list() -> Vec<u8> {
 }
 
 #[test]
-fn lists_of_access_control_go_along() {
+fn copies_access_control_lists() {
     let web = planted();
     let list = access_list();
     for name in ["dir/file", "dir"] {
@@ -198,7 +198,7 @@ fn lists_of_access_control_go_along() {
         attribute(&web.data("copied"), ACCESS_LIST)[4..8],
         [1, 0, 7, 0]
     );
-    // What has none gets none, whatever its directory would give it.
+    // A file without a list gets none, whatever the default list of its directory.
     fs::write(web.data("dir/plain"), "x").unwrap();
     setxattr(
         web.data("dir"),
@@ -215,9 +215,9 @@ fn lists_of_access_control_go_along() {
     assert!(attribute(&web.data("dir/plain"), ACCESS_LIST).is_empty());
 }
 
-/// A lock that NFS gives is for who may read or write; an upload reads and writes.
+/// On NFS a lock needs a file that is open for reading or writing. An upload is open for both.
 #[test]
-fn an_upload_may_be_locked_on_nfs() {
+fn opens_uploads_for_reading_and_writing() {
     let web = planted();
     let upload = Upload::begin(&web, "dir/new", "");
     let open = web.site.http_processes().into_iter().flat_map(|pid| {
@@ -235,9 +235,9 @@ fn an_upload_may_be_locked_on_nfs() {
     assert_eq!(upload.end(), 201);
 }
 
-/// If the process ended between, it would be the only copy, and nobody's.
+/// If the process ended in between, the only copy would have an internal name.
 #[test]
-fn a_file_is_never_moved_to_a_name_of_the_site() {
+fn moves_no_file_to_an_internal_name() {
     let web = planted();
     fs::write(web.data("moved"), "moved").unwrap();
     let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
@@ -262,7 +262,7 @@ fn a_file_is_never_moved_to_a_name_of_the_site() {
 }
 
 #[test]
-fn a_copy_that_has_begun_is_finished_when_the_site_ends() {
+fn finishes_a_copy_at_shutdown() {
     let web = planted();
     for number in 0..30 {
         fs::write(web.data(&format!("dir/{number}")), "x").unwrap();
@@ -293,9 +293,9 @@ fn curl_anyway(arguments: &[&str], url: &str) {
     command.output().unwrap();
 }
 
-/// The other listener is another process.
+/// Each listener is a process of its own.
 #[test]
-fn requests_wait_for_what_other_processes_have_claimed() {
+fn waits_for_claims_of_other_processes() {
     let web = planted();
     let claims = Path::new(&web.home.state()).join("claims-other");
     let place = web.data("dir").canonicalize().unwrap();
@@ -341,20 +341,20 @@ fn requests_wait_for_what_other_processes_have_claimed() {
     assert!(!claims.exists(), "nobody has it any more");
 }
 
-/// What a COPY has left that ended with the process is nobody's.
+/// Leftovers of a COPY whose process has ended belong to no request.
 #[test]
-fn what_is_left_of_a_copy_keeps_no_directory() {
+fn removes_directories_with_abandoned_copies() {
     let web = planted();
     fs::create_dir_all(web.data("dir/.longhaul-0123456789abcdef.put/deep")).unwrap();
     fs::write(web.data("dir/.longhaul-0123456789abcdef.put/deep/x"), "x").unwrap();
     assert_eq!(web.status(&["-X", "DELETE"], "/data/dir"), 204);
     assert!(!web.data("dir").exists());
-    // What a MOVE or COPY had to put aside may be all that there is of it.
+    // The old contents that a MOVE or COPY has put aside may be the only copy.
     fs::create_dir_all(web.data("dir/.longhaul-0123456789abcdef.replaced")).unwrap();
     assert_eq!(web.status(&["-X", "DELETE"], "/data/dir"), 423);
 }
 
-/// `inner` lies in the export `data`, and is asked through both.
+/// `inner` is in the export `data`, and is accessed through both.
 fn nested() -> Web {
     let home = Home::new();
     fs::create_dir(home.data().join("inner")).unwrap();
@@ -366,7 +366,7 @@ fn nested() -> Web {
 }
 
 #[test]
-fn an_export_is_not_where_a_link_leads() {
+fn follows_no_link_in_place_of_an_export() {
     let web = nested();
     assert_eq!(web.status(&[], "/inner/file"), 200);
     fs::rename(web.data("inner"), web.data("away")).unwrap();
@@ -385,9 +385,10 @@ fn an_export_is_not_where_a_link_leads() {
     assert_eq!(web.status(&[], "/inner/file"), 200);
 }
 
-/// With `--delete`, who may write what an export lies in would have it away, and something else there.
+/// With `--delete`, a client that may write the outer export could otherwise remove the inner one and put something
+/// else in its place.
 #[test]
-fn a_copy_removes_no_export() {
+fn copy_removes_no_export() {
     let web = nested();
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("new"), "x").unwrap();
@@ -402,7 +403,7 @@ fn a_copy_removes_no_export() {
 }
 
 #[test]
-fn refuses_an_export_by_a_link_in_another() {
+fn refuses_an_export_through_a_link_in_another() {
     let home = Home::new();
     symlink("/usr", home.data().join("link")).unwrap();
     for name in ["link", "link/share"] {
@@ -419,7 +420,7 @@ fn refuses_an_export_by_a_link_in_another() {
 
 const NOBODY: u32 = 65534;
 
-/// A site of an ordinary user.
+/// Starts a site of an unprivileged user.
 fn ordinary() -> Option<Web> {
     if !skip::unless_confined(!skip::is_confined(), "another user") {
         return None;
@@ -445,7 +446,7 @@ fn ordinary() -> Option<Web> {
 }
 
 #[test]
-fn puts_into_a_directory_that_it_may_not_read() {
+fn uploads_into_an_unreadable_directory() {
     let Some(web) = ordinary() else {
         return;
     };
@@ -460,7 +461,7 @@ fn puts_into_a_directory_that_it_may_not_read() {
 }
 
 #[test]
-fn keeps_a_file_whose_attributes_it_may_not_read() {
+fn keeps_a_file_with_unreadable_attributes() {
     let Some(web) = ordinary() else {
         return;
     };

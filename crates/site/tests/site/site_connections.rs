@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections to a site, byte by byte: who has shown no token keeps none for long, and nothing that comes by one is taken for
-//! another request than it is.
+//! Connections to a site, byte by byte. Unauthenticated clients can't keep them for long, and no bytes are parsed as
+//! a different request.
 
 use crate::site_process::{
     Client, Home, PATIENCE,
@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A connection to `--http`, and what is known of an answer by it.
+/// Connection to `--http`, and the responses on it.
 struct Connection(BufReader<TcpStream>);
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Connection {
         self.0.get_mut().write_all(text.as_bytes()).unwrap();
     }
 
-    /// None: the connection has ended.
+    /// Reads a response; `None` if the connection has ended.
     fn hear(&mut self) -> Option<Answer> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -59,13 +59,13 @@ impl Connection {
         self.hear().map(|answer| answer.status)
     }
 
-    /// The same if it may have ended.
+    /// Sends a request on a connection that may have ended.
     fn ask_if_there(&mut self, text: &str) -> Option<u16> {
         self.0.get_mut().write_all(text.as_bytes()).ok()?;
         self.hear().map(|answer| answer.status)
     }
 
-    /// That of an answer without a body.
+    /// Reads the head of a response without a body.
     fn hear_head(&mut self) -> String {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -75,15 +75,15 @@ impl Connection {
     }
 }
 
-/// A request; with the site's token.
+/// Returns a request with the site's token.
 fn request(web: &Web, line: &str, fields: &str) -> String {
     let token = &web.token;
     format!("{line} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{fields}\r\n")
 }
 
-/// Clients ask without a token first, and again with one by the same connection.
+/// Clients send a first request without a token, and a second with one on the same connection.
 #[test]
-fn who_shows_no_token_in_time_is_let_go() {
+fn closes_connections_without_a_token_in_time() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
     let nobody = "GET /data/file HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -105,7 +105,7 @@ fn who_shows_no_token_in_time_is_let_go() {
     assert_eq!(client.ask(&known), Some(200));
 }
 
-/// A connection from one of several addresses.
+/// Connects from one of several addresses.
 fn from(address: u8, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let here = SocketAddr::from(([127, 0, 1, address], 0));
@@ -114,9 +114,9 @@ fn from(address: u8, to: SocketAddr) -> TcpStream {
     socket.into()
 }
 
-/// A hundred and twenty-eight connections from four addresses that say nothing leave room for who has a token.
+/// 128 silent connections from four addresses leave room for a client with a token.
 #[test]
-fn strangers_make_room_for_newcomers() {
+fn evicts_unauthenticated_connections() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
     let url = web.site.https.clone().unwrap();
@@ -133,14 +133,14 @@ fn strangers_make_room_for_newcomers() {
     let refused = web.site.says("refused");
     let from = refused["client"].as_str().unwrap();
     assert!(from.starts_with("127.0.1.0:"), "{from}");
-    // The one that was there for longest is closed.
+    // The oldest connection is closed.
     idle[0].set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
 }
 
-/// The same for copies.
+/// The limits also apply to copies.
 #[test]
-fn strangers_keep_no_copy_out() {
+fn unauthenticated_connections_block_no_copy() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let site = home.site(&[]);
@@ -157,7 +157,7 @@ fn strangers_keep_no_copy_out() {
 }
 
 #[test]
-fn a_change_before_the_answer_to_another_request_is_refused() {
+fn refuses_pipelined_changes() {
     let web = Web::new();
     for (first, before) in [
         ("GET /data/a", ""),
@@ -181,7 +181,7 @@ fn a_change_before_the_answer_to_another_request_is_refused() {
             assert_eq!(fs::read(web.data("a")).unwrap(), b"a");
         }
     }
-    // Behind its answer it is another's turn.
+    // After the response the next request is accepted.
     let mut connection = Connection::open(&web);
     connection.say(&(request(&web, "GET /data/a", "") + &request(&web, "DELETE /data/a", "")));
     let answers = [connection.hear(), connection.hear()].map(|answer| answer.unwrap().status);
@@ -196,14 +196,14 @@ fn a_change_before_the_answer_to_another_request_is_refused() {
     );
 }
 
-/// A body that nobody reads must not be taken for a request.
+/// A body that nobody reads must not be parsed as a request.
 #[test]
-fn a_body_that_comes_after_the_refusal_is_no_request() {
+fn late_body_is_not_parsed_as_a_request() {
     let web = Web::new();
     fs::write(web.data("a"), "a").unwrap();
     let refused = |fields: &str| request(&web, "PUT /data/new/", fields);
     let delete = request(&web, "DELETE /data/a#b", "");
-    // What little there is is read, and the connection goes on.
+    // A short remainder is read, and the connection is reused.
     let mut connection = Connection::open(&web);
     let body = "x".repeat(1000);
     let put = refused("Content-Length: 1000\r\n");
@@ -228,9 +228,9 @@ fn a_body_that_comes_after_the_refusal_is_no_request() {
     }
 }
 
-/// RFC 9112 §9.6: a client that is still sending would lose the answer to a reset.
+/// RFC 9112 §9.6: a client that is still sending would lose the response to a reset.
 #[test]
-fn a_client_that_is_refused_may_finish_its_sentence() {
+fn refused_client_receives_the_response_while_sending() {
     let web = Web::new();
     let mut connection = Connection::open(&web);
     let head = request(&web, "PUT /data/new/", "Content-Length: 1000000\r\n");
@@ -243,9 +243,9 @@ fn a_client_that_is_refused_may_finish_its_sentence() {
     assert_eq!(connection.0.read_to_end(&mut rest).unwrap(), 0);
 }
 
-/// RFC 9110 §14.6 and RFC 2046 §5.1.
+/// See RFC 9110 §14.6 and RFC 2046 §5.1.
 #[test]
-fn parts_of_a_file_are_divided_as_mail_is() {
+fn formats_multipart_byteranges() {
     let web = Web::new();
     let contents: Vec<u8> = (0..500_000_u32).map(|at| (at ^ (at >> 8)) as u8).collect();
     fs::write(web.data("file.png"), &contents).unwrap();
@@ -273,7 +273,7 @@ fn parts_of_a_file_are_divided_as_mail_is() {
         wanted.extend(format!("\r\n--{boundary}--\r\n").into_bytes());
         assert!(body == wanted);
         boundaries.push(boundary.to_owned());
-        // All of it is there, and nothing else.
+        // The ranges are complete, without other bytes.
         assert_eq!(
             connection.ask(&request(&web, "GET /data/file.png", "")),
             Some(200)
@@ -283,7 +283,7 @@ fn parts_of_a_file_are_divided_as_mail_is() {
 }
 
 #[test]
-fn a_range_is_of_what_a_client_has_and_of_get_alone() {
+fn ranges_need_get_and_a_matching_validator() {
     let web = Web::new();
     fs::write(web.data("file"), "x".repeat(1000)).unwrap();
     let mut connection = Connection::open(&web);
@@ -324,7 +324,7 @@ fn a_range_is_of_what_a_client_has_and_of_get_alone() {
         let part = ["-H", &format!("If-Range: {same}"), "-H", many.trim()];
         assert_eq!(web.status(&part, "/data/file"), 416);
     }
-    // What the client has already it needs no part of.
+    // A client with the current version needs no range.
     let known = format!("If-None-Match: W/{tag}");
     assert_eq!(
         web.status(&["-H", &known, "-H", many.trim()], "/data/file"),

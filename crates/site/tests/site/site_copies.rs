@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul site` on loopback: copies in, out and across; who is let in and how far; what strangers can't do; how it
-//! ends.
+//! `longhaul site` on loopback: copies in, out and between sites, authentication, confinement, limits and shutdown.
 
 use crate::site_process::{
     Client, Home, PATIENCE, Site, listing, make_tree, wait_for_the_end_of, web::until,
@@ -23,7 +22,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn what_goes_to_a_site_comes_back_and_goes_on_to_another() {
+fn copies_to_a_site_and_back_and_to_another_site() {
     let (near, far) = (Home::new(), Home::new());
     let tokens = [near.token(&["new", "me"]), far.token(&["new", "me"])];
     let (a, b) = (near.site(&[]), far.site(&[]));
@@ -42,14 +41,14 @@ fn what_goes_to_a_site_comes_back_and_goes_on_to_another() {
         (&again["made"], &again["sent_bytes"]),
         (&0.into(), &0.into())
     );
-    // The whole export, under its name.
+    // The whole export, by its name.
     client.copy(&[&b.at(""), text(folder.path())]);
     assert_eq!(listing(&folder.path().join("data/renamed")), listing(&from));
 }
 
-/// What stands for ssh forgets the host and runs the rest here.
+/// The program in place of ssh drops the host and runs the command here.
 #[test]
-fn one_side_may_be_reached_by_ssh() {
+fn copies_between_a_site_and_ssh() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let site = home.site(&[]);
@@ -74,7 +73,7 @@ fn one_side_may_be_reached_by_ssh() {
 }
 
 #[test]
-fn makes_the_directories_that_a_target_is_in() {
+fn creates_parent_directories_of_a_target() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let site = home.site(&[]);
@@ -125,7 +124,7 @@ fn refuses_a_target_in_the_source_if_one_of_them_is_exported() {
 }
 
 #[test]
-fn only_who_has_a_token_for_it_is_let_in() {
+fn accepts_only_valid_tokens() {
     let home = Home::new();
     let all = home.token(&["new", "all"]);
     let [other, reader] = [
@@ -151,7 +150,7 @@ fn only_who_has_a_token_for_it_is_let_in() {
         with(token).copy(&[&format!("{place}/file"), here]);
         fs::remove_file(folder.path().join("file")).unwrap();
     }
-    // A token that is made up, one of another site, one that was removed.
+    // A random token, one of another site, and a removed one.
     let (key, _) = all.rsplit_once('.').unwrap();
     let (_, secret) = Home::new()
         .token(&["new", "x"])
@@ -175,7 +174,7 @@ fn only_who_has_a_token_for_it_is_let_in() {
 }
 
 #[test]
-fn the_secret_is_nowhere_but_in_the_token() {
+fn stores_no_secret() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let secret = token.rsplit('.').next().unwrap();
@@ -191,7 +190,7 @@ fn the_secret_is_nowhere_but_in_the_token() {
 }
 
 #[test]
-fn nothing_beyond_an_export_is_read_or_written() {
+fn confines_copies_to_the_export() {
     let home = Home::new();
     let outside = home.data().parent().unwrap().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -224,7 +223,7 @@ fn nothing_beyond_an_export_is_read_or_written() {
         &["--encrypt", "off", &site.at("/link"), text(folder.path())],
     );
     assert!(said.contains("a site encrypts"), "{said}");
-    // Links are copied as what they are; a file in the place of one takes its place.
+    // Symbolic links are copied as links. A file in the place of a link replaces it.
     client.copy(&[&site.at("/link"), text(folder.path())]);
     assert_eq!(
         fs::read_link(folder.path().join("link")).unwrap(),
@@ -240,7 +239,7 @@ fn nothing_beyond_an_export_is_read_or_written() {
     );
 }
 
-/// A client that speaks TLS to whatever key, and then what it likes.
+/// TLS client that accepts any key, and sends arbitrary bytes.
 struct Raw(rustls::StreamOwned<rustls::ClientConnection, TcpStream>);
 
 impl Raw {
@@ -262,7 +261,7 @@ impl Raw {
         Ok(Self(stream))
     }
 
-    /// Asks for the export `data` as a client does: postcard behind a length.
+    /// Sends the request of a client for the export `data`: postcard after a length.
     fn asking(site: &Site, token: &str) -> Self {
         use base64::Engine as _;
         let secret = token.rsplit('.').next().unwrap();
@@ -274,17 +273,17 @@ impl Raw {
         raw
     }
 
-    /// The answer's kind: 0 is welcome, 2 is busy.
+    /// Returns the kind of the response: 0 is accepted, 2 is busy.
     fn answer(&mut self) -> u8 {
         let mut answer = [0; 5];
         self.0.read_exact(&mut answer).unwrap();
         answer[4]
     }
 
-    /// All that still comes.
+    /// Reads all remaining bytes.
     fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
-        // It may be cut off.
+        // The connection may be cut.
         let _ = self.0.read_to_end(&mut rest);
         rest
     }
@@ -332,11 +331,11 @@ impl rustls::client::danger::ServerCertVerifier for Anyone {
 }
 
 #[test]
-fn strangers_get_nothing_and_harm_nobody() {
+fn rejects_invalid_handshakes() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let site = home.site(&[]);
-    // No TLS, another protocol in it, a question that is too long, none, and garbage for one.
+    // No TLS, another ALPN protocol, a request that is too long, no request, and an invalid one.
     let mut plain = TcpStream::connect(site.address).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     assert!(
@@ -357,7 +356,7 @@ fn strangers_get_nothing_and_harm_nobody() {
         Vec::<u32>::new(),
         "nothing was started for them"
     );
-    // With a token, and nonsense for the end behind it.
+    // A valid token, followed by invalid messages for the endpoint.
     let mut raw = Raw::asking(&site, &token);
     assert_eq!(raw.answer(), 0);
     raw.0.write_all(&[0xff; 100]).unwrap();
@@ -369,10 +368,10 @@ fn strangers_get_nothing_and_harm_nobody() {
     Client::knowing(&[(&site, &token)]).copy(&[text(&folder.path().join("from")), &site.at("")]);
 }
 
-/// Connections that say nothing hold no more than they may: beyond that, newcomers are closed at once. One address does not keep the
-/// others out.
+/// Silent connections are limited: beyond the limits new ones are closed at once. One address does not block the
+/// others.
 #[test]
-fn the_silent_are_few() {
+fn limits_silent_connections() {
     let home = Home::new();
     let site = home.site(&[]);
     let connect = |from: [u8; 4]| {
@@ -398,7 +397,7 @@ fn the_silent_are_few() {
 }
 
 #[test]
-fn no_more_copies_at_once_than_it_may() {
+fn limits_concurrent_copies() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let site = home.site(&["--copies-max", "1"]);
@@ -414,14 +413,14 @@ fn no_more_copies_at_once_than_it_may() {
 }
 
 #[test]
-fn a_site_that_ends_takes_its_ends_with_it() {
+fn stops_endpoints_at_shutdown() {
     for signal in [Signal::TERM, Signal::INT, Signal::KILL] {
         let home = Home::new();
         let token = home.token(&["new", "me"]);
         let site = home.site(&[]);
         let mut client = Raw::asking(&site, &token);
         assert_eq!(client.answer(), 0);
-        // The end's greeting: it runs.
+        // The greeting shows that the endpoint runs.
         client.0.read_exact(&mut [0; 16]).unwrap();
         let ends = site.ends();
         assert_eq!(ends.len(), 1);
@@ -435,7 +434,7 @@ fn a_site_that_ends_takes_its_ends_with_it() {
 }
 
 #[test]
-fn an_end_ends_with_its_client() {
+fn stops_an_endpoint_when_its_client_disconnects() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let site = home.site(&[]);
@@ -447,9 +446,9 @@ fn an_end_ends_with_its_client() {
     assert_eq!(site.ends(), Vec::<u32>::new());
 }
 
-/// Whoever of the site is killed, at whatever moment: the copy goes on.
+/// The copy resumes, whichever process of the site is killed, at any time.
 #[test]
-fn a_copy_survives_the_site_s_death() {
+fn copy_resumes_after_sigkill_of_the_site() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let folder = tempfile::tempdir().unwrap();
@@ -465,7 +464,7 @@ fn a_copy_survives_the_site_s_death() {
         .spawn()
         .unwrap();
     let address = site.address.to_string();
-    // A site that can't be reached at first is none; one that was is waited for.
+    // A copy does not wait for a site that is unreachable at first, but for one that was reached before.
     let (begin, there) = (Instant::now(), home.data().join("from"));
     while !there.exists() {
         assert!(begin.elapsed() < PATIENCE);
@@ -504,7 +503,7 @@ fn refused(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_bad_site_is_refused_before_anything_is_made() {
+fn refuses_invalid_sites_before_creating_files() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let state = at("state");
@@ -541,7 +540,7 @@ fn a_bad_site_is_refused_before_anything_is_made() {
     assert!(said.contains("chmod 700"), "{said}");
 }
 
-/// What a stranger's site sends gets no owner, no rights and no devices here, unless the user says so.
+/// Entries from a site of another user get no owner, rights or devices here, unless the user asks for them.
 #[test]
 fn sends_no_privileges_unless_the_source_is_trusted() {
     if !rustix::process::geteuid().is_root() {
@@ -574,7 +573,7 @@ fn sends_no_privileges_unless_the_source_is_trusted() {
         assert_eq!(facts(&to(name), "program"), (0o755, 0, None));
         assert_eq!(facts(&to(name), "user"), (0o644, 0, None));
         assert!(!to(name).join("null").exists() && !to(name).join("fifo").exists());
-        // A second run finds nothing to change.
+        // A second run changes nothing.
         let again = client.copy(&[arguments, &[from, text(&to(name))]].concat());
         assert_eq!(again["made"], 0, "{again}");
     }
@@ -598,7 +597,7 @@ fn sends_no_privileges_unless_the_source_is_trusted() {
     assert_eq!(facts(&to("private"), ".").0, 0o700);
 }
 
-/// Mode, owner and capability.
+/// Returns mode, owner and capability of a file.
 fn facts(tree: &Path, name: &str) -> (u32, u32, Option<Vec<u8>>) {
     let path = tree.join(name);
     let stat = fs::metadata(&path).unwrap();

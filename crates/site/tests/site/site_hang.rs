@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An export on a file system that does not answer, as one on NFS may be: it keeps nobody from the others.
+//! An export on a file system that does not respond, as NFS may do, blocks no other export.
 
 use crate::site_process::{
     Home,
@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A mount whose server never answers. When it is dropped, all that waits for it gets an error.
+/// Mount whose server never responds. When it is dropped, all pending accesses fail.
 struct Hang {
     at: PathBuf,
     _server: File,
@@ -51,7 +51,7 @@ impl Drop for Hang {
 }
 
 #[test]
-fn an_export_that_hangs_keeps_nobody_from_others() {
+fn hanging_export_blocks_no_other() {
     if !skip::unless(Path::new("/dev/fuse").exists(), "/dev/fuse") {
         return;
     }
@@ -117,6 +117,6 @@ fn an_export_that_hangs_keeps_nobody_from_others() {
         assert!(begin.elapsed() < Duration::from_secs(40));
         drop(hang);
     });
-    // It answers again.
+    // The file system responds again.
     until(|| ask("PROPFIND", "/hang/", "").0 == 207);
 }

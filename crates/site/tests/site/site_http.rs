@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The exports of `longhaul site` over HTTP and WebDAV, as curl sees them.
+//! Exports of `longhaul site` over HTTP and WebDAV, requested with curl.
 
 use crate::site_process::{
     Home, PATIENCE, make_tree,
@@ -15,7 +15,7 @@ use std::{
 };
 
 #[test]
-fn files_are_read_whole_and_in_parts() {
+fn serves_whole_files_and_ranges() {
     let web = Web::new();
     make_tree(&web.data("tree"));
     let large = fs::read(web.data("tree/a/b/large")).unwrap();
@@ -52,7 +52,7 @@ fn files_are_read_whole_and_in_parts() {
         "{head}"
     );
     assert!(head.contains("content-security-policy: sandbox"), "{head}");
-    // What was interrupted goes on, and what has changed is not glued together.
+    // An interrupted download resumes, unless the file has changed.
     let here = web.home.data().parent().unwrap().join("here");
     fs::write(&here, &large[..1234]).unwrap();
     web.curl(
@@ -76,7 +76,7 @@ fn files_are_read_whole_and_in_parts() {
 }
 
 #[test]
-fn directories_are_listed_for_people_and_for_programs() {
+fn lists_directories_as_html_and_xml() {
     let web = Web::new();
     make_tree(&web.data("tree"));
     fs::write(web.data("tree/a/<b>"), "x").unwrap();
@@ -111,7 +111,7 @@ fn directories_are_listed_for_people_and_for_programs() {
 }
 
 #[test]
-fn exports_are_listed_at_the_top_for_those_who_may_see_them() {
+fn lists_permitted_exports_at_the_root() {
     let web = Web::new();
     let (status, page) = web.curl(&[], "/");
     let page = String::from_utf8(page).unwrap();
@@ -136,7 +136,7 @@ fn exports_are_listed_at_the_top_for_those_who_may_see_them() {
 }
 
 #[test]
-fn what_is_put_is_there_whole_or_not_at_all() {
+fn stores_uploads_atomically() {
     let web = Web::new();
     let here = web.home.data().parent().unwrap().join("here");
     let contents: Vec<u8> = (0..3 << 20).map(|at: u32| (at % 251) as u8).collect();
@@ -152,7 +152,7 @@ fn what_is_put_is_there_whole_or_not_at_all() {
     assert_eq!(fs::read(web.data("file")).unwrap(), contents);
     let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(web.data("file")).unwrap());
     assert_eq!(mode & 0o777, 0o640);
-    // Without a length, too.
+    // A PUT without a length works, too.
     let chunked = [&put[..], &["-H", "Transfer-Encoding: chunked"]].concat();
     assert_eq!(web.status(&chunked, "/data/chunked"), 201);
     assert_eq!(fs::read(web.data("chunked")).unwrap(), contents);
@@ -170,7 +170,7 @@ fn what_is_put_is_there_whole_or_not_at_all() {
     assert_eq!(names(&web.home.data()), ["chunked", "file"]);
 }
 
-/// Puts half of a file, waits until it is on its way, and goes.
+/// Sends half of a file, waits until it has arrived, and disconnects.
 fn cut_short(web: &Web, rest: &str) {
     let address = web.url("").replace("http://", "");
     let mut socket = TcpStream::connect(&address).unwrap();
@@ -196,13 +196,13 @@ fn cut_short(web: &Web, rest: &str) {
 }
 
 #[test]
-fn directories_are_made_moved_copied_and_removed() {
+fn creates_moves_copies_and_removes_directories() {
     let web = Web::new();
     assert_eq!(web.status(&["-X", "MKCOL"], "/data/dir"), 201);
     assert_eq!(web.status(&["-X", "MKCOL"], "/data/dir"), 405);
     assert_eq!(web.status(&["-X", "MKCOL"], "/data/no/dir"), 409);
     fs::write(web.data("dir/file"), "x").unwrap();
-    // What a copy into it leaves.
+    // The manifest of a copy into it.
     fs::write(web.data("dir/.longhaul-manifest"), "").unwrap();
     symlink("../nowhere", web.data("dir/link")).unwrap();
     let to = |path: &str| format!("Destination: {}", web.url(path));
@@ -218,7 +218,7 @@ fn directories_are_made_moved_copied_and_removed() {
     assert_eq!(names(&web.home.data()), ["copied", "moved"]);
     assert_eq!(web.status(&["-X", "DELETE"], "/data/moved"), 204);
     assert_eq!(names(&web.home.data()), ["copied"]);
-    // A directory that a copy is under way in stays.
+    // A directory with an active copy stays.
     fs::create_dir(web.data("busy")).unwrap();
     fs::write(web.data("busy/.longhaul-x.part"), "").unwrap();
     assert!(web.status(&["-X", "DELETE"], "/data/busy") >= 400);
@@ -226,7 +226,7 @@ fn directories_are_made_moved_copied_and_removed() {
 }
 
 #[test]
-fn nothing_beyond_an_export_and_nothing_of_a_copy_is_served() {
+fn serves_nothing_outside_the_export() {
     let web = Web::new();
     let outside = web.home.data().parent().unwrap().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -266,7 +266,7 @@ fn nothing_beyond_an_export_and_nothing_of_a_copy_is_served() {
             &["-X", "MKCOL"],
             &["-X", "PROPFIND"],
         ] {
-            // MKCOL of what is there is 405,  nothing is 2xx.
+            // MKCOL of an existing name is 405, and no status is 2xx.
             let (status, said) = web.curl(arguments, path);
             assert!(status >= 400, "{arguments:?} {path}: {status}");
             assert!(
@@ -290,9 +290,9 @@ fn nothing_beyond_an_export_and_nothing_of_a_copy_is_served() {
     );
 }
 
-/// What a library makes of nonsense does not keep the site from answering.
+/// A request that dav-server can't handle does not stop the site.
 #[test]
-fn nonsense_is_answered() {
+fn responds_to_invalid_requests() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
     let to = |to: &str| format!("Destination: {to}");
@@ -344,7 +344,7 @@ fn nonsense_is_answered() {
 }
 
 #[test]
-fn who_may_only_read_changes_nothing() {
+fn read_only_tokens_change_nothing() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
     let reader = web.home.token(&["new", "reader", "--read-only"]);
@@ -375,7 +375,7 @@ fn who_may_only_read_changes_nothing() {
 }
 
 #[test]
-fn a_token_is_asked_for() {
+fn requires_a_token() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
     let other = web.home.token(&["new", "other", "--export", "closed"]);
@@ -394,7 +394,7 @@ fn a_token_is_asked_for() {
 }
 
 #[test]
-fn over_https_the_site_s_key_is_known() {
+fn serves_https_with_the_site_key() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
     let url = format!("{}/data/file", web.site.https.as_ref().unwrap());
@@ -413,7 +413,7 @@ fn over_https_the_site_s_key_is_known() {
 }
 
 #[test]
-fn a_certificate_of_one_s_own_is_shown() {
+fn serves_the_configured_certificate() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let home = Home::new();
     let file = home.data().parent().unwrap().join("cert.pem");
@@ -443,7 +443,7 @@ fn a_certificate_of_one_s_own_is_shown() {
     assert_eq!(curl(&["-4", "--cacert", file, "-u", &user], &url).0, 200);
 }
 
-/// What a site says that refuses to start.
+/// Returns the message of a site that refuses to start.
 fn refusal(home: &Home, arguments: &[&str]) -> String {
     let mut command = Command::new("timeout");
     let site = home.command(arguments);
@@ -458,7 +458,7 @@ fn refusal(home: &Home, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_key_that_others_may_read_or_that_would_be_offered_is_refused() {
+fn refuses_readable_or_exported_keys() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let home = Home::new();
     let [outside, inside] = ["../cert.pem", "cert.pem"].map(|name| {
@@ -481,12 +481,12 @@ fn a_key_that_others_may_read_or_that_would_be_offered_is_refused() {
 }
 
 #[test]
-fn an_export_that_would_offer_key_and_tokens_is_refused() {
+fn refuses_to_export_key_and_tokens() {
     let home = Home::new();
     let top = home.data().parent().unwrap().to_owned();
     let link = top.join("link");
     symlink(&top, &link).unwrap();
-    // The state is not there yet, is there, and is what is exported.
+    // The state directory does not exist yet, exists, and is the export itself.
     let check = |export: &Path| {
         for kind in ["--export", "--export-ro"] {
             let export = format!("all={}", export.display());
@@ -509,7 +509,7 @@ fn an_export_that_would_offer_key_and_tokens_is_refused() {
 }
 
 #[test]
-fn what_would_show_tokens_or_nothing_is_refused() {
+fn refuses_unencrypted_or_useless_listeners() {
     let home = Home::new();
     let refused = |arguments: &[&str]| refusal(&home, arguments);
     assert!(refused(&["--http", "0.0.0.0:0"]).contains("tokens would be seen"));

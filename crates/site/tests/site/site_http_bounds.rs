@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one client of HTTP can't do to a site: end it, keep the others out, or have it work without end.
+//! Bounds on one HTTP client: it can neither stop the site, nor block other clients, nor cause unbounded work.
 
 use crate::site_process::{
     Client, Home, PATIENCE, make_tree, wait_for_the_end_of,
@@ -35,7 +35,7 @@ fn ask(web: &Web, method: &str, body: &str) -> u16 {
 }
 
 #[test]
-fn refuses_nested_xml_and_stays() {
+fn refuses_nested_xml_and_keeps_serving() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
     let nested = |depth: usize, inner: &str| {
@@ -65,9 +65,9 @@ fn refuses_nested_xml_and_stays() {
     assert_eq!(web.site.http_processes(), served);
 }
 
-/// 64 KiB that name something long again and again get no answer of hundreds of megabytes.
+/// A request of 64 KiB that repeats a long name gets no response of hundreds of megabytes.
 #[test]
-fn an_answer_is_no_multiple_of_the_question() {
+fn bounds_responses_to_small_requests() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
     let find = |namespace: &str, names: &str| {
@@ -130,9 +130,9 @@ fn an_answer_is_no_multiple_of_the_question() {
     }
 }
 
-/// Clients that ask for a large directory and read nothing keep nobody from a small one but their own token.
+/// Clients that request a large directory and read nothing block other clients only if they use the same token.
 #[test]
-fn one_token_takes_no_more_than_its_share_of_listings() {
+fn limits_listings_of_one_token() {
     let web = Web::new();
     let other = web.home.token(&["new", "other"]);
     let large = web.data("large");
@@ -154,7 +154,7 @@ fn one_token_takes_no_more_than_its_share_of_listings() {
         .collect();
     let bearer = format!("Authorization: Bearer {other}");
     let arguments = ["-X", "PROPFIND", "-H", "Depth: 1", "-H", &bearer];
-    // While those are read, and while they wait.
+    // While the others are being read, and while they wait.
     for _ in 0..12 {
         let begin = Instant::now();
         assert_eq!(curl(&arguments, &web.url("/data/small")).0, 207);
@@ -168,7 +168,7 @@ fn one_token_takes_no_more_than_its_share_of_listings() {
 }
 
 #[test]
-fn survives_the_end_of_what_serves_http() {
+fn restarts_the_http_process() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let site = home.site(&["--http", "127.0.0.1:0", "--https", "127.0.0.1:0"]);
@@ -181,7 +181,7 @@ fn survives_the_end_of_what_serves_http() {
     let mut copy = client.command(&slowly).spawn().unwrap();
     site.says("began");
     for pid in site.http_processes() {
-        // What a process does that has no stack left.
+        // The effect of a stack overflow in the process.
         let pid = Pid::from_raw(pid.cast_signed()).unwrap();
         kill_process(pid, Signal::ABORT).unwrap();
     }
@@ -194,7 +194,7 @@ fn survives_the_end_of_what_serves_http() {
         })
         .collect();
     assert!(listeners.contains(&"http".to_owned()) && listeners.contains(&"https".to_owned()));
-    // The listener is there all the time: who comes now waits for the next process.
+    // The listener stays open: a new client waits for the next process.
     fs::write(home.data().join("file"), "x").unwrap();
     let user = format!("me:{token}");
     for url in [&site.http, &site.https] {
@@ -207,7 +207,7 @@ fn survives_the_end_of_what_serves_http() {
 }
 
 #[test]
-fn ends_what_serves_http_with_itself() {
+fn stops_the_http_process_at_shutdown() {
     for signal in [Signal::TERM, Signal::INT, Signal::KILL] {
         let home = Home::new();
         let anywhere = "127.0.0.1:0";
@@ -223,7 +223,7 @@ fn ends_what_serves_http_with_itself() {
 
 /// 128 connections from one address leave room for those from others.
 #[test]
-fn keeps_room_for_other_addresses() {
+fn limits_https_connections_of_one_host() {
     let web = Web::new();
     fs::write(web.data("file"), "x").unwrap();
     let url = web.site.https.clone().unwrap();
@@ -239,7 +239,7 @@ fn keeps_room_for_other_addresses() {
     let user = format!("me:{}", web.token);
     let others = ["--insecure", "-u", &user, "--interface", "127.0.0.2"];
     assert_eq!(curl(&others, &format!("{url}/data/file")).0, 200);
-    // Those beyond its share are closed.
+    // Connections beyond the host's share are closed.
     let refused = web.site.says("refused");
     assert!(
         refused["client"]

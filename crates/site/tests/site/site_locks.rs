@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks of WebDAV: what is locked is changed by who shows the lock's token, and by nobody else, whichever way he comes.
+//! WebDAV locks: only a client that sends the lock's token can change a locked resource, through any method.
 
 use crate::site_process::{
     listing,
@@ -8,7 +8,7 @@ use crate::site_process::{
 use rustix::process::{Pid, Signal, kill_process};
 use std::{fs, process::Command, time::Duration};
 
-/// `file` and `directory/inner` in the export.
+/// Creates `file` and `directory/inner` in the export.
 fn planted() -> Web {
     let web = Web::new();
     fs::write(web.data("file"), "mine").unwrap();
@@ -30,7 +30,7 @@ fn ask(url: &str, token: &str, arguments: &[&str]) -> (u16, String) {
     (status, String::from_utf8(said).unwrap())
 }
 
-/// LOCK: the status, and what an If says that shows the token.
+/// Sends a LOCK. Returns the status, and an If header with the token.
 fn lock(web: &Web, token: &str, path: &str, scope: &str, headers: &[&str]) -> (u16, String) {
     let body = body(scope, "me");
     let mut arguments = vec!["-X", "LOCK", "--data-binary", &body];
@@ -52,7 +52,7 @@ fn locked(web: &Web, path: &str, scope: &str, headers: &[&str]) -> String {
 const PATCH: &str =
     "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><x>1</x></D:prop></D:set></D:propertyupdate>";
 
-/// All that changes a file, or what is at its name.
+/// Returns all requests that change a file or its name.
 fn changes<'a>(path: &'a str, destination: &'a str) -> Vec<(Vec<&'a str>, &'a str)> {
     vec![
         (vec!["-X", "PUT", "-d", "theirs"], path),
@@ -71,14 +71,14 @@ fn changes<'a>(path: &'a str, destination: &'a str) -> Vec<(Vec<&'a str>, &'a st
 }
 
 #[test]
-fn what_is_locked_is_changed_by_nobody_else() {
+fn refuses_changes_without_the_lock_token() {
     let web = planted();
     let other = web.home.token(&["new", "you"]);
     let before = listing(&web.home.data());
     let shown = locked(&web, "/data/file", "exclusive", &[]);
     let tagged = shown.replace('(', &format!("<{}> (", web.url("/data/file")));
     for (arguments, path) in changes("/data/file", "Destination: /data/file") {
-        // Without the token, and with the token of another's lock.
+        // Without the token, and with the token of another lock.
         assert_eq!(web.status(&arguments, path), 423, "{arguments:?}");
         let with = [&["-H", &tagged][..], &arguments].concat();
         assert_eq!(ask(&web.url(path), &other, &with).0, 423, "{arguments:?}");
@@ -104,13 +104,13 @@ fn what_is_locked_is_changed_by_nobody_else() {
         web.status(&["-X", "DELETE", "-H", &shown], "/data/file"),
         204
     );
-    // The lock is gone with the file.
+    // The lock is removed with the file.
     assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/file"), 201);
 }
 
-/// A condition that can't hold, or can't be read, must not be taken for none.
+/// A condition that fails or can't be parsed must not be treated as missing.
 #[test]
-fn conditions_that_do_not_hold_keep_everything_as_it_is() {
+fn failed_conditions_change_nothing() {
     let web = planted();
     let before = listing(&web.home.data());
     for (condition, wanted) in [
@@ -159,9 +159,9 @@ fn conditions_that_do_not_hold_keep_everything_as_it_is() {
     );
 }
 
-/// RFC 9110 §13: a weak tag names the same file if nothing is to be there, and no date is passed over.
+/// RFC 9110 §13: a weak tag matches for If-None-Match, and no date is ignored.
 #[test]
-fn tags_and_dates_count_for_every_change() {
+fn conditions_apply_to_every_change() {
     let web = planted();
     let before = listing(&web.home.data());
     let head = String::from_utf8(web.curl(&["--head"], "/data/file").1).unwrap();
@@ -207,9 +207,9 @@ fn tags_and_dates_count_for_every_change() {
     }
 }
 
-/// Who says that less than all of a directory is to go gets nothing removed.
+/// A DELETE of a part of a directory removes nothing.
 #[test]
-fn a_directory_goes_with_all_that_is_in_it_or_stays() {
+fn refuses_partial_deletes_of_directories() {
     let web = planted();
     let before = listing(&web.home.data());
     for depth in ["Depth: 0", "Depth: 1"] {
@@ -225,9 +225,9 @@ fn a_directory_goes_with_all_that_is_in_it_or_stays() {
     assert_eq!(web.status(&all, "/data/directory"), 204);
 }
 
-/// RFC 4918 §7.4: a lock of a directory is of the names in it, whatever its depth.
+/// RFC 4918 §7.4: a lock of a directory protects the names in it, whatever its depth.
 #[test]
-fn a_lock_of_a_directory_is_of_the_names_in_it() {
+fn directory_locks_protect_names() {
     let web = planted();
     fs::create_dir(web.data("directory/deep")).unwrap();
     fs::write(web.data("directory/deep/down"), "x").unwrap();
@@ -267,7 +267,7 @@ fn a_lock_of_a_directory_is_of_the_names_in_it() {
         if deep {
             assert_eq!(listing(&web.home.data()), before);
         }
-        // Of what is in it, too: it is the same lock.
+        // The same lock also covers the contents.
         let unlock = shown.replace("If: (", "Lock-Token: ").replace(')', "");
         assert_eq!(
             web.status(&["-X", "UNLOCK", "-H", &unlock], "/data/file"),
@@ -281,7 +281,7 @@ fn a_lock_of_a_directory_is_of_the_names_in_it() {
         assert_eq!(web.status(&["-X", "UNLOCK", "-H", &unlock], at), 204);
         fs::write(web.data("directory/deep/down"), "x").unwrap();
     }
-    // A lock in it keeps all of it.
+    // A lock of a child protects the whole directory.
     let shown = locked(&web, "/data/directory/inner", "exclusive", &[]);
     assert_eq!(
         lock(&web, &web.token, "/data/directory", "exclusive", &[]).0,
@@ -301,7 +301,7 @@ fn a_lock_of_a_directory_is_of_the_names_in_it() {
 }
 
 #[test]
-fn shared_locks_keep_those_out_who_have_none() {
+fn shared_locks_exclude_clients_without_one() {
     let web = planted();
     let other = web.home.token(&["new", "you"]);
     let mine = locked(&web, "/data/file", "shared", &[]);
@@ -319,7 +319,7 @@ fn shared_locks_keep_those_out_who_have_none() {
         let status = ask(&web.url("/data/file"), token, &[&shown[..], &put].concat()).0;
         assert_eq!(status, wanted, "{shown:?}");
     }
-    // Somebody else's is not given back.
+    // A lock of another client is not removed.
     let unlock = yours.replace("If: (", "Lock-Token: ").replace(')', "");
     assert_eq!(
         web.status(&["-X", "UNLOCK", "-H", &unlock], "/data/file"),
@@ -337,7 +337,7 @@ fn shared_locks_keep_those_out_who_have_none() {
 }
 
 #[test]
-fn locks_end_when_nobody_comes_back() {
+fn locks_expire() {
     let web = planted();
     let shown = locked(&web, "/data/file", "exclusive", &["Timeout: Second-2"]);
     let refresh = ["-X", "LOCK", "-H", &shown, "-H", "Timeout: Infinite"];
@@ -359,10 +359,10 @@ fn locks_end_when_nobody_comes_back() {
     assert_eq!(web.status(&["-X", "LOCK"], "/data/file"), 412);
 }
 
-/// Both listeners, each a process of its own, other exports with the same directory, and the process that comes after one
-/// that was killed.
+/// All see the locks: both listeners, each a process of its own, other exports with the same directory, and the
+/// process that replaces a killed one.
 #[test]
-fn all_that_serve_a_directory_see_its_locks() {
+fn processes_and_exports_share_locks() {
     let web = planted();
     until(|| web.site.http_processes().len() == 2);
     locked(&web, "/data/directory", "exclusive", &[]);
@@ -377,7 +377,7 @@ fn all_that_serve_a_directory_see_its_locks() {
     assert_eq!(web.status(&put, "/data/directory/inner"), 423);
     assert_eq!(ask(&https, &web.token, &put).0, 423);
     assert_eq!(fs::read(web.data("directory/inner")).unwrap(), b"inner");
-    // In an export of its own the directory is locked, too, and nothing above it is told.
+    // The directory is also locked in its own export, which does not disclose the parents.
     let ask_locks = ["-X", "PROPFIND", "-H", "Depth: 0"];
     let said = web.curl(&ask_locks, "/closed/directory/inner").1;
     let said = String::from_utf8(said).unwrap();
@@ -388,7 +388,7 @@ fn all_that_serve_a_directory_see_its_locks() {
 }
 
 #[test]
-fn a_lock_of_a_name_makes_an_empty_file_there() {
+fn lock_creates_an_empty_file() {
     let web = planted();
     let shown = locked(&web, "/data/new", "exclusive", &[]);
     assert_eq!(fs::read(web.data("new")).unwrap(), b"");
@@ -414,13 +414,13 @@ fn a_lock_of_a_name_makes_an_empty_file_there() {
         );
     }
     assert_eq!(names(&web.home.data()), ["directory", "file", "new"]);
-    // What was not locked is not locked.
+    // A file that was not locked stays unlocked.
     assert_eq!(web.status(&["-X", "MKCOL"], "/data/none"), 201);
     assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/none/new"), 201);
 }
 
 #[test]
-fn a_copy_is_not_locked_nor_what_was_moved() {
+fn copies_and_moves_carry_no_locks() {
     let web = planted();
     let shown = locked(&web, "/data/file", "exclusive", &[]);
     let copy = ["-X", "COPY", "-H", "Destination: /data/copy"];
@@ -431,7 +431,7 @@ fn a_copy_is_not_locked_nor_what_was_moved() {
     for path in ["/data/moved", "/data/file"] {
         assert!(web.status(&["-X", "PUT", "-d", "x"], path) < 300, "{path}");
     }
-    // The name that something is moved to stays its holder's.
+    // The destination of a MOVE stays locked by its holder.
     let shown = locked(&web, "/data/file", "exclusive", &[]);
     let onto = ["-X", "MOVE", "-H", "Destination: /data/file", "-H"];
     let about = shown.replace('(', "</data/file> (");
@@ -446,7 +446,7 @@ fn a_copy_is_not_locked_nor_what_was_moved() {
     );
 }
 
-/// `longhaul site lock ARGUMENTS`: its exit code, and what it says.
+/// Runs `longhaul site lock ARGUMENTS`. Returns its exit code and its output.
 fn lock_command(web: &Web, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(longhaul_testbed::longhaul());
     command.args(["site", "lock", "--state", &web.home.state()]);
@@ -455,9 +455,9 @@ fn lock_command(web: &Web, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(said).unwrap())
 }
 
-/// Its client may be gone, and others wait.
+/// A lock may block others although its client has disappeared.
 #[test]
-fn whoever_runs_the_site_breaks_a_lock() {
+fn operator_breaks_a_lock() {
     let web = planted();
     assert_eq!(lock_command(&web, &["list"]), (Some(0), String::new()));
     let shown = locked(&web, "/data/file", "exclusive", &[]);
@@ -482,7 +482,7 @@ fn whoever_runs_the_site_breaks_a_lock() {
 }
 
 #[test]
-fn readers_lock_nothing_and_nobody_locks_without_end() {
+fn read_only_tokens_lock_nothing_and_locks_are_limited() {
     let web = planted();
     let reader = web.home.token(&["new", "reader", "--read-only"]);
     assert_eq!(lock(&web, &reader, "/data/file", "exclusive", &[]).0, 403);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul site --mirror`: what lands in an export is soon at the other site, whichever way it came and whoever died
-//! meanwhile, and the site says so.
+//! `longhaul site --mirror`: changes in an export soon reach the other site, through any path and after either site
+//! was killed, and records report it.
 
 use crate::site_process::{Client, Home, Site, listing, make_tree, wait_for_the_end_of};
 use rustix::process::Signal;
@@ -10,15 +10,15 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Never, as far as a test is concerned.
+/// An interval longer than any test.
 const NEVER: &str = "1000000s";
 
-/// A site and the one that has all of it, too.
+/// Site and the site that it mirrors to.
 struct Pair {
     near: Home,
     far: Home,
     there: Option<Site>,
-    /// Who the near site is to the far one.
+    /// Client of the far site, as which the near site copies.
     client: Client,
     token: String,
 }
@@ -42,7 +42,7 @@ impl Pair {
         self.there.as_ref().unwrap()
     }
 
-    /// The near site, with these arguments, too.
+    /// Starts the near site with additional arguments.
     fn mirroring(&self, every: &str, arguments: &[&str]) -> Site {
         let to = format!("data={}", self.there().at(""));
         let mirror = [
@@ -64,7 +64,7 @@ impl Pair {
 }
 
 #[test]
-fn what_comes_through_the_site_is_copied_on_at_once() {
+fn mirrors_changes_through_the_site_at_once() {
     let pair = Pair::new();
     make_tree(&pair.near.data().join("before"));
     let site = pair.mirroring(NEVER, &["--http", "127.0.0.1:0"]);
@@ -72,7 +72,7 @@ fn what_comes_through_the_site_is_copied_on_at_once() {
     assert_eq!(arrived["export"], "data");
     assert_eq!(arrived["to"], pair.there().at(""));
     pair.assert_same();
-    // By a copy.
+    // Through a copy.
     let token = pair.near.token(&["new", "me"]);
     let folder = tempfile::tempdir().unwrap();
     make_tree(&folder.path().join("more"));
@@ -80,7 +80,7 @@ fn what_comes_through_the_site_is_copied_on_at_once() {
     Client::knowing(&[(&site, &token)]).copy(&[more.to_str().unwrap(), &site.at("")]);
     assert_eq!(site.says("arrived")["entries"], 8);
     pair.assert_same();
-    // By HTTP.
+    // Through HTTP.
     let url = format!("{}/data/file", site.http.as_ref().unwrap());
     let put = more.join("a/small");
     let curl = Command::new("curl")
@@ -97,9 +97,9 @@ fn what_comes_through_the_site_is_copied_on_at_once() {
     assert!(pair.far.data().join("file").exists());
 }
 
-/// Whichever export it came through.
+/// The export that received the change does not matter.
 #[test]
-fn what_comes_through_an_export_in_another_is_copied_on_at_once() {
+fn mirrors_changes_through_a_nested_export_at_once() {
     let pair = Pair::new();
     fs::create_dir(pair.near.data().join("dir")).unwrap();
     let inner = format!("inner={}", pair.near.data().join("dir").display());
@@ -115,12 +115,12 @@ fn what_comes_through_an_export_in_another_is_copied_on_at_once() {
 }
 
 #[test]
-fn what_others_put_there_is_found() {
+fn mirrors_changes_of_other_programs() {
     let pair = Pair::new();
     let site = pair.mirroring("200ms", &["--mirror-delete"]);
     site.says("arrived");
     make_tree(&pair.near.data().join("tree"));
-    // It may be found half made.
+    // A scan may find it unfinished.
     while listing(&pair.far.data()) != listing(&pair.near.data()) {
         site.says("arrived");
     }
@@ -131,9 +131,9 @@ fn what_others_put_there_is_found() {
     pair.assert_same();
 }
 
-/// Who may write what the export lies in may have put the link there.
+/// A user who may write to the parent directory may have created the link.
 #[test]
-fn nothing_is_copied_from_where_a_link_leads() {
+fn mirrors_nothing_through_a_link() {
     let pair = Pair::new();
     let site = pair.mirroring("200ms", &[]);
     site.says("arrived");
@@ -151,7 +151,7 @@ fn nothing_is_copied_from_where_a_link_leads() {
 }
 
 #[test]
-fn nothing_is_removed_unless_that_is_asked_for() {
+fn removes_nothing_without_mirror_delete() {
     let pair = Pair::new();
     fs::write(pair.far.data().join("theirs"), "x").unwrap();
     fs::write(pair.near.data().join("ours"), "x").unwrap();
@@ -162,12 +162,12 @@ fn nothing_is_removed_unless_that_is_asked_for() {
 }
 
 #[test]
-fn either_site_may_be_away_for_a_while() {
+fn mirrors_after_either_site_was_down() {
     let mut pair = Pair::new();
     let address = pair.there().address.to_string();
     let site = pair.mirroring("100ms", &[]);
     site.says("arrived");
-    // The other one is away.
+    // The far site is down.
     pair.there.take().unwrap().end(Signal::KILL);
     site.says("behind");
     fs::write(pair.near.data().join("file"), vec![1; 20 << 20]).unwrap();
@@ -176,7 +176,7 @@ fn either_site_may_be_away_for_a_while() {
     while listing(&pair.far.data()) != listing(&pair.near.data()) {
         site.says("arrived");
     }
-    // This one is killed, its copies with it, and begins again.
+    // The near site is killed with its copies, and restarted.
     fs::write(pair.near.data().join("more"), vec![2; 60 << 20]).unwrap();
     let copies = site.ends();
     site.end(Signal::KILL);
@@ -190,7 +190,7 @@ fn either_site_may_be_away_for_a_while() {
 }
 
 #[test]
-fn a_mirror_that_cannot_be_is_refused() {
+fn refuses_invalid_mirrors() {
     let pair = Pair::new();
     let refused = |arguments: &[&str]| {
         let mut command = pair.near.command(arguments);
@@ -208,7 +208,7 @@ fn a_mirror_that_cannot_be_is_refused() {
     assert!(said.contains("no token for elsewhere"), "{said}");
     assert!(refused(&["--mirror-delete"]).contains("--mirror"));
     assert!(!Path::new(&pair.near.state()).exists());
-    // It has a token, but not for that: the site runs, and says so.
+    // The token does not cover the export: the site runs, and reports it.
     pair.far.token(&["remove", "near"]);
     let site = pair.mirroring(NEVER, &[]);
     let behind = site.says("behind");

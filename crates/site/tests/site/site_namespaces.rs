@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sites on hosts of their own, with a third between them: what reaches them, by which ports, and that the data of a
-//! third-party copy does not pass through whoever asked for it.
+//! Sites on two hosts with a third between them: reachable ports, and third-party copies whose data does not pass
+//! through the calling host.
 
 use crate::site_process::{Client, Home, Site, listing, make_tree, succeed};
 use longhaul_linux::{netns::Netns, process::inside};
@@ -24,8 +24,8 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Everything from and to the router's own sockets is dropped but what goes to the sites' own port, and what passes it
-/// but the port for data.
+/// Drops all packets of the router's own sockets except to the sites' port, and all forwarded ones except to the data
+/// port.
 fn forbid(router: &Netns) {
     let rules = "table inet only {
         chain output {
@@ -45,7 +45,7 @@ fn forbid(router: &Netns) {
 }
 
 #[test]
-fn a_third_host_has_one_site_send_to_another() {
+fn copies_between_sites_from_a_third_host() {
     if !may_use_namespaces() {
         return;
     }
@@ -74,9 +74,9 @@ fn a_third_host_has_one_site_send_to_another() {
     }
 }
 
-/// Data comes in by the site's ports, whichever the client would like.
+/// Data arrives at the site's ports, whatever the client requests.
 #[test]
-fn a_firewall_needs_to_let_two_ports_pass() {
+fn copies_through_a_firewall_with_two_open_ports() {
     if !may_use_namespaces() {
         return;
     }
@@ -127,9 +127,9 @@ fn a_firewall_needs_to_let_two_ports_pass() {
     }
 }
 
-/// Unless it is told to, a site is there for its own host only.
+/// By default, only clients on its own host reach a site.
 #[test]
-fn without_listen_nobody_else_reaches_it() {
+fn listens_on_loopback_by_default() {
     if !may_use_namespaces() {
         return;
     }

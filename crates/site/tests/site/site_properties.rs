@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Properties of WebDAV: those that clients set stay with the file, and what is asked for and not there is said to be missing.
+//! WebDAV properties: those that clients set stay with the file, and missing ones are reported as missing.
 
 use crate::site_process::{
     Client, succeed,
@@ -40,12 +40,12 @@ fn find(web: &Web, path: &str, question: &str) -> String {
     said
 }
 
-/// What it says of `x:a`.
+/// Returns whether the property `x:a` is set.
 fn is_set(web: &Web, path: &str) -> bool {
     find(web, path, "<D:prop><x:a/></D:prop>").contains(">of a<")
 }
 
-/// What is there, and what is not, apart.
+/// Splits a response into found and missing properties.
 fn apart(said: &str) -> (&str, &str) {
     match said.split_once("<D:status>HTTP/1.1 200 OK</D:status>") {
         Some(parts) => parts,
@@ -54,7 +54,7 @@ fn apart(said: &str) -> (&str, &str) {
 }
 
 #[test]
-fn what_a_client_sets_it_finds_again() {
+fn returns_properties_that_a_client_set() {
     let web = web();
     for path in ["/data/file", "/data/tree", "/data/"] {
         set(
@@ -114,7 +114,7 @@ fn what_a_client_sets_it_finds_again() {
 }
 
 #[test]
-fn properties_go_where_the_file_goes() {
+fn properties_follow_their_file() {
     let web = web();
     for path in [
         "/data/file",
@@ -135,7 +135,7 @@ fn properties_go_where_the_file_goes() {
         let to = format!("Destination: {to}");
         assert_eq!(web.status(&["-X", method, "-H", &to], from), 201);
     }
-    // In place of what is there.
+    // To an existing destination.
     fs::write(web.data("old"), "old").unwrap();
     assert_eq!(
         web.status(
@@ -163,9 +163,9 @@ fn properties_go_where_the_file_goes() {
     }
 }
 
-/// RFC 4918 §9.2: all of it or nothing.
+/// RFC 4918 §9.2: all changes are made, or none.
 #[test]
-fn a_change_is_made_whole_or_not_at_all() {
+fn changes_properties_atomically() {
     let web = web();
     for protected in [
         "<D:getetag>x</D:getetag>",
@@ -214,9 +214,9 @@ fn a_change_is_made_whole_or_not_at_all() {
     );
 }
 
-/// Each property is refused, and all else goes on.
+/// Each property is refused, and other requests succeed.
 #[test]
-fn a_file_system_without_attributes_says_so() {
+fn refuses_properties_without_attributes() {
     let web = web();
     let at = web.data("ramfs");
     fs::create_dir(&at).unwrap();
@@ -241,9 +241,9 @@ fn a_file_system_without_attributes_says_so() {
     assert_eq!((put, copied), (204, 201));
 }
 
-/// Others may write attributes, too.
+/// Other programs can write the attribute, too.
 #[test]
-fn junk_in_the_attribute_breaks_no_listing() {
+fn lists_files_with_an_invalid_attribute() {
     let web = web();
     let name = "user.longhaul.properties";
     let evil = "[{\"namespace\":\"urn:x\",\"name\":\"a\",\"text\":\"</D:prop><x>\"}]";
@@ -259,7 +259,7 @@ fn junk_in_the_attribute_breaks_no_listing() {
 }
 
 #[test]
-fn attributes_of_users_stay_with_contents_that_change() {
+fn keeps_user_attributes_when_contents_change() {
     let web = web();
     let name = "user.comment";
     for path in [
@@ -285,7 +285,7 @@ fn attributes_of_users_stay_with_contents_that_change() {
 }
 
 #[test]
-fn the_top_is_a_directory_of_exports() {
+fn lists_exports_as_a_directory() {
     let web = web();
     let ask = |token: &str, arguments: &[&str]| {
         let bearer = format!("Authorization: Bearer {token}");
@@ -330,9 +330,9 @@ fn the_top_is_a_directory_of_exports() {
     }
 }
 
-/// RFC 4331; a client that finds none takes the disk for full.
+/// See RFC 4331. A client without quota properties reports a full disk.
 #[test]
-fn directories_say_how_much_space_there_is() {
+fn reports_quota_of_directories() {
     let web = web();
     let stat = rustix::fs::statvfs(web.home.data()).unwrap();
     let all = stat.f_blocks * stat.f_frsize;

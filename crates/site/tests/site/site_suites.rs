@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that others wrote, as judges of the site's WebDAV: litmus, rclone, cadaver and davfs2.
+//! Third-party programs against the site's WebDAV: litmus, rclone, cadaver and davfs2.
 
 use crate::site_process::web::{Web, until};
 use longhaul_testbed::skip;
@@ -12,7 +12,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Whether it is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
+/// Returns whether a program is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
 fn have(program: &str) -> bool {
     let there = ["/usr/bin", "/usr/sbin", "/usr/local/bin"];
     let there = there
@@ -21,7 +21,7 @@ fn have(program: &str) -> bool {
     skip::unless(there, program)
 }
 
-/// What it says, whether it succeeds or not.
+/// Returns the exit status and the output of a command.
 fn said(command: &mut Command) -> (bool, String) {
     let output = command.output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -32,7 +32,7 @@ fn said(command: &mut Command) -> (bool, String) {
 }
 
 #[test]
-fn litmus_finds_nothing_wrong() {
+fn passes_litmus() {
     if !have("litmus") {
         return;
     }
@@ -59,7 +59,7 @@ fn litmus_finds_nothing_wrong() {
 }
 
 #[test]
-fn rclone_mirrors_to_and_fro() {
+fn rclone_syncs_both_directions() {
     if !have("rclone") {
         return;
     }
@@ -85,7 +85,7 @@ fn rclone_mirrors_to_and_fro() {
         said
     };
     let source = source.to_str().unwrap();
-    // The exports are directories at the top.
+    // The exports are directories at the root.
     assert!(rclone(&["lsf", "site:"]).contains("data/\n"));
     rclone(&["sync", source, "site:data/copy"]);
     rclone(&["check", "--download", source, "site:data/copy"]);
@@ -97,7 +97,7 @@ fn rclone_mirrors_to_and_fro() {
 }
 
 #[test]
-fn cadaver_locks_sets_and_unlocks() {
+fn cadaver_locks_and_sets_properties() {
     if !have("cadaver") {
         return;
     }
@@ -134,9 +134,9 @@ fn cadaver_locks_sets_and_unlocks() {
     assert!(!web.data("in").exists());
 }
 
-/// In a mount namespace that ends with the commands.
+/// The mount namespace ends with the commands.
 #[test]
-fn davfs2_mounts_the_top_and_writes() {
+fn davfs2_mounts_the_root_and_writes() {
     if !have("mount.davfs")
         || !skip::unless_confined(!skip::is_confined(), "davfs2's user")
         || !skip::unless(Path::new("/dev/fuse").exists(), "/dev/fuse")
@@ -149,7 +149,7 @@ fn davfs2_mounts_the_top_and_writes() {
     let url = web.url("/");
     fs::write(at("secrets"), format!("{url} me {}\n", web.token)).unwrap();
     fs::set_permissions(at("secrets"), fs::Permissions::from_mode(0o600)).unwrap();
-    // Newer kernels ask for more of a directory at once than it has room for.
+    // Newer kernels request more of a directory at once than fits its buffer.
     let config = format!(
         "buf_size 64\nuse_locks 1\nask_auth 0\nsecrets {}\n",
         at("secrets")
@@ -165,6 +165,6 @@ fn davfs2_mounts_the_top_and_writes() {
     assert!(succeeded, "{said}");
     assert!(said.contains("hello") && !said.contains("100%"), "{said}");
     until(|| fs::read(web.data("dir/moved")).is_ok_and(|read| read == b"hello\n"));
-    // Nobody holds a lock any more.
+    // The lock was removed.
     assert_eq!(web.status(&["-X", "DELETE"], "/data/dir"), 204);
 }

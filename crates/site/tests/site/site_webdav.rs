@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What WebDAV may not lose: the export itself, what a request's own path is below, and what a copy or a move replaces.
+//! Data that WebDAV requests must not lose: the export itself, the parents of a path, and destinations of COPY and
+//! MOVE.
 
 use crate::site_process::{
     Home, listing,
@@ -14,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// `p/c/file`, `p/other`, `q/file` and `plain` in the export.
+/// Creates `p/c/file`, `p/other`, `q/file` and `plain` in the export.
 fn planted() -> Web {
     let web = Web::new();
     plant(&web.home.data());
@@ -68,7 +69,7 @@ fn refuses_to_delete_or_move_the_root_of_an_export() {
 }
 
 #[test]
-fn refuses_to_make_or_put_over_the_root_of_an_export() {
+fn refuses_to_create_or_replace_the_root_of_an_export() {
     let web = planted();
     for root in ROOTS {
         statuses(&web, &["-X", "MKCOL"], root, &[405]);
@@ -78,7 +79,7 @@ fn refuses_to_make_or_put_over_the_root_of_an_export() {
         statuses(&web, &["-X", "PROPPATCH", "-d", patch], root, &[207]);
         statuses(&web, &["-X", "POST", "-d", "x"], root, &[405, 501]);
     }
-    // It is one thing, whichever way it is spelled.
+    // All spellings name the same resource.
     for (root, status) in ROOTS.into_iter().zip([200, 423, 423, 423, 423]) {
         let lock = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:exclusive/></D:lockscope>\
                     <D:locktype><D:write/></D:locktype></D:lockinfo>";
@@ -86,9 +87,9 @@ fn refuses_to_make_or_put_over_the_root_of_an_export() {
     }
 }
 
-/// A name with a slash at its end is a directory's: the file of that name is another thing.
+/// A name with a trailing slash names a directory, and not the file of that name.
 #[test]
-fn a_file_has_no_name_with_a_slash_at_its_end() {
+fn refuses_a_trailing_slash_on_files() {
     let web = planted();
     let to = format!("Destination: {}", web.url("/data/new"));
     for method in ["GET", "PROPFIND", "DELETE", "PROPPATCH"] {
@@ -108,9 +109,9 @@ fn a_file_has_no_name_with_a_slash_at_its_end() {
     assert_eq!(web.status(&["-X", "DELETE"], "/data/p/"), 204);
 }
 
-/// Stored, the coded bytes would be the file, and nobody would know.
+/// The encoded bytes would be stored as the file, without a record of the coding.
 #[test]
-fn refuses_files_that_are_coded() {
+fn refuses_content_codings() {
     let web = planted();
     let put = ["-X", "PUT", "-d", "x", "-H"];
     let coded = |header: &'static str| [&put[..], &[header]].concat();
@@ -135,7 +136,7 @@ fn refuses_to_copy_or_move_onto_an_ancestor_or_into_itself() {
     let web = planted();
     let base = web.url("");
     let port = base.rsplit(':').next().unwrap();
-    // The source, and what it must not take the place of.
+    // The source, and a destination that it must not replace.
     for (source, destination) in [
         ("/data/p/c", "/data/p"),
         ("/data/p/c", "/data/p/"),
@@ -232,7 +233,7 @@ fn refuses_destinations_on_other_hosts_and_in_other_exports() {
 }
 
 #[test]
-fn reads_destinations_on_this_host_whichever_way_they_are_spelled() {
+fn accepts_all_spellings_of_destinations_on_this_host() {
     let web = planted();
     let base = web.url("");
     let port = base.rsplit(':').next().unwrap();
@@ -271,9 +272,9 @@ fn reads_destinations_on_this_host_whichever_way_they_are_spelled() {
     }
 }
 
-/// A condition that cannot be read must not be taken for none.
+/// A header that can't be parsed must not be treated as missing.
 #[test]
-fn refuses_overwrite_and_depth_that_make_no_sense() {
+fn refuses_invalid_overwrite_and_depth() {
     let web = planted();
     for header in [
         "Overwrite: x",
@@ -300,7 +301,7 @@ fn refuses_overwrite_and_depth_that_make_no_sense() {
 }
 
 #[test]
-fn replaces_what_is_at_a_destination() {
+fn replaces_destinations() {
     for method in ["COPY", "MOVE"] {
         for (source, destination) in [
             ("plain", "q/file"),
@@ -329,7 +330,7 @@ fn replaces_what_is_at_a_destination() {
     }
 }
 
-/// Files of ours below a directory, but for the one that was there.
+/// Returns internal files below a directory, except the one that existed before.
 fn walk(top: &std::path::Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(top).unwrap() {
@@ -343,7 +344,7 @@ fn walk(top: &std::path::Path) -> Vec<PathBuf> {
     found
 }
 
-/// Another file system, which rename(2) does not reach, and a directory that has two names.
+/// One destination is on another file system, which rename(2) can't reach; one directory has two names.
 #[test]
 fn keeps_a_destination_that_cannot_be_replaced() {
     let web = planted();
@@ -362,7 +363,7 @@ fn keeps_a_destination_that_cannot_be_replaced() {
     fs::write(web.data("mount/file"), "mounted").unwrap();
     let undo = Unmounted(vec![web.data("mount"), web.data("bound")]);
     for (source, destination) in [
-        // Another file system: rename(2) cannot.
+        // rename(2) can't cross file systems.
         ("mount/file", "plain"),
         ("plain", "mount/file"),
         ("p", "mount/file"),
@@ -406,9 +407,9 @@ impl Drop for Unmounted {
     }
 }
 
-/// A copy is under way in the destination: it stays.
+/// An active copy into the destination keeps it in place.
 #[test]
-fn keeps_a_destination_that_a_copy_is_under_way_in() {
+fn keeps_a_destination_with_an_active_copy() {
     let web = planted();
     fs::create_dir(web.data("q/deep")).unwrap();
     fs::write(web.data("q/deep/.longhaul-y.part"), "").unwrap();
@@ -424,7 +425,7 @@ fn keeps_a_destination_that_a_copy_is_under_way_in() {
 }
 
 #[test]
-fn changes_nothing_for_readers_nor_through_links() {
+fn changes_nothing_for_read_only_tokens_or_through_links() {
     let web = planted();
     let reader = web.home.token(&["new", "reader", "--read-only"]);
     let bearer = format!("Authorization: Bearer {reader}");
@@ -500,7 +501,7 @@ fn refused(web: &Web, bearer: Option<&String>, arguments: &[&str], path: &str) {
 
 /// A path in the copy would be longer than 4096 bytes.
 #[test]
-fn keeps_a_destination_whose_copy_would_be_incomplete() {
+fn keeps_a_destination_if_the_copy_is_incomplete() {
     let web = planted();
     let deep: PathBuf = std::iter::repeat_n("d".repeat(250), 16).collect();
     fs::create_dir_all(web.data("tree").join(&deep)).unwrap();
@@ -515,9 +516,9 @@ fn keeps_a_destination_whose_copy_would_be_incomplete() {
     assert!(walk(&web.home.data()).is_empty());
 }
 
-/// An export that is in another one stays, whichever is asked.
+/// A nested export stays, whichever of the two is accessed.
 #[test]
-fn keeps_exports_that_are_in_an_export() {
+fn keeps_nested_exports() {
     let home = Home::new();
     plant(&home.data());
     let token = home.token(&["new", "me"]);
@@ -546,7 +547,7 @@ fn keeps_exports_that_are_in_an_export() {
 }
 
 #[test]
-fn copies_are_for_those_who_may_have_what_they_are_made_from() {
+fn copies_keep_the_rights_of_the_original() {
     let web = planted();
     let set = |name: &str, mode| {
         fs::set_permissions(web.data(name), Permissions::from_mode(mode)).unwrap();
@@ -564,7 +565,7 @@ fn copies_are_for_those_who_may_have_what_they_are_made_from() {
         let to = format!("Destination: {to}");
         web.status(&["-X", "COPY", "-H", &to], from)
     };
-    // To a new name, and in place of something.
+    // To a new name, and to an existing one.
     for (destination, status) in [("new", 201), ("q", 204)] {
         assert_eq!(copy("/data/p", &format!("/data/{destination}")), status);
         let at = |name: &str| mode(&format!("{destination}{name}"));
@@ -582,9 +583,9 @@ fn copies_are_for_those_who_may_have_what_they_are_made_from() {
     assert_eq!(mode("fourth"), 0o711);
 }
 
-/// A client that mirrors it would remove everything on its side.
+/// A client that mirrors a partial listing would remove its own files.
 #[test]
-fn what_cannot_be_listed_whole_is_not_listed() {
+fn refuses_partial_listings() {
     let web = planted();
     let large = web.data("large");
     fs::create_dir(&large).unwrap();
@@ -608,7 +609,7 @@ fn what_cannot_be_listed_whole_is_not_listed() {
         show(&["-X", "PROPFIND", "-H", "Depth: 0"], "/data/large/").0,
         207
     );
-    // Nor is a part of it removed or copied.
+    // No part of it is removed or copied either.
     fs::create_dir(web.data("p/a")).unwrap();
     fs::rename(&large, web.data("p/large")).unwrap();
     let before = names(&web.data("p/large")).len();
@@ -646,7 +647,7 @@ fn what_cannot_be_listed_whole_is_not_listed() {
 
 /// A path has up to 2,048 names.
 #[test]
-fn a_copy_of_a_tree_that_is_too_deep_says_so() {
+fn reports_failures_of_deep_copies() {
     let web = planted();
     let at = web.data("deep");
     fs::create_dir(&at).unwrap();
@@ -661,7 +662,7 @@ fn a_copy_of_a_tree_that_is_too_deep_says_so() {
 }
 
 #[test]
-fn a_tree_is_not_moved_away_from_a_copy_into_it() {
+fn refuses_to_move_a_tree_with_an_active_copy() {
     let web = planted();
     fs::write(web.data("q/.longhaul-x.part"), "part").unwrap();
     for destination in ["/data/new", "/data/p"] {
@@ -677,9 +678,9 @@ fn a_tree_is_not_moved_away_from_a_copy_into_it() {
     );
 }
 
-/// What the end of a process leaves of an upload is no upload.
+/// The file of an upload whose process has ended is not in use.
 #[test]
-fn what_is_left_of_an_upload_keeps_no_directory() {
+fn removes_directories_with_abandoned_uploads() {
     let web = planted();
     let left = web.data("q/.longhaul-0123456789abcdef.put");
     fs::write(&left, "half").unwrap();
@@ -695,9 +696,9 @@ fn what_is_left_of_an_upload_keeps_no_directory() {
     assert!(!web.data("q").exists());
 }
 
-/// A "#" that is not escaped is none of a name, and what is before it is another name.
+/// A "#" that is not escaped does not belong to the name, and the part before it is another name.
 #[test]
-fn a_name_that_is_cut_off_removes_nothing() {
+fn refuses_unescaped_fragments() {
     let web = planted();
     let address = web.url("");
     let before = listing(&web.home.data());
@@ -709,7 +710,7 @@ fn a_name_that_is_cut_off_removes_nothing() {
     ] {
         let mut stream = TcpStream::connect(address.strip_prefix("http://").unwrap()).unwrap();
         let token = &web.token;
-        // The second request of a connection, too.
+        // The second request of a connection is checked, too.
         for (line, wanted) in [
             ("HEAD /data/plain", "200"),
             (&*format!("{method} {path}"), "400"),
@@ -731,7 +732,7 @@ fn a_name_that_is_cut_off_removes_nothing() {
 }
 
 #[test]
-fn an_upload_that_goes_on_keeps_its_directory() {
+fn keeps_directories_with_active_uploads() {
     let web = planted();
     let address = web.url("");
     let mut upload = TcpStream::connect(address.strip_prefix("http://").unwrap()).unwrap();
@@ -751,9 +752,9 @@ fn an_upload_that_goes_on_keeps_its_directory() {
     assert_eq!(fs::read(web.data("q/new")).unwrap(), b"abcd");
 }
 
-/// Whichever comes first: nothing is lost, and nothing of it stays under a name that nobody can ask for.
+/// In any order, nothing is lost, and nothing stays under an internal name.
 #[test]
-fn requests_that_meet_lose_nothing() {
+fn concurrent_requests_lose_nothing() {
     let web = planted();
     let requests = [
         ("MOVE", "/data/p", "/data/q/p"),

@@ -131,7 +131,7 @@ mod tests {
     };
 
     #[test]
-    fn nobody_is_at_an_upload_that_is_not_locked_or_old() {
+    fn unlocked_or_old_uploads_are_orphaned() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let orphaned = |name: &str| {

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_property_is_left_out() {
+    fn skips_invalid_properties() {
         let property = |name: &str, text: &str| Property {
             namespace: "urn:x".to_owned(),
             name: name.to_owned(),

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn one_list_has_to_hold_and_all_that_is_in_it() {
+    fn requires_all_conditions_of_one_list() {
         for (text, expected) in [
             ("(<urn:a>)", true),
             ("(<urn:x>)", false),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_no_condition() {
+    fn rejects_invalid_if_headers() {
         for text in [
             "",
             "x",
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn entity_tags_decide() {
+    fn evaluates_entity_tags() {
         for (name, value, there, away) in [
             (IF_MATCH, &b"*"[..], None, Some(412)),
             (IF_MATCH, b"\"a\", \"t\"", None, Some(412)),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_decide_where_no_entity_tag_does() {
+    fn evaluates_dates_without_entity_tags() {
         let (then, before) = (
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "Sun, 06 Nov 1994 08:49:36 GMT",

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_an_element_as_it_came() {
+    fn serializes_an_element_unchanged() {
         let body = "<?xml version='1.0'?><a xmlns='DAV:' xmlns:x='urn:x'><!-- no --><b/>\
                     <x:c xml:lang='de'>t &amp; <x:d y='1'/>\u{10000}</x:c></a>";
         let document = Document::read(body.as_bytes()).unwrap();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_has_the_namespaces_that_hold_in_it() {
+    fn serializes_namespaces_in_scope() {
         let body = "<a xmlns='DAV:' xmlns:x='urn:x'><b xmlns='urn:b' xmlns:x='urn:&lt;'>                    <c/><d xmlns=''><x:e xmlns='urn:b' f='\"'/></d></b></a>";
         let document = Document::read(body.as_bytes()).unwrap();
         let top = document.root_element(&Name::new(DAV, "a")).unwrap();
@@ -307,7 +307,7 @@ mod tests {
 
     /// A document takes at most ten times the size of its body.
     #[test]
-    fn a_document_is_no_multiple_of_its_body() {
+    fn bounds_the_size_of_a_document() {
         let long = ">".repeat(xml::NAMESPACES_LEN_MAX - 100);
         for inner in ["<x:b/>", "<x:b x:c='' x:d=''/>", "<b xmlns='urn:x'/>"] {
             let body = format!(

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_is_seen_in_the_first_line_alone() {
+    fn finds_fragments_in_the_request_line_only() {
         for (pieces, wanted) in [
             (
                 &["DELETE /a#b HTTP/1.1\r\nHost: x\r\n"][..],
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_s_own_line_is_not_taken_for_it() {
+    fn ignores_lines_of_other_requests() {
         for pieces in [
             &[][..],
             &["b HTTP/1.1\r\n"],

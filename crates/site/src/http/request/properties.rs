@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_is_asked_for() {
+    fn parses_requested_properties() {
         let find = |inner: &str| {
             let body = format!("<D:propfind xmlns:D='DAV:' xmlns:x='urn:x'>{inner}</D:propfind>");
             RequestedProperties::read(body.as_bytes()).ok()
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_property_is_asked_for_once() {
+    fn removes_duplicate_properties() {
         for question in ["<prop>{}</prop>", "<allprop/><include>{}</include>"] {
             let again = "<getetag/><a xmlns='urn:x'/>".repeat(500);
             let question = question.replace("{}", &again);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_are_no_longer_than_a_multiple_of_the_body() {
+    fn refuses_long_names_and_values() {
         let long = ">".repeat(3000);
         let named: String = (0..500).map(|at| format!("<x:a{at}/>")).collect();
         let find =
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_changes_in_their_order() {
+    fn parses_changes_in_order() {
         let body = "<p:propertyupdate xmlns:p='DAV:'><p:remove><p:prop><a/></p:prop></p:remove>\
                     <p:set><p:prop><a>1</a><b xmlns='urn:x'/></p:prop></p:set></p:propertyupdate>";
         let read = parse_changes(body.as_bytes()).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_locks() {
+    fn parses_lock_requests() {
         let lock = |scope: &str, owner: &str| {
             LockInfo::read(
                 format!(

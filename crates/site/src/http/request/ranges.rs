@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_for_no_byte_that_is_not_there() {
+    fn clips_ranges_to_the_file() {
         let parts = |parts: &[(u64, u64)]| RequestedRange::Parts(parts.to_vec());
         let (missing, whole) = (RequestedRange::Unsatisfiable, RequestedRange::Whole);
         for (header, len, wanted) in [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A real `longhaul site` with exports and tokens of its own, and copies from and into it.
+//! Real `longhaul site` with exports and tokens, and copies from and to it.
 pub(crate) mod web;
 
 use serde_json::Value;
@@ -16,10 +16,10 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// No test waits longer for anything; it decides only how long a failure takes.
+/// Limit on every wait. It only affects how long a failed test takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where a site lives, whether it runs or not: `state`, and `data`, which it exports.
+/// Directory of a site, running or not: `state`, and `data`, which it exports.
 pub(crate) struct Home(TempDir);
 
 impl Home {
@@ -43,7 +43,7 @@ impl Home {
         command.args(["--state", &self.state()]).output().unwrap()
     }
 
-    /// `longhaul site token ARGUMENTS`: what it prints.
+    /// Runs `longhaul site token ARGUMENTS`, and returns its output.
     pub(crate) fn token(&self, arguments: &[&str]) -> String {
         let output = self.token_command(arguments);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -51,7 +51,7 @@ impl Home {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// `longhaul site`, with `data` exported.
+    /// Returns `longhaul site` with `data` exported.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(longhaul_testbed::longhaul());
         let export = format!("data={}", self.data().display());
@@ -60,14 +60,14 @@ impl Home {
         command
     }
 
-    /// Runs one on a free port of loopback.
+    /// Starts a site on a free port of loopback.
     pub(crate) fn site(&self, arguments: &[&str]) -> Site {
         let anywhere = ["--listen", "127.0.0.1:0"];
         Site::spawn(self.command(&[&anywhere, arguments].concat()))
     }
 }
 
-/// A running site, killed on drop.
+/// Running site, killed on drop.
 pub(crate) struct Site {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -78,7 +78,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Waits until it listens.
+    /// Starts a site and waits until it listens.
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -101,12 +101,12 @@ impl Site {
         }
     }
 
-    /// What `longhaul copy` calls a path in its export `data`.
+    /// Returns the name of a path in its export `data` for `longhaul copy`.
     pub(crate) fn at(&self, path: &str) -> String {
         format!("longhaul://{}/data{path}", self.address)
     }
 
-    /// Waits for the next event of this kind.
+    /// Waits for the next event of a kind.
     pub(crate) fn says(&self, kind: &str) -> Value {
         loop {
             let event = self.events.recv_timeout(PATIENCE).expect(kind);
@@ -116,12 +116,12 @@ impl Site {
         }
     }
 
-    /// Waits for the next event, whichever it is.
+    /// Waits for the next event of any kind.
     pub(crate) fn next(&self) -> Value {
         self.events.recv_timeout(PATIENCE).expect("an event")
     }
 
-    /// The processes that serve its listeners of HTTP.
+    /// Returns the processes that serve its HTTP listeners.
     pub(crate) fn http_processes(&self) -> Vec<u32> {
         let serves = |pid: &u32| {
             let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -134,12 +134,12 @@ impl Site {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// The processes that it has started.
+    /// Returns the processes that it has started.
     pub(crate) fn ends(&self) -> Vec<u32> {
         children(self.child.id())
     }
 
-    /// Ends it, and waits for that.
+    /// Sends a signal, and waits until the site has ended.
     pub(crate) fn end(mut self, signal: rustix::process::Signal) -> ExitStatus {
         rustix::process::kill_process(self.pid(), signal).unwrap();
         self.child.wait().unwrap()
@@ -154,11 +154,11 @@ impl Drop for Site {
 }
 
 fn is_there(pid: u32) -> bool {
-    // A zombie is none; who its parent is now will see to it.
+    // A zombie counts as ended; its new parent will reap it.
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Waits until a process that is nobody's child here is gone.
+/// Waits until a process that is not a child of this one has ended.
 pub(crate) fn wait_for_the_end_of(pid: u32) {
     let begin = Instant::now();
     while is_there(pid) {
@@ -174,11 +174,11 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     pids.filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Who copies: a directory with a `sites.toml`.
+/// Client of sites: a directory with a `sites.toml`.
 pub(crate) struct Client(TempDir);
 
 impl Client {
-    /// Knows these sites by these tokens.
+    /// Creates a client with tokens for these sites.
     pub(crate) fn knowing(sites: &[(&Site, &str)]) -> Self {
         let client = Self(TempDir::new().unwrap());
         let folder = client.0.path().join("longhaul");
@@ -192,7 +192,7 @@ impl Client {
         client
     }
 
-    /// `longhaul copy`, which has failed if it hangs.
+    /// Returns `longhaul copy` with a timeout.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command
@@ -202,7 +202,7 @@ impl Client {
         command
     }
 
-    /// Whatever it is, it finds the tokens.
+    /// Sets the environment, so that a command finds the tokens.
     pub(crate) fn known_to(&self, command: &mut Command) {
         command
             .env("XDG_CONFIG_HOME", self.0.path())
@@ -213,7 +213,7 @@ impl Client {
         succeed(self.command(arguments))
     }
 
-    /// A copy that ends with `code`, and what it says.
+    /// Runs a copy that ends with `code`. Returns its messages.
     pub(crate) fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -229,7 +229,7 @@ pub(crate) fn succeed(mut command: Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Files on both sides of a block's length, a directory that may not be written, links.
+/// Creates files on both sides of a block's length, an unwritable directory and symbolic links.
 pub(crate) fn make_tree(top: &Path) {
     fs::create_dir_all(top.join("a/b")).unwrap();
     for (name, length) in [("empty", 0), ("a/small", 1000), ("a/b/large", 9 << 20)] {
@@ -241,7 +241,7 @@ pub(crate) fn make_tree(top: &Path) {
     fs::set_permissions(top.join("a/b"), fs::Permissions::from_mode(0o500)).unwrap();
 }
 
-/// What a tree is, by path: kind, mode, time, links and contents.
+/// Returns kind, mode, time, links and contents of a tree's entries, by path.
 pub(crate) fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut directories = vec![top.to_owned()];

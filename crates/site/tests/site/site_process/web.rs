@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A site that is asked over HTTP, by curl.
+//! Site accessed over HTTP with curl.
 
 use super::{Home, PATIENCE, Site};
 use std::{
@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-/// A site with `data` and, to be read only, `closed`; and who asks it.
+/// Site with the exports `data` and, read-only, `closed`, and a token for it.
 pub(crate) struct Web {
     pub(crate) home: Home,
     pub(crate) site: Site,
@@ -37,7 +37,7 @@ impl Web {
         format!("{}{path}", self.site.http.as_ref().unwrap())
     }
 
-    /// curl's output and the status, with these arguments and a path.
+    /// Runs curl with arguments on a path. Returns the status and the output.
     pub(crate) fn curl(&self, arguments: &[&str], path: &str) -> (u16, Vec<u8>) {
         let bearer = format!("Authorization: Bearer {}", self.token);
         curl(&[&["-H", &bearer][..], arguments].concat(), &self.url(path))
@@ -67,7 +67,7 @@ pub(crate) fn curl(arguments: &[&str], url: &str) -> (u16, Vec<u8>) {
     (status.parse().unwrap(), output.stdout)
 }
 
-/// Names in a directory, our own, too.
+/// Returns the names in a directory, internal ones included.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries
