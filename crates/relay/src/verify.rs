@@ -274,7 +274,7 @@ impl SynHolder {
         let id = self.held.remove(flow);
         let verdict = match outcome {
             // The SYN was dropped in the meantime.
-            Ok(far) if id.is_none() => return far.leg.carrier().reset_on_close(),
+            Ok(far) if id.is_none() => return far.leg.transport().reset_on_close(),
             Ok(far) => {
                 self.listener.preconnected.insert(flow, far);
                 self.accept_verdict()
@@ -333,7 +333,7 @@ async fn open(
     let outcome = open_far_leg(&relay, &listener, flow, dscp).await;
     // The receiver is closed when the relay drains.
     if let Err(SendError((_, Ok(far)))) = result_sender.send((flow, outcome)).await {
-        far.leg.carrier().reset_on_close();
+        far.leg.transport().reset_on_close();
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connections that threads wait in: a TCP socket, or a connection of UDT.
 
-use crate::terms;
+use crate::udt_info;
 use anyhow::{Context as _, Result};
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_udt::socket::{Socket, Stream};
@@ -34,9 +34,9 @@ impl Connection {
     ///
     /// # Errors
     /// Nobody answers.
-    pub fn udt_to(address: SocketAddr, socket: &Socket) -> io::Result<Self> {
+    pub fn connect_udt(address: SocketAddr, socket: &Socket) -> io::Result<Self> {
         let mut connecting = pin!(socket.connect(address));
-        let stream = wait(None, |cx| connecting.as_mut().poll(cx));
+        let stream = block_on(None, |cx| connecting.as_mut().poll(cx));
         Ok(stream.expect("it may take its time")?.into())
     }
 
@@ -44,9 +44,9 @@ impl Connection {
     ///
     /// # Errors
     /// A port that broke.
-    pub fn udt_from(socket: &Socket) -> io::Result<Self> {
+    pub fn accept_udt(socket: &Socket) -> io::Result<Self> {
         let mut accepting = pin!(socket.accept());
-        let stream = wait(None, |cx| accepting.as_mut().poll(cx));
+        let stream = block_on(None, |cx| accepting.as_mut().poll(cx));
         Ok(stream.expect("it may take its time")?.into())
     }
 
@@ -83,13 +83,13 @@ impl Connection {
         match self {
             Self::Tcp(socket) => socket.shutdown(Shutdown::Write),
             Self::Udt(stream, _) => {
-                wait(None, |cx| stream.poll_flushed(cx)).expect("it may take its time")
+                block_on(None, |cx| stream.poll_flushed(cx)).expect("it may take its time")
             }
         }
     }
 
     /// Whoever waits in it fails.
-    pub fn cut(&self) {
+    pub fn shutdown(&self) {
         match self {
             // It may have ended by itself.
             Self::Tcp(socket) => drop(socket.shutdown(Shutdown::Both)),
@@ -98,7 +98,7 @@ impl Connection {
     }
 
     /// Whoever waits for something from the other end hears that there is nothing more. Over TCP the other end notices nothing.
-    pub fn deafen(&self) {
+    pub fn shutdown_read(&self) {
         match self {
             // It may have ended by itself.
             Self::Tcp(socket) => drop(socket.shutdown(Shutdown::Read)),
@@ -128,7 +128,7 @@ impl Connection {
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(socket) => TcpInfo::of(socket).ok(),
-            Self::Udt(stream, _) => stream.stats().map(|report| terms::tcp_info(&report)),
+            Self::Udt(stream, _) => stream.stats().map(|report| udt_info::tcp_info(&report)),
         }
     }
 
@@ -136,7 +136,7 @@ impl Connection {
     pub fn limit_unsent(&self, bytes: u32) {
         match self {
             Self::Tcp(socket) => drop(longhaul_linux::socket::set_notsent_lowat(socket, bytes)),
-            Self::Udt(stream, _) => stream.limit_unsent(bytes / terms::PACKET),
+            Self::Udt(stream, _) => stream.limit_unsent(bytes / udt_info::PACKET_PAYLOAD_LEN),
         }
     }
 }
@@ -158,7 +158,7 @@ impl Read for Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
-            let ready = wait(patience, |cx| stream.poll_readable(cx));
+            let ready = block_on(patience, |cx| stream.poll_readable(cx));
             ready.ok_or(io::ErrorKind::TimedOut)?;
         }
     }
@@ -175,7 +175,7 @@ impl Write for Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => return written,
             }
-            wait(None, |cx| stream.poll_writable(cx));
+            block_on(None, |cx| stream.poll_writable(cx));
         }
     }
 
@@ -195,20 +195,20 @@ impl Write for Connection {
 }
 
 /// Wakes the thread that waits.
-struct Waiting(Thread);
+struct ThreadWaker(Thread);
 
-impl Wake for Waiting {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
 }
 
 /// Has this thread wait for what tasks poll for; `None` if that takes longer than `at_most`.
-fn wait<T>(
+fn block_on<T>(
     at_most: Option<Duration>,
     mut poll: impl FnMut(&mut task::Context<'_>) -> Poll<T>,
 ) -> Option<T> {
-    let waker = Waker::from(Arc::new(Waiting(thread::current())));
+    let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let mut context = task::Context::from_waker(&waker);
     let until = at_most.map(|at_most| Instant::now() + at_most);
     loop {
@@ -224,32 +224,32 @@ fn wait<T>(
 }
 
 /// A connection that is read in large pieces.
-pub struct Buffered {
-    read: BufReader<Connection>,
-    write: Connection,
+pub struct BufferedConnection {
+    reader: BufReader<Connection>,
+    writer: Connection,
     /// When the handshake has to be over. A stranger may send a byte now and then.
-    until: Option<Instant>,
+    handshake_deadline: Option<Instant>,
 }
 
-impl Read for Buffered {
+impl Read for BufferedConnection {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if let Some(until) = self.until {
+        if let Some(until) = self.handshake_deadline {
             let left = until.saturating_duration_since(Instant::now());
             // None at all would be for ever.
             let left = left.max(Duration::from_millis(1));
-            self.read.get_mut().set_read_timeout(Some(left))?;
+            self.reader.get_mut().set_read_timeout(Some(left))?;
         }
-        self.read.read(bytes)
+        self.reader.read(bytes)
     }
 }
 
-impl Write for Buffered {
+impl Write for BufferedConnection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write.write(bytes)
+        self.writer.write(bytes)
     }
 
     fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.write.write_vectored(slices)
+        self.writer.write_vectored(slices)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -257,7 +257,7 @@ impl Write for Buffered {
     }
 }
 
-impl Buffered {
+impl BufferedConnection {
     /// A socket whose handshake may take so long. Without Nagle's delay (RFC 896), if it is TCP.
     ///
     /// # Errors
@@ -268,9 +268,9 @@ impl Buffered {
         }
         let write = connection.try_clone().context("no descriptor is left")?;
         Ok(Self {
-            read: BufReader::with_capacity(RECEIVE_LEN, connection),
-            write,
-            until: Some(Instant::now() + handshake),
+            reader: BufReader::with_capacity(RECEIVE_LEN, connection),
+            writer: write,
+            handshake_deadline: Some(Instant::now() + handshake),
         })
     }
 
@@ -279,8 +279,8 @@ impl Buffered {
     /// # Errors
     /// Those of the system.
     pub fn end_handshake(&mut self) -> io::Result<()> {
-        self.until = None;
-        self.read.get_mut().set_read_timeout(None)
+        self.handshake_deadline = None;
+        self.reader.get_mut().set_read_timeout(None)
     }
 
     /// A handle by which another thread ends it.
@@ -288,7 +288,7 @@ impl Buffered {
     /// # Errors
     /// No descriptor is left.
     pub fn handle(&self) -> io::Result<Handle> {
-        Ok(Handle(Arc::new(self.write.try_clone()?)))
+        Ok(Handle(Arc::new(self.writer.try_clone()?)))
     }
 
     /// Nothing more is written.
@@ -296,7 +296,7 @@ impl Buffered {
     /// # Errors
     /// A connection that broke.
     pub fn finish_sending(&self) -> io::Result<()> {
-        self.write.finish_sending()
+        self.writer.finish_sending()
     }
 }
 
@@ -311,13 +311,13 @@ impl Handle {
     }
 
     /// Whoever waits in it fails.
-    pub fn cut(&self) {
-        self.0.cut();
+    pub fn shutdown(&self) {
+        self.0.shutdown();
     }
 
     /// Whoever waits for something from the other end hears that there is nothing more. Over TCP the other end notices nothing.
-    pub fn deafen(&self) {
-        self.0.deafen();
+    pub fn shutdown_read(&self) {
+        self.0.shutdown_read();
     }
 }
 
@@ -325,7 +325,7 @@ impl Handle {
 ///
 /// # Errors
 /// Those of the system.
-pub fn end_when_silent(socket: &impl AsFd, silence: Duration) -> io::Result<()> {
+pub fn enable_keepalive(socket: &impl AsFd, silence: Duration) -> io::Result<()> {
     // The kernel counts seconds, and one at least.
     let look = (silence / 4).max(Duration::from_secs(1));
     sockopt::set_tcp_user_timeout(socket, silence.as_millis() as u32)?;
@@ -356,7 +356,7 @@ mod tests {
             }
         });
         let mut socket =
-            Buffered::new(Connection::Tcp(accepted), Duration::from_millis(100)).unwrap();
+            BufferedConnection::new(Connection::Tcp(accepted), Duration::from_millis(100)).unwrap();
         let mut bytes = [0; 1 << 20];
         assert!(socket.read_exact(&mut bytes).is_err());
         drop(socket);

@@ -100,7 +100,7 @@ pub async fn read_some(
 }
 
 /// The first slice that has any bytes: a record of TLS, or a packet of UDT, holds those of one.
-pub fn first_of<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
+pub fn first_nonempty<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
     slices
         .iter()
         .find(|slice| !slice.is_empty())

@@ -14,7 +14,7 @@ const RECEIVE_LEN: usize = 4096;
 
 /// The connection, shared. It is for messages: a write waits under the lock until the socket has taken it.
 #[derive(Debug, Clone)]
-pub struct Duplex(Arc<Inner>);
+pub struct SharedTlsStream(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -23,7 +23,7 @@ struct Inner {
     peer: IpAddr,
 }
 
-impl Duplex {
+impl SharedTlsStream {
     /// After the handshake.
     pub fn new(tls: ClientConnection, socket: TcpStream) -> io::Result<Self> {
         let peer = socket.peer_addr()?.ip();
@@ -37,12 +37,12 @@ impl Duplex {
     }
 
     /// Until its keepalives say that nobody is there.
-    pub fn wait_forever(&self) -> io::Result<()> {
+    pub fn clear_read_timeout(&self) -> io::Result<()> {
         self.0.socket.set_read_timeout(None)
     }
 
     /// Ends it: whoever reads fails.
-    pub fn cut(&self) {
+    pub fn shutdown(&self) {
         // It may have ended by itself.
         let _ = self.0.socket.shutdown(Shutdown::Both);
     }
@@ -52,22 +52,22 @@ impl Duplex {
     }
 
     /// Takes bytes as they come from the socket; none are its end.
-    fn receive(&self, mut received: &[u8]) -> io::Result<()> {
+    fn process_received(&self, mut received: &[u8]) -> io::Result<()> {
         let mut tls = self.tls();
         tls.read_tls(&mut received)?;
         tls.process_new_packets().map_err(io::Error::other)?;
-        send(&mut tls, &self.0.socket)
+        flush_tls(&mut tls, &self.0.socket)
     }
 }
 
-fn send(tls: &mut ClientConnection, mut socket: &TcpStream) -> io::Result<()> {
+fn flush_tls(tls: &mut ClientConnection, mut socket: &TcpStream) -> io::Result<()> {
     while tls.wants_write() {
         tls.write_tls(&mut socket)?;
     }
     Ok(())
 }
 
-impl Read for Duplex {
+impl Read for SharedTlsStream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut received = [0; RECEIVE_LEN];
         loop {
@@ -76,16 +76,16 @@ impl Read for Duplex {
                 other => return other,
             }
             let count = (&self.0.socket).read(&mut received)?;
-            self.receive(&received[..count])?;
+            self.process_received(&received[..count])?;
         }
     }
 }
 
-impl Write for Duplex {
+impl Write for SharedTlsStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut tls = self.tls();
         let written = tls.writer().write(bytes)?;
-        send(&mut tls, &self.0.socket)?;
+        flush_tls(&mut tls, &self.0.socket)?;
         Ok(written)
     }
 

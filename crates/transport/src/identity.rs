@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// A name that certificates must have and nobody looks at.
-const NAME: &str = "longhaul";
+const SERVER_NAME: &str = "longhaul";
 
 /// A key that lives as long as this process, and the certificate that shows it.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ impl Identity {
     /// # Errors
     /// If the system gives no random bytes.
     pub fn new() -> Result<Self> {
-        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]);
-        let made = made.context("cannot make a certificate")?;
+        let generated = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()]);
+        let made = generated.context("cannot make a certificate")?;
         Ok(Self {
             certificate: made.cert.der().clone(),
             key: made.signing_key.serialize_der(),
@@ -53,7 +53,7 @@ impl Identity {
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Pinned::Certificate(peer.to_vec())))
+            .with_custom_certificate_verifier(Arc::new(PinnedPeer::Certificate(peer.to_vec())))
             .with_client_auth_cert(vec![self.certificate.clone()], self.key())?;
         Ok(Initiator(Arc::new(config)))
     }
@@ -62,7 +62,7 @@ impl Identity {
     pub fn responder(&self, peer: &[u8]) -> Result<Responder> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
-            .with_client_cert_verifier(Arc::new(Pinned::Certificate(peer.to_vec())))
+            .with_client_cert_verifier(Arc::new(PinnedPeer::Certificate(peer.to_vec())))
             .with_single_cert(vec![self.certificate.clone()], self.key())?;
         // Nobody resumes: every conversation has certificates of its own.
         config.send_tls13_tickets = 0;
@@ -80,7 +80,7 @@ impl Initiator {
     /// # Errors
     /// If rustls refuses the configuration.
     pub fn connection(&self) -> Result<ClientConnection> {
-        let name = ServerName::try_from(NAME).context("no name")?;
+        let name = ServerName::try_from(SERVER_NAME).context("no name")?;
         Ok(ClientConnection::new(self.0.clone(), name)?)
     }
 }
@@ -109,11 +109,11 @@ pub fn provider() -> Arc<CryptoProvider> {
 }
 
 /// For who connects to a site: the far end has the key with this fingerprint, and is shown nothing by TLS.
-pub fn to_key(fingerprint: [u8; 32]) -> Result<ClientConfig> {
+pub fn client_config_for_key(fingerprint: [u8; 32]) -> Result<ClientConfig> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Pinned::Key(fingerprint)))
+        .with_custom_certificate_verifier(Arc::new(PinnedPeer::Key(fingerprint)))
         .with_no_client_auth();
     Ok(config)
 }
@@ -122,12 +122,12 @@ pub fn to_key(fingerprint: [u8; 32]) -> Result<ClientConfig> {
 /// RFC 7469 §2.4). Who shows it must also sign with its key: TLS 1.3 asks for that
 /// (RFC 8446 §4.4.3), and here it is checked.
 #[derive(Debug)]
-enum Pinned {
+enum PinnedPeer {
     Certificate(Vec<u8>),
     Key([u8; 32]),
 }
 
-impl Pinned {
+impl PinnedPeer {
     fn check(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
         let is_it = match self {
             Self::Certificate(certificate) => shown.as_ref() == certificate,
@@ -158,11 +158,11 @@ impl Pinned {
 }
 
 /// TLS 1.2 is never offered.
-fn too_old() -> Result<HandshakeSignatureValid, Error> {
+fn reject_tls12() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::General("TLS 1.3 only".to_owned()))
 }
 
-fn schemes() -> Vec<SignatureScheme> {
+fn signature_schemes() -> Vec<SignatureScheme> {
     provider()
         .signature_verification_algorithms
         .supported_schemes()
@@ -177,7 +177,7 @@ macro_rules! signatures {
             _certificate: &CertificateDer<'_>,
             _signed: &DigitallySignedStruct,
         ) -> Result<HandshakeSignatureValid, Error> {
-            too_old()
+            reject_tls12()
         }
 
         fn verify_tls13_signature(
@@ -190,12 +190,12 @@ macro_rules! signatures {
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            schemes()
+            signature_schemes()
         }
     };
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedPeer {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -210,7 +210,7 @@ impl ServerCertVerifier for Pinned {
     signatures!();
 }
 
-impl ClientCertVerifier for Pinned {
+impl ClientCertVerifier for PinnedPeer {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -3,9 +3,9 @@
 //! nothing more, so that it costs what the socket costs.
 
 use crate::{
-    carrier::Carrier,
-    channel::{Channel, first_of},
+    channel::{Channel, first_nonempty},
     tls::Tls,
+    transport::Transport,
 };
 use longhaul_linux::transfer_buffer::TransferBuffer;
 use std::{
@@ -18,75 +18,81 @@ use std::{
 /// A leg; clones share it.
 #[derive(Debug, Clone)]
 pub struct Leg {
-    carrier: Carrier,
+    transport: Transport,
     tls: Option<Arc<Tls>>,
 }
 
 impl Leg {
     /// One without TLS.
-    pub fn plain(carrier: impl Into<Carrier>) -> Self {
+    pub fn plain(carrier: impl Into<Transport>) -> Self {
         Self {
-            carrier: carrier.into(),
+            transport: carrier.into(),
             tls: None,
         }
     }
 
     /// A leg whose bytes are protected by `tls`, the handshake done.
-    pub fn protected(carrier: Carrier, tls: Option<Arc<Tls>>) -> Self {
-        Self { carrier, tls }
+    pub fn with_tls(carrier: Transport, tls: Option<Arc<Tls>>) -> Self {
+        Self {
+            transport: carrier,
+            tls,
+        }
     }
 
     /// The same leg, driven by the calling thread's event loop from now on.
-    pub fn at_home_here(self) -> io::Result<Self> {
-        let carrier = self.carrier.at_home_here()?;
-        Ok(Self { carrier, ..self })
+    pub fn rebind_to_current_runtime(self) -> io::Result<Self> {
+        let carrier = self.transport.rebind_to_current_runtime()?;
+        Ok(Self {
+            transport: carrier,
+            ..self
+        })
     }
 
     /// For TCP_INFO, addresses and RST; what is read or written here bypasses TLS.
-    pub fn carrier(&self) -> &Carrier {
-        &self.carrier
+    pub fn transport(&self) -> &Transport {
+        &self.transport
     }
 
     /// Whether bytes must pass through user space, because TLS or UDT works there. (Kernel TLS would
     /// change that; it is a module that many systems lack.)
     pub fn needs_copy(&self) -> bool {
-        self.tls.is_some() || self.carrier.tcp().is_none()
+        self.tls.is_some() || self.transport.tcp().is_none()
     }
 
     /// Fills an empty conduit with what has come; `Ok(0)` is the clean end of the stream.
     pub fn fill(&self, conduit: &mut TransferBuffer, most: usize) -> io::Result<usize> {
         match &self.tls {
-            None => self.carrier.fill(conduit, most),
-            Some(tls) => conduit.fill_with(most, |bytes| tls.try_read(&self.carrier, bytes)),
+            None => self.transport.fill(conduit, most),
+            Some(tls) => conduit.fill_with(most, |bytes| tls.try_read(&self.transport, bytes)),
         }
     }
 
     /// Takes from the conduit what fits into the socket.
     pub fn drain(&self, conduit: &mut TransferBuffer) -> io::Result<usize> {
         match &self.tls {
-            None => self.carrier.drain(conduit),
-            Some(tls) => conduit.drain_with(|bytes| tls.try_write(&self.carrier, bytes)),
+            None => self.transport.drain(conduit),
+            Some(tls) => conduit.drain_with(|bytes| tls.try_write(&self.transport, bytes)),
         }
     }
 
     /// Whether bytes written now would find room. If not, [`Leg::poll_write_ready`] waits for it.
-    pub fn has_room(&self) -> io::Result<bool> {
-        match self.carrier.has_room()? {
+    pub fn is_writable(&self) -> io::Result<bool> {
+        match self.transport.is_writable()? {
             true => self.try_flush(),
             false => Ok(false),
         }
     }
 
     /// Writes bytes that others follow at once.
-    pub fn announce(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub fn write_more(&self, bytes: &[u8]) -> io::Result<usize> {
         match &self.tls {
-            None => self.carrier.announce(bytes),
-            Some(tls) => tls.try_write(&self.carrier, bytes),
+            None => self.transport.write_more(bytes),
+            Some(tls) => tls.try_write(&self.transport, bytes),
         }
     }
 
     /// What the other side is known by, if by anything: its certificate.
-    pub fn certificate(&self) -> Option<Vec<u8>> {
+    pub fn peer_certificate(&self) -> Option<Vec<u8>> {
         self.tls.as_ref().and_then(|tls| tls.peer_certificate())
     }
 
@@ -99,7 +105,7 @@ impl Leg {
     pub fn try_flush(&self) -> io::Result<bool> {
         match &self.tls {
             None => Ok(true),
-            Some(tls) => tls.try_flush(&self.carrier),
+            Some(tls) => tls.try_flush(&self.transport),
         }
     }
 
@@ -115,27 +121,27 @@ impl Leg {
             tls.close_notify();
         }
         std::task::ready!(self.poll_flush(cx))?;
-        self.carrier.poll_finish_sending(cx)
+        self.transport.poll_finish_sending(cx)
     }
 
     /// Ready once all that was written is with the carrier.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.try_flush()? {
-            std::task::ready!(self.carrier.poll_write_ready(cx))?;
+            std::task::ready!(self.transport.poll_write_ready(cx))?;
         }
         Poll::Ready(Ok(()))
     }
 
     /// Ready when writing is worth a try.
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.carrier.poll_write_ready(cx)
+        self.transport.poll_write_ready(cx)
     }
 
     /// Ready when reading is worth a try.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.has_received() {
+        match self.has_buffered() {
             true => Poll::Ready(Ok(())),
-            false => self.carrier.poll_read_ready(cx),
+            false => self.transport.poll_read_ready(cx),
         }
     }
 
@@ -154,28 +160,28 @@ impl Leg {
 
     /// Whether nothing has come, neither bytes nor an end: what is expected of a leg over which
     /// nothing has been asked yet.
-    pub fn is_quiet(&self) -> bool {
-        if self.has_received() {
+    pub fn is_idle(&self) -> bool {
+        if self.has_buffered() {
             return false;
         }
         // Readiness that is left over from a handshake is taken back by a fruitless read.
-        let _ = self.carrier.try_peek();
-        matches!(self.carrier.peek(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        let _ = self.transport.try_peek();
+        matches!(self.transport.peek(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Of a leg that is no longer quiet: whether there is no word to be read, but an end.
-    pub fn is_abandoned(&self) -> bool {
-        !self.has_received() && !matches!(self.carrier.peek(), Ok(1..))
+    pub fn is_closed(&self) -> bool {
+        !self.has_buffered() && !matches!(self.transport.peek(), Ok(1..))
     }
 
     /// Whether TLS has something that it took off the socket before.
-    fn has_received(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.has_received())
+    fn has_buffered(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_buffered())
     }
 
     /// Waits until it is no longer quiet. (A new socket calls itself readable before it is.)
-    pub async fn disturbed(&self) -> io::Result<()> {
-        while self.is_quiet() {
+    pub async fn wait_activity(&self) -> io::Result<()> {
+        while self.is_idle() {
             self.readable().await?;
         }
         Ok(())
@@ -184,27 +190,27 @@ impl Leg {
 
 impl Channel for Leg {
     async fn readable(&self) -> io::Result<()> {
-        match self.has_received() {
+        match self.has_buffered() {
             true => Ok(()),
-            false => self.carrier.readable().await,
+            false => self.transport.readable().await,
         }
     }
 
     async fn writable(&self) -> io::Result<()> {
-        self.carrier.writable().await
+        self.transport.writable().await
     }
 
     fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
-            None => self.carrier.try_read(bytes),
-            Some(tls) => tls.try_read(&self.carrier, bytes),
+            None => self.transport.try_read(bytes),
+            Some(tls) => tls.try_read(&self.transport, bytes),
         }
     }
 
     fn try_write_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match &self.tls {
-            None => self.carrier.try_write_vectored(slices),
-            Some(tls) => tls.try_write(&self.carrier, first_of(slices)),
+            None => self.transport.try_write_vectored(slices),
+            Some(tls) => tls.try_write(&self.transport, first_nonempty(slices)),
         }
     }
 

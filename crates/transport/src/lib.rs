@@ -9,21 +9,21 @@
 //! the words of `TCP_INFO`, [`udt_command`] is the command.
 //!
 //! ```
-//! use longhaul_transport::port::any_towards;
+//! use longhaul_transport::port::any_address_for;
 //!
 //! let to = "[2001:db8::1]:9000".parse().unwrap();
-//! assert_eq!(any_towards(to), "[::]:0".parse().unwrap());
+//! assert_eq!(any_address_for(to), "[::]:0".parse().unwrap());
 //! ```
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
 pub mod blocking;
-pub mod carrier;
 pub mod channel;
 pub mod duplex;
 pub mod identity;
 pub mod leg;
 pub mod port;
-pub mod terms;
 pub mod tls;
+pub mod transport;
 pub mod udt_command;
+pub mod udt_info;

@@ -22,12 +22,12 @@ use std::{
 /// # Errors
 /// A port that is taken, an address that this host lacks.
 pub fn bind(at: SocketAddr, config: Config, control: Control) -> io::Result<Socket> {
-    let control = move |first, window| control.make(first, window);
+    let control = move |first, window| control.new_control(first, window);
     Socket::bind(at, config, Box::new(control))
 }
 
 /// Any port of this host from which `to` can be reached.
-pub fn any_towards(to: SocketAddr) -> SocketAddr {
+pub fn any_address_for(to: SocketAddr) -> SocketAddr {
     let any = match to.ip() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -49,12 +49,12 @@ pub enum Control {
 impl Control {
     /// The control of this name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::deserialize(StrDeserializer::<Error>::new(name)).ok()
     }
 
     /// One for a connection, whose first number is its seed.
-    fn make(self, first: Seq, window: u32) -> Box<dyn congestion::Control> {
+    fn new_control(self, first: Seq, window: u32) -> Box<dyn congestion::Control> {
         let seed = first.get().into();
         match self {
             Self::Native => Box::new(Native::new(first, window, seed)),
@@ -66,16 +66,16 @@ impl Control {
 /// The ports that connections leave by, each taken when the first one does: a socket of IPv6 reaches no address of IPv4,
 /// and a name may lead to both.
 #[derive(Debug, Default)]
-pub struct Departure {
-    ipv4: Port,
-    ipv6: Port,
+pub struct OutboundSockets {
+    ipv4: SharedSocket,
+    ipv6: SharedSocket,
 }
 
 /// The port of one family, once it is taken.
 #[derive(Debug, Default)]
-struct Port(Mutex<Option<Arc<Socket>>>);
+struct SharedSocket(Mutex<Option<Arc<Socket>>>);
 
-impl Departure {
+impl OutboundSockets {
     /// Connects to `to`; a port that is taken for it has this congestion control.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl Departure {
             SocketAddr::V4(_) => &self.ipv4,
             SocketAddr::V6(_) => &self.ipv6,
         };
-        let socket = port.socket(|| bind(any_towards(to), config, control))?;
+        let socket = port.socket(|| bind(any_address_for(to), config, control))?;
         let connected = socket.connect(to).await;
         connected.inspect_err(|error| {
             let is_answer = [io::ErrorKind::TimedOut, io::ErrorKind::ConnectionRefused];
@@ -102,7 +102,7 @@ impl Departure {
     }
 }
 
-impl Port {
+impl SharedSocket {
     fn socket(&self, bind: impl FnOnce() -> io::Result<Socket>) -> io::Result<Arc<Socket>> {
         let mut socket = self.lock();
         if let Some(socket) = &*socket {

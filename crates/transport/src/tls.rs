@@ -2,7 +2,7 @@
 //! TLS 1.3 on a carrier that others hold too: like a socket it reads and writes what it can through
 //! a shared reference and says `WouldBlock` for the rest.
 
-use crate::{carrier::Carrier, channel::Channel as _};
+use crate::{channel::Channel as _, transport::Transport};
 use parking_lot::{Mutex, MutexGuard};
 use rustls::Connection;
 use std::{
@@ -22,7 +22,7 @@ pub struct Tls(Mutex<Session>);
 struct Session {
     connection: Connection,
     /// Bytes that left in small records, up to [`SMALL_RECORDS`].
-    begun: usize,
+    small_record_bytes: usize,
     /// Received, and of no use to rustls yet, which takes 4 KiB at a time.
     incoming: VecDeque<u8>,
 }
@@ -33,20 +33,20 @@ const RECEIVE_LEN: usize = 64 * 1024;
 /// A record that fits one segment of any usual path. Nobody can read a record before its last byte is
 /// there: one of 16 KiB is more than the initial window of ten segments, and so waits for a second
 /// round trip.
-const SMALL_RECORD: usize = 1360;
+const SMALL_RECORD_LEN: usize = 1360;
 /// The bytes at the beginning of a connection that leave in such records: more than slow start sends
 /// in its first two round trips.
-const SMALL_RECORDS: usize = 48 * 1024;
+const SMALL_RECORD_BYTES_MAX: usize = 48 * 1024;
 
 impl Tls {
     /// Shakes hands over `carrier`. An error is told to the other side in an alert, if it can be.
     pub async fn handshake(
-        carrier: &Carrier,
+        carrier: &Transport,
         connection: impl Into<Connection>,
     ) -> io::Result<Self> {
         let tls = Self(Mutex::new(Session {
             connection: connection.into(),
-            begun: 0,
+            small_record_bytes: 0,
             incoming: VecDeque::new(),
         }));
         loop {
@@ -67,7 +67,7 @@ impl Tls {
 
     /// Reads what has come. `Ok(0)` is the other side's close_notify; a FIN without it is
     /// `UnexpectedEof` (RFC 8446 §6.1: data may have been cut off).
-    pub fn try_read(&self, carrier: &Carrier, bytes: &mut [u8]) -> io::Result<usize> {
+    pub fn try_read(&self, carrier: &Transport, bytes: &mut [u8]) -> io::Result<usize> {
         let mut session = self.session();
         let mut read = 0;
         while read < bytes.len() {
@@ -90,7 +90,7 @@ impl Tls {
 
     /// Encrypts what there is room for and gives the socket what it takes; the rest leaves with
     /// the next call.
-    pub fn try_write(&self, carrier: &Carrier, bytes: &[u8]) -> io::Result<usize> {
+    pub fn try_write(&self, carrier: &Transport, bytes: &[u8]) -> io::Result<usize> {
         let mut session = self.session();
         if !flush(&mut session.connection, carrier)? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -101,7 +101,7 @@ impl Tls {
     }
 
     /// Whether the socket has taken everything that was written.
-    pub fn try_flush(&self, carrier: &Carrier) -> io::Result<bool> {
+    pub fn try_flush(&self, carrier: &Transport) -> io::Result<bool> {
         flush(&mut self.session().connection, carrier)
     }
 
@@ -111,7 +111,7 @@ impl Tls {
     }
 
     /// Whether a read has something to say without looking at the socket.
-    pub fn has_received(&self) -> bool {
+    pub fn has_buffered(&self) -> bool {
         let mut session = self.session();
         let state = session.connection.process_new_packets();
         let decrypted = state.map_or(true, |state| {
@@ -136,12 +136,16 @@ impl Session {
     /// Encrypts what there is room for: at first in small records, then in the largest.
     fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut writer = self.connection.writer();
-        let (begin, rest) = bytes.split_at(bytes.len().min(SMALL_RECORDS - self.begun));
+        let (begin, rest) = bytes.split_at(
+            bytes
+                .len()
+                .min(SMALL_RECORD_BYTES_MAX - self.small_record_bytes),
+        );
         let mut written = 0;
-        for record in begin.chunks(SMALL_RECORD) {
+        for record in begin.chunks(SMALL_RECORD_LEN) {
             let taken = writer.write(record)?;
             written += taken;
-            self.begun += taken;
+            self.small_record_bytes += taken;
             if taken < record.len() {
                 return Ok(written);
             }
@@ -154,7 +158,7 @@ impl Session {
 
     /// Reads and decrypts some; `Ok(0)` is FIN. What the protocol itself has to answer leaves at
     /// once.
-    fn receive(&mut self, carrier: &Carrier) -> io::Result<usize> {
+    fn receive(&mut self, carrier: &Transport) -> io::Result<usize> {
         if self.incoming.is_empty() {
             self.fetch(carrier)?;
         }
@@ -171,7 +175,7 @@ impl Session {
         Ok(read)
     }
 
-    fn fetch(&mut self, carrier: &Carrier) -> io::Result<()> {
+    fn fetch(&mut self, carrier: &Transport) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(RECEIVE_LEN);
         carrier.try_read_into(&mut bytes)?;
         self.incoming = bytes.into();
@@ -179,9 +183,9 @@ impl Session {
     }
 }
 
-fn flush(connection: &mut Connection, carrier: &Carrier) -> io::Result<bool> {
+fn flush(connection: &mut Connection, carrier: &Transport) -> io::Result<bool> {
     while connection.wants_write() {
-        match connection.write_tls(&mut Sink(carrier)) {
+        match connection.write_tls(&mut TransportWriter(carrier)) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
@@ -191,9 +195,9 @@ fn flush(connection: &mut Connection, carrier: &Carrier) -> io::Result<bool> {
 }
 
 /// A carrier as rustls wants it.
-struct Sink<'a>(&'a Carrier);
+struct TransportWriter<'a>(&'a Transport);
 
-impl Write for Sink<'_> {
+impl Write for TransportWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }

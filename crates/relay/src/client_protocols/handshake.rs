@@ -10,7 +10,7 @@ use crate::{
 };
 use longhaul_protocol::{convert::Answer, failure::Failure, socks4, socks5::Reply};
 use longhaul_transport::{
-    carrier::Carrier,
+    transport::Transport,
     channel::{Channel, read_some, write_all},
     leg::Leg,
 };
@@ -102,7 +102,7 @@ impl ReplyFormat {
         match self {
             // The reply contains the local address of the outgoing leg (RFC 1928 §6).
             Self::Socks5 | Self::Socks4 => {
-                self.reply(Reply::Succeeded, far.leg.carrier().local_addr().ok())
+                self.reply(Reply::Succeeded, far.leg.transport().local_addr().ok())
             }
             Self::Convert => Answer::Accepted.encode(),
             Self::Tcp => Vec::new(),
@@ -198,7 +198,7 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 /// can destroy the answer in flight. Without an answer, resets the connection.
 pub(crate) async fn reply_and_close(client: &Leg, reply: &[u8]) {
     if reply.is_empty() {
-        client.carrier().reset_on_close();
+        client.transport().reset_on_close();
         return;
     }
     let sending = async {
@@ -229,7 +229,7 @@ async fn discard_input(client: &Leg) -> std::io::Result<()> {
 }
 
 /// Local address of the client's connection.
-pub(crate) fn local_address(client: &Carrier) -> Result<SocketAddr, Rejection> {
+pub(crate) fn local_address(client: &Transport) -> Result<SocketAddr, Rejection> {
     client
         .local_addr()
         .map_err(|_| Rejection::new(Failure::ClientGone, []))

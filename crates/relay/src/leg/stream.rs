@@ -53,7 +53,7 @@ impl AsyncWrite for LegStream {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.stream.carrier().poll_write_ready(cx))?;
+            ready!(self.stream.transport().poll_write_ready(cx))?;
             match self.stream.try_write_vectored(slices) {
                 Ok(written) => {
                     (self.on_bytes)(0, written);

@@ -3,7 +3,7 @@
 
 use crate::config::profile::Profile;
 use longhaul_protocol::failure::Failure;
-use longhaul_transport::port::{self, Departure};
+use longhaul_transport::port::{self, OutboundSockets};
 use longhaul_udt::{
     Config,
     socket::{Socket, Stream},
@@ -45,7 +45,7 @@ fn config(profile: &Profile) -> Config {
 
 /// Connects to `to` from the local ports of `departure`.
 pub(crate) async fn connect(
-    departure: &Departure,
+    departure: &OutboundSockets,
     to: SocketAddr,
     profile: &Profile,
 ) -> Result<Stream, Failure> {

@@ -67,7 +67,7 @@ impl Preconnected {
             let keep = keeps(*since);
             if !keep {
                 clients.remove(flow.client().ip());
-                far.leg.carrier().reset_on_close();
+                far.leg.transport().reset_on_close();
             }
             keep
         });

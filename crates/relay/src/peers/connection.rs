@@ -18,7 +18,7 @@ use longhaul_protocol::{
     destination::Destination,
     failure::Failure,
 };
-use longhaul_transport::{carrier::Carrier, channel::read_some, leg::Leg, tls::Tls};
+use longhaul_transport::{transport::Transport, channel::read_some, leg::Leg, tls::Tls};
 use std::{
     net::SocketAddr,
     sync::Arc,
@@ -74,7 +74,7 @@ impl Peer {
                 peer_error = Some(error);
                 Failure::PeerProtocol
             })?;
-            Ok(Leg::protected(carrier, Some(tls)))
+            Ok(Leg::with_tls(carrier, Some(tls)))
         };
         let leg = with_timeout(limit, attempt).await;
         leg.map_err(|failure| match (failure, peer_error) {
@@ -83,7 +83,7 @@ impl Peer {
         })
     }
 
-    async fn connect(&self, limit: Duration) -> Result<(Carrier, SocketAddr), Failure> {
+    async fn connect(&self, limit: Duration) -> Result<(Transport, SocketAddr), Failure> {
         let destination = self.address.destination();
         if self.config.transport == Transport::Udt {
             let candidates = Candidates::resolve(destination, None).await?;
@@ -101,15 +101,15 @@ impl Peer {
         Ok((stream.into(), address))
     }
 
-    async fn connect_udt(&self, address: SocketAddr) -> Result<(Carrier, SocketAddr), Failure> {
+    async fn connect_udt(&self, address: SocketAddr) -> Result<(Transport, SocketAddr), Failure> {
         let stream = udt::connect(&self.udt_ports, address, &self.config.profile).await?;
-        Ok((Carrier::Udt(stream.into()), address))
+        Ok((Transport::Udt(stream.into()), address))
     }
 
     async fn tls_handshake(
         &self,
         by: &Initiator,
-        carrier: &Carrier,
+        carrier: &Transport,
     ) -> Result<Arc<Tls>, PeerError> {
         let tls = match by.connection() {
             Ok(connection) => Tls::handshake(carrier, connection).await,
@@ -124,7 +124,7 @@ impl Peer {
 /// Reads a peer's answer, and not one byte more.
 pub(crate) async fn read_answer(leg: &Leg) -> Result<(Answer, Option<Cause>), PeerError> {
     let mut bytes = Vec::new();
-    let from = || leg.carrier().local_addr().ok();
+    let from = || leg.transport().local_addr().ok();
     loop {
         let missing =
             Answer::bytes_missing(&bytes).map_err(|error| to_peer_error(&error, &bytes))?;

@@ -6,7 +6,7 @@ use crate::{
     peers::{address::PeerAddress, state::PeerState},
 };
 use longhaul_protocol::destination::Destination;
-use longhaul_transport::port::Departure;
+use longhaul_transport::port::OutboundSockets;
 use std::{net::SocketAddr, sync::Arc};
 
 /// Configuration and state of a peer.
@@ -18,7 +18,7 @@ pub(crate) struct Peer {
     pub(crate) is_configured: bool,
     pub(crate) address: PeerAddress,
     /// Local ports of legs over UDT.
-    pub(crate) udt_ports: Departure,
+    pub(crate) udt_ports: OutboundSockets,
     pub(crate) state: PeerState,
 }
 
@@ -36,7 +36,7 @@ impl Peer {
             address: PeerAddress::new(config.destination.clone()),
             config,
             is_configured: true,
-            udt_ports: Departure::default(),
+            udt_ports: OutboundSockets::default(),
             state: PeerState::default(),
         }
     }

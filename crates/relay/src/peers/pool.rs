@@ -147,7 +147,7 @@ impl IdlePool {
     /// Takes the youngest leg that is still quiet: the peer's idle timeout is the furthest away.
     fn take(&self) -> Option<Leg> {
         let mut idle = self.idle();
-        let leg = std::iter::from_fn(|| idle.pop()).find(|idle| idle.leg.is_quiet());
+        let leg = std::iter::from_fn(|| idle.pop()).find(|idle| idle.leg.is_idle());
         drop(idle);
         self.taken.notify_one();
         leg.map(|idle| idle.leg)
@@ -167,7 +167,7 @@ impl IdlePool {
         let mut ended = None;
         self.idle().retain(|idle| {
             let age = now.duration_since(idle.since);
-            let (young, quiet) = (age < self.peer.config.pool_age, idle.leg.is_quiet());
+            let (young, quiet) = (age < self.peer.config.pool_age, idle.leg.is_idle());
             if young && !quiet {
                 ended = ended.max(Some(age));
             }

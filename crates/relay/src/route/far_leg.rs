@@ -66,7 +66,7 @@ impl FarLeg {
     pub(crate) fn move_to_current_runtime(mut self) -> Result<Self, Failure> {
         // A group shares the leg, which only its last owner can move.
         let parameters = self.group.take().map(|group| group.parameters());
-        let stream = self.leg.at_home_here().map_err(|_| Failure::Other)?;
+        let stream = self.leg.rebind_to_current_runtime().map_err(|_| Failure::Other)?;
         let far = Self {
             leg: stream,
             ..self
@@ -145,7 +145,7 @@ impl FarLeg {
         from_pool: bool,
         sent_no_client_bytes: bool,
     ) -> Self {
-        let address = leg.carrier().peer_addr();
+        let address = leg.transport().peer_addr();
         let address = address.unwrap_or_else(|| peer.address.preferred());
         Self {
             peer: Some(peer.clone()),

@@ -282,7 +282,7 @@ impl Route<'_> {
             }
         };
         while let Some(leg) = self.peer_pools.take(peer) {
-            leg.carrier().reset_unless_finished();
+            leg.transport().reset_unless_finished();
             set_dscp(&leg, &peer.config.profile, request.dscp);
             if let Some(taken) = try_first_write(&leg, &first) {
                 // An error of the leg shows again where its answer is read.
@@ -292,7 +292,7 @@ impl Route<'_> {
         }
         let at_relay = |failure| Fault::at_relay(failure, &relay_name(peer, request.hops.first()));
         let leg = peer.open_leg(limit).await.map_err(at_relay)?;
-        leg.carrier().reset_unless_finished();
+        leg.transport().reset_unless_finished();
         set_dscp(&leg, &peer.config.profile, request.dscp);
         // A peer that refuses may close before it has read this: its answer says more than the
         // write error.
@@ -306,7 +306,7 @@ impl Route<'_> {
 pub(crate) fn set_dscp(leg: &Leg, profile: &Profile, dscp: u8) {
     if dscp != 0
         && profile.options.dscp.is_none()
-        && let Some(socket) = leg.carrier().tcp()
+        && let Some(socket) = leg.transport().tcp()
     {
         let _ = longhaul_linux::socket::set_dscp(socket, dscp);
     }

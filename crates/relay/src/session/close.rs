@@ -8,8 +8,8 @@ use crate::{
     transfer::{End, Side},
 };
 use jiff::Timestamp;
-use longhaul_admin::relay_record::{ConnectionRecord, Ended, Record};
-use longhaul_transport::carrier::Carrier;
+use longhaul_admin::relay_record::{ConnectionRecord, EndReason, Record};
+use longhaul_transport::transport::Transport;
 
 /// Closes a connection and writes its record when dropped, however the connection ends.
 pub(crate) struct CloseGuard<'a> {
@@ -112,7 +112,7 @@ impl Session {
             ended,
             cause,
             near: self.client.tcp_info(),
-            far: far.and_then(Carrier::tcp_info),
+            far: far.and_then(Transport::tcp_info),
             near_streams: near.map(|bundle| bundle.tcp_info()).unwrap_or_default(),
             far_streams: bundle
                 .as_ref()
@@ -127,13 +127,13 @@ impl Session {
     }
 }
 
-fn describe(end: &End) -> (Ended, Option<String>) {
+fn describe(end: &End) -> (EndReason, Option<String>) {
     match end {
-        End::Finished => (Ended::Finished, None),
-        End::Broken(Side::Near, error) => (Ended::ClientBroke, Some(error.to_string())),
-        End::Broken(Side::Far, error) => (Ended::DestinationBroke, Some(error.to_string())),
-        End::Failed(fault) => (Ended::Failed, Some(fault.to_string())),
-        End::Cut => (Ended::Cut, None),
+        End::Finished => (EndReason::Finished, None),
+        End::Broken(Side::Near, error) => (EndReason::ClientBroke, Some(error.to_string())),
+        End::Broken(Side::Far, error) => (EndReason::DestinationBroke, Some(error.to_string())),
+        End::Failed(fault) => (EndReason::Failed, Some(fault.to_string())),
+        End::Cut => (EndReason::Cut, None),
         End::Joined(_) => unreachable!("a leg of another connection has no record"),
     }
 }

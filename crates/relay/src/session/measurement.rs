@@ -7,11 +7,11 @@ use crate::{
     session::{Session, Upstream, stall::StallDetector},
     stripe::bundle::Bundle,
 };
-use longhaul_admin::record::{Group, Leg};
+use longhaul_admin::record::{LegGroupKey, Leg};
 use longhaul_admission::eviction::ConnectionMemory;
 use longhaul_admission::rate_limits::Direction;
 use longhaul_linux::tcp_info::TcpInfo;
-use longhaul_transport::carrier::Carrier;
+use longhaul_transport::transport::Transport;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -23,18 +23,18 @@ const UNCONFIGURED_PEER: &str = "(not configured)";
 /// Transports of a leg.
 #[derive(Clone, Copy)]
 enum LegTransport<'a> {
-    One(&'a Carrier),
+    One(&'a Transport),
     Many(&'a Bundle),
 }
 
 impl<'a> LegTransport<'a> {
-    fn new(carrier: &'a Carrier, bundle: Option<&'a Arc<Bundle>>) -> Self {
+    fn new(carrier: &'a Transport, bundle: Option<&'a Arc<Bundle>>) -> Self {
         bundle.map_or(Self::One(carrier), |bundle| Self::Many(bundle))
     }
 
     fn memory(self) -> Option<u64> {
         match self {
-            Self::One(carrier) => carrier.memory(),
+            Self::One(carrier) => carrier.memory_bytes(),
             Self::Many(bundle) => Some(bundle.memory()),
         }
     }
@@ -53,7 +53,7 @@ impl Session {
     pub(crate) fn sample(&self, upstream: &Upstream) -> Sample {
         let (bytes_up, bytes_down) = self.traffic.read();
         let sample_leg = |leg, number, transport: LegTransport<'_>| {
-            let group = Group {
+            let group = LegGroupKey {
                 listener: self.listener.name(),
                 leg,
                 peer: self.peer_label(upstream).filter(|_| leg == Leg::Far),
@@ -75,7 +75,7 @@ impl Session {
     /// Takes a sample of a leg. `None` if the socket is closed.
     fn leg_sample(
         &self,
-        group: Group,
+        group: LegGroupKey,
         number: u64,
         transport: LegTransport<'_>,
     ) -> Option<LegSample> {

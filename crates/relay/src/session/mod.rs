@@ -43,7 +43,7 @@ use longhaul_protocol::{
     convert::{Join, Stripes},
     failure::Failure,
 };
-use longhaul_transport::{carrier::Carrier, leg::Leg, tls::Tls};
+use longhaul_transport::{transport::Transport, leg::Leg, tls::Tls};
 use parking_lot::Mutex;
 use std::{
     net::SocketAddr,
@@ -73,7 +73,7 @@ pub(crate) struct Session {
     /// Account of the client.
     account: Arc<Account>,
     connection_permit: OnceLock<ConnectionPermit>,
-    pub(crate) client: Carrier,
+    pub(crate) client: Transport,
     /// TLS of the leg to the client, after the handshake.
     tls: OnceLock<Arc<Tls>>,
     /// Stripe group that the client has requested.
@@ -107,7 +107,7 @@ pub(crate) struct Session {
 pub(crate) struct Upstream {
     pub(crate) destination: Option<String>,
     pub(crate) next_hop: Option<SocketAddr>,
-    pub(crate) far: Option<Carrier>,
+    pub(crate) far: Option<Transport>,
     /// Bundle of which `far` is the first leg.
     pub(crate) bundle: Option<Arc<Bundle>>,
     /// Peer at the other end of the far leg.
@@ -133,7 +133,7 @@ impl Session {
             pipe_pool,
             peer_pools,
         }: WorkerResources,
-        (client, client_address): (Carrier, SocketAddr),
+        (client, client_address): (Transport, SocketAddr),
         number: u64,
     ) -> Self {
         let (listener_config, now) = (listener.config(), Instant::now());
@@ -202,18 +202,18 @@ impl Session {
         LegOrigin {
             listener: self.listener.address,
             source: self.client_address.ip(),
-            certificate: self.client_leg().certificate(),
+            certificate: self.client_leg().peer_certificate(),
         }
     }
 
     /// Returns the leg to the client, for use by another session.
     pub(crate) fn into_client_leg(self) -> Leg {
-        Leg::protected(self.client, self.tls.into_inner())
+        Leg::with_tls(self.client, self.tls.into_inner())
     }
 
     /// Returns the leg to the client.
     pub(crate) fn client_leg(&self) -> Leg {
-        Leg::protected(self.client.clone(), self.tls.get().cloned())
+        Leg::with_tls(self.client.clone(), self.tls.get().cloned())
     }
 
     /// Returns the bundle of legs to the client, if the client is a relay that requested one.

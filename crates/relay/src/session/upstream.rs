@@ -165,7 +165,7 @@ impl Session {
         self.sample_far_leg();
         let mut upstream = self.lock_upstream();
         upstream.next_hop = Some(far.address);
-        upstream.far = Some(far.leg.carrier().clone());
+        upstream.far = Some(far.leg.transport().clone());
         upstream.bundle = far.group.as_ref().map(|group| group.bundle.clone());
         upstream.peer.clone_from(&far.peer);
         upstream.legs += 1;

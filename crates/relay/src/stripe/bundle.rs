@@ -52,7 +52,7 @@ impl Subflow {
         if self.is_dead() {
             return Ok(false);
         }
-        match self.leg.has_room() {
+        match self.leg.is_writable() {
             Err(_) if !self.is_used() => {
                 self.mark_dead();
                 Ok(false)
@@ -118,10 +118,10 @@ impl Bundle {
     /// Adds a leg. `done` is dropped when the leg is no longer needed.
     pub(crate) fn join(&self, leg: Leg, done: Option<oneshot::Sender<()>>) {
         if let Some(bytes) = self.unsent_max {
-            leg.carrier().limit_unsent(bytes);
+            leg.transport().limit_unsent(bytes);
         }
         // A leg that was accepted as a connection of its own was to be closed cleanly.
-        leg.carrier().reset_unless_finished();
+        leg.transport().reset_unless_finished();
         let mut state = self.state();
         state.subflows.push(Arc::new(Subflow {
             leg,
@@ -176,8 +176,8 @@ impl Bundle {
                 let updates = self.updates_since(seen);
                 (seen, version) = (seen + updates.new.len(), updates.version);
                 watched.extend(updates.new.into_iter().map(|subflow| {
-                    let carrier = subflow.leg.carrier().clone();
-                    let watch: ErrorWatch = Box::pin(async move { carrier.broken().await });
+                    let carrier = subflow.leg.transport().clone();
+                    let watch: ErrorWatch = Box::pin(async move { carrier.wait_error().await });
                     (subflow, watch)
                 }));
             }
@@ -201,28 +201,28 @@ impl Bundle {
     /// Makes the later close of every leg an abnormal one.
     pub(crate) fn reset_on_close(&self) {
         for subflow in &self.state().subflows {
-            subflow.leg.carrier().reset_on_close();
+            subflow.leg.transport().reset_on_close();
         }
     }
 
     /// Makes the later close of every leg a clean one.
     pub(crate) fn fin_on_close(&self) {
         for subflow in &self.state().subflows {
-            subflow.leg.carrier().fin_on_close();
+            subflow.leg.transport().fin_on_close();
         }
     }
 
     /// Returns the kernel memory for data of all legs, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let each = self.subflows().into_iter();
-        each.filter_map(|subflow| subflow.leg.carrier().memory())
+        each.filter_map(|subflow| subflow.leg.transport().memory_bytes())
             .sum()
     }
 
     /// Returns the kernel counters of each leg.
     pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
         let each = self.subflows().into_iter();
-        each.filter_map(|subflow| subflow.leg.carrier().tcp_info())
+        each.filter_map(|subflow| subflow.leg.transport().tcp_info())
             .collect()
     }
 

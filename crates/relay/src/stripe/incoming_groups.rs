@@ -123,7 +123,7 @@ impl GroupRegistration {
     pub(crate) async fn accept_joins(&self) {
         let mut requests = self.join_requests.lock().await;
         while let Some(JoinRequest { leg, done }) = requests.recv().await {
-            let Ok(leg) = leg.at_home_here() else {
+            let Ok(leg) = leg.rebind_to_current_runtime() else {
                 continue;
             };
             // The first bytes of a new connection always fit into its send buffer.

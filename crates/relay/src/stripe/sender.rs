@@ -179,7 +179,7 @@ impl<'a> SubflowSender<'a> {
         while self.header_sent < HEADER_LEN {
             let rest = &self.header[self.header_sent..];
             self.header_sent += match self.piece {
-                Some(_) => leg.announce(rest)?,
+                Some(_) => leg.write_more(rest)?,
                 None => leg.try_write_vectored(&[io::IoSlice::new(rest)])?,
             };
         }

@@ -422,7 +422,7 @@ impl<'a> HalfTransfer<'a> {
         let from = self.from;
         let watch = self
             .watch
-            .get_or_insert_with(|| Box::pin(from.carrier().broken()));
+            .get_or_insert_with(|| Box::pin(from.transport().wait_error()));
         match watch.as_mut().poll(cx) {
             Poll::Ready(error) => Err(TransferError::Source(error).end(self.direction)),
             Poll::Pending => Ok(()),

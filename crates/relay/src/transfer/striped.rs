@@ -192,7 +192,7 @@ impl<'a> LegOrBundle<'a> {
 
     async fn wait_for_error(self) -> io::Error {
         match self {
-            Self::One(leg) => leg.carrier().broken().await,
+            Self::One(leg) => leg.transport().wait_error().await,
             Self::Many(bundle, _) => bundle.wait_for_error().await,
         }
     }

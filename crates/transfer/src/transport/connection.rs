@@ -11,7 +11,7 @@
 use crate::protocol::options::Switch;
 use anyhow::{Context as _, Result, bail, ensure};
 use longhaul_transport::{
-    blocking::{self, Buffered, Handle},
+    blocking::{self, BufferedConnection, Handle},
     identity::{Initiator, Responder},
 };
 use rustls::{ConnectionCommon, SideData, StreamOwned};
@@ -62,10 +62,10 @@ impl Purpose {
 
 /// Connection, by the side of this endpoint.
 pub(crate) enum Connection {
-    Initiated(StreamOwned<rustls::ClientConnection, Buffered>),
-    Accepted(StreamOwned<rustls::ServerConnection, Buffered>),
+    Initiated(StreamOwned<rustls::ClientConnection, BufferedConnection>),
+    Accepted(StreamOwned<rustls::ServerConnection, BufferedConnection>),
     /// Stream without TLS, with `--encrypt off`.
-    Plain(Buffered),
+    Plain(BufferedConnection),
 }
 
 /// Byte that each side sends before it continues without TLS.
@@ -82,7 +82,7 @@ impl Connection {
         purpose: Purpose,
         encrypt: Switch,
     ) -> Result<Self> {
-        let socket = Buffered::new(transport, HANDSHAKE_TIMEOUT)?;
+        let socket = BufferedConnection::new(transport, HANDSHAKE_TIMEOUT)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         complete_handshake(&mut stream.conn, &mut stream.sock)?;
         stream.write_all(&purpose.encode())?;
@@ -104,7 +104,7 @@ impl Connection {
         trust: &Responder,
         encrypt: Switch,
     ) -> Result<(Self, Purpose)> {
-        let socket = Buffered::new(carrier, HANDSHAKE_TIMEOUT)?;
+        let socket = BufferedConnection::new(carrier, HANDSHAKE_TIMEOUT)?;
         let mut stream = StreamOwned::new(trust.connection()?, socket);
         complete_handshake(&mut stream.conn, &mut stream.sock)?;
         let mut purpose = [0; 9];
@@ -147,7 +147,7 @@ impl Connection {
 /// Default time that sent data may stay unacknowledged. TCP handles shorter interruptions of a path.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn complete_handshake<C, S>(connection: &mut C, socket: &mut Buffered) -> Result<()>
+fn complete_handshake<C, S>(connection: &mut C, socket: &mut BufferedConnection) -> Result<()>
 where
     C: DerefMut<Target = ConnectionCommon<S>>,
     S: SideData,
@@ -170,7 +170,7 @@ fn expect(from: &mut impl Read, expected: [u8; 1]) -> Result<()> {
     Ok(())
 }
 
-fn close_tls<C, S>(connection: &mut C, socket: &mut Buffered) -> io::Result<()>
+fn close_tls<C, S>(connection: &mut C, socket: &mut BufferedConnection) -> io::Result<()>
 where
     C: DerefMut<Target = ConnectionCommon<S>>,
     S: SideData,

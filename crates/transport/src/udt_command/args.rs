@@ -11,9 +11,9 @@ use std::{
 };
 
 /// What libudt's own programs take, too.
-const PORT: u16 = 9000;
+const DEFAULT_PORT: u16 = 9000;
 
-const EXAMPLES: &str = "\
+const HELP_EXAMPLES: &str = "\
 Examples:
   longhaul udt receive disk.img                       # here, port 9000
   longhaul udt send disk.img far.example.org          # there
@@ -23,7 +23,7 @@ Examples:
 
 /// Arguments of `longhaul udt`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP_EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -44,7 +44,7 @@ struct Send {
     /// What is sent; - is standard input
     file: PathBuf,
     /// HOST or HOST:PORT, port 9000 if none is said
-    #[arg(value_parser = host)]
+    #[arg(value_parser = parse_host)]
     to: SocketAddr,
     #[command(flatten)]
     port: Port,
@@ -58,7 +58,7 @@ struct Receive {
     /// Where it goes; - is standard output. It gets its name when all of it is there
     file: PathBuf,
     /// Where it is received
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = everywhere())]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address())]
     at: SocketAddr,
     #[command(flatten)]
     port: Port,
@@ -70,16 +70,16 @@ struct Receive {
 #[derive(Debug, clap::Args)]
 struct Bench {
     /// HOST or HOST:PORT of a bench that serves; without it this one does, until Ctrl-C
-    #[arg(value_parser = host)]
+    #[arg(value_parser = parse_host)]
     to: Option<SocketAddr>,
     /// Where it serves
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = everywhere(), conflicts_with = "to")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address(), conflicts_with = "to")]
     at: SocketAddr,
     /// How long it sends, 0.1 s to an hour
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, requires = "to")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, requires = "to")]
     time: Time,
     /// So much instead, as 500MB
-    #[arg(long, value_name = "SIZE", requires = "to", conflicts_with = "time", value_parser = something)]
+    #[arg(long, value_name = "SIZE", requires = "to", conflicts_with = "time", value_parser = parse_size)]
     bytes: Option<Bytes>,
     /// Connections at a time, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), requires = "to")]
@@ -88,7 +88,7 @@ struct Bench {
     #[arg(long, requires = "to")]
     reverse: bool,
     /// Also what passed in each so much time, at least 100ms
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "to")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "to")]
     interval: Option<Time>,
     #[command(flatten)]
     port: Port,
@@ -112,11 +112,11 @@ struct Port {
     #[arg(long, value_name = "CONTROL", value_enum, default_value_t)]
     control: Control,
     /// How long nobody may answer before connecting is given up, 1s to 1h
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = patience)]
-    patience: Time,
+    #[arg(long = "patience", value_name = "TIME", default_value = "10s", value_parser = parse_connect_timeout)]
+    connect_timeout: Time,
     /// How long nothing may be heard before a connection is given up, 2s to 1h
-    #[arg(long, value_name = "TIME", default_value = "45s", value_parser = silence)]
-    silence: Time,
+    #[arg(long = "silence", value_name = "TIME", default_value = "45s", value_parser = parse_idle_timeout)]
+    idle_timeout: Time,
 }
 
 impl Args {
@@ -178,8 +178,8 @@ impl Port {
                 mss: self.mss,
                 send_packets: self.window,
                 receive_packets: self.window,
-                connect_timeout: self.patience,
-                idle_timeout: self.silence,
+                connect_timeout: self.connect_timeout,
+                idle_timeout: self.idle_timeout,
             },
             control: self.control,
         }
@@ -203,13 +203,13 @@ impl ValueEnum for Control {
     }
 }
 
-fn everywhere() -> SocketAddr {
-    (Ipv6Addr::UNSPECIFIED, PORT).into()
+fn any_address() -> SocketAddr {
+    (Ipv6Addr::UNSPECIFIED, DEFAULT_PORT).into()
 }
 
-fn host(text: &str) -> Result<SocketAddr, String> {
+fn parse_host(text: &str) -> Result<SocketAddr, String> {
     let with_port = text.to_socket_addrs();
-    let found = with_port.or_else(|_| (text, PORT).to_socket_addrs());
+    let found = with_port.or_else(|_| (text, DEFAULT_PORT).to_socket_addrs());
     let mut found = found.map_err(|error| format!("{error} (want HOST or HOST:PORT)"))?;
     match found.next() {
         Some(address) if address.port() == 0 => Err("nobody is at port 0".to_owned()),
@@ -218,7 +218,7 @@ fn host(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-fn something(text: &str) -> Result<Bytes, String> {
+fn parse_size(text: &str) -> Result<Bytes, String> {
     let bytes: Bytes = text.parse().map_err(|error| format!("{error}"))?;
     match bytes.get() {
         0 => Err("want a size above 0, as 500MB".to_owned()),
@@ -226,20 +226,20 @@ fn something(text: &str) -> Result<Bytes, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Time, String> {
-    within(text, Time::from_millis(100), "100ms")
+fn parse_duration(text: &str) -> Result<Time, String> {
+    parse_time(text, Time::from_millis(100), "100ms")
 }
 
-fn patience(text: &str) -> Result<Time, String> {
-    within(text, Time::from_secs(1), "1s")
+fn parse_connect_timeout(text: &str) -> Result<Time, String> {
+    parse_time(text, Time::from_secs(1), "1s")
 }
 
-fn silence(text: &str) -> Result<Time, String> {
-    within(text, Time::from_secs(2), "2s")
+fn parse_idle_timeout(text: &str) -> Result<Time, String> {
+    parse_time(text, Time::from_secs(2), "2s")
 }
 
 /// From a least time to an hour.
-fn within(text: &str, least: Time, shown: &str) -> Result<Time, String> {
+fn parse_time(text: &str, least: Time, shown: &str) -> Result<Time, String> {
     let time: Time = text.parse().map_err(|error| format!("{error}"))?;
     let right = (least..=Time::from_secs(3600)).contains(&time);
     right
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_host_has_a_port_if_it_says_none() {
-        let address = |text: &str| host(text).map(|address| address.to_string());
+        let address = |text: &str| parse_host(text).map(|address| address.to_string());
         assert_eq!(address("10.0.0.1").unwrap(), "10.0.0.1:9000");
         assert_eq!(address("10.0.0.1:7").unwrap(), "10.0.0.1:7");
         assert_eq!(address("::1").unwrap(), "[::1]:9000");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The end of a bench that asks: one connection to say what, and those that carry data.
 
-use super::port::not_reached;
+use super::port::connection_error;
 use super::{
     config::Bench,
-    course::{Course, INTERVALS_MAX, Interval},
-    figures::{Figures, cpu},
+    time_series::{INTERVALS_MAX, Interval, TimeSeries},
+    transfer_stats::{TransferStats, process_cpu_time},
 };
 use anyhow::{Context as _, Result, ensure};
 use longhaul_command::outln;
@@ -22,17 +22,17 @@ use tokio::{
 };
 
 /// Written and read at once.
-const BUFFER: usize = 1 << 18;
+const BUFFER_LEN: usize = 1 << 18;
 
 /// The longest line.
-pub(super) const LINE_MAX: usize = 4096;
+pub(super) const LINE_LEN_MAX: usize = 4096;
 
 /// The longest answer at the end: a line and all intervals.
-const ANSWER_MAX: usize = LINE_MAX + 100 * INTERVALS_MAX;
+const ANSWER_LEN_MAX: usize = LINE_LEN_MAX + 100 * INTERVALS_MAX;
 
 /// What is to be measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct BenchRequest {
     pub(super) streams: u16,
     /// From who serves to who asks.
     pub(super) reverse: bool,
@@ -44,7 +44,7 @@ pub(super) struct Asked {
     pub(super) interval_milliseconds: Option<u64>,
 }
 
-impl Asked {
+impl BenchRequest {
     /// Of others no more is done than what one may ask for here.
     pub(super) fn check(&self) -> Result<()> {
         let streams = (1..=64).contains(&self.streams);
@@ -57,13 +57,13 @@ impl Asked {
     }
 
     /// Of a connection of a bench that began then.
-    pub(super) fn course(&self, began: Instant) -> Course {
+    pub(super) fn time_series(&self, began: Instant) -> TimeSeries {
         let every = self.interval_milliseconds.map(Duration::from_millis);
-        Course::new(began, every)
+        TimeSeries::new(began, every)
     }
 
     /// What each of its connections carries.
-    fn each(&self) -> u64 {
+    fn stream_bytes(&self) -> u64 {
         self.bytes
             .map_or(u64::MAX, |all| all.div_ceil(self.streams.into()))
     }
@@ -71,33 +71,33 @@ impl Asked {
 
 /// What one connection did.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct StreamResult {
     bytes: u64,
-    end: Stats,
+    stats: Stats,
     intervals: Vec<Interval>,
 }
 
-impl Share {
-    fn of(bytes: u64, stream: &Stream, course: Course) -> Self {
+impl StreamResult {
+    fn new(bytes: u64, stream: &Stream, course: TimeSeries) -> Self {
         let end = stream.stats().unwrap_or_default();
         Self {
             bytes,
-            end,
+            stats: end,
             intervals: course.finish(&end.counts),
         }
     }
 
     /// Adds it to those of its end.
-    pub(super) fn join(self, figures: &mut Figures) {
+    pub(super) fn add_to(self, figures: &mut TransferStats) {
         figures.bytes += self.bytes;
-        figures.count(&self.end);
-        figures.follow(self.intervals);
+        figures.add_connection(&self.stats);
+        figures.add_intervals(self.intervals);
     }
 }
 
 /// What both ends saw.
 #[derive(Debug, Serialize)]
-struct Record {
+struct BenchReport {
     to: SocketAddr,
     parallel: u16,
     reverse: bool,
@@ -105,25 +105,25 @@ struct Record {
     bits_per_second: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     interval_seconds: Option<f64>,
-    sender: Figures,
-    receiver: Figures,
+    sender: TransferStats,
+    receiver: TransferStats,
 }
 
 pub(super) async fn run(config: &Bench) -> Result<()> {
-    let asked = Asked {
+    let asked = BenchRequest {
         streams: config.parallel,
         reverse: config.reverse,
         milliseconds: milliseconds(config.time),
         bytes: config.bytes.map(longhaul_units::Bytes::get),
         interval_milliseconds: config.interval.map(milliseconds),
     };
-    let asking = ask(config, &asked);
+    let asking = run_client(config, &asked);
     let (here, there) = LocalSet::new().run_until(asking).await?;
     let (sender, receiver) = match config.reverse {
         true => (there, here),
         false => (here, there),
     };
-    let record = Record {
+    let record = BenchReport {
         to: config.to,
         parallel: config.parallel,
         reverse: config.reverse,
@@ -134,7 +134,7 @@ pub(super) async fn run(config: &Bench) -> Result<()> {
     };
     match config.json {
         true => outln!("{}", serde_json::to_string(&record)?),
-        false => record.say(),
+        false => record.print(),
     }
     Ok(())
 }
@@ -143,8 +143,8 @@ fn milliseconds(time: Time) -> u64 {
     time.as_nanos() / 1_000_000
 }
 
-impl Record {
-    fn say(&self) {
+impl BenchReport {
+    fn print(&self) {
         let each = self.interval_seconds.unwrap_or_default();
         for (number, interval) in self.receiver.intervals.iter().enumerate() {
             let rate = BitRate::measured((interval.bytes as f64 * 8.0 / each) as u64);
@@ -157,22 +157,25 @@ impl Record {
 }
 
 /// The figures of this end, and of the other.
-async fn ask(config: &Bench, asked: &Asked) -> Result<(Figures, Figures)> {
+async fn run_client(
+    config: &Bench,
+    asked: &BenchRequest,
+) -> Result<(TransferStats, TransferStats)> {
     let to = config.to;
-    let socket = config.port.towards(to)?;
+    let socket = config.port.bind_for(to)?;
     let connect = async || {
         let connected = socket.connect(to).await;
-        connected.map_err(|error| not_reached(to, &error))
+        connected.map_err(|error| connection_error(to, &error))
     };
     let mut control = connect().await?;
     let line = serde_json::to_string(asked)? + "\n";
     control.write_all(line.as_bytes()).await?;
-    let number = read_line(&mut control, LINE_MAX).await;
+    let number = read_line(&mut control, LINE_LEN_MAX).await;
     let number = number.context("the other end does not serve a bench")?;
     let number: u64 = number
         .parse()
         .context("the other end is not a bench of longhaul's")?;
-    let (at, spent) = (Instant::now(), cpu());
+    let (at, spent) = (Instant::now(), process_cpu_time());
     let mut all = JoinSet::new();
     for _ in 0..asked.streams {
         let mut stream = connect().await?;
@@ -181,49 +184,56 @@ async fn ask(config: &Bench, asked: &Asked) -> Result<(Figures, Figures)> {
         let asked = asked.clone();
         all.spawn_local(async move {
             match asked.reverse {
-                true => swallow(stream, asked.course(at)).await,
-                false => fill(stream, &asked, at).await,
+                true => receive_data(stream, asked.time_series(at)).await,
+                false => send_data(stream, &asked, at).await,
             }
         });
     }
-    let mut here = Figures::default();
+    let mut here = TransferStats::default();
     while let Some(share) = all.join_next().await {
-        share??.join(&mut here);
+        share??.add_to(&mut here);
     }
-    let here = here.over(at.elapsed(), cpu() - spent);
-    let line = read_line(&mut control, ANSWER_MAX)
+    let here = here.with_duration(at.elapsed(), process_cpu_time() - spent);
+    let line = read_line(&mut control, ANSWER_LEN_MAX)
         .await
         .context("the other end says nothing at the end")?;
     Ok((here, serde_json::from_str(&line)?))
 }
 
 /// Sends until it is enough, and all has arrived.
-pub(super) async fn fill(mut stream: Stream, asked: &Asked, began: Instant) -> Result<Share> {
-    let buffer = vec![0x5a; BUFFER];
-    let mut course = asked.course(began);
+pub(super) async fn send_data(
+    mut stream: Stream,
+    asked: &BenchRequest,
+    began: Instant,
+) -> Result<StreamResult> {
+    let buffer = vec![0x5a; BUFFER_LEN];
+    let mut course = asked.time_series(began);
     let begun = Instant::now();
     let time = Duration::from_millis(asked.milliseconds);
-    let (mut bytes, each) = (0, asked.each());
+    let (mut bytes, each) = (0, asked.stream_bytes());
     while bytes < each && (asked.bytes.is_some() || begun.elapsed() < time) {
-        let length = (each - bytes).min(BUFFER as u64) as usize;
+        let length = (each - bytes).min(BUFFER_LEN as u64) as usize;
         stream.write_all(&buffer[..length]).await?;
         bytes += length as u64;
-        course.note(length as u64, &stream);
+        course.record(length as u64, &stream);
     }
     stream.shutdown().await?;
-    Ok(Share::of(bytes, &stream, course))
+    Ok(StreamResult::new(bytes, &stream, course))
 }
 
 /// Receives until there is no more.
-pub(super) async fn swallow(mut stream: Stream, mut course: Course) -> Result<Share> {
-    let mut buffer = vec![0; BUFFER];
+pub(super) async fn receive_data(
+    mut stream: Stream,
+    mut course: TimeSeries,
+) -> Result<StreamResult> {
+    let mut buffer = vec![0; BUFFER_LEN];
     let mut bytes = 0;
     loop {
         match stream.read(&mut buffer).await? {
-            0 => return Ok(Share::of(bytes, &stream, course)),
+            0 => return Ok(StreamResult::new(bytes, &stream, course)),
             length => {
                 bytes += length as u64;
-                course.note(length as u64, &stream);
+                course.record(length as u64, &stream);
             }
         }
     }

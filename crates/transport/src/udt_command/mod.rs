@@ -4,12 +4,12 @@
 mod args;
 mod bench;
 mod config;
-mod course;
-mod figures;
-mod interruption;
 mod port;
 mod serve;
+mod termination_signals;
+mod time_series;
 mod transfer;
+mod transfer_stats;
 
 pub use args::Args;
 

@@ -2,7 +2,7 @@
 //! The port that `longhaul udt` binds.
 
 use super::config::Port;
-use crate::port::{any_towards, bind};
+use crate::port::{any_address_for, bind};
 use anyhow::Result;
 use longhaul_command::exit::port_not_opened;
 use longhaul_udt::socket::Socket;
@@ -19,13 +19,13 @@ impl Port {
     }
 
     /// Any port, from which `to` can be reached.
-    pub(super) fn towards(&self, to: SocketAddr) -> Result<Socket> {
-        self.bind(any_towards(to))
+    pub(super) fn bind_for(&self, to: SocketAddr) -> Result<Socket> {
+        self.bind(any_address_for(to))
     }
 }
 
 /// An error that says whose it is.
-pub(super) fn not_reached(to: SocketAddr, error: &std::io::Error) -> anyhow::Error {
+pub(super) fn connection_error(to: SocketAddr, error: &std::io::Error) -> anyhow::Error {
     let why = match error.kind() {
         std::io::ErrorKind::TimedOut => {
             "nobody answers (UDP: does a firewall let it pass?)".to_owned()

@@ -3,9 +3,9 @@
 //! that bench.
 
 use super::{
-    bench::{Asked, LINE_MAX, Share, fill, read_line, swallow},
+    bench::{BenchRequest, LINE_LEN_MAX, StreamResult, read_line, receive_data, send_data},
     config::Serve,
-    figures::{Figures, cpu},
+    transfer_stats::{TransferStats, process_cpu_time},
 };
 use anyhow::{Context as _, Result, ensure};
 use longhaul_udt::socket::Stream;
@@ -27,23 +27,23 @@ use tracing::{info, warn};
 const BENCHES_MAX: usize = 16;
 
 /// How long a bench's connections may take to come.
-const PATIENCE: Duration = Duration::from_secs(15);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Where connections with data go, by the number of the bench.
-type Waiting = Rc<RefCell<HashMap<u64, UnboundedSender<Stream>>>>;
+type PendingBenches = Rc<RefCell<HashMap<u64, UnboundedSender<Stream>>>>;
 
 /// Until the process ends.
 pub(super) async fn run(config: &Serve) -> Result<()> {
     let socket = config.port.bind(config.at)?;
     socket.listen();
     info!("serving at {}", socket.local_addr());
-    let waiting = Waiting::default();
+    let waiting = PendingBenches::default();
     let serve = async {
         loop {
             let stream = socket.accept().await?;
             let waiting = waiting.clone();
             tokio::task::spawn_local(async move {
-                if let Err(error) = greet(stream, &waiting).await {
+                if let Err(error) = handle_connection(stream, &waiting).await {
                     warn!("{error:#}");
                 }
             });
@@ -52,11 +52,11 @@ pub(super) async fn run(config: &Serve) -> Result<()> {
     LocalSet::new().run_until(serve).await
 }
 
-async fn greet(mut stream: Stream, waiting: &Waiting) -> Result<()> {
-    let kind = timeout(PATIENCE, stream.read_u8()).await;
+async fn handle_connection(mut stream: Stream, waiting: &PendingBenches) -> Result<()> {
+    let kind = timeout(HANDSHAKE_TIMEOUT, stream.read_u8()).await;
     match kind.context("a connection says nothing")?? {
         b'D' => {
-            let number = timeout(PATIENCE, stream.read_u64()).await??;
+            let number = timeout(HANDSHAKE_TIMEOUT, stream.read_u64()).await??;
             let waiting = waiting.borrow();
             let to = waiting.get(&number).context("data of no bench")?;
             // It may be over.
@@ -64,7 +64,7 @@ async fn greet(mut stream: Stream, waiting: &Waiting) -> Result<()> {
             Ok(())
         }
         b'{' => {
-            let line = timeout(PATIENCE, read_line(&mut stream, LINE_MAX)).await??;
+            let line = timeout(HANDSHAKE_TIMEOUT, read_line(&mut stream, LINE_LEN_MAX)).await??;
             let asked = serde_json::from_str(&format!("{{{line}"));
             serve(stream, asked.context("not a bench")?, waiting).await
         }
@@ -72,7 +72,7 @@ async fn greet(mut stream: Stream, waiting: &Waiting) -> Result<()> {
     }
 }
 
-async fn serve(mut control: Stream, asked: Asked, waiting: &Waiting) -> Result<()> {
+async fn serve(mut control: Stream, asked: BenchRequest, waiting: &PendingBenches) -> Result<()> {
     asked.check()?;
     ensure!(
         waiting.borrow().len() < BENCHES_MAX,
@@ -93,31 +93,34 @@ async fn serve(mut control: Stream, asked: Asked, waiting: &Waiting) -> Result<(
     told
 }
 
-async fn measure(asked: &Asked, mut from: UnboundedReceiver<Stream>) -> Result<Figures> {
+async fn measure(
+    asked: &BenchRequest,
+    mut from: UnboundedReceiver<Stream>,
+) -> Result<TransferStats> {
     let mut all = JoinSet::new();
     let mut begun = None;
     for _ in 0..asked.streams {
-        let stream = timeout(PATIENCE, from.recv()).await;
+        let stream = timeout(HANDSHAKE_TIMEOUT, from.recv()).await;
         let stream = stream
             .ok()
             .flatten()
             .context("a bench's connections do not come")?;
-        let (began, _) = *begun.get_or_insert((Instant::now(), cpu()));
+        let (began, _) = *begun.get_or_insert((Instant::now(), process_cpu_time()));
         let asked = asked.clone();
         all.spawn_local(async move {
             match asked.reverse {
-                true => fill(stream, &asked, began).await,
-                false => swallow(stream, asked.course(began)).await,
+                true => send_data(stream, &asked, began).await,
+                false => receive_data(stream, asked.time_series(began)).await,
             }
         });
     }
-    let shares: Vec<Result<Share>> = all.join_all().await;
+    let shares: Vec<Result<StreamResult>> = all.join_all().await;
     let (at, spent) = begun.context("no connections")?;
-    let mut figures = Figures::default();
+    let mut figures = TransferStats::default();
     for share in shares {
-        share?.join(&mut figures);
+        share?.add_to(&mut figures);
     }
-    Ok(figures.over(at.elapsed(), cpu() - spent))
+    Ok(figures.with_duration(at.elapsed(), process_cpu_time() - spent))
 }
 
 /// A bench's number, which nobody else can tell.

@@ -2,11 +2,11 @@
 //! One file over one connection. What arrives is whole or an error: UDT says when a connection was closed and when it
 //! broke.
 
-use super::port::not_reached;
+use super::port::connection_error;
 use super::{
     config::{Receive, Send},
-    figures::{Figures, cpu},
-    interruption::Interruption,
+    termination_signals::TerminationSignals,
+    transfer_stats::{TransferStats, process_cpu_time},
 };
 use anyhow::{Context as _, Result, anyhow, bail};
 use longhaul_command::exit::Refusal;
@@ -23,35 +23,35 @@ use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Read and written at once.
-const BUFFER: usize = 1 << 18;
+const BUFFER_LEN: usize = 1 << 18;
 
 /// How long the other end may take to hear that nothing more is wanted.
-const FAREWELL: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) async fn send(config: &Send) -> Result<()> {
     let mut file = open(&config.file)?;
-    let socket = config.port.towards(config.to)?;
-    let begun = Begun::now();
+    let socket = config.port.bind_for(config.to)?;
+    let begun = TransferTimer::start();
     let connected = socket.connect(config.to).await;
-    let mut stream = connected.map_err(|error| not_reached(config.to, &error))?;
+    let mut stream = connected.map_err(|error| connection_error(config.to, &error))?;
     let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; BUFFER];
+    let mut buffer = vec![0; BUFFER_LEN];
     let mut bytes = 0;
     loop {
         let length = file
             .read(&mut buffer)
-            .with_context(|| shown(&config.file))?;
+            .with_context(|| path_text(&config.file))?;
         if length == 0 {
             break;
         }
         hasher.update(&buffer[..length]);
         let sent = stream.write_all(&buffer[..length]).await;
-        sent.map_err(|error| not_reached(config.to, &error))?;
+        sent.map_err(|error| connection_error(config.to, &error))?;
         bytes += length as u64;
     }
     let closed = stream.shutdown().await;
-    closed.map_err(|error| not_reached(config.to, &error))?;
-    let figures = begun.figures(bytes, &hasher, Some(&stream));
+    closed.map_err(|error| connection_error(config.to, &error))?;
+    let figures = begun.stats(bytes, &hasher, Some(&stream));
     match config.json {
         true => outln!("{}", serde_json::to_string(&figures)?),
         false => errln!("longhaul udt: {figures}"),
@@ -61,28 +61,28 @@ pub(super) async fn send(config: &Send) -> Result<()> {
 
 pub(super) async fn receive(config: &Receive) -> Result<()> {
     let is_file = config.file != Path::new("-");
-    let mut interruption = is_file.then(Interruption::listen).transpose()?;
-    let to = Arriving::begin(&config.file)?;
+    let mut interruption = is_file.then(TerminationSignals::listen).transpose()?;
+    let to = Destination::create(&config.file)?;
     let socket = config.port.bind(config.at)?;
     socket.listen();
     errln!("longhaul udt: listening at {}", socket.local_addr());
     let mut stream = tokio::select! {
         accepted = socket.accept() => accepted?,
-        () = Interruption::comes(&mut interruption) => bail!("interrupted: nothing came"),
+        () = TerminationSignals::wait(&mut interruption) => bail!("interrupted: nothing came"),
     };
     // One is enough.
     drop(socket);
-    let begun = Begun::now();
+    let begun = TransferTimer::start();
     let filled = tokio::select! {
-        filled = to.fill(&mut stream) => filled,
-        () = Interruption::comes(&mut interruption) => Err(anyhow!("interrupted: what came is thrown away")),
+        filled = to.receive(&mut stream) => filled,
+        () = TerminationSignals::wait(&mut interruption) => Err(anyhow!("interrupted: what came is thrown away")),
     };
     if filled.is_err() {
         // Else the other end would wait for its silence.
-        let _told = tokio::time::timeout(FAREWELL, stream.shutdown()).await;
+        let _told = tokio::time::timeout(SHUTDOWN_TIMEOUT, stream.shutdown()).await;
     }
     let (bytes, hasher) = filled?;
-    let figures = begun.figures(bytes, &hasher, None);
+    let figures = begun.stats(bytes, &hasher, None);
     match (config.json, is_file) {
         (true, true) => outln!("{}", serde_json::to_string(&figures)?),
         // What was received is there.
@@ -105,7 +105,7 @@ fn open(path: &Path) -> Result<Box<dyn Read>> {
 }
 
 /// What it is instead.
-fn no_file(kind: FileType) -> Option<&'static str> {
+fn special_file_kind(kind: FileType) -> Option<&'static str> {
     match kind {
         kind if kind.is_file() => None,
         kind if kind.is_dir() => Some("a directory"),
@@ -115,27 +115,27 @@ fn no_file(kind: FileType) -> Option<&'static str> {
     }
 }
 
-fn shown(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
 /// Where it goes.
-enum Arriving<'a> {
-    Out,
+enum Destination<'a> {
+    Stdout,
     /// Beside its name, until it is whole.
     File(NamedTempFile, &'a Path),
 }
 
-impl<'a> Arriving<'a> {
-    fn begin(path: &'a Path) -> Result<Self> {
+impl<'a> Destination<'a> {
+    fn create(path: &'a Path) -> Result<Self> {
         if path == Path::new("-") {
-            return Ok(Self::Out);
+            return Ok(Self::Stdout);
         }
         // What has the name in the end takes the place of what had it before: never that of a device, wherever a link leads.
         if let Some(what) = path
             .metadata()
             .ok()
-            .and_then(|there| no_file(there.file_type()))
+            .and_then(|there| special_file_kind(there.file_type()))
         {
             return Err(Refusal::usage(format!("{}: is {what}", path.display())));
         }
@@ -151,9 +151,9 @@ impl<'a> Arriving<'a> {
         Ok(Self::File(file, path))
     }
 
-    async fn fill(mut self, from: &mut Stream) -> Result<(u64, blake3::Hasher)> {
+    async fn receive(mut self, from: &mut Stream) -> Result<(u64, blake3::Hasher)> {
         let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0; BUFFER];
+        let mut buffer = vec![0; BUFFER_LEN];
         let mut bytes = 0;
         loop {
             let length = from.read(&mut buffer).await;
@@ -165,23 +165,23 @@ impl<'a> Arriving<'a> {
             self.write(&buffer[..length])?;
             bytes += length as u64;
         }
-        self.end()?;
+        self.finish()?;
         Ok((bytes, hasher))
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
-            Self::Out => io::stdout().write_all(bytes).context("standard output"),
-            Self::File(file, path) => file.write_all(bytes).with_context(|| shown(path)),
+            Self::Stdout => io::stdout().write_all(bytes).context("standard output"),
+            Self::File(file, path) => file.write_all(bytes).with_context(|| path_text(path)),
         }
     }
 
-    fn end(self) -> Result<()> {
+    fn finish(self) -> Result<()> {
         match self {
-            Self::Out => Ok(io::stdout().flush()?),
+            Self::Stdout => Ok(io::stdout().flush()?),
             Self::File(file, path) => {
-                file.as_file().sync_all().with_context(|| shown(path))?;
-                file.persist(path).with_context(|| shown(path))?;
+                file.as_file().sync_all().with_context(|| path_text(path))?;
+                file.persist(path).with_context(|| path_text(path))?;
                 Ok(())
             }
         }
@@ -189,23 +189,27 @@ impl<'a> Arriving<'a> {
 }
 
 /// When a transfer began.
-struct Begun {
-    at: Instant,
+struct TransferTimer {
+    started_at: Instant,
     cpu: Duration,
 }
 
-impl Begun {
-    fn now() -> Self {
+impl TransferTimer {
+    fn start() -> Self {
         Self {
-            at: Instant::now(),
-            cpu: cpu(),
+            started_at: Instant::now(),
+            cpu: process_cpu_time(),
         }
     }
 
-    fn figures(&self, bytes: u64, hasher: &blake3::Hasher, sent: Option<&Stream>) -> Figures {
-        let mut figures = Figures::of(bytes, self.at.elapsed(), cpu() - self.cpu);
+    fn stats(&self, bytes: u64, hasher: &blake3::Hasher, sent: Option<&Stream>) -> TransferStats {
+        let mut figures = TransferStats::new(
+            bytes,
+            self.started_at.elapsed(),
+            process_cpu_time() - self.cpu,
+        );
         if let Some(report) = sent.and_then(Stream::stats) {
-            figures.count(&report);
+            figures.add_connection(&report);
         }
         figures.blake3 = Some(hasher.finalize().to_string());
         figures

@@ -142,8 +142,8 @@ async fn open_connection(
     let far = session.open_and_await_answer(&request).await?;
     // A FIN on close is harmless: only commands are sent, except by uploads, which handle their own
     // end.
-    far.leg.carrier().fin_on_close();
-    let socket = match far.leg.carrier().tcp() {
+    far.leg.transport().fin_on_close();
+    let socket = match far.leg.transport().tcp() {
         Some(socket) if !far.leg.needs_copy() => {
             retry_on_exhaustion(async || duplicate(socket)).await
         }
@@ -179,7 +179,7 @@ async fn bridge(leg: Leg) -> io::Result<TcpStream> {
         if copy_bidirectional(&mut inner, &mut leg).await.is_err() {
             // An error must not look like a clean end on either side.
             let _ = reset_on_close(&inner);
-            leg.stream.carrier().reset_on_close();
+            leg.stream.transport().reset_on_close();
         }
     });
     Ok(outer)

@@ -149,7 +149,7 @@ async fn run_exchange(proxy: &Arc<Proxy>, messages: MessageStream) -> Option<End
             (None, Ok(())) => None,
             (None, Err(error)) => Some(proxy.on_exchange_error(error).await),
         },
-        error = proxy.session.client.broken() => {
+        error = proxy.session.client.wait_error() => {
             proxy.reset_origin();
             Some(End::Broken(Side::Near, error))
         }
@@ -384,7 +384,7 @@ impl Proxy {
         // A message was truncated on one side, so it must not end cleanly on the other (invariant
         // 3).
         if let Some(origin) = &*origin {
-            origin.far.leg.carrier().reset_on_close();
+            origin.far.leg.transport().reset_on_close();
         }
         End::Broken(failed_side(&error), io::Error::other(error))
     }
@@ -395,12 +395,12 @@ impl Proxy {
         if let Some(Some(idle)) = persistent.as_deref()
             && idle.sender.is_ready()
         {
-            return idle.far.leg.carrier().reset_on_close();
+            return idle.far.leg.transport().reset_on_close();
         }
         // The origin owes a response or the rest of one; HTTP would end it cleanly.
         let last_upstream = self.last_upstream.lock();
         if let Some(far) = last_upstream.upgrade() {
-            far.leg.carrier().reset();
+            far.leg.transport().reset();
         }
     }
 }

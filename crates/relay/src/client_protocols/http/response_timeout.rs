@@ -86,7 +86,7 @@ impl ResponseTimeout {
                 self.idle_checks + 1
             };
         }
-        self.far.leg.carrier().reset();
+        self.far.leg.transport().reset();
         Poll::Ready(())
     }
 
@@ -119,7 +119,7 @@ struct ByteCounts {
 
 impl ByteCounts {
     fn of(far: &FarLeg) -> Option<Self> {
-        let info = far.leg.carrier().tcp_info()?;
+        let info = far.leg.transport().tcp_info()?;
         Some(Self {
             up: info.acked_bytes,
             down: info.received_bytes,

@@ -7,7 +7,7 @@
 use crate::{
     listeners::listener::Listener, process::workers::registry::Registration, relay::Relay,
 };
-use longhaul_transport::carrier::Carrier;
+use longhaul_transport::transport::Transport;
 use std::{
     io,
     net::SocketAddr,
@@ -26,7 +26,7 @@ use tokio::sync::{
 pub(crate) struct AcceptedConnection {
     pub(crate) relay: Arc<Relay>,
     pub(crate) listener: Arc<Listener>,
-    pub(crate) client: Carrier,
+    pub(crate) client: Transport,
     pub(crate) address: SocketAddr,
     pub(crate) registration: Registration,
     pub(crate) load: LoadGuard,
@@ -37,7 +37,7 @@ pub(crate) struct AcceptedConnection {
 impl AcceptedConnection {
     /// Moves the socket to the calling thread's event loop.
     pub(crate) fn move_to_current_runtime(self) -> io::Result<Self> {
-        let client = self.client.at_home_here()?;
+        let client = self.client.rebind_to_current_runtime()?;
         Ok(Self { client, ..self })
     }
 }

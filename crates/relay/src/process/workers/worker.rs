@@ -16,7 +16,7 @@ use crate::{
 };
 use longhaul_admission::exhaustion::{self, is_exhaustion};
 use longhaul_linux::pipe_pool::Pool;
-use longhaul_transport::carrier::Carrier;
+use longhaul_transport::transport::Transport;
 use longhaul_udt::socket::Socket;
 use std::{
     io,
@@ -144,7 +144,7 @@ impl Acceptor {
             while let Ok(stream) = socket.accept().await {
                 // A connection without a peer address has ended already.
                 if let Some(address) = stream.peer_addr() {
-                    self.admit(Carrier::Udt(stream.into()), address).await;
+                    self.admit(Transport::Udt(stream.into()), address).await;
                 }
             }
             error!(
@@ -198,7 +198,7 @@ impl Acceptor {
 
     /// Waits for memory and a permit, then dispatches the connection. Meanwhile, other clients wait
     /// in the listen queue.
-    async fn admit(&self, client: impl Into<Carrier>, address: SocketAddr) {
+    async fn admit(&self, client: impl Into<Transport>, address: SocketAddr) {
         self.relay.memory.wait_for_room(address.ip()).await;
         let Ok(permit) = self.relay.connection_permits.clone().acquire_owned().await else {
             return;

@@ -326,7 +326,7 @@ impl Args {
     fn check_transport(&self) -> Result<(), &'static str> {
         match (self.transport, self.cc.as_deref(), self.pace) {
             (Transport::Tcp, ..) => Ok(()),
-            (_, Some(cc), ..) if Control::named(cc).is_none() => {
+            (_, Some(cc), ..) if Control::from_name(cc).is_none() => {
                 Err("--cc: --transport udt supports native and bbr")
             }
             (_, _, Pace::Auto) => Ok(()),

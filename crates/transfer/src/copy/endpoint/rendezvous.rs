@@ -19,7 +19,7 @@ use longhaul_command::{
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_scheduling::streams::{STREAMS_MAX as STREAMS_AUTO_MAX, guess};
 use longhaul_transport::{
-    blocking::{self, Handle, end_when_silent},
+    blocking::{self, Handle, enable_keepalive},
     identity::{Identity, Initiator, Responder},
     port::{self, Control},
 };
@@ -172,7 +172,7 @@ impl Ends for OpenerState {
 impl OpenerState {
     fn shut_down_if_given_up(&self) {
         if self.failure.is_some() {
-            self.control_handles.iter().for_each(Handle::deafen);
+            self.control_handles.iter().for_each(Handle::shutdown_read);
         }
     }
 }
@@ -207,7 +207,7 @@ pub(super) fn connect_endpoints<S: StreamHandler>(
             let first = connect_any(addresses)?;
             let address = first.peer_addr()?;
             let udt = (transport == Transport::Udt)
-                .then(|| bind_udt(port::any_towards(address), &begin.options))
+                .then(|| bind_udt(port::any_address_for(address), &begin.options))
                 .transpose()?;
             let peer = Peer {
                 address,
@@ -291,7 +291,7 @@ fn bind_udt(at: SocketAddr, options: &Options) -> io::Result<Socket> {
     let control = options
         .congestion_control
         .as_deref()
-        .and_then(Control::named);
+        .and_then(Control::from_name);
     port::bind(at, config, control.unwrap_or_default())
 }
 
@@ -424,7 +424,7 @@ impl Peer {
             (Some(socket), Purpose::Data(_)) => {
                 let address = self.address;
                 let connection =
-                    blocking::Connection::udt_to(address, socket).with_context(|| {
+                    blocking::Connection::connect_udt(address, socket).with_context(|| {
                         format!(
                             "cannot connect to {address} over UDT (does a firewall let UDP pass?)"
                         )
@@ -436,7 +436,7 @@ impl Peer {
     }
 
     fn handshake(&self, socket: TcpStream, purpose: Purpose) -> Result<Connection> {
-        end_when_silent(&socket, self.silence)?;
+        enable_keepalive(&socket, self.silence)?;
         Connection::open(
             blocking::Connection::Tcp(socket),
             &self.initiator,
@@ -460,7 +460,7 @@ impl<S: StreamHandler> Acceptor<S> {
     fn accept_tcp(self: &Arc<Self>, listener: &TcpListener, silence: Duration) {
         for socket in listener.incoming() {
             match socket {
-                Ok(socket) if end_when_silent(&socket, silence).is_ok() => {
+                Ok(socket) if enable_keepalive(&socket, silence).is_ok() => {
                     self.start_handshake(blocking::Connection::Tcp(socket));
                 }
                 // The connection is already broken.
@@ -474,7 +474,7 @@ impl<S: StreamHandler> Acceptor<S> {
     /// Accepts streams over UDT.
     fn accept_udt(self: &Arc<Self>, socket: &Socket) {
         socket.listen();
-        while let Ok(connection) = blocking::Connection::udt_from(socket) {
+        while let Ok(connection) = blocking::Connection::accept_udt(socket) {
             self.start_handshake(connection);
         }
     }

@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use longhaul_command::errln;
 use longhaul_command::{console::escape, threads};
 use longhaul_linux::process_sockets;
-use longhaul_transport::duplex::Duplex;
+use longhaul_transport::duplex::SharedTlsStream;
 use serde::Serialize;
 use std::{
     fmt::Display,
@@ -59,7 +59,7 @@ enum Channel {
     /// Pipes of a child process: the endpoint itself, or ssh.
     Child(Child),
     /// TLS connection to a site, which runs the endpoint.
-    Site(Duplex),
+    Site(SharedTlsStream),
 }
 
 impl EndpointProcess {
@@ -96,7 +96,7 @@ impl EndpointProcess {
     }
 
     /// Creates the handle of an endpoint at a site.
-    fn at_site(tls: Duplex) -> Self {
+    fn at_site(tls: SharedTlsStream) -> Self {
         Self {
             to: Box::new(tls.clone()),
             from: Some(BufReader::new(Box::new(tls.clone()))),
@@ -221,7 +221,7 @@ impl Drop for EndpointProcess {
                 let _ = child.kill();
                 let _ = child.wait();
             }
-            Channel::Site(tls) => tls.cut(),
+            Channel::Site(tls) => tls.shutdown(),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::{console::escape, exit::Refusal};
-use longhaul_transport::{blocking::end_when_silent, duplex::Duplex, identity::to_key};
+use longhaul_transport::{blocking::enable_keepalive, duplex::SharedTlsStream, identity::client_config_for_key};
 use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
     io::{self, Write},
@@ -22,10 +22,10 @@ use std::{
 };
 
 /// Connects and authenticates. Afterwards the connection carries the messages of an endpoint.
-pub(crate) fn open(site: &Address, export: &str, token: &Token) -> Result<Duplex> {
+pub(crate) fn open(site: &Address, export: &str, token: &Token) -> Result<SharedTlsStream> {
     let socket = connect(site).with_context(|| format!("cannot reach the site {site}"))?;
     let tls = tls_handshake(&socket, token).map_err(|error| explain_tls_error(error, site))?;
-    let mut connection = Duplex::new(tls, socket)?;
+    let mut connection = SharedTlsStream::new(tls, socket)?;
     let request = AuthRequest {
         secret: token.secret.clone(),
         export: export.to_owned(),
@@ -42,7 +42,7 @@ pub(crate) fn open(site: &Address, export: &str, token: &Token) -> Result<Duplex
         Some(AuthResponse::Busy(why)) => bail!("{site}: {}", escape(&why)),
         None => bail!("{site} closed the connection"),
     }
-    connection.wait_forever()?;
+    connection.clear_read_timeout()?;
     Ok(connection)
 }
 
@@ -53,7 +53,7 @@ fn connect(site: &Address) -> io::Result<TcpStream> {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 socket.set_read_timeout(Some(AUTH_TIMEOUT))?;
-                end_when_silent(&socket, SILENCE_TIMEOUT)?;
+                enable_keepalive(&socket, SILENCE_TIMEOUT)?;
                 return Ok(socket);
             }
             Err(error) => failure = error,
@@ -63,7 +63,7 @@ fn connect(site: &Address) -> io::Result<TcpStream> {
 }
 
 fn tls_handshake(mut socket: &TcpStream, token: &Token) -> io::Result<ClientConnection> {
-    let mut config = to_key(token.site.0).map_err(io::Error::other)?;
+    let mut config = client_config_for_key(token.site.0).map_err(io::Error::other)?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     // The site is verified by its key, not by its name.
     let name = ServerName::try_from("longhaul").map_err(io::Error::other)?;

@@ -315,7 +315,7 @@ impl State {
         match self.streams.get(&number) {
             // The stream's thread reports its blocks.
             Some(stream) => {
-                stream.handle.cut();
+                stream.handle.shutdown();
                 None
             }
             None => self.ended_streams.insert(number).then_some(0),

@@ -6,10 +6,10 @@ use longhaul_udt::Stats;
 use longhaul_units::Time;
 
 /// Bytes that a packet carries on an Ethernet, for who counts in packets what was said in bytes.
-pub const PACKET: u32 = 1456;
+pub const PACKET_PAYLOAD_LEN: u32 = 1456;
 
 /// Memory that a connection holds for data, in bytes.
-pub fn held_bytes(report: &Stats) -> u64 {
+pub fn buffered_bytes(report: &Stats) -> u64 {
     let packets = u64::from(report.unsent) + u64::from(report.unacked) + u64::from(report.unread);
     packets * report.payload_max as u64
 }

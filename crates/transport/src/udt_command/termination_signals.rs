@@ -7,9 +7,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// SIGINT, SIGTERM and SIGHUP, which end nothing by themselves from now on. A shell starts what it has in the background with SIGINT
 /// ignored: it counts all the same. SIGHUP does not where it is ignored, for then somebody asked for that (nohup(1)).
-pub(super) struct Interruption(Vec<Signal>);
+pub(super) struct TerminationSignals(Vec<Signal>);
 
-impl Interruption {
+impl TerminationSignals {
     pub(super) fn listen() -> Result<Self> {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate()].into_iter();
         let hangup = SignalKind::hangup();
@@ -19,7 +19,7 @@ impl Interruption {
     }
 
     /// Until one of them comes; never ends if nobody listens.
-    pub(super) async fn comes(this: &mut Option<Self>) {
+    pub(super) async fn wait(this: &mut Option<Self>) {
         poll_fn(|context| {
             let signals = this.iter_mut().flat_map(|this| &mut this.0);
             match signals

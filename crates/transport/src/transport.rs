@@ -2,8 +2,8 @@
 //! What carries a leg's bytes: a TCP socket, or a connection of UDT. Whoever relays need not know which.
 
 use crate::{
-    channel::{Channel, first_of},
-    terms,
+    channel::{Channel, first_nonempty},
+    udt_info,
 };
 use longhaul_linux::{
     socket::{self, pending_error},
@@ -26,14 +26,14 @@ use tokio::{io::Interest, net::TcpStream};
 /// UDT has no half of a close and no reset: a leg over it always has TLS, whose close_notify ends a direction, and without
 /// which an end is an abnormal one (RFC 8446 §6.1).
 #[derive(Debug, Clone)]
-pub enum Carrier {
+pub enum Transport {
     /// A socket.
     Tcp(Arc<TcpStream>),
     /// A connection on a UDP port.
     Udt(Arc<Stream>),
 }
 
-impl Carrier {
+impl Transport {
     /// The socket, if it is one.
     pub fn tcp(&self) -> Option<&Arc<TcpStream>> {
         match self {
@@ -59,7 +59,7 @@ impl Carrier {
     }
 
     /// The same, driven by the calling thread's event loop from now on. (UDT has a thread of its own.)
-    pub fn at_home_here(self) -> io::Result<Self> {
+    pub fn rebind_to_current_runtime(self) -> io::Result<Self> {
         let Self::Tcp(socket) = self else {
             return Ok(self);
         };
@@ -71,12 +71,12 @@ impl Carrier {
     }
 
     /// Fills an empty conduit with what has come; `Ok(0)` is the end.
-    pub fn fill(&self, conduit: &mut TransferBuffer, most: usize) -> io::Result<usize> {
+    pub fn fill(&self, conduit: &mut TransferBuffer, len_max: usize) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
-                socket.try_io(Interest::READABLE, || conduit.fill(&**socket, most))
+                socket.try_io(Interest::READABLE, || conduit.fill(&**socket, len_max))
             }
-            Self::Udt(stream) => conduit.fill_with(most, |bytes| stream.try_read(bytes)),
+            Self::Udt(stream) => conduit.fill_with(len_max, |bytes| stream.try_read(bytes)),
         }
     }
 
@@ -111,7 +111,7 @@ impl Carrier {
     }
 
     /// Writes bytes that others follow at once.
-    pub fn announce(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub fn write_more(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
                 let write = || longhaul_linux::transfer_buffer::send_more(&**socket, bytes);
@@ -122,9 +122,9 @@ impl Carrier {
     }
 
     /// Whether bytes written now would find room. If not, [`Self::poll_write_ready`] waits for it.
-    pub fn has_room(&self) -> io::Result<bool> {
+    pub fn is_writable(&self) -> io::Result<bool> {
         let Self::Tcp(socket) = self else {
-            return Ok(self.is_writable());
+            return Ok(self.is_udt_writable());
         };
         let look = || match socket::is_writable(&**socket)? {
             true => Ok(()),
@@ -137,7 +137,7 @@ impl Carrier {
         }
     }
 
-    fn is_writable(&self) -> bool {
+    fn is_udt_writable(&self) -> bool {
         let mut nobody = Context::from_waker(std::task::Waker::noop());
         self.poll_write_ready(&mut nobody).is_ready()
     }
@@ -178,7 +178,7 @@ impl Carrier {
     }
 
     /// The same, once there is something to say.
-    pub async fn peeked(&self) -> io::Result<usize> {
+    pub async fn wait_peek(&self) -> io::Result<usize> {
         loop {
             self.readable().await?;
             match self.try_peek() {
@@ -237,15 +237,17 @@ impl Carrier {
         match self {
             // An error means that it is broken, which its first use will say.
             Self::Tcp(socket) => drop(socket::set_notsent_lowat(&**socket, bytes)),
-            Self::Udt(stream) => stream.limit_unsent(bytes / terms::PACKET),
+            Self::Udt(stream) => stream.limit_unsent(bytes / udt_info::PACKET_PAYLOAD_LEN),
         }
     }
 
     /// Memory that it holds for data, in bytes; `None` if it is no more.
-    pub fn memory(&self) -> Option<u64> {
+    pub fn memory_bytes(&self) -> Option<u64> {
         match self {
             Self::Tcp(socket) => socket::memory(&**socket).ok(),
-            Self::Udt(stream) => stream.stats().map(|report| terms::held_bytes(&report)),
+            Self::Udt(stream) => stream
+                .stats()
+                .map(|report| udt_info::buffered_bytes(&report)),
         }
     }
 
@@ -253,13 +255,13 @@ impl Carrier {
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(socket) => TcpInfo::of(&**socket).ok(),
-            Self::Udt(stream) => stream.stats().map(|report| terms::tcp_info(&report)),
+            Self::Udt(stream) => stream.stats().map(|report| udt_info::tcp_info(&report)),
         }
     }
 
     /// Returns when it has an error, whether or not somebody reads. The end of a connection of UDT is an error to whoever
     /// reads and does not find TLS's end before it; until then it may be a good one.
-    pub async fn broken(&self) -> io::Error {
+    pub async fn wait_error(&self) -> io::Error {
         let socket = match self {
             Self::Tcp(socket) => socket,
             Self::Udt(stream) => return poll_fn(|cx| stream.poll_lost(cx)).await,
@@ -273,13 +275,13 @@ impl Carrier {
     }
 }
 
-impl From<TcpStream> for Carrier {
+impl From<TcpStream> for Transport {
     fn from(socket: TcpStream) -> Self {
         Self::Tcp(socket.into())
     }
 }
 
-impl Channel for Carrier {
+impl Channel for Transport {
     async fn readable(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_read_ready(cx)).await
     }
@@ -298,7 +300,7 @@ impl Channel for Carrier {
     fn try_write_vectored(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.try_write_vectored(slices),
-            Self::Udt(stream) => stream.try_write(first_of(slices)),
+            Self::Udt(stream) => stream.try_write(first_nonempty(slices)),
         }
     }
 
