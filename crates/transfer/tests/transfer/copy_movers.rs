@@ -62,7 +62,7 @@ impl WorkerTestbed {
         let netns = Netns::named(hosts.of("db").name().unwrap()).unwrap();
         let setup = Setup::default().durable().listen(at);
         let server = setup
-            .within(move |command| {
+            .prepare_commands(move |command| {
                 longhaul_linux::process::inside(command, &netns);
             })
             .start();
@@ -90,7 +90,7 @@ impl WorkerTestbed {
     fn restart_database(&mut self) {
         let server = self.own.as_mut().unwrap();
         server.kill();
-        server.start_again();
+        server.restart();
     }
 
     /// Connects to the database over a local socket.

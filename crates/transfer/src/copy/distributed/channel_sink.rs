@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sink for the reports of one share, which passes them over a channel events the aggregator.
+//! Sink for the reports of one share, which passes them to the aggregator over a channel.
 
 use crate::{
     copy::progress::{
