@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 pub struct Holder {
     /// The client's address; of IPv6 the first of its /64.
     pub address: IpAddr,
-    /// Another relay of longhaul, which speaks for many clients.
+    /// Whether the holder is another longhaul relay, which has many clients itself.
     pub is_relay: bool,
 }
 

@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    fn chosen(holdings: &[ConnectionMemory], waiting: &[[u8; 4]]) -> Vec<u64> {
+    fn choose_victims(holdings: &[ConnectionMemory], waiting: &[[u8; 4]]) -> Vec<u64> {
         chosen_after(holdings, waiting, false)
     }
 
@@ -161,20 +161,20 @@ mod tests {
     #[test]
     fn evicts_nothing_within_the_budget() {
         let holdings = [still(holding(1, 1, 90)), holding(2, 2, 9)];
-        assert_eq!(chosen(&holdings, &[[192, 0, 2, 3]]), NOBODY);
+        assert_eq!(choose_victims(&holdings, &[[192, 0, 2, 3]]), NOBODY);
     }
 
     #[test]
     fn evicts_the_largest_connections_of_the_largest_client() {
         let greedy = [holding(1, 1, 20), holding(2, 1, 50), holding(3, 1, 30)];
         let modest = [holding(4, 2, 24), holding(5, 3, 24)];
-        assert_eq!(chosen(&[&modest[..], &greedy].concat(), &[]), [2, 3]);
+        assert_eq!(choose_victims(&[&modest[..], &greedy].concat(), &[]), [2, 3]);
     }
 
     #[test]
     fn keeps_moving_connections_of_clients_within_their_share() {
         let holdings: Vec<_> = (1..=5).map(|n| holding(n.into(), n, 24)).collect();
-        assert_eq!(chosen(&holdings, &[]), NOBODY);
+        assert_eq!(choose_victims(&holdings, &[]), NOBODY);
     }
 
     #[test]
@@ -197,15 +197,15 @@ mod tests {
             still(holding(2, 2, 40)),
             still(holding(3, 1, 10)),
         ];
-        assert_eq!(chosen(&holdings, &[]), [3, 2]);
+        assert_eq!(choose_victims(&holdings, &[]), [3, 2]);
     }
 
     #[test]
     fn evicts_only_stalled_connections_of_a_lone_client() {
         let holdings = [holding(1, 1, 90), still(holding(2, 1, 20))];
-        assert_eq!(chosen(&holdings, &[]), [2]);
-        assert_eq!(chosen(&holdings, &[[192, 0, 2, 1]]), [2]);
-        assert_eq!(chosen(&holdings, &[[192, 0, 2, 9]]), [2, 1]);
+        assert_eq!(choose_victims(&holdings, &[]), [2]);
+        assert_eq!(choose_victims(&holdings, &[[192, 0, 2, 1]]), [2]);
+        assert_eq!(choose_victims(&holdings, &[[192, 0, 2, 9]]), [2, 1]);
         let own = [[192, 0, 2, 1]];
         assert_eq!(
             chosen_after(&holdings, &own, true),
@@ -218,7 +218,7 @@ mod tests {
     fn applies_no_share_to_relays() {
         let mut relay = holding(1, 1, 99);
         relay.holder.is_relay = true;
-        assert_eq!(chosen(&[relay, holding(2, 2, 9)], &[]), NOBODY);
-        assert_eq!(chosen(&[still(relay), holding(2, 2, 9)], &[]), [1]);
+        assert_eq!(choose_victims(&[relay, holding(2, 2, 9)], &[]), NOBODY);
+        assert_eq!(choose_victims(&[still(relay), holding(2, 2, 9)], &[]), [1]);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each client of a relay may have of what all clients share, and what happens when it runs out.
+//! Bounds of each client on the resources that all clients of a relay share, and the reaction when one is exhausted.
 //!
 //! A client is one address, or one /64 of IPv6 ([`accounts::Holder`]).
 //!

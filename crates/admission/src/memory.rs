@@ -231,19 +231,19 @@ fn choose(mark: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<Memory
 mod tests {
     use super::*;
 
-    fn chosen(mark: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<(u64, Basis)> {
+    fn choose_budget(mark: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<(u64, Basis)> {
         choose(mark, machine, cgroup).map(|budget| (budget.bytes, budget.basis))
     }
 
     #[test]
     fn derives_the_default_from_the_least_limit() {
         let half = Some((50, Basis::TcpMem));
-        assert_eq!(chosen(Some(100), 1 << 20, None), half);
-        assert_eq!(chosen(None, 3200, None), Some((100, Basis::Machine)));
-        assert_eq!(chosen(Some(100), 3200, Some(80)), Some((20, Basis::Cgroup)));
-        assert_eq!(chosen(Some(100), 3200, Some(4000)), half);
-        assert_eq!(chosen(None, 0, Some(400)), Some((100, Basis::Cgroup)));
-        assert_eq!(chosen(None, 0, None), None);
+        assert_eq!(choose_budget(Some(100), 1 << 20, None), half);
+        assert_eq!(choose_budget(None, 3200, None), Some((100, Basis::Machine)));
+        assert_eq!(choose_budget(Some(100), 3200, Some(80)), Some((20, Basis::Cgroup)));
+        assert_eq!(choose_budget(Some(100), 3200, Some(4000)), half);
+        assert_eq!(choose_budget(None, 0, Some(400)), Some((100, Basis::Cgroup)));
+        assert_eq!(choose_budget(None, 0, None), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ const BURST: Duration = Duration::from_millis(50);
 /// The least size of a read in bytes, whatever the rate.
 const CHUNK_MIN: u64 = 4096;
 
-/// Which way bytes go.
+/// Direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the destination.
@@ -84,7 +84,7 @@ impl RateLimit {
 pub struct RateLimits(Vec<Arc<RateLimit>>);
 
 impl RateLimits {
-    /// All of `limits` together: the slowest decides.
+    /// Combines several limits: the slowest one decides.
     pub fn new(limits: impl IntoIterator<Item = Arc<RateLimit>>) -> Self {
         Self(limits.into_iter().collect())
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The log: events of `tracing` as lines on standard error.
 //!
-//! Levels: `error` for what ended or lost something, `warn` for what an operator should look at (a peer down, a client
-//! refused, a limit reached), `info` for the life of a daemon (listening, reloaded, stopped), `debug` and `trace` for
-//! single connections. At the default level, `info`, no line is written per connection. Strangers' lines are limited by
-//! [`RateLimit`].
+//! Level `error` is for something that ended or was lost. `warn` is for an operator: a peer down, a client refused, a
+//! limit reached. `info` is for the life of a daemon: listening, reloaded, stopped. `debug` and `trace` are for single
+//! connections. At the default level, `info`, no line is written per connection. [`RateLimit`] bounds the lines that
+//! strangers cause.
 
 use crate::{console, line_writer::LineWriter};
 use std::{

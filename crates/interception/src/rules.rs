@@ -163,9 +163,9 @@ fn divert(listener: SocketAddr, intercept: &Intercept) -> String {
 }
 
 /// Sends what is to be intercepted to the chain `way`. A rule for each network and range: a set would refuse ranges that
-/// overlap. Connections that can't be split bypass the relay: those whose segments are signed end to end (RFC 2385, RFC 5925),
-/// as BGP has them, or authenticated by IPsec, and subflows that join an MPTCP connection (RFC 8684 §3.2). So do services of the
-/// link and of the cloud, which would take the relay's host for the client. Options have numbers, because older nft has no
+/// overlap. Connections that can't be split bypass the relay. Those are connections with signed segments (RFC 2385, RFC 5925), as
+/// of BGP, or with IPsec authentication, and subflows that join an MPTCP connection (RFC 8684 §3.2). Services of the
+/// link and of the cloud bypass it too: they would take the relay's host for the client. Options have numbers, because older nft has no
 /// names for them.
 fn select(name: &str, way: &str, listener: SocketAddr, intercept: &Intercept) -> String {
     const SIGNATURE: u8 = 19;

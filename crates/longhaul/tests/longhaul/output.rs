@@ -19,7 +19,7 @@ fn full() -> File {
 }
 
 #[test]
-fn a_lost_answer_is_an_error() {
+fn fails_if_standard_output_is_full() {
     let output = longhaul(&["lab", "list"]).stdout(full()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -27,7 +27,7 @@ fn a_lost_answer_is_an_error() {
 }
 
 #[test]
-fn who_has_read_enough_may_go() {
+fn accepts_a_reader_that_closes_the_pipe() {
     let mut lists = longhaul(&["lab", "list"]);
     let lists = lists.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = lists.spawn().unwrap();
@@ -41,7 +41,7 @@ fn who_has_read_enough_may_go() {
 }
 
 #[test]
-fn a_copy_is_made_whoever_hears_of_it() {
+fn copies_without_a_reader_of_its_messages() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(at("from"), "data").unwrap();

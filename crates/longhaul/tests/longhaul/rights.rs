@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Who asks.
+/// Caller of the command: its user and capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
     /// An ordinary user.
@@ -35,7 +35,7 @@ const LOW_PORT: &str = "need CAP_NET_BIND_SERVICE";
 /// Not refused for lack of rights.
 const MAY: &str = "";
 
-/// What each of [`CALLERS`] is told. DIR is a directory of the test's, NETNS a network namespace of the machine's.
+/// Commands and the refusal for each of [`CALLERS`]. DIR is a directory of the test's, NETNS a network namespace of the machine's.
 const REFUSED: [(&str, [&str; 3]); 30] = [
     ("cc load htcp", [ROOT, MACHINE, ROOT]),
     ("cc load htcp --replace", [ROOT, MACHINE, ROOT]),
@@ -115,7 +115,7 @@ const REFUSED: [(&str, [&str; 3]); 30] = [
     ("tap capture --netns NETNS -i lo -w DIR/e", [ENTER; 3]),
 ];
 
-/// What takes no rights.
+/// Commands that need no rights.
 const FREE: [&str; 5] = [
     "cc list",
     "cc show htcp",
@@ -124,7 +124,7 @@ const FREE: [&str; 5] = [
     "relay --transparent 127.0.0.1:0 --check-config",
 ];
 
-/// What only root may change.
+/// Commands whose changes need root.
 const CHANGES: [&str; 3] = ["doctor --fix", "doctor --undo", "doctor --clean"];
 
 fn is_root() -> bool {
@@ -299,7 +299,7 @@ fn works_with_the_rights_that_the_manual_names() {
 }
 
 #[test]
-fn what_takes_no_rights_works_without() {
+fn runs_unprivileged_commands_for_every_caller() {
     let directory = tempfile::tempdir().unwrap();
     for line in FREE {
         let Some(command) = as_caller(Caller::User) else {
