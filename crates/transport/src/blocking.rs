@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections that threads wait in: a TCP socket, or a connection of UDT.
+//! Blocking connections for threads: a TCP socket, or a UDT connection.
 
 use crate::udt_info;
 use anyhow::{Context as _, Result};
@@ -17,65 +17,66 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What rustls is given at once: it takes 4 KiB at a time by itself.
+/// Size of the receive buffer in bytes. rustls itself reads 4 KiB at a time.
 const RECEIVE_LEN: usize = 256 << 10;
 
-/// A connection, or a share of one.
+/// Blocking connection; clones share it.
 #[derive(Debug)]
 pub enum Connection {
     /// TCP.
     Tcp(TcpStream),
-    /// UDT, and how long a read of this share may wait.
+    /// UDT, and the read timeout of this clone.
     Udt(Arc<Stream>, Option<Duration>),
 }
 
 impl Connection {
-    /// Opens a connection of UDT.
+    /// Opens a UDT connection.
     ///
     /// # Errors
-    /// Nobody answers.
+    /// The peer refuses the connection, or no answer comes.
     pub fn connect_udt(address: SocketAddr, socket: &Socket) -> io::Result<Self> {
         let mut connecting = pin!(socket.connect(address));
         let stream = block_on(None, |cx| connecting.as_mut().poll(cx));
-        Ok(stream.expect("it may take its time")?.into())
+        Ok(stream.expect("no timeout is set")?.into())
     }
 
-    /// The next connection of UDT that another host opens.
+    /// Accepts the next UDT connection.
     ///
     /// # Errors
-    /// A port that broke.
+    /// The socket failed.
     pub fn accept_udt(socket: &Socket) -> io::Result<Self> {
         let mut accepting = pin!(socket.accept());
         let stream = block_on(None, |cx| accepting.as_mut().poll(cx));
-        Ok(stream.expect("it may take its time")?.into())
+        Ok(stream.expect("no timeout is set")?.into())
     }
 
-    /// Another share of it.
+    /// Returns another handle of the connection.
     ///
     /// # Errors
     /// No descriptor is left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Tcp(socket) => Self::Tcp(socket.try_clone()?),
-            Self::Udt(stream, patience) => Self::Udt(stream.clone(), *patience),
+            Self::Udt(stream, timeout) => Self::Udt(stream.clone(), *timeout),
         })
     }
 
-    /// How long a read may wait; of a socket, a read of any share.
+    /// Sets the read timeout. For TCP it applies to all clones.
     ///
     /// # Errors
     /// Those of the system.
-    pub fn set_read_timeout(&mut self, at_most: Option<Duration>) -> io::Result<()> {
+    pub fn set_read_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
-            Self::Tcp(socket) => socket.set_read_timeout(at_most),
-            Self::Udt(_, patience) => {
-                *patience = at_most;
+            Self::Tcp(socket) => socket.set_read_timeout(timeout),
+            Self::Udt(_, read_timeout) => {
+                *read_timeout = timeout;
                 Ok(())
             }
         }
     }
 
-    /// Nothing more is written. What is over UDT has arrived then: its other direction ends, too, when the last share goes.
+    /// Ends the sending direction. Over UDT this waits until all data is acknowledged; the receiving direction ends
+    /// too when the last clone is dropped.
     ///
     /// # Errors
     /// A connection that broke.
@@ -83,12 +84,12 @@ impl Connection {
         match self {
             Self::Tcp(socket) => socket.shutdown(Shutdown::Write),
             Self::Udt(stream, _) => {
-                block_on(None, |cx| stream.poll_flushed(cx)).expect("it may take its time")
+                block_on(None, |cx| stream.poll_flushed(cx)).expect("no timeout is set")
             }
         }
     }
 
-    /// Whoever waits in it fails.
+    /// Closes both directions: blocked reads and writes fail.
     pub fn shutdown(&self) {
         match self {
             // It may have ended by itself.
@@ -97,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Whoever waits for something from the other end hears that there is nothing more. Over TCP the other end notices nothing.
+    /// Closes the receiving direction: blocked reads return the end of the stream. Over TCP the peer does not notice.
     pub fn shutdown_read(&self) {
         match self {
             // It may have ended by itself.
@@ -106,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// Whether the other end has closed it, or it broke: who neither reads nor writes hears of neither.
+    /// Whether the peer closed the connection or it failed, without a read or a write.
     pub fn has_ended(&self) -> bool {
         match self {
             Self::Tcp(socket) => {
@@ -116,7 +117,7 @@ impl Connection {
         }
     }
 
-    /// The socket, if it is one.
+    /// Returns the TCP socket; `None` for UDT.
     pub fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Self::Tcp(socket) => Some(socket),
@@ -124,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// How it fares; `None` if it is no more.
+    /// Returns the state as `TCP_INFO`; `None` once the connection is gone.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(socket) => TcpInfo::of(socket).ok(),
@@ -132,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// Lets no more wait in it unsent.
+    /// Limits the unsent data, in bytes.
     pub fn limit_unsent(&self, bytes: u32) {
         match self {
             Self::Tcp(socket) => drop(longhaul_linux::socket::set_notsent_lowat(socket, bytes)),
@@ -149,16 +150,16 @@ impl From<Stream> for Connection {
 
 impl Read for Connection {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let (stream, patience) = match self {
+        let (stream, timeout) = match self {
             Self::Tcp(socket) => return socket.read(bytes),
-            Self::Udt(stream, patience) => (stream, *patience),
+            Self::Udt(stream, timeout) => (stream, *timeout),
         };
         loop {
             match stream.try_read(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
-            let ready = block_on(patience, |cx| stream.poll_readable(cx));
+            let ready = block_on(timeout, |cx| stream.poll_readable(cx));
             ready.ok_or(io::ErrorKind::TimedOut)?;
         }
     }
@@ -194,7 +195,7 @@ impl Write for Connection {
     }
 }
 
-/// Wakes the thread that waits.
+/// Waker that unparks a thread.
 struct ThreadWaker(Thread);
 
 impl Wake for ThreadWaker {
@@ -203,14 +204,14 @@ impl Wake for ThreadWaker {
     }
 }
 
-/// Has this thread wait for what tasks poll for; `None` if that takes longer than `at_most`.
+/// Blocks the thread until `poll` is ready. Returns `None` if that takes longer than `timeout`.
 fn block_on<T>(
-    at_most: Option<Duration>,
+    timeout: Option<Duration>,
     mut poll: impl FnMut(&mut task::Context<'_>) -> Poll<T>,
 ) -> Option<T> {
     let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let mut context = task::Context::from_waker(&waker);
-    let until = at_most.map(|at_most| Instant::now() + at_most);
+    let until = timeout.map(|timeout| Instant::now() + timeout);
     loop {
         if let Poll::Ready(outcome) = poll(&mut context) {
             return Some(outcome);
@@ -223,11 +224,11 @@ fn block_on<T>(
     }
 }
 
-/// A connection that is read in large pieces.
+/// Connection with a large read buffer.
 pub struct BufferedConnection {
     reader: BufReader<Connection>,
     writer: Connection,
-    /// When the handshake has to be over. A stranger may send a byte now and then.
+    /// Time by which the handshake must be finished, even if the peer sends a byte now and then.
     handshake_deadline: Option<Instant>,
 }
 
@@ -235,7 +236,7 @@ impl Read for BufferedConnection {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if let Some(until) = self.handshake_deadline {
             let left = until.saturating_duration_since(Instant::now());
-            // None at all would be for ever.
+            // A read timeout of zero is invalid.
             let left = left.max(Duration::from_millis(1));
             self.reader.get_mut().set_read_timeout(Some(left))?;
         }
@@ -258,7 +259,7 @@ impl Write for BufferedConnection {
 }
 
 impl BufferedConnection {
-    /// A socket whose handshake may take so long. Without Nagle's delay (RFC 896), if it is TCP.
+    /// Wraps a connection whose handshake may take this long. Disables Nagle's delay (RFC 896) on TCP.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -274,7 +275,7 @@ impl BufferedConnection {
         })
     }
 
-    /// The handshake is over: reads wait as long as they must.
+    /// Removes the read timeout after the handshake.
     ///
     /// # Errors
     /// Those of the system.
@@ -283,7 +284,7 @@ impl BufferedConnection {
         self.reader.get_mut().set_read_timeout(None)
     }
 
-    /// A handle by which another thread ends it.
+    /// Returns a handle by which another thread can close the connection.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -291,7 +292,7 @@ impl BufferedConnection {
         Ok(Handle(Arc::new(self.writer.try_clone()?)))
     }
 
-    /// Nothing more is written.
+    /// Ends the sending direction.
     ///
     /// # Errors
     /// A connection that broke.
@@ -300,38 +301,38 @@ impl BufferedConnection {
     }
 }
 
-/// Ends a connection that another thread waits in.
+/// Handle that closes a connection in which another thread is blocked.
 #[derive(Debug, Clone)]
 pub struct Handle(Arc<Connection>);
 
 impl Handle {
-    /// The connection, to look at and to set up.
+    /// Returns the connection.
     pub fn connection(&self) -> &Connection {
         &self.0
     }
 
-    /// Whoever waits in it fails.
+    /// Closes both directions: blocked reads and writes fail.
     pub fn shutdown(&self) {
         self.0.shutdown();
     }
 
-    /// Whoever waits for something from the other end hears that there is nothing more. Over TCP the other end notices nothing.
+    /// Closes the receiving direction: blocked reads return the end of the stream. Over TCP the peer does not notice.
     pub fn shutdown_read(&self) {
         self.0.shutdown_read();
     }
 }
 
-/// A far end that says nothing any more, not even that it is there, is an error.
+/// Enables TCP keepalive: a connection whose peer sends nothing for `timeout`, not even an ACK, fails.
 ///
 /// # Errors
 /// Those of the system.
-pub fn enable_keepalive(socket: &impl AsFd, silence: Duration) -> io::Result<()> {
-    // The kernel counts seconds, and one at least.
-    let look = (silence / 4).max(Duration::from_secs(1));
-    sockopt::set_tcp_user_timeout(socket, silence.as_millis() as u32)?;
+pub fn enable_keepalive(socket: &impl AsFd, timeout: Duration) -> io::Result<()> {
+    // The kernel counts in seconds, at least one.
+    let interval = (timeout / 4).max(Duration::from_secs(1));
+    sockopt::set_tcp_user_timeout(socket, timeout.as_millis() as u32)?;
     sockopt::set_socket_keepalive(socket, true)?;
-    sockopt::set_tcp_keepidle(socket, look)?;
-    sockopt::set_tcp_keepintvl(socket, look)?;
+    sockopt::set_tcp_keepidle(socket, interval)?;
+    sockopt::set_tcp_keepintvl(socket, interval)?;
     sockopt::set_tcp_keepcnt(socket, 3)?;
     Ok(())
 }
@@ -344,14 +345,14 @@ mod tests {
         thread,
     };
 
-    /// A read timeout of its own would begin anew with each byte.
+    /// A plain read timeout would restart with each byte.
     #[test]
-    fn who_sends_a_byte_now_and_then_shakes_hands_no_longer_than_others() {
+    fn handshake_timeout_holds_for_a_slow_sender() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut stranger = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         let trickle = thread::spawn(move || {
-            while stranger.write_all(&[0]).is_ok() {
+            while client.write_all(&[0]).is_ok() {
                 thread::sleep(Duration::from_millis(5));
             }
         });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading and writing through a shared reference, on a socket that splice uses as well: no byte stays behind in a buffer.
+//! Reads and writes through a shared reference, on a socket that splice(2) uses as well: no byte stays in a buffer.
 
 use std::{
     io::{self, IoSlice},
@@ -7,18 +7,18 @@ use std::{
 };
 use tokio::net::TcpStream;
 
-/// A connection that is read and written through shared references, each call doing what it can at
-/// once.
+/// Connection that is read and written through shared references. Each call does as much as is possible without
+/// waiting.
 pub trait Channel: Sync {
-    /// Waits until [`Channel::try_read`] is worth a try.
+    /// Waits until [`Channel::try_read`] may succeed.
     fn readable(&self) -> impl Future<Output = io::Result<()>> + Send;
-    /// Waits until [`Channel::try_write_vectored`] is worth a try.
+    /// Waits until [`Channel::try_write_vectored`] may succeed.
     fn writable(&self) -> impl Future<Output = io::Result<()>> + Send;
-    /// `Ok(0)` is the clean end of the stream.
+    /// Reads what was received; `Ok(0)` is the clean end of the stream.
     fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize>;
-    /// Writes what there is room for, of the first slices at least.
+    /// Writes as much as is accepted, of the first slices at least.
     fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
-    /// Waits until what was written is with the kernel.
+    /// Waits until the kernel has all written bytes.
     fn flushed(&self) -> impl Future<Output = io::Result<()>> + Send;
 }
 
@@ -44,7 +44,7 @@ impl Channel for TcpStream {
     }
 }
 
-/// As their sharers see it.
+/// Shared channel.
 impl<C: Channel + Send> Channel for Arc<C> {
     async fn readable(&self) -> io::Result<()> {
         C::readable(self).await
@@ -80,7 +80,7 @@ pub async fn write_all(stream: &impl Channel, mut bytes: &[u8]) -> io::Result<()
     stream.flushed().await
 }
 
-/// Appends up to `len` bytes to `bytes`; `Ok(0)` is the end of the stream.
+/// Reads up to `len` bytes and appends them to `bytes`; `Ok(0)` is the end of the stream.
 pub async fn read_some(
     stream: &impl Channel,
     bytes: &mut Vec<u8>,
@@ -99,7 +99,7 @@ pub async fn read_some(
     }
 }
 
-/// The first slice that has any bytes: a record of TLS, or a packet of UDT, holds those of one.
+/// Returns the first slice that is not empty: a TLS record or a UDT packet holds bytes of one slice.
 pub fn first_nonempty<'a>(slices: &'a [IoSlice<'_>]) -> &'a [u8] {
     slices
         .iter()

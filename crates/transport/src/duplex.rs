@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A TLS connection that one thread reads while another writes: nobody holds the lock while it waits for bytes.
+//! TLS connection that one thread reads while another writes: no thread holds the lock while it waits for bytes.
 
 use parking_lot::{Mutex, MutexGuard};
 use rustls::ClientConnection;
@@ -9,10 +9,10 @@ use std::{
     sync::Arc,
 };
 
-/// What rustls takes at once.
+/// Bytes per read from the socket, as rustls takes them.
 const RECEIVE_LEN: usize = 4096;
 
-/// The connection, shared. It is for messages: a write waits under the lock until the socket has taken it.
+/// Shared TLS connection for messages: a write holds the lock until the socket has accepted it.
 #[derive(Debug, Clone)]
 pub struct SharedTlsStream(Arc<Inner>);
 
@@ -24,26 +24,26 @@ struct Inner {
 }
 
 impl SharedTlsStream {
-    /// After the handshake.
+    /// Wraps a connection after its handshake.
     pub fn new(tls: ClientConnection, socket: TcpStream) -> io::Result<Self> {
         let peer = socket.peer_addr()?.ip();
         let tls = Mutex::new(tls);
         Ok(Self(Arc::new(Inner { tls, socket, peer })))
     }
 
-    /// Where the far end was reached.
+    /// Returns the peer's address.
     pub fn peer(&self) -> IpAddr {
         self.0.peer
     }
 
-    /// Until its keepalives say that nobody is there.
+    /// Removes the read timeout: a read waits until keepalive detects a dead peer.
     pub fn clear_read_timeout(&self) -> io::Result<()> {
         self.0.socket.set_read_timeout(None)
     }
 
-    /// Ends it: whoever reads fails.
+    /// Closes the connection: blocked reads fail.
     pub fn shutdown(&self) {
-        // It may have ended by itself.
+        // The peer may already have closed it.
         let _ = self.0.socket.shutdown(Shutdown::Both);
     }
 
@@ -51,7 +51,7 @@ impl SharedTlsStream {
         self.0.tls.lock()
     }
 
-    /// Takes bytes as they come from the socket; none are its end.
+    /// Processes bytes from the socket; an empty slice is its end.
     fn process_received(&self, mut received: &[u8]) -> io::Result<()> {
         let mut tls = self.tls();
         tls.read_tls(&mut received)?;

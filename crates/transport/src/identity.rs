@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who the two ends of a copy are to each other: each makes a certificate for this one conversation, the other learns
-//! it over a channel that both trust (ssh's), and TLS 1.3 accepts that one and no other.
+//! Identity of the endpoints of a copy. Each creates a certificate for this session, and the other learns it over a
+//! channel that both trust (ssh). TLS 1.3 accepts that certificate and no other.
 
 use anyhow::{Context as _, Result};
 use rustls::{
@@ -15,10 +15,10 @@ use rustls::{
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// A name that certificates must have and nobody looks at.
+/// Server name in the certificates, which TLS requires and no verifier reads.
 const SERVER_NAME: &str = "longhaul";
 
-/// A key that lives as long as this process, and the certificate that shows it.
+/// Private key that exists as long as this process, and its certificate.
 #[derive(Debug)]
 pub struct Identity {
     certificate: CertificateDer<'static>,
@@ -26,10 +26,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A fresh key and its certificate.
+    /// Creates a key and its certificate.
     ///
     /// # Errors
-    /// If the system gives no random bytes.
+    /// The system provides no random bytes.
     pub fn new() -> Result<Self> {
         let generated = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()]);
         let made = generated.context("cannot make a certificate")?;
@@ -39,7 +39,7 @@ impl Identity {
         })
     }
 
-    /// What the other end must be told.
+    /// Returns the certificate (DER), which the peer must learn.
     pub fn certificate(&self) -> &[u8] {
         &self.certificate
     }
@@ -48,7 +48,7 @@ impl Identity {
         PrivatePkcs8KeyDer::from(self.key.clone()).into()
     }
 
-    /// The side that connects, to whoever shows `peer`.
+    /// Returns the connecting side, for a peer with the certificate `peer`.
     pub fn initiator(&self, peer: &[u8]) -> Result<Initiator> {
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
@@ -58,48 +58,49 @@ impl Identity {
         Ok(Initiator(Arc::new(config)))
     }
 
-    /// The side that listens, for whoever shows `peer`.
+    /// Returns the listening side, for a peer with the certificate `peer`.
     pub fn responder(&self, peer: &[u8]) -> Result<Responder> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(Arc::new(PinnedPeer::Certificate(peer.to_vec())))
             .with_single_cert(vec![self.certificate.clone()], self.key())?;
-        // Nobody resumes: every conversation has certificates of its own.
+        // Sessions are not resumed: each has its own certificates.
         config.send_tls13_tickets = 0;
         Ok(Responder(Arc::new(config)))
     }
 }
 
-/// Opens connections.
+/// Configuration of the connecting side.
 #[derive(Debug, Clone)]
 pub struct Initiator(Arc<ClientConfig>);
 
 impl Initiator {
-    /// A connection that this end opens, before its handshake.
+    /// Creates a connection before its handshake.
     ///
     /// # Errors
-    /// If rustls refuses the configuration.
+    /// rustls refuses the configuration.
     pub fn connection(&self) -> Result<ClientConnection> {
-        let name = ServerName::try_from(SERVER_NAME).context("no name")?;
+        let name = ServerName::try_from(SERVER_NAME).context("invalid server name")?;
         Ok(ClientConnection::new(self.0.clone(), name)?)
     }
 }
 
-/// Accepts connections.
+/// Configuration of the listening side.
 #[derive(Debug, Clone)]
 pub struct Responder(Arc<ServerConfig>);
 
 impl Responder {
-    /// A connection that this end accepts, before its handshake.
+    /// Creates a connection before its handshake.
     ///
     /// # Errors
-    /// If rustls refuses the configuration.
+    /// rustls refuses the configuration.
     pub fn connection(&self) -> Result<ServerConnection> {
         Ok(ServerConnection::new(self.0.clone())?)
     }
 }
 
-/// AES-128 first: a key lives as long as a conversation, and 256 bits cost a fifth more time (docs/copy.md).
+/// Returns the crypto provider, with AES-128 first: a key lives as long as a session, and 256 bits cost a fifth more
+/// time (docs/copy.md).
 pub fn provider() -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     provider
@@ -108,7 +109,8 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// For who connects to a site: the far end has the key with this fingerprint, and is shown nothing by TLS.
+/// Returns the configuration of a client of a site: the server has the key with this fingerprint, and gets no client
+/// certificate.
 pub fn client_config_for_key(fingerprint: [u8; 32]) -> Result<ClientConfig> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
@@ -118,9 +120,9 @@ pub fn client_config_for_key(fingerprint: [u8; 32]) -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// What counts of a certificate (DER): all of it, or the SHA-256 hash of its public key (SubjectPublicKeyInfo, as in
-/// RFC 7469 §2.4). Who shows it must also sign with its key: TLS 1.3 asks for that
-/// (RFC 8446 §4.4.3), and here it is checked.
+/// Pinned part of a peer's certificate: the whole (DER), or the SHA-256 hash of its public key (SubjectPublicKeyInfo,
+/// as in RFC 7469 §2.4). The peer must also sign with the key: TLS 1.3 requires that (RFC 8446 §4.4.3), and the
+/// verifier checks it.
 #[derive(Debug)]
 enum PinnedPeer {
     Certificate(Vec<u8>),
@@ -128,18 +130,18 @@ enum PinnedPeer {
 }
 
 impl PinnedPeer {
-    fn check(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
-        let is_it = match self {
-            Self::Certificate(certificate) => shown.as_ref() == certificate,
+    fn check(&self, presented: &CertificateDer<'_>) -> Result<(), Error> {
+        let matches = match self {
+            Self::Certificate(certificate) => presented.as_ref() == certificate,
             Self::Key(fingerprint) => {
-                let key = webpki::EndEntityCert::try_from(shown);
-                key.is_ok_and(|shown| {
-                    let key = shown.subject_public_key_info();
+                let key = webpki::EndEntityCert::try_from(presented);
+                key.is_ok_and(|presented| {
+                    let key = presented.subject_public_key_info();
                     Sha256::digest(&key)[..] == fingerprint[..]
                 })
             }
         };
-        match is_it {
+        match matches {
             true => Ok(()),
             false => Err(Error::InvalidCertificate(
                 rustls::CertificateError::ApplicationVerificationFailure,
@@ -157,7 +159,7 @@ impl PinnedPeer {
     }
 }
 
-/// TLS 1.2 is never offered.
+/// Rejects a TLS 1.2 signature: that version is never offered.
 fn reject_tls12() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::General("TLS 1.3 only".to_owned()))
 }
@@ -168,7 +170,7 @@ fn signature_schemes() -> Vec<SignatureScheme> {
         .supported_schemes()
 }
 
-/// What rustls asks of the verifiers of both sides alike: certificates sign, and in TLS 1.3 only.
+/// Methods that both verifiers share: signature checks, for TLS 1.3 only.
 macro_rules! signatures {
     () => {
         fn verify_tls12_signature(
@@ -198,13 +200,14 @@ macro_rules! signatures {
 impl ServerCertVerifier for PinnedPeer {
     fn verify_server_cert(
         &self,
-        shown: &CertificateDer<'_>,
+        presented: &CertificateDer<'_>,
         _intermediates: &[CertificateDer<'_>],
         _name: &ServerName<'_>,
         _ocsp: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.check(shown).map(|()| ServerCertVerified::assertion())
+        self.check(presented)
+            .map(|()| ServerCertVerified::assertion())
     }
 
     signatures!();
@@ -217,11 +220,12 @@ impl ClientCertVerifier for PinnedPeer {
 
     fn verify_client_cert(
         &self,
-        shown: &CertificateDer<'_>,
+        presented: &CertificateDer<'_>,
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.check(shown).map(|()| ClientCertVerified::assertion())
+        self.check(presented)
+            .map(|()| ClientCertVerified::assertion())
     }
 
     signatures!();
@@ -232,53 +236,56 @@ mod tests {
     use super::*;
     use rustls::Connection;
 
-    /// Carries what each says to the other until both are content, or one is not.
-    fn shake_hands(initiator: &Initiator, responder: &Responder) -> Result<(), Error> {
+    /// Exchanges messages until both handshakes are complete or one fails.
+    fn complete_handshake(initiator: &Initiator, responder: &Responder) -> Result<(), Error> {
         let mut near: Connection = initiator.connection().unwrap().into();
         let mut far: Connection = responder.connection().unwrap().into();
         while near.is_handshaking() || far.is_handshaking() {
-            carry(&mut near, &mut far)?;
-            carry(&mut far, &mut near)?;
+            transfer_records(&mut near, &mut far)?;
+            transfer_records(&mut far, &mut near)?;
         }
         Ok(())
     }
 
-    fn carry(from: &mut Connection, to: &mut Connection) -> Result<(), Error> {
-        let mut said = Vec::new();
+    fn transfer_records(from: &mut Connection, to: &mut Connection) -> Result<(), Error> {
+        let mut sent = Vec::new();
         while from.wants_write() {
-            from.write_tls(&mut said).unwrap();
+            from.write_tls(&mut sent).unwrap();
         }
-        let mut heard = said.as_slice();
-        while !heard.is_empty() {
-            to.read_tls(&mut heard).unwrap();
+        let mut received = sent.as_slice();
+        while !received.is_empty() {
+            to.read_tls(&mut received).unwrap();
             to.process_new_packets()?;
         }
         Ok(())
     }
 
     #[test]
-    fn only_the_two_that_know_each_other_shake_hands() {
-        let [near, far, stranger] = [(); 3].map(|()| Identity::new().unwrap());
-        let meet = |opens: &Identity, believes: &Identity, accepts: &Identity, of: &Identity| {
-            let initiator = opens.initiator(believes.certificate()).unwrap();
-            let responder = accepts.responder(of.certificate()).unwrap();
-            shake_hands(&initiator, &responder)
+    fn accepts_only_the_pinned_certificates() {
+        let [near, far, outsider] = [(); 3].map(|()| Identity::new().unwrap());
+        let connect = |client: &Identity,
+                       expected_server: &Identity,
+                       server: &Identity,
+                       expected_client: &Identity| {
+            let initiator = client.initiator(expected_server.certificate()).unwrap();
+            let responder = server.responder(expected_client.certificate()).unwrap();
+            complete_handshake(&initiator, &responder)
         };
-        assert_eq!(meet(&near, &far, &far, &near), Ok(()));
+        assert_eq!(connect(&near, &far, &far, &near), Ok(()));
         assert!(
-            meet(&near, &far, &stranger, &near).is_err(),
+            connect(&near, &far, &outsider, &near).is_err(),
             "a false target"
         );
         assert!(
-            meet(&stranger, &far, &far, &near).is_err(),
+            connect(&outsider, &far, &far, &near).is_err(),
             "a false source"
         );
-        // Who shows another's certificate does not have its key.
-        let thief = Identity {
+        // An attacker that presents another's certificate lacks its key.
+        let impostor = Identity {
             certificate: near.certificate.clone(),
-            key: stranger.key.clone(),
+            key: outsider.key.clone(),
         };
-        let theft = thief.initiator(far.certificate());
-        assert!(theft.is_err() || meet(&thief, &far, &far, &near).is_err());
+        let impostor_initiator = impostor.initiator(far.certificate());
+        assert!(impostor_initiator.is_err() || connect(&impostor, &far, &far, &near).is_err());
     }
 }

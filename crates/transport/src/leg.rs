@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One connection between two neighbours: TCP, or TLS over TCP or UDT. The plain one is the socket and
-//! nothing more, so that it costs what the socket costs.
+//! Leg: one connection between two neighbouring relays or endpoints, over TCP, or TLS over TCP or UDT. A leg without
+//! TLS is only the socket, so that it costs no more.
 
 use crate::{
     channel::{Channel, first_nonempty},
@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A leg; clones share it.
+/// Leg; clones share it.
 #[derive(Debug, Clone)]
 pub struct Leg {
     transport: Transport,
@@ -23,7 +23,7 @@ pub struct Leg {
 }
 
 impl Leg {
-    /// One without TLS.
+    /// Creates a leg without TLS.
     pub fn plain(carrier: impl Into<Transport>) -> Self {
         Self {
             transport: carrier.into(),
@@ -31,7 +31,7 @@ impl Leg {
         }
     }
 
-    /// A leg whose bytes are protected by `tls`, the handshake done.
+    /// Creates a leg with TLS, whose handshake is complete.
     pub fn with_tls(carrier: Transport, tls: Option<Arc<Tls>>) -> Self {
         Self {
             transport: carrier,
@@ -39,7 +39,7 @@ impl Leg {
         }
     }
 
-    /// The same leg, driven by the calling thread's event loop from now on.
+    /// Registers the leg with the event loop of the calling thread.
     pub fn rebind_to_current_runtime(self) -> io::Result<Self> {
         let carrier = self.transport.rebind_to_current_runtime()?;
         Ok(Self {
@@ -48,26 +48,26 @@ impl Leg {
         })
     }
 
-    /// For TCP_INFO, addresses and RST; what is read or written here bypasses TLS.
+    /// Returns the transport, for TCP_INFO, addresses and RST. Reads and writes on it bypass TLS.
     pub fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    /// Whether bytes must pass through user space, because TLS or UDT works there. (Kernel TLS would
-    /// change that; it is a module that many systems lack.)
+    /// Whether bytes must pass through user space, because TLS or UDT works there. (Kernel TLS would change that, but
+    /// it is a module that many systems lack.)
     pub fn needs_copy(&self) -> bool {
         self.tls.is_some() || self.transport.tcp().is_none()
     }
 
-    /// Fills an empty conduit with what has come; `Ok(0)` is the clean end of the stream.
-    pub fn fill(&self, conduit: &mut TransferBuffer, most: usize) -> io::Result<usize> {
+    /// Fills an empty buffer with received data; `Ok(0)` is the clean end of the stream.
+    pub fn fill(&self, conduit: &mut TransferBuffer, len_max: usize) -> io::Result<usize> {
         match &self.tls {
-            None => self.transport.fill(conduit, most),
-            Some(tls) => conduit.fill_with(most, |bytes| tls.try_read(&self.transport, bytes)),
+            None => self.transport.fill(conduit, len_max),
+            Some(tls) => conduit.fill_with(len_max, |bytes| tls.try_read(&self.transport, bytes)),
         }
     }
 
-    /// Takes from the conduit what fits into the socket.
+    /// Sends as much of the buffer as the socket accepts.
     pub fn drain(&self, conduit: &mut TransferBuffer) -> io::Result<usize> {
         match &self.tls {
             None => self.transport.drain(conduit),
@@ -75,7 +75,7 @@ impl Leg {
         }
     }
 
-    /// Whether bytes written now would find room. If not, [`Leg::poll_write_ready`] waits for it.
+    /// Whether a write would be accepted now. If not, [`Leg::poll_write_ready`] waits for that.
     pub fn is_writable(&self) -> io::Result<bool> {
         match self.transport.is_writable()? {
             true => self.try_flush(),
@@ -83,7 +83,7 @@ impl Leg {
         }
     }
 
-    /// Writes bytes that others follow at once.
+    /// Writes bytes that more data follows at once (MSG_MORE).
     pub fn write_more(&self, bytes: &[u8]) -> io::Result<usize> {
         match &self.tls {
             None => self.transport.write_more(bytes),
@@ -91,17 +91,17 @@ impl Leg {
         }
     }
 
-    /// What the other side is known by, if by anything: its certificate.
+    /// Returns the peer's certificate, if it presented one.
     pub fn peer_certificate(&self) -> Option<Vec<u8>> {
         self.tls.as_ref().and_then(|tls| tls.peer_certificate())
     }
 
-    /// Waits until TLS holds back nothing of what was written.
+    /// Waits until TLS holds no written data back.
     pub async fn flush(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Whether TLS holds back nothing of what was written.
+    /// Whether TLS holds no written data back.
     pub fn try_flush(&self) -> io::Result<bool> {
         match &self.tls {
             None => Ok(true),
@@ -109,13 +109,13 @@ impl Leg {
         }
     }
 
-    /// Ends this direction cleanly: close_notify where there is TLS (RFC 8446 §6.1: it leaves the
-    /// other direction open), and FIN.
+    /// Ends the sending direction: close_notify where there is TLS (RFC 8446 §6.1: it leaves the other direction
+    /// open), and FIN.
     pub async fn finish_sending(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_finish_sending(cx)).await
     }
 
-    /// Ends this direction; ready once that has left.
+    /// Ends the sending direction; ready once that was sent.
     pub fn poll_finish_sending(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(tls) = &self.tls {
             tls.close_notify();
@@ -124,7 +124,7 @@ impl Leg {
         self.transport.poll_finish_sending(cx)
     }
 
-    /// Ready once all that was written is with the carrier.
+    /// Ready once the transport has all written data.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.try_flush()? {
             std::task::ready!(self.transport.poll_write_ready(cx))?;
@@ -132,12 +132,12 @@ impl Leg {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when writing is worth a try.
+    /// Ready when a write may succeed.
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.transport.poll_write_ready(cx)
     }
 
-    /// Ready when reading is worth a try.
+    /// Ready when a read may succeed.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.has_buffered() {
             true => Poll::Ready(Ok(())),
@@ -145,7 +145,7 @@ impl Leg {
         }
     }
 
-    /// Ready when the other side has closed its direction, or lost it. Bytes before that are dropped.
+    /// Ready when the peer has closed its direction or the connection failed. Discards bytes before that.
     pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             match self.try_read(&mut [0; 64]) {
@@ -158,28 +158,27 @@ impl Leg {
         }
     }
 
-    /// Whether nothing has come, neither bytes nor an end: what is expected of a leg over which
-    /// nothing has been asked yet.
+    /// Whether neither data nor an end has arrived, as expected of a leg without an outstanding request.
     pub fn is_idle(&self) -> bool {
         if self.has_buffered() {
             return false;
         }
-        // Readiness that is left over from a handshake is taken back by a fruitless read.
+        // A read that finds nothing clears readiness left over from a handshake.
         let _ = self.transport.try_peek();
         matches!(self.transport.peek(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Of a leg that is no longer quiet: whether there is no word to be read, but an end.
+    /// Whether a leg that is no longer idle has an end and no data to read.
     pub fn is_closed(&self) -> bool {
         !self.has_buffered() && !matches!(self.transport.peek(), Ok(1..))
     }
 
-    /// Whether TLS has something that it took off the socket before.
+    /// Whether TLS has buffered data that it read from the socket before.
     fn has_buffered(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_buffered())
     }
 
-    /// Waits until it is no longer quiet. (A new socket calls itself readable before it is.)
+    /// Waits until the leg is no longer idle. (A new socket reports itself readable before it is.)
     pub async fn wait_activity(&self) -> io::Result<()> {
         while self.is_idle() {
             self.readable().await?;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Byte streams between two longhauls, and `longhaul udt`, which sends files and memory over one.
+//! Byte streams between two longhauls, and `longhaul udt`, which transfers files and measures paths over one.
 //!
-//! A [`carrier`] is a TCP socket or a connection of UDT, [`tls`] protects one, and a [`leg`] is one
-//! with TLS or without; [`channel`] is what they have in common.
-//! [`blocking`] has connections that threads wait in.
-//! [`identity`] makes and pins certificates for one conversation, [`duplex`] lets two threads share a TLS connection.
-//! [`port`] binds a UDP port for UDT and picks its congestion control, [`terms`] tells the state of a UDT connection in
-//! the words of `TCP_INFO`, [`udt_command`] is the command.
+//! A [`transport`] is a TCP socket or a UDT connection. A [`leg`] is a transport with or without [`tls`]; [`channel`] is their common
+//! interface. [`blocking`] has connections for threads that wait.
+//! [`identity`] creates and pins certificates for one session. [`duplex`] shares a TLS connection between two threads.
+//! [`port`] binds UDP sockets for UDT and selects their congestion control. [`udt_info`] converts the statistics of a UDT connection to
+//! `TCP_INFO`. [`udt_command`] is the command.
 //!
 //! ```
 //! use longhaul_transport::port::any_address_for;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! UDP ports as they are asked for.
+//! UDP sockets for UDT, and the selection of their congestion control.
 
 use longhaul_udt::{
     Config, Seq,
@@ -20,13 +20,13 @@ use std::{
 /// Binds a UDP port for UDT with this congestion control.
 ///
 /// # Errors
-/// A port that is taken, an address that this host lacks.
+/// The port is taken, or this host lacks the address.
 pub fn bind(at: SocketAddr, config: Config, control: Control) -> io::Result<Socket> {
     let control = move |first, window| control.new_control(first, window);
     Socket::bind(at, config, Box::new(control))
 }
 
-/// Any port of this host from which `to` can be reached.
+/// Returns the unspecified address and port from which `to` can be reached.
 pub fn any_address_for(to: SocketAddr) -> SocketAddr {
     let any = match to.ip() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -35,25 +35,25 @@ pub fn any_address_for(to: SocketAddr) -> SocketAddr {
     (any, 0).into()
 }
 
-/// Who decides how fast an end sends.
+/// Congestion control of a UDT sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Control {
-    /// UDT's own.
+    /// Native control of UDT.
     Native,
-    /// After BBR: for every path, and those most that lose packets without a queue.
+    /// BBR: suits every path, and above all those that lose packets without a queue.
     #[default]
     Bbr,
 }
 
 impl Control {
-    /// The control of this name.
+    /// Returns the control with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::deserialize(StrDeserializer::<Error>::new(name)).ok()
     }
 
-    /// One for a connection, whose first number is its seed.
+    /// Creates a control for a connection; the initial sequence number is its seed.
     fn new_control(self, first: Seq, window: u32) -> Box<dyn congestion::Control> {
         let seed = first.get().into();
         match self {
@@ -63,23 +63,23 @@ impl Control {
     }
 }
 
-/// The ports that connections leave by, each taken when the first one does: a socket of IPv6 reaches no address of IPv4,
-/// and a name may lead to both.
+/// Sockets of outgoing connections, one per address family, each bound at its first use. An IPv6 socket reaches no
+/// IPv4 address, and a host name may have both.
 #[derive(Debug, Default)]
 pub struct OutboundSockets {
     ipv4: SharedSocket,
     ipv6: SharedSocket,
 }
 
-/// The port of one family, once it is taken.
+/// Socket of one address family, once it is bound.
 #[derive(Debug, Default)]
 struct SharedSocket(Mutex<Option<Arc<Socket>>>);
 
 impl OutboundSockets {
-    /// Connects to `to`; a port that is taken for it has this congestion control.
+    /// Connects to `to`. A socket that is bound for it has this configuration and congestion control.
     ///
     /// # Errors
-    /// No port, nobody who listens there, no answer in time.
+    /// No port is free, the peer refuses the connection, or no answer comes in time.
     pub async fn connect(
         &self,
         to: SocketAddr,
@@ -95,7 +95,7 @@ impl OutboundSockets {
         connected.inspect_err(|error| {
             let is_answer = [io::ErrorKind::TimedOut, io::ErrorKind::ConnectionRefused];
             if !is_answer.contains(&error.kind()) {
-                // The next connection takes another: this one may be broken.
+                // The socket may have failed: the next connection binds another.
                 port.lock().take();
             }
         })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TLS 1.3 on a carrier that others hold too: like a socket it reads and writes what it can through
-//! a shared reference and says `WouldBlock` for the rest.
+//! TLS 1.3 on a shared transport. As a socket does, it reads and writes as much as is possible through a shared
+//! reference, and returns `WouldBlock` otherwise.
 
 use crate::{channel::Channel as _, transport::Transport};
 use parking_lot::{Mutex, MutexGuard};
@@ -10,38 +10,37 @@ use std::{
     io::{self, IoSlice, Read, Write},
 };
 
-/// One end of a TLS connection. The lock is for soundness only: each connection belongs to one
-/// thread.
+/// TLS connection. The lock is for soundness only: each connection belongs to one thread.
 ///
-/// Memory: about 10 KiB of keys and state; while bytes move, up to 64 KiB that the socket has not
-/// taken yet and as much that was received and not yet decrypted.
+/// Memory: about 10 KiB of keys and state. While data flows, up to 64 KiB that the socket has not accepted yet, and
+/// as much that was received and not yet decrypted.
 #[derive(Debug)]
 pub struct Tls(Mutex<Session>);
 
 #[derive(Debug)]
 struct Session {
     connection: Connection,
-    /// Bytes that left in small records, up to [`SMALL_RECORDS`].
+    /// Bytes that were sent in small records, up to [`SMALL_RECORD_BYTES_MAX`].
     small_record_bytes: usize,
-    /// Received, and of no use to rustls yet, which takes 4 KiB at a time.
+    /// Received bytes that rustls has not taken yet; it takes 4 KiB at a time.
     incoming: VecDeque<u8>,
 }
 
 /// Bytes in one read from the socket: a few records (RFC 8446 §5.1: 16 KiB each).
 const RECEIVE_LEN: usize = 64 * 1024;
 
-/// A record that fits one segment of any usual path. Nobody can read a record before its last byte is
-/// there: one of 16 KiB is more than the initial window of ten segments, and so waits for a second
-/// round trip.
+/// Length of a small record in bytes, which fits into one segment of any usual path. A receiver cannot decrypt a
+/// record before its last byte arrives. A record of 16 KiB exceeds the initial window of ten segments, and waits for
+/// a second round trip.
 const SMALL_RECORD_LEN: usize = 1360;
-/// The bytes at the beginning of a connection that leave in such records: more than slow start sends
-/// in its first two round trips.
+/// Bytes at the start of a connection that are sent in small records: more than slow start sends in its first two
+/// round trips.
 const SMALL_RECORD_BYTES_MAX: usize = 48 * 1024;
 
 impl Tls {
-    /// Shakes hands over `carrier`. An error is told to the other side in an alert, if it can be.
+    /// Performs the handshake over `transport`. An error is reported to the peer in an alert if possible.
     pub async fn handshake(
-        carrier: &Transport,
+        transport: &Transport,
         connection: impl Into<Connection>,
     ) -> io::Result<Self> {
         let tls = Self(Mutex::new(Session {
@@ -50,14 +49,14 @@ impl Tls {
             incoming: VecDeque::new(),
         }));
         loop {
-            while !tls.try_flush(carrier)? {
-                carrier.writable().await?;
+            while !tls.try_flush(transport)? {
+                transport.writable().await?;
             }
             if !tls.session().connection.is_handshaking() {
                 return Ok(tls);
             }
-            carrier.readable().await?;
-            match tls.session().receive(carrier) {
+            transport.readable().await?;
+            match tls.session().receive(transport) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 _ => {}
@@ -65,22 +64,22 @@ impl Tls {
         }
     }
 
-    /// Reads what has come. `Ok(0)` is the other side's close_notify; a FIN without it is
-    /// `UnexpectedEof` (RFC 8446 §6.1: data may have been cut off).
-    pub fn try_read(&self, carrier: &Transport, bytes: &mut [u8]) -> io::Result<usize> {
+    /// Reads received data. `Ok(0)` is the peer's close_notify; a FIN without it is `UnexpectedEof` (RFC 8446 §6.1:
+    /// data may have been cut off).
+    pub fn try_read(&self, transport: &Transport, bytes: &mut [u8]) -> io::Result<usize> {
         let mut session = self.session();
         let mut read = 0;
         while read < bytes.len() {
             match session.connection.reader().read(&mut bytes[read..]) {
                 Ok(more @ 1..) => read += more,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match session.receive(carrier) {
+                    match session.receive(transport) {
                         Ok(_) => {}
                         Err(_) if read > 0 => break,
                         Err(error) => return Err(error),
                     }
                 }
-                // An end is reported again when everything before it is delivered.
+                // The end is reported again after all data before it was delivered.
                 _ if read > 0 => break,
                 end => return end,
             }
@@ -88,29 +87,29 @@ impl Tls {
         Ok(read)
     }
 
-    /// Encrypts what there is room for and gives the socket what it takes; the rest leaves with
-    /// the next call.
-    pub fn try_write(&self, carrier: &Transport, bytes: &[u8]) -> io::Result<usize> {
+    /// Encrypts as much as there is space for, and writes as much as the socket accepts. The next call writes the
+    /// rest.
+    pub fn try_write(&self, transport: &Transport, bytes: &[u8]) -> io::Result<usize> {
         let mut session = self.session();
-        if !flush(&mut session.connection, carrier)? {
+        if !flush(&mut session.connection, transport)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let written = session.encrypt(bytes)?;
-        flush(&mut session.connection, carrier)?;
+        flush(&mut session.connection, transport)?;
         Ok(written)
     }
 
-    /// Whether the socket has taken everything that was written.
-    pub fn try_flush(&self, carrier: &Transport) -> io::Result<bool> {
-        flush(&mut self.session().connection, carrier)
+    /// Whether the socket has accepted all written data.
+    pub fn try_flush(&self, transport: &Transport) -> io::Result<bool> {
+        flush(&mut self.session().connection, transport)
     }
 
-    /// Queues close_notify; a second one is none.
+    /// Queues close_notify, once only.
     pub fn close_notify(&self) {
         self.session().connection.send_close_notify();
     }
 
-    /// Whether a read has something to say without looking at the socket.
+    /// Whether a read would return without reading the socket.
     pub fn has_buffered(&self) -> bool {
         let mut session = self.session();
         let state = session.connection.process_new_packets();
@@ -120,7 +119,7 @@ impl Tls {
         decrypted || !session.incoming.is_empty()
     }
 
-    /// The other side's certificate (DER).
+    /// Returns the peer's certificate (DER).
     pub fn peer_certificate(&self) -> Option<Vec<u8>> {
         let session = self.session();
         let certificates = session.connection.peer_certificates()?;
@@ -133,7 +132,7 @@ impl Tls {
 }
 
 impl Session {
-    /// Encrypts what there is room for: at first in small records, then in the largest.
+    /// Encrypts as much as there is space for: at first in small records, then in the largest.
     fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut writer = self.connection.writer();
         let (begin, rest) = bytes.split_at(
@@ -156,36 +155,34 @@ impl Session {
         }
     }
 
-    /// Reads and decrypts some; `Ok(0)` is FIN. What the protocol itself has to answer leaves at
-    /// once.
-    fn receive(&mut self, carrier: &Transport) -> io::Result<usize> {
+    /// Reads and decrypts data; `Ok(0)` is FIN. Replies of the protocol itself are sent at once.
+    fn receive(&mut self, transport: &Transport) -> io::Result<usize> {
         if self.incoming.is_empty() {
-            self.fetch(carrier)?;
+            self.fetch(transport)?;
         }
         let read = self.connection.read_tls(&mut self.incoming)?;
         if self.incoming.is_empty() {
-            // An idle connection holds no memory for what it does not receive.
+            // An idle connection keeps no receive buffer.
             self.incoming = VecDeque::new();
         }
         let outcome = self.connection.process_new_packets();
-        // After an error this is the alert that names it; if it can't leave, the error stands
-        // anyway.
-        let _ = flush(&mut self.connection, carrier);
+        // After an error this sends the alert. If it cannot be sent, the error is returned anyway.
+        let _ = flush(&mut self.connection, transport);
         outcome.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(read)
     }
 
-    fn fetch(&mut self, carrier: &Transport) -> io::Result<()> {
+    fn fetch(&mut self, transport: &Transport) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(RECEIVE_LEN);
-        carrier.try_read_into(&mut bytes)?;
+        transport.try_read_into(&mut bytes)?;
         self.incoming = bytes.into();
         Ok(())
     }
 }
 
-fn flush(connection: &mut Connection, carrier: &Transport) -> io::Result<bool> {
+fn flush(connection: &mut Connection, transport: &Transport) -> io::Result<bool> {
     while connection.wants_write() {
-        match connection.write_tls(&mut TransportWriter(carrier)) {
+        match connection.write_tls(&mut TransportWriter(transport)) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
@@ -194,7 +191,7 @@ fn flush(connection: &mut Connection, carrier: &Transport) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A carrier as rustls wants it.
+/// Writer over a transport, for rustls.
 struct TransportWriter<'a>(&'a Transport);
 
 impl Write for TransportWriter<'_> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What carries a leg's bytes: a TCP socket, or a connection of UDT. Whoever relays need not know which.
+//! Transport of a leg: a TCP socket, or a UDT connection, behind one interface.
 
 use crate::{
     channel::{Channel, first_nonempty},
@@ -21,20 +21,20 @@ use std::{
 };
 use tokio::{io::Interest, net::TcpStream};
 
-/// A carrier; clones share it.
+/// Transport connection; clones share it.
 ///
-/// UDT has no half of a close and no reset: a leg over it always has TLS, whose close_notify ends a direction, and without
-/// which an end is an abnormal one (RFC 8446 §6.1).
+/// UDT has neither a half-close nor a reset. A leg over UDT therefore always has TLS: close_notify ends a direction,
+/// and an end without it is an abnormal one (RFC 8446 §6.1).
 #[derive(Debug, Clone)]
 pub enum Transport {
-    /// A socket.
+    /// TCP socket.
     Tcp(Arc<TcpStream>),
-    /// A connection on a UDP port.
+    /// UDT connection.
     Udt(Arc<Stream>),
 }
 
 impl Transport {
-    /// The socket, if it is one.
+    /// Returns the TCP socket; `None` for UDT.
     pub fn tcp(&self) -> Option<&Arc<TcpStream>> {
         match self {
             Self::Tcp(socket) => Some(socket),
@@ -42,7 +42,7 @@ impl Transport {
         }
     }
 
-    /// The address of this end.
+    /// Returns the local address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Tcp(socket) => socket.local_addr(),
@@ -50,7 +50,7 @@ impl Transport {
         }
     }
 
-    /// The address at the other end; `None` once the connection is gone.
+    /// Returns the peer's address; `None` once the connection is gone.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(socket) => socket.peer_addr().ok(),
@@ -58,19 +58,19 @@ impl Transport {
         }
     }
 
-    /// The same, driven by the calling thread's event loop from now on. (UDT has a thread of its own.)
+    /// Registers the socket with the event loop of the calling thread. (UDT has its own thread.)
     pub fn rebind_to_current_runtime(self) -> io::Result<Self> {
         let Self::Tcp(socket) = self else {
             return Ok(self);
         };
         Ok(Self::Tcp(match Arc::try_unwrap(socket) {
             Ok(socket) => TcpStream::from_std(socket.into_std()?)?.into(),
-            // Somebody else has it too: it stays where it is, which costs wake-ups only.
+            // The socket is shared: it keeps its event loop, which only costs wake-ups.
             Err(shared) => shared,
         }))
     }
 
-    /// Fills an empty conduit with what has come; `Ok(0)` is the end.
+    /// Fills an empty buffer with received data; `Ok(0)` is the end of the stream.
     pub fn fill(&self, conduit: &mut TransferBuffer, len_max: usize) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
@@ -80,7 +80,7 @@ impl Transport {
         }
     }
 
-    /// Takes from the conduit what there is room for.
+    /// Sends as much of the buffer as the transport accepts.
     pub fn drain(&self, conduit: &mut TransferBuffer) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.try_io(Interest::WRITABLE, || conduit.drain(&**socket)),
@@ -88,7 +88,7 @@ impl Transport {
         }
     }
 
-    /// Appends what has come to `bytes`, as far as they have room.
+    /// Appends received data to `bytes`, up to their capacity.
     pub fn try_read_into(&self, bytes: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.try_read_buf(bytes),
@@ -102,7 +102,7 @@ impl Transport {
         }
     }
 
-    /// Writes what there is room for.
+    /// Writes as much as the transport accepts.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.try_write(bytes),
@@ -110,7 +110,7 @@ impl Transport {
         }
     }
 
-    /// Writes bytes that others follow at once.
+    /// Writes bytes that more data follows at once (MSG_MORE).
     pub fn write_more(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
@@ -121,16 +121,16 @@ impl Transport {
         }
     }
 
-    /// Whether bytes written now would find room. If not, [`Self::poll_write_ready`] waits for it.
+    /// Whether a write would be accepted now. If not, [`Self::poll_write_ready`] waits for that.
     pub fn is_writable(&self) -> io::Result<bool> {
         let Self::Tcp(socket) = self else {
             return Ok(self.is_udt_writable());
         };
-        let look = || match socket::is_writable(&**socket)? {
+        let check = || match socket::is_writable(&**socket)? {
             true => Ok(()),
             false => Err(io::ErrorKind::WouldBlock.into()),
         };
-        match socket.try_io(Interest::WRITABLE, look) {
+        match socket.try_io(Interest::WRITABLE, check) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(error) => Err(error),
@@ -138,11 +138,11 @@ impl Transport {
     }
 
     fn is_udt_writable(&self) -> bool {
-        let mut nobody = Context::from_waker(std::task::Waker::noop());
-        self.poll_write_ready(&mut nobody).is_ready()
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        self.poll_write_ready(&mut context).is_ready()
     }
 
-    /// Ready when reading is worth a try.
+    /// Ready when a read may succeed.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(socket) => socket.poll_read_ready(cx),
@@ -150,7 +150,7 @@ impl Transport {
         }
     }
 
-    /// Ready when writing is worth a try.
+    /// Ready when a write may succeed.
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(socket) => socket.poll_write_ready(cx),
@@ -158,7 +158,7 @@ impl Transport {
         }
     }
 
-    /// How many bytes there are to read, at least; 0 is the end.
+    /// Returns a lower bound of the bytes that can be read; 0 at the end of the stream.
     pub fn peek(&self) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => {
@@ -169,7 +169,7 @@ impl Transport {
         }
     }
 
-    /// The same, where tokio takes back what it said of readiness if nothing is there.
+    /// Peeks, and clears tokio's readiness if nothing is there.
     pub fn try_peek(&self) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) => socket.try_io(Interest::READABLE, || self.peek()),
@@ -177,7 +177,7 @@ impl Transport {
         }
     }
 
-    /// The same, once there is something to say.
+    /// Waits until there is data or the end of the stream, and peeks.
     pub async fn wait_peek(&self) -> io::Result<usize> {
         loop {
             self.readable().await?;
@@ -188,11 +188,12 @@ impl Transport {
         }
     }
 
-    /// Ends this direction: FIN. UDT has none: there it is waited until everything has arrived, for with this process goes
-    /// what has not; that it is over goes with its last user.
+    /// Ends the sending direction with a FIN. UDT has none: there it waits until all data is acknowledged, because
+    /// unacknowledged data is lost when the process ends. The shutdown is sent when the last user drops the
+    /// connection.
     pub fn poll_finish_sending(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            // FIN stands for everything before it: from here on a close drops none of that.
+            // After the FIN a close must not discard data before it.
             Self::Tcp(socket) => Poll::Ready(
                 socket::shutdown_write(&**socket).and_then(|()| socket::fin_on_close(&**socket)),
             ),
@@ -200,7 +201,7 @@ impl Transport {
         }
     }
 
-    /// Makes the coming close an abnormal one; UDT is closed at once. One that has lost its connection already stays as it is.
+    /// Resets the connection when it is closed. UDT is closed at once. A failed connection stays as it is.
     pub fn reset_on_close(&self) {
         match self {
             Self::Tcp(socket) => drop(socket::reset_on_close(&**socket)),
@@ -208,23 +209,23 @@ impl Transport {
         }
     }
 
-    /// Makes the coming close a clean one, though no end was said.
+    /// Closes the connection with a FIN even if the stream has not ended.
     pub fn fin_on_close(&self) {
         if let Self::Tcp(socket) = self {
-            // An error means that it is no more, and then there is nothing to close.
+            // An error means that the connection is gone, so there is nothing to close.
             drop(socket::fin_on_close(&**socket));
         }
     }
 
-    /// Makes a close an abnormal one until the end was passed on, also if this process is killed. (Of UDT nothing is closed
-    /// then: the other side hears nothing more.)
+    /// Resets the connection on a close before the stream has ended, also if this process is killed. (UDT is not
+    /// closed then: the peer times out.)
     pub fn reset_unless_finished(&self) {
         if let Self::Tcp(socket) = self {
             drop(socket::reset_on_close(&**socket));
         }
     }
 
-    /// Ends it now, and not cleanly, whoever else has it.
+    /// Resets the connection now, whoever else shares it.
     pub fn reset(&self) {
         match self {
             Self::Tcp(socket) => drop(socket::reset(&**socket)),
@@ -232,16 +233,16 @@ impl Transport {
         }
     }
 
-    /// Bounds what it holds unsent, in bytes.
+    /// Limits the unsent data, in bytes.
     pub fn limit_unsent(&self, bytes: u32) {
         match self {
-            // An error means that it is broken, which its first use will say.
+            // An error means that the connection failed, which its next use reports.
             Self::Tcp(socket) => drop(socket::set_notsent_lowat(&**socket, bytes)),
             Self::Udt(stream) => stream.limit_unsent(bytes / udt_info::PACKET_PAYLOAD_LEN),
         }
     }
 
-    /// Memory that it holds for data, in bytes; `None` if it is no more.
+    /// Returns the memory of its data buffers in bytes; `None` once the connection is gone.
     pub fn memory_bytes(&self) -> Option<u64> {
         match self {
             Self::Tcp(socket) => socket::memory(&**socket).ok(),
@@ -251,7 +252,7 @@ impl Transport {
         }
     }
 
-    /// How it fares; `None` if it is no more.
+    /// Returns the state as `TCP_INFO`; `None` once the connection is gone.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         match self {
             Self::Tcp(socket) => TcpInfo::of(&**socket).ok(),
@@ -259,8 +260,8 @@ impl Transport {
         }
     }
 
-    /// Returns when it has an error, whether or not somebody reads. The end of a connection of UDT is an error to whoever
-    /// reads and does not find TLS's end before it; until then it may be a good one.
+    /// Waits for an error of the connection, without a read. The close of a UDT connection is an error only for a
+    /// reader that has not received TLS's end before it.
     pub async fn wait_error(&self) -> io::Error {
         let socket = match self {
             Self::Tcp(socket) => socket,
@@ -269,7 +270,7 @@ impl Transport {
         let ready = socket.ready(Interest::ERROR).await;
         match ready.and_then(|_| pending_error(&**socket)) {
             Err(error) | Ok(Some(error)) => error,
-            // Another call has taken the error off the socket.
+            // Another call took the error from the socket.
             Ok(None) => io::ErrorKind::ConnectionReset.into(),
         }
     }
