@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line of `longhaul udt`, and what stands after its check.
+//! Command line of `longhaul udt`, and its conversion to a checked configuration.
 
 use super::config;
 use crate::port::Control;
@@ -10,16 +10,16 @@ use std::{
     path::PathBuf,
 };
 
-/// What libudt's own programs take, too.
+/// Default port, as in libudt's example programs.
 const DEFAULT_PORT: u16 = 9000;
 
 const HELP_EXAMPLES: &str = "\
 Examples:
-  longhaul udt receive disk.img                       # here, port 9000
-  longhaul udt send disk.img far.example.org          # there
+  longhaul udt receive disk.img                       # on the receiver, port 9000
+  longhaul udt send disk.img far.example.org          # on the sender
   tar c data | longhaul udt send - far:9001           # standard input
-  longhaul udt bench                                  # here: for anybody, until Ctrl-C
-  longhaul udt bench far --time 30s --reverse --json  # there: what the path carries to here";
+  longhaul udt bench                                  # serve tests until Ctrl-C
+  longhaul udt bench far --time 30s --reverse --json  # measure the path from far to here";
 
 /// Arguments of `longhaul udt`.
 #[derive(Debug, clap::Args)]
@@ -31,96 +31,97 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Send a file, or standard input, to one who receives it
+    /// Send a file or standard input to a receiver
     Send(Send),
-    /// Receive what one host sends into a file, or to standard output
+    /// Receive a file from one sender into a file or to standard output
     Receive(Receive),
-    /// Measure what a path carries, from memory to memory
+    /// Measure the throughput of a path, from memory to memory
     Bench(Bench),
 }
 
 #[derive(Debug, clap::Args)]
 struct Send {
-    /// What is sent; - is standard input
+    /// File to send; - is standard input
     file: PathBuf,
-    /// HOST or HOST:PORT, port 9000 if none is said
+    /// HOST or HOST:PORT of the receiver, default port 9000
     #[arg(value_parser = parse_host)]
     to: SocketAddr,
     #[command(flatten)]
     port: Port,
-    /// One object about it at the end
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct Receive {
-    /// Where it goes; - is standard output. It gets its name when all of it is there
+    /// File to write; - is standard output. It gets its name when it is complete
     file: PathBuf,
-    /// Where it is received
+    /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address())]
     at: SocketAddr,
     #[command(flatten)]
     port: Port,
-    /// One object about it at the end
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct Bench {
-    /// HOST or HOST:PORT of a bench that serves; without it this one does, until Ctrl-C
+    /// HOST or HOST:PORT of a serving bench; without it this bench serves until Ctrl-C
     #[arg(value_parser = parse_host)]
     to: Option<SocketAddr>,
-    /// Where it serves
+    /// Address and port to serve on
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address(), conflicts_with = "to")]
     at: SocketAddr,
-    /// How long it sends, 0.1 s to an hour
+    /// Duration of the test, 0.1 s to an hour
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, requires = "to")]
     time: Time,
-    /// So much instead, as 500MB
+    /// Amount to send instead of a duration, such as 500MB
     #[arg(long, value_name = "SIZE", requires = "to", conflicts_with = "time", value_parser = parse_size)]
     bytes: Option<Bytes>,
-    /// Connections at a time, 1 to 64
+    /// Number of parallel connections, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), requires = "to")]
     parallel: u16,
-    /// From there to here
+    /// Send from the server to the client
     #[arg(long, requires = "to")]
     reverse: bool,
-    /// Also what passed in each so much time, at least 100ms
+    /// Also report each interval of this length, at least 100ms
     #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "to")]
     interval: Option<Time>,
     #[command(flatten)]
     port: Port,
-    /// One object about it at the end
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// What the connections of a port are like.
+/// Options of the connections of a port.
 #[derive(Debug, clap::Args)]
 struct Port {
-    /// Bytes of the longest packet with all headers, 576 to 65535. 1500 suits Ethernet; where the path carries less, packets are shorter
+    /// Maximum packet length in bytes with all headers, 576 to 65535. 1500 suits Ethernet; packets are shorter where
+    /// the path carries less
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
     mss: u32,
-    /// Packets on their way or waiting at either end, 32 to 1,048,576: of 1500 bytes 32768 carry 1 Gbit/s over 380 ms and
-    /// take 48 MB where they are used
+    /// Window in packets, 32 to 1,048,576: packets in flight or buffered at either end. 32768 packets of 1500 bytes
+    /// carry 1 Gbit/s over 380 ms and take up to 48 MB
     #[arg(long, value_name = "PACKETS", default_value_t = 32_768, value_parser = clap::value_parser!(u32).range(32..=1 << 20))]
     window: u32,
-    /// Who decides how fast this end sends: bbr suits every path, and those best that lose packets without a queue; native is
-    /// UDT's own, for lines that others' UDT shares and to compare with that
+    /// Congestion control of this sender: bbr suits every path, above all paths that lose packets without a queue;
+    /// native is UDT's own, for links shared with other UDT programs and for comparison
     #[arg(long, value_name = "CONTROL", value_enum, default_value_t)]
     control: Control,
-    /// How long nobody may answer before connecting is given up, 1s to 1h
+    /// Connect timeout, 1s to 1h
     #[arg(long = "patience", value_name = "TIME", default_value = "10s", value_parser = parse_connect_timeout)]
     connect_timeout: Time,
-    /// How long nothing may be heard before a connection is given up, 2s to 1h
+    /// Idle timeout: a connection without packets for this time fails, 2s to 1h
     #[arg(long = "silence", value_name = "TIME", default_value = "45s", value_parser = parse_idle_timeout)]
     idle_timeout: Time,
 }
 
 impl Args {
-    /// What stands after the check: the parser has refused all that is wrong.
+    /// Returns the configuration. The parser has already refused invalid values.
     pub(super) fn config(self) -> config::Config {
         match self.command {
             Command::Send(args) => config::Config::Send(args.config()),
@@ -196,7 +197,7 @@ impl ValueEnum for Control {
             Self::Native => ("native", "UDT's own"),
             Self::Bbr => (
                 "bbr",
-                "After BBR: for every path, and those most that lose packets without a queue",
+                "BBR: for every path, above all those that lose packets without a queue",
             ),
         };
         Some(PossibleValue::new(name).help(help))
@@ -208,20 +209,20 @@ fn any_address() -> SocketAddr {
 }
 
 fn parse_host(text: &str) -> Result<SocketAddr, String> {
-    let with_port = text.to_socket_addrs();
-    let found = with_port.or_else(|_| (text, DEFAULT_PORT).to_socket_addrs());
+    let addresses = text.to_socket_addrs();
+    let found = addresses.or_else(|_| (text, DEFAULT_PORT).to_socket_addrs());
     let mut found = found.map_err(|error| format!("{error} (want HOST or HOST:PORT)"))?;
     match found.next() {
-        Some(address) if address.port() == 0 => Err("nobody is at port 0".to_owned()),
+        Some(address) if address.port() == 0 => Err("port 0 is not valid".to_owned()),
         Some(address) => Ok(address),
-        None => Err("it has no address".to_owned()),
+        None => Err("the host has no address".to_owned()),
     }
 }
 
 fn parse_size(text: &str) -> Result<Bytes, String> {
     let bytes: Bytes = text.parse().map_err(|error| format!("{error}"))?;
     match bytes.get() {
-        0 => Err("want a size above 0, as 500MB".to_owned()),
+        0 => Err("want a size above 0, such as 500MB".to_owned()),
         _ => Ok(bytes),
     }
 }
@@ -238,13 +239,13 @@ fn parse_idle_timeout(text: &str) -> Result<Time, String> {
     parse_time(text, Time::from_secs(2), "2s")
 }
 
-/// From a least time to an hour.
-fn parse_time(text: &str, least: Time, shown: &str) -> Result<Time, String> {
+/// Parses a time between a minimum and an hour.
+fn parse_time(text: &str, time_min: Time, min_text: &str) -> Result<Time, String> {
     let time: Time = text.parse().map_err(|error| format!("{error}"))?;
-    let right = (least..=Time::from_secs(3600)).contains(&time);
-    right
+    let is_valid = (time_min..=Time::from_secs(3600)).contains(&time);
+    is_valid
         .then_some(time)
-        .ok_or_else(|| format!("want {shown} to 1h"))
+        .ok_or_else(|| format!("want {min_text} to 1h"))
 }
 
 #[cfg(test)]
@@ -252,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_has_a_port_if_it_says_none() {
+    fn hosts_have_the_default_port() {
         let address = |text: &str| parse_host(text).map(|address| address.to_string());
         assert_eq!(address("10.0.0.1").unwrap(), "10.0.0.1:9000");
         assert_eq!(address("10.0.0.1:7").unwrap(), "10.0.0.1:7");

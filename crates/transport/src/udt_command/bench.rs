@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a bench that asks: one connection to say what, and those that carry data.
+//! Client of a bench: one control connection for the request and the result, and further ones for data.
 
 use super::port::connection_error;
 use super::{
@@ -21,55 +21,55 @@ use tokio::{
     task::{JoinSet, LocalSet},
 };
 
-/// Written and read at once.
+/// Bytes per read or write.
 const BUFFER_LEN: usize = 1 << 18;
 
-/// The longest line.
+/// Maximum length of a line, in bytes.
 pub(super) const LINE_LEN_MAX: usize = 4096;
 
-/// The longest answer at the end: a line and all intervals.
+/// Maximum length of the result in bytes: a line with all intervals.
 const ANSWER_LEN_MAX: usize = LINE_LEN_MAX + 100 * INTERVALS_MAX;
 
-/// What is to be measured.
+/// Request of a bench client, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct BenchRequest {
     pub(super) streams: u16,
-    /// From who serves to who asks.
+    /// Whether the server sends to the client.
     pub(super) reverse: bool,
     pub(super) milliseconds: u64,
-    /// Instead of a time, in all.
+    /// Total bytes to send instead of a duration.
     pub(super) bytes: Option<u64>,
-    /// How long each interval is that is to be told of.
+    /// Length of the reported intervals in milliseconds.
     #[serde(default)]
     pub(super) interval_milliseconds: Option<u64>,
 }
 
 impl BenchRequest {
-    /// Of others no more is done than what one may ask for here.
+    /// Checks that a request stays within the limits of the command line.
     pub(super) fn check(&self) -> Result<()> {
-        let streams = (1..=64).contains(&self.streams);
-        let told = self.interval_milliseconds.is_none_or(|each| each >= 100);
+        let streams_ok = (1..=64).contains(&self.streams);
+        let interval_ok = self.interval_milliseconds.is_none_or(|each| each >= 100);
         ensure!(
-            streams && told && self.milliseconds <= 3_600_000,
-            "too large a bench"
+            streams_ok && interval_ok && self.milliseconds <= 3_600_000,
+            "the requested bench is too large"
         );
         Ok(())
     }
 
-    /// Of a connection of a bench that began then.
+    /// Creates the time series of a connection of a bench that started then.
     pub(super) fn time_series(&self, began: Instant) -> TimeSeries {
         let every = self.interval_milliseconds.map(Duration::from_millis);
         TimeSeries::new(began, every)
     }
 
-    /// What each of its connections carries.
+    /// Returns the bytes that each connection carries.
     fn stream_bytes(&self) -> u64 {
         self.bytes
             .map_or(u64::MAX, |all| all.div_ceil(self.streams.into()))
     }
 }
 
-/// What one connection did.
+/// Result of one connection.
 #[derive(Debug)]
 pub(super) struct StreamResult {
     bytes: u64,
@@ -78,30 +78,30 @@ pub(super) struct StreamResult {
 }
 
 impl StreamResult {
-    fn new(bytes: u64, stream: &Stream, course: TimeSeries) -> Self {
+    fn new(bytes: u64, stream: &Stream, time_series: TimeSeries) -> Self {
         let end = stream.stats().unwrap_or_default();
         Self {
             bytes,
             stats: end,
-            intervals: course.finish(&end.counts),
+            intervals: time_series.finish(&end.counts),
         }
     }
 
-    /// Adds it to those of its end.
-    pub(super) fn add_to(self, figures: &mut TransferStats) {
-        figures.bytes += self.bytes;
-        figures.add_connection(&self.stats);
-        figures.add_intervals(self.intervals);
+    /// Adds the result to the sums of its endpoint.
+    pub(super) fn add_to(self, sums: &mut TransferStats) {
+        sums.bytes += self.bytes;
+        sums.add_connection(&self.stats);
+        sums.add_intervals(self.intervals);
     }
 }
 
-/// What both ends saw.
+/// Result of a bench, from both endpoints.
 #[derive(Debug, Serialize)]
 struct BenchReport {
     to: SocketAddr,
     parallel: u16,
     reverse: bool,
-    /// What arrived, and how fast.
+    /// Throughput at the receiver.
     bits_per_second: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     interval_seconds: Option<f64>,
@@ -110,14 +110,14 @@ struct BenchReport {
 }
 
 pub(super) async fn run(config: &Bench) -> Result<()> {
-    let asked = BenchRequest {
+    let request = BenchRequest {
         streams: config.parallel,
         reverse: config.reverse,
         milliseconds: milliseconds(config.time),
         bytes: config.bytes.map(longhaul_units::Bytes::get),
         interval_milliseconds: config.interval.map(milliseconds),
     };
-    let asking = run_client(config, &asked);
+    let asking = run_client(config, &request);
     let (here, there) = LocalSet::new().run_until(asking).await?;
     let (sender, receiver) = match config.reverse {
         true => (there, here),
@@ -128,7 +128,7 @@ pub(super) async fn run(config: &Bench) -> Result<()> {
         parallel: config.parallel,
         reverse: config.reverse,
         bits_per_second: receiver.bits_per_second,
-        interval_seconds: asked.interval_milliseconds.map(|each| each as f64 / 1e3),
+        interval_seconds: request.interval_milliseconds.map(|each| each as f64 / 1e3),
         sender,
         receiver,
     };
@@ -156,10 +156,10 @@ impl BenchReport {
     }
 }
 
-/// The figures of this end, and of the other.
+/// Runs a bench as the client. Returns the statistics of this endpoint and of the server.
 async fn run_client(
     config: &Bench,
-    asked: &BenchRequest,
+    request: &BenchRequest,
 ) -> Result<(TransferStats, TransferStats)> {
     let to = config.to;
     let socket = config.port.bind_for(to)?;
@@ -168,24 +168,24 @@ async fn run_client(
         connected.map_err(|error| connection_error(to, &error))
     };
     let mut control = connect().await?;
-    let line = serde_json::to_string(asked)? + "\n";
+    let line = serde_json::to_string(request)? + "\n";
     control.write_all(line.as_bytes()).await?;
     let number = read_line(&mut control, LINE_LEN_MAX).await;
-    let number = number.context("the other end does not serve a bench")?;
+    let number = number.context("the peer does not serve a bench")?;
     let number: u64 = number
         .parse()
-        .context("the other end is not a bench of longhaul's")?;
+        .context("the peer is not a bench of longhaul")?;
     let (at, spent) = (Instant::now(), process_cpu_time());
     let mut all = JoinSet::new();
-    for _ in 0..asked.streams {
+    for _ in 0..request.streams {
         let mut stream = connect().await?;
         stream.write_u8(b'D').await?;
         stream.write_u64(number).await?;
-        let asked = asked.clone();
+        let request = request.clone();
         all.spawn_local(async move {
-            match asked.reverse {
-                true => receive_data(stream, asked.time_series(at)).await,
-                false => send_data(stream, &asked, at).await,
+            match request.reverse {
+                true => receive_data(stream, request.time_series(at)).await,
+                false => send_data(stream, &request, at).await,
             }
         });
     }
@@ -196,57 +196,57 @@ async fn run_client(
     let here = here.with_duration(at.elapsed(), process_cpu_time() - spent);
     let line = read_line(&mut control, ANSWER_LEN_MAX)
         .await
-        .context("the other end says nothing at the end")?;
+        .context("the peer sent no result")?;
     Ok((here, serde_json::from_str(&line)?))
 }
 
-/// Sends until it is enough, and all has arrived.
+/// Sends data until the end of the bench, and waits until all is acknowledged.
 pub(super) async fn send_data(
     mut stream: Stream,
-    asked: &BenchRequest,
+    request: &BenchRequest,
     began: Instant,
 ) -> Result<StreamResult> {
     let buffer = vec![0x5a; BUFFER_LEN];
-    let mut course = asked.time_series(began);
+    let mut time_series = request.time_series(began);
     let begun = Instant::now();
-    let time = Duration::from_millis(asked.milliseconds);
-    let (mut bytes, each) = (0, asked.stream_bytes());
-    while bytes < each && (asked.bytes.is_some() || begun.elapsed() < time) {
+    let time = Duration::from_millis(request.milliseconds);
+    let (mut bytes, each) = (0, request.stream_bytes());
+    while bytes < each && (request.bytes.is_some() || begun.elapsed() < time) {
         let length = (each - bytes).min(BUFFER_LEN as u64) as usize;
         stream.write_all(&buffer[..length]).await?;
         bytes += length as u64;
-        course.record(length as u64, &stream);
+        time_series.record(length as u64, &stream);
     }
     stream.shutdown().await?;
-    Ok(StreamResult::new(bytes, &stream, course))
+    Ok(StreamResult::new(bytes, &stream, time_series))
 }
 
-/// Receives until there is no more.
+/// Receives data until the end of the stream.
 pub(super) async fn receive_data(
     mut stream: Stream,
-    mut course: TimeSeries,
+    mut time_series: TimeSeries,
 ) -> Result<StreamResult> {
     let mut buffer = vec![0; BUFFER_LEN];
     let mut bytes = 0;
     loop {
         match stream.read(&mut buffer).await? {
-            0 => return Ok(StreamResult::new(bytes, &stream, course)),
+            0 => return Ok(StreamResult::new(bytes, &stream, time_series)),
             length => {
                 bytes += length as u64;
-                course.record(length as u64, &stream);
+                time_series.record(length as u64, &stream);
             }
         }
     }
 }
 
-/// A line of at most so many bytes, without its end.
-pub(super) async fn read_line(from: &mut Stream, longest: usize) -> Result<String> {
+/// Reads a line of at most `len_max` bytes, without its line end.
+pub(super) async fn read_line(from: &mut Stream, len_max: usize) -> Result<String> {
     let mut line = Vec::new();
     loop {
         match from.read_u8().await? {
             b'\n' => return Ok(String::from_utf8(line)?),
             byte => line.push(byte),
         }
-        ensure!(line.len() <= longest, "a line is too long");
+        ensure!(line.len() <= len_max, "a line is too long");
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was asked for, checked.
+//! Checked configuration of the command.
 
 use crate::port::Control;
 use longhaul_units::{Bytes, Time};
 use std::{net::SocketAddr, path::PathBuf};
 
-/// One thing to do.
+/// Task of the command.
 #[derive(Debug)]
 pub(super) enum Config {
     Send(Send),
@@ -34,31 +34,31 @@ pub(super) struct Receive {
     pub(super) json: bool,
 }
 
-/// A bench to ask for.
+/// Bench to run as a client.
 #[derive(Debug)]
 pub(super) struct Bench {
     pub(super) to: SocketAddr,
     pub(super) time: Time,
-    /// Instead of a time, in all.
+    /// Total bytes to send instead of a duration.
     pub(super) bytes: Option<Bytes>,
-    /// Connections at a time.
+    /// Number of parallel connections.
     pub(super) parallel: u16,
-    /// From there to here.
+    /// Whether the server sends to the client.
     pub(super) reverse: bool,
-    /// How long each interval is that is to be told of.
+    /// Length of the reported intervals.
     pub(super) interval: Option<Time>,
     pub(super) port: Port,
     pub(super) json: bool,
 }
 
-/// Benches to serve.
+/// Bench server.
 #[derive(Debug)]
 pub(super) struct Serve {
     pub(super) at: SocketAddr,
     pub(super) port: Port,
 }
 
-/// What the connections of a port are like.
+/// Options of the connections of a port.
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) udt: longhaul_udt::Config,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul udt`: files and memory over UDT4, to another longhaul, or any other program that speaks it.
+//! `longhaul udt`: file transfers and throughput tests over UDT4, with another longhaul or any other program that
+//! uses it.
 
 mod args;
 mod bench;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The port that `longhaul udt` binds.
+//! UDP socket of `longhaul udt`.
 
 use super::config::Port;
 use crate::port::{any_address_for, bind};
@@ -9,28 +9,26 @@ use longhaul_udt::socket::Socket;
 use std::net::SocketAddr;
 
 impl Port {
-    /// Takes a port for streams.
+    /// Binds a UDP socket.
     pub(super) fn bind(&self, at: SocketAddr) -> Result<Socket> {
         bind(at, self.udt, self.control).map_err(|error| {
-            let which =
-                format!("cannot take {at} (--at says where: 0.0.0.0:9000 where there is no IPv6)");
-            port_not_opened(which, error)
+            let message =
+                format!("cannot bind {at} (use --at 0.0.0.0:9000 on a host without IPv6)");
+            port_not_opened(message, error)
         })
     }
 
-    /// Any port, from which `to` can be reached.
+    /// Binds any port from message `to` can be reached.
     pub(super) fn bind_for(&self, to: SocketAddr) -> Result<Socket> {
         self.bind(any_address_for(to))
     }
 }
 
-/// An error that says whose it is.
+/// Returns an error that names the peer.
 pub(super) fn connection_error(to: SocketAddr, error: &std::io::Error) -> anyhow::Error {
-    let why = match error.kind() {
-        std::io::ErrorKind::TimedOut => {
-            "nobody answers (UDP: does a firewall let it pass?)".to_owned()
-        }
+    let cause = match error.kind() {
+        std::io::ErrorKind::TimedOut => "no answer (does a firewall block UDP?)".to_owned(),
         _ => error.to_string(),
     };
-    anyhow::anyhow!("{to}: {why}")
+    anyhow::anyhow!("{to}: {cause}")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a bench that serves. A connection says first what it is: `{` begins what is asked for, `D` and a number data of
-//! that bench.
+//! Server of a bench. The first byte of a connection tells its kind: `{` starts a request, `D` and a number a data
+//! connection of that bench.
 
 use super::{
     bench::{BenchRequest, LINE_LEN_MAX, StreamResult, read_line, receive_data, send_data},
@@ -23,27 +23,27 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-/// Benches at a time.
+/// Maximum number of concurrent benches.
 const BENCHES_MAX: usize = 16;
 
-/// How long a bench's connections may take to come.
+/// Time within which the connections of a bench must arrive.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Where connections with data go, by the number of the bench.
+/// Channels for data connections, by the number of their bench.
 type PendingBenches = Rc<RefCell<HashMap<u64, UnboundedSender<Stream>>>>;
 
-/// Until the process ends.
+/// Serves benches until the process ends.
 pub(super) async fn run(config: &Serve) -> Result<()> {
     let socket = config.port.bind(config.at)?;
     socket.listen();
     info!("serving at {}", socket.local_addr());
-    let waiting = PendingBenches::default();
+    let pending = PendingBenches::default();
     let serve = async {
         loop {
             let stream = socket.accept().await?;
-            let waiting = waiting.clone();
+            let pending = pending.clone();
             tokio::task::spawn_local(async move {
-                if let Err(error) = handle_connection(stream, &waiting).await {
+                if let Err(error) = handle_connection(stream, &pending).await {
                     warn!("{error:#}");
                 }
             });
@@ -52,78 +52,80 @@ pub(super) async fn run(config: &Serve) -> Result<()> {
     LocalSet::new().run_until(serve).await
 }
 
-async fn handle_connection(mut stream: Stream, waiting: &PendingBenches) -> Result<()> {
+async fn handle_connection(mut stream: Stream, pending: &PendingBenches) -> Result<()> {
     let kind = timeout(HANDSHAKE_TIMEOUT, stream.read_u8()).await;
-    match kind.context("a connection says nothing")?? {
+    match kind.context("no data on a new connection")?? {
         b'D' => {
             let number = timeout(HANDSHAKE_TIMEOUT, stream.read_u64()).await??;
-            let waiting = waiting.borrow();
-            let to = waiting.get(&number).context("data of no bench")?;
-            // It may be over.
+            let pending = pending.borrow();
+            let to = pending
+                .get(&number)
+                .context("data connection of an unknown bench")?;
+            // The bench may have ended.
             drop(to.send(stream));
             Ok(())
         }
         b'{' => {
             let line = timeout(HANDSHAKE_TIMEOUT, read_line(&mut stream, LINE_LEN_MAX)).await??;
-            let asked = serde_json::from_str(&format!("{{{line}"));
-            serve(stream, asked.context("not a bench")?, waiting).await
+            let request = serde_json::from_str(&format!("{{{line}"));
+            serve(stream, request.context("invalid request")?, pending).await
         }
-        _ => anyhow::bail!("a connection for nothing that is known"),
+        _ => anyhow::bail!("unknown kind of connection"),
     }
 }
 
-async fn serve(mut control: Stream, asked: BenchRequest, waiting: &PendingBenches) -> Result<()> {
-    asked.check()?;
+async fn serve(mut control: Stream, request: BenchRequest, pending: &PendingBenches) -> Result<()> {
+    request.check()?;
     ensure!(
-        waiting.borrow().len() < BENCHES_MAX,
-        "too many benches at a time"
+        pending.borrow().len() < BENCHES_MAX,
+        "too many concurrent benches"
     );
     let (to, from) = unbounded_channel();
     let number = random()?;
-    waiting.borrow_mut().insert(number, to);
-    let told = async {
+    pending.borrow_mut().insert(number, to);
+    let outcome = async {
         control.write_all(format!("{number}\n").as_bytes()).await?;
-        let figures = measure(&asked, from).await?;
-        let line = serde_json::to_string(&figures)? + "\n";
+        let stats = measure(&request, from).await?;
+        let line = serde_json::to_string(&stats)? + "\n";
         control.write_all(line.as_bytes()).await?;
         Ok(control.shutdown().await?)
     };
-    let told = told.await;
-    waiting.borrow_mut().remove(&number);
-    told
+    let outcome = outcome.await;
+    pending.borrow_mut().remove(&number);
+    outcome
 }
 
 async fn measure(
-    asked: &BenchRequest,
+    request: &BenchRequest,
     mut from: UnboundedReceiver<Stream>,
 ) -> Result<TransferStats> {
     let mut all = JoinSet::new();
     let mut begun = None;
-    for _ in 0..asked.streams {
+    for _ in 0..request.streams {
         let stream = timeout(HANDSHAKE_TIMEOUT, from.recv()).await;
         let stream = stream
             .ok()
             .flatten()
-            .context("a bench's connections do not come")?;
+            .context("the connections of the bench did not arrive")?;
         let (began, _) = *begun.get_or_insert((Instant::now(), process_cpu_time()));
-        let asked = asked.clone();
+        let request = request.clone();
         all.spawn_local(async move {
-            match asked.reverse {
-                true => send_data(stream, &asked, began).await,
-                false => receive_data(stream, asked.time_series(began)).await,
+            match request.reverse {
+                true => send_data(stream, &request, began).await,
+                false => receive_data(stream, request.time_series(began)).await,
             }
         });
     }
     let shares: Vec<Result<StreamResult>> = all.join_all().await;
     let (at, spent) = begun.context("no connections")?;
-    let mut figures = TransferStats::default();
+    let mut stats = TransferStats::default();
     for share in shares {
-        share?.add_to(&mut figures);
+        share?.add_to(&mut stats);
     }
-    Ok(figures.with_duration(at.elapsed(), process_cpu_time() - spent))
+    Ok(stats.with_duration(at.elapsed(), process_cpu_time() - spent))
 }
 
-/// A bench's number, which nobody else can tell.
+/// Returns an unpredictable number for a bench.
 fn random() -> Result<u64> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals that end a command which has something to tidy up.
+//! Termination signals of a command that must clean up.
 
 use anyhow::{Context as _, Result};
 use std::{future::poll_fn, task::Poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGINT, SIGTERM and SIGHUP, which end nothing by themselves from now on. A shell starts what it has in the background with SIGINT
-/// ignored: it counts all the same. SIGHUP does not where it is ignored, for then somebody asked for that (nohup(1)).
+/// Handlers of SIGINT, SIGTERM and SIGHUP, which no longer end the process by default. SIGINT is handled even if it
+/// is ignored, as shells set it for background processes. SIGHUP stays ignored if it was, because the user asked for
+/// that (nohup(1)).
 pub(super) struct TerminationSignals(Vec<Signal>);
 
 impl TerminationSignals {
@@ -18,13 +19,13 @@ impl TerminationSignals {
         Ok(Self(signals.context("cannot listen for signals")?))
     }
 
-    /// Until one of them comes; never ends if nobody listens.
+    /// Waits for one of the signals; never returns without handlers.
     pub(super) async fn wait(this: &mut Option<Self>) {
         poll_fn(|context| {
             let signals = this.iter_mut().flat_map(|this| &mut this.0);
             match signals
                 .into_iter()
-                .any(|one| one.poll_recv(context).is_ready())
+                .any(|signal| signal.poll_recv(context).is_ready())
             {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
@@ -34,7 +35,7 @@ impl TerminationSignals {
     }
 }
 
-/// Whether whoever started this process ignores it; proc(5), `SigIgn`.
+/// Whether the signal was ignored when the process started; proc(5), `SigIgn`.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a bench went over time, at one of its ends.
+//! Time series of a bench at one endpoint.
 
 use longhaul_udt::{Counts, Stats, socket::Stream};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// An hour of tenths of a second, 40 bytes each. Whatever comes later is counted in the last one.
+/// Maximum number of intervals: an hour in tenths of a second, 40 bytes each. The last interval counts all later
+/// data.
 pub(super) const INTERVALS_MAX: usize = 36_000;
 
-/// What happened in one interval.
+/// Data of one interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Interval {
-    /// Read by who receives, written by who sends.
+    /// Bytes that the receiver read or the sender wrote.
     pub(super) bytes: u64,
     #[serde(rename = "packets_sent_again")]
     pub(super) packets_retransmitted: u64,
-    /// Smoothed, when the interval began.
+    /// Smoothed round-trip time at the start of the interval, in ms.
     pub(super) rtt_ms: f64,
-    /// What the sender's control asks for, and what it was told that the link could carry, when the interval began. Whole packets.
+    /// Sending rate of the congestion control, and link capacity that the receiver reports, at the start of the
+    /// interval. Counted in whole packets.
     #[serde(default)]
     pub(super) paced_bits_per_second: u64,
     #[serde(default)]
@@ -25,59 +27,61 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// Nothing has passed since then.
-    fn starting_with(report: &Stats, packet_len: usize) -> Self {
+    /// Creates an empty interval with the rates of its start.
+    fn starting_with(stats: &Stats, packet_len: usize) -> Self {
         let bits = |packets: f64| (packets * packet_len as f64 * 8.0) as u64;
         Self {
-            rtt_ms: report.rtt.as_secs_f64() * 1e3,
-            paced_bits_per_second: bits(report.pacing_rate),
-            link_bits_per_second: bits(report.capacity),
+            rtt_ms: stats.rtt.as_secs_f64() * 1e3,
+            paced_bits_per_second: bits(stats.pacing_rate),
+            link_bits_per_second: bits(stats.capacity),
             ..Self::default()
         }
     }
 }
 
-/// The intervals of a connection since its bench began.
+/// Intervals of a connection since its bench started.
 #[derive(Debug)]
 pub(super) struct TimeSeries {
     started_at: Instant,
-    /// None: nobody asked.
+    /// Length of an interval; `None` if no intervals were requested.
     interval: Option<Duration>,
-    /// When the last interval began.
+    /// Packet counters at the start of the last interval.
     interval_start: Counts,
     intervals: Vec<Interval>,
 }
 
 impl TimeSeries {
-    pub(super) fn new(began: Instant, every: Option<Duration>) -> Self {
+    pub(super) fn new(began: Instant, interval: Option<Duration>) -> Self {
         Self {
             started_at: began,
-            interval: every,
+            interval: interval,
             interval_start: Counts::default(),
             intervals: Vec::new(),
         }
     }
 
-    /// So many bytes have just passed.
+    /// Counts bytes that were just read or written.
     pub(super) fn record(&mut self, bytes: u64, stream: &Stream) {
-        let Some(every) = self.interval else { return };
-        let number = self.started_at.elapsed().as_nanos() / every.as_nanos();
+        let Some(interval) = self.interval else {
+            return;
+        };
+        let number = self.started_at.elapsed().as_nanos() / interval.as_nanos();
         self.count(
             number.min(INTERVALS_MAX as u128 - 1) as usize,
             bytes,
             || {
-                let report = stream.stats().unwrap_or_default();
-                (report, stream.packet_len().unwrap_or_default())
+                let stats = stream.stats().unwrap_or_default();
+                (stats, stream.packet_len().unwrap_or_default())
             },
         );
     }
 
-    fn count(&mut self, number: usize, bytes: u64, look: impl FnOnce() -> (Stats, usize)) {
+    fn count(&mut self, number: usize, bytes: u64, read_stats: impl FnOnce() -> (Stats, usize)) {
         if number >= self.intervals.len() {
-            let (report, packet_len) = look();
-            self.end_interval(&report.counts);
-            let quiet = Interval::starting_with(&report, packet_len);
-            self.intervals.resize(number + 1, quiet);
+            let (stats, packet_len) = read_stats();
+            self.end_interval(&stats.counts);
+            let empty = Interval::starting_with(&stats, packet_len);
+            self.intervals.resize(number + 1, empty);
         }
         self.intervals[number].bytes += bytes;
     }
@@ -89,14 +93,14 @@ impl TimeSeries {
         self.interval_start = *counts;
     }
 
-    /// All of them; these are the connection's last counts.
+    /// Ends the last interval with the connection's final counters. Returns all intervals.
     pub(super) fn finish(mut self, counts: &Counts) -> Vec<Interval> {
         self.end_interval(counts);
         self.intervals
     }
 }
 
-/// Puts those of another connection beside them.
+/// Adds the intervals of another connection.
 pub(super) fn add(all: &mut Vec<Interval>, more: Vec<Interval>) {
     all.resize(all.len().max(more.len()), Interval::default());
     for (sum, one) in all.iter_mut().zip(more) {
@@ -120,27 +124,27 @@ mod tests {
         }
     }
 
-    fn report(sent_again: u64, rtt_ms: u64) -> (Stats, usize) {
-        let report = Stats {
+    fn stats(sent_again: u64, rtt_ms: u64) -> (Stats, usize) {
+        let stats = Stats {
             counts: counts(sent_again),
             rtt: Time::from_millis(rtt_ms),
             pacing_rate: 100.0,
             capacity: 1000.0,
             ..Stats::default()
         };
-        (report, 1500)
+        (stats, 1500)
     }
 
     fn sample_series() -> Vec<Interval> {
-        let mut course = TimeSeries::new(Instant::now(), Some(Duration::from_secs(1)));
-        course.count(0, 10, || report(0, 1));
-        course.count(0, 10, || panic!("once an interval"));
-        course.count(2, 30, || report(4, 2));
-        course.finish(&counts(5))
+        let mut time_series = TimeSeries::new(Instant::now(), Some(Duration::from_secs(1)));
+        time_series.count(0, 10, || stats(0, 1));
+        time_series.count(0, 10, || panic!("once an interval"));
+        time_series.count(2, 30, || stats(4, 2));
+        time_series.finish(&counts(5))
     }
 
     #[test]
-    fn what_happened_is_in_its_interval() {
+    fn counts_data_in_its_interval() {
         let bytes: Vec<u64> = sample_series().iter().map(|one| one.bytes).collect();
         let again: Vec<u64> = sample_series()
             .iter()
@@ -150,13 +154,16 @@ mod tests {
     }
 
     #[test]
-    fn connections_stand_beside_each_other() {
+    fn adds_the_intervals_of_connections() {
         let mut all = vec![Interval::default()];
         add(&mut all, sample_series());
         add(&mut all, sample_series());
         let bytes: Vec<u64> = all.iter().map(|one| one.bytes).collect();
         assert_eq!((bytes, all[2].rtt_ms), (vec![40, 0, 60], 2.0));
-        assert_eq!(all[2].paced_bits_per_second, 2_400_000, "together");
-        assert_eq!(all[2].link_bits_per_second, 12_000_000, "it is one");
+        assert_eq!(all[2].paced_bits_per_second, 2_400_000, "rates are summed");
+        assert_eq!(
+            all[2].link_bits_per_second, 12_000_000,
+            "the link is shared"
+        );
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One file over one connection. What arrives is whole or an error: UDT says when a connection was closed and when it
-//! broke.
+//! Transfer of one file over one connection. A received file is complete, or the transfer fails: UDT distinguishes a
+//! close from a failure.
 
 use super::port::connection_error;
 use super::{
@@ -22,16 +22,16 @@ use std::{
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Read and written at once.
+/// Bytes per read or write.
 const BUFFER_LEN: usize = 1 << 18;
 
-/// How long the other end may take to hear that nothing more is wanted.
+/// Time within which the peer must confirm the shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) async fn send(config: &Send) -> Result<()> {
     let mut file = open(&config.file)?;
     let socket = config.port.bind_for(config.to)?;
-    let begun = TransferTimer::start();
+    let timer = TransferTimer::start();
     let connected = socket.connect(config.to).await;
     let mut stream = connected.map_err(|error| connection_error(config.to, &error))?;
     let mut hasher = blake3::Hasher::new();
@@ -51,43 +51,43 @@ pub(super) async fn send(config: &Send) -> Result<()> {
     }
     let closed = stream.shutdown().await;
     closed.map_err(|error| connection_error(config.to, &error))?;
-    let figures = begun.stats(bytes, &hasher, Some(&stream));
+    let stats = timer.stats(bytes, &hasher, Some(&stream));
     match config.json {
-        true => outln!("{}", serde_json::to_string(&figures)?),
-        false => errln!("longhaul udt: {figures}"),
+        true => outln!("{}", serde_json::to_string(&stats)?),
+        false => errln!("longhaul udt: {stats}"),
     }
     Ok(())
 }
 
 pub(super) async fn receive(config: &Receive) -> Result<()> {
     let is_file = config.file != Path::new("-");
-    let mut interruption = is_file.then(TerminationSignals::listen).transpose()?;
+    let mut signals = is_file.then(TerminationSignals::listen).transpose()?;
     let to = Destination::create(&config.file)?;
     let socket = config.port.bind(config.at)?;
     socket.listen();
     errln!("longhaul udt: listening at {}", socket.local_addr());
     let mut stream = tokio::select! {
         accepted = socket.accept() => accepted?,
-        () = TerminationSignals::wait(&mut interruption) => bail!("interrupted: nothing came"),
+        () = TerminationSignals::wait(&mut signals) => bail!("interrupted: no connection came"),
     };
-    // One is enough.
+    // One connection is enough.
     drop(socket);
-    let begun = TransferTimer::start();
-    let filled = tokio::select! {
-        filled = to.receive(&mut stream) => filled,
-        () = TerminationSignals::wait(&mut interruption) => Err(anyhow!("interrupted: what came is thrown away")),
+    let timer = TransferTimer::start();
+    let received = tokio::select! {
+        received = to.receive(&mut stream) => received,
+        () = TerminationSignals::wait(&mut signals) => Err(anyhow!("interrupted: the received data is discarded")),
     };
-    if filled.is_err() {
-        // Else the other end would wait for its silence.
-        let _told = tokio::time::timeout(SHUTDOWN_TIMEOUT, stream.shutdown()).await;
+    if received.is_err() {
+        // Without the shutdown the peer would wait for its idle timeout.
+        let _shutdown = tokio::time::timeout(SHUTDOWN_TIMEOUT, stream.shutdown()).await;
     }
-    let (bytes, hasher) = filled?;
-    let figures = begun.stats(bytes, &hasher, None);
+    let (bytes, hasher) = received?;
+    let stats = timer.stats(bytes, &hasher, None);
     match (config.json, is_file) {
-        (true, true) => outln!("{}", serde_json::to_string(&figures)?),
-        // What was received is there.
-        (true, false) => errln!("{}", serde_json::to_string(&figures)?),
-        (false, _) => errln!("longhaul udt: {figures}"),
+        (true, true) => outln!("{}", serde_json::to_string(&stats)?),
+        // Standard output holds the received data.
+        (true, false) => errln!("{}", serde_json::to_string(&stats)?),
+        (false, _) => errln!("longhaul udt: {stats}"),
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ fn open(path: &Path) -> Result<Box<dyn Read>> {
     Ok(Box::new(file))
 }
 
-/// What it is instead.
+/// Returns the kind of a path that is not a regular file, for the error message.
 fn special_file_kind(kind: FileType) -> Option<&'static str> {
     match kind {
         kind if kind.is_file() => None,
@@ -119,10 +119,10 @@ fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Where it goes.
+/// Destination of a received file.
 enum Destination<'a> {
     Stdout,
-    /// Beside its name, until it is whole.
+    /// Temporary file in the same directory, renamed when it is complete.
     File(NamedTempFile, &'a Path),
 }
 
@@ -131,7 +131,7 @@ impl<'a> Destination<'a> {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
         }
-        // What has the name in the end takes the place of what had it before: never that of a device, wherever a link leads.
+        // The finished file replaces the previous one of that name, but never a device, even through a symbolic link.
         if let Some(what) = path
             .metadata()
             .ok()
@@ -139,14 +139,14 @@ impl<'a> Destination<'a> {
         {
             return Err(Refusal::usage(format!("{}: is {what}", path.display())));
         }
-        let around = path
+        let directory = path
             .parent()
-            .filter(|around| !around.as_os_str().is_empty());
-        // As any new file, for whom the umask lets.
+            .filter(|directory| !directory.as_os_str().is_empty());
+        // The mode is that of any new file, subject to the umask.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         let file = tempfile::Builder::new()
             .permissions(mode)
-            .tempfile_in(around.unwrap_or(Path::new(".")));
+            .tempfile_in(directory.unwrap_or(Path::new(".")));
         let file = file.map_err(|error| Refusal::usage(format!("{}: {error}", path.display())))?;
         Ok(Self::File(file, path))
     }
@@ -157,7 +157,7 @@ impl<'a> Destination<'a> {
         let mut bytes = 0;
         loop {
             let length = from.read(&mut buffer).await;
-            let length = length.context("the connection broke: what came is thrown away")?;
+            let length = length.context("the connection broke: the received data is discarded")?;
             if length == 0 {
                 break;
             }
@@ -188,7 +188,7 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// When a transfer began.
+/// Start of a transfer, in elapsed time and in CPU time.
 struct TransferTimer {
     started_at: Instant,
     cpu: Duration,
@@ -203,15 +203,15 @@ impl TransferTimer {
     }
 
     fn stats(&self, bytes: u64, hasher: &blake3::Hasher, sent: Option<&Stream>) -> TransferStats {
-        let mut figures = TransferStats::new(
+        let mut stats = TransferStats::new(
             bytes,
             self.started_at.elapsed(),
             process_cpu_time() - self.cpu,
         );
         if let Some(report) = sent.and_then(Stream::stats) {
-            figures.add_connection(&report);
+            stats.add_connection(&report);
         }
-        figures.blake3 = Some(hasher.finalize().to_string());
-        figures
+        stats.blake3 = Some(hasher.finalize().to_string());
+        stats
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is said of a transfer, in words and as JSON.
+//! Statistics of a transfer, as text and as JSON.
 
 use super::time_series::{self, Interval};
 use longhaul_udt::Stats;
@@ -10,52 +10,52 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Of fewer bytes the CPU time is that of opening and closing.
+/// Minimum bytes for which the CPU time is shown: for fewer it is mostly that of opening and closing.
 const CPU_BYTES_MIN: u64 = 1_000_000;
 
-/// One end's figures of a transfer.
+/// Statistics of a transfer at one endpoint.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct TransferStats {
-    /// When it began, as Unix counts time.
+    /// Start in seconds of Unix time.
     #[serde(default)]
     pub(super) began_s: f64,
     pub(super) bytes: u64,
     pub(super) seconds: f64,
     pub(super) bits_per_second: u64,
-    /// Of all that this process does.
+    /// CPU time of the process.
     pub(super) cpu_seconds: f64,
     pub(super) cpu_seconds_per_gb: f64,
-    /// Data packets that were sent, of those again, reported missing, and times that nothing was heard for long.
+    /// Counters of data packets: sent, retransmitted and reported missing; and expirations.
     pub(super) packets_sent: u64,
     #[serde(rename = "packets_sent_again")]
     pub(super) packets_retransmitted: u64,
     pub(super) packets_lost: u64,
     pub(super) timeouts: u64,
     pub(super) rtt_ms: f64,
-    /// What was sent or received, of files.
+    /// BLAKE3 hash of the file that was sent or received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) blake3: Option<String>,
-    /// Since it began.
+    /// Intervals since the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) intervals: Vec<Interval>,
 }
 
-/// CPU time of this process.
+/// Returns the CPU time of this process.
 pub(super) fn process_cpu_time() -> Duration {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec as u32)
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 impl TransferStats {
     pub(super) fn new(bytes: u64, elapsed: Duration, cpu: Duration) -> Self {
-        let figures = Self {
+        let stats = Self {
             bytes,
             ..Self::default()
         };
-        figures.with_duration(elapsed, cpu)
+        stats.with_duration(elapsed, cpu)
     }
 
-    /// That took so long.
+    /// Sets the duration and the CPU time.
     pub(super) fn with_duration(self, elapsed: Duration, cpu: Duration) -> Self {
         let bytes = self.bytes;
         let (seconds, cpu_seconds) = (elapsed.as_secs_f64(), cpu.as_secs_f64());
@@ -73,7 +73,7 @@ impl TransferStats {
         }
     }
 
-    /// A connection's own.
+    /// Adds the statistics of a connection.
     pub(super) fn add_connection(&mut self, Stats { counts, rtt, .. }: &Stats) {
         self.packets_sent += counts.sent;
         self.packets_retransmitted += counts.retransmitted;
@@ -82,7 +82,7 @@ impl TransferStats {
         self.rtt_ms = rtt.as_secs_f64() * 1e3;
     }
 
-    /// And how it went.
+    /// Adds the intervals of a connection.
     pub(super) fn add_intervals(&mut self, intervals: Vec<Interval>) {
         time_series::add(&mut self.intervals, intervals);
     }
@@ -95,11 +95,15 @@ impl fmt::Display for TransferStats {
             write!(f, ", {}", BitRate::measured(self.bits_per_second))?;
         }
         if self.packets_sent > 0 {
-            let again = self.packets_retransmitted;
-            write!(f, "; {again} of {} packets again", self.packets_sent)?;
+            let retransmitted = self.packets_retransmitted;
+            write!(
+                f,
+                "; {retransmitted} of {} packets retransmitted",
+                self.packets_sent
+            )?;
         }
         if self.bytes >= CPU_BYTES_MIN {
-            write!(f, "; {:.2} s of CPU a GB", self.cpu_seconds_per_gb)?;
+            write!(f, "; {:.2} s of CPU per GB", self.cpu_seconds_per_gb)?;
         }
         Ok(())
     }

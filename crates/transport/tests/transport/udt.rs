@@ -360,7 +360,7 @@ fn an_empty_file_has_neither_a_rate_nor_a_price() {
             said.contains("0 B in ") && !said.contains("bit/s"),
             "{said}"
         );
-        assert!(!said.contains("a GB"), "{said}");
+        assert!(!said.contains("per GB"), "{said}");
     }
 }
 
