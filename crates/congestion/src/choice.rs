@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the name of a congestion control means on this machine.
+//! Resolution of a congestion control's name on this machine.
 
 use crate::{
     feature_probe,
@@ -7,7 +7,7 @@ use crate::{
 };
 use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 
-/// Who provides it.
+/// Provider of a congestion control.
 #[derive(Debug, Clone)]
 pub enum Choice {
     /// The kernel, under this name.
@@ -17,7 +17,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// What a socket is told (TCP_CONGESTION).
+    /// Returns the name for TCP_CONGESTION.
     #[must_use]
     pub fn system_name(&self) -> String {
         match self {
@@ -27,8 +27,8 @@ impl Choice {
     }
 }
 
-/// `htcp` is the kernel's own if it has one, else ours; `lh_htcp` is always ours. None: nobody has
-/// it.
+/// Resolves a name: `htcp` is the kernel's own if it has one, else ours; `lh_htcp` is always ours. `None`
+/// if neither has it.
 #[must_use]
 pub fn choose(name: &str) -> Option<Choice> {
     match (name.starts_with("lh_"), algorithm(name)) {
@@ -40,20 +40,20 @@ pub fn choose(name: &str) -> Option<Choice> {
     }
 }
 
-/// What a name is on this machine, as far as looking tells.
+/// Availability of a congestion control on this machine, found without loading a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
-    /// The kernel has it now; one that came as eBPF (struct_ops) may go again.
+    /// The kernel has it now; an eBPF one (struct_ops) may be unloaded later.
     Registered,
-    /// A module on the disk has it, which the kernel loads when root asks.
+    /// A module on disk has it, which the kernel loads for root.
     Module,
     /// This crate has it.
     Ours,
-    /// Nobody has it.
+    /// No provider has it.
     Absent,
 }
 
-/// As [`choose`], but nothing is loaded for the answer.
+/// Like [`choose`], but loads no module.
 #[must_use]
 pub fn availability(name: &str) -> Availability {
     match (name.starts_with("lh_"), algorithm(name)) {
@@ -66,7 +66,7 @@ pub fn availability(name: &str) -> Availability {
     }
 }
 
-/// Congestion controls of Linux 6.18 (net/ipv4/Kconfig), whether a kernel was built with them or not.
+/// Congestion controls of Linux 6.18 (net/ipv4/Kconfig), whether or not a kernel was built with them.
 const LINUX_NAMES: [&str; 17] = [
     "bbr",
     "bic",
@@ -93,7 +93,7 @@ pub fn is_in_linux(name: &str) -> bool {
     LINUX_NAMES.contains(&kernel_name(name))
 }
 
-/// The module that the kernel asks for (`tcp_ca_find_autoload`, net/ipv4/tcp_cong.c).
+/// Returns the module that the kernel requests (`tcp_ca_find_autoload`, net/ipv4/tcp_cong.c).
 #[must_use]
 pub fn module(name: &str) -> String {
     format!("tcp_{}", kernel_name(name))
@@ -115,7 +115,7 @@ fn is_module(name: &str) -> bool {
     lists_module(&list, &module(name))
 }
 
-/// `modules.dep`: a line for each module, its path before a colon, compressed or not.
+/// Whether `modules.dep` lists a module: a line each, its path before a colon, compressed or not.
 fn lists_module(list: &str, module: &str) -> bool {
     list.lines().any(|line| {
         let path = line.split(':').next().unwrap_or_default();
@@ -125,13 +125,13 @@ fn lists_module(list: &str, module: &str) -> bool {
     })
 }
 
-/// Names of all congestion controls that the kernel has now, in every namespace alike.
+/// Returns the names of all congestion controls that the kernel has now, the same in every namespace.
 #[must_use]
 pub fn registered() -> Vec<String> {
     feature_probe::registered()
 }
 
-/// Linux calls one otherwise.
+/// Returns Linux's name, which differs for one algorithm.
 fn kernel_name(name: &str) -> &str {
     match name {
         "hstcp" => "highspeed",
@@ -139,15 +139,15 @@ fn kernel_name(name: &str) -> &str {
     }
 }
 
-/// Whether it is there, or becomes there: a socket that asks, as root, lets the kernel load a module
-/// (`tcp_set_congestion_control`, net/ipv4/tcp_cong.c).
+/// Whether the kernel has it, or loads a module for it: a socket of root that requests it makes the kernel
+/// load the module (`tcp_set_congestion_control`, net/ipv4/tcp_cong.c).
 fn kernel_has(name: &str) -> bool {
     if feature_probe::is_registered(name) {
         return true;
     }
-    let asked = socket(AddressFamily::INET, SocketType::STREAM, None)
+    let outcome = socket(AddressFamily::INET, SocketType::STREAM, None)
         .and_then(|socket| sockopt::set_tcp_congestion(socket, name));
-    asked.is_ok()
+    outcome.is_ok()
 }
 
 #[cfg(test)]
@@ -155,8 +155,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reno_is_the_kernels_and_the_prefix_is_ours() {
-        let name = |asked| choose(asked).map(|choice| choice.system_name());
+    fn chooses_kernel_and_prefixed_names() {
+        let name = |name| choose(name).map(|choice| choice.system_name());
         assert_eq!(name("reno").as_deref(), Some("reno"));
         assert_eq!(name("lh_scalable").as_deref(), Some("lh_scalable"));
         assert_eq!(name("lh_reno"), None);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_tells_who_has_it() {
+    fn reports_availability_without_loading() {
         assert_eq!(availability("reno"), Availability::Registered);
         assert_eq!(availability("lh_bic"), Availability::Ours);
         assert_eq!(availability("lh_reno"), Availability::Absent);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_is_found_in_the_list_of_modules() {
+    fn finds_modules_in_modules_dep() {
         let list = "kernel/net/ipv4/tcp_htcp.ko.xz:\n\
             kernel/net/ipv4/tcp_bbr.ko: kernel/net/ipv4/tcp_vegas.ko\n";
         assert!(lists_module(list, &module("htcp")) && lists_module(list, "tcp_bbr"));

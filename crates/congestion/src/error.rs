@@ -1,63 +1,62 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can stand in a congestion control's way.
+//! Errors of congestion controls.
 
 use longhaul_command::exit::Refusal;
 use std::{io, path::PathBuf};
 
-/// One line each, which names the way out where there is one.
+/// Error of one line, which names the remedy where there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No such congestion control here.
+    /// Unknown congestion control.
     #[error("no congestion control {name:?} here; there are {known}")]
     Unknown {
-        /// As asked for.
+        /// Requested name.
         name: String,
         /// All names.
         known: String,
     },
-    /// A parameter that it does not have, or a value out of its range.
+    /// An unknown parameter, or a value out of range.
     #[error("{0}")]
     Parameter(String),
-    /// The caller's rights don't reach.
+    /// The caller lacks rights.
     #[error("{0}")]
     Denied(String),
     /// The kernel lacks something.
     #[error("{0}")]
     Kernel(String),
-    /// Something else registered a congestion control of this name.
+    /// Another program registered a congestion control of this name.
     #[error(
         "the name {0} is taken: something that is not pinned below {1} registered it \
          (bpftool struct_ops list)"
     )]
     Taken(String, PathBuf),
-    /// It is loaded, with other parameters or by another longhaul.
+    /// A congestion control is loaded with other parameters or by another longhaul.
     #[error("{0}")]
     Loaded(String),
-    /// It is not loaded.
+    /// The congestion control is not loaded.
     #[error("{0} is not loaded")]
     NotLoaded(String),
-    /// The file system of pins.
+    /// An operation on the pins failed.
     #[error("{path}: {source}")]
     Pins {
-        /// Where.
+        /// Path of the pin.
         path: PathBuf,
         /// The kernel's answer.
         source: io::Error,
     },
-    /// libbpf or the kernel's verifier said no.
+    /// libbpf or the kernel failed.
     #[error("cannot {step}: {reason}")]
     Failed {
-        /// What was being done.
+        /// Step that failed.
         step: &'static str,
-        /// Their words, on one line.
+        /// Their message, on one line.
         reason: String,
     },
 }
 
 impl Error {
-    /// As the end of a command, with the exit code of whose matter it is: the caller's, who asked for what does not
-    /// exist; this machine's, whose kernel, user or state does not allow it; or neither's, where something went wrong
-    /// on the way.
+    /// Converts it to a command's error with its exit code: a usage error where the request is wrong, unsupported where
+    /// this machine's kernel, user or state does not allow it, and a general failure otherwise.
     #[must_use]
     pub fn refusal(self) -> anyhow::Error {
         match self {
@@ -74,7 +73,7 @@ mod tests {
     use longhaul_command::exit::exit_code;
 
     #[test]
-    fn the_exit_code_says_whose_matter_an_error_is() {
+    fn exit_codes_distinguish_usage_and_unsupported() {
         let unknown = Error::Unknown {
             name: "htpc".to_owned(),
             known: "htcp".to_owned(),

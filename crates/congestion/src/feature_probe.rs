@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the running kernel must have, and what it must allow the caller.
+//! Checks of the running kernel's features and of the caller's rights.
 
 use crate::Error;
 use libbpf_rs::{PrintLevel, btf::Btf, set_print};
@@ -10,19 +10,19 @@ use std::{
     sync::{Mutex, Once},
 };
 
-/// Where the kernel describes its types.
+/// Type information of the kernel.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// What takes [`rights`], in words.
+/// Action that needs [`check_rights`], for messages.
 pub(crate) const CC_LOADING: &str = "a congestion control is loaded and unloaded";
 
-/// Whether a congestion control can be loaded here at all; `what` is as for [`only_root`].
+/// Checks whether a congestion control can be loaded; `what` is as for [`requires_root`].
 pub(crate) fn check(what: &str) -> Result<(), Error> {
     check_rights(what)?;
     check_btf()
 }
 
-/// Capabilities are those of the caller; a user namespace's count for nothing here.
+/// Checks the caller's capabilities; those in a user namespace are not sufficient.
 pub(crate) fn check_rights(what: &str) -> Result<(), Error> {
     let needed = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::NET_ADMIN;
     let has = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
@@ -41,7 +41,7 @@ pub(crate) fn is_network_admin() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
 }
 
-/// `what` ends in a participle: "it is loaded".
+/// Returns the error for missing rights; `what` ends in a participle: "it is loaded".
 pub(crate) fn requires_root(what: &str) -> Error {
     Error::Denied(format!(
         "{what} by root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN): run it with sudo"
@@ -67,27 +67,27 @@ fn check_btf() -> Result<(), Error> {
     })
 }
 
-/// The type that says that congestion controls can be made of programs.
+/// Type of a kernel that supports congestion controls as programs.
 const OPERATIONS: &str = "bpf_struct_ops_tcp_congestion_ops";
 
-/// Names of all congestion controls that the kernel has now, in every namespace alike.
+/// Returns the names of all congestion controls that the kernel has now, the same in every namespace.
 pub(crate) fn registered() -> Vec<String> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     let text = text.unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Whether one of that name is there.
+/// Whether a congestion control of this name is registered.
 pub(crate) fn is_registered(name: &str) -> bool {
     registered().iter().any(|other| other == name)
 }
 
-/// What libbpf warned of last; it prints nothing.
+/// Latest warnings of libbpf, which prints none.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// Lines that are kept.
+/// Most lines that are recorded.
 const WARNINGS_MAX: usize = 64;
 
-/// Runs `work`; from now on libbpf's words are kept instead of printed.
+/// Runs `work`, and records libbpf's warnings instead of printing them.
 pub(crate) fn capture_warnings<T>(work: impl FnOnce() -> T) -> T {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -97,7 +97,7 @@ pub(crate) fn capture_warnings<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// What comes next is another attempt: what was said of the one before is not its reason.
+/// Clears the warnings before another attempt, so that those of the last one do not become its reason.
 pub(crate) fn clear_warnings() {
     if let Ok(mut warnings) = WARNINGS.lock() {
         warnings.clear();
@@ -117,7 +117,7 @@ fn record_warning(_: PrintLevel, line: String) {
     }
 }
 
-/// An error of libbpf's as ours: rights are told from the rest, and its first warning is the reason.
+/// Converts an error of libbpf: missing rights are distinguished, and the first warning is the reason.
 pub(crate) fn failed(step: &'static str, error: &libbpf_rs::Error) -> Error {
     let reason = first_warning().map_or(format!("{error}"), |line| format!("{error} ({line})"));
     match error.kind() {
@@ -129,8 +129,8 @@ pub(crate) fn failed(step: &'static str, error: &libbpf_rs::Error) -> Error {
     }
 }
 
-/// Programs that were not loaded: because the kernel's verifier does not take them, which it says with the
-/// number of missing rights (EACCES), too; otherwise as [`failed`].
+/// Converts an error of loading programs. The kernel's verifier refuses them with the same number as missing
+/// rights (EACCES); other errors are as [`failed`].
 pub(crate) fn refused(step: &'static str, error: &libbpf_rs::Error) -> Error {
     use libbpf_rs::ErrorKind::{OutOfMemory, PermissionDenied};
     let verdict = WARNINGS.lock().ok().and_then(|all| verifier_message(&all));
@@ -147,10 +147,10 @@ pub(crate) fn refused(step: &'static str, error: &libbpf_rs::Error) -> Error {
     ))
 }
 
-/// The first kernel that takes every program of ours, as docs/kernels.md has it.
+/// First kernel that accepts every program of ours, as in docs/kernels.md.
 const FIRST_SUPPORTED: [u32; 2] = [6, 1];
 
-/// What an older kernel's user is told.
+/// Returns the hint for users of older kernels; empty for others.
 fn newer_kernel_hint(release: &str) -> String {
     let numbers = release
         .split(['.', '-'])
@@ -162,14 +162,14 @@ fn newer_kernel_hint(release: &str) -> String {
     }
 }
 
-/// The first line of libbpf's first warning.
+/// Returns the first line of libbpf's first warning.
 fn first_warning() -> Option<String> {
     let warnings = WARNINGS.lock().ok()?;
     let line = warnings.first()?.lines().next()?;
     Some(line.trim_start_matches("libbpf: ").to_owned())
 }
 
-/// "PROGRAM: why", of the verifier's log: its last line before the statistics.
+/// Returns "PROGRAM: reason" from the verifier's log: its last line before the statistics.
 fn verifier_message(warnings: &[String]) -> Option<String> {
     const BEGIN: &str = "-- BEGIN PROG LOAD LOG --";
     const STATISTICS: [&str; 5] = [
@@ -184,16 +184,16 @@ fn verifier_message(warnings: &[String]) -> Option<String> {
     let is_word =
         |line: &&str| !line.is_empty() && !STATISTICS.iter().any(|begin| line.starts_with(begin));
     let reason = log.lines().map(str::trim).rfind(is_word);
-    Some(format!("{program}: {}", reason.unwrap_or("without a word")))
+    Some(format!("{program}: {}", reason.unwrap_or("no message")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As libbpf 1.7 on Linux 6.1 has it.
+    /// Log of libbpf 1.7 on Linux 6.1.
     #[test]
-    fn the_verifiers_last_word_is_the_reason() {
+    fn extracts_the_verifiers_last_message() {
         let warnings = [
             "libbpf: prog 'look': BPF program load failed: Permission denied",
             "libbpf: prog 'look': -- BEGIN PROG LOAD LOG --\n0: R1=ctx(off=0,imm=0)\n; bpf_spin_unlock(&flow->lock);\n\
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_kernel_hears_which_one_takes_all() {
+    fn hints_at_the_first_supported_kernel() {
         for old in ["5.10.0-32-amd64", "5.15.0", "6.0.19"] {
             assert_eq!(newer_kernel_hint(old), ", Linux 6.1 does", "{old}");
         }

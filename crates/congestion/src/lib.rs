@@ -3,9 +3,11 @@
 //! an eBPF program for the kernel ([`object`]) and into a library that runs under simulated time
 //! ([`math`]).
 //!
-//! [`loader`] brings them to a kernel and takes them away, [`pins`] is where they stay meanwhile,
-//! [`watch`] sees the connections that use them, [`own_parameters`] are those of one socket, [`choice`] says what a name means here.
-//! [`sockets`] gives the sockets of any program what they know nothing of.
+//! - [`loader`] loads them into a kernel and unloads them; [`pins`] are the bpffs pins that keep them loaded.
+//! - [`watch`] reads the connections that use them.
+//! - [`socket_parameters`] sets parameters of single sockets.
+//! - [`choice`] resolves a name on this machine.
+//! - [`sockets`] sets options of other programs' sockets.
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 

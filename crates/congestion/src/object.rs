@@ -21,18 +21,18 @@ pub const OBJECTS: &[(&str, &[u8])] = &[
     object!("trc"),
 ];
 
-/// The walk through a congestion control's connections: what [`crate::watch`] reads.
+/// The iterator over a congestion control's connections that [`crate::watch`] reads.
 pub(crate) const WATCH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
 
-/// The socket option of [`crate::own_parameters`].
+/// The socket option of [`crate::socket_parameters`].
 pub(crate) const OWN_PARAMETERS: &[u8] =
     include_bytes!(concat!(env!("OUT_DIR"), "/own_parameters.bpf.o"));
 
-/// That of `algorithm`.
+/// Returns the object of `algorithm`.
 pub(crate) fn of(algorithm: crate::math::Algorithm) -> Option<&'static [u8]> {
     let entry = OBJECTS.iter().find(|(name, _)| *name == algorithm.name());
     entry.map(|(_, bytes)| *bytes)
 }
 
-/// A profile for the sockets of a cgroup: what [`crate::sockets::profile`] attaches.
+/// The programs of [`crate::sockets::profile`], for the sockets of a cgroup.
 pub(crate) const PROFILE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/profile.bpf.o"));

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a loaded congestion control stays: a directory of a BPF file system. What is pinned there
-//! lives without a process, until it is removed or the machine stops.
+//! Pins of loaded congestion controls: directories of a BPF file system. Pinned objects exist without a
+//! process, until they are removed or the machine stops.
 //!
 //! ```text
 //! /sys/fs/bpf/longhaul/cc/bic/
-//!     link            holds it registered (or `operations` before Linux 6.4)
-//!     connections     a map: beside each connection that uses it
-//!     parameters      a map: what a connection is told when it begins
-//!     layout          a symbolic link whose target is a word: which build can read the connections
-//!     loaded-by, map, transient, default-before: likewise
+//!     link            keeps it registered (or `operations` before Linux 6.4)
+//!     connections     a map: storage of each connection that uses it
+//!     parameters      a map: parameters of new connections
+//!     layout          a symbolic link: its target identifies the layout of a connection's state
+//!     loaded-by, map, transient, default-before: further symbolic links
 //! ```
 //!
 //! Facts are symbolic links because a BPF file system has no files: `ls -l` shows them all. Names
-//! have no dots, which the kernel keeps for itself.
+//! have no dots, which the kernel reserves.
 
 use crate::{Error, feature_probe};
 use rustix::{
@@ -26,16 +26,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where every distribution mounts it.
+/// Mount point of the BPF file system in every distribution.
 pub const DEFAULT: &str = "/sys/fs/bpf";
 
 /// BPF_FS_MAGIC (include/uapi/linux/magic.h).
 const BPF_FS: u64 = 0xcafe_4a11;
 
-/// Below the file system's root.
+/// Directory of congestion controls below the file system's root.
 const SUBDIRECTORY: &str = "longhaul/cc";
 
-/// The source of a mount that longhaul made, and may take away.
+/// Source of a mount that longhaul made, and may unmount.
 const SOURCE: &str = "longhaul";
 
 /// A BPF file system, mounted or to be mounted.
@@ -50,8 +50,8 @@ impl Default for Pins {
     }
 }
 
-/// Processes of this user whose mounts are likely the machine's. (The first may be closed even to
-/// root.)
+/// Returns processes of this user whose mounts are likely the machine's. (Process 1 may be inaccessible
+/// even to root.)
 fn reference_processes() -> impl Iterator<Item = u32> {
     let user = rustix::process::geteuid().as_raw();
     let same_user = move |process: &u32| {
@@ -61,47 +61,47 @@ fn reference_processes() -> impl Iterator<Item = u32> {
     all.into_iter().filter(same_user)
 }
 
-/// While it lives, no other longhaul changes what is pinned.
+/// Lock of the pins: while it exists, no other longhaul process changes them.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _root: File,
 }
 
 impl Pins {
-    /// Those of the BPF file system whose root is there. Inside `ip netns exec`, which hides it, it is
-    /// reached through process 1, or the one that started this.
+    /// Returns the pins of the BPF file system mounted at `root`. Inside `ip netns exec`, which hides the mount,
+    /// it is accessed through process 1 or the parent process.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Self {
         let here = Self { root: root.into() };
         if here.is_mounted() {
             return here;
         }
-        let below = here.root.strip_prefix("/").unwrap_or(&here.root);
+        let relative = here.root.strip_prefix("/").unwrap_or(&here.root);
         let through = |process| Self {
-            root: Path::new(&format!("/proc/{process}/root")).join(below),
+            root: Path::new(&format!("/proc/{process}/root")).join(relative),
         };
         let mut others = reference_processes().map(through);
         others.find(Self::is_mounted).unwrap_or(here)
     }
 
-    /// Where congestion controls are, a directory each.
+    /// Returns the directory that contains a directory for each congestion control.
     #[must_use]
     pub fn directory(&self) -> PathBuf {
         self.root.join(SUBDIRECTORY)
     }
 
-    pub(crate) fn of(&self, name: &str) -> PathBuf {
+    pub(crate) fn directory_of(&self, name: &str) -> PathBuf {
         self.directory().join(name)
     }
 
-    /// Waits for its turn. Mounts the file system where it is not, as systemd does: under a lock of the directory that is
-    /// there before, or each of two that come at once would mount its own.
+    /// Waits for the lock. Mounts the file system if it is not mounted, as systemd does. The mount is made under a lock of
+    /// the directory below it, or each of two concurrent processes would mount its own.
     pub(crate) fn lock(&self) -> Result<Lock, Error> {
         let named = |source| self.error(&self.root, source);
         loop {
             let root = File::open(&self.root).map_err(named)?;
             flock(&root, FlockOperation::LockExclusive).map_err(|error| named(error.into()))?;
-            // Mounted or unmounted meanwhile: another directory has its name now.
+            // Mounted or unmounted meanwhile: the path is another directory now.
             if !self.is_root(&root).map_err(named)? {
                 continue;
             }
@@ -113,19 +113,19 @@ impl Pins {
         }
     }
 
-    /// Whether this is what has the name of the root.
+    /// Whether the root's path still refers to this directory.
     fn is_root(&self, opened: &File) -> io::Result<bool> {
         let (opened, named) = (opened.metadata()?, fs::metadata(&self.root)?);
         Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
     }
 
-    /// Whether a BPF file system is there.
+    /// Whether a BPF file system is mounted at the root.
     #[must_use]
     pub fn is_mounted(&self) -> bool {
         statfs(&self.root).is_ok_and(|found| found.f_type as u64 == BPF_FS)
     }
 
-    /// A mount in a namespace of this command's own would end with it, and all that is pinned.
+    /// Refuses a mount namespace of this command's own: a mount in it, and its pins, would end with the command.
     fn check_mount_namespace(&self) -> Result<(), Error> {
         let namespace = |process: u32| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
         let ours = namespace(std::process::id());
@@ -145,8 +145,8 @@ impl Pins {
         Ok(mount(SOURCE, &self.root, "bpf", plain, c"mode=0700")?)
     }
 
-    /// Removes directories that hold nothing, and the mount if longhaul made it and nobody uses it.
-    /// What is in use stays: the kernel refuses.
+    /// Removes empty directories, and the mount if longhaul made it and it is unused. The kernel refuses to
+    /// remove those in use.
     pub(crate) fn remove_empty(&self, lock: Lock) {
         let _ = fs::remove_dir(self.directory());
         let _ = fs::remove_dir(self.root.join(SOURCE));
@@ -156,8 +156,8 @@ impl Pins {
         }
     }
 
-    /// A line of mountinfo has the place as its fifth field, and behind a dash type and source
-    /// (proc(5)).
+    /// Whether longhaul made the mount. A line of mountinfo has the mount point as its fifth field, and type and
+    /// source after a dash (proc(5)).
     fn is_our_mount(&self) -> bool {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let root = fs::canonicalize(&self.root).unwrap_or_default();
@@ -166,12 +166,12 @@ impl Pins {
                 .nth(4)
                 .is_some_and(|at| root == Path::new(at))
         };
-        // The last one mounted is the one that is seen.
-        let seen = mounts.lines().rfind(here);
-        seen.is_some_and(|line| line.contains(&format!(" - bpf {SOURCE} ")))
+        // The last mount covers the others.
+        let visible = mounts.lines().rfind(here);
+        visible.is_some_and(|line| line.contains(&format!(" - bpf {SOURCE} ")))
     }
 
-    /// Names with dots are the kernel's own.
+    /// Whether the file system has no entries other than the kernel's own, whose names have dots.
     fn is_empty(&self) -> bool {
         let Ok(entries) = fs::read_dir(&self.root) else {
             return false;
@@ -194,20 +194,20 @@ impl Pins {
     }
 }
 
-/// Puts down a fact, a word.
+/// Stores a fact: a symbolic link whose target is `word`.
 pub(crate) fn set_fact(directory: &Path, fact: &str, word: &str) -> io::Result<()> {
     let path = directory.join(fact);
     unpin(directory, fact)?;
     symlink(word, path)
 }
 
-/// Reads it.
+/// Reads a fact.
 pub(crate) fn fact(directory: &Path, fact: &str) -> Option<String> {
     let target = fs::read_link(directory.join(fact)).ok()?;
     target.into_os_string().into_string().ok()
 }
 
-/// Takes it away, if it is there.
+/// Removes a pin or fact, if it exists.
 pub(crate) fn unpin(directory: &Path, fact: &str) -> io::Result<()> {
     match fs::remove_file(directory.join(fact)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -215,7 +215,7 @@ pub(crate) fn unpin(directory: &Path, fact: &str) -> io::Result<()> {
     }
 }
 
-/// Removes a directory; `first` goes before everything else in it.
+/// Removes a directory; the entry `first` is removed before all others.
 pub(crate) fn remove(directory: &Path, first: &str) -> io::Result<()> {
     unpin(directory, first)?;
     match fs::remove_dir_all(directory) {
@@ -224,12 +224,12 @@ pub(crate) fn remove(directory: &Path, first: &str) -> io::Result<()> {
     }
 }
 
-/// Lets two directories change places, at once.
+/// Exchanges two directories atomically.
 pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
 }
 
-/// A directory in the making, gone on drop unless [`Draft::publish`]ed.
+/// An unfinished directory, removed on drop unless [`Draft::publish`]ed.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) path: PathBuf,
@@ -241,7 +241,7 @@ impl Draft {
         Ok(Self { path })
     }
 
-    /// Gives it its name.
+    /// Renames it to its final path.
     pub(crate) fn publish(self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)
     }
@@ -249,7 +249,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // Published, it is not there any more.
+        // A published draft does not exist at this path.
         let _ = remove(&self.path, "link");
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parameters of a single socket, instead of those that its congestion control was loaded with.
+//! Parameters of a single socket, instead of those with which its congestion control was loaded.
 //!
-//! They lie beside the socket, in the map of the congestion control's connections, before the
-//! connection begins (or the congestion control is chosen, if that is later). Two ways lead there:
-//! a BPF program that puts [`value`] into that map
+//! They are in the socket's storage, in the map of the congestion control's connections, before the
+//! connection begins (or the congestion control is chosen, if that is later). They can be set by a BPF
+//! program that puts [`value`] into that map
 //! ([`Loaded::connections`](crate::loader::Loaded::connections)), or [`attach`], which gives the
 //! programs of a cgroup a socket option for it.
 
@@ -18,24 +18,24 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// `level` of setsockopt(2).
 pub const LEVEL: i32 = 0x6c68;
 
-/// Parameters that a congestion control can have (`struct lh_connection`, connections.h).
+/// Most parameters of a congestion control (`struct lh_connection`, connections.h).
 pub const MAX: usize = 7;
 
 /// The map of the connections of a congestion control, in each object and among its pins.
 pub(crate) const CONNECTIONS: &str = "connections";
 
-/// `optname` for the parameter at this position; its value is an `unsigned int`. The number follows
-/// from the congestion control's name.
+/// Returns `optname` for the parameter at this position; its value is an `unsigned int`. The number is a
+/// digest of the congestion control's name.
 #[must_use]
 pub fn option(algorithm: Algorithm, at: usize) -> i32 {
     let mut digest = Digest::default();
     digest.add(algorithm.name().as_bytes());
-    // 23 bits, so that it is positive with the position behind it.
+    // 23 bits, so that it stays positive with the position after it.
     let name = (digest.0 & 0x7f_ffff) as i32;
     name << 8 | at as i32
 }
 
-/// The value beside a socket (`struct lh_connection`, connections.h): each setting is a
+/// Returns the value of a socket's storage (`struct lh_connection`, connections.h). Each setting is a
 /// parameter's position and value.
 ///
 /// # Panics
@@ -53,8 +53,9 @@ pub fn value(settings: &[(usize, u32)]) -> [u8; 4 * (MAX + 1)] {
     bytes
 }
 
-/// Gives the programs of a cgroup (version 2), and of those below it, the socket option of a
-/// congestion control with these `connections`, for as long as the link is open or pinned. A value out of range, or a socket that is not TCP's, gets EPERM.
+/// Gives the programs of a cgroup (version 2) and of its descendants the socket option of a congestion
+/// control with these `connections`, as long as the link is open or pinned. A value out of range, or a
+/// socket other than TCP, gets EPERM.
 pub fn attach(
     algorithm: Algorithm,
     connections: BorrowedFd<'_>,
@@ -80,7 +81,7 @@ fn load(algorithm: Algorithm, connections: BorrowedFd<'_>) -> Result<Object, Err
         .map_err(|error| feature_probe::refused(step, &error))
 }
 
-/// The program's map becomes that of the congestion control.
+/// Replaces the program's map by that of the congestion control.
 pub(crate) fn share_connections(
     connections: BorrowedFd<'_>,
     object: &mut OpenObject,
@@ -90,7 +91,7 @@ pub(crate) fn share_connections(
     shared.map_err(|error| feature_probe::failed("share its connections", &error))
 }
 
-/// `options` of the program.
+/// Sets the program's `options`.
 fn describe(algorithm: Algorithm, object: &mut OpenObject) {
     let range = |value: fn(&crate::math::Parameter) -> u32| {
         let mut all: Vec<u32> = algorithm.parameters().map(|p| value(&p)).collect();
@@ -106,8 +107,11 @@ fn describe(algorithm: Algorithm, object: &mut OpenObject) {
     let options = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata"));
     let mut options = options.expect("own_parameters.bpf.c has it");
     let bytes = options.initial_value_mut().expect("it is initialised");
-    let told = words.iter().flat_map(|word| word.to_ne_bytes());
-    bytes.iter_mut().zip(told).for_each(|(to, from)| *to = from);
+    let values = words.iter().flat_map(|word| word.to_ne_bytes());
+    bytes
+        .iter_mut()
+        .zip(values)
+        .for_each(|(to, from)| *to = from);
 }
 
 #[cfg(test)]
@@ -116,14 +120,14 @@ mod tests {
     use crate::math::{algorithms, words};
 
     #[test]
-    fn a_value_says_which_are_given() {
+    fn value_has_a_bit_for_each_setting() {
         let bytes = value(&[(0, 7), (2, 0x0102)]);
         let words: Vec<u32> = words(&bytes).collect();
         assert_eq!(words, [0b101, 7, 0, 0x0102, 0, 0, 0, 0]);
     }
 
     #[test]
-    fn options_are_positive_and_no_two_alike() {
+    fn options_are_positive_and_unique() {
         let mut all: Vec<_> = algorithms().map(|algorithm| option(algorithm, 0)).collect();
         let count = all.len();
         assert!(all.iter().all(|option| *option > 0 && option & 0xff == 0));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether this kernel takes our programs, found out by loading them. Nothing is pinned, and what is registered or
-//! attached for a moment hangs on this process's descriptors: all of it goes with the call, or with the process.
+//! Trials that load our programs to find out whether this kernel accepts them. Nothing is pinned. Registrations and
+//! attachments belong to this process's descriptors, and end with the call or with the process.
 
 use crate::{
     Error, feature_probe, links,
@@ -13,12 +13,12 @@ use crate::{
 use libbpf_rs::MapCore;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Whether this process may load programs at all.
+/// Checks whether this process may load programs.
 pub fn permitted() -> Result<(), Error> {
     feature_probe::check_rights("programs are loaded into the kernel")
 }
 
-/// The programs of a congestion control, those that count ACKs among them.
+/// Loads the programs of a congestion control, with ACK counting.
 pub fn congestion_control(algorithm: Algorithm) -> Result<(), Error> {
     feature_probe::check(feature_probe::CC_LOADING)?;
     feature_probe::capture_warnings(|| load(algorithm)).map(drop)
@@ -34,14 +34,14 @@ fn load(algorithm: Algorithm) -> Result<libbpf_rs::Object, Error> {
     Ok(object)
 }
 
-/// A congestion control that can be replaced, and that goes with its process: `algorithm` is registered for a moment,
-/// by a name that nobody asks for.
+/// Checks support of links, by which a congestion control can be replaced and ends with its process. Registers
+/// `algorithm` briefly, by an unused name.
 pub fn link(algorithm: Algorithm) -> Result<(), Error> {
     let name = format!("lh_try{:x}", std::process::id());
     loader::register_transient_as(algorithm, &defaults(algorithm), &name).map(drop)
 }
 
-/// Parameters of its own for each socket in `cgroup`.
+/// Checks support of parameters of single sockets in `cgroup`.
 pub fn socket_parameters(algorithm: Algorithm, cgroup: BorrowedFd<'_>) -> Result<(), Error> {
     feature_probe::check(feature_probe::CC_LOADING)?;
     let object = feature_probe::capture_warnings(|| load(algorithm))?;
@@ -52,17 +52,17 @@ pub fn socket_parameters(algorithm: Algorithm, cgroup: BorrowedFd<'_>) -> Result
     socket_parameters::attach(algorithm, map.as_fd(), cgroup).map(drop)
 }
 
-/// The walk through a congestion control's connections.
+/// Loads the iterator over a congestion control's connections.
 pub fn watch() -> Result<(), Error> {
     Watch::new().map(drop)
 }
 
-/// Caps on windows.
+/// Loads the programs that cap windows.
 pub fn window_caps() -> Result<(), Error> {
     window_cap::Caps::try_load()
 }
 
-/// Initial windows of single sockets.
+/// Attaches the program for initial windows of single sockets.
 pub fn initial_window() -> Result<(), Error> {
     profile::permitted()?;
     initial_window::check_permission().map_err(|error| Error::Kernel(error.to_string()))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program at a cgroup's egress, and the thread that sends what it kept for long enough.
+//! The program at a cgroup's egress, and the thread that sends delayed ACKs when their time is up.
 
 use super::delayed_acks::{self, Sender, word};
 use crate::{Error, feature_probe};
@@ -23,52 +23,52 @@ use std::{
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ack_thin.bpf.o"));
 
-/// Largest [`Settings::ratio`]: more full-sized segments than that are a good part of many windows.
+/// Largest [`Settings::ratio`]: more full-sized segments are a large part of many windows.
 pub const RATIO_MAX: u32 = 256;
 
-/// What becomes of pure ACKs.
+/// Settings for pure ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Full-sized segments an ACK (RFC 5690's ACK ratio), 1 to [`RATIO_MAX`]. 1: no thinning.
     pub ratio: u32,
-    /// The longest that an ACK is kept; it is also never kept for more than a quarter of the
-    /// connection's round trip, but always for up to 1 ms.
+    /// Longest time that an ACK is delayed. The limit is also a quarter of the connection's round trip, but
+    /// at least 1 ms.
     pub hold_max: Duration,
-    /// The queueing class that pure ACKs go through.
+    /// Queueing class of pure ACKs.
     pub pace: Option<Class>,
 }
 
 /// A class of a device's queueing discipline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Class {
-    /// `MAJOR << 16 | MINOR`: what `skb->priority` names it by.
+    /// `MAJOR << 16 | MINOR`, the value of `skb->priority`.
     pub handle: u32,
-    /// The device's number.
+    /// Index of the device.
     pub device: u32,
 }
 
-/// Pure ACKs so far.
+/// Counts of pure ACKs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
-    /// That the sockets made.
+    /// ACKs that the sockets generated.
     pub pure: u64,
-    /// Of which stayed behind, for good or for a while.
+    /// ACKs that were withheld, permanently or temporarily.
     pub withheld: u64,
-    /// Of which were sent when their time was up.
+    /// ACKs that were sent after a delay.
     #[serde(rename = "late")]
     pub delayed: u64,
 }
 
 impl Counts {
-    /// ACKs that went, at once or late.
+    /// Returns the ACKs sent, at once or delayed.
     #[must_use]
     pub fn sent(&self) -> u64 {
         (self.pure + self.delayed).saturating_sub(self.withheld)
     }
 }
 
-/// ACK control at work. Ends when it is dropped, which sends what is kept; also when the process
-/// dies, in which case senders get over what was kept as over a lost ACK.
+/// Active ACK control. It ends when it is dropped, which sends the ACKs in its storage, or when the process
+/// dies; senders then recover as from a lost ACK.
 #[derive(Debug)]
 pub struct AckControl {
     link: Option<Link>,
@@ -78,7 +78,7 @@ pub struct AckControl {
 }
 
 /// Controls the ACKs of the sockets of a cgroup, and of those below it, that are in the calling
-/// thread's network namespace. Sockets belong to the cgroup that they were made in.
+/// thread's network namespace. Sockets belong to the cgroup in which they were created.
 ///
 /// Memory: at most 16,384 flows of 250 B, and a ring of 256 KiB.
 pub fn attach(cgroup: BorrowedFd<'_>, settings: &Settings) -> Result<AckControl, Error> {
@@ -106,7 +106,7 @@ pub fn attach(cgroup: BorrowedFd<'_>, settings: &Settings) -> Result<AckControl,
 }
 
 impl AckControl {
-    /// What it has done so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let Ok(counts) = map(&self.object, "counts") else {
@@ -126,7 +126,7 @@ impl AckControl {
 
 impl Drop for AckControl {
     fn drop(&mut self) {
-        // In this order: nothing more is kept, then what is kept goes.
+        // In this order: first no more ACKs are stored, then the stored ones are sent.
         drop(self.link.take());
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -138,7 +138,7 @@ impl Drop for AckControl {
     }
 }
 
-/// `config` in ack_thin.bpf.c.
+/// Encodes `config` of ack_thin.bpf.c.
 fn configuration(settings: &Settings) -> io::Result<[u8; 24]> {
     let netns = std::fs::metadata("/proc/thread-self/ns/net")?.ino() as u32;
     let mut bytes = [0; 24];
@@ -185,16 +185,16 @@ fn failed(step: &'static str, error: &io::Error) -> Error {
     }
 }
 
-/// How long the program keeps ACKs without a word from [`serve`]: a process that is stopped or hangs
-/// sends none, and then all ACKs go at once.
+/// Time that the program delays ACKs after the last renewal by [`serve`]. When the process is stopped or
+/// hangs, all ACKs are sent at once.
 const LEASE: Duration = Duration::from_secs(1);
-/// How often that word comes.
+/// Interval of renewals.
 const RENEWAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 250_000_000,
 };
 
-/// Sends what is late, until the other end of `stopped` is closed.
+/// Sends delayed ACKs, until the other end of `stopped` is closed.
 fn serve(late: &MapHandle, lease: &MapHandle, stopped: &PipeReader, sender: &Sender) {
     let mut rings = RingBufferBuilder::new();
     let send = |record: &[u8]| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends ACKs that were kept for as long as they may be.
+//! Sender of delayed ACKs whose time is up.
 
 use super::math::{Kind, PACKET_MAX, classify};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -10,15 +10,15 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// Raw sockets of the network namespace that they were made in.
+/// Raw sockets of the network namespace in which they were created.
 #[derive(Debug)]
 pub(super) struct Sender {
     v4: Socket,
-    /// None where IPv6 is switched off.
+    /// IPv6 socket; `None` where IPv6 is disabled.
     v6: Option<Socket>,
 }
 
-/// IPPROTO_RAW: the packet comes with its IP header (raw(7), ipv6(7)).
+/// IPPROTO_RAW: packets include their IP header (raw(7), ipv6(7)).
 const WITH_HEADER: i32 = 255;
 
 impl Sender {
@@ -34,7 +34,7 @@ impl Sender {
         })
     }
 
-    /// Sends it if it is one of ours. What cannot be sent is a lost ACK, which TCP gets over.
+    /// Sends a pure ACK. One that cannot be sent is a lost ACK, from which TCP recovers.
     pub(super) fn send(&self, packet: &[u8]) {
         let mut packet = packet.to_vec();
         let Some(to) = complete(&mut packet) else {
@@ -48,8 +48,8 @@ impl Sender {
     }
 }
 
-/// Puts the TCP checksum in, which devices add after the program saw the packet, and says where it
-/// goes. None: it is no pure ACK.
+/// Fills in the TCP checksum, which devices add after the program has seen the packet, and returns the
+/// destination. `None` if it is not a pure ACK.
 fn complete(packet: &mut [u8]) -> Option<SocketAddr> {
     let Kind::Pure(_) = classify(packet) else {
         return None;
@@ -75,14 +75,14 @@ fn v6(bytes: &[u8]) -> Option<Ipv6Addr> {
     <[u8; 16]>::try_from(bytes).ok().map(Ipv6Addr::from)
 }
 
-/// The packet in a `struct kept` of ack_thin.bpf.c.
+/// Returns the packet in a `struct kept` of ack_thin.bpf.c.
 pub(super) fn packet(kept: &[u8]) -> Option<&[u8]> {
     let (length, packet) = kept.split_first_chunk()?;
     let length = u32::from_ne_bytes(*length) as usize;
     packet.get(..length.min(PACKET_MAX))
 }
 
-/// The eight bytes at `at`; 0 beyond the end.
+/// Returns the 64-bit word at `at`; 0 beyond the end.
 pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
     let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
     u64::from_ne_bytes(word.unwrap_or_default())
@@ -92,7 +92,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
 const KEPT: usize = 20;
 const DEADLINE: usize = 112;
 
-/// What all flows keep.
+/// Returns the stored ACKs of all flows.
 pub(super) fn held_acks(flows: &MapHandle) -> impl Iterator<Item = Vec<u8>> {
     flows.keys().filter_map(|cookie| {
         let flow = flows.lookup(&cookie, MapFlags::ANY).ok()??;
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_gets_its_checksum_and_goes_to_its_destination() {
+    fn completes_the_checksum_and_the_destination() {
         let mut packet = ack();
         assert_eq!(complete(&mut packet), "10.0.0.2:0".parse().ok());
         let pseudo = checksum::sum(&packet[12..20], 6 + 20);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_a_pure_ack_is_sent() {
+    fn refuses_packets_that_are_not_pure_acks() {
         let mut fin = ack();
         fin[33] |= 1;
         assert_eq!(complete(&mut fin), None);

@@ -5,19 +5,19 @@
 
 use longhaul_units::Time;
 
-/// `struct ack_limits`: how far thinning may go.
+/// `struct ack_limits`: limits of thinning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Limits {
-    /// Nanoseconds: the longest that an ACK is kept.
+    /// Longest delay of an ACK, nanoseconds.
     pub hold_ns: u64,
-    /// Of so many ACKs the last goes; 1: all go.
+    /// One ACK of this many is sent; 1: all are sent.
     pub count_max: u32,
-    /// Bytes: an ACK that newly covers as much goes.
+    /// An ACK that newly covers this many bytes is sent.
     pub covered_max: u32,
 }
 
-/// `struct ack_pure`: what a pure ACK says.
+/// `struct ack_pure`: fields of a pure ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct PureAck {
@@ -29,7 +29,7 @@ pub struct PureAck {
 }
 
 impl PureAck {
-    /// With these two fields.
+    /// Creates one with these fields.
     #[must_use]
     pub fn new(ack: u32, window: u16) -> Self {
         let padding = 0;
@@ -44,22 +44,22 @@ impl PureAck {
 /// `enum ack_verdict`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes, and says all that the kept one said.
+    /// Send it; it supersedes the stored one.
     Pass,
-    /// It goes, and the kept one said something of its own.
+    /// Send it and the stored one, which has information of its own.
     PassBoth,
-    /// It is kept, in place of the one kept before.
+    /// Store it, in place of the one stored before.
     Hold,
 }
 
 /// `enum ack_kind`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// No business of thinning.
+    /// Not TCP; thinning ignores it.
     NotTcp,
-    /// TCP, and must go at once.
+    /// TCP, and must be sent at once.
     Other,
-    /// May be kept behind.
+    /// A pure ACK, which may be delayed.
     Pure(PureAck),
 }
 
@@ -77,7 +77,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// A flow whose first ACK goes.
+    /// Creates a flow whose first ACK is sent.
     #[must_use]
     pub fn begin(now: Time, ack: PureAck) -> Self {
         let mut flow = Self {
@@ -104,26 +104,26 @@ impl Flow {
         }
     }
 
-    /// Another segment of the flow goes. Whether an ACK was kept, which it makes needless.
+    /// Records that another segment of the flow is sent, which supersedes a stored ACK. Returns whether one was stored.
     pub fn flush(&mut self, now: Time) -> bool {
         // SAFETY: as in `begin`.
         unsafe { longhaul_ack_flush(self, now.as_nanos()) != 0 }
     }
 
-    /// Whether the kept ACK must go by itself now.
+    /// Whether the stored ACK must be sent now.
     pub fn release(&mut self, now: Time) -> bool {
         // SAFETY: as in `begin`.
         unsafe { longhaul_ack_release(self, now.as_nanos()) != 0 }
     }
 
-    /// When [`release`](Self::release) has something to give.
+    /// Returns the time at which [`release`](Self::release) returns true.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         (self.deadline != 0).then(|| Time::from_nanos(self.deadline))
     }
 }
 
-/// What a packet, from its IP header on, means to thinning.
+/// Classifies a packet, given from its IP header on.
 #[must_use]
 pub fn classify(packet: &[u8]) -> Kind {
     let mut head = [0; PACKET_MAX];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ACK control at the receiver: which pure ACKs of a cgroup's sockets stay behind, and which
-//! queueing class the others go through.
+//! ACK control at the receiver: selects which pure ACKs of a cgroup's sockets are suppressed, and the
+//! queueing class of the others.
 
 mod attach;
 mod delayed_acks;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What the ACKs of a connection look like to its sender. Plain C, for BPF and for the host.
+/* Counts of the ACKs that a connection's sender receives. Plain C, for BPF and for the host.
  *
  * AckDiff is the difference between the acknowledgement numbers of one ACK and the next, from which
  * Tamatsukuri and others ("Influence of TCP/IP Acknowledge Packet receiving on Long Fat-pipe
@@ -9,12 +9,12 @@
 
 #include "cc.h"
 
-/* ACKs of 1, 2…3, 4…7 … packets; the last of all more. */
+/* ACKs of 1, 2…3, 4…7 … packets; the last entry counts all larger ones. */
 #define ACK_SIZES 12
 
-/* src/watch/ack_counts.rs has the same. */
+/* src/watch/ack_counts.rs has the same members. */
 struct ack_counts {
-	u64 acks;	/* that came, the first one included */
+	u64 acks;	/* received, the first one included */
 	u64 bytes;	/* sum of AckDiff */
 	u64 first_us;
 	u64 last_us;
@@ -25,7 +25,7 @@ struct ack_counts {
 	u32 sizes[ACK_SIZES];
 };
 
-/* Which of ACK_SIZES a number of packets belongs to; 0 belongs to none. */
+/* Returns the index in ACK_SIZES of a number of packets; 0 has none. */
 CC_INLINE u32 ack_size(u32 packets)
 {
 	u32 size = 0;

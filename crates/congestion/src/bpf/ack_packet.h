@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What a packet of this host means to ACK thinning and pacing. Plain C, for BPF and for the host. */
+/* Classification of packets for ACK thinning and pacing. Plain C, for BPF and for the host. */
 #ifndef LH_ACK_PACKET_H
 #define LH_ACK_PACKET_H
 
@@ -10,16 +10,16 @@
 
 enum ack_kind {
 	ACK_NOT_TCP,
-	ACK_OTHER, /* TCP, and must go at once */
+	ACK_OTHER, /* TCP, and must be sent at once */
 	ACK_PURE,
 };
 
 CC_INLINE u32 ack_u16(const u8 *at) { return (u32)at[0] << 8 | at[1]; }
 CC_INLINE u32 ack_u32(const u8 *at) { return ack_u16(at) << 16 | ack_u16(at + 2); }
 
-/* The TCP header of a packet whose IP header has no options. Any flag but ACK is news: SYN, FIN, RST,
- * URG, and ECE, CWR and AE, which count congestion marks; PSH comes with data. Any option but
- * timestamps, padded as Linux does (RFC 7323 appendix A), is news too: SACK, multipath TCP. */
+/* Classifies the TCP header of a packet without IP options. Any flag but ACK is information: SYN, FIN,
+ * RST, URG, and ECE, CWR and AE, which count congestion marks; PSH comes with data. So is any option but
+ * timestamps, padded as in Linux (RFC 7323 appendix A): SACK, multipath TCP. */
 CC_INLINE enum ack_kind ack_look_at_tcp(const u8 *tcp, u32 bytes, struct ack_pure *ack)
 {
 	u32 offset_and_flags = ack_u16(tcp + 12);
@@ -32,15 +32,15 @@ CC_INLINE enum ack_kind ack_look_at_tcp(const u8 *tcp, u32 bytes, struct ack_pur
 	return ACK_OTHER;
 }
 
-/* A packet of `bytes` from its IP header on, of which `packet` holds the first ACK_PACKET_MAX (zero
- * where it is shorter). */
+/* Classifies a packet of `bytes` from its IP header on; `packet` contains the first ACK_PACKET_MAX
+ * (zero where it is shorter). */
 CC_INLINE enum ack_kind ack_look_at(const u8 *packet, u32 bytes, struct ack_pure *ack)
 {
 	if (packet[0] >> 4 == 6)
 		return packet[6] == 6 ? ack_look_at_tcp(packet + 40, bytes - 40, ack) : ACK_NOT_TCP;
 	if (packet[9] != 6)
 		return ACK_NOT_TCP;
-	/* With IP options, or a fragment: it may be anything. */
+	/* IP options, or a fragment: of unknown content. */
 	if (packet[0] != 0x45 || ack_u16(packet + 6) & 0x3fff)
 		return ACK_OTHER;
 	return ack_look_at_tcp(packet + 20, bytes - 20, ack);

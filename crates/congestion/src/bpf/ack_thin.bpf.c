@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* ACK thinning and the marking of ACKs for pacing, at the egress of a cgroup's sockets.
  *
- * Why a cgroup's egress and not a device's (tc): what stays behind here is gone without the sender of
- * the ACK taking notice, on every device and with nothing else of the host touched. A packet that a
- * tc program drops is NET_XMIT_DROP to TCP, which then halves the window of whatever this socket
- * sends itself (tcp_enter_cwr in __tcp_transmit_skb, net/ipv4/tcp_output.c); a cgroup's drop is an
- * error, which only the counters of the kernel see.
+ * It uses a cgroup's egress and not a device's (tc), because TCP does not notice a drop here, on any
+ * device, and no other part of the host changes. A packet that a tc program drops is NET_XMIT_DROP to
+ * TCP, which then halves the window of the data that this socket sends itself (tcp_enter_cwr in
+ * __tcp_transmit_skb, net/ipv4/tcp_output.c). A cgroup's drop is an error, which only the kernel's
+ * counters record.
  *
- * A program cannot send. An ACK whose time is up goes through a ring to the process that attached
- * this, and that sends it; a lease says that the process still does. Without it every ACK goes. */
+ * A program cannot send. A delayed ACK whose time is up goes through a ring buffer to the process that
+ * attached this, which sends it. A lease says that the process still runs. Without it every ACK is
+ * sent at once. */
 #include "contexts.h"
 
 #include <bpf/bpf_core_read.h>
@@ -18,20 +19,20 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Set when it is loaded; src/ack_thin/attach.rs has the same. */
+/* Set at load time; src/ack_thin/attach.rs has the same layout. */
 const volatile struct {
 	u64 hold_ns_max;
-	u32 netns;	/* inode of the namespace that is served */
+	u32 netns;	/* inode of the network namespace */
 	u32 ratio;	/* full-sized segments an ACK; 1: no thinning */
 	u32 pace_class; /* queueing class of pure ACKs; 0: none */
-	u32 pace_device; /* number of the device that has this class */
+	u32 pace_device; /* index of the device with this class */
 } config = { .ratio = 1 };
 
-/* Flows at a time; those that find no room are not thinned. 232 bytes each. */
+/* Most flows at a time; further flows are not thinned. 232 bytes each. */
 #define FLOWS_MAX 16384
-/* A flow that was silent so long is forgotten. */
+/* A flow without packets for this time is removed. */
 #define SILENCE_NS (60ull * 1000 * 1000 * 1000)
-/* The shortest time to keep an ACK for: less is what a timer and a process's waking up take. */
+/* Shortest delay of an ACK: a timer and waking a process take as long. */
 #define HOLD_NS_MIN (1000ull * 1000)
 #define RETRY_NS (1000ull * 1000)
 
@@ -48,7 +49,7 @@ struct flow {
 	struct ack_flow state;
 };
 
-/* src/ack_thin/delayed_acks.rs has the same. */
+/* src/ack_thin/delayed_acks.rs has the same offsets. */
 _Static_assert(__builtin_offsetof(struct flow, kept) == 20, "delayed_acks.rs");
 _Static_assert(__builtin_offsetof(struct flow, state.deadline) == 112, "delayed_acks.rs");
 
@@ -65,7 +66,7 @@ struct {
 	__uint(max_entries, 256 * 1024);
 } late SEC(".maps");
 
-/* Until when (CLOCK_MONOTONIC, ns) the process promises to send what is late. */
+/* Time (CLOCK_MONOTONIC, ns) until which the process sends delayed ACKs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -73,11 +74,11 @@ struct {
 	__type(value, u64);
 } lease SEC(".maps");
 
-/* src/ack_thin/attach.rs has the same. */
+/* src/ack_thin/attach.rs has the same members. */
 struct counts {
-	u64 pure;     /* pure ACKs that the sockets made */
-	u64 withheld; /* of which stayed behind */
-	u64 late;     /* of which were sent when their time was up */
+	u64 pure;     /* pure ACKs that the sockets generated */
+	u64 withheld; /* of which were withheld */
+	u64 late;     /* of which were sent after a delay */
 };
 
 struct {
@@ -102,14 +103,14 @@ CC_INLINE int is_leased(u64 now)
 	return until && now < *until;
 }
 
-/* When the flow wants to be looked at again. */
-CC_INLINE u64 next_look(const struct ack_flow *state)
+/* Returns the time of the flow's next timer. */
+CC_INLINE u64 next_timer(const struct ack_flow *state)
 {
 	return state->deadline ? state->deadline : state->passed_at + SILENCE_NS;
 }
 
-/* Looks at the flow again in a moment: the ring is full. */
-CC_INLINE int look_later(struct flow *flow, u64 now)
+/* Starts the timer again: the ring buffer is full. */
+CC_INLINE int retry_timer(struct flow *flow, u64 now)
 {
 	bpf_spin_lock(&flow->lock);
 	flow->timer_at = now + RETRY_NS;
@@ -118,9 +119,9 @@ CC_INLINE int look_later(struct flow *flow, u64 now)
 	return 0;
 }
 
-/* For the verifier of Linux 6.1 the flow is looked up again, since it knows a lock by the look-up that it came
- * from; and a place in the ring is tested once, since it forgets the answer. */
-static int look(void *map, u64 *cookie, struct flow *the_timers)
+/* Timer of a flow. The flow is looked up again for the verifier of Linux 6.1, which identifies a lock by
+ * its look-up. The record in the ring buffer is tested once, since that verifier loses the result. */
+static int flow_timer(void *map, u64 *cookie, struct flow *timer_value)
 {
 	struct flow *flow = bpf_map_lookup_elem(&flows, cookie);
 	u64 now = bpf_ktime_get_ns(), next;
@@ -132,12 +133,12 @@ static int look(void *map, u64 *cookie, struct flow *the_timers)
 		return 0;
 	out = bpf_ringbuf_reserve(&late, sizeof(*out), 0);
 	if (!out)
-		return look_later(flow, now);
+		return retry_timer(flow, now);
 	bpf_spin_lock(&flow->lock);
 	release = ack_release(&flow->state, now);
 	if (release)
 		*out = flow->kept;
-	next = next_look(&flow->state);
+	next = next_timer(&flow->state);
 	if (next <= now && flow->state.deadline)
 		next = now + RETRY_NS;
 	flow->timer_at = next;
@@ -166,12 +167,12 @@ CC_INLINE void begin(u64 cookie, u64 now, const struct ack_pure *ack)
 	flow = bpf_map_lookup_elem(&flows, &cookie);
 	if (!flow || bpf_timer_init(&flow->timer, &flows, CLOCK_MONOTONIC))
 		return;
-	bpf_timer_set_callback(&flow->timer, look);
+	bpf_timer_set_callback(&flow->timer, flow_timer);
 	bpf_timer_start(&flow->timer, SILENCE_NS, 0);
 }
 
-/* A quarter of the round trip is what the sender may wait longer for, as the draft on QUIC's ACK
- * frequency has it (draft-ietf-quic-ack-frequency §6.5). */
+/* The delay is at most a quarter of the round trip, as in the draft on QUIC's ACK frequency
+ * (draft-ietf-quic-ack-frequency §6.5). */
 CC_INLINE u64 hold_ns(const struct tcp_sock *tp)
 {
 	u64 quarter = (u64)(tp->srtt_us >> 3) * 250;
@@ -190,7 +191,7 @@ CC_INLINE struct ack_limits limits(const struct tcp_sock *tp)
 	};
 }
 
-/* Keeps the packet, or says that it goes. */
+/* Stores the packet, or returns that it is sent. */
 CC_INLINE enum ack_verdict offer(struct flow *flow, const struct kept *packet,
 				 const struct ack_pure *ack, const struct ack_limits *limits,
 				 u64 now)
@@ -218,8 +219,8 @@ CC_INLINE void flush(struct flow *flow, u64 now)
 	bpf_spin_unlock(&flow->lock);
 }
 
-/* Only with SACK: without it, each duplicate counts (RFC 5681 §3.2), and one that follows a kept ACK
- * would be taken for the ACK itself. */
+/* Only with SACK: without it, each duplicate counts (RFC 5681 §3.2), and one after a stored ACK would
+ * look like the ACK itself. */
 CC_INLINE int is_thinned(const struct tcp_sock *tp, u64 now)
 {
 	return config.ratio > 1 && BPF_CORE_READ_BITFIELD(tp, rx_opt.sack_ok) &&

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* ACK thinning at the receiver: which pure ACK may stay behind because a later one says all that it
- * says. Plain C: it becomes a BPF program at the egress of a host's sockets and a library under
+/* ACK thinning at the receiver: suppresses a pure ACK if a later one contains all its information.
+ * Plain C: it becomes a BPF program at the egress of a host's sockets and a library under
  * simulated time.
  *
- * Kept behind is always the latest ACK of a flow; each later one takes its place. It goes when
- * `count_max` ACKs came or `covered_max` bytes are newly covered since the last that went, and by
- * itself `hold_ns` after the first was kept, so that the last ACK of a burst is late but never lost.
- * What is not a pure ACK goes at once. The rules are those of `longhaul link`
- * (model::link::ack::Thinner); tests/ack_thin.rs holds the two together.
+ * The latest ACK of a flow is stored; each later one replaces it. It is sent when `count_max` ACKs came
+ * or `covered_max` bytes are newly covered since the last one sent, and at the latest `hold_ns` after
+ * the first was stored. So the last ACK of a burst is delayed but never lost. A segment other than a
+ * pure ACK is sent at once. The rules are those of `longhaul link`; tests/congestion/ack_thin.rs
+ * compares the two.
  *
  * Source: RFC 3449 §5.2.1 (ACK filtering) and §5.2.2; serial numbers as RFC 9293 §3.4. */
 #ifndef LH_ACK_THIN_MATH_H
@@ -15,11 +15,11 @@
 
 #include "cc.h"
 
-/* How far thinning may go. */
+/* Limits of thinning. */
 struct ack_limits {
-	u64 hold_ns;	 /* the longest that an ACK is kept */
-	u32 count_max;	 /* of so many ACKs the last goes; 1: all go */
-	u32 covered_max; /* bytes; an ACK that newly covers as much goes */
+	u64 hold_ns;	 /* longest delay of an ACK */
+	u32 count_max;	 /* one ACK of this many is sent; 1: all */
+	u32 covered_max; /* bytes; an ACK that newly covers as many is sent */
 };
 
 /* A TCP segment with no payload, no flag but ACK, no option but timestamps. */
@@ -29,31 +29,31 @@ struct ack_pure {
 	u16 padding;
 };
 
-/* What is known of a flow, in one direction. */
+/* State of a flow, in one direction. */
 struct ack_flow {
 	u64 passed_at;
-	u64 deadline; /* when what is kept must go; 0: nothing is kept */
+	u64 deadline; /* when the stored ACK must be sent; 0: none stored */
 	struct ack_pure last;
 	u32 passed_ack;
-	u32 suppressed;	 /* since the last that went */
-	u32 interrupted; /* something else went since `last`, which the next ACK may repeat */
+	u32 suppressed;	 /* since the last one sent */
+	u32 interrupted; /* another segment was sent since `last`; the next ACK may repeat it */
 	u32 padding;
 };
 
 enum ack_verdict {
-	ACK_PASS,      /* it goes, and says all that the kept one said */
-	ACK_PASS_BOTH, /* it goes, and the kept one said something of its own */
-	ACK_HOLD,      /* it is kept, in place of the one kept before */
+	ACK_PASS,      /* send it: it supersedes the stored one */
+	ACK_PASS_BOTH, /* send it and the stored one, which has its own information */
+	ACK_HOLD,      /* store it, in place of the one stored before */
 };
 
-/* Whether `ack` says all that the earlier one said. A repeated number is a duplicate or a window
- * update, and a window that closes or opens is news too. */
+/* Whether `ack` supersedes the earlier one. A repeated number is a duplicate or a window update, and a
+ * window that closes or opens is new information, too. */
 CC_INLINE int ack_supersedes(const struct ack_pure *ack, const struct ack_pure *earlier)
 {
 	return (s32)(ack->ack - earlier->ack) > 0 && !ack->window == !earlier->window;
 }
 
-/* Notes that the latest ACK went. Returns whether one was kept. */
+/* Records that the latest ACK was sent. Returns whether one was stored. */
 CC_INLINE int ack_passed(struct ack_flow *flow, u64 now_ns)
 {
 	int kept = flow->deadline != 0;
@@ -65,14 +65,14 @@ CC_INLINE int ack_passed(struct ack_flow *flow, u64 now_ns)
 	return kept;
 }
 
-/* The first ACK of a flow goes. */
+/* The first ACK of a flow is sent. */
 CC_INLINE void ack_begin(struct ack_flow *flow, u64 now_ns, const struct ack_pure *ack)
 {
 	*flow = (struct ack_flow){ .last = *ack };
 	ack_passed(flow, now_ns);
 }
 
-/* Whether an ACK that supersedes the one before goes anyway. */
+/* Whether an ACK that supersedes the one before is sent anyway. */
 CC_INLINE int ack_is_due(const struct ack_flow *flow, u64 now_ns, const struct ack_pure *ack,
 			 const struct ack_limits *limits)
 {
@@ -103,15 +103,15 @@ CC_INLINE enum ack_verdict ack_offer(struct ack_flow *flow, u64 now_ns, const st
 	return ACK_HOLD;
 }
 
-/* Another segment of the flow goes: it acknowledges what the kept ACK does. Returns whether one was
- * kept. */
+/* Another segment of the flow is sent: it acknowledges what the stored ACK does. Returns whether one was
+ * stored. */
 CC_INLINE int ack_flush(struct ack_flow *flow, u64 now_ns)
 {
 	flow->interrupted = 1;
 	return ack_passed(flow, now_ns);
 }
 
-/* Whether what is kept must go by itself now; then it counts as gone. */
+/* Whether the stored ACK must be sent now; if so it counts as sent. */
 CC_INLINE int ack_release(struct ack_flow *flow, u64 now_ns)
 {
 	if (!flow->deadline || flow->deadline > now_ns)

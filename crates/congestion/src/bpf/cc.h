@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What every congestion control here stands on: a connection as its arithmetic sees it, and the two
- * ways in which Linux lets a window grow. Plain C: it becomes a BPF program in the kernel and a
- * library under simulated time.
+/* Common base of the congestion controls: the connection that their arithmetic uses, and Linux's two
+ * methods of window growth. Plain C: it becomes a BPF program in the kernel and a library under
+ * simulated time.
  *
  * A congestion control NAME is one header, NAME_math.h, with
  *
- *   NAME_PARAMS(P)  its parameters: P(field, unit, default, least, most, what it does)
- *   NAME_STATE(S)   what `longhaul cc watch` shows: S(field, unit, divisor, what it is)
+ *   NAME_PARAMS(P)  its parameters: P(field, unit, default, least, most, description)
+ *   NAME_STATE(S)   fields that `longhaul cc watch` shows: S(field, unit, divisor, description)
  *   struct NAME     a connection's state, at most CC_STATE_BYTES, whose first member is
  *                   `struct NAME_params params`
  *
@@ -20,10 +20,10 @@
 
 #define CC_INLINE static inline __attribute__((always_inline, unused))
 
-/* icsk_ca_priv holds this much (include/net/inet_connection_sock.h). */
+/* Size of icsk_ca_priv (include/net/inet_connection_sock.h). */
 #define CC_STATE_BYTES 104
 
-/* Slow start has no end yet (TCP_INFINITE_SSTHRESH, include/net/tcp.h). */
+/* Slow start without a limit (TCP_INFINITE_SSTHRESH, include/net/tcp.h). */
 #define CC_INFINITE_SSTHRESH 0x7fffffff
 
 /* enum tcp_ca_state, include/uapi/linux/tcp.h */
@@ -32,9 +32,9 @@ enum cc_state { CC_OPEN, CC_DISORDER, CC_CWR, CC_RECOVERY, CC_LOSS };
 /* A connection. The first three may be changed. */
 struct cc_connection {
 	u32 cwnd;
-	u32 cwnd_cnt;	/* ACKed packets that have not yet made cwnd grow */
+	u32 cwnd_cnt;	/* ACKed packets that have not yet increased cwnd */
 	u32 ssthresh;
-	u32 prior_cwnd;	/* cwnd before the reduction that is on */
+	u32 prior_cwnd;	/* cwnd before the current reduction */
 	u32 state;	/* enum cc_state */
 	u32 srtt_us;	/* smoothed; 0: none yet */
 	u32 mss;	/* bytes */
@@ -42,7 +42,7 @@ struct cc_connection {
 	u64 now_us;
 };
 
-/* What an ACK measured (struct ack_sample, include/net/tcp.h). */
+/* Measurements of an ACK (struct ack_sample, include/net/tcp.h). */
 struct cc_sample {
 	u32 pkts_acked;
 	s32 rtt_us;	/* negative: no sample */
@@ -56,7 +56,7 @@ CC_INLINE u32 cc_clamp(u32 x, u32 least, u32 most) { return cc_min(cc_max(x, lea
 CC_INLINE int cc_in_slow_start(const struct cc_connection *c) { return c->cwnd < c->ssthresh; }
 
 /* As tcp_slow_start (net/ipv4/tcp_cong.c): one packet for each ACKed one, up to ssthresh. Returns
- * what is left for congestion avoidance. */
+ * the packets left for congestion avoidance. */
 CC_INLINE u32 cc_slow_start(struct cc_connection *c, u32 acked)
 {
 	u32 cwnd = cc_min(c->cwnd + acked, c->ssthresh);
@@ -84,7 +84,7 @@ CC_INLINE void cc_additive_increase(struct cc_connection *c, u32 per, u32 acked)
 	}
 }
 
-/* As tcp_reno_undo_cwnd: the reduction turned out to be none. */
+/* As tcp_reno_undo_cwnd: undoes a spurious reduction. */
 CC_INLINE u32 cc_undo_cwnd(const struct cc_connection *c) { return cc_max(c->cwnd, c->prior_cwnd); }
 
 #define CC_PARAM_FIELD(field, unit, initial, least, most, about) u32 field;

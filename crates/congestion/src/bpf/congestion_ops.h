@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Between a kernel's connection and the arithmetic of NAME_math.h: struct tcp_congestion_ops, whose
- * operations read the connection, let the arithmetic decide and write the windows back. */
+/* Adapter from the kernel's connections to the arithmetic of NAME_math.h: struct tcp_congestion_ops,
+ * whose operations read the connection, call the arithmetic and write the windows back. */
 #ifndef LH_CONGESTION_OPS_H
 #define LH_CONGESTION_OPS_H
 
@@ -16,7 +16,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Beside each connection whose ACKs are counted. */
+/* Storage of each connection whose ACKs are counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -24,12 +24,12 @@ struct {
 	__type(value, struct ack_counts);
 } acks SEC(".maps");
 
-/* src/loader/prepare.rs leaves the operation out unless ACKs shall be counted, so that it costs nothing. */
+/* src/loader/prepare.rs removes the operation unless ACKs are to be counted. */
 _Static_assert(__builtin_offsetof(struct tcp_congestion_ops, in_ack_event) == 32, "loader/prepare.rs");
 
 CC_INLINE struct tcp_sock *tcp_sk(struct sock *sk) { return (struct tcp_sock *)sk; }
 
-/* Called when the number of an ACK has been taken over (tcp_ack, net/ipv4/tcp_input.c). */
+/* Called when the number of an ACK has been applied (tcp_ack, net/ipv4/tcp_input.c). */
 SEC("struct_ops")
 void BPF_PROG(count_ack_op, struct sock *sk, u32 flags)
 {
@@ -63,7 +63,7 @@ CC_INLINE void cc_write(struct tcp_sock *tp, const struct cc_connection *c)
 	tp->snd_ssthresh = c->ssthresh;
 }
 
-/* tcp_is_cwnd_limited, include/net/tcp.h: a window that is not used does not grow. */
+/* tcp_is_cwnd_limited, include/net/tcp.h: an unused window does not grow. */
 CC_INLINE int cc_limited(const struct tcp_sock *tp)
 {
 	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
@@ -71,7 +71,7 @@ CC_INLINE int cc_limited(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh && tp->snd_cwnd < 2 * tp->max_packets_out;
 }
 
-/* The kernel's is bytes in 32 bits: larger windows wrap, and are better not known. */
+/* The kernel's value is bytes in 32 bits: larger windows wrap, and are reported as unknown. */
 CC_INLINE u32 cc_in_flight(const struct ack_sample *sample, const struct cc_connection *c)
 {
 	if (c->mss == 0 || (u64)c->cwnd * c->mss > 0xffffffff)
@@ -99,7 +99,7 @@ CC_INLINE void cc_pace(struct sock *sk, u64 rate)
 
 /* For a NAME that has u64 NAME_pacing_rate(ca, c), bytes/s, 0 to leave it to the kernel. The kernel
  * computes a rate after each ACK (tcp_update_pacing_rate); this operation comes later, before each
- * transmission (tcp_tso_segs), and so has the last word. TCP's own timer spaces: no fq is needed. */
+ * transmission (tcp_tso_segs), and so overrides it. TCP's own timer paces: no fq is needed. */
 #define PACED_CONGESTION_OPS(NAME, PARAMS)                                                         \
 	SEC("struct_ops")                                                                          \
 	u32 BPF_PROG(NAME##_min_tso_segs_op, struct sock *sk)                                      \
@@ -113,7 +113,7 @@ CC_INLINE void cc_pace(struct sock *sk, u64 rate)
                                                                                                    \
 	CONGESTION_OPS_AND(NAME, PARAMS, .min_tso_segs = (void *)NAME##_min_tso_segs_op, )
 
-/* Both, with more of struct tcp_congestion_ops. */
+/* Common part of both, with further members of struct tcp_congestion_ops. */
 #define CONGESTION_OPS_AND(NAME, PARAMS, ...)                                                      \
 	_Static_assert(sizeof(struct NAME) <= CC_STATE_BYTES, "too large for icsk_ca_priv");       \
                                                                                                    \

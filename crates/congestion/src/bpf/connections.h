@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What stands beside each connection of a congestion control. */
+/* Storage of each connection of a congestion control. */
 #ifndef LH_CONNECTIONS_H
 #define LH_CONNECTIONS_H
 
@@ -9,15 +9,15 @@
 
 #define OWN_MAX 7
 
-/* Parameters of this connection alone, put here before it begins; `given` has a bit for each. */
+/* Parameters of this connection, stored before it begins; `given` has a bit for each. */
 struct lh_connection {
 	u32 given;
 	u32 params[OWN_MAX];
 };
 
-/* Walking a congestion control's map finds all its connections, in any network namespace. Programs
- * that only put parameters there have that map in this one's place when they are loaded. Memory:
- * 64 B a connection. */
+/* The map of a congestion control lists all its connections, in any network namespace. Programs that
+ * only set parameters use that map in place of this one when they are loaded. Memory: 64 B a
+ * connection. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);

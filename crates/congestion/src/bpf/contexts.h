@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the kernel shows to programs of a cgroup, as include/uapi/linux/bpf.h lays it out: the verifier
- * knows these by their offsets, which never change. Members up to the last that we read. */
+/* Contexts of cgroup programs, as in include/uapi/linux/bpf.h: the verifier identifies their members by
+ * offsets, which never change. Members up to the last one used. */
 #ifndef LH_CONTEXTS_H
 #define LH_CONTEXTS_H
 
@@ -27,9 +27,9 @@ struct __sk_buff {
 _Static_assert(__builtin_offsetof(struct __sk_buff, priority) == 32, "as in bpf.h");
 _Static_assert(__builtin_offsetof(struct __sk_buff, sk) == 168, "as in bpf.h");
 
-/* What a program says of a packet. */
+/* Return values of a program for a packet. */
 enum {
-	PACKET_STAYS = 0, /* with -EPERM for whoever sends it */
+	PACKET_STAYS = 0, /* with -EPERM for the sender */
 	PACKET_GOES = 1,
 };
 
@@ -85,7 +85,7 @@ _Static_assert(__builtin_offsetof(struct bpf_sock_ops, bpf_sock_ops_cb_flags) ==
 _Static_assert(__builtin_offsetof(struct bpf_sock_ops, data_segs_out) == 152, "as in bpf.h");
 _Static_assert(__builtin_offsetof(struct bpf_sock_ops, sk) == 184, "as in bpf.h");
 
-/* The events of a TCP connection that we ask for, and the flags that ask. */
+/* The events of a TCP connection that programs request, and the flags that request them. */
 enum {
 	BPF_SOCK_OPS_TCP_CONNECT_CB = 3,
 	BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB = 4,

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Gives a TCP connection the initial window that is put down beside its socket, or beside the listener
- * that accepted it, and has its SYN offer ECN if that is put down, too. Other sockets are left alone.
+/* Sets a TCP connection's initial window from the storage of its socket, or of the listener that
+ * accepted it, and makes its SYN offer ECN if the storage says so. Other sockets are unchanged.
  *
- * A connection that stays silent at first loses its window again, half of it each retransmission
- * time-out (RFC 2861, tcp_cwnd_restart in net/ipv4/tcp_output.c, at its first data). So the window is
- * set anew right before each segment until data has left. Later the kernel lets nobody set it
- * (net/core/filter.c, bpf_sol_tcp_setsockopt). */
+ * An idle new connection loses its window, half of it each retransmission time-out (RFC 2861,
+ * tcp_cwnd_restart in net/ipv4/tcp_output.c, at its first data). So the window is set again before each
+ * segment until data has been sent. Later the kernel does not allow it (net/core/filter.c,
+ * bpf_sol_tcp_setsockopt). */
 #include "contexts.h"
 
 #include <bpf/bpf_helpers.h>
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Segments by socket, 0 for the kernel's choice, and whether ECN is offered. Accepted sockets have their
- * listener's. 4 B a socket. */
+/* Segments of each socket, 0 for the kernel's default, and whether ECN is offered. Accepted sockets have
+ * their listener's. 4 B a socket. */
 #define OFFERS_ECN (1u << 31)
 
 struct {
@@ -38,7 +38,7 @@ static inline void set_window(struct bpf_sock_ops *ctx)
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 
-static inline void segment_leaves(struct bpf_sock_ops *ctx)
+static inline void on_segment_sent(struct bpf_sock_ops *ctx)
 {
 	u32 flags = ctx->bpf_sock_ops_cb_flags;
 
@@ -49,13 +49,13 @@ static inline void segment_leaves(struct bpf_sock_ops *ctx)
 }
 
 /* net/ipv4/tcp_output.c, tcp_ecn_send_syn. */
-static inline void answer_whether_ecn(struct bpf_sock_ops *ctx)
+static inline void reply_ecn(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 	u32 *written = sk ? bpf_sk_storage_get(&windows, sk, 0, 0) : 0;
 
 	if (written && *written & OFFERS_ECN)
-		ctx->args[0] = 1; /* the reply, by its other name */
+		ctx->args[0] = 1; /* the reply (a union member) */
 }
 
 SEC("sockops")
@@ -67,10 +67,10 @@ int set_initial_window(struct bpf_sock_ops *ctx)
 		set_window(ctx);
 		break;
 	case BPF_SOCK_OPS_NEEDS_ECN:
-		answer_whether_ecn(ctx);
+		reply_ecn(ctx);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
-		segment_leaves(ctx);
+		on_segment_sent(ctx);
 		break;
 	}
 	return 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The kernel's types as far as our programs touch them. Offsets are the running kernel's: libbpf
+/* The kernel's types, with the members that our programs use. Offsets are the running kernel's: libbpf
  * relocates each access by name (CO-RE), so that only names and kinds matter here. */
 #ifndef LH_KERNEL_H
 #define LH_KERNEL_H
@@ -158,13 +158,13 @@ struct bpf_iter_meta {
 	u64 seq_num;
 };
 
-/* A step of a walk through a namespace's TCP sockets (net/ipv4/tcp_ipv4.c). */
+/* Context of the iterator over a namespace's TCP sockets (net/ipv4/tcp_ipv4.c). */
 struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;
 };
 
-/* A step of a walk through socket storage (net/core/bpf_sk_storage.c); no socket: the walk's end. */
+/* Context of the iterator over socket storage (net/core/bpf_sk_storage.c); no socket: the end. */
 struct bpf_iter__bpf_sk_storage_map {
 	struct bpf_iter_meta *meta;
 	struct sock *sk;

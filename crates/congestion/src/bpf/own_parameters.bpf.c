@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A socket option by which a program gives one of its sockets parameters of its own: level
- * OWN_LEVEL, a number for each parameter (src/socket_parameters.rs), the value a 32-bit number. It puts
- * them where the congestion control looks when a connection begins. It serves the cgroup that it is
- * attached to, whose every setsockopt(2) it sees. */
+/* A socket option for parameters of a single socket: level OWN_LEVEL, an option number for each
+ * parameter (src/socket_parameters.rs), and a 32-bit value. It stores them where the congestion control
+ * reads them when a connection begins. The program runs for every setsockopt(2) of the cgroup to which
+ * it is attached. */
 #include "connections.h"
 #include "contexts.h"
 
@@ -11,7 +11,7 @@ char LICENSE[] SEC("license") = "GPL";
 #define OWN_LEVEL 0x6c68
 #define IPPROTO_TCP 6
 
-/* As include/uapi/linux/bpf.h has it. */
+/* As in include/uapi/linux/bpf.h. */
 struct bpf_sockopt {
 	struct bpf_sock *sk;
 	void *optval;
@@ -22,7 +22,7 @@ struct bpf_sockopt {
 	s32 retval;
 };
 
-/* Set when it is loaded: the number of the first parameter, how many there are, and their ranges. */
+/* Set at load time: the first parameter's option number, the number of parameters, and their ranges. */
 const volatile struct {
 	u32 first;
 	u32 count;
@@ -39,7 +39,7 @@ int own_parameters(struct bpf_sockopt *ctx)
 	u32 *value = ctx->optval;
 	struct lh_connection *own;
 
-	/* Not ours: the next program's, or the kernel's. */
+	/* Another option: for the next program, or the kernel. */
 	if (ctx->level != OWN_LEVEL || at >= options.count || at >= OWN_MAX)
 		return DONE;
 	if (!ctx->sk || ctx->sk->protocol != IPPROTO_TCP)
@@ -53,7 +53,7 @@ int own_parameters(struct bpf_sockopt *ctx)
 		return REFUSED;
 	own->params[at] = *value;
 	own->given |= 1u << at;
-	/* The kernel knows nothing of this option and is not asked. */
+	/* The kernel does not know this option, so it is skipped. */
 	ctx->optlen = -1;
 	return DONE;
 }

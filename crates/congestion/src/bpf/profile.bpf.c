@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Gives the TCP sockets of a cgroup a profile, at three events of each:
  *
- *   before it connects or listens   what must stand before the handshake; accepted sockets inherit it
- *   when it is established          what needs its segment size, or is not inherited
- *   when it begins to close         nothing: what it did is counted
+ *   before it connects or listens   settings needed before the handshake; accepted sockets inherit them
+ *   when it is established          settings that need its segment size, or are not inherited
+ *   when it begins to close         no settings: its traffic is counted
  *
- * A setting that the kernel refuses is counted with its error; the socket goes on without it. */
+ * A setting that the kernel refuses is counted with its error; the socket continues without it. */
 #include "connections.h"
 #include "contexts.h"
 
@@ -15,8 +15,8 @@ char LICENSE[] SEC("license") = "GPL";
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Zero (-1 for tos): leave it to the kernel. Written before it is loaded, so that the verifier drops
- * what is not asked for. src/sockets/profile.rs has the same members. */
+/* Zero (-1 for tos): the kernel's default. Set before loading, so that the verifier removes the code of
+ * unused settings. src/sockets/profile.rs has the same members. */
 struct profile {
 	u64 gap_ns;
 	u64 cwnd_cap_bytes;
@@ -61,15 +61,15 @@ struct counts {
 	u64 bytes_received;
 	u64 segments_out;
 	u64 retransmitted;
-	/* Of sockets that went without it. */
+	/* Number of refusals of each setting. */
 	u64 refused[OPTIONS];
-	/* The last such error. */
+	/* Last error of each setting. */
 	s64 error[OPTIONS];
 };
 
 struct counts counts;
 
-/* What of each connection is in the counts. 24 B a connection. */
+/* Part of each connection that is in the counts already. 24 B a connection. */
 struct seen {
 	u64 bytes_acked;
 	u64 bytes_received;
@@ -84,7 +84,7 @@ struct {
 	__type(value, struct seen);
 } accounts SEC(".maps");
 
-/* Rings when a socket is about to connect or to be bound. */
+/* Notifies user space when a socket is about to connect or to be bound. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
@@ -92,7 +92,7 @@ struct {
 
 INLINE void count(u64 *counter, u64 more) { __sync_fetch_and_add(counter, more); }
 
-INLINE void note(enum option option, long outcome)
+INLINE void count_refusal(enum option option, long outcome)
 {
 	if (!outcome)
 		return;
@@ -107,7 +107,7 @@ INLINE long set(struct bpf_sock_ops *ctx, int level, int name, u32 value)
 
 INLINE long keep_alive(struct bpf_sock_ops *ctx)
 {
-	/* As the relay does: four probes, a quarter of the silence apart. */
+	/* As in the relay: four probes, at a quarter of the idle time. */
 	const u32 probes = 4;
 	u32 apart = profile.keepalive_s / probes;
 
@@ -117,7 +117,7 @@ INLINE long keep_alive(struct bpf_sock_ops *ctx)
 	       set(ctx, SOL_TCP, TCP_KEEPCNT, probes);
 }
 
-INLINE long give_parameters(struct bpf_sock_ops *ctx)
+INLINE long set_parameters(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct lh_connection *own;
@@ -152,29 +152,29 @@ INLINE long set_tos(struct bpf_sock_ops *ctx)
 INLINE void before(struct bpf_sock_ops *ctx)
 {
 	if (profile.own.given)
-		note(PARAMETERS, give_parameters(ctx));
+		count_refusal(PARAMETERS, set_parameters(ctx));
 	if (profile.congestion_control[0])
-		note(CONGESTION_CONTROL, set_congestion_control(ctx));
+		count_refusal(CONGESTION_CONTROL, set_congestion_control(ctx));
 	if (profile.pacing_bytes_per_s)
-		note(PACING, set(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, profile.pacing_bytes_per_s));
+		count_refusal(PACING, set(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, profile.pacing_bytes_per_s));
 	if (profile.notsent_lowat)
-		note(NOTSENT_LOWAT, set(ctx, SOL_TCP, TCP_NOTSENT_LOWAT, profile.notsent_lowat));
+		count_refusal(NOTSENT_LOWAT, set(ctx, SOL_TCP, TCP_NOTSENT_LOWAT, profile.notsent_lowat));
 	if (profile.keepalive_s)
-		note(KEEPALIVE, keep_alive(ctx));
+		count_refusal(KEEPALIVE, keep_alive(ctx));
 	if (profile.user_timeout_ms)
-		note(USER_TIMEOUT, set(ctx, SOL_TCP, TCP_USER_TIMEOUT, profile.user_timeout_ms));
+		count_refusal(USER_TIMEOUT, set(ctx, SOL_TCP, TCP_USER_TIMEOUT, profile.user_timeout_ms));
 	if (profile.mss)
-		note(MSS, set(ctx, SOL_TCP, TCP_MAXSEG, profile.mss));
+		count_refusal(MSS, set(ctx, SOL_TCP, TCP_MAXSEG, profile.mss));
 	if (profile.tos >= 0)
-		note(DSCP, set_tos(ctx));
+		count_refusal(DSCP, set_tos(ctx));
 	if (profile.send_buffer)
-		note(SEND_BUFFER, set(ctx, SOL_SOCKET, SO_SNDBUF, profile.send_buffer));
+		count_refusal(SEND_BUFFER, set(ctx, SOL_SOCKET, SO_SNDBUF, profile.send_buffer));
 	if (profile.receive_buffer)
-		note(RECEIVE_BUFFER, set(ctx, SOL_SOCKET, SO_RCVBUF, profile.receive_buffer));
+		count_refusal(RECEIVE_BUFFER, set(ctx, SOL_SOCKET, SO_RCVBUF, profile.receive_buffer));
 }
 
-/* TCP spaces by payload (tcp_update_skb_after_send, net/ipv4/tcp_output.c), so a full segment every
- * gap_ns is this rate. ~0 would be no limit. */
+/* TCP paces payload (tcp_update_skb_after_send, net/ipv4/tcp_output.c), so a full segment every gap_ns
+ * is this rate. ~0 would be no limit. */
 INLINE u32 rate_of_gap(u32 mss)
 {
 	u64 rate = (u64)mss * 1000000000 / profile.gap_ns;
@@ -194,7 +194,7 @@ INLINE void ask_for(struct bpf_sock_ops *ctx, u32 flags)
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | flags);
 }
 
-/* What was asked for, else the kernel's own; never above the cap. */
+/* The requested window, else the kernel's default; never above the cap. */
 INLINE u32 first_window(struct bpf_sock_ops *ctx)
 {
 	u32 window = profile.initial_window ? profile.initial_window : ctx->snd_cwnd;
@@ -210,13 +210,13 @@ INLINE void begin_with_window(struct bpf_sock_ops *ctx)
 	u32 window = first_window(ctx);
 
 	if (window != ctx->snd_cwnd)
-		note(INITIAL_WINDOW, set(ctx, SOL_TCP, TCP_BPF_IW, window));
+		count_refusal(INITIAL_WINDOW, set(ctx, SOL_TCP, TCP_BPF_IW, window));
 	if (profile.initial_window)
 		ask_for(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 }
 
 /* The first pacing rate follows from the window at the SYN's acknowledgement, before the connection
- * is established: with the kernel's own, a larger first window would leave at a tenth of its pace. */
+ * is established: with the kernel's own, a larger initial window would be sent at a tenth of its rate. */
 INLINE void foretell_window(struct bpf_sock_ops *ctx)
 {
 	if (profile.initial_window)
@@ -227,17 +227,17 @@ INLINE void established(struct bpf_sock_ops *ctx)
 {
 	u32 mss = ctx->mss_cache;
 
-	/* It moves ssthresh, too, to where slow start would end anyway. */
+	/* This also sets ssthresh, to the window where slow start would end anyway. */
 	if (profile.cwnd_cap_bytes && mss)
-		note(CWND_CAP, set(ctx, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, segments_of_cap(mss)));
+		count_refusal(CWND_CAP, set(ctx, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, segments_of_cap(mss)));
 	if (profile.gap_ns && mss)
-		note(PACING, set(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, rate_of_gap(mss)));
+		count_refusal(PACING, set(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, rate_of_gap(mss)));
 	if (profile.initial_window || profile.cwnd_cap_bytes)
 		begin_with_window(ctx);
 	ask_for(ctx, BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
-/* Silence takes an unused window away again (RFC 2861), so it is set anew until data has left. */
+/* Idle time reduces an unused window (RFC 2861), so it is set again until data has been sent. */
 INLINE void segment_leaves(struct bpf_sock_ops *ctx)
 {
 	u32 flags = ctx->bpf_sock_ops_cb_flags;
@@ -250,8 +250,8 @@ INLINE void segment_leaves(struct bpf_sock_ops *ctx)
 		set(ctx, SOL_TCP, TCP_BPF_IW, first_window(ctx));
 }
 
-/* Adds what is new since the last time. A program that ends leaves connections behind that close
- * without us, so that each change of state counts. */
+/* Adds the increase since the last call. It is called at each change of state, since connections of a
+ * program that has ended close without this program. */
 INLINE void account(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What `longhaul cc watch` reads: one record for each socket beside which a congestion control's map
- * holds something, whatever network namespace it is in. It runs when it is read, and costs a
- * connection nothing. */
+/* Iterator that `longhaul cc watch` reads: one record for each socket with storage in a congestion
+ * control's map, in any network namespace. It runs only when it is read. */
 #include "kernel.h"
 
 #include <bpf/bpf_core_read.h>
@@ -14,7 +13,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 #define AF_INET 2
 
-/* As src/watch.rs reads it: the kernel's byte order, no padding. */
+/* Layout that src/watch/mod.rs reads: the kernel's byte order, no padding. */
 struct record {
 	u64 pacing_rate; /* bytes a second; all ones: none */
 	u64 bytes_acked;
@@ -30,7 +29,7 @@ struct record {
 
 _Static_assert(sizeof(struct record) == 216, "src/watch.rs knows this size");
 
-/* Whose ACKs were counted, and how many. */
+/* Identity of a connection, and its ACK counts. */
 struct ack_record {
 	u32 netns;
 	u16 family, local_port, remote_port, padding;

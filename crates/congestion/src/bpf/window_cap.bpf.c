@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Caps congestion windows of connections from outside, for `longhaul decp`.
+/* Caps congestion windows of other programs' connections, for `longhaul decp`.
  *
- * Reading the iterator once walks every TCP socket of the reader's network namespace, each under its
- * lock, and carries out the orders that user space has put down by socket cookie. Nothing stays
- * attached to anything: a cap is the socket's own snd_cwnd_clamp.
+ * Reading the iterator walks every TCP socket of the reader's network namespace, each under its lock,
+ * and executes the orders that user space has stored by socket cookie. No program stays attached: a cap
+ * is the socket's own snd_cwnd_clamp.
  *
  * The only way to set snd_cwnd_clamp, TCP_BPF_SNDCWND_CLAMP, sets snd_ssthresh to the same value
- * (net/core/filter.c, bpf_sol_tcp_setsockopt). That decides what may be done when:
+ * (net/core/filter.c, bpf_sol_tcp_setsockopt). This limits the possible changes:
  *
- * - Lowering the window: ssthresh = cap < cwnd, so congestion avoidance goes on, and the next ACK
- *   brings cwnd down (tcp_cong_avoid_ai), if cwnd is what limits: a sender that has less to send than
- *   its window keeps the wide window until the first flight that fills it.
- * - Ending slow start: ssthresh = cap, where the window, still below, would have gone further.
+ * - Lowering the window: ssthresh = cap < cwnd, so congestion avoidance continues, and the next ACK
+ *   reduces cwnd (tcp_cong_avoid_ai), if cwnd limits the sender: one with less data than its window
+ *   keeps the wide window until the first flight that fills it.
+ * - Ending slow start: ssthresh = cap, where the window, still below, would have grown further.
  * - Raising a cap that binds (cwnd at the clamp): ssthresh = the new cap, so slow start fills the
- *   difference within a round trip and ends there.
- * - Raising one that does not bind would undo a loss's answer by slow start: it is left as it is,
- *   unless just that is ordered (`fill`).
- * - Lifting would set ssthresh to infinity, slow start without an end. ssthresh can be written by a
- *   congestion control alone: for one moment, under the same lock, the socket has `longhaul_settle`,
- *   whose init puts the old ssthresh back, and then its own again, which begins afresh from its
- *   present window. BBR has no use for ssthresh and is spared that.
- * - In recovery ssthresh is the window that it is to end with: orders wait until it is over. */
+ *   difference within a round trip and ends at the cap.
+ * - Raising one that does not bind would undo the reduction after a loss by slow start: it is left
+ *   unchanged, unless that is ordered (`fill`).
+ * - Lifting would set ssthresh to infinity, unlimited slow start. Only a congestion control can write
+ *   ssthresh: briefly, under the same lock, the socket uses `longhaul_settle`, whose init restores the
+ *   old ssthresh, and then its own again, which starts from its present window. BBR does not use
+ *   ssthresh, so this is skipped.
+ * - In recovery ssthresh is the window at its end: orders wait until recovery is over. */
 #include "kernel.h"
 
 #include <bpf/bpf_core_read.h>
@@ -33,19 +33,19 @@ char LICENSE[] SEC("license") = "GPL";
 #define TCP_CONGESTION 13
 #define TCP_BPF_SNDCWND_CLAMP 1002
 #define TCP_CA_NAME_MAX 16
-/* The largest that the option takes; as good as the kernel's own ~0. */
+/* Largest value of the option; in effect the kernel's own ~0. */
 #define UNLIMITED 0x7fffffff
-/* Below this a clamp is somebody's cap: HighSpeed TCP sets 0xffffffff/128 for itself. */
+/* Below this a clamp is a cap: HighSpeed TCP sets 0xffffffff/128 for itself. */
 #define CAPPED_BELOW 0x01000000
 #define KEEP 0xffffffff
 
 struct order {
-	/* Segments; 0 lifts, KEEP only looks. */
+	/* Segments; 0 lifts, KEEP only reads. */
 	u32 cap;
-	/* snd_cwnd_clamp after the walk, 0 where it is no cap; as user space put it down if the
-	 * socket is gone. */
+	/* snd_cwnd_clamp after the walk, 0 where it is no cap; unchanged if the socket does not
+	 * exist. */
 	u32 in_force;
-	/* Grow up to the cap by slow start, wherever the window is. */
+	/* Grow up to the cap by slow start, whatever the window is. */
 	u32 fill;
 };
 
@@ -57,7 +57,7 @@ struct {
 	__type(value, struct order);
 } orders SEC(".maps");
 
-/* The ssthresh that a socket is to have back. */
+/* The ssthresh to restore on a socket. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -65,7 +65,7 @@ struct {
 	__type(value, u32);
 } settled SEC(".maps");
 
-/* Of the congestion control below, unique in this kernel: user space puts its process there. */
+/* Name of the congestion control below, unique in this kernel: user space adds its process ID. */
 char settle_name[TCP_CA_NAME_MAX] = "lh_settle";
 
 extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
@@ -81,7 +81,7 @@ void BPF_PROG(settle_init, struct sock *sk)
 		((struct tcp_sock *)sk)->snd_ssthresh = *ssthresh;
 }
 
-/* Reno, should a socket not get its own back because that has been unloaded meanwhile. */
+/* Reno, for a socket whose own congestion control has been unloaded meanwhile. */
 SEC("struct_ops")
 u32 BPF_PROG(settle_ssthresh, struct sock *sk) { return tcp_reno_ssthresh(sk); }
 
@@ -108,19 +108,19 @@ static long clamp_to(struct tcp_sock *tp, int segments)
 	return bpf_setsockopt(tp, IPPROTO_TCP, TCP_BPF_SNDCWND_CLAMP, &segments, sizeof(segments));
 }
 
-static void put_back(struct tcp_sock *tp, u32 ssthresh)
+static void restore_ssthresh(struct tcp_sock *tp, u32 ssthresh)
 {
 	char name[TCP_CA_NAME_MAX] = {};
-	u32 *place;
+	u32 *storage;
 
 	if (bpf_getsockopt(tp, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name)))
 		return;
 	if (name[0] == 'b' && name[1] == 'b' && name[2] == 'r')
 		return;
-	place = bpf_sk_storage_get(&settled, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!place)
+	storage = bpf_sk_storage_get(&settled, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!storage)
 		return;
-	*place = ssthresh;
+	*storage = ssthresh;
 	if (!bpf_setsockopt(tp, IPPROTO_TCP, TCP_CONGESTION, settle_name, sizeof(settle_name)))
 		bpf_setsockopt(tp, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name));
 	bpf_sk_storage_delete(&settled, tp);
@@ -131,7 +131,7 @@ static void lift(struct tcp_sock *tp)
 	u32 ssthresh = tp->snd_ssthresh;
 
 	if (tp->snd_cwnd_clamp < CAPPED_BELOW && !clamp_to(tp, UNLIMITED))
-		put_back(tp, ssthresh);
+		restore_ssthresh(tp, ssthresh);
 }
 
 static void cap(struct tcp_sock *tp, u32 segments, u32 fill)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A congestion control that stays for as long as somebody needs it.
+//! Lease of a congestion control, which stays loaded as long as a process has a lease.
 
 use super::{
     loaded::{Loaded, TRANSIENT, loaded},
@@ -9,7 +9,7 @@ use super::{
 use crate::{Error, feature_probe, math::Algorithm, pins::Pins};
 use std::fs::File;
 
-/// Keeps a congestion control loaded for as long as it lives.
+/// Keeps a congestion control loaded until it is dropped.
 #[derive(Debug)]
 pub struct Lease {
     pins: Pins,
@@ -17,10 +17,10 @@ pub struct Lease {
     shared_lock: Option<File>,
 }
 
-/// Loads it unless it is, and holds it. One that was loaded for this goes with its last holder, if
-/// need be (after a kill) at the hands of the next [`load`](super::load), [`unload`](super::unload()) or [`clean`]. `parameters`
-/// are for the case that it is not loaded; who needs others for sockets of his own gives them
-/// [`own_parameters::value`](crate::own_parameters::value).
+/// Loads a congestion control unless it is loaded, and leases it. One loaded here is unloaded with its
+/// last lease; after a kill, the next [`load`](super::load), [`unload`](super::unload()) or [`clean`] unloads it.
+/// `parameters` apply only if it is not loaded yet. Set others for single sockets with
+/// [`socket_parameters::value`](crate::socket_parameters::value).
 pub fn acquire(pins: &Pins, algorithm: Algorithm, parameters: &[u32]) -> Result<Lease, Error> {
     feature_probe::check(feature_probe::CC_LOADING)?;
     let lock = pins.lock()?;
@@ -55,7 +55,7 @@ fn acquire_under_lock(
 }
 
 impl Lease {
-    /// What is held.
+    /// Returns the leased congestion control.
     #[must_use]
     pub fn loaded(&self) -> &Loaded {
         &self.loaded
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_goes_with_its_last_holder() {
+    fn last_lease_unloads() {
         let Some((_turn, directory)) = test_guard() else {
             return;
         };
@@ -95,7 +95,7 @@ mod tests {
         drop(other);
         assert!(!feature_probe::is_registered("lh_scalable") && !pins.is_mounted());
 
-        // A holder that was killed leaves it to `clean`; who loads it by name keeps it.
+        // After a kill, `clean` unloads it; an explicit load makes it permanent.
         let mut killed = acquire(&pins, scalable, &[7, 1]).unwrap();
         killed.shared_lock = None;
         std::mem::forget(killed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loads a congestion control that stays until it is unloaded.
+//! Loading of a congestion control that stays until it is unloaded.
 
 use super::{
     loaded::{Loaded, Request, TRANSIENT, loaded},
@@ -13,25 +13,25 @@ use crate::{
     pins::{self, Pins},
 };
 
-/// Whether this kernel and this user can load one at all.
+/// Checks whether this kernel and this user can load a congestion control.
 pub fn permitted() -> Result<(), Error> {
     feature_probe::check(feature_probe::CC_LOADING)
 }
 
-/// What [`load`] did.
+/// Outcome of [`load`].
 #[derive(Debug)]
 pub enum Outcome {
-    /// It was not there, and is now.
+    /// The congestion control was not loaded before.
     New(Loaded),
-    /// It was there with the same parameters; nothing was touched.
+    /// The same one was loaded with the same parameters; unchanged.
     Same(Loaded),
-    /// It took the place of what was there. Whether open connections can still be watched: they can't
-    /// if another longhaul had loaded it with another layout.
+    /// The loaded one was replaced. The flag says whether open connections can still be watched, which is
+    /// not so if another longhaul had loaded it with another layout.
     Replaced(Loaded, bool),
 }
 
-/// Loads it as `request` says. `may_replace` allows replacing one that is
-/// loaded otherwise; connections that are open keep what they have.
+/// Loads a congestion control as in `request`. `may_replace` allows replacing one that is loaded with
+/// other parameters; open connections keep theirs.
 pub fn load(
     pins: &Pins,
     algorithm: Algorithm,
@@ -42,7 +42,7 @@ pub fn load(
     let lock = pins.lock()?;
     let outcome = under_lock(pins, algorithm, request, may_replace);
     if let Ok(Outcome::New(it) | Outcome::Same(it) | Outcome::Replaced(it, _)) = &outcome {
-        // Whoever asks for it by name wants it to stay.
+        // An explicit load is permanent.
         pins::unpin(&it.directory, TRANSIENT).map_err(|source| it.error(source))?;
     }
     pins.remove_empty(lock);
@@ -72,16 +72,16 @@ fn under_lock(
     }
 }
 
-/// Takes it away: nobody can choose it any more; connections that use it go on.
+/// Unloads a congestion control: no socket can choose it any more; connections that use it continue.
 pub fn unload(pins: &Pins, algorithm: Algorithm) -> Result<(), Error> {
     feature_probe::check_rights(feature_probe::CC_LOADING)?;
     if !pins.is_mounted() {
         return Err(Error::NotLoaded(algorithm.system_name()));
     }
     let lock = pins.lock()?;
-    let swept = gc(pins, algorithm)?;
+    let removed = gc(pins, algorithm)?;
     let found = loaded(pins, algorithm)?;
-    let there = found.is_some();
+    let was_loaded = found.is_some();
     if let Some(it) = found {
         if it.is_leased() {
             return Err(Error::Loaded(format!(
@@ -93,7 +93,7 @@ pub fn unload(pins: &Pins, algorithm: Algorithm) -> Result<(), Error> {
     }
     pins.remove_empty(lock);
     let name = algorithm.system_name();
-    match there || swept {
+    match was_loaded || removed {
         true => wait_until_unregistered(&name),
         false if feature_probe::is_registered(&name) => Err(Error::Taken(name, pins.directory())),
         false => Err(Error::NotLoaded(name)),
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acks_are_counted_only_if_asked_for() {
+    fn counts_acks_only_on_request() {
         let Some((_turn, directory)) = test_guard() else {
             return;
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is loaded, as its pins and the kernel tell it.
+//! Loaded congestion controls, read from their pins and from the kernel.
 
 use crate::{
     Error, feature_probe,
@@ -20,27 +20,27 @@ use std::{
     time::SystemTime,
 };
 
-/// Pins of a directory.
+/// Names of the pins in a directory.
 pub(super) const LINK: &str = "link";
 pub(super) const OPERATIONS: &str = "operations";
 pub(super) const PARAMETERS: &str = "parameters";
 pub(super) const ACKS: &str = "acks";
 pub(super) const OWN_PARAMETERS: &str = "own-parameters";
-/// Facts beside them.
+/// Names of the facts (symbolic links) beside them.
 pub(super) const LAYOUT: &str = "layout";
 pub(super) const LOADED_BY: &str = "loaded-by";
 pub(super) const MAP: &str = "map";
 pub(super) const TRANSIENT: &str = "transient";
 
-/// What `loaded-by` says of this build.
+/// Value of `loaded-by` for this build.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How it shall be loaded.
+/// Parameters of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// In the order of [`Algorithm::parameters`].
+    /// Values in the order of [`Algorithm::parameters`].
     pub parameters: &'a [u32],
-    /// Whether to keep [`AckCounts`](crate::watch::ack_counts::AckCounts) of each connection: 96 B, and
+    /// Whether to record [`AckCounts`](crate::watch::ack_counts::AckCounts) of each connection: 96 B, and
     /// some tens of nanoseconds an ACK.
     pub count_acks: bool,
 }
@@ -54,7 +54,7 @@ impl<'a, P: AsRef<[u32]> + ?Sized> From<&'a P> for Request<'a> {
     }
 }
 
-/// A congestion control that is loaded.
+/// A loaded congestion control.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     pub(super) algorithm: Algorithm,
@@ -66,40 +66,40 @@ pub struct Loaded {
 pub struct Program {
     /// The first 15 characters of its name.
     pub name: String,
-    /// Instructions that the verifier went through; more than there are, if it took several ways.
+    /// Instructions that the verifier processed; more than the program has, if it checked several paths.
     pub verified: u32,
-    /// Instructions as the kernel runs them, before they are compiled.
+    /// Instructions after the kernel's rewriting, before compilation.
     pub instructions: usize,
     /// Bytes of machine code.
     pub machine_code_bytes: usize,
 }
 
 impl Loaded {
-    /// Which one.
+    /// Returns the algorithm.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Where its pins are.
+    /// Returns the directory of its pins.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The map beside its connections. Programs that put parameters of a single socket there reuse
-    /// it; its values are [`own_parameters::value`].
+    /// Returns the map of its connections' storage. Programs that set parameters of single sockets reuse it;
+    /// its values are [`socket_parameters::value`].
     pub fn connections(&self) -> Result<MapHandle, Error> {
         self.map(CONNECTIONS)
     }
 
-    /// Whether ACKs are counted, of connections that began since it is so.
+    /// Whether ACKs are counted, for connections that began after counting was enabled.
     #[must_use]
     pub fn counts_acks(&self) -> bool {
         self.directory.join(ACKS).exists()
     }
 
-    /// The map of the counts: `struct ack_counts` beside each connection.
+    /// Returns the map of the counts: `struct ack_counts` beside each connection.
     pub(crate) fn acks(&self) -> Result<MapHandle, Error> {
         self.map(ACKS)
     }
@@ -109,7 +109,7 @@ impl Loaded {
         Ok(parameters == request.parameters && self.counts_acks() == request.count_acks)
     }
 
-    /// What connections that begin now are told, in the order of [`Algorithm::parameters`].
+    /// Returns the parameters of new connections, in the order of [`Algorithm::parameters`].
     pub fn parameters(&self) -> Result<Vec<u32>, Error> {
         if self.algorithm.parameters().next().is_none() {
             return Ok(Vec::new());
@@ -121,19 +121,19 @@ impl Loaded {
         Ok(words(&found.unwrap_or_default()).take(count).collect())
     }
 
-    /// Whether this build can read what it keeps of its connections.
+    /// Whether this build can read its connections' state.
     #[must_use]
     pub fn has_same_layout(&self) -> bool {
         pins::fact(&self.directory, LAYOUT) == Some(layout_of(self.algorithm))
     }
 
-    /// The longhaul that loaded it.
+    /// Returns the version of the longhaul that loaded it.
     #[must_use]
     pub fn loaded_by(&self) -> String {
         pins::fact(&self.directory, LOADED_BY).unwrap_or_else(|| "?".to_owned())
     }
 
-    /// When that was.
+    /// Returns the time of the load.
     #[must_use]
     pub fn loaded_at(&self) -> Option<SystemTime> {
         fs::symlink_metadata(self.directory.join(LAYOUT))
@@ -142,28 +142,28 @@ impl Loaded {
             .ok()
     }
 
-    /// Whether it goes when the last program that [`hold`](super::hold())s it ends.
+    /// Whether it is unloaded with its last lease ([`acquire`](super::acquire())).
     #[must_use]
     pub fn is_transient(&self) -> bool {
         pins::fact(&self.directory, TRANSIENT).is_some()
     }
 
-    /// A fact that the caller wants to find again until it is unloaded; names have no dots.
+    /// Stores a fact of the caller until it is unloaded; names have no dots.
     pub fn set_fact(&self, fact: &str, word: &str) -> Result<(), Error> {
         let noted = pins::set_fact(&self.directory, fact, word);
         noted.map_err(|source| self.error(source))
     }
 
-    /// Such a fact.
+    /// Reads such a fact.
     #[must_use]
     pub fn fact(&self, fact: &str) -> Option<String> {
         pins::fact(&self.directory, fact)
     }
 
-    /// Its programs, as the kernel has them: those that share their type information with one that
-    /// uses its map.
+    /// Returns its programs in the kernel: those that share their type information with one that uses its
+    /// map.
     pub fn programs(&self) -> Result<Vec<Program>, Error> {
-        // The parameters are this load's alone; connections stay through a replacement.
+        // The map of parameters is of this load only; that of connections survives a replacement.
         let map = match self.algorithm.parameters().next() {
             Some(_) => self.map(PARAMETERS)?,
             None => self.connections()?,
@@ -182,8 +182,8 @@ impl Loaded {
         Ok(ours.map(Program::from).collect())
     }
 
-    /// Gives the programs of a cgroup (version 2) the socket option of [`own_parameters`], until it is
-    /// unloaded or another cgroup is named.
+    /// Gives the programs of a cgroup (version 2) the socket option of [`socket_parameters`], until it is
+    /// unloaded or another cgroup is given.
     pub fn attach_socket_option(&self, cgroup: BorrowedFd<'_>) -> Result<(), Error> {
         let connections = self.connections()?;
         let mut link = socket_parameters::attach(self.algorithm, connections.as_fd(), cgroup)?;
@@ -193,18 +193,18 @@ impl Loaded {
         pinned.map_err(|error| feature_probe::failed("pin the socket option", &error))
     }
 
-    /// Whether some cgroup has it.
+    /// Whether a cgroup has the socket option.
     #[must_use]
     pub fn has_socket_option(&self) -> bool {
         self.directory.join(OWN_PARAMETERS).exists()
     }
 
-    /// Whether this very version loaded it.
+    /// Whether this version loaded it, with this layout.
     pub(super) fn is_of_this_build(&self) -> bool {
         self.has_same_layout() && self.loaded_by() == VERSION
     }
 
-    /// Why it is not what somebody asked for.
+    /// Returns the error of a load that differs from the request.
     pub(super) fn mismatch(&self, same_build: bool) -> Error {
         let name = self.algorithm.system_name();
         Error::Loaded(match same_build {
@@ -219,14 +219,14 @@ impl Loaded {
         })
     }
 
-    /// Keeps it where it is for as long as the file is open.
+    /// Takes a shared lock, which keeps it loaded as long as the file is open.
     pub(super) fn lock_shared(&self) -> io::Result<File> {
         let file = File::open(&self.directory)?;
         flock(&file, FlockOperation::LockShared)?;
         Ok(file)
     }
 
-    /// Whether somebody holds it.
+    /// Whether a process has a lease.
     pub(super) fn is_leased(&self) -> bool {
         let file = File::open(&self.directory);
         file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
@@ -263,9 +263,10 @@ pub(super) fn layout_of(algorithm: Algorithm) -> String {
     format!("{:016x}", algorithm.layout())
 }
 
-/// The one of this algorithm, if it is loaded. Needs root, for whom alone it can be seen.
+/// Returns the loaded congestion control of this algorithm, if any. Needs root: the pins are readable by root
+/// only.
 pub fn loaded(pins: &Pins, algorithm: Algorithm) -> Result<Option<Loaded>, Error> {
-    let directory = pins.of(algorithm.name());
+    let directory = pins.directory_of(algorithm.name());
     match fs::symlink_metadata(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         outcome => outcome.map_err(|source| pins.error(&directory, source))?,
@@ -280,7 +281,7 @@ pub fn loaded(pins: &Pins, algorithm: Algorithm) -> Result<Option<Loaded>, Error
     }))
 }
 
-/// All that are loaded, in the order of [`algorithms`].
+/// Returns all loaded congestion controls, in the order of [`algorithms`].
 pub fn all_loaded(pins: &Pins) -> Result<Vec<Loaded>, Error> {
     algorithms()
         .filter_map(|algorithm| loaded(pins, algorithm).transpose())

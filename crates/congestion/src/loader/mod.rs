@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Brings congestion controls to the running kernel, and takes them away.
+//! Loads congestion controls into the running kernel, and unloads them.
 //!
-//! A load is built in a directory of its own (`new-NAME`, `register.rs`) and gets its name when it is
-//! complete, so that one that was cut short is known as such and is taken away by the next that comes
-//! along. Sockets that use a congestion control hold its programs: taking it away (`withdraw.rs`) only
-//! keeps new ones from choosing it. What is `transient.rs` to a process is pinned nowhere.
+//! A load is built in a draft directory (`new-NAME`, `register.rs`), which is renamed when it is complete.
+//! So an interrupted load is recognized, and the next operation removes it. Sockets that use a congestion
+//! control keep its programs: unloading (`withdraw.rs`) only prevents new sockets from choosing it. A
+//! registration of `transient.rs` is not pinned, and ends with its process.
 
 mod lease;
 mod load;

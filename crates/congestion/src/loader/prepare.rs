@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The object of a congestion control, made ready for the kernel to take it.
+//! Preparation of a congestion control's object for loading.
 
 use super::loaded::{ACKS, Loaded, Request};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use libbpf_rs::{MapCore, MapMut, MapType, Object, ObjectBuilder, OpenObject};
 use std::os::fd::AsFd;
 
-/// The object with its parameters in place, and with the connections of `old`.
+/// Returns the object with its parameters set, and with the map of connections of `old`.
 pub(crate) fn prepare(
     algorithm: Algorithm,
     request: Request<'_>,
@@ -32,7 +32,7 @@ pub(crate) fn prepare(
     Ok(object)
 }
 
-/// `params` is the only variable of an object. That it holds the defaults says that it was found.
+/// Sets the parameters. `params` is the only variable of an object; it is recognized by the defaults in it.
 fn set_parameters(
     algorithm: Algorithm,
     parameters: &[u32],
@@ -49,12 +49,15 @@ fn set_parameters(
     if !words(bytes).take(defaults.len()).eq(defaults) {
         return Err(no_parameters());
     }
-    let told = parameters.iter().flat_map(|value| value.to_ne_bytes());
-    bytes.iter_mut().zip(told).for_each(|(to, from)| *to = from);
+    let values = parameters.iter().flat_map(|value| value.to_ne_bytes());
+    bytes
+        .iter_mut()
+        .zip(values)
+        .for_each(|(to, from)| *to = from);
     Ok(())
 }
 
-/// All zero, they would be in `.bss`.
+/// Whether the map contains the variables, which are in `.bss` if all are zero.
 pub(super) fn is_variables(map: &std::ffi::OsStr) -> bool {
     let name = map.to_string_lossy();
     name.ends_with(".data") || name.ends_with(".bss")
@@ -67,10 +70,10 @@ fn no_parameters() -> Error {
     }
 }
 
-/// `in_ack_event` in `struct tcp_congestion_ops` of kernel.h, which libbpf lets us change.
+/// Offset of `in_ack_event` in `struct tcp_congestion_ops` of kernel.h.
 const IN_ACK_EVENT: std::ops::Range<usize> = 32..40;
 
-/// Takes the operation out, its program and the map of counts with it.
+/// Removes the operation that counts ACKs, its program and the map of counts.
 fn disable_ack_counts(object: &mut OpenObject) {
     for mut map in object.maps_mut() {
         if map.name() == ACKS {
@@ -82,10 +85,10 @@ fn disable_ack_counts(object: &mut OpenObject) {
     }
 }
 
-/// `name` in `struct tcp_congestion_ops` of kernel.h.
+/// Offset of `name` in `struct tcp_congestion_ops` of kernel.h.
 const NAME: std::ops::Range<usize> = 80..96;
 
-/// Gives it another name than its own; `name` is shorter than the field.
+/// Sets another name, which is shorter than the field.
 pub(super) fn rename(object: &mut OpenObject, name: &str) -> Result<(), Error> {
     let mut maps = object.maps_mut();
     let map = maps.find(|map| map.map_type() == MapType::StructOps);
@@ -96,7 +99,7 @@ pub(super) fn rename(object: &mut OpenObject, name: &str) -> Result<(), Error> {
     let field = field.filter(|field| field.starts_with(b"lh_") && name.len() < field.len());
     let field = field.ok_or_else(|| Error::Failed {
         step: "name it",
-        reason: format!("its operations have no place for {name:?}"),
+        reason: format!("its operations have no room for {name:?}"),
     })?;
     field.fill(0);
     field[..name.len()].copy_from_slice(name.as_bytes());
@@ -116,7 +119,7 @@ mod tests {
     use crate::math::algorithms;
 
     #[test]
-    fn every_algorithm_has_an_object_and_its_parameters_are_found() {
+    fn prepares_the_object_of_every_algorithm() {
         for algorithm in algorithms() {
             let values = crate::math::parameters::defaults(algorithm);
             assert!(

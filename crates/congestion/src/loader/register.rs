@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A congestion control that was not there: registered first, published when all of it stands.
+//! Registration of a new congestion control, whose pins are published when they are complete.
 
 use super::{
     loaded::{
@@ -27,7 +27,7 @@ pub(super) fn load_new(
     if feature_probe::is_registered(&name) {
         return Err(Error::Taken(name, pins.directory()));
     }
-    let directory = pins.of(algorithm.name());
+    let directory = pins.directory_of(algorithm.name());
     let draft = draft(pins, algorithm)?;
     feature_probe::capture_warnings(|| register(algorithm, request, &draft, pins))?;
     let published = draft.publish(&directory);
@@ -44,10 +44,10 @@ pub(super) fn draft(pins: &Pins, algorithm: Algorithm) -> Result<Draft, Error> {
 }
 
 pub(super) fn draft_path(pins: &Pins, algorithm: Algorithm) -> PathBuf {
-    pins.of(&format!("new-{}", algorithm.name()))
+    pins.directory_of(&format!("new-{}", algorithm.name()))
 }
 
-/// With a link; by its map alone before Linux 6.4, which has no links of this kind.
+/// Registers with a link, or with its map alone before Linux 6.4, which has no struct_ops links.
 fn register(
     algorithm: Algorithm,
     request: Request<'_>,
@@ -72,7 +72,7 @@ fn register_by_map(
     pins: &Pins,
 ) -> Result<(), Error> {
     pin_maps_and_facts(algorithm, &mut object, draft)?;
-    // First the pin: a map that is registered stays so without one, and nobody would find it.
+    // The pin first: a registered map without a pin would stay registered and could not be found.
     let pinned = operations(&mut object).pin(draft.path.join(OPERATIONS));
     pinned.map_err(|error| feature_probe::failed("pin its map", &error))?;
     let attached = operations(&mut object).attach_struct_ops();
@@ -90,7 +90,7 @@ fn taken_or(algorithm: Algorithm, pins: &Pins, error: &libbpf_rs::Error) -> Erro
     }
 }
 
-/// Pins the maps and puts down the facts, all but what makes it registered.
+/// Pins the maps and stores the facts, without the pin that keeps it registered.
 pub(super) fn pin_maps_and_facts(
     algorithm: Algorithm,
     object: &mut Object,
@@ -128,30 +128,30 @@ mod tests {
     use super::super::{load, loaded, test_guard::test_guard, unload, withdraw::gc};
     use super::*;
 
-    /// Before Linux 6.4.
+    /// Kernels before Linux 6.4 have no links.
     #[test]
-    fn without_links_the_map_keeps_it_registered_until_it_is_unloaded() {
+    fn map_keeps_it_registered_without_links() {
         let Some((_turn, directory)) = test_guard() else {
             return;
         };
         let pins = Pins::at(directory.path());
         let scalable = crate::math::algorithm("scalable").unwrap();
         let lock = pins.lock().unwrap();
-        let cut_short = draft(&pins, scalable).unwrap();
+        let interrupted = draft(&pins, scalable).unwrap();
         let register = |draft: &Draft| {
             let mut object = prepare(scalable, (&[7, 1]).into(), None).unwrap();
             links::unlink(&mut object).unwrap();
             register_by_map(scalable, object.load().unwrap(), draft, &pins).unwrap();
         };
-        register(&cut_short);
-        std::mem::forget(cut_short);
+        register(&interrupted);
+        std::mem::forget(interrupted);
         assert!(feature_probe::is_registered("lh_scalable"));
         assert!(gc(&pins, scalable).unwrap());
         assert!(!feature_probe::is_registered("lh_scalable"));
 
-        let whole = draft(&pins, scalable).unwrap();
-        register(&whole);
-        whole.publish(&pins.of("scalable")).unwrap();
+        let complete = draft(&pins, scalable).unwrap();
+        register(&complete);
+        complete.publish(&pins.directory_of("scalable")).unwrap();
         let it = loaded(&pins, scalable).unwrap().unwrap();
         assert_eq!(it.parameters().unwrap(), [7, 1]);
         drop(lock);

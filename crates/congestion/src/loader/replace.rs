@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A congestion control in the place of one that is at work.
+//! Replacement of a loaded congestion control.
 #![expect(
     unsafe_code,
     reason = "libbpf-rs has no BPF_LINK_UPDATE for struct_ops"
@@ -22,7 +22,7 @@ use std::{
     ptr,
 };
 
-/// Puts a new program behind the link that is there, so that the name is never missing. Whether open
+/// Updates the existing link with new programs, so that the name stays registered. Returns whether open
 /// connections can still be watched.
 pub(super) fn replace(pins: &Pins, old: &Loaded, request: Request<'_>) -> Result<bool, Error> {
     let algorithm = old.algorithm;
@@ -35,13 +35,13 @@ pub(super) fn replace(pins: &Pins, old: &Loaded, request: Request<'_>) -> Result
     }
     let keep = old.has_same_layout();
     let draft = build_replacement(pins, old, keep, request)?;
-    // From here on a kill is put right by `sweep`, forwards.
+    // After a kill from here on, `gc` completes the replacement.
     let exchanged = pins::exchange(&draft.path, &old.directory);
     exchanged.map_err(|source| old.error(source))?;
     Ok(keep)
 }
 
-/// The directory of one that is at work already, in place of `old`.
+/// Returns the draft directory of the replacement, which is active in place of `old`.
 fn build_replacement(
     pins: &Pins,
     old: &Loaded,
@@ -62,8 +62,8 @@ fn build_replacement(
     Ok(draft)
 }
 
-/// One link under two names, so that either directory is complete. Facts of callers stay, and the
-/// socket option where it writes to the same map.
+/// Pins the link in both directories, so that either is complete. Copies facts of callers, and the socket
+/// option where it writes to the same map.
 fn copy_pins(old: &Loaded, draft: &Draft, same_connections: bool) -> io::Result<()> {
     let twice = |pin| fs::hard_link(old.directory.join(pin), draft.path.join(pin));
     twice(LINK)?;
@@ -85,15 +85,15 @@ pub(super) fn open_link(directory: &Path) -> Result<Link, Error> {
     link.map_err(|error| feature_probe::failed("open its link", &error))
 }
 
-/// BPF_LINK_UPDATE, from Linux 6.4 on.
+/// Updates the link (BPF_LINK_UPDATE, Linux 6.4).
 fn update(link: &Link, object: &mut Object) -> Result<(), Error> {
     let mut operations = operations(object);
-    // libbpf fills the map in on the way to a registration, which the name, being ours, prevents.
+    // libbpf fills the map in before it registers, which fails because the name is registered.
     match operations.attach_struct_ops() {
         Err(error) if error.kind() == libbpf_rs::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(feature_probe::failed("fill in its operations", &error)),
         Ok(_) => {
-            return Err(Error::NotLoaded("it went away meanwhile; it".to_owned()));
+            return Err(Error::NotLoaded("it was unloaded meanwhile; it".to_owned()));
         }
     }
     let (link, map) = (link.as_fd().as_raw_fd(), operations.as_fd().as_raw_fd());
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replacement_that_was_cut_short_is_finished_or_forgotten() {
+    fn interrupted_replacement_is_completed_or_removed() {
         let Some((_turn, directory)) = test_guard() else {
             return;
         };
@@ -123,14 +123,14 @@ mod tests {
         let old = loaded(&pins, scalable).unwrap().unwrap();
         old.set_fact("fact", "word").unwrap();
 
-        // Killed between the link's update and the exchange.
+        // A kill between the link's update and the exchange.
         let lock = pins.lock().unwrap();
         std::mem::forget(build_replacement(&pins, &old, true, (&[8, 1]).into()).unwrap());
         assert_eq!(old.parameters().unwrap(), [7, 1]);
         assert!(gc(&pins, scalable).unwrap());
         assert_eq!(old.parameters().unwrap(), [8, 1]);
         assert_eq!(old.fact("fact").as_deref(), Some("word"));
-        // And right before the update.
+        // A kill right before the update.
         let draft = draft(&pins, scalable).unwrap();
         let mut object = prepare(scalable, (&[9, 1]).into(), Some(&old))
             .unwrap()

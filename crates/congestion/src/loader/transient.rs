@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A congestion control that is tied to one process: nothing is pinned, so that it goes with the
-//! process, however that ends.
+//! Transient registration of a congestion control: it is not pinned, so that the kernel unregisters it
+//! when the process ends, for whatever reason.
 
 use super::{
     loaded::Request,
@@ -13,25 +13,25 @@ use crate::{
 };
 use libbpf_rs::{ErrorKind, Link, Object};
 
-/// Registered for as long as this lives, and its process does.
+/// A congestion control that is registered until this value is dropped or its process ends.
 #[derive(Debug)]
 pub struct TransientCc {
     name: String,
-    /// Its descriptor is what keeps it registered.
+    /// Its descriptor keeps the congestion control registered.
     _link: Link,
 }
 
-/// How many of one algorithm can be there side by side, with parameters of their own.
+/// Most registrations of one algorithm at a time, each with its own parameters.
 const TRANSIENT_MAX: usize = 16;
 
-/// Registers `algorithm` for this process alone to keep, though any socket may use it: as `lh_NAME`
-/// if that is free, else as `lh_NAME.2`, `lh_NAME.3` … up to 16. `parameters` are in the order of
+/// Registers `algorithm` until this process ends; any socket may use it. The name is `lh_NAME` if that is
+/// free, else `lh_NAME.2`, `lh_NAME.3` … up to 16. `parameters` are in the order of
 /// [`Algorithm::parameters`]. Needs links of struct_ops (Linux 6.4).
 pub fn register_transient(algorithm: Algorithm, parameters: &[u32]) -> Result<TransientCc, Error> {
     feature_probe::check(feature_probe::CC_LOADING)?;
     let names = (1..=TRANSIENT_MAX).map(|number| numbered(algorithm, number));
     for name in names.filter(|name| !feature_probe::is_registered(name)) {
-        // Somebody else may have been quicker.
+        // Another process may have registered the name meanwhile.
         if let Some(tied) =
             feature_probe::capture_warnings(|| register(algorithm, parameters, &name))?
         {
@@ -47,7 +47,7 @@ pub fn register_transient(algorithm: Algorithm, parameters: &[u32]) -> Result<Tr
     })
 }
 
-/// The same by this name, which begins with `lh_` and must be free.
+/// Like [`register_transient`], with a name that begins with `lh_` and must be free.
 pub(crate) fn register_transient_as(
     algorithm: Algorithm,
     parameters: &[u32],
@@ -61,7 +61,7 @@ pub(crate) fn register_transient_as(
     })
 }
 
-/// The kernel takes letters, digits, `_` and `.` (`bpf_obj_name_cpy`, kernel/bpf/syscall.c).
+/// Returns the numbered name. The kernel allows letters, digits, `_` and `.` (`bpf_obj_name_cpy`, kernel/bpf/syscall.c).
 fn numbered(algorithm: Algorithm, number: usize) -> String {
     match number {
         1 => algorithm.system_name(),
@@ -102,7 +102,7 @@ fn load(algorithm: Algorithm, parameters: &[u32], name: &str) -> Result<Object, 
 }
 
 impl TransientCc {
-    /// Its name in the kernel: what a socket or a route is told.
+    /// Returns its name in the kernel, for a socket or a route.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_with_their_own_parameters_stand_side_by_side_and_go_with_their_owner() {
+    fn registers_two_with_own_parameters_until_dropped() {
         let Some(_turn) = test_guard() else {
             return;
         };
@@ -123,7 +123,7 @@ mod tests {
         let one = register_transient(scalable, &[100, 3]).unwrap();
         let other = register_transient(scalable, &[50, 2]).unwrap();
         assert_eq!([one.name(), other.name()], ["lh_scalable", "lh_scalable.2"]);
-        assert!([&one, &other].map(|tied| feature_probe::is_registered(tied.name())) == [true; 2]);
+        assert!([&one, &other].map(|cc| feature_probe::is_registered(cc.name())) == [true; 2]);
         drop(one);
         assert!(
             !feature_probe::is_registered("lh_scalable")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a congestion control is taken from the kernel, and what a kill left of one, at whatever point it came.
+//! Unregistration of a congestion control, and garbage collection of what killed processes left.
 
 use super::{
     loaded::{LINK, MAP, OPERATIONS, loaded},
@@ -17,16 +17,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the kernel may take to forget a name: it waits for an RCU grace period.
+/// Longest time to wait until the kernel frees a name, which takes an RCU grace period.
 const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Removes its directory, and with it what holds it registered.
+/// Removes its directory, and with it the pin that keeps it registered.
 pub(super) fn withdraw(pins: &Pins, directory: &Path) -> Result<(), Error> {
     let operations = directory.join(OPERATIONS);
     if operations.exists() {
         let map = feature_probe::capture_warnings(|| MapHandle::from_pinned_path(&operations));
         let map = map.map_err(|error| feature_probe::failed("open its map", &error))?;
-        // It may not have come to the registration, or have lost it.
+        // It may not be registered yet, or no longer.
         let _ = feature_probe::capture_warnings(|| map.delete(&0_u32.to_ne_bytes()));
     }
     let removed = pins::remove(directory, LINK);
@@ -34,7 +34,7 @@ pub(super) fn withdraw(pins: &Pins, directory: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The kernel does it a moment later.
+/// Waits until the kernel has freed the name, which it does asynchronously.
 pub(super) fn wait_until_unregistered(name: &str) -> Result<(), Error> {
     let start = Instant::now();
     while feature_probe::is_registered(name) {
@@ -49,9 +49,12 @@ pub(super) fn wait_until_unregistered(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts right what a kill left of a load, a replacement or an unload. Whether there was anything.
+/// Completes or removes a load, a replacement or an unload that a kill interrupted. Returns whether there was one.
 pub(super) fn gc(pins: &Pins, algorithm: Algorithm) -> Result<bool, Error> {
-    let (new, old) = (draft_path(pins, algorithm), pins.of(algorithm.name()));
+    let (new, old) = (
+        draft_path(pins, algorithm),
+        pins.directory_of(algorithm.name()),
+    );
     let mut found = false;
     if new.exists() {
         found = true;
@@ -73,7 +76,7 @@ pub(super) fn gc(pins: &Pins, algorithm: Algorithm) -> Result<bool, Error> {
     Ok(found)
 }
 
-/// Whether the link runs the operations that stand beside it, and not those of another directory.
+/// Whether the link runs the operations of its own directory, and not those of another one.
 fn is_active(directory: &Path) -> bool {
     let link = feature_probe::capture_warnings(|| open_link(directory));
     let info = link.ok().and_then(|link| link.info().ok());
@@ -84,26 +87,26 @@ fn is_active(directory: &Path) -> bool {
     at_work.is_some() && at_work == pins::fact(directory, MAP)
 }
 
-/// Takes away what killed programs left: loads that were cut short, and what nobody [`hold`](super::hold())s any
-/// more. Names of what it took.
+/// Removes what killed programs left: interrupted loads, and transient congestion controls without a lease
+/// ([`acquire`](super::acquire())). Returns the names of those removed.
 pub fn clean(pins: &Pins) -> Result<Vec<String>, Error> {
     if !pins.is_mounted() {
         return Ok(Vec::new());
     }
     let lock = pins.lock()?;
-    let mut gone = Vec::new();
+    let mut names = Vec::new();
     for algorithm in algorithms() {
-        let mut went = gc(pins, algorithm)?;
+        let mut removed = gc(pins, algorithm)?;
         let found = loaded(pins, algorithm)?;
         if let Some(it) = found.filter(|it| it.is_transient() && !it.is_leased()) {
             withdraw(pins, &it.directory)?;
             wait_until_unregistered(&algorithm.system_name())?;
-            went = true;
+            removed = true;
         }
-        if went {
-            gone.push(algorithm.system_name());
+        if removed {
+            names.push(algorithm.system_name());
         }
     }
     pins.remove_empty(lock);
-    Ok(gone)
+    Ok(names)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The congestion controls' arithmetic on the host: the same C that runs in the kernel.
+//! The congestion controls' arithmetic on the host: the C code that also runs in the kernel.
 #![expect(unsafe_code, reason = "the arithmetic is C")]
 
 pub mod parameters;
@@ -19,43 +19,43 @@ pub const STATE_WORDS: usize = 13;
 #[derive(Clone, Copy)]
 pub struct Algorithm(&'static Table);
 
-/// A number that it can be told when it is loaded, or for one socket.
+/// A parameter, set when the algorithm is loaded, or for one socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameter {
-    /// As `--param NAME=VALUE` has it.
+    /// Name in `--param NAME=VALUE`.
     pub name: &'static str,
     /// Empty where it counts nothing.
     pub unit: &'static str,
-    /// What it does.
+    /// Description of its effect.
     pub description: &'static str,
-    /// What it is unless told.
+    /// Default value.
     pub default: u32,
-    /// Smallest value allowed.
+    /// Smallest allowed value.
     pub min: u32,
-    /// Largest.
+    /// Largest allowed value.
     pub max: u32,
 }
 
-/// A number of a connection's state worth seeing.
+/// A displayed number of a connection's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// As the header names it.
+    /// Name in the header.
     pub name: &'static str,
     /// Empty where it counts nothing.
     pub unit: &'static str,
-    /// What it is.
+    /// Description.
     pub about: &'static str,
     /// The stored number is this many times the shown one.
     pub divisor: u32,
 }
 
-/// All of them.
+/// Returns all algorithms.
 pub fn algorithms() -> impl Iterator<Item = Algorithm> {
     // SAFETY: the array is constant and ends with an entry without a name.
     unsafe { entries(longhaul_cc_algorithms.as_ptr(), |table| table.name) }.map(Algorithm)
 }
 
-/// The one of that name, with or without `lh_`.
+/// Returns the algorithm of this name, with or without `lh_`.
 #[must_use]
 pub fn algorithm(name: &str) -> Option<Algorithm> {
     let name = name.strip_prefix("lh_").unwrap_or(name);
@@ -63,20 +63,20 @@ pub fn algorithm(name: &str) -> Option<Algorithm> {
 }
 
 impl Algorithm {
-    /// Its name in the papers, as `scalable`.
+    /// Returns its name in the papers, such as `scalable`.
     #[must_use]
     pub fn name(self) -> &'static str {
         // SAFETY: an entry's strings are literals.
         unsafe { text(self.0.name) }
     }
 
-    /// Its name in the kernel, as `lh_scalable`.
+    /// Returns its name in the kernel, such as `lh_scalable`.
     #[must_use]
     pub fn system_name(self) -> String {
         format!("lh_{}", self.name())
     }
 
-    /// What can be set.
+    /// Returns the parameters.
     pub fn parameters(self) -> impl Iterator<Item = Parameter> {
         // SAFETY: the array ends with an entry without a name, and its strings are literals.
         unsafe { entries(self.0.parameters, |raw| raw.name) }.map(|raw| unsafe {
@@ -91,7 +91,7 @@ impl Algorithm {
         })
     }
 
-    /// What can be seen of a connection.
+    /// Returns the displayed fields of a connection.
     pub fn fields(self) -> impl Iterator<Item = Field> {
         // SAFETY: as in `parameters`.
         unsafe { entries(self.0.fields, |raw| raw.name) }.map(|raw| unsafe {
@@ -104,7 +104,7 @@ impl Algorithm {
         })
     }
 
-    /// The values of [`Algorithm::fields`], in their order, as stored in a connection's
+    /// Returns the values of [`Algorithm::fields`], in their order, as stored in a connection's
     /// `icsk_ca_priv`.
     #[must_use]
     pub fn values(self, state: &[u64; STATE_WORDS]) -> Vec<i64> {
@@ -114,7 +114,7 @@ impl Algorithm {
         values
     }
 
-    /// The parameters that a connection's `icsk_ca_priv` begins with, in their order.
+    /// Returns the parameters at the start of a connection's `icsk_ca_priv`, in their order.
     #[must_use]
     pub fn own_parameters(self, state: &[u64; STATE_WORDS]) -> Vec<u32> {
         let bytes = state.iter().flat_map(|word| word.to_ne_bytes());
@@ -122,9 +122,9 @@ impl Algorithm {
         words(&bytes).collect()
     }
 
-    /// Tells layouts of parameters and state apart: two builds of an algorithm with the same number
-    /// read each other's connections alike. It is a digest of its name, of what each bit of a state
-    /// does to the fields, and of their names.
+    /// Returns a digest that identifies the layout of parameters and state: two builds with the same number
+    /// read each other's connections correctly. It covers the algorithm's name, the effect of each bit of a
+    /// state on the fields, and the fields' names.
     #[must_use]
     pub fn layout(self) -> u64 {
         let mut digest = Digest::default();
@@ -145,7 +145,7 @@ impl Algorithm {
         digest.0
     }
 
-    /// The arithmetic of one connection, with `values` for its parameters, in their order.
+    /// Creates the arithmetic of one connection, with `values` for its parameters, in their order.
     #[must_use]
     pub fn connection(self, values: &[u32]) -> Connection {
         let mut state = [0u32; 2 * STATE_WORDS];
@@ -168,7 +168,7 @@ impl fmt::Debug for Algorithm {
     }
 }
 
-/// FNV-1a, 64 bits (draft-eastlake-fnv); each piece ends with a byte of its own.
+/// FNV-1a, 64 bits (draft-eastlake-fnv), with a separator after each part.
 pub(crate) struct Digest(pub(crate) u64);
 
 impl Default for Digest {
@@ -185,7 +185,7 @@ impl Digest {
     }
 }
 
-/// 32-bit words in the machine's byte order; a rest is left out.
+/// Splits bytes into 32-bit words in the machine's byte order; a remainder is left out.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
     let chunks = bytes.chunks_exact(4);
     chunks.map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")))
@@ -200,7 +200,7 @@ pub struct Connection {
     state_now: State,
 }
 
-/// `icsk_ca_priv`: its bytes and its alignment.
+/// Storage with the size and alignment of `icsk_ca_priv`.
 #[derive(Debug, Clone)]
 #[repr(C, align(8))]
 struct State104([u32; 2 * STATE_WORDS]);
@@ -216,7 +216,7 @@ impl Srtt {
 }
 
 impl Connection {
-    /// The values of [`Algorithm::fields`], in their order, as stored.
+    /// Returns the values of [`Algorithm::fields`], in their order, as stored.
     #[must_use]
     pub fn values(&self) -> Vec<i64> {
         let mut values = vec![0; self.algorithm.fields().count()];
@@ -225,8 +225,8 @@ impl Connection {
         values
     }
 
-    /// Its state as it lies in `icsk_ca_priv`, parameters first, as 32-bit words: for going on from
-    /// where another one was.
+    /// Returns its state as in `icsk_ca_priv`, parameters first, as 32-bit words, so that it can continue from
+    /// another connection's state.
     pub fn state_mut(&mut self) -> &mut [u32; 2 * STATE_WORDS] {
         &mut self.state.0
     }
@@ -406,7 +406,7 @@ unsafe extern "C" {
     static longhaul_cc_algorithms: [Table; 0];
 }
 
-/// The entries from `first` to the one without a name.
+/// Returns the entries from `first` to the one without a name.
 ///
 /// # Safety
 /// `first` points into a constant array that ends so.
@@ -432,14 +432,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_stand_as_their_header_has_them() {
+    fn parameters_are_in_the_header_s_order() {
         let scalable = algorithm("lh_scalable").unwrap();
         let names: Vec<_> = scalable.parameters().map(|p| (p.name, p.default)).collect();
         assert_eq!(names, [("ai", 100), ("md_shift", 3)]);
     }
 
     #[test]
-    fn a_state_begins_with_its_parameters() {
+    fn state_begins_with_the_parameters() {
         for algorithm in algorithms() {
             let mut state = [0; STATE_WORDS];
             state[0] = u64::from_ne_bytes([7, 0, 0, 0, 9, 0, 0, 0]);
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts_tell_algorithms_apart() {
+    fn layouts_are_distinct() {
         let mut layouts: Vec<_> = algorithms().map(Algorithm::layout).collect();
         let count = layouts.len();
         layouts.sort_unstable();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_takes_an_eighth() {
+    fn a_loss_reduces_the_window_by_an_eighth() {
         let mut connection = algorithm("scalable").unwrap().connection(&[]);
         let window = Window {
             cwnd: 800,

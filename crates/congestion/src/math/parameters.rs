@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `NAME=VALUE` for the parameters of a congestion control.
+//! Parsing of `NAME=VALUE` settings for the parameters of a congestion control.
 
 use crate::{
     Error,
     math::{Algorithm, Parameter, algorithm, algorithms},
 };
 
-/// The congestion control of that name, with or without `lh_`.
+/// Returns the congestion control of this name, with or without `lh_`.
 pub fn named(name: &str) -> Result<Algorithm, Error> {
     algorithm(name).ok_or_else(|| Error::Unknown {
         name: name.to_owned(),
@@ -17,13 +17,13 @@ pub fn named(name: &str) -> Result<Algorithm, Error> {
     })
 }
 
-/// What each parameter is unless told, in their order.
+/// Returns the default of each parameter, in their order.
 #[must_use]
 pub fn defaults(algorithm: Algorithm) -> Vec<u32> {
     algorithm.parameters().map(|p| p.default).collect()
 }
 
-/// Takes in settings `NAME=VALUE`: the position of each parameter and its value.
+/// Parses settings `NAME=VALUE` to the position and value of each parameter.
 pub fn settings<S: AsRef<str>>(
     algorithm: Algorithm,
     settings: &[S],
@@ -34,7 +34,7 @@ pub fn settings<S: AsRef<str>>(
         .collect()
 }
 
-/// All values: those that `settings` gives, the others' defaults.
+/// Returns all values: those given, and the defaults of the others.
 pub fn values<S: AsRef<str>>(algorithm: Algorithm, given: &[S]) -> Result<Vec<u32>, Error> {
     let mut values = defaults(algorithm);
     for (at, value) in settings(algorithm, given)? {
@@ -61,12 +61,12 @@ fn read(algorithm: Algorithm, setting: &str) -> Result<(usize, u32), Error> {
 
 fn unknown(algorithm: Algorithm, name: &str) -> Error {
     let all: Vec<_> = algorithm.parameters().map(|p| p.name).collect();
-    let there = match &all[..] {
+    let known = match &all[..] {
         [] => "it has none".to_owned(),
         _ => format!("it has {}", all.join(", ")),
     };
     Error::Parameter(format!(
-        "--param: {} has no parameter {name:?}; {there}",
+        "--param: {} has no parameter {name:?}; {known}",
         algorithm.name()
     ))
 }
@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_stays_the_default() {
+    fn parameters_not_given_have_defaults() {
         assert_eq!(set_values(&[]).unwrap(), [100, 3]);
         assert_eq!(set_values(&["md_shift=1"]).unwrap(), [100, 1]);
         assert_eq!(set_values(&["ai = 50", "md_shift=7"]).unwrap(), [50, 7]);
     }
 
     #[test]
-    fn refusals_name_the_way_out() {
+    fn errors_name_the_allowed_values() {
         assert_eq!(
             set_values(&["ai=0"]).unwrap_err(),
             "--param ai=0: ai is a whole number from 1 to 10000 packets"
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn both_names_will_do() {
+    fn accepts_names_with_prefix() {
         assert_eq!(named("lh_scalable").unwrap().name(), "scalable");
     }
 }

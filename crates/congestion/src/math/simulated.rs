@@ -4,8 +4,8 @@
 use crate::math::{self, Algorithm};
 use longhaul_tcpsim::congestion_control::{CongestionControl, cubic::Cubic, reno::Reno};
 
-/// A new one as `text` says, such as `cubic` or `bic:ack_shift=3`, for a connection that is `paced`
-/// or not. `reno` and `cubic` are as the kernel has them, the others the C that `cc load` loads.
+/// Creates one from `text`, such as `cubic` or `bic:ack_shift=3`, for a connection that is `paced` or not.
+/// `reno` and `cubic` are as in the kernel; the others are the C code that `cc load` loads.
 pub fn algorithm(text: &str, paced: bool) -> Result<Box<dyn CongestionControl>, String> {
     let mut words = text.split(':');
     let name = words.next().unwrap_or_default();
@@ -23,11 +23,11 @@ pub fn algorithm(text: &str, paced: bool) -> Result<Box<dyn CongestionControl>, 
     };
     match words.next() {
         None => Ok(own),
-        Some(word) => Err(format!("{name} has no parameters, and {word:?} is none")),
+        Some(word) => Err(format!("{name} has no parameters, such as {word:?}")),
     }
 }
 
-/// The values of an algorithm's parameters, in order, with those that `words` set.
+/// Returns the values of an algorithm's parameters, in order, with those that `words` set.
 fn parameters<'a>(
     algorithm: Algorithm,
     words: impl Iterator<Item = &'a str>,
@@ -51,7 +51,7 @@ fn parameters<'a>(
     Ok(values)
 }
 
-/// All names, for a message.
+/// Returns all names, for a message.
 fn names() -> String {
     let ours = math::algorithms().map(Algorithm::name);
     let all: Vec<_> = ["reno", "cubic"].into_iter().chain(ours).collect();

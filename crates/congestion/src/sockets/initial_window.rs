@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much a TCP connection may send before its first acknowledgement, and whether its SYN offers ECN, socket by socket
-//! (`bpf/initial_window.bpf.c`).
+//! Initial congestion window of single sockets, and whether their SYN offers ECN (`bpf/initial_window.bpf.c`).
 //!
-//! Linux has no socket options for them: they are a route's `initcwnd` and `features ecn`, or what a BPF program says when
-//! the connection is made. Such a program serves this process's cgroup, but only sockets that have a number put down beside them
-//! ([`set`]), so that other processes' are left alone. The kernel takes it away when this process ends, however that
-//! comes about.
+//! Linux has no socket options for them: they are a route's `initcwnd` and `features ecn`, or set by a BPF program when the
+//! connection begins. The program is attached to this process's cgroup, but changes only sockets with a value in their
+//! storage ([`set`]), and not those of other processes. The kernel detaches it when this process ends, for whatever
+//! reason.
 
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, ObjectBuilder, ProgramAttachType,
@@ -21,10 +20,10 @@ use std::{
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/initial_window.bpf.o"));
 
-/// Segments that can be asked for. The kernel's own choice is 10 (RFC 6928).
+/// Allowed windows, in segments. The kernel's default is 10 (RFC 6928).
 pub const RANGE: RangeInclusive<u32> = 1..=1024;
 
-/// Why initial windows can't be set here.
+/// Reason why initial windows can't be set.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The process's cgroup was not found, or could not be opened.
@@ -49,37 +48,36 @@ impl Error {
     }
 }
 
-/// The program at work. A process is in one cgroup, so one is enough.
+/// The attached program. A process is in one cgroup, so one is enough.
 static ATTACHED: OnceLock<Attached> = OnceLock::new();
 
 #[derive(Debug)]
 struct Attached {
-    /// Segments by socket.
+    /// Map of the segments of each socket.
     windows: MapHandle,
     /// Detaches when it is closed.
     _link: Link,
 }
 
-/// Puts the program to work for this process's cgroup as it is now, until the process ends. Does nothing where that
-/// has been done.
+/// Attaches the program to this process's current cgroup, until the process ends. Does nothing if it is attached.
 ///
 /// # Errors
 /// See [`Error`].
 pub fn attach() -> Result<(), Error> {
     if ATTACHED.get().is_none() {
-        // Of two that are made at once, one is dropped, which takes it away.
+        // Of two attached concurrently, one is dropped, which detaches it.
         let _ = ATTACHED.set(Attached::new()?);
     }
     Ok(())
 }
 
-/// Whether the kernel takes the program and lets it serve this process's cgroup, which it does for a moment.
+/// Checks that the kernel accepts the program: attaches it to this process's cgroup briefly.
 pub(crate) fn check_permission() -> Result<(), Error> {
     Attached::new().map(drop)
 }
 
-/// Lets connections of this socket begin with a window of so many segments ([`RANGE`]): its own, if it is set before
-/// connect(2), and those that it accepts later. It costs one system call.
+/// Sets the initial window of this socket's connections, in segments ([`RANGE`]): of its own, if set before connect(2),
+/// and of those that it accepts later. Costs one system call.
 ///
 /// # Errors
 /// Those of [`attach`], or of bpf(2).
@@ -87,8 +85,8 @@ pub fn set(socket: &impl AsFd, segments: u32) -> io::Result<()> {
     set_start(socket, Some(segments), false)
 }
 
-/// The same, `None` for the kernel's choice; and whether a connection of this socket's own offers ECN (RFC 3168 §6.1.1)
-/// whatever `net.ipv4.tcp_ecn` says, which stands for what is accepted.
+/// Like [`set`], with `None` for the kernel's default. Also sets whether the socket's own connection offers ECN
+/// (RFC 3168 §6.1.1) regardless of `net.ipv4.tcp_ecn`, which still applies to accepted connections.
 ///
 /// # Errors
 /// Those of [`attach`], or of bpf(2).
@@ -104,10 +102,11 @@ pub fn set_start(socket: &impl AsFd, segments: Option<u32>, offers_ecn: bool) ->
     written.map_err(io::Error::other)
 }
 
-/// How many programs of any process are attached to the cgroup at this directory for the events of its sockets.
+/// Returns the number of programs, of any process, attached to socket events of the cgroup at this directory. It is 0
+/// without CAP_SYS_ADMIN.
 ///
 /// # Errors
-/// If it cannot be looked at. Without CAP_SYS_ADMIN it has none.
+/// If the directory cannot be read.
 pub fn attached_to(cgroup: impl AsFd) -> io::Result<usize> {
     let id = rustix::fs::fstat(cgroup)?.st_ino;
     let is_here = |link: &LinkTypeInfo| {
@@ -158,8 +157,8 @@ mod tests {
         time::Duration,
     };
 
-    /// A network namespace of its own, where the kernel's defaults hold and silence costs a window.
-    /// Skipped in a user namespace, where nobody may use BPF.
+    /// Runs in a network namespace with the kernel's defaults, where idle time reduces a window.
+    /// Skipped in a user namespace, where BPF is not allowed.
     fn alone(work: impl FnOnce() + Send) {
         let missing = attach().err().map(|error| error.to_string());
         if !longhaul_testbed::skip::unless_confined(missing.is_none(), missing.unwrap_or_default())
@@ -192,7 +191,7 @@ mod tests {
         work();
     }
 
-    /// With reno: controls of their own making, as bbr, lose nothing by silence.
+    /// Options with reno: other controls, such as bbr, keep their window when idle.
     fn reno() -> Options {
         Options {
             congestion_control: Some("reno".into()),
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn marked_sockets_begin_with_their_window_and_others_with_ten() {
+    fn marked_sockets_begin_with_their_window() {
         alone(|| {
             let marked = listener(Some(33));
             let unmarked = listener(None);
@@ -238,11 +237,11 @@ mod tests {
         });
     }
 
-    /// Long enough that the kernel would have halved 512 to 10: the time-out is 0.2 s here.
+    /// Long enough for the kernel to reduce 512 to 10 by halves: the time-out is 0.2 s here.
     const SILENCE: Duration = Duration::from_millis(1800);
 
     #[test]
-    fn silence_before_the_first_data_costs_nothing() {
+    fn idle_time_before_the_first_data_keeps_the_window() {
         alone(|| {
             let marked = listener(Some(512));
             let mut pair = pair(Some(512), &marked);
@@ -253,7 +252,7 @@ mod tests {
             }
             let windows = windows(&pair);
             assert!(windows.iter().all(|w| *w >= 512), "{windows:?}");
-            // Later silence is what it was for the kernel.
+            // Later idle time reduces the window as usual.
             std::thread::sleep(SILENCE);
             pair[0].write_all(b"x").unwrap();
             pair[1].read_exact(&mut [0]).unwrap();
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn other_namespaces_of_the_process_are_served_too() {
+    fn applies_in_other_namespaces_of_the_process() {
         let here = Netns::current().unwrap();
         alone(move || {
             let marked = listener(Some(20));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A profile for all TCP sockets of a cgroup, whatever program opens them (`bpf/profile.bpf.c`).
+//! Profile of socket options for all TCP sockets of a cgroup, of any program (`bpf/profile.bpf.c`).
 
 use crate::{Error, feature_probe, object};
 use libbpf_rs::{
@@ -11,18 +11,18 @@ use std::{
     time::Duration,
 };
 
-/// What sockets get; `None` leaves it to the kernel. Connected sockets get it before their
-/// handshake, listening ones when they begin to listen, and what they accept inherits it.
+/// Options of the sockets; `None` leaves the kernel's default. Connecting sockets get them before their
+/// handshake, listening ones when they begin to listen; accepted connections inherit them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
     /// TCP_CONGESTION, at most 15 bytes.
     pub congestion_control: Option<String>,
-    /// Its parameters for these sockets: `struct lh_connection` (connections.h).
+    /// Parameters of the congestion control for these sockets: `struct lh_connection` (connections.h).
     pub parameters: Option<[u8; 32]>,
     /// SO_MAX_PACING_RATE, payload bytes a second. A program may set 32 bits of it.
     pub pacing_bytes_per_s: Option<u32>,
-    /// From one full segment to the next, in nanoseconds: a pacing rate that follows from each
-    /// connection's segment size.
+    /// Time between full segments, in nanoseconds: the pacing rate follows from each connection's segment
+    /// size.
     pub gap_ns: Option<u64>,
     /// Payload bytes that may be in flight (`snd_cwnd_clamp`, rounded down to segments, at least 2).
     pub cwnd_cap_bytes: Option<u64>,
@@ -30,7 +30,7 @@ pub struct Profile {
     pub initial_window: Option<u32>,
     /// TCP_NOTSENT_LOWAT in bytes.
     pub notsent_lowat: Option<u32>,
-    /// SO_KEEPALIVE: seconds of silence before the first of four probes.
+    /// SO_KEEPALIVE: idle seconds before the first of four probes.
     pub keepalive_s: Option<u32>,
     /// TCP_USER_TIMEOUT in milliseconds (RFC 5482).
     pub user_timeout_ms: Option<u32>,
@@ -45,7 +45,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// `struct profile`.
+    /// Encodes `struct profile`.
     fn bytes(&self) -> Vec<u8> {
         let longs = [self.gap_ns, self.cwnd_cap_bytes].map(Option::unwrap_or_default);
         let tos = self.dscp.map_or(u32::MAX, |dscp| u32::from(dscp) << 2);
@@ -76,7 +76,7 @@ impl Profile {
 /// TCP_CA_NAME_MAX (include/net/tcp.h).
 const NAME_BYTES: usize = 16;
 
-/// Settings, in the order of `enum option`, by the words that a profile has for them.
+/// Names of the settings, in the order of `enum option`.
 const OPTIONS: [&str; 12] = [
     "congestion_control",
     "parameters",
@@ -92,46 +92,46 @@ const OPTIONS: [&str; 12] = [
     "receive_buffer",
 ];
 
-/// What the sockets did while the profile was at work.
+/// Counts of the sockets while the profile was attached.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
-    /// Connections that they opened.
+    /// Connections opened.
     pub connected: u64,
-    /// Connections that they accepted.
+    /// Connections accepted.
     pub accepted: u64,
     /// Sockets that began to listen.
     pub listening: u64,
-    /// Connections that are over. What follows sums up each connection as far as its last change of
-    /// state: what is acknowledged after a close may be missing if the program ends before.
+    /// Connections closed. The following sums include each connection up to its last change of state:
+    /// bytes acknowledged after a close may be missing if the program ends before.
     pub closed: u64,
-    /// Payload that the other end has acknowledged, and the SYN and FIN that count as a byte each.
+    /// Payload bytes that peers have acknowledged, and a byte for each SYN and FIN.
     pub bytes_acked: u64,
-    /// Payload that came in.
+    /// Payload bytes received.
     pub bytes_received: u64,
-    /// Segments that left.
+    /// Segments sent.
     pub segments_out: u64,
-    /// Those of them that left again.
+    /// Segments retransmitted.
     pub retransmitted: u64,
-    /// What the kernel refused.
+    /// Settings that the kernel refused.
     pub refused: Vec<Refused>,
 }
 
-/// A setting that sockets went without.
+/// A setting that the kernel refused on some sockets.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Refused {
-    /// Which.
+    /// Name of the setting.
     pub setting: &'static str,
-    /// How often.
+    /// Number of refusals.
     pub sockets: u64,
     /// The last error's number (errno(3)).
     pub errno: i64,
 }
 
-/// `struct counts` as far as it is sums.
+/// Number of sums at the start of `struct counts`.
 const SUMS: usize = 8;
 
 impl Counts {
-    /// From `struct counts`.
+    /// Parses `struct counts`.
     fn read(bytes: &[u8]) -> Self {
         let long = |at: usize| -> u64 {
             let bytes = bytes.get(8 * at..8 * at + 8);
@@ -158,16 +158,16 @@ impl Counts {
     }
 }
 
-/// A profile at work. It ends with this value, or with the process, however that comes about;
-/// connections keep what they have.
+/// An attached profile. It is detached when this value is dropped, or when the process ends; connections
+/// keep their settings.
 #[derive(Debug)]
 pub struct Attached {
     object: Object,
-    /// Each detaches when it is closed.
+    /// Links, each of which detaches when it is closed.
     _links: Vec<Link>,
 }
 
-/// Programs that tell of sockets about to be used; the other one is the profile.
+/// Programs that notify of sockets about to be used; the other one is the profile.
 const NOTIFY_PROGRAMS: [&str; 4] = [
     "profile_connect4",
     "profile_connect6",
@@ -175,14 +175,14 @@ const NOTIFY_PROGRAMS: [&str; 4] = [
     "profile_bind6",
 ];
 
-/// Whether the caller may attach one.
+/// Checks whether the caller may attach a profile.
 pub fn permitted() -> Result<(), Error> {
     feature_probe::check_rights("a profile is attached to a program")
 }
 
 /// Gives `profile` to TCP sockets that are opened in `cgroup` from now on, and below it.
 /// `connections` is the map of the congestion control that [`Profile::parameters`] are for. With
-/// `bell`, [`Attached::bell`] tells of sockets. Needs CAP_BPF and CAP_NET_ADMIN.
+/// `bell`, [`Attached::bell`] notifies of sockets. Needs CAP_BPF and CAP_NET_ADMIN.
 pub fn attach(
     profile: &Profile,
     cgroup: BorrowedFd<'_>,
@@ -259,7 +259,7 @@ fn write_profile(profile: &Profile, object: &mut OpenObject) {
 }
 
 impl Attached {
-    /// What the sockets did up to now.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Result<Counts, Error> {
         let mut maps = self.object.maps();
         let variables = maps.find(|map| map.name().to_string_lossy().ends_with(".bss"));
@@ -269,8 +269,8 @@ impl Attached {
         Ok(Counts::read(&found.unwrap_or_default()))
     }
 
-    /// Tells of sockets that are about to connect or to be bound.
-    pub fn bell(&self) -> Result<SocketNotifier, Error> {
+    /// Opens a notifier of sockets that are about to connect or to be bound.
+    pub fn notifier(&self) -> Result<SocketNotifier, Error> {
         let mut maps = self.object.maps();
         let map = maps.find(|map| map.name() == "doorbell");
         let map = map.expect("profile.bpf.c has it");
@@ -284,12 +284,12 @@ impl Attached {
     }
 }
 
-/// Rings when a socket of the cgroup is about to connect or has been bound.
+/// Notifies when a socket of the cgroup is about to connect or has been bound.
 #[derive(Debug)]
 pub struct SocketNotifier(RingBuffer<'static>);
 
 impl SocketNotifier {
-    /// Waits for so long at most. Whether it rang.
+    /// Waits for a notification, for at most this time. Returns whether there was one.
     #[must_use]
     pub fn wait(&self, at_most: Duration) -> bool {
         self.0.poll_raw(at_most) > 0
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_is_as_long_as_the_program_has_it() {
+    fn profile_has_the_program_s_layout() {
         let profile = Profile {
             congestion_control: Some("a_name_of_fifteen_and_more".into()),
             dscp: Some(8),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_say_what_was_refused_and_why() {
+    fn counts_include_refused_settings() {
         let mut longs = [0_u64; SUMS + 2 * OPTIONS.len()];
         longs[0] = 3;
         longs[7] = 4;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Caps on the congestion windows of connections that know nothing of it (`window_cap.bpf.c`).
+//! Caps on the congestion windows of other programs' connections (`window_cap.bpf.c`).
 //!
-//! A cap is the socket's own `snd_cwnd_clamp`, so it stays with the socket until it is lifted, also
-//! when this process is gone: [`Caps`] lifts nothing by itself.
+//! A cap is the socket's own `snd_cwnd_clamp`, so it applies until it is lifted, even after this process
+//! has ended: [`Caps`] lifts no cap by itself.
 
 use crate::{Error, feature_probe, links};
 use libbpf_rs::{
@@ -16,19 +16,19 @@ use std::{
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/window_cap.bpf.o"));
 
-/// Connections that can have an order at the same time (`orders` in the program): 64 B each.
+/// Most connections with an order at a time (`orders` in the program): 64 B each.
 pub const CONNECTIONS_MAX: usize = 16_384;
 
-/// An order to do nothing.
+/// Order that only reads the connection's cap.
 const KEEP: u32 = u32::MAX;
 
-/// What stands for `in_force` until a walk comes across the socket.
+/// Value of `in_force` until a walk has visited the socket.
 const UNSEEN: u32 = u32::MAX;
 
-/// What takes rights, in words.
+/// Action that needs rights, for messages.
 const CAPPING: &str = "windows are capped";
 
-/// The loaded program and the orders that it carries out.
+/// The loaded program and its orders.
 pub struct Caps {
     orders: MapHandle,
     walk: Link,
@@ -37,29 +37,29 @@ pub struct Caps {
     _object: Object,
 }
 
-/// Whether the caller may load it.
+/// Checks whether the caller may load it.
 pub fn permitted() -> Result<(), Error> {
     feature_probe::check_rights(CAPPING)
 }
 
 impl Caps {
-    /// Loads the program. Its congestion control, which no connection keeps, is listed in
+    /// Loads the program. Its congestion control, which connections use only briefly, is listed in
     /// `tcp_available_congestion_control` as `lh_s…` while it is loaded.
     pub fn load() -> Result<Self, Error> {
         feature_probe::check(CAPPING)?;
         feature_probe::capture_warnings(|| {
             remove_stale();
-            let name = settle_name();
+            let name = unique_name();
             let (object, _) = links::load(|| open(&name))?;
             Self::attach(object)
                 .map_err(|error| feature_probe::failed("put the program to work", &error))
         })
     }
 
-    /// Whether the kernel takes the programs: nothing is registered or attached.
+    /// Checks that the kernel accepts the programs, without registering or attaching them.
     pub(crate) fn try_load() -> Result<(), Error> {
         feature_probe::check(CAPPING)?;
-        feature_probe::capture_warnings(|| links::load(|| open(&settle_name()))).map(drop)
+        feature_probe::capture_warnings(|| links::load(|| open(&unique_name()))).map(drop)
     }
 
     fn attach(mut object: Object) -> libbpf_rs::Result<Self> {
@@ -86,15 +86,15 @@ impl Caps {
         })
     }
 
-    /// Takes the congestion control away in the name of an owner that was killed: before Linux 6.4 it would stay.
-    pub fn retire(&self) {
-        // Later kernels refuse, and did it themselves.
+    /// Unregisters the congestion control for an owner that was killed: before Linux 6.4 it would stay registered.
+    pub fn unregister(&self) {
+        // Later kernels refuse it, and have unregistered it already.
         let _ = self.settle.delete(&ONLY);
     }
 
-    /// Orders a cap of so many segments for the connection with this cookie, or, with 0, that its
-    /// cap be lifted. With `fill` its window grows up to the cap by slow start, wherever it is.
-    /// Nothing happens before [`Self::carry_out`].
+    /// Orders a cap of this many segments for the connection with this cookie; 0 lifts its cap. With `fill`
+    /// its window grows up to the cap by slow start, whatever it is now. [`Self::carry_out`] executes
+    /// orders.
     pub fn order(&self, cookie: u64, segments: u32, fill: bool) -> io::Result<()> {
         let value = [segments, UNSEEN, fill.into()]
             .map(u32::to_ne_bytes)
@@ -104,70 +104,70 @@ impl Caps {
             .map_err(io::Error::other)
     }
 
-    /// Orders that a connection be looked at and left as it is.
-    pub fn ask(&self, cookie: u64) -> io::Result<()> {
+    /// Orders that a connection's cap be read and left unchanged.
+    pub fn order_read(&self, cookie: u64) -> io::Result<()> {
         self.order(cookie, KEEP, false)
     }
 
-    /// Forgets the order for a connection; its cap stays as it is.
+    /// Removes the order for a connection; its cap is unchanged.
     pub fn remove_order(&self, cookie: u64) {
-        // What is not there is forgotten.
+        // A missing order is no error.
         let _ = self.orders.delete(&cookie.to_ne_bytes());
     }
 
-    /// The cap that the last walk left the connection with, segments; 0 is none. `None` is a
-    /// connection without an order, or that no walk has come across since it was given.
-    pub fn in_force(&self, cookie: u64) -> Option<u32> {
+    /// Returns the connection's cap after the last walk, in segments; 0 is none. `None` if the connection has
+    /// no order, or no walk has visited it since the order.
+    pub fn cap_in_force(&self, cookie: u64) -> Option<u32> {
         let value = self.orders.lookup(&cookie.to_ne_bytes(), MapFlags::ANY);
         let value = value.ok()??;
         let found = u32::from_ne_bytes(value.get(4..8)?.try_into().ok()?);
         (found != UNSEEN).then_some(found)
     }
 
-    /// Every connection that has an order.
-    pub fn ordered(&self) -> Vec<u64> {
+    /// Returns the cookies of connections with an order.
+    pub fn orders_by_cookie(&self) -> Vec<u64> {
         let keys = self.orders.keys();
         keys.filter_map(|key| key.try_into().ok().map(u64::from_ne_bytes))
             .collect()
     }
 
-    /// Orders that every cap be lifted, and walks until that is done, pausing in between. Connections
-    /// in recovery have to be waited for: at most for `walks`. Returns how many caps are left.
+    /// Orders that every cap be lifted, and walks until it is done, with pauses. Waits for connections in
+    /// recovery, for at most `walks` walks. Returns the number of remaining caps.
     pub fn lift_all(&self, walks: u32, mut pause: impl FnMut()) -> io::Result<usize> {
-        for cookie in self.ordered() {
+        for cookie in self.orders_by_cookie() {
             self.order(cookie, 0, false)?;
         }
         for _ in 0..walks {
             self.carry_out()?;
-            for cookie in self.ordered() {
-                if self.in_force(cookie).is_none_or(|cap| cap == 0) {
+            for cookie in self.orders_by_cookie() {
+                if self.cap_in_force(cookie).is_none_or(|cap| cap == 0) {
                     self.remove_order(cookie);
                 }
             }
-            if self.ordered().is_empty() {
+            if self.orders_by_cookie().is_empty() {
                 break;
             }
             pause();
         }
-        Ok(self.ordered().len())
+        Ok(self.orders_by_cookie().len())
     }
 
-    /// Walks the TCP sockets of the calling thread's network namespace and does to each what is
-    /// ordered. One that is in recovery is left for a later walk.
+    /// Walks the TCP sockets of the calling thread's network namespace and executes their orders. A socket in
+    /// recovery waits for a later walk.
     pub fn carry_out(&self) -> io::Result<()> {
         let mut walk = Iter::new(&self.walk).map_err(io::Error::other)?;
-        let mut nothing = [0; 64];
-        while walk.read(&mut nothing)? > 0 {}
+        let mut buffer = [0; 64];
+        while walk.read(&mut buffer)? > 0 {}
         Ok(())
     }
 }
 
-/// As `settle_name` in the program has it before it is told another.
+/// Initial value of `settle_name` in the program.
 const PLACEHOLDER: &[u8; 10] = b"lh_settle\0";
 
-/// Names of congestion controls are the whole kernel's: this has the process's number and a running
-/// one, and with them at most 14 characters.
-fn settle_name() -> [u8; 16] {
+/// Returns a name that is unique in the kernel: it has the process ID and a counter, in at most 14
+/// characters.
+fn unique_name() -> [u8; 16] {
     static COUNT: AtomicU8 = AtomicU8::new(0);
     let mut name = [0; 16];
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -200,7 +200,7 @@ fn put_name(value: &mut [u8], name: &[u8; 16]) {
 const SETTLE: &str = "longhaul_settle";
 const ONLY: [u8; 4] = [0; 4];
 
-/// Takes away what a process left that was killed together with its executor, before Linux 6.4.
+/// Unregisters what a process left that was killed together with its cleanup process, before Linux 6.4.
 fn remove_stale() {
     for info in MapInfoIter::default().filter(|info| info.name == SETTLE) {
         let Ok(map) = MapHandle::from_map_id(info.id) else {
@@ -220,7 +220,7 @@ fn has_exited(process: u32) -> bool {
     !Path::new(&format!("/proc/{process}")).exists()
 }
 
-/// The process in a name of [`settle_name`], wherever that stands in the operations.
+/// Returns the process ID in a name of [`unique_name`] anywhere in the operations.
 fn owner(operations: &[u8]) -> Option<u32> {
     let at = operations.windows(4).position(|at| at == b"lh_s")?;
     let name = operations.get(at + 4..)?;
@@ -233,8 +233,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_operations_tells_whose_they_are() {
-        let operations = [&[0; 7][..], &settle_name(), &[0; 9]].concat();
+    fn names_contain_the_owner_s_process_id() {
+        let operations = [&[0; 7][..], &unique_name(), &[0; 9]].concat();
         assert_eq!(owner(&operations), Some(std::process::id()));
         assert_eq!(owner(b"lh_scalable\0"), None);
         assert!(has_exited(u32::MAX) && !has_exited(std::process::id()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the ACKs of a connection look like to its sender (`bpf/ack_counts.h`).
+//! Counts of the ACKs that a connection's sender receives (`bpf/ack_counts.h`).
 #![expect(unsafe_code, reason = "the counting is C")]
 
 /// `ACK_SIZES`
@@ -7,7 +7,7 @@ pub const SIZES: usize = 12;
 /// `sizeof(struct ack_counts)`
 pub(crate) const BYTES: usize = 48 + 4 * SIZES;
 
-/// `struct ack_counts`: ACKs that came in, and by how much each moved the acknowledgement number
+/// `struct ack_counts`: received ACKs, and the bytes by which each advanced the acknowledgement number
 /// (AckDiff).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -21,10 +21,10 @@ pub struct AckCounts {
     gap_us_min: u32,
     /// Largest AckDiff, bytes.
     pub diff_max: u32,
-    /// ACKs with an AckDiff of 0: duplicates, window updates, and those that came with data.
+    /// ACKs with an AckDiff of 0: duplicates, window updates, and those with data.
     pub repeated: u32,
     una: u32,
-    /// ACKs of 1, 2…3, 4…7 … packets; the last of all more.
+    /// ACKs of 1, 2…3, 4…7 … packets; the last entry counts all larger ones.
     pub sizes: [u32; SIZES],
 }
 
@@ -37,20 +37,20 @@ impl AckCounts {
         unsafe { longhaul_ack_count(self, una, mss, now_us) };
     }
 
-    /// Shortest time from one ACK to the next, µs; none before the second.
+    /// Returns the shortest time between ACKs, µs; none before the second.
     #[must_use]
     pub fn gap_us_min(&self) -> Option<u32> {
         (self.acks > 1).then_some(self.gap_us_min)
     }
 
-    /// Mean of it.
+    /// Returns the mean time between ACKs, µs.
     #[must_use]
     pub fn gap_us_mean(&self) -> Option<f64> {
         let span = self.last_us.saturating_sub(self.first_us);
         (self.acks > 1).then(|| span as f64 / (self.acks - 1) as f64)
     }
 
-    /// Mean AckDiff of the ACKs that moved the number, bytes.
+    /// Returns the mean AckDiff of the ACKs that advanced the number, bytes.
     #[must_use]
     pub fn diff_mean(&self) -> Option<f64> {
         let moved: u64 = self.sizes.iter().map(|&acks| u64::from(acks)).sum();
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_ack_has_no_difference() {
+    fn first_ack_has_no_difference() {
         let first = counted(&[(77_000, 5)]);
         assert_eq!((first.acks, first.bytes, first.diff_max), (1, 0, 0));
         assert_eq!((first.gap_us_min(), first.diff_mean()), (None, None));
     }
 
     #[test]
-    fn differences_gaps_and_repetitions() {
+    fn counts_differences_intervals_and_duplicates() {
         let counts = counted(&[(u32::MAX - 999, 100), (1000, 130), (1000, 140), (9000, 200)]);
         assert_eq!(
             (counts.acks, counts.bytes, counts.diff_max),
@@ -129,7 +129,7 @@ mod tests {
             let counts = counted(&[(0, 0), (packets * 1000, 1)]);
             assert_eq!(counts.sizes[size], 1, "{packets} packets");
         }
-        // A part of a segment is a packet too.
+        // A partial segment counts as a packet.
         assert_eq!(counted(&[(0, 0), (1, 1)]).sizes[0], 1);
         assert_eq!(counted(&[(0, 0), (1001, 1)]).sizes[1], 1);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The connections that use a loaded congestion control, in every network namespace, with what the
-//! kernel and the algorithm know of each. Looking runs a BPF iterator (Linux 5.9) over the map
-//! beside them; a connection that nobody looks at pays nothing.
+//! Connections that use a loaded congestion control, in every network namespace, with their state in the
+//! kernel and in the algorithm. Reading them runs a BPF iterator (Linux 5.9) over the map of their socket
+//! storage; it costs the connections nothing otherwise.
 
 pub mod ack_counts;
 
@@ -17,18 +17,18 @@ use std::{
 /// `sizeof(struct record)` in watch.bpf.c.
 const RECORD: usize = 216;
 
-/// Connections of which one look takes notice: 64 MiB of records.
+/// Most connections that one walk returns: 64 MiB of records.
 const CONNECTIONS_MAX: usize = (64 << 20) / RECORD;
 
-/// One connection as it is this instant. The kernel writes while we read: each number is true, but
-/// two of them may be an ACK apart.
+/// Snapshot of a connection. The kernel writes during the read: each number is correct, but two of them
+/// may be an ACK apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// Inode of its network namespace, as `ls -l /proc/self/ns/net` has it.
+    /// Inode of its network namespace, as `ls -l /proc/self/ns/net` shows it.
     pub netns: u32,
-    /// This end.
+    /// Local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote address.
     pub remote: SocketAddr,
     /// Its state (include/net/tcp_states.h): 1 established, 10 listening.
     pub tcp_state: u32,
@@ -40,19 +40,19 @@ pub struct Connection {
     pub ssthresh: Option<u32>,
     /// Smoothed round-trip time, µs; 0 before the first sample.
     pub srtt_us: u32,
-    /// Maximum segment size that it sends with, bytes.
+    /// Sender's maximum segment size, bytes.
     pub mss: u32,
-    /// Packets that are sent and not acknowledged.
+    /// Packets sent and not acknowledged.
     pub packets_out: u32,
-    /// Segments sent again since it began.
+    /// Segments retransmitted since it began.
     pub retransmits: u32,
-    /// How congested it takes the path to be (enum tcp_ca_state).
+    /// Congestion state (enum tcp_ca_state).
     pub ca_state: CaState,
-    /// Rate that pacing allows, bits a second; none: it is not limited.
+    /// Pacing rate, bits a second; none: unlimited.
     pub pacing_rate_bps: Option<u64>,
-    /// Payload that the other end has acknowledged.
+    /// Payload bytes that the peer has acknowledged.
     pub bytes_acked: u64,
-    /// What the algorithm keeps of it: `icsk_ca_priv`.
+    /// The algorithm's state of the connection: `icsk_ca_priv`.
     pub own: [u64; STATE_WORDS],
 }
 
@@ -60,15 +60,15 @@ pub struct Connection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CaState {
-    /// Nothing unusual.
+    /// Normal operation.
     Open,
-    /// Duplicate ACKs or SACKs came.
+    /// Duplicate ACKs or SACKs arrived.
     Disorder,
     /// The window shrinks because of ECN or a local queue.
     Cwr,
-    /// It shrinks because of a loss, and lost segments are sent again.
+    /// The window shrinks because of a loss, and lost segments are retransmitted.
     Recovery,
-    /// The retransmission timer ran out.
+    /// The retransmission timer expired.
     Loss,
 }
 
@@ -83,7 +83,7 @@ impl CaState {
         }
     }
 
-    /// As `ss -i` and the JSON have it.
+    /// Returns the name that `ss -i` and the JSON output use.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -96,14 +96,14 @@ impl CaState {
     }
 }
 
-/// The iterator, loaded.
+/// The loaded iterator.
 #[derive(Debug)]
 pub struct Watch {
     object: Object,
 }
 
 impl Watch {
-    /// Loads it; it goes when it is dropped.
+    /// Loads the iterator; dropping it unloads it.
     pub fn new() -> Result<Self, Error> {
         feature_probe::check_rights("connections are watched")?;
         let step = "load the programs that walk through connections";
@@ -115,16 +115,16 @@ impl Watch {
         })
     }
 
-    /// Every socket that uses `loaded` now, listeners too.
-    pub fn look(&self, loaded: &Loaded) -> Result<Vec<Connection>, Error> {
+    /// Returns every socket that uses `loaded` now, listeners included.
+    pub fn connections(&self, loaded: &Loaded) -> Result<Vec<Connection>, Error> {
         let name = loaded.algorithm().system_name();
         let mut found = self.all(loaded)?;
-        // Parameters may lie beside a socket that has not chosen it yet, or chose another since.
+        // A socket with parameters may not have chosen it yet, or may use another now.
         found.retain(|connection| connection.algorithm == name);
         Ok(found)
     }
 
-    /// What was counted of their ACKs; nothing where `loaded` does not count.
+    /// Returns the ACK counts of the connections; empty where `loaded` does not count.
     pub fn acks(&self, loaded: &Loaded) -> Result<Vec<(Ends, AckCounts)>, Error> {
         if !loaded.counts_acks() {
             return Ok(Vec::new());
@@ -138,7 +138,7 @@ impl Watch {
         Ok(bytes.chunks_exact(RECORD).map(Connection::read).collect())
     }
 
-    /// The records that a program writes for what is in the map.
+    /// Returns the records that a program writes for the map's entries.
     fn walk(&self, program: &str, map: &MapHandle, record: usize) -> Result<Vec<u8>, Error> {
         debug_assert_eq!(map.map_type(), MapType::SkStorage);
         let step = "walk through the connections";
@@ -158,10 +158,10 @@ impl Watch {
 /// `sizeof(struct ack_record)` in watch.bpf.c.
 const ACK_RECORD: usize = 48 + ack_counts::BYTES;
 
-/// Which connection: network namespace, this end, the other end.
+/// Identity of a connection: network namespace, local and remote address.
 pub type Ends = (u32, SocketAddr, SocketAddr);
 
-/// In the order of `struct ack_record`.
+/// Parses a record, in the order of `struct ack_record`.
 fn ack_record(record: &[u8]) -> (Ends, AckCounts) {
     let mut at = Cursor(record);
     let netns = at.u32();
@@ -176,7 +176,7 @@ fn ack_record(record: &[u8]) -> (Ends, AckCounts) {
     (ends, AckCounts::read(|| at.u32()))
 }
 
-/// The bytes of a record that are still to be read.
+/// The remaining bytes of a record.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
@@ -200,13 +200,13 @@ impl Cursor<'_> {
 }
 
 impl Connection {
-    /// Which one it is.
+    /// Returns the identity of the connection.
     #[must_use]
     pub fn ends(&self) -> Ends {
         (self.netns, self.local, self.remote)
     }
 
-    /// In the order of `struct record` in watch.bpf.c.
+    /// Parses a record, in the order of `struct record` in watch.bpf.c.
     fn read(record: &[u8]) -> Self {
         let mut at = Cursor(record);
         let (pacing_rate, bytes_acked) = (at.u64(), at.u64());
@@ -241,7 +241,7 @@ const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 /// More than any link; "no limit" is all ones, of 32 or 64 bits (include/net/sock.h).
 const NO_RATE: u64 = u64::MAX / 8;
 
-/// AF_INET's is in the first four bytes.
+/// Parses an address; an AF_INET one is in the first four bytes.
 fn address(family: u16, bytes: [u8; 16]) -> IpAddr {
     const AF_INET: u16 = 2;
     let [a, b, c, d, ..] = bytes;
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_to_its_end() {
+    fn parses_a_whole_record() {
         let mut record = Vec::new();
         record.extend([125_000_u64, 7].iter().flat_map(|word| word.to_ne_bytes()));
         record.extend((0..13_u64).flat_map(u64::to_ne_bytes));

@@ -126,18 +126,18 @@ fn a_cap_holds_is_raised_and_lifted_and_ssthresh_survives() {
             transfer.begin();
             let mut look = || transfer.look(&mut diag);
             until(caps, || look().sender.cwnd_segments <= 5);
-            assert_eq!(caps.in_force(cookie), Some(5));
+            assert_eq!(caps.cap_in_force(cookie), Some(5));
             for _ in 0..50 {
                 caps.carry_out().unwrap();
                 assert!(look().sender.cwnd_segments <= 5);
             }
 
             caps.order(cookie, 7, false).unwrap();
-            until(caps, || caps.in_force(cookie) == Some(7));
+            until(caps, || caps.cap_in_force(cookie) == Some(7));
             until(caps, || look().sender.cwnd_segments == 7);
 
             caps.order(cookie, 0, false).unwrap();
-            until(caps, || caps.in_force(cookie) == Some(0));
+            until(caps, || caps.cap_in_force(cookie) == Some(0));
             let after = look();
             assert_eq!(after.congestion, congestion_control);
             if congestion_control != "bbr" {
@@ -163,7 +163,7 @@ fn connections_without_an_order_are_left_alone() {
         assert!(other.look(&mut diag).sender.cwnd_segments >= 10);
         let unknown = other.look(&mut diag).sender.cookie;
         assert_eq!(
-            (caps.in_force(unknown), caps.ordered()),
+            (caps.cap_in_force(unknown), caps.orders_by_cookie()),
             (None, vec![cookie])
         );
     });

@@ -75,7 +75,7 @@ fn users(config: &List) -> Result<BTreeMap<String, usize>> {
     };
     if let (false, Ok(watch)) = (loaded.is_empty(), Watch::new()) {
         for one in loaded {
-            let found = watch.look(&one).map_err(Error::refusal)?;
+            let found = watch.connections(&one).map_err(Error::refusal)?;
             users.insert(one.algorithm().system_name(), found.len());
         }
     }

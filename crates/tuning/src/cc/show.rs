@@ -48,7 +48,7 @@ fn state(config: &Show) -> Result<Option<State>, Error> {
     Ok(Some(State {
         parameters: loaded.parameters()?,
         programs: loaded.programs()?,
-        connections: Watch::new()?.look(&loaded)?.len(),
+        connections: Watch::new()?.connections(&loaded)?.len(),
         loaded,
     }))
 }

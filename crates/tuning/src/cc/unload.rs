@@ -56,7 +56,7 @@ fn unload(config: &Unload, algorithm: Algorithm) -> Result<()> {
 
 fn users_of(loaded: &loader::Loaded) -> Result<usize> {
     let watch = Watch::new().map_err(Error::refusal)?;
-    Ok(watch.look(loaded).map_err(Error::refusal)?.len())
+    Ok(watch.connections(loaded).map_err(Error::refusal)?.len())
 }
 
 fn consequences(users: usize, default: Option<&str>) -> String {

@@ -87,7 +87,7 @@ fn snapshot(watch: &Watch, loaded: &[Loaded], filter: &Filter) -> Result<Vec<Wat
     const LISTEN: u32 = 10;
     let mut seen = Vec::new();
     for one in loaded {
-        let found = watch.look(one).map_err(Error::refusal)?;
+        let found = watch.connections(one).map_err(Error::refusal)?;
         let cc = LoadedAlgorithm::new(one);
         let meant = found.into_iter().filter(|connection| {
             connection.tcp_state != LISTEN && filter.matches(connection.local, connection.remote)

@@ -36,7 +36,7 @@ impl CapController {
         let lift = |owner| {
             drop(caps.lift_all(WALKS_MAX, || sleep(PAUSE)));
             if owner == Trigger::ParentExited {
-                caps.retire();
+                caps.unregister();
             }
         };
         let executor = CleanupProcess::spawn(patience, lift).context("cannot start a process")?;
@@ -45,7 +45,7 @@ impl CapController {
 
     /// Returns the connection's cap in segments.
     pub(super) fn cap(&self, cookie: u64) -> Option<u32> {
-        self.caps.in_force(cookie).filter(|cap| *cap > 0)
+        self.caps.cap_in_force(cookie).filter(|cap| *cap > 0)
     }
 
     /// Applies the changes, and those of earlier calls that are still pending.
@@ -57,7 +57,7 @@ impl CapController {
             self.caps
                 .order(change.id, change.cap.unwrap_or(0), change.fill)?;
         }
-        if self.caps.ordered().is_empty() {
+        if self.caps.orders_by_cookie().is_empty() {
             return Ok(());
         }
         self.caps.carry_out().context("cannot walk the sockets")
@@ -65,8 +65,8 @@ impl CapController {
 
     /// Drops the orders of closed connections and those that are complete.
     pub(super) fn gc(&self, present: &HashSet<u64>) {
-        for cookie in self.caps.ordered() {
-            if !present.contains(&cookie) || self.caps.in_force(cookie) == Some(0) {
+        for cookie in self.caps.orders_by_cookie() {
+            if !present.contains(&cookie) || self.caps.cap_in_force(cookie) == Some(0) {
                 self.caps.remove_order(cookie);
             }
         }

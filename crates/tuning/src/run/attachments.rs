@@ -120,7 +120,7 @@ fn load_transient(algorithm: Algorithm, profile: &Profile) -> Result<Option<Leas
 
 /// Starts a thread that disables GSO on new sockets; it ends with the process.
 fn spawn_socket_watcher(profile: &Attached, cgroup: &TransientCgroup) -> Result<Arc<AtomicUsize>> {
-    let bell = profile.bell()?;
+    let bell = profile.notifier()?;
     let processes = cgroup
         .processes()
         .context("cannot list the program's processes")?;

@@ -75,12 +75,12 @@ impl Iperf3Testbed {
     fn caps_in_force(&mut self) -> Vec<(u32, u32)> {
         let all = senders(&mut self.diag);
         for connection in &all {
-            self.caps.ask(connection.sender.cookie).unwrap();
+            self.caps.order_read(connection.sender.cookie).unwrap();
         }
         let walk = || self.caps.carry_out();
         self.bed.left.run(walk).unwrap();
         let cap =
-            |c: &Connection| Some((self.caps.in_force(c.sender.cookie)?, c.sender.cwnd_segments));
+            |c: &Connection| Some((self.caps.cap_in_force(c.sender.cookie)?, c.sender.cwnd_segments));
         let found = all.iter().filter_map(cap);
         found.filter(|(cap, _)| *cap > 0).collect()
     }
@@ -226,7 +226,7 @@ fn dry_run_sets_no_caps_and_lift_removes_leftovers() {
     wait("a cap", || {
         let walk = || bulk.caps.carry_out();
         bulk.bed.left.run(walk).unwrap();
-        bulk.caps.in_force(cookie) == Some(5)
+        bulk.caps.cap_in_force(cookie) == Some(5)
     });
     let output = bulk.decp(&["--lift"]).wait_with_output().unwrap();
     assert!(
