@@ -54,7 +54,7 @@ impl TimeSeries {
     pub(super) fn new(began: Instant, interval: Option<Duration>) -> Self {
         Self {
             started_at: began,
-            interval: interval,
+            interval,
             interval_start: Counts::default(),
             intervals: Vec::new(),
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! libudt's own example programs (Debian's libudt-dev has their source) at the other end, all settings the defaults of both, over
-//! 100 Mbit/s with the delays at which its ACKs come later than the path takes.
+//! Interoperation with libudt's own example programs (Debian's libudt-dev has their source). Both sides use their
+//! default settings, over 100 Mbit/s with delays at which the ACKs of libudt take longer than the round trip.
 //!
-//! `appserver` takes what comes and `appclient` sends without end: `longhaul udt` is their other end. `sendfile` and `recvfile` ask for a
-//! file by its name first: a connection of ours does as the other of the two does.
+//! `appserver` receiver and `appclient` sender without end: `longhaul udt` is their peer. `sendfile` and `recvfile`
+//! first exchange a file name: a connection of this test speaks the protocol of the other.
 
 use crate::udt::{at_libudt, bytes, json, longhaul};
 use longhaul_linux::{netns::Netns, process::inside};
@@ -26,20 +26,20 @@ use tokio::{
     time::timeout,
 };
 
-/// Where the package has them, compressed if they are long.
+/// Directory of the sources in the package; long ones are compressed.
 const SOURCES: &str = "/usr/share/doc/libudt-dev/examples";
 
 const NAMES: [&str; 4] = ["appserver", "appclient", "sendfile", "recvfile"];
 
-/// A server of libudt's, and ours.
+/// Port of the servers.
 const PORT: &str = "9000";
 
-/// So long that four packets each 104 ms, as it was once, are not done in [`PATIENCE`].
+/// Bytes of each transfer. A stall of 104 ms per four packets, as there once was, exceeds [`TIMEOUT`].
 const BYTES: usize = 20_000_000;
 
-const PATIENCE: Duration = Duration::from_secs(100);
+const TIMEOUT: Duration = Duration::from_secs(100);
 
-/// A program, which is skipped if its source is not here.
+/// Returns an example program; `None` if its source is missing.
 fn example(name: &str) -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = BUILT.get_or_init(build);
@@ -67,7 +67,7 @@ fn build() -> Option<PathBuf> {
     NAMES.iter().all(is_built).then_some(to)
 }
 
-/// A path of 100 Mbit/s for each of the delays, with the program that is to be at one end.
+/// Starts a link of 100 Mbit/s for each delay, for a test with this program.
 fn paths(name: &'static str) -> impl Iterator<Item = (Testbed, PathBuf)> {
     let program = may_use_namespaces().then(|| example(name)).flatten();
     let delays = ["100us", "1ms", "10ms"].into_iter();
@@ -79,31 +79,31 @@ fn paths(name: &'static str) -> impl Iterator<Item = (Testbed, PathBuf)> {
     })
 }
 
-/// A server, once it says that it is one.
-fn served(program: &Path, at: &Netns) -> Ended {
+/// Starts a server, and waits until it reports that it is ready.
+fn start_server(program: &Path, at: &Netns) -> KillOnDrop {
     let mut server = at_libudt(program, &[PORT]);
-    let mut server = Ended(inside(&mut server, at).spawn().unwrap());
-    let mut said = BufReader::new(server.0.stdout.take().unwrap());
+    let mut server = KillOnDrop(inside(&mut server, at).spawn().unwrap());
+    let mut output = BufReader::new(server.0.stdout.take().unwrap());
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    output.read_line(&mut line).unwrap();
     assert!(line.starts_with("server is ready"), "{line}");
-    server.0.stdout = Some(said.into_inner());
+    server.0.stdout = Some(output.into_inner());
     server
 }
 
-/// A program that serves or sends for ever.
-struct Ended(Child);
+/// Program without an end, which is terminated on drop.
+struct KillOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        // timeout(1) passes it on.
+        // timeout(1) forwards the signal.
         let pid = self.0.id().to_string();
-        let _gone = Command::new("kill").arg(&pid).status();
-        let _gone = self.0.wait();
+        let _result = Command::new("kill").arg(&pid).status();
+        let _result = self.0.wait();
     }
 }
 
-/// A port in a namespace.
+/// Binds a port in a namespace.
 fn port(at: &Netns, port: &str) -> Socket {
     let address = format!("0.0.0.0:{port}").parse().unwrap();
     at.run(|| bind(address, Config::default(), Control::default()))
@@ -112,40 +112,41 @@ fn port(at: &Netns, port: &str) -> Socket {
 
 fn run(test: impl Future<Output = ()>) {
     let runtime = longhaul_command::event_loop::current_thread().unwrap();
-    runtime.block_on(async { timeout(PATIENCE, test).await.unwrap() });
+    runtime.block_on(async { timeout(TIMEOUT, test).await.unwrap() });
 }
 
 #[test]
-fn appserver_takes_a_file() {
+fn appserver_receives_a_file() {
     for (bed, program) in paths("appserver") {
         let folder = tempfile::tempdir().unwrap();
         let from = folder.path().join("from");
         fs::write(&from, bytes(BYTES)).unwrap();
-        let _server = served(&program, &bed.right);
+        let _server = start_server(&program, &bed.right);
         let to = format!("{}:{PORT}", bed.right_address());
-        let mut sends = longhaul(&["send", from.to_str().unwrap(), &to, "--json"]);
-        let sent = json(&inside(&mut sends, &bed.left).output().unwrap());
+        let mut sender = longhaul(&["send", from.to_str().unwrap(), &to, "--json"]);
+        let sent = json(&inside(&mut sender, &bed.left).output().unwrap());
         assert_eq!(sent["bytes"], BYTES, "{sent}");
     }
 }
 
 #[test]
-fn appclient_sends_for_as_long_as_we_take() {
+fn receives_from_appclient() {
     for (bed, program) in paths("appclient") {
-        let mut receives = longhaul(&["receive", "-", "--at", &format!("0.0.0.0:{PORT}")]);
-        let mut receives = Ended(inside(&mut receives, &bed.right).spawn().unwrap());
+        let mut receiver = longhaul(&["receive", "-", "--at", &format!("0.0.0.0:{PORT}")]);
+        let mut receiver = KillOnDrop(inside(&mut receiver, &bed.right).spawn().unwrap());
         let mut line = String::new();
-        let mut said = BufReader::new(receives.0.stderr.take().unwrap());
-        said.read_line(&mut line).unwrap();
+        let mut output = BufReader::new(receiver.0.stderr.take().unwrap());
+        output.read_line(&mut line).unwrap();
         let to = bed.right_address().to_string();
         let mut client = at_libudt(&program, &[&to, PORT]);
-        let _client = Ended(inside(&mut client, &bed.left).spawn().unwrap());
-        let mut came = receives.0.stdout.take().unwrap();
-        came.read_exact(&mut vec![0; BYTES]).unwrap();
+        let _client = KillOnDrop(inside(&mut client, &bed.left).spawn().unwrap());
+        let mut received = receiver.0.stdout.take().unwrap();
+        received.read_exact(&mut vec![0; BYTES]).unwrap();
     }
 }
 
-/// What `recvfile` asks for: the length of a name as an int, the name; the answer is the length of the file as an int64_t, and the file.
+/// Serves the protocol of `recvfile`. The request is the length of a name as an int, and the name. The reply is the
+/// length of the file as an int64_t, and the file.
 async fn serve_file(to: &mut Stream) {
     let length = to.read_i32_le().await.unwrap();
     let mut name = vec![0; length as usize];
@@ -153,29 +154,29 @@ async fn serve_file(to: &mut Stream) {
     assert_eq!(name, b"there");
     to.write_i64_le(BYTES as i64).await.unwrap();
     to.write_all(&bytes(BYTES)).await.unwrap();
-    // Who receives a file by its length closes when it has that, maybe before its last ACK.
+    // A receiver that knows the file's length closes after that many bytes, maybe before its last ACK.
     let _closed = to.shutdown().await;
 }
 
 #[test]
-fn recvfile_gets_a_file_from_us() {
+fn recvfile_receives_a_file() {
     for (bed, program) in paths("recvfile") {
         let folder = tempfile::tempdir().unwrap();
         let socket = port(&bed.right, PORT);
         socket.listen();
         let to = bed.right_address().to_string();
-        let mut gets = at_libudt(&program, &[&to, PORT, "there", "here"]);
-        let mut gets = inside(gets.current_dir(folder.path()), &bed.left)
+        let mut client = at_libudt(&program, &[&to, PORT, "there", "here"]);
+        let mut client = inside(client.current_dir(folder.path()), &bed.left)
             .spawn()
             .unwrap();
         run(async { serve_file(&mut socket.accept().await.unwrap()).await });
-        assert!(gets.wait().unwrap().success());
+        assert!(client.wait().unwrap().success());
         assert!(fs::read(folder.path().join("here")).unwrap() == bytes(BYTES));
     }
 }
 
-/// As `recvfile` does.
-async fn ask_for_file(from: &mut Stream, name: &Path) -> Vec<u8> {
+/// Requests a file as `recvfile` does.
+async fn request_file(from: &mut Stream, name: &Path) -> Vec<u8> {
     let name = name.to_str().unwrap();
     from.write_i32_le(name.len() as i32).await.unwrap();
     from.write_all(name.as_bytes()).await.unwrap();
@@ -186,17 +187,17 @@ async fn ask_for_file(from: &mut Stream, name: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn sendfile_sends_us_a_file() {
+fn receives_a_file_from_sendfile() {
     for (bed, program) in paths("sendfile") {
         let folder = tempfile::tempdir().unwrap();
         let there = folder.path().join("there");
         fs::write(&there, bytes(BYTES)).unwrap();
-        let _server = served(&program, &bed.right);
+        let _server = start_server(&program, &bed.right);
         let socket = port(&bed.left, "0");
         let to = format!("{}:{PORT}", bed.right_address()).parse().unwrap();
         run(async {
             let mut from = socket.connect(to).await.unwrap();
-            let file = ask_for_file(&mut from, &there).await;
+            let file = request_file(&mut from, &there).await;
             assert!(file == bytes(BYTES));
         });
     }

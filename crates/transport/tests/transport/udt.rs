@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul udt`: files, pipes and benches, here and through a link that loses, doubles and reorders, where libudt is the
-//! other end.
+//! `longhaul udt` with files, pipes and benches: locally, and with libudt over a link that loses, duplicates and
+//! reorders packets.
 
 use longhaul_linux::process::inside;
 use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
@@ -15,12 +15,12 @@ use std::{
     time::Duration,
 };
 
-/// A command that has hung after so many seconds.
-const PATIENCE: &str = "100";
+/// Seconds after which a command counts as hung.
+const TIMEOUT_S: &str = "100";
 
 pub(crate) fn longhaul(arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.args([PATIENCE, longhaul_testbed::longhaul(), "udt"]);
+    command.args([TIMEOUT_S, longhaul_testbed::longhaul(), "udt"]);
     command.args(arguments);
     piped(command)
 }
@@ -31,14 +31,14 @@ fn piped(mut command: Command) -> Command {
     command
 }
 
-/// Waits until it says that it can be reached; at which port, and what it says after that.
+/// Waits until the command listens. Returns its port, and its further standard error.
 fn port(child: &mut Child) -> (String, BufReader<ChildStderr>) {
     let mut line = String::new();
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    said.read_line(&mut line).unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    stderr.read_line(&mut line).unwrap();
     let port = line.trim().rsplit(':').next().unwrap().to_owned();
     assert!(port.parse::<u16>().is_ok(), "{line}");
-    (port, said)
+    (port, stderr)
 }
 
 pub(crate) fn json(output: &Output) -> Value {
@@ -52,21 +52,21 @@ pub(crate) fn bytes(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_arrives_under_its_name_and_both_say_its_hash() {
+fn transfers_a_file_and_both_report_its_hash() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(at("from"), bytes(5_000_000)).unwrap();
-    let mut receives = longhaul(&["receive", &at("to"), "--at", "[::]:0", "--json"])
+    let mut receiver = longhaul(&["receive", &at("to"), "--at", "[::]:0", "--json"])
         .spawn()
         .unwrap();
-    let (port, _said) = port(&mut receives);
+    let (port, _stderr) = port(&mut receiver);
     let to = format!("127.0.0.1:{port}");
     let sent = json(
         &longhaul(&["send", &at("from"), &to, "--json"])
             .output()
             .unwrap(),
     );
-    let received = json(&receives.wait_with_output().unwrap());
+    let received = json(&receiver.wait_with_output().unwrap());
     assert_eq!(fs::read(at("to")).unwrap(), bytes(5_000_000));
     let hash = blake3::hash(&bytes(5_000_000)).to_string();
     assert_eq!(
@@ -80,34 +80,34 @@ fn a_file_arrives_under_its_name_and_both_say_its_hash() {
     assert_eq!(
         fs::read_dir(folder.path()).unwrap().count(),
         2,
-        "nothing is left beside them"
+        "no temporary file is left"
     );
 }
 
 #[test]
-fn standard_input_arrives_at_standard_output() {
-    let mut receives = longhaul(&["receive", "-", "--at", "127.0.0.1:0"])
+fn transfers_standard_input_to_standard_output() {
+    let mut receiver = longhaul(&["receive", "-", "--at", "127.0.0.1:0"])
         .spawn()
         .unwrap();
-    let (port, _said) = port(&mut receives);
+    let (port, _stderr) = port(&mut receiver);
     let to = format!("127.0.0.1:{port}");
-    let mut sends = longhaul(&["send", "-", &to]);
-    let mut sends = sends.stdin(Stdio::piped()).spawn().unwrap();
-    sends
+    let mut sender = longhaul(&["send", "-", &to]);
+    let mut sender = sender.stdin(Stdio::piped()).spawn().unwrap();
+    sender
         .stdin
         .take()
         .unwrap()
         .write_all(&bytes(300_000))
         .unwrap();
-    assert!(sends.wait().unwrap().success());
-    assert_eq!(receives.wait_with_output().unwrap().stdout, bytes(300_000));
+    assert!(sender.wait().unwrap().success());
+    assert_eq!(receiver.wait_with_output().unwrap().stdout, bytes(300_000));
 }
 
 #[test]
-fn what_breaks_off_gets_no_name() {
+fn an_incomplete_transfer_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("to");
-    let mut receives = longhaul(&[
+    let mut receiver = longhaul(&[
         "receive",
         to.to_str().unwrap(),
         "--at",
@@ -115,52 +115,52 @@ fn what_breaks_off_gets_no_name() {
         "--silence",
         "2s",
     ]);
-    let mut receives = receives.spawn().unwrap();
-    let (port, _said) = port(&mut receives);
-    let mut sends = Command::new(longhaul_testbed::longhaul());
-    sends.args(["udt", "send", "-", &format!("127.0.0.1:{port}")]);
-    let mut sends = piped(sends).stdin(Stdio::piped()).spawn().unwrap();
-    let mut pipe = sends.stdin.take().unwrap();
+    let mut receiver = receiver.spawn().unwrap();
+    let (port, _stderr) = port(&mut receiver);
+    let mut sender = Command::new(longhaul_testbed::longhaul());
+    sender.args(["udt", "send", "-", &format!("127.0.0.1:{port}")]);
+    let mut sender = piped(sender).stdin(Stdio::piped()).spawn().unwrap();
+    let mut pipe = sender.stdin.take().unwrap();
     pipe.write_all(&bytes(1_000_000)).unwrap();
-    sends.kill().unwrap();
-    sends.wait().unwrap();
-    assert_eq!(receives.wait().unwrap().code(), Some(1));
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    assert_eq!(receiver.wait().unwrap().code(), Some(1));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// Starts `receive` into a file by another program, and `send` from a file or from a pipe that stays open.
-fn started(folder: &Path, by: &[&str], from: &str) -> [Child; 2] {
-    let mut receives = Command::new(by[0]);
-    receives.args(&by[1..]).arg(longhaul_testbed::longhaul());
-    receives.args(["udt", "receive", "to", "--at", "127.0.0.1:0"]);
-    let mut receives = piped(receives).current_dir(folder).spawn().unwrap();
-    let (port, said) = port(&mut receives);
-    receives.stderr = Some(said.into_inner());
-    let mut sends = longhaul(&["send", from, &format!("127.0.0.1:{port}")]);
-    let mut sends = sends.stdin(Stdio::piped()).spawn().unwrap();
-    if let Some(pipe) = sends.stdin.as_mut().filter(|_| from == "-") {
+/// Starts `receive` into a file through a wrapper command, and `send` from a file or from a pipe that stays open.
+fn start_transfer(folder: &Path, by: &[&str], from: &str) -> [Child; 2] {
+    let mut receiver = Command::new(by[0]);
+    receiver.args(&by[1..]).arg(longhaul_testbed::longhaul());
+    receiver.args(["udt", "receive", "to", "--at", "127.0.0.1:0"]);
+    let mut receiver = piped(receiver).current_dir(folder).spawn().unwrap();
+    let (port, stderr) = port(&mut receiver);
+    receiver.stderr = Some(stderr.into_inner());
+    let mut sender = longhaul(&["send", from, &format!("127.0.0.1:{port}")]);
+    let mut sender = sender.stdin(Stdio::piped()).spawn().unwrap();
+    if let Some(pipe) = sender.stdin.as_mut().filter(|_| from == "-") {
         pipe.write_all(&bytes(1_000_000)).unwrap();
     }
-    [receives, sends]
+    [receiver, sender]
 }
 
-/// With signals as env(1) makes them, once something has come.
-fn begun(folder: &Path, signals: &str, from: &str) -> [Child; 2] {
-    let ends = started(folder, &["env", signals], from);
-    let beside = |entry: io::Result<fs::DirEntry>| entry.unwrap().metadata().unwrap().len() > 0;
-    while !fs::read_dir(folder).unwrap().any(beside) {
+/// Starts a transfer with signal settings of env(1), and waits until data has arrived.
+fn start_and_wait_for_data(folder: &Path, signals: &str, from: &str) -> [Child; 2] {
+    let ends = start_transfer(folder, &["env", signals], from);
+    let has_data = |entry: io::Result<fs::DirEntry>| entry.unwrap().metadata().unwrap().len() > 0;
+    while !fs::read_dir(folder).unwrap().any(has_data) {
         thread::sleep(Duration::from_millis(10));
     }
     ends
 }
 
-/// The receiver has failed for that reason and left nothing, and the sender has heard of it.
-fn assert_given_up([receives, sends]: [Child; 2], why: &str, folder: &Path) {
-    for (child, why) in [(receives, why), (sends, "connection reset")] {
+/// Asserts that the receiver failed with this message and left no file, and that the sender was notified.
+fn assert_aborted([receiver, sender]: [Child; 2], message: &str, folder: &Path) {
+    for (child, message) in [(receiver, message), (sender, "connection reset")] {
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(why), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(message), "{stderr}");
     }
     assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
 }
@@ -172,38 +172,38 @@ fn signal(child: &Child, name: &str) {
 }
 
 #[test]
-fn what_a_signal_ends_leaves_nothing_and_the_sender_is_told() {
+fn a_signal_leaves_no_file_and_resets_the_sender() {
     for (name, signals) in [
         ("INT", "--default-signal=INT"),
-        // As a shell starts what it has in the background.
+        // A shell ignores SIGINT in background processes.
         ("INT", "--ignore-signal=INT"),
         ("TERM", "--default-signal=TERM"),
         ("HUP", "--default-signal=HUP"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let ends = begun(folder.path(), signals, "/dev/zero");
+        let ends = start_and_wait_for_data(folder.path(), signals, "/dev/zero");
         signal(&ends[0], name);
-        assert_given_up(ends, "interrupted", folder.path());
+        assert_aborted(ends, "interrupted", folder.path());
     }
 }
 
-/// A limit on the size of files stands for the disk.
+/// A file size limit replaces a full disk.
 #[test]
-fn a_full_disk_leaves_nothing_and_the_sender_is_told() {
+fn a_full_disk_leaves_no_file_and_resets_the_sender() {
     let folder = tempfile::tempdir().unwrap();
     let limited = ["env", "--ignore-signal=XFSZ", "prlimit", "--fsize=300000"];
-    let ends = started(folder.path(), &limited, "/dev/zero");
-    assert_given_up(ends, "File too large", folder.path());
+    let ends = start_transfer(folder.path(), &limited, "/dev/zero");
+    assert_aborted(ends, "File too large", folder.path());
 }
 
-/// As nohup(1) does it.
+/// SIGHUP is ignored, as with nohup(1).
 #[test]
-fn a_hang_up_that_is_ignored_ends_nothing() {
+fn an_ignored_sighup_does_not_end_the_transfer() {
     let folder = tempfile::tempdir().unwrap();
-    let [receives, sends] = begun(folder.path(), "--ignore-signal=HUP", "-");
-    signal(&receives, "HUP");
-    assert!(sends.wait_with_output().unwrap().status.success());
-    let output = receives.wait_with_output().unwrap();
+    let [receiver, sender] = start_and_wait_for_data(folder.path(), "--ignore-signal=HUP", "-");
+    signal(&receiver, "HUP");
+    assert!(sender.wait_with_output().unwrap().status.success());
+    let output = receiver.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(
         fs::read(folder.path().join("to")).unwrap(),
@@ -212,24 +212,24 @@ fn a_hang_up_that_is_ignored_ends_nothing() {
 }
 
 #[test]
-fn a_signal_before_anybody_calls_leaves_nothing() {
+fn a_signal_before_a_connection_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("to").display().to_string();
-    let mut receives = Command::new(longhaul_testbed::longhaul());
-    receives.args(["udt", "receive", &to, "--at", "127.0.0.1:0"]);
-    let mut receives = piped(receives).spawn().unwrap();
-    let (_port, _said) = port(&mut receives);
-    signal(&receives, "INT");
-    assert_eq!(receives.wait().unwrap().code(), Some(1));
+    let mut receiver = Command::new(longhaul_testbed::longhaul());
+    receiver.args(["udt", "receive", &to, "--at", "127.0.0.1:0"]);
+    let mut receiver = piped(receiver).spawn().unwrap();
+    let (_port, _stderr) = port(&mut receiver);
+    signal(&receiver, "INT");
+    assert_eq!(receiver.wait().unwrap().code(), Some(1));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn a_bench_measures_both_ways() {
-    let mut serves = Command::new(longhaul_testbed::longhaul());
-    serves.args(["udt", "bench", "--at", "127.0.0.1:0"]);
-    let mut serves = piped(serves).spawn().unwrap();
-    let (port, _said) = port(&mut serves);
+fn bench_measures_both_directions() {
+    let mut server = Command::new(longhaul_testbed::longhaul());
+    server.args(["udt", "bench", "--at", "127.0.0.1:0"]);
+    let mut server = piped(server).spawn().unwrap();
+    let (port, _stderr) = port(&mut server);
     let to = format!("127.0.0.1:{port}");
     for more in [&[][..], &["--reverse"], &["--parallel", "3"]] {
         let mut bench = longhaul(&["bench", &to, "--bytes", "6MB", "--json"]);
@@ -253,16 +253,16 @@ fn a_bench_measures_both_ways() {
         String::from_utf8_lossy(&timed.stdout).contains("sender: "),
         "{timed:?}"
     );
-    serves.kill().unwrap();
-    serves.wait().unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
 
 #[test]
-fn a_bench_tells_how_it_went() {
-    let mut serves = Command::new(longhaul_testbed::longhaul());
-    serves.args(["udt", "bench", "--at", "127.0.0.1:0"]);
-    let mut serves = piped(serves).spawn().unwrap();
-    let (port, _said) = port(&mut serves);
+fn bench_reports_intervals() {
+    let mut server = Command::new(longhaul_testbed::longhaul());
+    server.args(["udt", "bench", "--at", "127.0.0.1:0"]);
+    let mut server = piped(server).spawn().unwrap();
+    let (port, _stderr) = port(&mut server);
     let to = format!("127.0.0.1:{port}");
     let bench = |more: &str| {
         let arguments = ["bench", &to, "--time", "350ms", "--interval", "100ms", more];
@@ -277,22 +277,22 @@ fn a_bench_tells_how_it_went() {
         assert_eq!(Some(bytes.sum()), record[end]["bytes"].as_u64(), "{record}");
     }
     let text = bench("--reverse");
-    let said = String::from_utf8_lossy(&text.stdout);
+    let stdout = String::from_utf8_lossy(&text.stdout);
     assert!(
-        said.starts_with("0.1 s: ") && said.contains("\n0.4 s: "),
+        stdout.starts_with("0.1 s: ") && stdout.contains("\n0.4 s: "),
         "{text:?}"
     );
-    serves.kill().unwrap();
-    serves.wait().unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
 
 #[test]
-fn bad_input_is_one_clear_error() {
+fn reports_invalid_arguments() {
     let refused = |arguments: &[&str], code: i32, word: &str| {
         let output = longhaul(arguments).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(said.contains(word), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(word), "{stderr}");
     };
     refused(
         &["send", "/nonexistent/file", "127.0.0.1"],
@@ -309,9 +309,9 @@ fn bad_input_is_one_clear_error() {
     refused(&["receive", "-", "--at", "192.0.2.1:9"], 1, "192.0.2.1:9");
 }
 
-/// A device would be an ordinary file after that, for every program of the machine.
+/// A device would be replaced by a regular file, for every program of the machine.
 #[test]
-fn a_target_that_is_no_file_is_left_as_it_is() {
+fn refuses_targets_that_are_not_regular_files() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let made = Command::new("mkfifo").arg(at("pipe")).status().unwrap();
@@ -330,48 +330,49 @@ fn a_target_that_is_no_file_is_left_as_it_is() {
         let output = longhaul(&["receive", &at(name), "--at", "127.0.0.1:0"])
             .output()
             .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
-        assert!(said.contains(word), "{name}: {said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name}: {stderr}");
+        assert!(stderr.contains(word), "{name}: {stderr}");
         assert_eq!(before(name), kind);
     }
 }
 
 #[test]
-fn an_empty_file_has_neither_a_rate_nor_a_price() {
+fn an_empty_file_shows_neither_rate_nor_cpu_time() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     fs::write(at("empty"), "").unwrap();
-    let mut receives = longhaul(&["receive", &at("there"), "--at", "127.0.0.1:0"])
+    let mut receiver = longhaul(&["receive", &at("there"), "--at", "127.0.0.1:0"])
         .spawn()
         .unwrap();
-    let (port, mut said) = port(&mut receives);
+    let (port, mut stderr) = port(&mut receiver);
     let output = longhaul(&["send", &at("empty"), &format!("127.0.0.1:{port}")])
         .output()
         .unwrap();
     let sent = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{sent}");
     let mut received = String::new();
-    said.read_to_string(&mut received).unwrap();
-    assert_eq!(receives.wait().unwrap().code(), Some(0), "{received}");
+    stderr.read_to_string(&mut received).unwrap();
+    assert_eq!(receiver.wait().unwrap().code(), Some(0), "{received}");
     assert_eq!(fs::read(at("there")).unwrap(), b"");
-    for said in [sent, received] {
+    for stderr in [sent, received] {
         assert!(
-            said.contains("0 B in ") && !said.contains("bit/s"),
-            "{said}"
+            stderr.contains("0 B in ") && !stderr.contains("bit/s"),
+            "{stderr}"
         );
-        assert!(!said.contains("per GB"), "{said}");
+        assert!(!stderr.contains("per GB"), "{stderr}");
     }
 }
 
-/// libudt's end; nothing if it is not here. Made once: another test may run it already.
+/// Returns the libudt peer program; `None` if libudt is missing. It is built once, because another test may already
+/// run it.
 fn libudt() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let program = PROGRAM.get_or_init(compiled).as_deref();
+    let program = PROGRAM.get_or_init(compile_peer).as_deref();
     longhaul_testbed::skip::unless(program.is_some(), "libudt-dev").then_some(program)?
 }
 
-fn compiled() -> Option<PathBuf> {
+fn compile_peer() -> Option<PathBuf> {
     let to = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("libudt-peer-of-links");
     let source = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -383,8 +384,8 @@ fn compiled() -> Option<PathBuf> {
     built.is_ok_and(|status| status.success()).then_some(to)
 }
 
-/// A path that does to packets all that paths do.
-fn rough(name: &str) -> Testbed {
+/// Starts a link with losses, duplicates and reordering.
+fn lossy_link(name: &str) -> Testbed {
     let flags = [
         "--rate",
         "200mbit",
@@ -402,29 +403,29 @@ fn rough(name: &str) -> Testbed {
 
 pub(crate) fn at_libudt(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.arg(PATIENCE).arg(program).args(arguments);
+    command.arg(TIMEOUT_S).arg(program).args(arguments);
     piped(command)
 }
 
-/// Sends a file through a link to libudt, which reads so; what `longhaul udt send` says.
+/// Sends a file over a link to libudt, which reads with these calls. Returns the output of `longhaul udt send`.
 fn libudt_receives(bed: &Testbed, control: &str, kind: &str, calls: [&str; 2]) -> Output {
     let program = libudt().unwrap();
     let words = ["receive", kind, "listen", "9000", "0.0.0.0", "0"];
-    let mut theirs = at_libudt(program, &[&words[..], &calls[..]].concat());
+    let mut peer = at_libudt(program, &[&words[..], &calls[..]].concat());
     let folder = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
     fs::write(&from, bytes(4_000_000)).unwrap();
-    theirs.stdout(fs::File::create(&to).unwrap());
-    let mut theirs = inside(&mut theirs, &bed.right).spawn().unwrap();
+    peer.stdout(fs::File::create(&to).unwrap());
+    let mut peer = inside(&mut peer, &bed.right).spawn().unwrap();
     let mut ready = String::new();
-    BufReader::new(theirs.stderr.take().unwrap())
+    BufReader::new(peer.stderr.take().unwrap())
         .read_line(&mut ready)
         .unwrap();
     let at = bed.right_address().to_string();
     let from = from.to_str().unwrap();
     let mut ours = longhaul(&["send", from, &at, "--json", "--control", control]);
     let ours = inside(&mut ours, &bed.left).output().unwrap();
-    assert!(theirs.wait().unwrap().success());
+    assert!(peer.wait().unwrap().success());
     let all = fs::read(to).unwrap();
     assert!(
         blake3::hash(&all) == blake3::hash(&bytes(4_000_000)),
@@ -435,11 +436,11 @@ fn libudt_receives(bed: &Testbed, control: &str, kind: &str, calls: [&str; 2]) -
 }
 
 #[test]
-fn libudt_receives_over_a_rough_path() {
+fn libudt_receives_over_a_lossy_link() {
     if !may_use_namespaces() || libudt().is_none() {
         return;
     }
-    let bed = rough("udtsend");
+    let bed = lossy_link("udtsend");
     for control in ["bbr", "native"] {
         for calls in [["1048576", "0"], ["20000", "2000"]] {
             let sent = json(&libudt_receives(&bed, control, "stream", calls));
@@ -448,7 +449,7 @@ fn libudt_receives_over_a_rough_path() {
     }
 }
 
-/// Where libudt's ACKs come later than the path takes.
+/// On this path the ACKs of libudt take longer than the round trip.
 #[test]
 fn libudt_receives_over_a_short_path() {
     if !may_use_namespaces() || libudt().is_none() {
@@ -464,13 +465,13 @@ fn libudt_receives_over_a_short_path() {
             ("file", ["4000000", "0"]),
         ] {
             let ours = libudt_receives(&bed, control, kind, calls);
-            // Who receives a file by its length closes when it has that, maybe before its last ACK.
+            // A receiver that knows the file's length closes after that many bytes, maybe before its last ACK.
             assert!(ours.status.success() || kind == "file", "{ours:?}");
         }
     }
 }
 
-/// How much goes again is judged where no other work makes acknowledgements late: in `transfer` of `crates/udt`.
+/// The number of retransmissions is tested in `transfer` of `crates/udt`, where no other load delays ACKs.
 #[test]
 fn libudt_receives_through_a_short_queue() {
     if !may_use_namespaces() || libudt().is_none() {
@@ -484,35 +485,34 @@ fn libudt_receives_through_a_short_queue() {
 }
 
 #[test]
-fn libudt_sends_over_a_rough_path() {
+fn libudt_sends_over_a_lossy_link() {
     if !may_use_namespaces() {
         return;
     }
     let Some(program) = libudt() else { return };
-    let bed = rough("udtreceive");
+    let bed = lossy_link("udtreceive");
     let mut ours = longhaul(&["receive", "-", "--at", "0.0.0.0:9000", "--silence", "2s"]);
     let mut ours = inside(&mut ours, &bed.right).spawn().unwrap();
-    let (_port, mut said) = port(&mut ours);
+    let (_port, mut stderr) = port(&mut ours);
     let to = bed.right_address().to_string();
-    let mut theirs = at_libudt(program, &["send", "stream", "connect", "0", &to, "9000"]);
-    let mut theirs = inside(&mut theirs, &bed.left)
+    let mut peer = at_libudt(program, &["send", "stream", "connect", "0", &to, "9000"]);
+    let mut peer = inside(&mut peer, &bed.left)
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    theirs
-        .stdin
+    peer.stdin
         .take()
         .unwrap()
         .write_all(&bytes(4_000_000))
         .unwrap();
     let output = ours.wait_with_output().unwrap();
     assert!(output.stdout == bytes(4_000_000));
-    // libudt says once that it is over, and that may be lost, too.
+    // libudt sender one shutdown only, which may be lost.
     let mut rest = String::new();
-    said.read_to_string(&mut rest).unwrap();
+    stderr.read_to_string(&mut rest).unwrap();
     assert!(
         output.status.success() || rest.contains("the connection broke"),
         "{rest}"
     );
-    assert!(theirs.wait().unwrap().success());
+    assert!(peer.wait().unwrap().success());
 }

@@ -193,7 +193,7 @@ impl Train {
         Self {
             first,
             sent_us,
-            received_at: received_at,
+            received_at,
             intervals: 0,
             last_burst: (0, received_at),
         }
