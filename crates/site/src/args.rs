@@ -29,76 +29,76 @@ Examples:
   longhaul copy run42/ longhaul://HOST/data/run42
       what alice does with it
   longhaul site --export data=/srv/data --mirror data=longhaul://FAR/data
-      what lands in /srv/data, by whichever way, is soon on FAR, too";
+      changes in /srv/data, whoever makes them, are soon on FAR, too";
 
-/// Offers directories to longhaul copy on other machines, over TLS 1.3, to whoever has a token.
+/// Exports directories to longhaul copy on other hosts, over TLS 1.3 with a token.
 ///
-/// Below an export, who has a token may do what the user may that this runs as, and nothing beyond it.
+/// A client with a token has the rights of the site's user below an export, and none outside.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
 
-    /// A directory to read and write, and what it is called; repeatable
+    /// Directory that clients may read and write, with its name; repeatable
     #[arg(long, value_name = "NAME=DIR", required_unless_present = "export_ro")]
     export: Vec<NamedDirectory>,
 
-    /// A directory that may only be read; repeatable
+    /// Directory that clients may only read, with its name; repeatable
     #[arg(long, value_name = "NAME=DIR")]
     export_ro: Vec<NamedDirectory>,
 
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
     listen: SocketAddr,
 
-    /// Offer the exports over HTTP and WebDAV here, too, on a loopback address
+    /// Also serve the exports over HTTP and WebDAV on this loopback address
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
 
-    /// Offer them over HTTPS here, with the site's own key unless --certificate says otherwise
+    /// Also serve them over HTTPS on this address, with the site's own key or that of --certificate
     #[arg(long, value_name = "ADDRESS:PORT")]
     https: Option<SocketAddr>,
 
-    /// For --https: a certificate, those that vouch for it, and its key, in PEM; a file that nobody else may read
+    /// For --https: a PEM file of a certificate, its chain and its key, which other users can't read
     #[arg(long, value_name = "FILE", requires = "https")]
     certificate: Option<PathBuf>,
 
-    /// Copy what is in an export to another site, whenever something is new; repeatable. The token for that site is
-    /// where longhaul copy looks for it
+    /// Copy an export to another site whenever it changes; repeatable. longhaul copy must find a token for that
+    /// site
     #[arg(long, value_name = "NAME=longhaul://SITE/EXPORT")]
     mirror: Vec<NamedDirectory>,
 
-    /// How often a mirrored export is looked through for what came by other ways than this site
+    /// Interval to scan a mirrored export for changes that were not made through this site
     #[arg(long, value_name = "TIME", default_value = "30s")]
     mirror_every: Time,
 
-    /// Remove at the other site, too, what is gone from a mirrored export
+    /// Also remove at the other site what was removed from a mirrored export
     #[arg(long, requires = "mirror")]
     mirror_delete: bool,
 
-    /// Ports for data, on the address that the client reached; a copy takes one [default: any]
+    /// Ports for data, on the address that the client connected to; a copy uses one [default: any]
     #[arg(long, value_name = "FIRST-LAST")]
     ports: Option<Ports>,
 
-    /// Copies at once, 1 to 256; each is a process that costs 4 MiB and its socket's buffers for each of its streams
+    /// Most copies at once, 1 to 256; each is a process that needs 4 MiB and a socket's buffers for each stream
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     copies_max: u16,
 
-    /// Run as root, although setuid files and devices may then be copied in
+    /// Allow to run as root, although clients can then copy in setuid files and devices
     #[arg(long)]
     as_root: bool,
 
-    /// Where the key and the tokens are [default: the environment's STATE_DIRECTORY, or
+    /// Directory of the key and the tokens [default: the environment's STATE_DIRECTORY, or
     /// ~/.local/state/longhaul/site]
     #[arg(long, value_name = "DIR", global = true)]
     pub(super) state: Option<PathBuf>,
 
-    /// Print what happens as JSON objects, one a line
+    /// Print events as JSON objects, one on each line
     #[arg(long)]
     json: bool,
 
-    /// Serve the listener that is standard input, for the site that has started this
+    /// Serve the listener on standard input, for the site that started this process
     #[arg(long, hide = true)]
     serve: Option<Scheme>,
 }
@@ -109,12 +109,12 @@ impl Args {
         if rustix::process::geteuid().is_root() && !self.as_root {
             return Err(Refusal::usage(
                 "run a site as a user of its own: as root it lets clients copy in setuid files, devices and files of \
-                 any owner (if that is meant: --as-root)",
+                 any owner (to allow that: --as-root)",
             ));
         }
         if let Some(http) = self.http.filter(|http| !http.ip().is_loopback()) {
             return Err(Refusal::usage(format!(
-                "--http {http}: tokens would be seen on the way; want a loopback address, or --https"
+                "--http {http}: tokens would be sent unencrypted; want a loopback address, or --https"
             )));
         }
         let writable = self.export.iter().map(|named| (named, true));
@@ -187,7 +187,7 @@ impl Args {
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Make, list and remove the tokens that let others in
+    /// Create, list and remove tokens
     #[command(subcommand)]
     Token(TokenCommand),
     /// List and break the locks of WebDAV clients
@@ -197,24 +197,24 @@ pub(super) enum Command {
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum TokenCommand {
-    /// Make a token and print it; it is shown this once
+    /// Create a token and print it; it can't be printed again
     New {
-        /// Whose it is
+        /// Name of the token
         name: String,
 
-        /// What it is for; repeatable [default: all exports]
+        /// Export that it covers; repeatable [default: all exports]
         #[arg(long, value_name = "NAME")]
         export: Vec<String>,
 
-        /// It may only read
+        /// Allow only reading
         #[arg(long)]
         read_only: bool,
     },
-    /// List tokens by name: what they are for, and since when
+    /// List tokens by name, with their rights and time of creation
     List,
-    /// Remove a token: whoever has it is not let in any more
+    /// Remove a token, which is then no longer accepted
     Remove {
-        /// Whose it is
+        /// Name of the token
         name: String,
     },
 }
@@ -287,9 +287,9 @@ mod tests {
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum LockCommand {
-    /// List locks: the lock's token, what is locked, by whose token, and until when
+    /// List locks: the lock's token, the locked path, the holder's token, and the expiry
     List,
-    /// Break a lock: who has it may change what was locked no more than others
+    /// Break a lock, so that its holder has no more rights than others
     Remove {
         /// The lock's token
         lock: String,

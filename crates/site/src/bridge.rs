@@ -34,7 +34,7 @@ pub(super) async fn bridge(
     let mut child = command
         .kill_on_drop(true)
         .spawn()
-        .context("no end starts")?;
+        .context("cannot start an endpoint")?;
     let pipes = child.stdin.take().zip(child.stdout.take());
     let (mut to_endpoint, mut from_endpoint) = pipes.context("no pipe")?;
     let mut bytes = Vec::new();

@@ -69,19 +69,19 @@ async fn serve(config: Arc<Config>) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let listeners = Listeners::open(&config).await?;
     let ready = listeners.ready_record(&config, &identity)?;
-    let (shutdown, mut open) = (ShutdownTrigger::default(), JoinSet::new());
+    let (shutdown, mut tasks) = (ShutdownTrigger::default(), JoinSet::new());
     let notifier = Arc::new(ChangeNotifier::new(&config.exports));
     let server = CopyServer::new(config.clone(), &identity, records, notifier.clone())?;
     let server = Arc::new(server);
     let signal = shutdown.subscribe();
-    open.spawn(accept(
+    tasks.spawn(accept(
         listeners.copies,
         shutdown.subscribe(),
         move |socket, client| serve_client(server.clone(), socket, client, signal.clone()),
     ));
     for mirror_config in config.mirrors.clone() {
         let changes = notifier.subscribe(&mirror_config.export);
-        open.spawn(mirror(
+        tasks.spawn(mirror(
             mirror_config,
             changes,
             records,
@@ -94,7 +94,7 @@ async fn serve(config: Arc<Config>) -> Result<()> {
     ] {
         if let Some(listener) = listener {
             let notifier = notifier.clone();
-            open.spawn(http::process::supervise(
+            tasks.spawn(http::process::supervise(
                 listener,
                 scheme,
                 notifier,
@@ -112,13 +112,13 @@ async fn serve(config: Arc<Config>) -> Result<()> {
     records.write(&Record::Stopping);
     notify_systemd(&[NotifyState::Stopping]);
     shutdown.trigger();
-    while open.join_next().await.is_some() {}
+    while tasks.join_next().await.is_some() {}
     Ok(())
 }
 
 /// Notifies the service manager, if there is one.
-fn notify_systemd(notifier: &[NotifyState]) {
-    if let Err(error) = sd_notify::notify(notifier) {
+fn notify_systemd(states: &[NotifyState]) {
+    if let Err(error) = sd_notify::notify(states) {
         warn!("NOTIFY_SOCKET: {error}");
     }
 }

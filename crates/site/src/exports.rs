@@ -14,7 +14,7 @@ impl Export {
         let real = directory.canonicalize();
         let directory = real.map_err(|error| refused(error.to_string()))?;
         if !directory.is_dir() {
-            return Err(refused("no directory".to_owned()));
+            return Err(refused("not a directory".to_owned()));
         }
         Ok(Self {
             directory,
@@ -31,15 +31,15 @@ pub(super) fn reject_links(
     exports: &BTreeMap<String, Export>,
 ) -> Result<()> {
     for path in std::path::absolute(directory)?.ancestors() {
-        let around = path.parent().and_then(|around| around.canonicalize().ok());
-        let Some(around) = around.filter(|_| path.is_symlink()) else {
+        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+        let Some(parent) = parent.filter(|_| path.is_symlink()) else {
             continue;
         };
-        let offers = |other: &Export| other.writable && is_within(&around, &other.directory);
+        let offers = |other: &Export| other.writable && is_within(&parent, &other.directory);
         if let Some((other, _)) = exports.iter().find(|(_, other)| offers(other)) {
-            let (path, shown) = (path.display(), directory.display());
+            let (path, display) = (path.display(), directory.display());
             return Err(Refusal::usage(format!(
-                "export {name}: {shown}: {path} is a symbolic link in the export {other}, whose clients may have it lead \
+                "export {name}: {display}: {path} is a symbolic link in the export {other}, whose clients can make it lead \
                  elsewhere: want the directory's own path"
             )));
         }
@@ -57,11 +57,11 @@ pub(super) fn reject_exported_secrets(
     let of_state = real(state.directory());
     let of_certificate = certificate.map(real);
     for (name, export) in exports {
-        let shown = export.directory.display();
+        let display = export.directory.display();
         if is_within(&of_state, &export.directory) || is_within(&export.directory, &of_state) {
             let state = of_state.display();
             return Err(Refusal::usage(format!(
-                "export {name}: {shown} would offer the site's key and tokens, which are in {state}: want another \
+                "export {name}: {display} would expose the site's key and tokens, which are in {state}: want another \
                  --state"
             )));
         }
@@ -70,7 +70,7 @@ pub(super) fn reject_exported_secrets(
         {
             let certificate = certificate.display();
             return Err(Refusal::usage(format!(
-                "export {name}: {shown} would offer the key in {certificate}: move that elsewhere"
+                "export {name}: {display} would expose the key in {certificate}: move that elsewhere"
             )));
         }
     }

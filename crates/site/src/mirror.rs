@@ -109,8 +109,8 @@ fn report(
 /// Runs one copy. It is killed when the future is dropped.
 async fn run_copy(mirror_config: &MirrorConfig) -> Result<CopyReport> {
     // A user who may write to the parent directory may have put a symbolic link in its place.
-    let shown = || mirror_config.directory.display().to_string();
-    Root::open_without_links(&mirror_config.directory).with_context(shown)?;
+    let display = || mirror_config.directory.display().to_string();
+    Root::open_without_links(&mirror_config.directory).with_context(display)?;
     // The slash copies the contents, not the directory itself.
     let mut directory = OsString::from(&mirror_config.directory);
     directory.push("/");
@@ -127,7 +127,7 @@ async fn run_copy(mirror_config: &MirrorConfig) -> Result<CopyReport> {
     let mut child = command
         .kill_on_drop(true)
         .spawn()
-        .context("no copy starts")?;
+        .context("cannot start a copy")?;
     // The copy ends when this pipe is closed.
     let _attending = child.stdin.take();
     let (out, errors) = (child.stdout.take(), child.stderr.take());
@@ -152,7 +152,7 @@ async fn read_output(from: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>> {
 
 fn last_line(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
-    let last = text.lines().last().unwrap_or("the copy said nothing");
+    let last = text.lines().last().unwrap_or("the copy printed nothing");
     last.trim_start_matches("longhaul: ").to_owned()
 }
 

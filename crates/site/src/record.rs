@@ -74,7 +74,7 @@ pub(super) enum Record {
         listener: String,
         why: String,
     },
-    /// All that a scan found in an export is durable at the other site. The counts are those of this copy.
+    /// An export is in sync: everything that a scan found is durable at the other site. The counts are those of this copy.
     #[serde(rename = "arrived")]
     Synced {
         export: String,
@@ -174,7 +174,7 @@ impl fmt::Display for Record {
                 write!(f, ", {entries} changed, {bytes} bytes")
             }
             Self::HttpEnded { listener, why } => {
-                write!(f, "{listener} ended ({why}), and is started again")
+                write!(f, "{listener} ended ({why}), and is restarted")
             }
             Self::Synced {
                 export,
@@ -186,11 +186,11 @@ impl fmt::Display for Record {
                 let bytes = longhaul_units::Bytes::new(*bytes);
                 write!(
                     f,
-                    "{export}: all is at {to}, {entries} new, {bytes} in {seconds:.1} s"
+                    "{export}: synced to {to}, {entries} new, {bytes} in {seconds:.1} s"
                 )
             }
-            Self::Lagging { export, to, why } => write!(f, "{export}: not all is at {to}: {why}"),
-            Self::Lost { count } => write!(f, "{count} lines are missing: nobody read in time"),
+            Self::Lagging { export, to, why } => write!(f, "{export}: not synced to {to}: {why}"),
+            Self::Lost { count } => write!(f, "{count} records were lost: the reader was too slow"),
             Self::Stopping => f.write_str("stopping"),
         }
     }

@@ -101,10 +101,10 @@ impl CopyServer {
         let refused = |why: String| (RefusalCause::Other, AuthResponse::Refused(why));
         let busy = |why: String| (RefusalCause::Other, AuthResponse::Busy(why));
         let tokens = Tokens::read(&self.config.state)
-            .map_err(|error| busy(format!("the site can't look at tokens: {error:#}")))?;
-        let known = tokens.find(&request.secret);
-        let (token, grant) = known.ok_or_else(|| {
-            let why = "the token is not one of its".to_owned();
+            .map_err(|error| busy(format!("the site can't read its tokens: {error:#}")))?;
+        let found = tokens.find(&request.secret);
+        let (token, grant) = found.ok_or_else(|| {
+            let why = "the token is not valid at this site".to_owned();
             (RefusalCause::WrongToken, AuthResponse::Refused(why))
         })?;
         let name = &request.export;
@@ -113,7 +113,7 @@ impl CopyServer {
             export.ok_or_else(|| refused(format!("{name:?}: no such export for {token}")))?;
         let permit = self.copies.clone().try_acquire_owned().map_err(|_| {
             let count = self.config.copies_max;
-            busy(format!("busy with {count} copies, which is its most"))
+            busy(format!("busy with {count} copies, its maximum"))
         })?;
         Ok(Admission {
             scope: ExportScope {
@@ -121,7 +121,7 @@ impl CopyServer {
                 directory: export.directory.clone(),
                 other_exports: self.config.other_exports(name),
                 writable: export.writable && !grant.read_only,
-                local_address: local_address,
+                local_address,
                 ports: self.config.ports,
             },
             token: token.to_owned(),
@@ -138,15 +138,15 @@ pub(super) async fn serve_client(
     mut shutdown: ShutdownSignal,
 ) {
     let refuse_crowded = || {
-        let why = "too many connections that are not let in yet";
+        let why = "too many unauthenticated connections";
         server.refuse(client, RefusalCause::TooManyConnections, why);
     };
     let Some(connection) = server.connections.try_acquire(client.ip()) else {
         refuse_crowded();
         return;
     };
-    let let_in = tokio::select! {
-        let_in = timeout(AUTH_TIMEOUT, authenticate(&server, socket, client)) => let_in,
+    let authenticated = tokio::select! {
+        authenticated = timeout(AUTH_TIMEOUT, authenticate(&server, socket, client)) => authenticated,
         // A new connection has evicted this one.
         () = connection.wait_for_eviction(2 * AUTH_TIMEOUT) => {
             refuse_crowded();
@@ -155,14 +155,15 @@ pub(super) async fn serve_client(
         _ = shutdown.received() => return,
     };
     drop(connection);
-    let (tls, admission) = match let_in.unwrap_or_else(|_| Err(anyhow::Error::msg("too slow"))) {
-        Ok(Some(let_in)) => let_in,
-        Ok(None) => return,
-        Err(error) => {
-            server.refuse(client, RefusalCause::Other, &format!("{error:#}"));
-            return;
-        }
-    };
+    let (tls, admission) =
+        match authenticated.unwrap_or_else(|_| Err(anyhow::Error::msg("too slow"))) {
+            Ok(Some(authenticated)) => authenticated,
+            Ok(None) => return,
+            Err(error) => {
+                server.refuse(client, RefusalCause::Other, &format!("{error:#}"));
+                return;
+            }
+        };
     let copy = server.next_copy.fetch_add(1, Relaxed);
     server.records.write(&Record::CopyStarted {
         copy,
@@ -177,7 +178,7 @@ pub(super) async fn serve_client(
     if admission.scope.writable {
         server.notifier.notify(&admission.scope.export);
     }
-    server.records.write(&transcript.lock().ended(copy));
+    server.records.write(&transcript.lock().to_record(copy));
 }
 
 /// Performs the TLS and the authentication handshake. Returns `None` if the client was refused and has its response.
@@ -194,12 +195,12 @@ async fn authenticate(
     let request = read_request(&mut tls).await?;
     match server.authorize(&request, local_address) {
         Ok(admission) => {
-            answer(&mut tls, &AuthResponse::Accepted).await?;
+            send_response(&mut tls, &AuthResponse::Accepted).await?;
             Ok(Some((tls, admission)))
         }
         Err((cause, refusal)) => {
             sleep(server.refuse(client, cause, &refusal.to_string())).await;
-            answer(&mut tls, &refusal).await?;
+            send_response(&mut tls, &refusal).await?;
             // The client has its response already.
             let _ = tls.shutdown().await;
             Ok(None)
@@ -207,9 +208,9 @@ async fn authenticate(
     }
 }
 
-async fn answer(tls: &mut TlsConnection, answer: &AuthResponse) -> Result<()> {
+async fn send_response(tls: &mut TlsConnection, response: &AuthResponse) -> Result<()> {
     let mut bytes = Vec::new();
-    message::write(&mut bytes, answer)?;
+    message::write(&mut bytes, response)?;
     tls.write_all(&bytes).await?;
     Ok(tls.flush().await?)
 }
@@ -218,11 +219,11 @@ async fn read_request(tls: &mut TlsConnection) -> Result<AuthRequest> {
     let length = tls.read_u32().await?;
     ensure!(
         length as usize <= REQUEST_LEN_MAX,
-        "a question of {length} bytes"
+        "a request of {length} bytes"
     );
     let mut bytes = length.to_be_bytes().to_vec();
     bytes.resize(bytes.len() + length as usize, 0);
     tls.read_exact(&mut bytes[4..]).await?;
     let request = message::read(&mut bytes.as_slice())?;
-    request.context("no question")
+    request.context("no request")
 }

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 const MESSAGE_LEN_MAX: usize = 16 << 10;
 
 /// Reason given for a longer request, unless the endpoint reports another.
-const LONG_REQUEST: &str = "its paths are longer than 16 KiB, and not looked at";
+const LONG_REQUEST: &str = "its paths are longer than 16 KiB, and not shown";
 
 /// Most paths that are kept, and bytes of each.
 const PATHS_MAX: usize = 8;
@@ -24,7 +24,7 @@ const PATH_LEN_MAX: usize = 4096;
 /// Outcome that an endpoint reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Outcome {
-    /// Everything possible is done.
+    /// The endpoint has done everything that was possible.
     Completed,
     Refused,
     Broken,
@@ -88,7 +88,7 @@ impl CopyTranscript {
         if *request_seen {
             return;
         }
-        from_coordinator.take(bytes, |frame| {
+        from_coordinator.push(bytes, |frame| {
             if std::mem::replace(request_seen, true) {
                 return;
             }
@@ -97,7 +97,7 @@ impl CopyTranscript {
             }
             if let Some(begin) = frame.parse::<Begin>() {
                 *role = Some(begin.role);
-                *paths = shown(&begin.paths);
+                *paths = truncate_paths(&begin.paths);
             }
         });
     }
@@ -112,7 +112,7 @@ impl CopyTranscript {
             why,
             ..
         } = self;
-        from_endpoint.take(bytes, |frame| match frame.parse() {
+        from_endpoint.push(bytes, |frame| match frame.parse() {
             _ if !std::mem::replace(greeting_seen, true) => {}
             Some(Report::Progress(now)) => *progress = now,
             Some(Report::Finished(now)) => (*progress, *outcome) = (now, Outcome::Completed),
@@ -125,7 +125,7 @@ impl CopyTranscript {
     }
 
     /// Returns the record of the request and its outcome.
-    pub(crate) fn ended(&self, copy: u64) -> Record {
+    pub(crate) fn to_record(&self, copy: u64) -> Record {
         Record::CopyEnded {
             copy,
             role: self.role.map(|role| role.name().to_owned()),
@@ -149,12 +149,12 @@ impl CopyTranscript {
 }
 
 /// Returns the first paths, each truncated to what is kept.
-fn shown(paths: &[Vec<u8>]) -> Vec<String> {
-    let shown = |path: &Vec<u8>| {
+fn truncate_paths(paths: &[Vec<u8>]) -> Vec<String> {
+    let truncate = |path: &Vec<u8>| {
         let path = &path[..path.len().min(PATH_LEN_MAX)];
         String::from_utf8_lossy(path).into_owned()
     };
-    paths.iter().take(PATHS_MAX).map(shown).collect()
+    paths.iter().take(PATHS_MAX).map(truncate).collect()
 }
 
 /// Message.
@@ -189,7 +189,7 @@ impl Frames {
         }
     }
 
-    fn take(&mut self, mut bytes: &[u8], mut emit: impl FnMut(Frame<'_>)) {
+    fn push(&mut self, mut bytes: &[u8], mut emit: impl FnMut(Frame<'_>)) {
         while !bytes.is_empty() {
             let passed = self.skip.min(bytes.len());
             self.skip -= passed;

@@ -55,7 +55,7 @@ impl AuthError {
             }
             Self::NoExport => text_response(StatusCode::NOT_FOUND, "no such export for this token"),
             Self::Unavailable => {
-                let why = "the site can't look at tokens";
+                let why = "the site can't read its tokens";
                 text_response(StatusCode::SERVICE_UNAVAILABLE, why)
             }
         }

@@ -108,15 +108,15 @@ impl Drop for AuditEntry {
 /// Returns the Destination of a COPY or a MOVE as sent. It may be invalid.
 fn raw_destination<B>(request: &Request<B>) -> Option<String> {
     let has_destination = ["COPY", "MOVE"].contains(&request.method().as_str());
-    let asked = request.headers().get("destination");
-    let asked = asked.filter(|_| has_destination)?.as_bytes();
-    Some(escape_for_log(&String::from_utf8_lossy(asked)))
+    let raw = request.headers().get("destination");
+    let raw = raw.filter(|_| has_destination)?.as_bytes();
+    Some(escape_for_log(&String::from_utf8_lossy(raw)))
 }
 
 /// Escapes control characters and spaces, and truncates the text to the longest that a record may have.
 fn escape_for_log(text: &str) -> String {
     const ESCAPED: &AsciiSet = &CONTROLS.add(b' ');
-    let mut shown = utf8_percent_encode(text, ESCAPED).to_string();
-    shown.truncate(SHOWN_LEN_MAX);
-    shown
+    let mut escaped = utf8_percent_encode(text, ESCAPED).to_string();
+    escaped.truncate(SHOWN_LEN_MAX);
+    escaped
 }

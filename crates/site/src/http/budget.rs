@@ -131,7 +131,7 @@ impl RequestBudget {
 pub(super) struct Reservation {
     /// Entries reserved.
     pub(super) count: u32,
-    #[expect(dead_code, reason = "it holds by being there")]
+    #[expect(dead_code, reason = "held until it is dropped")]
     permits: Arc<Permits>,
 }
 

@@ -84,7 +84,7 @@ impl Claims {
 
     fn new(state: &StateDir) -> Result<Self> {
         // The lock keeps other processes from removing the file before it is locked.
-        let claimed = state.lock()?;
+        let lock = state.lock()?;
         let file = tempfile::Builder::new()
             .prefix(FILE_PREFIX)
             .tempfile_in(state.directory())?;
@@ -97,7 +97,7 @@ impl Claims {
             claimed: Mutex::default(),
             freed: Notify::new(),
         };
-        claims.write(&[], &claimed)?;
+        claims.write(&[], &lock)?;
         Ok(claims)
     }
 
@@ -113,8 +113,8 @@ impl Claims {
                 // From here on, no notification is missed.
                 freed.as_mut().enable();
                 let (this, paths) = (self.clone(), paths.clone());
-                let taken = tokio::task::spawn_blocking(move || this.try_claim(paths));
-                if let Some(claim) = taken.await?? {
+                let attempt = tokio::task::spawn_blocking(move || this.try_claim(paths));
+                if let Some(claim) = attempt.await?? {
                     return Ok::<_, anyhow::Error>(claim);
                 }
                 let _ = timeout(POLL_INTERVAL, freed).await;
@@ -128,10 +128,10 @@ impl Claims {
         let others = self.read_other_processes(&lock)?;
         let mut claimed = self.claimed.lock();
         let mut all = claimed.iter().chain(&others);
-        if all.any(|one| {
+        if all.any(|claim| {
             paths
                 .iter()
-                .any(|claimed_path| claimed_path.conflicts_with(one))
+                .any(|claimed_path| claimed_path.conflicts_with(claim))
         }) {
             return Ok(None);
         }
@@ -233,10 +233,10 @@ mod tests {
     fn overlapping_claims_conflict_across_processes() {
         let (_folder, state) = site();
         let (one, other) = (claims(&state), claims(&state));
-        for (holds, asks) in [(&one, &one), (&one, &other), (&other, &one)] {
-            let now = |paths| asks.clone().try_claim(paths).unwrap();
+        for (holder, claimant) in [(&one, &one), (&one, &other), (&other, &one)] {
+            let now = |paths| claimant.clone().try_claim(paths).unwrap();
             let paths = vec![claimed_path("/a/b", false), claimed_path("/c", true)];
-            let claim = holds.clone().try_claim(paths).unwrap().unwrap();
+            let claim = holder.clone().try_claim(paths).unwrap().unwrap();
             for free in [
                 claimed_path("/a/bb", false),
                 claimed_path("/d", false),

@@ -71,7 +71,7 @@ async fn prepare<B>(
     let opened = open(access, entry.changes.clone(), OPEN_TIMEOUT, |files| files).await;
     let files = opened.ok_or((
         StatusCode::SERVICE_UNAVAILABLE,
-        "the site cannot open what it exports",
+        "the site cannot open the export",
     ))?;
     Ok((target, files))
 }
@@ -150,7 +150,7 @@ pub(super) async fn collect_body(
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             return Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"));
         }
-        Ok(Err(_)) => return Err((StatusCode::BAD_REQUEST, "the body did not come whole")),
+        Ok(Err(_)) => return Err((StatusCode::BAD_REQUEST, "the body is incomplete")),
         Err(_) => return Err((StatusCode::REQUEST_TIMEOUT, "the body is too slow")),
     };
     if XML_METHODS.contains(&head.method.as_str()) && !body.is_empty() {
@@ -175,15 +175,15 @@ fn check_put<B>(request: &Request<B>) -> Result<(), Rejection> {
         all.any(|value| !value.as_bytes().eq_ignore_ascii_case(usual.as_bytes()))
     };
     if request.method() == Method::PATCH || headers.contains_key(header::CONTENT_RANGE) {
-        let why = "a file is put whole: longhaul copy goes on where it was interrupted";
+        let why = "partial uploads are not supported: longhaul copy resumes an interrupted copy";
         return Err((StatusCode::BAD_REQUEST, why));
     }
     if other(header::CONTENT_ENCODING, "identity") {
-        let why = "a file is put as it is: without Content-Encoding";
+        let why = "Content-Encoding is not supported";
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
     if other(header::TRANSFER_ENCODING, "chunked") {
-        let why = "of transfer codings only chunked is known";
+        let why = "the only supported transfer coding is chunked";
         return Err((StatusCode::NOT_IMPLEMENTED, why));
     }
     Ok(())
@@ -214,7 +214,7 @@ async fn check_resource_kind<B>(
         return Ok(());
     };
     if is_put {
-        let why = "a name with a slash at its end is a directory's";
+        let why = "a name with a trailing slash is a directory's";
         return Err((StatusCode::CONFLICT, why));
     }
     match files.stat(Some(path)).await {
@@ -224,7 +224,7 @@ async fn check_resource_kind<B>(
         )),
         Ok(meta) if !meta.is_dir() && target.is_directory => Err((
             StatusCode::NOT_FOUND,
-            "it is a file, and the name a directory's",
+            "it is a file, and the name ends with a slash",
         )),
         _ => Ok(()),
     }

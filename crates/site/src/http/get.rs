@@ -93,7 +93,9 @@ fn conditional_response(
             partial::partial_content(file, kind, &parts),
             &meta,
         )),
-        RequestedRange::Unsatisfiable => Some(unsatisfiable("nothing of it is there", meta.len())),
+        RequestedRange::Unsatisfiable => {
+            Some(unsatisfiable("the range is beyond the end", meta.len()))
+        }
         RequestedRange::Refused => {
             let why = "want fewer ranges, and none that overlap";
             Some(unsatisfiable(why, meta.len()))

@@ -95,8 +95,8 @@ async fn propfind(
 async fn open_export(access: Access) -> (Resource, Option<Quota>) {
     let href = format!("/{}/", access.export);
     let unopened = (Resource::unopened(href.clone()), None);
-    let look = |files| export_resource(href, files);
-    let opened = open(access, ChangeCounter::default(), OPEN_TIMEOUT, look);
+    let inspect = |files| export_resource(href, files);
+    let opened = open(access, ChangeCounter::default(), OPEN_TIMEOUT, inspect);
     opened.await.unwrap_or(unopened)
 }
 

@@ -42,10 +42,7 @@ where
 }
 
 pub(super) fn bad_request() -> HttpResponse {
-    text_response(
-        StatusCode::BAD_REQUEST,
-        "what the request says makes no sense",
-    )
+    text_response(StatusCode::BAD_REQUEST, "the request is invalid")
 }
 
 /// Returns the response to OPTIONS without PATCH, which dav-server advertises.
@@ -55,12 +52,12 @@ pub(super) fn options_response(mut response: HttpResponse) -> HttpResponse {
     let allowed = headers
         .get(header::ALLOW)
         .and_then(|value| value.to_str().ok());
-    let kept = allowed
+    let methods = allowed
         .unwrap_or_default()
         .split(',')
-        .filter(|one| *one != "PATCH");
-    if let Ok(kept) = HeaderValue::try_from(kept.collect::<Vec<_>>().join(",")) {
-        headers.insert(header::ALLOW, kept);
+        .filter(|method| *method != "PATCH");
+    if let Ok(methods) = HeaderValue::try_from(methods.collect::<Vec<_>>().join(",")) {
+        headers.insert(header::ALLOW, methods);
     }
     response
 }

@@ -46,7 +46,7 @@ pub(super) async fn entries(
     let listed = timeout(LISTING_TIMEOUT, read_within_budget(files, target)).await;
     listed.unwrap_or(Err((
         StatusCode::SERVICE_UNAVAILABLE,
-        "too much is listed at the same time: try again",
+        "too many entries are listed at the same time: try again",
     )))
 }
 
@@ -82,16 +82,13 @@ async fn read(files: &Files, target: &Target) -> Result<Option<Entries>, Rejecti
     match blocking(move || Entries::of(&root, path.as_ref())).await {
         Ok(entries) => Ok(Some(entries)),
         Err(FsError::NotFound) => Ok(None),
-        Err(FsError::Forbidden) => Err((
-            StatusCode::FORBIDDEN,
-            "the site can't look at all that is in it",
-        )),
+        Err(FsError::Forbidden) => Err((StatusCode::FORBIDDEN, "the site can't read all of it")),
         Err(FsError::TooLarge) => {
             let why = "a directory of more than 100,000 entries can't be listed";
             Err((StatusCode::INSUFFICIENT_STORAGE, why))
         }
         Err(FsError::PathTooLong) => {
-            let why = "what is in it has paths that are too long";
+            let why = "paths in it are too long";
             Err((StatusCode::INSUFFICIENT_STORAGE, why))
         }
         Err(_) => {

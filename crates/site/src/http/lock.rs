@@ -77,7 +77,9 @@ pub(super) async fn unlock(
         match changed.map_err(|_| unavailable())? {
             UnlockOutcome::Removed => Ok(empty_response(StatusCode::NO_CONTENT)),
             UnlockOutcome::NotFound => Err((StatusCode::CONFLICT, "it has no such lock")),
-            UnlockOutcome::NotOwner => Err((StatusCode::FORBIDDEN, "the lock is another's")),
+            UnlockOutcome::NotOwner => {
+                Err((StatusCode::FORBIDDEN, "the lock belongs to another client"))
+            }
         }
     })
     .await
@@ -106,7 +108,7 @@ fn refresh(
         .locks
         .change(|table| table.refresh(holder, &lock_path, timeout));
     let lock = changed.map_err(|_| unavailable())?;
-    let why = "want an If with the token of a lock that it has";
+    let why = "want an If with the token of one of its locks";
     let lock = lock.ok_or((StatusCode::PRECONDITION_FAILED, why))?;
     Ok(lock_response(StatusCode::OK, files, &lock))
 }
@@ -119,13 +121,13 @@ fn grant(
 ) -> Result<HttpResponse, Rejection> {
     let path = target.path.as_ref();
     if !files.access.writable || path.is_some_and(RelPath::is_internal) {
-        return Err((StatusCode::FORBIDDEN, "this may not be written"));
+        return Err((StatusCode::FORBIDDEN, "it is read-only"));
     }
     let info = LockInfo::read(body)?;
     let deep = has_infinite_depth(headers)?;
     let exists = files.exists(path);
     if !exists && target.is_directory {
-        let why = "a name with a slash at its end is a directory's";
+        let why = "a name with a trailing slash is a directory's";
         return Err((StatusCode::CONFLICT, why));
     }
     let lock = Lock::new(
@@ -148,10 +150,10 @@ fn grant(
     changed
         .map_err(|_| unavailable())?
         .map_err(|refused| match refused {
-            LockError::Conflict => (StatusCode::LOCKED, "another lock is in the way"),
+            LockError::Conflict => (StatusCode::LOCKED, "a conflicting lock exists"),
             LockError::Full => (
                 StatusCode::INSUFFICIENT_STORAGE,
-                "there are as many locks as there may be",
+                "the limit on locks is reached",
             ),
         })?;
     if exists {
@@ -176,13 +178,13 @@ fn grant(
 /// Returns the response when the file to be locked can't be created.
 fn creation_error(error: &FsError) -> Rejection {
     match error {
-        FsError::NotFound => (
-            StatusCode::CONFLICT,
-            "the directory that it is to be in is not there",
-        ),
-        FsError::Forbidden => (StatusCode::FORBIDDEN, "the site may not make it"),
+        FsError::NotFound => (StatusCode::CONFLICT, "the parent directory does not exist"),
+        FsError::Forbidden => (StatusCode::FORBIDDEN, "the site may not create it"),
         FsError::InsufficientStorage => (StatusCode::INSUFFICIENT_STORAGE, "no space is left"),
-        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the site can't make it"),
+        _ => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the site can't create it",
+        ),
     }
 }
 
@@ -198,17 +200,17 @@ fn has_infinite_depth(headers: &HeaderMap) -> Result<bool, Rejection> {
 /// Returns the first valid timeout that the client requests (§10.7).
 fn requested_timeout(headers: &HeaderMap) -> Duration {
     let text = headers.get("timeout").and_then(|value| value.to_str().ok());
-    let mut asked = text.unwrap_or_default().split(',').map(str::trim);
-    let read = |one: &str| match one.strip_prefix("Second-") {
+    let mut requested = text.unwrap_or_default().split(',').map(str::trim);
+    let read = |text: &str| match text.strip_prefix("Second-") {
         // Digits only, however many.
         Some(seconds)
             if !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit()) =>
         {
             Some(Duration::from_secs(seconds.parse().unwrap_or(u64::MAX)))
         }
-        _ => one.eq_ignore_ascii_case("Infinite").then_some(TIMEOUT_MAX),
+        _ => text.eq_ignore_ascii_case("Infinite").then_some(TIMEOUT_MAX),
     };
-    asked.find_map(read).unwrap_or(DEFAULT_TIMEOUT)
+    requested.find_map(read).unwrap_or(DEFAULT_TIMEOUT)
 }
 
 fn lock_response(status: StatusCode, files: &Files, lock: &Lock) -> HttpResponse {

@@ -11,14 +11,14 @@ pub(super) async fn open<T: Send + 'static>(
     access: Access,
     changes: ChangeCounter,
     limit: Duration,
-    look: impl FnOnce(Files) -> T + Send + 'static,
+    inspect: impl FnOnce(Files) -> T + Send + 'static,
 ) -> Option<T> {
     let opened = async {
         let permit = access.budget.acquire_open(&access.export).await?;
         let opened = tokio::task::spawn_blocking(move || {
             // The permit is held while the thread runs, even if the request has timed out.
             let _permit = permit;
-            Files::of(access, changes).map(look).ok()
+            Files::of(access, changes).map(inspect).ok()
         });
         opened.await.ok()?
     };

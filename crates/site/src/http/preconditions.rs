@@ -97,7 +97,7 @@ impl Preconditions {
 pub(super) fn unavailable() -> Rejection {
     (
         StatusCode::SERVICE_UNAVAILABLE,
-        "the site can't look at its locks",
+        "the site can't read its locks",
     )
 }
 

@@ -142,7 +142,7 @@ fn spawn_process(listener: &tokio::net::TcpListener, scheme: Scheme) -> Result<C
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .context("no process starts")
+        .context("cannot start a process")
 }
 
 fn terminate(child: &Child) {

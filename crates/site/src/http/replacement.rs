@@ -72,7 +72,7 @@ pub(super) async fn execute<B, F: Future<Output = HttpResponse>>(
     handle: impl Fn(Files, Request<B>) -> F,
 ) -> HttpResponse {
     if !files.access.writable {
-        return text_response(StatusCode::FORBIDDEN, "this may only be read");
+        return text_response(StatusCode::FORBIDDEN, "it is read-only");
     }
     let moved = request.method().as_str() == "MOVE";
     let _claim = match claim(&files, claimed_paths(&files, &target, moved)).await {
@@ -97,9 +97,9 @@ pub(super) async fn claim(files: &Files, paths: Vec<ClaimedPath>) -> Result<Clai
     };
     let unknown = (
         StatusCode::SERVICE_UNAVAILABLE,
-        "the site can't look at what other requests are at",
+        "the site can't read the claims of other requests",
     );
-    let busy = (StatusCode::LOCKED, "another request is at it");
+    let busy = (StatusCode::LOCKED, "another request is changing it");
     claimed.map_err(|_| unknown)?.ok_or(busy)
 }
 
@@ -122,11 +122,11 @@ async fn change<B, F: Future<Output = HttpResponse>>(
     match blocking(move || plan(&at, &target, moved)).await {
         Err(FsError::TooLarge) => text_response(
             StatusCode::INSUFFICIENT_STORAGE,
-            "a directory of more than 100,000 entries is in it",
+            "it contains a directory of more than 100,000 entries",
         ),
         Err(_) => text_response(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "the site cannot look at what this would change",
+            "the site cannot read the affected files",
         ),
         Ok(Plan::Refuse(status, why)) => text_response(status, why),
         Ok(Plan::Library) => match collect_response(handle(files, request).await).await {
@@ -170,13 +170,10 @@ fn claimed_paths(files: &Files, target: &Target, moved: bool) -> Vec<ClaimedPath
 
 const REJECT_ACTIVE_COPY: Plan = Plan::Refuse(
     StatusCode::LOCKED,
-    "a copy is under way in it, or was interrupted",
+    "a copy into it is in progress, or was interrupted",
 );
 
-const REJECT_EXPORT: Plan = Plan::Refuse(
-    StatusCode::FORBIDDEN,
-    "another export is in it, and stays where it is",
-);
+const REJECT_EXPORT: Plan = Plan::Refuse(StatusCode::FORBIDDEN, "it contains another export");
 
 fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
     let root = &files.root;
@@ -206,19 +203,21 @@ fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
             false => Plan::RemoveFile,
         });
     };
-    let there = match Meta::replaceable(root, destination) {
+    let existing = match Meta::replaceable(root, destination) {
         Err(FsError::Forbidden) => {
-            let why = "a link or a device is at the destination, and stays";
+            let why = "the destination is a symbolic link or a device";
             return Ok(Plan::Refuse(StatusCode::FORBIDDEN, why));
         }
-        there => there?,
+        existing => existing?,
     };
     let above = |meta: &Meta, path| Ok(meta.is_dir() && is_above(root, meta, path)?);
-    if above(&meta, destination)? || there.map_or(Ok(false), |there| above(&there, source))? {
+    if above(&meta, destination)?
+        || existing.map_or(Ok(false), |existing| above(&existing, source))?
+    {
         let why = "one of source and destination is in the other";
         return Ok(Plan::Refuse(StatusCode::FORBIDDEN, why));
     }
-    let refused = there.map(|_| refuse_to_replace(files, destination, target.overwrites));
+    let refused = existing.map(|_| refuse_to_replace(files, destination, target.overwrites));
     if let Some(refused) = refused.transpose()?.flatten() {
         return Ok(refused);
     }
@@ -228,7 +227,7 @@ fn plan(files: &Files, target: &Target, moved: bool) -> FsResult<Plan> {
         new,
         destination: destination.clone(),
     };
-    Ok(match (moved, there) {
+    Ok(match (moved, existing) {
         (true, _) => Plan::Move(replacement(source.clone())),
         (false, Some(_)) => {
             Plan::Replace(source.clone(), replacement(temporary_name(destination)?))
@@ -244,7 +243,7 @@ fn refuse_to_replace(
     overwrites: bool,
 ) -> FsResult<Option<Plan>> {
     if !overwrites {
-        let why = "something is at the destination";
+        let why = "the destination exists";
         return Ok(Some(Plan::Refuse(StatusCode::PRECONDITION_FAILED, why)));
     }
     if files.contains_export(destination) {
@@ -312,10 +311,9 @@ impl Replacement {
         match (is_made, blocking(move || self.finish(is_made)).await) {
             (false, _) => response,
             (true, Ok(())) => empty_response(StatusCode::NO_CONTENT),
-            (true, Err(_)) => text_response(
-                StatusCode::CONFLICT,
-                "what is at the destination cannot be replaced",
-            ),
+            (true, Err(_)) => {
+                text_response(StatusCode::CONFLICT, "the destination cannot be replaced")
+            }
         }
     }
 
@@ -418,13 +416,10 @@ impl Replacement {
 /// Returns the response to a failed MOVE, or to a COPY whose destination was taken meanwhile.
 fn move_error(error: &FsError) -> Rejection {
     match error {
-        FsError::NotFound => (
-            StatusCode::CONFLICT,
-            "the directory that it is to be in is not there",
-        ),
+        FsError::NotFound => (StatusCode::CONFLICT, "the parent directory does not exist"),
         FsError::Exists => (
             StatusCode::PRECONDITION_FAILED,
-            "something is at the destination now",
+            "the destination was created meanwhile",
         ),
         FsError::Forbidden => (StatusCode::FORBIDDEN, "the site may not move it"),
         FsError::InsufficientStorage => (StatusCode::INSUFFICIENT_STORAGE, "no space is left"),
@@ -452,7 +447,7 @@ async fn collect_response(response: HttpResponse) -> HttpResponse {
         true => HttpResponse::from_parts(head, full_body(bytes)),
         false => text_response(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "more of it failed than can be listed",
+            "there are too many failures to list",
         ),
     }
 }

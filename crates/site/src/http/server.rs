@@ -155,10 +155,10 @@ impl HttpServer {
         let lines = RequestLines::default();
         let mut stream = LineRecorder::new(stream, &lines);
         let service = async |request| {
-            let (request, rest) = RequestBody::of(request);
+            let (request, unread) = RequestBody::of(request);
             let line = lines.check(&request);
             let mut response = self.respond(request, client, line, connection).await;
-            if !rest.read().await {
+            if !unread.read().await {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
             }
@@ -183,11 +183,11 @@ impl HttpServer {
         line: LineCheck,
         connection: &ConnectionPermit,
     ) -> HttpResponse {
-        let mut response = match self.authorize(request, client, line, connection).await {
+        let mut response = match self.execute(request, client, line, connection).await {
             Ok(response) => response,
             Err(error) => {
                 if matches!(error, AuthError::WrongToken) {
-                    let why = "the token is not one of its";
+                    let why = "the token is not valid at this site";
                     let refusals = &self.refusals;
                     sleep(refusals.report(client, RefusalCause::WrongToken, why, self.records))
                         .await;
@@ -202,7 +202,7 @@ impl HttpServer {
         response
     }
 
-    async fn authorize(
+    async fn execute(
         &self,
         request: Request<RequestBody>,
         client: SocketAddr,
@@ -216,8 +216,8 @@ impl HttpServer {
             return Ok(index::respond(&principal, config, &self.budget, request).await);
         }
         let export = request.uri().path().split('/').nth(1).unwrap_or_default();
-        let who = (principal.token(), export);
-        let entry = AuditEntry::new(&request, client, who, self.records);
+        let identity = (principal.token(), export);
+        let entry = AuditEntry::new(&request, client, identity, self.records);
         if let Err((status, why)) = check_line(line, request.method()) {
             return Ok(entry.finish(text_response(status, why)));
         }
@@ -232,12 +232,13 @@ impl HttpServer {
 fn check_line(line: LineCheck, method: &Method) -> Result<(), Rejection> {
     let reads = method.is_safe() || method.as_str() == "PROPFIND";
     match line {
-        LineCheck::WithFragment => {
-            Err((StatusCode::BAD_REQUEST, "\"#\" in a name is %23 in a URL"))
-        }
+        LineCheck::WithFragment => Err((
+            StatusCode::BAD_REQUEST,
+            "\"#\" in a name must be %23 in a URL",
+        )),
         LineCheck::Unknown if !reads => Err((
             StatusCode::BAD_REQUEST,
-            "want no request that changes something before the answer to the one before it",
+            "want no request that changes something before the response to the previous one",
         )),
         _ => Ok(()),
     }

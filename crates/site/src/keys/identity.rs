@@ -30,14 +30,14 @@ pub(crate) struct Identity {
 impl Identity {
     /// Loads the identity, or creates it.
     pub(crate) fn load_or_create(state: &StateDir) -> Result<Self> {
-        let held = state.lock()?;
+        let lock = state.lock()?;
         let path = state.path(FILE);
         let failed = || format!("cannot read {}", path.display());
         let text = match state.read(FILE, FILE_LEN_MAX).with_context(failed)? {
             Some(text) => text,
             None => {
                 let text = generate()?;
-                state.write(FILE, &text, &held)?;
+                state.write(FILE, &text, &lock)?;
                 text
             }
         };
@@ -46,8 +46,8 @@ impl Identity {
 
     fn parse(text: &str) -> Result<Self> {
         let certificate = Certificate::parse(text.as_bytes())?;
-        let shown = certificate.chain.first().context("no certificate")?;
-        let key = webpki::EndEntityCert::try_from(shown)?.subject_public_key_info();
+        let end_entity = certificate.chain.first().context("no certificate")?;
+        let key = webpki::EndEntityCert::try_from(end_entity)?.subject_public_key_info();
         Ok(Self {
             fingerprint: Fingerprint::of(&key),
             certificate,
@@ -57,7 +57,7 @@ impl Identity {
 
 fn generate() -> Result<String> {
     let made = rcgen::generate_simple_self_signed(["longhaul".to_owned()]);
-    let made = made.context("cannot make a key")?;
+    let made = made.context("cannot create a key")?;
     Ok(made.signing_key.serialize_pem() + &made.cert.pem())
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct StateDir(PathBuf);
 impl StateDir {
     /// Returns the given directory, or the one of the service manager (`StateDirectory=` in systemd.exec(5)) or of
     /// the XDG Base Directory Specification.
-    pub(crate) fn find(asked: Option<&Path>) -> Result<Self> {
+    pub(crate) fn find(given: Option<&Path>) -> Result<Self> {
         let absolute = |name| {
             let path = std::env::var_os(name).map(PathBuf::from);
             path.filter(|path| path.is_absolute())
@@ -29,12 +29,14 @@ impl StateDir {
             let state = state.or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
             Some(state.join("longhaul/site"))
         };
-        let asked = asked.map(Path::to_owned);
-        let path = asked
+        let given = given.map(Path::to_owned);
+        let path = given
             .or_else(|| absolute("STATE_DIRECTORY"))
             .or_else(of_user);
         path.map(Self).ok_or_else(|| {
-            Refusal::usage("neither STATE_DIRECTORY nor HOME is set: --state says where to keep key and tokens")
+            Refusal::usage(
+                "neither STATE_DIRECTORY nor HOME is set: want --state for the key and the tokens",
+            )
         })
     }
 
@@ -43,16 +45,16 @@ impl StateDir {
     /// # Errors
     /// The directory can't be created, or other users may read it.
     pub(crate) fn lock(&self) -> Result<StateLock> {
-        let shown = self.0.display();
+        let display = self.0.display();
         let made = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.0);
-        made.with_context(|| format!("cannot make {shown}"))?;
-        let directory = File::open(&self.0).with_context(|| format!("{shown}"))?;
+        made.with_context(|| format!("cannot create {display}"))?;
+        let directory = File::open(&self.0).with_context(|| format!("{display}"))?;
         if directory.metadata()?.mode() & 0o077 != 0 {
             return Err(Refusal::usage(format!(
-                "{shown}: others may look into it, and it holds a key: chmod 700"
+                "{display}: other users can read it, and it contains a key: chmod 700"
             )));
         }
         flock(&directory, FlockOperation::LockExclusive)?;
@@ -74,14 +76,14 @@ impl StateDir {
     }
 
     /// Writes a file atomically, readable only by its owner. It survives a power loss.
-    pub(crate) fn write(&self, name: &str, text: &str, held: &StateLock) -> Result<()> {
+    pub(crate) fn write(&self, name: &str, text: &str, lock: &StateLock) -> Result<()> {
         let path = self.0.join(name);
         let failed = || format!("cannot write {}", path.display());
         let mut file = NamedTempFile::new_in(&self.0).with_context(failed)?;
         file.write_all(text.as_bytes()).with_context(failed)?;
         file.as_file().sync_all().with_context(failed)?;
         file.persist(&path).with_context(failed)?;
-        held.0.sync_all().with_context(failed)
+        lock.0.sync_all().with_context(failed)
     }
 
     pub(crate) fn directory(&self) -> &Path {

@@ -64,10 +64,10 @@ impl Tokens {
         parsed.map_err(|error| Refusal::usage(format!("{}: {error}", path.display())))
     }
 
-    pub(crate) fn write(&self, state: &StateDir, held: &StateLock) -> Result<()> {
+    pub(crate) fn write(&self, state: &StateDir, lock: &StateLock) -> Result<()> {
         let text = toml::to_string(self)?;
         check_len(&text, &state.path(FILE))?;
-        state.write(FILE, &text, held)
+        state.write(FILE, &text, lock)
     }
 
     /// Returns the name and the rights of the token with this secret.
@@ -103,7 +103,7 @@ pub(crate) fn create(
         )));
     }
     let site = Identity::load_or_create(state)?.fingerprint;
-    let held = state.lock()?;
+    let lock = state.lock()?;
     let mut tokens = Tokens::read(state)?;
     if tokens.0.contains_key(name) {
         return Err(Refusal::usage(format!(
@@ -113,7 +113,7 @@ pub(crate) fn create(
     let secret = Secret::random()?;
     let grant = Grant::new(&secret, exports, read_only);
     tokens.0.insert(name.to_owned(), grant);
-    tokens.write(state, &held)?;
+    tokens.write(state, &lock)?;
     outln!("{}", Token { site, secret }.text());
     Ok(())
 }
@@ -135,19 +135,19 @@ pub(crate) fn list(state: &StateDir) -> Result<()> {
 }
 
 pub(crate) fn remove(state: &StateDir, name: &str) -> Result<()> {
-    let held = state.lock()?;
+    let lock = state.lock()?;
     let mut tokens = Tokens::read(state)?;
     if tokens.0.remove(name).is_none() {
         return Err(Refusal::usage(format!("there is no token of {name}")));
     }
-    tokens.write(state, &held)
+    tokens.write(state, &lock)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn written(text: &str) -> Result<Tokens> {
+    fn read_tokens(text: &str) -> Result<Tokens> {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir::find(Some(folder.path())).unwrap();
         std::fs::write(state.path(FILE), text).unwrap();
@@ -163,22 +163,24 @@ mod tests {
         };
         let limited = token(&["data".to_owned()], true);
         for text in [&limited, &token(&[], false)] {
-            assert!(written(text).unwrap().find(&secret).is_some());
+            assert!(read_tokens(text).unwrap().find(&secret).is_some());
         }
         // A truncated file ends like this.
         for last in ["made", "exports"] {
-            let kept = limited.lines().take_while(|line| !line.starts_with(last));
+            let lines = limited.lines().take_while(|line| !line.starts_with(last));
             let whole = limited.lines().find(|line| line.starts_with(last)).unwrap();
-            let cut: Vec<_> = kept.chain([whole]).collect();
-            assert!(written(&cut.join("\n")).is_err(), "{last}");
+            let cut: Vec<_> = lines.chain([whole]).collect();
+            assert!(read_tokens(&cut.join("\n")).is_err(), "{last}");
         }
     }
 
     #[test]
     fn refuses_a_file_that_is_too_long() {
         let long = |len: u64| "#".repeat(usize::try_from(len).unwrap());
-        assert!(written(&long(FILE_LEN_MAX)).is_ok());
-        let error = written(&long(FILE_LEN_MAX + 1)).unwrap_err().to_string();
+        assert!(read_tokens(&long(FILE_LEN_MAX)).is_ok());
+        let error = read_tokens(&long(FILE_LEN_MAX + 1))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("4 MiB"), "{error}");
     }
 }

@@ -33,12 +33,12 @@ struct Table {
     counts: HashMap<IpAddr, usize>,
     /// Unauthenticated connections, by age.
     unauthenticated: BTreeMap<u64, PendingConnection>,
-    next: u64,
+    next_id: u64,
 }
 
 #[derive(Debug)]
 struct PendingConnection {
-    from: IpAddr,
+    host: IpAddr,
     evicted: Arc<Notify>,
 }
 
@@ -46,8 +46,8 @@ struct PendingConnection {
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     table: Arc<Mutex<Table>>,
-    from: IpAddr,
-    number: u64,
+    host: IpAddr,
+    id: u64,
     evicted: Arc<Notify>,
     is_authenticated: Mutex<bool>,
 }
@@ -59,20 +59,20 @@ impl ConnectionLimiter {
     }
 
     /// Returns a permit, or `None` if the limits are reached.
-    pub(crate) fn try_acquire(&self, from: IpAddr) -> Option<ConnectionPermit> {
-        let from = network(from);
+    pub(crate) fn try_acquire(&self, host: IpAddr) -> Option<ConnectionPermit> {
+        let host = network(host);
         let mut table = self.table.lock();
         let total: usize = table.counts.values().sum();
-        let per_host = table.counts.get(&from).copied().unwrap_or_default();
+        let per_host = table.counts.get(&host).copied().unwrap_or_default();
         if per_host >= self.limits.per_host || total >= self.limits.total && !table.evict_oldest() {
             return None;
         }
         let evicted = Arc::<Notify>::default();
-        let number = table.try_acquire(from, evicted.clone());
+        let id = table.insert(host, evicted.clone());
         Some(ConnectionPermit {
             table: self.table.clone(),
-            from,
-            number,
+            host,
+            id,
             evicted,
             is_authenticated: Mutex::default(),
         })
@@ -80,30 +80,30 @@ impl ConnectionLimiter {
 }
 
 impl Table {
-    fn try_acquire(&mut self, from: IpAddr, evicted: Arc<Notify>) -> u64 {
-        let number = self.next;
-        self.next += 1;
-        *self.counts.entry(from).or_default() += 1;
+    fn insert(&mut self, host: IpAddr, evicted: Arc<Notify>) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        *self.counts.entry(host).or_default() += 1;
         self.unauthenticated
-            .insert(number, PendingConnection { from, evicted });
-        number
+            .insert(id, PendingConnection { host, evicted });
+        id
     }
 
     /// Evicts the oldest unauthenticated connection, if there is one.
     fn evict_oldest(&mut self) -> bool {
-        let Some((_, PendingConnection { from, evicted })) = self.unauthenticated.pop_first()
+        let Some((_, PendingConnection { host, evicted })) = self.unauthenticated.pop_first()
         else {
             return false;
         };
-        self.release(from);
+        self.release(host);
         evicted.notify_one();
         true
     }
 
-    fn release(&mut self, from: IpAddr) {
-        match self.counts.get_mut(&from) {
+    fn release(&mut self, host: IpAddr) {
+        match self.counts.get_mut(&host) {
             Some(per_host) if *per_host > 1 => *per_host -= 1,
-            _ => drop(self.counts.remove(&from)),
+            _ => drop(self.counts.remove(&host)),
         }
     }
 }
@@ -113,7 +113,7 @@ impl ConnectionPermit {
     pub(crate) fn mark_authenticated(&self) {
         let mut table = self.table.lock();
         // A connection that was evicted meanwhile is closed.
-        *self.is_authenticated.lock() |= table.unauthenticated.remove(&self.number).is_some();
+        *self.is_authenticated.lock() |= table.unauthenticated.remove(&self.id).is_some();
     }
 
     /// Waits until the connection must be closed: it was not authenticated within `limit`, or was evicted.
@@ -129,9 +129,9 @@ impl ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut table = self.table.lock();
-        let was_pending = table.unauthenticated.remove(&self.number).is_some();
+        let was_pending = table.unauthenticated.remove(&self.id).is_some();
         if was_pending || *self.is_authenticated.lock() {
-            table.release(self.from);
+            table.release(self.host);
         }
     }
 }
@@ -157,15 +157,12 @@ mod tests {
             total: 64,
             per_host: 32,
         });
-        let try_acquire = |from: &str| connections.try_acquire(from.parse().unwrap());
+        let try_acquire = |host: &str| connections.try_acquire(host.parse().unwrap());
         let greedy: Vec<_> = std::iter::from_fn(|| try_acquire("192.0.2.1")).collect();
         assert_eq!(greedy.len(), 32);
-        assert!(
-            try_acquire("::ffff:192.0.2.1").is_none(),
-            "the same in other clothes"
-        );
+        assert!(try_acquire("::ffff:192.0.2.1").is_none(), "IPv4-mapped");
         let networks = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"];
-        let [one, same, other] = networks.map(|from| network(from.parse().unwrap()));
+        let [one, same, other] = networks.map(|host| network(host.parse().unwrap()));
         assert!(one == same && one != other);
         greedy.iter().for_each(ConnectionPermit::mark_authenticated);
         let others: Vec<_> = (0..32)
@@ -173,13 +170,16 @@ mod tests {
             .collect();
         others.iter().for_each(ConnectionPermit::mark_authenticated);
         assert_eq!(others.len(), 32);
-        assert!(try_acquire("203.0.113.1").is_none(), "all are let in");
+        assert!(
+            try_acquire("203.0.113.1").is_none(),
+            "all are authenticated"
+        );
         drop(greedy);
         assert!(try_acquire("192.0.2.1").is_some());
         drop(others);
         assert!(
             connections.table.lock().counts.is_empty(),
-            "who went is forgotten"
+            "closed connections are removed"
         );
     }
 
@@ -189,27 +189,27 @@ mod tests {
             total: 3,
             per_host: 2,
         });
-        let try_acquire = |from: &str| connections.try_acquire(from.parse().unwrap()).unwrap();
+        let try_acquire = |host: &str| connections.try_acquire(host.parse().unwrap()).unwrap();
         let (hour, moment) = (Duration::from_secs(3600), Duration::from_millis(10));
-        let (known, eldest) = (try_acquire("192.0.2.1"), try_acquire("192.0.2.1"));
-        known.mark_authenticated();
+        let (authenticated, oldest) = (try_acquire("192.0.2.1"), try_acquire("192.0.2.1"));
+        authenticated.mark_authenticated();
         let younger = try_acquire("192.0.2.2");
-        let newcomer = try_acquire("192.0.2.3");
-        eldest.wait_for_eviction(hour).await;
-        eldest.mark_authenticated();
-        assert!(!*eldest.is_authenticated.lock(), "too late");
+        let newest = try_acquire("192.0.2.3");
+        oldest.wait_for_eviction(hour).await;
+        oldest.mark_authenticated();
+        assert!(!*oldest.is_authenticated.lock(), "too late");
         assert!(
             timeout(moment, younger.wait_for_eviction(hour))
                 .await
                 .is_err()
         );
         assert!(
-            timeout(2 * moment, known.wait_for_eviction(moment))
+            timeout(2 * moment, authenticated.wait_for_eviction(moment))
                 .await
                 .is_err()
         );
-        newcomer.wait_for_eviction(moment).await;
-        drop(eldest);
+        newest.wait_for_eviction(moment).await;
+        drop(oldest);
         let table = connections.table.lock();
         assert_eq!(table.counts.values().sum::<usize>(), 3);
     }

@@ -148,8 +148,8 @@ impl Table {
         }
     }
 
-    fn evict_quietest(&mut self, newcomer: IpAddr) {
-        if self.addresses.len() < ADDRESSES_MAX || self.addresses.contains_key(&newcomer) {
+    fn evict_quietest(&mut self, host: IpAddr) {
+        if self.addresses.len() < ADDRESSES_MAX || self.addresses.contains_key(&host) {
             return;
         }
         let quietest = self.addresses.iter().min_by_key(|(_, state)| state.last);

@@ -3,7 +3,7 @@
 
 use crate::site_process::{
     Client, Home, make_tree,
-    web::{Web, curl, until},
+    web::{Web, curl, wait_until},
 };
 use serde_json::Value;
 use std::{
@@ -15,17 +15,17 @@ use std::{
 };
 
 /// Returns the next `request` record, without client and token.
-fn line(web: &Web) -> (String, u64, u64, Option<u64>) {
-    let said = web.site.says("request");
+fn next_request_record(web: &Web) -> (String, u64, u64, Option<u64>) {
+    let record = web.site.wait_for("request");
     assert_eq!(
-        (&said["token"], &said["export"]),
+        (&record["token"], &record["export"]),
         (&"me".into(), &"data".into())
     );
-    assert!(said["client"].as_str().unwrap().starts_with("127.0.0.1:"));
-    let text = |key: &str| said[key].as_str().map(str::to_owned);
+    assert!(record["client"].as_str().unwrap().starts_with("127.0.0.1:"));
+    let text = |key: &str| record[key].as_str().map(str::to_owned);
     let what = [text("method"), text("path"), text("to")];
     let what: Vec<_> = what.into_iter().flatten().collect();
-    let number = |key: &str| said[key].as_u64();
+    let number = |key: &str| record[key].as_u64();
     (
         what.join(" "),
         number("entries").unwrap(),
@@ -44,24 +44,30 @@ fn records_changes_and_their_status() {
         web.status(&[], "/data/");
         web.status(&["-X", "PROPFIND", "-H", "Depth: 1"], "/data/");
     };
-    let ask = |arguments: &[&str], path: &str| web.status(arguments, path);
-    ask(&["-X", "MKCOL"], "/data/dir");
-    assert_eq!(line(&web), ("MKCOL /data/dir".into(), 1, 0, Some(201)));
-    ask(&put, "/data/dir/a%20b");
+    let send_request = |arguments: &[&str], path: &str| web.status(arguments, path);
+    send_request(&["-X", "MKCOL"], "/data/dir");
     assert_eq!(
-        line(&web),
+        next_request_record(&web),
+        ("MKCOL /data/dir".into(), 1, 0, Some(201))
+    );
+    send_request(&put, "/data/dir/a%20b");
+    assert_eq!(
+        next_request_record(&web),
         ("PUT /data/dir/a%20b".into(), 1, 1000, Some(201))
     );
     reads();
-    ask(
+    send_request(
         &["-X", "COPY", "-H", "Destination: /data/dir/c"],
         "/data/dir/a%20b",
     );
     let copied = "COPY /data/dir/a%20b /data/dir/c";
-    assert_eq!(line(&web), (copied.into(), 1, 1000, Some(201)));
-    ask(&["-X", "MOVE", "-H", "Destination: /data/new"], "/data/dir");
     assert_eq!(
-        line(&web),
+        next_request_record(&web),
+        (copied.into(), 1, 1000, Some(201))
+    );
+    send_request(&["-X", "MOVE", "-H", "Destination: /data/new"], "/data/dir");
+    assert_eq!(
+        next_request_record(&web),
         ("MOVE /data/dir /data/new".into(), 1, 0, Some(201))
     );
     // The old contents are removed.
@@ -69,34 +75,52 @@ fn records_changes_and_their_status() {
         if method == "COPY" {
             fs::write(web.data("other"), "old").unwrap();
         }
-        ask(
+        send_request(
             &["-X", method, "-H", "Destination: /data/other"],
             "/data/new/c",
         );
         let replaced = format!("{method} /data/new/c /data/other");
-        assert_eq!(line(&web), (replaced, entries, bytes, Some(204)));
+        assert_eq!(
+            next_request_record(&web),
+            (replaced, entries, bytes, Some(204))
+        );
     }
-    ask(
+    send_request(
         &["-X", "COPY", "-H", "Destination: /data/new/c"],
         "/data/other",
     );
-    line(&web);
+    next_request_record(&web);
     fs::create_dir_all(web.data("full/deep")).unwrap();
     fs::write(web.data("full/deep/file"), "12345").unwrap();
-    ask(
+    send_request(
         &["-X", "MOVE", "-H", "Destination: /data/full"],
         "/data/other",
     );
     let replaced = "MOVE /data/other /data/full";
-    assert_eq!(line(&web), (replaced.into(), 4, 5, Some(204)));
-    ask(&["-X", "DELETE"], "/data/new");
-    assert_eq!(line(&web), ("DELETE /data/new".into(), 3, 2000, Some(204)));
-    ask(&["-X", "DELETE"], "/data/new");
-    assert_eq!(line(&web), ("DELETE /data/new".into(), 0, 0, Some(404)));
-    ask(&["-X", "DELETE"], "/data");
-    assert_eq!(line(&web), ("DELETE /data".into(), 0, 0, Some(403)));
-    ask(&["-X", "PATCH", "-d", "x"], "/data/x");
-    assert_eq!(line(&web), ("PATCH /data/x".into(), 0, 0, Some(400)));
+    assert_eq!(
+        next_request_record(&web),
+        (replaced.into(), 4, 5, Some(204))
+    );
+    send_request(&["-X", "DELETE"], "/data/new");
+    assert_eq!(
+        next_request_record(&web),
+        ("DELETE /data/new".into(), 3, 2000, Some(204))
+    );
+    send_request(&["-X", "DELETE"], "/data/new");
+    assert_eq!(
+        next_request_record(&web),
+        ("DELETE /data/new".into(), 0, 0, Some(404))
+    );
+    send_request(&["-X", "DELETE"], "/data");
+    assert_eq!(
+        next_request_record(&web),
+        ("DELETE /data".into(), 0, 0, Some(403))
+    );
+    send_request(&["-X", "PATCH", "-d", "x"], "/data/x");
+    assert_eq!(
+        next_request_record(&web),
+        ("PATCH /data/x".into(), 0, 0, Some(400))
+    );
 }
 
 #[test]
@@ -106,10 +130,10 @@ fn records_refusals_of_a_read_only_token() {
     let reader = web.home.token(&["new", "reader", "--read-only"]);
     let bearer = format!("Authorization: Bearer {reader}");
     curl(&["-H", &bearer, "-X", "DELETE"], &web.url("/data/file"));
-    let said = web.site.says("request");
-    assert_eq!(said["token"], "reader");
-    assert_eq!(said["status"], 403);
-    assert_eq!(said["entries"], 0);
+    let record = web.site.wait_for("request");
+    assert_eq!(record["token"], "reader");
+    assert_eq!(record["status"], 403);
+    assert_eq!(record["entries"], 0);
 }
 
 #[test]
@@ -123,9 +147,9 @@ fn records_interrupted_requests() {
         web.token
     )
     .unwrap();
-    until(|| fs::read_dir(web.home.data()).unwrap().count() == 1);
+    wait_until(|| fs::read_dir(web.home.data()).unwrap().count() == 1);
     drop(socket);
-    let (what, entries, bytes, status) = line(&web);
+    let (what, entries, bytes, status) = next_request_record(&web);
     assert_eq!((what.as_str(), entries, bytes), ("PUT /data/file", 0, 4));
     assert!(status.is_none_or(|status| status >= 400), "{status:?}");
 }
@@ -143,10 +167,10 @@ fn logs_wrong_tokens_once_and_delays_them() {
     }
     // 0.1 s and four times the double.
     assert!(begin.elapsed() >= Duration::from_millis(3100));
-    let said = web.site.next();
-    assert_eq!(said["event"], "refused");
-    assert!(said["client"].as_str().unwrap().starts_with("127.0.0.1:"));
-    assert_eq!(said["why"], "the token is not one of its");
+    let record = web.site.next();
+    assert_eq!(record["event"], "refused");
+    assert!(record["client"].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert_eq!(record["why"], "the token is not valid at this site");
     // A request without a token gets 401 at once, and is not logged.
     assert_eq!(curl(&[], &web.url("/data/file")).0, 401);
     assert_eq!(web.status(&["-X", "DELETE"], "/data/file"), 204);
@@ -163,14 +187,14 @@ fn logs_wrong_tokens_of_copies_once_and_delays_them() {
     let (_, secret) = other.rsplit_once('.').unwrap();
     let site = home.site(&[]);
     fs::write(home.data().join("file"), "x").unwrap();
-    let wrong = Client::knowing(&[(&site, &format!("{key}.{secret}"))]);
+    let wrong = Client::with_tokens(&[(&site, &format!("{key}.{secret}"))]);
     let begin = Instant::now();
     for _ in 0..4 {
-        wrong.fails(2, &[&site.at("/file"), "/nonexistent/x"]);
+        wrong.copy_fails(2, &[&site.at("/file"), "/nonexistent/x"]);
     }
     assert!(begin.elapsed() >= Duration::from_millis(1500));
     let folder = tempfile::tempdir().unwrap();
-    let right = Client::knowing(&[(&site, &good)]);
+    let right = Client::with_tokens(&[(&site, &good)]);
     right.copy(&[&site.at("/file"), folder.path().to_str().unwrap()]);
     let events: Vec<Value> = (0..2).map(|_| site.next()).collect();
     assert_eq!(events[0]["event"], "refused");
@@ -183,7 +207,7 @@ fn escapes_control_characters_in_records() {
     let web = Web::new();
     for path in ["/data/%1b[31mred", "/data/%0aline", "/data/%c2%9b2J"] {
         web.status(&["--globoff", "-X", "DELETE"], path);
-        assert_eq!(web.site.says("request")["path"], path);
+        assert_eq!(web.site.wait_for("request")["path"], path);
     }
 }
 
@@ -199,36 +223,40 @@ fn records_outcomes_of_copies() {
     make_tree(&from);
     let (here, there) = (from.to_str().unwrap(), site.at("/new"));
     let bytes: u64 = 1000 + (9 << 20); // A file with two names is sent once.
-    let client = Client::knowing(&[(&site, &all)]);
+    let client = Client::with_tokens(&[(&site, &all)]);
     client.copy(&[here, &there]);
-    let said = site.says("ended");
+    let record = site.wait_for("ended");
     for (key, wanted) in [("role", "target"), ("outcome", "over")] {
-        assert_eq!(said[key], wanted, "{said}");
+        assert_eq!(record[key], wanted, "{record}");
     }
-    assert_eq!(said["paths"], serde_json::json!(["/data/new"]), "{said}");
     assert_eq!(
-        (&said["bytes"], &said["failed"]),
+        record["paths"],
+        serde_json::json!(["/data/new"]),
+        "{record}"
+    );
+    assert_eq!(
+        (&record["bytes"], &record["failed"]),
         (&bytes.into(), &0.into())
     );
-    assert!(said["made"].as_u64().unwrap() >= 7, "{said}");
+    assert!(record["made"].as_u64().unwrap() >= 7, "{record}");
 
     let back = folder.path().join("back");
     client.copy(&[&there, back.to_str().unwrap()]);
-    let said = site.says("ended");
+    let record = site.wait_for("ended");
     assert_eq!(
-        (&said["role"], &said["outcome"]),
+        (&record["role"], &record["outcome"]),
         (&"source".into(), &"over".into())
     );
-    assert!(said["bytes"].as_u64().unwrap() >= bytes, "{said}");
+    assert!(record["bytes"].as_u64().unwrap() >= bytes, "{record}");
 
     fs::remove_file(from.join("empty")).unwrap();
     client.copy(&["--delete", &format!("{here}/"), &there]);
-    assert_eq!(site.says("ended")["removed"], 1);
+    assert_eq!(site.wait_for("ended")["removed"], 1);
 
-    Client::knowing(&[(&site, &reader)]).fails(2, &[here, &there]);
-    let said = site.says("ended");
-    assert_eq!(said["outcome"], "refused", "{said}");
-    assert!(said["why"].as_str().unwrap().contains("may only be read"));
+    Client::with_tokens(&[(&site, &reader)]).copy_fails(2, &[here, &there]);
+    let record = site.wait_for("ended");
+    assert_eq!(record["outcome"], "refused", "{record}");
+    assert!(record["why"].as_str().unwrap().contains("may only be read"));
 }
 
 /// Requests outside the rights of a token are recorded, too.
@@ -248,19 +276,19 @@ fn records_requests_outside_the_exports_of_a_token() {
         (&to, "/data/file", "data", 502),
     ] {
         assert_eq!(web.status(arguments, path), status, "{arguments:?}");
-        let said = web.site.says("request");
+        let record = web.site.wait_for("request");
         assert_eq!(
-            (&said["export"], &said["status"]),
+            (&record["export"], &record["status"]),
             (&export.into(), &status.into())
         );
-        assert_eq!(said["path"], path);
+        assert_eq!(record["path"], path);
         let wanted = (status == 502).then_some("/other/%1b[31m");
-        assert_eq!(said["to"].as_str(), wanted, "{said}");
+        assert_eq!(record["to"].as_str(), wanted, "{record}");
     }
 }
 
 /// Starts a site whose output has not been read since it was ready, with more records than are buffered.
-fn unread() -> (Child, BufReader<ChildStdout>, String, String, Home) {
+fn site_without_reader() -> (Child, BufReader<ChildStdout>, String, String, Home) {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let mut site = home.command(&["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
@@ -274,22 +302,22 @@ fn unread() -> (Child, BufReader<ChildStdout>, String, String, Home) {
     for _ in 0..1000 {
         let mut client = TcpStream::connect(&address).unwrap();
         client
-            .set_read_timeout(Some(crate::site_process::PATIENCE))
+            .set_read_timeout(Some(crate::site_process::WAIT_LIMIT))
             .unwrap();
-        let ask = format!(
+        let request = format!(
             "DELETE /data/{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
         );
-        client.write_all(ask.as_bytes()).unwrap();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+        client.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        client.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 404"), "{response}");
     }
     (site, lines, address, token, home)
 }
 
 #[test]
 fn serves_and_stops_without_a_reader() {
-    let (mut site, lines, address, token, _home) = unread();
+    let (mut site, lines, address, token, _home) = site_without_reader();
     let bearer = format!("Authorization: Bearer {token}");
     assert_eq!(
         curl(&["-H", &bearer], &format!("http://{address}/data/")).0,
@@ -303,20 +331,20 @@ fn serves_and_stops_without_a_reader() {
 
 #[test]
 fn reports_the_number_of_lost_records() {
-    let (mut site, lines, ..) = unread();
-    let mut said = 0;
+    let (mut site, lines, ..) = site_without_reader();
+    let mut requests = 0;
     for line in lines.lines() {
         let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
         match line["event"].as_str().unwrap() {
-            "request" => said += 1,
+            "request" => requests += 1,
             "lost" => {
-                said += line["count"].as_u64().unwrap();
+                record += line["count"].as_u64().unwrap();
                 break;
             }
             other => panic!("{other}"),
         }
     }
-    assert!(said <= 1000, "{said}");
+    assert!(record <= 1000, "{record}");
     site.kill().unwrap();
     site.wait().unwrap();
 }

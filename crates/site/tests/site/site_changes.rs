@@ -3,8 +3,8 @@
 //! users may write.
 
 use crate::site_process::{
-    Client, Home, Site,
-    web::{Web, names, until},
+    Client, Home, SiteProcess,
+    web::{Web, names, wait_until},
 };
 use longhaul_testbed::skip;
 use rustix::{
@@ -50,20 +50,20 @@ impl Upload {
              Authorization: Bearer {token}\r\n\r\nab"
         )
         .unwrap();
-        until(|| under_way().len() > before.len());
+        wait_until(|| under_way().len() > before.len());
         Self(stream)
     }
 
     /// Sends the other half, and returns the status.
     fn end(mut self) -> u16 {
         self.0.write_all(b"cd").unwrap();
-        let mut said = String::new();
-        self.0.read_to_string(&mut said).unwrap();
-        said.split(' ').nth(1).unwrap().parse().unwrap()
+        let mut message = String::new();
+        self.0.read_to_string(&mut message).unwrap();
+        message.split(' ').nth(1).unwrap().parse().unwrap()
     }
 }
 
-fn planted() -> Web {
+fn web_with_files() -> Web {
     let web = Web::new();
     fs::create_dir(web.data("dir")).unwrap();
     fs::write(web.data("dir/file"), "old").unwrap();
@@ -86,7 +86,7 @@ fn tag(web: &Web, path: &str) -> String {
 
 #[test]
 fn one_of_two_conditional_uploads_succeeds() {
-    let web = planted();
+    let web = web_with_files();
     let tag = tag(&web, "/data/dir/file");
     for (path, header, first) in [
         ("dir/new", "If-None-Match: *\r\n", 201),
@@ -115,7 +115,7 @@ fn one_of_two_conditional_uploads_succeeds() {
 
 #[test]
 fn upload_does_not_replace_a_file_locked_meanwhile() {
-    let web = planted();
+    let web = web_with_files();
     let body = lockinfo("exclusive");
     for (path, status) in [("dir/file", 200), ("dir/new", 201)] {
         let upload = Upload::begin(&web, path, "");
@@ -130,7 +130,7 @@ fn upload_does_not_replace_a_file_locked_meanwhile() {
 
 #[test]
 fn keeps_attributes_set_during_an_upload() {
-    let web = planted();
+    let web = web_with_files();
     let file = web.data("dir/file");
     let upload = Upload::begin(&web, "dir/file", "");
     let patch = "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><x xmlns='urn:x'>kept</x></D:prop></D:set>\
@@ -145,8 +145,8 @@ fn keeps_attributes_set_during_an_upload() {
     let meta = fs::metadata(&file).unwrap();
     assert_eq!((meta.len(), meta.permissions().mode() & 0o7777), (4, 0o640));
     assert_eq!(attribute(&file, "user.theirs"), b"1");
-    let said = web.curl(&["-X", "PROPFIND", "-H", "Depth: 0"], "/data/dir/file");
-    assert!(String::from_utf8(said.1).unwrap().contains("kept"));
+    let message = web.curl(&["-X", "PROPFIND", "-H", "Depth: 0"], "/data/dir/file");
+    assert!(String::from_utf8(message.1).unwrap().contains("kept"));
 }
 
 fn attribute(path: &Path, name: &str) -> Vec<u8> {
@@ -178,7 +178,7 @@ fn access_list() -> Vec<u8> {
 
 #[test]
 fn copies_access_control_lists() {
-    let web = planted();
+    let web = web_with_files();
     let list = access_list();
     for name in ["dir/file", "dir"] {
         setxattr(web.data(name), ACCESS_LIST, &list, XattrFlags::empty()).unwrap();
@@ -218,7 +218,7 @@ fn copies_access_control_lists() {
 /// On NFS a lock needs a file that is open for reading or writing. An upload is open for both.
 #[test]
 fn opens_uploads_for_reading_and_writing() {
-    let web = planted();
+    let web = web_with_files();
     let upload = Upload::begin(&web, "dir/new", "");
     let open = web.site.http_processes().into_iter().flat_map(|pid| {
         let opened = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
@@ -238,7 +238,7 @@ fn opens_uploads_for_reading_and_writing() {
 /// If the process ended in between, the only copy would have an internal name.
 #[test]
 fn moves_no_file_to_an_internal_name() {
-    let web = planted();
+    let web = web_with_files();
     fs::write(web.data("moved"), "moved").unwrap();
     let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
     for directory in [web.home.data(), web.data("dir")] {
@@ -263,7 +263,7 @@ fn moves_no_file_to_an_internal_name() {
 
 #[test]
 fn finishes_a_copy_at_shutdown() {
-    let web = planted();
+    let web = web_with_files();
     for number in 0..30 {
         fs::write(web.data(&format!("dir/{number}")), "x").unwrap();
     }
@@ -278,16 +278,16 @@ fn finishes_a_copy_at_shutdown() {
             "-H",
             &bearer,
         ];
-        curl_anyway(&to, &url);
+        curl_ignoring_errors(&to, &url);
     });
-    until(|| web.data("copied").exists());
+    wait_until(|| web.data("copied").exists());
     let Web { home, site, .. } = web;
     assert!(site.end(Signal::TERM).success());
     asked.join().unwrap();
     assert_eq!(names(&home.data().join("copied")).len(), 31);
 }
 
-fn curl_anyway(arguments: &[&str], url: &str) {
+fn curl_ignoring_errors(arguments: &[&str], url: &str) {
     let mut command = std::process::Command::new("curl");
     command.arg("--silent").args(arguments).arg(url);
     command.output().unwrap();
@@ -296,7 +296,7 @@ fn curl_anyway(arguments: &[&str], url: &str) {
 /// Each listener is a process of its own.
 #[test]
 fn waits_for_claims_of_other_processes() {
-    let web = planted();
+    let web = web_with_files();
     let claims = Path::new(&web.home.state()).join("claims-other");
     let place = web.data("dir").canonicalize().unwrap();
     let held = format!("[{{\"path\":\"{}\",\"read\":false}}]", place.display());
@@ -344,7 +344,7 @@ fn waits_for_claims_of_other_processes() {
 /// Leftovers of a COPY whose process has ended belong to no request.
 #[test]
 fn removes_directories_with_abandoned_copies() {
-    let web = planted();
+    let web = web_with_files();
     fs::create_dir_all(web.data("dir/.longhaul-0123456789abcdef.put/deep")).unwrap();
     fs::write(web.data("dir/.longhaul-0123456789abcdef.put/deep/x"), "x").unwrap();
     assert_eq!(web.status(&["-X", "DELETE"], "/data/dir"), 204);
@@ -355,7 +355,7 @@ fn removes_directories_with_abandoned_copies() {
 }
 
 /// `inner` is in the export `data`, and is accessed through both.
-fn nested() -> Web {
+fn nested_exports() -> Web {
     let home = Home::new();
     fs::create_dir(home.data().join("inner")).unwrap();
     fs::write(home.data().join("inner/file"), "x").unwrap();
@@ -367,18 +367,18 @@ fn nested() -> Web {
 
 #[test]
 fn follows_no_link_in_place_of_an_export() {
-    let web = nested();
+    let web = nested_exports();
     assert_eq!(web.status(&[], "/inner/file"), 200);
     fs::rename(web.data("inner"), web.data("away")).unwrap();
     symlink(web.home.state(), web.data("inner")).unwrap();
     for path in ["/inner/identity.pem", "/inner/", "/inner/file"] {
         assert_eq!(web.status(&[], path), 503, "{path}");
     }
-    let client = Client::knowing(&[(&web.site, &web.token)]);
+    let client = Client::with_tokens(&[(&web.site, &web.token)]);
     let at = format!("longhaul://{}/inner/identity.pem", web.site.address);
     let folder = tempfile::tempdir().unwrap();
-    let said = client.fails(2, &[&at, folder.path().to_str().unwrap()]);
-    assert!(said.contains("inner"), "{said}");
+    let message = client.copy_fails(2, &[&at, folder.path().to_str().unwrap()]);
+    assert!(message.contains("inner"), "{message}");
     assert!(names(folder.path()).is_empty());
     fs::remove_file(web.data("inner")).unwrap();
     fs::rename(web.data("away"), web.data("inner")).unwrap();
@@ -389,15 +389,15 @@ fn follows_no_link_in_place_of_an_export() {
 /// else in its place.
 #[test]
 fn copy_removes_no_export() {
-    let web = nested();
+    let web = nested_exports();
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("new"), "x").unwrap();
-    let client = Client::knowing(&[(&web.site, &web.token)]);
+    let client = Client::with_tokens(&[(&web.site, &web.token)]);
     let from = format!("{}/", folder.path().display());
-    client.fails(1, &["--delete", &from, &web.site.at("")]);
+    client.copy_fails(1, &["--delete", &from, &web.site.at("")]);
     assert!(web.data("inner").is_dir() && web.data("new").exists());
     symlink("/etc", folder.path().join("inner")).unwrap();
-    client.fails(1, &[&from, &web.site.at("")]);
+    client.copy_fails(1, &[&from, &web.site.at("")]);
     assert!(web.data("inner").is_dir() && !web.data("inner").is_symlink());
     assert_eq!(web.status(&[], "/inner/"), 200);
 }
@@ -409,11 +409,11 @@ fn refuses_an_export_through_a_link_in_another() {
     for name in ["link", "link/share"] {
         let inner = format!("inner={}", home.data().join(name).display());
         let output = home.command(&["--export", &inner]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
         assert!(
-            said.contains("is a symbolic link in the export data"),
-            "{said}"
+            message.contains("is a symbolic link in the export data"),
+            "{message}"
         );
     }
 }
@@ -421,7 +421,7 @@ fn refuses_an_export_through_a_link_in_another() {
 const NOBODY: u32 = 65534;
 
 /// Starts a site of an unprivileged user.
-fn ordinary() -> Option<Web> {
+fn unprivileged() -> Option<Web> {
     if !skip::unless_confined(!skip::is_confined(), "another user") {
         return None;
     }
@@ -441,13 +441,13 @@ fn ordinary() -> Option<Web> {
     }
     let mut command = home.command(&["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
     command.uid(NOBODY).gid(NOBODY);
-    let site = Site::spawn(command);
+    let site = SiteProcess::spawn(command);
     Some(Web { home, site, token })
 }
 
 #[test]
 fn uploads_into_an_unreadable_directory() {
-    let Some(web) = ordinary() else {
+    let Some(web) = unprivileged() else {
         return;
     };
     fs::create_dir(web.data("drop")).unwrap();
@@ -462,7 +462,7 @@ fn uploads_into_an_unreadable_directory() {
 
 #[test]
 fn keeps_a_file_with_unreadable_attributes() {
-    let Some(web) = ordinary() else {
+    let Some(web) = unprivileged() else {
         return;
     };
     let file = web.data("file");

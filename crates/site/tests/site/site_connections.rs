@@ -3,7 +3,7 @@
 //! a different request.
 
 use crate::site_process::{
-    Client, Home, PATIENCE,
+    Client, Home, WAIT_LIMIT,
     web::{Web, curl, names},
 };
 use socket2::{Domain, Socket, Type};
@@ -19,7 +19,7 @@ use std::{
 struct Connection(BufReader<TcpStream>);
 
 #[derive(Debug)]
-struct Answer {
+struct Response {
     status: u16,
     head: String,
     body: Vec<u8>,
@@ -29,16 +29,16 @@ impl Connection {
     fn open(web: &Web) -> Self {
         let url = web.url("");
         let stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
         Self(BufReader::new(stream))
     }
 
-    fn say(&mut self, text: &str) {
+    fn send(&mut self, text: &str) {
         self.0.get_mut().write_all(text.as_bytes()).unwrap();
     }
 
     /// Reads a response; `None` if the connection has ended.
-    fn hear(&mut self) -> Option<Answer> {
+    fn receive(&mut self) -> Option<Response> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             match self.0.read_line(&mut head) {
@@ -51,22 +51,22 @@ impl Connection {
         let mut body = vec![0; len];
         self.0.read_exact(&mut body).unwrap();
         let status = head[9..12].parse().unwrap();
-        Some(Answer { status, head, body })
+        Some(Response { status, head, body })
     }
 
-    fn ask(&mut self, text: &str) -> Option<u16> {
-        self.say(text);
-        self.hear().map(|answer| answer.status)
+    fn exchange(&mut self, text: &str) -> Option<u16> {
+        self.send(text);
+        self.receive().map(|response| response.status)
     }
 
     /// Sends a request on a connection that may have ended.
-    fn ask_if_there(&mut self, text: &str) -> Option<u16> {
+    fn try_exchange(&mut self, text: &str) -> Option<u16> {
         self.0.get_mut().write_all(text.as_bytes()).ok()?;
-        self.hear().map(|answer| answer.status)
+        self.receive().map(|response| response.status)
     }
 
     /// Reads the head of a response without a body.
-    fn hear_head(&mut self) -> String {
+    fn receive_head(&mut self) -> String {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             assert_ne!(self.0.read_line(&mut head).unwrap(), 0);
@@ -89,24 +89,24 @@ fn closes_connections_without_a_token_in_time() {
     let nobody = "GET /data/file HTTP/1.1\r\nHost: x\r\n\r\n";
     let known = request(&web, "GET /data/file", "");
     let [mut stranger, mut client] = [Connection::open(&web), Connection::open(&web)];
-    assert_eq!(client.ask(nobody), Some(401));
-    assert_eq!(client.ask(&known), Some(200));
+    assert_eq!(client.exchange(nobody), Some(401));
+    assert_eq!(client.exchange(&known), Some(200));
     let begin = Instant::now();
-    let mut answers = 0;
-    while stranger.ask_if_there(nobody) == Some(401) {
-        answers += 1;
+    let mut responses = 0;
+    while stranger.try_exchange(nobody) == Some(401) {
+        responses += 1;
         assert!(begin.elapsed() < Duration::from_secs(60), "it stays");
-        assert_eq!(client.ask(nobody), Some(401));
+        assert_eq!(client.exchange(nobody), Some(401));
         sleep(Duration::from_secs(1));
     }
-    assert!(answers > 10, "{answers}");
+    assert!(responses > 10, "{responses}");
     assert!(begin.elapsed() > Duration::from_secs(15));
     sleep(Duration::from_secs(3));
-    assert_eq!(client.ask(&known), Some(200));
+    assert_eq!(client.exchange(&known), Some(200));
 }
 
 /// Connects from one of several addresses.
-fn from(address: u8, to: SocketAddr) -> TcpStream {
+fn connect_from(address: u8, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let here = SocketAddr::from(([127, 0, 1, address], 0));
     socket.bind(&here.into()).unwrap();
@@ -121,7 +121,9 @@ fn evicts_unauthenticated_connections() {
     fs::write(web.data("file"), "x").unwrap();
     let url = web.site.https.clone().unwrap();
     let at: SocketAddr = url.trim_start_matches("https://").parse().unwrap();
-    let mut idle: Vec<_> = (0..128).map(|number| from(number / 32, at)).collect();
+    let mut idle: Vec<_> = (0..128)
+        .map(|number| connect_from(number / 32, at))
+        .collect();
     let user = format!("me:{}", web.token);
     let begin = Instant::now();
     let client = ["--insecure", "-u", &user, "--interface", "127.0.0.2"];
@@ -130,11 +132,11 @@ fn evicts_unauthenticated_connections() {
         begin.elapsed() < Duration::from_secs(15),
         "it waited for one to end"
     );
-    let refused = web.site.says("refused");
+    let refused = web.site.wait_for("refused");
     let from = refused["client"].as_str().unwrap();
     assert!(from.starts_with("127.0.1.0:"), "{from}");
     // The oldest connection is closed.
-    idle[0].set_read_timeout(Some(PATIENCE)).unwrap();
+    idle[0].set_read_timeout(Some(WAIT_LIMIT)).unwrap();
     assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
 }
 
@@ -146,9 +148,9 @@ fn unauthenticated_connections_block_no_copy() {
     let site = home.site(&[]);
     fs::write(home.data().join("file"), "x").unwrap();
     let idle: Vec<_> = (0..64)
-        .map(|number| from(number / 32, site.address))
+        .map(|number| connect_from(number / 32, site.address))
         .collect();
-    let client = Client::knowing(&[(&site, &token)]);
+    let client = Client::with_tokens(&[(&site, &token)]);
     let to = home.data().parent().unwrap().join("to");
     let begin = Instant::now();
     client.copy(&[&site.at("/file"), to.to_str().unwrap()]);
@@ -175,23 +177,24 @@ fn refuses_pipelined_changes() {
         ] {
             fs::write(web.data("a"), "a").unwrap();
             let mut connection = Connection::open(&web);
-            connection.say(&format!("{first}{second}"));
-            assert!(connection.hear().unwrap().status < 300);
-            assert_eq!(connection.hear().unwrap().status, wanted, "{second}");
+            connection.send(&format!("{first}{second}"));
+            assert!(connection.receive().unwrap().status < 300);
+            assert_eq!(connection.receive().unwrap().status, wanted, "{second}");
             assert_eq!(fs::read(web.data("a")).unwrap(), b"a");
         }
     }
     // After the response the next request is accepted.
     let mut connection = Connection::open(&web);
-    connection.say(&(request(&web, "GET /data/a", "") + &request(&web, "DELETE /data/a", "")));
-    let answers = [connection.hear(), connection.hear()].map(|answer| answer.unwrap().status);
-    assert_eq!(answers, [200, 400]);
+    connection.send(&(request(&web, "GET /data/a", "") + &request(&web, "DELETE /data/a", "")));
+    let responses =
+        [connection.receive(), connection.receive()].map(|response| response.unwrap().status);
+    assert_eq!(responses, [200, 400]);
     assert_eq!(
-        connection.ask(&request(&web, "DELETE /data/a#b", "")),
+        connection.exchange(&request(&web, "DELETE /data/a#b", "")),
         Some(400)
     );
     assert_eq!(
-        connection.ask(&request(&web, "DELETE /data/a", "")),
+        connection.exchange(&request(&web, "DELETE /data/a", "")),
         Some(204)
     );
 }
@@ -207,9 +210,12 @@ fn late_body_is_not_parsed_as_a_request() {
     let mut connection = Connection::open(&web);
     let body = "x".repeat(1000);
     let put = refused("Content-Length: 1000\r\n");
-    assert_eq!(connection.ask(&format!("{put}{body}")), Some(409));
-    assert_eq!(connection.ask(&request(&web, "GET /data/a", "")), Some(200));
-    assert_eq!(connection.ask(&delete), Some(400));
+    assert_eq!(connection.exchange(&format!("{put}{body}")), Some(409));
+    assert_eq!(
+        connection.exchange(&request(&web, "GET /data/a", "")),
+        Some(200)
+    );
+    assert_eq!(connection.exchange(&delete), Some(400));
     for fields in [
         "Content-Length: 1000\r\n",
         "Content-Length: 1000000\r\n",
@@ -217,12 +223,12 @@ fn late_body_is_not_parsed_as_a_request() {
         "Transfer-Encoding: chunked\r\n",
     ] {
         let mut connection = Connection::open(&web);
-        connection.say(&refused(fields));
-        let answer = connection.hear().unwrap();
-        assert_eq!(answer.status, 409, "{fields}");
-        assert!(answer.head.contains("connection: close"), "{fields}");
+        connection.send(&refused(fields));
+        let response = connection.receive().unwrap();
+        assert_eq!(response.status, 409, "{fields}");
+        assert!(response.head.contains("connection: close"), "{fields}");
         let late = format!("3e8\r\n{body}\r\n0\r\n\r\n{delete}");
-        let after = connection.ask_if_there(&late);
+        let after = connection.try_exchange(&late);
         assert_eq!(after, None, "{fields}");
         assert_eq!(names(&web.home.data()), ["a"]);
     }
@@ -234,9 +240,9 @@ fn refused_client_receives_the_response_while_sending() {
     let web = Web::new();
     let mut connection = Connection::open(&web);
     let head = request(&web, "PUT /data/new/", "Content-Length: 1000000\r\n");
-    assert_eq!(connection.ask(&head), Some(409));
+    assert_eq!(connection.exchange(&head), Some(409));
     for _ in 0..3 {
-        connection.say(&"x".repeat(1000));
+        connection.send(&"x".repeat(1000));
         sleep(Duration::from_millis(50));
     }
     let mut rest = Vec::new();
@@ -253,8 +259,8 @@ fn formats_multipart_byteranges() {
     for _ in 0..2 {
         let mut connection = Connection::open(&web);
         let range = "Range: bytes=7-10,100000-399999,-5\r\n";
-        connection.say(&request(&web, "GET /data/file.png", range));
-        let Answer { status, head, body } = connection.hear().unwrap();
+        connection.send(&request(&web, "GET /data/file.png", range));
+        let Response { status, head, body } = connection.receive().unwrap();
         assert_eq!(status, 206);
         assert!(
             head.contains("etag: ") && head.contains("last-modified: "),
@@ -275,7 +281,7 @@ fn formats_multipart_byteranges() {
         boundaries.push(boundary.to_owned());
         // The ranges are complete, without other bytes.
         assert_eq!(
-            connection.ask(&request(&web, "GET /data/file.png", "")),
+            connection.exchange(&request(&web, "GET /data/file.png", "")),
             Some(200)
         );
     }
@@ -287,19 +293,19 @@ fn ranges_need_get_and_a_matching_validator() {
     let web = Web::new();
     fs::write(web.data("file"), "x".repeat(1000)).unwrap();
     let mut connection = Connection::open(&web);
-    let mut ask = |method: &str, fields: &str| {
-        connection.say(&request(&web, &format!("{method} /data/file"), fields));
-        let head = connection.hear_head();
+    let mut send_request = |method: &str, fields: &str| {
+        connection.send(&request(&web, &format!("{method} /data/file"), fields));
+        let head = connection.receive_head();
         (head[9..12].parse::<u16>().unwrap(), head)
     };
-    let (_, head) = ask("HEAD", "");
+    let (_, head) = send_request("HEAD", "");
     let tag = head
         .lines()
         .find_map(|line| line.strip_prefix("etag: "))
         .unwrap();
     let many = format!("Range: bytes={}\r\n", vec!["0-0"; 40].join(","));
-    assert_eq!(ask("HEAD", "Range: bytes=0-9\r\n").0, 200);
-    assert_eq!(ask("HEAD", &many).0, 200);
+    assert_eq!(send_request("HEAD", "Range: bytes=0-9\r\n").0, 200);
+    assert_eq!(send_request("HEAD", &many).0, 200);
     for other in [
         "\"x\"",
         &format!("W/{tag}"),
@@ -307,7 +313,7 @@ fn ranges_need_get_and_a_matching_validator() {
         "x",
     ] {
         let fields = format!("If-Range: {other}\r\n{many}");
-        assert_eq!(ask("HEAD", &fields).0, 200);
+        assert_eq!(send_request("HEAD", &fields).0, 200);
         let (status, bytes) = web.curl(
             &["-H", &format!("If-Range: {other}"), "-H", many.trim()],
             "/data/file",

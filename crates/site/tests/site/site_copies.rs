@@ -2,7 +2,7 @@
 //! `longhaul site` on loopback: copies in, out and between sites, authentication, confinement, limits and shutdown.
 
 use crate::site_process::{
-    Client, Home, PATIENCE, Site, listing, make_tree, wait_for_the_end_of, web::until,
+    Client, Home, SiteProcess, WAIT_LIMIT, listing, make_tree, wait_for_exit, web::until,
 };
 use rustix::process::Signal;
 use socket2::{Domain, Socket, Type};
@@ -26,7 +26,7 @@ fn copies_to_a_site_and_back_and_to_another_site() {
     let (near, far) = (Home::new(), Home::new());
     let tokens = [near.token(&["new", "me"]), far.token(&["new", "me"])];
     let (a, b) = (near.site(&[]), far.site(&[]));
-    let client = Client::knowing(&[(&a, &tokens[0]), (&b, &tokens[1])]);
+    let client = Client::with_tokens(&[(&a, &tokens[0]), (&b, &tokens[1])]);
     let folder = tempfile::tempdir().unwrap();
     let (from, back) = (folder.path().join("from"), folder.path().join("back"));
     make_tree(&from);
@@ -58,7 +58,7 @@ fn copies_between_a_site_and_ssh() {
     let script = "#!/bin/sh\nshift 2\nSSH_CONNECTION='127.0.0.1 1 127.0.0.1 2' exec \"$@\"\n";
     fs::write(&ssh, script).unwrap();
     fs::set_permissions(&ssh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let client = Client::knowing(&[(&site, &token)]);
+    let client = Client::with_tokens(&[(&site, &token)]);
     let by_ssh = |path: &str| format!("host:{}/{path}", text(folder.path()));
     let options = [
         "--ssh",
@@ -80,7 +80,7 @@ fn creates_parent_directories_of_a_target() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from");
     make_tree(&from);
-    let client = Client::knowing(&[(&site, &token)]);
+    let client = Client::with_tokens(&[(&site, &token)]);
     let mut dry = client.command(&["--dry-run", text(&from), &site.at("/a/b/c")]);
     assert!(dry.status().unwrap().success());
     assert!(!home.data().join("a").exists());
@@ -90,7 +90,7 @@ fn creates_parent_directories_of_a_target() {
         assert_eq!(listing(&home.data().join(made)), listing(&from), "{made}");
     }
     symlink(folder.path(), home.data().join("out")).unwrap();
-    client.fails(2, &[text(&from), &site.at("/out/x/y")]);
+    client.copy_fails(2, &[text(&from), &site.at("/out/x/y")]);
     assert!(!folder.path().join("x").exists(), "beyond the export");
 }
 
@@ -100,7 +100,7 @@ fn refuses_a_target_in_the_source_if_one_of_them_is_exported() {
     let token = home.token(&["new", "me"]);
     let site = home.site(&[]);
     make_tree(&home.data().join("dir"));
-    let client = Client::knowing(&[(&site, &token)]);
+    let client = Client::with_tokens(&[(&site, &token)]);
     let before = listing(&home.data());
     let (all, dir) = (home.data(), home.data().join("dir"));
     let new = dir.join("new");
@@ -112,14 +112,14 @@ fn refuses_a_target_in_the_source_if_one_of_them_is_exported() {
         (&site.at("/dir"), site.at("/dir/new")),
         (&site.at("/dir"), site.at("")),
     ] {
-        let said = client.fails(2, &[source, &target]);
+        let message = client.copy_fails(2, &[source, &target]);
         assert!(
-            said.contains("itself") || said.contains("the same"),
-            "{said}"
+            message.contains("itself") || message.contains("the same"),
+            "{message}"
         );
         assert_eq!(listing(&home.data()), before, "{source} {target}");
     }
-    client.fails(2, &["--delete", &site.at("/dir/"), text(&all)]);
+    client.copy_fails(2, &["--delete", &site.at("/dir/"), text(&all)]);
     assert_eq!(listing(&home.data()), before);
 }
 
@@ -138,15 +138,15 @@ fn accepts_only_valid_tokens() {
     let here = text(folder.path());
     let source = folder.path().join("source");
     fs::write(&source, "y").unwrap();
-    let with = |token: &str| Client::knowing(&[(&site, token)]);
+    let with = |token: &str| Client::with_tokens(&[(&site, token)]);
 
-    let said = with(&other).fails(2, &[&site.at("/file"), here]);
-    assert!(said.contains("no such export for other"), "{said}");
+    let message = with(&other).copy_fails(2, &[&site.at("/file"), here]);
+    assert!(message.contains("no such export for other"), "{message}");
     let closed = format!("longhaul://{}/closed", site.address);
     for (token, place) in [(&reader, site.at("")), (&all, closed.clone())] {
-        let said = with(token).fails(2, &[text(&source), &place]);
-        assert!(said.contains("may only be read"), "{said}");
-        assert!(said.contains("with --export "), "{said}");
+        let message = with(token).copy_fails(2, &[text(&source), &place]);
+        assert!(message.contains("may only be read"), "{message}");
+        assert!(message.contains("with --export "), "{message}");
         with(token).copy(&[&format!("{place}/file"), here]);
         fs::remove_file(folder.path().join("file")).unwrap();
     }
@@ -157,13 +157,13 @@ fn accepts_only_valid_tokens() {
         .rsplit_once('.')
         .map(|(a, b)| (a.to_owned(), b.to_owned()))
         .unwrap();
-    let said = with(&format!("{key}.{secret}")).fails(2, &[&site.at("/file"), here]);
-    assert!(said.contains("not one of its"), "{said}");
+    let message = with(&format!("{key}.{secret}")).copy_fails(2, &[&site.at("/file"), here]);
+    assert!(message.contains("not valid at this site"), "{message}");
     let stranger = Home::new().token(&["new", "all"]);
-    let said = with(&stranger).fails(2, &[&site.at("/file"), here]);
-    assert!(said.contains("another key"), "{said}");
+    let message = with(&stranger).copy_fails(2, &[&site.at("/file"), here]);
+    assert!(message.contains("another key"), "{message}");
     home.token(&["remove", "all"]);
-    with(&all).fails(2, &[&site.at("/file"), here]);
+    with(&all).copy_fails(2, &[&site.at("/file"), here]);
     assert!(
         home.token(&["list"])
             .starts_with("other: read and write elsewhere, since ")
@@ -199,7 +199,7 @@ fn confines_copies_to_the_export() {
     symlink("..", home.data().join("up")).unwrap();
     let token = home.token(&["new", "me"]);
     let site = home.site(&[]);
-    let client = Client::knowing(&[(&site, &token)]);
+    let client = Client::with_tokens(&[(&site, &token)]);
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("source");
     fs::write(&source, "x").unwrap();
@@ -211,18 +211,18 @@ fn confines_copies_to_the_export() {
         "//",
         "/.longhaul-x",
     ] {
-        let said = client.fails(2, &[&site.at(path), text(folder.path())]);
+        let message = client.copy_fails(2, &[&site.at(path), text(folder.path())]);
         assert!(
-            !said.contains(text(&outside)),
-            "it says where things are: {said}"
+            !message.contains(text(&outside)),
+            "it says where things are: {message}"
         );
-        client.fails(2, &[text(&source), &site.at(&format!("{path}/"))]);
+        client.copy_fails(2, &[text(&source), &site.at(&format!("{path}/"))]);
     }
-    let said = client.fails(
+    let message = client.copy_fails(
         2,
         &["--encrypt", "off", &site.at("/link"), text(folder.path())],
     );
-    assert!(said.contains("a site encrypts"), "{said}");
+    assert!(message.contains("a site encrypts"), "{message}");
     // Symbolic links are copied as links. A file in the place of a link replaces it.
     client.copy(&[&site.at("/link"), text(folder.path())]);
     assert_eq!(
@@ -243,7 +243,7 @@ fn confines_copies_to_the_export() {
 struct Raw(rustls::StreamOwned<rustls::ClientConnection, TcpStream>);
 
 impl Raw {
-    fn open(site: &Site, protocol: &[u8]) -> std::io::Result<Self> {
+    fn open(site: &SiteProcess, protocol: &[u8]) -> std::io::Result<Self> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -255,33 +255,35 @@ impl Raw {
         let name = "longhaul".try_into().unwrap();
         let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
         let socket = TcpStream::connect(site.address)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(WAIT_LIMIT))?;
         let mut stream = rustls::StreamOwned::new(tls, socket);
         stream.conn.complete_io(&mut stream.sock)?;
         Ok(Self(stream))
     }
 
     /// Sends the request of a client for the export `data`: postcard after a length.
-    fn asking(site: &Site, token: &str) -> Self {
+    fn authenticating(site: &SiteProcess, token: &str) -> Self {
         use base64::Engine as _;
         let secret = token.rsplit('.').next().unwrap();
         let secret = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(secret);
         let mut raw = Self::open(site, b"longhaul-site/1").unwrap();
-        let ask = [&secret.unwrap()[..], b"\x04data"].concat();
-        raw.0.write_all(&(ask.len() as u32).to_be_bytes()).unwrap();
-        raw.0.write_all(&ask).unwrap();
+        let request = [&secret.unwrap()[..], b"\x04data"].concat();
+        raw.0
+            .write_all(&(request.len() as u32).to_be_bytes())
+            .unwrap();
+        raw.0.write_all(&request).unwrap();
         raw
     }
 
     /// Returns the kind of the response: 0 is accepted, 2 is busy.
-    fn answer(&mut self) -> u8 {
-        let mut answer = [0; 5];
-        self.0.read_exact(&mut answer).unwrap();
-        answer[4]
+    fn response_kind(&mut self) -> u8 {
+        let mut response = [0; 5];
+        self.0.read_exact(&mut response).unwrap();
+        response[4]
     }
 
     /// Reads all remaining bytes.
-    fn rest(&mut self) -> Vec<u8> {
+    fn read_rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         // The connection may be cut.
         let _ = self.0.read_to_end(&mut rest);
@@ -339,7 +341,7 @@ fn rejects_invalid_handshakes() {
     let mut plain = TcpStream::connect(site.address).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     assert!(
-        site.says("refused")["why"]
+        site.wait_for("refused")["why"]
             .as_str()
             .unwrap()
             .contains("no TLS")
@@ -348,24 +350,25 @@ fn rejects_invalid_handshakes() {
     for question in [&[0xff_u8; 4][..], &[0, 0, 0, 3, 9, 9, 9], &[0, 0, 0, 0]] {
         let mut raw = Raw::open(&site, b"longhaul-site/1").unwrap();
         raw.0.write_all(question).unwrap();
-        assert_eq!(raw.rest(), b"");
+        assert_eq!(raw.read_rest(), b"");
     }
     drop(Raw::open(&site, b"longhaul-site/1"));
     assert_eq!(
-        site.ends(),
+        site.child_processes(),
         Vec::<u32>::new(),
         "nothing was started for them"
     );
     // A valid token, followed by invalid messages for the endpoint.
-    let mut raw = Raw::asking(&site, &token);
-    assert_eq!(raw.answer(), 0);
+    let mut raw = Raw::authenticating(&site, &token);
+    assert_eq!(raw.response_kind(), 0);
     raw.0.write_all(&[0xff; 100]).unwrap();
-    raw.rest();
+    raw.read_rest();
     assert_eq!(site.next()["event"], "began", "a burst is one line");
-    site.says("ended");
+    site.wait_for("ended");
     let folder = tempfile::tempdir().unwrap();
     make_tree(&folder.path().join("from"));
-    Client::knowing(&[(&site, &token)]).copy(&[text(&folder.path().join("from")), &site.at("")]);
+    Client::with_tokens(&[(&site, &token)])
+        .copy(&[text(&folder.path().join("from")), &site.at("")]);
 }
 
 /// Silent connections are limited: beyond the limits new ones are closed at once. One address does not block the
@@ -381,19 +384,19 @@ fn limits_silent_connections() {
         TcpStream::from(socket)
     };
     let is_closed = |mut stream: TcpStream| {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     };
     let silent: Vec<_> = (0..32).map(|_| connect([127, 0, 0, 2])).collect();
     is_closed(connect([127, 0, 0, 2]));
-    let crowd = site.says("refused");
+    let crowd = site.wait_for("refused");
     assert!(crowd["client"].as_str().unwrap().starts_with("127.0.0.2:"));
     assert!(Raw::open(&site, b"longhaul-site/1").is_ok());
-    site.says("refused");
+    site.wait_for("refused");
     let others: Vec<_> = (0..32).map(|_| connect([127, 0, 0, 3])).collect();
     is_closed(connect([127, 0, 0, 4]));
     drop((silent, others));
-    until(|| Raw::open(&site, b"longhaul-site/1").is_ok());
+    wait_until(|| Raw::open(&site, b"longhaul-site/1").is_ok());
 }
 
 #[test]
@@ -401,15 +404,16 @@ fn limits_concurrent_copies() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let site = home.site(&["--copies-max", "1"]);
-    let mut first = Raw::asking(&site, &token);
-    assert_eq!(first.answer(), 0);
-    assert_eq!(Raw::asking(&site, &token).answer(), 2);
+    let mut first = Raw::authenticating(&site, &token);
+    assert_eq!(first.response_kind(), 0);
+    assert_eq!(Raw::authenticating(&site, &token).response_kind(), 2);
     let folder = tempfile::tempdir().unwrap();
-    let said = Client::knowing(&[(&site, &token)]).fails(1, &[&site.at(""), text(folder.path())]);
-    assert!(said.contains("busy with 1 copies"), "{said}");
+    let message =
+        Client::with_tokens(&[(&site, &token)]).copy_fails(1, &[&site.at(""), text(folder.path())]);
+    assert!(message.contains("busy with 1 copies"), "{message}");
     drop(first);
-    site.says("ended");
-    assert_eq!(Raw::asking(&site, &token).answer(), 0);
+    site.wait_for("ended");
+    assert_eq!(Raw::authenticating(&site, &token).response_kind(), 0);
 }
 
 #[test]
@@ -418,18 +422,18 @@ fn stops_endpoints_at_shutdown() {
         let home = Home::new();
         let token = home.token(&["new", "me"]);
         let site = home.site(&[]);
-        let mut client = Raw::asking(&site, &token);
-        assert_eq!(client.answer(), 0);
+        let mut client = Raw::authenticating(&site, &token);
+        assert_eq!(client.response_kind(), 0);
         // The greeting shows that the endpoint runs.
         client.0.read_exact(&mut [0; 16]).unwrap();
-        let ends = site.ends();
+        let ends = site.child_processes();
         assert_eq!(ends.len(), 1);
         let status = site.end(signal);
         match signal {
             Signal::KILL => {}
             _ => assert_eq!(status.code(), Some(0)),
         }
-        wait_for_the_end_of(ends[0]);
+        wait_for_exit(ends[0]);
     }
 }
 
@@ -438,12 +442,12 @@ fn stops_an_endpoint_when_its_client_disconnects() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let site = home.site(&[]);
-    let mut client = Raw::asking(&site, &token);
-    assert_eq!(client.answer(), 0);
-    site.says("began");
+    let mut client = Raw::authenticating(&site, &token);
+    assert_eq!(client.response_kind(), 0);
+    site.wait_for("began");
     drop(client);
-    site.says("ended");
-    assert_eq!(site.ends(), Vec::<u32>::new());
+    site.wait_for("ended");
+    assert_eq!(site.child_processes(), Vec::<u32>::new());
 }
 
 /// The copy resumes, whichever process of the site is killed, at any time.
@@ -456,7 +460,7 @@ fn copy_resumes_after_sigkill_of_the_site() {
     make_tree(&from);
     fs::write(from.join("more"), vec![7; 60 << 20]).unwrap();
     let mut site = home.site(&[]);
-    let client = Client::knowing(&[(&site, &token)]);
+    let client = Client::with_tokens(&[(&site, &token)]);
     let mut copy = client.command(&["--streams", "2", text(&from), &site.at("")]);
     let copy = copy
         .stdout(Stdio::piped())
@@ -467,39 +471,39 @@ fn copy_resumes_after_sigkill_of_the_site() {
     // A copy does not wait for a site that is unreachable at first, but for one that was reached before.
     let (begin, there) = (Instant::now(), home.data().join("from"));
     while !there.exists() {
-        assert!(begin.elapsed() < PATIENCE);
+        assert!(begin.elapsed() < WAIT_LIMIT);
         std::thread::yield_now();
     }
     for kill_the_site in [true, false, true] {
-        site.says("began");
-        match site.ends().first() {
+        site.wait_for("began");
+        match site.child_processes().first() {
             Some(end) if !kill_the_site => {
                 let killed = Command::new("kill").args(["-9", &end.to_string()]).status();
                 assert!(killed.unwrap().success());
             }
             _ => {
                 site.end(Signal::KILL);
-                site = Site::spawn(home.command(&["--listen", &address]));
+                site = SiteProcess::spawn(home.command(&["--listen", &address]));
             }
         }
     }
     let output = copy.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("retrying in"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{message}");
+    assert!(message.contains("retrying in"), "{message}");
     assert_eq!(listing(&home.data().join("from")), listing(&from));
 }
 
-fn refused(arguments: &[&str]) -> String {
+fn refusal_message(arguments: &[&str]) -> String {
     let output = Command::new("timeout")
         .args(["20", longhaul_testbed::longhaul(), "site"])
         .args(arguments)
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
     assert_eq!(output.stdout, b"");
-    said
+    message
 }
 
 #[test]
@@ -510,34 +514,34 @@ fn refuses_invalid_sites_before_creating_files() {
     fs::create_dir(at("dir")).unwrap();
     fs::write(at("file"), "").unwrap();
     let export = format!("data={}", at("dir"));
-    let site = |rest: &[&str]| refused(&[&["--state", &state, "--as-root"], rest].concat());
+    let site = |rest: &[&str]| refusal_message(&[&["--state", &state, "--as-root"], rest].concat());
     assert!(site(&["--export", &format!("data={}", at("none"))]).contains("none: No such file"));
-    assert!(site(&["--export", &format!("data={}", at("file"))]).contains("no directory"));
+    assert!(site(&["--export", &format!("data={}", at("file"))]).contains("not a directory"));
     assert!(
         site(&["--export", &export, "--export-ro", &export])
             .contains("two exports are called data")
     );
-    assert!(site(&["--export", "../x=/"]).contains("no name for an export"));
+    assert!(site(&["--export", "../x=/"]).contains("not a name for an export"));
     assert!(site(&[]).contains("--export"));
     if rustix::process::geteuid().is_root() {
-        let said = refused(&["--state", &state, "--export", &export]);
-        assert!(said.contains("--as-root"), "{said}");
+        let message = refusal_message(&["--state", &state, "--export", &export]);
+        assert!(message.contains("--as-root"), "{message}");
     }
     assert!(!Path::new(&state).exists());
-    let said = refused(&["token", "new", "a/b", "--state", &state]);
-    assert!(said.contains("no name for a token"), "{said}");
+    let message = refusal_message(&["token", "new", "a/b", "--state", &state]);
+    assert!(message.contains("not a name for a token"), "{message}");
     let home = Home::new();
     home.token(&["new", "me"]);
-    let said = refused(&["token", "new", "me", "--state", &home.state()]);
-    assert!(said.contains("there is a token of me"), "{said}");
-    refused(&["token", "remove", "you", "--state", &home.state()]);
+    let message = refusal_message(&["token", "new", "me", "--state", &home.state()]);
+    assert!(message.contains("there is a token of me"), "{message}");
+    refusal_message(&["token", "remove", "you", "--state", &home.state()]);
     fs::set_permissions(
         home.state(),
         std::os::unix::fs::PermissionsExt::from_mode(0o755),
     )
     .unwrap();
-    let said = refused(&["--export", &export, "--as-root", "--state", &home.state()]);
-    assert!(said.contains("chmod 700"), "{said}");
+    let message = refusal_message(&["--export", &export, "--as-root", "--state", &home.state()]);
+    assert!(message.contains("chmod 700"), "{message}");
 }
 
 /// Entries from a site of another user get no owner, rights or devices here, unless the user asks for them.
@@ -550,7 +554,7 @@ fn sends_no_privileges_unless_the_source_is_trusted() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let site = home.site(&[]);
-    let client = Client::knowing(&[(&site, &token)]);
+    let client = Client::with_tokens(&[(&site, &token)]);
     let tree = home.data().join("tree");
     make_privileged_tree(&tree);
     let folder = tempfile::tempdir().unwrap();
@@ -559,19 +563,22 @@ fn sends_no_privileges_unless_the_source_is_trusted() {
         let mut command = client.command(arguments);
         command.args([from, text(&to(name))]);
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{said}");
-        said
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{message}");
+        message
     };
     let (site_tree, own) = (site.at("/tree/"), format!("{}/", text(&tree)));
     for (name, arguments, from) in [
         ("of-site", &[][..], site_tree.as_str()),
         ("safe", &["--safe"], &own),
     ] {
-        let said = copy(arguments, from, name);
-        assert!(said.contains("2 devices and fifos were left out"), "{said}");
-        assert_eq!(facts(&to(name), "program"), (0o755, 0, None));
-        assert_eq!(facts(&to(name), "user"), (0o644, 0, None));
+        let message = copy(arguments, from, name);
+        assert!(
+            message.contains("2 devices and fifos were left out"),
+            "{message}"
+        );
+        assert_eq!(privileges(&to(name), "program"), (0o755, 0, None));
+        assert_eq!(privileges(&to(name), "user"), (0o644, 0, None));
         assert!(!to(name).join("null").exists() && !to(name).join("fifo").exists());
         // A second run changes nothing.
         let again = client.copy(&[arguments, &[from, text(&to(name))]].concat());
@@ -582,10 +589,10 @@ fn sends_no_privileges_unless_the_source_is_trusted() {
         ("own", &[], &own),
     ] {
         assert_eq!(copy(arguments, from, name), "");
-        let (mode, owner, capability) = facts(&to(name), "program");
+        let (mode, owner, capability) = privileges(&to(name), "program");
         assert_eq!((mode, owner), (0o4755, 1234));
-        assert!(facts(&to(name), "user").2.is_none() && capability.is_none());
-        assert!(facts(&to(name), "capable").2.is_some());
+        assert!(privileges(&to(name), "user").2.is_none() && capability.is_none());
+        assert!(privileges(&to(name), "capable").2.is_some());
         assert!(to(name).join("null").exists() && to(name).join("fifo").exists());
     }
     copy(
@@ -593,12 +600,12 @@ fn sends_no_privileges_unless_the_source_is_trusted() {
         &own,
         "private",
     );
-    assert_eq!(facts(&to("private"), "user").0, 0o600);
-    assert_eq!(facts(&to("private"), ".").0, 0o700);
+    assert_eq!(privileges(&to("private"), "user").0, 0o600);
+    assert_eq!(privileges(&to("private"), ".").0, 0o700);
 }
 
 /// Returns mode, owner and capability of a file.
-fn facts(tree: &Path, name: &str) -> (u32, u32, Option<Vec<u8>>) {
+fn privileges(tree: &Path, name: &str) -> (u32, u32, Option<Vec<u8>>) {
     let path = tree.join(name);
     let stat = fs::metadata(&path).unwrap();
     let mut value = [0; 64];

@@ -3,7 +3,7 @@
 
 use crate::site_process::{
     Home,
-    web::{curl, until},
+    web::{curl, wait_until},
 };
 use longhaul_testbed::skip;
 use rustix::{
@@ -64,7 +64,7 @@ fn hanging_export_blocks_no_other() {
     let site = home.site(&["--http", "127.0.0.1:0", "--export", &export]);
     let url = site.http.clone().unwrap();
     let bearer = format!("Authorization: Bearer {token}");
-    let ask = |method: &str, path: &str, body: &str| {
+    let send_request = |method: &str, path: &str, body: &str| {
         let arguments = [
             "-H",
             &bearer,
@@ -77,7 +77,7 @@ fn hanging_export_blocks_no_other() {
         ];
         curl(&arguments, &format!("{url}{path}"))
     };
-    assert_eq!(ask("GET", "/hang/", "").0, 200);
+    assert_eq!(send_request("GET", "/hang/", "").0, 200);
     let hang = Hang::new(at);
     let set = "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><x>1</x></D:prop></D:set></D:propertyupdate>";
     let lock = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockinfo>";
@@ -91,20 +91,20 @@ fn hanging_export_blocks_no_other() {
                     "PROPPATCH" => set,
                     _ => "",
                 };
-                scope.spawn(move || ask(method, "/hang/file", body).0)
+                scope.spawn(move || send_request(method, "/hang/file", body).0)
             })
             .collect();
         thread::sleep(Duration::from_secs(2));
         let begin = Instant::now();
-        assert_eq!(ask("GET", "/data/file", ""), (200, b"x".to_vec()));
-        assert_eq!(ask("PROPPATCH", "/data/file", set).0, 207);
+        assert_eq!(send_request("GET", "/data/file", ""), (200, b"x".to_vec()));
+        assert_eq!(send_request("PROPPATCH", "/data/file", set).0, 207);
         let deep = ["-H", &bearer, "-X", "LOCK", "--data-binary", lock];
         assert_eq!(curl(&deep, &format!("{url}/data/locked")).0, 201);
-        assert_eq!(ask("PUT", "/data/new", "x").0, 201);
+        assert_eq!(send_request("PUT", "/data/new", "x").0, 201);
         home.token(&["new", "other"]);
         home.token(&["remove", "other"]);
         assert!(begin.elapsed() < Duration::from_secs(5));
-        let (status, all) = ask("PROPFIND", "/", "");
+        let (status, all) = send_request("PROPFIND", "/", "");
         let all = String::from_utf8(all).unwrap();
         assert!(
             all.contains("/data/<") && all.contains("/hang/<"),
@@ -118,5 +118,5 @@ fn hanging_export_blocks_no_other() {
         drop(hang);
     });
     // The file system responds again.
-    until(|| ask("PROPFIND", "/hang/", "").0 == 207);
+    wait_until(|| send_request("PROPFIND", "/hang/", "").0 == 207);
 }

@@ -2,8 +2,8 @@
 //! Exports of `longhaul site` over HTTP and WebDAV, requested with curl.
 
 use crate::site_process::{
-    Home, PATIENCE, make_tree,
-    web::{Web, curl, names, until},
+    Home, WAIT_LIMIT, make_tree,
+    web::{Web, curl, names, wait_until},
 };
 use std::{
     fs,
@@ -90,8 +90,8 @@ fn lists_directories_as_html_and_xml() {
         !page.contains("longhaul-") && !page.contains("link"),
         "{page}"
     );
-    let ask = ["-X", "PROPFIND", "-H", "Depth: 1"];
-    let (status, list) = web.curl(&ask, "/data/tree/a/");
+    let arguments = ["-X", "PROPFIND", "-H", "Depth: 1"];
+    let (status, list) = web.curl(&arguments, "/data/tree/a/");
     let list = String::from_utf8(list).unwrap();
     assert_eq!(status, 207);
     assert_eq!(list.matches("<D:href>").count(), 4, "{list}");
@@ -104,10 +104,10 @@ fn lists_directories_as_html_and_xml() {
         "-H",
         "X-Litmus: x",
     ];
-    let (status, said) = web.curl(&all, "/data/");
-    let said = String::from_utf8(said).unwrap();
-    assert_eq!(status, 403, "{said}");
-    assert!(said.contains("<D:propfind-finite-depth/>"), "{said}");
+    let (status, text) = web.curl(&all, "/data/");
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(status, 403, "{text}");
+    assert!(text.contains("<D:propfind-finite-depth/>"), "{text}");
 }
 
 #[test]
@@ -164,31 +164,31 @@ fn stores_uploads_atomically() {
         "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
     ];
     for rest in lengths {
-        cut_short(&web, rest);
+        interrupt_upload(&web, rest);
         assert_eq!(fs::read(web.data("file")).unwrap(), contents);
     }
     assert_eq!(names(&web.home.data()), ["chunked", "file"]);
 }
 
 /// Sends half of a file, waits until it has arrived, and disconnects.
-fn cut_short(web: &Web, rest: &str) {
+fn interrupt_upload(web: &Web, rest: &str) {
     let address = web.url("").replace("http://", "");
     let mut socket = TcpStream::connect(&address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
     let token = &web.token;
     write!(
         socket,
         "PUT /data/file HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{rest}"
     )
     .unwrap();
-    until(|| {
+    wait_until(|| {
         names(&web.home.data())
             .iter()
             .any(|name| name.ends_with(".put"))
     });
     socket.shutdown(Shutdown::Write).unwrap();
     let _ = socket.read_to_end(&mut Vec::new());
-    until(|| {
+    wait_until(|| {
         !names(&web.home.data())
             .iter()
             .any(|name| name.ends_with(".put"))
@@ -267,10 +267,10 @@ fn serves_nothing_outside_the_export() {
             &["-X", "PROPFIND"],
         ] {
             // MKCOL of an existing name is 405, and no status is 2xx.
-            let (status, said) = web.curl(arguments, path);
+            let (status, text) = web.curl(arguments, path);
             assert!(status >= 400, "{arguments:?} {path}: {status}");
             assert!(
-                !String::from_utf8_lossy(&said).contains("secret\n"),
+                !String::from_utf8_lossy(&text).contains("secret\n"),
                 "{path}"
             );
         }
@@ -425,9 +425,9 @@ fn serves_the_configured_certificate() {
             let text = file.to_str().unwrap();
             let mut command = home.command(&["--https", "127.0.0.1:0", "--certificate", text]);
             let output = command.output().unwrap();
-            let said = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(2), "{mode:o}: {said}");
-            assert!(said.contains("others may read it"), "{mode:o}: {said}");
+            let text = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{mode:o}: {text}");
+            assert!(text.contains("others may read it"), "{mode:o}: {text}");
         }
     }
     let file = file.to_str().unwrap();
@@ -444,7 +444,7 @@ fn serves_the_configured_certificate() {
 }
 
 /// Returns the message of a site that refuses to start.
-fn refusal(home: &Home, arguments: &[&str]) -> String {
+fn refusal_message(home: &Home, arguments: &[&str]) -> String {
     let mut command = Command::new("timeout");
     let site = home.command(arguments);
     command
@@ -452,9 +452,9 @@ fn refusal(home: &Home, arguments: &[&str]) -> String {
         .arg(site.get_program())
         .args(site.get_args());
     let output = command.output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    said
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    text
 }
 
 #[test]
@@ -469,14 +469,14 @@ fn refuses_readable_or_exported_keys() {
     let with = |file: &Path, mode: u32| {
         fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
         let file = file.to_str().unwrap();
-        refusal(&home, &["--https", "127.0.0.1:0", "--certificate", file])
+        refusal_message(&home, &["--https", "127.0.0.1:0", "--certificate", file])
     };
     for mode in [0o644, 0o640, 0o604] {
-        let said = with(&outside, mode);
-        assert!(said.contains("chmod 600"), "{said}");
+        let text = with(&outside, mode);
+        assert!(text.contains("chmod 600"), "{text}");
     }
-    let said = with(&inside, 0o600);
-    assert!(said.contains("export data"), "{said}");
+    let text = with(&inside, 0o600);
+    assert!(text.contains("export data"), "{text}");
     assert!(!Path::new(&home.state()).exists());
 }
 
@@ -490,10 +490,10 @@ fn refuses_to_export_key_and_tokens() {
     let check = |export: &Path| {
         for kind in ["--export", "--export-ro"] {
             let export = format!("all={}", export.display());
-            let said = refusal(&home, &["--listen", "127.0.0.1:0", kind, &export]);
+            let text = refusal_message(&home, &["--listen", "127.0.0.1:0", kind, &export]);
             assert!(
-                said.contains("export all") && said.contains("--state"),
-                "{said}"
+                text.contains("export all") && text.contains("--state"),
+                "{text}"
             );
         }
     };
@@ -511,11 +511,11 @@ fn refuses_to_export_key_and_tokens() {
 #[test]
 fn refuses_unencrypted_or_useless_listeners() {
     let home = Home::new();
-    let refused = |arguments: &[&str]| refusal(&home, arguments);
-    assert!(refused(&["--http", "0.0.0.0:0"]).contains("tokens would be seen"));
+    let refused = |arguments: &[&str]| refusal_message(&home, arguments);
+    assert!(refused(&["--http", "0.0.0.0:0"]).contains("tokens would be sent unencrypted"));
     assert!(refused(&["--certificate", longhaul_testbed::longhaul()]).contains("--https"));
-    let said = refused(&["--https", "127.0.0.1:0", "--certificate", "/nonexistent"]);
-    assert!(said.contains("/nonexistent: No such file"), "{said}");
+    let text = refused(&["--https", "127.0.0.1:0", "--certificate", "/nonexistent"]);
+    assert!(text.contains("/nonexistent: No such file"), "{text}");
     let empty = tempfile::NamedTempFile::new().unwrap();
     refused(&[
         "--https",

@@ -2,8 +2,8 @@
 //! Bounds on one HTTP client: it can neither stop the site, nor block other clients, nor cause unbounded work.
 
 use crate::site_process::{
-    Client, Home, PATIENCE, make_tree, wait_for_the_end_of,
-    web::{Web, curl, until},
+    Client, Home, WAIT_LIMIT, make_tree, wait_for_exit,
+    web::{Web, curl, wait_until},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
@@ -26,7 +26,7 @@ const METHODS: [&str; 8] = [
     "ACL",
 ];
 
-fn ask(web: &Web, method: &str, body: &str) -> u16 {
+fn request_status(web: &Web, method: &str, body: &str) -> u16 {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), body).unwrap();
     let body = format!("@{}", file.path().display());
@@ -42,7 +42,7 @@ fn refuses_nested_xml_and_keeps_serving() {
         let (open, close) = ("<a>".repeat(depth), "</a>".repeat(depth));
         format!("<D:propfind xmlns:D='DAV:'><D:prop>{open}{inner}{close}</D:prop></D:propfind>")
     };
-    until(|| web.site.http_processes().len() == 2);
+    wait_until(|| web.site.http_processes().len() == 2);
     let served = web.site.http_processes();
     for method in METHODS {
         for body in [
@@ -57,11 +57,11 @@ fn refuses_nested_xml_and_keeps_serving() {
             nested(0, &"<a/>".repeat(8000)),
             "x".repeat(70_000),
         ] {
-            let status = ask(&web, method, &body);
+            let status = request_status(&web, method, &body);
             assert!((400..500).contains(&status), "{method}: {status}");
         }
     }
-    assert_eq!(ask(&web, "PROPFIND", &nested(20, "")), 207);
+    assert_eq!(request_status(&web, "PROPFIND", &nested(20, "")), 207);
     assert_eq!(web.site.http_processes(), served);
 }
 
@@ -89,12 +89,17 @@ fn bounds_responses_to_small_requests() {
         ),
         (find("urn:x", &different), 207),
     ] {
-        assert_eq!(ask(&web, "PROPFIND", &body), wanted, "{}", &body[..100]);
+        assert_eq!(
+            request_status(&web, "PROPFIND", &body),
+            wanted,
+            "{}",
+            &body[..100]
+        );
     }
     let lock = "<D:lockinfo xmlns:D='DAV:'><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype>\
                 </D:lockinfo>";
     for _ in 0..16 {
-        assert_eq!(ask(&web, "LOCK", lock), 200);
+        assert_eq!(request_status(&web, "LOCK", lock), 200);
     }
     let value = "v".repeat(3000);
     let set = format!(
@@ -117,7 +122,7 @@ fn bounds_responses_to_small_requests() {
         207
     );
     for name in ["<D:lockdiscovery/>", "<x:a/>", "<D:getetag/>", "<x:none/>"] {
-        let answer = |count: usize| {
+        let response = |count: usize| {
             let body = find("urn:x", &name.repeat(count));
             let (status, said) = web.curl(
                 &["-X", "PROPFIND", "-H", "Depth: 0", "-d", &body],
@@ -126,7 +131,7 @@ fn bounds_responses_to_small_requests() {
             assert_eq!(status, 207);
             said
         };
-        assert_eq!(answer(1000).len(), answer(1).len(), "{name}");
+        assert_eq!(response(1000).len(), response(1).len(), "{name}");
     }
 }
 
@@ -172,14 +177,14 @@ fn restarts_the_http_process() {
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     let site = home.site(&["--http", "127.0.0.1:0", "--https", "127.0.0.1:0"]);
-    until(|| site.http_processes().len() == 2);
+    wait_until(|| site.http_processes().len() == 2);
     let from = home.data().parent().unwrap().join("from");
     make_tree(&from);
-    let client = Client::knowing(&[(&site, &token)]);
+    let client = Client::with_tokens(&[(&site, &token)]);
     let source = from.to_str().unwrap().to_owned();
     let slowly = ["--limit", "40Mbit/s", &source, &site.at("")];
     let mut copy = client.command(&slowly).spawn().unwrap();
-    site.says("began");
+    site.wait_for("began");
     for pid in site.http_processes() {
         // The effect of a stack overflow in the process.
         let pid = Pid::from_raw(pid.cast_signed()).unwrap();
@@ -187,7 +192,7 @@ fn restarts_the_http_process() {
     }
     let listeners: Vec<_> = (0..2)
         .map(|_| {
-            site.says("http_ended")["listener"]
+            site.wait_for("http_ended")["listener"]
                 .as_str()
                 .unwrap()
                 .to_owned()
@@ -199,8 +204,8 @@ fn restarts_the_http_process() {
     let user = format!("me:{token}");
     for url in [&site.http, &site.https] {
         let url = format!("{}/data/file", url.as_ref().unwrap());
-        let answer = curl(&["--insecure", "-u", &user], &url);
-        assert_eq!(answer, (200, b"x".to_vec()), "{url}");
+        let response = curl(&["--insecure", "-u", &user], &url);
+        assert_eq!(response, (200, b"x".to_vec()), "{url}");
     }
     assert!(copy.wait().unwrap().success());
     assert_eq!(site.end(Signal::TERM).code(), Some(0));
@@ -212,11 +217,11 @@ fn stops_the_http_process_at_shutdown() {
         let home = Home::new();
         let anywhere = "127.0.0.1:0";
         let site = home.site(&["--http", anywhere, "--https", anywhere]);
-        until(|| site.http_processes().len() == 2);
+        wait_until(|| site.http_processes().len() == 2);
         let processes = site.http_processes();
         site.end(signal);
         for pid in processes {
-            wait_for_the_end_of(pid);
+            wait_for_exit(pid);
         }
     }
 }
@@ -240,7 +245,7 @@ fn limits_https_connections_of_one_host() {
     let others = ["--insecure", "-u", &user, "--interface", "127.0.0.2"];
     assert_eq!(curl(&others, &format!("{url}/data/file")).0, 200);
     // Connections beyond the host's share are closed.
-    let refused = web.site.says("refused");
+    let refused = web.site.wait_for("refused");
     assert!(
         refused["client"]
             .as_str()
@@ -248,7 +253,7 @@ fn limits_https_connections_of_one_host() {
             .starts_with("127.0.0.3:")
     );
     let last = idle.last_mut().unwrap();
-    last.set_read_timeout(Some(PATIENCE)).unwrap();
+    last.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
     // Reset or closed.
     assert_eq!(last.read(&mut [0]).unwrap_or(0), 0);
 }

@@ -3,13 +3,13 @@
 
 use crate::site_process::{
     listing,
-    web::{Web, curl, names, until},
+    web::{Web, curl, names, wait_until},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{fs, process::Command, time::Duration};
 
 /// Creates `file` and `directory/inner` in the export.
-fn planted() -> Web {
+fn web_with_files() -> Web {
     let web = Web::new();
     fs::write(web.data("file"), "mine").unwrap();
     fs::create_dir(web.data("directory")).unwrap();
@@ -24,10 +24,10 @@ fn body(scope: &str, owner: &str) -> String {
     )
 }
 
-fn ask(url: &str, token: &str, arguments: &[&str]) -> (u16, String) {
+fn request(url: &str, token: &str, arguments: &[&str]) -> (u16, String) {
     let bearer = format!("Authorization: Bearer {token}");
-    let (status, said) = curl(&[&["-k", "-H", &bearer], arguments].concat(), url);
-    (status, String::from_utf8(said).unwrap())
+    let (status, message) = curl(&[&["-k", "-H", &bearer], arguments].concat(), url);
+    (status, String::from_utf8(message).unwrap())
 }
 
 /// Sends a LOCK. Returns the status, and an If header with the token.
@@ -37,16 +37,16 @@ fn lock(web: &Web, token: &str, path: &str, scope: &str, headers: &[&str]) -> (u
     for header in headers {
         arguments.extend(["-H", header]);
     }
-    let (status, said) = ask(&web.url(path), token, &arguments);
-    let named = said.split_once("<D:locktoken><D:href>");
+    let (status, message) = request(&web.url(path), token, &arguments);
+    let named = message.split_once("<D:locktoken><D:href>");
     let named = named.map_or("", |(_, rest)| rest.split_once('<').unwrap().0);
     (status, format!("If: (<{named}>)"))
 }
 
 fn locked(web: &Web, path: &str, scope: &str, headers: &[&str]) -> String {
-    let (status, shown) = lock(web, &web.token, path, scope, headers);
+    let (status, if_header) = lock(web, &web.token, path, scope, headers);
     assert!([200, 201].contains(&status), "{path}: {status}");
-    shown
+    if_header
 }
 
 const PATCH: &str =
@@ -72,16 +72,20 @@ fn changes<'a>(path: &'a str, destination: &'a str) -> Vec<(Vec<&'a str>, &'a st
 
 #[test]
 fn refuses_changes_without_the_lock_token() {
-    let web = planted();
+    let web = web_with_files();
     let other = web.home.token(&["new", "you"]);
     let before = listing(&web.home.data());
-    let shown = locked(&web, "/data/file", "exclusive", &[]);
-    let tagged = shown.replace('(', &format!("<{}> (", web.url("/data/file")));
+    let if_header = locked(&web, "/data/file", "exclusive", &[]);
+    let tagged = if_header.replace('(', &format!("<{}> (", web.url("/data/file")));
     for (arguments, path) in changes("/data/file", "Destination: /data/file") {
         // Without the token, and with the token of another lock.
         assert_eq!(web.status(&arguments, path), 423, "{arguments:?}");
         let with = [&["-H", &tagged][..], &arguments].concat();
-        assert_eq!(ask(&web.url(path), &other, &with).0, 423, "{arguments:?}");
+        assert_eq!(
+            request(&web.url(path), &other, &with).0,
+            423,
+            "{arguments:?}"
+        );
         let both = "If: (<urn:uuid:bogus>) (Not <DAV:no-lock>)";
         let with = [&["-H", both][..], &arguments].concat();
         assert_eq!(web.status(&with, path), 423, "{arguments:?}");
@@ -92,16 +96,16 @@ fn refuses_changes_without_the_lock_token() {
     }
     assert_eq!(listing(&web.home.data()), before);
     assert_eq!(web.curl(&[], "/data/file"), (200, b"mine".to_vec()));
-    for (shown, arguments) in [
-        (&shown, ["-X", "PUT", "-d", "1"]),
+    for (if_header, arguments) in [
+        (&if_header, ["-X", "PUT", "-d", "1"]),
         (&tagged, ["-X", "PUT", "-d", "2"]),
-        (&shown, ["-X", "PROPPATCH", "-d", PATCH]),
+        (&if_header, ["-X", "PROPPATCH", "-d", PATCH]),
     ] {
-        let status = web.status(&[&["-H", shown][..], &arguments].concat(), "/data/file");
+        let status = web.status(&[&["-H", if_header][..], &arguments].concat(), "/data/file");
         assert!([204, 207].contains(&status), "{arguments:?}: {status}");
     }
     assert_eq!(
-        web.status(&["-X", "DELETE", "-H", &shown], "/data/file"),
+        web.status(&["-X", "DELETE", "-H", &if_header], "/data/file"),
         204
     );
     // The lock is removed with the file.
@@ -111,7 +115,7 @@ fn refuses_changes_without_the_lock_token() {
 /// A condition that fails or can't be parsed must not be treated as missing.
 #[test]
 fn failed_conditions_change_nothing() {
-    let web = planted();
+    let web = web_with_files();
     let before = listing(&web.home.data());
     for (condition, wanted) in [
         ("If: (<urn:uuid:bogus>)", 412),
@@ -162,7 +166,7 @@ fn failed_conditions_change_nothing() {
 /// RFC 9110 §13: a weak tag matches for If-None-Match, and no date is ignored.
 #[test]
 fn conditions_apply_to_every_change() {
-    let web = planted();
+    let web = web_with_files();
     let before = listing(&web.home.data());
     let head = String::from_utf8(web.curl(&["--head"], "/data/file").1).unwrap();
     let field = |name: &str| {
@@ -190,12 +194,12 @@ fn conditions_apply_to_every_change() {
         }
     }
     assert_eq!(listing(&web.home.data()), before);
-    let known = format!("If-None-Match: \"x\", W/{tag}");
-    let (status, said) = web.curl(&["-i", "-H", &known], "/data/file");
-    let said = String::from_utf8(said).unwrap();
+    let validators = format!("If-None-Match: \"x\", W/{tag}");
+    let (status, message) = web.curl(&["-i", "-H", &validators], "/data/file");
+    let message = String::from_utf8(message).unwrap();
     assert!(
-        status == 304 && said.contains(&format!("etag: {tag}")),
-        "{said}"
+        status == 304 && message.contains(&format!("etag: {tag}")),
+        "{message}"
     );
     for holds in [
         format!("If-Match: {tag}"),
@@ -210,7 +214,7 @@ fn conditions_apply_to_every_change() {
 /// A DELETE of a part of a directory removes nothing.
 #[test]
 fn refuses_partial_deletes_of_directories() {
-    let web = planted();
+    let web = web_with_files();
     let before = listing(&web.home.data());
     for depth in ["Depth: 0", "Depth: 1"] {
         let status = web.status(&["-X", "DELETE", "-H", depth], "/data/directory");
@@ -228,7 +232,7 @@ fn refuses_partial_deletes_of_directories() {
 /// RFC 4918 §7.4: a lock of a directory protects the names in it, whatever its depth.
 #[test]
 fn directory_locks_protect_names() {
-    let web = planted();
+    let web = web_with_files();
     fs::create_dir(web.data("directory/deep")).unwrap();
     fs::write(web.data("directory/deep/down"), "x").unwrap();
     let into = "Destination: /data/directory/new";
@@ -246,7 +250,7 @@ fn directory_locks_protect_names() {
     ];
     for depth in ["Depth: 0", "Depth: infinity"] {
         let before = listing(&web.home.data());
-        let shown = locked(&web, "/data/directory", "exclusive", &[depth]);
+        let if_header = locked(&web, "/data/directory", "exclusive", &[depth]);
         for (arguments, path) in &names {
             assert_eq!(web.status(arguments, path), 423, "{depth}: {arguments:?}");
         }
@@ -268,7 +272,7 @@ fn directory_locks_protect_names() {
             assert_eq!(listing(&web.home.data()), before);
         }
         // The same lock also covers the contents.
-        let unlock = shown.replace("If: (", "Lock-Token: ").replace(')', "");
+        let unlock = if_header.replace("If: (", "Lock-Token: ").replace(')', "");
         assert_eq!(
             web.status(&["-X", "UNLOCK", "-H", &unlock], "/data/file"),
             409
@@ -282,7 +286,7 @@ fn directory_locks_protect_names() {
         fs::write(web.data("directory/deep/down"), "x").unwrap();
     }
     // A lock of a child protects the whole directory.
-    let shown = locked(&web, "/data/directory/inner", "exclusive", &[]);
+    let if_header = locked(&web, "/data/directory/inner", "exclusive", &[]);
     assert_eq!(
         lock(&web, &web.token, "/data/directory", "exclusive", &[]).0,
         423
@@ -295,29 +299,34 @@ fn directory_locks_protect_names() {
             "{arguments:?}"
         );
     }
-    let about = shown.replace('(', "</data/directory/inner> (");
+    let about = if_header.replace('(', "</data/directory/inner> (");
     let with = [&["-H", &about][..], &moved].concat();
     assert_eq!(web.status(&with, "/data/directory"), 201);
 }
 
 #[test]
 fn shared_locks_exclude_clients_without_one() {
-    let web = planted();
+    let web = web_with_files();
     let other = web.home.token(&["new", "you"]);
     let mine = locked(&web, "/data/file", "shared", &[]);
     let (status, yours) = lock(&web, &other, "/data/file", "shared", &[]);
     assert_eq!(status, 200);
     assert_eq!(lock(&web, &other, "/data/file", "exclusive", &[]).0, 423);
     let put = ["-X", "PUT", "-d", "x"];
-    for (token, shown, wanted) in [
+    for (token, if_header, wanted) in [
         (&web.token, None, 423),
         (&web.token, Some(&yours), 423),
         (&web.token, Some(&mine), 204),
         (&other, Some(&yours), 204),
     ] {
-        let shown = shown.map_or(vec![], |shown| vec!["-H", shown]);
-        let status = ask(&web.url("/data/file"), token, &[&shown[..], &put].concat()).0;
-        assert_eq!(status, wanted, "{shown:?}");
+        let if_header = if_header.map_or(vec![], |if_header| vec!["-H", if_header]);
+        let status = request(
+            &web.url("/data/file"),
+            token,
+            &[&if_header[..], &put].concat(),
+        )
+        .0;
+        assert_eq!(status, wanted, "{if_header:?}");
     }
     // A lock of another client is not removed.
     let unlock = yours.replace("If: (", "Lock-Token: ").replace(')', "");
@@ -326,7 +335,7 @@ fn shared_locks_exclude_clients_without_one() {
         403
     );
     assert_eq!(
-        ask(
+        request(
             &web.url("/data/file"),
             &other,
             &["-X", "UNLOCK", "-H", &unlock]
@@ -338,20 +347,20 @@ fn shared_locks_exclude_clients_without_one() {
 
 #[test]
 fn locks_expire() {
-    let web = planted();
-    let shown = locked(&web, "/data/file", "exclusive", &["Timeout: Second-2"]);
-    let refresh = ["-X", "LOCK", "-H", &shown, "-H", "Timeout: Infinite"];
-    let (status, said) = web.curl(&refresh, "/data/file");
-    let said = String::from_utf8(said).unwrap();
-    assert_eq!(status, 200, "{said}");
+    let web = web_with_files();
+    let if_header = locked(&web, "/data/file", "exclusive", &["Timeout: Second-2"]);
+    let refresh = ["-X", "LOCK", "-H", &if_header, "-H", "Timeout: Infinite"];
+    let (status, message) = web.curl(&refresh, "/data/file");
+    let message = String::from_utf8(message).unwrap();
+    assert_eq!(status, 200, "{message}");
     assert!(
-        said.contains("<D:timeout>Second-3600</D:timeout>"),
-        "{said}"
+        message.contains("<D:timeout>Second-3600</D:timeout>"),
+        "{message}"
     );
     std::thread::sleep(Duration::from_millis(2500));
     let put = ["-X", "PUT", "-d", "x"];
     assert_eq!(web.status(&put, "/data/file"), 423);
-    let refresh = ["-X", "LOCK", "-H", &shown, "-H", "Timeout: Second-1"];
+    let refresh = ["-X", "LOCK", "-H", &if_header, "-H", "Timeout: Second-1"];
     assert_eq!(web.status(&refresh, "/data/file"), 200);
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(web.status(&put, "/data/file"), 204);
@@ -363,43 +372,43 @@ fn locks_expire() {
 /// process that replaces a killed one.
 #[test]
 fn processes_and_exports_share_locks() {
-    let web = planted();
-    until(|| web.site.http_processes().len() == 2);
+    let web = web_with_files();
+    wait_until(|| web.site.http_processes().len() == 2);
     locked(&web, "/data/directory", "exclusive", &[]);
     let put = ["-X", "PUT", "-d", "x"];
     let https = web.site.https.clone().unwrap() + "/data/directory/inner";
-    assert_eq!(ask(&https, &web.token, &put).0, 423);
+    assert_eq!(request(&https, &web.token, &put).0, 423);
     for pid in web.site.http_processes() {
         kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
     }
-    web.site.says("http_ended");
-    web.site.says("http_ended");
+    web.site.wait_for("http_ended");
+    web.site.wait_for("http_ended");
     assert_eq!(web.status(&put, "/data/directory/inner"), 423);
-    assert_eq!(ask(&https, &web.token, &put).0, 423);
+    assert_eq!(request(&https, &web.token, &put).0, 423);
     assert_eq!(fs::read(web.data("directory/inner")).unwrap(), b"inner");
     // The directory is also locked in its own export, which does not disclose the parents.
     let ask_locks = ["-X", "PROPFIND", "-H", "Depth: 0"];
-    let said = web.curl(&ask_locks, "/closed/directory/inner").1;
-    let said = String::from_utf8(said).unwrap();
+    let message = web.curl(&ask_locks, "/closed/directory/inner").1;
+    let message = String::from_utf8(message).unwrap();
     assert!(
-        said.contains("<D:lockroot><D:href>/closed/directory</D:href>"),
-        "{said}"
+        message.contains("<D:lockroot><D:href>/closed/directory</D:href>"),
+        "{message}"
     );
 }
 
 #[test]
 fn lock_creates_an_empty_file() {
-    let web = planted();
-    let shown = locked(&web, "/data/new", "exclusive", &[]);
+    let web = web_with_files();
+    let if_header = locked(&web, "/data/new", "exclusive", &[]);
     assert_eq!(fs::read(web.data("new")).unwrap(), b"");
-    let said = web.site.says("request");
+    let message = web.site.wait_for("request");
     assert_eq!(
-        (&said["method"], &said["status"]),
+        (&message["method"], &message["status"]),
         (&"LOCK".into(), &201.into())
     );
     assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/new"), 423);
     assert_eq!(
-        web.status(&["-X", "PUT", "-d", "x", "-H", &shown], "/data/new"),
+        web.status(&["-X", "PUT", "-d", "x", "-H", &if_header], "/data/new"),
         204
     );
     for (path, wanted) in [
@@ -421,27 +430,34 @@ fn lock_creates_an_empty_file() {
 
 #[test]
 fn copies_and_moves_carry_no_locks() {
-    let web = planted();
-    let shown = locked(&web, "/data/file", "exclusive", &[]);
+    let web = web_with_files();
+    let if_header = locked(&web, "/data/file", "exclusive", &[]);
     let copy = ["-X", "COPY", "-H", "Destination: /data/copy"];
     assert_eq!(web.status(&copy, "/data/file"), 201);
     assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/copy"), 204);
-    let moved = ["-X", "MOVE", "-H", "Destination: /data/moved", "-H", &shown];
+    let moved = [
+        "-X",
+        "MOVE",
+        "-H",
+        "Destination: /data/moved",
+        "-H",
+        &if_header,
+    ];
     assert_eq!(web.status(&moved, "/data/file"), 201);
     for path in ["/data/moved", "/data/file"] {
         assert!(web.status(&["-X", "PUT", "-d", "x"], path) < 300, "{path}");
     }
     // The destination of a MOVE stays locked by its holder.
-    let shown = locked(&web, "/data/file", "exclusive", &[]);
+    let if_header = locked(&web, "/data/file", "exclusive", &[]);
     let onto = ["-X", "MOVE", "-H", "Destination: /data/file", "-H"];
-    let about = shown.replace('(', "</data/file> (");
+    let about = if_header.replace('(', "</data/file> (");
     assert_eq!(
         web.status(&[&onto[..], &[&about]].concat(), "/data/moved"),
         204
     );
     assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/file"), 423);
     assert_eq!(
-        web.status(&["-X", "PUT", "-d", "x", "-H", &shown], "/data/file"),
+        web.status(&["-X", "PUT", "-d", "x", "-H", &if_header], "/data/file"),
         204
     );
 }
@@ -451,39 +467,45 @@ fn lock_command(web: &Web, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(longhaul_testbed::longhaul());
     command.args(["site", "lock", "--state", &web.home.state()]);
     let output = command.args(arguments).output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(said).unwrap())
+    let message = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(message).unwrap())
 }
 
 /// A lock may block others although its client has disappeared.
 #[test]
 fn operator_breaks_a_lock() {
-    let web = planted();
+    let web = web_with_files();
     assert_eq!(lock_command(&web, &["list"]), (Some(0), String::new()));
-    let shown = locked(&web, "/data/file", "exclusive", &[]);
+    let if_header = locked(&web, "/data/file", "exclusive", &[]);
     let other = locked(&web, "/data/directory", "shared", &[]);
-    let token = |shown: &str| shown[6..shown.len() - 2].to_owned();
-    let (code, said) = lock_command(&web, &["list"]);
+    let token = |if_header: &str| if_header[6..if_header.len() - 2].to_owned();
+    let (code, message) = lock_command(&web, &["list"]);
     let place = web.data("file").display().to_string();
     let line = format!(
         "{}: {place} and what is below, exclusive, me's until ",
-        token(&shown)
+        token(&if_header)
     );
-    assert_eq!((code, said.lines().count()), (Some(0), 2), "{said}");
+    assert_eq!((code, message.lines().count()), (Some(0), 2), "{message}");
     assert!(
-        said.contains(&line) && said.contains(&token(&other)),
-        "{said}: {line}"
+        message.contains(&line) && message.contains(&token(&other)),
+        "{message}: {line}"
     );
-    assert_eq!(lock_command(&web, &["remove", &token(&shown)]).0, Some(0));
+    assert_eq!(
+        lock_command(&web, &["remove", &token(&if_header)]).0,
+        Some(0)
+    );
     assert_eq!(web.status(&["-X", "PUT", "-d", "x"], "/data/file"), 204);
     assert_eq!(web.status(&["-X", "DELETE"], "/data/directory"), 423);
-    let (code, said) = lock_command(&web, &["remove", &token(&shown)]);
-    assert!(code == Some(2) && said.contains("lock list"), "{said}");
+    let (code, message) = lock_command(&web, &["remove", &token(&if_header)]);
+    assert!(
+        code == Some(2) && message.contains("lock list"),
+        "{message}"
+    );
 }
 
 #[test]
 fn read_only_tokens_lock_nothing_and_locks_are_limited() {
-    let web = planted();
+    let web = web_with_files();
     let reader = web.home.token(&["new", "reader", "--read-only"]);
     assert_eq!(lock(&web, &reader, "/data/file", "exclusive", &[]).0, 403);
     assert_eq!(

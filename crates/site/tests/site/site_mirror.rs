@@ -2,7 +2,7 @@
 //! `longhaul site --mirror`: changes in an export soon reach the other site, through any path and after either site
 //! was killed, and records report it.
 
-use crate::site_process::{Client, Home, Site, listing, make_tree, wait_for_the_end_of};
+use crate::site_process::{Client, Home, SiteProcess, listing, make_tree, wait_for_exit};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -14,21 +14,21 @@ use std::{
 const NEVER: &str = "1000000s";
 
 /// Site and the site that it mirrors to.
-struct Pair {
+struct MirrorPair {
     near: Home,
     far: Home,
-    there: Option<Site>,
+    there: Option<SiteProcess>,
     /// Client of the far site, as which the near site copies.
     client: Client,
     token: String,
 }
 
-impl Pair {
+impl MirrorPair {
     fn new() -> Self {
         let (near, far) = (Home::new(), Home::new());
         let token = far.token(&["new", "near"]);
         let there = far.site(&[]);
-        let client = Client::knowing(&[(&there, &token)]);
+        let client = Client::with_tokens(&[(&there, &token)]);
         Self {
             near,
             far,
@@ -38,13 +38,13 @@ impl Pair {
         }
     }
 
-    fn there(&self) -> &Site {
+    fn far_site(&self) -> &SiteProcess {
         self.there.as_ref().unwrap()
     }
 
     /// Starts the near site with additional arguments.
-    fn mirroring(&self, every: &str, arguments: &[&str]) -> Site {
-        let to = format!("data={}", self.there().at(""));
+    fn start_near(&self, every: &str, arguments: &[&str]) -> SiteProcess {
+        let to = format!("data={}", self.far_site().at(""));
         let mirror = [
             "--listen",
             "127.0.0.1:0",
@@ -54,32 +54,32 @@ impl Pair {
             every,
         ];
         let mut command = self.near.command(&[&mirror, arguments].concat());
-        self.client.known_to(&mut command);
-        Site::spawn(command)
+        self.client.set_environment(&mut command);
+        SiteProcess::spawn(command)
     }
 
-    fn assert_same(&self) {
+    fn assert_in_sync(&self) {
         assert_eq!(listing(&self.far.data()), listing(&self.near.data()));
     }
 }
 
 #[test]
 fn mirrors_changes_through_the_site_at_once() {
-    let pair = Pair::new();
+    let pair = MirrorPair::new();
     make_tree(&pair.near.data().join("before"));
-    let site = pair.mirroring(NEVER, &["--http", "127.0.0.1:0"]);
-    let arrived = site.says("arrived");
+    let site = pair.start_near(NEVER, &["--http", "127.0.0.1:0"]);
+    let arrived = site.wait_for("arrived");
     assert_eq!(arrived["export"], "data");
-    assert_eq!(arrived["to"], pair.there().at(""));
-    pair.assert_same();
+    assert_eq!(arrived["to"], pair.far_site().at(""));
+    pair.assert_in_sync();
     // Through a copy.
     let token = pair.near.token(&["new", "me"]);
     let folder = tempfile::tempdir().unwrap();
     make_tree(&folder.path().join("more"));
     let more = folder.path().join("more");
-    Client::knowing(&[(&site, &token)]).copy(&[more.to_str().unwrap(), &site.at("")]);
-    assert_eq!(site.says("arrived")["entries"], 8);
-    pair.assert_same();
+    Client::with_tokens(&[(&site, &token)]).copy(&[more.to_str().unwrap(), &site.at("")]);
+    assert_eq!(site.wait_for("arrived")["entries"], 8);
+    pair.assert_in_sync();
     // Through HTTP.
     let url = format!("{}/data/file", site.http.as_ref().unwrap());
     let put = more.join("a/small");
@@ -93,56 +93,56 @@ fn mirrors_changes_through_the_site_at_once() {
         ])
         .status();
     assert!(curl.unwrap().success());
-    site.says("arrived");
+    site.wait_for("arrived");
     assert!(pair.far.data().join("file").exists());
 }
 
 /// The export that received the change does not matter.
 #[test]
 fn mirrors_changes_through_a_nested_export_at_once() {
-    let pair = Pair::new();
+    let pair = MirrorPair::new();
     fs::create_dir(pair.near.data().join("dir")).unwrap();
     let inner = format!("inner={}", pair.near.data().join("dir").display());
-    let site = pair.mirroring(NEVER, &["--http", "127.0.0.1:0", "--export", &inner]);
-    site.says("arrived");
+    let site = pair.start_near(NEVER, &["--http", "127.0.0.1:0", "--export", &inner]);
+    site.wait_for("arrived");
     let token = pair.near.token(&["new", "me"]);
     let bearer = format!("Authorization: Bearer {token}");
     let url = format!("{}/inner/file", site.http.as_ref().unwrap());
     let put = ["-H", &bearer, "-X", "PUT", "-d", "x"];
     assert_eq!(crate::site_process::web::curl(&put, &url).0, 201);
-    site.says("arrived");
+    site.wait_for("arrived");
     assert!(pair.far.data().join("dir/file").exists());
 }
 
 #[test]
 fn mirrors_changes_of_other_programs() {
-    let pair = Pair::new();
-    let site = pair.mirroring("200ms", &["--mirror-delete"]);
-    site.says("arrived");
+    let pair = MirrorPair::new();
+    let site = pair.start_near("200ms", &["--mirror-delete"]);
+    site.wait_for("arrived");
     make_tree(&pair.near.data().join("tree"));
     // A scan may find it unfinished.
     while listing(&pair.far.data()) != listing(&pair.near.data()) {
-        site.says("arrived");
+        site.wait_for("arrived");
     }
     fs::remove_dir_all(pair.near.data().join("tree/a")).unwrap();
     while pair.far.data().join("tree/a").exists() {
-        site.says("arrived");
+        site.wait_for("arrived");
     }
-    pair.assert_same();
+    pair.assert_in_sync();
 }
 
 /// A user who may write to the parent directory may have created the link.
 #[test]
 fn mirrors_nothing_through_a_link() {
-    let pair = Pair::new();
-    let site = pair.mirroring("200ms", &[]);
-    site.says("arrived");
+    let pair = MirrorPair::new();
+    let site = pair.start_near("200ms", &[]);
+    site.wait_for("arrived");
     let elsewhere = pair.near.data().with_file_name("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::write(elsewhere.join("secret"), "x").unwrap();
     fs::rename(pair.near.data(), pair.near.data().with_file_name("away")).unwrap();
     std::os::unix::fs::symlink(&elsewhere, pair.near.data()).unwrap();
-    while !site.says("behind")["why"]
+    while !site.wait_for("behind")["why"]
         .as_str()
         .unwrap()
         .contains("symbolic link")
@@ -152,70 +152,75 @@ fn mirrors_nothing_through_a_link() {
 
 #[test]
 fn removes_nothing_without_mirror_delete() {
-    let pair = Pair::new();
+    let pair = MirrorPair::new();
     fs::write(pair.far.data().join("theirs"), "x").unwrap();
     fs::write(pair.near.data().join("ours"), "x").unwrap();
-    let site = pair.mirroring(NEVER, &[]);
-    site.says("arrived");
+    let site = pair.start_near(NEVER, &[]);
+    site.wait_for("arrived");
     assert!(pair.far.data().join("theirs").exists());
     assert!(pair.far.data().join("ours").exists());
 }
 
 #[test]
 fn mirrors_after_either_site_was_down() {
-    let mut pair = Pair::new();
-    let address = pair.there().address.to_string();
-    let site = pair.mirroring("100ms", &[]);
-    site.says("arrived");
+    let mut pair = MirrorPair::new();
+    let address = pair.far_site().address.to_string();
+    let site = pair.start_near("100ms", &[]);
+    site.wait_for("arrived");
     // The far site is down.
     pair.there.take().unwrap().end(Signal::KILL);
-    site.says("behind");
+    site.wait_for("behind");
     fs::write(pair.near.data().join("file"), vec![1; 20 << 20]).unwrap();
-    pair.there = Some(Site::spawn(pair.far.command(&["--listen", &address])));
-    site.says("arrived");
+    pair.there = Some(SiteProcess::spawn(
+        pair.far.command(&["--listen", &address]),
+    ));
+    site.wait_for("arrived");
     while listing(&pair.far.data()) != listing(&pair.near.data()) {
-        site.says("arrived");
+        site.wait_for("arrived");
     }
     // The near site is killed with its copies, and restarted.
     fs::write(pair.near.data().join("more"), vec![2; 60 << 20]).unwrap();
-    let copies = site.ends();
+    let copies = site.child_processes();
     site.end(Signal::KILL);
     for copy in copies {
-        wait_for_the_end_of(copy);
+        wait_for_exit(copy);
     }
-    let site = pair.mirroring(NEVER, &[]);
-    site.says("arrived");
-    pair.assert_same();
+    let site = pair.start_near(NEVER, &[]);
+    site.wait_for("arrived");
+    pair.assert_in_sync();
     assert!(site.end(Signal::TERM).success());
 }
 
 #[test]
 fn refuses_invalid_mirrors() {
-    let pair = Pair::new();
+    let pair = MirrorPair::new();
     let refused = |arguments: &[&str]| {
         let mut command = pair.near.command(arguments);
-        pair.client.known_to(&mut command);
+        pair.client.set_environment(&mut command);
         let output = command.stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        said
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        message
     };
-    let to = pair.there().at("");
+    let to = pair.far_site().at("");
     assert!(refused(&["--mirror", &format!("other={to}")]).contains("no export of that name"));
     assert!(refused(&["--mirror", "data=/srv"]).contains("want NAME=longhaul://"));
     assert!(refused(&["--mirror", "data=longhaul://x"]).contains("no export"));
-    let said = refused(&["--mirror", "data=longhaul://elsewhere/data"]);
-    assert!(said.contains("no token for elsewhere"), "{said}");
+    let message = refused(&["--mirror", "data=longhaul://elsewhere/data"]);
+    assert!(message.contains("no token for elsewhere"), "{message}");
     assert!(refused(&["--mirror-delete"]).contains("--mirror"));
     assert!(!Path::new(&pair.near.state()).exists());
     // The token does not cover the export: the site runs, and reports it.
     pair.far.token(&["remove", "near"]);
-    let site = pair.mirroring(NEVER, &[]);
-    let behind = site.says("behind");
+    let site = pair.start_near(NEVER, &[]);
+    let behind = site.wait_for("behind");
     assert!(
-        behind["why"].as_str().unwrap().contains("not one of its"),
+        behind["why"]
+            .as_str()
+            .unwrap()
+            .contains("not valid at this site"),
         "{behind}"
     );
-    let said = serde_json::to_string(&behind).unwrap();
-    assert!(!said.contains(&pair.token));
+    let message = serde_json::to_string(&behind).unwrap();
+    assert!(!message.contains(&pair.token));
 }

@@ -2,16 +2,16 @@
 //! Sites on two hosts with a third between them: reachable ports, and third-party copies whose data does not pass
 //! through the calling host.
 
-use crate::site_process::{Client, Home, Site, listing, make_tree, succeed};
+use crate::site_process::{Client, Home, SiteProcess, listing, make_tree, succeed};
 use longhaul_linux::{netns::Netns, process::inside};
 use longhaul_testnet::relay_process::may_use_namespaces;
-use longhaul_testnet::relay_testbed::{BOTH, IPV4, Testbed, feed};
+use longhaul_testnet::relay_testbed::{BOTH, IPV4, Testbed, run_with_input};
 use std::{net::SocketAddr, path::Path, process::Command};
 
-fn site(home: &Home, netns: &Netns, arguments: &[&str]) -> Site {
+fn site(home: &Home, netns: &Netns, arguments: &[&str]) -> SiteProcess {
     let mut command = home.command(arguments);
     inside(&mut command, netns);
-    Site::spawn(command)
+    SiteProcess::spawn(command)
 }
 
 fn copy(client: &Client, netns: &Netns, arguments: &[&str]) -> serde_json::Value {
@@ -26,7 +26,7 @@ fn text(path: &Path) -> &str {
 
 /// Drops all packets of the router's own sockets except to the sites' port, and all forwarded ones except to the data
 /// port.
-fn forbid(router: &Netns) {
+fn drop_other_packets(router: &Netns) {
     let rules = "table inet only {
         chain output {
             type filter hook output priority 0;
@@ -41,7 +41,7 @@ fn forbid(router: &Netns) {
             meta l4proto tcp drop
         }
     }";
-    feed(router, "nft", &["-f", "-"], rules);
+    run_with_input(router, "nft", &["-f", "-"], rules);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn copies_between_sites_from_a_third_host() {
         return;
     }
     let bed = Testbed::new("third");
-    forbid(&bed.router);
+    drop_other_packets(&bed.router);
     let (near, far) = (Home::new(), Home::new());
     let tokens = [near.token(&["new", "me"]), far.token(&["new", "me"])];
     make_tree(&near.data().join("tree"));
@@ -63,7 +63,7 @@ fn copies_between_sites_from_a_third_host() {
             &bed.server,
             &[&["--listen", &listen(family.server)][..], &ports].concat(),
         );
-        let client = Client::knowing(&[(&a, &tokens[0]), (&b, &tokens[1])]);
+        let client = Client::with_tokens(&[(&a, &tokens[0]), (&b, &tokens[1])]);
         let name = format!("/{}", if family.server.is_ipv4() { "v4" } else { "v6" });
         let done = copy(&client, &bed.router, &[&a.at("/tree/"), &b.at(&name)]);
         assert_eq!(done["failed"], 0);
@@ -89,7 +89,7 @@ fn copies_through_a_firewall_with_two_open_ports() {
             meta l4proto tcp drop
         }
     }";
-    feed(&bed.router, "nft", &["-f", "-"], rules);
+    run_with_input(&bed.router, "nft", &["-f", "-"], rules);
     let home = Home::new();
     let token = home.token(&["new", "me"]);
     // On all addresses of both families.
@@ -102,7 +102,7 @@ fn copies_through_a_firewall_with_two_open_ports() {
     make_tree(&folder.path().join("from"));
     for family in BOTH {
         site.address = SocketAddr::new(family.server, 7311);
-        let client = Client::knowing(&[(&site, &token)]);
+        let client = Client::with_tokens(&[(&site, &token)]);
         let (there, back) = (
             format!("/{}", family.server.is_ipv4()),
             family.server.is_ipv4().to_string(),
@@ -134,7 +134,7 @@ fn listens_on_loopback_by_default() {
         return;
     }
     let bed = Testbed::new("loop");
-    longhaul_testnet::relay_testbed::ip(&bed.server, "link set lo up");
+    longhaul_testnet::relay_testbed::run_ip(&bed.server, "link set lo up");
     let home = Home::new();
     let site = site(&home, &bed.server, &[]);
     assert!(site.address.ip().is_loopback());

@@ -19,25 +19,25 @@ fn web() -> Web {
 fn patch(web: &Web, path: &str, actions: &str) -> (u16, String) {
     let body =
         format!("<D:propertyupdate xmlns:D='DAV:' xmlns:x='urn:x'>{actions}</D:propertyupdate>");
-    let (status, said) = web.curl(&["-X", "PROPPATCH", "--data-binary", &body], path);
-    (status, String::from_utf8(said).unwrap())
+    let (status, message) = web.curl(&["-X", "PROPPATCH", "--data-binary", &body], path);
+    (status, String::from_utf8(message).unwrap())
 }
 
 fn set(web: &Web, path: &str, property: &str) {
     let action = format!("<D:set><D:prop>{property}</D:prop></D:set>");
-    let (status, said) = patch(web, path, &action);
+    let (status, message) = patch(web, path, &action);
     assert!(
-        status == 207 && said.contains("200 OK") && !said.contains("HTTP/1.1 4"),
-        "{status}: {said}"
+        status == 207 && message.contains("200 OK") && !message.contains("HTTP/1.1 4"),
+        "{status}: {message}"
     );
 }
 
 fn find(web: &Web, path: &str, question: &str) -> String {
     let body = format!("<D:propfind xmlns:D='DAV:' xmlns:x='urn:x'>{question}</D:propfind>");
-    let (status, said) = web.curl(&["-X", "PROPFIND", "-H", "Depth: 0", "-d", &body], path);
-    let said = String::from_utf8(said).unwrap();
-    assert_eq!(status, 207, "{said}");
-    said
+    let (status, message) = web.curl(&["-X", "PROPFIND", "-H", "Depth: 0", "-d", &body], path);
+    let message = String::from_utf8(message).unwrap();
+    assert_eq!(status, 207, "{message}");
+    message
 }
 
 /// Returns whether the property `x:a` is set.
@@ -46,10 +46,10 @@ fn is_set(web: &Web, path: &str) -> bool {
 }
 
 /// Splits a response into found and missing properties.
-fn apart(said: &str) -> (&str, &str) {
-    match said.split_once("<D:status>HTTP/1.1 200 OK</D:status>") {
+fn split_found_missing(message: &str) -> (&str, &str) {
+    match message.split_once("<D:status>HTTP/1.1 200 OK</D:status>") {
         Some(parts) => parts,
-        None => ("", said),
+        None => ("", message),
     }
 }
 
@@ -77,7 +77,7 @@ fn returns_properties_that_a_client_set() {
             path,
             "<D:prop><x:a/><x:none/><c/><D:getetag/><D:none/><none/></D:prop>",
         );
-        let (there, missing) = apart(&found);
+        let (there, missing) = split_found_missing(&found);
         assert_eq!(there.matches("xml:lang").count(), 1, "{found}");
         assert!(
             there.contains("<c") && there.contains("<D:getetag>\""),
@@ -100,14 +100,18 @@ fn returns_properties_that_a_client_set() {
             !names.contains("shown") && !names.contains("\u{1f600}"),
             "{names}"
         );
-        let (_, said) = patch(
+        let (_, message) = patch(
             &web,
             path,
             "<D:remove><D:prop><x:a/><D:displayname/><x:never/></D:prop></D:remove>",
         );
-        assert!(said.matches("200 OK").count() == 3, "{said}");
+        assert!(message.matches("200 OK").count() == 3, "{message}");
         let found = find(&web, path, "<D:prop><x:a/><D:displayname/><c/></D:prop>");
-        assert_eq!(apart(&found).0.matches("<c").count(), 1, "{found}");
+        assert_eq!(
+            split_found_missing(&found).0.matches("<c").count(),
+            1,
+            "{found}"
+        );
         assert!(!found.contains("shown"), "{found}");
     }
     assert_eq!(names(&web.home.data()), ["file", "tree"]);
@@ -155,7 +159,7 @@ fn properties_follow_their_file() {
     for name in ["second", "moved", "old"].iter().chain(&tops) {
         assert!(is_set(&web, &format!("/data/{name}")), "{name}");
     }
-    let client = Client::knowing(&[(&web.site, &web.token)]);
+    let client = Client::with_tokens(&[(&web.site, &web.token)]);
     let (from, to) = (web.site.at("/copy"), web.site.at("/by-longhaul"));
     succeed(client.command(&[&from, &to]));
     for name in ["", "/inner", "/inner/file"] {
@@ -173,11 +177,11 @@ fn changes_properties_atomically() {
         "<D:lockdiscovery/>",
     ] {
         let action = format!("<D:set><D:prop><x:a>of a</x:a>{protected}</D:prop></D:set>");
-        let (status, said) = patch(&web, "/data/file", &action);
+        let (status, message) = patch(&web, "/data/file", &action);
         assert_eq!(status, 207);
         assert!(
-            said.contains("403 Forbidden") && said.contains("424 Failed Dependency"),
-            "{said}"
+            message.contains("403 Forbidden") && message.contains("424 Failed Dependency"),
+            "{message}"
         );
         assert!(!is_set(&web, "/data/file"));
     }
@@ -185,10 +189,10 @@ fn changes_properties_atomically() {
         "<D:set><D:prop><x:a>of a</x:a><x:b>{}</x:b></D:prop></D:set>",
         "b".repeat(20_000)
     );
-    let (status, said) = patch(&web, "/data/file", &long);
+    let (status, message) = patch(&web, "/data/file", &long);
     assert!(
-        status == 207 && said.matches("507 Insufficient Storage").count() == 2,
-        "{said}"
+        status == 207 && message.matches("507 Insufficient Storage").count() == 2,
+        "{message}"
     );
     assert!(!is_set(&web, "/data/file"));
     for wrong in ["", "<D:set/>", "<x:set><D:prop><x:a/></D:prop></x:set>"] {
@@ -223,7 +227,7 @@ fn refuses_properties_without_attributes() {
     let none = rustix::mount::MountFlags::empty();
     rustix::mount::mount("ramfs", &at, "ramfs", none, None).unwrap();
     fs::write(at.join("file"), "x").unwrap();
-    let (status, said) = patch(
+    let (status, message) = patch(
         &web,
         "/data/ramfs/file",
         "<D:set><D:prop><x:a>of a</x:a></D:prop></D:set>",
@@ -236,7 +240,10 @@ fn refuses_properties_without_attributes() {
         "/data/file",
     );
     rustix::mount::unmount(&at, rustix::mount::UnmountFlags::DETACH).unwrap();
-    assert!(status == 207 && said.contains("403 Forbidden"), "{said}");
+    assert!(
+        status == 207 && message.contains("403 Forbidden"),
+        "{message}"
+    );
     assert!(found.contains("<D:getcontentlength>1<"), "{found}");
     assert_eq!((put, copied), (204, 201));
 }
@@ -249,10 +256,13 @@ fn lists_files_with_an_invalid_attribute() {
     let evil = "[{\"namespace\":\"urn:x\",\"name\":\"a\",\"text\":\"</D:prop><x>\"}]";
     for junk in ["junk", "", "[]", evil] {
         setxattr(web.data("file"), name, junk.as_bytes(), XattrFlags::empty()).unwrap();
-        let (status, said) = web.curl(&["-X", "PROPFIND"], "/data/");
-        let said = String::from_utf8(said).unwrap();
-        assert!(status == 207 && !said.contains("</D:prop><x>"), "{said}");
-        xmltree::Element::parse(said.as_bytes()).unwrap();
+        let (status, message) = web.curl(&["-X", "PROPFIND"], "/data/");
+        let message = String::from_utf8(message).unwrap();
+        assert!(
+            status == 207 && !message.contains("</D:prop><x>"),
+            "{message}"
+        );
+        xmltree::Element::parse(message.as_bytes()).unwrap();
     }
     set(&web, "/data/file", "<x:a>of a</x:a>");
     assert!(is_set(&web, "/data/file"));
@@ -287,32 +297,39 @@ fn keeps_user_attributes_when_contents_change() {
 #[test]
 fn lists_exports_as_a_directory() {
     let web = web();
-    let ask = |token: &str, arguments: &[&str]| {
+    let send_request = |token: &str, arguments: &[&str]| {
         let bearer = format!("Authorization: Bearer {token}");
-        let (status, said) = curl(&[&["-H", &bearer], arguments].concat(), &web.url("/"));
-        (status, String::from_utf8(said).unwrap())
+        let (status, message) = curl(&[&["-H", &bearer], arguments].concat(), &web.url("/"));
+        (status, String::from_utf8(message).unwrap())
     };
-    let (status, said) = ask(&web.token, &["-X", "PROPFIND"]);
+    let (status, message) = send_request(&web.token, &["-X", "PROPFIND"]);
     assert_eq!(status, 207);
     for href in ["/", "/data/", "/closed/"] {
-        assert!(said.contains(&format!("<D:href>{href}</D:href>")), "{said}");
+        assert!(
+            message.contains(&format!("<D:href>{href}</D:href>")),
+            "{message}"
+        );
     }
-    assert_eq!(said.matches("<D:collection/>").count(), 3, "{said}");
-    xmltree::Element::parse(said.as_bytes()).unwrap();
+    assert_eq!(message.matches("<D:collection/>").count(), 3, "{message}");
+    xmltree::Element::parse(message.as_bytes()).unwrap();
     let one = web.home.token(&["new", "one", "--export", "closed"]);
-    let (_, said) = ask(&one, &["-X", "PROPFIND", "-H", "Depth: 1"]);
+    let (_, message) = send_request(&one, &["-X", "PROPFIND", "-H", "Depth: 1"]);
     assert!(
-        said.contains("/closed/") && !said.contains("/data/"),
-        "{said}"
+        message.contains("/closed/") && !message.contains("/data/"),
+        "{message}"
     );
-    let (_, said) = ask(&web.token, &["-X", "PROPFIND", "-H", "Depth: 0"]);
-    assert_eq!(said.matches("<D:response>").count(), 1, "{said}");
+    let (_, message) = send_request(&web.token, &["-X", "PROPFIND", "-H", "Depth: 0"]);
+    assert_eq!(message.matches("<D:response>").count(), 1, "{message}");
     for (arguments, wanted) in [
         (&["-X", "PROPFIND", "-H", "Depth: infinity"][..], 403),
         (&["-X", "PROPFIND", "-H", "Depth: 7"], 400),
         (&["-X", "PROPFIND", "-d", "<a"], 400),
     ] {
-        assert_eq!(ask(&web.token, arguments).0, wanted, "{arguments:?}");
+        assert_eq!(
+            send_request(&web.token, arguments).0,
+            wanted,
+            "{arguments:?}"
+        );
     }
     assert_eq!(curl(&["-X", "PROPFIND"], &web.url("/")).0, 401);
     for path in ["/", "/data/"] {
@@ -338,17 +355,24 @@ fn reports_quota_of_directories() {
     let all = stat.f_blocks * stat.f_frsize;
     let question = "<D:prop><D:quota-available-bytes/><D:quota-used-bytes/></D:prop>";
     for path in ["/", "/data/", "/data/tree"] {
-        let said = find(&web, path, question);
+        let message = find(&web, path, question);
         let number = |name: &str| -> u64 {
-            let rest = said.split_once(&format!("<D:{name}>")).expect(&said).1;
+            let rest = message
+                .split_once(&format!("<D:{name}>"))
+                .expect(&message)
+                .1;
             rest.split_once('<').unwrap().0.parse().unwrap()
         };
         let (available, used) = (number("quota-available-bytes"), number("quota-used-bytes"));
         assert!(
             available > 0 && used > 0 && available + used <= all,
-            "{said}"
+            "{message}"
         );
     }
-    assert!(apart(&find(&web, "/data/file", question)).0.is_empty());
+    assert!(
+        split_found_missing(&find(&web, "/data/file", question))
+            .0
+            .is_empty()
+    );
     assert!(!find(&web, "/data/", "<D:allprop/>").contains("quota"));
 }

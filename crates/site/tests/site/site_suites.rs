@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Third-party programs against the site's WebDAV: litmus, rclone, cadaver and davfs2.
 
-use crate::site_process::web::{Web, until};
+use crate::site_process::web::{Web, wait_until};
 use longhaul_testbed::skip;
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Returns whether a program is installed. If not, the test fails, or is skipped with ALLOW_SKIP=1.
-fn have(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     let there = ["/usr/bin", "/usr/sbin", "/usr/local/bin"];
     let there = there
         .iter()
@@ -22,45 +22,45 @@ fn have(program: &str) -> bool {
 }
 
 /// Returns the exit status and the output of a command.
-fn said(command: &mut Command) -> (bool, String) {
+fn run(command: &mut Command) -> (bool, String) {
     let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
+    let output = [output.stdout, output.stderr].concat();
     (
         output.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
+        String::from_utf8_lossy(&output).into_owned(),
     )
 }
 
 #[test]
 fn passes_litmus() {
-    if !have("litmus") {
+    if !is_installed("litmus") {
         return;
     }
     let (web, folder) = (Web::new(), TempDir::new().unwrap());
     let mut litmus = Command::new("litmus");
     litmus.args(["-k", &web.url("/data/"), "me", &web.token]);
-    let (succeeded, said) = said(litmus.current_dir(&folder));
-    assert!(succeeded, "{said}");
+    let (succeeded, output) = run(litmus.current_dir(&folder));
+    assert!(succeeded, "{output}");
     let summary = |suite: &str| {
         let begin = format!("<- summary for `{suite}': ");
-        let found = said.lines().find_map(|line| line.strip_prefix(&begin));
+        let found = output.lines().find_map(|line| line.strip_prefix(&begin));
         found
-            .unwrap_or_else(|| panic!("{suite}: {said}"))
+            .unwrap_or_else(|| panic!("{suite}: {output}"))
             .to_owned()
     };
     for suite in ["basic", "copymove", "props", "locks", "http"] {
         let summary = summary(suite);
-        assert!(summary.contains(" 0 failed. 100.0%"), "{suite}: {said}");
+        assert!(summary.contains(" 0 failed. 100.0%"), "{suite}: {output}");
     }
     assert!(
-        !said.contains("SKIPPED") && !said.contains("WARNING"),
-        "{said}"
+        !output.contains("SKIPPED") && !output.contains("WARNING"),
+        "{output}"
     );
 }
 
 #[test]
 fn rclone_syncs_both_directions() {
-    if !have("rclone") {
+    if !is_installed("rclone") {
         return;
     }
     let (web, folder) = (Web::new(), TempDir::new().unwrap());
@@ -80,9 +80,9 @@ fn rclone_syncs_both_directions() {
         ] {
             command.env(format!("RCLONE_CONFIG_SITE_{name}"), value);
         }
-        let (succeeded, said) = said(&mut command);
-        assert!(succeeded, "{arguments:?}: {said}");
-        said
+        let (succeeded, output) = run(&mut command);
+        assert!(succeeded, "{arguments:?}: {output}");
+        output
     };
     let source = source.to_str().unwrap();
     // The exports are directories at the root.
@@ -98,7 +98,7 @@ fn rclone_syncs_both_directions() {
 
 #[test]
 fn cadaver_locks_and_sets_properties() {
-    if !have("cadaver") {
+    if !is_installed("cadaver") {
         return;
     }
     let (web, folder) = (Web::new(), TempDir::new().unwrap());
@@ -127,9 +127,9 @@ fn cadaver_locks_and_sets_properties() {
         .write_all(commands.as_bytes())
         .unwrap();
     let output = cadaver.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(!said.contains("failed"), "{said}");
-    assert!(said.contains("blue"), "{said}");
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.contains("failed"), "{output}");
+    assert!(output.contains("blue"), "{output}");
     assert_eq!(fs::read(web.data("second/there")).unwrap(), b"by cadaver");
     assert!(!web.data("in").exists());
 }
@@ -137,7 +137,7 @@ fn cadaver_locks_and_sets_properties() {
 /// The mount namespace ends with the commands.
 #[test]
 fn davfs2_mounts_the_root_and_writes() {
-    if !have("mount.davfs")
+    if !is_installed("mount.davfs")
         || !skip::unless_confined(!skip::is_confined(), "davfs2's user")
         || !skip::unless(Path::new("/dev/fuse").exists(), "/dev/fuse")
     {
@@ -161,10 +161,13 @@ fn davfs2_mounts_the_root_and_writes() {
         at("config"),
         mount = at("mount"),
     );
-    let (succeeded, said) = said(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
-    assert!(succeeded, "{said}");
-    assert!(said.contains("hello") && !said.contains("100%"), "{said}");
-    until(|| fs::read(web.data("dir/moved")).is_ok_and(|read| read == b"hello\n"));
+    let (succeeded, output) = run(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+    assert!(succeeded, "{output}");
+    assert!(
+        output.contains("hello") && !output.contains("100%"),
+        "{output}"
+    );
+    wait_until(|| fs::read(web.data("dir/moved")).is_ok_and(|read| read == b"hello\n"));
     // The lock was removed.
     assert_eq!(web.status(&["-X", "DELETE"], "/data/dir"), 204);
 }

@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Creates `p/c/file`, `p/other`, `q/file` and `plain` in the export.
-fn planted() -> Web {
+fn web_with_files() -> Web {
     let web = Web::new();
     plant(&web.home.data());
     web
@@ -48,7 +48,7 @@ const ROOTS: [&str; 5] = ["/data", "/data/", "/data//", "/data?x", "/data/?x"];
 
 #[test]
 fn refuses_to_delete_or_move_the_root_of_an_export() {
-    let web = planted();
+    let web = web_with_files();
     let to = |path: &str| format!("Destination: {}", web.url(path));
     for root in ROOTS {
         for depth in ["0", "1", "infinity"] {
@@ -70,7 +70,7 @@ fn refuses_to_delete_or_move_the_root_of_an_export() {
 
 #[test]
 fn refuses_to_create_or_replace_the_root_of_an_export() {
-    let web = planted();
+    let web = web_with_files();
     for root in ROOTS {
         statuses(&web, &["-X", "MKCOL"], root, &[405]);
         statuses(&web, &["-X", "PUT", "-d", "x"], root, &[405]);
@@ -90,7 +90,7 @@ fn refuses_to_create_or_replace_the_root_of_an_export() {
 /// A name with a trailing slash names a directory, and not the file of that name.
 #[test]
 fn refuses_a_trailing_slash_on_files() {
-    let web = planted();
+    let web = web_with_files();
     let to = format!("Destination: {}", web.url("/data/new"));
     for method in ["GET", "PROPFIND", "DELETE", "PROPPATCH"] {
         statuses(&web, &["-X", method], "/data/plain/", &[404]);
@@ -112,7 +112,7 @@ fn refuses_a_trailing_slash_on_files() {
 /// The encoded bytes would be stored as the file, without a record of the coding.
 #[test]
 fn refuses_content_codings() {
-    let web = planted();
+    let web = web_with_files();
     let put = ["-X", "PUT", "-d", "x", "-H"];
     let coded = |header: &'static str| [&put[..], &[header]].concat();
     statuses(
@@ -133,7 +133,7 @@ fn refuses_content_codings() {
 
 #[test]
 fn refuses_to_copy_or_move_onto_an_ancestor_or_into_itself() {
-    let web = planted();
+    let web = web_with_files();
     let base = web.url("");
     let port = base.rsplit(':').next().unwrap();
     // The source, and a destination that it must not replace.
@@ -182,7 +182,7 @@ fn refuses_to_copy_or_move_onto_an_ancestor_or_into_itself() {
 
 #[test]
 fn refuses_destinations_on_other_hosts_and_in_other_exports() {
-    let web = planted();
+    let web = web_with_files();
     let base = web.url("");
     let port = base.rsplit(':').next().unwrap();
     for destination in [
@@ -234,7 +234,7 @@ fn refuses_destinations_on_other_hosts_and_in_other_exports() {
 
 #[test]
 fn accepts_all_spellings_of_destinations_on_this_host() {
-    let web = planted();
+    let web = web_with_files();
     let base = web.url("");
     let port = base.rsplit(':').next().unwrap();
     for (number, destination) in [
@@ -275,7 +275,7 @@ fn accepts_all_spellings_of_destinations_on_this_host() {
 /// A header that can't be parsed must not be treated as missing.
 #[test]
 fn refuses_invalid_overwrite_and_depth() {
-    let web = planted();
+    let web = web_with_files();
     for header in [
         "Overwrite: x",
         "Overwrite: false",
@@ -310,7 +310,7 @@ fn replaces_destinations() {
             ("p", "plain"),
             ("p/c", "q"),
         ] {
-            let web = planted();
+            let web = web_with_files();
             let contents = |name: &str| match web.data(name).is_dir() {
                 true => listing(&web.data(name))
                     .into_iter()
@@ -347,7 +347,7 @@ fn walk(top: &std::path::Path) -> Vec<PathBuf> {
 /// One destination is on another file system, which rename(2) can't reach; one directory has two names.
 #[test]
 fn keeps_a_destination_that_cannot_be_replaced() {
-    let web = planted();
+    let web = web_with_files();
     fs::create_dir(web.data("mount")).unwrap();
     fs::create_dir(web.data("bound")).unwrap();
     let mount = |from: &str, to: &str| {
@@ -410,7 +410,7 @@ impl Drop for Unmounted {
 /// An active copy into the destination keeps it in place.
 #[test]
 fn keeps_a_destination_with_an_active_copy() {
-    let web = planted();
+    let web = web_with_files();
     fs::create_dir(web.data("q/deep")).unwrap();
     fs::write(web.data("q/deep/.longhaul-y.part"), "").unwrap();
     for method in ["MOVE", "COPY"] {
@@ -426,7 +426,7 @@ fn keeps_a_destination_with_an_active_copy() {
 
 #[test]
 fn changes_nothing_for_read_only_tokens_or_through_links() {
-    let web = planted();
+    let web = web_with_files();
     let reader = web.home.token(&["new", "reader", "--read-only"]);
     let bearer = format!("Authorization: Bearer {reader}");
     let file = web.data("plain");
@@ -440,7 +440,7 @@ fn changes_nothing_for_read_only_tokens_or_through_links() {
             ] {
                 let to = format!("Destination: /{export}{destination}");
                 for method in ["MOVE", "COPY"] {
-                    refused(
+                    assert_refused(
                         &web,
                         with,
                         &["-X", method, "-H", &to],
@@ -453,7 +453,7 @@ fn changes_nothing_for_read_only_tokens_or_through_links() {
                 &["-X", "MKCOL"],
                 &["-T", file.to_str().unwrap()],
             ] {
-                refused(&web, with, arguments, &format!("/{export}{path}"));
+                assert_refused(&web, with, arguments, &format!("/{export}{path}"));
             }
         }
     }
@@ -462,8 +462,8 @@ fn changes_nothing_for_read_only_tokens_or_through_links() {
         &["-X", "MOVE", "-H", "Destination: /data/new"],
         &["-X", "COPY", "-H", "Destination: /data/new"],
     ] {
-        refused(&web, None, arguments, "/data/link/c");
-        refused(&web, None, arguments, "/data/link");
+        assert_refused(&web, None, arguments, "/data/link/c");
+        assert_refused(&web, None, arguments, "/data/link");
     }
     for arguments in [
         &["-X", "DELETE"][..],
@@ -472,7 +472,7 @@ fn changes_nothing_for_read_only_tokens_or_through_links() {
         &["-X", "PUT", "-d", "x"],
         &["-X", "MKCOL"],
     ] {
-        refused(&web, None, arguments, "/data/.longhaul-x.part");
+        assert_refused(&web, None, arguments, "/data/.longhaul-x.part");
     }
     for destination in [
         "/data/.longhaul-x.part",
@@ -482,13 +482,13 @@ fn changes_nothing_for_read_only_tokens_or_through_links() {
         "/data/link/c",
     ] {
         let to = format!("Destination: {destination}");
-        refused(&web, None, &["-X", "MOVE", "-H", &to], "/data/q");
-        refused(&web, None, &["-X", "COPY", "-H", &to], "/data/q");
+        assert_refused(&web, None, &["-X", "MOVE", "-H", &to], "/data/q");
+        assert_refused(&web, None, &["-X", "COPY", "-H", &to], "/data/q");
     }
     assert_eq!(listing(&web.home.data()), before);
 }
 
-fn refused(web: &Web, bearer: Option<&String>, arguments: &[&str], path: &str) {
+fn assert_refused(web: &Web, bearer: Option<&String>, arguments: &[&str], path: &str) {
     let status = match bearer {
         Some(bearer) => curl(&[&["-H", bearer][..], arguments].concat(), &web.url(path)).0,
         None => web.status(arguments, path),
@@ -502,7 +502,7 @@ fn refused(web: &Web, bearer: Option<&String>, arguments: &[&str], path: &str) {
 /// A path in the copy would be longer than 4096 bytes.
 #[test]
 fn keeps_a_destination_if_the_copy_is_incomplete() {
-    let web = planted();
+    let web = web_with_files();
     let deep: PathBuf = std::iter::repeat_n("d".repeat(250), 16).collect();
     fs::create_dir_all(web.data("tree").join(&deep)).unwrap();
     let long = "n".repeat(200);
@@ -548,7 +548,7 @@ fn keeps_nested_exports() {
 
 #[test]
 fn copies_keep_the_rights_of_the_original() {
-    let web = planted();
+    let web = web_with_files();
     let set = |name: &str, mode| {
         fs::set_permissions(web.data(name), Permissions::from_mode(mode)).unwrap();
     };
@@ -586,7 +586,7 @@ fn copies_keep_the_rights_of_the_original() {
 /// A client that mirrors a partial listing would remove its own files.
 #[test]
 fn refuses_partial_listings() {
-    let web = planted();
+    let web = web_with_files();
     let large = web.data("large");
     fs::create_dir(&large).unwrap();
     for number in 0..100_001 {
@@ -648,7 +648,7 @@ fn refuses_partial_listings() {
 /// A path has up to 2,048 names.
 #[test]
 fn reports_failures_of_deep_copies() {
-    let web = planted();
+    let web = web_with_files();
     let at = web.data("deep");
     fs::create_dir(&at).unwrap();
     let mut directory = rustix::fs::open(&at, rustix::fs::OFlags::DIRECTORY, 0.into()).unwrap();
@@ -663,7 +663,7 @@ fn reports_failures_of_deep_copies() {
 
 #[test]
 fn refuses_to_move_a_tree_with_an_active_copy() {
-    let web = planted();
+    let web = web_with_files();
     fs::write(web.data("q/.longhaul-x.part"), "part").unwrap();
     for destination in ["/data/new", "/data/p"] {
         let to = format!("Destination: {destination}");
@@ -681,7 +681,7 @@ fn refuses_to_move_a_tree_with_an_active_copy() {
 /// The file of an upload whose process has ended is not in use.
 #[test]
 fn removes_directories_with_abandoned_uploads() {
-    let web = planted();
+    let web = web_with_files();
     let left = web.data("q/.longhaul-0123456789abcdef.put");
     fs::write(&left, "half").unwrap();
     let held = File::open(&left).unwrap();
@@ -699,7 +699,7 @@ fn removes_directories_with_abandoned_uploads() {
 /// A "#" that is not escaped does not belong to the name, and the part before it is another name.
 #[test]
 fn refuses_unescaped_fragments() {
-    let web = planted();
+    let web = web_with_files();
     let address = web.url("");
     let before = listing(&web.home.data());
     for (method, path) in [
@@ -733,14 +733,14 @@ fn refuses_unescaped_fragments() {
 
 #[test]
 fn keeps_directories_with_active_uploads() {
-    let web = planted();
+    let web = web_with_files();
     let address = web.url("");
     let mut upload = TcpStream::connect(address.strip_prefix("http://").unwrap()).unwrap();
     let head = "PUT /data/q/new HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n";
     let token = &web.token;
     write!(upload, "{head}Authorization: Bearer {token}\r\n\r\nab").unwrap();
     let is_own = |name: &String| name.ends_with(".put");
-    crate::site_process::web::until(|| names(&web.data("q")).iter().any(is_own));
+    crate::site_process::web::wait_until(|| names(&web.data("q")).iter().any(is_own));
     for arguments in [
         &["-X", "DELETE"][..],
         &["-X", "MOVE", "-H", "Destination: /data/new"],
@@ -748,14 +748,14 @@ fn keeps_directories_with_active_uploads() {
         assert_eq!(web.status(arguments, "/data/q"), 423, "{arguments:?}");
     }
     upload.write_all(b"cd").unwrap();
-    crate::site_process::web::until(|| web.data("q/new").exists());
+    crate::site_process::web::wait_until(|| web.data("q/new").exists());
     assert_eq!(fs::read(web.data("q/new")).unwrap(), b"abcd");
 }
 
 /// In any order, nothing is lost, and nothing stays under an internal name.
 #[test]
 fn concurrent_requests_lose_nothing() {
-    let web = planted();
+    let web = web_with_files();
     let requests = [
         ("MOVE", "/data/p", "/data/q/p"),
         ("MOVE", "/data/q/p", "/data/p"),
@@ -767,7 +767,7 @@ fn concurrent_requests_lose_nothing() {
         ("COPY", "/data/copy2", "/data/copy/in"),
     ];
     let bearer = format!("Authorization: Bearer {}", web.token);
-    let ask = |url: &str, (method, from, to): (&str, &str, &str)| {
+    let send_request = |url: &str, (method, from, to): (&str, &str, &str)| {
         let to = format!("Destination: {to}");
         let overwrite = match from.contains("copy") || to.contains("copy") {
             true => "Overwrite: T",
@@ -781,13 +781,13 @@ fn concurrent_requests_lose_nothing() {
             assert!(status < 500, "{method} {from} {to}: {status}");
         }
     };
-    let ask = &ask;
+    let send_request = &send_request;
     std::thread::scope(|scope| {
         // Each listener is a process.
         for url in [&web.site.http, &web.site.https] {
             let url = url.as_ref().unwrap();
             for request in &requests {
-                scope.spawn(move || ask(url, *request));
+                scope.spawn(move || send_request(url, *request));
             }
         }
     });

@@ -90,7 +90,7 @@ impl Files {
         match upload.and_then(Upload::finish) {
             // Another request has created it meanwhile.
             Err(_) if self.exists(Some(path)) => Ok(false),
-            made => made.map(|()| true),
+            created => created.map(|()| true),
         }
     }
 
@@ -133,11 +133,11 @@ impl Files {
     }
 
     /// Returns the path that a new directory is a copy of.
-    fn original(&self, made: &RelPath) -> Option<RelPath> {
+    fn copy_source(&self, created: &RelPath) -> Option<RelPath> {
         let (from, to) = self.copy_paths.as_ref()?;
-        match made == to {
+        match created == to {
             true => Some(from.clone()),
-            false => from.join(made.strip_prefix(to)?.as_bytes()).ok(),
+            false => from.join(created.strip_prefix(to)?.as_bytes()).ok(),
         }
     }
 
@@ -347,7 +347,7 @@ impl DavFileSystem for Files {
 
     fn create_dir<'a>(&'a self, path: &'a DavPath) -> FsFuture<'a, ()> {
         let path = self.resolve_below(path);
-        let original = path.as_ref().ok().and_then(|path| self.original(path));
+        let original = path.as_ref().ok().and_then(|path| self.copy_source(path));
         let guard = self.guard.clone();
         self.run_change(move |root, changes| {
             let path = path?;

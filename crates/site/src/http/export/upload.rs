@@ -161,7 +161,7 @@ impl TempFile {
             return Err(FsError::GeneralFailure);
         }
         self.file.sync_all().map_err(from_io_error)?;
-        let around = self.root.open_dir(self.path.parent().as_ref());
+        let parent = self.root.open_dir(self.path.parent().as_ref());
         let named = self.guard.step(|| self.rename_into_place());
         if self.is_new && named == Err(FsError::Exists) {
             self.guard.reject(EXISTS);
@@ -169,8 +169,8 @@ impl TempFile {
         named?;
         self.changes.count_entry();
         self.file.sync_all().map_err(from_io_error)?;
-        match around {
-            Ok(around) => rustix::fs::fsync(around),
+        match parent {
+            Ok(parent) => rustix::fs::fsync(parent),
             // A user who may create names in a directory may still not read it.
             Err(_) => rustix::fs::syncfs(&self.file),
         }
@@ -192,10 +192,7 @@ impl TempFile {
     }
 }
 
-const EXISTS: (StatusCode, &str) = (
-    StatusCode::PRECONDITION_FAILED,
-    "something has that name already",
-);
+const EXISTS: (StatusCode, &str) = (StatusCode::PRECONDITION_FAILED, "the name exists already");
 
 impl Drop for TempFile {
     fn drop(&mut self) {

@@ -40,7 +40,7 @@ impl Property {
 
     /// Returns whether the text is one element of this name. Other programs can write the attribute, too, and invalid
     /// XML would break every listing that contains it.
-    fn is_sound(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let text = self.text.as_bytes();
         let read = Document::read(text);
         read.is_some_and(|read| read.root_element(&self.name()).is_some())
@@ -56,7 +56,7 @@ pub(super) fn of(files: &Files, path: Option<&RelPath>) -> FsResult<Vec<Property
 
 fn read(value: &[u8]) -> Vec<Property> {
     let mut properties: Vec<Property> = serde_json::from_slice(value).unwrap_or_default();
-    properties.retain(Property::is_sound);
+    properties.retain(Property::is_valid);
     properties
 }
 
@@ -69,8 +69,8 @@ pub(super) fn change(files: &Files, path: Option<&RelPath>, changes: &[Change]) 
         };
         return changes.iter().map(status).collect();
     }
-    let made = files.guard.step(|| make(files, path, changes));
-    let status = match made {
+    let outcome = files.guard.step(|| make(files, path, changes));
+    let status = match outcome {
         Ok(()) => StatusCode::OK,
         // The request may have been rejected since it was checked.
         Err(FsError::Forbidden) => StatusCode::FORBIDDEN,

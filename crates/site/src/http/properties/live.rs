@@ -19,7 +19,7 @@ use rustix::fs::{StatVfs, fstatvfs};
 use std::os::fd::AsFd;
 
 /// Supported locks: exclusive and shared write locks.
-const LOCKS: &str = "<D:lockentry><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>\
+const SUPPORTED_LOCKS: &str = "<D:lockentry><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>\
                      <D:lockentry><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>";
 
 /// Space on a file system, in bytes.
@@ -98,7 +98,7 @@ impl Resource {
             "getetag" => format!("\"{}\"", self.meta?.etag()?),
             "getlastmodified" => http_date(&self.meta?)?,
             "lockdiscovery" => self.active_locks(locks),
-            "supportedlock" if self.files.is_some() => LOCKS.to_owned(),
+            "supportedlock" if self.files.is_some() => SUPPORTED_LOCKS.to_owned(),
             "supportedlock" => String::new(),
             "quota-available-bytes" => self.disk_quota()?.available.to_string(),
             "quota-used-bytes" => self.disk_quota()?.used.to_string(),

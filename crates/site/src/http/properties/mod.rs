@@ -84,7 +84,7 @@ pub(super) async fn proppatch(
     request: Request<Bytes>,
 ) -> HttpResponse {
     if !files.access.writable {
-        return text_response(StatusCode::FORBIDDEN, "this may only be read");
+        return text_response(StatusCode::FORBIDDEN, "it is read-only");
     }
     let changes = match parse_blocking(request.body().clone(), parse_changes).await {
         Ok(changes) => changes,
@@ -110,18 +110,15 @@ pub(super) async fn proppatch(
 /// Returns the metadata of the target.
 async fn stat_target(files: &Files, target: &Target) -> Result<Meta, HttpResponse> {
     if target.path.as_ref().is_some_and(RelPath::is_internal) {
-        return Err(text_response(StatusCode::NOT_FOUND, "not there"));
+        return Err(text_response(StatusCode::NOT_FOUND, "not found"));
     }
     files
         .stat(target.path.clone())
         .await
         .map_err(|error| match error {
-            FsError::NotFound => text_response(StatusCode::NOT_FOUND, "not there"),
-            FsError::Forbidden => text_response(StatusCode::FORBIDDEN, "the site can't look at it"),
-            _ => text_response(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the site can't look at it",
-            ),
+            FsError::NotFound => text_response(StatusCode::NOT_FOUND, "not found"),
+            FsError::Forbidden => text_response(StatusCode::FORBIDDEN, "the site can't read it"),
+            _ => text_response(StatusCode::INTERNAL_SERVER_ERROR, "the site can't read it"),
         })
 }
 

@@ -45,10 +45,7 @@ pub(in crate::http) async fn multistatus_response(
         requested,
     });
     let Ok(query) = query.await.map(Arc::new) else {
-        return text_response(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the site can't look at it",
-        );
+        return text_response(StatusCode::INTERNAL_SERVER_ERROR, "the site can't read it");
     };
     let resources = Some(std::iter::once(target).chain(members));
     let batches = stream::unfold(resources, move |resources| batch(query.clone(), resources));

@@ -58,7 +58,7 @@ impl Conditions {
         let Some(text) = single_value(headers, &IF)? else {
             return Ok(Self::default());
         };
-        let read = Self::read(text).ok_or((StatusCode::BAD_REQUEST, "the If makes no sense"))?;
+        let read = Self::read(text).ok_or((StatusCode::BAD_REQUEST, "the If header is invalid"))?;
         headers.remove(IF);
         Ok(read)
     }
@@ -176,9 +176,8 @@ pub(crate) fn failure(
     let date = |name| headers.get(name).and_then(date);
     let modified = validators.map(|validators| validators.modified);
     let as_it_was = match tags(headers, &IF_MATCH) {
-        Some(tags) => {
-            validators.is_some_and(|it| tags.iter().any(|tag| tag_matches(tag, it, false)))
-        }
+        Some(tags) => validators
+            .is_some_and(|validators| tags.iter().any(|tag| tag_matches(tag, validators, false))),
         None => {
             date(IF_UNMODIFIED_SINCE).is_none_or(|since| modified.is_some_and(|at| at <= since))
         }
@@ -187,9 +186,8 @@ pub(crate) fn failure(
         return Some(StatusCode::PRECONDITION_FAILED);
     }
     let is_known = match tags(headers, &IF_NONE_MATCH) {
-        Some(tags) => {
-            validators.is_some_and(|it| tags.iter().any(|tag| tag_matches(tag, it, true)))
-        }
+        Some(tags) => validators
+            .is_some_and(|validators| tags.iter().any(|tag| tag_matches(tag, validators, true))),
         None => {
             reads
                 && date(IF_MODIFIED_SINCE)
@@ -289,8 +287,8 @@ mod tests {
         ] {
             assert_eq!(holds(text, &["urn:a"], "\"t]\""), expected, "{text}");
         }
-        let shown = Conditions::read("(<a> [\"b\"]) (Not <c>)").unwrap();
-        assert_eq!(shown.tokens(), ["a", "c"]);
+        let parsed = Conditions::read("(<a> [\"b\"]) (Not <c>)").unwrap();
+        assert_eq!(parsed.tokens(), ["a", "c"]);
     }
 
     #[test]

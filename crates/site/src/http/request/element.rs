@@ -126,7 +126,7 @@ impl<'d> Element<'d> {
     }
 
     /// Returns the element as XML, with the namespaces that are in scope.
-    pub(crate) fn to_xml(&self) -> String {
+    pub(crate) fn xml_text(&self) -> String {
         let text = &self.document.text;
         let (begin, rest) = (
             &text[self.node.begin..self.node.name_end],
@@ -237,9 +237,8 @@ impl Builder {
 
     /// Returns the namespaces in scope that were not in scope before.
     fn declared(&mut self, holding: &Namespace) -> Vec<(String, Arc<str>)> {
-        let around = self.open.last().map(|(_, around)| around);
-        let is_new = |prefix: &str, namespace: &str| match around
-            .and_then(|around| around.get(prefix))
+        let outer = self.open.last().map(|(_, outer)| outer);
+        let is_new = |prefix: &str, namespace: &str| match outer.and_then(|outer| outer.get(prefix))
         {
             Some(before) => before != namespace,
             None => !namespace.is_empty() && ![NS_XML_PREFIX, NS_XMLNS_PREFIX].contains(&prefix),
@@ -276,15 +275,15 @@ mod tests {
         assert!(document.root_element(&Name::new(DAV, "b")).is_none());
         let top = document.root_element(&Name::new(DAV, "a")).unwrap();
         assert_eq!(top.dav_children("b").len(), 1);
-        let kept = top.children()[1].to_xml();
-        let again = Document::read(kept.as_bytes()).unwrap();
+        let xml = top.children()[1].xml_text();
+        let again = Document::read(xml.as_bytes()).unwrap();
         let again = again.root_element(&Name::new("urn:x", "c")).unwrap();
-        assert_eq!(again.to_xml(), kept);
+        assert_eq!(again.xml_text(), xml);
         assert!(
-            kept.contains("xml:lang=\"de\"") && kept.contains("t &amp; "),
-            "{kept}"
+            xml.contains("xml:lang=\"de\"") && xml.contains("t &amp; "),
+            "{xml}"
         );
-        assert!(kept.contains("\u{10000}"), "{kept}");
+        assert!(xml.contains("\u{10000}"), "{xml}");
     }
 
     #[test]
@@ -295,11 +294,11 @@ mod tests {
         let inner = &top.children()[0].children();
         assert_eq!(inner[0].name(), Name::new("urn:b", "c"));
         assert_eq!(
-            inner[0].to_xml(),
+            inner[0].xml_text(),
             "<c xmlns=\"urn:b\" xmlns:x=\"urn:&lt;\"/>"
         );
         assert_eq!(
-            inner[1].to_xml(),
+            inner[1].xml_text(),
             "<d xmlns:x=\"urn:&lt;\" xmlns=\"\"><x:e xmlns=\"urn:b\" f=\"&quot;\"/></d>"
         );
         assert_eq!(inner[1].children()[0].name(), Name::new("urn:<", "e"));

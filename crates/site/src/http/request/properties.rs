@@ -29,7 +29,7 @@ pub(crate) enum RequestedProperties {
 fn bad_request() -> Rejection {
     (
         StatusCode::BAD_REQUEST,
-        "the body is not what the method wants",
+        "the body is not valid for the method",
     )
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn parse_changes(body: &[u8]) -> Result<Vec<Change>, Rejection> {
             .iter()
             .flat_map(Element::children)
         {
-            let (name, text) = (property.name(), sets.then(|| property.to_xml()));
+            let (name, text) = (property.name(), sets.then(|| property.xml_text()));
             lengths.add(&name, text.as_ref().map_or(0, String::len))?;
             changes.push(Change { name, text });
         }
@@ -159,7 +159,7 @@ impl LockInfo {
         if exclusive == shared || !has("locktype", "write") {
             return Err(bad_request());
         }
-        let owner = top.dav_children("owner").first().map(Element::to_xml);
+        let owner = top.dav_children("owner").first().map(Element::xml_text);
         let owner = owner.unwrap_or_default();
         match owner.len() > OWNER_LEN_MAX {
             true => Err((

@@ -85,7 +85,7 @@ impl Target {
             false => path,
         };
         let made = PathAndQuery::try_from(path).map(Uri::from);
-        *request.uri_mut() = made.map_err(|_| bad_request("the path makes no sense"))?;
+        *request.uri_mut() = made.map_err(|_| bad_request("the path is invalid"))?;
         Ok(())
     }
 }
@@ -127,10 +127,13 @@ fn bad_request(why: &'static str) -> Rejection {
 /// Refuses to create, move or remove an export itself, which only the operator does.
 fn protect_root(method: &str) -> Result<(), Rejection> {
     match method {
-        "DELETE" | "MOVE" => Err((StatusCode::FORBIDDEN, "an export itself stays where it is")),
+        "DELETE" | "MOVE" => Err((
+            StatusCode::FORBIDDEN,
+            "an export itself can't be moved or removed",
+        )),
         "MKCOL" | "PUT" => Err((
             StatusCode::METHOD_NOT_ALLOWED,
-            "an export itself is there already",
+            "an export itself exists already",
         )),
         _ => Ok(()),
     }
@@ -189,7 +192,7 @@ fn destination<B>(
     }
     let ancestor = (
         StatusCode::FORBIDDEN,
-        "the destination is what the source is in, or the source itself",
+        "the destination is the source or one of its parents",
     );
     let destination = path_in(uri.path(), export)?.ok_or(ancestor)?;
     if destination.is_internal() {
@@ -222,7 +225,7 @@ fn read_destination(text: &str) -> Result<Uri, Rejection> {
     }
     let uri: Uri = text
         .parse()
-        .map_err(|_| bad_request("the Destination is no URL"))?;
+        .map_err(|_| bad_request("the Destination is not a URL"))?;
     match uri.scheme_str() {
         None if text.starts_with('/') => Ok(uri),
         Some("http" | "https") => Ok(uri),
@@ -238,15 +241,15 @@ fn is_same_host<B>(destination: &Uri, request: &Request<B>) -> bool {
         Some("https") => 443,
         _ => 80,
     };
-    let asked = request.uri().authority().cloned().or_else(|| {
+    let request_authority = request.uri().authority().cloned().or_else(|| {
         let host = single_value(request.headers(), &HOST).ok().flatten()?;
         host.parse::<Authority>().ok()
     });
-    let known = |authority: &Authority| {
+    let normalized = |authority: &Authority| {
         let host = authority.host().to_ascii_lowercase();
         (host, authority.port_u16().unwrap_or(port))
     };
-    destination.authority().map(known) == asked.as_ref().map(known)
+    destination.authority().map(normalized) == request_authority.as_ref().map(normalized)
 }
 
 /// Normalizes Depth (RFC 4918 §10.2). A read without Depth gets 1: the default of §9.1, infinity, has no bound.

@@ -56,7 +56,7 @@ pub(super) fn read(body: &[u8], mut take: impl FnMut(XmlEvent)) -> Result<(), &'
     loop {
         let event = reader
             .next()
-            .map_err(|_| "the body is no XML, or has too long attributes")?;
+            .map_err(|_| "the body is not XML, or has attributes that are too long")?;
         if let XmlEvent::EndDocument = event {
             return Ok(());
         }

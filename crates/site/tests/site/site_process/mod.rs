@@ -17,7 +17,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Limit on every wait. It only affects how long a failed test takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Directory of a site, running or not: `state`, and `data`, which it exports.
 pub(crate) struct Home(TempDir);
@@ -46,8 +46,8 @@ impl Home {
     /// Runs `longhaul site token ARGUMENTS`, and returns its output.
     pub(crate) fn token(&self, arguments: &[&str]) -> String {
         let output = self.token_command(arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
@@ -61,14 +61,14 @@ impl Home {
     }
 
     /// Starts a site on a free port of loopback.
-    pub(crate) fn site(&self, arguments: &[&str]) -> Site {
+    pub(crate) fn site(&self, arguments: &[&str]) -> SiteProcess {
         let anywhere = ["--listen", "127.0.0.1:0"];
-        Site::spawn(self.command(&[&anywhere, arguments].concat()))
+        SiteProcess::spawn(self.command(&[&anywhere, arguments].concat()))
     }
 }
 
 /// Running site, killed on drop.
-pub(crate) struct Site {
+pub(crate) struct SiteProcess {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) http: Option<String>,
@@ -77,24 +77,24 @@ pub(crate) struct Site {
     events: Receiver<Value>,
 }
 
-impl Site {
+impl SiteProcess {
     /// Starts a site and waits until it listens.
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (tell, events) = channel();
+        let (sender, events) = channel();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                let _ = tell.send(serde_json::from_str(&line).unwrap());
+                let _ = sender.send(serde_json::from_str(&line).unwrap());
             }
         });
-        let ready: Value = events.recv_timeout(PATIENCE).expect("the site starts");
+        let ready: Value = events.recv_timeout(WAIT_LIMIT).expect("the site starts");
         assert_eq!(ready["event"], "ready");
-        let door = |kind: &str| ready[kind].as_str().map(|at| format!("{kind}://{at}"));
+        let url = |kind: &str| ready[kind].as_str().map(|at| format!("{kind}://{at}"));
         Self {
             child,
-            http: door("http"),
-            https: door("https"),
+            http: url("http"),
+            https: url("https"),
             address: ready["listening"].as_str().unwrap().parse().unwrap(),
             fingerprint: ready["fingerprint"].as_str().unwrap().to_owned(),
             events,
@@ -107,9 +107,9 @@ impl Site {
     }
 
     /// Waits for the next event of a kind.
-    pub(crate) fn says(&self, kind: &str) -> Value {
+    pub(crate) fn wait_for(&self, kind: &str) -> Value {
         loop {
-            let event = self.events.recv_timeout(PATIENCE).expect(kind);
+            let event = self.events.recv_timeout(WAIT_LIMIT).expect(kind);
             if event["event"] == kind {
                 return event;
             }
@@ -118,7 +118,7 @@ impl Site {
 
     /// Waits for the next event of any kind.
     pub(crate) fn next(&self) -> Value {
-        self.events.recv_timeout(PATIENCE).expect("an event")
+        self.events.recv_timeout(WAIT_LIMIT).expect("an event")
     }
 
     /// Returns the processes that serve its HTTP listeners.
@@ -127,7 +127,7 @@ impl Site {
             let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             line.contains("--serve")
         };
-        self.ends().into_iter().filter(serves).collect()
+        self.child_processes().into_iter().filter(serves).collect()
     }
 
     pub(crate) fn pid(&self) -> rustix::process::Pid {
@@ -135,7 +135,7 @@ impl Site {
     }
 
     /// Returns the processes that it has started.
-    pub(crate) fn ends(&self) -> Vec<u32> {
+    pub(crate) fn child_processes(&self) -> Vec<u32> {
         children(self.child.id())
     }
 
@@ -146,23 +146,23 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for SiteProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn is_there(pid: u32) -> bool {
+fn is_running(pid: u32) -> bool {
     // A zombie counts as ended; its new parent will reap it.
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// Waits until a process that is not a child of this one has ended.
-pub(crate) fn wait_for_the_end_of(pid: u32) {
+pub(crate) fn wait_for_exit(pid: u32) {
     let begin = Instant::now();
-    while is_there(pid) {
-        assert!(begin.elapsed() < PATIENCE, "{pid} runs on");
+    while is_running(pid) {
+        assert!(begin.elapsed() < WAIT_LIMIT, "{pid} runs on");
         std::thread::yield_now();
     }
 }
@@ -179,12 +179,13 @@ pub(crate) struct Client(TempDir);
 
 impl Client {
     /// Creates a client with tokens for these sites.
-    pub(crate) fn knowing(sites: &[(&Site, &str)]) -> Self {
+    pub(crate) fn with_tokens(sites: &[(&SiteProcess, &str)]) -> Self {
         let client = Self(TempDir::new().unwrap());
         let folder = client.0.path().join("longhaul");
         fs::create_dir(&folder).unwrap();
-        let entry =
-            |(site, token): &(&Site, &str)| format!("\"{}\".token = \"{token}\"\n", site.address);
+        let entry = |(site, token): &(&SiteProcess, &str)| {
+            format!("\"{}\".token = \"{token}\"\n", site.address)
+        };
         let entries: String = sites.iter().map(entry).collect();
         let file = folder.join("sites.toml");
         fs::write(&file, format!("[sites]\n{entries}")).unwrap();
@@ -198,12 +199,12 @@ impl Client {
         command
             .args(["120", longhaul_testbed::longhaul(), "copy", "--json"])
             .args(arguments);
-        self.known_to(&mut command);
+        self.set_environment(&mut command);
         command
     }
 
     /// Sets the environment, so that a command finds the tokens.
-    pub(crate) fn known_to(&self, command: &mut Command) {
+    pub(crate) fn set_environment(&self, command: &mut Command) {
         command
             .env("XDG_CONFIG_HOME", self.0.path())
             .env_remove("LONGHAUL_TOKEN");
@@ -214,18 +215,18 @@ impl Client {
     }
 
     /// Runs a copy that ends with `code`. Returns its messages.
-    pub(crate) fn fails(&self, code: i32, arguments: &[&str]) -> String {
+    pub(crate) fn copy_fails(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        said
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        stderr
     }
 }
 
 pub(crate) fn succeed(mut command: Command) -> Value {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Site accessed over HTTP with curl.
 
-use super::{Home, PATIENCE, Site};
+use super::{Home, SiteProcess, WAIT_LIMIT};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use std::{
 /// Site with the exports `data` and, read-only, `closed`, and a token for it.
 pub(crate) struct Web {
     pub(crate) home: Home,
-    pub(crate) site: Site,
+    pub(crate) site: SiteProcess,
     pub(crate) token: String,
 }
 
@@ -77,10 +77,10 @@ pub(crate) fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-pub(crate) fn until(held: impl Fn() -> bool) {
+pub(crate) fn wait_until(held: impl Fn() -> bool) {
     let begin = Instant::now();
     while !held() {
-        assert!(begin.elapsed() < PATIENCE);
+        assert!(begin.elapsed() < WAIT_LIMIT);
         std::thread::yield_now();
     }
 }
