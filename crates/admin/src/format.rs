@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Formats of metrics: which one a request accepts (RFC 9110 §12.5.1), and one written as the other.
+//! Formats of metrics: negotiation by Accept (RFC 9110 §12.5.1), and conversion of OpenMetrics to the classic format.
 
-/// How metrics are written.
+/// Format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// The text format that everything reads, version 0.0.4.
+    /// Prometheus text format, version 0.0.4.
     Classic,
     /// OpenMetrics 1.0.
     OpenMetrics,
 }
 
 impl Format {
-    /// For the field Content-Type.
+    /// Returns the value of the field Content-Type.
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
@@ -19,8 +19,8 @@ impl Format {
         }
     }
 
-    /// What the values of Accept fields ask for. OpenMetrics is for those who name it and want
-    /// nothing else more; all others get the classic format, also who accepts neither.
+    /// Chooses the format by the values of Accept fields. OpenMetrics must be named, with no lower quality than the
+    /// classic format; all other clients get the classic format, also those that accept neither.
     pub(super) fn accepted<'a>(fields: impl Iterator<Item = &'a str>) -> Self {
         let ranges: Vec<Range<'_>> = fields
             .flat_map(|field| field.split(','))
@@ -37,7 +37,7 @@ impl Format {
     }
 }
 
-/// One media range of an Accept field.
+/// Media range of an Accept field.
 struct Range<'a> {
     kind: &'a str,
     version: Option<&'a str>,
@@ -45,7 +45,7 @@ struct Range<'a> {
 }
 
 impl<'a> Range<'a> {
-    /// What can't be understood asks for nothing.
+    /// Parses a media range; `None` if it is invalid.
     fn parse(text: &'a str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
         let mut range = Self {
@@ -70,14 +70,14 @@ impl<'a> Range<'a> {
     }
 }
 
-/// The best quality among those ranges that fit; `None` if none does.
+/// Returns the best quality among the ranges that fit; `None` if none does.
 fn quality<'a>(ranges: &[Range<'a>], fits: impl Fn(&Range<'a>) -> bool) -> Option<f64> {
     let fitting = ranges.iter().filter(|range| fits(range));
     fitting.map(|range| range.quality).reduce(f64::max)
 }
 
-/// The classic text of an OpenMetrics exposition: samples are the same, and metadata names a counter and an
-/// info as their samples are named.
+/// Converts an OpenMetrics exposition to the classic text: samples are equal, and metadata names a counter and an
+/// info like their samples.
 pub(super) fn classic_from_openmetrics(text: &str) -> String {
     let (mut classic, mut help) = (String::with_capacity(text.len()), None);
     for line in text.lines() {
@@ -86,7 +86,7 @@ pub(super) fn classic_from_openmetrics(text: &str) -> String {
             Some(metadata) => match metadata.split_once(' ') {
                 Some(("HELP", rest)) => help = rest.split_once(' '),
                 Some(("TYPE", rest)) => classic += &metadata_lines(rest, help.take()),
-                // Units are in the names; the end is the end.
+                // Units are in the names, and the classic format has no end marker.
                 _ => {}
             },
         }
@@ -94,7 +94,7 @@ pub(super) fn classic_from_openmetrics(text: &str) -> String {
     classic
 }
 
-/// `HELP` stands before `TYPE`, and only the latter says how samples are named.
+/// Returns `HELP` and `TYPE` of a family. `HELP` precedes `TYPE`, which determines the samples' suffix.
 fn metadata_lines(of_type: &str, help: Option<(&str, &str)>) -> String {
     let (family, kind) = of_type.split_once(' ').unwrap_or((of_type, "unknown"));
     let (suffix, kind) = match kind {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn openmetrics_is_for_those_who_want_it() {
+    fn serves_openmetrics_to_clients_that_prefer_it() {
         for field in [
             "application/openmetrics-text",
             "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_else_gets_the_classic_format() {
+    fn serves_classic_format_to_other_clients() {
         for field in [
             "",
             "*/*",
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn several_fields_are_one_list() {
+    fn merges_several_accept_fields() {
         let fields = ["text/plain;q=0.5", "application/openmetrics-text"];
         assert_eq!(Format::accepted(fields.into_iter()), Format::OpenMetrics);
     }
 
     #[test]
-    fn metadata_is_named_as_samples_are() {
+    fn classic_metadata_has_the_names_of_samples() {
         let open = "# HELP a_bytes Bytes.\n# TYPE a_bytes counter\n# UNIT a_bytes bytes\n\
                     a_bytes_total{x=\"# TYPE\"} 1\n# HELP b What.\n# TYPE b info\nb_info{v=\"1\"} 1\n\
                     # HELP c Now.\n# TYPE c gauge\nc 2.0\n# EOF\n";

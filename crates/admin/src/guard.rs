@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which requests are answered at all. Whoever can connect may read, but a browser on this host
-//! must not be made to read for a stranger's page.
+//! Access checks. Every local client may read, but a page of another origin in a browser on this host
+//! must not.
 
 use hyper::{Method, Request, StatusCode, header, http::uri::Authority};
 use std::net::IpAddr;
 
-/// Why a request is turned away, in words for its sender.
-pub(super) type Turned = (StatusCode, &'static str);
+/// Status and text of a response that refuses a request.
+pub(super) type Rejection = (StatusCode, &'static str);
 
-/// Reading only, and only under this host's own names. `successor` has the answer to what else is
-/// allowed, under the same names.
+/// Allows GET and HEAD, and only for this host's own names. `successor` may return the response to another
+/// request, for the same names.
 pub(super) fn check<B>(
     request: &Request<B>,
-    successor: impl FnOnce() -> Option<Turned>,
-) -> Result<Option<Turned>, Turned> {
+    successor: impl FnOnce() -> Option<Rejection>,
+) -> Result<Option<Rejection>, Rejection> {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return check_host(request).map(|()| None);
     }
@@ -25,10 +25,10 @@ pub(super) fn check<B>(
     successor().map(Some).ok_or(only_reading)
 }
 
-/// DNS rebinding: a page of `evil.example`, whose name leads to 127.0.0.1 a moment later, is of the
-/// same origin as this endpoint for a browser, which then lets it read. Its requests still carry
+/// Prevents DNS rebinding. A page of `evil.example`, whose name resolves to 127.0.0.1 a moment later, has the
+/// same origin as this endpoint for a browser, which then lets it read. The requests still carry
 /// that name.
-fn check_host<B>(request: &Request<B>) -> Result<(), Turned> {
+fn check_host<B>(request: &Request<B>) -> Result<(), Rejection> {
     let field = request.headers().get(header::HOST);
     // RFC 9112 §3.2.2: an absolute target counts more than the field.
     let named = match request.uri().authority() {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_s_own_names_are_served() {
+    fn serves_own_names() {
         for host in [
             "localhost",
             "LocalHost:9100",
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_turned_away() {
+    fn rejects_other_names() {
         for host in [
             "evil.example",
             "localhost.evil.example:9100",
@@ -100,13 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn the_target_counts_more_than_the_field() {
+    fn absolute_target_overrides_host_field() {
         let evil = "http://evil.example/metrics";
         assert_eq!(status("GET", evil, Some("localhost")), Some(421));
     }
 
     #[test]
-    fn nothing_can_be_written() {
+    fn rejects_other_methods() {
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE"] {
             assert_eq!(
                 status(method, "/", Some("localhost")),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The admin endpoint of a daemon: health, metrics, a JSON interface and a status page, over HTTP
-//! on loopback. It knows nothing of the relay but the records that a [`Source`] gives.
+//! Admin endpoint of a daemon: health, metrics, a JSON interface and a status page, over HTTP
+//! on loopback. Its data are the records of a [`Source`].
 //!
 //! [`record`] has the records of the endpoint, [`relay_record`] the lines of the relay's journal.
 //!
@@ -14,7 +14,6 @@
 
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 
-mod answer;
 mod format;
 mod guard;
 mod metrics;
@@ -22,6 +21,7 @@ mod query;
 pub mod record;
 pub mod relay_record;
 mod release;
+mod response;
 
 pub use record::Source;
 
@@ -38,23 +38,23 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Connections at once; further ones wait in the listen queue. Each costs under 32 KiB and its
-/// answer.
+/// Most concurrent connections; further ones wait in the listen queue. Each needs less than 32 KiB and the
+/// response.
 const CONNECTIONS_MAX: usize = 64;
-/// For a request's head, and between two requests.
+/// Timeout of a request's head, and of the time between two requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection takes no requests after this time, and after the grace it is cut: who reads slowly
-/// does not hold a place for ever.
-const AGE_MAX: Duration = Duration::from_secs(60);
+/// Age after which a connection accepts no requests; after the grace period it is closed. So a slow reader
+/// does not occupy a connection forever.
+const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(10);
-/// Bytes of a request's head; more is 431.
+/// Most bytes of a request's head; more is status 431.
 const HEAD_LEN_MAX: usize = 16 * 1024;
 const FIELDS_MAX: usize = 64;
-/// After a failed accept(2), which is most likely a shortage of descriptors.
-const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+/// Pause after a failed accept(2), which is most likely for lack of descriptors.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Opens the endpoint's socket, which must be on loopback. A port in use is an error here, before
-/// anything else begins, unless a relay that drains has it.
+/// Opens the endpoint's socket, which must be on loopback. A port in use is an error, unless a draining
+/// relay has it and releases it.
 pub fn listen(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
     let open = || {
         let listener = release::bind(address)?;
@@ -69,12 +69,12 @@ pub fn listen(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
         .with_context(|| format!("--admin {address}"))
 }
 
-/// Serves until a successor wants the port.
+/// Serves until a successor requests the port.
 pub async fn serve(listener: TcpListener, source: impl Source) {
     let release = Release::new();
     select! {
         () = accept_all(listener, source, &release) => {}
-        () = release.asked() => {}
+        () = release.requested() => {}
     }
 }
 
@@ -92,16 +92,16 @@ async fn accept_all(listener: TcpListener, source: impl Source, release: &Releas
                     drop(place);
                 });
             }
-            Err(_) => sleep(SHORTAGE_PAUSE).await,
+            Err(_) => sleep(ACCEPT_BACKOFF).await,
         }
     }
 }
 
-/// What goes wrong with a client is the client's affair.
+/// Serves one client; errors of the connection are ignored.
 async fn serve_client(client: TcpStream, source: impl Source, release: Release) {
     let service = service_fn(|request| {
         let (source, release) = (source.clone(), release.clone());
-        async move { Ok::<_, Infallible>(answer::to(&request, &source, &release).await) }
+        async move { Ok::<_, Infallible>(response::respond(&request, &source, &release).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -112,7 +112,7 @@ async fn serve_client(client: TcpStream, source: impl Source, release: Release) 
     let mut connection = pin!(connection);
     let aged = select! {
         _ = connection.as_mut() => false,
-        () = sleep(AGE_MAX) => true,
+        () = sleep(CONNECTION_AGE_MAX) => true,
     };
     if aged {
         connection.as_mut().graceful_shutdown();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/metrics`: a [`Status`] as OpenMetrics, or as the classic text format. Labels are names from the configuration, never a
-//! client's, so that the number of series is bounded by the configuration.
+//! `/metrics`: a [`Status`] as OpenMetrics, or as the classic text format. Labels are names from the configuration,
+//! never data of clients, so that the configuration bounds the number of series.
 
 use super::{
     format::{Format, classic_from_openmetrics},
@@ -25,10 +25,10 @@ type Counts = Family<Labels, Counter>;
 type Times = Family<Labels, Counter<f64, AtomicU64>>;
 type Values = Family<Labels, Value>;
 
-/// A value of now.
+/// Gauge.
 type Value = Gauge<f64, AtomicU64>;
 
-/// The exposition.
+/// Returns the exposition.
 pub(super) fn encode(status: &Status, format: Format) -> Result<String, fmt::Error> {
     let mut all = Registry::default();
     let registry = all.sub_registry_with_prefix("longhaul");
@@ -39,7 +39,7 @@ pub(super) fn encode(status: &Status, format: Format) -> Result<String, fmt::Err
     peers(&status.peers, registry);
     legs(&status.legs, registry);
     if let Some(process) = &status.process {
-        process_use(process, &mut all);
+        process_metrics(process, &mut all);
     }
     let mut text = String::new();
     text::encode(&mut text, &all)?;
@@ -55,33 +55,33 @@ fn relay(status: &Status, registry: &mut Registry) {
         ("commit", status.commit.clone()),
         ("arch", std::env::consts::ARCH.to_owned()),
     ]);
-    registry.register("build", "What runs here", build);
+    registry.register("build", "Version of the program", build);
     let health = status.health.status;
     gauge(
         registry,
         "start_time",
-        "When it started, since 1970",
+        "Time of the start, since 1970",
         Some(Unit::Seconds),
-        moment(status.started),
+        unix_seconds(status.started),
     );
     gauge(
         registry,
         "serving",
         "1: healthy and accepting connections",
         None,
-        flag(health == HealthStatus::Serving),
+        bool_value(health == HealthStatus::Serving),
     );
     gauge(
         registry,
         "draining",
         "1: about to end, accepts no connections",
         None,
-        flag(health == HealthStatus::Draining),
+        bool_value(health == HealthStatus::Draining),
     );
     gauge(
         registry,
         "memory",
-        "What all legs hold in sockets, pipes and buffers",
+        "Memory of all legs in sockets, pipes and buffers",
         Some(Unit::Bytes),
         status.relay.memory_bytes as f64,
     );
@@ -89,7 +89,7 @@ fn relay(status: &Status, registry: &mut Registry) {
         gauge(
             registry,
             "memory_budget",
-            "What it may be before new connections wait",
+            "Memory at which new connections wait",
             Some(Unit::Bytes),
             budget as f64,
         );
@@ -103,38 +103,38 @@ fn relay(status: &Status, registry: &mut Registry) {
     lost.inc_by(status.relay.records_lost);
 }
 
-/// The outcome of the last reload: an operator must act in time on a configuration that was not taken.
+/// Adds the result of the last reload, so that an operator can alert on a rejected configuration.
 fn reload(reload: &Reload, registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("config");
     gauge(
         registry,
         "last_reload_successful",
-        "1: the last configuration that was read was taken",
+        "1: the last configuration that was read was applied",
         None,
-        flag(reload.successful),
+        bool_value(reload.successful),
     );
     gauge(
         registry,
         "last_reload_timestamp",
-        "When a configuration was read last, since 1970",
+        "Time of the last reading of a configuration, since 1970",
         Some(Unit::Seconds),
-        moment(reload.time),
+        unix_seconds(reload.time),
     );
     gauge(
         registry,
         "last_reload_success_timestamp",
-        "When a configuration was taken last, since 1970",
+        "Time of the last application of a configuration, since 1970",
         Some(Unit::Seconds),
-        moment(reload.success_time),
+        unix_seconds(reload.success_time),
     );
 }
 
-/// The end of each certificate, before which an operator must act.
+/// Adds the expiry of each certificate, so that an operator can alert on it.
 fn certificates(certificates: &[Certificate], registry: &mut Registry) {
     let ends: Values = family(
         registry,
         "certificate_expiry_timestamp",
-        "When the certificate ends, since 1970",
+        "Expiry of the certificate, since 1970",
         Some(Unit::Seconds),
     );
     for certificate in certificates {
@@ -143,7 +143,7 @@ fn certificates(certificates: &[Certificate], registry: &mut Registry) {
             ("name", certificate.name.clone()),
             ("role", certificate.role.clone()),
         ];
-        let end = moment(certificate.not_after);
+        let end = unix_seconds(certificate.not_after);
         ends.get_or_create(&labels).set(end);
     }
 }
@@ -154,7 +154,7 @@ fn listeners(status: &Status, registry: &mut Registry) {
     listener_counts(&status.relay.listeners, registry);
 }
 
-/// Connect, first byte and duration of each listener, as histograms.
+/// Adds the times of connect, first byte and duration of each listener, as histograms.
 fn listener_times(listeners: &[ListenerTimes], registry: &mut Registry) {
     let mut add = |name: &str, help: &str, of: fn(&ListenerTimes) -> &Distribution| {
         let each = listeners.iter();
@@ -163,22 +163,22 @@ fn listener_times(listeners: &[ListenerTimes], registry: &mut Registry) {
     };
     add(
         "connect",
-        "From a request until its outgoing leg stood; a ready connection takes no time",
+        "Time from a request until its outgoing leg is connected; 0 for a pooled connection",
         |times| &times.connect,
     );
     add(
         "first_byte",
-        "From a request until the first byte of the answer",
+        "Time from a request until the first byte of the response",
         |times| &times.first_byte,
     );
     add(
         "connection_duration",
-        "From accept to end, of connections that have ended",
+        "Time from accept to end, of closed connections",
         |times| &times.duration,
     );
 }
 
-/// Distributions with their labels.
+/// Distributions with their labels, encoded as histograms.
 #[derive(Debug)]
 struct Histograms(Vec<(Labels, Distribution)>);
 
@@ -200,7 +200,7 @@ impl EncodeMetric for Histograms {
     }
 }
 
-/// A cause in a label: `connection_refused`.
+/// Converts a cause to a label value: `connection_refused`.
 fn snake_case(words: &str) -> String {
     words
         .to_lowercase()
@@ -212,14 +212,14 @@ fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
     let passed: Counts = family(
         registry,
         "passed_by",
-        "Connections that were to be intercepted and went straight to their destinations, for want of room",
+        "Connections that were not intercepted but sent directly to their destinations, for lack of capacity",
         None,
     );
     let open: Values = family(registry, "connections_open", "Connections open now", None);
     let failures: Counts = family(
         registry,
         "failures",
-        "Connections that were not made, by cause",
+        "Connections that could not be established, by cause",
         None,
     );
     let bytes: Counts = family(
@@ -265,17 +265,22 @@ fn listener_counts(listeners: &[ListenerCounts], registry: &mut Registry) {
 
 fn peers(peers: &[PeerState], registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("peer");
-    let up: Values = family(registry, "up", "1: it could be reached last time", None);
+    let up: Values = family(
+        registry,
+        "up",
+        "1: the last attempt to reach it succeeded",
+        None,
+    );
     let opened: Counts = family(
         registry,
         "connections",
-        "Client connections that left by it",
+        "Client connections that used it",
         None,
     );
     let open: Values = family(
         registry,
         "connections_open",
-        "Those that are open now",
+        "Client connections that use it now",
         None,
     );
     let failures: Counts = family(
@@ -293,13 +298,13 @@ fn peers(peers: &[PeerState], registry: &mut Registry) {
     let ready: Values = family(
         registry,
         "ready_connections",
-        "Connections that stand ready now",
+        "Idle connections in its pool",
         None,
     );
     let requests: Counts = family(
         registry,
         "ready_requests",
-        "Requests that found a ready connection (hit), or none although some are kept (miss)",
+        "Requests that found an idle connection in the pool (hit), or an empty pool (miss)",
         None,
     );
     let missing: Counts = family(
@@ -318,7 +323,7 @@ fn peers(peers: &[PeerState], registry: &mut Registry) {
         };
         let with = |name, value: &str| [of(), vec![(name, value.to_owned())]].concat();
         let is_up = counted.down_s.is_none();
-        up.get_or_create(&of()).set(flag(is_up));
+        up.get_or_create(&of()).set(bool_value(is_up));
         opened.get_or_create(&of()).inc_by(usage.connections);
         open.get_or_create(&of()).set(usage.active as f64);
         failures.get_or_create(&of()).inc_by(counted.failures);
@@ -343,37 +348,37 @@ fn legs(legs: &[LegGroup], registry: &mut Registry) {
     let pauses: Counts = family(
         registry,
         "reading_pauses",
-        "How often a leg was not read because the other side took no more",
+        "Pauses of reading from a leg because the other side accepted no more",
         None,
     );
     let segments: Counts = family(
         registry,
         "retransmitted_segments",
-        "Segments sent again",
+        "Segments retransmitted",
         None,
     );
-    let again: Counts = family(
+    let retransmitted: Counts = family(
         registry,
         "retransmitted",
-        "Payload bytes sent again",
+        "Payload bytes retransmitted",
         Some(Unit::Bytes),
     );
     let sent: Counts = family(
         registry,
         "sent",
-        "Payload bytes sent, those sent again included",
+        "Payload bytes sent, retransmitted ones included",
         Some(Unit::Bytes),
     );
     let busy: Times = family(
         registry,
         "busy",
-        "Time with data in flight or waiting, all legs together",
+        "Time with data in flight or queued, all legs together",
         Some(Unit::Seconds),
     );
     let limited: Times = family(
         registry,
         "limited",
-        "Part of the busy time that the limiter held back",
+        "Part of the busy time in which the limiter limited sending",
         Some(Unit::Seconds),
     );
     for leg in legs {
@@ -382,7 +387,9 @@ fn legs(legs: &[LegGroup], registry: &mut Registry) {
         segments
             .get_or_create(&of)
             .inc_by(sums.retransmitted_segments);
-        again.get_or_create(&of).inc_by(sums.retransmitted_bytes);
+        retransmitted
+            .get_or_create(&of)
+            .inc_by(sums.retransmitted_bytes);
         sent.get_or_create(&of).inc_by(sums.sent_bytes);
         busy.get_or_create(&of).inc_by(seconds(sums.busy_us));
         for (limiter, us) in [
@@ -395,7 +402,7 @@ fn legs(legs: &[LegGroup], registry: &mut Registry) {
     }
 }
 
-/// What is of now.
+/// Adds the gauges of open legs.
 fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
     let open: Values = family(
         registry,
@@ -407,7 +414,7 @@ fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
     let streams: Values = family(
         registry,
         "streams_open",
-        "Connections that the open legs are: more than legs where legs are striped",
+        "TCP connections of the open legs: several for a striped leg",
         None,
     );
     let buffered: Values = family(
@@ -419,7 +426,7 @@ fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
     let paused: Values = family(
         registry,
         "reading_paused",
-        "Legs that are not read from now because the other side takes no more",
+        "Legs whose reading is paused now because the other side accepts no more",
         None,
     );
     let rtt: Values = family(
@@ -431,7 +438,7 @@ fn open_legs(legs: &[LegGroup], registry: &mut Registry) {
     let rtt_min: Values = family(
         registry,
         "rtt_min",
-        "Smallest round-trip time that an open leg has seen",
+        "Smallest round-trip time of the open legs",
         Some(Unit::Seconds),
     );
     let unit = || Some(Unit::Other("bytes_per_second".to_owned()));
@@ -484,20 +491,20 @@ fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
 
-/// What the relay uses of the machine, under the names that every exporter has: a registry without a prefix.
-fn process_use(process: &Process, registry: &mut Registry) {
+/// Adds the resource use of the process, under the standard names of exporters, which have no prefix.
+fn process_metrics(process: &Process, registry: &mut Registry) {
     let registry = registry.sub_registry_with_prefix("process");
-    let help = "Time on a processor, user's and kernel's";
+    let help = "Processor time, user and system";
     let cpu: Counter<f64, AtomicU64> = family(registry, "cpu", help, Some(Unit::Seconds));
     cpu.inc_by(process.cpu_s);
     let [resident, whole] = [process.resident_bytes, process.virtual_bytes].map(|n| n as f64);
     let [threads, open] = [process.threads, process.open_fds].map(|n| n as f64);
     let (s, bytes) = (|| Some(Unit::Seconds), || Some(Unit::Bytes));
     let mut add = |name, help, unit, now| gauge(registry, name, help, unit, now);
-    let started = moment(process.started);
+    let started = unix_seconds(process.started);
     add(
         "start_time",
-        "When the process started, since 1970",
+        "Time of the process's start, since 1970",
         s(),
         started,
     );
@@ -506,12 +513,12 @@ fn process_use(process: &Process, registry: &mut Registry) {
     add("threads", "Threads", None, threads);
     add("open_fds", "Open descriptors", None, open);
     if let Some(most) = process.max_fds {
-        let help = "Descriptors that may be open (RLIMIT_NOFILE)";
+        let help = "Limit of open descriptors (RLIMIT_NOFILE)";
         add("max_fds", help, None, most as f64);
     }
 }
 
-/// Adds a value of now. A unit becomes the end of the name.
+/// Adds a gauge. A unit becomes the suffix of the name.
 fn gauge(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>, now: f64) {
     family::<Value>(registry, name, help, unit).set(now);
 }
@@ -531,12 +538,12 @@ fn family<M: Metric + Clone + Default>(
     metric
 }
 
-/// Of a switch.
-fn flag(is: bool) -> f64 {
+/// Converts a boolean to 0 or 1.
+fn bool_value(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
-/// Of a moment: seconds since 1970.
-fn moment(time: Timestamp) -> f64 {
+/// Converts a time to seconds since 1970.
+fn unix_seconds(time: Timestamp) -> f64 {
     time.as_millisecond() as f64 / 1000.0
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may stand behind the `?` of `/api/v1/connections`.
+//! Query of `/api/v1/connections`.
 
 use super::record::{Connection, Connections, LegState, Snapshot, Sort};
 use std::cmp::Reverse;
 
-/// Which connections are asked for.
+/// Selection of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) limit: usize,
     pub(super) sort: Sort,
 }
 
-/// Connections in one answer: about 1 KB each.
+/// Most connections in one response: about 1 KB each.
 const LIMIT_MAX: usize = 1000;
 const LIMIT_DEFAULT: usize = 50;
 
 impl Query {
-    /// Keys that nobody knows are mistakes.
+    /// Parses a query; unknown keys are errors.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut query = Self {
             limit: LIMIT_DEFAULT,
@@ -26,14 +26,14 @@ impl Query {
             match pair.split_once('=') {
                 Some(("limit", value)) => query.limit = limit(value)?,
                 Some(("sort", value)) => query.sort = sort(value)?,
-                _ => return Err("want limit=N or sort=rate|bytes|age|retransmits".to_owned()),
+                _ => return Err("expected limit=N or sort=rate|bytes|age|retransmits".to_owned()),
             }
         }
         Ok(query)
     }
 
-    /// The first so many.
-    pub(super) fn answer(self, snapshot: &Snapshot) -> Connections {
+    /// Returns the first connections in the requested order.
+    pub(super) fn select(self, snapshot: &Snapshot) -> Connections {
         let mut all: Vec<_> = snapshot.connections.iter().collect();
         match self.sort {
             Sort::Rate => all.sort_by(|a, b| rate(b).total_cmp(&rate(a))),
@@ -65,7 +65,7 @@ fn limit(value: &str) -> Result<usize, String> {
         .parse()
         .ok()
         .filter(|limit| (1..=LIMIT_MAX).contains(limit));
-    limit.ok_or_else(|| format!("limit: want 1 to {LIMIT_MAX}"))
+    limit.ok_or_else(|| format!("limit: expected 1 to {LIMIT_MAX}"))
 }
 
 fn sort(value: &str) -> Result<Sort, String> {
@@ -74,7 +74,7 @@ fn sort(value: &str) -> Result<Sort, String> {
         "bytes" => Ok(Sort::Bytes),
         "age" => Ok(Sort::Age),
         "retransmits" => Ok(Sort::Retransmits),
-        _ => Err("sort: want rate, bytes, age or retransmits".to_owned()),
+        _ => Err("sort: expected rate, bytes, age or retransmits".to_owned()),
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_named() {
+    fn refuses_invalid_queries() {
         for (text, word) in [
             ("limit=0", "1 to 1000"),
             ("limit=1001", "1 to 1000"),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_comes_first() {
+    fn sorts_and_limits_connections() {
         let snapshot = Snapshot {
             time: jiff::Timestamp::UNIX_EPOCH,
             connections: vec![
@@ -131,7 +131,7 @@ mod tests {
         };
         for (sort, first) in [("rate", 2), ("bytes", 1), ("age", 1)] {
             let query = Query::parse(&format!("sort={sort}&limit=2")).unwrap();
-            let answer = query.answer(&snapshot);
+            let answer = query.select(&snapshot);
             assert_eq!((answer.total, answer.connections.len()), (3, 2));
             assert_eq!(answer.connections[0].id, first, "{sort}");
         }

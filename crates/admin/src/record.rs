@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the admin endpoint tells as JSON; the metrics and the status page are made of nothing else.
-//! docs/admin.md explains each field to its readers.
+//! JSON records of the admin endpoint, from which the metrics and the status page are made.
+//! docs/admin.md explains each field for users.
 
 use crate::relay_record::{PeerCounts, RelayRecord};
 use jiff::Timestamp;
@@ -9,43 +9,43 @@ use longhaul_tcpsim::limiter::Limiter;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
-/// Where the records come from.
+/// Source of the records.
 pub trait Source: Clone + Send + Sync + 'static {
-    /// Without waiting for anything.
+    /// Returns the health, without waiting.
     fn health(&self) -> Health;
-    /// All counters, at most some two seconds old.
+    /// Returns all counters, at most about two seconds old.
     fn status(&self) -> impl Future<Output = Status> + Send;
-    /// All connections, at most some two seconds old.
+    /// Returns all connections, at most about two seconds old.
     fn connections(&self) -> impl Future<Output = Arc<Snapshot>> + Send;
-    /// What went through of late.
+    /// Returns the recent throughput.
     fn throughput(&self) -> Throughput;
 }
 
 /// `/healthz`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Health {
-    /// The state of the relay in one word.
+    /// State of the relay in one word.
     pub status: HealthStatus,
-    /// New connections wait because the memory budget is used up.
+    /// Whether new connections wait because the memory budget is used up.
     pub memory_exhausted: bool,
-    /// The names of peers that are down.
+    /// Names of peers that are down.
     #[serde(default)]
     pub peers_down: Vec<String>,
 }
 
-/// Whether to send connections here.
+/// State that decides whether to send connections here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthStatus {
-    /// It takes connections.
+    /// The relay accepts connections.
     Serving,
     /// The relay is about to end and accepts no connections.
     Draining,
-    /// A worker has not been heard of for 0.6 s.
+    /// A worker has sent no heartbeat for 0.6 s.
     Stalled,
-    /// Connections are accepted, and every way on leads through a peer that is down.
+    /// Connections are accepted, but every route leads through a peer that is down.
     CutOff,
-    /// What is to be intercepted goes straight to its destinations, because rules can't be installed.
+    /// Connections are not intercepted but sent directly, because rules can't be installed.
     NotIntercepting,
 }
 
@@ -54,7 +54,7 @@ pub enum HealthStatus {
 pub struct Status {
     /// The version of longhaul.
     pub version: String,
-    /// Of the source; empty if it was built outside of a repository.
+    /// Commit of the source; empty if it was built outside of a repository.
     pub commit: String,
     /// Time of the start.
     pub started: Timestamp,
@@ -62,9 +62,9 @@ pub struct Status {
     pub uptime_s: f64,
     /// The health of the relay.
     pub health: Health,
-    /// The same as the record that --counters writes.
+    /// Counters, as in the record that --counters writes.
     pub relay: RelayRecord,
-    /// The relays that it sends connections to.
+    /// Peers that the relay sends connections to.
     pub peers: Vec<PeerState>,
     /// Legs, in groups.
     pub legs: Vec<LegGroup>,
@@ -72,57 +72,57 @@ pub struct Status {
     pub times: Vec<ListenerTimes>,
     /// The last reload of the configuration.
     pub reload: Reload,
-    /// The certificates that the relay shows and trusts.
+    /// Certificates that the relay presents and trusts.
     pub certificates: Vec<Certificate>,
-    /// `None` where /proc can't be read.
+    /// Resource use of the process; `None` if /proc can't be read.
     pub process: Option<Process>,
 }
 
-/// How long a listener's connections took.
+/// Times of a listener's connections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ListenerTimes {
     /// The listener, as it was configured.
     pub listener: String,
-    /// From a request until its outgoing leg stood.
+    /// Time from a request until its outgoing leg is connected.
     pub connect: Distribution,
-    /// From a request until the first byte of the answer.
+    /// Time from a request until the first byte of the response.
     pub first_byte: Distribution,
-    /// From accept to end, of those that have ended.
+    /// Time from accept to end, of closed connections.
     pub duration: Distribution,
 }
 
 /// Counts by duration, since the start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Upper bounds, each included in its count.
+    /// Upper bounds of the buckets, inclusive.
     pub bounds_s: Vec<f64>,
-    /// One more than there are bounds: the last is of what is above all.
+    /// Counts of the buckets; the last, beyond the bounds, is of all greater times.
     pub counts: Vec<u64>,
     /// The sum of all times, in seconds.
     pub sum_s: f64,
 }
 
-/// The last time that a configuration was read; the first time is the start.
+/// Result of the last reading of a configuration; the first is at the start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reload {
     /// Time of the record.
     pub time: Timestamp,
-    /// Whether it was taken.
+    /// Whether it was applied.
     pub successful: bool,
-    /// When one was taken last.
+    /// Time at which one was last applied.
     pub success_time: Timestamp,
-    /// Why it was not taken.
+    /// Reason why it was not applied.
     pub problem: Option<String>,
 }
 
 /// A certificate that is in use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
-    /// `listener` or `peer`.
+    /// User of the certificate: `listener` or `peer`.
     pub user: String,
-    /// The listener's or peer's.
+    /// Name of the listener or peer.
     pub name: String,
-    /// `own`, with those between it and the authority, or `authority`.
+    /// Role: `own`, with the intermediate certificates, or `authority`.
     pub role: String,
     /// The file that it was read from.
     pub file: String,
@@ -130,7 +130,7 @@ pub struct Certificate {
     pub not_after: Timestamp,
 }
 
-/// What the process uses of the machine.
+/// Resource use of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     /// Time of the start.
@@ -145,11 +145,11 @@ pub struct Process {
     pub threads: u64,
     /// Open descriptors.
     pub open_fds: u64,
-    /// `None` is no limit.
+    /// Limit of open descriptors; `None` is no limit.
     pub max_fds: Option<u64>,
 }
 
-/// A configured peer and what goes over it.
+/// Configured peer and its traffic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerState {
     /// Counters.
@@ -163,9 +163,9 @@ pub struct PeerState {
 /// Client connections that leave by a peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerUsage {
-    /// Open now.
+    /// Connections open now.
     pub active: u64,
-    /// Since the start.
+    /// Connections since the start.
     pub connections: u64,
     /// Bytes from clients to destinations.
     pub bytes_up: u64,
@@ -174,7 +174,7 @@ pub struct PeerUsage {
 }
 
 impl PeerUsage {
-    /// What went over the peer of this name.
+    /// Returns the traffic over the peer of this name.
     pub fn of(peer: &str, legs: &[LegGroup]) -> Self {
         let is_its =
             |leg: &&LegGroup| leg.group.leg == Leg::Far && leg.group.peer.as_deref() == Some(peer);
@@ -199,14 +199,14 @@ pub enum Leg {
     Far,
 }
 
-/// What legs are counted together by. Bounded by the configuration, whoever comes.
+/// Key by which legs are counted together. The configuration bounds the number of keys.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Group {
-    /// The listener that the client came in by.
+pub struct LegGroupKey {
+    /// Listener that accepted the client.
     pub listener: String,
-    /// The leg: near (client) or far (destination).
+    /// Leg: near (client) or far (destination).
     pub leg: Leg,
-    /// Far legs: the peer that they go to; `None` is straight to the destination.
+    /// Peer of far legs; `None` is directly to the destination.
     pub peer: Option<String>,
 }
 
@@ -215,7 +215,7 @@ pub struct Group {
 pub struct LegGroup {
     /// The group.
     #[serde(flatten)]
-    pub group: Group,
+    pub group: LegGroupKey,
     /// Sums since the start.
     #[serde(flatten)]
     pub sums: LegSums,
@@ -224,52 +224,51 @@ pub struct LegGroup {
     pub now: LegGauges,
 }
 
-/// Since the start, legs that are gone included.
+/// Sums since the start, over open and closed legs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegSums {
-    /// Legs that there were.
+    /// Legs opened.
     pub opened: u64,
     /// Bytes relayed towards destinations over connections with these legs.
     pub bytes_up: u64,
     /// Bytes relayed towards clients.
     pub bytes_down: u64,
-    /// How often the relay stopped reading from these legs because the other side took no more.
+    /// Pauses of reading from these legs because the other side accepted no more.
     pub reading_pauses: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted_segments: u64,
-    /// Bytes sent again.
+    /// Bytes retransmitted.
     pub retransmitted_bytes: u64,
-    /// Payload bytes sent, those sent again included.
+    /// Payload bytes sent, retransmitted ones included.
     pub sent_bytes: u64,
-    /// Time with data in flight or waiting, of all legs together.
+    /// Time with data in flight or queued, of all legs together.
     pub busy_us: u64,
-    /// Part of it that the other end's receive window limited.
+    /// Part of the busy time limited by the other end's receive window.
     pub receive_window_limited_us: u64,
-    /// Part of it that the send buffer limited.
+    /// Part of the busy time limited by the send buffer.
     pub send_buffer_limited_us: u64,
 }
 
-/// Of the legs that are open now.
+/// Gauges of the legs that are open now.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LegGauges {
-    /// Legs by what limits their sending; those just opened, of which nothing is known yet, are
-    /// `unknown`.
+    /// Number of legs by limiter of their sending; legs that were just opened are `unknown`.
     pub limited_by: BTreeMap<String, u64>,
-    /// Connections that they are: more than legs where legs are striped.
+    /// TCP connections of these legs: several for a striped leg.
     pub streams_open: u64,
-    /// Kernel memory of their sockets.
+    /// Kernel memory of the legs' sockets.
     pub buffered_bytes: u64,
-    /// Legs that are not read from because the other side takes no more.
+    /// Legs whose reading is paused because the other side accepts no more.
     pub reading_paused: u64,
-    /// The mean of their smoothed round-trip times.
+    /// Mean of the smoothed round-trip times.
     pub rtt_mean_us: Option<f64>,
-    /// The smallest round-trip time that any of them has seen.
+    /// Smallest round-trip time of any leg.
     pub rtt_min_us: Option<u32>,
-    /// The sum of their latest delivery-rate samples.
+    /// Sum of the latest delivery-rate samples.
     pub delivery_rate_bytes_per_s: u64,
 }
 
-/// All connections at one moment.
+/// Snapshot of all connections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Time of the record.
@@ -285,7 +284,7 @@ pub struct Snapshot {
 pub struct Connections {
     /// Time of the record.
     pub time: Timestamp,
-    /// How many are open; the list may be shorter.
+    /// Number of open connections; the list may be shorter.
     pub total: usize,
     /// The order of the connections.
     pub sort: Sort,
@@ -293,25 +292,25 @@ pub struct Connections {
     pub connections: Vec<Connection>,
 }
 
-/// What comes first.
+/// Order of the connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sort {
-    /// The fastest now, both directions together.
+    /// By present rate, both directions together, fastest first.
     #[default]
     Rate,
-    /// The largest so far.
+    /// By bytes, largest first.
     Bytes,
-    /// The oldest.
+    /// By age, oldest first.
     Age,
-    /// Most segments sent again, both legs together.
+    /// By retransmitted segments, both legs together, most first.
     Retransmits,
 }
 
-/// One open connection.
+/// Open connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Connection {
-    /// Never used again.
+    /// Identifier, which is never reused.
     pub id: u64,
     /// The listener, as it was configured.
     pub listener: String,
@@ -319,21 +318,21 @@ pub struct Connection {
     pub kind: String,
     /// The address of the client.
     pub client: SocketAddr,
-    /// What the client asked for, in its words; `None` until it has.
+    /// Destination as the client requested it; `None` before the request.
     pub destination: Option<String>,
-    /// Where the outgoing leg goes: the destination's address or the peer's.
+    /// Remote address of the outgoing leg: the destination's or the peer's.
     pub next_hop: Option<SocketAddr>,
-    /// The relay that the connection goes over, if any.
+    /// Peer that the connection uses, if any.
     pub peer: Option<String>,
     /// Time since the connection was accepted, in seconds.
     pub age_s: f64,
-    /// `auto`, `splice` or `copy`; `None` until bytes are relayed.
+    /// Transfer mode: `auto`, `splice` or `copy`; `None` until bytes are relayed.
     pub mode: Option<String>,
     /// Bytes from clients to destinations.
     pub bytes_up: u64,
     /// Bytes from destinations to clients.
     pub bytes_down: u64,
-    /// Over the last interval, about a second.
+    /// Bytes a second from clients to destinations, over the last interval, about a second.
     pub bytes_up_per_s: f64,
     /// Bytes a second from destinations to clients.
     pub bytes_down_per_s: f64,
@@ -343,26 +342,26 @@ pub struct Connection {
     pub far: Option<LegState>,
 }
 
-/// One leg of an open connection.
+/// Leg of an open connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LegState {
-    /// What limits sending on it; `None` until it has been looked at twice.
+    /// Limiter of sending; `None` until there are two samples.
     pub limited_by: Option<Limiter>,
-    /// It is not read from because the other side takes no more.
+    /// Whether reading is paused because the other side accepts no more.
     pub reading_paused: bool,
-    /// How often that was so.
+    /// Number of pauses of reading.
     pub reading_pauses: u64,
-    /// Kernel memory of its sockets.
+    /// Kernel memory of the leg's sockets.
     pub buffered_bytes: u64,
-    /// Of its socket; of a striped leg, the first stream's.
+    /// TCP state of the socket; for a striped leg, of the first stream.
     pub tcp: TcpInfo,
-    /// Of a striped leg: each stream's, the first included.
+    /// TCP state of each stream of a striped leg, the first included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<TcpInfo>,
 }
 
 impl LegState {
-    /// Segments sent again, over all of its streams.
+    /// Returns the retransmitted segments of all streams.
     pub fn retransmits(&self) -> u64 {
         let streams = match self.streams.is_empty() {
             true => std::slice::from_ref(&self.tcp),
@@ -375,15 +374,15 @@ impl LegState {
 /// `/api/v1/throughput`: the last five minutes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
-    /// The last point's time.
+    /// Time of the last point.
     pub time: Timestamp,
     /// Time between two points, in seconds.
     pub interval_s: f64,
-    /// Oldest first, an interval apart.
+    /// Points an interval apart, oldest first.
     pub points: Vec<Point>,
 }
 
-/// All connections together, over one interval.
+/// Throughput of all connections together over one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Bytes a second from clients to destinations.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a relay writes with --counters: JSON, one record a line. Everything that reads a relay
-//! reads these.
+//! Records that a relay writes with --counters: JSON, one record a line.
 
 use jiff::Timestamp;
 use longhaul_linux::tcp_info::TcpInfo;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, net::SocketAddr};
 
-/// One line.
+/// Record, one line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
@@ -26,36 +25,35 @@ pub struct RelayRecord {
     pub total: Counts,
     /// The listeners.
     pub listeners: Vec<ListenerCounts>,
-    /// Records that were dropped because the file took them too slowly.
+    /// Records that were dropped because writing to the file was too slow.
     pub records_lost: u64,
-    /// Bytes in the socket buffers of all legs, and how many there may be before new connections
-    /// wait.
+    /// Bytes in the socket buffers of all legs.
     #[serde(default)]
     pub memory_bytes: u64,
-    /// `None` is no bound.
+    /// Bytes at which new connections wait; `None` is no limit.
     #[serde(default)]
     pub memory_budget_bytes: Option<u64>,
-    /// The relays that it sends connections to.
+    /// Peers that the relay sends connections to.
     #[serde(default)]
     pub peers: Vec<PeerCounts>,
 }
 
-/// What is known of a peer.
+/// State and counters of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeerCounts {
     /// The name.
     pub name: String,
-    /// As it is configured: an address or a name, and a port.
+    /// Configured address: an IP address or a name, and a port.
     pub address: String,
-    /// How long it has been down; `None` is up.
+    /// Time since which the peer is down, seconds; `None` is up.
     pub down_s: Option<f64>,
-    /// Connections to it that failed, checks included.
+    /// Failed connections to the peer, checks included.
     pub failures: u64,
-    /// Connections that stand ready now.
+    /// Idle connections in the pool.
     pub ready: u64,
-    /// Requests that found a ready connection.
+    /// Requests that found an idle connection in the pool.
     pub ready_hits: u64,
-    /// Requests that found none although some are kept.
+    /// Requests that found the pool empty.
     pub ready_misses: u64,
     /// Legs that could not join the others of their connection.
     #[serde(default)]
@@ -65,10 +63,10 @@ pub struct PeerCounts {
 /// Counters of one listener.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ListenerCounts {
-    /// As configured; the address if it has no other.
+    /// Configured name; by default the address.
     #[serde(default)]
     pub name: String,
-    /// `socks5`, `http`, `forward`, `transparent` or `convert`.
+    /// Kind: `socks5`, `http`, `forward`, `transparent` or `convert`.
     pub kind: String,
     /// The address that it listens on.
     pub address: SocketAddr,
@@ -77,16 +75,16 @@ pub struct ListenerCounts {
     pub counts: Counts,
 }
 
-/// Counters since the start; `active` and `bytes_buffered` are of now.
+/// Counters since the start; `active` and `bytes_buffered` are gauges.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Connections accepted.
     pub accepted: u64,
     /// Connections open now.
     pub active: u64,
-    /// Connections that were not made, by cause.
+    /// Connections that could not be established, by cause.
     pub failed: BTreeMap<String, u64>,
-    /// Connections that were to be intercepted and went straight to their destinations, for want of room.
+    /// Connections that were not intercepted but sent directly to their destinations, for lack of capacity.
     #[serde(default)]
     pub passed_by: u64,
     /// Bytes delivered from clients to destinations.
@@ -98,7 +96,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds what another listener counted.
+    /// Adds the counters of another listener.
     pub fn add(&mut self, other: &Self) {
         self.accepted += other.accepted;
         self.active += other.active;
@@ -115,7 +113,7 @@ impl Counts {
 /// One connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionRecord {
-    /// When it ended.
+    /// Time of the end.
     pub time: Timestamp,
     /// The kind of the listener: `forward`, `socks5`, `http`, …
     pub kind: String,
@@ -123,10 +121,10 @@ pub struct ConnectionRecord {
     pub listener: SocketAddr,
     /// The address of the client.
     pub client: SocketAddr,
-    /// What the client asked for; `None` if it never came to that. Of several HTTP requests, the
-    /// last one's.
+    /// Destination that the client requested; `None` if there was no request. With several HTTP requests, that of
+    /// the last.
     pub destination: Option<String>,
-    /// Where the outgoing leg went: the destination's address, or the first peer's.
+    /// Remote address of the outgoing leg: the destination's, or the first peer's.
     pub next_hop: Option<SocketAddr>,
     /// Bytes from clients to destinations.
     pub bytes_up: u64,
@@ -134,33 +132,33 @@ pub struct ConnectionRecord {
     pub bytes_down: u64,
     /// Time from accept to end, in seconds.
     pub duration_s: f64,
-    /// The way that it ended.
-    pub ended: Ended,
-    /// The failure or the error in words; `None` for a clean end.
+    /// Reason of the end.
+    pub ended: EndReason,
+    /// Failure or error as text; `None` for a clean end.
     pub cause: Option<String>,
-    /// The leg to the client, last seen.
+    /// Last TCP state of the leg to the client.
     pub near: Option<TcpInfo>,
-    /// The leg to the destination or peer, last seen.
+    /// Last TCP state of the leg to the destination or peer.
     pub far: Option<TcpInfo>,
-    /// All legs to a client that is a relay with several, the first included.
+    /// TCP states of all streams from a relay that stripes, the first included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub near_streams: Vec<TcpInfo>,
-    /// All legs to a peer with several, the first included.
+    /// TCP states of all streams to a peer with striping, the first included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub far_streams: Vec<TcpInfo>,
 }
 
-/// How a connection ended.
+/// Reason of a connection's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum EndReason {
     /// Both directions by FIN, all bytes delivered.
     Finished,
     /// The client's leg broke (RST, time-out); the destination's was reset.
     ClientBroke,
     /// The destination's leg broke; the client's was reset.
     DestinationBroke,
-    /// There never was a connection to the destination.
+    /// No connection to the destination was established.
     Failed,
     /// The relay stopped; both legs were reset.
     Cut,
@@ -171,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_reads_back() {
+    fn record_round_trips() {
         let counts = Counts {
             accepted: 3,
             failed: [("timed out".to_owned(), 1)].into(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a relay that drains gives its admin address to the one that follows it. It goes on to answer
-//! until then: its connections may take hours, and somebody wants to see them. Both on one port at
-//! once (SO_REUSEPORT) would mix their answers: counters that jump, a health that flickers.
+//! Handover of the admin address from a draining relay to its successor. The draining relay serves the address
+//! until then: its connections may last for hours, and operators want to see them. With both on one port
+//! (SO_REUSEPORT) responses would alternate: counters would jump, and the health would flicker.
 
 use super::record::{HealthStatus, Source};
 use hyper::{Method, Request, StatusCode};
@@ -12,13 +12,13 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Whether the port is to be given up.
+/// Signal that a successor has requested the port.
 #[derive(Debug, Clone)]
 pub(super) struct Release(watch::Sender<bool>);
 
 const PATH: &str = "/api/v1/release";
-/// A browser sends no such field for a page of another origin without asking first, and it is never
-/// allowed to.
+/// Header field of a successor. A browser sends no such field for a page of another origin without a CORS preflight,
+/// which is never allowed.
 const FIELD: &str = "longhaul-successor";
 
 impl Release {
@@ -26,8 +26,8 @@ impl Release {
         Self(watch::Sender::new(false))
     }
 
-    /// The answer, if this is a request of a successor.
-    pub(super) fn answer<B>(
+    /// Returns the response, if this is a request of a successor.
+    pub(super) fn respond<B>(
         &self,
         request: &Request<B>,
         source: &impl Source,
@@ -37,42 +37,42 @@ impl Release {
             return None;
         }
         if source.health().status != HealthStatus::Draining {
-            return Some((StatusCode::CONFLICT, "this relay does not drain"));
+            return Some((StatusCode::CONFLICT, "this relay is not draining"));
         }
         self.0.send_replace(true);
-        Some((StatusCode::OK, "the port is given up"))
+        Some((StatusCode::OK, "the port is released"))
     }
 
-    /// Returns once it was asked for.
-    pub(super) async fn asked(&self) {
+    /// Returns once a successor has requested the port.
+    pub(super) async fn requested(&self) {
         // An error would mean that the sender is gone, but `self` is the sender.
         let _ = self.0.subscribe().wait_for(|asked| *asked).await;
     }
 }
 
-/// For each step of the conversation with whoever has the port.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// After the answer, until the port is free.
+/// Timeout of each step of the request to the owner of the port.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Timeout after the response until the port is free.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(20);
+const BIND_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Binds `address`; if a relay that drains has it, that one gives it up.
+/// Binds `address`; if a draining relay has it, requests its release first.
 pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if !is_released(address).unwrap_or(false) {
+            if !request_release(address).unwrap_or(false) {
                 return Err(error);
             }
-            bind_soon(address)
+            bind_with_retry(address)
         }
         bound => bound,
     }
 }
 
-fn is_released(address: SocketAddr) -> io::Result<bool> {
-    let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIMEOUT)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+fn request_release(address: SocketAddr) -> io::Result<bool> {
+    let mut stream = TcpStream::connect_timeout(&address, RESPONSE_TIMEOUT)?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
     let request = format!(
         "POST {PATH} HTTP/1.1\r\nHost: {address}\r\n{FIELD}: 1\r\nContent-Length: 0\r\n\
          Connection: close\r\n\r\n"
@@ -84,7 +84,7 @@ fn is_released(address: SocketAddr) -> io::Result<bool> {
     Ok(status == *want)
 }
 
-fn bind_soon(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind_with_retry(address: SocketAddr) -> io::Result<TcpListener> {
     let begin = Instant::now();
     loop {
         match TcpListener::bind(address) {
@@ -92,7 +92,7 @@ fn bind_soon(address: SocketAddr) -> io::Result<TcpListener> {
                 if begin.elapsed() > RELEASE_TIMEOUT {
                     return Err(error);
                 }
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(BIND_RETRY_INTERVAL);
             }
             bound => return bound,
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line of `longhaul plan`.
+//! Command line of `longhaul plan`.
 
 use crate::{check, estimate::Method, path, probe, split};
 use clap::{ValueEnum, builder::PossibleValue};
@@ -7,17 +7,17 @@ use clap::{ValueEnum, builder::PossibleValue};
 const EXAMPLES: &str = "\
 Examples:
   longhaul plan path --rate 10gbit --rtt 180ms --loss 0.01%
-      what each congestion control comes to, what limits it, how many streams would fill the line
+      throughput and limit of each congestion control, and the streams that would fill the link
   longhaul plan split --sites sites.toml --from tokyo --to kagoshima
-      where relays belong, and what each brings
+      best places for relays, and the gain of each
   longhaul plan probe --serve 192.0.2.7:5990 --for 10min
       let others measure the path to this host
   longhaul plan probe 192.0.2.7:5990
       round trip, loss, path MTU and capacity from here
   longhaul plan check out/result.json
-      predictions beside what the lab measured
+      predictions compared with measurements of the lab
 
-docs/plan.md has the formulas with their sources, and how far each was off.";
+docs/plan.md has the formulas with their sources and errors.";
 
 /// Arguments of `longhaul plan`.
 #[derive(clap::Args)]
@@ -35,11 +35,11 @@ pub(crate) enum Command {
     Split(split::Args),
     /// Measure round trip, loss, path MTU and capacity, or let others measure
     Probe(probe::Args),
-    /// Put predictions beside results of the lab
+    /// Compare predictions with results of the lab
     Check(check::Args),
 }
 
-/// Of `plan path` and `plan split`.
+/// Values of `--method` of `plan path` and `plan split`.
 impl ValueEnum for Method {
     fn value_variants<'a>() -> &'a [Self] {
         &[Self::Auto, Self::Formula, Self::Simulate]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A congestion control on a path: by formula, or by simulation where that is nearer the truth.
+//! Goodput of a congestion control on a path: by formula, or by simulation where that is more accurate.
 
 use super::simulated::{self, Span};
 use anyhow::Result;
@@ -10,10 +10,10 @@ use longhaul_tcpsim::formulas::{
 use longhaul_units::Time;
 use serde::Serialize;
 
-/// How a figure is found.
+/// Method of estimation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Method {
-    /// Simulation where the path loses packets, which no closed form gets right; else the formula.
+    /// Simulation if the path loses packets, for which closed forms are inaccurate; else the formula.
     #[default]
     Auto,
     Formula,
@@ -21,28 +21,28 @@ pub(super) enum Method {
     Simulate,
 }
 
-/// How a figure was found.
+/// Source of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum By {
+pub(super) enum Source {
     Formula,
     Simulation,
 }
 
-/// What one connection comes to.
+/// Estimated goodput of one connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Estimate {
     pub(super) control: Control,
     /// Payload, bits a second.
     pub(super) goodput_bps: f64,
     pub(super) limit: Limit,
-    pub(super) by: By,
-    /// What the formula says, where there is one.
+    pub(super) by: Source,
+    /// Prediction of the formula, if there is one.
     pub(super) formula: Option<Prediction>,
 }
 
 impl Estimate {
-    /// As a prediction, for what is computed from one.
+    /// Converts the estimate to a prediction, for calculations that take one.
     pub(super) fn prediction(&self, path: &Path) -> Prediction {
         let by_formula = self.formula.unwrap_or(Prediction {
             goodput_bps: self.goodput_bps,
@@ -65,7 +65,7 @@ impl Estimate {
     }
 }
 
-/// `None` where neither formula nor simulation knows: the method that was asked for has no figure.
+/// Estimates the goodput; `None` if the method supports neither formula nor simulation of the congestion control.
 pub(super) fn estimate(
     control: Control,
     path: &Path,
@@ -74,12 +74,12 @@ pub(super) fn estimate(
 ) -> Result<Option<Estimate>> {
     let formula = prediction::predict(control, path);
     let expected = formula.map_or(path.payload_bps(), |known| known.goodput_bps);
-    let span = span.or_else(|| simulated::steady(path, expected));
+    let span = span.or_else(|| simulated::steady_span(path, expected));
     match span.filter(|_| is_simulated(control, path, method, formula.as_ref())) {
         Some(span) => simulate(control, path, span, formula).map(Some),
         None => Ok(formula
             .filter(|_| method != Method::Simulate)
-            .map(by_formula(control))),
+            .map(from_formula(control))),
     }
 }
 
@@ -90,15 +90,16 @@ fn is_simulated(
     formula: Option<&Prediction>,
 ) -> bool {
     let better = path.loss > 0.0 || formula.is_none();
-    simulated::can(control) && (method == Method::Simulate || method == Method::Auto && better)
+    simulated::is_supported(control)
+        && (method == Method::Simulate || method == Method::Auto && better)
 }
 
-fn by_formula(control: Control) -> impl Fn(Prediction) -> Estimate {
+fn from_formula(control: Control) -> impl Fn(Prediction) -> Estimate {
     move |formula| Estimate {
         control,
         goodput_bps: formula.goodput_bps,
         limit: formula.limit,
-        by: By::Formula,
+        by: Source::Formula,
         formula: Some(formula),
     }
 }
@@ -114,15 +115,15 @@ fn simulate(
         control,
         goodput_bps,
         limit: limit(goodput_bps, path),
-        by: By::Simulation,
+        by: Source::Simulation,
         formula,
     })
 }
 
-/// The same figure each time.
+/// Fixed seed, so that figures are reproducible.
 const SEED: u64 = 1;
 
-/// What a goodput is close to says what limits it.
+/// Derives the limit from the bound that the goodput is close to.
 fn limit(goodput_bps: f64, path: &Path) -> Limit {
     let window_bps = path.goodput_bps(path.window_packets());
     if goodput_bps < 0.9 * window_bps.min(path.payload_bps()) {
@@ -134,7 +135,7 @@ fn limit(goodput_bps: f64, path: &Path) -> Limit {
     }
 }
 
-/// A rate for people.
-pub(crate) fn rate(bps: f64) -> String {
+/// Formats a rate for text.
+pub(crate) fn format_rate(bps: f64) -> String {
     longhaul_units::BitRate::measured(bps as u64)
 }

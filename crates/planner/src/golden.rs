@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each formula is off by against simulated TCP, as a table that must not change unnoticed.
+//! Golden test of the formulas' errors against simulated TCP.
 
 use super::simulated::{self, Span};
 use longhaul_tcpsim::formulas::{Control, Path, prediction};
@@ -26,8 +26,8 @@ fn path(rate: BitRate, rtt: Time, loss: f64) -> Path {
     }
 }
 
-/// Mbit/s by formula and simulated, and the formula's error.
-fn cell(control: Control, path: &Path) -> String {
+/// Returns Mbit/s by formula and by simulation, and the formula's error.
+fn table_cell(control: Control, path: &Path) -> String {
     let formula = prediction::predict(control, path).unwrap();
     // Long enough for hundreds of losses, short enough for a test.
     let packets = 4e5 / (formula.goodput_bps / path.packet_bits());
@@ -55,7 +55,7 @@ fn formulas_beside_simulated_tcp() {
             let path = path(rate.parse().unwrap(), Time::from_millis(rtt_ms), loss);
             let _ = writeln!(table, "{rate} {rtt_ms} ms {loss}");
             for control in CONTROLS {
-                let _ = writeln!(table, "    {control:<9}{}", cell(control, &path));
+                let _ = writeln!(table, "    {control:<9}{}", table_cell(control, &path));
             }
         }
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul plan`: how fast TCP can be over a path, where relays belong, and how right that is.
+//! `longhaul plan`: predicts the throughput of TCP over a path and the best places for relays, and checks the
+//! predictions.
 //!
-//! `longhaul_tcpsim::formulas` has the formulas and finds chains, `simulated` runs TCP under simulated time
-//! where a formula is known to be off; `probe` measures paths and writes what `split` reads; `check`
-//! holds predictions against results of the lab.
+//! `longhaul_tcpsim::formulas` has the formulas and finds chains of relays. `simulated` runs TCP under simulated time
+//! where a formula is known to be inaccurate. `probe` measures paths and writes the input of `split`. `check`
+//! compares predictions with results of the lab.
 //!
 //! ```no_run
 //! use clap::Parser;

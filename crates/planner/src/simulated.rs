@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Throughput by a short run of simulated TCP: the figure where closed forms are off.
+//! Throughput by a short run of simulated TCP, for cases in which closed forms are inaccurate.
 
 use anyhow::{Result, anyhow};
 use longhaul_congestion::math::simulated::algorithm;
@@ -12,32 +12,32 @@ use longhaul_tcpsim::{
 };
 use longhaul_units::Time;
 
-/// What of a run counts.
+/// Measured span of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
-    /// The beginning that does not.
+    /// Time at the beginning that does not count.
     pub(super) omit: Time,
-    /// What does, behind it.
+    /// Measured time after it.
     pub(super) duration: Time,
 }
 
-/// Packets of one run: a second of one core, or less.
+/// Most packets of one run: a second of one core, or less.
 const PACKETS_MAX: f64 = 1e8;
-/// Losses that a mean wants, and the fewest that make one.
+/// Desired and fewest losses of a mean.
 const LOSSES: f64 = 300.0;
 const LOSSES_MIN: f64 = 20.0;
-/// The shortest run that counts, seconds and round trips.
+/// Shortest run, in seconds and in round trips.
 const SECONDS_MIN: f64 = 20.0;
 const ROUNDS_MIN: f64 = 100.0;
 
 /// Whether `control` can be simulated.
-pub(super) fn can(control: Control) -> bool {
+pub(super) fn is_supported(control: Control) -> bool {
     control != Control::Bbr
 }
 
-/// The span whose mean is the steady state where about `expected_bps` are reached; `None` if it would be
-/// too long to simulate.
-pub(super) fn steady(path: &Path, expected_bps: f64) -> Option<Span> {
+/// Returns the span for the steady state at about `expected_bps`; `None` if it is too long to
+/// simulate.
+pub(super) fn steady_span(path: &Path, expected_bps: f64) -> Option<Span> {
     let packets = (expected_bps / path.packet_bits()).max(1.0);
     let for_losses = match path.loss > 0.0 {
         true => LOSSES / (path.loss * packets),
@@ -53,7 +53,7 @@ pub(super) fn steady(path: &Path, expected_bps: f64) -> Option<Span> {
     })
 }
 
-/// Payload bits a second of `streams` flows together, in the span.
+/// Returns the payload bits a second of `streams` flows together, in the span.
 pub(super) fn goodput_bps(
     control: Control,
     path: &Path,
@@ -64,7 +64,7 @@ pub(super) fn goodput_bps(
     let flows = (0..streams)
         .map(|_| flow(control, path))
         .collect::<Result<Vec<_>>>()?;
-    let mut simulation = Simulation::new(shape(path, seed), flows);
+    let mut simulation = Simulation::new(path_config(path, seed), flows);
     simulation.run_until(span.omit);
     let before = acked(&mut simulation);
     simulation.run_until(span.omit + span.duration);
@@ -94,7 +94,7 @@ fn flow(control: Control, path: &Path) -> Result<FlowConfig> {
     })
 }
 
-fn shape(path: &Path, seed: u64) -> SimulatedPath {
+fn path_config(path: &Path, seed: u64) -> SimulatedPath {
     let there = Time::from_nanos(path.rtt.as_nanos() / 2);
     let mut forth = LinkConfig::default();
     forth.apply(Setting::Delay(there));
@@ -117,8 +117,8 @@ fn shape(path: &Path, seed: u64) -> SimulatedPath {
     }
 }
 
-/// A setting whose value is known to be sound.
+/// Applies a setting whose value is known to be valid.
 fn set(shape: &mut LinkConfig, key: &str, value: &str) {
     let setting = Setting::parse(key, value);
-    shape.apply(setting.expect("a checked path has sound settings"));
+    shape.apply(setting.expect("a validated path has valid settings"));
 }

@@ -3,10 +3,10 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, assert_reset, connect, dial, exchange, http_head, may_use_namespaces,
-    origin, patient,
+    Relay, TEST_TIMEOUT, accept, assert_reset, connect, dial, exchange, http_head,
+    may_use_namespaces, origin, set_timeouts,
 };
-use longhaul_testnet::relay_testbed::{IPV4, IPV6, Testbed, ip};
+use longhaul_testnet::relay_testbed::{IPV4, IPV6, Testbed, run_ip};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::{
     io::{self, ErrorKind, Read as _, Write as _},
@@ -26,7 +26,7 @@ fn connect_from(source: &str, to: SocketAddr) -> io::Result<TcpStream> {
     socket.bind(&source.into())?;
     socket.connect(&to.into())?;
     let stream = TcpStream::from(socket);
-    patient(&stream);
+    set_timeouts(&stream);
     Ok(stream)
 }
 
@@ -62,7 +62,7 @@ fn await_reset(client: &TcpStream) {
             );
             return;
         }
-        assert!(begun.elapsed() < 3 * PATIENCE, "it is still open");
+        assert!(begun.elapsed() < 3 * TEST_TIMEOUT, "it is still open");
         sleep(Duration::from_millis(20));
     }
 }
@@ -92,7 +92,7 @@ fn non_reading_client_does_not_block_others() {
             Some(client)
         })
         .collect();
-    let log = relay.says("memory is short");
+    let log = relay.wait_for_output("memory is short");
     assert!(log.contains(GREEDY), "{log}");
     let (listener, _) = origin();
     let to = Destination::Address(listener.local_addr().unwrap());
@@ -129,7 +129,7 @@ fn many_slow_readers_do_not_block_others() {
             }
         }
     });
-    relay.says("new connections wait");
+    relay.wait_for_output("new connections wait");
     let (listener, _) = origin();
     let to = Destination::Address(listener.local_addr().unwrap());
     for _ in 0..3 {
@@ -228,7 +228,7 @@ fn limits_connections_per_client() {
         .and_then(|mut client| client.read(&mut [0]))
         .is_err()
     {
-        assert!(begun.elapsed() < PATIENCE, "its permit is not released");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "its permit is not released");
     }
 }
 
@@ -248,23 +248,23 @@ fn leaves_permits_for_other_clients() {
         return;
     }
     let bed = Testbed::new("places");
-    let listener = bed.listen(IPV4.at(8080));
-    let forward = format!("0.0.0.0:3128={}", IPV4.at(8080));
+    let listener = bed.listen(IPV4.server_port(8080));
+    let forward = format!("0.0.0.0:3128={}", IPV4.server_port(8080));
     let args = ["--forward", &forward, "--allow-from", "10.77.0.0/16"];
     let _relay = bed.relay(&[&args[..], &["--max-connections", "16"]].concat());
     let listen_address = SocketAddr::from((IPV4.near, 3128));
     // A reset may arrive before the connect returns.
     let mut greedy: Vec<_> = (0..64).map(|_| bed.connect(listen_address)).collect();
-    let other = || TcpStream::connect_timeout(&(IPV4.far, 3128).into(), PATIENCE);
+    let other = || TcpStream::connect_timeout(&(IPV4.far, 3128).into(), TEST_TIMEOUT);
     let mut other = bed.server.run(other).unwrap();
-    patient(&other);
+    set_timeouts(&other);
     let served = accepted_from(&listener);
     other.write_all(b"hello").unwrap();
     assert_eq!(served.join().unwrap(), *b"hello");
     // A different worker may have served the other client, and the last resets may still be in
     // flight.
     let begun = Instant::now();
-    while greedy.len() > 12 && begun.elapsed() < PATIENCE {
+    while greedy.len() > 12 && begun.elapsed() < TEST_TIMEOUT {
         sleep(Duration::from_millis(10));
         greedy.retain_mut(|client| !is_reset(client));
     }
@@ -279,10 +279,10 @@ fn counts_ipv6_network_as_one_client() {
     }
     let bed = Testbed::new("network");
     let listen_address = SocketAddr::from((IPV6.near, 3128));
-    let forward = format!("{listen_address}={}", IPV6.at(8080));
+    let forward = format!("{listen_address}={}", IPV6.server_port(8080));
     let args = ["--forward", &forward, "--allow-from", "fd77::/16"];
     let _relay = bed.relay(&[&args[..], &["--connections-per-client", "2"]].concat());
-    let listener = bed.listen(IPV6.at(8080));
+    let listener = bed.listen(IPV6.server_port(8080));
     spawn(move || {
         let mut servers = Vec::new();
         for server in listener.incoming() {
@@ -295,7 +295,7 @@ fn counts_ipv6_network_as_one_client() {
         .filter_map(|host| {
             let source = format!("fd77:1::{host:x}");
             let address = format!("-6 address add {source}/64 dev eth0 nodad");
-            ip(&bed.client, &address);
+            run_ip(&bed.client, &address);
             // A reset may arrive before the connect returns.
             bed.client
                 .run(|| connect_from(&source, listen_address))
@@ -327,5 +327,5 @@ fn accepted_from(listener: &TcpListener) -> std::thread::JoinHandle<[u8; 5]> {
             });
         }
     });
-    spawn(move || receiver.recv_timeout(PATIENCE).unwrap())
+    spawn(move || receiver.recv_timeout(TEST_TIMEOUT).unwrap())
 }

@@ -107,7 +107,7 @@ mod tests {
         for (const heights of [[50], [90, 50], [50, 55], [50, 55, 60]]) tell(limitNames(heights, 18).join(' '));
     });</script>";
         let wanted = ["50", "90 50", "50 73", "50 78 96"];
-        if let Some(told) = browser::told(&page, script) {
+        if let Some(told) = browser::script_output(&page, script) {
             assert_eq!(told, [wanted, wanted]);
         }
     }

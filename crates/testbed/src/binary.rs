@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The `longhaul` binary that integration tests run.
+//! Binary `longhaul` for integration tests.
 
 use std::{
     env,
@@ -8,8 +8,8 @@ use std::{
     sync::OnceLock,
 };
 
-/// The path of the binary: that of the environment variable `LONGHAUL`, or the one that this call builds, with the
-/// profile of the test program. Tests of an installed longhaul set the variable.
+/// Returns the path of the binary: that of the environment variable `LONGHAUL`, or the one that this call builds, with
+/// the profile of the test program. Tests of an installed longhaul set the variable.
 ///
 /// # Panics
 /// If it can't be built.
@@ -40,7 +40,7 @@ fn build() -> String {
     path.into_string().expect("a path in UTF-8")
 }
 
-/// The directory of the profile, `target/debug` for instance: test programs are in its `deps`.
+/// Returns the directory of the profile, for instance `target/debug`: test programs are in its `deps`.
 fn profile() -> PathBuf {
     let program = env::current_exe().expect("the path of this program");
     let is_profile =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! For tests: the longhaul binary, a browser, a PostgreSQL server, and a note of what a machine lacks.
+//! Test support: the longhaul binary, a browser, a PostgreSQL server, and a record of skipped tests.
 //!
 //! ```
 //! # use longhaul_testbed::skip;

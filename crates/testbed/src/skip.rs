@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! For tests: what a machine lacks fails a test or, where that is allowed, skips it so that it is counted.
+//! Skipping of tests: a missing requirement fails a test or, if that is allowed, skips and counts it.
 //!
-//! libtest knows no test that finds out by itself that it can't run: it returns early and counts as passed. Such a
-//! test is noted here, and `scripts/test` takes it off the passed ones.
+//! libtest does not support tests that skip themselves at run time: they return early and count as passed. Such a
+//! test is recorded here, and `scripts/test` subtracts it from the passed ones.
 
 use std::{
     env,
@@ -12,14 +12,14 @@ use std::{
     process, thread,
 };
 
-/// Where skipped tests are noted, a line each: program and process, test, reason, with tabs between. Absent: on
-/// standard error, past libtest's capture.
+/// Environment variable with the file of skipped tests. Each line has program and process, test, and reason, separated
+/// by tabs. If the variable is absent, they go to standard error, past libtest's capture.
 const NOTES: &str = "SKIPPED_TESTS";
 
-/// Whether a test may go on: `there` is whether this machine has what it needs.
+/// Whether a test may continue: `there` is whether this machine has the requirement `needed`.
 ///
 /// # Panics
-/// If it is not there and the environment does not say `ALLOW_SKIP=1`.
+/// If the requirement is missing and the environment does not have `ALLOW_SKIP=1`.
 #[must_use]
 pub fn unless(there: bool, needed: impl Display) -> bool {
     if !there {
@@ -29,8 +29,8 @@ pub fn unless(there: bool, needed: impl Display) -> bool {
     there
 }
 
-/// As [`unless`], for what takes root of the machine, as eBPF does. In a user namespace nobody has it, so there a
-/// test is skipped whether that is allowed or not.
+/// Checks a requirement that needs root of the machine, as eBPF does; else as [`unless`]. A user namespace never has
+/// it, so there a test is skipped whether that is allowed or not.
 ///
 /// # Panics
 /// As [`unless`], outside of user namespaces.
@@ -50,7 +50,7 @@ pub fn is_confined() -> bool {
     !users.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// Notes that the calling test is skipped, for a reason that nobody need mend.
+/// Records that the calling test is skipped for this reason.
 pub fn because(reason: impl Display) {
     let program = env::args().next().unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or_default();
@@ -64,7 +64,7 @@ pub fn because(reason: impl Display) {
             .is_ok()
     });
     if !noted {
-        // Nobody reads it: the test is skipped all the same.
+        // Standard error may be closed: the test is skipped all the same.
         let _ = stderr().write_all(format!("skipped: {test}: {reason}\n").as_bytes());
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! For tests: links, relays and name servers as processes, in network namespaces where a test wants some.
+//! Test support: links, relays and name servers as processes, in network namespaces if a test needs them.
 //!
 //! ```no_run
 //! use longhaul_testnet::relay_process::Relay;
@@ -11,6 +11,6 @@
 
 pub mod link_process;
 pub mod name_server;
-mod patience;
 pub mod relay_process;
 pub mod relay_testbed;
+mod timeouts;

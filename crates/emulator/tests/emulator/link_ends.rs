@@ -3,7 +3,7 @@
 
 use longhaul_testnet::{
     link_process::{Testbed, may_use_namespaces, tap_file::TapFile, traffic::datagrams},
-    relay_testbed::ip,
+    relay_testbed::run_ip,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -171,8 +171,8 @@ fn completes_tap_when_interface_is_deleted() {
     let bed = Testbed::start("deleted", ["10.66.33.1/30", "10.66.33.2/30"], &flags);
     assert_eq!(datagrams(&bed, 10, 10).len(), 10);
     let name = format!("deleted-{}", std::process::id());
-    ip(&bed.left, "link delete wan0");
-    let (status, stderr) = bed.end_by_itself();
+    run_ip(&bed.left, "link delete wan0");
+    let (status, stderr) = bed.wait_for_exit();
     assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(
         stderr.contains("an interface of the link was removed"),

@@ -67,7 +67,7 @@ fn self_checks(records: &[Value]) -> [Value; 2] {
 }
 
 fn verdict_of(segment: &Segment) -> Verdict {
-    segment.truth.unwrap().fate
+    segment.emulator_record.unwrap().fate
 }
 
 /// Returns the numbers, from 1, of the arrivals with that verdict.
@@ -98,10 +98,10 @@ impl PathModel {
         let mut sent: Vec<Transmission> = Vec::new();
         let mut free_at = 0;
         for arrival in arrivals {
-            let (at, len) = (arrival.at_ns, u64::from(arrival.wire_len));
+            let (at, len) = (arrival.timestamp_ns, u64::from(arrival.wire_len));
             let waiting = sent.iter().rev().take_while(|earlier| earlier.begun > at);
             let queue: u64 = waiting.map(|earlier| earlier.len).sum();
-            assert_eq!(arrival.truth.unwrap().queue_bytes, queue as u32);
+            assert_eq!(arrival.emulator_record.unwrap().queue_bytes, queue as u32);
             match verdict_of(arrival) {
                 Verdict::Lost => continue,
                 Verdict::Dropped => assert!(queue + len > self.queue_limit, "there was room"),
@@ -115,7 +115,7 @@ impl PathModel {
                 let Some(departure) = departures.next() else {
                     continue;
                 };
-                assert_eq!(departure.at_ns, free_at + self.delay_ns);
+                assert_eq!(departure.timestamp_ns, free_at + self.delay_ns);
                 assert_eq!(departure.wire_len, arrival.wire_len);
                 assert_eq!(departure.headers, arrival.headers);
             }
@@ -240,7 +240,10 @@ fn records_numbered_losses() {
         .into_iter()
         .zip(file.departures(FORWARD));
     for (number, departure) in delays {
-        assert_eq!(departure.at_ns, arrivals[number - 1].at_ns + 1_000_000);
+        assert_eq!(
+            departure.timestamp_ns,
+            arrivals[number - 1].timestamp_ns + 1_000_000
+        );
     }
 }
 
@@ -395,7 +398,7 @@ fn disk_error_ends_file_but_not_link() {
     transfer(&bed, 8 << 20);
     reader.join().unwrap();
     transfer(&bed, 1 << 20);
-    let (status, stderr) = bed.stop_anyhow();
+    let (status, stderr) = bed.stop_with_status();
     assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(
         stderr.contains("the tap ends here: Broken pipe"),

@@ -211,7 +211,7 @@ fn killed_server_keeps_acknowledged_results() {
             wait_for("work", || workers.acknowledged() >= kill * 80);
             server.kill();
             let before = workers.acknowledged.lock().unwrap().clone();
-            server.start_again();
+            server.restart();
             assert_done(&server, &url, &before);
         }
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul plan check` is told on the command line.
+//! Command line of `longhaul plan check`.
 
 use super::config::Config;
 use anyhow::Result;
@@ -11,7 +11,7 @@ Examples:
   longhaul plan check out/relay-efficiency
       predicted and measured goodput of every flow in every cell
   longhaul plan check --scenario mine.toml --set edge=50mbit out/mine
-      of a scenario that is not built in, run with another parameter";
+      the same for a scenario that is not built in, run with another parameter";
 
 /// Arguments of `longhaul plan check`.
 #[derive(Debug, clap::Args)]
@@ -20,10 +20,10 @@ pub(crate) struct Args {
     /// Directory that longhaul lab run wrote, or its result.json
     #[arg(value_name = "RESULT", required = true)]
     results: Vec<PathBuf>,
-    /// The scenario that was run [default: the built-in one of the result's name]
+    /// Scenario that was run [default: the built-in one of the result's name]
     #[arg(long, value_name = "SCENARIO")]
     scenario: Option<String>,
-    /// A parameter that lab run was given; repeatable
+    /// Parameter that lab run was given; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Print JSON
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What stands after the check.
+    /// Validates the arguments.
     pub(crate) fn config(self) -> Result<Config> {
         Ok(Config {
             settings: settings(&self.set)?,

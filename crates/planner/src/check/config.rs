@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which results to hold predictions against.
+//! Results to compare with predictions.
 
 use std::path::PathBuf;
 
-/// A question, checked.
+/// Validated configuration of `plan check`.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// Directories that runs wrote, or the files in them.
+    /// Directories of runs, or their result files.
     pub(super) results: Vec<PathBuf>,
-    /// The scenario that was run, if it is not the built-in one of the result's name.
+    /// Scenario that was run, if it is not the built-in one of the result's name.
     pub(super) scenario: Option<String>,
     /// Parameters that the run was given.
     pub(super) settings: Vec<(String, String)>,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What should come out: the slowest leg's goodput, over the same span as was measured.
+//! Predicted goodput of a flow: that of its slowest leg, over the measured span.
 
 use super::super::{
-    estimate::By,
+    estimate::Source,
     simulated::{self, Span},
 };
 use anyhow::Result;
@@ -14,16 +14,16 @@ use longhaul_tcpsim::formulas::{
 };
 use longhaul_units::{Bytes, Time};
 
-/// A figure and how it was found; `None` where there is no formula for the congestion control.
+/// Predicted goodput, and its source.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Forecast {
     pub(super) bps: f64,
-    pub(super) by: By,
+    pub(super) by: Source,
 }
 
-/// Runs with different losses, of which the mean counts.
+/// Number of runs with different random losses, which are averaged.
 const SEEDS: u64 = 5;
-/// Packets of one run; more have a formula.
+/// Most packets of a simulated run; beyond, the formula is used.
 const PACKETS_MAX: f64 = 5e7;
 
 pub(super) fn forecast(flow: &FlowPath) -> Result<Option<Forecast>> {
@@ -50,7 +50,7 @@ fn leg_forecast(flow: &FlowPath, leg: &Leg) -> Result<Option<Forecast>> {
                 omit: flow.omit,
                 duration,
             };
-            mean(control, &path, flow.streams, span).map(Some)
+            simulated_mean(control, &path, flow.streams, span).map(Some)
         }
         _ => Ok(by_formula(control, &path, flow)),
     }
@@ -58,11 +58,11 @@ fn leg_forecast(flow: &FlowPath, leg: &Leg) -> Result<Option<Forecast>> {
 
 fn is_simulated(control: Control, path: &Path, span: Time) -> bool {
     let packets = path.payload_bps() / path.packet_bits() * span.as_secs_f64();
-    simulated::can(control) && packets < PACKETS_MAX
+    simulated::is_supported(control) && packets < PACKETS_MAX
 }
 
-fn mean(control: Control, path: &Path, streams: u32, span: Span) -> Result<Forecast> {
-    // Without chance all runs are one.
+fn simulated_mean(control: Control, path: &Path, streams: u32, span: Span) -> Result<Forecast> {
+    // Without random losses all runs are equal.
     let seeds = if path.loss > 0.0 { SEEDS } else { 1 };
     let mut sum = 0.0;
     for seed in 1..=seeds {
@@ -70,7 +70,7 @@ fn mean(control: Control, path: &Path, streams: u32, span: Span) -> Result<Forec
     }
     Ok(Forecast {
         bps: sum / seeds as f64,
-        by: By::Simulation,
+        by: Source::Simulation,
     })
 }
 
@@ -78,17 +78,17 @@ fn by_formula(control: Control, path: &Path, flow: &FlowPath) -> Option<Forecast
     let single = prediction::predict(control, path)?;
     let steady = streams::of(flow.streams, &single, path).goodput_bps;
     let bps = match flow.size.filter(|_| flow.duration.is_none()) {
-        Some(size) => of_transfer(size, path, steady),
+        Some(size) => transfer_bps(size, path, steady),
         None => steady,
     };
     Some(Forecast {
         bps,
-        by: By::Formula,
+        by: Source::Formula,
     })
 }
 
-/// Payload over the time from the first packet to the last byte.
-fn of_transfer(size: Bytes, path: &Path, steady_bps: f64) -> f64 {
+/// Returns payload over the time from the first packet to the last byte, bits a second.
+fn transfer_bps(size: Bytes, path: &Path, steady_bps: f64) -> f64 {
     let transfer = Transfer {
         bytes: size.get(),
         initial_window: 10,

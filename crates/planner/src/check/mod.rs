@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul plan check`: predictions beside what the lab measured.
+//! `longhaul plan check`: compares predictions with measurements of the lab.
 
 mod args;
 mod config;
@@ -13,12 +13,12 @@ use config::Config;
 use longhaul_command::outln;
 use longhaul_lab::paths;
 use longhaul_results::result::{LabResult, LinkStats};
-use report::{Checked, LateLink, Row};
+use report::{CheckReport, LateLink, Row};
 use std::path::Path;
 
 /// Runs the command.
 pub(super) fn run(config: &Config) -> Result<()> {
-    let mut checked = Checked::default();
+    let mut checked = CheckReport::default();
     for file in &config.results {
         let result = read(file)?;
         checked.rows.extend(check(&result, config)?);
@@ -31,12 +31,12 @@ pub(super) fn run(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// How late an emulator may be that counts as exact.
-const LATE_US: f64 = 1000.0;
+/// Greatest 99th percentile of an emulator's delay error that counts as exact, microseconds.
+const DELAY_ERROR_MAX_US: f64 = 1000.0;
 
-/// Emulated links that the machine did not keep up with: what passed them is not what was configured.
+/// Returns the emulated links whose packets were late: their delay exceeded the configured one.
 fn late_links(result: &LabResult) -> Vec<LateLink> {
-    let late = |link: &&LinkStats| link.delay_error_us.p99 > LATE_US;
+    let late = |link: &&LinkStats| link.delay_error_us.p99 > DELAY_ERROR_MAX_US;
     let links = result.links.iter().filter(late);
     links
         .map(|link| LateLink {
@@ -47,7 +47,7 @@ fn late_links(result: &LabResult) -> Vec<LateLink> {
         .collect()
 }
 
-/// A row for each flow with a measured goodput.
+/// Returns a row for each flow with a measured goodput.
 fn check(result: &LabResult, config: &Config) -> Result<Vec<Row>> {
     let flows = paths::flow_paths(result, config.scenario.as_deref(), config.settings.clone())?;
     let mut rows = Vec::new();
@@ -63,14 +63,14 @@ fn check(result: &LabResult, config: &Config) -> Result<Vec<Row>> {
             lossy: flow.legs.iter().any(|leg| leg.loss > 0.0),
             measured_bps: measured.median,
             forecast: forecast::forecast(&flow)?,
-            disturbed: cell.runs.iter().any(|run| run.overload.is_some()),
+            overloaded: cell.runs.iter().any(|run| run.overload.is_some()),
             simulated: cell.simulated,
         });
     }
     Ok(rows)
 }
 
-/// A result, or that of a directory that a run wrote.
+/// Reads a result file, or that in the directory of a run.
 fn read(path: &Path) -> Result<LabResult> {
     match path.is_dir() {
         true => LabResult::read(&path.join("result.json")),

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prints each cell's error, and how many are within what is promised.
+//! Errors of all predictions, and the number of those within the tolerance, as text and JSON.
 
 use super::{
-    super::estimate::{By, rate},
+    super::estimate::{Source, format_rate},
     forecast::Forecast,
 };
 use longhaul_report::columns::{self, align};
 use longhaul_stats::sample;
 use serde_json::{Value, json};
 
-/// A flow of a cell.
+/// Prediction and measurement of a flow in a cell.
 pub(super) struct Row {
     pub(super) scenario: String,
     pub(super) cell: String,
@@ -17,45 +17,49 @@ pub(super) struct Row {
     pub(super) lossy: bool,
     pub(super) measured_bps: f64,
     pub(super) forecast: Option<Forecast>,
-    /// The machine was too busy in a run of the cell: what was measured is not the path's.
-    pub(super) disturbed: bool,
-    /// What was measured is another simulation.
+    /// Whether the machine was overloaded in a run of the cell, so that the measurement is not the path's.
+    pub(super) overloaded: bool,
+    /// Whether the measurement itself is simulated.
     pub(super) simulated: bool,
 }
 
-/// All that was checked.
+/// Results of all checks.
 #[derive(Default)]
-pub(super) struct Checked {
+pub(super) struct CheckReport {
     pub(super) rows: Vec<Row>,
     pub(super) links: Vec<LateLink>,
 }
 
-/// A link whose emulator was late.
+/// Link whose emulator was late.
 pub(super) struct LateLink {
     pub(super) scenario: String,
     pub(super) link: String,
-    /// 99 of 100 packets were less late, over all runs.
+    /// 99th percentile of the delay error over all runs, microseconds.
     pub(super) p99_us: f64,
 }
 
-/// What `plan` promises, as shares of what is measured: on clean and on lossy paths.
-const CLEAN: f64 = 0.15;
-const LOSSY: f64 = 0.3;
+/// Tolerated error on clean and on lossy paths, as a share of the measurement.
+const CLEAN_TOLERANCE: f64 = 0.15;
+const LOSSY_TOLERANCE: f64 = 0.3;
 
 impl Row {
-    /// Predicted less measured, as a share of measured.
+    /// Returns the relative error of the prediction.
     fn error(&self) -> Option<f64> {
         self.forecast
             .map(|forecast| forecast.bps / self.measured_bps - 1.0)
     }
 
-    fn promised(&self) -> f64 {
-        if self.lossy { LOSSY } else { CLEAN }
+    fn tolerance(&self) -> f64 {
+        if self.lossy {
+            LOSSY_TOLERANCE
+        } else {
+            CLEAN_TOLERANCE
+        }
     }
 }
 
-/// For people.
-pub(super) fn text(checked: &Checked) -> String {
+/// Returns the report as text.
+pub(super) fn text(checked: &CheckReport) -> String {
     let rows = &checked.rows;
     let head = [
         "scenario",
@@ -72,14 +76,14 @@ pub(super) fn text(checked: &Checked) -> String {
     let mut out = columns::join_lines(&align(&table));
     out += &summary(rows, false);
     out += &summary(rows, true);
-    out += &left_out(rows);
-    out + &checked.links.iter().map(lateness).collect::<String>()
+    out += &excluded_text(rows);
+    out + &checked.links.iter().map(late_link_text).collect::<String>()
 }
 
-fn lateness(late: &LateLink) -> String {
+fn late_link_text(late: &LateLink) -> String {
     format!(
-        "{}: the emulator of {} was late by {:.1} ms in one packet of a hundred: cells whose queue is \
-         not much longer show the machine, not the path\n",
+        "{}: the emulator of {} was late by {:.1} ms in one packet of a hundred: in cells whose queue is \
+         not much longer, the machine's delay dominates, not the path's\n",
         late.scenario,
         late.link,
         late.p99_us / 1e3
@@ -94,31 +98,31 @@ fn line(row: &Row) -> Vec<String> {
         row.metric.clone(),
         if row.lossy { "lossy" } else { "clean" }.to_owned(),
         row.forecast
-            .map_or_else(none, |forecast| rate(forecast.bps)),
-        rate(row.measured_bps),
-        error_said(row).unwrap_or_else(none),
+            .map_or_else(none, |forecast| format_rate(forecast.bps)),
+        format_rate(row.measured_bps),
+        error_text(row).unwrap_or_else(none),
         match row.forecast.map(|forecast| forecast.by) {
-            Some(By::Formula) => "formula".to_owned(),
-            Some(By::Simulation) => "simulation".to_owned(),
+            Some(Source::Formula) => "formula".to_owned(),
+            Some(Source::Simulation) => "simulation".to_owned(),
             None => "no formula".to_owned(),
         },
     ]
 }
 
-fn error_said(row: &Row) -> Option<String> {
-    let disturbed = if row.disturbed { ", disturbed" } else { "" };
+fn error_text(row: &Row) -> Option<String> {
+    let disturbed = if row.overloaded { ", disturbed" } else { "" };
     let simulated = if row.simulated { ", simulated" } else { "" };
     let error = row.error()? * 100.0;
     Some(format!("{error:+.1} %{disturbed}{simulated}"))
 }
 
-fn left_out(rows: &[Row]) -> String {
+fn excluded_text(rows: &[Row]) -> String {
     let left = |which: fn(&&Row) -> bool, why: &str| match rows.iter().filter(which).count() {
         0 => String::new(),
         some => format!("left out: {some} {why}\n"),
     };
     left(
-        |row| row.disturbed,
+        |row| row.overloaded,
         "whose runs the machine was too busy for",
     ) + &left(
         |row| row.simulated,
@@ -128,13 +132,13 @@ fn left_out(rows: &[Row]) -> String {
 
 fn summary(rows: &[Row], lossy: bool) -> String {
     let (name, promised) = if lossy {
-        ("lossy", LOSSY)
+        ("lossy", LOSSY_TOLERANCE)
     } else {
-        ("clean", CLEAN)
+        ("clean", CLEAN_TOLERANCE)
     };
     let rows = rows
         .iter()
-        .filter(|row| row.lossy == lossy && !row.disturbed && !row.simulated);
+        .filter(|row| row.lossy == lossy && !row.overloaded && !row.simulated);
     let errors = sample::sorted(rows.filter_map(|row| row.error().map(f64::abs)));
     let Some((median, worst)) = sample::median(&errors).zip(errors.last()) else {
         return String::new();
@@ -149,8 +153,8 @@ fn summary(rows: &[Row], lossy: bool) -> String {
     )
 }
 
-/// For machines.
-pub(super) fn json(checked: &Checked) -> Value {
+/// Returns the report as JSON.
+pub(super) fn json(checked: &CheckReport) -> Value {
     let row = |row: &Row| {
         json!({
             "scenario": row.scenario, "cell": row.cell, "metric": row.metric, "lossy": row.lossy,
@@ -158,9 +162,9 @@ pub(super) fn json(checked: &Checked) -> Value {
             "predicted_bps": row.forecast.map(|forecast| forecast.bps),
             "by": row.forecast.map(|forecast| forecast.by),
             "error": row.error(),
-            "disturbed": row.disturbed,
+            "disturbed": row.overloaded,
             "simulated": row.simulated,
-            "within": row.error().map(|error| error.abs() <= row.promised()),
+            "within": row.error().map(|error| error.abs() <= row.tolerance()),
         })
     };
     let late = |late: &LateLink| json!({"scenario": late.scenario, "link": late.link, "p99_us": late.p99_us});
@@ -183,16 +187,16 @@ mod tests {
             measured_bps: 100.0,
             forecast: Some(Forecast {
                 bps: predicted,
-                by: By::Formula,
+                by: Source::Formula,
             }),
-            disturbed: false,
+            overloaded: false,
             simulated: false,
         }
     }
 
     #[test]
     fn clean_and_lossy_paths_have_their_own_promise() {
-        let mut checked = Checked {
+        let mut checked = CheckReport {
             rows: vec![
                 row(false, 114.0),
                 row(false, 84.0),
@@ -219,7 +223,7 @@ mod tests {
             simulated: true,
             ..row(false, 101.0)
         };
-        let checked = Checked {
+        let checked = CheckReport {
             rows: vec![simulated],
             links: vec![],
         };
@@ -233,10 +237,10 @@ mod tests {
     #[test]
     fn what_a_busy_machine_measured_is_shown_and_not_counted() {
         let busy = Row {
-            disturbed: true,
+            overloaded: true,
             ..row(false, 10.0)
         };
-        let checked = Checked {
+        let checked = CheckReport {
             rows: vec![row(false, 100.0), busy],
             links: vec![],
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul plan path` is told on the command line.
+//! Command line of `longhaul plan path`.
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "help texts are printed as they stand"
@@ -7,7 +7,7 @@
 
 use super::{
     super::{estimate::Method, simulated::Span},
-    config::{Config, controls, loss, round_trip},
+    config::{Config, check_loss, check_rtt, parse_controls},
 };
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
@@ -19,7 +19,7 @@ use longhaul_units::{BitRate, Bytes, Ratio, Time};
 
 const EXAMPLES: &str = "\
 Examples:
-  A clean path: who fills it, with which window?
+  A clean path: which congestion controls fill it, with which window?
     longhaul plan path --rate 10gbit --rtt 180ms
   One packet in ten thousand lost: how many streams?
     longhaul plan path --rate 1gbit --rtt 180ms --loss 0.01% --cc cubic,bbr,reno
@@ -30,7 +30,7 @@ Examples:
   The first 20 s, slow start included, by simulated TCP:
     longhaul plan path --rate 1gbit --rtt 180ms --loss 0.001% --duration 20s
 
-The line is the slowest link; loss is in the direction of the data, each packet by itself.";
+The link is the slowest one of the path; loss is random and independent, in the direction of the data.";
 
 /// Arguments of `longhaul plan path`.
 #[derive(Debug, clap::Args)]
@@ -45,25 +45,25 @@ pub(crate) struct Args {
     /// Share of data packets that are lost: 0.01% or 1e-4
     #[arg(long, default_value = "0")]
     loss: Ratio,
-    /// What may wait for the bottleneck: 64KB, 1000p or 1bdp
+    /// Queue limit of the bottleneck: 64KB, 1000p or 1bdp
     #[arg(long, value_name = "LIMIT", default_value = "1bdp")]
     queue: String,
-    /// Window of the receiver, or of the send buffer [default: TCP's largest, 1 GiB]
+    /// Window of the receiver or of the send buffer [default: TCP's largest, 1 GiB]
     #[arg(long, value_name = "SIZE")]
     window: Option<Bytes>,
-    /// The receiver's largest tcp_rmem, of which some 58% are window
+    /// Receiver's largest tcp_rmem, of which some 58% are window
     #[arg(long, value_name = "SIZE")]
     rmem: Option<Bytes>,
-    /// The sender's largest tcp_wmem, of which half is payload
+    /// Sender's largest tcp_wmem, of which half is payload
     #[arg(long, value_name = "SIZE")]
     wmem: Option<Bytes>,
-    /// Congestion controls, with commas between, or all
+    /// Congestion controls, separated by commas, or all
     #[arg(long, value_name = "NAMES", default_value = "all")]
     cc: String,
-    /// Connections that share the job; auto is as many as nine tenths of the line want
+    /// Parallel connections; auto is as many as fill nine tenths of the link
     #[arg(long, value_name = "N", default_value = "auto")]
     streams: String,
-    /// Say how long so much takes, on a fresh connection
+    /// Also print the completion time of this size on a fresh connection
     #[arg(long)]
     size: Option<Bytes>,
     /// Packets of the first round trip
@@ -73,10 +73,10 @@ pub(crate) struct Args {
     /// Bytes of a full packet from its IP header on
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(588..=9000))]
     mtu: u32,
-    /// Where figures come from
+    /// Method of estimation
     #[arg(long, value_enum, default_value_t)]
     method: Method,
-    /// Mean of so much from the start, simulated, instead of the steady state
+    /// Simulated mean over this time from the start, instead of the steady state
     #[arg(long, value_name = "TIME", conflicts_with = "method")]
     duration: Option<Time>,
     /// Print the result as one JSON object
@@ -84,24 +84,24 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Simulated time that a user may ask for.
+/// Longest simulated time.
 const DURATION_MAX: Time = Time::from_secs(3600);
 
 impl Args {
-    /// What stands after the check.
+    /// Validates the arguments.
     pub(crate) fn config(&self) -> Result<Config> {
-        round_trip("--rtt", self.rtt)?;
+        check_rtt("--rtt", self.rtt)?;
         let path = Path {
             rate: self.rate,
             rtt: self.rtt,
-            loss: loss("--loss", self.loss.get())?,
+            loss: check_loss("--loss", self.loss.get())?,
             mss: self.mtu - HEADERS,
             queue: self.queue()?,
             window: self.window()?,
         };
         Ok(Config {
             path,
-            controls: controls(&self.cc)?,
+            controls: parse_controls(&self.cc)?,
             streams: streams(&self.streams)?,
             size: self.size,
             initial_window: self.initial_window,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A question about a path that is known to be sound.
+//! Validated configuration of `plan path`, and checks shared with `plan split`.
 
 use super::super::{estimate::Method, simulated::Span};
 use anyhow::Result;
@@ -7,12 +7,12 @@ use longhaul_command::exit::Refusal;
 use longhaul_tcpsim::formulas::{Control, Path};
 use longhaul_units::{Bytes, Time};
 
-/// A question, checked.
+/// Validated configuration of `plan path`.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(super) path: Path,
     pub(super) controls: Vec<Control>,
-    /// `None`: as many as it takes.
+    /// Number of streams; `None` means as many as fill the link.
     pub(super) streams: Option<u32>,
     pub(super) size: Option<Bytes>,
     pub(super) initial_window: u32,
@@ -21,8 +21,8 @@ pub(crate) struct Config {
     pub(super) json: bool,
 }
 
-/// Every formula divides by it.
-pub(in super::super) fn round_trip(what: &str, rtt: Time) -> Result<()> {
+/// Refuses impossible round-trip times: every formula divides by them.
+pub(in super::super) fn check_rtt(what: &str, rtt: Time) -> Result<()> {
     match (Time::from_micros(1)..=Time::from_secs(100)).contains(&rtt) {
         true => Ok(()),
         false => Err(Refusal::usage(format!(
@@ -31,8 +31,8 @@ pub(in super::super) fn round_trip(what: &str, rtt: Time) -> Result<()> {
     }
 }
 
-/// A path that loses more carries no TCP.
-pub(in super::super) fn loss(what: &str, loss: f64) -> Result<f64> {
+/// Refuses loss rates at which TCP does not work.
+pub(in super::super) fn check_loss(what: &str, loss: f64) -> Result<f64> {
     match loss <= 0.5 {
         true => Ok(loss),
         false => Err(Refusal::usage(format!(
@@ -41,8 +41,8 @@ pub(in super::super) fn loss(what: &str, loss: f64) -> Result<f64> {
     }
 }
 
-/// `all`, or names with commas between.
-pub(in super::super) fn controls(text: &str) -> Result<Vec<Control>> {
+/// Parses `all`, or names separated by commas.
+pub(in super::super) fn parse_controls(text: &str) -> Result<Vec<Control>> {
     if text == "all" {
         return Ok(Control::ALL.to_vec());
     }

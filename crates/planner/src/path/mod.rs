@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul plan path`: what each congestion control comes to over one path.
+//! `longhaul plan path`: predicts the throughput of each congestion control over one path.
 
 mod args;
 mod config;
 mod report;
 
 pub(super) use args::Args;
-pub(super) use config::{controls, loss, round_trip};
+pub(super) use config::{check_loss, check_rtt, parse_controls};
 
 use super::estimate::estimate;
 use anyhow::Result;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prints predictions: a table and the formulas in it, or JSON.
+//! Predictions as text (a table and its formulas) and as JSON.
 
 use super::{
-    super::estimate::{By, Estimate, rate},
+    super::estimate::{Estimate, Source, format_rate},
     config::Config,
 };
 use longhaul_report::columns::{self, align};
@@ -15,13 +15,13 @@ use longhaul_units::bdp;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// One congestion control.
+/// Prediction for one congestion control.
 pub(super) struct Row {
     control: Control,
-    found: Option<Found>,
+    found: Option<Figures>,
 }
 
-struct Found {
+struct Figures {
     estimate: Estimate,
     streams: Streams,
     completion: Option<Completion>,
@@ -34,7 +34,7 @@ impl Row {
             let count = config
                 .streams
                 .unwrap_or_else(|| streams::needed(&single, &config.path));
-            Found {
+            Figures {
                 estimate,
                 streams: streams::of(count, &single, &config.path),
                 completion: completion(config, estimate.goodput_bps),
@@ -44,7 +44,7 @@ impl Row {
     }
 }
 
-/// Of one connection: what many do to each other in slow start is nothing that a formula knows.
+/// Returns the completion time of one connection: no formula covers slow start of several connections.
 fn completion(config: &Config, steady_bps: f64) -> Option<Completion> {
     let transfer = Transfer {
         bytes: config.size?.get(),
@@ -54,7 +54,7 @@ fn completion(config: &Config, steady_bps: f64) -> Option<Completion> {
     Some(slow_start::completion(transfer, &config.path, steady_bps))
 }
 
-/// For people.
+/// Returns the report as text.
 pub(super) fn text(config: &Config, rows: &[Row]) -> String {
     let path = &config.path;
     let mut out = format!(
@@ -72,7 +72,7 @@ pub(super) fn text(config: &Config, rows: &[Row]) -> String {
     table.extend(rows.iter().map(|row| line(row, config)));
     out += &columns::join_lines(&align(&table));
     out += "\n";
-    out += &notes(config, rows);
+    out += &formula_notes(config, rows);
     out
 }
 
@@ -80,7 +80,7 @@ fn head(config: &Config) -> Vec<String> {
     let mut head: Vec<String> = [
         "control",
         "one stream",
-        "of the line",
+        "of the link",
         "limited by",
         "found by",
         "formula says",
@@ -111,20 +111,20 @@ fn line(row: &Row, config: &Config) -> Vec<String> {
     let share = goodput_bps / config.path.payload_bps() * 100.0;
     let mut line = vec![
         name,
-        rate(goodput_bps),
+        format_rate(goodput_bps),
         format!("{share:.1} %"),
         limit.to_string(),
         match by {
-            By::Formula => "formula".into(),
-            By::Simulation => "simulation".into(),
+            Source::Formula => "formula".into(),
+            Source::Simulation => "simulation".into(),
         },
-        formula.map_or("–".into(), |formula| rate(formula.goodput_bps)),
+        formula.map_or("–".into(), |formula| format_rate(formula.goodput_bps)),
         found
             .estimate
             .recovery()
             .map_or("–".into(), |time| time.to_string()),
         found.streams.count.to_string(),
-        rate(found.streams.goodput_bps),
+        format_rate(found.streams.goodput_bps),
         found.streams.window.to_string(),
         found.streams.memory.to_string(),
     ];
@@ -132,8 +132,8 @@ fn line(row: &Row, config: &Config) -> Vec<String> {
     line
 }
 
-/// Each formula once, and where it was asked outside of its range.
-fn notes(config: &Config, rows: &[Row]) -> String {
+/// Returns notes: each formula once, and each use outside of its range.
+fn formula_notes(config: &Config, rows: &[Row]) -> String {
     let mut out = String::new();
     for row in rows {
         let outside = row
@@ -172,7 +172,7 @@ fn formulas(config: &Config, rows: &[Row]) -> Vec<Formula> {
     all
 }
 
-/// For machines.
+/// Returns the report as JSON.
 pub(super) fn json(config: &Config, rows: &[Row]) -> Value {
     let path = &config.path;
     json!({

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul plan probe` is told on the command line.
+//! Command line of `longhaul plan probe`.
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "help texts are printed as they stand"
@@ -21,30 +21,30 @@ Examples:
     longhaul plan probe --serve 192.0.2.7:5990 --for 10min
   Round trip, loss, path MTU and capacity to it from here:
     longhaul plan probe osaka=192.0.2.7:5990
-  By ICMP echo, where nothing of ours runs (no capacity then):
+  By ICMP echo, where no longhaul runs (without capacity):
     longhaul plan probe 192.0.2.7
-  What longhaul plan split reads; run it at each site with all later ones as hosts:
+  Input of longhaul plan split; run it at each site with all later ones as hosts:
     longhaul plan probe --here tokyo --json osaka=192.0.2.7:5990 fukuoka=192.0.2.8:5990 >tokyo.json
 
 A host takes some ten seconds and at most 2,000 packets, 1 MB with packets of 1,500 bytes beside the
-trains. The responder answers nobody with more bytes than it was sent, full answers only to those who
-returned its cookie, and never more than --limit.";
+trains. The responder never sends more bytes than it received, and at most --limit; only clients that
+returned its cookie get full replies.";
 
 /// Arguments of `longhaul plan probe`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Hosts to measure the path to: [NAME=]HOST[:PORT], a PORT where plan probe --serve answers
+    /// Hosts to measure the path to: [NAME=]HOST[:PORT], with the PORT of plan probe --serve
     #[arg(
         value_name = "HOST",
         required_unless_present = "serve",
         conflicts_with = "serve"
     )]
     hosts: Vec<String>,
-    /// Answer others' probes at this address instead
+    /// Reply to others' probes at this address instead
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:5990")]
     serve: Option<SocketAddr>,
-    /// With --serve: the most that all answers together come to, IP bytes
+    /// With --serve: greatest rate of all replies together, IP bytes
     #[arg(
         long,
         value_name = "RATE",
@@ -52,37 +52,37 @@ pub(crate) struct Args {
         requires = "serve"
     )]
     limit: BitRate,
-    /// With --serve: end after so long
+    /// With --serve: end after this time
     #[arg(long = "for", value_name = "TIME", requires = "serve")]
     span: Option<Time>,
     /// Name of this site [default: its host name]
     #[arg(long, value_name = "SITE")]
     here: Option<String>,
-    /// How to ask: udp and tcp need a PORT; auto is udp then tcp with a port, else icmp
+    /// Kind of probe: udp and tcp need a PORT; auto is udp then tcp with a port, else icmp
     #[arg(long, value_enum, default_value_t)]
     method: Method,
     /// Packets for round trip and loss
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     count: u32,
-    /// Between two of them, 1ms to 1s
+    /// Interval between these packets, 1ms to 1s
     #[arg(long, value_name = "TIME", default_value = "20ms")]
     interval: Time,
-    /// Trains of packets for the capacity; 0 measures none
+    /// Packet trains for the capacity; 0 measures none
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=20))]
     trains: u32,
     /// Packets of a train; 2 is a packet pair
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=64))]
     train: u32,
-    /// Print what longhaul plan split reads
+    /// Print JSON for longhaul plan split
     #[arg(long)]
     json: bool,
 }
 
-/// Hosts of one command.
+/// Most hosts of one command.
 const HOSTS_MAX: usize = 100;
 
 impl Args {
-    /// What stands after the check.
+    /// Validates the arguments.
     pub(crate) fn task(self) -> Result<Task> {
         match self.serve {
             Some(address) => Ok(Task::Serve(Service {
@@ -107,7 +107,7 @@ impl Args {
         let targets = self
             .hosts
             .iter()
-            .map(|text| Target::read(text, self.method));
+            .map(|text| Target::parse(text, self.method));
         Ok(Config {
             targets: targets.collect::<Result<_>>()?,
             here: self.here.unwrap_or_else(host_name),
@@ -135,8 +135,8 @@ impl ValueEnum for Method {
         let (name, help) = match self {
             Self::Auto => ("auto", "UDP, then TCP, with a port; else ICMP"),
             Self::Udp => ("udp", "The responder of plan probe --serve"),
-            Self::Icmp => ("icmp", "Echo by the kernel of the far host"),
-            Self::Tcp => ("tcp", "How long opening connections takes; refused ones do"),
+            Self::Icmp => ("icmp", "Echo by the kernel of the remote host"),
+            Self::Tcp => ("tcp", "Time to open connections; refused ones count too"),
         };
         Some(PossibleValue::new(name).help(help))
     }

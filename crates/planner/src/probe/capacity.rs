@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The slowest link's rate, from how far apart packets come that left together (Dovrolis, Ramanathan,
+//! Bottleneck capacity from the dispersion of packet trains (Dovrolis, Ramanathan,
 //! Moore, Packet-Dispersion Techniques and a Capacity-Estimation Methodology, 2004).
 
-use super::{config::Config, echo::Echo};
+use super::{config::Config, responder::Responder};
 use anyhow::Result;
 use longhaul_linux::clock;
 use longhaul_stats::sample;
@@ -10,38 +10,38 @@ use longhaul_units::Time;
 use serde::Serialize;
 use std::{collections::BTreeSet, time::Duration};
 
-/// What trains came to, bits a second of IP bytes.
+/// Capacity estimate from all trains, bits a second of IP bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Capacity {
     pub(super) median_bps: f64,
     pub(super) min_bps: f64,
     pub(super) max_bps: f64,
-    /// Trains that gave a figure.
+    /// Number of trains that gave a figure.
     pub(super) trains: usize,
-    /// The sender was no faster than that: the path may carry more.
+    /// Whether the sender was no faster, so that the capacity may be greater.
     pub(super) at_least: bool,
 }
 
-/// Pause between two trains, at least: queues empty meanwhile.
-const PAUSE: Time = Time::from_millis(50);
-/// A sender that is not faster than this many times what arrives tells of itself.
-const MARGIN: f64 = 1.25;
+/// Least pause between two trains, in which queues drain.
+const TRAIN_INTERVAL_MIN: Time = Time::from_millis(50);
+/// Least ratio of departure rate to arrival rate; below, the sender itself limits the arrival rate.
+const SENDER_MARGIN: f64 = 1.25;
 
 pub(super) fn measure(
-    far: &mut dyn Echo,
+    responder: &mut dyn Responder,
     mtu: u32,
     config: &Config,
-    patience: Time,
+    timeout: Time,
 ) -> Result<Option<Capacity>> {
     let mut rates = Vec::new();
     let mut slow_sender = 0;
     for _ in 0..config.trains {
-        let train = train(far, mtu as usize, config.train, patience)?;
+        let train = train(responder, mtu as usize, config.train, timeout)?;
         let Some(rate) = train.arrival_bps(mtu) else {
             continue;
         };
         let departure = train.departure_bps(mtu).unwrap_or(f64::INFINITY);
-        slow_sender += usize::from(departure < MARGIN * rate);
+        slow_sender += usize::from(departure < SENDER_MARGIN * rate);
         rates.push(rate);
     }
     Ok(summary(rates, slow_sender))
@@ -59,7 +59,7 @@ fn summary(rates: Vec<f64>, slow_sender: usize) -> Option<Capacity> {
     })
 }
 
-/// When packets of one train left here and came there.
+/// Departure times and arrival times of the packets of one train.
 #[derive(Debug, Default)]
 struct Train {
     departures: Vec<Time>,
@@ -68,42 +68,44 @@ struct Train {
 
 impl Train {
     fn arrival_bps(&self, mtu: u32) -> Option<f64> {
-        spread_bps(&self.arrivals, mtu)
+        dispersion_bps(&self.arrivals, mtu)
     }
 
     fn departure_bps(&self, mtu: u32) -> Option<f64> {
-        spread_bps(&self.departures, mtu)
+        dispersion_bps(&self.departures, mtu)
     }
 }
 
-/// The first packet's own bytes are before its stamp.
-fn spread_bps(times: &[Time], mtu: u32) -> Option<f64> {
+/// Returns the rate of packets with these times. The first packet's bytes precede its time stamp.
+fn dispersion_bps(times: &[Time], mtu: u32) -> Option<f64> {
     let (first, last) = (times.iter().min()?, times.iter().max()?);
     let span = (*last - *first).as_secs_f64();
     (span > 0.0).then(|| (times.len() - 1) as f64 * f64::from(mtu) * 8.0 / span)
 }
 
-fn train(far: &mut dyn Echo, len: usize, packets: u32, patience: Time) -> Result<Train> {
+fn train(responder: &mut dyn Responder, len: usize, packets: u32, timeout: Time) -> Result<Train> {
     let mut numbers = BTreeSet::new();
     for _ in 0..packets {
-        if let Ok(number) = far.ask(len) {
+        if let Ok(number) = responder.send_request(len) {
             numbers.insert(number);
         }
     }
     let mut train = Train::default();
-    let end = clock::now() + patience;
+    let end = clock::now() + timeout;
     while train.arrivals.len() < numbers.len() && clock::now() < end {
         let left = Duration::from(end - clock::now()).max(Duration::from_micros(1));
-        let answer = far.answer(left).unwrap_or(None);
+        let reply = responder.receive_reply(left).unwrap_or(None);
         let there = answer.filter(|answer| numbers.contains(&answer.number));
-        train.arrivals.extend(there.and_then(|answer| answer.there));
+        train
+            .arrivals
+            .extend(there.and_then(|answer| answer.responder_time));
     }
-    while let Some(departure) = far.departure()? {
+    while let Some(departure) = responder.departure()? {
         if numbers.contains(&departure.message) {
             train.departures.push(departure.at);
         }
     }
-    std::thread::sleep(PAUSE.into());
+    std::thread::sleep(TRAIN_INTERVAL_MIN.into());
     Ok(train)
 }
 
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_train_tells_the_rate_of_what_came() {
+    fn computes_rate_from_train_dispersion() {
         let train = Train {
             arrivals: [0, 120, 360, 240].map(Time::from_micros).to_vec(),
             departures: vec![Time::ZERO],
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_sender_makes_it_a_lower_bound() {
+    fn slow_sender_gives_a_lower_bound() {
         let rates = || vec![3.0, 1.0, 2.0];
         assert!(summary(rates(), 2).unwrap().at_least);
         let known = summary(rates(), 1).unwrap();

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hosts and a way to ask them, or where others' probes are answered.
+//! Validated configuration of `plan probe`.
 
 use super::target::{Method, Target};
 use longhaul_units::{BitRate, Time};
 use std::net::SocketAddr;
 
-/// What to do, checked.
+/// Task of the command.
 #[derive(Debug)]
 pub(crate) enum Task {
     Measure(Config),
     Serve(Service),
 }
 
-/// A responder for others' probes.
+/// Configuration of a responder for others' probes.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(super) address: SocketAddr,
-    /// The most that all answers together come to, IP bytes.
+    /// Greatest rate of all replies together, IP bytes.
     pub(super) limit: BitRate,
-    /// After which time it ends.
+    /// Time after which it ends.
     pub(super) span: Option<Time>,
 }
 
-/// Hosts to measure the paths to.
+/// Configuration of measurements.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(super) targets: Vec<Target>,
@@ -36,7 +36,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// `auto` without a port is ICMP.
+    /// Returns the method for a target; `auto` without a port is ICMP.
     pub(super) fn method(&self, target: &Target) -> Method {
         match (self.method, target.port) {
             (Method::Auto, None) => Method::Icmp,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asks the kernel of the far host, by ICMP echo (RFC 792, RFC 4443 section 4).
+//! Probes by ICMP echo, to which the kernel of the remote host replies (RFC 792, RFC 4443 section 4).
 
 use super::{
     config::Config,
-    echo::{Answer, Echo},
     path_mtu,
-    report::Measured,
-    rounds,
+    report::Measurement,
+    responder::{Reply, Responder},
+    rtt,
     target::Target,
 };
 use anyhow::{Context, Result, bail};
@@ -16,25 +16,25 @@ use std::{io, net::IpAddr, time::Duration};
 
 const ECHO: [u8; 2] = [8, 128];
 const REPLY: [u8; 2] = [0, 129];
-/// ICMP's own header.
+/// Bytes of the ICMP header.
 const HEADER: usize = 8;
 
-pub(super) fn measure(target: &Target, ip: IpAddr, config: &Config) -> Result<Measured> {
+pub(super) fn measure(target: &Target, ip: IpAddr, config: &Config) -> Result<Measurement> {
     let exchange = TimestampSocket::icmp(ip).map_err(|error| refused(&error))?;
-    let mut far = Far {
+    let mut far = IcmpResponder {
         exchange,
         v6: ip.is_ipv6(),
         asked: 0,
     };
-    let rounds = rounds::measure(&mut far, config.count, config.interval)
+    let rounds = rtt::measure(&mut far, config.count, config.interval)
         .with_context(|| format!("cannot send ICMP echo to {ip}"))?;
     if rounds.times.is_empty() {
         bail!(
             "{ip} answers no ICMP echo: give a port for --method tcp, or run plan probe --serve there"
         );
     }
-    let mut measured = Measured::new(target, "icmp", rounds);
-    measured.path_mtu = path_mtu::measure(&mut far, measured.patience())?;
+    let mut measured = Measurement::new(target, "icmp", rounds);
+    measured.path_mtu = path_mtu::measure(&mut far, measured.reply_timeout())?;
     Ok(measured)
 }
 
@@ -44,21 +44,21 @@ fn refused(error: &io::Error) -> anyhow::Error {
     ))
 }
 
-struct Far {
+struct IcmpResponder {
     exchange: TimestampSocket,
     v6: bool,
     asked: u32,
 }
 
-impl Far {
+impl IcmpResponder {
     fn ip_header(&self) -> usize {
         if self.v6 { 40 } else { 20 }
     }
 }
 
-impl Echo for Far {
-    /// The sequence number has 16 bits, of which a probe uses fewer.
-    fn ask(&mut self, len: usize) -> io::Result<u32> {
+impl Responder for IcmpResponder {
+    /// Sends an echo request. The sequence number has 16 bits; a probe sends fewer requests.
+    fn send_request(&mut self, len: usize) -> io::Result<u32> {
         let mut bytes = vec![0; len - self.ip_header()];
         bytes[0] = ECHO[usize::from(self.v6)];
         bytes[6..HEADER].copy_from_slice(&(self.asked as u16).to_be_bytes());
@@ -67,16 +67,16 @@ impl Echo for Far {
         Ok(self.asked - 1)
     }
 
-    fn answer(&mut self, patience: Duration) -> io::Result<Option<Answer>> {
+    fn receive_reply(&mut self, timeout: Duration) -> io::Result<Option<Reply>> {
         let mut bytes = [0; HEADER];
-        let Some((arrival, _)) = self.exchange.receive(&mut bytes, patience)? else {
+        let Some((arrival, _)) = self.exchange.receive(&mut bytes, timeout)? else {
             return Ok(None);
         };
         let is_reply = arrival.len >= HEADER && bytes[0] == REPLY[usize::from(self.v6)];
-        Ok(is_reply.then(|| Answer {
+        Ok(is_reply.then(|| Reply {
             number: u32::from(u16::from_be_bytes([bytes[6], bytes[7]])),
             at: arrival.at.unwrap_or_else(longhaul_linux::clock::wall),
-            there: None,
+            responder_time: None,
         }))
     }
 

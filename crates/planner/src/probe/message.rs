@@ -6,39 +6,39 @@
 //! 8  cookie (16)   24  number (4)  28  arrival at the responder, ns (8)   36 … padding
 //! ```
 //!
-//! A question is never shorter than an answer ([`LEN`]), so nobody gets more than was sent in their
-//! name; and a number is answered only with the cookie that was sent to its address.
+//! A request is never shorter than a reply ([`LEN`]), so the responder does not amplify traffic to spoofed
+//! addresses. A request gets a reply only with the cookie that was sent to its address.
 
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 
-/// Bytes of an answer, and the least of a question.
+/// Bytes of a reply, and the least of a request.
 pub(super) const LEN: usize = 36;
 
 const MAGIC: [u8; 5] = *b"LHPP\x01";
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Asks for a cookie.
+    /// Request for a cookie.
     Hello = 0,
-    /// Has it.
+    /// Reply with a cookie.
     Cookie = 1,
-    /// Asks when it came.
-    Question = 2,
-    /// Says so.
-    Answer = 3,
+    /// Request for its arrival time.
+    Request = 2,
+    /// Reply with the arrival time.
+    Reply = 3,
 }
 
 pub(super) type Cookie = [u8; 16];
 
-/// A message without its padding.
+/// Message without its padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) kind: Kind,
     pub(super) cookie: Cookie,
     pub(super) number: u32,
-    /// When a question came to the responder, by its clock.
+    /// Arrival of a request at the responder, by its clock.
     pub(super) arrival_ns: u64,
 }
 
@@ -52,7 +52,7 @@ impl Message {
         }
     }
 
-    /// Writes it to the start of `bytes`, which is at least [`LEN`] long.
+    /// Writes the message to the start of `bytes`, which is at least [`LEN`] long.
     pub(super) fn write(&self, bytes: &mut [u8]) {
         bytes[..5].copy_from_slice(&MAGIC);
         bytes[5..8].copy_from_slice(&[self.kind as u8, 0, 0]);
@@ -61,7 +61,7 @@ impl Message {
         bytes[28..LEN].copy_from_slice(&self.arrival_ns.to_be_bytes());
     }
 
-    /// `None` of what is no message.
+    /// Parses a message; `None` if the bytes are not one.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..LEN)?;
         if bytes[..5] != MAGIC {
@@ -70,8 +70,8 @@ impl Message {
         let kind = match bytes[5] {
             0 => Kind::Hello,
             1 => Kind::Cookie,
-            2 => Kind::Question,
-            3 => Kind::Answer,
+            2 => Kind::Request,
+            3 => Kind::Reply,
             _ => return None,
         };
         Some(Self {
@@ -83,13 +83,13 @@ impl Message {
     }
 }
 
-/// Makes cookies out of a secret, an address and the minute: nothing is kept for anybody.
+/// Generator of cookies from a secret, an address and the minute, without state for clients.
 #[derive(Debug)]
-pub(super) struct Jar {
+pub(super) struct CookieGenerator {
     secret: [u8; 32],
 }
 
-impl Jar {
+impl CookieGenerator {
     pub(super) fn new(secret: [u8; 32]) -> Self {
         Self { secret }
     }
@@ -104,8 +104,8 @@ impl Jar {
         cookie
     }
 
-    /// Of this minute or the one before.
-    pub(super) fn is_ours(&self, cookie: &Cookie, from: SocketAddr, minute: u64) -> bool {
+    /// Whether the cookie is of this minute or the one before.
+    pub(super) fn is_valid(&self, cookie: &Cookie, from: SocketAddr, minute: u64) -> bool {
         let before = minute.saturating_sub(1);
         [minute, before]
             .iter()
@@ -118,9 +118,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_reads_as_it_was_written() {
+    fn message_round_trips() {
         let message = Message {
-            kind: Kind::Answer,
+            kind: Kind::Reply,
             cookie: [7; 16],
             number: 9,
             arrival_ns: 1 << 60,
@@ -134,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_good_for_its_address_and_two_minutes() {
-        let jar = Jar::new([3; 32]);
+    fn cookie_is_valid_for_its_address_and_two_minutes() {
+        let jar = CookieGenerator::new([3; 32]);
         let [one, other] = ["192.0.2.1:5", "192.0.2.1:6"].map(|text| text.parse().unwrap());
         let cookie = jar.cookie(one, 10);
-        assert!(jar.is_ours(&cookie, one, 10) && jar.is_ours(&cookie, one, 11));
-        assert!(!jar.is_ours(&cookie, one, 12) && !jar.is_ours(&cookie, other, 10));
-        assert!(!Jar::new([4; 32]).is_ours(&cookie, one, 10));
+        assert!(jar.is_valid(&cookie, one, 10) && jar.is_valid(&cookie, one, 11));
+        assert!(!jar.is_valid(&cookie, one, 12) && !jar.is_valid(&cookie, other, 10));
+        assert!(!CookieGenerator::new([4; 32]).is_valid(&cookie, one, 10));
     }
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul plan probe`: what the paths from here are like, and a responder for others' probes.
+//! `longhaul plan probe`: measures the paths from this host, or responds to others' probes.
 
 mod args;
 mod capacity;
 mod config;
-mod echo;
 mod icmp;
 mod message;
 mod path_mtu;
 mod report;
-mod rounds;
+mod responder;
+mod rtt;
 mod serve;
 mod target;
 mod tcp;
@@ -20,7 +20,7 @@ pub(super) use args::Args;
 use anyhow::Result;
 use config::{Config, Service, Task};
 use longhaul_command::outln;
-use report::Measured;
+use report::Measurement;
 use target::{Method, Target};
 
 /// Runs the command.
@@ -50,14 +50,14 @@ fn measure_all(config: &Config) -> Result<()> {
     Ok(())
 }
 
-fn measure(target: &Target, config: &Config) -> Result<Measured> {
+fn measure(target: &Target, config: &Config) -> Result<Measurement> {
     let address = target.resolve()?;
     match config.method(target) {
         Method::Icmp => icmp::measure(target, address.ip(), config),
         Method::Tcp => tcp::measure(target, address, config),
         Method::Udp => udp::measure(target, address, config),
         Method::Auto => match udp::measure(target, address, config) {
-            Err(error) if error.is::<udp::Silent>() => tcp::measure(target, address, config),
+            Err(error) if error.is::<udp::NoReply>() => tcp::measure(target, address, config),
             outcome => outcome,
         },
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prints what was measured: lines for people, or the file that `plan split` reads.
+//! Measurements as text, and as the file that `plan split` reads.
 
 use super::{
-    super::{estimate::rate, split::sites},
+    super::{estimate::format_rate, split::sites},
     capacity::Capacity,
     config::Config,
-    rounds::Rounds,
+    rtt::RttSamples,
     target::Target,
 };
 use anyhow::Result;
@@ -14,21 +14,21 @@ use longhaul_stats::sample;
 use longhaul_units::{BitRate, Ratio, Time};
 use serde_json::json;
 
-/// A path, as far as it is known.
+/// Measurement of a path.
 #[derive(Debug)]
-pub(super) struct Measured {
+pub(super) struct Measurement {
     name: String,
-    /// How it was asked.
+    /// Protocol of the probe.
     by: &'static str,
     sent: u32,
-    /// In order of length.
+    /// Round-trip times in ascending order.
     times: Vec<Time>,
     pub(super) path_mtu: Option<u32>,
     pub(super) capacity: Option<Capacity>,
 }
 
-impl Measured {
-    pub(super) fn new(target: &Target, by: &'static str, rounds: Rounds) -> Self {
+impl Measurement {
+    pub(super) fn new(target: &Target, by: &'static str, rounds: RttSamples) -> Self {
         let mut times = rounds.times;
         times.sort();
         Self {
@@ -41,8 +41,8 @@ impl Measured {
         }
     }
 
-    /// How long an answer may take that is not lost.
-    pub(super) fn patience(&self) -> Time {
+    /// Returns the time after which a reply counts as lost.
+    pub(super) fn reply_timeout(&self) -> Time {
         let longest = self.times.last().copied().unwrap_or(Time::from_secs(1));
         (longest * 2 + Time::from_millis(100)).min(Time::from_secs(2))
     }
@@ -64,7 +64,7 @@ impl Measured {
         f64::from(self.lost()) / f64::from(self.sent)
     }
 
-    /// Where the true share is, of which 95 % of such measurements say so (Wilson, 1927).
+    /// Returns the 95 % confidence interval of the loss rate (Wilson, 1927).
     fn loss_interval(&self) -> [f64; 2] {
         const Z: f64 = 1.96;
         let (n, p) = (f64::from(self.sent), self.loss());
@@ -75,8 +75,8 @@ impl Measured {
     }
 }
 
-/// For people.
-pub(super) fn text(here: &str, measured: &Measured) -> String {
+/// Returns the measurement as text.
+pub(super) fn text(here: &str, measured: &Measurement) -> String {
     let mut out = format!("{here} → {}, by {}\n", measured.name, measured.by);
     out += &round_trips(measured);
     let [low, high] = measured.loss_interval().map(|share| share * 100.0);
@@ -93,7 +93,7 @@ pub(super) fn text(here: &str, measured: &Measured) -> String {
     out + &format!("  capacity    {}\n", capacity(measured.capacity.as_ref()))
 }
 
-fn round_trips(measured: &Measured) -> String {
+fn round_trips(measured: &Measurement) -> String {
     let at = |share| {
         measured
             .rtt(share)
@@ -115,23 +115,23 @@ fn capacity(found: Option<&Capacity>) -> String {
     format!(
         "{}{}, {} to {} over {} trains",
         if found.at_least { "at least " } else { "" },
-        rate(found.median_bps),
-        rate(found.min_bps),
-        rate(found.max_bps),
+        format_rate(found.median_bps),
+        format_rate(found.min_bps),
+        format_rate(found.max_bps),
         found.trains
     )
 }
 
-/// A file of sites. Loss there and back stands for that of the data: it is the most that it can be.
-pub(super) fn json(config: &Config, all: &[Measured]) -> Result<String> {
-    let file = sites::File {
+/// Returns a file of sites. Round-trip loss is used as the loss of data, of which it is an upper bound.
+pub(super) fn json(config: &Config, all: &[Measurement]) -> Result<String> {
+    let file = sites::SitesFile {
         sites: IndexMap::new(),
         legs: all.iter().map(|measured| leg(config, measured)).collect(),
     };
     Ok(serde_json::to_string_pretty(&file)?)
 }
 
-fn leg(config: &Config, measured: &Measured) -> sites::Leg {
+fn leg(config: &Config, measured: &Measurement) -> sites::Leg {
     sites::Leg {
         from: config.here.clone(),
         to: measured.name.clone(),
@@ -163,8 +163,8 @@ fn leg(config: &Config, measured: &Measured) -> sites::Leg {
 mod tests {
     use super::*;
 
-    fn measured(sent: u32, answered: u64) -> Measured {
-        Measured {
+    fn measured(sent: u32, answered: u64) -> Measurement {
+        Measurement {
             name: "b".into(),
             by: "udp",
             sent,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lost_of_a_hundred_may_be_nearly_four_percent() {
+    fn computes_wilson_interval_of_loss() {
         let [low, high] = measured(100, 100).loss_interval();
         assert!(low < 1e-9 && (0.035..0.04).contains(&high), "{low} {high}");
         let [low, high] = measured(1000, 900).loss_interval();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn of_round_trips_the_median_counts() {
+    fn computes_quantiles_of_round_trips() {
         let path = measured(10, 9);
         assert_eq!(path.rtt(0.5), Some(Time::from_millis(5)));
         assert_eq!(

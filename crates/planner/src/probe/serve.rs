@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The far end of a probe: says when questions came.
+//! Responder of `plan probe --serve`: replies to requests with their arrival times.
 
-use super::message::{Jar, Kind, LEN, Message};
+use super::message::{CookieGenerator, Kind, LEN, Message};
 use anyhow::Result;
 use longhaul_command::exit::port_not_opened;
 use longhaul_linux::{clock, timestamps::TimestampSocket};
 use longhaul_units::{BitRate, Time};
 use std::{net::SocketAddr, time::Duration};
 
-/// How often it looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(200);
-/// IP and UDP headers of an answer, IPv6.
+/// Longest wait for a message, after which the end is checked.
+const RECEIVE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Bytes of the IPv6 and UDP headers of a reply.
 const HEADERS: u64 = 48;
 
-/// Answers until `span` is over, or for ever.
+/// Responds until `span` is over, or forever.
 pub(super) fn run(
     address: SocketAddr,
     limit: BitRate,
@@ -22,51 +22,51 @@ pub(super) fn run(
 ) -> Result<()> {
     let exchange = TimestampSocket::responder(address)
         .map_err(|error| port_not_opened(format!("cannot answer probes at {address}"), error))?;
-    let mut responder = Responder::new(limit)?;
+    let mut responder = ProbeServer::new(limit)?;
     say(&format!("answering probes at {}", exchange.address()?));
     let end = span.map(|span| clock::now() + span);
     while end.is_none_or(|end| clock::now() < end) {
         responder.next(&exchange)?;
     }
     say(&format!(
-        "answered {}, left out {} beyond {limit}, ignored {}",
+        "sent {} replies, dropped {} beyond {limit}, ignored {} messages",
         responder.answered, responder.limited, responder.ignored
     ));
     Ok(())
 }
 
-struct Responder {
-    jar: Jar,
-    bucket: Bucket,
+struct ProbeServer {
+    jar: CookieGenerator,
+    bucket: TokenBucket,
     answered: u64,
     limited: u64,
     ignored: u64,
 }
 
-impl Responder {
+impl ProbeServer {
     fn new(limit: BitRate) -> Result<Self> {
         let mut secret = [0; 32];
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
         Ok(Self {
-            jar: Jar::new(secret),
-            bucket: Bucket::new(limit, clock::now()),
+            jar: CookieGenerator::new(secret),
+            bucket: TokenBucket::new(limit, clock::now()),
             answered: 0,
             limited: 0,
             ignored: 0,
         })
     }
 
-    /// The next message, if one comes soon. An answer that can't be sent is lost, as on the wire.
+    /// Handles the next message, if one arrives soon. A reply that can't be sent is lost, as on the network.
     fn next(&mut self, exchange: &TimestampSocket) -> Result<()> {
         let mut bytes = [0; LEN];
-        // What others' answers met comes back as errors of this socket, which stays sound.
-        let Ok(Some((arrival, Some(from)))) = exchange.receive(&mut bytes, LOOK) else {
+        // ICMP errors of earlier replies are reported by this socket, which remains usable.
+        let Ok(Some((arrival, Some(from)))) = exchange.receive(&mut bytes, RECEIVE_TIMEOUT) else {
             return Ok(());
         };
         let wall = clock::wall();
         let at = arrival.at.unwrap_or(wall);
         let Some(answer) = Message::read(&bytes[..arrival.len])
-            .and_then(|asked| answer(&self.jar, &asked, from, at))
+            .and_then(|asked| reply(&self.jar, &asked, from, at))
         else {
             self.ignored += 1;
             return Ok(());
@@ -83,8 +83,8 @@ impl Responder {
     }
 }
 
-/// What is said to a message from `from` that came at `at`; nothing to what has no right to it.
-fn answer(jar: &Jar, asked: &Message, from: SocketAddr, at: Time) -> Option<Message> {
+/// Returns the reply to a message that arrived from `from` at `at`; `None` if it has no valid cookie.
+fn reply(jar: &CookieGenerator, asked: &Message, from: SocketAddr, at: Time) -> Option<Message> {
     let minute = at.as_nanos() / 60_000_000_000;
     match asked.kind {
         Kind::Hello => Some(Message::new(
@@ -92,8 +92,8 @@ fn answer(jar: &Jar, asked: &Message, from: SocketAddr, at: Time) -> Option<Mess
             jar.cookie(from, minute),
             asked.number,
         )),
-        Kind::Question if jar.is_ours(&asked.cookie, from, minute) => Some(Message {
-            kind: Kind::Answer,
+        Kind::Request if jar.is_valid(&asked.cookie, from, minute) => Some(Message {
+            kind: Kind::Reply,
             arrival_ns: at.as_nanos(),
             ..*asked
         }),
@@ -101,15 +101,15 @@ fn answer(jar: &Jar, asked: &Message, from: SocketAddr, at: Time) -> Option<Mess
     }
 }
 
-/// A token bucket of a tenth of a second.
-struct Bucket {
+/// Token bucket of a tenth of a second.
+struct TokenBucket {
     rate: BitRate,
     bytes: u64,
     most: u64,
     filled: Time,
 }
 
-impl Bucket {
+impl TokenBucket {
     fn new(rate: BitRate, now: Time) -> Self {
         let most = rate
             .bytes_in(Time::from_millis(100))
@@ -139,26 +139,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_owner_of_a_cookie_is_told() {
-        let jar = Jar::new([1; 32]);
+    fn replies_only_to_the_owner_of_a_cookie() {
+        let jar = CookieGenerator::new([1; 32]);
         let [owner, thief] = ["192.0.2.1:5", "192.0.2.2:5"].map(|text| text.parse().unwrap());
         let at = Time::from_secs(6000);
-        let cookie = answer(&jar, &Message::new(Kind::Hello, [0; 16], 1), owner, at)
+        let cookie = reply(&jar, &Message::new(Kind::Hello, [0; 16], 1), owner, at)
             .unwrap()
             .cookie;
-        let question = Message::new(Kind::Question, cookie, 7);
-        let told = answer(&jar, &question, owner, at).unwrap();
+        let question = Message::new(Kind::Request, cookie, 7);
+        let told = reply(&jar, &question, owner, at).unwrap();
         assert_eq!(
             (told.kind, told.number, told.arrival_ns),
-            (Kind::Answer, 7, at.as_nanos())
+            (Kind::Reply, 7, at.as_nanos())
         );
-        assert_eq!(answer(&jar, &question, thief, at), None);
-        assert_eq!(answer(&jar, &told, owner, at), None);
+        assert_eq!(reply(&jar, &question, thief, at), None);
+        assert_eq!(reply(&jar, &told, owner, at), None);
     }
 
     #[test]
-    fn a_bucket_lets_through_its_rate_and_no_more() {
-        let mut bucket = Bucket::new(BitRate::from_bits(800_000), Time::ZERO);
+    fn bucket_limits_the_rate() {
+        let mut bucket = TokenBucket::new(BitRate::from_bits(800_000), Time::ZERO);
         let mut let_through = 0;
         for ms in 0..1000 {
             let_through += u64::from(bucket.take(Time::from_millis(ms), 1000));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A host to measure the path to.
+//! Host to measure the path to.
 
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// How to ask.
+/// Protocol of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Method {
     /// UDP, then TCP, with a port; else ICMP.
@@ -13,25 +13,25 @@ pub(super) enum Method {
     Auto,
     /// The responder of `plan probe --serve`.
     Udp,
-    /// Echo by the kernel of the far host.
+    /// Echo by the kernel of the remote host.
     Icmp,
-    /// How long opening connections takes; refused ones do.
+    /// Time to open connections; refused ones count too.
     Tcp,
 }
 
-/// `[NAME=]HOST[:PORT]`.
+/// Target of the form `[NAME=]HOST[:PORT]`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// Name of the site: the host's, unless another was said.
+    /// Name of the site; by default the host's.
     pub(super) name: String,
     host: String,
     pub(super) port: Option<u16>,
 }
 
 impl Target {
-    pub(super) fn read(text: &str, method: Method) -> Result<Self> {
+    pub(super) fn parse(text: &str, method: Method) -> Result<Self> {
         let (name, place) = text.split_once('=').unwrap_or(("", text));
-        let (host, port) = parts(place).ok_or_else(|| {
+        let (host, port) = host_and_port(place).ok_or_else(|| {
             Refusal::usage(format!(
                 "{text:?} is not [NAME=]HOST[:PORT], as in osaka=192.0.2.7:5990 or [2001:db8::7]:5990"
             ))
@@ -49,7 +49,7 @@ impl Target {
         })
     }
 
-    /// Its first address.
+    /// Resolves the first address of the host.
     pub(super) fn resolve(&self) -> Result<SocketAddr> {
         let found = (self.host.as_str(), self.port.unwrap_or(0)).to_socket_addrs();
         let first = found.map(|mut all| all.next());
@@ -61,8 +61,8 @@ impl Target {
     }
 }
 
-/// Host and port; a bare IPv6 address has colons and no port.
-fn parts(place: &str) -> Option<(String, Option<u16>)> {
+/// Splits host and port; a bare IPv6 address has colons and no port.
+fn host_and_port(place: &str) -> Option<(String, Option<u16>)> {
     if let Ok(ip) = place.parse::<std::net::IpAddr>() {
         return Some((ip.to_string(), None));
     }
@@ -83,12 +83,12 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (String, String, Option<u16>) {
-        let target = Target::read(text, Method::Auto).unwrap();
+        let target = Target::parse(text, Method::Auto).unwrap();
         (target.name, target.host, target.port)
     }
 
     #[test]
-    fn names_hosts_and_ports() {
+    fn parses_names_hosts_and_ports() {
         assert_eq!(read("a=h:1"), ("a".into(), "h".into(), Some(1)));
         assert_eq!(read("h"), ("h".into(), "h".into(), None));
         assert_eq!(
@@ -97,8 +97,8 @@ mod tests {
         );
         assert_eq!(read("[::1]:5990"), ("::1".into(), "::1".into(), Some(5990)));
         for wrong in ["", "a=", "h:", "h:0", "h:70000", ":1"] {
-            assert!(Target::read(wrong, Method::Auto).is_err(), "{wrong}");
+            assert!(Target::parse(wrong, Method::Auto).is_err(), "{wrong}");
         }
-        assert!(Target::read("h", Method::Udp).is_err());
+        assert!(Target::parse("h", Method::Udp).is_err());
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asks a responder of `plan probe --serve`.
+//! Probes by UDP, with a responder of `plan probe --serve`.
 
 use super::{
     capacity,
     config::Config,
-    echo::{Answer, Echo},
     message::{Cookie, Kind, LEN, Message},
     path_mtu,
-    report::Measured,
-    rounds,
+    report::Measurement,
+    responder::{Reply, Responder},
+    rtt,
     target::Target,
 };
 use anyhow::{Context, Result};
@@ -16,41 +16,45 @@ use longhaul_linux::timestamps::{Departure, TimestampSocket};
 use longhaul_units::Time;
 use std::{io, net::SocketAddr, time::Duration};
 
-/// Nothing answered.
+/// Error: no reply by UDP.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "nothing answers at {0} by UDP: run 'longhaul plan probe --serve ADDRESS:PORT' there, or ask by --method icmp or tcp"
+    "no reply from {0} by UDP: run 'longhaul plan probe --serve ADDRESS:PORT' there, or use --method icmp or tcp"
 )]
-pub(super) struct Silent(SocketAddr);
+pub(super) struct NoReply(SocketAddr);
 
-/// Hellos, and how long each waits.
+/// Most hellos, and the timeout of each.
 const HELLOS: u32 = 5;
-const PATIENCE: Duration = Duration::from_millis(600);
+const HELLO_TIMEOUT: Duration = Duration::from_millis(600);
 
-pub(super) fn measure(target: &Target, address: SocketAddr, config: &Config) -> Result<Measured> {
-    let mut far = Responder::find(address)?;
-    let rounds = rounds::measure(&mut far, config.count, config.interval)?;
-    let mut measured = Measured::new(target, "udp", rounds);
-    measured.path_mtu = path_mtu::measure(&mut far, measured.patience())?;
+pub(super) fn measure(
+    target: &Target,
+    address: SocketAddr,
+    config: &Config,
+) -> Result<Measurement> {
+    let mut far = UdpResponder::connect(address)?;
+    let rounds = rtt::measure(&mut far, config.count, config.interval)?;
+    let mut measured = Measurement::new(target, "udp", rounds);
+    measured.path_mtu = path_mtu::measure(&mut far, measured.reply_timeout())?;
     if let Some(mtu) = measured.path_mtu
         && config.trains > 0
     {
-        let patience = measured.patience();
-        measured.capacity = capacity::measure(&mut far, mtu, config, patience)?;
+        let timeout = measured.reply_timeout();
+        measured.capacity = capacity::measure(&mut far, mtu, config, timeout)?;
     }
     Ok(measured)
 }
 
-/// A responder whose cookie is known.
-struct Responder {
+/// Responder whose cookie is known.
+struct UdpResponder {
     exchange: TimestampSocket,
     cookie: Cookie,
     headers: usize,
     asked: u32,
 }
 
-impl Responder {
-    fn find(address: SocketAddr) -> Result<Self> {
+impl UdpResponder {
+    fn connect(address: SocketAddr) -> Result<Self> {
         let mut far = Self {
             exchange: TimestampSocket::udp(address)
                 .with_context(|| format!("cannot send to {address}"))?,
@@ -59,22 +63,22 @@ impl Responder {
             asked: 0,
         };
         for _ in 0..HELLOS {
-            // Refused: nobody is there yet, or nobody will be.
-            let Ok(()) = far.hello() else {
-                std::thread::sleep(PATIENCE);
+            // Refused: no responder runs yet.
+            let Ok(()) = far.send_hello() else {
+                std::thread::sleep(HELLO_TIMEOUT);
                 continue;
             };
-            if let Ok(Some(message)) = far.message(PATIENCE)
+            if let Ok(Some(message)) = far.receive_message(HELLO_TIMEOUT)
                 && message.0.kind == Kind::Cookie
             {
                 far.cookie = message.0.cookie;
                 return Ok(far);
             }
         }
-        Err(Silent(address).into())
+        Err(NoReply(address).into())
     }
 
-    fn hello(&mut self) -> io::Result<()> {
+    fn send_hello(&mut self) -> io::Result<()> {
         let mut bytes = [0; LEN];
         Message::new(Kind::Hello, self.cookie, self.asked).write(&mut bytes);
         self.exchange.send(&bytes)?;
@@ -82,9 +86,9 @@ impl Responder {
         Ok(())
     }
 
-    fn message(&mut self, patience: Duration) -> io::Result<Option<(Message, Time)>> {
+    fn receive_message(&mut self, timeout: Duration) -> io::Result<Option<(Message, Time)>> {
         let mut bytes = [0; LEN];
-        let Some((arrival, _)) = self.exchange.receive(&mut bytes, patience)? else {
+        let Some((arrival, _)) = self.exchange.receive(&mut bytes, timeout)? else {
             return Ok(None);
         };
         let at = arrival.at.unwrap_or_else(longhaul_linux::clock::wall);
@@ -92,23 +96,23 @@ impl Responder {
     }
 }
 
-impl Echo for Responder {
-    fn ask(&mut self, len: usize) -> io::Result<u32> {
+impl UdpResponder for UdpResponder {
+    fn send_request(&mut self, len: usize) -> io::Result<u32> {
         let mut bytes = vec![0; len - self.headers];
-        Message::new(Kind::Question, self.cookie, self.asked).write(&mut bytes);
+        Message::new(Kind::Request, self.cookie, self.asked).write(&mut bytes);
         self.exchange.send(&bytes)?;
         self.asked += 1;
         Ok(self.asked - 1)
     }
 
-    fn answer(&mut self, patience: Duration) -> io::Result<Option<Answer>> {
-        let answered = self.message(patience)?;
+    fn receive_reply(&mut self, timeout: Duration) -> io::Result<Option<Reply>> {
+        let answered = self.receive_message(timeout)?;
         Ok(answered
-            .filter(|(message, _)| message.kind == Kind::Answer && message.cookie == self.cookie)
-            .map(|(message, at)| Answer {
+            .filter(|(message, _)| message.kind == Kind::Reply && message.cookie == self.cookie)
+            .map(|(message, at)| Reply {
                 number: message.number,
                 at,
-                there: Some(Time::from_nanos(message.arrival_ns)),
+                responder_time: Some(Time::from_nanos(message.arrival_ns)),
             }))
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul plan split` is told on the command line.
+//! Command line of `longhaul plan split`.
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "help texts are printed as they stand"
@@ -20,9 +20,9 @@ Examples:
   longhaul plan split --sites sites.toml --from yoron --to tokyo
       the best chain with at most three relays
   longhaul plan split --sites a.json --sites b.json --from a --to b --overhead 9%
-      from what longhaul plan probe --json wrote at two sites; a relay costs 9 %
+      from the output of longhaul plan probe --json at two sites; a relay costs 9 %
   longhaul plan split --sites sites.toml --from a --to b --cc cubic --window 1400KB --size 100MB
-      all legs with CUBIC and the paper's client window; how long 100 MB take
+      all legs with CUBIC and the paper's client window; completion time of 100 MB
 
 sites.toml (JSON with the same keys does as well):
   [sites.osaka]
@@ -40,37 +40,37 @@ sites.toml (JSON with the same keys does as well):
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Sites and legs, TOML or JSON; several are read as one
+    /// Sites and legs, TOML or JSON; several files are merged
     #[arg(long, value_name = "FILE", required = true)]
     sites: Vec<PathBuf>,
-    /// The site that sends
+    /// Sending site
     #[arg(long, value_name = "SITE")]
     from: String,
-    /// The site that receives
+    /// Receiving site
     #[arg(long, value_name = "SITE")]
     to: String,
-    /// Relays in the chain at most
+    /// Most relays in the chain
     #[arg(long, value_name = "N", default_value_t = 3)]
     relays: usize,
-    /// What a relay costs: a share such as 9%, or a rate such as 3MB/s (the paper's f)
+    /// Cost of a relay: a share such as 9%, or a rate such as 3MB/s (the paper's f)
     #[arg(long, value_name = "COST", default_value = "0%")]
     overhead: String,
-    /// Congestion controls that a leg may have: the fastest is taken
+    /// Congestion controls for a leg: the fastest is chosen
     #[arg(long, value_name = "NAMES", default_value = "cubic,bbr")]
     cc: String,
-    /// Connections that share each leg
+    /// Parallel connections on each leg
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     streams: u32,
     /// Window of every connection [default: TCP's largest]
     #[arg(long, value_name = "SIZE")]
     window: Option<Bytes>,
-    /// Relayed connections at once, for the memory of relays
+    /// Concurrent relayed connections, for the memory of relays
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     connections: u64,
-    /// Say how long so much takes, on fresh connections
+    /// Also print the completion time of this size on fresh connections
     #[arg(long)]
     size: Option<Bytes>,
-    /// Where figures come from
+    /// Method of estimation
     #[arg(long, value_enum, default_value_t)]
     method: Method,
     /// Print the result as one JSON object
@@ -79,7 +79,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What stands after the check.
+    /// Validates the arguments.
     pub(crate) fn config(self) -> Result<Config> {
         if self.relays > RELAYS_MAX {
             return Err(Refusal::usage(format!(
@@ -93,7 +93,7 @@ impl Args {
             to: self.to,
             relays_max: self.relays,
             overhead: overhead(&self.overhead)?,
-            controls: path::controls(&self.cc)?,
+            controls: path::parse_controls(&self.cc)?,
             streams: self.streams,
             window: self.window,
             connections: self.connections,
@@ -104,7 +104,7 @@ impl Args {
     }
 }
 
-/// A share or a rate.
+/// Parses a cost: a share or a rate.
 fn overhead(text: &str) -> Result<Overhead> {
     let share = text.parse::<Ratio>().ok().filter(|share| share.get() < 1.0);
     match (share, text.parse::<BitRate>()) {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cost_is_a_share_or_a_rate() {
+    fn parses_cost_as_share_or_rate() {
         assert_eq!(overhead("9%").unwrap().share, 0.09);
         assert_eq!(overhead("3MB/s").unwrap().per_relay_bps, 24e6);
         for wrong in ["100%", "much", "-3%"] {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Between which sites, what a chain may have, and what its relays cost.
+//! Validated configuration of `plan split`.
 
 use super::super::estimate::Method;
 use longhaul_tcpsim::formulas::{Control, relays::Overhead};
 use longhaul_units::Bytes;
 use std::path::PathBuf;
 
-/// A question, checked.
+/// Validated configuration of `plan split`: sites, limits of the chain, and the relays' cost.
 #[derive(Debug)]
 pub(crate) struct Config {
     /// Files with sites and legs.

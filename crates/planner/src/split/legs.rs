@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each leg carries alone, with the congestion control that suits it.
+//! Estimates of each leg alone, with the fastest congestion control.
 
 use super::{
     super::{
@@ -17,27 +17,27 @@ use longhaul_tcpsim::formulas::{
 };
 use longhaul_units::Bytes;
 
-/// One leg with the control that suits it.
+/// Estimate of one leg with the fastest congestion control.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Suited {
+pub(super) struct LegEstimate {
     pub(super) path: Path,
     pub(super) single: Estimate,
-    /// With as many streams as were asked for.
+    /// Estimate for the configured number of streams.
     pub(super) together: Streams,
-    /// How many would fill the line.
+    /// Number of streams that would fill the link.
     pub(super) needed: u32,
 }
 
-/// All legs of a set of sites.
+/// Estimates of all legs between the sites.
 #[derive(Debug)]
 pub(super) struct Legs {
-    /// Row: from, column: to.
-    pub(super) all: Vec<Vec<Option<Suited>>>,
-    /// Too many legs to simulate each: formulas had to do.
+    /// Matrix of estimates; row: from, column: to.
+    pub(super) all: Vec<Vec<Option<LegEstimate>>>,
+    /// Whether there were too many legs to simulate each, so that formulas were used.
     pub(super) too_many: bool,
 }
 
-/// Runs of simulated TCP, a fifth of a second each.
+/// Most runs of simulated TCP, a fifth of a second each.
 const RUNS_MAX: usize = 100;
 
 impl Legs {
@@ -45,9 +45,9 @@ impl Legs {
         let simulable = config
             .controls
             .iter()
-            .filter(|control| simulated::can(**control))
+            .filter(|control| simulated::is_supported(**control))
             .count();
-        let lossy = lossy(sites) * simulable;
+        let lossy = count_lossy(sites) * simulable;
         let too_many = config.method == Method::Auto && lossy > RUNS_MAX;
         let method = if too_many {
             Method::Formula
@@ -57,7 +57,8 @@ impl Legs {
         let numbers = 0..sites.len();
         let leg = |from, to| {
             let path = sites.path(from, to);
-            path.map(|path| suited(path, config, method)).transpose()
+            path.map(|path| estimate_leg(path, config, method))
+                .transpose()
         };
         let row = |from| {
             numbers
@@ -72,13 +73,13 @@ impl Legs {
     }
 
     pub(super) fn network(&self, sites: &Sites) -> Network {
-        let leg = |suited: &Option<Suited>| {
+        let leg = |suited: &Option<LegEstimate>| {
             suited.map(|suited| Leg {
                 bps: suited.together.goodput_bps,
                 rtt_s: suited.path.rtt_s(),
             })
         };
-        let row = |row: &Vec<Option<Suited>>| row.iter().map(leg).collect();
+        let row = |row: &Vec<Option<LegEstimate>>| row.iter().map(leg).collect();
         Network {
             legs: self.all.iter().map(row).collect(),
             forwards: sites.forwards(),
@@ -86,14 +87,14 @@ impl Legs {
     }
 }
 
-fn lossy(sites: &Sites) -> usize {
+fn count_lossy(sites: &Sites) -> usize {
     let pairs = (0..sites.len()).flat_map(|from| (0..sites.len()).map(move |to| (from, to)));
     let paths = pairs.filter_map(|(from, to)| sites.path(from, to));
     paths.filter(|path| path.loss > 0.0).count()
 }
 
-/// The fastest of the controls; of equals the first. `None`: none of them has a figure.
-fn suited(mut path: Path, config: &Config, method: Method) -> Result<Option<Suited>> {
+/// Estimates a leg with the fastest of the controls, or the first of equal ones; `None` if none has a figure.
+fn estimate_leg(mut path: Path, config: &Config, method: Method) -> Result<Option<LegEstimate>> {
     path.window = config
         .window
         .map_or(path.window, |window: Bytes| window.min(path.window));
@@ -108,7 +109,7 @@ fn suited(mut path: Path, config: &Config, method: Method) -> Result<Option<Suit
     }
     Ok(fastest.map(|single| {
         let prediction = single.prediction(&path);
-        Suited {
+        LegEstimate {
             path,
             single,
             together: streams::of(config.streams, &prediction, &path),
@@ -117,22 +118,22 @@ fn suited(mut path: Path, config: &Config, method: Method) -> Result<Option<Suit
     }))
 }
 
-/// A control that comes later in the list must be worth it.
+/// Least gain of a control over an earlier one of the list.
 const MARGIN: f64 = 1.05;
 
-/// What can't be simulated has its formula, whatever was asked for others.
+/// Returns the method for a control: the formula if it can't be simulated.
 fn method_of(control: Control, method: Method) -> Method {
-    match simulated::can(control) {
+    match simulated::is_supported(control) {
         true => method,
         false => Method::Formula,
     }
 }
 
-/// What was found.
+/// Plan of relays.
 pub(super) struct Plan<'a> {
     pub(super) sites: &'a Sites,
     pub(super) legs: &'a Legs,
-    /// For 0, 1, … relays at most.
+    /// Best chains with at most 0, 1, … relays.
     pub(super) by_relays: Vec<Option<Chain>>,
     pub(super) best: Chain,
 }

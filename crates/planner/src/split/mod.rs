@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul plan split`: which of many sites should relay, and what each relay brings.
+//! `longhaul plan split`: finds the best relays among many sites, and the gain of each.
 
 mod args;
 mod config;
@@ -30,7 +30,7 @@ pub(super) fn run(config: &Config) -> Result<()> {
     let best = chain::best(&network, from, to, config.relays_max, config.overhead);
     let best = best.ok_or_else(|| {
         Refusal::usage(format!(
-            "no way from {} to {} with at most {} relays: --sites has no legs for it",
+            "no path from {} to {} with at most {} relays: --sites has no legs for it",
             config.from, config.to, config.relays_max
         ))
     })?;
@@ -50,7 +50,7 @@ pub(super) fn run(config: &Config) -> Result<()> {
 fn site(sites: &Sites, flag: &str, name: &str) -> Result<usize> {
     sites.number(name).ok_or_else(|| {
         Refusal::usage(format!(
-            "{flag} {name:?} is none of the sites: {}",
+            "{flag} {name:?} is not a site; there are: {}",
             sites.names().join(", ")
         ))
     })

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prints a plan of relays: a table for each number of relays, the best chain leg by leg, memory.
+//! Plan of relays as text and JSON: chains by number of relays, the best chain leg by leg, and memory.
 
 use super::{
-    super::estimate::rate,
+    super::estimate::format_rate,
     config::Config,
-    legs::{Plan, Suited},
+    legs::{LegEstimate, Plan},
 };
 use longhaul_report::{
     columns::{self, align},
@@ -23,20 +23,20 @@ use std::fmt::Write;
 
 const SOURCES: [Formula; 2] = [relays::KAGOSHIMA, relays::NEC];
 
-/// For people.
+/// Returns the report as text.
 pub(super) fn text(plan: &Plan, config: &Config) -> String {
-    let mut out = lines(&counts(plan));
+    let mut out = lines(&relay_table(plan));
     let _ = writeln!(
         out,
         "\nbest: {}, {} with {}\n",
-        way(plan, &plan.best),
-        rate(plan.best.throughput_bps),
+        chain_text(plan, &plan.best),
+        format_rate(plan.best.throughput_bps),
         counted(plan.best.relays() as u64, "relay")
     );
-    out += &lines(&legs(plan));
+    out += &lines(&leg_table(plan));
     if plan.best.relays() > 0 {
         out += "\n";
-        out += &lines(&memory(plan, config));
+        out += &lines(&memory_table(plan, config));
     }
     if let Some(size) = config.size {
         let _ = writeln!(
@@ -48,7 +48,7 @@ pub(super) fn text(plan: &Plan, config: &Config) -> String {
         );
     }
     out += "\n";
-    out += &further(plan);
+    out += &further_relay_text(plan);
     if plan.legs.too_many {
         out += "too many lossy legs to simulate each: all figures are by formula\n";
     }
@@ -70,8 +70,8 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-/// A row for each number of relays that brings something.
-fn counts(plan: &Plan) -> Vec<Vec<String>> {
+/// Returns a table with a row for each number of relays that gives a gain.
+fn relay_table(plan: &Plan) -> Vec<Vec<String>> {
     let mut table = vec![row([
         "relays",
         "chain",
@@ -80,7 +80,7 @@ fn counts(plan: &Plan) -> Vec<Vec<String>> {
         "gain",
         "round trips",
     ])];
-    for (chain, before) in steps(plan) {
+    for (chain, before) in distinct_chains(plan) {
         let gain = before.map_or("–".into(), |before: &Chain| {
             format!(
                 "{:+.0} %",
@@ -89,9 +89,9 @@ fn counts(plan: &Plan) -> Vec<Vec<String>> {
         });
         table.push(vec![
             chain.relays().to_string(),
-            way(plan, chain),
-            rate(chain.bottleneck_bps),
-            rate(chain.throughput_bps),
+            chain_text(plan, chain),
+            format_rate(chain.bottleneck_bps),
+            format_rate(chain.throughput_bps),
             gain,
             Time::from_secs_f64(chain.rtt_s).to_string(),
         ]);
@@ -99,8 +99,8 @@ fn counts(plan: &Plan) -> Vec<Vec<String>> {
     table
 }
 
-/// Chains that differ from the one before, with that.
-fn steps<'a>(plan: &'a Plan) -> Vec<(&'a Chain, Option<&'a Chain>)> {
+/// Returns the chains that differ from the previous one, each with the previous one.
+fn distinct_chains<'a>(plan: &'a Plan) -> Vec<(&'a Chain, Option<&'a Chain>)> {
     let mut chains: Vec<&Chain> = plan.by_relays.iter().flatten().collect();
     chains.dedup();
     let before = std::iter::once(None).chain(chains.iter().copied().map(Some));
@@ -111,7 +111,7 @@ fn steps<'a>(plan: &'a Plan) -> Vec<(&'a Chain, Option<&'a Chain>)> {
         .collect()
 }
 
-fn way(plan: &Plan, chain: &Chain) -> String {
+fn chain_text(plan: &Plan, chain: &Chain) -> String {
     let names: Vec<_> = chain
         .sites
         .iter()
@@ -120,25 +120,28 @@ fn way(plan: &Plan, chain: &Chain) -> String {
     names.join(" → ")
 }
 
-/// The legs of a chain with what is known of them.
-fn suited<'a>(plan: &'a Plan, chain: &'a Chain) -> impl Iterator<Item = ([usize; 2], &'a Suited)> {
+/// Returns the legs of a chain with their estimates.
+fn chain_legs<'a>(
+    plan: &'a Plan,
+    chain: &'a Chain,
+) -> impl Iterator<Item = ([usize; 2], &'a LegEstimate)> {
     let pairs = chain.sites.windows(2).map(|two| [two[0], two[1]]);
     pairs.filter_map(|[from, to]| Some(([from, to], plan.legs.all[from][to].as_ref()?)))
 }
 
-fn legs(plan: &Plan) -> Vec<Vec<String>> {
+fn leg_table(plan: &Plan) -> Vec<Vec<String>> {
     let mut table = vec![row([
         "leg",
         "RTT",
         "loss",
-        "line",
+        "link",
         "control",
         "one stream",
         "limited by",
         "streams to fill it",
         "window here",
     ])];
-    for ([from, to], leg) in suited(plan, &plan.best) {
+    for ([from, to], leg) in chain_legs(plan, &plan.best) {
         let single = leg.single;
         table.push(vec![
             format!("{} → {}", plan.sites.name(from), plan.sites.name(to)),
@@ -146,7 +149,7 @@ fn legs(plan: &Plan) -> Vec<Vec<String>> {
             format!("{}%", leg.path.loss * 100.0),
             leg.path.rate.to_string(),
             single.control.to_string(),
-            rate(single.goodput_bps),
+            format_rate(single.goodput_bps),
             single.limit.to_string(),
             leg.needed.to_string(),
             window(plan, leg).to_string(),
@@ -155,17 +158,17 @@ fn legs(plan: &Plan) -> Vec<Vec<String>> {
     table
 }
 
-/// What is in flight on a leg at the chain's throughput.
-fn window(plan: &Plan, leg: &Suited) -> Bytes {
+/// Returns the bytes in flight on a leg at the chain's throughput.
+fn window(plan: &Plan, leg: &LegEstimate) -> Bytes {
     Bytes::new(window_limit::window_bytes(
         plan.best.throughput_bps,
         leg.path.rtt_s(),
     ))
 }
 
-/// Each relay's buffers: what comes in and what goes out, twice each window.
+/// Returns each relay's windows and buffers: twice the incoming and the outgoing window.
 fn relay_memory<'a>(plan: &'a Plan, config: &Config) -> Vec<(&'a str, [Bytes; 2], Bytes)> {
-    let all: Vec<_> = suited(plan, &plan.best).collect();
+    let all: Vec<_> = chain_legs(plan, &plan.best).collect();
     let relays = all.windows(2).map(|two| {
         let windows = [two[0].1, two[1].1].map(|leg| window(plan, leg));
         let one: u64 = windows
@@ -182,7 +185,7 @@ fn relay_memory<'a>(plan: &'a Plan, config: &Config) -> Vec<(&'a str, [Bytes; 2]
     relays.collect()
 }
 
-fn memory(plan: &Plan, config: &Config) -> Vec<Vec<String>> {
+fn memory_table(plan: &Plan, config: &Config) -> Vec<Vec<String>> {
     let together = format!("memory of {}", counted(config.connections, "connection"));
     let mut table = vec![row(["relay", "window in", "window out", &together])];
     for (name, [inwards, outwards], all) in relay_memory(plan, config) {
@@ -196,21 +199,21 @@ fn memory(plan: &Plan, config: &Config) -> Vec<Vec<String>> {
     table
 }
 
-/// What one relay more would bring, or that none would.
-fn further(plan: &Plan) -> String {
+/// Returns a sentence about the gain of one more relay.
+fn further_relay_text(plan: &Plan) -> String {
     let next = plan
         .by_relays
         .get(plan.best.relays() + 1)
         .and_then(Option::as_ref);
     match next {
-        None => "a further relay was not looked for: see --relays\n".to_owned(),
+        None => "a further relay was not considered: see --relays\n".to_owned(),
         Some(next) if next.sites == plan.best.sites => {
-            "a further relay would bring nothing\n".to_owned()
+            "a further relay would give no gain\n".to_owned()
         }
         Some(next) => format!(
-            "a further relay would cost more than it brings: {} over {}\n",
-            rate(next.throughput_bps),
-            way(plan, next)
+            "a further relay would cost more than it gains: {} over {}\n",
+            format_rate(next.throughput_bps),
+            chain_text(plan, next)
         ),
     }
 }
@@ -219,18 +222,18 @@ fn direct<'a>(plan: &'a Plan) -> Option<&'a Chain> {
     plan.by_relays.first()?.as_ref()
 }
 
-/// Handshakes and requests of all legs one after the other, then the slowest leg's own time.
+/// Returns the completion time: handshakes and requests of all legs in sequence, then the slowest leg's own time.
 fn completion(plan: &Plan, chain: &Chain, size: Bytes) -> Time {
     let transfer = Transfer {
         bytes: size.get(),
         initial_window: 10,
         connected: false,
     };
-    let of = |leg: &Suited| {
+    let of = |leg: &LegEstimate| {
         let steady = leg.together.goodput_bps.min(chain.throughput_bps);
         slow_start::completion(transfer, &leg.path, steady)
     };
-    let all: Vec<_> = suited(plan, chain).map(|(_, leg)| of(leg)).collect();
+    let all: Vec<_> = chain_legs(plan, chain).map(|(_, leg)| of(leg)).collect();
     let first = all
         .iter()
         .fold(Time::ZERO, |sum, done| sum + done.first_byte);
@@ -241,7 +244,7 @@ fn completion(plan: &Plan, chain: &Chain, size: Bytes) -> Time {
     first + rest.unwrap_or(Time::ZERO)
 }
 
-/// For machines.
+/// Returns the report as JSON.
 pub(super) fn json(plan: &Plan, config: &Config) -> Value {
     let chain = |chain: &Chain| {
         let names: Vec<_> = chain
@@ -258,7 +261,7 @@ pub(super) fn json(plan: &Plan, config: &Config) -> Value {
             "last_byte_s": config.size.map(|size| completion(plan, chain, size).as_secs_f64()),
         })
     };
-    let leg = |([from, to], leg): ([usize; 2], &Suited)| {
+    let leg = |([from, to], leg): ([usize; 2], &LegEstimate)| {
         json!({
             "from": plan.sites.name(from), "to": plan.sites.name(to),
             "rtt_s": leg.path.rtt_s(), "loss": leg.path.loss, "rate_bps": leg.path.rate.bits(),
@@ -270,12 +273,12 @@ pub(super) fn json(plan: &Plan, config: &Config) -> Value {
     let memory = relay_memory(plan, config);
     json!({
         "best": chain(&plan.best),
-        "legs": suited(plan, &plan.best).map(leg).collect::<Vec<_>>(),
+        "legs": chain_legs(plan, &plan.best).map(leg).collect::<Vec<_>>(),
         "relays": memory.iter().map(|(name, windows, all)| json!({
             "site": name, "window_in_bytes": windows[0].get(), "window_out_bytes": windows[1].get(),
             "memory_bytes": all.get(),
         })).collect::<Vec<_>>(),
-        "by_relays": steps(plan).iter().map(|(found, _)| chain(found)).collect::<Vec<_>>(),
+        "by_relays": distinct_chains(plan).iter().map(|(found, _)| chain(found)).collect::<Vec<_>>(),
         "all_by_formula": plan.legs.too_many,
     })
 }

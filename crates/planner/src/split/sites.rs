@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sites and the legs between them, as a file says or `plan probe --json` writes them.
+//! Sites and the legs between them, from files, which `plan probe --json` can write.
 
 use super::super::path;
 use anyhow::Result;
@@ -11,24 +11,24 @@ use longhaul_units::{BitRate, Bytes, Ratio, Time};
 use serde::{Deserialize, Serialize};
 use std::path::{Path as FilePath, PathBuf};
 
-/// A whole file.
+/// Contents of a file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in super::super) struct File {
-    /// What is special about sites.
+pub(in super::super) struct SitesFile {
+    /// Properties of sites that differ from the defaults.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub(in super::super) sites: IndexMap<String, Site>,
     pub(in super::super) legs: Vec<Leg>,
 }
 
-/// A place that has a host.
+/// Site with a host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Site {
-    /// Whether something may relay there.
+    /// Whether the site may relay.
     #[serde(default = "yes")]
     pub(in super::super) relay: bool,
-    /// What a relay there forwards at most.
+    /// Greatest rate that a relay there forwards.
     pub(in super::super) forwards: Option<BitRate>,
 }
 
@@ -36,7 +36,7 @@ fn yes() -> bool {
     true
 }
 
-/// What a path between two sites is like, in the direction of the data.
+/// Path between two sites, in the direction of the data.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Leg {
@@ -45,7 +45,7 @@ pub(in super::super) struct Leg {
     pub rtt: Time,
     #[serde(default)]
     pub loss: Ratio,
-    /// Absent where it could not be measured: then it must be written in.
+    /// Rate of the bottleneck. If it could not be measured it is absent, and must be added by hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<BitRate>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ pub(in super::super) struct Leg {
     /// Bytes of a full packet from its IP header on.
     #[serde(default = "ethernet")]
     pub mtu: u32,
-    /// How it was measured; for people.
+    /// Details of the measurement, for information only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in super::super) measured: Option<serde_json::Value>,
 }
@@ -62,17 +62,17 @@ fn ethernet() -> u32 {
     1500
 }
 
-/// Sites of all files by number, with the path between each two.
+/// Sites of all files, numbered, with the paths between them.
 #[derive(Debug)]
 pub(super) struct Sites {
     sites: IndexMap<String, Site>,
-    /// Row: from, column: to.
+    /// Matrix of paths; row: from, column: to.
     paths: Vec<Vec<Option<Path>>>,
 }
 
-/// A matrix of 500 × 500 is 20 MB.
+/// Most sites; a matrix of 500 × 500 is 20 MB.
 const SITES_MAX: usize = 500;
-/// Size of a file.
+/// Greatest size of a file, bytes.
 const FILE_MAX: u64 = 64 << 20;
 
 impl Sites {
@@ -84,7 +84,7 @@ impl Sites {
         Self::of(files)
     }
 
-    fn of(files: Vec<File>) -> Result<Self> {
+    fn of(files: Vec<SitesFile>) -> Result<Self> {
         let mut sites = IndexMap::new();
         let mut legs = Vec::new();
         for file in files {
@@ -112,21 +112,24 @@ impl Sites {
         for leg in &legs {
             all.add(leg)?;
         }
-        all.mirror(&legs)?;
+        all.add_reverse_legs(&legs)?;
         Ok(all)
     }
 
     fn add(&mut self, leg: &Leg) -> Result<()> {
         let [from, to] = self.ends(leg);
         if from == to || self.paths[from][to].is_some() {
-            return Err(wrong(leg, "is there twice, or leads nowhere"));
+            return Err(leg_error(
+                leg,
+                "is a duplicate, or both ends are the same site",
+            ));
         }
         self.paths[from][to] = Some(leg.path()?);
         Ok(())
     }
 
-    /// A leg serves both ways, where the way back has none of its own.
-    fn mirror(&mut self, legs: &[Leg]) -> Result<()> {
+    /// Uses each leg in the reverse direction too, if that has no leg of its own.
+    fn add_reverse_legs(&mut self, legs: &[Leg]) -> Result<()> {
         for leg in legs {
             let [from, to] = self.ends(leg);
             if self.paths[to][from].is_none() {
@@ -161,7 +164,7 @@ impl Sites {
         self.paths[from][to]
     }
 
-    /// What each may forward, bits a second; `None` where nothing relays.
+    /// Returns the greatest forwarding rate of each site, bits a second; `None` if it may not relay.
     pub(super) fn forwards(&self) -> Vec<Option<f64>> {
         let most = |site: &Site| {
             site.forwards
@@ -173,24 +176,19 @@ impl Sites {
 }
 
 impl Leg {
-    /// As formulas see it, without any window of its own.
+    /// Converts the leg to a path for the formulas, with the largest window.
     fn path(&self) -> Result<Path> {
         let name = format!("leg {} – {}: rtt", self.from, self.to);
-        path::round_trip(&name, self.rtt)?;
+        path::check_rtt(&name, self.rtt)?;
         if !(588..=9000).contains(&self.mtu) {
-            return Err(wrong(self, "has an mtu outside of 588 to 9000"));
+            return Err(leg_error(self, "has an mtu outside of 588 to 9000"));
         }
-        let no_rate = || {
-            wrong(
-                self,
-                "has no rate: measure it with a far end, or write it in",
-            )
-        };
+        let no_rate = || leg_error(self, "has no rate: measure it with a responder, or add it");
         let rate = self.rate.ok_or_else(no_rate)?;
         Ok(Path {
             rate,
             rtt: self.rtt,
-            loss: path::loss(
+            loss: path::check_loss(
                 &format!("leg {} – {}: loss", self.from, self.to),
                 self.loss.get(),
             )?,
@@ -207,19 +205,21 @@ impl Leg {
             ..LinkConfig::default()
         };
         let queue = Setting::parse("queue", self.queue.as_deref().unwrap_or("1bdp"));
-        shape.apply(queue.map_err(|error| wrong(self, &format!("has a wrong queue: {error}")))?);
+        shape.apply(
+            queue.map_err(|error| leg_error(self, &format!("has an invalid queue: {error}")))?,
+        );
         let limit = shape.limit();
         let packets = (limit.packets as u64).saturating_mul(u64::from(self.mtu));
         Ok(Bytes::new(limit.bytes.min(packets)))
     }
 }
 
-fn wrong(leg: &Leg, why: &str) -> anyhow::Error {
+fn leg_error(leg: &Leg, why: &str) -> anyhow::Error {
     Refusal::usage(format!("--sites: leg {} – {} {why}", leg.from, leg.to))
 }
 
-/// TOML, or JSON where it begins as JSON does.
-fn read(file: &FilePath) -> Result<File> {
+/// Reads a file: JSON if it begins with a brace, else TOML.
+fn read(file: &FilePath) -> Result<SitesFile> {
     let wrong = |reason: &dyn std::fmt::Display| {
         Refusal::usage(format!("--sites {}: {reason}", file.display()))
     };
@@ -250,7 +250,7 @@ mod tests {
         "[sites.b]\nrelay = false\n[[legs]]\nfrom = 'a'\nto = 'b'\nrtt = '10ms'\nrate = '1gbit'\n";
 
     #[test]
-    fn a_leg_serves_both_ways_unless_the_way_back_has_its_own() {
+    fn uses_legs_in_both_directions_unless_the_reverse_has_its_own() {
         let both = sites(TWO).unwrap();
         let [a, b] = ["a", "b"].map(|name| both.number(name).unwrap());
         assert_eq!(both.path(a, b), both.path(b, a));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn refuses_invalid_legs() {
         let twice = TWO.replace("[sites.b]\nrelay = false\n", "");
         assert!(sites(&format!("{TWO}{twice}")).is_err());
         assert!(sites(&TWO.replace("'b'\nrtt", "'a'\nrtt")).is_err());

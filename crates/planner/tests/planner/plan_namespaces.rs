@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `longhaul plan probe` across a running `longhaul link`. A busy machine makes packets late, never early,
-//! and never wins back what a link lost.
+//! `longhaul plan probe` across a running `longhaul link`. A busy machine delays packets; it never sends them early,
+//! and never restores packets that the link dropped.
 
 use longhaul_testnet::link_process::{Testbed, may_use_namespaces};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A responder in the right namespace; ends with this value.
+/// Responder in the right namespace; killed on drop.
 struct Responder(Child);
 
 impl Responder {
@@ -34,7 +34,7 @@ impl Drop for Responder {
     }
 }
 
-/// The only leg of what a probe from the left writes.
+/// Returns the only leg in the output of a probe from the left.
 fn probe(bed: &Testbed, flags: &[&str], host: &str) -> Value {
     let mut command = Command::new(longhaul_testbed::longhaul());
     command.args(["plan", "probe", "--json", "--here", "left"]);
@@ -50,11 +50,11 @@ fn probe(bed: &Testbed, flags: &[&str], host: &str) -> Value {
 }
 
 #[test]
-fn plan_probe_counts_loss_and_finds_round_trip_mtu_and_capacity() {
+fn plan_probe_measures_loss_round_trip_mtu_and_capacity() {
     if !may_use_namespaces() {
         return;
     }
-    // The first packet asks for the cookie.
+    // The first packet requests the cookie.
     let link = [
         "--delay",
         "20ms",
@@ -80,7 +80,7 @@ fn plan_probe_counts_loss_and_finds_round_trip_mtu_and_capacity() {
     );
     assert!(measured["rtt_s"]["min"].as_f64().unwrap() >= 0.04, "{leg}");
     assert_eq!(leg["mtu"], 1200, "{leg}");
-    // A stall makes a train too fast or too slow, but not all of them so.
+    // A stall makes single trains too fast or too slow, but not all of them.
     let capacity = |figure: &str| measured["capacity"][figure].as_f64().unwrap() / 50e6;
     assert!(
         capacity("min_bps") < 1.25 && capacity("max_bps") > 0.75,
@@ -89,7 +89,7 @@ fn plan_probe_counts_loss_and_finds_round_trip_mtu_and_capacity() {
     assert_eq!(measured["capacity"]["at_least"], false, "{leg}");
 }
 
-/// Packets longer than 1,200 bytes don't arrive, and nobody says so.
+/// Drops packets longer than 1,200 bytes without an ICMP message.
 fn black_hole(bed: &Testbed) {
     for rule in [
         "add table inet plan",
@@ -127,7 +127,7 @@ fn plan_probe_falls_back_to_icmp_and_tcp() {
         (icmp["mtu"].clone(), icmp["rate"].clone()),
         (1500.into(), Value::Null)
     );
-    // Nothing listens there: a refusal takes a round trip too.
+    // No program listens there: a refusal takes a round trip too.
     let tcp = probe(&bed, &["--count", "3"], &format!("{address}:9"));
     assert_eq!(tcp["measured"]["by"], "tcp", "{tcp}");
     assert!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul plan` refuses, in one line that names the input; and what it promises to print.
+//! Refusals of `longhaul plan`, in one line that names the input, and its output.
 
 use serde_json::Value;
 use std::{fs, process::Command};
@@ -28,7 +28,7 @@ fn refused(arguments: &[&str], named: &str) {
 }
 
 #[test]
-fn plan_path_names_what_is_wrong() {
+fn plan_path_names_invalid_input() {
     let path = ["path", "--rate", "1gbit", "--rtt", "10ms"];
     for (flags, named) in [
         (["--loss", "60%"], "--loss 0.6"),
@@ -46,7 +46,7 @@ fn plan_path_names_what_is_wrong() {
 }
 
 #[test]
-fn plan_probe_names_what_is_wrong() {
+fn plan_probe_names_invalid_input() {
     refused(&["probe"], "HOST");
     refused(&["probe", "a:b:c"], "a:b:c");
     refused(&["probe", "--method", "udp", "127.0.0.1"], "port");
@@ -55,7 +55,7 @@ fn plan_probe_names_what_is_wrong() {
 }
 
 #[test]
-fn plan_check_wants_a_result() {
+fn plan_check_requires_a_result() {
     refused(
         &["check", "/nonexistent/result.json"],
         "/nonexistent/result.json",
@@ -87,9 +87,9 @@ duration = '2s'
 cc = 'reno'
 ";
 
-/// What is predicted is what was run: a scenario that was changed since is none of the result's.
+/// Predictions require the scenario as it was run: one that was changed since is refused.
 #[test]
-fn plan_check_wants_the_scenario_that_was_run() {
+fn plan_check_requires_the_scenario_that_was_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let file = path("mine.toml");
@@ -122,7 +122,7 @@ fn plan_check_wants_the_scenario_that_was_run() {
             refused(&check, "mine.toml differs from the scenario that");
         }
     }
-    // Chosen otherwise than the run was.
+    // Selections that differ from those of the run.
     fs::write(&file, SCENARIO).unwrap();
     let (run, way) = (path("out0"), "give the scenario as it was");
     refused(
@@ -158,7 +158,7 @@ rate = '1gbit'
 ";
 
 #[test]
-fn plan_split_finds_the_middle_and_names_what_is_wrong() {
+fn plan_split_finds_the_middle_and_names_invalid_input() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sites.toml");
     fs::write(&file, SITES).unwrap();
@@ -182,7 +182,7 @@ fn plan_split_finds_the_middle_and_names_what_is_wrong() {
         &[
             "split", "--sites", file, "--from", "d", "--to", "c", "--relays", "0",
         ],
-        "no way from d",
+        "no path from d",
     );
     refused(
         &[
@@ -213,7 +213,7 @@ fn plan_split_finds_the_middle_and_names_what_is_wrong() {
 }
 
 #[test]
-fn plan_path_says_which_method_gave_a_figure() {
+fn plan_path_reports_the_method_of_each_figure() {
     let path = [
         "path", "--rate", "100mbit", "--rtt", "20ms", "--loss", "1%", "--cc", "reno,bbr", "--json",
     ];

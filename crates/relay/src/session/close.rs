@@ -9,7 +9,7 @@ use crate::{
 };
 use jiff::Timestamp;
 use longhaul_admin::relay_record::{ConnectionRecord, EndReason, Record};
-use longhaul_transport::transport::Transport;
+use longhaul_transport::transport::TransportStream;
 
 /// Closes a connection and writes its record when dropped, however the connection ends.
 pub(crate) struct CloseGuard<'a> {
@@ -112,7 +112,7 @@ impl Session {
             ended,
             cause,
             near: self.client.tcp_info(),
-            far: far.and_then(Transport::tcp_info),
+            far: far.and_then(TransportStream::tcp_info),
             near_streams: near.map(|bundle| bundle.tcp_info()).unwrap_or_default(),
             far_streams: bundle
                 .as_ref()

@@ -7,11 +7,11 @@ use crate::{
     session::{Session, Upstream, stall::StallDetector},
     stripe::bundle::Bundle,
 };
-use longhaul_admin::record::{LegGroupKey, Leg};
+use longhaul_admin::record::{Leg, LegGroupKey};
 use longhaul_admission::eviction::ConnectionMemory;
 use longhaul_admission::rate_limits::Direction;
 use longhaul_linux::tcp_info::TcpInfo;
-use longhaul_transport::transport::Transport;
+use longhaul_transport::transport::TransportStream;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -23,12 +23,12 @@ const UNCONFIGURED_PEER: &str = "(not configured)";
 /// Transports of a leg.
 #[derive(Clone, Copy)]
 enum LegTransport<'a> {
-    One(&'a Transport),
+    One(&'a TransportStream),
     Many(&'a Bundle),
 }
 
 impl<'a> LegTransport<'a> {
-    fn new(carrier: &'a Transport, bundle: Option<&'a Arc<Bundle>>) -> Self {
+    fn new(carrier: &'a TransportStream, bundle: Option<&'a Arc<Bundle>>) -> Self {
         bundle.map_or(Self::One(carrier), |bundle| Self::Many(bundle))
     }
 

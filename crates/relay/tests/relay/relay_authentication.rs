@@ -126,7 +126,7 @@ fn inseparable_connections_bypass_relay() {
         server.wait().unwrap();
         assert_eq!(printed(&client), IPV4.client.to_string(), "{flags:?}");
 
-        let _server = bed.listen(IPV4.at(8081));
+        let _server = bed.listen(IPV4.server_port(8081));
         for option in OPTIONS {
             let syn_ack = on_client(&bed, &[option, SYN].concat());
             assert_eq!(printed(&syn_ack), "63 18", "{option} {flags:?}");
@@ -153,8 +153,8 @@ fn bypass_excludes_connections() {
         ];
         let _relay = bed.relay(&[&listener[..], flags].concat());
         for (port, wanted) in [(8081, IPV4.far), (8082, IPV4.client), (22, IPV4.client)] {
-            let server = bed.listen(IPV4.at(port));
-            let _client = bed.connect(IPV4.at(port)).unwrap();
+            let server = bed.listen(IPV4.server_port(port));
+            let _client = bed.connect(IPV4.server_port(port)).unwrap();
             let (_, from) = server.accept().unwrap();
             assert_eq!(from.ip(), wanted, "{port} {flags:?}");
         }

@@ -4,7 +4,7 @@
 
 use longhaul_testnet::{
     relay_process::{Relay, accept, exchange, may_use_namespaces},
-    relay_testbed::{BOTH, Family, INTERCEPT, Testbed, feed},
+    relay_testbed::{Addresses, BOTH, INTERCEPT, Testbed, run_with_input},
 };
 use std::{net::IpAddr, time::Duration};
 
@@ -39,15 +39,15 @@ const STATEFUL: &str = "table inet stateful {
 ";
 
 fn load(bed: &Testbed, rules: &str) {
-    feed(&bed.router, "nft", &["-f", "-"], rules);
+    run_with_input(&bed.router, "nft", &["-f", "-"], rules);
 }
 
 /// Connects three times, transfers bytes both ways and closes. Returns the client addresses that
 /// the server sees.
-fn exchange_three_times(bed: &Testbed, family: &Family) -> [IpAddr; 3] {
-    let listener = bed.listen(family.at(8080));
+fn exchange_three_times(bed: &Testbed, family: &Addresses) -> [IpAddr; 3] {
+    let listener = bed.listen(family.server_port(8080));
     [(); 3].map(|()| {
-        let client = bed.connect(family.at(8080)).unwrap();
+        let client = bed.connect(family.server_port(8080)).unwrap();
         let server = accept(&listener);
         let source = server.peer_addr().unwrap().ip();
         exchange(&client, &server, 8);
@@ -57,7 +57,7 @@ fn exchange_three_times(bed: &Testbed, family: &Family) -> [IpAddr; 3] {
 
 fn invalid_packet_counters(bed: &Testbed) -> Vec<String> {
     let output = bed
-        .within("nft")
+        .command_on_router("nft")
         .args(["list", "ruleset"])
         .output()
         .unwrap();
@@ -144,7 +144,7 @@ fn detects_tracking_enabled_later() {
         // The relay detects tracking at the first tracked connection.
         let known = || {
             let rules = bed
-                .within("nft")
+                .command_on_router("nft")
                 .args(["list", "ruleset"])
                 .output()
                 .unwrap();
@@ -152,8 +152,8 @@ fn detects_tracking_enabled_later() {
                 .unwrap()
                 .contains("ct zone set")
         };
-        let listener = bed.listen(BOTH[0].at(8085));
-        let _first = bed.connect(BOTH[0].at(8085));
+        let listener = bed.listen(BOTH[0].server_port(8085));
+        let _first = bed.connect(BOTH[0].server_port(8085));
         while !known() {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -165,7 +165,7 @@ fn detects_tracking_enabled_later() {
                 "{flags:?}"
             );
         }
-        feed(&bed.router, "nft", &["-f", "-"], "delete table inet nat\n");
+        run_with_input(&bed.router, "nft", &["-f", "-"], "delete table inet nat\n");
     }
 }
 

@@ -4,8 +4,8 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, assert_reset, connect, dial, http_head, may_use_namespaces, origin,
-    patient, read_array,
+    Relay, TEST_TIMEOUT, accept, assert_reset, connect, dial, http_head, may_use_namespaces,
+    origin, read_array, set_timeouts,
 };
 use longhaul_testnet::relay_testbed::{IPV4, Testbed};
 use serde_json::Value;
@@ -53,7 +53,7 @@ fn every_leg_has_keepalive_by_default() {
         for kind in KINDS {
             let (client, server) = tunnel(kind, &relay, &listener);
             for end in [&client, &server] {
-                let leg = relay.leg_to(end.local_addr().unwrap());
+                let leg = relay.socket_to(end.local_addr().unwrap());
                 assert_eq!(keepalive(&leg), wanted, "{kind}");
             }
         }
@@ -75,11 +75,17 @@ fn pooled_connections_have_keepalive() {
         "1",
     ]);
     let (_client, server) = tunnel("forward", &near, &listener);
-    let long = near.leg_to(far.address("convert"));
+    let long = near.socket_to(far.address("convert"));
     let minute = Some(Duration::from_secs(60));
     assert_eq!(keepalive(&long), minute);
-    assert_eq!(keepalive(&far.leg_to(long.local_addr().unwrap())), minute);
-    assert_eq!(keepalive(&far.leg_to(server.local_addr().unwrap())), minute);
+    assert_eq!(
+        keepalive(&far.socket_to(long.local_addr().unwrap())),
+        minute
+    );
+    assert_eq!(
+        keepalive(&far.socket_to(server.local_addr().unwrap())),
+        minute
+    );
 }
 
 fn records(path: &std::path::Path) -> Vec<Value> {
@@ -109,7 +115,7 @@ fn resets_both_ends_of_idle_tunnel() {
     }
     let begin = Instant::now();
     while records(&file).len() < KINDS.len() {
-        assert!(begin.elapsed() < PATIENCE, "{:?}", records(&file));
+        assert!(begin.elapsed() < TEST_TIMEOUT, "{:?}", records(&file));
         std::thread::sleep(Duration::from_millis(20));
     }
     for record in records(&file) {
@@ -144,16 +150,19 @@ fn detects_vanished_client() {
         "allow_from = ['10.77.1.0/24']\n[[listener]]\nkind = 'forward'\naddress = '{near}:80'\n\
          destination = '{}'\n[[listener]]\nkind = 'http'\naddress = '{near}:3128'\n\
          [profile.near]\nkeepalive = '1s'\n",
-        IPV4.at(8080),
+        IPV4.server_port(8080),
         near = IPV4.near
     );
     file.write_all(text.as_bytes()).unwrap();
     let path = file.path().to_str().unwrap();
     let relay = Relay::spawn_waiting(bed.command(&["--config", path]), 2);
-    let listener = bed.listen(IPV4.at(8080));
+    let listener = bed.listen(IPV4.server_port(8080));
     // The origin is silent: only the client's missing keepalive answers can be detected.
     let mut http_client = bed.connect(relay.address("http")).unwrap();
-    let request = format!("GET http://{}/ HTTP/1.1\r\nHost: x\r\n\r\n", IPV4.at(8080));
+    let request = format!(
+        "GET http://{}/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        IPV4.server_port(8080)
+    );
     http_client.write_all(request.as_bytes()).unwrap();
     let mut http_origin = accept(&listener);
     http_head(&mut http_origin);
@@ -161,9 +170,9 @@ fn detects_vanished_client() {
     let mut server = accept(&listener);
     client.write_all(b"x").unwrap();
     assert_eq!(read_array(&mut server), *b"x");
-    longhaul_testnet::relay_testbed::ip(&bed.client, "link set eth0 down");
+    longhaul_testnet::relay_testbed::run_ip(&bed.client, "link set eth0 down");
     for mut server in [server, http_origin] {
-        patient(&server);
+        set_timeouts(&server);
         let error = server.read(&mut [0]).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
     }

@@ -4,8 +4,8 @@
 
 use longhaul_linux::socket;
 use longhaul_testnet::{
-    relay_process::{PATIENCE, Relay, accept, exchange, may_use_namespaces},
-    relay_testbed::{BOTH, Family, INTERCEPT, Testbed, feed},
+    relay_process::{Relay, TEST_TIMEOUT, accept, exchange, may_use_namespaces},
+    relay_testbed::{Addresses, BOTH, INTERCEPT, Testbed, run_with_input},
 };
 use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, TcpStream};
@@ -39,19 +39,19 @@ fn connect(bed: &Testbed, to: SocketAddr) -> TcpStream {
             SocketAddr::V4(_) => socket.set_tos_v4(u32::from(AF31) << 2)?,
             SocketAddr::V6(_) => socket.set_tclass_v6(u32::from(AF31) << 2)?,
         }
-        socket.connect_timeout(&to.into(), PATIENCE)?;
+        socket.connect_timeout(&to.into(), TEST_TIMEOUT)?;
         Ok(TcpStream::from(socket))
     };
     bed.client.run(connect).unwrap()
 }
 
 /// Number of packets without AF31 that server and client receive over one connection.
-fn unmarked(bed: &Testbed, family: &Family) -> u64 {
+fn unmarked(bed: &Testbed, family: &Addresses) -> u64 {
     for netns in [&bed.client, &bed.server] {
-        feed(netns, "nft", &["-f", "-"], COUNTERS);
+        run_with_input(netns, "nft", &["-f", "-"], COUNTERS);
     }
-    let listener = bed.listen(family.at(8080));
-    let client = connect(bed, family.at(8080));
+    let listener = bed.listen(family.server_port(8080));
+    let client = connect(bed, family.server_port(8080));
     let server = accept(&listener);
     socket::set_dscp(&server, AF31).unwrap();
     exchange(&client, &server, 8);
@@ -75,7 +75,7 @@ fn unmarked(bed: &Testbed, family: &Family) -> u64 {
                 false => marked += count,
             }
         }
-        feed(netns, "nft", &["-f", "-"], "delete table inet seen\n");
+        run_with_input(netns, "nft", &["-f", "-"], "delete table inet seen\n");
     }
     assert!(marked + unmarked > 8, "{marked} {unmarked}");
     unmarked

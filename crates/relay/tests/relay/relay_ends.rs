@@ -4,7 +4,7 @@
 
 use longhaul_linux::socket::reset_on_close;
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, assert_reset, connect, half_close, origin, read_array,
+    Relay, TEST_TIMEOUT, accept, assert_reset, connect, half_close, origin, read_array,
 };
 use socket2::SockRef;
 use std::{
@@ -87,7 +87,7 @@ fn relays_server_rst_to_client() {
 fn assert_becomes_unwritable(stream: &mut TcpStream) {
     let start = Instant::now();
     while stream.write(b"x").is_ok() {
-        assert!(start.elapsed() < PATIENCE, "the reset never arrived");
+        assert!(start.elapsed() < TEST_TIMEOUT, "the reset never arrived");
         std::thread::yield_now();
     }
 }
@@ -114,7 +114,7 @@ fn rst_after_fin_ends_idle_connection() {
         .unwrap()
         .is_none()
     {
-        assert!(start.elapsed() < PATIENCE, "the reset never arrived");
+        assert!(start.elapsed() < TEST_TIMEOUT, "the reset never arrived");
         std::thread::yield_now();
     }
     for relay in relays {
@@ -164,7 +164,7 @@ fn slow_reader_stops_sender() {
 fn relays_urgent_byte_in_order() {
     for mode in MODES {
         let (mut client, mut server, _relays) = path(mode);
-        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        server.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         SockRef::from(&server).set_out_of_band_inline(true).unwrap();
         let large = vec![b'l'; 100_000];
         for ahead in [&b"ahead"[..], &large] {

@@ -3,8 +3,10 @@
 
 use longhaul_linux::process::inside;
 use longhaul_testnet::{
-    relay_process::{PATIENCE, Relay, may_use_namespaces},
-    relay_testbed::{BOTH, Family, INTERCEPT, IPV4, IPV6, Testbed, feed, ip, set},
+    relay_process::{Relay, TEST_TIMEOUT, may_use_namespaces},
+    relay_testbed::{
+        Addresses, BOTH, INTERCEPT, IPV4, IPV6, Testbed, run_ip, run_with_input, set_sysctl,
+    },
 };
 use socket2::{Domain, Socket, Type};
 use std::{
@@ -29,10 +31,10 @@ fn relay(bed: &Testbed, flags: &[&str]) -> Relay {
 /// Passes a byte each way and returns the client's address as the server sees it.
 fn exchange(client: io::Result<TcpStream>, server: &TcpListener) -> IpAddr {
     let mut client = client.unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     client.write_all(b"?").unwrap();
     let (mut accepted, address) = server.accept().unwrap();
-    accepted.set_read_timeout(Some(PATIENCE)).unwrap();
+    accepted.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut byte = [0];
     accepted.read_exact(&mut byte).unwrap();
     accepted.write_all(b"!").unwrap();
@@ -42,7 +44,7 @@ fn exchange(client: io::Result<TcpStream>, server: &TcpListener) -> IpAddr {
 }
 
 /// Source address that the server sees of an intercepted connection.
-fn expected(family: Family, flags: &[&str]) -> IpAddr {
+fn expected(family: Addresses, flags: &[&str]) -> IpAddr {
     match flags.contains(&"--keep-source") {
         true => family.client,
         false => family.far,
@@ -54,8 +56,8 @@ fn assert_relayed(bed: &Testbed, port: u16) {
     for flags in FLAG_SETS {
         let _relay = relay(bed, flags);
         for family in BOTH {
-            let server = bed.listen(family.at(port));
-            let source = exchange(bed.connect(family.at(port)), &server);
+            let server = bed.listen(family.server_port(port));
+            let source = exchange(bed.connect(family.server_port(port)), &server);
             assert_eq!(source, expected(family, flags), "{flags:?}");
         }
     }
@@ -68,14 +70,14 @@ fn relays_with_src_valid_mark() {
     }
     let bed = Testbed::new("valid");
     for interface in ["all", "near"] {
-        set(
+        set_sysctl(
             &bed.router,
             &format!("net.ipv4.conf.{interface}.src_valid_mark"),
             "1",
         );
         assert_relayed(&bed, 8080);
     }
-    set(&bed.router, "net.ipv4.conf.near.rp_filter", "1");
+    set_sysctl(&bed.router, "net.ipv4.conf.near.rp_filter", "1");
     assert_relayed(&bed, 8081);
 }
 
@@ -85,11 +87,11 @@ fn relays_own_connections_with_src_valid_mark() {
         return;
     }
     let bed = Testbed::new("valid-own");
-    set(&bed.router, "net.ipv4.conf.all.src_valid_mark", "1");
+    set_sysctl(&bed.router, "net.ipv4.conf.all.src_valid_mark", "1");
     let _relay = relay(&bed, &["--intercept-local", "--verify-connect"]);
-    let server = bed.listen(IPV4.at(8080));
+    let server = bed.listen(IPV4.server_port(8080));
     for client in [&bed.router, &bed.client] {
-        let connect = || TcpStream::connect_timeout(&IPV4.at(8080), PATIENCE);
+        let connect = || TcpStream::connect_timeout(&IPV4.server_port(8080), TEST_TIMEOUT);
         assert_eq!(exchange(client.run(connect), &server), IPV4.far);
     }
 }
@@ -125,9 +127,9 @@ fn completes_handshakes_with_syn_cookies() {
         return;
     }
     let bed = Testbed::new("cookies");
-    set(&bed.router, "net.ipv4.tcp_syncookies", "2");
+    set_sysctl(&bed.router, "net.ipv4.tcp_syncookies", "2");
     assert_relayed(&bed, 8080);
-    feed(&bed.router, "nft", &["-f", "-"], MASQUERADE);
+    run_with_input(&bed.router, "nft", &["-f", "-"], MASQUERADE);
     assert_relayed(&bed, 8081);
 }
 
@@ -142,12 +144,15 @@ fn relays_during_syn_flood() {
         return;
     }
     let bed = Testbed::new("flood");
-    set(&bed.router, "net.core.somaxconn", "64");
+    set_sysctl(&bed.router, "net.core.somaxconn", "64");
     let _relay = relay(&bed, &[]);
-    let server = bed.listen(IPV4.at(8080));
+    let server = bed.listen(IPV4.server_port(8080));
     flood(&bed);
     for _ in 0..20 {
-        assert_eq!(exchange(bed.connect(IPV4.at(8080)), &server), IPV4.far);
+        assert_eq!(
+            exchange(bed.connect(IPV4.server_port(8080)), &server),
+            IPV4.far
+        );
     }
 }
 
@@ -168,8 +173,8 @@ fn ignores_ports_of_other_transparent_listeners() {
         };
         let listen = || longhaul_linux::socket::listen(any, 8, &options);
         let _other = bed.router.run(listen).unwrap();
-        let server = bed.listen(family.at(9000));
-        let source = exchange(bed.connect(family.at(9000)), &server);
+        let server = bed.listen(family.server_port(9000));
+        let source = exchange(bed.connect(family.server_port(9000)), &server);
         assert_eq!(source, family.client);
     }
 }
@@ -185,11 +190,11 @@ fn ignores_untracked_own_connections() {
 tcp dport 8081 notrack
 }
 }";
-    feed(&bed.router, "nft", &["-f", "-"], rules);
+    run_with_input(&bed.router, "nft", &["-f", "-"], rules);
     for family in BOTH {
         for port in [8080, 8081] {
-            let server = bed.listen(family.at(port));
-            let connect = || TcpStream::connect_timeout(&family.at(port), PATIENCE);
+            let server = bed.listen(family.server_port(port));
+            let connect = || TcpStream::connect_timeout(&family.server_port(port), TEST_TIMEOUT);
             exchange(bed.router.run(connect), &server);
         }
     }
@@ -205,11 +210,11 @@ fn ignores_link_local_services() {
         "169.254.169.254:8080".parse().unwrap(),
         "[fd00:ec2::254]:8080".parse().unwrap(),
     ];
-    ip(
+    run_ip(
         &bed.server,
         "address add 169.254.169.254/32 dev lo\naddress add fd00:ec2::254/128 dev lo nodad",
     );
-    ip(
+    run_ip(
         &bed.router,
         "route add 169.254.169.254/32 via 10.77.2.1\n-6 route add fd00:ec2::254/128 via fd77:2::1",
     );
@@ -231,12 +236,15 @@ fn ipv4_continues_when_ipv6_ends() {
     }
     let bed = Testbed::new("family");
     let relay = relay(&bed, &[]);
-    set(&bed.router, "net.ipv6.conf.all.disable_ipv6", "1");
-    relay.says("not intercepting: [::1]:3129");
+    set_sysctl(&bed.router, "net.ipv6.conf.all.disable_ipv6", "1");
+    relay.wait_for_output("not intercepting: [::1]:3129");
     // Longer than a lease lasts.
     std::thread::sleep(Duration::from_millis(1500));
-    let server = bed.listen(IPV4.at(8080));
-    assert_eq!(exchange(bed.connect(IPV4.at(8080)), &server), IPV4.far);
+    let server = bed.listen(IPV4.server_port(8080));
+    assert_eq!(
+        exchange(bed.connect(IPV4.server_port(8080)), &server),
+        IPV4.far
+    );
 }
 
 /// The destination has not answered when the relay ends; the client's next SYN reaches it directly.
@@ -247,22 +255,22 @@ fn releases_held_syns_on_exit() {
     }
     let bed = Testbed::new("held");
     let relay = relay(&bed, &["--verify-connect"]);
-    let server = bed.listen(IPV4.at(8080));
+    let server = bed.listen(IPV4.server_port(8080));
     let silence = "table ip silence { chain c { type filter hook input priority 0
 tcp dport 8080 drop
 }
 }";
-    feed(&bed.server, "nft", &["-f", "-"], silence);
+    run_with_input(&bed.server, "nft", &["-f", "-"], silence);
     let socket = bed.client.run(|| {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
-        let _ = socket.connect(&IPV4.at(8080).into());
+        let _ = socket.connect(&IPV4.server_port(8080).into());
         Ok(socket)
     });
     let socket = socket.unwrap();
     let (status, log) = relay.stop();
     assert!(status.success(), "{log}");
-    feed(&bed.server, "nft", &["-f", "-"], "delete table ip silence");
+    run_with_input(&bed.server, "nft", &["-f", "-"], "delete table ip silence");
     socket.set_nonblocking(false).unwrap();
     let (_accepted, address) = server.accept().unwrap();
     assert_eq!(address.ip(), IPV4.client);
@@ -277,12 +285,12 @@ fn serves_accept_queue_on_exit() {
     }
     let bed = Testbed::new("queue");
     let relay = relay(&bed, &[]);
-    let server = bed.listen(IPV4.at(8080));
+    let server = bed.listen(IPV4.server_port(8080));
     let pid = relay.pid();
     let signal = |signal| rustix::process::kill_process(pid, signal).unwrap();
     // The lease of 0.9 s outlasts the stop.
     signal(rustix::process::Signal::STOP);
-    let client = bed.connect(IPV4.at(8080));
+    let client = bed.connect(IPV4.server_port(8080));
     signal(rustix::process::Signal::TERM);
     signal(rustix::process::Signal::CONT);
     assert_eq!(exchange(client, &server), IPV4.far);
@@ -296,9 +304,10 @@ fn reports_unreachable_neighbors() {
         return;
     }
     let bed = Testbed::new("neighbor");
-    let connect = |family: Family| {
-        let to = SocketAddr::new(family.nobody, 8080);
-        bed.client.run(|| TcpStream::connect_timeout(&to, PATIENCE))
+    let connect = |family: Addresses| {
+        let to = SocketAddr::new(family.unassigned, 8080);
+        bed.client
+            .run(|| TcpStream::connect_timeout(&to, TEST_TIMEOUT))
     };
     for flags in &FLAG_SETS[2..] {
         let _relay = relay(&bed, flags);
@@ -311,7 +320,7 @@ fn reports_unreachable_neighbors() {
     let _relay = relay(&bed, &["--keep-source", "--connect-timeout", "10m"]);
     for family in BOTH {
         let mut client = connect(family).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let error = client.read(&mut [0]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }

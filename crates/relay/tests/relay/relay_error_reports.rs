@@ -8,7 +8,7 @@ use longhaul_protocol::{
 };
 use longhaul_testnet::relay_process::{
     Relay, accept, connect, convert_answer, dial, exchange, http_head, http_status, origin,
-    refusing,
+    refusing_address,
 };
 use std::{
     io::{Read, Write},
@@ -93,7 +93,7 @@ fn socks5(near: &Relay, to: &str) -> Option<u16> {
 #[test]
 fn reports_refusing_destination() {
     let ((_b, b), (_c, c), (_d, d)) = (far(), far(), far());
-    let (_socket, dead) = refusing();
+    let (_socket, dead) = refusing_address();
     let dead = dead.to_string();
     for (peers, last) in [(&[b][..], "b"), (&[b, c], "c"), (&[b, c, d], "d")] {
         let near = near(peers);
@@ -117,7 +117,7 @@ fn reports_refusing_destination() {
 #[test]
 fn reports_refusing_relay_at_each_position() {
     let ((_b, b), (_c, c)) = (far(), far());
-    let (_socket, dead) = refusing();
+    let (_socket, dead) = refusing_address();
     let to = "192.0.2.7:7";
     let first = near(&[dead, b]);
     let field = "own; error=connection_refused; next-hop=\"b\"";
@@ -145,7 +145,7 @@ fn reports_refusing_relay_at_each_position() {
 /// The far relay reports its own peers by their names in its configuration.
 #[test]
 fn reports_refusing_peer_of_far_relay() {
-    let (_socket, dead) = refusing();
+    let (_socket, dead) = refusing_address();
     let text = format!(
         "[[listener]]\nkind = 'convert'\naddress = '{ANY}'\n[peer.osaka]\naddress = '{dead}'\n\
          [[route]]\nvia = ['osaka']\n"
@@ -165,7 +165,7 @@ fn reports_refusing_peer_of_far_relay() {
 #[test]
 fn reports_relay_loop() {
     // Each relay has the other as its peer, so the port is chosen before the relay starts.
-    let (socket, later) = refusing();
+    let (socket, later) = refusing_address();
     let first = Relay::start(&["--convert", ANY, "--peer", &later.to_string()]);
     drop(socket);
     let peer = first.address("convert").to_string();
@@ -207,7 +207,7 @@ fn reports_denial_by_far_relay() {
 
 /// Address whose accept queue is full, so the kernel drops SYNs; and the sockets that fill it.
 fn full_queue() -> (SocketAddr, Vec<TcpStream>) {
-    let (socket, address) = refusing();
+    let (socket, address) = refusing_address();
     rustix::net::listen(&socket, 0).unwrap();
     let limit = Duration::from_millis(300);
     let queue = (0..4).filter_map(|_| TcpStream::connect_timeout(&address, limit).ok());
@@ -322,7 +322,7 @@ fn reports_error_code_without_cause() {
 #[test]
 fn answers_request_without_time_limit() {
     let (_far, address) = far();
-    let (_socket, dead) = refusing();
+    let (_socket, dead) = refusing_address();
     let mut stream = connect(address);
     stream
         .write_all(&Request::new(Destination::Address(dead), vec![]).encode())

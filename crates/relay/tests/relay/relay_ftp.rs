@@ -214,7 +214,7 @@ fn maps_ftp_failures_to_http() {
         status(&["-T", "/dev/null", &format!("ftp://{at}/up")]),
         "403"
     );
-    let (_socket, closed) = longhaul_testnet::relay_process::refusing();
+    let (_socket, closed) = longhaul_testnet::relay_process::refusing_address();
     assert_eq!(status(&[&format!("ftp://{closed}/a")]), "502");
 }
 
@@ -312,7 +312,7 @@ fn transfer_takes_permits_of_its_sockets() {
     let start = std::time::Instant::now();
     while status(&relay) != "200" {
         assert!(
-            start.elapsed() < longhaul_testnet::relay_process::PATIENCE,
+            start.elapsed() < longhaul_testnet::relay_process::TEST_TIMEOUT,
             "permits were not released"
         );
     }

@@ -2,7 +2,7 @@
 //! Slow request heads: their memory, and its accounting.
 
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, connect, exchange, http_head, http_status, origin, patient,
+    Relay, TEST_TIMEOUT, accept, connect, exchange, http_head, http_status, origin, set_timeouts,
 };
 use socket2::{Domain, Socket, Type};
 use std::{
@@ -89,7 +89,7 @@ fn counts_slow_heads_in_memory_budget() {
             socket.bind(&source.into()).unwrap();
             socket.connect(&relay.address("http").into()).ok()?;
             let mut client = TcpStream::from(socket);
-            patient(&client);
+            set_timeouts(&client);
             // An accepted connection may have been reset for lack of memory.
             client.write_all(&part_of_head(63_000)).ok()?;
             Some(client)
@@ -98,11 +98,11 @@ fn counts_slow_heads_in_memory_budget() {
     let (listener, at) = origin();
     let mut client = connect(relay.address("http"));
     // With so many connections before it, this one waits tens of seconds on a busy machine.
-    client.set_read_timeout(Some(6 * PATIENCE)).unwrap();
+    client.set_read_timeout(Some(6 * TEST_TIMEOUT)).unwrap();
     write!(client, "CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n").unwrap();
     assert_eq!(http_status(&http_head(&mut client)), 200);
     exchange(&client, &accept(&listener), 1);
-    relay.says("127.0.0.7 first");
+    relay.wait_for_output("127.0.0.7 first");
 }
 
 /// A head in any number of pieces gives the same request, and keeps the bytes behind it.
@@ -176,7 +176,7 @@ fn rejects_oversized_and_truncated_heads() {
     let mut client = connect(relay.address("http"));
     client.write_all(b"GET http://x/ HTTP/1.1\r\n").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut answer = Vec::new();
     let ended = client.read_to_end(&mut answer);
     assert!(ended.is_err() || answer.is_empty(), "{answer:?}");

@@ -4,7 +4,7 @@
 
 use longhaul_linux::netns::Netns;
 use longhaul_testnet::relay_process::may_use_namespaces;
-use longhaul_testnet::relay_testbed::{chain::Chain, feed, set};
+use longhaul_testnet::relay_testbed::{chain::Chain, run_with_input, set_sysctl};
 use rustix::io::Errno;
 use std::{
     net::TcpStream,
@@ -44,7 +44,7 @@ fn block(router: &Netns) {
         let hook = "type filter hook prerouting priority 0";
         let rules = rules.collect::<String>();
         let table = format!("table {family} closed {{ chain c {{\n{hook}\n{rules}\n}}\n}}\n");
-        feed(router, "nft", &["-f", "-"], &table);
+        run_with_input(router, "nft", &["-f", "-"], &table);
     }
 }
 
@@ -69,12 +69,12 @@ fn verified_connects_fail_as_without_relays() {
         return;
     }
     let chain = Chain::new("icmp", 1500, 1500);
-    let [_, router, _] = chain.beyond();
+    let [_, router, _] = chain.routers_and_server();
     block(router);
     for netns in chain.relays().into_iter().chain([router]) {
         // The kernel's rate limit would suppress some of the six errors to one host.
-        set(netns, "net.ipv4.icmp_ratelimit", "0");
-        set(netns, "net.ipv6.icmp.ratelimit", "0");
+        set_sysctl(netns, "net.ipv4.icmp_ratelimit", "0");
+        set_sysctl(netns, "net.ipv6.icmp.ratelimit", "0");
     }
     let direct = [true, false].map(|ipv4| errnos(&chain, ipv4));
     assert!(

@@ -6,9 +6,9 @@ use longhaul_congestion::sockets::initial_window;
 use longhaul_linux::{cgroup, netns::Netns, process::inside, tcp_info::TcpInfo};
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, connect, dial, exchange, may_use_namespaces, origin, read_array,
+    Relay, TEST_TIMEOUT, accept, connect, dial, exchange, may_use_namespaces, origin, read_array,
 };
-use longhaul_testnet::relay_testbed::{BOTH, Testbed, feed};
+use longhaul_testnet::relay_testbed::{BOTH, Testbed, run_with_input};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
 use std::{
     io::Write,
@@ -94,13 +94,13 @@ fn sets_windows_of_accepted_and_outgoing_legs() {
             let to = Destination::Address(address);
             let client = dial(kind, near.address(kind), &to).unwrap();
             let server = accept(&listener);
-            assert_window(&near.leg_to(client.local_addr().unwrap()), 33, kind);
+            assert_window(&near.socket_to(client.local_addr().unwrap()), 33, kind);
             let last = if peers.is_empty() { &near } else { &far };
-            assert_window(&last.leg_to(server.local_addr().unwrap()), 64, kind);
+            assert_window(&last.socket_to(server.local_addr().unwrap()), 64, kind);
             if !peers.is_empty() {
-                let long = near.leg_to(far.address("convert"));
+                let long = near.socket_to(far.address("convert"));
                 assert_window(&long, 64, "to the peer");
-                let other = far.leg_to(long.local_addr().unwrap());
+                let other = far.socket_to(long.local_addr().unwrap());
                 assert_window(&other, 33, "from the peer");
             }
             // Client and server are in the same cgroup; a handshake may let their windows grow a
@@ -125,8 +125,8 @@ fn keeps_kernel_default_without_profile_window() {
     let relay = Relay::spawn(command);
     let client = connect(relay.address("forward"));
     let server = accept(&listener);
-    assert_window(&relay.leg_to(client.local_addr().unwrap()), 10, "near");
-    assert_window(&relay.leg_to(server.local_addr().unwrap()), 64, "far");
+    assert_window(&relay.socket_to(client.local_addr().unwrap()), 10, "near");
+    assert_window(&relay.socket_to(server.local_addr().unwrap()), 64, "far");
 }
 
 /// A pooled leg that was idle for longer than a retransmission time-out, after which reno resets
@@ -142,7 +142,7 @@ fn pooled_leg_keeps_initial_window() {
     let forward = format!("{ANY}={address}");
     let ready = ["--peer", &peer, "--peer-pool", "1", "--workers", "1"];
     let near = Relay::spawn(command(&[&["--forward", &forward], &ready[..]].concat()));
-    let long = near.leg_to(far.address("convert"));
+    let long = near.socket_to(far.address("convert"));
     std::thread::sleep(std::time::Duration::from_millis(1500));
     let mut client = connect(near.address("forward"));
     client.write_all(b"x").unwrap();
@@ -218,13 +218,13 @@ fn works_in_nested_cgroup_and_detaches_after_sigkill() {
     };
     let netns = Netns::of_process(relay.pid().as_raw_pid() as u32).unwrap();
     let (client, server) = netns.run(join).unwrap();
-    assert_window(&relay.leg_to(client.local_addr().unwrap()), 33, "near");
-    assert_window(&relay.leg_to(server.local_addr().unwrap()), 64, "far");
+    assert_window(&relay.socket_to(client.local_addr().unwrap()), 33, "near");
+    assert_window(&relay.socket_to(server.local_addr().unwrap()), 64, "far");
     relay.signal(rustix::process::Signal::KILL);
     let _ = relay.wait();
     let start = Instant::now();
     while nested.programs() > 0 {
-        assert!(start.elapsed() < PATIENCE, "still attached");
+        assert!(start.elapsed() < TEST_TIMEOUT, "still attached");
     }
 }
 
@@ -274,15 +274,15 @@ fn offers_ecn_if_profile_enables_it() {
     }
     let bed = Testbed::new("ecn");
     let [v4, _] = BOTH;
-    feed(&bed.server, "nft", &["-f", "-"], SYNS);
+    run_with_input(&bed.server, "nft", &["-f", "-"], SYNS);
     for (profile, offered) in [("", 0), ("[profile.far]\necn = true\n", 1)] {
         let file = tempfile::NamedTempFile::new().unwrap();
         let listener = "[[listener]]\nkind = 'transparent'\naddress = '127.0.0.1:3129'\nintercept = ['10.77.2.0/24']\n";
         std::fs::write(file.path(), [listener, profile].concat()).unwrap();
         let command = bed.command(&["--config", file.path().to_str().unwrap()]);
         let _relay = Relay::spawn_waiting(command, 1);
-        let server = bed.listen(v4.at(8080));
-        let client = bed.connect(v4.at(8080)).unwrap();
+        let server = bed.listen(v4.server_port(8080));
+        let client = bed.connect(v4.server_port(8080)).unwrap();
         exchange(&client, &accept(&server), 1);
         let mut list = Command::new("nft");
         list.args(["list", "table", "inet", "seen"]);

@@ -3,9 +3,9 @@
 //! They are restored at once, with one log line each time.
 
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, exchange, may_use_namespaces, patient,
+    Relay, TEST_TIMEOUT, accept, exchange, may_use_namespaces, set_timeouts,
 };
-use longhaul_testnet::relay_testbed::{BOTH, Family, INTERCEPT, IPV4, IPV6, Testbed};
+use longhaul_testnet::relay_testbed::{Addresses, BOTH, INTERCEPT, IPV4, IPV6, Testbed};
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpStream},
@@ -37,7 +37,7 @@ const REMOVALS: [(&str, &str); 9] = [
 
 fn run(bed: &Testbed, command: &str) -> String {
     let mut words = command.split_whitespace();
-    let mut command = bed.within(words.next().unwrap());
+    let mut command = bed.command_on_router(words.next().unwrap());
     let output = command.args(words).output().unwrap();
     assert!(output.status.success(), "{command:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
@@ -77,7 +77,7 @@ fn restores_removed_rules_and_logs_once() {
             let began = Instant::now();
             while normalized_output(&bed, question) != before {
                 assert!(
-                    began.elapsed() < PATIENCE,
+                    began.elapsed() < TEST_TIMEOUT,
                     "{removal}: {}",
                     normalized_output(&bed, question)
                 );
@@ -89,11 +89,11 @@ fn restores_removed_rules_and_logs_once() {
                 run(&bed, "ip rule add prio 32767 lookup default");
             }
             for family in BOTH {
-                let listener = bed.listen(family.at(8080));
-                let client = bed.connect(family.at(8080)).unwrap();
+                let listener = bed.listen(family.server_port(8080));
+                let client = bed.connect(family.server_port(8080)).unwrap();
                 let server = accept(&listener);
                 assert_eq!(server.peer_addr().unwrap().ip(), family.far, "{removal}");
-                patient(&client);
+                set_timeouts(&client);
                 exchange(&client, &server, 1);
             }
             let log = interception_log(relay);
@@ -111,11 +111,11 @@ fn open_connection_survives_removal_of_rules() {
     let bed = Testbed::new("stands");
     let _relay = bed.relay(&[&INTERCEPT[..], &["--keep-source"]].concat());
     for family in BOTH {
-        let listener = bed.listen(family.at(8080));
+        let listener = bed.listen(family.server_port(8080));
         for (removal, _) in REMOVALS.into_iter().filter(|(r, _)| *r != "ip rule flush") {
-            let client = bed.connect(family.at(8080)).unwrap();
+            let client = bed.connect(family.server_port(8080)).unwrap();
             let server = accept(&listener);
-            patient(&client);
+            set_timeouts(&client);
             run(&bed, removal);
             exchange(&client, &server, 2);
         }
@@ -135,14 +135,17 @@ fn six_flushes_log_at_most_six_lines() {
             std::thread::sleep(Duration::from_millis(pause));
         }
         for family in BOTH {
-            let listener = bed.listen(family.at(8080));
+            let listener = bed.listen(family.server_port(8080));
             let began = Instant::now();
             loop {
-                let _client = bed.connect(family.at(8080)).unwrap();
+                let _client = bed.connect(family.server_port(8080)).unwrap();
                 if accept(&listener).peer_addr().unwrap().ip() == family.far {
                     break;
                 }
-                assert!(began.elapsed() < PATIENCE, "interception was not restored");
+                assert!(
+                    began.elapsed() < TEST_TIMEOUT,
+                    "interception was not restored"
+                );
             }
         }
         let log = interception_log(relay);
@@ -162,14 +165,14 @@ fn health_reports_failed_interception() {
     }
     let bed = Testbed::new("cannot");
     let relay = bed.relay(&[&INTERCEPT[..], &["--admin", "127.0.0.1:9100"]].concat());
-    let listeners = BOTH.map(|family| bed.listen(family.at(8080)));
-    let source = |family: &Family| {
-        let _client = bed.connect(family.at(8080)).unwrap();
+    let listeners = BOTH.map(|family| bed.listen(family.server_port(8080)));
+    let source = |family: &Addresses| {
+        let _client = bed.connect(family.server_port(8080)).unwrap();
         let listener = &listeners[usize::from(family.server.is_ipv6())];
         accept(listener).peer_addr().unwrap().ip()
     };
     let mut holder = bed
-        .within("nft")
+        .command_on_router("nft")
         .arg("-i")
         .stdin(Stdio::piped())
         .spawn()
@@ -177,29 +180,29 @@ fn health_reports_failed_interception() {
     let table = "table ip longhaul-3129";
     let hold = format!("delete {table}; add {table} {{ flags owner; }}");
     writeln!(holder.stdin.as_ref().unwrap(), "{hold}").unwrap();
-    relay.says("not intercepting: ");
+    relay.wait_for_output("not intercepting: ");
     assert!(health(&bed).contains(r#""status":"not_intercepting""#));
     // The other address family has its own table.
     assert_eq!(BOTH.each_ref().map(source), [IPV4.client, IPV6.far]);
     drop(holder.stdin.take());
     holder.wait().unwrap();
-    relay.says("gone and put back: the nft rules of 127.0.0.1:3129");
+    relay.wait_for_output("gone and put back: the nft rules of 127.0.0.1:3129");
     assert!(health(&bed).contains(r#""status":"serving""#));
     assert!(BOTH.iter().all(|family| source(family) == family.far));
 
     run(&bed, "ip link set lo down");
-    relay.says("not intercepting: [::1]:3129");
+    relay.wait_for_output("not intercepting: [::1]:3129");
     // IPv4 routes through the interface are kept.
     assert_eq!(BOTH.each_ref().map(source), [IPV4.far, IPV6.client]);
     run(&bed, "ip link set lo up");
-    relay.says("gone and put back: the policy rule or route of ");
+    relay.wait_for_output("gone and put back: the policy rule or route of ");
     assert!(BOTH.iter().all(|family| source(family) == family.far));
 }
 
 fn health(bed: &Testbed) -> String {
     let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 9100));
     let mut endpoint = bed.router.run(|| TcpStream::connect(admin)).unwrap();
-    patient(&endpoint);
+    set_timeouts(&endpoint);
     let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     endpoint.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();

@@ -4,8 +4,8 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, assert_reset, connect, dial, http_head, may_use_namespaces, origin,
-    read_array,
+    Relay, TEST_TIMEOUT, accept, assert_reset, connect, dial, http_head, may_use_namespaces,
+    origin, read_array,
 };
 use longhaul_testnet::relay_testbed::{BOTH, Testbed};
 use rustix::process::Signal;
@@ -312,7 +312,7 @@ fn resets_diverted_connection() {
             "--transparent",
             "[::]:3129",
         ]);
-        let listener = bed.listen(family.at(0));
+        let listener = bed.listen(family.server_port(0));
         let mut client = bed.connect(listener.local_addr().unwrap()).unwrap();
         let mut server = accept(&listener);
         assert_eq!(
@@ -343,17 +343,17 @@ fn delivers_data_behind_relayed_fin() {
     let (listener, address) = origin();
     let relays = chain(1, &[], "1", address);
     let client = TcpStream::from(slow_socket());
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     SockRef::from(&client)
         .connect(&relays[0].address("forward").into())
         .unwrap();
     let mut server = accept(&listener);
     server.write_all(&[b'e'; 200_000]).unwrap();
     server.shutdown(Shutdown::Write).unwrap();
-    let leg = relays[0].leg_to(client.local_addr().unwrap());
+    let leg = relays[0].socket_to(client.local_addr().unwrap());
     let start = Instant::now();
     while !has_finished(&leg) {
-        assert!(start.elapsed() < PATIENCE, "the end was not passed on");
+        assert!(start.elapsed() < TEST_TIMEOUT, "the end was not passed on");
         thread::yield_now();
     }
     drop(leg);

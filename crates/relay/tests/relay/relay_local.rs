@@ -7,12 +7,12 @@ use longhaul_protocol::{
     convert::{Answer, ErrorCode, Request},
     destination::{Destination, HostName},
 };
-use longhaul_testnet::name_server::{Files, NameServer};
+use longhaul_testnet::name_server::{NameServer, ResolverFiles};
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, assert_turned_away, convert_answer, dial, exchange, http_head,
-    http_status, may_use_namespaces, patient, read_array,
+    Relay, TEST_TIMEOUT, accept, assert_refused, convert_answer, dial, exchange, http_head,
+    http_status, may_use_namespaces, read_array, set_timeouts,
 };
-use longhaul_testnet::relay_testbed::{IPV4, IPV6, Testbed, ip};
+use longhaul_testnet::relay_testbed::{IPV4, IPV6, Testbed, run_ip};
 use std::{
     io::{ErrorKind, Write as _},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
@@ -74,7 +74,7 @@ struct Services(Vec<TcpListener>);
 
 impl Services {
     fn on(netns: &longhaul_linux::netns::Netns) -> Self {
-        ip(netns, "address replace 169.254.169.254/32 dev lo");
+        run_ip(netns, "address replace 169.254.169.254/32 dev lo");
         let listen = || {
             let ipv4 = TcpListener::bind(("0.0.0.0", PORT))?;
             let ipv6 = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None)?;
@@ -97,11 +97,11 @@ impl Services {
             for listener in &self.0 {
                 if let Ok((stream, _)) = listener.accept() {
                     stream.set_nonblocking(false).unwrap();
-                    patient(&stream);
+                    set_timeouts(&stream);
                     return stream;
                 }
             }
-            assert!(start.elapsed() < PATIENCE, "nobody came");
+            assert!(start.elapsed() < TEST_TIMEOUT, "nobody came");
             std::thread::yield_now();
         }
     }
@@ -124,7 +124,7 @@ fn start(bed: &Testbed, args: &[&str]) -> Relay {
 }
 
 /// Starts a relay on a host with the [`NAMES`].
-fn start_on(netns: &longhaul_linux::netns::Netns, args: &[&str]) -> (Relay, Files) {
+fn start_on(netns: &longhaul_linux::netns::Netns, args: &[&str]) -> (Relay, ResolverFiles) {
     let server = netns.run(|| Ok(NameServer::start(&[]))).unwrap();
     let files = server.files("", NAMES);
     let mut command = files.relay(&[&ALLOW_ALL[..], args].concat());
@@ -134,7 +134,7 @@ fn start_on(netns: &longhaul_linux::netns::Netns, args: &[&str]) -> (Relay, File
 
 fn open(bed: &Testbed, to: SocketAddr) -> TcpStream {
     let stream = bed.connect(to).unwrap();
-    patient(&stream);
+    set_timeouts(&stream);
     stream
 }
 
@@ -229,7 +229,7 @@ fn remote_clients_reach_other_addresses() {
         return;
     };
     let (relay, _files) = start_on(&bed.router, &NEAR);
-    let listener = bed.listen(IPV4.at(8080));
+    let listener = bed.listen(IPV4.server_port(8080));
     for host in [
         "10.77.2.1",
         "0x0a4d0201",
@@ -281,7 +281,7 @@ fn checks_name_at_each_resolution() {
     let mut command = files.relay(&[&ALLOW_ALL[..], &NEAR].concat());
     inside(&mut command, &bed.router);
     let relay = Relay::spawn(command);
-    let listener = bed.listen(IPV4.at(PORT));
+    let listener = bed.listen(IPV4.server_port(PORT));
     for _ in 0..3 {
         names.set("turns.test", &["10.77.2.1"]);
         let to = destination("turns.test", PORT);
@@ -353,10 +353,10 @@ fn hop_is_checked_unless_configured_as_peer() {
         return;
     };
     let (_far, _files) = start_on(&bed.router, &["--convert", "127.0.0.1:5125"]);
-    let listener = bed.listen(IPV4.at(8080));
+    let listener = bed.listen(IPV4.server_port(8080));
     let request = |hop: &str| {
         Request::new(
-            Destination::Address(IPV4.at(8080)),
+            Destination::Address(IPV4.server_port(8080)),
             vec![hop.parse().unwrap()],
         )
     };
@@ -451,7 +451,7 @@ fn proxy_header_determines_client_location() {
     let ask = |source: &str| {
         let connect = || TcpStream::connect(relay.address("http"));
         let mut client = bed.router.run(connect).unwrap();
-        patient(&client);
+        set_timeouts(&client);
         write!(client, "PROXY TCP4 {source} 127.0.0.1 9 3128\r\nCONNECT 127.0.0.1:{PORT} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         http_status(&http_head(&mut client))
     };
@@ -480,7 +480,7 @@ fn forward_listener_reaches_configured_local_address() {
             let server = services.accept();
             exchange(&client.unwrap(), &server, 1);
         } else {
-            assert_turned_away(client);
+            assert_refused(client);
             services.assert_unreached(to);
         }
     }
@@ -519,7 +519,7 @@ fn datagrams_cannot_reach_local_addresses() {
     let bind = || UdpSocket::bind(("0.0.0.0", PORT));
     let service = bed.router.run(bind).unwrap();
     let elsewhere = bed.server.run(bind).unwrap();
-    elsewhere.set_read_timeout(Some(PATIENCE)).unwrap();
+    elsewhere.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut control = open(&bed, relay.address("socks5"));
     control.write_all(&[5, 1, 0]).unwrap();
     assert_eq!(read_array(&mut control), [5, 0]);
@@ -591,9 +591,9 @@ fn diverted_connection_cannot_reach_metadata_service() {
     let Some(bed) = testbed("local-divert") else {
         return;
     };
-    ip(&bed.client, "route add 169.254.169.254 via 10.77.1.2");
+    run_ip(&bed.client, "route add 169.254.169.254 via 10.77.1.2");
     let services = Services::on(&bed.router);
-    ip(&bed.router, "address del 169.254.169.254/32 dev lo");
+    run_ip(&bed.router, "address del 169.254.169.254/32 dev lo");
     bed.divert();
     let _relay = start(
         &bed,
@@ -604,11 +604,11 @@ fn diverted_connection_cannot_reach_metadata_service() {
             "[::]:3129",
         ],
     );
-    ip(&bed.router, "address add 169.254.169.254/32 dev lo");
-    assert_turned_away(bed.connect((IPV4_METADATA, PORT).into()));
+    run_ip(&bed.router, "address add 169.254.169.254/32 dev lo");
+    assert_refused(bed.connect((IPV4_METADATA, PORT).into()));
     services.assert_unreached("diverted");
-    let listener = bed.listen(IPV6.at(8080));
-    let client = open(&bed, IPV6.at(8080));
+    let listener = bed.listen(IPV6.server_port(8080));
+    let client = open(&bed, IPV6.server_port(8080));
     exchange(&client, &accept(&listener), 1);
 }
 

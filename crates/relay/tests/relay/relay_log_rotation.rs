@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rotation of the --counters file while the relay writes it, as by logrotate.
 
-use longhaul_testnet::relay_process::{PATIENCE, Relay};
+use longhaul_testnet::relay_process::{Relay, TEST_TIMEOUT};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -53,7 +53,7 @@ impl Log {
         let (before, start) = (lines(path), Instant::now());
         while lines(path) < before + 3 {
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < TEST_TIMEOUT,
                 "{} does not grow",
                 path.display()
             );
@@ -87,7 +87,7 @@ fn reopens_file_despite_invalid_configuration() {
     let log = Log::start();
     fs::write(log.directory.path().join("relay.toml"), "nonsense").unwrap();
     log.rotate();
-    log.relay.says("not reloaded");
+    log.relay.wait_for_output("not reloaded");
     log.await_growth(&log.file());
 }
 
@@ -95,7 +95,7 @@ fn reopens_file_despite_invalid_configuration() {
 fn appends_without_rotation() {
     let log = Log::start();
     log.relay.signal(Signal::HUP);
-    log.relay.says("configuration reloaded");
+    log.relay.wait_for_output("configuration reloaded");
     let before = lines(&log.file());
     log.await_growth(&log.file());
     assert!(lines(&log.file()) > before);
@@ -122,7 +122,7 @@ fn survives_missing_directory() {
     let away = log.directory.path().join("away");
     fs::rename(&directory, &away).unwrap();
     relay.signal(Signal::HUP);
-    relay.says("the file opened before stays in use");
+    relay.wait_for_output("the file opened before stays in use");
     log.await_growth(&away.join("a"));
     fs::create_dir(&directory).unwrap();
     relay.signal(Signal::HUP);

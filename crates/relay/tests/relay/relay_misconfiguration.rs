@@ -7,8 +7,8 @@ use longhaul_protocol::{
     destination::Destination,
 };
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, connect, dial, exchange, http_head, http_status, may_use_namespaces,
-    origin, patient, read_array,
+    Relay, TEST_TIMEOUT, accept, connect, dial, exchange, http_head, http_status,
+    may_use_namespaces, origin, read_array, set_timeouts,
 };
 use longhaul_testnet::relay_testbed::Testbed;
 use rcgen::{
@@ -137,9 +137,9 @@ fn get(near: &Relay, listener: &TcpListener, origin: SocketAddr) {
 
 /// Checks that `near` and `far` log one line each, with this text.
 fn assert_logged_once(near: Relay, near_message: &str, far: Relay, far_message: &str) {
-    near.says("peer far is down");
+    near.wait_for_output("peer far is down");
     if !far_message.is_empty() {
-        far.says("client refused");
+        far.wait_for_output("client refused");
     }
     let (_, near) = near.stop();
     let log = line(&near, "peer far is down");
@@ -405,7 +405,7 @@ fn server(each: impl Fn(TcpStream) + Send + 'static) -> (SocketAddr, Arc<AtomicU
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             counted.fetch_add(1, Relaxed);
-            patient(&stream);
+            set_timeouts(&stream);
             each(stream);
         }
     });
@@ -507,7 +507,7 @@ fn silent_destination_does_not_mark_peer_down() {
             let far = Relay::start(&["--convert", ANY, "--connect-timeout", "1s"]);
             let near = near(far.address("convert"), "", far.address("convert"));
             let nobody =
-                Destination::Address((longhaul_testnet::relay_testbed::IPV4.nobody, 80).into());
+                Destination::Address((longhaul_testnet::relay_testbed::IPV4.unassigned, 80).into());
             assert!(dial("http", near.address("http"), &nobody).is_err());
             let (listener, address) = origin();
             let client =
@@ -527,7 +527,7 @@ fn pool_backs_off_from_refusing_peer() {
     let second = Relay::start(&["--convert", ANY]);
     let (address, connections) = server(drop);
     let near = near(address, "pool = 8\n", second.address("convert"));
-    near.says("peer far is down");
+    near.wait_for_output("peer far is down");
     let (start, workers) = (
         Instant::now(),
         std::thread::available_parallelism().unwrap().get(),
@@ -536,7 +536,7 @@ fn pool_backs_off_from_refusing_peer() {
     std::thread::sleep(Duration::from_secs(5));
     let (count, most) = (connections.load(Relaxed), workers * (2 * 8 + 2) + 5);
     assert!(
-        start.elapsed() < PATIENCE && count <= most,
+        start.elapsed() < TEST_TIMEOUT && count <= most,
         "{count} connections"
     );
     assert_fallback_works(&near);
@@ -561,10 +561,10 @@ fn corrected_peer_is_used_again() {
     let second = Relay::start(&["--convert", ANY]);
     let near = near(far.address("convert"), "", second.address("convert"));
     assert_fallback_works(&near);
-    near.says("peer far is down");
+    near.wait_for_output("peer far is down");
     write("");
     far.signal(rustix::process::Signal::HUP);
-    near.says("peer far is back");
+    near.wait_for_output("peer far is back");
     drop(second);
     let (listener, address) = origin();
     let client = dial(

@@ -3,9 +3,9 @@
 //! addresses.
 
 use longhaul_protocol::destination::Destination;
-use longhaul_testnet::name_server::{Files, NameServer};
+use longhaul_testnet::name_server::{NameServer, ResolverFiles};
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, connect, dial, exchange, may_use_namespaces, origin, patient,
+    Relay, TEST_TIMEOUT, accept, connect, dial, exchange, may_use_namespaces, origin, set_timeouts,
 };
 use socket2::{Domain, Socket, Type};
 use std::{
@@ -19,7 +19,7 @@ const ANY: &str = "127.0.0.1:0";
 /// Timeouts that no lookup and no connect reaches during a test.
 const PATIENT: [&str; 4] = ["--connect-timeout", "10m", "--handshake-timeout", "10m"];
 
-fn start(files: &Files, args: &[&str]) -> Relay {
+fn start(files: &ResolverFiles, args: &[&str]) -> Relay {
     Relay::spawn(files.relay(&[&PATIENT[..], args].concat()))
 }
 
@@ -44,7 +44,7 @@ fn connect_from(source: &str, to: SocketAddr) -> TcpStream {
     socket.bind(&source.into()).unwrap();
     socket.connect(&to.into()).unwrap();
     let stream = TcpStream::from(socket);
-    patient(&stream);
+    set_timeouts(&stream);
     stream
 }
 
@@ -91,8 +91,12 @@ fn silent_name_server_does_not_block_other_clients() {
         })
         .collect();
     let begun = Instant::now();
-    while server.asked_for("silent") < 64 {
-        assert!(begun.elapsed() < PATIENCE, "{}", server.asked_for("silent"));
+    while server.count_queried("silent") < 64 {
+        assert!(
+            begun.elapsed() < TEST_TIMEOUT,
+            "{}",
+            server.count_queried("silent")
+        );
     }
     let (listener, at) = origin();
     for n in 0..20 {
@@ -103,7 +107,11 @@ fn silent_name_server_does_not_block_other_clients() {
         assert!(head.starts_with("HTTP/1.1 200"), "client {n}: {head}");
         accept(&listener);
     }
-    assert_eq!(server.asked_for("silent"), 64, "the bound for one client");
+    assert_eq!(
+        server.count_queried("silent"),
+        64,
+        "the bound for one client"
+    );
     drop(greedy);
 }
 
@@ -241,10 +249,10 @@ fn reloads_changed_resolv_conf() {
     let relay = start(&files, &["--http", ANY, "--socks5", ANY, "--workers", "1"]);
     let to = named("moved.test", at.port());
     assert_eq!(dial("http", relay.address("http"), &to).map(drop), Err(502));
-    files.ask(&new, "");
+    files.set_server(&new, "");
     let begun = Instant::now();
     while dial("http", relay.address("http"), &to).is_err() {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < TEST_TIMEOUT);
     }
     accept(&listener);
     assert_reached(&relay, "moved.test", &listener);
@@ -322,7 +330,7 @@ fn peer_without_address_is_down() {
     let mut answer = String::new();
     let _ = client.read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-    let log = near.says("is down");
+    let log = near.wait_for_output("is down");
     assert!(log.contains("peer nobody.test:5124"), "{log}");
 }
 

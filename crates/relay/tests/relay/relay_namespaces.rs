@@ -4,9 +4,9 @@
 
 use longhaul_linux::process::inside;
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, assert_turned_away, exchange, may_use_namespaces,
+    Relay, TEST_TIMEOUT, accept, assert_refused, exchange, may_use_namespaces,
 };
-use longhaul_testnet::relay_testbed::{BOTH, IPV4, Testbed, ip};
+use longhaul_testnet::relay_testbed::{BOTH, IPV4, Testbed, run_ip};
 use socket2::{Domain, Socket, Type};
 use std::{
     net::{IpAddr, SocketAddr, TcpStream},
@@ -35,8 +35,8 @@ fn diverted_connections_reach_original_destination() {
     for mode in ["splice", "copy"] {
         let _relay = bed.relay(&[&LISTENERS[..], &["--mode", mode]].concat());
         for family in BOTH {
-            let listener = bed.listen(family.at(8080));
-            let client = bed.connect(family.at(8080)).unwrap();
+            let listener = bed.listen(family.server_port(8080));
+            let client = bed.connect(family.server_port(8080)).unwrap();
             let server = accept(&listener);
             // The relay's own address: without --keep-source, the relay connects as itself.
             assert_eq!(source(&server), family.far);
@@ -54,8 +54,8 @@ fn keep_source_preserves_client_address() {
     bed.divert();
     let _relay = bed.relay(&[&LISTENERS[..], &["--keep-source"]].concat());
     for family in BOTH {
-        let listener = bed.listen(family.at(8080));
-        let client = bed.connect(family.at(8080)).unwrap();
+        let listener = bed.listen(family.server_port(8080));
+        let client = bed.connect(family.server_port(8080)).unwrap();
         let server = accept(&listener);
         assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
         exchange(&client, &server, 4);
@@ -71,7 +71,7 @@ fn rejects_connection_to_listener_itself() {
     bed.divert();
     let _relay = bed.relay(&LISTENERS);
     for family in BOTH {
-        assert_turned_away(bed.connect((family.near, 3129).into()));
+        assert_refused(bed.connect((family.near, 3129).into()));
     }
 }
 
@@ -85,8 +85,8 @@ fn relays_diverted_connection_through_peer() {
     let _far = bed.relay(&["--convert", "127.0.0.1:5124"]);
     let _near = bed.relay(&[&LISTENERS[..], &["--peer", "127.0.0.1"]].concat());
     for family in BOTH {
-        let listener = bed.listen(family.at(8080));
-        let client = bed.connect(family.at(8080)).unwrap();
+        let listener = bed.listen(family.server_port(8080));
+        let client = bed.connect(family.server_port(8080)).unwrap();
         exchange(&client, &accept(&listener), 4);
     }
 }
@@ -97,11 +97,11 @@ fn serves_only_clients_on_allow_list() {
         return;
     }
     let bed = Testbed::new("allow");
-    let listener = bed.listen(IPV4.at(8080));
+    let listener = bed.listen(IPV4.server_port(8080));
     let listen_address = SocketAddr::from((IPV4.near, 80));
     let forward = ["--forward", "10.77.1.2:80=10.77.2.1:8080", "--allow-from"];
     let stranger = bed.relay(&[forward.as_slice(), &["192.0.2.0/24"]].concat());
-    assert_turned_away(bed.connect(listen_address));
+    assert_refused(bed.connect(listen_address));
     drop(stranger);
     let _relay = bed.relay(&[forward.as_slice(), &["10.77.1.0/24"]].concat());
     let client = bed.connect(listen_address).unwrap();
@@ -140,7 +140,7 @@ fn connections_of_intercepted_peer_go_directly() {
         return;
     }
     let bed = Testbed::new("loop");
-    ip(&bed.client, "address add 10.77.1.7/24 dev eth0");
+    run_ip(&bed.client, "address add 10.77.1.7/24 dev eth0");
     let mut peer = Command::new(longhaul_testbed::longhaul());
     peer.args([
         "relay",
@@ -150,7 +150,7 @@ fn connections_of_intercepted_peer_go_directly() {
         "10.77.0.0/16",
     ]);
     // The peer's source address is its listening address.
-    ip(
+    run_ip(
         &bed.client,
         "route replace 10.77.2.0/24 via 10.77.1.2 src 10.77.1.7",
     );
@@ -166,11 +166,11 @@ fn connections_of_intercepted_peer_go_directly() {
             "10.77.1.7",
         ];
         let _relay = bed.relay(&[&intercept[..], verify].concat());
-        let server = bed.listen(IPV4.at(8080));
+        let server = bed.listen(IPV4.server_port(8080));
         let connect = || {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
             socket.bind(&SocketAddr::new(IPV4.client, 0).into())?;
-            socket.connect_timeout(&IPV4.at(8080).into(), PATIENCE)?;
+            socket.connect_timeout(&IPV4.server_port(8080).into(), TEST_TIMEOUT)?;
             Ok(TcpStream::from(socket))
         };
         let client = bed.client.run(connect).unwrap();

@@ -3,7 +3,7 @@
 //! and one line is logged.
 
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, http_head, http_status, origin, patient, read_array,
+    Relay, accept, connect, http_head, http_status, origin, read_array, set_timeouts,
 };
 use socket2::{Domain, Socket, Type};
 use std::{
@@ -214,7 +214,7 @@ fn other_addresses_are_not_delayed() {
     socket.bind(&source.into()).unwrap();
     socket.connect(&setup.relay.address("http").into()).unwrap();
     let mut other = TcpStream::from(socket);
-    patient(&other);
+    set_timeouts(&other);
     let began = Instant::now();
     assert_eq!(setup.ask(&mut other, ME), 204);
     assert!(

@@ -3,7 +3,9 @@
 //! it: ICMP errors go to addresses that are not the relay's.
 
 use longhaul_linux::{netns::Netns, sysctl};
-use longhaul_testnet::relay_process::{PATIENCE, accept, exchange, may_use_namespaces, patient};
+use longhaul_testnet::relay_process::{
+    TEST_TIMEOUT, accept, exchange, may_use_namespaces, set_timeouts,
+};
 use longhaul_testnet::relay_testbed::chain::Chain;
 use rustix::process::Signal;
 use std::{net::IpAddr, time::Instant};
@@ -15,7 +17,7 @@ fn carry(chain: &Chain, ipv4: bool) -> IpAddr {
     let client = chain.connect(listener.local_addr().unwrap()).unwrap();
     let server = accept(&listener);
     let source = server.peer_addr().unwrap().ip();
-    patient(&client);
+    set_timeouts(&client);
     exchange(&client, &server, 2);
     source
 }
@@ -70,7 +72,7 @@ fn mtu_probing_works_without_icmp() {
     }
     for (link, edges) in SIZES {
         let chain = Chain::new("mtusilent", link, edges);
-        chain.swallow_errors();
+        chain.drop_icmp_errors();
         let probe = ["--keep-source", "--mtu-probing"];
         let _relays = chain.relays().map(|host| Chain::relay(host, &probe));
         for ipv4 in [true, false] {
@@ -100,7 +102,10 @@ fn restores_mtu_probing_setting_after_last_relay() {
     second.wait();
     let killed = Instant::now();
     while probing(host) != "0" {
-        assert!(killed.elapsed() < PATIENCE, "the setting was not restored");
+        assert!(
+            killed.elapsed() < TEST_TIMEOUT,
+            "the setting was not restored"
+        );
         std::thread::yield_now();
     }
     sysctl::write(host, PROBING, "2").unwrap();

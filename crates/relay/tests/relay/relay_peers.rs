@@ -7,8 +7,8 @@ use longhaul_protocol::{
     destination::Destination,
 };
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, connect, convert_answer, dial, exchange, http_head, http_status,
-    origin, read_array, refusing,
+    Relay, TEST_TIMEOUT, accept, connect, convert_answer, dial, exchange, http_head, http_status,
+    origin, read_array, refusing_address,
 };
 use std::{
     io::{ErrorKind, Read, Write},
@@ -67,7 +67,7 @@ impl Near {
             if new.is_some_and(|record| record["peers"][0]["ready"] == want) {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "never {want} ready");
+            assert!(start.elapsed() < TEST_TIMEOUT, "never {want} ready");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -81,7 +81,10 @@ fn first_readable(streams: &mut Vec<TcpStream>) -> TcpStream {
         if let Some(index) = streams.iter().position(is_readable) {
             return streams.remove(index);
         }
-        assert!(start.elapsed() < PATIENCE, "no stream received anything");
+        assert!(
+            start.elapsed() < TEST_TIMEOUT,
+            "no stream received anything"
+        );
         std::thread::yield_now();
     }
 }
@@ -226,7 +229,7 @@ fn pooled_connections_do_not_delay_exit() {
     let far = Relay::start(&["--convert", ANY, "--workers", "1"]);
     let mut ready = connect(far.address("convert"));
     // A later connection has been served, so this one has been accepted.
-    let (_socket, closed) = refusing();
+    let (_socket, closed) = refusing_address();
     assert!(
         dial(
             "convert",
@@ -270,7 +273,7 @@ fn with_fallback(first: SocketAddr, second: SocketAddr) -> Relay {
 
 #[test]
 fn uses_fallback_while_peer_is_down() {
-    let (socket, first) = refusing();
+    let (socket, first) = refusing_address();
     let (second, address) = origin();
     let near = with_fallback(first, address);
     for _ in 0..3 {
@@ -298,7 +301,7 @@ fn uses_fallback_while_peer_is_down() {
 fn does_not_log_failures_of_hops_named_by_clients() {
     let relay = Relay::start(&["--convert", ANY]);
     for _ in 0..50 {
-        let (_socket, nobody) = refusing();
+        let (_socket, nobody) = refusing_address();
         let request = Request::new("192.0.2.7:7".parse().unwrap(), vec![nobody]);
         let mut client = connect(relay.address("convert"));
         client.write_all(&request.encode()).unwrap();
@@ -331,7 +334,7 @@ fn listener(kind: &str, more: &str) -> String {
 fn falls_back_if_second_peer_of_chain_is_down() {
     let (origin, address) = origin();
     let a = Relay::start(&["--convert", ANY]);
-    let (socket, away) = refusing();
+    let (socket, away) = refusing_address();
     let forward = listener("forward", &format!("destination = '{address}'\n"));
     let near = with_chain(a.address("convert"), away, &forward);
     let to = Destination::Address(address);
@@ -344,13 +347,13 @@ fn falls_back_if_second_peer_of_chain_is_down() {
     dialled("http");
     // This client's bytes are sent with its request, which can't be repeated.
     exchange(&connect(near.address("forward")), &accept(&origin), 1);
-    let log = near.says("peer b is down");
+    let log = near.wait_for_output("peer b is down");
     let why = format!("connection refused at relay {away}, says relay a");
     assert!(log.contains(&why), "{log}");
-    near.says("clients connect directly to their destinations while peer b is down");
+    near.wait_for_output("clients connect directly to their destinations while peer b is down");
     drop(socket);
     let b = Relay::start(&["--convert", &away.to_string()]);
-    near.says("peer b is back");
+    near.wait_for_output("peer b is back");
     dialled("socks5");
     let (_, log) = b.stop();
     assert!(!log.contains("client refused"), "{log}");

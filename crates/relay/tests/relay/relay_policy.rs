@@ -3,8 +3,8 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, assert_turned_away, connect, dial, exchange, origin, receive,
-    refusing, send,
+    Relay, TEST_TIMEOUT, accept, assert_refused, connect, dial, exchange, origin, receive,
+    refusing_address, send,
 };
 use std::{
     io::{Read, Write},
@@ -77,12 +77,12 @@ fn rules_match_ports_and_names() {
 #[test]
 fn denied_client_is_reset() {
     let relay = socks5("deny_from = ['127.0.0.0/8']");
-    assert_turned_away(TcpStream::connect(relay.address("socks5")));
+    assert_refused(TcpStream::connect(relay.address("socks5")));
 }
 
 #[test]
 fn falls_back_if_first_peer_is_down() {
-    let (_socket, away) = refusing();
+    let (_socket, away) = refusing_address();
     let far = Relay::start(&["--convert", "127.0.0.1:0"]);
     let there = far.address("convert");
     let peers = format!("[peer.a]\naddress = '{away}'\n[peer.b]\naddress = '{there}'\n");
@@ -105,7 +105,7 @@ fn falls_back_if_first_peer_is_down() {
 /// A refusal by the destination behind the peer is the answer, and no reason to try another chain.
 #[test]
 fn refusal_behind_peer_is_final() {
-    let (_socket, closed) = refusing();
+    let (_socket, closed) = refusing_address();
     let far = Relay::start(&["--convert", "127.0.0.1:0"]);
     let there = far.address("convert");
     let relay = socks5(&format!(
@@ -165,7 +165,7 @@ fn new_connections_wait_while_memory_is_exhausted() {
         "the old connection is open"
     );
     drop(client);
-    waiting.set_read_timeout(Some(PATIENCE)).unwrap();
+    waiting.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     waiting.read_exact(&mut [0; 2]).unwrap();
     let (status, stderr) = relay.stop();
     assert!(status.success());

@@ -110,8 +110,8 @@ fn joined(relay: &Relay, origin: &TcpListener) -> ([TcpStream; 2], [TcpStream; 2
     client.write_all(b"x").unwrap();
     let mut server = accept(origin);
     assert_eq!(read_array(&mut server), *b"x");
-    let near = relay.leg_to(client.local_addr().unwrap());
-    let far = relay.leg_to(server.local_addr().unwrap());
+    let near = relay.socket_to(client.local_addr().unwrap());
+    let far = relay.socket_to(server.local_addr().unwrap());
     ([client, server], [near, far])
 }
 

@@ -7,7 +7,7 @@ use longhaul_protocol::{
 };
 use longhaul_testnet::relay_process::{
     Relay, accept, connect, convert_answer, dial, http_head, http_status, origin, read_array,
-    refusing,
+    refusing_address,
 };
 use std::{
     io::{ErrorKind, Read, Write},
@@ -34,7 +34,7 @@ fn all_listeners(forward_to: SocketAddr, more: &[&str]) -> Relay {
 
 #[test]
 fn reports_refused_connection_in_each_protocol() {
-    let (_socket, closed) = refusing();
+    let (_socket, closed) = refusing_address();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     for peers in [vec![], vec!["--peer", &peer]] {
@@ -63,7 +63,7 @@ fn reports_unknown_name_in_each_protocol() {
 
 #[test]
 fn http_request_to_refusing_origin_gets_502() {
-    let (_socket, closed) = refusing();
+    let (_socket, closed) = refusing_address();
     let relay = all_listeners(closed, &[]);
     let mut client = connect(relay.address("http"));
     write!(client, "GET http://{closed}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();

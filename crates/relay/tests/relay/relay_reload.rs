@@ -38,7 +38,7 @@ impl Reloadable {
     fn reload(&self, text: &str, word: &str) -> String {
         std::fs::write(file_in(self.directory.path()), text).unwrap();
         self.relay.signal(Signal::HUP);
-        self.relay.says(word)
+        self.relay.wait_for_output(word)
     }
 }
 
@@ -199,7 +199,7 @@ fn reload_without_file_applies_flags_again() {
     let relay = Relay::start(&["--forward", &format!("127.0.0.1:0={to}")]);
     let first = (connect(relay.address("forward")), accept(&listener));
     relay.signal(Signal::HUP);
-    let log = relay.says(DONE);
+    let log = relay.wait_for_output(DONE);
     assert!(!log.contains("listening"), "{log}");
     exchange(&first.0, &first.1, 1);
     let second = connect(relay.address("forward"));
@@ -230,7 +230,7 @@ fn pooled_connections_count_against_descriptor_limit() {
     let reload = |text: &str, word: &str| {
         std::fs::write(&file, text).unwrap();
         relay.signal(Signal::HUP);
-        relay.says(word)
+        relay.wait_for_output(word)
     };
     // 128, less 34 that are always needed and 16 for lookups: 39 for pipes, 19 connections.
     let log = reload(&with_pool(20), DONE);

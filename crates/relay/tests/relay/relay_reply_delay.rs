@@ -8,7 +8,8 @@ use longhaul_protocol::{
     destination::Destination,
 };
 use longhaul_testnet::relay_process::{
-    Relay, accept, assert_reset, connect, convert_answer, exchange, origin, read_array, refusing,
+    Relay, accept, assert_reset, connect, convert_answer, exchange, origin, read_array,
+    refusing_address,
 };
 use std::{
     io::{ErrorKind, Read, Write},
@@ -45,7 +46,7 @@ fn assert_silent(stream: &TcpStream) {
     stream.set_read_timeout(Some(SHORT_TIME)).unwrap();
     let error = stream.peek(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
-    longhaul_testnet::relay_process::patient(stream);
+    longhaul_testnet::relay_process::set_timeouts(stream);
 }
 
 fn assert_answer_and_bytes_together(client: &mut TcpStream, server: &mut TcpStream) {
@@ -123,7 +124,7 @@ fn passes_on_fin_and_rst_after_answer() {
 
 #[test]
 fn refusal_is_not_delayed() {
-    let (_socket, closed) = refusing();
+    let (_socket, closed) = refusing_address();
     let far = convert();
     let mut client = send_request(&far, closed, vec![], REPLY_DELAY_MAX);
     let refused = Answer::refused(ErrorCode::ConnectionReset);

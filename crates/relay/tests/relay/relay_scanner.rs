@@ -3,8 +3,8 @@
 //! their connections, and the scanner's own SYNs go directly to their destinations.
 
 use longhaul_testnet::{
-    relay_process::{PATIENCE, may_use_namespaces},
-    relay_testbed::{BOTH, Family, Testbed, feed, ip},
+    relay_process::{TEST_TIMEOUT, may_use_namespaces},
+    relay_testbed::{Addresses, BOTH, Testbed, run_ip, run_with_input},
 };
 use socket2::{Domain, Socket, Type};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -16,7 +16,7 @@ const SYNS: usize = 3000;
 const SILENT: u16 = 8088;
 
 /// Returns the address of a second client, in another /64 than the first one's.
-fn modest(family: &Family) -> IpAddr {
+fn modest(family: &Addresses) -> IpAddr {
     match family.client {
         IpAddr::V4(_) => [10, 77, 1, 7].into(),
         IpAddr::V6(_) => [0xfd77, 7, 0, 0, 0, 0, 0, 7].into(),
@@ -25,12 +25,12 @@ fn modest(family: &Family) -> IpAddr {
 
 fn testbed(name: &str) -> Testbed {
     let bed = Testbed::new(name);
-    ip(
+    run_ip(
         &bed.client,
         "address add 10.77.1.7/24 dev eth0\naddress add fd77:7::7/64 dev eth0 nodad",
     );
-    ip(&bed.router, "-6 route add fd77:7::/64 via fd77:1::1");
-    feed(
+    run_ip(&bed.router, "-6 route add fd77:7::/64 via fd77:1::1");
+    run_with_input(
         &bed.server,
         "nft",
         &["-f", "-"],
@@ -58,7 +58,7 @@ fn source(bed: &Testbed, client: IpAddr, server: &TcpListener) -> IpAddr {
         let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::new(client, 0).into()).unwrap();
         socket
-            .connect_timeout(&to.into(), PATIENCE)
+            .connect_timeout(&to.into(), TEST_TIMEOUT)
             .map(|()| socket)
     };
     let _client = bed.client.run(connect).unwrap();
@@ -86,8 +86,8 @@ fn scanner_does_not_block_others_and_connects_directly() {
         "-",
     ]);
     for family in BOTH {
-        let server = bed.listen(family.at(8080));
-        let scanner = scan(&bed, family.at(SILENT));
+        let server = bed.listen(family.server_port(8080));
+        let scanner = scan(&bed, family.server_port(SILENT));
         assert_eq!(source(&bed, modest(&family), &server), family.far);
         assert_eq!(source(&bed, family.client, &server), family.client);
         drop(scanner);
@@ -118,11 +118,11 @@ fn client_over_its_limit_connects_directly() {
         "8",
     ]);
     let family = BOTH[0];
-    let server = bed.listen(family.at(8080));
-    let to = family.at(8080);
+    let server = bed.listen(family.server_port(8080));
+    let to = family.server_port(8080);
     let connect = || {
         bed.client
-            .run(|| std::net::TcpStream::connect_timeout(&to, PATIENCE))
+            .run(|| std::net::TcpStream::connect_timeout(&to, TEST_TIMEOUT))
     };
     let pairs: Vec<_> = (0..20)
         .map(|_| (connect().unwrap(), server.accept().unwrap()))

@@ -3,7 +3,8 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, dial, exchange, http_head, http_status, origin, read_array, refusing,
+    Relay, accept, connect, dial, exchange, http_head, http_status, origin, read_array,
+    refusing_address,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -43,7 +44,7 @@ fn writes_counters_and_records() {
     let server = accept(&listener);
     exchange(&client, &server, 3);
     drop((client, server, listener));
-    let (_held, closed) = refusing();
+    let (_held, closed) = refusing_address();
     let to = Destination::Address(closed);
     assert!(dial("socks5", relay.address("socks5"), &to).is_err());
     assert!(relay.stop().0.success());
@@ -315,7 +316,7 @@ fn exits_if_worker_cannot_start() {
             if settled && log().contains("listening") && has_worker(child.0.id()) {
                 break None;
             }
-            let in_time = start.elapsed() < longhaul_testnet::relay_process::PATIENCE;
+            let in_time = start.elapsed() < longhaul_testnet::relay_process::TEST_TIMEOUT;
             assert!(in_time, "{held}: neither serves nor ends: {}", log());
         };
         if let Some(status) = status {

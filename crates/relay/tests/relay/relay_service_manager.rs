@@ -2,7 +2,7 @@
 //! The relay under a service manager: its notifications, and the sockets passed to it. The tests
 //! act as the manager; `systemd-socket-activate` does so too if it is installed.
 
-use longhaul_testnet::relay_process::{PATIENCE, Relay, accept, connect, exchange, origin};
+use longhaul_testnet::relay_process::{Relay, TEST_TIMEOUT, accept, connect, exchange, origin};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -22,7 +22,7 @@ impl Manager {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(directory.path().join("notify")).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         Self { socket, directory }
     }
 
@@ -216,7 +216,7 @@ fn reload_keeps_passed_sockets() {
     let reload = |text: &str, word: &str| {
         fs::write(&path, text).unwrap();
         relay.signal(Signal::HUP);
-        relay.says(word)
+        relay.wait_for_output(word)
     };
     let slow = good.clone() + "profile = 'slow'\n[profile.slow]\nmss = 1000\n";
     for (bad, word) in [
@@ -291,7 +291,7 @@ fn works_with_systemd_socket_activate() {
     });
     let relay = Relay::spawn_waiting(command, 1);
     let client = first.join().unwrap();
-    longhaul_testnet::relay_process::patient(&client);
+    longhaul_testnet::relay_process::set_timeouts(&client);
     exchange(&client, &accept(&origin), 1);
     assert!(relay.stop().0.success());
 }

@@ -2,7 +2,7 @@
 //! SOCKS4 and SOCKS4a on the SOCKS5 listener, with third-party clients.
 
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, exchange, http_head, origin, read_array, refusing,
+    Relay, accept, connect, exchange, http_head, origin, read_array, refusing_address,
 };
 use std::{
     fs,
@@ -80,7 +80,7 @@ fn bind_reports_listen_address_and_peer() {
 #[test]
 fn rejects_failed_requests_with_code_91() {
     let relay = Relay::start(&["--socks5", ANY]);
-    let (_refusing, closed) = refusing();
+    let (_refusing, closed) = refusing_address();
     let long = "x".repeat(300);
     for message in [
         request(1, closed, "", None),

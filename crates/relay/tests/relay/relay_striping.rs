@@ -369,7 +369,7 @@ fn failed_joins_do_not_mark_peer_down() {
     let near = Relay::start(&[&args[..], &["--counters", &path]].concat());
     let to = Destination::Address(address);
     let client = dial("http", near.address("http"), &to).unwrap();
-    near.says("could not join");
+    near.wait_for_output("could not join");
     exchange(&client, &accept(&listener), 8);
     drop(client);
     let (status, log) = near.stop();
@@ -413,7 +413,7 @@ fn until_ready(counters_file: &std::path::Path, count: u64) {
             return;
         }
         assert!(
-            begun.elapsed() < longhaul_testnet::relay_process::PATIENCE,
+            begun.elapsed() < longhaul_testnet::relay_process::TEST_TIMEOUT,
             "{text}"
         );
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -439,7 +439,7 @@ fn replaces_dead_pooled_connection_that_joins() {
     });
     let next = || {
         openings
-            .recv_timeout(longhaul_testnet::relay_process::PATIENCE)
+            .recv_timeout(longhaul_testnet::relay_process::TEST_TIMEOUT)
             .unwrap()
     };
     let (FirstMessage::Request(_), mut first) = next() else {
@@ -551,7 +551,7 @@ fn peer_without_striping_gets_one_leg() {
     assert_eq!(read_array(&mut second), *b"after");
     second.write_all(b"answer").unwrap();
     assert_eq!(read_array(&mut client), *b"answer");
-    near.says("takes one stream only");
+    near.wait_for_output("takes one stream only");
     // The next request is not striped.
     let _client = connect(near.address("forward"));
     let mut third = accept(&listener);
@@ -599,7 +599,7 @@ fn refuses_unauthorized_joins() {
     other.set_nonblocking(false).unwrap();
     other.connect(&relay.into()).unwrap();
     let other = TcpStream::from(other);
-    longhaul_testnet::relay_process::patient(&other);
+    longhaul_testnet::relay_process::set_timeouts(&other);
     assert_eq!(join(other, GROUP).1, refused, "another host");
     let (second, answer) = join(connect(relay), GROUP);
     assert_eq!(answer, Answer::Accepted);
@@ -726,7 +726,7 @@ fn stripes_connections_of_every_listener_kind() {
         let client = dial(kind, near.address(kind), &Destination::Address(address)).unwrap();
         exchange(&client, &accept(&listener), 8);
     }
-    let (_held, refusing) = longhaul_testnet::relay_process::refusing();
+    let (_held, refusing) = longhaul_testnet::relay_process::refusing_address();
     for (kind, code) in [("socks5", 5), ("http", 502), ("convert", 96)] {
         let refused = dial(kind, near.address(kind), &Destination::Address(refusing));
         assert_eq!(refused.unwrap_err(), code, "{kind}");

@@ -5,9 +5,11 @@
 
 use longhaul_linux::netns::Netns;
 use longhaul_testnet::relay_process::{
-    PATIENCE, Relay, accept, assert_turned_away, exchange, may_use_namespaces,
+    Relay, TEST_TIMEOUT, accept, assert_refused, exchange, may_use_namespaces,
 };
-use longhaul_testnet::relay_testbed::{BOTH, Family, INTERCEPT, IPV4, Testbed, feed, set};
+use longhaul_testnet::relay_testbed::{
+    Addresses, BOTH, INTERCEPT, IPV4, Testbed, run_with_input, set_sysctl,
+};
 use rustix::process::Signal;
 use std::{
     io::{self, ErrorKind, Write},
@@ -17,7 +19,7 @@ use std::{
 
 /// Returns the arguments of one address family's listener on this port, with its intercepted
 /// destinations.
-fn alone(family: &Family, port: u16) -> [String; 4] {
+fn alone(family: &Addresses, port: u16) -> [String; 4] {
     let (listener, targets) = match family.server {
         IpAddr::V4(_) => (format!("127.0.0.1:{port}"), INTERCEPT[5]),
         IpAddr::V6(_) => (format!("[::1]:{port}"), INTERCEPT[7]),
@@ -33,7 +35,7 @@ fn alone(family: &Family, port: u16) -> [String; 4] {
 /// Returns a testbed whose router filters reverse paths strictly, as in some distributions.
 fn testbed(name: &str) -> Testbed {
     let bed = Testbed::new(name);
-    set(&bed.router, "net.ipv4.conf.all.rp_filter", "1");
+    set_sysctl(&bed.router, "net.ipv4.conf.all.rp_filter", "1");
     bed
 }
 
@@ -51,7 +53,7 @@ impl Observed for Testbed {
     fn pair(&self, netns: &Netns, listener: &TcpListener) -> (TcpStream, TcpStream) {
         let to = listener.local_addr().unwrap();
         let client = netns
-            .run(|| TcpStream::connect_timeout(&to, PATIENCE))
+            .run(|| TcpStream::connect_timeout(&to, TEST_TIMEOUT))
             .unwrap();
         (client, accept(listener))
     }
@@ -67,7 +69,7 @@ impl Observed for Testbed {
         let began = Instant::now();
         let to = listener.local_addr().unwrap();
         listener.set_nonblocking(true).unwrap();
-        while began.elapsed() < PATIENCE {
+        while began.elapsed() < TEST_TIMEOUT {
             // The kernel still completes handshakes for a stopped relay for a while, but no
             // connection may reach the server.
             let limit = Duration::from_millis(100);
@@ -84,7 +86,7 @@ impl Observed for Testbed {
                 }
             }
         }
-        panic!("no connection from {wanted} after {PATIENCE:?}");
+        panic!("no connection from {wanted} after {TEST_TIMEOUT:?}");
     }
 
     /// Returns the tables, policy rules and routes that a relay left on the router.
@@ -103,7 +105,7 @@ impl Observed for Testbed {
 
     fn output_of(&self, command: &[&str]) -> String {
         let (program, args) = command.split_first().unwrap();
-        let output = self.within(program).args(args).output();
+        let output = self.command_on_router(program).args(args).output();
         String::from_utf8(output.unwrap().stdout).unwrap()
     }
 }
@@ -121,7 +123,7 @@ fn relays_both_families_and_removes_all_rules() {
     ] {
         let relay = bed.relay(&[&INTERCEPT[..], more].concat());
         for family in BOTH {
-            let inside = bed.listen(family.at(8080));
+            let inside = bed.listen(family.server_port(8080));
             let (client, server) = bed.pair(&bed.client, &inside);
             assert_eq!(server.peer_addr().unwrap().ip(), family.far, "{more:?}");
             exchange(&client, &server, 8);
@@ -148,13 +150,13 @@ fn other_ports_and_networks_are_not_intercepted() {
     ]);
     let [v4, v6] = BOTH;
     for (to, wanted) in [
-        (v4.at(8080), v4.far),
-        (v4.at(8081), v4.far),
-        (v4.at(9000), v4.far),
-        (v4.at(8082), v4.client),
+        (v4.server_port(8080), v4.far),
+        (v4.server_port(8081), v4.far),
+        (v4.server_port(9000), v4.far),
+        (v4.server_port(8082), v4.client),
         // The listener's own port, on another host.
-        (v4.at(3129), v4.client),
-        (v6.at(8080), v6.client),
+        (v4.server_port(3129), v4.client),
+        (v6.server_port(8080), v6.client),
     ] {
         assert_eq!(bed.source(&bed.listen(to)), wanted, "{to}");
     }
@@ -173,7 +175,7 @@ fn keep_source_preserves_address_and_port() {
         command.stdout(records.reopen().unwrap());
         let relay = Relay::spawn(command);
         for family in BOTH {
-            let listener = bed.listen(family.at(8080));
+            let listener = bed.listen(family.server_port(8080));
             let (client, server) = bed.pair(&bed.client, &listener);
             assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
             exchange(&client, &server, 4);
@@ -200,7 +202,7 @@ fn earlier_connections_continue_during_and_after_relay() {
     }
     let bed = testbed("before");
     for family in BOTH {
-        let listener = bed.listen(family.at(8080));
+        let listener = bed.listen(family.server_port(8080));
         let (client, server) = bed.pair(&bed.client, &listener);
         let (later_client, later_server) = bed.pair(&bed.client, &listener);
         let relay = bed.relay(&INTERCEPT);
@@ -219,7 +221,7 @@ fn next_start_removes_rules_of_killed_relay() {
     let bed = testbed("kill");
     for more in [&[][..], &["--verify-connect"]] {
         for family in BOTH {
-            let listener = bed.listen(family.at(8080));
+            let listener = bed.listen(family.server_port(8080));
             let other = alone(&family, 3130);
             let other: Vec<_> = other.iter().map(String::as_str).collect();
             let relay = bed.relay(&[&other[..], more].concat());
@@ -252,7 +254,7 @@ fn stopped_relay_releases_and_resumes_interception() {
     for more in [&[][..], &["--verify-connect"]] {
         let relay = bed.relay(&[&INTERCEPT[..], more].concat());
         for family in BOTH {
-            let listener = bed.listen(family.at(8080));
+            let listener = bed.listen(family.server_port(8080));
             let (client, server) = bed.pair(&bed.client, &listener);
             assert_eq!(server.peer_addr().unwrap().ip(), family.far);
             relay.signal(Signal::STOP);
@@ -277,7 +279,7 @@ fn restores_flushed_rules() {
     let relay = bed.relay(&INTERCEPT);
     bed.output_of(&["nft", "flush", "ruleset"]);
     for family in BOTH {
-        bed.until_source_is(family.far, &bed.listen(family.at(8080)));
+        bed.until_source_is(family.far, &bed.listen(family.server_port(8080)));
     }
     let (_, log) = relay.stop();
     assert!(
@@ -296,7 +298,7 @@ fn verified_connect_reports_error_of_destination() {
     let verify = ["--verify-connect", "--connect-timeout", "8s"];
     let _relay = bed.relay(&[&INTERCEPT[..], &verify].concat());
     // A port of the server that drops all packets.
-    feed(
+    run_with_input(
         &bed.server,
         "nft",
         &["-f", "-"],
@@ -309,21 +311,21 @@ fn verified_connect_reports_error_of_destination() {
     );
     for family in BOTH {
         let kind = |to: SocketAddr| bed.connect(to).unwrap_err().kind();
-        assert_eq!(kind(family.at(8081)), ErrorKind::ConnectionRefused);
+        assert_eq!(kind(family.server_port(8081)), ErrorKind::ConnectionRefused);
         assert_eq!(
-            kind((family.nobody, 8080).into()),
+            kind((family.unassigned, 8080).into()),
             ErrorKind::HostUnreachable
         );
         assert_eq!(
-            kind((family.nowhere, 8080).into()),
+            kind((family.unreachable, 8080).into()),
             ErrorKind::NetworkUnreachable
         );
         let silent = bed
             .client
-            .run(|| TcpStream::connect_timeout(&family.at(8088), Duration::from_secs(2)));
+            .run(|| TcpStream::connect_timeout(&family.server_port(8088), Duration::from_secs(2)));
         assert_eq!(silent.unwrap_err().kind(), ErrorKind::TimedOut);
 
-        let listener = bed.listen(family.at(8080));
+        let listener = bed.listen(family.server_port(8080));
         let (client, server) = bed.pair(&bed.client, &listener);
         assert_eq!(server.peer_addr().unwrap().ip(), family.far);
         exchange(&client, &server, 2);
@@ -340,8 +342,8 @@ fn verified_connects_of_own_host_fail_at_once() {
     let own = ["--verify-connect", "--intercept-local"];
     let _relay = bed.relay(&[&INTERCEPT[..], &own].concat());
     for family in BOTH {
-        for to in [family.at(8081), (family.nobody, 8080).into()] {
-            let connect = || TcpStream::connect_timeout(&to, PATIENCE);
+        for to in [family.server_port(8081), (family.unassigned, 8080).into()] {
+            let connect = || TcpStream::connect_timeout(&to, TEST_TIMEOUT);
             let error = bed.router.run(connect).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{to}");
         }
@@ -356,9 +358,9 @@ fn parallel_verified_connects_reach_their_destinations() {
     let bed = testbed("many");
     let _relay = bed.relay(&[&INTERCEPT[..], &["--verify-connect", "--keep-source"]].concat());
     for family in BOTH {
-        let listener = bed.listen(family.at(8080));
+        let listener = bed.listen(family.server_port(8080));
         let clients = bed.client.run(|| {
-            let connect = |_| TcpStream::connect_timeout(&family.at(8080), PATIENCE);
+            let connect = |_| TcpStream::connect_timeout(&family.server_port(8080), TEST_TIMEOUT);
             std::thread::scope(|scope| {
                 let all: Vec<_> = (0..50).map(|n| scope.spawn(move || connect(n))).collect();
                 all.into_iter().map(|c| c.join().unwrap()).collect()
@@ -390,9 +392,9 @@ fn verified_connect_works_through_peer() {
         let peer = ["--verify-connect", "--peer", "127.0.0.1"];
         let near = bed.relay(&[&INTERCEPT[..], &peer, &["--streams", streams]].concat());
         for family in BOTH {
-            let refused = bed.connect(family.at(8081)).unwrap_err().kind();
+            let refused = bed.connect(family.server_port(8081)).unwrap_err().kind();
             assert_eq!(refused, ErrorKind::ConnectionRefused);
-            let (client, server) = bed.pair(&bed.client, &bed.listen(family.at(8080)));
+            let (client, server) = bed.pair(&bed.client, &bed.listen(family.server_port(8080)));
             assert_eq!(server.peer_addr().unwrap().ip(), family.far);
             exchange(&client, &server, 2);
         }
@@ -412,7 +414,7 @@ fn clients_connect_directly_while_peer_is_down() {
         let near = bed.relay(&[&INTERCEPT[..], &peer, verify].concat());
         for family in BOTH {
             for _ in 0..2 {
-                let (client, server) = bed.pair(&bed.client, &bed.listen(family.at(8080)));
+                let (client, server) = bed.pair(&bed.client, &bed.listen(family.server_port(8080)));
                 assert_eq!(server.peer_addr().unwrap().ip(), family.far);
                 exchange(&client, &server, 1);
             }
@@ -434,14 +436,14 @@ fn no_direct_fallback_refuses_clients_while_peer_is_down() {
     let strict = ["--peer", "127.0.0.1", "--no-direct-fallback"];
     let near = bed.relay(&[&INTERCEPT[..], &strict].concat());
     for family in BOTH {
-        let _listener = bed.listen(family.at(8080));
-        assert_turned_away(bed.connect(family.at(8080)));
+        let _listener = bed.listen(family.server_port(8080));
+        assert_refused(bed.connect(family.server_port(8080)));
     }
     drop(near);
     let near = bed.relay(&[&INTERCEPT[..], &strict, &["--verify-connect"]].concat());
     for family in BOTH {
-        let _listener = bed.listen(family.at(8080));
-        assert!(bed.connect(family.at(8080)).is_err());
+        let _listener = bed.listen(family.server_port(8080));
+        assert!(bed.connect(family.server_port(8080)).is_err());
     }
     let (_, log) = near.stop();
     assert!(!log.contains("connect directly"), "{log}");
@@ -455,7 +457,7 @@ fn without_verification_client_is_reset_after_connect() {
     let bed = testbed("late");
     let _relay = bed.relay(&INTERCEPT);
     for family in BOTH {
-        assert_turned_away(bed.connect(family.at(8081)));
+        assert_refused(bed.connect(family.server_port(8081)));
     }
 }
 
@@ -478,7 +480,7 @@ fn relays_connections_of_own_host_once() {
         command.stdout(records.reopen().unwrap());
         let relay = Relay::spawn(command);
         for family in BOTH {
-            let listener = bed.listen(family.at(8080));
+            let listener = bed.listen(family.server_port(8080));
             let (client, server) = bed.pair(&bed.router, &listener);
             exchange(&client, &server, 2);
             // Forwarded connections are relayed as before.
@@ -499,20 +501,23 @@ fn connections_of_own_host_bypass_killed_relay() {
     let bed = testbed("ownkill");
     let relay = bed.relay(&[&INTERCEPT[..], &["--intercept-local"]].concat());
     for family in BOTH {
-        let listener = bed.listen(family.at(8080));
+        let listener = bed.listen(family.server_port(8080));
         let (client, server) = bed.pair(&bed.router, &listener);
         exchange(&client, &server, 1);
     }
     relay.signal(Signal::KILL);
     relay.wait();
     for family in BOTH {
-        let listener = bed.listen(family.at(8080));
-        let to = family.at(8080);
+        let listener = bed.listen(family.server_port(8080));
+        let to = family.server_port(8080);
         let began = Instant::now();
         let direct = loop {
-            match bed.router.run(|| TcpStream::connect_timeout(&to, PATIENCE)) {
+            match bed
+                .router
+                .run(|| TcpStream::connect_timeout(&to, TEST_TIMEOUT))
+            {
                 Ok(client) => break client,
-                Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+                Err(error) => assert!(began.elapsed() < TEST_TIMEOUT, "{error}"),
             }
             std::thread::sleep(Duration::from_millis(50));
         };
@@ -543,7 +548,7 @@ fn two_relays_intercept_on_one_host() {
     let first = relay("127.0.0.1:3129", "10.77.2.0/24:8080,8082");
     let _second = relay("127.0.0.1:3130", "10.77.2.0/24:8081,8082");
     for port in [8080, 8081, 8082] {
-        let listener = bed.listen(v4.at(port));
+        let listener = bed.listen(v4.server_port(port));
         for ns in [&bed.client, &bed.router] {
             let (client, server) = bed.pair(ns, &listener);
             assert_eq!(server.peer_addr().unwrap().ip(), v4.far, "{port}");
@@ -551,7 +556,7 @@ fn two_relays_intercept_on_one_host() {
         }
     }
     first.stop();
-    let sources = [8080, 8081, 8082].map(|port| bed.source(&bed.listen(v4.at(port))));
+    let sources = [8080, 8081, 8082].map(|port| bed.source(&bed.listen(v4.server_port(port))));
     assert_eq!(sources, [v4.client, v4.far, v4.far]);
 }
 
@@ -564,7 +569,7 @@ fn draining_relay_and_next_one_keep_each_others_rules() {
     }
     let bed = testbed("handover");
     for family in BOTH {
-        let inside = bed.listen(family.at(8080));
+        let inside = bed.listen(family.server_port(8080));
         for port in [3129, 3130] {
             let [first, next] = [3129, port].map(|port| alone(&family, port));
             let [first, next] = [&first, &next].map(|args| args.each_ref().map(String::as_str));
@@ -597,13 +602,13 @@ fn relays_ipv4_without_ipv6() {
         return;
     }
     let bed = testbed("nosix");
-    set(&bed.router, "net.ipv6.conf.all.disable_ipv6", "1");
+    set_sysctl(&bed.router, "net.ipv6.conf.all.disable_ipv6", "1");
     let v4 = IPV4;
     let relay = Relay::spawn_waiting(
         bed.command(&[&INTERCEPT[..], &["--verify-connect"]].concat()),
         1,
     );
-    assert_eq!(bed.source(&bed.listen(v4.at(8080))), v4.far);
+    assert_eq!(bed.source(&bed.listen(v4.server_port(8080))), v4.far);
     assert!(!bed.output_of(&["nft", "list", "tables"]).contains("ip6"));
     relay.stop();
     assert_eq!(bed.remains(), "");

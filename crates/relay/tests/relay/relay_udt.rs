@@ -172,7 +172,7 @@ fn connections_survive_reload() {
     let hosts = hosts("ru-hup", &LOSSY, "", "");
     let [client, server] = hosts.pair();
     hosts.far.signal(rustix::process::Signal::HUP);
-    hosts.far.says("reloaded");
+    hosts.far.wait_for_output("reloaded");
     exchange(&client, &server, 1);
     let [client, server] = hosts.pair();
     exchange(&client, &server, 1);

@@ -2,7 +2,7 @@
 //! Tests of the lab's pages in a real browser.
 
 use super::{document::html, downloads::Downloads, fixtures};
-use longhaul_testbed::browser::{assert_good, told};
+use longhaul_testbed::browser::{assert_good, script_output};
 
 #[test]
 fn page_with_every_figure_fits_and_is_accessible() {
@@ -34,7 +34,7 @@ addEventListener('load', () => setTimeout(() => {
 #[test]
 fn shows_link_events_in_and_above_charts() {
     let page = html(&fixtures::every_figure(), &Downloads::default());
-    let Some(reports_by_screen) = told(&page, REPORT_LABELS) else {
+    let Some(reports_by_screen) = script_output(&page, REPORT_LABELS) else {
         return;
     };
     for reports in reports_by_screen {

@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A real browser without a window.
+//! Headless browser.
 
 pub mod axe;
 pub mod frame;
 mod page;
 
-pub use page::{assert_accessible, assert_fits, assert_good, assert_loads_nothing, outline, told};
+pub use page::{
+    assert_accessible, assert_fits, assert_good, assert_loads_nothing, outline, script_output,
+};
 
 use std::{
     process::{Command, Stdio},
     time::Duration,
 };
 
-/// Time in the page after which it is looked at. It passes as fast as the page's work allows, which on a machine that is
-/// busy may be before the browser has drawn anything: who needs that waits longer.
+/// Virtual time in the page after which it is read. It elapses as fast as the page's work allows. On a busy machine that
+/// may be before the browser has drawn anything; a test that needs drawing must wait longer.
 pub const BUDGET: Duration = Duration::from_secs(5);
 
-/// What a browser made of a page.
-pub struct Shown {
-    /// The document as it is after scripts have run.
+/// Page as a browser rendered it.
+pub struct RenderedPage {
+    /// Document after scripts have run.
     pub dom: String,
-    /// What scripts, or the browser about them, said.
+    /// Lines on the console, by scripts or by the browser.
     pub console: Vec<String>,
 }
 
 /// Opens `url` at a window width; `None` if there is no browser and ALLOW_SKIP=1.
-pub fn open(url: &str, width: u32) -> Option<Shown> {
+pub fn open(url: &str, width: u32) -> Option<RenderedPage> {
     open_in(url, width, Scheme::Light, BUDGET)
 }
 
-/// Colours that the reader prefers.
+/// Preferred colour scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "not every test looks at both")]
 pub enum Scheme {
@@ -39,8 +41,8 @@ pub enum Scheme {
     Dark,
 }
 
-/// As [`open`], by a reader who prefers these colours, after so much time in the page.
-pub fn open_in(url: &str, width: u32, scheme: Scheme, budget: Duration) -> Option<Shown> {
+/// Opens `url` with this colour scheme, and this virtual time in the page; else as [`open`].
+pub fn open_in(url: &str, width: u32, scheme: Scheme, budget: Duration) -> Option<RenderedPage> {
     let program = program()?;
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new(program)
@@ -64,9 +66,9 @@ pub fn open_in(url: &str, width: u32, scheme: Scheme, budget: Duration) -> Optio
         .unwrap();
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{log}");
-    // Pages of the browser's own speak there, too.
+    // The browser's own pages write there, too.
     let said = |line: &&str| line.contains("CONSOLE") && !line.contains("source: chrome://");
-    Some(Shown {
+    Some(RenderedPage {
         dom: String::from_utf8(output.stdout).unwrap(),
         console: log.lines().filter(said).map(str::to_owned).collect(),
     })

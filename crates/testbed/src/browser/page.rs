@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages in a real browser: whether they fit, draw, say nothing on the console and load nothing; and
-//! what the accessibility checker finds.
+//! Assertions about pages in a browser: they fit, draw charts, write nothing on the console, load nothing, and
+//! are accessible.
 
 use super::{Scheme, axe, frame};
 
-/// A desk and a phone.
+/// Widths of a desktop and a phone, in pixels.
 const WIDTHS: [u32; 2] = [1280, 390];
 
-/// Tells how many charts were drawn and how much was loaded.
-const LOOK: &str = "<script>
+/// Script that prints the numbers of charts drawn and of resources loaded.
+const COUNT_SCRIPT: &str = "<script>
 addEventListener('load', () => setTimeout(() => {
   tell(`drawn ${document.querySelectorAll('.plot canvas').length}`);
   tell(`loaded ${performance.getEntriesByType('resource').length}`);
 }, 300));
 </script>";
 
-/// What `scripts`, put at the end of `page`, tell on a desk and on a phone, with nothing on the console.
-pub fn told(page: &str, scripts: &str) -> Option<[Vec<String>; 2]> {
+/// Returns the output of `scripts` at the end of `page`, on a desktop and on a phone; the console must be empty.
+pub fn script_output(page: &str, scripts: &str) -> Option<[Vec<String>; 2]> {
     let at = |width| {
-        let (told, console) = frame::told(page, scripts, width, Scheme::Light)?;
+        let (lines, console) = frame::script_output(page, scripts, width, Scheme::Light)?;
         assert!(console.is_empty(), "{console:#?}");
-        Some(told)
+        Some(lines)
     };
     let [desk, phone] = WIDTHS.map(at);
     Some([desk?, phone?])
 }
 
-/// Asserts that `page` fits both widths, draws `charts` of `chart.js` and is silent; and that it keeps the
-/// rules of accessibility in light and in dark.
+/// Asserts that `page` fits both widths, draws `charts` of `chart.js`, writes nothing on the console, and is
+/// accessible in both colour schemes.
 pub fn assert_good(page: &str, charts: usize) {
     let wanted = ["wide ", &format!("drawn {charts}"), "loaded 0"];
-    let Some(told) = told(page, &[frame::WIDE, LOOK].concat()) else {
+    let Some(output) = script_output(page, &[frame::OVERFLOW_SCRIPT, COUNT_SCRIPT].concat()) else {
         return;
     };
-    assert_eq!(told, [wanted, wanted], "on a desk, on a phone");
+    assert_eq!(output, [wanted, wanted], "on a desk, on a phone");
     assert_accessible(page);
 }
 
 /// Asserts that `page` fits both widths.
 pub fn assert_fits(page: &str) {
-    if let Some(told) = told(page, frame::WIDE) {
-        assert_eq!(told, [["wide "]; 2], "on a desk, on a phone");
+    if let Some(output) = script_output(page, frame::OVERFLOW_SCRIPT) {
+        assert_eq!(output, [["wide "]; 2], "on a desk, on a phone");
     }
 }
 
-/// Asserts that `page` keeps the rules of accessibility, at both widths, in light and in dark.
+/// Asserts that `page` is accessible, at both widths and in both colour schemes.
 pub fn assert_accessible(page: &str) {
     let schemes = |width| [(width, Scheme::Light), (width, Scheme::Dark)];
     for (width, scheme) in WIDTHS.into_iter().flat_map(schemes) {
@@ -55,7 +55,7 @@ pub fn assert_accessible(page: &str) {
     }
 }
 
-/// The structure of `page`: each heading, answer, caption and summary on a line.
+/// Returns the structure of `page`: each heading, answer, caption and summary on a line.
 pub fn outline(page: &str) -> String {
     const KEPT: [&str; 10] = [
         "title>",
@@ -78,7 +78,7 @@ pub fn outline(page: &str) -> String {
         .collect()
 }
 
-/// Asserts that `page` names nothing that a browser would load, and forbids it to load anything.
+/// Asserts that `page` refers to no resource that a browser would load, and forbids loading.
 pub fn assert_loads_nothing(page: &str) {
     for loads in ["src=", "<link", "@import", "url("] {
         assert!(!page.contains(loads), "{loads}");
@@ -90,9 +90,9 @@ pub fn assert_loads_nothing(page: &str) {
 mod tests {
     use super::*;
 
-    /// The checker is there and judges: a page with faults is not good.
+    /// The checker runs, and finds the violations of an inaccessible page.
     #[test]
-    fn faults_are_found() {
+    fn finds_violations() {
         let page = "<!DOCTYPE html><html><head><title>t</title></head><body><main><h1>h</h1>\
                 <img src=\"data:,\"><p style=\"color:#777;background:#888\">faint</p></main></body></html>";
         let Some(found) = axe::violations(page, 1280, Scheme::Light) else {

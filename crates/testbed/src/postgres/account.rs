@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! As whom the server runs: PostgreSQL refuses to be root.
+//! Account of the server: PostgreSQL refuses to run as root.
 
 use std::{
     fs,
@@ -8,30 +8,30 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// An account for the server.
+/// Account for the server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Account {
-    /// Ours will do.
-    Ours,
-    /// Root becomes this user and group.
+    /// Account of this process.
+    Own,
+    /// User and group to which root changes.
     Other(u32, u32),
-    /// PostgreSQL refuses to run as user 0, and this user namespace has no other user: one more namespace inside it gives
-    /// root another number.
+    /// User of a nested user namespace. PostgreSQL refuses to run as user 0, and this user namespace has no other user; a
+    /// nested one gives root another number.
     Nested,
 }
 
 impl Account {
-    /// One that can be had here.
+    /// Chooses a usable account.
     pub(crate) fn choose() -> Self {
         if !rustix::process::geteuid().is_root() {
-            return Self::Ours;
+            return Self::Own;
         }
         let accounts = ["postgres", "nobody"].into_iter().filter_map(entry);
         let mut accounts = accounts.map(|(user, group)| Self::Other(user, group));
-        accounts.find(Self::works).unwrap_or(Self::Nested)
+        accounts.find(Self::is_usable).unwrap_or(Self::Nested)
     }
 
-    fn works(&self) -> bool {
+    fn is_usable(&self) -> bool {
         let status = self
             .command(Path::new("true"))
             .stderr(Stdio::null())
@@ -39,10 +39,10 @@ impl Account {
         status.is_ok_and(|status| status.success())
     }
 
-    /// A program that runs as this account.
+    /// Returns a command that runs a program as this account.
     pub(crate) fn command(self, program: &Path) -> Command {
         let mut command = match self {
-            Self::Ours => return Command::new(program),
+            Self::Own => return Command::new(program),
             Self::Other(user, group) => {
                 let mut command = Command::new("setpriv");
                 command.arg(format!("--reuid={user}"));
@@ -61,7 +61,7 @@ impl Account {
         command
     }
 
-    /// Gives it a file of ours.
+    /// Changes the owner of a file to this account.
     pub(crate) fn give(self, path: &Path) {
         if let Self::Other(user, group) = self {
             chown(path, Some(user), Some(group)).unwrap();
@@ -69,7 +69,7 @@ impl Account {
     }
 }
 
-/// User and group of an account of this system.
+/// Returns user and group of an account of this system.
 fn entry(name: &str) -> Option<(u32, u32)> {
     let text = fs::read_to_string("/etc/passwd").ok()?;
     let line = text

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! For tests: a PostgreSQL server of their own, in a temporary directory, of which nothing is left, also when
+//! PostgreSQL servers for tests, in a temporary directory. All their files and processes are removed, also when
 //! the test is killed.
 //!
 //! ```no_run
 //! use longhaul_testbed::postgres::{Server, Setup};
 //!
-//! // Most tests share a server, and have a database each.
+//! // Most tests share a server, with a database for each.
 //! let url = Server::shared().database();
 //!
-//! // Those that kill it, or want it elsewhere, have one of their own. `within` makes a command run in a
-//! // network namespace, for instance; the address is one of that namespace.
+//! // Tests that kill it, or need it elsewhere, have one of their own. `within` may make a command run in a
+//! // network namespace; the address is one of that namespace.
 //! # fn within(_: &mut std::process::Command) {}
 //! let mut server = Setup::default()
 //!     .listen("10.9.0.1:5432".parse().unwrap())
-//!     .within(within)
+//!     .prepare_commands(within)
 //!     .durable()
 //!     .start();
 //! let url = server.database();
 //! server.kill();
-//! server.start_again();
+//! server.restart();
 //! ```
 //!
 //! Without PostgreSQL's programs it panics and names `scripts/setup`. Servers listen on a Unix socket that only
-//! their own user (and root) can reach, and on a TCP port with a password only if told to.
+//! their own user (and root) can reach. They listen on a TCP port, with a password, only if configured.
 
 mod account;
-mod place;
 mod server;
+mod server_files;
 mod setup;
 
 pub use server::Server;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A server at work, its guard, and its end.
+//! Running server, its guard process, and its shutdown.
 
-use super::place::Place;
+use super::server_files::ServerFiles;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs::{self, File},
@@ -13,11 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long starting may take before it counts as hung. Nothing else depends on it.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(10);
+/// Longest time of a start before it counts as hung.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits until its input ends, which it does with the test however that ends, and takes away what is left.
+/// Script of the guard process. Its input ends with the test, however that ends; then it removes all leftovers.
 const GUARD: &str = r#"
 trap '' HUP INT TERM
 cat >/dev/null
@@ -36,9 +36,9 @@ fi
 rm -rf "$1"
 "#;
 
-/// A server at work. Dropping it stops it and removes all that it had.
+/// Running server. Dropping it stops it and removes its files.
 pub struct Server {
-    place: Place,
+    place: ServerFiles,
     listen: Option<SocketAddr>,
     password: String,
     options: Vec<String>,
@@ -50,7 +50,7 @@ pub struct Server {
 
 impl Server {
     pub(crate) fn start_at(
-        place: Place,
+        place: ServerFiles,
         listen: Option<SocketAddr>,
         password: String,
         options: Vec<String>,
@@ -66,21 +66,21 @@ impl Server {
             postgres: None,
             databases: AtomicU32::new(0),
         };
-        server.start_again();
+        server.restart();
         server
     }
 
-    /// Makes a database and returns its URL, with the TCP address if it has one.
+    /// Creates a database and returns its URL, with the TCP address if it has one.
     ///
     /// # Panics
-    /// If the server says no.
+    /// If the server returns an error.
     pub fn database(&self) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Relaxed));
         self.run("postgres", &format!("CREATE DATABASE {name}"));
         self.url(&name)
     }
 
-    /// The URL of a database, with the TCP address if the server has one.
+    /// Returns the URL of a database, with the TCP address if the server has one.
     pub fn url(&self, database: &str) -> String {
         let Self { password, .. } = self;
         match self.listen {
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// The URL of a database by its Unix socket.
+    /// Returns the URL of a database by its Unix socket.
     pub fn socket_url(&self, database: &str) -> String {
         let folder = self.place.folder.display().to_string().replace('/', "%2F");
         format!("postgresql://longhaul@{folder}:{}/{database}", self.port())
@@ -98,7 +98,7 @@ impl Server {
     /// Runs SQL in a database (the last part of its URL) and returns rows as lines, fields between `|`.
     ///
     /// # Panics
-    /// If the server says no.
+    /// If the server returns an error.
     pub fn run(&self, database: &str, sql: &str) -> String {
         let mut psql = self.place.command("psql");
         psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql]);
@@ -111,14 +111,14 @@ impl Server {
             .to_owned()
     }
 
-    /// Ends it and all its processes as by `kill -9`.
+    /// Kills the server and all its processes with SIGKILL.
     ///
     /// # Panics
     /// If it does not run.
     pub fn kill(&mut self) {
         let mut postgres = self.postgres.take().expect("it runs");
         let main = pid(&postgres);
-        // So that it makes no new ones.
+        // Stopped, so that it starts no new processes.
         kill_process(main, Signal::STOP).unwrap();
         let others = children(main);
         for other in &others {
@@ -131,7 +131,7 @@ impl Server {
         });
     }
 
-    /// Stops all its processes in the middle of what they do: it answers nothing, and its connections stand.
+    /// Stops all its processes (SIGSTOP): it replies to nothing, and its connections stay open.
     ///
     /// # Panics
     /// If it does not run.
@@ -139,7 +139,7 @@ impl Server {
         self.signal_all(Signal::STOP);
     }
 
-    /// Lets them go on.
+    /// Continues its processes after [`freeze`](Self::freeze).
     ///
     /// # Panics
     /// If it does not run.
@@ -147,11 +147,11 @@ impl Server {
         self.signal_all(Signal::CONT);
     }
 
-    /// Starts it after [`kill`](Self::kill), with what it had on its disk.
+    /// Starts the server again after [`kill`](Self::kill), with the data on its disk.
     ///
     /// # Panics
     /// If it does not start.
-    pub fn start_again(&mut self) {
+    pub fn restart(&mut self) {
         assert!(self.postgres.is_none(), "it runs");
         let log = File::create(self.place.folder.join("log")).unwrap();
         let mut command = self.place.command("postgres");
@@ -192,7 +192,7 @@ impl Drop for Server {
             for one in children(main).into_iter().chain([main]) {
                 let _ = kill_process(one, Signal::CONT);
             }
-            // "Immediate shutdown": it ends its processes and removes its shared memory.
+            // SIGQUIT is PostgreSQL's immediate shutdown: it ends its processes and removes its shared memory.
             let _ = kill_process(main, Signal::QUIT);
             let _ = postgres.wait();
         }
@@ -201,13 +201,13 @@ impl Drop for Server {
     }
 }
 
-fn guard(place: &Place) -> Child {
+fn guard(place: &ServerFiles) -> Child {
     let mut command = place.account.command(Path::new("sh"));
     command.args(["-c", GUARD, "guard"]).arg(&place.folder);
     command.stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// The eighth line of its file says so, the first who it is about.
+/// Whether the server is ready: the eighth line of postmaster.pid has its state, the first its process number.
 fn is_ready(folder: &Path, pid: u32) -> bool {
     let text = fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -226,7 +226,7 @@ fn children(parent: Pid) -> Vec<Pid> {
     pids.filter_map(Pid::from_raw).collect()
 }
 
-/// Gone, or dead and not yet buried by whoever adopted it.
+/// Whether a process has ended: it does not exist, or is a zombie.
 fn is_gone(process: Pid) -> bool {
     let path = format!("/proc/{}/stat", process.as_raw_nonzero());
     let Ok(text) = fs::read_to_string(path) else {
@@ -239,7 +239,10 @@ fn is_gone(process: Pid) -> bool {
 fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
     let start = Instant::now();
     while !there() {
-        assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
-        sleep(PAUSE);
+        assert!(
+            start.elapsed() < START_TIMEOUT,
+            "waited too long for {what}"
+        );
+        sleep(POLL_INTERVAL);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a server is to be like.
+//! Configuration of a server.
 
-use super::{place::Place, server::Server};
+use super::{server::Server, server_files::ServerFiles};
 use std::{
     fs,
     net::{SocketAddr, TcpListener},
@@ -12,8 +12,8 @@ use std::{
 
 type Within = Box<dyn Fn(&mut Command) + Send + Sync>;
 
-/// What a server is to be like. The default listens on a Unix socket only, and forgets what it was told if
-/// the machine (not the server) dies.
+/// Configuration of a server. The default listens on a Unix socket only, and may lose data if
+/// the machine (not the server) crashes.
 #[derive(Default)]
 pub struct Setup {
     listen: Option<SocketAddr>,
@@ -23,40 +23,43 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// On a TCP port as well. Port 0 is a free one of this process's namespace.
+    /// Listens on a TCP port as well. Port 0 is a free one of this process's namespace.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = Some(address);
         self
     }
 
-    /// Its processes are made by commands that went through `prepare`, which may put them into a network namespace.
+    /// Prepares the commands of its processes with `prepare`, which may move them into a network namespace.
     #[must_use]
-    pub fn within(mut self, prepare: impl Fn(&mut Command) + Send + Sync + 'static) -> Self {
+    pub fn prepare_commands(
+        mut self,
+        prepare: impl Fn(&mut Command) + Send + Sync + 'static,
+    ) -> Self {
         self.within = Some(Box::new(prepare));
         self
     }
 
-    /// With `fsync`: what it acknowledged survives a power failure, too.
+    /// Enables `fsync`: committed data survive a power failure, too.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
         self
     }
 
-    /// With TLS on its TCP port: certificate and key, PEM.
+    /// Enables TLS on its TCP port, with certificate and key in PEM.
     #[must_use]
     pub fn certificate(mut self, certificate: &str, key: &str) -> Self {
         self.certificate = Some((certificate.to_owned(), key.to_owned()));
         self
     }
 
-    /// Starts it, and returns when it answers.
+    /// Starts the server, and returns when it accepts connections.
     ///
     /// # Panics
     /// If PostgreSQL is missing (run `scripts/setup`) or does not start.
     pub fn start(self) -> Server {
-        let place = Place::new();
+        let place = ServerFiles::new();
         let password = fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
         place.initialise(password.trim());
         if let Some((certificate, key)) = &self.certificate {
@@ -86,7 +89,7 @@ impl Setup {
 }
 
 impl Server {
-    /// One of the test's own, with everything as by default.
+    /// Starts a server for one test, with the default configuration.
     ///
     /// # Panics
     /// As [`Setup::start`].
@@ -94,7 +97,7 @@ impl Server {
         Setup::default().start()
     }
 
-    /// One that all tests of a process share, which must not stop it.
+    /// Returns the server that all tests of a process share; they must not stop it.
     ///
     /// # Panics
     /// As [`Setup::start`].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A test that skips itself is counted as skipped, not as passed.
+//! Tests that skip themselves are counted as skipped, not as passed.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// This program's test that lacks something.
+/// Test of this program that lacks a requirement.
 const LACKING: &str = "counted::lacks_a_program";
 
 #[test]
@@ -19,7 +19,7 @@ fn lacks_a_program() {
     }
 }
 
-/// Runs it as `cargo test` does.
+/// Runs that test as `cargo test` does.
 fn run(allowed: &str, notes: &Path) -> Output {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", LACKING])
@@ -30,7 +30,7 @@ fn run(allowed: &str, notes: &Path) -> Output {
         .unwrap()
 }
 
-/// The last line that `scripts/test` prints, and whether it is content.
+/// Returns the last line of `scripts/test-summary`, and whether it succeeded.
 fn summary(log: &str, notes: &Path) -> (String, bool) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("log");
@@ -43,7 +43,7 @@ fn summary(log: &str, notes: &Path) -> (String, bool) {
 }
 
 #[test]
-fn what_is_not_there_fails_or_is_noted() {
+fn missing_requirement_fails_or_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let notes = folder.path().join("notes");
     let failed = run("0", &notes);
@@ -70,7 +70,7 @@ fn what_is_not_there_fails_or_is_noted() {
 }
 
 #[test]
-fn the_summary_adds_up_all_programs() {
+fn summary_adds_up_all_programs() {
     let folder = tempfile::tempdir().unwrap();
     let notes = folder.path().join("notes");
     let log = "running 3 tests\n\
@@ -82,13 +82,13 @@ fn the_summary_adds_up_all_programs() {
         (line.as_str(), good),
         ("5 passed, 1 failed, 1 skipped", true)
     );
-    // Twice the same test; one that names no thread is one each time.
+    // A test listed twice counts once; one without a thread name counts each time.
     let lines = "a 7\tone\tneeds root\na 7\tone\tneeds a browser\nb 8\tone\tneeds root\n\
                  c 9\tmain\tneeds root\nc 9\tmain\tneeds root\n";
     fs::write(&notes, lines).unwrap();
     let (line, _) = summary(log, &notes);
     assert_eq!(line, "1 passed, 1 failed, 5 skipped");
-    // A program that died.
+    // A program that crashed.
     let (line, good) = summary("running 3 tests\n", &folder.path().join("none"));
     assert!(
         line.starts_with("3 tests ended without a result, ") && !good,

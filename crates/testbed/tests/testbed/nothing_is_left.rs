@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Of a server nothing is left, however its test ends.
+//! Servers leave nothing behind, however their tests end.
 
 use longhaul_testbed::postgres::{Server, Setup};
 use std::{
@@ -13,7 +13,7 @@ use std::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a server has outside itself.
+/// Directory, process and shared memory of a server.
 struct Traces {
     folder: PathBuf,
     process: PathBuf,
@@ -53,7 +53,7 @@ fn folder_of(server: &Server) -> PathBuf {
 }
 
 #[test]
-fn after_its_drop() {
+fn drop_leaves_nothing() {
     let server = Server::start();
     let traces = Traces::of(&folder_of(&server));
     drop(server);
@@ -61,7 +61,7 @@ fn after_its_drop() {
 }
 
 #[test]
-fn after_a_drop_while_it_was_frozen() {
+fn drop_of_a_frozen_server_leaves_nothing() {
     let server = Server::start();
     let traces = Traces::of(&folder_of(&server));
     server.freeze();
@@ -70,7 +70,7 @@ fn after_a_drop_while_it_was_frozen() {
 }
 
 #[test]
-fn after_it_was_killed() {
+fn drop_of_a_killed_server_leaves_nothing() {
     let mut server = Server::start();
     let traces = Traces::of(&folder_of(&server));
     server.kill();
@@ -79,12 +79,12 @@ fn after_it_was_killed() {
 }
 
 #[test]
-fn what_is_killed_comes_back_with_what_it_had() {
+fn restarts_with_its_data_after_a_kill() {
     let mut server = Setup::default().durable().start();
     let before = Traces::of(&folder_of(&server));
     server.run("postgres", "CREATE TABLE kept AS SELECT 42 AS answer");
     server.kill();
-    server.start_again();
+    server.restart();
     assert_eq!(server.run("postgres", "SELECT answer FROM kept"), "42");
     let after = Traces::of(&folder_of(&server));
     drop(server);
@@ -92,7 +92,7 @@ fn what_is_killed_comes_back_with_what_it_had() {
 }
 
 #[test]
-fn tcp_wants_a_password() {
+fn tcp_requires_a_password() {
     let server = Setup::default()
         .listen("127.0.0.1:0".parse().unwrap())
         .start();
@@ -111,7 +111,7 @@ fn tcp_wants_a_password() {
     );
 }
 
-/// The other half of the next: it is killed before it ends.
+/// Child process of the next test, killed before it ends.
 #[test]
 fn holds_a_server_until_it_is_killed() {
     if env::var_os("HOLD_A_SERVER").is_some() {
@@ -122,7 +122,7 @@ fn holds_a_server_until_it_is_killed() {
 }
 
 #[test]
-fn after_its_test_was_killed() {
+fn killed_test_leaves_nothing() {
     let mut test = Command::new(env::current_exe().unwrap())
         .args([
             "--exact",
@@ -140,7 +140,7 @@ fn after_its_test_was_killed() {
     test.wait().unwrap();
     let start = Instant::now();
     while !traces.are_gone() {
-        assert!(start.elapsed() < PATIENCE, "something is left");
+        assert!(start.elapsed() < PATIENCE, "leftovers of the server remain");
         sleep(Duration::from_millis(10));
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A running `longhaul link` between two namespaces of its own.
+//! Running `longhaul link` between two namespaces of its own.
 pub mod tap_file;
 pub mod traffic;
 
-use crate::patience::await_readable;
+use crate::timeouts::await_readable;
 use longhaul_linux::netns::Netns;
 use std::{
     io::Read,
@@ -12,32 +12,32 @@ use std::{
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
 };
 
-/// More bytes than a link says to anybody.
-const SAID_MAX: usize = 1 << 16;
+/// More bytes than a link writes to standard error.
+const OUTPUT_MAX: usize = 1 << 16;
 
-/// Two namespaces and the link between them; all gone on drop.
+/// Two namespaces and the link between them; all removed on drop.
 pub struct Testbed {
-    /// The namespace at the left end.
+    /// Namespace at the left end.
     pub left: Netns,
-    /// The namespace at the right end.
+    /// Namespace at the right end.
     pub right: Netns,
     addresses: [IpAddr; 2],
     link: String,
     child: Child,
     output: ChildStderr,
     directory: tempfile::TempDir,
-    _names: Names,
+    _names: NamespaceNames,
 }
 
-/// Names of namespaces, which go on drop, where they are.
-struct Names([String; 2]);
+/// Names of namespaces, which are deleted on drop if they exist.
+struct NamespaceNames([String; 2]);
 
 impl Testbed {
-    /// Starts a link `name` between interfaces `wan0` with the given addresses. It reports ten times a second, if `flags`
-    /// name no `--interval`.
+    /// Starts a link `name` between interfaces `wan0` with the given addresses. It reports ten times a second, unless
+    /// `flags` have an `--interval`.
     pub fn start(name: &str, addresses: [&str; 2], flags: &[&str]) -> Self {
         let link = format!("{name}-{}", std::process::id());
-        let names = Names(["l", "r"].map(|end| format!("link-{link}-{end}")));
+        let names = NamespaceNames(["l", "r"].map(|end| format!("link-{link}-{end}")));
         let [left, right] = names.0.each_ref().map(|name| Netns::create(name).unwrap());
         let directory = tempfile::tempdir().unwrap();
         let ends = [0, 1].map(|i| format!("{}:wan0:{}", names.0[i], addresses[i]));
@@ -67,17 +67,17 @@ impl Testbed {
         bed
     }
 
-    /// The address of the left end.
+    /// Returns the address of the left end.
     pub fn left_address(&self) -> IpAddr {
         self.addresses[0]
     }
 
-    /// The address of the right end.
+    /// Returns the address of the right end.
     pub fn right_address(&self) -> IpAddr {
         self.addresses[1]
     }
 
-    /// `longhaul link set`.
+    /// Runs `longhaul link set`.
     pub fn set(&self, key: &str, value: &str) -> ExitStatus {
         Command::new(longhaul_testbed::longhaul())
             .args(["link", "set", &self.link, key, value])
@@ -86,7 +86,7 @@ impl Testbed {
             .unwrap()
     }
 
-    /// `longhaul link show`.
+    /// Runs `longhaul link show`.
     pub fn show(&self, flags: &[&str]) -> String {
         let output = Command::new(longhaul_testbed::longhaul())
             .args(["link", "show", &self.link])
@@ -97,14 +97,14 @@ impl Testbed {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The left namespace's interfaces, as the kernel lists them.
+    /// Returns the left namespace's interfaces, as the kernel lists them.
     pub fn interfaces(&self) -> String {
         self.left
             .run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))
             .unwrap()
     }
 
-    /// Ends the link as Ctrl-C does; what it said.
+    /// Ends the link with SIGINT; returns its output.
     pub fn stop(mut self) -> String {
         self.interrupt()
     }
@@ -118,8 +118,8 @@ impl Testbed {
             .collect()
     }
 
-    /// Ends the link as Ctrl-C does; with which status, and what it said.
-    pub fn stop_anyhow(mut self) -> (ExitStatus, String) {
+    /// Ends the link with SIGINT; returns its exit status and output.
+    pub fn stop_with_status(mut self) -> (ExitStatus, String) {
         self.end()
     }
 
@@ -135,13 +135,13 @@ impl Testbed {
         self.wait()
     }
 
-    /// Waits until the link ends without being told; with which status, and what it said.
-    pub fn end_by_itself(mut self) -> (ExitStatus, String) {
+    /// Waits until the link ends by itself; returns its exit status and output.
+    pub fn wait_for_exit(mut self) -> (ExitStatus, String) {
         self.wait()
     }
 
     fn wait(&mut self) -> (ExitStatus, String) {
-        let said = hear(&mut self.output, |_| false);
+        let said = read_until(&mut self.output, |_| false);
         (self.child.wait().unwrap(), said)
     }
 
@@ -155,13 +155,13 @@ impl Testbed {
 
 impl Drop for Testbed {
     fn drop(&mut self) {
-        // Already dead is as good.
+        // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-impl Drop for Names {
+impl Drop for NamespaceNames {
     fn drop(&mut self) {
         for name in &self.0 {
             drop(Netns::delete(name));
@@ -178,26 +178,26 @@ fn interval(flags: &[&str]) -> &'static [&'static str] {
 
 fn wait_until_ready(output: &mut ChildStderr) {
     let is_ready = |said: &[u8]| said.ends_with(b"ready\n");
-    let said = hear(output, is_ready);
+    let said = read_until(output, is_ready);
     assert!(is_ready(said.as_bytes()), "longhaul link ended: {said}");
 }
 
-/// What a link says until it is enough, or to its end. Byte by byte: what comes after is for who asks next.
-fn hear(output: &mut (impl Read + AsFd), is_enough: impl Fn(&[u8]) -> bool) -> String {
+/// Reads a link's output until `is_enough`, or to its end. It reads single bytes, so that the rest can be read later.
+fn read_until(output: &mut (impl Read + AsFd), is_enough: impl Fn(&[u8]) -> bool) -> String {
     let (mut said, mut byte) = (Vec::new(), [0]);
     while !is_enough(&said) {
-        await_readable(output, "a link's words");
+        await_readable(output, "a link's output");
         if output.read(&mut byte).unwrap() == 0 {
             break;
         }
         said.extend(byte);
-        assert!(said.len() < SAID_MAX, "a link says too much");
+        assert!(said.len() < OUTPUT_MAX, "a link prints too much");
     }
     String::from_utf8(said).unwrap()
 }
 
-/// Whether this process may make namespaces and TUN devices. If not, the test fails, or says so and
-/// is skipped with ALLOW_SKIP=1.
+/// Whether this process may create namespaces and TUN devices. If not, the test fails, or is skipped with
+/// ALLOW_SKIP=1.
 pub fn may_use_namespaces() -> bool {
     let uid = rustix::process::geteuid();
     let tun = std::fs::OpenOptions::new()
@@ -216,13 +216,13 @@ mod tests {
     use longhaul_linux::netns::DIRECTORY;
 
     #[test]
-    #[should_panic(expected = "a link says too much")]
-    fn a_link_that_speaks_without_end_is_not_heard_out() {
-        hear(&mut std::fs::File::open("/dev/zero").unwrap(), |_| false);
+    #[should_panic(expected = "a link prints too much")]
+    fn stops_reading_endless_output() {
+        read_until(&mut std::fs::File::open("/dev/zero").unwrap(), |_| false);
     }
 
     #[test]
-    fn a_link_that_cannot_start_leaves_no_namespace() {
+    fn failed_start_leaves_no_namespace() {
         if !may_use_namespaces() {
             return;
         }

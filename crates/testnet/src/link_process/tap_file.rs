@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `longhaul link --tap` wrote.
+//! Capture file of `longhaul link --tap`.
 
 use longhaul_packet::capture::{DamagedRange, EmulatorRecord, Reader, Record, Statistics, Step};
 
-/// A file as far as it can be read.
+/// Contents of a file as far as it can be read.
 #[derive(Default)]
 pub struct TapFile {
-    /// The names of the interfaces.
+    /// Names of the interfaces.
     pub interfaces: Vec<String>,
-    /// The segments, in the order of the file.
+    /// Segments, in the order of the file.
     pub segments: Vec<Segment>,
-    /// In the order of the file.
+    /// Statistics, in the order of the file.
     pub statistics: Vec<Statistics>,
     /// Damage that the reader found.
     pub damage: Vec<DamagedRange>,
-    /// All of it.
+    /// Bytes of the file.
     pub bytes: Vec<u8>,
 }
 
-/// A segment at one tap point.
+/// Segment at one capture point.
 #[derive(Clone)]
 pub struct Segment {
-    /// The number of the interface.
+    /// Number of the interface.
     pub interface: u32,
     /// Time, in nanoseconds since 1970.
-    pub at_ns: u64,
+    pub timestamp_ns: u64,
     /// Length on the wire, in bytes.
     pub wire_len: u32,
-    /// The headers.
+    /// Captured headers.
     pub headers: Vec<u8>,
-    /// Before the queue only.
-    pub truth: Option<EmulatorRecord>,
+    /// Verdict of the emulator; only before the queue.
+    pub emulator_record: Option<EmulatorRecord>,
 }
 
 impl TapFile {
@@ -45,7 +45,7 @@ impl TapFile {
                 Step::Run(run) => run.records(&rest[..run.len]).for_each(|r| file.add(r)),
                 Step::Damage(_, damage) => file.damage.push(*damage),
                 Step::Skip(_) => {}
-                Step::More(_) => panic!("all of it is there"),
+                Step::More(_) => panic!("the file is complete"),
                 Step::End => break,
             }
             rest = &rest[step.taken()..];
@@ -60,36 +60,36 @@ impl TapFile {
         match record {
             Record::Frame(frame) => self.segments.push(Segment {
                 interface: frame.interface,
-                at_ns: frame.timestamp_ns,
+                timestamp_ns: frame.timestamp_ns,
                 wire_len: frame.wire_len,
                 headers: frame.bytes.to_vec(),
-                truth: frame.truth,
+                emulator_record: frame.truth,
             }),
             Record::Statistics(statistics) => self.statistics.push(statistics),
             Record::Damage(damage) => self.damage.push(damage),
         }
     }
 
-    /// What came to the queue of a direction (0 forward, 1 backward), in order of time.
+    /// Returns the segments that arrived at the queue of a direction (0 forward, 1 backward), in order of time.
     pub fn arrivals(&self, direction: u32) -> Vec<Segment> {
         self.select(direction, true)
     }
 
-    /// What came out of it.
+    /// Returns the segments that left that queue.
     pub fn departures(&self, direction: u32) -> Vec<Segment> {
         self.select(1 - direction, false)
     }
 
     fn select(&self, interface: u32, with_truth: bool) -> Vec<Segment> {
         let here = |segment: &&Segment| {
-            segment.interface == interface && segment.truth.is_some() == with_truth
+            segment.interface == interface && segment.emulator_record.is_some() == with_truth
         };
         let mut segments: Vec<_> = self.segments.iter().filter(here).cloned().collect();
-        segments.sort_by_key(|segment| segment.at_ns);
+        segments.sort_by_key(|segment| segment.timestamp_ns);
         segments
     }
 
-    /// Whether `text` stands in it.
+    /// Whether the file contains `text`.
     pub fn contains(&self, text: &str) -> bool {
         let mut places = self.bytes.windows(text.len());
         places.any(|place| place == text.as_bytes())

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real sockets at both ends of a link.
+//! Traffic over a link, by sockets at both ends.
 
 use super::Testbed;
-use crate::relay_process::{PATIENCE, accept};
+use crate::relay_process::{TEST_TIMEOUT, accept};
 use longhaul_linux::netns::Netns;
 use std::{
     io::{Read, Write},
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes that no two places of which are alike by accident.
+/// Returns pseudorandom bytes.
 fn payload(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     let mut next = || {
@@ -26,13 +26,13 @@ pub fn transfer(bed: &Testbed, len: usize) {
     let sent = payload(len);
     let listener = bed.right.run(|| TcpListener::bind((right, 0))).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let connect = || TcpStream::connect_timeout(&(right, port).into(), PATIENCE);
+    let connect = || TcpStream::connect_timeout(&(right, port).into(), TEST_TIMEOUT);
     let mut stream = bed.left.run(connect).unwrap();
     let server = accept(&listener);
     assert_eq!(server.peer_addr().unwrap().ip(), left);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Dropped here, so that the end of the stream follows.
+            // Dropped here, so that FIN follows.
             let mut server = server;
             server.write_all(&sent).unwrap();
         });
@@ -50,11 +50,11 @@ pub fn transfer(bed: &Testbed, len: usize) {
     });
 }
 
-/// How long nothing more must come.
-const SILENCE: Duration = Duration::from_millis(700);
+/// Time without a datagram after which no more are expected.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Sends `count` numbered datagrams from left to right; the numbers that arrive, in order. It waits for `least` of them,
-/// and then only a moment for each that still comes.
+/// Sends `count` numbered datagrams from left to right; returns the numbers that arrive, in order. It waits for `least`
+/// of them, and then only briefly for each further one.
 pub fn datagrams(bed: &Testbed, count: u32, least: usize) -> Vec<u32> {
     let (sender, receiver) = sockets(bed);
     for number in 1..=count {
@@ -64,8 +64,8 @@ pub fn datagrams(bed: &Testbed, count: u32, least: usize) -> Vec<u32> {
     let mut buffer = [0; 4];
     loop {
         let wait = match arrived.len() < least {
-            true => PATIENCE,
-            false => SILENCE,
+            true => TEST_TIMEOUT,
+            false => IDLE_TIMEOUT,
         };
         receiver.set_read_timeout(Some(wait)).unwrap();
         match receiver.recv(&mut buffer) {
@@ -75,17 +75,17 @@ pub fn datagrams(bed: &Testbed, count: u32, least: usize) -> Vec<u32> {
     }
 }
 
-/// How long one datagram takes from left to right: from before it is sent until it is received.
+/// Returns the delay of one datagram from left to right: from before it is sent until it is received.
 pub fn one_way(bed: &Testbed) -> Duration {
     let (sender, receiver) = sockets(bed);
-    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    receiver.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let begun = Instant::now();
     sender.send(&[0]).unwrap();
     receiver.recv(&mut [0]).unwrap();
     begun.elapsed()
 }
 
-/// One at the left that sends to the one at the right.
+/// Opens a socket at the left, connected to one at the right.
 fn sockets(bed: &Testbed) -> (UdpSocket, UdpSocket) {
     let bind =
         |netns: &Netns, address: IpAddr| netns.run(|| UdpSocket::bind((address, 0))).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A name server that knows what a test tells it, and the files that name it.
+//! Name server with records of a test, and resolver files that refer to it.
 use std::{
     collections::HashMap,
     io::Write as _,
@@ -14,9 +14,9 @@ use tempfile::NamedTempFile;
 
 type Records = Arc<Mutex<HashMap<String, Vec<IpAddr>>>>;
 
-/// A name server on an address of its own. It answers nothing to questions for names that begin with
-/// `silent`, nor to those for IPv6 addresses of names that begin with `half`, and SERVFAIL to those for names that begin
-/// with `failing`. What it does not know does not exist. Nothing may be cached.
+/// Name server on an address of its own. It does not reply to queries for names that begin with `silent`, nor to those
+/// for IPv6 addresses of names that begin with `half`. Queries for names that begin with `failing` get SERVFAIL,
+/// and those for unknown names NXDOMAIN. Replies have a TTL of zero.
 pub struct NameServer {
     address: IpAddr,
     records: Records,
@@ -24,7 +24,7 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// Starts a server that knows these names.
+    /// Starts a server with these records.
     pub fn start(records: &[(&str, &[&str])]) -> Self {
         static NUMBER: AtomicU8 = AtomicU8::new(1);
         let [.., high, low] = std::process::id().to_be_bytes();
@@ -43,42 +43,42 @@ impl NameServer {
         server
     }
 
-    /// From now on `name` has these addresses.
+    /// Sets the addresses of `name`.
     pub fn set(&self, name: &str, addresses: &[&str]) {
         let addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
         let mut records = self.records.lock().unwrap();
         records.insert(name.to_owned(), addresses);
     }
 
-    /// How many different names that begin with `prefix` it was asked for.
-    pub fn asked_for(&self, prefix: &str) -> usize {
+    /// Returns the number of different names with this prefix in queries.
+    pub fn count_queried(&self, prefix: &str) -> usize {
         let mut names = self.asked.lock().unwrap().clone();
         names.sort();
         names.dedup();
         names.iter().filter(|name| name.starts_with(prefix)).count()
     }
 
-    /// Files for a program that shall ask this server, which is never given up.
-    pub fn files(&self, more: &str, hosts: &str) -> Files {
-        let files = Files {
+    /// Creates resolver files for a program that uses this server.
+    pub fn files(&self, more: &str, hosts: &str) -> ResolverFiles {
+        let files = ResolverFiles {
             resolv: NamedTempFile::new().unwrap(),
             hosts: NamedTempFile::new().unwrap(),
         };
-        files.ask(self, more);
+        files.set_server(self, more);
         std::fs::write(&files.hosts, hosts).unwrap();
         files
     }
 }
 
-/// What takes the place of /etc/resolv.conf and /etc/hosts.
-pub struct Files {
+/// Replacements of /etc/resolv.conf and /etc/hosts.
+pub struct ResolverFiles {
     resolv: NamedTempFile,
     hosts: NamedTempFile,
 }
 
-impl Files {
-    /// Names this server, and what else belongs into resolv.conf.
-    pub fn ask(&self, server: &NameServer, more: &str) {
+impl ResolverFiles {
+    /// Writes resolv.conf with this server and `more` lines.
+    pub fn set_server(&self, server: &NameServer, more: &str) {
         let mut file = std::fs::File::create(&self.resolv).unwrap();
         let address = server.address;
         writeln!(
@@ -88,7 +88,7 @@ impl Files {
         .unwrap();
     }
 
-    /// `longhaul relay ARGS` in a mount namespace in which these are the files.
+    /// Returns the command `longhaul relay ARGS` in a mount namespace with these files.
     pub fn relay(&self, args: &[&str]) -> Command {
         let script = "mount --bind \"$1\" /etc/resolv.conf && mount --bind \"$2\" /etc/hosts && \
                       shift 2 && exec \"$@\"";
@@ -124,7 +124,7 @@ fn serve(socket: &UdpSocket, records: &Records, asked: &Mutex<Vec<String>>) {
     }
 }
 
-/// The name without its final dot, the type, and where the question ends (RFC 1035 §4.1.2).
+/// Parses a question: the name without its final dot, the type, and the offset of the end (RFC 1035 §4.1.2).
 fn question(query: &[u8]) -> Option<(String, u16, usize)> {
     let (mut at, mut labels) = (12, Vec::new());
     loop {
@@ -161,12 +161,12 @@ fn answer(
             _ => None,
         });
     let found: Vec<_> = of_kind.collect();
-    // The same identifier; a response, recursion desired and available; one question.
+    // Identifier of the query; flags of a response, recursion desired and available; one question.
     let mut message = query[..2].to_vec();
     message.extend([0x81, 0x80 | code, 0, 1, 0, found.len() as u8, 0, 0, 0, 0]);
     message.extend(&query[12..end]);
     for data in found {
-        // The question's name, class IN, a TTL of zero.
+        // Pointer to the question's name, class IN, a TTL of zero.
         message.extend([0xc0, 12]);
         message.extend(kind.to_be_bytes());
         message.extend([0, 1, 0, 0, 0, 0, 0, data.len() as u8]);

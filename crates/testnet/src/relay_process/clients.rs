@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Clients of a relay, with their handshakes, and origins.
 
-use crate::patience::{await_readable, patient};
+use crate::timeouts::{await_readable, set_timeouts};
 use longhaul_protocol::{
     convert::{Answer, Request},
     destination::Destination,
@@ -11,15 +11,15 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
 };
 
-/// A listener on loopback that plays the origin server.
+/// Opens a listener on loopback as origin server.
 pub fn origin() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
 
-/// An address that refuses connections for as long as the socket lives: bound, not listening.
-pub fn refusing() -> (TcpStream, SocketAddr) {
+/// Returns an address that refuses connections while the socket exists: bound, but not listening.
+pub fn refusing_address() -> (TcpStream, SocketAddr) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let socket = longhaul_linux::socket::outgoing(
         any,
@@ -34,7 +34,7 @@ pub fn refusing() -> (TcpStream, SocketAddr) {
 /// Connects to `address`.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    patient(&stream);
+    set_timeouts(&stream);
     stream
 }
 
@@ -42,12 +42,12 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 pub fn accept(listener: &TcpListener) -> TcpStream {
     await_readable(listener, "a connection");
     let (stream, _) = listener.accept().unwrap();
-    patient(&stream);
+    set_timeouts(&stream);
     stream
 }
 
-/// Connects through a listener of the given kind, with its handshake. Returns the reply's code
-/// instead of the stream if it is a refusal.
+/// Connects through a listener of the given kind, with its handshake. Returns an error with the reply's code
+/// if the relay refuses.
 pub fn dial(kind: &str, relay: SocketAddr, to: &Destination) -> Result<TcpStream, u16> {
     let mut stream = connect(relay);
     match kind {
@@ -98,7 +98,7 @@ fn http_connect(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
     }
 }
 
-/// Reads up to the empty line and not a byte more.
+/// Reads an HTTP head up to the empty line, and no further.
 pub fn http_head(stream: &mut impl Read) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -107,7 +107,7 @@ pub fn http_head(stream: &mut impl Read) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// The status in the head of an HTTP answer.
+/// Returns the status in the head of an HTTP response.
 pub fn http_status(head: &str) -> u16 {
     head.split(' ').nth(1).unwrap().parse().unwrap()
 }
@@ -122,7 +122,7 @@ fn convert(stream: &mut TcpStream, to: &Destination) -> Result<(), u16> {
     }
 }
 
-/// Reads an answer of RFC 8803.
+/// Reads a reply of RFC 8803.
 pub fn convert_answer(stream: &mut TcpStream) -> Answer {
     let mut bytes = Vec::new();
     while let missing @ 1.. = Answer::bytes_missing(&bytes).unwrap() {
@@ -140,16 +140,16 @@ pub fn read_array<const N: usize>(stream: &mut impl Read) -> [u8; N] {
     bytes
 }
 
-/// The relay resets the connection at once, which the client may hear before it has looked at its connection.
-pub fn assert_turned_away(client: io::Result<TcpStream>) {
+/// Asserts that the relay resets the connection at once, which may already fail the connect.
+pub fn assert_refused(client: io::Result<TcpStream>) {
     let error = client.and_then(|mut client| {
-        patient(&client);
+        set_timeouts(&client);
         client.read(&mut [0])
     });
     assert_eq!(error.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
-/// The next that is read is a reset.
+/// Asserts that the next read returns a reset.
 pub fn assert_reset(stream: &mut TcpStream) {
     let error = stream.read(&mut [0; 100]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);

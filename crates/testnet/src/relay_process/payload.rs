@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes through a relay, each of which is checked.
+//! Payload through a relay, of which each byte is checked.
 
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpStream},
 };
 
-/// Both ends send `mib` MiB at once, close their direction, and check every byte that arrives, and
-/// that nothing follows.
+/// Transfers `mib` MiB in both directions at once; both ends check every byte, and that FIN follows.
 pub fn exchange(client: &TcpStream, server: &TcpStream, mib: u64) {
     std::thread::scope(|scope| {
         scope.spawn(|| send(client, 1, mib));
@@ -17,7 +16,7 @@ pub fn exchange(client: &TcpStream, server: &TcpStream, mib: u64) {
     });
 }
 
-/// Sends a sequence that no other seed gives, then FIN.
+/// Sends `mib` MiB, which depend on the seed, then FIN.
 pub fn send(mut stream: &TcpStream, seed: u64, mib: u64) {
     let mut block = block(seed);
     for number in 0..mib {
@@ -27,7 +26,7 @@ pub fn send(mut stream: &TcpStream, seed: u64, mib: u64) {
     stream.shutdown(Shutdown::Write).unwrap();
 }
 
-/// `first` sends FIN, `second` sees it, and what `second` still has to say arrives.
+/// Half-closes a connection: `first` sends FIN, `second` receives it, and later data of `second` arrive.
 pub fn half_close(first: &TcpStream, mut second: &TcpStream) {
     first.shutdown(Shutdown::Write).unwrap();
     assert_eq!(second.read(&mut [0]).unwrap(), 0);
@@ -37,7 +36,7 @@ pub fn half_close(first: &TcpStream, mut second: &TcpStream) {
     });
 }
 
-/// Expects exactly what [`send`] sends.
+/// Receives and checks the bytes that [`send`] sends.
 pub fn receive(mut stream: &TcpStream, seed: u64, mib: u64) {
     let (mut want, mut got) = (block(seed), vec![0; 1 << 20]);
     for number in 0..mib {
@@ -48,7 +47,7 @@ pub fn receive(mut stream: &TcpStream, seed: u64, mib: u64) {
     assert_eq!(stream.read(&mut got).unwrap(), 0, "bytes after the end");
 }
 
-/// 1 MiB without a period that a lost or doubled chunk could hide in (xorshift64).
+/// Returns 1 MiB without a period, so that a lost or duplicated chunk is detected (xorshift64).
 fn block(seed: u64) -> Vec<u8> {
     let mut x = seed;
     let words = (0..1 << 17).map(|_| {

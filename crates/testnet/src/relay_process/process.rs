@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A real `longhaul relay`.
+//! Process of a `longhaul relay`.
 
-use crate::patience::{PATIENCE, await_readable};
+use crate::timeouts::{TEST_TIMEOUT, await_readable};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::{
     ffi::OsStr,
@@ -16,7 +16,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// A running relay, killed on drop.
+/// Running relay, killed on drop.
 pub struct Relay {
     child: Child,
     listening: Vec<(String, SocketAddr)>,
@@ -32,7 +32,7 @@ impl Relay {
         Self::spawn(command)
     }
 
-    /// Starts a relay with this configuration file, which has `listeners` of them.
+    /// Starts a relay with a configuration file, which has this number of `listeners`.
     pub fn configured(text: &str, listeners: usize) -> Self {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
@@ -56,24 +56,24 @@ impl Relay {
             .expect("the relay starts");
         let lines = BufReader::new(child.stderr.take().expect("piped"));
         let (ready, listens) = channel();
-        let (tell, told) = channel();
-        let read = move || read_all(lines, wanted, &ready, &tell);
+        let (lines_sender, received_lines) = channel();
+        let read = move || read_all(lines, wanted, &ready, &lines_sender);
         let mut relay = Self {
             child,
             listening: Vec::new(),
             stderr: Some(std::thread::spawn(read)),
-            lines: told.into(),
+            lines: received_lines.into(),
         };
         while relay.listening.len() < wanted {
             let listener = listens
-                .recv_timeout(PATIENCE)
+                .recv_timeout(TEST_TIMEOUT)
                 .unwrap_or_else(|why| panic!("{command:?} ended early or does not listen: {why}"));
             relay.listening.push(listener);
         }
         relay
     }
 
-    /// The address of its first listener of a kind.
+    /// Returns the address of its first listener of a kind.
     pub fn address(&self, kind: &str) -> SocketAddr {
         self.listening
             .iter()
@@ -82,7 +82,7 @@ impl Relay {
             .1
     }
 
-    /// The process.
+    /// Returns the process number.
     pub fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
@@ -92,13 +92,13 @@ impl Relay {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Its connection with this neighbour: the same socket, to be looked at (pidfd_getfd(2), which
+    /// Duplicates the socket of its connection with this neighbour, for inspection (pidfd_getfd(2), which
     /// needs root or the same user).
-    pub fn leg_to(&self, neighbour: SocketAddr) -> TcpStream {
+    pub fn socket_to(&self, neighbour: SocketAddr) -> TcpStream {
         let mut found = None;
         let start = std::time::Instant::now();
         while found.is_none() {
-            assert!(start.elapsed() < PATIENCE, "no leg to {neighbour}");
+            assert!(start.elapsed() < TEST_TIMEOUT, "no leg to {neighbour}");
             let legs = self.sockets().map(TcpStream::from);
             let is_it = |leg: &TcpStream| leg.peer_addr().is_ok_and(|peer| peer == neighbour);
             found = legs.into_iter().find(is_it);
@@ -106,16 +106,16 @@ impl Relay {
         found.expect("looked for")
     }
 
-    /// Its sockets, of all kinds.
+    /// Duplicates its sockets of all kinds.
     fn sockets(&self) -> impl Iterator<Item = OwnedFd> {
         let relay = pidfd_open(self.pid(), PidfdFlags::empty()).unwrap();
         let numbers = self.descriptors("socket:");
-        // One that was closed meanwhile is none.
+        // A descriptor that was closed meanwhile is left out.
         let copy = move |number| pidfd_getfd(&relay, number, PidfdGetfdFlags::empty()).ok();
         numbers.into_iter().filter_map(copy)
     }
 
-    /// The numbers of its descriptors of one kind: `socket:`, `pipe:`.
+    /// Returns the numbers of its descriptors of one kind: `socket:`, `pipe:`.
     pub fn descriptors(&self, kind: &str) -> Vec<i32> {
         let directory = format!("/proc/{}/fd", self.pid().as_raw_pid());
         let entries = std::fs::read_dir(directory).unwrap().flatten();
@@ -127,17 +127,17 @@ impl Relay {
         entries.filter_map(number).collect()
     }
 
-    /// Waits for a line on stderr that has `word`, and returns what was said up to there.
-    pub fn says(&self, word: &str) -> String {
+    /// Waits for a line on stderr that contains `word`, and returns the output up to it.
+    pub fn wait_for_output(&self, word: &str) -> String {
         let lines = self.lines.lock().unwrap();
         let mut said = String::new();
         while !said.contains(word) {
-            said += &lines.recv_timeout(PATIENCE).expect(word);
+            said += &lines.recv_timeout(TEST_TIMEOUT).expect(word);
         }
         said
     }
 
-    /// Waits for its exit; also returns what it said on stderr besides that it listens.
+    /// Waits for its exit; returns the status and its stderr without the lines about listeners.
     pub fn wait(mut self) -> (ExitStatus, String) {
         let ended = pidfd_open(self.pid(), PidfdFlags::empty()).unwrap();
         await_readable(&ended, "the relay's end");
@@ -146,7 +146,7 @@ impl Relay {
         (status, stderr)
     }
 
-    /// SIGTERM, then [`Relay::wait`].
+    /// Sends SIGTERM, then waits as [`Relay::wait`].
     pub fn stop(self) -> (ExitStatus, String) {
         self.signal(rustix::process::Signal::TERM);
         self.wait()
@@ -184,16 +184,16 @@ fn parse_ready(line: &str) -> Option<(String, SocketAddr)> {
     Some((kind.to_owned(), address.parse().unwrap()))
 }
 
-/// Tells of the first `wanted` listeners and of all other lines, which it returns.
+/// Sends the first `wanted` listeners to `ready`, and all other lines to `lines_sender`; returns those lines.
 fn read_all(
     mut lines: BufReader<ChildStderr>,
     mut wanted: usize,
     ready: &Sender<(String, SocketAddr)>,
-    tell: &Sender<String>,
+    lines_sender: &Sender<String>,
 ) -> String {
     let (mut text, mut line) = (String::new(), String::new());
     while matches!(lines.read_line(&mut line), Ok(1..)) {
-        // An error means that nobody listens any more.
+        // Sending fails if the receiver is dropped.
         match parse_ready(&line).filter(|_| wanted > 0) {
             Some(listener) => {
                 wanted -= 1;
@@ -201,7 +201,7 @@ fn read_all(
             }
             None => {
                 text += &line;
-                let _ = tell.send(line.clone());
+                let _ = lines_sender.send(line.clone());
             }
         }
         line.clear();
@@ -213,9 +213,9 @@ fn read_all(
 mod tests {
     use super::*;
 
-    /// It would have been waited for without end.
+    /// A relay that ends early must not be waited for forever.
     #[test]
-    fn a_relay_that_ends_before_it_listens_is_told() {
+    fn detects_relay_that_ends_before_it_listens() {
         let start = || Relay::start(&["--socks5", "nowhere"]);
         let said = std::panic::catch_unwind(start).err().expect("no relay");
         let said = said.downcast::<String>().unwrap();

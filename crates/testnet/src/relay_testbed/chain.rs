@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! client – A – m1 ═link═ m2 – B – server in network namespaces, both IP families: relays at A and B, and a link between
-//! two routers that know nothing of relays. The namespaces go when the chain goes.
+//! client – A – m1 ═link═ m2 – B – server in network namespaces, with both IP families: relays at A and B, and a link
+//! between two routers without relays. The namespaces are deleted on drop.
 
-use super::{feed, ip, set};
-use crate::relay_process::{PATIENCE, Relay};
+use super::{run_ip, run_with_input, set_sysctl};
+use crate::relay_process::{Relay, TEST_TIMEOUT};
 use longhaul_linux::{netns::Netns, process::inside};
 use std::{
     io,
@@ -12,10 +12,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-/// Six hosts in a row.
+/// Chain of six hosts.
 pub struct Chain([Netns; 6]);
 
-/// The network between two neighbours has the number of the first, who is host 1 in it.
+/// Returns an address. The network between two neighbours has the number of the first, which is host 1 in it.
 fn address(network: usize, host: u8, ipv4: bool) -> IpAddr {
     match ipv4 {
         true => Ipv4Addr::new(10, 78, network as u8, host).into(),
@@ -23,12 +23,12 @@ fn address(network: usize, host: u8, ipv4: bool) -> IpAddr {
     }
 }
 
-/// The network of the link between the routers.
+/// Number of the network between the routers.
 const LINK: usize = 2;
 
 impl Chain {
-    /// Makes the namespaces; `name` tells them from those of other tests. MTUs are in bytes: of the link, and of all
-    /// other networks.
+    /// Creates the namespaces, with names that begin with `name`. The MTUs of the link and of all other networks are
+    /// in bytes.
     pub fn new(name: &str, link: u32, edges: u32) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
@@ -38,9 +38,9 @@ impl Chain {
         };
         let chain = Self(["cl", "a", "m1", "m2", "b", "sv"].map(create));
         for netns in &chain.0 {
-            ip(netns, "link set lo up");
-            set(netns, "net.ipv4.ip_forward", "1");
-            set(netns, "net.ipv6.conf.all.forwarding", "1");
+            run_ip(netns, "link set lo up");
+            set_sysctl(netns, "net.ipv4.ip_forward", "1");
+            set_sysctl(netns, "net.ipv6.conf.all.forwarding", "1");
         }
         for network in 0..5 {
             chain.join(network, if network == LINK { link } else { edges });
@@ -52,13 +52,13 @@ impl Chain {
     fn join(&self, network: usize, mtu: u32) {
         let (left, right) = (&self.0[network], &self.0[network + 1]);
         let peer = right.name().expect("created by name");
-        ip(
+        run_ip(
             left,
             &format!("link add right mtu {mtu} type veth peer name left mtu {mtu} netns {peer}"),
         );
         for (netns, device, host) in [(left, "right", 1), (right, "left", 2)] {
             let [v4, v6] = [true, false].map(|ipv4| address(network, host, ipv4));
-            ip(
+            run_ip(
                 netns,
                 &format!(
                     "address add {v4}/24 dev {device}
@@ -79,7 +79,7 @@ impl Chain {
                     false => address(host, 2, ipv4),
                 };
                 let to = address(network, 0, ipv4);
-                ip(
+                run_ip(
                     &self.0[host],
                     &format!("route add {to}/{prefix} via {gateway}"),
                 );
@@ -87,32 +87,32 @@ impl Chain {
         }
     }
 
-    /// The client's namespace.
+    /// Returns the client's namespace.
     pub fn client(&self) -> &Netns {
         &self.0[0]
     }
 
-    /// The namespaces of the two hosts for relays: near the client, near the server.
+    /// Returns the namespaces of the two hosts for relays: near the client, near the server.
     pub fn relays(&self) -> [&Netns; 2] {
         [&self.0[1], &self.0[4]]
     }
 
-    /// The namespaces of the routers between them, and of the server.
-    pub fn beyond(&self) -> [&Netns; 3] {
+    /// Returns the namespaces of the routers between them, and of the server.
+    pub fn routers_and_server(&self) -> [&Netns; 3] {
         [&self.0[2], &self.0[3], &self.0[5]]
     }
 
-    /// The client's address in a family.
+    /// Returns the client's address in a family.
     pub fn client_address(ipv4: bool) -> IpAddr {
         address(0, 1, ipv4)
     }
 
-    /// A port of the server's.
+    /// Returns a socket address of the server.
     pub fn server_address(ipv4: bool, port: u16) -> SocketAddr {
         (address(4, 2, ipv4), port).into()
     }
 
-    /// A relay on one of these hosts that intercepts, on port 3129, what goes to the server's network.
+    /// Starts a relay on one of these hosts, which intercepts connections to the server's network on port 3129.
     pub fn relay(netns: &Netns, more: &[&str]) -> Relay {
         let mut command = Command::new(longhaul_testbed::longhaul());
         let own = "relay --transparent 127.0.0.1:3129 --transparent [::1]:3129 \
@@ -122,8 +122,8 @@ impl Chain {
         Relay::spawn(command)
     }
 
-    /// The routers drop what they would say about packets.
-    pub fn swallow_errors(&self) {
+    /// Makes the routers drop their ICMP errors.
+    pub fn drop_icmp_errors(&self) {
         for router in &self.0[2..4] {
             let rules = "table inet silent {
                 chain output {
@@ -132,18 +132,18 @@ impl Chain {
                     icmpv6 type { destination-unreachable, packet-too-big, time-exceeded } drop
                 }
             }";
-            feed(router, "nft", &["-f", "-"], rules);
+            run_with_input(router, "nft", &["-f", "-"], rules);
         }
     }
 
-    /// A server's socket.
+    /// Opens a listener on the server.
     pub fn listen(&self, address: SocketAddr) -> TcpListener {
         self.0[5].run(|| TcpListener::bind(address)).unwrap()
     }
 
-    /// From the client.
+    /// Connects from the client.
     pub fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
-        self.0[0].run(|| TcpStream::connect_timeout(&to, PATIENCE))
+        self.0[0].run(|| TcpStream::connect_timeout(&to, TEST_TIMEOUT))
     }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! client – router – server in network namespaces, both IP families, and relays on the router. The
-//! namespaces go when the testbed goes.
+//! client – router – server in network namespaces, with both IP families, and relays on the router. The
+//! namespaces are deleted on drop.
 pub mod chain;
 
-use crate::relay_process::{PATIENCE, Relay};
+use crate::relay_process::{Relay, TEST_TIMEOUT};
 use longhaul_linux::{netns::Netns, process::inside};
 use std::{
     io::{self, Write},
@@ -12,31 +12,31 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-/// A client, a router with relays, and a server.
+/// Namespaces of a client, a router with relays, and a server.
 pub struct Testbed {
-    /// The namespace of the client.
+    /// Namespace of the client.
     pub client: Netns,
-    /// The namespace of the router.
+    /// Namespace of the router.
     pub router: Netns,
-    /// The namespace of the server.
+    /// Namespace of the server.
     pub server: Netns,
 }
 
-/// Who is where, in one IP family.
+/// Addresses of the testbed in one IP family.
 #[derive(Debug, Clone, Copy)]
-pub struct Family {
-    /// The address of the client.
+pub struct Addresses {
+    /// Client's address.
     pub client: IpAddr,
-    /// The router's address towards the client.
+    /// Router's address towards the client.
     pub near: IpAddr,
-    /// The router's address towards the server.
+    /// Router's address towards the server.
     pub far: IpAddr,
-    /// The address of the server.
+    /// Server's address.
     pub server: IpAddr,
-    /// On the server's network, and nobody's.
-    pub nobody: IpAddr,
-    /// In a network that the router has no way to.
-    pub nowhere: IpAddr,
+    /// Unassigned address on the server's network.
+    pub unassigned: IpAddr,
+    /// Address in a network to which the router has no route.
+    pub unreachable: IpAddr,
 }
 
 const fn v4(network: u8, host: u8) -> IpAddr {
@@ -48,34 +48,34 @@ const fn v6(network: u16, host: u16) -> IpAddr {
 }
 
 /// Addresses of IPv4.
-pub const IPV4: Family = Family {
+pub const IPV4: Addresses = Addresses {
     client: v4(1, 1),
     near: v4(1, 2),
     far: v4(2, 2),
     server: v4(2, 1),
-    nobody: v4(2, 9),
-    nowhere: v4(9, 1),
+    unassigned: v4(2, 9),
+    unreachable: v4(9, 1),
 };
 /// Addresses of IPv6.
-pub const IPV6: Family = Family {
+pub const IPV6: Addresses = Addresses {
     client: v6(1, 1),
     near: v6(1, 2),
     far: v6(2, 2),
     server: v6(2, 1),
-    nobody: v6(2, 9),
-    nowhere: v6(9, 1),
+    unassigned: v6(2, 9),
+    unreachable: v6(9, 1),
 };
 /// Both families.
-pub const BOTH: [Family; 2] = [IPV4, IPV6];
+pub const BOTH: [Addresses; 2] = [IPV4, IPV6];
 
-impl Family {
-    /// A port of the server's.
-    pub fn at(&self, port: u16) -> SocketAddr {
+impl Addresses {
+    /// Returns a socket address of the server.
+    pub fn server_port(&self, port: u16) -> SocketAddr {
         (self.server, port).into()
     }
 }
 
-/// A listener of each family on the router, and what of the server's networks is intercepted.
+/// Flags of a relay on the router: a listener of each family, and the destinations to intercept.
 pub const INTERCEPT: [&str; 8] = [
     "--transparent",
     "127.0.0.1:3129",
@@ -87,11 +87,11 @@ pub const INTERCEPT: [&str; 8] = [
     "[fd77:2::/64],[fd77:9::/64]:8080-8089",
 ];
 
-/// Each end's only link, and the router's port of it.
+/// Router's interface and network number for each end.
 const ENDS: [(&str, u8); 2] = [("near", 1), ("far", 2)];
 
 impl Testbed {
-    /// Makes the namespaces; `name` tells them from those of other tests.
+    /// Creates the namespaces, with names that begin with `name`.
     pub fn new(name: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
@@ -104,18 +104,18 @@ impl Testbed {
             router: create("r"),
             server: create("s"),
         };
-        ip(&bed.router, "link set lo up");
+        run_ip(&bed.router, "link set lo up");
         for (end, (port, network)) in [&bed.client, &bed.server].into_iter().zip(ENDS) {
             bed.join(end, port, network);
         }
-        set(&bed.router, "net.ipv4.ip_forward", "1");
-        set(&bed.router, "net.ipv6.conf.all.forwarding", "1");
+        set_sysctl(&bed.router, "net.ipv4.ip_forward", "1");
+        set_sysctl(&bed.router, "net.ipv6.conf.all.forwarding", "1");
         bed
     }
 
     fn join(&self, end: &Netns, port: &str, network: u8) {
         let router = self.router.name().expect("created by name");
-        ip(
+        run_ip(
             end,
             &format!(
                 "link set lo up
@@ -123,7 +123,7 @@ impl Testbed {
             ),
         );
         for (netns, device, host) in [(end, "eth0", 1), (&self.router, port, 2)] {
-            ip(
+            run_ip(
                 netns,
                 &format!(
                     "address add 10.77.{network}.{host}/24 dev {device}
@@ -132,7 +132,7 @@ impl Testbed {
                 ),
             );
         }
-        ip(
+        run_ip(
             end,
             &format!(
                 "route add default via 10.77.{network}.2
@@ -141,8 +141,8 @@ impl Testbed {
         );
     }
 
-    /// The rules of docs/relay.md for a listener on port 3129 that intercepts nothing by itself.
-    /// What goes to the router itself passes.
+    /// Installs the rules of docs/relay.md for a listener on port 3129 that intercepts nothing by itself.
+    /// Packets to the router itself pass.
     pub fn divert(&self) {
         let v4 = ("ip", IPV4.near, "-4", "icmp");
         let v6 = ("ip6", IPV6.near, "-6", "ipv6-icmp");
@@ -157,8 +157,8 @@ impl Testbed {
                     }}
                 }}"
             );
-            feed(&self.router, "nft", &["-f", "-"], &rules);
-            ip(
+            run_with_input(&self.router, "nft", &["-f", "-"], &rules);
+            run_ip(
                 &self.router,
                 &format!(
                     "{version} rule add fwmark 1 lookup 100
@@ -168,16 +168,16 @@ impl Testbed {
         }
     }
 
-    /// A command on the router.
-    pub fn within(&self, program: &str) -> Command {
+    /// Returns a command on the router.
+    pub fn command_on_router(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         inside(&mut command, &self.router);
         command
     }
 
-    /// What becomes a relay on the router.
+    /// Returns the command of a relay on the router.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.within(longhaul_testbed::longhaul());
+        let mut command = self.command_on_router(longhaul_testbed::longhaul());
         command.arg("relay").args(args);
         command
     }
@@ -187,14 +187,14 @@ impl Testbed {
         Relay::spawn(self.command(args))
     }
 
-    /// A server's socket.
+    /// Opens a listener on the server.
     pub fn listen(&self, address: SocketAddr) -> TcpListener {
         self.server.run(|| TcpListener::bind(address)).unwrap()
     }
 
-    /// From the client.
+    /// Connects from the client.
     pub fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
-        let connect = || TcpStream::connect_timeout(&to, PATIENCE);
+        let connect = || TcpStream::connect_timeout(&to, TEST_TIMEOUT);
         self.client.run(connect)
     }
 }
@@ -207,8 +207,8 @@ impl Drop for Testbed {
     }
 }
 
-/// ip(8) commands, one a line, in a namespace; a line may begin with -4 or -6.
-pub fn ip(netns: &Netns, lines: &str) {
+/// Runs ip(8) commands in a namespace, one a line; a line may begin with -4 or -6.
+pub fn run_ip(netns: &Netns, lines: &str) {
     for line in lines.lines() {
         let mut command = Command::new("ip");
         command.args(line.split_whitespace());
@@ -217,13 +217,13 @@ pub fn ip(netns: &Netns, lines: &str) {
     }
 }
 
-/// A kernel setting of a namespace.
-pub fn set(netns: &Netns, name: &str, value: &str) {
+/// Sets a kernel setting of a namespace.
+pub fn set_sysctl(netns: &Netns, name: &str, value: &str) {
     longhaul_linux::sysctl::write(netns, name, value).unwrap();
 }
 
-/// Runs a program in a namespace with this as its standard input.
-pub fn feed(netns: &Netns, program: &str, args: &[&str], lines: &str) {
+/// Runs a program in a namespace with `lines` as its standard input.
+pub fn run_with_input(netns: &Netns, program: &str, args: &[&str], lines: &str) {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::piped());
     let mut child = inside(&mut command, netns).spawn().unwrap();

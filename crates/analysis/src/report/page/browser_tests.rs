@@ -3,7 +3,7 @@
 
 use super::html;
 use crate::report::fixtures;
-use longhaul_testbed::browser::{assert_accessible, assert_fits, told};
+use longhaul_testbed::browser::{assert_accessible, assert_fits, script_output};
 
 /// Script that records every chart.
 const RECORD_CHARTS: &str = "<script>
@@ -41,7 +41,7 @@ addEventListener("load", () => setTimeout(next, 60));
 pub(crate) fn run_steps(page: &str, steps: &str) -> Option<[Vec<String>; 2]> {
     let own = page.rfind("<script>").unwrap();
     let page = format!("{}{RECORD_CHARTS}{}", &page[..own], &page[own..]);
-    told(&page, &[SIMULATE_USER, steps, RUN_STEPS].concat())
+    script_output(&page, &[SIMULATE_USER, steps, RUN_STEPS].concat())
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::{
 };
 use jiff::Timestamp;
 use longhaul_admin::{
-    record::{Connection, Group, LegGauges, LegGroup, LegState, LegSums, Snapshot},
+    record::{Connection, LegGauges, LegGroup, LegGroupKey, LegState, LegSums, Snapshot},
     relay_record::Counts,
 };
 use longhaul_linux::tcp_info::TcpInfo;
@@ -89,11 +89,11 @@ async fn sample_all(relay: &Relay, sessions: &Registry) -> Snapshot {
     }
 }
 
-fn leg_groups(relay: &Relay, mut gauges: BTreeMap<Group, GroupGauges>) -> Vec<LegGroup> {
+fn leg_groups(relay: &Relay, mut gauges: BTreeMap<LegGroupKey, GroupGauges>) -> Vec<LegGroup> {
     let (listeners, _) = relay.listeners.counts();
     let names: Vec<_> = listeners.into_iter().map(|l| l.name).collect();
     let sums = relay.sampler.sums(&names);
-    let group = |(group, sums): (Group, LegSums)| LegGroup {
+    let group = |(group, sums): (LegGroupKey, LegSums)| LegGroup {
         now: gauges.remove(&group).unwrap_or_default().finish(),
         group,
         sums,
@@ -155,7 +155,7 @@ impl GroupGauges {
     }
 }
 
-fn add_to_gauges(sample: &Sample, rates: &Rates, gauges: &mut BTreeMap<Group, GroupGauges>) {
+fn add_to_gauges(sample: &Sample, rates: &Rates, gauges: &mut BTreeMap<LegGroupKey, GroupGauges>) {
     let legs = [(&sample.near, rates.near), (&sample.far, rates.far)];
     for (leg, limited_by) in legs {
         if let Some(leg) = leg {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Samples of all open connections once a second, while there are readers. Sampling runs on the
-//! supervisor's thread, never in a worker. A worker only adds one final sample of a connection that
-//! ends.
+//! Samples of all open connections, taken once a second while there are readers. The supervisor's
+//! thread takes them. A worker only adds the final sample of a connection that ends.
 //!
-//! A sample costs four system calls per connection, so it is taken only on demand. Without
-//! `--admin` there are no samples at all, and sampling stops a minute after the last read.
+//! A sample costs four system calls per connection, so it is taken only on demand. Sampling stops a
+//! minute after the last read, and never starts without `--admin`.
 
 pub(crate) mod samples;
 
 use crate::records::sampling::samples::{Rates, Sample, SampleStore};
-use longhaul_admin::record::{Group, LegSums, Snapshot};
+use longhaul_admin::record::{LegGroupKey, LegSums, Snapshot};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
@@ -50,7 +49,7 @@ impl ConnectionSampler {
         }
     }
 
-    /// Returns whether there can be readers.
+    /// Returns whether samples may be taken, because there can be readers.
     pub(crate) fn is_enabled(&self) -> bool {
         self.is_enabled
     }
@@ -61,7 +60,7 @@ impl ConnectionSampler {
         self.last_read.send_replace(Some(now));
         let mut latest = self.latest.subscribe();
         let is_valid = |l: &Option<LatestSnapshot>| l.as_ref().is_some_and(|l| l.valid_until > now);
-        // An error would mean that the sender is gone, but `self` is the sender.
+        // An error would mean that the sender is gone, but `self` owns the sender.
         let found = latest.wait_for(is_valid).await.ok();
         let snapshot = found.and_then(|found| Some(found.as_ref()?.snapshot.clone()));
         snapshot.expect("wait_for returns a valid snapshot")
@@ -76,7 +75,8 @@ impl ConnectionSampler {
         store.remove(number);
     }
 
-    /// Records a sample of a connection. Returns `None` after its final sample.
+    /// Records a sample of a connection and returns it with its rates. After the connection's final
+    /// sample, ignores it and returns `None`.
     pub(crate) fn record(
         &self,
         sample: Sample,
@@ -89,7 +89,7 @@ impl ConnectionSampler {
 
     /// Waits until there is a reader.
     pub(crate) async fn wait_for_reader(&self) {
-        // No error, as above.
+        // An error is impossible: `self` owns the sender.
         let _ = self.last_read.subscribe().wait_for(is_recent).await;
     }
 
@@ -106,8 +106,8 @@ impl ConnectionSampler {
         }));
     }
 
-    /// Returns the sums of these listeners, and forgets those of others.
-    pub(crate) fn sums(&self, listeners: &[String]) -> BTreeMap<Group, LegSums> {
+    /// Returns the sums over the legs of these listeners, and forgets those of other listeners.
+    pub(crate) fn sums(&self, listeners: &[String]) -> BTreeMap<LegGroupKey, LegSums> {
         self.store().sums(listeners)
     }
 

@@ -2,7 +2,7 @@
 //! Last sample of each connection, and sums over groups of legs. Each sample adds the difference to
 //! the one before, so that sums never shrink and nothing is counted twice.
 
-use longhaul_admin::record::{Group, LegSums};
+use longhaul_admin::record::{LegGroupKey, LegSums};
 use longhaul_linux::tcp_info::TcpInfo;
 use longhaul_tcpsim::limiter::{Limiter, Snapshot, limiter};
 use std::{
@@ -24,7 +24,7 @@ pub(crate) struct Sample {
 /// Sample of one leg.
 #[derive(Debug, Clone)]
 pub(crate) struct LegSample {
-    pub(crate) group: Group,
+    pub(crate) group: LegGroupKey,
     /// Number among the connection's legs of this side.
     pub(crate) number: u64,
     /// Kernel counters of its socket; of a striped leg, those of all streams, the first stream
@@ -49,7 +49,7 @@ impl LegSample {
 #[derive(Debug, Default)]
 pub(crate) struct SampleStore {
     open: HashMap<u64, Sample>,
-    sums: BTreeMap<Group, LegSums>,
+    sums: BTreeMap<LegGroupKey, LegSums>,
 }
 
 /// Rates and limiters between two samples.
@@ -83,7 +83,7 @@ impl SampleStore {
     }
 
     /// Returns the sums of these listeners, and forgets those of others.
-    pub(crate) fn sums(&mut self, listeners: &[String]) -> BTreeMap<Group, LegSums> {
+    pub(crate) fn sums(&mut self, listeners: &[String]) -> BTreeMap<LegGroupKey, LegSums> {
         self.sums
             .retain(|group, _| listeners.contains(&group.listener));
         self.sums.clone()
@@ -91,7 +91,7 @@ impl SampleStore {
 }
 
 /// Returns what each leg adds to the sums of its group.
-fn deltas<'a>(before: Option<&Sample>, now: &'a Sample) -> Vec<(&'a Group, LegSums)> {
+fn deltas<'a>(before: Option<&Sample>, now: &'a Sample) -> Vec<(&'a LegGroupKey, LegSums)> {
     let counted = |of: fn(&Sample) -> u64| before.map_or(0, of);
     let bytes_up = now.bytes_up.saturating_sub(counted(|b| b.bytes_up));
     let bytes_down = now.bytes_down.saturating_sub(counted(|b| b.bytes_down));
@@ -214,8 +214,8 @@ mod tests {
         }
     }
 
-    fn group(leg: Leg) -> Group {
-        Group {
+    fn group(leg: Leg) -> LegGroupKey {
+        LegGroupKey {
             listener: "web".into(),
             leg,
             peer: None,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Minimal HTTP client for admin endpoints.
 
-use longhaul_testnet::relay_process::{PATIENCE, Relay, connect};
+use longhaul_testnet::relay_process::{Relay, TEST_TIMEOUT, connect};
 use serde_json::Value;
 use std::{
     io::{Read, Write},
@@ -64,7 +64,7 @@ impl Endpoint {
             if let Some(found) = wanted(&answer) {
                 return found;
             }
-            assert!(start.elapsed() < PATIENCE, "{path} stays at {answer:#}");
+            assert!(start.elapsed() < TEST_TIMEOUT, "{path} stays at {answer:#}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }

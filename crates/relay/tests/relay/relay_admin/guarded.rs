@@ -6,7 +6,7 @@ use crate::{
     relay_admin::endpoint::{Endpoint, send},
     relay_admin::forwarding,
 };
-use longhaul_testnet::relay_process::{connect, origin, patient};
+use longhaul_testnet::relay_process::{connect, origin, set_timeouts};
 use rustix::process::Signal;
 use std::{
     io::{Read, Write},
@@ -124,7 +124,7 @@ fn slow_clients_do_not_block_others() {
 }
 
 fn assert_ended(mut stream: TcpStream) {
-    patient(&stream);
+    set_timeouts(&stream);
     let mut rest = Vec::new();
     // A reset ends the connection as well as a response.
     match stream.read_to_end(&mut rest) {
@@ -170,7 +170,7 @@ fn address_change_requires_restart() {
     let relay = longhaul_testnet::relay_process::Relay::spawn_waiting(command, 2);
     write("127.0.0.1:9");
     relay.signal(Signal::HUP);
-    let log = relay.says("configuration reloaded");
+    let log = relay.wait_for_output("configuration reloaded");
     assert!(
         log.contains("a change of admin.address needs a restart"),
         "{log}"

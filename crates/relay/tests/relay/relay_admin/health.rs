@@ -5,7 +5,7 @@ use crate::{
     relay_admin::endpoint::{Endpoint, send},
     relay_admin::forwarding,
 };
-use longhaul_testnet::relay_process::{Relay, accept, connect, origin, refusing};
+use longhaul_testnet::relay_process::{Relay, accept, connect, origin, refusing_address};
 use rustix::process::Signal;
 use std::{
     io::{Read, Write},
@@ -135,7 +135,7 @@ fn reports_exhausted_memory_as_healthy() {
 /// All routes lead through a peer that is down; the relay detects it without a client's connection.
 #[test]
 fn reports_cut_off_while_only_peer_is_down() {
-    let (socket, dead) = refusing();
+    let (socket, dead) = refusing_address();
     let (_listener, address) = origin();
     let relay = forwarding(address, &["--peer", &dead.to_string()]);
     let endpoint = Endpoint::of(&relay);
@@ -156,7 +156,7 @@ fn reports_cut_off_while_only_peer_is_down() {
 /// With a fallback, the relay serves and names the peer that is down.
 #[test]
 fn reports_serving_by_fallback_while_peer_is_down() {
-    let (_socket, dead) = refusing();
+    let (_socket, dead) = refusing_address();
     let text = format!(
         "[[listener]]\nkind = 'http'\naddress = '127.0.0.1:0'\n[admin]\naddress = '127.0.0.1:0'\n\
          [peer.dead]\naddress = '{dead}'\n[[route]]\nvia = ['dead']\nfallback = [[]]\n"

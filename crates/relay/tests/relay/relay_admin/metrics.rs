@@ -7,7 +7,7 @@ use crate::{
 };
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    Relay, accept, connect, dial, exchange, http_head, origin, refusing,
+    Relay, accept, connect, dial, exchange, http_head, origin, refusing_address,
 };
 use rustix::process::Signal;
 use std::{
@@ -58,7 +58,7 @@ fn transfer_both_ways(client: &TcpStream, server: &TcpStream, mib: usize) {
 #[test]
 fn counters_match_traffic() {
     let (listener, address) = origin();
-    let (_socket, closed) = refusing();
+    let (_socket, closed) = refusing_address();
     let relay = forwarding(address, &["--socks5", ANY]);
     let endpoint = Endpoint::of(&relay);
     for _ in 0..2 {
@@ -179,7 +179,7 @@ fn clients_create_no_series() {
 /// A relay with a peer that has relayed, refused and waited.
 fn busy() -> (Relay, Relay) {
     let (listener, address) = origin();
-    let (_socket, closed) = refusing();
+    let (_socket, closed) = refusing_address();
     let far = Relay::start(&["--convert", ANY]);
     let peer = far.address("convert").to_string();
     let relay = forwarding(address, &["--socks5", ANY, "--peer", &peer]);
@@ -412,7 +412,7 @@ fn exports_reloads_and_certificates() {
 
     std::fs::write(&file, "nonsense").unwrap();
     relay.signal(Signal::HUP);
-    relay.says("not reloaded");
+    relay.wait_for_output("not reloaded");
     let failed = endpoint.until("/api/v1/status", |status| {
         (status["reload"]["successful"] == false).then(|| status["reload"].clone())
     });

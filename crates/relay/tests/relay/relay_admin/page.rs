@@ -8,7 +8,7 @@ use crate::{
 use longhaul_testbed::{
     browser::axe,
     browser::frame,
-    browser::{self, Scheme, Shown},
+    browser::{self, RenderedPage, Scheme},
 };
 use longhaul_testnet::relay_process::{Relay, accept, connect, origin};
 use serde_json::Value;
@@ -29,7 +29,7 @@ fn configured(to: SocketAddr) -> Relay {
     Relay::configured(&text, 2)
 }
 
-fn assert_console_empty(shown: &Shown) {
+fn assert_console_empty(shown: &RenderedPage) {
     assert!(shown.console.is_empty(), "{:#?}", shown.console);
 }
 
@@ -84,7 +84,7 @@ addEventListener('load', () => setTimeout(look, 300));
 #[test]
 fn shows_cards_on_narrow_screen() {
     let (relay, _, _ends) = busy();
-    let scripts = [CARDS, frame::WIDE].concat();
+    let scripts = [CARDS, frame::OVERFLOW_SCRIPT].concat();
     let Some((mut reports, console)) = reports(Endpoint::of(&relay), &scripts, 390, Scheme::Light)
     else {
         return;
@@ -119,7 +119,7 @@ fn fits_wide_screen_and_passes_axe() {
     endpoint.until("/api/v1/connections", |list| {
         (list["total"] == 1).then_some(())
     });
-    let Some((wide, _)) = reports(endpoint, frame::WIDE, 1280, Scheme::Light) else {
+    let Some((wide, _)) = reports(endpoint, frame::OVERFLOW_SCRIPT, 1280, Scheme::Light) else {
         return;
     };
     assert_eq!(wide, ["wide "]);
@@ -132,7 +132,7 @@ fn fits_wide_screen_and_passes_axe() {
         let mut reports =
             reports(endpoint, &scripts, width, scheme).expect("the browser was there");
         assert_eq!(reports.0.remove(0), "1 connection to judge");
-        let found = axe::found(reports);
+        let found = axe::violation_lines(reports);
         assert!(found.is_empty(), "{width} px, {scheme:?}: {found:#?}");
     }
 }
@@ -148,13 +148,13 @@ fn reports(
     let scripts = scripts.to_owned();
     let server = modifying_proxy(endpoint, move |path, answer| {
         answer.body = match path {
-            "/" => frame::telling(&answer.body, &scripts),
-            "/frame" => frame::around("/", width),
+            "/" => frame::with_scripts(&answer.body, &scripts),
+            "/frame" => frame::framing_page("/", width),
             _ => return,
         };
         answer.head = "HTTP/1.1 200 OK\r\ncontent-type: text/html".to_owned();
     });
-    frame::heard(&format!("http://{server}/frame"), width, scheme)
+    frame::collect_output(&format!("http://{server}/frame"), width, scheme)
 }
 
 #[test]

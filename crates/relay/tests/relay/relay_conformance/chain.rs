@@ -3,8 +3,8 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::{
-    relay_process::{PATIENCE, Relay},
-    relay_testbed::{BOTH, Family, Testbed, ip, set},
+    relay_process::{Relay, TEST_TIMEOUT},
+    relay_testbed::{Addresses, BOTH, Testbed, run_ip, set_sysctl},
 };
 use std::{
     fmt::Write as _,
@@ -40,19 +40,19 @@ const DESTINATION_KINDS: [DestinationKind; 5] = [
 ];
 
 impl DestinationKind {
-    pub(crate) fn address(self, family: &Family) -> SocketAddr {
+    pub(crate) fn address(self, family: &Addresses) -> SocketAddr {
         match self {
-            Self::Origin => family.at(8080),
-            Self::Refusing => family.at(81),
-            Self::Silent => (family.nobody, 80).into(),
+            Self::Origin => family.server_port(8080),
+            Self::Refusing => family.server_port(81),
+            Self::Silent => (family.unassigned, 80).into(),
             Self::HostUnreachable => (unreachable(family), 80).into(),
-            Self::NetworkUnreachable => (family.nowhere, 80).into(),
+            Self::NetworkUnreachable => (family.unreachable, 80).into(),
         }
     }
 }
 
 /// Address in the network that [`ROUTER`] makes unreachable.
-fn unreachable(family: &Family) -> IpAddr {
+fn unreachable(family: &Addresses) -> IpAddr {
     let (v4, v6) = ("10.77.3.1", "fd77:3::1");
     let text = if family.server.is_ipv4() { v4 } else { v6 };
     text.parse().unwrap()
@@ -72,13 +72,13 @@ pub(crate) const BUFFER_MAX: u64 = 1 << 20;
 pub(crate) fn testbed() -> Testbed {
     let bed = Testbed::new("conform");
     bed.divert();
-    ip(&bed.router, ROUTER);
-    set(&bed.router, "net.ipv4.ip_forward", "0");
-    set(&bed.router, "net.ipv6.conf.all.forwarding", "0");
+    run_ip(&bed.router, ROUTER);
+    set_sysctl(&bed.router, "net.ipv4.ip_forward", "0");
+    set_sysctl(&bed.router, "net.ipv6.conf.all.forwarding", "0");
     let limits = format!("4096 131072 {BUFFER_MAX}");
     for netns in [&bed.client, &bed.router, &bed.server] {
-        set(netns, "net.ipv4.tcp_rmem", &limits);
-        set(netns, "net.ipv4.tcp_wmem", &limits);
+        set_sysctl(netns, "net.ipv4.tcp_rmem", &limits);
+        set_sysctl(netns, "net.ipv4.tcp_wmem", &limits);
     }
     bed
 }
@@ -149,7 +149,7 @@ impl Chain {
     pub(crate) fn dial(
         &self,
         kind: &str,
-        family: &Family,
+        family: &Addresses,
         kind_of_destination: DestinationKind,
     ) -> Result<TcpStream, u16> {
         let destination = kind_of_destination.address(family);
@@ -174,7 +174,7 @@ impl Chain {
     }
 
     /// Connects a client, and accepts its connection at the origin.
-    pub(crate) fn connect(&self, kind: &str, family: &Family) -> (TcpStream, TcpStream) {
+    pub(crate) fn connect(&self, kind: &str, family: &Addresses) -> (TcpStream, TcpStream) {
         let client = self.dial(kind, family, DestinationKind::Origin).unwrap();
         (client, accept(self.origin(family)))
     }
@@ -190,7 +190,7 @@ impl Chain {
         2 + between_relays * streams
     }
 
-    pub(crate) fn origin(&self, family: &Family) -> &TcpListener {
+    pub(crate) fn origin(&self, family: &Addresses) -> &TcpListener {
         &self.origins[usize::from(family.server.is_ipv6())]
     }
 }
@@ -284,7 +284,7 @@ fn write_files(directory: &Path, peers: usize, mode: LegMode) {
 pub(crate) struct TestPath<'a> {
     pub(crate) chain: &'a Chain,
     pub(crate) kind: &'a str,
-    pub(crate) family: &'a Family,
+    pub(crate) family: &'a Addresses,
     pub(crate) upward: bool,
 }
 
@@ -320,7 +320,7 @@ pub(crate) fn accept(origin: &TcpListener) -> TcpStream {
     });
     let (stream, _) = accepted.expect("waited for");
     stream.set_nonblocking(false).unwrap();
-    longhaul_testnet::relay_process::patient(&stream);
+    longhaul_testnet::relay_process::set_timeouts(&stream);
     stream
 }
 
@@ -328,7 +328,10 @@ pub(crate) fn accept(origin: &TcpListener) -> TcpStream {
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "timed out waiting for {what}");
+        assert!(
+            start.elapsed() < TEST_TIMEOUT,
+            "timed out waiting for {what}"
+        );
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }

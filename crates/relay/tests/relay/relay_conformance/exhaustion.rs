@@ -5,7 +5,7 @@
 use crate::relay_conformance::chain::{Chain, DestinationKind, LISTENERS, LegMode, accept};
 use longhaul_testnet::{
     relay_process::{Relay, connect, exchange, http_head, may_use_namespaces, origin, read_array},
-    relay_testbed::{BOTH, Family},
+    relay_testbed::{Addresses, BOTH},
 };
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::{
@@ -115,7 +115,7 @@ fn all_listeners_and_legs_wait_without_descriptors() {
 }
 
 /// Makes four requests at once through each listener of each family.
-fn for_all_listeners(run: impl Fn(&str, &Family) + Sync) {
+fn for_all_listeners(run: impl Fn(&str, &Addresses) + Sync) {
     let run = &run;
     scope(|scope| {
         for (family, kind) in BOTH.iter().flat_map(|f| LISTENERS.map(|k| (f, k))) {
@@ -126,7 +126,7 @@ fn for_all_listeners(run: impl Fn(&str, &Family) + Sync) {
     });
 }
 
-fn request(chain: &Chain, kind: &str, family: &Family) {
+fn request(chain: &Chain, kind: &str, family: &Addresses) {
     let client = chain.dial(kind, family, DestinationKind::Origin);
     let mut client = client.unwrap_or_else(|code| panic!("{kind}, {}: {code}", family.client));
     client.write_all(b"hello").unwrap();

@@ -6,8 +6,8 @@ use crate::{
     relay_conformance::payload::{receive, receive_after, send},
 };
 use longhaul_testnet::{
-    relay_process::{PATIENCE, exchange, read_array},
-    relay_testbed::Family,
+    relay_process::{TEST_TIMEOUT, exchange, read_array},
+    relay_testbed::Addresses,
 };
 use std::{
     io::{Read, Write},
@@ -68,7 +68,7 @@ pub(crate) fn sends_single_bytes_without_delay(path: &TestPath<'_>) {
             return;
         }
         assert!(
-            start.elapsed() < PATIENCE,
+            start.elapsed() < TEST_TIMEOUT,
             "{slow} of {ROUNDS} rounds took 35 ms"
         );
     }
@@ -96,7 +96,7 @@ pub(crate) fn relays_small_messages_within_two_milliseconds(path: &TestPath<'_>)
         if median < Duration::from_millis(2) {
             return;
         }
-        assert!(start.elapsed() < PATIENCE, "{median:?} there and back");
+        assert!(start.elapsed() < TEST_TIMEOUT, "{median:?} there and back");
     }
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn transfers_many_single_bytes(path: &TestPath<'_>) {
 const STALL: Duration = Duration::from_secs(3);
 
 /// Stalls transfers through every listener at once, both ways.
-pub(crate) fn survives_stalls(chain: &Chain, family: &Family) {
+pub(crate) fn survives_stalls(chain: &Chain, family: &Addresses) {
     const BYTES: u64 = 24 << 20;
     let paths = LISTENERS.map(|kind| [true, false].map(|upward| (kind, upward)));
     let pairs = paths.as_flattened().iter().map(|&(kind, upward)| {

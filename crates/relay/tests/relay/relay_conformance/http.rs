@@ -10,7 +10,7 @@ use crate::{
 };
 use longhaul_testnet::{
     relay_process::{connect, http_head},
-    relay_testbed::Family,
+    relay_testbed::Addresses,
 };
 use sha2::{Digest, Sha256};
 use std::{
@@ -48,7 +48,7 @@ struct Exchange {
     server: TcpStream,
 }
 
-fn start_exchange(chain: &Chain, family: &Family, request_line: [&str; 3]) -> Exchange {
+fn start_exchange(chain: &Chain, family: &Addresses, request_line: [&str; 3]) -> Exchange {
     let [method, version, fields] = request_line;
     let proxy = (family.near, 3128).into();
     let mut client = chain.testbed.client.run(|| Ok(connect(proxy))).unwrap();
@@ -66,7 +66,7 @@ fn response(mut server: &TcpStream, fields: &str) {
     server.write_all(head.as_bytes()).unwrap();
 }
 
-pub(crate) fn transfers_bodies_of_every_framing(chain: &Chain, family: &Family) {
+pub(crate) fn transfers_bodies_of_every_framing(chain: &Chain, family: &Addresses) {
     const BYTES: u64 = (6 << 20) + 1;
     for request_framing in [Framing::Length, Framing::Chunked] {
         for response_framing in [Framing::Length, Framing::Chunked, Framing::Close] {
@@ -183,7 +183,7 @@ fn dechunk(from: &mut impl BufRead) -> PayloadDigest {
 /// Length of a body of which only the beginning is sent.
 const HUGE: u64 = 1 << 40;
 
-pub(crate) fn truncated_body_never_looks_complete(chain: &Chain, family: &Family) {
+pub(crate) fn truncated_body_never_looks_complete(chain: &Chain, family: &Addresses) {
     for framing in [Framing::Length, Framing::Chunked, Framing::Close] {
         eprintln!("RST in a response with {framing:?}");
         let mut exchange = partial_response(chain, family, framing);
@@ -209,7 +209,7 @@ pub(crate) fn truncated_body_never_looks_complete(chain: &Chain, family: &Family
 }
 
 /// Exchange in which the response's head and the beginning of its body have arrived.
-fn partial_response(chain: &Chain, family: &Family, framing: Framing) -> Exchange {
+fn partial_response(chain: &Chain, family: &Addresses, framing: Framing) -> Exchange {
     // HTTP/1.0 clients receive no chunks.
     let version = if framing == Framing::Close {
         "HTTP/1.0"
@@ -225,7 +225,7 @@ fn partial_response(chain: &Chain, family: &Family, framing: Framing) -> Exchang
 }
 
 /// Exchange in which the request's head and the beginning of its body have arrived.
-fn partial_request(chain: &Chain, family: &Family, framing: Framing) -> Exchange {
+fn partial_request(chain: &Chain, family: &Addresses, framing: Framing) -> Exchange {
     let mut exchange = start_exchange(chain, family, ["POST", "HTTP/1.1", &framing.field(HUGE)]);
     send_beginning(&mut exchange.client, framing);
     read_beginning(&mut exchange.server, framing);
@@ -248,7 +248,7 @@ fn read_beginning(from: &mut TcpStream, framing: Framing) {
 }
 
 /// The client stalls: the server's writes stop, and continue when the client reads.
-pub(crate) fn slow_reader_stops_server(chain: &Chain, family: &Family) {
+pub(crate) fn slow_reader_stops_server(chain: &Chain, family: &Addresses) {
     const BYTES: u64 = 64 << 20;
     let exchange = start_exchange(chain, family, ["GET", "HTTP/1.0", ""]);
     response(&exchange.server, &Framing::Close.field(BYTES));
@@ -276,7 +276,7 @@ pub(crate) fn slow_reader_stops_server(chain: &Chain, family: &Family) {
 }
 
 /// The client reads nothing and resets: the reset reaches the server although all buffers are full.
-pub(crate) fn reset_overtakes_full_response(chain: &Chain, family: &Family) {
+pub(crate) fn reset_overtakes_full_response(chain: &Chain, family: &Addresses) {
     let exchange = start_exchange(chain, family, ["GET", "HTTP/1.1", ""]);
     response(&exchange.server, &Framing::Length.field(HUGE));
     fill(&exchange.server);

@@ -20,7 +20,7 @@ mod vanished;
 
 use chain::{Chain, LISTENERS, LegMode, TestPath};
 use longhaul_testnet::relay_process::may_use_namespaces;
-use longhaul_testnet::relay_testbed::{BOTH, Family, IPV4};
+use longhaul_testnet::relay_testbed::{Addresses, BOTH, IPV4};
 use std::{io::Read, net::Shutdown, thread::scope};
 
 type Check = (&'static str, fn(&TestPath<'_>));
@@ -67,7 +67,7 @@ fn conform(peers: usize, mode: LegMode) {
     conform_over(peers, mode, &BOTH);
 }
 
-fn conform_over(peers: usize, mode: LegMode, families: &[Family]) {
+fn conform_over(peers: usize, mode: LegMode, families: &[Addresses]) {
     if !may_use_namespaces() {
         return;
     }
@@ -82,7 +82,7 @@ fn conform_over(peers: usize, mode: LegMode, families: &[Family]) {
     shutdown::drains_and_counts_reset_connections(chain);
 }
 
-fn conform_in(chain: &Chain, family: &Family) {
+fn conform_in(chain: &Chain, family: &Addresses) {
     let peers = chain.relays.len() - 1;
     for kind in LISTENERS {
         for upward in [true, false] {

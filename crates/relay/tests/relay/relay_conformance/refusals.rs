@@ -2,7 +2,7 @@
 //! Unreachable destinations: the client receives the cause in its protocol.
 
 use crate::relay_conformance::chain::{Chain, DestinationKind, LISTENERS, is_reset};
-use longhaul_testnet::{relay_process::PATIENCE, relay_testbed::Family};
+use longhaul_testnet::{relay_process::TEST_TIMEOUT, relay_testbed::Addresses};
 use std::{io::Read, net::TcpStream, thread::scope};
 
 /// Kinds of destinations, and the codes of SOCKS5 (RFC 1928 §6), HTTP and Convert (RFC 8803
@@ -14,7 +14,7 @@ const CODES: [(DestinationKind, [u16; 3]); 4] = [
     (DestinationKind::Silent, [4, 504, 65]),
 ];
 
-pub(crate) fn are_reported_in_each_protocol(chain: &Chain, family: &Family) {
+pub(crate) fn are_reported_in_each_protocol(chain: &Chain, family: &Addresses) {
     scope(|scope| {
         for (destination, codes) in CODES {
             for kind in LISTENERS {
@@ -26,7 +26,7 @@ pub(crate) fn are_reported_in_each_protocol(chain: &Chain, family: &Family) {
 
 fn check_refusal(
     chain: &Chain,
-    family: &Family,
+    family: &Addresses,
     kind: &str,
     destination: DestinationKind,
     codes: [u16; 3],
@@ -49,7 +49,7 @@ fn check_refusal(
 }
 
 fn assert_only_reset(mut client: TcpStream, kind: &str, destination: DestinationKind) {
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let error = client.read(&mut [0]).unwrap_err();
     assert!(is_reset(&error), "{kind} to {destination:?}: {error}");
 }

@@ -7,8 +7,8 @@ use crate::{
     relay_conformance::ends::{assert_reset_noticed, transfer_both_ways},
 };
 use longhaul_testnet::{
-    relay_process::{Relay, may_use_namespaces, patient},
-    relay_testbed::{IPV4, Testbed, ip},
+    relay_process::{Relay, may_use_namespaces, set_timeouts},
+    relay_testbed::{IPV4, Testbed, run_ip},
 };
 use std::{io::Write, net::SocketAddr};
 
@@ -21,10 +21,10 @@ fn resets_client_when_destination_vanishes() {
     let _relay = relay(&bed);
     let origin = bed.listen(DestinationKind::Origin.address(&IPV4));
     let mut client = bed.connect(listener_address()).unwrap();
-    patient(&client);
+    set_timeouts(&client);
     let mut server = accept(&origin);
     transfer_both_ways(&mut client, &mut server);
-    ip(&bed.server, "link set eth0 down");
+    run_ip(&bed.server, "link set eth0 down");
     client.write_all(b"anyone?").unwrap();
     assert_reset_noticed(&client);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a server has its files, whose they are, and where its programs are.
+//! Files of a server, their owner, and the programs.
 
 use super::account::Account;
 use std::{
@@ -11,19 +11,19 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A server's directory, and the account that it belongs to.
-pub(crate) struct Place {
+/// Directory of a server, its owner, and the directory of the programs.
+pub(crate) struct ServerFiles {
     pub(crate) folder: PathBuf,
     pub(crate) account: Account,
     pub(crate) programs: PathBuf,
 }
 
-impl Place {
+impl ServerFiles {
     pub(crate) fn new() -> Self {
         let programs = programs();
         let account = Account::choose();
         let folder = tempfile::Builder::new().prefix("longhaul-pg-").tempdir();
-        // Its guard removes it.
+        // The guard process removes it.
         let folder = folder.unwrap().keep();
         fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
         account.give(&folder);
@@ -77,7 +77,7 @@ impl Place {
             .unwrap();
     }
 
-    /// A file that only the server may read.
+    /// Writes a file that only the server may read.
     pub(crate) fn write(&self, name: &str, text: &str) {
         let path = self.folder.join(name);
         let mut options = OpenOptions::new();
@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-/// The folder of the newest server's programs: Debian keeps each version in one of its own, beside PATH.
+/// Returns the directory of the newest server's programs. Debian has one for each version, outside of PATH.
 ///
 /// # Panics
 /// If there is none.
@@ -105,7 +105,7 @@ fn has_all(folder: &Path) -> bool {
     ["initdb", "postgres", "psql"].iter().all(is_there)
 }
 
-/// The newest first.
+/// Lists the directories of versions, newest first.
 fn versions(parent: &str, inner: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let mut found: Vec<(u32, PathBuf)> = entries

@@ -1,52 +1,56 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Round trips and loss: single packets at an even pace.
+//! Round trips and loss, by single packets at a constant interval.
 
-use super::echo::Echo;
+use super::responder::Responder;
 use anyhow::Result;
 use longhaul_linux::clock;
 use longhaul_units::Time;
 use std::{collections::BTreeMap, time::Duration};
 
-/// What became of the packets.
+/// Round-trip times and number of packets sent.
 #[derive(Debug)]
-pub(super) struct Rounds {
+pub(super) struct RttSamples {
     pub(super) sent: u32,
-    /// Round trips of those that were answered.
+    /// Round-trip times of the requests with a reply.
     pub(super) times: Vec<Time>,
 }
 
-/// How long the last may take: a path around the world and a deep queue.
-const PATIENCE: Time = Time::from_secs(1);
+/// Timeout of the last reply, for a path around the world with a deep queue.
+const LAST_REPLY_TIMEOUT: Time = Time::from_secs(1);
 /// Bytes of a packet from its IP header on.
 const LEN: usize = 100;
 
-pub(super) fn measure(far: &mut dyn Echo, count: u32, interval: Time) -> Result<Rounds> {
+pub(super) fn measure(
+    responder: &mut dyn Responder,
+    count: u32,
+    interval: Time,
+) -> Result<RttSamples> {
     let mut asked = BTreeMap::new();
     let mut times = BTreeMap::new();
     let start = clock::now();
     for turn in 0..count {
         let sent_at = clock::wall();
-        // A packet that the far end refused counts as one that was lost.
-        if let Ok(number) = far.ask(LEN.max(far.len_min())) {
+        // A request that the remote host refused counts as lost.
+        if let Ok(number) = responder.send_request(LEN.max(responder.len_min())) {
             asked.insert(number, sent_at);
         }
         let next = start + interval * u64::from(turn + 1);
-        collect(far, next, &mut asked, &mut times)?;
+        collect(responder, next, &mut asked, &mut times)?;
     }
-    let end = clock::now() + PATIENCE;
+    let end = clock::now() + LAST_REPLY_TIMEOUT;
     while times.len() < asked.len() && clock::now() < end {
         let step = (clock::now() + Time::from_millis(20)).min(end);
-        collect(far, step, &mut asked, &mut times)?;
+        collect(responder, step, &mut asked, &mut times)?;
     }
-    Ok(Rounds {
+    Ok(RttSamples {
         sent: count,
         times: times.into_values().collect(),
     })
 }
 
-/// Answers until `end`, of which the first to a question counts.
+/// Receives replies until `end`; only the first reply to a request counts.
 fn collect(
-    far: &mut dyn Echo,
+    responder: &mut dyn Responder,
     end: Time,
     asked: &mut BTreeMap<u32, Time>,
     times: &mut BTreeMap<u32, Time>,
@@ -56,8 +60,10 @@ fn collect(
         if left == Time::ZERO {
             return Ok(());
         }
-        let answer = far.answer(Duration::from(left)).unwrap_or(None);
-        while let Some(departure) = far.departure()? {
+        let reply = responder
+            .receive_reply(Duration::from(left))
+            .unwrap_or(None);
+        while let Some(departure) = responder.departure()? {
             asked
                 .entry(departure.message)
                 .and_modify(|at| *at = departure.at);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a request to its answer.
+//! Routes requests and creates their responses.
 
 use super::{
     Source,
@@ -24,9 +24,9 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 
-/// The status page: plain files that are part of the program. What they show comes from the JSON
-/// interface, and none of it is ever taken for HTML.
-const FILES: [(&str, &str, &str); 7] = [
+/// Files of the status page, which are part of the program. Their data come from the JSON
+/// interface, and are never interpreted as HTML.
+const PAGE_FILES: [(&str, &str, &str); 7] = [
     ("/", HTML, include_str!("../web/admin.html")),
     ("/web/admin.css", CSS, include_str!("../web/admin.css")),
     ("/web/admin.js", JS, include_str!("../web/admin.js")),
@@ -36,9 +36,9 @@ const FILES: [(&str, &str, &str); 7] = [
     ("/web/uPlot.css", CSS, page::UPLOT_STYLE),
 ];
 
-/// On every answer: nothing is kept, framed, sniffed or loaded from elsewhere, and nobody else's
-/// page may read it. There is no CORS header, on purpose.
-const ALWAYS: [(HeaderName, &str); 6] = [
+/// Headers of every response. They forbid caching, framing, sniffing, loading from other origins, and reading
+/// by other origins. There is no CORS header, on purpose.
+const RESPONSE_HEADERS: [(HeaderName, &str); 6] = [
     (header::CACHE_CONTROL, "no-store"),
     (
         header::CONTENT_SECURITY_POLICY,
@@ -54,13 +54,13 @@ const ALWAYS: [(HeaderName, &str); 6] = [
     ),
 ];
 
-/// Never fails: what is wrong is said.
-pub(super) async fn to<B>(
+/// Returns the response to a request; errors become responses too.
+pub(super) async fn respond<B>(
     request: &Request<B>,
     source: &impl Source,
     release: &Release,
 ) -> Response<Full<Bytes>> {
-    let mut response = match guard::check(request, || release.answer(request, source)) {
+    let mut response = match guard::check(request, || release.respond(request, source)) {
         Ok(None) => route(request, source).await,
         Ok(Some((status, reason))) | Err((status, reason)) => text(status, reason),
     };
@@ -68,7 +68,7 @@ pub(super) async fn to<B>(
         let allowed = HeaderValue::from_static("GET, HEAD");
         response.headers_mut().insert(header::ALLOW, allowed);
     }
-    for (name, value) in ALWAYS {
+    for (name, value) in RESPONSE_HEADERS {
         let value = HeaderValue::from_static(value);
         response.headers_mut().insert(name, value);
     }
@@ -83,7 +83,7 @@ async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<B
         "/api/v1/status" => json(StatusCode::OK, &source.status().await),
         "/api/v1/throughput" => json(StatusCode::OK, &source.throughput()),
         "/api/v1/connections" => match Query::parse(query) {
-            Ok(query) => json(StatusCode::OK, &query.answer(&*source.connections().await)),
+            Ok(query) => json(StatusCode::OK, &query.select(&*source.connections().await)),
             Err(problem) => text(StatusCode::BAD_REQUEST, &problem),
         },
         _ => match page_file(path) {
@@ -96,9 +96,9 @@ async fn route<B>(request: &Request<B>, source: &impl Source) -> Response<Full<B
     }
 }
 
-/// Content type and content.
+/// Returns the content type and the content of a file of the page.
 fn page_file(path: &str) -> Option<(&'static str, &'static str)> {
-    let found = FILES.iter().find(|(name, ..)| *name == path);
+    let found = PAGE_FILES.iter().find(|(name, ..)| *name == path);
     found.map(|(_, kind, content)| (*kind, *content))
 }
 
@@ -131,18 +131,22 @@ fn health(health: &Health) -> Response<Full<Bytes>> {
 fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
     let mut text = serde_json::to_string(value).expect("a record is plain data");
     text.push('\n');
-    answer(status, JSON, text)
+    response(status, JSON, text)
 }
 
 fn text(status: StatusCode, line: &str) -> Response<Full<Bytes>> {
-    answer(status, TEXT, format!("{line}\n"))
+    response(status, TEXT, format!("{line}\n"))
 }
 
 fn content(kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    answer(StatusCode::OK, kind, body)
+    response(StatusCode::OK, kind, body)
 }
 
-fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+fn response(
+    status: StatusCode,
+    kind: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static(kind);
