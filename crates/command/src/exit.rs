@@ -7,7 +7,7 @@ use std::{io, process::ExitCode};
 /// A failure whose exit code is not 1. All other errors exit with 1.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// Wrong input; nothing was changed. The text names the input and the way out. Exit code 2.
+    /// Wrong input; nothing was changed. The text names the input and says how to correct it. Exit code 2.
     #[error("{0}")]
     Usage(String),
     /// A capability that this machine or this user lacks. The text names it. Exit code 3.
@@ -35,8 +35,8 @@ impl Refusal {
     }
 }
 
-/// Returns the error of a command that could not open a port, which `which` names. A low port that the user may not
-/// open is [`Refusal::Unsupported`].
+/// Returns the error of a command that could not open a port. `which` names the port in the message. A low port that
+/// the user may not open gives [`Refusal::Unsupported`].
 pub fn port_not_opened(which: String, error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Refusal::unsupported(format!("{which}: {LOW_PORTS}")),
@@ -70,7 +70,7 @@ pub fn exit_code(outcome: &anyhow::Result<()>) -> u8 {
     }
 }
 
-/// The first line of a message of clap about wrong flags, without its `error: `.
+/// The first line of clap's message about wrong flags, without its prefix `error: `.
 pub fn first_line(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line)
@@ -85,8 +85,8 @@ const INTEGER_TYPES: [(&str, u64); 5] = [
     ("usize", u64::MAX),
 ];
 
-/// Replaces the name of an integer type in a message of serde about a bad value by the range of that type, or by the
-/// form that is expected. A key may allow less than its type; the check of that key reports this.
+/// Replaces the name of an integer type in serde's message about a bad value. The replacement is the bound that the
+/// value broke, or the form that is expected. A key may allow less than its type; the check of that key reports this.
 ///
 /// ```
 /// use longhaul_command::exit::with_range;

@@ -2,8 +2,8 @@
 //! Parts that all commands of longhaul share: exit codes, lines on standard output and standard error, the log, event
 //! loops, threads and the version.
 //!
-//! A command returns `anyhow::Result`. Wrong input, and a machine or a user that lacks something, is an
-//! [`exit::Refusal`]. `main` turns the outcome into an exit code:
+//! A command returns `anyhow::Result`. For wrong input, a missing right or a missing feature of the machine, the error
+//! is an [`exit::Refusal`]. `main` turns the outcome into an exit code:
 //!
 //! ```
 //! use longhaul_command::{console, exit::{self, Refusal}, outln};
@@ -44,8 +44,8 @@ pub fn version() -> &'static str {
     VERSION.get().copied().unwrap_or(release())
 }
 
-/// Sets the version of this program. The first call counts. Only the binary knows the commit, so that no other crate is
-/// built again for each commit.
+/// Sets the version of this program; later calls do nothing. Only the binary knows the commit, so that a new commit
+/// rebuilds no other crate.
 pub fn set_version(version: &'static str) {
     let _first_call_counts = VERSION.set(version);
 }

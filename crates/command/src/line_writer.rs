@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines that a daemon writes, on a thread of their own. A reader that stopped (a terminal, a full pipe) delays no
-//! client.
+//! Lines that a daemon writes to standard output or standard error. A separate thread writes them, so that a reader
+//! that stops (a paused terminal, a full pipe) delays no client.
 
 use crate::{console, threads::Monitor};
 use std::{
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// Bound on the bytes that wait: some thousand lines. Further lines are counted and dropped.
+/// Maximum bytes that wait to be written: several thousand lines. Further lines are dropped and counted.
 const BUFFER_MAX: usize = 1 << 20;
 /// Time for which [`LineWriter::flush`] waits for the reader.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct LineWriter {
     open: fn() -> io::Result<File>,
-    /// The line that reports this many dropped lines.
+    /// Makes the line that reports this many dropped lines.
     dropped: fn(u64) -> String,
     on_error: fn(io::Error),
     buffer: OnceLock<Monitor<Buffer>>,
@@ -30,7 +30,7 @@ pub struct LineWriter {
 struct Buffer {
     text: String,
     dropped: u64,
-    /// Whether the thread is in a system call.
+    /// Whether the thread is writing the text that it took.
     is_writing: bool,
 }
 
@@ -43,7 +43,7 @@ impl LineWriter {
 
     /// Returns a writer to standard error. `dropped` makes the line that reports dropped lines.
     pub const fn stderr(dropped: fn(u64) -> String) -> Self {
-        // An error of standard error has no other place.
+        // A failure of standard error cannot be reported anywhere else.
         Self::new(|| duplicate(io::stderr().as_fd()), dropped, drop)
     }
 
@@ -61,7 +61,7 @@ impl LineWriter {
         }
     }
 
-    /// Queues a line, which ends with a newline. If too many wait, it is counted instead.
+    /// Queues a line, which must end with a newline. If the buffer is full, drops and counts it.
     pub fn put(&'static self, line: &str) {
         self.buffer().update(|buffer| buffer.push(line));
     }
@@ -84,7 +84,7 @@ impl LineWriter {
         let mut file = (self.open)();
         loop {
             let text = self.buffer().wait_for(|buffer| buffer.take(self.dropped));
-            // Later lines may have a reader again.
+            // The loop goes on after an error, because later lines may have a reader again.
             if let Ok(file) = &mut file
                 && let Err(error) = file.write_all(text.as_bytes())
             {
@@ -95,7 +95,8 @@ impl LineWriter {
     }
 }
 
-/// Duplicates the descriptor: the lock of the standard library is for the thread that ends the process.
+/// Duplicates the descriptor. Writes to it do not take the standard library's lock, which the thread that ends the
+/// process needs.
 fn duplicate(file: std::os::fd::BorrowedFd<'_>) -> io::Result<File> {
     file.try_clone_to_owned().map(File::from)
 }

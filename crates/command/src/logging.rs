@@ -53,7 +53,7 @@ enum Format {
     Json,
 }
 
-/// Least level of log lines, over all or by target.
+/// Lowest level of the log lines that are written, overall or by target.
 #[derive(Debug, Clone)]
 struct Filter(Targets);
 
@@ -63,7 +63,8 @@ impl Default for Filter {
     }
 }
 
-/// Beginning of the targets of longhaul's own events: the names of its crates. Lines show targets without it.
+/// Prefix of the targets of longhaul's own events, which are named after its crates. Text lines show targets without
+/// it.
 const CRATE_PREFIX: &str = "longhaul";
 
 impl FromStr for Filter {
@@ -77,7 +78,7 @@ impl FromStr for Filter {
                 None => (CRATE_PREFIX, directive),
             };
             let level = parse_level(level)?;
-            // `relay` is the crate longhaul_relay; any other word may be a library's.
+            // `relay` stands for the crate longhaul_relay. Any other name may be a library's crate.
             for target in [target.to_owned(), format!("{CRATE_PREFIX}_{target}")] {
                 filter.0 = filter.0.with_target(target, level);
             }
@@ -95,8 +96,8 @@ fn parse_level(text: &str) -> Result<LevelFilter, String> {
     })
 }
 
-/// Starts the log on standard error. Under systemd, whose journal keeps time and priority of each line, lines begin
-/// with a priority (sd-daemon(3)) and have no time. A second call does nothing.
+/// Starts the log on standard error. A second call does nothing. If standard error is the systemd journal, each line
+/// begins with a priority (sd-daemon(3)), and text lines have no time, because the journal keeps it.
 pub fn start(args: &Args) {
     let journald = is_journal(&io::stderr(), env::var("JOURNAL_STREAM").ok().as_deref());
     let filter = args.log_level.clone().unwrap_or_default();
@@ -147,8 +148,8 @@ where
     }
 }
 
-/// Returns whether `file` is the stream to the journal that `JOURNAL_STREAM` names by device and inode
-/// (systemd.exec(5)). A redirected standard error is not.
+/// Returns whether `file` is the stream to the journal. `JOURNAL_STREAM` names that stream by device and inode
+/// (systemd.exec(5)), so that a redirected standard error differs from it.
 fn is_journal(file: &impl AsFd, journal_stream: Option<&str>) -> bool {
     let identity = || {
         let file = std::fs::File::from(file.as_fd().try_clone_to_owned().ok()?);
@@ -168,7 +169,7 @@ const fn priority(level: Level) -> u8 {
     }
 }
 
-/// A line of text: `2026-11-26T08:15:02.123456Z WARN relay::peers: peer is down peer=tokyo`.
+/// A line of text: `2026-11-26T08:15:02.123456Z WARN relay::peers: peer is down peer="tokyo"`.
 struct TextLine {
     journald: bool,
 }
@@ -201,7 +202,7 @@ where
     }
 }
 
-/// A line of JSON, with a priority in front of it for the journal.
+/// A line of JSON. The journal gets a priority in front of it.
 struct JsonLine {
     journald: bool,
     json: format::Format<Json>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Heartbeats of the threads that serve what is intercepted: a thread that hangs must not keep the lease alive.
+//! Heartbeats of the threads that serve intercepted connections. Leases are renewed only while all of these threads
+//! send heartbeats.
 
 use std::{
     sync::{
@@ -20,9 +21,9 @@ pub const STALLED_AFTER: Duration = Duration::from_millis(600);
 #[derive(Debug)]
 pub struct Heartbeats {
     start: Instant,
-    /// Milliseconds after `start`; 0 is never.
+    /// Milliseconds after `start`; 0 if the thread has sent none.
     latest: Vec<AtomicU64>,
-    /// Whether all listeners intercept that should.
+    /// Whether interception works at all listeners that should intercept.
     pub intercepts: AtomicBool,
 }
 
@@ -42,7 +43,7 @@ impl Heartbeats {
         }
     }
 
-    /// Whether all threads have sent a heartbeat within [`STALLED_AFTER`].
+    /// Returns whether all threads have sent a heartbeat within [`STALLED_AFTER`].
     pub fn are_all_alive(&self, now: Instant) -> bool {
         let now = self.milliseconds(now);
         let limit = STALLED_AFTER.as_millis() as u64;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decisions on SYNs: which are held until the destination answers, and which bypass the relay. A client that scans silent
-//! ports keeps no other client out: each client has a bound of its own, and SYNs beyond a bound go straight to their
-//! destinations. No I/O.
+//! Decisions on SYNs: which are held until the destination answers, and which bypass the relay. No I/O.
+//!
+//! Each client has a bound of its own, so that a client that scans silent ports keeps no other client out. SYNs beyond
+//! a bound bypass the relay, or are dropped if they may not.
 
 use crate::flow::Flow;
 use longhaul_protocol::networks::network;
@@ -11,19 +12,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Pending connections of one listener: SYNs that are held, and far legs that wait for their near legs. Memory: a socket, a task and under 1 KiB each.
+/// Maximum pending connections of one listener: held SYNs, and far legs that wait for their near legs. Memory: a
+/// socket, a task and under 1 KiB each.
 pub const HELD_MAX: usize = 1024;
 
-/// Pending connections of one client, which is one address or one /64 of IPv6. Suits an office behind one address whose
-/// destinations are 100 ms away and answer: 1,280 connections a second.
+/// Maximum pending connections of one client, which is an IPv4 address or an IPv6 /64. If destinations answer after
+/// 100 ms, a client can open 1,280 connections a second, enough for an office behind one address.
 pub const CLIENT_MAX: usize = HELD_MAX / 8;
 
-/// Time for which retransmissions of a SYN that bypassed the relay bypass it too, because the first SYN's answer may be in
-/// flight. TCP sends the third retransmission 7 s after the first SYN, and its answer may take as long as a connection's
-/// timeout here.
+/// Time for which retransmissions of a SYN that bypassed the relay bypass it too: the answer to the first SYN may be in
+/// flight. TCP sends the third retransmission 7 s after the first SYN, and its answer may take as long as the relay's
+/// connect timeout, 10 s by default.
 const PASSES_FOR: Duration = Duration::from_secs(32);
 
-/// Connections kept for that purpose. Memory: 1.5 MiB at most.
+/// Maximum connections that are remembered for [`PASSES_FOR`]. Memory: 1.5 MiB at most.
 const PASSED_MAX: usize = 16 * 1024;
 
 /// A count for each client.
@@ -59,50 +61,50 @@ impl PerClient {
 pub enum Decision {
     /// Hold the SYN until its destination has answered.
     Hold,
-    /// Drop the SYN silently: the first of its connection is held already, or there is no room and it may not bypass the
-    /// relay. TCP sends it again.
+    /// Drop the SYN silently; TCP sends it again. Either an earlier SYN of its connection is held, or the SYN exceeds a
+    /// bound and may not bypass the relay.
     Drop,
-    /// Let the SYN bypass the relay, as the first of its connection did.
+    /// Let the SYN bypass the relay, as the first SYN of its connection did.
     PassAgain,
-    /// Let the SYN bypass the relay: its client has [`CLIENT_MAX`] pending connections, or as many connections as one client
-    /// may have.
+    /// Let the SYN bypass the relay: its client has [`CLIENT_MAX`] pending connections, or all connections that one
+    /// client may have.
     PassClient,
-    /// Let the SYN bypass the relay: all clients together have as many pending connections as there is room for.
+    /// Let the SYN bypass the relay: there is no room for more pending connections of any client.
     PassAll,
 }
 
-/// A SYN that has arrived, and the room for it.
+/// A SYN that has arrived, and the room for its connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     /// The connection that the SYN opens.
     pub flow: Flow,
-    /// This host opens the connection. Its connections have no bound of their own.
+    /// Whether this host itself opens the connection. The bound per client does not apply to it.
     pub is_local: bool,
-    /// The SYN may bypass the relay.
+    /// Whether the SYN may bypass the relay.
     pub may_pass: bool,
     /// Far legs that wait for their near legs.
     pub waiting: usize,
     /// Far legs of this client that wait for their near legs.
     pub waiting_of_client: usize,
-    /// Connections that this client may still open.
+    /// Connections that this client may still open, pending ones included.
     pub room_of_client: usize,
-    /// Connections of all clients that may be pending.
+    /// Connections that all clients may still open, pending ones included.
     pub room: usize,
 }
 
 /// The held SYNs of one listener, and those that bypassed the relay in the last 32 s.
 #[derive(Debug, Default)]
 pub struct HeldSyns {
-    /// The kernel's packet ID of each.
+    /// Packet ID of each held SYN in the kernel's queue.
     held: HashMap<Flow, u32>,
     clients: PerClient,
     passed: HashSet<Flow>,
-    /// `passed`, oldest first.
+    /// Connections of `passed` with the time of their first SYN, oldest first.
     passed_at: VecDeque<(Instant, Flow)>,
 }
 
 impl HeldSyns {
-    /// Decides on a SYN, which the kernel calls `packet_id`, and keeps the decision.
+    /// Decides on a SYN and remembers the decision. `packet_id` is its ID in the kernel's queue.
     pub fn admit(&mut self, arrival: Arrival, packet_id: u32, now: Instant) -> Decision {
         self.forget_passed(now);
         let decision = self.decide(arrival);
@@ -144,7 +146,7 @@ impl HeldSyns {
         self.held.len()
     }
 
-    /// Removes a held SYN and returns its packet ID; `None` if it was given up.
+    /// Removes a held SYN and returns its packet ID; `None` if the SYN is no longer held.
     pub fn remove(&mut self, flow: Flow) -> Option<u32> {
         let packet_id = self.held.remove(&flow)?;
         self.clients.remove(flow.client().ip());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Targets of interception: networks, and ports in them.
+//! Targets of interception: networks and ports.
 
 use longhaul_protocol::networks::{Ports, Prefix, text};
 use serde::{Deserialize, Deserializer};
@@ -12,18 +12,18 @@ pub struct Intercept {
     pub targets: Vec<Target>,
     /// Exceptions from the targets.
     pub bypass: Vec<Target>,
-    /// Give far legs the addresses of their clients.
+    /// Whether far legs keep the client's address as their source.
     pub keeps_source: bool,
-    /// Intercept this host's own connections too.
+    /// Whether this host's own connections are intercepted too.
     pub local: bool,
-    /// Hold a client's SYN until the destination has answered.
+    /// Whether a client's SYN is held until the destination has answered.
     pub verify: bool,
 }
 
 /// Connections to any of these networks, on any of these ports.
 ///
 /// As text: networks, separated by commas, then a colon and ports or ranges of ports, separated by
-/// commas. IPv6 networks stand in brackets, unless one stands alone without ports:
+/// commas. IPv6 networks need brackets, except a single network without ports:
 /// `10.0.0.0/8:80,443`, `[2001:db8::/32]:8000-8999`, `10.0.0.0/8,192.0.2.7`, `::/0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
@@ -34,7 +34,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// The part of it in one address family, if there is one.
+    /// Returns the target's networks of one address family with its ports; `None` if it has no such network.
     pub fn of_family(&self, ipv4: bool) -> Option<Self> {
         let ours = |network: &Prefix| network.is_ipv4() == ipv4;
         let networks: Vec<_> = self.networks.iter().copied().filter(ours).collect();
@@ -64,7 +64,7 @@ impl FromStr for Target {
     }
 }
 
-/// Networks and ports: at the first colon outside brackets.
+/// Splits a text into networks and ports, at the first colon outside brackets.
 fn divide(text: &str) -> (&str, Option<&str>) {
     let mut inside = false;
     let colon = text.find(|c| {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread that keeps interception up: it renews the leases while all threads that serve are alive, puts back the rules
-//! that others remove, and removes everything at the end. docs/decisions/fail-open-by-lease.md says why there is no watchdog
-//! process.
+//! The thread that keeps interception up. It renews the leases while all threads that serve intercepted connections are
+//! alive, and puts back rules that other processes remove. At the end it removes everything.
+//!
+//! docs/decisions/fail-open-by-lease.md says why there is no watchdog process.
 
 use crate::{
     heartbeat::{Heartbeats, STALLED_AFTER},
@@ -25,10 +26,10 @@ use tracing::{error, info, warn};
 /// Time between two renewals of a lease.
 const PERIOD: Duration = Duration::from_millis(150);
 
-/// A relay one of whose threads hangs lets connections pass in under 2 s.
+/// Asserts that new connections bypass a relay with a stalled thread within 2 s.
 const _: () = assert!(LEASE.as_millis() + STALLED_AFTER.as_millis() + PERIOD.as_millis() <= 2000);
 
-/// The most tables and routes that one round puts back, where another process removes them again and again.
+/// Maximum tables and routes that one round puts back. Another process may remove them again and again.
 const PUT_BACK_MAX: usize = 100;
 
 /// Time that threads have for their first heartbeat.
@@ -36,16 +37,16 @@ const START_TIME: Duration = Duration::from_secs(10);
 
 /// Interception by the rules of all listeners. Dropping it removes them.
 pub struct Interception {
-    /// A byte: end interception of new connections. The end of the pipe: remove everything.
+    /// Pipe to the thread. A byte ends interception of new connections; closing the pipe removes everything.
     commands: Option<PipeWriter>,
-    /// Closed once the leases have ended.
+    /// Channel that the thread closes once the leases have ended.
     leases: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Interception {
-    /// Installs all rules, waits for the first heartbeats of the threads that serve, and intercepts from then on. `is_over`: one
-    /// of these threads has ended.
+    /// Installs all rules, waits for the first heartbeats of the threads that serve, and intercepts from then on.
+    /// `is_over` returns whether one of these threads has ended.
     pub fn start(
         heartbeats: &Arc<Heartbeats>,
         is_over: impl Fn() -> bool,
@@ -76,10 +77,10 @@ impl Interception {
         })
     }
 
-    /// Ends interception of new connections: they go straight to their destinations, and open ones go on. Returns when the
-    /// kernel has no lease any more, after a second at most.
+    /// Ends interception of new connections: they bypass the relay, and open ones go on. Waits until the leases have
+    /// ended, a second at most.
     pub fn end_leases(&self) {
-        // If the thread is gone, the lease is or soon will be.
+        // If the thread is gone, the leases have ended or soon will.
         let _ = self
             .commands
             .as_ref()
@@ -98,7 +99,8 @@ impl Drop for Interception {
     }
 }
 
-/// Missing rights and missing kernel features look alike from outside.
+/// Turns an error into a refusal that names all requirements. Missing rights and missing kernel features give the same
+/// errors.
 fn explain(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<Refusal>() {
         Some(_) => error,
@@ -113,7 +115,7 @@ fn explain(error: anyhow::Error) -> anyhow::Error {
 struct RuleSets(Vec<RuleSet>);
 
 impl RuleSets {
-    /// Installs all, or none.
+    /// Installs all rule sets, or none.
     fn install(rule_sets: Vec<RuleSet>) -> anyhow::Result<Self> {
         let mut installed = Self(Vec::with_capacity(rule_sets.len()));
         for rule_set in rule_sets {
@@ -123,13 +125,14 @@ impl RuleSets {
         Ok(installed)
     }
 
-    /// Renews every lease. Puts back what others removed: if one lease can't be renewed, or if others changed rules or routes
-    /// (`may_be_gone`). Where one listener's rules can't be put back, those of others hold.
+    /// Renews every lease. If a renewal fails, or if other processes changed rules or routes (`may_be_gone`), puts back
+    /// what is missing. Listeners that don't intercept are tried each time. A failure at one listener leaves the others
+    /// alone.
     fn renew(&self, heartbeats: &Heartbeats, may_be_gone: bool) {
         let mut log = Log::default();
         let mut intercepting = self.0.iter().filter(|rules| rules.intercepts());
         let may_be_gone = may_be_gone || intercepting.any(|rules| !rules.renew());
-        // Once more after what was missing: the others may have been removed meanwhile, by the same command.
+        // After something was put back, all are checked again: one command may have removed several, one after another.
         let mut is_whole = false;
         while !is_whole && log.put_back.len() < PUT_BACK_MAX {
             let before = log.put_back.len();
@@ -144,7 +147,8 @@ impl RuleSets {
         log.write();
     }
 
-    /// Adds conntrack zones where tracking has begun: without zones, the two legs of a connection are one to it.
+    /// Adds conntrack zones where connection tracking has begun. Without zones, it takes the two legs of a connection
+    /// for one connection.
     fn add_zones(&self) {
         for rule_set in self.0.iter().filter(|rule_set| rule_set.lacks_zones()) {
             if let Err(error) = rule_set.add_zones() {

@@ -60,7 +60,7 @@ impl FromStr for Bytes {
     }
 }
 
-/// Whether a unit means bits: a small `b` after a capital prefix.
+/// Returns whether a unit means bits: it has a lowercase `b` after an uppercase prefix.
 fn is_bit_unit(unit: &str) -> bool {
     unit.ends_with('b') && unit.starts_with(|prefix: char| prefix.is_ascii_uppercase())
 }

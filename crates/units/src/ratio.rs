@@ -2,7 +2,7 @@
 use crate::quantity::ParseError;
 use std::{fmt, str::FromStr};
 
-/// A share or a probability, 0 to 1. Parses `0.001` and `0.1%`.
+/// A share or a probability, from 0 to 1. Parses `0.001` and `0.1%`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct Ratio(f64);
 
@@ -12,7 +12,7 @@ impl Ratio {
     /// The probability of an event that always happens.
     pub const ONE: Self = Self(1.0);
 
-    /// A ratio of `value`. `None` unless it is within 0 to 1.
+    /// A ratio of `value`; `None` unless `value` is in the range 0 to 1.
     #[must_use]
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Self(value))
@@ -61,15 +61,15 @@ impl FromStr for Ratio {
     }
 }
 
-/// Parses a decimal number and divides it by 100, without the rounding error of a division of its binary form. `None`
-/// if it is not a number.
+/// Parses a decimal number and divides it by 100; `None` if it is not a number. Shifts the decimal exponent, because a
+/// division of the binary value would round.
 fn parse_hundredth(number: &str) -> Option<f64> {
     let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let exponent = exponent.parse::<i32>().ok()?.checked_sub(2)?;
     format!("{digits}e{exponent}").parse().ok()
 }
 
-/// Formats a share in percent, without the rounding error of a multiplication of its binary form.
+/// Formats a share in percent. Shifts the decimal exponent, because a multiplication of the binary value would round.
 fn format_percent(share: f64) -> String {
     let text = format!("{share:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers as printed for people: three significant digits, and the unit that keeps them short.
 
-/// Formats `x` with three significant digits, without zeros at the end of a fraction.
+/// Formats `x` with three significant digits, or as an integer if that has more. Drops zeros at the end of a fraction.
 ///
 /// ```
 /// assert_eq!(longhaul_units::rounding::digits(0.012345), "0.0123");
@@ -21,12 +21,11 @@ pub fn digits(x: f64) -> String {
     }
 }
 
-/// Formats `value` in the largest of `units` that keeps the number at 1 or above. Returns the number, with three
-/// digits, and the unit's name. Each unit is a scale and a name; the smallest comes first, and also serves for smaller
-/// values.
+/// Formats `value` in the largest of `units` in which it is at least 1. Returns the number, with three digits, and the
+/// unit's name. Each unit is a scale and a name. The smallest unit comes first, and also serves for smaller values.
 #[must_use]
 pub fn rounded<'a>(value: f64, units: &[(f64, &'a str)]) -> (String, &'a str) {
-    // 999.5 would round to 1000 of the smaller unit.
+    // From 999.5 on, the number would round to 1000 of the smaller unit.
     let (scale, name) = units
         .iter()
         .rfind(|(scale, _)| value.abs() >= scale * 0.9995)

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-/// A span of time in whole nanoseconds, or a point in time as the span since an origin that the owner states. Up to 584
-/// years, of which 292 can be parsed. Arithmetic saturates. Parses `12us`, `26ms`, `1.5s`, `2min`, `7d`.
+/// A span of time in whole nanoseconds, or a point in time as the span since an origin that the caller chooses. Holds
+/// up to 584 years, and parses up to 292. Arithmetic saturates. Parses `12us`, `26ms`, `1.5s`, `2min`, `7d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -20,9 +20,9 @@ const UNITS: [(u64, &str); 4] = [
 ];
 
 impl Time {
-    /// The origin, and the empty span.
+    /// The empty span, or the origin as a point in time.
     pub const ZERO: Self = Self(0);
-    /// The longest span, and a point later than any event.
+    /// The longest span, or a point in time after every event.
     pub const MAX: Self = Self(u64::MAX);
 
     /// A span of `n` nanoseconds.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Warnings of `--check-config` about settings that are valid and probably mistakes.
+//! Warnings of `--check-config` about settings that are valid but probably mistakes.
 
 use crate::{
     check::{addresses, routes},

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Address of a peer.
+//! Addresses of a peer: the configured one, and those that are known for its name.
 
 use longhaul_protocol::destination::Destination;
 use parking_lot::{Mutex, MutexGuard};
 use std::net::SocketAddr;
 
-/// Configured address of a peer, and the last known addresses of its name.
+/// Configured address of a peer, and the socket addresses that are known for it.
 #[derive(Debug)]
 pub(crate) struct PeerAddress {
     destination: Destination,
@@ -34,8 +34,8 @@ impl PeerAddress {
         self.addresses().contains(&address)
     }
 
-    /// Stores the addresses of the peer's name. The order is kept, but the address of the last
-    /// connection comes first. Returns the first address.
+    /// Stores the addresses that a lookup of the peer's name found, in their order. If the
+    /// preferred address is among them, it comes first. Returns the first address.
     pub(crate) fn set_resolved(&self, found: Vec<SocketAddr>) -> Option<SocketAddr> {
         let mut addresses = self.addresses();
         let preferred = addresses.first().copied();

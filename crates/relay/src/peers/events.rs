@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events of a peer: stored, and logged when the state changes.
+//! Events of a peer. Each is recorded; those that change the peer's state are logged.
 
 use crate::peers::{health::HealthReport, peer::Peer};
 use longhaul_admin::relay_record::PeerCounts;
@@ -26,8 +26,8 @@ impl Peer {
         }
     }
 
-    /// Counts the legs that could not join their group. Logs this once, and once more when all
-    /// could join again.
+    /// Counts the legs that could not join their group. Logs the first such failure, and the return
+    /// of all streams.
     pub(crate) fn record_missing_streams(&self, missing: &[Failure]) {
         if !self.state.striping.record_missing(missing.len()) {
             return;
@@ -54,7 +54,7 @@ impl Peer {
         }
     }
 
-    /// Marks the peer as up: it has served this relay.
+    /// Marks the peer as up, because it has served this relay.
     pub(crate) fn mark_up(&self) {
         self.state.bypass_logged.store(false, Relaxed);
         if self.state.health.record_success(Instant::now()) && self.is_configured {
@@ -62,7 +62,7 @@ impl Peer {
         }
     }
 
-    /// Returns the counters of health and pooled connections.
+    /// Returns the counters of the peer's health, pooled connections and missing streams.
     pub(crate) fn counts(&self) -> PeerCounts {
         let HealthReport {
             down_since,

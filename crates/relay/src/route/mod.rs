@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Routing: opens the far leg, directly to the destination or to the next relay of a chain. The
-//! rest of the chain is sent in the preamble.
+//! Routing: opens the far leg, directly to the destination or to the first relay of a chain. The
+//! Convert preamble (RFC 8803) tells that relay the rest of the chain.
 
 pub(crate) mod far_leg;
 pub(crate) mod local;
@@ -43,7 +43,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Rules and state by which the connections of one client leave this relay.
+/// Rules and state that decide how the connections of one client leave this relay.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Route<'a> {
     pub(crate) config: &'a Config,
@@ -54,11 +54,11 @@ pub(crate) struct Route<'a> {
     /// Name of the client's listener.
     pub(crate) listener: &'a str,
     pub(crate) client: IpAddr,
-    /// Account for name lookups; `None` if no name is looked up.
+    /// Client's quota of name lookups; `None` if nothing is looked up for the client.
     pub(crate) lookup_quota: Option<LookupQuota<'a>>,
-    /// Connect directly to the destination if no peer is up.
+    /// Whether the relay connects directly to the destination if no peer can be reached.
     pub(crate) direct_fallback: bool,
-    /// Addresses of this host that the client may reach.
+    /// Client's access to addresses of this host.
     pub(crate) local: LocalAccess<'a>,
 }
 
@@ -79,9 +79,9 @@ enum NextTarget {
 }
 
 impl Route<'_> {
-    /// Opens the far leg and sends the client's early bytes. To a peer, they are sent in one write
-    /// with the preamble, and its answer is read later, by [`FarLeg::answer`]. If a peer can't be
-    /// reached, the next chain is tried.
+    /// Opens the far leg and sends the client's early bytes. A peer gets them in one write with the
+    /// preamble; [`FarLeg::answer`] reads the peer's answer later. If a peer can't be reached, the
+    /// next chain is tried.
     pub(crate) async fn open(&self, request: &Request) -> Result<FarLeg, Fault> {
         let choice = self.choose_chains(request)?;
         let mut outcome = Err(Failure::NotAllowed.into());
@@ -101,7 +101,7 @@ impl Route<'_> {
                     }
                     return Ok(self.connect_directly(&to, &choice.profile, request).await?);
                 }
-                // In a box: TLS is large, and most legs have none.
+                // Boxed: the future is large because of TLS, which most legs do not use.
                 NextTarget::Peer(peer, onward) => {
                     Box::pin(self.connect_to_peer(&peer, &onward, request)).await
                 }
@@ -117,21 +117,21 @@ impl Route<'_> {
         outcome
     }
 
-    /// Returns whether a chain is left whose peers, if it has any, are up.
+    /// Returns whether the request may take a chain without peers, or one whose peers are all up.
     pub(crate) fn has_up_chain(&self, request: &Request) -> bool {
         let choice = self.choose_chains(request);
         choice.is_ok_and(|choice| choice.chains.iter().any(is_chain_up))
     }
 
-    /// Returns the timeout of each step.
+    /// Returns the timeout of a lookup or a connection attempt. The request's deadline bounds it.
     fn timeout(&self, request: &Request) -> Duration {
         let limit = self.config.limits.connect_timeout;
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
         request.deadline.map_or(limit, |at| limit.min(left(at)))
     }
 
-    /// Returns the chains by the rules. A request that names its own hops takes those, and both its
-    /// first hop and its destination must be allowed.
+    /// Returns the chains that the rules give. A request that names its own hops takes those
+    /// instead: the rules must allow its first hop and its destination.
     fn choose_chains(&self, request: &Request) -> Result<ChainChoice, Fault> {
         let allowed = self.apply_rules_to(&request.destination)?;
         let chains = match request.hops.is_empty() {
@@ -147,8 +147,8 @@ impl Route<'_> {
     fn chains(&self, target: &RouteTarget) -> Vec<Chain> {
         let chains = target.chains.iter().map(|chain| self.peers.chain(chain));
         let mut chains: Vec<_> = chains.collect();
-        // If the client is a peer whose own legs are intercepted here, that peer would get them
-        // back.
+        // The client may be a peer whose own legs are intercepted here. A chain through that peer
+        // would send its legs back to it.
         let is_client =
             |peer: &Arc<Peer>| peer.address.preferred().ip() == self.client.to_canonical();
         chains.retain(|chain| !self.direct_fallback || !chain.iter().any(is_client));
@@ -193,7 +193,8 @@ impl Route<'_> {
         Ok(direct.then(|| target.profile.clone()))
     }
 
-    /// Evaluates the rules for a hop. A configured peer may be a relay on this host.
+    /// Evaluates the rules for a hop. A configured peer may run on this host, so that the check of
+    /// local addresses is left out for it.
     fn apply_rules_to_hop(&self, hop: SocketAddr) -> Result<&RouteTarget, Failure> {
         match self.peers.find_by_address(hop) {
             Some(_) => self.apply_rules(&Destination::Address(hop)),
@@ -201,7 +202,8 @@ impl Route<'_> {
         }
     }
 
-    /// Evaluates the rules for `destination`. Addresses are compared in canonical form.
+    /// Evaluates the rules for `destination`, after a check of local addresses. Both take an
+    /// address in canonical form.
     fn apply_rules_to(&self, destination: &Destination) -> Result<&RouteTarget, Failure> {
         let Destination::Address(address) = destination else {
             return self.apply_rules(destination);
@@ -230,7 +232,7 @@ impl Route<'_> {
         request: &Request,
     ) -> Result<FarLeg, Failure> {
         let limit = self.timeout(request);
-        // The addresses of a name need a check of their own.
+        // The rules allowed the name; each address that it resolves to is checked too.
         let permits = |address| self.apply_rules_to(&Destination::Address(address)).is_ok();
         let departure = ConnectOptions {
             source: request.source,
@@ -246,9 +248,8 @@ impl Route<'_> {
         Ok(far)
     }
 
-    /// Sends the request to a peer, over a pooled connection if there is one. If a pooled
-    /// connection does not take the request's first bytes, none has been delivered, and another
-    /// connection may be used.
+    /// Sends the request to a peer, over a pooled connection if there is one. A pooled connection
+    /// that takes no byte of the first write has delivered nothing, and the next one is tried.
     async fn connect_to_peer(
         &self,
         peer: &Arc<Peer>,
@@ -285,7 +286,7 @@ impl Route<'_> {
             leg.transport().reset_unless_finished();
             set_dscp(&leg, &peer.config.profile, request.dscp);
             if let Some(taken) = try_first_write(&leg, &first) {
-                // An error of the leg shows again where its answer is read.
+                // After a write error, the peer's answer tells the reason, or its read fails too.
                 let _ = write_all(&leg, &first[taken..]).await;
                 return Ok(far_leg(leg, true));
             }
@@ -294,15 +295,15 @@ impl Route<'_> {
         let leg = peer.open_leg(limit).await.map_err(at_relay)?;
         leg.transport().reset_unless_finished();
         set_dscp(&leg, &peer.config.profile, request.dscp);
-        // A peer that refuses may close before it has read this: its answer says more than the
-        // write error.
+        // A peer that refuses may close before it has read all of this. Its answer says more than
+        // the write error.
         let _ = write_all(&leg, &first).await;
         Ok(far_leg(leg, false))
     }
 }
 
-/// Sets the client's DSCP on a connected leg, unless its profile has one. An error of the kernel is
-/// ignored, since it is no reason to refuse the client.
+/// Sets the client's DSCP on a connected leg, unless the leg's profile sets one. Errors are
+/// ignored: a wrong DSCP is no reason to refuse the client.
 pub(crate) fn set_dscp(leg: &Leg, profile: &Profile, dscp: u8) {
     if dscp != 0
         && profile.options.dscp.is_none()
@@ -312,10 +313,10 @@ pub(crate) fn set_dscp(leg: &Leg, profile: &Profile, dscp: u8) {
     }
 }
 
-/// Divisor of the timeout: a relay may delay its answer by this part of the timeout.
+/// Divisor of the timeout. The quotient bounds the time by which a relay may delay its answer.
 const REPLY_DELAY_DIVISOR: u32 = 10;
 
-/// Returns the stripe group of a request, if it is to be striped.
+/// Returns a new stripe group for the request; `None` if its connection is not striped.
 fn stripes(peer: &Peer, request: &Request) -> Option<Stripes> {
     let fits = request.early_bytes.len() <= stripe::PIECE_LEN_MAX as usize;
     (request.may_stripe && fits)
@@ -323,7 +324,7 @@ fn stripes(peer: &Peer, request: &Request) -> Option<Stripes> {
         .flatten()
 }
 
-/// Returns the bytes that follow the preamble.
+/// Returns the client's early bytes as they follow the preamble: in a data frame if striped.
 fn bytes_after_preamble(request: &Request, striped: bool) -> Vec<u8> {
     let early = &request.early_bytes;
     if !striped || early.is_empty() {
@@ -333,8 +334,8 @@ fn bytes_after_preamble(request: &Request, striped: bool) -> Vec<u8> {
     [&stripe::Frame::Data { offset, len }.encode(), &early[..]].concat()
 }
 
-/// Returns the peers of a chain whose state this relay knows only from the answers of earlier
-/// relays, with the addresses in the request.
+/// Returns the peers of a chain that this relay reaches only through other peers, each with its
+/// address in the request. Their state is known from the answers of earlier relays.
 fn later_hops(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> LaterHops {
     let others = hops.iter().copied().zip(chain.iter().skip(1).cloned());
     others
@@ -342,23 +343,24 @@ fn later_hops(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> LaterHops {
         .collect()
 }
 
-/// Returns the peer because of which a chain is not used.
+/// Returns the first peer of a chain that is down, or the chain's first peer if none is.
 fn first_down(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
     let down = chain.iter().find(|peer| !peer.state.health.is_up());
     down.or(chain.first())
 }
 
-/// Sorts the chains: those whose peers are up come first, the others are the last resort.
+/// Sorts the chains: those whose peers are all up come first, in their order. The others follow.
 fn up_first(chains: &[Chain]) -> Vec<&Chain> {
     let (up, down): (Vec<_>, Vec<_>) = chains.iter().partition(|chain| is_chain_up(chain));
     [up, down].concat()
 }
 
-/// Maximum size of the first write to a pooled connection, in bytes: with TLS one record, which the
+/// Maximum bytes of the first write to a pooled connection. With TLS, this is one record, which the
 /// peer gets whole or not at all.
 const FIRST_WRITE_MAX: usize = 16 * 1024;
 
-/// Returns the number of bytes that a pooled connection took; `None` if it took none.
+/// Writes the first bytes to a pooled connection. Returns the number of bytes that it took; `None`
+/// if it took none.
 fn try_first_write(leg: &Leg, first: &[u8]) -> Option<usize> {
     let most = first.len().min(FIRST_WRITE_MAX);
     let slices = [io::IoSlice::new(&first[..most])];
@@ -367,8 +369,8 @@ fn try_first_write(leg: &Leg, first: &[u8]) -> Option<usize> {
         .filter(|taken| *taken > 0)
 }
 
-/// Returns the addresses of the relays behind the first one of a chain, for the request to that
-/// one.
+/// Returns the addresses of all relays of a chain but the first. The request to the first relay
+/// names them.
 async fn hops(chain: &[Arc<Peer>], limit: Duration) -> Result<Vec<SocketAddr>, Fault> {
     let mut hops = Vec::new();
     for peer in chain.iter().skip(1) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Control protocol between the coordinator, which is the `longhaul copy` process, and the two endpoints that it starts.
 //! The messages go over pipes or ssh, in the frames of [`crate::protocol::message`]. A greeting line precedes them and
-//! separates them from the output of a login.
+//! separates them from what a login shell prints.
 
 use super::{
     entry::Version,
@@ -27,13 +27,13 @@ pub struct Begin {
     pub options: Options,
     /// X.509 certificate of the peer, DER.
     pub peer_certificate: Vec<u8>,
-    /// Whether and where the endpoint listens or connects.
+    /// Instruction to wait, to listen or to connect.
     pub rendezvous: Rendezvous,
     /// Part of the copy that the endpoint performs.
     pub task: Task,
-    /// Locations of the sources, for a target.
+    /// Locations of the sources. Only a target needs them.
     pub sources: Sources,
-    /// Shares that the target stores, of trees that are distributed over hosts.
+    /// Shares that the target stores of trees that are distributed over several hosts.
     pub shares: Vec<TreeShare>,
 }
 
@@ -48,9 +48,10 @@ pub enum Task {
     Scan,
     /// Copies the share of one of several targets with separate disks: some files, and pieces of large files.
     Spread(Placement),
-    /// Copies everything that one of several such hosts has. A file gets its final name after its last piece has arrived.
+    /// Copies everything from one of several source hosts with separate disks. A file gets its final name after its
+    /// last piece has arrived.
     Gather(Pass),
-    /// Copies everything that one such host has, to a host that stores the pieces as pieces.
+    /// Copies everything from one such source host to one target host. Pieces of files stay pieces there.
     Pieces,
     /// Copies the file data of extents, as the coordinator assigns them. A later session copies everything else.
     Extents,
@@ -64,7 +65,7 @@ pub enum Task {
 /// Pass of a gathering copy from several hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pass {
-    /// All entries, without the metadata of directories, because other hosts may still write in these.
+    /// All entries, without the metadata of directories: other hosts may still write to the directories.
     Data,
     /// Metadata of directories, and entries that changed or failed in the first pass.
     Last,
@@ -80,7 +81,7 @@ pub enum ControlMsg {
         /// Data to copy.
         extent: Extent,
     },
-    /// Remaining lease time, in milliseconds. After it others may get the extents that this source was assigned.
+    /// Remaining lease time, in milliseconds. After that, other workers may get the extents of this source.
     LeaseRemaining(u32),
     /// End of the assignments.
     NoMoreExtents,
@@ -95,7 +96,7 @@ pub struct Extent {
     pub content: Content,
 }
 
-/// Data of a source that an extent has.
+/// Data that an extent covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
     /// Whole files, by their paths in the copy.
@@ -109,7 +110,7 @@ pub enum Content {
         /// State of the file to which the blocks belong.
         version: Version,
     },
-    /// The final name of a file, whose blocks other extents have copied.
+    /// No data, but the rename of a file to its final name. Other extents have copied its blocks.
     Name(RelPath),
 }
 
@@ -225,7 +226,7 @@ mod tests {
         bytes
     }
 
-    /// Asserts that each message that can be read encodes to a message that reads the same.
+    /// Asserts that each readable message, encoded again, reads as the same message.
     fn assert_round_trip<M: Serialize + DeserializeOwned + Debug>(mut bytes: &[u8]) {
         while let Ok(Some(message)) = read::<M>(&mut bytes) {
             let decoded: M = read(&mut encoded(&message).as_slice()).unwrap().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One entry of a copied tree as it goes over the wire. The store's record of it may differ.
+//! Entries of a copied tree in wire format. The types of the store may change without changing this format.
 
 use longhaul_store::{entry, metadata, path::RelPath};
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub enum Kind {
         /// Path under which the entry was announced.
         to: RelPath,
     },
-    /// A fifo.
+    /// A named pipe (FIFO).
     Fifo,
     /// A character or block device.
     Device {
@@ -166,7 +166,7 @@ same_fields!(
 /// Point in time, to the nanosecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Time {
-    /// Seconds since 1970; negative before.
+    /// Seconds since the Unix epoch; negative for earlier times.
     pub seconds: i64,
     /// Nanoseconds of that second, less than 10⁹.
     pub nanos: u32,
@@ -194,7 +194,7 @@ impl From<Xattrs> for Vec<metadata::Xattr> {
 /// One extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xattr {
-    /// Name with its namespace, as `user.comment`.
+    /// Name with its namespace, such as `user.comment`.
     pub name: Box<[u8]>,
     /// Value, as raw bytes.
     pub value: Box<[u8]>,

@@ -8,11 +8,11 @@ use std::time::Duration;
 use suppaftp::{FtpError, Status, list::ListParser, tokio::AsyncFtpStream};
 use tokio::io::AsyncReadExt as _;
 
-/// Most bytes that are read of a listing; the page says if there is more.
+/// Maximum bytes of a listing that are read. The page says so if the listing is longer.
 const LEN_MAX: u64 = 1 << 20;
 
-/// Reads the listing of the working directory. The server must send each reply and each further
-/// byte within `limit`.
+/// Reads the listing of the working directory. The server may take `limit` for each reply, and as
+/// long for each further piece of the listing.
 pub(super) async fn read(
     ftp: &mut AsyncFtpStream,
     limit: Duration,
@@ -37,7 +37,7 @@ pub(super) async fn read(
     Ok(lines)
 }
 
-/// HTML page for a directory.
+/// Returns the HTML page of a directory.
 pub(super) fn page(path: &str, lines: &[String]) -> Markup {
     let title = format!("Index of /{}", path.trim_start_matches('/'));
     html! {
@@ -55,7 +55,7 @@ pub(super) fn page(path: &str, lines: &[String]) -> Markup {
     }
 }
 
-/// One line as the server sent it; the name becomes a link if the format is known.
+/// Formats one line of the listing. The name becomes a link if the line's format is known.
 fn row(line: &str) -> Markup {
     let parsed = ListParser::parse_posix(line).or_else(|_| ListParser::parse_dos(line));
     let Ok(entry) = parsed else {

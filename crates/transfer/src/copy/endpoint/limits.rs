@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limits of an endpoint: entries in flight, their extended attributes of up to 256 KiB per file, and open
+//! Limits of an endpoint: entries in flight, bytes of their extended attributes (up to 256 KiB per file), and open
 //! descriptors.
 
 use crate::protocol::control::Role;
@@ -8,18 +8,18 @@ use longhaul_command::exit::Refusal;
 use longhaul_store::{metadata::Metadata, metadata::XATTRS_MAX};
 use std::collections::HashMap;
 
-/// Maximum entries announced to the target and not yet completed, hard links not counted. An entry takes some
-/// 300 bytes at either endpoint.
+/// Maximum entries that are announced to the target and not yet completed. Hard links are not counted. An entry
+/// takes some 300 bytes at either endpoint.
 pub(super) const IN_FLIGHT_MAX: usize = 65_536;
 
-/// Bytes of extended attributes in flight from which a source announces no more entries.
+/// Bytes of extended attributes in flight at which a source stops announcing entries.
 const XATTR_BYTES_SOURCE_MAX: u64 = 64 << 20;
 
-/// Maximum bytes of extended attributes in flight that a target accepts: the source's own limit, and files
-/// that are reannounced under a new number before the old one is aborted.
+/// Maximum bytes of extended attributes in flight that a target accepts. The source's limit is exceeded by files
+/// that are announced again under a new number while the target still holds the old one.
 const XATTR_BYTES_TARGET_MAX: u64 = XATTR_BYTES_SOURCE_MAX + 1024 * XATTRS_MAX as u64;
 
-/// Bytes of extended attributes in flight, by number of the entry.
+/// Bytes of extended attributes in flight, by the entry's number.
 #[derive(Debug, Default)]
 pub(super) struct XattrBudget {
     /// Entries with attributes; most have none.
@@ -40,12 +40,12 @@ impl XattrBudget {
         self.total -= self.bytes_by_entry.remove(&number).unwrap_or_default();
     }
 
-    /// Returns whether a source may announce more.
+    /// Returns whether a source may announce more entries.
     pub(super) fn has_room(&self) -> bool {
         self.total < XATTR_BYTES_SOURCE_MAX
     }
 
-    /// Returns whether a source has announced more than it may.
+    /// Returns whether a source has announced more bytes of attributes than a target accepts.
     pub(super) fn is_exceeded(&self) -> bool {
         self.total > XATTR_BYTES_TARGET_MAX
     }
@@ -64,8 +64,8 @@ pub(super) fn xattr_bytes(metadata: &Metadata) -> u64 {
 pub(super) const DESCRIPTORS_STREAM: usize = 4;
 /// Descriptors per file of several blocks, those of its journal included.
 pub(super) const DESCRIPTORS_LARGE: usize = 4;
-/// Descriptors per small file that is written and not yet durable. As many files again are written while a
-/// batch becomes durable.
+/// Descriptors per small file of a batch: the file and its directory, twice. While one batch becomes durable, the
+/// next batch is written.
 pub(super) const DESCRIPTORS_SMALL: usize = 2 * 2;
 /// Remaining descriptors: directories, the manifest, and connections to the peer and the coordinator.
 pub(super) const DESCRIPTORS_OTHER: usize = 64;
@@ -73,8 +73,8 @@ pub(super) const DESCRIPTORS_OTHER: usize = 64;
 const DESCRIPTORS_MIN: usize =
     DESCRIPTORS_OTHER + DESCRIPTORS_STREAM + DESCRIPTORS_LARGE + DESCRIPTORS_SMALL;
 
-/// Raises the limit of descriptors as far as the system allows. Refuses to start if it is still too low: the
-/// copy would end or block at whichever file cannot be opened first.
+/// Raises the limit of descriptors as far as the system allows. Refuses to start if it is still too low, because
+/// the copy would fail or block at the first file that cannot be opened.
 pub(super) fn raise_descriptor_limit(role: Role) -> Result<()> {
     match longhaul_linux::descriptors::raise_limit() {
         Some(available) if available < DESCRIPTORS_MIN as u64 => Err(Refusal::usage(format!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of at most one block: written whole, and renamed in batches.
+//! Files of at most one block. Each is written whole; the commit thread renames them in batches.
 
 use super::{
     large_file::{apply_metadata, open_directory, retry_while_busy, size, with_directory},
@@ -21,7 +21,7 @@ impl Target {
         self.write_small(number, Some(&[]), Some(hash));
     }
 
-    /// Writes a file of one block, or a hole (`None`); the commit thread renames it.
+    /// Writes a file of one block. `None` stands for a block of zeros, which is a hole at the source.
     pub(super) fn write_small(&self, number: u64, bytes: Option<&[u8]>, hash: Option<FileHash>) {
         self.shared
             .wait_until(|state| state.batch.len() < state.open_limits.batch);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files at the source: reads, read-ahead, and the state of a file that is being sent.
+//! Files at the source: how they are read, and the state of a file that is being sent.
 
 use crate::{copy::open_file::OpenFile, protocol::message::Portion};
 use longhaul_store::entry::{Entry, Kind};
@@ -22,19 +22,19 @@ use std::{
 #[derive(Debug)]
 pub(super) struct SourceFile {
     pub(super) sources: Arc<[Source]>,
-    /// Index of its source.
+    /// Index of the file's source in `sources`.
     pub(super) source: usize,
     /// Path in the copy.
     pub(super) path: RelPath,
     pub(super) version: Version,
     pub(super) sparse: bool,
-    /// Times that it was announced; it changed after each but the last.
+    /// Number of its announcements. The file changed after each of them but the last.
     pub(super) attempts: u32,
-    /// Part of it that is copied here.
+    /// Part of the file that this session copies.
     pub(super) portion: Portion,
-    /// Whether it is a piece, which an earlier copy wrote.
+    /// Whether the file is a piece of a larger file, stored here by an earlier copy.
     pub(super) is_piece: bool,
-    /// Number of its extent, if the coordinator assigned it.
+    /// Number of the extent to which the file belongs, if the coordinator assigned one.
     pub(super) assignment: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl SourceFile {
         Blocks::new(self.version.size)
     }
 
-    /// Returns the maximum bytes that are copied here.
+    /// Returns the maximum number of bytes that this session copies of the file.
     pub(super) fn bytes(&self) -> u64 {
         let blocks = self.blocks();
         let end = |index: u64| blocks.file_len().min(index * blocks.block_len());
@@ -79,7 +79,7 @@ impl SourceFile {
         }
     }
 
-    /// Tells the kernel to read block `index` ahead; ignores a block that the file does not have.
+    /// Asks the kernel to read block `index` ahead. Ignores a block that the file does not have.
     pub(super) fn read_ahead(&self, from: &OpenFile, index: u64) {
         let Ok(range) = self.blocks().range(index) else {
             return;
@@ -107,7 +107,7 @@ impl SourceFile {
         match file.read_exact_at(into, range.start) {
             Ok(()) => self.check_unchanged(from).map(|()| false),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(ReadError::Changed),
-            // A changed file explains the error better.
+            // If the file has changed, that explains the error better.
             Err(error) => Err(self
                 .check_unchanged(from)
                 .err()
@@ -129,11 +129,11 @@ impl SourceFile {
     }
 }
 
-/// Returns whether a range has no data on the disk; `false` if that is unknown.
+/// Returns whether the file has no data on disk in a range; `false` if that is unknown.
 fn is_hole(file: &File, range: &Range<u64>) -> bool {
     match seek(file, SeekFrom::Data(range.start)) {
         Ok(data) => data >= range.end,
-        // No data follows.
+        // ENXIO: no data follows.
         Err(error) => error == Errno::NXIO,
     }
 }
@@ -157,8 +157,8 @@ impl OutgoingFile {
         }
     }
 
-    /// Records that a block was read. Returns whether this was the last missing block; `false` when a block
-    /// is read again.
+    /// Records that a block was read. Returns whether this was the last missing block. A block that is read again
+    /// does not count.
     pub(super) fn record_read(&mut self, index: u64, hash: BlockHash) -> bool {
         self.hashes.insert(index, hash).is_none() && self.hashes.len() as u64 == self.missing
     }
@@ -173,7 +173,7 @@ impl OutgoingFile {
     }
 }
 
-/// Returns the whole file of an entry; `None` for other entries.
+/// Returns the source file of an entry, to be copied whole; `None` unless the entry is a regular file.
 pub(super) fn source_file(
     entry: &Entry,
     sources: &Arc<[Source]>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Retries of files that changed while they were read. They are announced again after a pause, because the
-//! program that writes them may be done by then.
+//! Retries of files that changed while they were read. Such a file is announced again after a pause, in which the
+//! program that writes it may finish.
 
 use super::{
     file::{ReadError, SourceFile},
@@ -20,10 +20,10 @@ const ATTEMPTS_MAX: u32 = 3;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Source {
-    /// Handles a file that could not be read, or not as it was announced.
+    /// Handles a file that could not be read, or that has changed since it was announced.
     pub(super) fn handle_read_error(&self, file: u64, source: &SourceFile, error: &ReadError) {
         match error {
-            // The session after all extents copies the rest of an extent.
+            // A file of an extent is not retried: the session after all extents copies what is left.
             ReadError::Changed if source.attempts < ATTEMPTS_MAX && source.assignment.is_none() => {
                 self.shared.update(|state| state.queue_reannouncement(file));
             }
@@ -31,7 +31,7 @@ impl Source {
         }
     }
 
-    /// Thread that announces changed files again, until the session ends.
+    /// Announces changed files again until the session ends. Runs on a thread of its own.
     pub(super) fn reannounce_all(&self) {
         while let Some((changed, file)) = self.shared.next(|state| state.to_reannounce.pop_front())
         {
@@ -43,7 +43,7 @@ impl Source {
 
     fn reannounce(&self, old: u64) {
         let known = |state: &State| state.announced.get(&old).cloned().flatten();
-        // The target may have failed the file meanwhile.
+        // The target may have reported meanwhile that the file failed.
         let Some(file) = self.shared.read(known) else {
             return;
         };
@@ -76,7 +76,7 @@ impl Source {
         let Kind::File { version, sparse } = entry.kind else {
             return Err(ReadError::Changed);
         };
-        // If the file now belongs to another host, the next copy sends it.
+        // After the change, the file may belong to another target host. Then the next copy sends it.
         let portion = self.portion_of(scan_source, &entry);
         let new = SourceFile {
             sources: file.sources.clone(),
