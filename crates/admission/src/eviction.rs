@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Eviction: the connections that end when the memory budget is used up. Stalled connections end first, then those of
-//! clients above their share, and last, where other clients have waited for a while, those of clients above an equal
-//! part. Within each of these, the client that holds most comes first, and of it the largest connections.
+//! Eviction: chooses the connections that end when the memory budget is used up. Stalled connections end first, then
+//! those of clients above their share. If other clients have waited for a while, connections of clients above an equal
+//! part end last. Within each of these groups, the client that holds most comes first, with its largest connections
+//! first.
 
 use crate::accounts::Holder;
 use std::{
@@ -17,23 +18,24 @@ pub struct ConnectionMemory {
     pub number: u64,
     /// Its client.
     pub holder: Holder,
-    /// Bytes in socket buffers and pipes.
+    /// Number of bytes in socket buffers and pipes.
     pub bytes: u64,
-    /// One end has not read for a while what is buffered for it.
+    /// Whether one end has not read its buffered bytes for a while.
     pub is_stalled: bool,
 }
 
 /// Bounds on memory in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// All connections together.
+    /// Bound of all connections together.
     pub budget: u64,
-    /// One client's connections, once the budget is used up.
+    /// Bound of one client's connections, once the budget is used up.
     pub share: u64,
 }
 
 impl Bounds {
-    /// The bytes that remain after an eviction. Below the budget, so that the next byte does not evict again.
+    /// Returns the bytes that may remain after an eviction. They are below the budget, so that the next byte does not
+    /// cause another eviction.
     fn low_watermark(self) -> u64 {
         self.budget / 4 * 3
     }
@@ -44,12 +46,12 @@ impl Bounds {
 pub struct WaitingClients<'a> {
     /// Clients at the head of the listen queues.
     pub addresses: &'a [IpAddr],
-    /// They have waited for a while. Clients behind them in the queues are unknown.
+    /// Whether they have waited for a while. Clients behind them in the queues are unknown.
     pub for_long: bool,
 }
 
-/// Chooses the connections to end; none within the budget. A client that is alone keeps the connections that move
-/// bytes.
+/// Chooses the connections to end; none while their sum is below the budget. A client keeps its connections that are
+/// not stalled if no other client holds memory or waits.
 pub fn choose(
     mut holdings: Vec<ConnectionMemory>,
     bounds: Bounds,
@@ -94,19 +96,20 @@ pub fn choose(
     chosen
 }
 
-/// The budget divided by the clients, with those that wait and one unknown client behind them.
+/// Returns the budget divided by the number of clients: those that hold memory, those that wait, and one unknown client
+/// behind them.
 fn equal_part(held: &HashMap<Holder, u64>, bounds: Bounds, waiting: WaitingClients<'_>) -> u64 {
     let holders = held.keys().map(|holder| &holder.address);
     let clients: HashSet<_> = holders.chain(waiting.addresses).collect();
     bounds.budget / (clients.len() as u64 + 1)
 }
 
-/// Why a connection may end.
+/// Reason for which a connection may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Stalled,
     Greedy,
-    /// Others wait, and the client has more than an equal part.
+    /// Others have waited for a while, and the client has more than an equal part.
     Uneven,
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory budget. The relay adds up what all connections hold in socket buffers and pipes every [`PERIOD`]. While
-//! the sum is over the budget, new connections wait, and those end that [`crate::eviction`] chooses.
+//! The memory budget. Every [`PERIOD`], the relay adds up the bytes of all connections in socket buffers and pipes.
+//! While the sum reaches the budget, new connections wait, and the connections that [`crate::eviction`] chooses are
+//! ended.
 
 use crate::eviction::{Bounds, ConnectionMemory};
 use longhaul_protocol::networks::network;
@@ -18,7 +19,7 @@ use tracing::{info, warn};
 /// The memory that sockets may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBudget {
-    /// In bytes.
+    /// The number of bytes.
     pub bytes: u64,
     /// The source of the number.
     pub basis: Basis,
@@ -38,8 +39,8 @@ pub enum Basis {
     Machine,
 }
 
-/// The configured budget, or the default: see [`Basis`]. `None` is no bound, where nothing of the machine's memory can be
-/// read.
+/// Returns the configured budget, or the default: see [`Basis`]. `None` is no bound: nothing is configured, and no size
+/// of memory can be read.
 pub fn budget(configured: Option<u64>) -> Option<MemoryBudget> {
     match configured {
         Some(bytes) => Some(MemoryBudget {
@@ -64,25 +65,27 @@ pub struct Memory {
     lines: Mutex<Lines>,
 }
 
-/// Times of the last log lines: clients decide when the budget is used up, but not the number of lines.
+/// Times of the last log lines. Clients can use up the budget as often as they like; these times bound the number of
+/// lines.
 #[derive(Debug, Default)]
 struct Lines {
-    /// The last line about waiting connections, and whether a line said since that the wait is over.
+    /// The time of the last line about waiting connections, and whether a later line said that the wait is over.
     wait: Option<(Instant, bool)>,
-    /// The last line about evicted connections.
+    /// The time of the last line about evicted connections.
     eviction: Option<Instant>,
-    /// Connections evicted since that line.
+    /// Number of connections evicted since that line.
     unlogged: usize,
 }
 
-/// Time between two log lines about the same.
+/// Least time between two log lines about the same subject.
 const LINES_PERIOD: Duration = Duration::from_secs(60);
 
-/// Time between two sums. With many connections it grows, so that adding up takes about a hundredth of one core at most.
+/// Least time between two sums. With many connections the relay waits longer, so that the sums take about a hundredth
+/// of one core at most.
 pub const PERIOD: Duration = Duration::from_millis(100);
 
 impl Memory {
-    /// Memory with a budget in bytes; `None` is no bound.
+    /// Creates the state for a budget in bytes; `None` is no bound.
     pub fn new(budget: Option<u64>) -> Self {
         Self {
             budget,
@@ -97,7 +100,7 @@ impl Memory {
     /// Waits until there is room for another connection of `client`.
     pub async fn wait_for_room(&self, client: IpAddr) {
         let client = network(client);
-        // Each sum takes those that wait, so that one that went away is not among them for long.
+        // Each sum empties the set of waiting clients, so a client that went away does not stay in it for long.
         while !*self.room.borrow() {
             self.waiting().insert(client);
             let mut room = self.room.subscribe();
@@ -106,12 +109,12 @@ impl Memory {
         }
     }
 
-    /// The clients that have waited since the last sum. The caller empties the set at each sum.
+    /// Returns the clients that have waited since the last sum. The caller empties the set at each sum.
     pub fn waiting(&self) -> MutexGuard<'_, HashSet<IpAddr>> {
         self.waiting.lock()
     }
 
-    /// Time for which clients have waited without a break. `waits`: a client waits now.
+    /// Returns the time for which clients have waited without a break. `waits` is true if a client waits now.
     pub fn time_waited(&self, waits: bool) -> Duration {
         let mut since = self.waited_since.lock();
         let begun = since.unwrap_or_else(Instant::now);
@@ -123,17 +126,17 @@ impl Memory {
         self.lines.lock()
     }
 
-    /// Bytes at the last sum, and the budget.
+    /// Returns the last sum in bytes, and the budget.
     pub fn read(&self) -> (u64, Option<u64>) {
         (self.held.load(Relaxed), self.budget)
     }
 
-    /// Whether new connections wait.
+    /// Returns whether new connections must wait.
     pub fn is_exhausted(&self) -> bool {
         !*self.room.borrow()
     }
 
-    /// Takes the sum of what all connections hold, in bytes.
+    /// Sets the sum of the bytes that all connections hold.
     pub fn set(&self, held: u64) {
         self.held.store(held, Relaxed);
         let budget = self.budget.unwrap_or(u64::MAX);
@@ -152,15 +155,15 @@ impl Memory {
         }
     }
 
-    /// The bounds for an eviction. `share` is one client's in bytes; the default is a quarter of the budget. `None` without
-    /// a budget.
+    /// Returns the bounds for an eviction; `None` without a budget. `share` is the share of one client in bytes; by
+    /// default, it is a quarter of the budget.
     pub fn bounds(&self, share: Option<u64>) -> Option<Bounds> {
         let budget = self.budget?;
         let share = share.unwrap_or(budget / SHARE_DEFAULT);
         Some(Bounds { budget, share })
     }
 
-    /// Logs the connections that were evicted, at most a line a minute.
+    /// Logs the number of evicted connections, at most one line a minute.
     pub fn log_eviction(&self, evicted: &[ConnectionMemory]) {
         let now = Instant::now();
         let mut lines = self.lines();
@@ -179,7 +182,7 @@ impl Memory {
 }
 
 impl Lines {
-    /// Whether a line is due that there is room, or none.
+    /// Returns whether a log line is due that says whether there is room.
     fn is_due(&mut self, room: bool, now: Instant) -> bool {
         match (room, self.wait) {
             (true, Some((at, false))) => {
@@ -196,12 +199,13 @@ impl Lines {
     }
 }
 
-/// One client may hold a quarter of the budget once it is used up.
+/// Divisor of the budget for the default share of one client: a quarter.
 const SHARE_DEFAULT: u64 = 4;
 
-/// Half of the mark at which the kernel puts all TCP sockets under memory pressure (net.ipv4.tcp_mem, second value, in
-/// pages). A network namespace does not show that mark but is under it too: it is a sixteenth of the machine's memory.
-/// A control group's limit counts sockets as well, so the budget is at most a quarter of it.
+/// Returns half of the mark at which the kernel puts all TCP sockets under memory pressure (net.ipv4.tcp_mem, second
+/// value, in pages). A network namespace does not show this mark, but the mark applies there too; it is taken to be a
+/// sixteenth of the machine's memory. A control group's limit also counts sockets, so the budget is at most a quarter
+/// of that limit.
 fn default_budget() -> Option<MemoryBudget> {
     let page = rustix::param::page_size() as u64;
     let mark = longhaul_linux::sysctl::read_here("net.ipv4.tcp_mem").ok();
@@ -213,9 +217,9 @@ fn default_budget() -> Option<MemoryBudget> {
     )
 }
 
-/// Sockets may hold a thirty-second of the machine's memory: half of the kernel's own mark.
+/// Divisor of the machine's memory for the default budget: a thirty-second is half of the kernel's own mark.
 const MACHINE_SHARE: u64 = 32;
-/// Sockets may hold a quarter of a control group's memory, which is for this program alone.
+/// Divisor of a control group's limit for the default budget. The group is taken to have only this program.
 const CGROUP_SHARE: u64 = 4;
 
 fn choose(mark: Option<u64>, machine: u64, cgroup: Option<u64>) -> Option<MemoryBudget> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Penalties for wrong passwords. After each, an address waits longer before its next password is checked, whatever the
-//! number of its connections.
+//! Penalties for wrong passwords. After each, a client address waits longer before its next password is checked,
+//! however many connections it has.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -10,16 +10,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The wait after the first wrong password; it doubles with each more.
+/// The wait after the first wrong password; it doubles with each further one.
 const DELAY_MIN: Duration = Duration::from_millis(100);
-/// The longest wait between two passwords: eight a minute and address.
+/// The longest wait between two passwords of an address, which so gets at least seven tries a minute.
 pub const DELAY_MAX: Duration = Duration::from_secs(8);
-/// The longest wait of one connection. Beyond it, because others of the same address wait too, it is refused at once.
-/// Less than the time for a handshake.
+/// The longest wait of one connection. A connection that would wait longer, behind others of its address, is refused at
+/// once. The wait is shorter than the time allowed for a handshake.
 const WAIT_MAX: Duration = Duration::from_secs(9);
 /// The time without a wrong password after which an address is forgotten.
 const QUIET: Duration = Duration::from_secs(600);
-/// Addresses in the table, some 100 bytes each. Beyond, the least recent is removed.
+/// Most addresses in the table, some 100 bytes each. When one more comes, the address that failed longest ago is
+/// removed.
 const ADDRESSES_MAX: usize = 4096;
 
 /// The penalties of one listener.
@@ -31,7 +32,7 @@ pub struct Penalties {
 
 #[derive(Debug, Clone, Copy)]
 struct Penalty {
-    /// The hash of the user whose passwords were wrong; `None` is several users.
+    /// The hash of the user whose passwords were wrong; `None` if there were several users.
     user: Option<u64>,
     failures: u32,
     last: Instant,
@@ -40,7 +41,8 @@ struct Penalty {
 }
 
 impl Penalties {
-    /// The time that `client` waits before its password is checked; `None` if it is refused, as the wait would be too long.
+    /// Returns the time that `client` waits before its password is checked; `None` if the connection is refused, as the
+    /// wait would be too long.
     pub fn wait(&self, client: IpAddr, now: Instant) -> Option<Duration> {
         let mut table = self.table();
         let Some(penalty) = table.get_mut(&client) else {
@@ -77,7 +79,7 @@ impl Penalties {
     }
 
     /// Clears the penalty of `client` after a right password, if all its wrong ones were for the same user. Otherwise a
-    /// client with an account of its own could try passwords of others without a wait.
+    /// client with an account could try passwords of other users without a wait.
     pub fn succeed(&self, client: IpAddr, user: &[u8]) {
         let user = Some(self.hasher.hash_one(user));
         let mut table = self.table();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rate limits that connections share, each direction by itself.
+//! Rate limits that connections share, for each direction separately.
 
 use longhaul_units::BitRate;
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The burst after an idle time, and the size of one read: what the rate carries in this time.
+/// The time at the full rate whose bytes are the burst after an idle time, and the size of one read.
 const BURST: Duration = Duration::from_millis(50);
 /// The least size of a read in bytes, whatever the rate.
 const CHUNK_MIN: u64 = 4096;
@@ -24,8 +24,8 @@ pub enum Direction {
     Down,
 }
 
-/// The virtual scheduling algorithm (ITU-T I.371, GCRA) in bytes: a connection reads first and
-/// then waits until what it read would have come at the rate.
+/// The virtual scheduling algorithm (ITU-T I.371, GCRA) in bytes: a connection reads first, and then waits for the time
+/// that its bytes take at the rate.
 #[derive(Debug)]
 pub struct Bucket {
     rate: BitRate,
@@ -40,7 +40,7 @@ impl Bucket {
         }
     }
 
-    /// Takes `bytes` at `now`; returns the time at which the next may be taken.
+    /// Takes `bytes` at `now`; returns the time at which the next bytes may be taken.
     fn spend(&self, bytes: usize, now: Instant) -> Instant {
         let time = Duration::from(self.rate.time_for(bytes as u64));
         let mut paid_until = self.paid_until.lock();
@@ -55,7 +55,7 @@ impl Bucket {
     }
 }
 
-/// A rate limit in bits per second, for each direction by itself.
+/// A rate limit in bits per second, for each direction separately.
 #[derive(Debug)]
 pub struct RateLimit {
     up: Bucket,
@@ -63,7 +63,7 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// A limit of `rate` in each direction.
+    /// Creates a limit of `rate` in each direction.
     pub fn new(rate: BitRate, now: Instant) -> Self {
         Self {
             up: Bucket::new(rate, now),
@@ -79,7 +79,7 @@ impl RateLimit {
     }
 }
 
-/// All rate limits that one connection is under; most have none.
+/// All rate limits that apply to one connection; most connections have none.
 #[derive(Debug, Clone, Default)]
 pub struct RateLimits(Vec<Arc<RateLimit>>);
 
@@ -89,7 +89,7 @@ impl RateLimits {
         Self(limits.into_iter().collect())
     }
 
-    /// Takes `bytes`; returns the time until which the connection has to wait, if it has to.
+    /// Takes `bytes`; returns the time until which the connection must wait, if it must.
     pub fn spend(
         &self,
         direction: Direction,
@@ -115,12 +115,12 @@ impl RateLimits {
 #[derive(Debug, Default)]
 pub struct ClientRateLimits(Mutex<HashMap<IpAddr, Weak<RateLimit>>>);
 
-/// Entries of clients without connections are removed at the latest when there are this many entries, and at every
-/// doubling.
+/// Least number of entries at which those of clients without connections are removed. They are removed whenever the
+/// table is full, before it grows.
 const REMOVE_FROM: usize = 64;
 
 impl ClientRateLimits {
-    /// The rate limit that all connections of `client` share.
+    /// Returns the rate limit that all connections of `client` share.
     pub fn limit(&self, client: IpAddr, rate: BitRate, now: Instant) -> Arc<RateLimit> {
         let mut pairs = self.0.lock();
         if let Some(pair) = pairs.get(&client).and_then(Weak::upgrade)
@@ -143,7 +143,7 @@ mod tests {
 
     const RATE: BitRate = BitRate::from_bits(8_000_000);
 
-    /// Reads as fast as the limit lets it; bytes read by `until`.
+    /// Reads as fast as the limits allow, and returns the bytes read in the time `until`.
     fn reads(limits: &RateLimits, start: Instant, until: Duration) -> usize {
         let (mut now, mut total) = (start, 0);
         while now < start + until {

@@ -22,23 +22,23 @@ use tokio::sync::mpsc::Sender;
 /// Command to a forwarding thread.
 #[derive(Debug, Clone)]
 pub(super) enum LoopCommand {
-    /// Change one setting of one direction now, and its memory to this many bytes; then confirm.
+    /// Change one setting of one direction now, and grow its packet ring to this many bytes; then confirm.
     Set(Direction, Setting, usize, mpsc::Sender<()>),
-    /// Return the settings of one direction.
+    /// Send back the settings of one direction.
     Show(Direction, mpsc::Sender<LinkConfig>),
     /// Stop the thread.
     Stop,
 }
 
-/// Thread that forwards one direction or both.
+/// State of a thread that forwards one direction or both.
 pub(super) struct ForwardingLoop {
     /// Directions that it forwards.
     pub(super) forwarders: Vec<Forwarder>,
-    /// Commands from other threads, signalled by `bell`.
+    /// Commands from other threads; `bell` rings for each.
     pub(super) commands: Receiver<LoopCommand>,
     /// Wakes the thread for a command.
     pub(super) bell: Waker,
-    /// Receiver of snapshots.
+    /// Channel that takes the snapshots.
     pub(super) snapshots: Sender<Snapshot>,
     /// Interval between snapshots.
     pub(super) interval: Time,
@@ -58,25 +58,25 @@ pub(super) struct Forwarder {
     pub(super) line: Line,
     /// Coalesces due segments into writes.
     pub(super) coalescer: Coalescer,
-    /// Packets that the line holds.
+    /// Packets whose segments the line holds.
     pub(super) packets: PacketRing,
-    /// Counters of the direction.
+    /// Counters of this direction.
     pub(super) counters: Counters,
     /// Tap, if any.
     pub(super) tap: Option<TapPoint>,
-    /// Scratch space for corrupt segments.
+    /// Buffer in which corrupt segments are built.
     pub(super) corrupt_buffer: Vec<u8>,
 }
 
-/// Packets read between two checks for deliveries. It bounds the time that a due segment waits for reads, at about 10
-/// µs each.
+/// Most packets that are read between two checks for deliveries. This bounds the time that a due segment waits for
+/// reads, which take about 10 µs each.
 const READS_PER_TURN: usize = 4;
 
-/// Longest wait that spins: sleeping and waking takes longer.
+/// Longest wait that the thread spends spinning: sleeping and waking up takes longer.
 const SPIN_MAX: Time = Time::from_micros(3);
 
 /// Turns without a packet before the thread sleeps. Until then it yields its core to any thread that wants it. A packet
-/// that arrives meanwhile needs no wake-up, which in a virtual machine takes longer than forwarding the packet.
+/// that arrives meanwhile needs no wake-up. In a virtual machine, a wake-up takes longer than forwarding the packet.
 const IDLE_TURNS: u32 = 100;
 
 impl ForwardingLoop {
@@ -101,7 +101,7 @@ impl ForwardingLoop {
                 next_report = next_report.max(now) + self.interval;
                 self.send_snapshots(now);
             }
-            // Checked at each turn, because a thread that is never idle receives commands, too.
+            // Commands are checked at each turn, because a thread that is never idle receives commands, too.
             if self.process_commands() {
                 return Ok(());
             }
@@ -160,7 +160,7 @@ impl ForwardingLoop {
         }
     }
 
-    /// Returns the settings, after applying changes that are due by now.
+    /// Sends the settings to `answer`, after applying changes that are due by now.
     fn show(&mut self, direction: Direction, answer: &mpsc::Sender<LinkConfig>) {
         let forwarder = self
             .forwarders
@@ -216,8 +216,8 @@ impl Forwarder {
         Ok(READS_PER_TURN)
     }
 
-    /// Reads one packet, if available. If the memory is full, the packet is dropped, as by a device, instead of
-    /// delaying due segments.
+    /// Reads one packet, if available. If the ring is full, the packet is read and dropped, as a device drops it, and
+    /// due segments are not delayed.
     fn read_one(&mut self) -> io::Result<bool> {
         let mut scratch = [0; vnet::LEN + 128];
         let space = self.packets.free_space();
@@ -321,7 +321,7 @@ impl Forwarder {
     }
 }
 
-/// Applies an event of the line to store, counters and tap: a verdict, a drop or a copy.
+/// Applies an event of the line to packet ring, counters and tap: a verdict, a drop or a copy.
 fn apply_event(
     event: Event,
     packets: &mut PacketRing,

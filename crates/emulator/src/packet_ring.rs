@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ring of the packets that a direction stores: filled by reads and emptied in order.
+//! Ring of the packets of one direction: filled by reads and emptied in order.
 //!
-//! The kernel writes a packet once into its place, and it is read once from there, without a copy in between. A packet
+//! The kernel writes a packet into its place in the ring, and reads it from there, without a copy in between. A packet
 //! takes its own length, not a slot for the longest one.
 
 use longhaul_linux::tun;
@@ -34,7 +34,8 @@ pub(super) struct PacketRing {
 }
 
 impl PacketRing {
-    /// Creates a ring of `bytes`, at least four of the longest packets. The system allocates memory as it is used.
+    /// Creates a ring of `bytes`, at least four of the longest packets. The system allocates the memory when it is
+    /// first used.
     pub(super) fn new(bytes: usize) -> Self {
         let ring = vec![0; bytes.max(4 * READ_MAX)].into_boxed_slice();
         Self {
@@ -70,7 +71,7 @@ impl PacketRing {
         if self.head > oldest && self.head + READ_MAX > self.ring.len() {
             self.head = 0;
         }
-        // A head at the oldest packet means full: the empty ring was handled above.
+        // If the head is at the oldest packet, the ring is full. An empty ring was handled above.
         let end = if self.head > oldest {
             self.ring.len()
         } else {
@@ -80,8 +81,8 @@ impl PacketRing {
         free.then(|| &mut self.ring[self.head..self.head + READ_MAX])
     }
 
-    /// Returns the most packets in the ring, so that the bookkeeping for small packets never takes more memory than the
-    /// ring.
+    /// Returns the most packets that the ring may hold. With this bound, the list of many small packets takes no more
+    /// memory than the ring.
     fn packets_max(&self) -> usize {
         self.ring.len() / size_of::<Packet>()
     }
@@ -108,7 +109,7 @@ impl PacketRing {
         )
     }
 
-    /// Adds a copy of one segment, which will be released, too.
+    /// Counts a copy of one segment, which is released on its own.
     pub(super) fn retain(&mut self, number: u64) {
         self.packets[(number - self.first) as usize].segments_left += 1;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Life of `longhaul link`, from its start to its end.
+//! Run of `longhaul link`, from its start to its end.
 
 use super::{
     config::{Config, Link},
@@ -32,7 +32,8 @@ pub(super) fn run(config: &Config) -> Result<()> {
             "--realtime needs CAP_SYS_NICE: run as root",
         ));
     }
-    // Names are bound first: a second link of the same name must not truncate the files of the first.
+    // Control sockets are bound before files are opened: a second link of the same name must not truncate the files of
+    // the first.
     let sockets = map_links(links, |link| control::listen(&link.name))?;
     let taps = map_links(links, |link| {
         link.tap.as_ref().map(TapOptions::open).transpose()
@@ -48,13 +49,13 @@ pub(super) fn run(config: &Config) -> Result<()> {
     let ended = runtime.block_on(async {
         let controls = sockets.into_iter().zip(&running);
         let controls = controls.map(|(socket, link)| Box::pin(control::serve(socket, link)));
-        // From here on a signal ends the link cleanly, so it may report that it is ready.
+        // From here on a signal ends the link cleanly, so the link may report that it is ready.
         let signals = signals()?;
         errln!("ready");
         tokio::select! {
             () = wait_for_end(signals, config.duration) => Ok(()),
             broken = show_snapshots(&mut inbox, &running, &mut display) => broken,
-            // A control socket serves forever; the first one that ends has an error.
+            // A control socket serves forever; one that ends has an error.
             (refused, ..) = select_all(controls) => refused,
         }
     });
@@ -89,8 +90,7 @@ async fn wait_for_end([mut interrupt, mut terminate]: [Signal; 2], duration: Opt
     }
 }
 
-/// Shows each snapshot. Ends only when all threads have ended, which they do by themselves only when a device was
-/// removed.
+/// Shows each snapshot. Ends only when all threads have ended. Threads end by themselves only if a device was removed.
 async fn show_snapshots(
     inbox: &mut Receiver<Snapshot>,
     links: &[RunningLink],
@@ -109,7 +109,7 @@ fn record_snapshot(links: &[RunningLink], snapshot: &Snapshot) {
     }
 }
 
-/// Stops all threads, shows their last snapshots and the reports. An error does not skip the rest; the first one is
+/// Stops all threads, shows their last snapshots and the reports. All steps run even after an error; the first error is
 /// returned.
 fn finish(
     links: Vec<RunningLink>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Result records: `result.json` of `longhaul tap analyze` has these structures.
+//! Records of the results, as `longhaul tap analyze` writes them to `result.json`.
 
 use super::segment::{CapturePoint, Endpoint};
 use super::time_series::TimeSeries;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// One connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
-    /// Number of the first packet in the capture, as the caller counted. A program that merges flows may renumber them
-    /// in that order.
+    /// Number of the flow: that of its first packet in the capture, as the caller counts. A program that merges flows
+    /// may renumber them in this order.
     pub number: u64,
     /// Capture point that saw the flow.
     #[serde(rename = "vantage")]
@@ -26,7 +26,7 @@ pub struct Flow {
     /// Handshake times and retransmissions.
     #[serde(rename = "opening")]
     pub handshake: Handshake,
-    /// Manner of the connection's end.
+    /// End of the connection: FIN, reset, or still open.
     #[serde(rename = "closing")]
     pub termination: Termination,
     /// Data from the client, and the ACKs for it.
@@ -79,7 +79,7 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// Returns the round trip between both ends, ns; `None` unless the whole handshake was seen.
+    /// Returns the round-trip time between the ends, ns; `None` unless both halves of the handshake were timed.
     #[must_use]
     pub fn round_trip_ns(&self) -> Option<u64> {
         let halves = self.syn_to_syn_ack_ns.zip(self.syn_ack_to_ack_ns);
@@ -119,7 +119,7 @@ pub struct Direction {
     pub rtt_by_pairs: Distribution,
     /// Bytes newly acknowledged by each advancing ACK.
     pub ack_diff: Distribution,
-    /// Packets newly acknowledged by each advancing ACK, in segments of the largest size seen.
+    /// Data newly acknowledged by each advancing ACK, in segments of the largest size seen.
     pub packets_per_ack: Distribution,
     /// Inter-packet gaps of data, ns; the segments of one super-packet have no gaps between them.
     pub gaps: Distribution,
@@ -143,7 +143,7 @@ pub struct Direction {
     /// Position of the tap, and what cannot be known from there.
     #[serde(rename = "standing", default)]
     pub tap_position: TapPosition,
-    /// Phases of the transfer; empty for a few packets.
+    /// Phases of the transfer; empty for fewer than ten segments.
     pub phases: Vec<Phase>,
     /// Periods and what limited each, in order of time.
     pub limits: Vec<LimitPeriod>,
@@ -152,7 +152,8 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// Returns the round trips of the method that has more samples; those by data and ACK if both have as many.
+    /// Returns the round trips of the method that has more samples. If both have equally many, returns those by data
+    /// and ACK.
     #[must_use]
     pub fn round_trips(&self) -> &Distribution {
         match self.rtt_by_pairs.count >= self.rtt_by_timestamps.count {
@@ -162,19 +163,20 @@ impl Direction {
     }
 }
 
-/// ACK clocking: data bursts by the ACK before them. The burst of an ACK that advances or is a duplicate is the data
-/// before the next such ACK. Its first packet comes within `within_ns` of the ACK, and each further one within that of
-/// the packet before.
+/// ACK clocking: data bursts by the ACK before them. An ACK counts if it advances or is a duplicate. Its burst is data
+/// before the next such ACK. The first packet of a burst follows its ACK within `within_ns`, and each further packet
+/// follows the one before within that time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AckClocking {
-    /// Longest time after an ACK, or after the packet before, in which data must be sent, ns: the burst gap.
+    /// Burst gap, ns: data belongs to the burst of an ACK if it follows the ACK, or the packet before, within this
+    /// time.
     pub within_ns: u64,
     /// Payload in bursts after ACKs, bytes.
     pub bytes: u64,
     /// Payload sent since the first such ACK, bytes: the most that `bytes` could be.
     pub of_bytes: u64,
-    /// Upper bound of the part of the time, from the first such ACK to the last data, that is within `within_ns` after
-    /// any ACK. It is the share of its data that a sender which ignores ACKs would seem to send in reply to them.
+    /// Upper bound of the share of time within `within_ns` after any ACK, from the first such ACK to the last data. A
+    /// sender that ignores ACKs would seem to send this share of its data in reply to them.
     pub by_chance: f64,
     /// ACKs by their AckDiff, which is 0 for a duplicate; empty classes are left out.
     pub by_ack_diff: Vec<AckDiffClass>,
@@ -209,11 +211,13 @@ pub struct TapPosition {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TapLocation {
-    /// Near the sender: a tenth of the round trip, or less than half a millisecond, lies between both.
+    /// Near the sender: at most a tenth of the round trip, or less than half a millisecond, lies between tap and
+    /// sender.
     NearSender,
     /// Near neither end.
     Middle,
-    /// Near the receiver: a tenth of the round trip, or less than half a millisecond, lies between both.
+    /// Near the receiver: at most a tenth of the round trip, or less than half a millisecond, lies between tap and
+    /// receiver.
     NearReceiver,
     /// Position unknown: the capture does not show it.
     #[default]
@@ -225,7 +229,7 @@ pub enum TapLocation {
 pub struct PacketWindow {
     /// Reason why the window was recorded.
     pub trigger: WindowTrigger,
-    /// Number that the events are relative to, in bytes from the first number of the direction.
+    /// Sequence number that the events are relative to, counted in bytes from the direction's first one.
     pub base: i64,
     /// Events in the order in which they were seen; a loss window begins with the segments in flight.
     pub events: Vec<PacketEvent>,
@@ -242,14 +246,15 @@ pub enum WindowTrigger {
     Sample,
 }
 
-/// A packet, or a number that an ACK reports.
+/// Data packet, ACK or SACK block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketEvent {
     /// Time, ns since 1970.
     pub at_ns: u64,
-    /// First number; for an ACK its ACK number.
+    /// First sequence number, relative to [`PacketWindow::base`]; for an ACK its ACK number.
     pub low: i32,
-    /// End (exclusive); for an ACK the end of the window, or less than `low` if that is unknown.
+    /// End of the sequence numbers (exclusive); for an ACK the end of the receive window, or less than `low` if that is
+    /// unknown.
     pub high: i32,
     /// Kind of the event.
     pub kind: PacketEventKind,
@@ -279,7 +284,7 @@ pub struct SynOptions {
     pub sack: bool,
     /// Time stamps.
     pub timestamps: bool,
-    /// The capture does not have all options: those missing above may have been present.
+    /// Whether the capture lacks a part of the options: those missing above may have been present.
     #[serde(default)]
     pub options_cut: bool,
 }
@@ -289,15 +294,15 @@ pub struct SynOptions {
 pub struct Data {
     /// Captured packets of this direction, with ACKs for the other direction.
     pub packets: u64,
-    /// Segments on the wire of these packets.
+    /// Number of segments that these packets had on the wire.
     pub wire_segments: u64,
     /// IP bytes on the wire.
     pub wire_bytes: u64,
     /// Captured packets with payload.
     pub data_packets: u64,
-    /// Segments on the wire of the packets with payload.
+    /// Number of segments that the packets with payload had on the wire.
     pub data_segments: u64,
-    /// Packets with more payload than a segment may have, whose number of segments the capture does not have: it is
+    /// Packets with more payload than a segment may have. The capture lacks their number of segments, which is
     /// estimated from the MSS.
     pub estimated_packets: u64,
     /// Payload bytes, retransmissions included.
@@ -367,12 +372,12 @@ pub struct Acks {
     pub advancing: u64,
     /// ACKs with a window of zero.
     pub zero_windows: u64,
-    /// Window scale that was applied. `None` if the capture lacks the handshake or its options: windows are then as in
-    /// the header.
+    /// Window scale that was applied. `None` if the capture lacks the handshake or its options: windows then have the
+    /// header's value, unscaled.
     pub window_scale: Option<u8>,
-    /// Least window, scaled, bytes.
+    /// Smallest receive window, scaled, bytes.
     pub window_min_bytes: u64,
-    /// Greatest window, scaled, bytes.
+    /// Largest receive window, scaled, bytes.
     pub window_max_bytes: u64,
     /// Bytes acknowledged.
     pub acked_bytes: u64,
@@ -486,11 +491,11 @@ pub struct TwoPointComparison {
     pub right: u64,
     /// Whether the left point is nearer to the client.
     pub client_is_left: bool,
-    /// Reference of the delays' zero.
+    /// Relation of the two clocks, on which the meaning of the delays depends.
     pub clocks: Clocks,
-    /// Clock of the right point less that of the left at the first packet, ns.
+    /// Clock of the right point minus that of the left point, at the first packet, ns.
     pub offset_ns: i64,
-    /// Rate of the right clock above that of the left, parts per million.
+    /// Excess of the right clock's rate over that of the left clock, parts per million.
     pub skew_ppm: f64,
     /// Packets from the client: its data, and ACKs for the server's data.
     pub from_client: OneWayMetrics,

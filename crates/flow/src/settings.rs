@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Resource bounds and resolution of the analysis.
 
-/// Settings of [`super::Flows`]; each bound names the memory that it costs.
+/// Settings of [`super::Flows`]. The description of each bound names the memory that it costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Widths of the bins that go to [`super::Sink::bin`], ns, each at least 1. Each one costs 368 bytes a flow.
     pub bin_widths_ns: Vec<u64>,
     /// Data segments with inter-packet gaps below this are one burst, ns.
     pub burst_gap_ns: u64,
-    /// Most active flows. When one more begins, the flow seen longest ago ends.
+    /// Most active flows. When one more begins, the flow with the oldest last packet ends.
     pub flows_max: usize,
     /// Most memory of all flows, without the tables below, bytes. A flow takes 5 kB and, typically, 5 kB of
-    /// distributions, at most 98 kB. When the memory is used up, the flow seen longest ago ends.
+    /// distributions, at most 98 kB. When the memory is used up, the flow with the oldest last packet ends.
     pub flows_max_bytes: usize,
-    /// Most memory of the tables below, over all flows, bytes; the bound of each table is its part. When the memory is
-    /// used up, tables stop growing.
+    /// Most memory of the tables below, over all flows, bytes. Each table also has a bound of its own, below. When the
+    /// memory is used up, tables stop growing.
     pub tables_max_bytes: usize,
-    /// Most unacknowledged packets that await their ACK, a direction. Packets beyond have no RTT by pairs. 16 bytes
-    /// each, allocated when needed.
+    /// Most unacknowledged packets that await their ACK, a direction. Packets beyond this bound have no RTT by data and
+    /// ACK. Each takes 16 bytes, allocated when needed.
     pub unacked_max: usize,
-    /// Most SACKed ranges, and most sequence gaps, a direction. 16 and 32 bytes each, allocated when needed.
+    /// Most SACKed ranges, and most sequence gaps, a direction. A range takes 16 bytes and a gap 32, allocated when
+    /// needed.
     pub ranges_max: usize,
     /// Most TSvals that await their echo, a direction. 16 bytes each.
     pub timestamps_max: usize,
@@ -52,9 +53,9 @@ impl Default for Settings {
     }
 }
 
-/// Bins of a time series that every flow may have.
+/// Bins of a time series that every flow may have, however short.
 const TIME_SERIES_BINS_MIN: u64 = 64;
-/// Packets for which a flow may have one more bin.
+/// Packets that a flow needs for each further bin.
 const PACKETS_PER_BIN: u64 = 2;
 
 impl Settings {

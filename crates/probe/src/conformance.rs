@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conformance tests: the settings of a path compared with the packets that crossed it.
 //!
-//! A p-value is the probability that a conforming path shows a deviation at least this large. Delays by the machine can
-//! only lower it: they make a conforming path fail, but never a deviating one pass.
+//! A p-value is the probability that a conforming path shows a deviation at least this large. Delays that the testing
+//! machine adds can only lower it: they can make a conforming path fail, but not a deviating one pass.
 
 use super::recording::{Packet, Recording, Timing, micros, quantile, sorted};
 use longhaul_netem::{LinkConfig, Rate, loss::Loss};
@@ -11,7 +11,7 @@ use longhaul_units::{BitRate, Time};
 use serde::Serialize;
 use std::fmt;
 
-/// Result of each test that the probe's timing allows.
+/// Results of the tests that the probe's timing and the path's settings allow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Conformance {
     /// Median of the absolute delay error, µs.
@@ -33,10 +33,10 @@ pub struct Conformance {
     /// p-value of the lengths of bursts of losses (χ² against the geometric law).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bursts_p: Option<f64>,
-    /// p-value of the lengths of the gaps between them (χ² against the geometric law).
+    /// p-value of the lengths of the gaps between losses (χ² against the geometric law).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gaps_p: Option<f64>,
-    /// Rate at which a queue drained that was filled faster, bits/s.
+    /// Rate at which a queue drained while packets arrived faster, bits/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drain_bps: Option<f64>,
     /// Relative error of that rate against the declared one.
@@ -58,7 +58,7 @@ pub fn check_conformance(recording: &Recording, config: &LinkConfig) -> Conforma
     conformance
 }
 
-/// Returns the names of the figures that [`check_conformance`] has for a probe of this timing over this path.
+/// Returns the names of the figures that [`check_conformance`] can yield for a probe of this timing over this path.
 pub fn figure_names(config: &LinkConfig, timing: Timing) -> Vec<&'static str> {
     let path = PathModel::new(config, timing);
     let mut names = match path.is_queued {
@@ -82,27 +82,27 @@ pub fn figure_names(config: &LinkConfig, timing: Timing) -> Vec<&'static str> {
     names
 }
 
-/// Returns whether packets of this timing queue behind each other.
+/// Returns whether packets sent with this timing queue behind each other.
 pub(super) fn is_queued(config: &LinkConfig, timing: Timing) -> bool {
     PathModel::new(config, timing).is_queued
 }
 
-/// Returns the one-way delay without queue and jitter, ns.
+/// Returns the one-way delay without queueing and jitter, ns.
 pub(super) fn transit_ns(config: &LinkConfig, timing: Timing) -> i64 {
     PathModel::new(config, timing).transit_ns
 }
 
-/// Returns whether the model loses every segment in the bad state, and none in the good one.
+/// Returns whether the loss model is Gilbert's: it loses every segment in the bad state, and none in the good one.
 pub(super) fn is_gilbert(loss: &Loss) -> bool {
     matches!(loss, Loss::GilbertElliott { loss_in_good, loss_in_bad, .. }
         if (loss_in_good.get(), loss_in_bad.get()) == (0.0, 1.0))
 }
 
-/// The path as packets of one timing see it.
+/// Model of the path for packets sent with one timing.
 struct PathModel<'a> {
     config: &'a LinkConfig,
     rate: Option<BitRate>,
-    /// Bits that a packet occupies at the transmitter.
+    /// Bits of a packet at the transmitter, overhead included.
     bits: u64,
     /// One-way delay without queue and jitter, ns.
     transit_ns: i64,
@@ -144,7 +144,8 @@ impl Conformance {
             self.delay_error_p99_us = quantile(&absolute, 0.99);
             self.delay_early_us = errors_ns.first().map(|error| micros((-error).max(0)));
         } else if path.config.jitter.reorder && !errors_ns.is_empty() {
-            // In a path that keeps packets in order, a packet may wait for the one before it: the distribution differs.
+            // On a path that keeps packets in order, a packet may wait for the one before it, so the distribution
+            // differs.
             let samples: Vec<f64> = errors_ns.iter().map(|error| *error as f64).collect();
             let cdf = |x| path.config.jitter.cdf(x);
             self.jitter_p = Some(fit::kolmogorov_smirnov(&samples, cdf));
@@ -186,13 +187,14 @@ impl Conformance {
                 self.bursts_p = fit::geometric(&run_lengths(&pattern, true), bad_to_good.get());
                 self.gaps_p = fit::geometric(&run_lengths(&pattern, false), good_to_bad.get());
             }
-            // A mixture's runs are not geometric, and exact numbers are not random.
+            // Other Gilbert–Elliott models have no geometric runs, and losses at exact packet numbers are not random.
             _ => {}
         }
     }
 }
 
-/// Returns the lengths of the runs of `state`, without the last run, which the end cuts.
+/// Returns the lengths of the runs of `state`. The last run of the pattern is left out, because the end of the probe
+/// cuts it.
 fn run_lengths(pattern: &[bool], state: bool) -> Vec<u64> {
     let runs: Vec<&[bool]> = pattern.chunk_by(|a, b| a == b).collect();
     let whole = runs.iter().take(runs.len().saturating_sub(1));

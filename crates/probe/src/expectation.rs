@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Expected settings (`--expect`): those that a probe can test, and the deviations of a path from them.
+//! Expected settings (`--expect`): checks which of them a probe can test, and finds the deviations of a path from them.
 //!
-//! Delays by the machine can make a conforming path fail. The bounds allow for them; scripts with other bounds use the
-//! figures.
+//! Delays that the testing machine adds can make a conforming path fail. The bounds below allow for small ones. A
+//! script that needs other bounds compares the figures itself.
 
 use super::{
     conformance::Conformance,
@@ -17,11 +17,11 @@ use longhaul_units::Ratio;
 /// Greatest median delay error, µs, or [`DELAY_ERROR_MAX_RATIO`] of the delay if that is more.
 const DELAY_ERROR_MAX_US: f64 = 1_000.0;
 const DELAY_ERROR_MAX_RATIO: f64 = 0.01;
-/// Greatest time by which a packet may be too early, µs: delays by the machine make no packet early.
+/// Greatest time by which a packet may be too early, µs: delays that the machine adds make no packet early.
 const EARLY_MAX_US: f64 = 100.0;
-/// Least p-value: for each figure, a conforming path is below it once in a thousand probes.
+/// Least p-value that passes. For each figure, a conforming path fails once in a thousand probes.
 const P_MIN: f64 = 0.001;
-/// Greatest relative error of the rate: some packets of a burst arrive together.
+/// Greatest relative error of the rate. Some packets of a burst arrive together, which distorts the measured rate.
 const RATE_ERROR_MAX_RATIO: f64 = 0.05;
 
 /// Settings that a probe can test.
@@ -66,7 +66,7 @@ impl Expectation {
         }
     }
 
-    /// Returns the reason why a setting cannot be tested.
+    /// Returns the reason why a setting cannot be tested, or `None` if it can.
     fn untestable_reason(&self, key: &str, timing: Timing) -> Option<String> {
         let (is_queued, config) = (
             super::conformance::is_queued(&self.config, timing),
@@ -132,7 +132,7 @@ impl Expectation {
     ) -> Vec<String> {
         let deviations = self.keys.iter().filter_map(|key| {
             let deviation = match key.as_str() {
-                // Jitter is tested with its delay.
+                // Jitter is tested together with the delay.
                 "delay" => self.delay_deviation(recording, conformance),
                 "rate" => self.rate_deviation(recording, conformance),
                 "loss" | "corrupt" => self.loss_deviation(recording, conformance),
@@ -181,7 +181,7 @@ impl Expectation {
         }
     }
 
-    /// Returns the least delay of packets that were held back, ns.
+    /// Returns the delay, beyond the transit time, from which on a packet counts as held back, ns.
     fn held_back_from_ns(&self) -> i64 {
         match self.config.reorder.probability {
             Ratio::ZERO => i64::MAX,
@@ -254,7 +254,7 @@ fn improbable(p: f64, what: &str) -> Option<String> {
     (p < P_MIN).then(|| format!("{what} are improbable (p = {p:.2e})"))
 }
 
-/// Returns a deviation if `count` of `all` packets are improbable for independent events of that probability.
+/// Returns a deviation if `count` of `total` packets is improbable for independent events of this probability.
 fn count_deviation(count: u32, total: u32, probability: Ratio) -> Option<String> {
     let p = match (probability, count) {
         (_, _) if total == 0 => return Some("no packet arrived".to_owned()),

@@ -29,15 +29,16 @@ pub(super) struct ProbePlan {
     /// Address in the receiving namespace.
     pub(super) address: IpAddr,
     pub(super) timing: Timing,
-    /// Time after the last packet in which another may arrive.
+    /// Time without a packet, after all were sent, that ends the probe.
     pub(super) wait: Time,
 }
 
 /// Interval at which the receiver checks whether it may end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Longest time until the time stamp of a departure is available.
+/// Longest wait for the time stamps of departures after the last packet was sent.
 const STAMP_TIMEOUT: Time = Time::from_secs(1);
-/// Least change of the wall clock that counts as a step: more than the kernel slews it while a packet is in flight.
+/// Least change of the wall clock that counts as a step. The kernel slews the clock by less while a packet is in
+/// flight.
 const CLOCK_STEP_MAX: Time = Time::from_millis(1);
 
 /// Runs the probe.
@@ -68,7 +69,7 @@ pub(super) fn measure(plan: &ProbePlan) -> Result<Recording> {
     ))
 }
 
-/// Returns the clock that stamps packets less the monotonic one.
+/// Returns the difference between the wall clock, which stamps packets, and the monotonic clock.
 fn wall_clock_offset() -> Time {
     clock::wall() - clock::now()
 }
@@ -104,10 +105,10 @@ fn payload(plan: &ProbePlan) -> usize {
     usize::from(plan.timing.length) - headers
 }
 
-/// Length of the header of every payload: the ID of the probe and the sequence from 0.
+/// Length of the header of every payload: the ID of the probe, and a sequence number that starts at 0.
 const PROBE_HEADER_LEN: usize = 12;
 
-/// Sends all messages; returns the departure of each by its number.
+/// Sends all messages; returns the departure time of each message, by its number.
 fn send(sender: &Sender, plan: &ProbePlan, probe_id: u64) -> Result<Vec<Option<Time>>> {
     wait::disable_timer_slack()?;
     let Timing {
@@ -162,10 +163,10 @@ fn collect_departures(sender: &Sender, departures: &mut [Option<Time>]) -> Resul
 /// Packets received so far.
 #[derive(Debug)]
 struct Arrivals {
-    /// First arrival of each packet, by sequence.
+    /// Time of the first arrival of each packet, by sequence number.
     at: Vec<Option<Time>>,
     receiver_counts: ReceiverCounts,
-    /// Highest sequence so far.
+    /// Highest sequence number so far.
     highest: Option<u32>,
 }
 
@@ -220,14 +221,14 @@ fn receive(
     }
 }
 
-/// Returns the sequence in a payload of the probe `probe_id`; `None` for other packets.
+/// Returns the sequence number in a payload of the probe `probe_id`; `None` for other packets.
 fn parse_sequence(payload: &[u8], probe_id: u64) -> Option<u32> {
     let (head, sequence) = payload.split_at_checked(8)?;
     (head == probe_id.to_be_bytes()).then_some(())?;
     Some(u32::from_be_bytes(sequence.try_into().ok()?))
 }
 
-/// Combines departures and arrivals. All packets of a message have the same departure.
+/// Combines departures and arrivals. All packets of a message have the same departure time.
 fn combine(
     timing: Timing,
     departures: &[Option<Time>],

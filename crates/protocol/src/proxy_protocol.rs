@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PROXY protocol, versions 1 and 2 (HAProxy, doc/proxy-protocol.txt): a header before the
-//! first byte of a connection that says who the client is. No I/O.
+//! The PROXY protocol, versions 1 and 2 (HAProxy, doc/proxy-protocol.txt): a header that names the client, before the
+//! first byte of a connection. No I/O.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     str::FromStr,
 };
 
-/// The longest line of version 1, its end included (§2.1).
+/// The length of the longest line of version 1, its CR LF included (§2.1).
 pub const V1_LEN_MAX: usize = 107;
-/// The longest header of version 2 that is taken. The format would allow 64 KiB; what senders put
-/// behind the addresses (§2.2.7: names, TLS versions, checksums) takes a few hundred bytes.
+/// The length of the longest header of version 2 that is accepted. The format allows 64 KiB. The TLVs that senders put
+/// after the addresses (§2.2.7: names, TLS versions, checksums) take a few hundred bytes.
 pub const V2_LEN_MAX: usize = 4096;
 
 const V1_PREFIX: &[u8] = b"PROXY ";
 const V1_END: &[u8] = b"\r\n";
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 const V2_FIXED_LEN: usize = 16;
-/// `PROXY UNKNOWN` and its end; no header of either version is shorter.
+/// The length of `PROXY UNKNOWN` and its CR LF; no header of either version is shorter.
 const LEN_MIN: usize = 15;
 
 // §2.2.
@@ -30,8 +30,8 @@ const TCP_OVER_IPV6: u8 = 0x21;
 /// Contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
-    /// The sender speaks for itself, or does not know: the connection's own addresses hold. This is
-    /// LOCAL, UNKNOWN, UNSPEC, and every family but TCP, whose addresses mean nothing here.
+    /// The sender speaks for itself or does not know the client: the connection's own addresses are valid. LOCAL,
+    /// UNKNOWN and UNSPEC mean this, and so does every family but TCP over IPv4 or IPv6.
     Local,
     /// The connection is on behalf of this client.
     Proxied {
@@ -42,13 +42,13 @@ pub enum Header {
     },
 }
 
-/// Why the bytes are no header.
+/// Reason why the bytes are not a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
-    /// The first bytes are those of neither version.
+    /// The first bytes begin a header of neither version.
     #[error("no PROXY protocol header")]
     Signature,
-    /// A line that does not end, or not as §2.1 says.
+    /// A line of version 1 that does not end, or does not have the form of §2.1.
     #[error("malformed PROXY protocol line")]
     Line,
     /// A version other than 2, or an unknown command.
@@ -59,7 +59,7 @@ pub enum ProxyError {
     Length,
 }
 
-/// Bytes that can be read without reading beyond the header; 0 once it is whole.
+/// Returns how many bytes can be read without reading beyond the header; 0 once it is whole.
 pub fn bytes_missing(input: &[u8]) -> Result<usize, ProxyError> {
     let binary = is_binary(input)?;
     if input.len() < LEN_MIN {
@@ -74,7 +74,7 @@ pub fn bytes_missing(input: &[u8]) -> Result<usize, ProxyError> {
     }
 }
 
-/// Reads a header and says how long it was; `Ok(None)` while it is incomplete.
+/// Parses a header, and returns it with its length; `Ok(None)` while it is incomplete.
 pub fn parse(input: &[u8]) -> Result<Option<(Header, usize)>, ProxyError> {
     match is_binary(input)? {
         true => parse_v2(input),
@@ -82,7 +82,7 @@ pub fn parse(input: &[u8]) -> Result<Option<(Header, usize)>, ProxyError> {
     }
 }
 
-/// Returns whether the bytes begin version 2, and not version 1. They may be too few to decide.
+/// Returns whether the bytes begin a header of version 2; false if they are too few to exclude version 1.
 fn is_binary(input: &[u8]) -> Result<bool, ProxyError> {
     let begins = |with: &[u8]| input.iter().zip(with).all(|(a, b)| a == b);
     match (begins(V1_PREFIX), begins(&SIGNATURE)) {
@@ -135,7 +135,7 @@ fn canonical(ip: IpAddr, port: u16) -> SocketAddr {
     SocketAddr::new(ip.to_canonical(), port)
 }
 
-/// The whole header's length, or that of its fixed part while that is incomplete.
+/// Returns the length of the whole header, or of its fixed part while that part is incomplete.
 fn v2_len(input: &[u8]) -> Result<usize, ProxyError> {
     let Some(&[high, low]) = input.get(14..V2_FIXED_LEN) else {
         return Ok(V2_FIXED_LEN);
@@ -164,7 +164,7 @@ fn parse_v2(input: &[u8]) -> Result<Option<(Header, usize)>, ProxyError> {
     Ok(Some((header, len)))
 }
 
-/// Two addresses, two ports; what follows are TLVs that say nothing to us (§2.2).
+/// Parses two addresses and two ports. The TLVs after them are ignored (§2.2).
 fn v2_addresses<const N: usize>(bytes: &[u8]) -> Result<Header, ProxyError>
 where
     [u8; N]: Into<IpAddr>,
@@ -185,7 +185,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-/// A header of version 1 (§2.1). Where the families differ, both are said as IPv6.
+/// Encodes a header of version 1 (§2.1). If the families differ, both addresses are written as IPv6.
 #[must_use]
 pub fn encode_v1(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     let (family, from, to) = match one_family(source, destination) {
@@ -196,7 +196,7 @@ pub fn encode_v1(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     format!("PROXY {family} {from} {to} {from_port} {to_port}\r\n").into_bytes()
 }
 
-/// A header of version 2 (§2.2). Where the families differ, both are said as IPv6.
+/// Encodes a header of version 2 (§2.2). If the families differ, both addresses are written as IPv6.
 #[must_use]
 pub fn encode_v2(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     let (family, mut addresses) = match one_family(source, destination) {

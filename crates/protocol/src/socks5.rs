@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SOCKS5 (RFC 1928) with user and password (RFC 1929), the server's side: bytes in, meaning out, and back. No I/O.
+//! SOCKS5 (RFC 1928) with user and password (RFC 1929), the server's side: messages are parsed and encoded. No I/O.
 //!
-//! A parser returns `Ok(None)` while the message is incomplete; call it again with more bytes. No
-//! message is longer than [`MESSAGE_LEN_MAX`].
+//! A parser returns `Ok(None)` while the message is incomplete; call it again with more bytes. No greeting or request
+//! is longer than [`MESSAGE_LEN_MAX`].
 
 use crate::destination::{Destination, DestinationError, HostName};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The longest message that a client may send: greeting with 255 methods, or request with a name
-/// of 255 bytes.
+/// The length of the longest greeting or request that a client may send: a request with a name of 255 bytes.
 pub const MESSAGE_LEN_MAX: usize = 262;
 
-/// The longest user and password that a client may send (RFC 1929 §2).
+/// The length of the longest message with user and password (RFC 1929 §2).
 pub const PASSWORD_LEN_MAX: usize = 1 + 2 * 256;
-/// The longest header of a datagram to a client: those carry addresses only (RFC 1928 §7).
+/// The length of the longest header of a datagram to a client. It has an IP address, never a name (RFC 1928 §7).
 pub const DATAGRAM_HEADER_LEN_MAX: usize = 4 + 16 + 2;
 
 const VERSION: u8 = 5;
-/// Of the subnegotiation (RFC 1929 §2).
+/// The version of the subnegotiation for user and password (RFC 1929 §2).
 const PASSWORD_VERSION: u8 = 1;
 const RESERVED: u8 = 0;
 
-/// Why the bytes are not SOCKS5. After any of these the connection is beyond repair.
+/// Reason why the bytes are not a valid SOCKS5 message. After such an error the connection must be closed; a datagram
+/// is dropped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Socks5Error {
-    /// SOCKS4, or something else altogether.
+    /// A version other than expected, such as SOCKS4, or another protocol.
     #[error("SOCKS version {0}, not 5")]
     Version(u8),
-    /// An address type other than 1, 3 or 4: there is no telling how long the address is.
+    /// An address type other than 1, 3 or 4: the length of the address is unknown.
     #[error("SOCKS address type {0} is unknown")]
     AddressType(u8),
-    /// The name or the port can't be a destination.
+    /// The name or the port is not valid as a destination.
     #[error("SOCKS destination: {0}")]
     Destination(#[from] DestinationError),
-    /// A datagram that is a part of a larger one. RFC 1928 §7: an implementation that does not
-    /// support fragmentation must drop it.
+    /// A datagram that is a fragment of a larger one. An implementation without fragmentation must drop it (RFC 1928
+    /// §7).
     #[error("SOCKS datagram fragment {0}")]
     Fragment(u8),
     /// A datagram that ends inside its header.
@@ -54,14 +54,14 @@ impl Socks5Error {
     }
 }
 
-/// RFC 1928 §3: authentication methods.
+/// Authentication method (RFC 1928 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// No authentication.
     None,
     /// User and password (RFC 1929).
     Password,
-    /// The server takes none of what the client offered.
+    /// The server accepts none of the methods that the client offered.
     NoneAcceptable,
 }
 
@@ -74,15 +74,15 @@ impl Method {
         }
     }
 
-    /// The server's answer to a greeting.
+    /// Encodes the server's answer to a greeting.
     #[must_use]
     pub fn encode(self) -> [u8; 2] {
         [VERSION, self.code()]
     }
 }
 
-/// Reads the client's greeting (RFC 1928 §3) and takes `wanted` if the client offers it. Also
-/// returns the greeting's length.
+/// Parses the client's greeting (RFC 1928 §3). Returns `wanted` if the client offers it, else
+/// [`Method::NoneAcceptable`], and the greeting's length.
 pub fn parse_greeting(
     input: &[u8],
     wanted: Method,
@@ -104,12 +104,12 @@ pub fn parse_greeting(
     Ok(input.get(2..end).map(|methods| (chosen(methods), end)))
 }
 
-/// RFC 1929 §2: who the client says it is. Bytes, because the RFC names no character set.
+/// User and password as the client sent them (RFC 1929 §2). Both are bytes, because the RFC names no character set.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The user's name.
     pub user: Vec<u8>,
-    /// The password; never shown.
+    /// The password; `Debug` leaves it out.
     pub password: Vec<u8>,
 }
 
@@ -119,7 +119,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// Reads user and password (RFC 1929 §2). Also returns the message's length.
+/// Parses user and password (RFC 1929 §2). Also returns the message's length.
 pub fn parse_password(input: &[u8]) -> Result<Option<(Credentials, usize)>, Socks5Error> {
     match input.first() {
         Some(&PASSWORD_VERSION) => {}
@@ -134,19 +134,19 @@ pub fn parse_password(input: &[u8]) -> Result<Option<(Credentials, usize)>, Sock
     }))
 }
 
-/// Bytes behind a byte that counts them, and where they end.
+/// Returns the bytes after a length byte at `at`, and the offset of their end.
 fn counted(input: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let end = at + 1 + usize::from(*input.get(at)?);
     input.get(at + 1..end).map(|bytes| (bytes, end))
 }
 
-/// The answer to user and password (RFC 1929 §2). After a refusal the server must close.
+/// Encodes the answer to user and password (RFC 1929 §2). After a refusal the server must close the connection.
 #[must_use]
 pub fn password_answer(welcome: bool) -> [u8; 2] {
     [PASSWORD_VERSION, u8::from(!welcome)]
 }
 
-/// RFC 1928 §4: what the client wants done.
+/// Command of a request (RFC 1928 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// Connect to the destination.
@@ -155,20 +155,20 @@ pub enum Command {
     Bind,
     /// Relay datagrams.
     UdpAssociate,
-    /// A number that the RFC does not know.
+    /// A command that the RFC does not define.
     Unknown(u8),
 }
 
-/// RFC 1928 §4: the request.
+/// Request of a client (RFC 1928 §4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Command of the request.
     pub command: Command,
-    /// With or for whom.
+    /// Destination to connect to. For the other commands, the address that the client gave.
     pub destination: Destination,
 }
 
-/// Reads the request that follows the greeting. Also returns its length.
+/// Parses the request that follows the greeting. Also returns its length.
 pub fn parse_request(input: &[u8]) -> Result<Option<(Request, usize)>, Socks5Error> {
     match input.first() {
         Some(&VERSION) => {}
@@ -197,13 +197,13 @@ impl Host<'_> {
     fn with_port(&self, port: u16) -> Result<Destination, DestinationError> {
         match self {
             Self::Ip(ip) => Ok(Destination::from_ip(*ip, port)),
-            // Clients put addresses as text into the name field; from_host takes both.
+            // Some clients put an IP address as text into the name field; `from_host` accepts both.
             Self::Name(name) => Destination::from_host(&String::from_utf8_lossy(name), port),
         }
     }
 }
 
-/// RFC 1928 §5: the address, which begins at byte 3, and where it ends.
+/// Parses the address, whose type is byte 3 (RFC 1928 §5). Also returns the offset of its end.
 fn parse_host(input: &[u8]) -> Result<Option<(Host<'_>, usize)>, Socks5Error> {
     const AT: usize = 4;
     Ok(match input.get(3) {
@@ -230,13 +230,13 @@ fn command(code: u8) -> Command {
     }
 }
 
-/// RFC 1928 §6: reply codes.
+/// Reply code (RFC 1928 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reply {
-    /// The connection stands.
+    /// The command succeeded.
     Succeeded = 0,
-    /// Anything without a code of its own.
+    /// A failure without a code of its own.
     GeneralFailure = 1,
     /// Forbidden by the rules of this server.
     NotAllowed = 2,
@@ -248,15 +248,15 @@ pub enum Reply {
     ConnectionRefused = 5,
     /// The TTL expired on the way.
     TtlExpired = 6,
-    /// An unknown command, or one that this way out does not know.
+    /// An unknown command, or one that the route to the destination does not support.
     CommandNotSupported = 7,
-    /// An address type that the RFC does not know.
+    /// An address type that the RFC does not define.
     AddressTypeNotSupported = 8,
 }
 
 impl Reply {
-    /// The reply message. `bound` is the server's address of the outgoing connection; failures
-    /// carry the unspecified address.
+    /// Encodes the reply message. `bound` is the server's own address on the outgoing connection; `None` is encoded as
+    /// the unspecified address.
     #[must_use]
     pub fn encode(self, bound: Option<SocketAddr>) -> Vec<u8> {
         let bound = bound.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
@@ -264,7 +264,7 @@ impl Reply {
     }
 }
 
-/// Appends an address as RFC 1928 §5 has it.
+/// Appends an address in the form of RFC 1928 §5.
 fn with_address(mut message: Vec<u8>, address: SocketAddr) -> Vec<u8> {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => {
@@ -280,21 +280,21 @@ fn with_address(mut message: Vec<u8>, address: SocketAddr) -> Vec<u8> {
     message
 }
 
-/// Reads a datagram from a client (RFC 1928 §7): where it shall go, and its data.
+/// Parses a datagram from a client (RFC 1928 §7): its destination and its data.
 pub fn parse_datagram(input: &[u8]) -> Result<(Destination, &[u8]), Socks5Error> {
     match input.get(2) {
         Some(0) => {}
         Some(&fragment) => return Err(Socks5Error::Fragment(fragment)),
         None => return Err(Socks5Error::Truncated),
     }
-    // The address begins where a request has it.
+    // The address begins at the same byte as in a request.
     let (host, end) = parse_host(input)?.ok_or(Socks5Error::Truncated)?;
     let port = array::<2>(input, end).ok_or(Socks5Error::Truncated)?;
     let destination = host.with_port(u16::from_be_bytes(port))?;
     Ok((destination, &input[end + 2..]))
 }
 
-/// Returns the header of a datagram to a client, with the address that it came from (RFC 1928 §7).
+/// Returns the header of a datagram to a client (RFC 1928 §7). `from` is the address that the datagram came from.
 #[must_use]
 pub fn datagram_header(from: SocketAddr) -> Vec<u8> {
     with_address(vec![RESERVED, RESERVED, 0], from)
@@ -315,7 +315,7 @@ mod tests {
         let refused = Ok(Some((Method::NoneAcceptable, 3)));
         assert_eq!(greet(&[5, 1, 2, 9]), refused);
         assert_eq!(greet(&[4, 1]), Err(Socks5Error::Version(4)));
-        // Who wants to know its clients does not take those that would rather not say.
+        // A server that requires a password refuses a client that offers only "no authentication".
         assert_eq!(parse_greeting(&[5, 1, 0], Method::Password), refused);
         let both = parse_greeting(&[5, 2, 0, 2], Method::Password);
         assert_eq!(both, Ok(Some((Method::Password, 4))));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of goodness of fit: the probability of a sample at least as extreme, if the declared distribution holds.
+//! Tests of goodness of fit: the probability of a sample at least as extreme as this one, if the declared distribution
+//! holds.
 //!
 //! Every function returns this probability, the p-value. A sound generator gives a p-value below 0.001 for one seed in
-//! a thousand. A wrong one gives it nearly always, once the sample is large enough.
+//! a thousand. A wrong generator gives such a p-value for nearly every seed, once the sample is large enough.
 
 use statrs::distribution::{Binomial, ChiSquared, ContinuousCDF, DiscreteCDF};
 
@@ -21,9 +22,9 @@ pub fn binomial(successes: u64, trials: u64, p: f64) -> f64 {
     (2.0 * at_most.min(at_least)).min(1.0)
 }
 
-/// Cells of the χ² test. The rest at the end may make one more.
+/// Number of cells of the χ² test. The longest runs may fill one more.
 const CELLS: f64 = 20.0;
-/// Runs that a cell must expect at least: twice the customary 5.
+/// Least expected number of runs in a cell: twice the customary 5.
 const EXPECTED_MIN: f64 = 10.0;
 
 /// p-value of run `lengths`, each at least 1, under the geometric distribution: a run ends with probability `p` after
@@ -46,8 +47,9 @@ pub fn geometric(lengths: &[u64], p: f64) -> Option<f64> {
     Some(distribution.sf(sum))
 }
 
-/// Lower edges of the cells for `n` runs, each excluded from its own cell. A cell ends as soon as it expects its share,
-/// if the rest is enough for another cell. `None` if there are fewer than two cells.
+/// Returns the lower edges of the cells for `n` runs. A length equal to an edge belongs to the cell below it. A cell
+/// ends at the first length at which it expects its share of the runs, if the rest is enough for another cell. `None`
+/// if there are fewer than two cells.
 fn cell_edges(n: f64, p: f64) -> Option<Vec<u64>> {
     let share = (EXPECTED_MIN / n).max(1.0 / CELLS);
     let mut edges = vec![0];
@@ -63,7 +65,7 @@ fn cell_edges(n: f64, p: f64) -> Option<Vec<u64>> {
 }
 
 /// p-value of `samples` under the continuous distribution function `cdf`, by the test of Kolmogorov and Smirnov with
-/// Stephens's correction for finite samples (1970). Good from a few tens of samples on.
+/// Stephens's correction for finite samples (1970). The p-value is accurate from a few tens of samples on.
 #[must_use]
 pub fn kolmogorov_smirnov(samples: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     let mut samples = samples.to_vec();
@@ -77,7 +79,7 @@ pub fn kolmogorov_smirnov(samples: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     kolmogorov_tail((n.sqrt() + 0.12 + 0.11 / n.sqrt()) * largest)
 }
 
-/// P(K > x) of Kolmogorov's distribution, 2 Σ (−1)^(k−1) e^(−2k²x²). Below 0.3 it is 1 within 10⁻⁵. From there on,
+/// P(K > x) of Kolmogorov's distribution, 2 Σ (−1)^(k−1) e^(−2k²x²). Below x = 0.3 it is 1 within 10⁻⁵. From there on,
 /// thirty terms give all digits of a double.
 fn kolmogorov_tail(x: f64) -> f64 {
     if x < 0.3 {
@@ -135,7 +137,7 @@ mod tests {
         assert_near(p, 2.0 * (-2.0_f64 * (10.131 * 0.205_f64).powi(2)).exp());
     }
 
-    /// Runs of two lengths only, each as often as expected, have a χ² sum of 0.
+    /// Runs of only two lengths, each as frequent as expected, have a χ² sum of 0.
     #[test]
     fn geometric_compares_runs_with_their_expected_number() {
         let lengths: Vec<u64> = (0..20).map(|i| if i < 10 { 1 } else { 2 }).collect();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Summaries of a sample: mean, median, quantiles. They are `None` for a sample without values.
 //!
-//! Quantiles are numbered as by Hyndman and Fan ("Sample quantiles in statistical packages", 1996).
+//! Definitions of quantiles are numbered as by Hyndman and Fan ("Sample quantiles in statistical packages", 1996).
 
 /// The arithmetic mean of `values`.
 #[must_use]
@@ -11,7 +11,7 @@ pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
-/// The finite ones of `values`, in rising order.
+/// Returns the finite `values`, in rising order.
 #[must_use]
 pub fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut finite: Vec<f64> = values.into_iter().filter(|x| x.is_finite()).collect();
@@ -40,8 +40,9 @@ fn bracket(sorted: &[f64], share: f64) -> Option<(f64, f64, f64)> {
     Some((at(position.floor()), at(position.ceil()), position.fract()))
 }
 
-/// The smallest value of `sorted` that a `share`, 0 to 1, of the values does not exceed: definition 1, the inverse of
-/// the distribution function. Use it for counts and for steps of a distribution, where only an observed value will do.
+/// The smallest value of `sorted` that at least a `share`, 0 to 1, of the values does not exceed: definition 1, the
+/// inverse of the distribution function. It fits counts and steps of a distribution, where the result must be an
+/// observed value.
 #[must_use]
 pub fn quantile_by_rank<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let rank = (share * sorted.len() as f64).ceil() as usize;

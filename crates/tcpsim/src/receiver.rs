@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receiver as Linux has it: GRO, delayed ACKs, quick ACKs at the start, SACK blocks.
+//! Receiver that behaves like Linux: GRO, delayed ACKs, quick ACKs at the start, SACK blocks.
 
 use super::ranges::Ranges;
 use longhaul_netem::Departure;
@@ -8,10 +8,10 @@ use longhaul_units::Time;
 /// Policy for sending ACKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckPolicy {
-    /// Packets for each ACK of data in order: 2 (RFC 5681 §4.2), 1 with `quickack`, more with an ACK ratio.
+    /// Packets in order for each ACK: 2 (RFC 5681 §4.2), 1 with `quickack`, more with an ACK ratio.
     pub packets: u32,
-    /// GRO interval: packets that arrive within it of the first make one aggregate. One ACK serves an aggregate
-    /// of at least `packets`. Zero is no GRO. 100 µs is the default of `longhaul link`, and about the effect of
+    /// GRO interval: packets that arrive within this time of the first form one aggregate. An aggregate of at least
+    /// `packets` gets one ACK. Zero is no GRO. The default of `longhaul link`, 100 µs, has about the effect of
     /// interrupt coalescing.
     pub aggregate: Time,
     /// ACKs sent at once at the start (`TCP_MAX_QUICKACKS`).
@@ -42,7 +42,7 @@ pub struct Ack {
     pub blocks: [SackBlock; SACK_BLOCKS],
 }
 
-/// SACK blocks that fit beside a timestamp option.
+/// Number of SACK blocks that fit beside a timestamp option.
 pub const SACK_BLOCKS: usize = 3;
 
 /// Range of packets that arrived beyond a gap.
@@ -62,9 +62,9 @@ pub struct Receiver {
     next: u64,
     /// Packets that arrived beyond a gap.
     beyond_gap: Ranges,
-    /// A packet of each block that changed last, the most recent first.
+    /// One packet of each SACK block that changed recently, the most recent first.
     recent: [u64; SACK_BLOCKS],
-    /// Packets in order that no ACK covers yet.
+    /// Number of packets in order that no ACK covers yet.
     unacked: u32,
     /// Deadline of the delayed ACK; [`Time::MAX`] if none is pending.
     delayed_ack_at: Time,
@@ -118,7 +118,8 @@ impl Receiver {
         self.next
     }
 
-    /// Returns how many packets from `index` on GRO merges into one aggregate, and when.
+    /// Returns how many packets from `index` on GRO merges into one aggregate, and the time when the aggregate is
+    /// complete.
     fn next_aggregate(&self, train: &Departure, index: u32) -> (u32, Time) {
         let rest = train.count - index;
         let quantum = self.policy.aggregate;
@@ -144,7 +145,7 @@ impl Receiver {
         } else if seq > self.next {
             self.store_beyond_gap(seq, end);
         }
-        // RFC 5681 §4.2: an ACK at once for a packet out of order, a filled gap, or a duplicate.
+        // A packet out of order, a filled gap or a duplicate is acknowledged at once (RFC 5681 §4.2).
         self.acknowledge(at, emit);
     }
 
@@ -162,12 +163,12 @@ impl Receiver {
         self.beyond_gap.remove_below(self.next);
     }
 
-    /// Stores packets beyond a gap, and lists their block as the most recent.
+    /// Stores packets beyond a gap, and lists their SACK block as the most recent.
     fn store_beyond_gap(&mut self, seq: u64, end: u64) {
         self.beyond_gap.insert(seq, end);
         let block = self.beyond_gap.containing(seq).unwrap_or((seq, end));
         let mut packet = seq;
-        // Entries move down by one, as far as the block's former entry.
+        // Entries move down by one, up to the block's former entry, which is overwritten.
         for entry in &mut self.recent {
             let previous = std::mem::replace(entry, packet);
             if (block.0..block.1).contains(&previous) {

@@ -26,9 +26,9 @@ const COARSE_BIN: Time = Time::from_secs(1);
 const BIN_MIN: Time = Time::from_micros(10);
 /// Smallest amount of memory.
 const MEMORY_MIN: Bytes = Bytes::new(16_000_000);
-/// Maximum number of flows of a shard. Usually the memory limit is reached first; this one matters from 16 GB on.
+/// Most flows of a shard. Usually the memory limit is reached first; this bound matters with 16 GB of memory or more.
 const FLOWS_MAX: usize = 1 << 16;
-/// Number of flows in `result.json`, if not more have charts.
+/// Number of flows in `result.json`, unless more flows have charts.
 const LISTED_FLOWS: usize = 1000;
 
 /// Configuration of an analysis.
@@ -38,7 +38,7 @@ pub(super) struct Config {
     pub(super) files: Vec<PathBuf>,
     /// Output directory, if any.
     pub(super) out: Option<PathBuf>,
-    /// Prints the result to standard output as JSON.
+    /// Whether the result goes to standard output as JSON.
     pub(super) json: bool,
     pub(super) threads: usize,
     /// Bin widths, the fine one first.
@@ -54,7 +54,7 @@ impl Config {
     /// Returns the configuration of an analysis that writes no file and uses a thread a core.
     ///
     /// # Errors
-    /// A value is out of range: a refusal that names the flag.
+    /// Refuses a value that is out of range, and names its flag.
     pub(super) fn new(files: Vec<PathBuf>, bin: Time, memory: Bytes) -> Result<Self> {
         if !(BIN_MIN..=COARSE_BIN).contains(&bin) {
             return Err(Refusal::usage(format!(

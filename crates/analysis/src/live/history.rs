@@ -24,7 +24,7 @@ pub(super) enum SortKey {
 /// Identity of a flow: interface, and number of the flow on that interface.
 pub(super) type FlowId = (usize, u64);
 
-/// Flows of the last minute: 16 KB each.
+/// Flows of the last minute. Each takes about 20 KB.
 #[derive(Debug, Clone)]
 pub(super) struct History {
     pub(super) interfaces: Vec<String>,
@@ -39,7 +39,7 @@ pub(super) struct History {
 pub(super) struct FlowHistory {
     /// Client and server.
     endpoints: [Endpoint; 2],
-    /// Upload and download bins by second; the last is that of `second`.
+    /// Upload and download bins, one pair a second; the last pair is that of `second`.
     bins: VecDeque<[Bin; 2]>,
     second: u64,
 }
@@ -121,8 +121,8 @@ impl History {
         self.dropped.iter().sum()
     }
 
-    /// Returns all flows, the greatest first; for equal values the one that was active most recently, then the older
-    /// one.
+    /// Returns all flows, those with the greatest value of `sort_key` first, then by rate. Of equal flows, the one
+    /// active most recently comes first, then the older one.
     pub(super) fn rows(&self, sort_key: SortKey) -> Vec<DisplayRow<'_>> {
         let mut rows: Vec<DisplayRow<'_>> = self.flows.iter().map(|flow| self.row(flow)).collect();
         rows.sort_by(|a, b| compare(a, b, sort_key));
@@ -162,7 +162,7 @@ impl FlowHistory {
         }
     }
 
-    /// Adds the bins of a second. Seconds come in order; a late one is added to the last.
+    /// Adds the bins of a second. Seconds come in order; the bins of a late one are added to the latest second.
     fn add(&mut self, second: u64, bins: [Bin; 2]) {
         let missed = second.saturating_sub(self.second).min(MINUTE as u64);
         for _ in 0..missed {

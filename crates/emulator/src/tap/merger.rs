@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Merging of the records of both directions in order of time. Those of each tap point are nearly in order.
+//! Merging of the records of both directions in order of time. The records of each tap point are nearly in order
+//! already.
 
 use super::{
     super::counters::Direction,
@@ -8,10 +9,10 @@ use super::{
 use longhaul_netem::line::propagation::PropagationQueue;
 use longhaul_units::Time;
 
-/// Merges buffers whose records may have to wait for earlier ones.
+/// Merger of record buffers. A record may have to wait for earlier ones of other buffers.
 #[derive(Debug)]
 pub(super) struct RecordMerger {
-    /// Records before the queue and at the end, of each direction.
+    /// Streams of records of each direction: arrivals at the queue, then departures from the line.
     streams: [[PropagationQueue<RecordIndex>; 2]; 2],
     slots: Vec<Option<PendingBuffer>>,
     free_slots: Vec<u32>,
@@ -96,7 +97,7 @@ impl RecordMerger {
         Some((pending.direction, &pending.buffer, record))
     }
 
-    /// Releases a written record; returns its buffer if that was the last one of it.
+    /// Releases a written record; returns its buffer if it was the buffer's last record.
     pub(super) fn release(&mut self, index: RecordIndex) -> Option<(Direction, RecordBuffer)> {
         let slot = &mut self.slots[index.slot as usize];
         let pending = slot.as_mut()?;

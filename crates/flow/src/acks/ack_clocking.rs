@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Data bursts after each ACK, classed by the AckDiff of that ACK.
+//! Data bursts after each ACK, in classes of that ACK's AckDiff: the amount of data that it newly acknowledges.
 //!
-//! ACKs clock a sender that transmits when ACKs arrive, and as much as they acknowledge. A sender that paces, or has
-//! nothing to send, does not follow its ACKs.
+//! An ACK-clocked sender transmits when an ACK arrives, as much as that ACK acknowledges. A sender that paces, or that
+//! has nothing to send, does not follow its ACKs.
 
 use crate::record::{self, AckDiffClass, Data};
 
 /// Classes of AckDiff and of bursts, in segments: 0, 1, 2, up to 4, 8, 16, 32, 64, and more.
 const CLASSES: usize = 9;
 
-/// Fate of the last ACK.
+/// State of the burst after the last ACK.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
     /// No ACK yet, or its burst has ended.
@@ -51,8 +51,8 @@ impl Default for Counts {
 }
 
 impl BurstTracker {
-    /// Records an ACK that newly acknowledges `packets` packets; 0 is a duplicate ACK. `data` counts what was sent
-    /// before it.
+    /// Records an ACK that newly acknowledges `packets` packets; a duplicate ACK has 0. `data` counts the data sent
+    /// before the ACK.
     #[inline]
     pub(crate) fn on_ack(&mut self, at_ns: u64, packets: u64, data: &Data) {
         if self.state == State::Idle {
@@ -72,8 +72,8 @@ impl BurstTracker {
         }
     }
 
-    /// Records a data packet that `data` does not count yet. `pauses` is true if the packet before it is `within_ns` or
-    /// more ago.
+    /// Records a data packet that `data` does not count yet. `pauses` is true if the packet before it was sent
+    /// `within_ns` ago or earlier.
     #[inline]
     pub(crate) fn on_data(&mut self, at_ns: u64, pauses: bool, within_ns: u64, data: &Data) {
         if self.state == State::AwaitingBurst && at_ns.saturating_sub(self.ack_ns) < within_ns {
@@ -98,7 +98,7 @@ impl BurstTracker {
         self.released_bytes += data.payload_bytes - self.bytes;
     }
 
-    /// Returns the counts, with the burst after the last ACK.
+    /// Counts the burst after the last ACK, and returns the record.
     pub(crate) fn finish(mut self, within_ns: u64, data: &Data) -> record::AckClocking {
         if self.first_ns == 0 {
             return record::AckClocking::default();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bins of several widths at once, for both directions of a flow.
 //!
-//! Events are counted once, in a current bin that closes when a bin of any width does; only then is it merged into the
-//! open bins. Time that runs backwards, as it does a little in captures of several queues, stays in the current bin.
+//! Each event is counted once, in the current bin. When a bin of any width ends, the current bin is merged into the
+//! open bins of all widths. In captures of several queues, time may step back a little; such events are counted in the
+//! current bin.
 
 use crate::memory_budget::MemoryBudget;
 use crate::time_series::{TimeSeries, bin::Bin};
@@ -33,7 +34,7 @@ struct OpenBin {
     used: [bool; 2],
 }
 
-/// Flow and width of a series of bins.
+/// Flow, and index of the width, of a series of bins.
 struct BinOrigin {
     index: usize,
     flow: u64,
@@ -56,7 +57,7 @@ impl Bins {
         bins
     }
 
-    /// Returns whether `at_ns` is beyond the current bin.
+    /// Returns whether `at_ns` is later than the end of the current bin.
     #[inline]
     pub(super) fn is_over(&self, at_ns: u64) -> bool {
         at_ns > self.until_ns

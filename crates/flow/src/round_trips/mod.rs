@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Round trips of one direction from the tap to the receiver and back, by both methods.
+//! Round trips of one direction, from the tap to the receiver and back, by two methods: pairs of data and ACK, and
+//! TSecr.
 //!
 //! SYN and FIN occupy a sequence number and so receive an ACK: they are samples like data.
 
@@ -15,12 +16,13 @@ use std::ops::Range;
 use timestamps::Timestamps;
 use unacked::{AckBoundary, UnackedPackets};
 
-/// Round-trip sample of one ACK, ns.
+/// Round-trip sample of one ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// Time from the packet with the last byte acknowledged to the ACK, or by time stamp.
+    /// Time from the packet with the last byte acknowledged to the ACK, or from the packet whose TSval the ACK echoes,
+    /// ns.
     pub(super) rtt_ns: u64,
-    /// Age of the first byte that the ACK does not cover; see
+    /// Age of the first byte that the ACK does not cover, ns; see
     /// [`Bin::unacked_age_min_us`](crate::bin::Bin::unacked_age_min_us). `None` for a sample by time stamp, and if the
     /// time when that byte was sent is unknown.
     pub(super) unacked_age_ns: Option<u64>,
@@ -37,7 +39,7 @@ pub(super) struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// Returns SRTT and RTTVAR so far.
+    /// Returns the current SRTT and RTTVAR.
     pub(super) fn smoothed(&self) -> RoundTrip {
         self.smoothed
     }
@@ -62,7 +64,7 @@ impl RoundTrips {
         segment.has_timestamps && self.timestamps.is_newest(segment.tsval)
     }
 
-    /// Records `length` numbers from `start` on, sent for the first time.
+    /// Records `length` sequence numbers from `start` on, which are sent for the first time.
     #[inline]
     pub(super) fn record_sent(
         &mut self,
@@ -74,12 +76,12 @@ impl RoundTrips {
         self.unacked.record_sent(start, length, at_ns, budget);
     }
 
-    /// Forgets the unacknowledged packets, after a break of the sequence numbers.
+    /// Forgets the unacknowledged packets, after a break in the sequence numbers.
     pub(super) fn reset(&mut self) {
         self.unacked.clear();
     }
 
-    /// Returns the packets that have waited longest for their ACK, as [`UnackedPackets::oldest`].
+    /// Returns the packets that have waited longest for their ACK; see [`UnackedPackets::oldest`].
     pub(super) fn oldest(&self) -> impl Iterator<Item = (u64, u32, u32)> {
         self.unacked.oldest()
     }
@@ -95,13 +97,13 @@ impl RoundTrips {
         self.unacked.table_bytes() + self.timestamps.table_bytes()
     }
 
-    /// Records that these numbers were retransmitted.
+    /// Records that these sequence numbers were retransmitted.
     pub(super) fn record_retransmission(&mut self, numbers: Range<u64>) {
         self.unacked.record_retransmission(numbers);
     }
 
-    /// Takes in the ACK number `ack` of a segment of the other end; `before` is the ACK number before it, and `next`
-    /// the next new number. Returns a round-trip sample: by packet and ACK, or else by time stamp.
+    /// Processes the ACK number `ack` of a segment from the other end. `before` is the ACK number before it, and `next`
+    /// is the next new sequence number. Returns a round-trip sample: by data and ACK, or else by time stamp.
     #[inline]
     pub(super) fn process_ack(
         &mut self,
@@ -134,7 +136,7 @@ impl RoundTrips {
         }
     }
 
-    /// Returns whether the TSecr of `segment` repeats the last one.
+    /// Returns whether `segment` repeats the last TSecr or has none.
     #[inline]
     pub(super) fn is_echo_known(&self, segment: &Segment) -> bool {
         !segment.has_timestamps || self.timestamps.is_last_echo(segment.tsecr)

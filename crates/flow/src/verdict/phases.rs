@@ -3,21 +3,21 @@
 //!
 //! The rules and their reasons:
 //!
-//! 1. **Idle** is at least two round trips and 2 % of the time without data. Shorter pauses lie between windows. A
-//!    silence that a retransmission ends is a time-out, not idleness.
-//! 2. Between idle stretches the sending rate is taken over whole round trips (`time_series/rtt_windows.rs`) and
-//!    partitioned into straight lines (`time_series/change_points.rs`). A line whose end is 15 % above its beginning,
-//!    and more than noise explains, **grows**.
-//! 3. Growth is **ramp-up**; after a loss, and up to the rate before it, it is **recovery**. A stretch below a tenth of
-//!    the flow's rate belongs to the growth that it leads to: slow start from ten packets is flat for many round trips
-//!    compared with the later rate. So do the first eight steps if the rate is higher after them.
+//! 1. **Idle** is a time without data of at least two round trips and 2 % of the duration. Shorter pauses are those
+//!    between windows. A silence that ends with a retransmission is a time-out, not idleness.
+//! 2. Between idle stretches, the sending rate is averaged over whole round trips (`time_series/rtt_windows.rs`) and
+//!    partitioned into straight lines (`time_series/change_points.rs`). A line **grows** if its end is more than 15 %
+//!    above its beginning, and the rise is more than noise explains.
+//! 3. Growth is **ramp-up**, but growth after a loss, up to the rate before it, is **recovery**. A line below a tenth of
+//!    the flow's rate belongs to the growth after it: compared with the later rate, slow start from ten packets looks
+//!    flat for many round trips. A first line of up to eight steps is also ramp-up if the rate is higher after it.
 //! 4. **Recovery** begins with the first retransmission of a loss, and lasts until the growth after it ends. If that
 //!    growth is less than 15 %, recovery lasts until the rate is back at nine tenths of the rate before or at the rate
 //!    that follows, and nothing is retransmitted any more. A loss after which the rate stays above nine tenths causes
 //!    no recovery.
-//! 5. **Peak** follows ramp-up: the round trip grows because a queue builds up. It begins when the packets that found
-//!    the queue were sent, since the sending rate doubles for another round trip after the path is full. It ends with
-//!    the first retransmission or when the round trip is at its greatest.
+//! 5. **Peak** follows ramp-up: the round trip grows because a queue builds up. It begins when the first packets that
+//!    met the queue were sent: in slow start, the rate still doubles in the round trip after the path is full. It ends
+//!    with the first retransmission, or when the round trip is at its greatest.
 //! 6. The rest is **steady**, including a saw-tooth that a queue or the resolution hides. Levels that differ by 15 %
 //!    are two steady phases, as on a path whose rate changes.
 //!
@@ -35,19 +35,21 @@ use std::ops::{Range, RangeInclusive};
 
 /// Factor by which a rate must change to count as different.
 const RATE_CHANGE_MIN: f64 = 1.15;
-/// Share of the flow's rate below which the transfer has not begun yet.
+/// Share of the flow's rate below which the transfer is not yet up to speed. It also is the least share for the
+/// queueing delays that `peak` compares.
 const LOW_SHARE: f64 = 0.1;
 /// Share of the former rate at which the rate has recovered.
 const RECOVERED_SHARE: f64 = 0.9;
 /// Share of the later rate at which the rate has settled.
 const SETTLED_SHARE: f64 = 0.97;
-/// Most steps of a repair after the rate is back; on a path with constant losses a repair never ends.
+/// Most steps of a repair that count as recovery after the rate is back. On a path with constant losses a repair never
+/// ends.
 const REPAIR_STEPS: usize = 8;
-/// Steps in which a flow may reach its rate without a line that grows.
+/// Most steps in which a flow may ramp up without a line that grows.
 const BEGINNING_STEPS: usize = 8;
-/// Divisor of the duration for the least idle stretch; it bounds their number.
+/// Divisor of the duration that gives the least length of an idle stretch; it bounds the number of idle stretches.
 const IDLE_DIVISOR: usize = 50;
-/// Least number of segments for phases.
+/// Least number of segments of a direction that has phases.
 const SEGMENTS_MIN: u64 = 10;
 /// Least noise of a rate, relative to it: a window grows and is sent in whole packets.
 const NOISE_MIN: f64 = 0.02;
@@ -107,7 +109,7 @@ fn stretches(rtt_windows: &RttWindows<'_>) -> Vec<Range<usize>> {
     stretches
 }
 
-/// A stretch without idle time.
+/// Stretch without idle time.
 struct ActiveStretch<'a> {
     rtt_windows: &'a RttWindows<'a>,
     bins: Range<usize>,
@@ -153,8 +155,8 @@ impl<'a> ActiveStretch<'a> {
         (step as usize).min(self.rates.len() - 1)
     }
 
-    /// Returns bytes a bin. The remainder after the last step is not counted: it has the end of a burst and no time
-    /// after it.
+    /// Returns the rate of step `step`, bytes a bin. The remainder after the last step is not counted: it contains the
+    /// end of a burst but not the pause after it.
     fn rate(&self, step: usize) -> f64 {
         let range = self.edge(step)..self.edge(step) + self.rtt_windows.step;
         self.rtt_windows.sent_in(range) / self.rtt_windows.step
@@ -172,8 +174,8 @@ impl<'a> ActiveStretch<'a> {
         piece.end > RATE_CHANGE_MIN * piece.start && rise > 3.0 * self.sigma
     }
 
-    /// Returns whether `piece` is the few steps before the rate reaches `next`: a small window is reached in so few
-    /// steps that no line grows.
+    /// Returns whether `piece` is a short ramp to the rate `next`. A flow may reach a small window in so few steps that
+    /// no line grows.
     fn is_short_ramp(&self, piece: &LinearPiece, next: f64) -> bool {
         piece.from == 0
             && piece.to <= BEGINNING_STEPS
@@ -238,7 +240,7 @@ impl<'a> ActiveStretch<'a> {
         self.merged(self.without_short(spans))
     }
 
-    /// Returns the bins from the loss until the rate is back, or until its growth ends.
+    /// Returns the bins from the loss until the rate is back, or until the growth after the loss ends.
     fn recovery_span(
         &self,
         repair: &RangeInclusive<usize>,
@@ -269,7 +271,7 @@ impl<'a> ActiveStretch<'a> {
         dipped.then_some(loss..end)
     }
 
-    /// Returns the bins in which a queue grows at the end of the first growth.
+    /// Returns the bins in which a queue builds up at the end of the first ramp-up.
     fn peak(&self, spans: &[Span]) -> Option<Range<usize>> {
         let ramp = spans
             .first()
@@ -295,8 +297,8 @@ impl<'a> ActiveStretch<'a> {
         let last_empty = (self.bins.start..top)
             .rev()
             .find(|bin| excess(*bin) < threshold)?;
-        // The sample came a round trip after its packet left, and another one had to pass until no lesser sample was
-        // left in the window.
+        // The sample came a round trip after its packet was sent. Another round trip passed before the smaller samples
+        // left the window of the minimum.
         let lag = self.rtt_windows.tap_rtt + self.rtt_windows.path_rtt;
         let onset = (last_empty as f64 + 1.0 - lag).max(self.bins.start as f64) as usize;
         let latest = ramp.bins.end as f64 + 2.0 * self.rtt_windows.step;
@@ -368,8 +370,8 @@ impl<'a> ActiveStretch<'a> {
     }
 }
 
-/// Returns the bins with retransmissions, grouped into repairs: at most two round trips or one step lie between those
-/// of one repair.
+/// Returns the bins with retransmissions, grouped into repairs. Within a repair, retransmissions are at most two round
+/// trips apart, or one step if that is longer.
 fn losses(rtt_windows: &RttWindows<'_>, bins: &Range<usize>) -> Vec<RangeInclusive<usize>> {
     let quiet = (2.0 * rtt_windows.path_rtt).max(rtt_windows.step);
     let mut losses: Vec<RangeInclusive<usize>> = Vec::new();

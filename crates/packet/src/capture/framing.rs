@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Record boundaries of a capture file: how both formats report them, and the search for them after damage.
+//! Record boundaries of a capture file: the types with which pcap and pcapng report them, and the search for them after
+//! damage.
 
 use super::DamageKind;
 
-/// Most bytes of a record, its header included: 16 MiB. A longer length counts as damage.
+/// Most bytes of a record, its header included: 16 MiB. A greater length counts as damage.
 pub const RECORD_MAX: usize = 16 << 20;
 
 /// Classification of the bytes at the current offset, where no run of whole, valid records begins.
@@ -17,7 +18,7 @@ pub(crate) enum Classification {
     Damage(usize, DamageKind),
     /// Damage of a length that is not known yet: the reader must find the next record.
     OutOfSync(DamageKind),
-    /// Number of bytes that are needed to decide.
+    /// Undecided: this number of bytes is needed to decide.
     More(usize),
 }
 

@@ -4,8 +4,7 @@
 use super::ether_type::ip_after_llc;
 use super::ip_start::{IpNotFound, read_bytes};
 
-/// First byte of the frame control field: version and type, and the bits of the subtype for frames without data and
-/// with QoS.
+/// First byte of the frame control field: the mask of version and type, and the subtype's bits for "no data" and "QoS".
 mod kind {
     pub(super) const MASK: u8 = 0x0f;
     pub(super) const DATA: u8 = 0x08;
@@ -29,7 +28,7 @@ const FRAGMENT_NUMBER: u8 = 0x0f;
 /// A-MSDU bit in the low byte of the QoS control field.
 const AMSDU_PRESENT: u8 = 0x80;
 
-/// Returns the offset of the IP packet in an 802.11 frame at `at`. `padded` says that the 802.11 header is padded to a
+/// Returns the offset of the IP packet in an 802.11 frame at `at`. `padded` is true if the 802.11 header is padded to a
 /// multiple of four bytes.
 pub(super) fn ip_in_wifi(frame: &[u8], at: usize, padded: bool) -> Result<usize, IpNotFound> {
     let [kind, flags] = read_bytes(frame, at)?;
@@ -66,8 +65,8 @@ fn header_len(frame: &[u8], at: usize, kind: u8, flags: u8) -> Result<usize, IpN
     Ok(len)
 }
 
-/// Returns the offset of the IP packet after a radiotap header (radiotap.org). Of that header only the length and the
-/// padding flag are used.
+/// Returns the offset of the IP packet after a radiotap header (radiotap.org). Only its length and its padding flag are
+/// used.
 pub(super) fn ip_after_radiotap(frame: &[u8]) -> Result<usize, IpNotFound> {
     let len = u16::from_le_bytes(read_bytes(frame, 2)?);
     let padded = radiotap_flags(frame)? & DATA_PAD != 0;

@@ -103,7 +103,7 @@ pub(super) fn parse(text: &str) -> Result<Option<Expression>, FilterError> {
     }
 }
 
-/// Splits a filter into words. Each bracket and each `!` is a word of its own, also without spaces around it.
+/// Splits a filter into words. Each bracket and each `!` is a word of its own, even without spaces around it.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for part in text.split_whitespace() {
@@ -118,7 +118,7 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Qualifiers before the value of a primitive. They also apply to bare values after it.
+/// Qualifiers before the value of a primitive. They also apply to bare values that follow, as in `port 80 or 443`.
 #[derive(Debug, Clone, Copy)]
 struct Qualifiers {
     version: Option<Version>,
@@ -226,7 +226,7 @@ impl<'a> Parser<'a> {
         let has_direction = self.direction(&mut qualifiers);
         qualifiers.kind = self.kind();
         if self.at == begin {
-            // A bare value has the qualifiers of the primitive before it; the first one is a host.
+            // A bare value takes the qualifiers of the primitive before it; a bare value at the start is a host.
             qualifiers = self.previous;
         } else if let (Some(primitive), false, None) = (protocol, has_direction, qualifiers.kind) {
             return Ok(Expression::Primitive(primitive));
@@ -239,7 +239,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses a protocol name, which is a primitive by itself if no qualifier or value follows it.
+    /// Parses a protocol name, which is a primitive by itself if no `src`, `dst`, `host`, `net` or `port` follows it.
     fn protocol(&mut self, qualifiers: &mut Qualifiers) -> Option<Primitive> {
         let primitive = match self.peek() {
             "ip" => Primitive::Network(Version::V4),
@@ -296,8 +296,7 @@ impl<'a> Parser<'a> {
         self.net_primitive(qualifiers, address, prefix)
     }
 
-    /// Builds the primitive for the network at the current word, after checks of the qualifiers, and consumes that
-    /// word.
+    /// Checks the qualifiers, builds the primitive for the network at the current word, and consumes that word.
     fn net_primitive(
         &mut self,
         qualifiers: &Qualifiers,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The frame of every message: the fixed header and TLVs behind it, written and read.
+//! Encoding of a Convert message: the fixed header, and the TLVs after it.
 
 use super::error::ConvertError;
 
-/// The longest message: the length field is a byte that counts 32-bit words (RFC 8803 §6.1).
+/// The length of the longest message, bytes: the length field is one byte that counts 32-bit words (RFC 8803 §6.1).
 pub const MESSAGE_LEN_MAX: usize = 255 * WORD;
 
 // RFC 8803 §6.1.
@@ -12,7 +12,7 @@ const MAGIC: u16 = 0x2263;
 pub(super) const WORD: usize = 4;
 pub(super) const HEADER_LEN: usize = WORD;
 
-/// The TLV of the far end (RFC 8803 §6.2.5), in every request and in no answer.
+/// The type of the Connect TLV (RFC 8803 §6.2.5). It names the destination. Each request has it, and no answer does.
 pub(super) const CONNECT: u8 = 0x0A;
 
 /// A message under construction; the total length is filled in at the end.
@@ -24,7 +24,7 @@ impl Message {
         Self(vec![VERSION, 0, high, low])
     }
 
-    /// RFC 8803 §6.2: type, length in words with these two bytes included, value, zero padding.
+    /// Appends a TLV (RFC 8803 §6.2): type, length in words (these two bytes included), value, zero padding.
     pub(super) fn tlv(&mut self, kind: u8, value: &[u8]) {
         let words = (2 + value.len()).div_ceil(WORD);
         let end = self.0.len() + words * WORD;
@@ -40,9 +40,9 @@ impl Message {
     }
 }
 
-/// RFC 8803 §6.1: checks the fixed header and returns the message's length in bytes.
+/// Checks the fixed header (RFC 8803 §6.1) and returns the message's length in bytes.
 pub(super) fn message_len(input: &[u8]) -> Result<usize, ConvertError> {
-    // The magic first: without it, the other fields mean nothing.
+    // The magic number is checked first: without it, the other fields mean nothing.
     if input[2..HEADER_LEN] != MAGIC.to_be_bytes() {
         return Err(ConvertError::Magic);
     }
@@ -53,7 +53,7 @@ pub(super) fn message_len(input: &[u8]) -> Result<usize, ConvertError> {
     }
 }
 
-/// The TLVs of a whole message, or `None` while bytes are missing.
+/// Returns the TLVs of a whole message, or `None` while bytes are missing.
 pub(super) fn body(input: &[u8]) -> Result<Option<&[u8]>, ConvertError> {
     if input.len() < HEADER_LEN {
         return Ok(None);
@@ -62,7 +62,7 @@ pub(super) fn body(input: &[u8]) -> Result<Option<&[u8]>, ConvertError> {
     Ok(input.get(HEADER_LEN..len))
 }
 
-/// Type and value, padding included, of each TLV.
+/// Iterator over the TLVs of a message. It yields the type and the value of each, padding included.
 pub(super) struct Tlvs<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Tlvs<'a> {

@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One byte stream over several connections that each keep their order: who carries what
-//! ([`Distributor`]), and how it becomes one stream again ([`Reassembler`]).
+//! One byte stream over several connections, each of which keeps its order. [`Distributor`] chooses a connection for
+//! each piece, and [`Reassembler`] joins the pieces to one stream again.
 //!
-//! The sender cuts the stream into pieces and puts each, behind a header with its offset, on some
-//! connection, in rising order. So every connection carries a sorted sequence, and the receiver
-//! merges sorted sequences: it looks at each connection's head and takes the piece that is next.
-//! What is ahead stays in its connection.
+//! The sender cuts the stream into pieces. In the order of their offsets, it puts each piece on some connection, after
+//! a header with the offset. So each connection carries a sorted sequence, and the receiver merges these: it looks at
+//! each connection's head and takes the piece that is next. A piece that is not next yet stays in its connection.
 //!
-//! **Bound.** The receiver holds one header a connection and no byte of the stream. What is ahead
-//! waits in the kernel's receive buffers, at most one window a connection, and then the sender's
-//! connection takes no more.
+//! **Bound.** The receiver holds one header a connection and no byte of the stream. Pieces that are not next yet wait
+//! in the kernel's receive buffers, at most one window a connection. When a window is full, that connection accepts no
+//! more from the sender.
 //!
-//! **No deadlock.** Let `n` be the first byte that has not been taken. Its piece is on one
-//! connection; all that was put on that connection before it has smaller offsets and has been taken.
-//! So the piece is at that connection's head: nothing of ours is in front of it, its window is open
-//! for it, and TCP delivers it. The sender never waits for one connection before it goes on
-//! sending on another, so a piece that was begun is finished whatever the others do.
+//! **No deadlock.** Let `n` be the first byte that has not been taken. Its piece is on one connection; all pieces that
+//! were put on that connection before it have smaller offsets and have been taken. So the piece is at that connection's
+//! head: no other piece is in front of it, the window is open, and TCP delivers it. The sender does not wait for one
+//! connection before it sends on another. So a piece that was begun is finished, whatever the other connections do.
 //!
-//! **The end.** Each connection that carried anything in a direction, and the first one always,
-//! carries an end with the total length and with how many connections carry such an end. Then the
-//! direction is closed, and a connection that closes before its end was cut off.
+//! **The end.** In each direction, every connection that carried a piece carries an end frame last; the first
+//! connection always does. The frame has the total length and the number of connections that carry one. After its end
+//! frame, a connection is closed in this direction; one that closes before it was cut off.
 //!
-//! **The header** of a piece has sixteen bytes, big-endian: the offset of the piece in the stream (8), a length (4),
-//! a kind (1), and three zeroes. A piece of [`Frame::Data`] follows its header at once, on the same connection.
+//! **The header** of a piece has sixteen bytes, big-endian: the offset of the piece in the stream (8), a length (4), a
+//! kind (1), and three zeroes. The bytes of a piece follow its header at once, on the same connection.
 
 mod distributor;
 mod reassembler;
@@ -30,42 +28,42 @@ mod reassembler;
 pub use distributor::{Distributor, PIECE_LEN};
 pub use reassembler::{Broken, NextRead, Reassembler};
 
-/// Bytes in a header.
+/// The length of a header, bytes.
 pub const HEADER_LEN: usize = 16;
 
-/// The longest piece, in bytes. It costs the receiver nothing, but the other connections wait for
-/// the end of the piece that is next.
+/// The length of the longest piece, bytes. A long piece takes no memory at the receiver, but the other connections wait
+/// until it has arrived.
 pub const PIECE_LEN_MAX: u32 = 1 << 20;
 
 const DATA: u8 = 0;
 const END: u8 = 1;
 
-/// A header's meaning.
+/// Contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame {
-    /// `len` bytes of the stream follow, of which the first one is number `offset`.
+    /// `len` bytes of the stream follow, from number `offset` on.
     Data {
         /// Bytes of the stream before this piece.
         offset: u64,
         /// Bytes that follow, 1 to [`PIECE_LEN_MAX`].
         len: u32,
     },
-    /// The last that this connection carries in this direction.
+    /// End frame: the last bytes of this connection in this direction.
     End {
         /// Bytes of the whole stream.
         total: u64,
-        /// Connections that carry such an end, this one included; at least 1.
+        /// Number of connections that carry an end frame, this one included; at least 1.
         connections: u32,
     },
 }
 
-/// Why sixteen bytes are no header.
+/// Error: sixteen bytes that are not a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no header of a striped stream")]
 pub struct BadHeader;
 
 impl Frame {
-    /// The header.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(self) -> [u8; HEADER_LEN] {
         let (offset, len, kind) = match self {
@@ -79,7 +77,7 @@ impl Frame {
         bytes
     }
 
-    /// Reads a header. A piece that would run past the largest offset is refused too.
+    /// Parses a header. A piece that would end beyond the largest offset is refused, too.
     pub fn parse(bytes: [u8; HEADER_LEN]) -> Result<Self, BadHeader> {
         let [
             o0,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scoreboard of unacknowledged packets: which were SACKed, which are lost, which were retransmitted. It holds
-//! ranges, so that a window of a million packets costs only what its gaps cost.
+//! Scoreboard of unacknowledged packets: those SACKed, those lost, those retransmitted. It holds ranges, so its cost
+//! depends on the number of gaps, not on the number of packets in the window.
 //!
-//! Every packet from `una` to `next` is SACKed, or lost and not yet retransmitted, or in flight. Losses are
-//! found as RACK finds them (RFC 8985) on a path that keeps its order. A packet sent before one that has
-//! arrived is lost. First transmissions and retransmissions count alike.
+//! Every packet from `una` to `next` is SACKed, or lost and not yet retransmitted, or in flight. Losses are found as
+//! RACK finds them (RFC 8985) on a path that keeps its order. A packet sent before one that has arrived is lost. This
+//! holds for first transmissions and for retransmissions.
 
 use crate::{ranges::Ranges, receiver::Ack};
 use longhaul_units::Time;
@@ -20,7 +20,7 @@ pub(crate) struct Scoreboard {
     retransmissions: VecDeque<Retransmission>,
     /// End of the packets known to have arrived: one past the highest.
     arrived_end: u64,
-    /// End of the packets whose first transmission is decided: it arrived, or it is lost.
+    /// End of the packets whose first transmission is decided: known to have arrived, or counted as lost.
     decided_end: u64,
 }
 
@@ -29,18 +29,18 @@ struct Retransmission {
     start: u64,
     end: u64,
     at: Time,
-    /// Packets of the range that have not arrived.
+    /// Number of packets of the range that have not arrived.
     left: u64,
 }
 
 /// New information in an ACK.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AckUpdate {
-    /// Packets that `una` advanced.
+    /// Number of packets by which `una` advanced.
     pub(crate) acked: u64,
-    /// Packets that arrived, by `una` or by SACK.
+    /// Number of packets newly known to have arrived, by `una` or by SACK.
     pub(crate) delivered: u64,
-    /// Newest packet that arrived by its first transmission.
+    /// Highest packet newly known to have arrived, if it is higher than all before.
     pub(crate) newest: Option<u64>,
     /// Whether the first packet that `una` passed was sent only once.
     pub(crate) first_sent_once: bool,
@@ -61,7 +61,7 @@ impl Scoreboard {
         self.next - self.una
     }
 
-    /// Returns the packets in flight (`tcp_packets_in_flight`).
+    /// Returns the number of packets in flight (`tcp_packets_in_flight`).
     pub(crate) fn in_flight(&self) -> u64 {
         self.packets_out() - self.sacked.total() - self.lost.total()
     }
@@ -70,7 +70,7 @@ impl Scoreboard {
         self.sacked.total()
     }
 
-    /// Returns the lost packets that were not retransmitted yet.
+    /// Returns the number of lost packets that were not retransmitted yet.
     pub(crate) fn to_retransmit(&self) -> u64 {
         self.lost.total()
     }
@@ -94,7 +94,7 @@ impl Scoreboard {
         Some((start, (end - start) as u32))
     }
 
-    /// Updates the scoreboard by an ACK and returns the new information.
+    /// Updates the scoreboard from an ACK, and returns the new information in it.
     pub(crate) fn on_ack(&mut self, ack: &Ack) -> AckUpdate {
         let mut update = AckUpdate::default();
         if ack.una > self.una {
@@ -143,12 +143,12 @@ impl Scoreboard {
         }
     }
 
-    /// Whether packets below one that has arrived are missing and not yet counted as lost.
+    /// Returns whether there may be missing packets, below one that has arrived, that are not yet counted as lost.
     pub(crate) fn has_undecided_gap(&self) -> bool {
         self.decided_end.max(self.una) < self.arrived_end && self.sacked.total() > 0
     }
 
-    /// Marks as lost all missing packets below the newest that has arrived. Returns how many newly are.
+    /// Marks all missing packets below the highest that has arrived as lost. Returns the number of newly lost packets.
     pub(crate) fn detect_losses(&mut self) -> u64 {
         let before = self.lost.total();
         let from = self.decided_end.max(self.una);
@@ -163,8 +163,8 @@ impl Scoreboard {
         self.lost.total() - before
     }
 
-    /// Marks retransmissions as lost after an ACK whose newest packet was first sent at `newest_sent`. Returns
-    /// how many packets are lost again.
+    /// Marks retransmissions as lost after an ACK whose newest packet was first sent at `newest_sent`. Returns the
+    /// number of packets that were lost again.
     pub(crate) fn detect_lost_retransmissions(
         &mut self,
         update: &AckUpdate,
@@ -226,7 +226,7 @@ impl Scoreboard {
             });
     }
 
-    /// Returns the packets of a retransmission that have not arrived.
+    /// Returns the number of packets of a retransmission that have not arrived.
     fn missing(&self, sent: &Retransmission) -> u64 {
         let (start, mut missing) = (sent.start.max(self.una), 0);
         if start < sent.end {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Next event of many actors: one time for each, with the earliest found at once.
+//! Queue of events: each actor has the time of its next event, and the earliest is found at once.
 
 use longhaul_units::Time;
 
@@ -7,8 +7,8 @@ use longhaul_units::Time;
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     times: Vec<Time>,
-    /// Actor of the earliest time below each node of the tree, whose leaves are the actors: `winners[n]` is the
-    /// earlier of `winners[2n]` and `winners[2n + 1]`.
+    /// Actor with the earliest time below each node of the tree. The leaves are the actors; any other `winners[n]` is
+    /// the earlier of `winners[2n]` and `winners[2n + 1]`.
     winners: Vec<u32>,
 }
 

@@ -11,7 +11,8 @@ const TABLE: Table<'_> = Table {
     class: "heat",
     caption: "",
 };
-/// Column titles; after the first two, the classes of bursts in the order of [`AckDiffClass::bursts`].
+/// Column titles. After the first two come the classes of bursts, in segments, in the order of
+/// [`AckDiffClass::bursts`].
 const COLUMNS: [&str; 11] = [
     "Acknowledged",
     "ACKs",
@@ -66,7 +67,7 @@ fn row(class: &AckDiffClass) -> Markup {
     }
 }
 
-/// Formats a class of AckDiff: "3–4 segments", or "nothing new" for an ACK that repeats.
+/// Formats a class of AckDiff: "3–4 segments", or "nothing new" for duplicate ACKs.
 fn class_label(class: &AckDiffClass) -> String {
     match class.segments {
         (0, _) => "nothing new".to_owned(),

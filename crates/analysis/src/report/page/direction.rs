@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Section of one direction of a flow: verdict, timelines, charts, histograms and figures.
+//! Section of the page for one direction of a flow: verdict, timelines, charts, histograms and figures.
 
 use super::{
     ack_clocking,
@@ -82,7 +82,7 @@ pub(super) fn section_id(flow: u64, direction: &str) -> String {
     format!("flow-{flow}-{direction}")
 }
 
-/// Returns the section of a direction; `number` is that of its chart data on the page.
+/// Returns the section of a direction. `number` is the number of its chart data on the page.
 pub(super) fn section(view: DirectionView<'_>, number: usize) -> Markup {
     let direction = view.direction();
     let TransferSummary {

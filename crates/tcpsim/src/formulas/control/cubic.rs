@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mean window of CUBIC against loss, with its Reno-friendly region.
+//! Mean window of CUBIC as a function of loss, with its Reno-friendly region.
 
 use super::cycle::{Point, WindowGrowth};
 use crate::formulas::formula::{Estimate, Formula, loss_reasons};
 
-/// RFC 9438's response function.
+/// Response function of CUBIC (RFC 9438).
 pub const FORMULA: Formula = Formula {
     name: "CUBIC",
     equation: "W = max((C (3+b) / (4 (1-b)))^(1/4) RTT^(3/4) / p^(3/4), sqrt(3/2) / sqrt(p)), C = 0.4, b = 0.7",
@@ -14,7 +14,7 @@ pub const FORMULA: Formula = Formula {
 
 /// Constant of the cubic curve, packets a second³.
 pub const C: f64 = 0.4;
-/// Part of the window that a loss leaves.
+/// Factor by which a loss multiplies the window.
 pub const BETA: f64 = 0.7;
 
 /// Returns the mean window in packets for evenly spaced losses.
@@ -31,12 +31,13 @@ pub fn window_of(p: f64, rtt_s: f64, c: f64) -> f64 {
     height * (rtt_s / p).powf(0.75)
 }
 
-/// Returns Reno's mean window. Below it CUBIC grows as Reno does on average (RFC 9438 section 4.3).
+/// Returns Reno's mean window. If CUBIC's would be smaller, CUBIC grows as fast as Reno on average (RFC 9438 section
+/// 4.3).
 fn reno_window(p: f64) -> f64 {
     (1.5 / p).sqrt()
 }
 
-/// Growth between two losses.
+/// Growth of CUBIC's window between two losses.
 #[derive(Debug, Clone, Copy)]
 pub struct Cubic;
 
@@ -45,7 +46,7 @@ impl WindowGrowth for Cubic {
         peak * BETA
     }
 
-    /// RFC 9438 equations (1), (2) and (4).
+    /// Returns the window after `rounds` more round trips, by RFC 9438 equations (1), (2) and (4).
     fn grow(&self, at: Point, rounds: f64) -> f64 {
         let t = at.elapsed_s + rounds * at.rtt_s;
         let k = (at.peak * (1.0 - BETA) / C).cbrt();
