@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Address of the server, and its time limits.
+//! Address of the PostgreSQL server, and the time limits of connections to it.
 
 use crate::error::Error;
 use std::{fmt::Write, time::Duration};
 use tokio_postgres::config::{Config, Host, TargetSessionAttrs};
 
-/// Limit for one address of the server to accept a connection.
+/// Time limit for a connection attempt to one address of the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Idle time after which a connection is probed.
+/// Idle time after which TCP keepalive probes are sent.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
-/// Interval of the probes.
+/// Interval between keepalive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// Unanswered probes after which a connection is broken.
+/// Number of unanswered probes after which a connection counts as broken.
 const KEEPALIVE_RETRIES: u32 = 3;
-/// Time without an acknowledgement after which a connection is broken.
+/// Time without an ACK of sent data after which a connection counts as broken.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Parses a server's address. Limits that it does not set get the defaults above.
+/// Parses a server's address. Time limits that the address does not set get the defaults above.
 pub(crate) fn parse(text: &str) -> Result<Config, Error> {
     let mut config: Config = text.parse().map_err(Error::Address)?;
     if config.get_application_name().is_none() {
@@ -28,7 +28,8 @@ pub(crate) fn parse(text: &str) -> Result<Config, Error> {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(TCP_USER_TIMEOUT);
     }
-    // Of several hosts, uses the one that accepts writes. The others are its standbys.
+    // If the address has several hosts, the one that accepts writes is used. The others are
+    // standbys.
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     set_keepalives(&mut config);
     Ok(config)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors, and whether repeating a call may help.
+//! Errors of the job store, and whether the same call may succeed later.
 
 use std::{io, time::Duration};
 use tokio_postgres::error::{DbError, SqlState};
@@ -13,7 +13,7 @@ pub enum Error {
          'host=… port=… user=… dbname=…'; sslmode is disable, prefer or require)"
     )]
     Address(#[source] tokio_postgres::Error),
-    /// The certificates of the authorities cannot be read.
+    /// The certificates of the trusted authorities cannot be read.
     #[error("certificates of authorities: {0}")]
     Authorities(String),
     /// The server cannot be reached, is starting or stopping, is a standby, is overloaded, or was
@@ -57,7 +57,7 @@ pub enum Error {
     /// A value is larger than its limit.
     #[error("{quantity} is {len}, which exceeds the maximum of {max}")]
     TooLarge {
-        /// Value.
+        /// Name of the value.
         quantity: &'static str,
         /// Its length or number.
         len: u64,
@@ -104,7 +104,7 @@ impl Error {
     }
 }
 
-/// Whether the error may disappear by itself.
+/// Whether the same call may succeed later although it failed with this error.
 fn is_transient(error: &tokio_postgres::Error) -> bool {
     if let Some(error) = error.as_db_error() {
         return is_transient_state(error);
@@ -115,7 +115,7 @@ fn is_transient(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Whether an error of the server may disappear by itself (PostgreSQL's appendix A).
+/// Whether an error from the server is temporary, by its code (PostgreSQL manual, appendix A).
 fn is_transient_state(error: &DbError) -> bool {
     let code = error.code();
     let class = &code.code()[..2];
@@ -135,12 +135,13 @@ fn is_transient_state(error: &DbError) -> bool {
         .contains(code)
 }
 
-/// Whether an error of the network may disappear by itself. Wrong bytes do not: no PostgreSQL
-/// there, or an untrusted certificate. Missing permissions for a Unix socket do not either.
+/// Whether an error of the connection is temporary. Invalid data is not: the peer is not
+/// PostgreSQL, or its certificate is not trusted. Missing permission for a Unix socket is not
+/// either.
 fn is_transient_io(error: &io::Error) -> bool {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => false,
-        // Without an error number, the library means a standby.
+        // Without an errno, it comes from tokio-postgres, and means that the server is a standby.
         io::ErrorKind::PermissionDenied => error.raw_os_error().is_none(),
         _ => true,
     }

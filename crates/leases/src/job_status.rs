@@ -31,11 +31,11 @@ pub struct Totals {
 /// Progress of a job at one point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobStatus {
-    /// Tasks that can be acquired, at once or after the pause of a release.
+    /// Tasks that can be acquired: at once, or after the pause that a release set.
     pub open: Totals,
-    /// Tasks that wait for a group.
+    /// Tasks that wait until all tasks of a group are done.
     pub waiting: Totals,
-    /// Leased tasks, including expired ones that no other holder has acquired.
+    /// Leased tasks, including those whose lease has expired but that nobody has acquired since.
     pub leased: Totals,
     /// Completed tasks.
     pub done: Totals,
@@ -54,7 +54,7 @@ pub struct Holder {
     pub name: String,
     /// Tasks that the holder has leased.
     pub leased: Totals,
-    /// Time since its oldest acquisition.
+    /// Time since the oldest of its leases was acquired.
     pub since: Duration,
     /// Number of its leases that have expired because they were not renewed in time.
     pub expired: u64,
@@ -165,7 +165,7 @@ impl JobStore {
 }
 
 impl JobStatus {
-    /// Total for a `kind` of [`TOTALS`].
+    /// Totals that a row of [`TOTALS`] with this `kind` has.
     fn totals_of(&mut self, kind: i32) -> &mut Totals {
         match kind {
             0 => &mut self.open,
@@ -177,8 +177,8 @@ impl JobStatus {
     }
 }
 
-/// Counts tasks by the stored state; 4 stands for open tasks that wait. Unfinished groups are read
-/// once, not for each task.
+/// Counts tasks by their stored state, or 4 for open tasks that wait. The list of unfinished groups
+/// is read once, not for each task.
 const TOTALS: &str = "
 WITH unfinished AS (
     SELECT DISTINCT part_of FROM longhaul.extent WHERE job = $1 AND state <> 2 AND part_of IS NOT NULL

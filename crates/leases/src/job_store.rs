@@ -17,7 +17,7 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-/// Limit for deleting a job: a million tasks take seconds.
+/// Time limit for deleting a job. A job of a million tasks takes seconds.
 const DELETE_LIMIT: Duration = Duration::from_secs(310);
 const DELETE_TIMEOUT: &str = "SET LOCAL statement_timeout = '300s'";
 /// Attempts to join a job while others create and delete it.
@@ -52,7 +52,7 @@ pub struct JobSummary {
     pub idle: Duration,
     /// Number of tasks.
     pub tasks: u64,
-    /// Bytes of all tasks, at most `u64::MAX`.
+    /// Bytes of all tasks, at most 2⁶³ − 1.
     pub bytes: u64,
 }
 
@@ -112,7 +112,7 @@ impl JobStore {
     /// # Errors
     /// [`Error::SpecMismatch`] if the job has another `spec`. [`Error::TooLarge`] beyond
     /// [`NAME_LEN_MAX`], [`SPEC_LEN_MAX`] and the bounds of tasks. [`Error::JobNotFound`] if others
-    /// delete the job as often as it is created. Errors of the connection.
+    /// delete the job during every attempt. Errors of the connection.
     pub fn join(&self, name: &[u8], spec: &[u8], first: &NewTask) -> Result<Job, Error> {
         check_bound("the length of a job's name", name.len(), NAME_LEN_MAX)?;
         check_bound("the length of a job's spec", spec.len(), SPEC_LEN_MAX)?;
@@ -162,7 +162,7 @@ impl JobStore {
     }
 
     pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Connection> {
-        // A panic during a call leaves a connection that the next call replaces.
+        // After a panic during a call, the next call replaces the connection.
         self.connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -250,7 +250,7 @@ fn read_job_summary(row: &Row) -> Result<JobSummary, PgError> {
     })
 }
 
-/// Converts the server's microseconds. They are negative if its clock was set back.
+/// Converts the server's microseconds. Negative ones, after its clock was set back, become zero.
 pub(crate) fn to_duration(micros: i64) -> Duration {
     Duration::from_micros(to_u64(micros))
 }

@@ -36,16 +36,16 @@ pub fn unit(rng: &mut impl Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-/// Draws a number in (0, 1), an odd multiple of 2⁻⁵³. Suits logarithms and powers.
+/// Draws a number in (0, 1), an odd multiple of 2⁻⁵³. It is never 0, so its logarithm is finite.
 #[must_use]
 pub fn open_unit(rng: &mut impl Rng) -> f64 {
     ((rng.next_u64() >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)
 }
 
-/// Bernoulli trials: independent, and each succeeds with the same probability.
+/// Bernoulli trials: independent trials that succeed with the same probability.
 ///
-/// The number of failures before the next success has a geometric distribution and is drawn at
-/// once. A trial is then one decrement: a probability of 0.1 % costs one logarithm in a thousand trials.
+/// The number of failures before the next success is drawn in one step, from a geometric distribution.
+/// A trial is then one decrement. At a probability of 0.1 %, a thousand trials cost one logarithm.
 #[derive(Debug, Clone)]
 pub struct BernoulliTrials {
     /// 1 / ln(1 − p): −∞ for p = 0, −0 for p = 1.
@@ -91,14 +91,14 @@ impl BernoulliTrials {
         }
     }
 
-    /// Makes `n` trials at once that all fail: at most [`failures_ahead`](Self::failures_ahead).
+    /// Makes `n` trials at once, which all fail. `n` is at most [`failures_ahead`](Self::failures_ahead).
     pub fn skip(&mut self, n: u64) {
         if let Some(remaining) = &mut self.failures {
             *remaining -= n;
         }
     }
 
-    /// Draws failures by the inverse of the geometric distribution: ⌊ln u / ln(1 − p)⌋. For p = 0 the
+    /// Draws the number of failures by inverting the geometric distribution: ⌊ln u / ln(1 − p)⌋. For p = 0 the
     /// cast saturates at 2⁶⁴ − 1, more trials than any link makes.
     fn draw(&self, rng: &mut impl Rng) -> u64 {
         (open_unit(rng).ln() * self.scale) as u64

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Changes at fixed times after the start, such as `at 30s: delay 80ms`.
+//! Changes of a link's settings at fixed times after the start, such as `at 30s: delay 80ms`.
 
 use super::setting::{Setting, SettingError};
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// Changes of settings, in order of time. Times count from the start of the line.
+/// Changes of settings, in order of time. Times count from the start of the [`Line`](crate::Line).
 #[derive(Debug, Clone, Default)]
 pub struct Schedule(VecDeque<(Time, Setting)>);
 
-/// Error in a line of a schedule.
+/// Error in the text of a change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// The line does not have the form `TIME: KEY VALUE`.
+    /// The text does not have the form `TIME: KEY VALUE`.
     #[error("{0:?} is not TIME: KEY VALUE, as in 30s: delay 80ms")]
     Form(String),
     /// The time is not valid.
@@ -34,7 +34,7 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// A text of another form, a time that is not valid, or a setting that is not.
+    /// The text has another form, or its time or its setting is not valid.
     pub fn add_text(&mut self, text: &str) -> Result<(), ScheduleError> {
         let (at, key, value) = Self::split(text)?;
         self.add(at, Setting::parse(key, value)?);
@@ -45,7 +45,7 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// A text of another form, or a time that is not valid.
+    /// The text has another form, or its time is not valid.
     pub fn split(text: &str) -> Result<(Time, &str, &str), ScheduleError> {
         let wrong_form = || ScheduleError::Form(text.to_owned());
         let text_without_at = text.trim().strip_prefix("at ").unwrap_or(text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Metrics: label, unit and better direction, derived from the name. A built-in metric is looked up in the registry.
-//! For a metric that a scenario defines, the suffix and the words of the name decide.
+//! Metrics: label, unit and better direction, derived from the name. The registry has the unit and direction of
+//! built-in metrics. For a metric that a scenario defines, the suffix and the words of its name decide.
 
 use crate::{
     registry::{self, Better},
@@ -34,8 +34,8 @@ impl Metric {
         }
     }
 
-    /// Returns the factor by which `ours` is better than `baseline` (or larger, if neither direction is better); below
-    /// 1 if it is worse. Returns `None` if either is not above zero.
+    /// Returns the factor by which `ours` is better than `baseline`, below 1 if it is worse. If no direction is better,
+    /// returns `ours` over `baseline`. Returns `None` unless both are above zero.
     pub fn factor(&self, ours: f64, baseline: f64) -> Option<f64> {
         let factor = match self.better {
             Better::Less => baseline / ours,

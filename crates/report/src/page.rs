@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! HTML page of longhaul: common style, charts by uPlot, and no network access. maud escapes every text.
+//! HTML page of longhaul, with a common style, charts by uPlot and no network access. maud escapes all text.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 
 /// Style of every page: `longhaul.css`.
 pub const STYLE: &str = include_str!("../web/longhaul.css");
-/// Charts of every page: `chart.js`.
+/// Script that draws the charts of a page: `chart.js`.
 pub const CHART_SCRIPT: &str = include_str!("../web/chart.js");
-/// Time–sequence diagram of segments: `segments.js`.
+/// Script that draws the time–sequence diagram of segments: `segments.js`.
 pub const SEGMENTS_SCRIPT: &str = include_str!("../web/segments.js");
 /// Chart library uPlot, minified.
 pub const UPLOT_SCRIPT: &str = include_str!("../web/vendor/uPlot.iife.min.js");
@@ -40,7 +40,7 @@ pub struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Returns the whole file. The first link for keyboard users skips the heading.
+    /// Returns the whole HTML file. Its first link lets keyboard users skip the heading.
     pub fn html(&self) -> String {
         html! {
             (DOCTYPE)
@@ -94,8 +94,8 @@ mod tests {
     use super::*;
     use longhaul_testbed::browser;
 
-    /// Reference lines at these heights, in pixels from the top, with names of 18 px: a name is above its line, or
-    /// below the lines near it.
+    /// A name is drawn above its reference line, or below the lines near it. Heights are in pixels from the top, and a
+    /// name takes 18 px.
     #[test]
     fn keeps_names_of_reference_lines_apart() {
         let script = CHART_SCRIPT;

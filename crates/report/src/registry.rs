@@ -26,7 +26,7 @@ pub enum Producer {
     Command,
     /// Server of a command alone.
     Server,
-    /// One-way-delay test over any path.
+    /// One-way-delay test, over any path.
     OneWayDelayTest,
     /// Conformance test of an emulated link, from the packets of a one-way-delay test.
     ConformanceTest,
@@ -68,7 +68,7 @@ pub const PEAK_MEMORY: &str = "peak_memory_bytes";
 /// Median one-way delay of a test's packets.
 pub const DELAY_MEDIAN: &str = "delay_median_us";
 
-/// All metrics, in the order of lists.
+/// All built-in metrics, in the order in which lists show them.
 #[rustfmt::skip]
 pub const METRICS: &[Entry] = &{
     use {Better::{Less, More, Neither}, Producer::{Command, File, ConformanceTest, OneWayDelayTest, Samples, Server, Capture, Transfers}};
@@ -138,7 +138,7 @@ pub fn metrics_of(producer: Producer) -> impl Iterator<Item = &'static str> {
     own.map(|entry| entry.name)
 }
 
-/// Returns the name of a flow's metric: without prefix if the flow is `alone`, else with the flow's name as prefix.
+/// Returns the name of a flow's metric. Unless the flow is `alone`, the flow's name is its prefix.
 pub fn metric_name(flow: &str, figure: &str, alone: bool) -> String {
     match alone {
         true => figure.to_owned(),
@@ -146,7 +146,8 @@ pub fn metric_name(flow: &str, figure: &str, alone: bool) -> String {
     }
 }
 
-/// Finds the entry of a name with or without a flow's name as prefix: the longest that matches.
+/// Finds the entry of a metric by its name, which may have a flow's name as prefix. If several entries match, the one
+/// with the longest name is returned.
 pub fn find(name: &str) -> Option<&'static Entry> {
     let fits = |entry: &&Entry| {
         let before = name.strip_suffix(entry.name);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scale of an axis: positions of values as shares of its length, and round values for its labels.
+//! Scale of an axis: positions of values as shares of the axis, and round values for its labels.
 
-/// Maximum number of labels on a linear axis.
+/// Maximum number of intervals between labels on a linear axis.
 const TICKS_MAX: f64 = 6.0;
 /// Maximum number of labelled decades on a logarithmic axis.
 const DECADES_MAX: i32 = 6;
 
-/// Range of an axis. Never empty: `high` is above `low`.
+/// Range of an axis, as logarithms if `log` is set. `high` is always above `low`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
     low: f64,
@@ -15,7 +15,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Creates a linear scale from zero to slightly above the greatest of `values`.
+    /// Creates a linear scale from zero to slightly above the largest of `values`.
     pub fn from_zero(values: impl IntoIterator<Item = f64>) -> Self {
         let most = values
             .into_iter()
@@ -81,7 +81,7 @@ impl Scale {
     }
 }
 
-/// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is not below `step` (above zero).
+/// Returns the smallest number, 1, 2 or 5 times a power of ten, that is not below `step`. `step` must be above zero.
 pub fn round_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let round = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Division of a copy among workers that share it: into extents of some GiB, each the work of one worker.
+//! Division of a copy into extents of some GiB, among workers that share it. Each extent is the work of one worker.
 //!
-//! Extents are so large that a database is updated a few times a minute, whatever the rate. They are so small that the
-//! work of a worker that died is repeated in seconds to minutes: at 10 Gbit/s 1 GiB lasts 0.9 s and 64 GiB 55 s.
+//! Large extents keep updates of the database rare. Small extents keep the work short that is repeated after a worker
+//! dies: at 10 Gbit/s, 1 GiB takes 0.9 s and 64 GiB takes 55 s.
 
 use std::ops::Range;
 
 /// The smallest extent that is worth the bookkeeping: 1 GiB.
 pub const EXTENT_MIN: u64 = 1 << 30;
 
-/// The largest extent, 64 GiB. A worker that dies leaves at most so much to be checked.
+/// The largest extent: 64 GiB. A worker that dies leaves at most this much to be checked.
 pub const EXTENT_MAX: u64 = 64 << 30;
 
-/// Extents in a file, as long as their length is within the bounds: enough for several workers to end at about the same
-/// time.
+/// Largest number of extents in a file, unless they reach [`EXTENT_MAX`]. They are so many that workers end at about
+/// the same time.
 const EXTENTS_PER_FILE: u64 = 64;
 
-/// Files in one extent, at most.
+/// Maximum number of files in one extent.
 const FILES_MAX: usize = 4096;
 
-/// Bytes in the names of one extent's files, at most: a mebibyte in the database.
+/// Maximum bytes in the names of one extent's files, which the database stores: 1 MiB.
 const NAMES_MAX: usize = 1 << 20;
 
 /// The length of a file's extents, in bytes: a power of two from [`EXTENT_MIN`] to [`EXTENT_MAX`].
@@ -59,7 +59,7 @@ impl ExtentFiles {
         self.bytes += bytes;
     }
 
-    /// Whether the files fill an extent of `extent_len` bytes, or reach the bound of files or of names.
+    /// Whether the files fill an extent of `extent_len` bytes, or reach the maximum number of files or bytes of names.
     #[must_use]
     pub fn is_enough(&self, extent_len: u64) -> bool {
         self.bytes >= extent_len || self.files >= FILES_MAX || self.names >= NAMES_MAX

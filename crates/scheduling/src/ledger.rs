@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parcels in flight on each stream: sent, and not confirmed by the receiver. TCP keeps order, so a count of confirmed
-//! parcels identifies them.
+//! Parcels in flight on each stream: sent, and not yet confirmed by the receiver. A stream keeps their order, so the
+//! number of confirmed parcels identifies them.
 
 use super::Parcel;
 use longhaul_units::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Parcels in flight on all streams of a session. Memory: a number for each parcel in flight, 8 bytes for each small
-/// file in it, and 8 bytes for each stream that has ended. The buffers that hold the data bound the parcels in flight.
+/// Parcels in flight on all streams of a session. Memory: an entry for each parcel in flight, 8 bytes for each small
+/// file in it, and 8 bytes for each stream that has ended. The data buffers limit the number of parcels in flight.
 #[derive(Debug, Default)]
 pub struct Ledger {
     streams: BTreeMap<u64, Stream>,
@@ -16,10 +16,10 @@ pub struct Ledger {
 
 #[derive(Debug)]
 struct Stream {
-    /// Parcels that the receiver has confirmed.
+    /// Number of parcels that the receiver has confirmed.
     confirmed: u64,
     in_flight: VecDeque<SentParcel>,
-    /// Time since which the first parcel in flight has been the first.
+    /// Time at which the oldest parcel in flight became the oldest.
     head_since: Time,
 }
 
@@ -41,7 +41,7 @@ pub struct ExcessConfirmation {
     sent: u64,
 }
 
-/// An error: the receiver has ended the stream, which the sender may not know yet. The parcel has to go on another
+/// An error: the receiver has ended the stream, and the sender may not know it yet. The parcel must be sent on another
 /// stream.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream has ended")]
@@ -76,9 +76,9 @@ impl Ledger {
         })
     }
 
-    /// Records that the receiver has received the first `count` parcels of a stream. Counts may come out of order, and
-    /// also after the stream's end, because the receiver counts and reports in several threads. A count of more parcels
-    /// than were sent is an error.
+    /// Records that the receiver has received the first `count` parcels of a stream. Counts may arrive out of order or
+    /// after the stream's end, because several threads of the receiver report them. A count of more parcels than were
+    /// sent is an error.
     pub fn confirm(
         &mut self,
         stream: u64,
@@ -134,8 +134,8 @@ impl Ledger {
         state.is_none_or(|stream| stream.in_flight.is_empty())
     }
 
-    /// Streams with parcels in flight: the stream's number, the time since which the first parcel has been the first,
-    /// and all parcels in their order.
+    /// Streams with parcels in flight: the stream's number, the time at which its oldest parcel became the oldest, and
+    /// all its parcels in order.
     pub fn in_flight(&self) -> impl Iterator<Item = (u64, Time, &VecDeque<SentParcel>)> {
         let all = self.streams.iter();
         all.filter(|(_, stream)| !stream.in_flight.is_empty())

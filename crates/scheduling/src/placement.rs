@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Placement of a copy on several hosts, each with a share on its own disks. A small file is whole on one host. A large
-//! file is divided into stripes, which go to all hosts in turn, as the Data Reservoir striped a file over the disks of
-//! its servers (paper 002).
+//! file is divided into stripes, which go to all hosts in turn. The Data Reservoir striped files over its servers'
+//! disks in the same way (paper 002).
 //!
-//! The placement follows from names and sizes alone. So a repeated command finds everything in its place, and no host
+//! The placement follows from names and sizes alone. So a repeated command finds every file in its place, and no host
 //! has to ask another.
 
 use std::ops::Range;
@@ -14,11 +14,11 @@ pub const STRIPE_MIN: u64 = 64 << 20;
 /// The longest stripe, 64 GiB.
 pub const STRIPE_MAX: u64 = 64 << 30;
 
-/// Stripes in a file, as long as their length is within the bounds: enough to balance any number of hosts, and few
-/// enough to list.
+/// Largest number of stripes in a file, unless they reach [`STRIPE_MAX`]: enough to balance the load of many hosts, and
+/// few enough to list.
 const STRIPES_PER_FILE: u64 = 1024;
 
-/// A host among several that share a copy.
+/// The position of one host among those that share a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
     /// Number of the host, from 0.
@@ -48,8 +48,7 @@ pub fn stripe_len(file_len: u64) -> u64 {
 }
 
 impl Placement {
-    /// Whether this host has an entry that is on one host only. `name` is any number that follows from the entry's
-    /// name.
+    /// Whether this host has an entry that is on one host only. `name` is a hash of the entry's name.
     #[must_use]
     pub fn has(&self, name: u64) -> bool {
         name % u64::from(self.hosts) == u64::from(self.host)

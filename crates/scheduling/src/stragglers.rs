@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parcels that are sent a second time. At the end of a copy, all streams wait for the slowest. Losses may have left
-//! its window so small that its last block takes longer than everything before it. So streams that have nothing left to
-//! carry send this block as well. The first arrival counts.
+//! its window so small that its last block takes longer than the rest of the copy. So idle streams send this block as
+//! well. The first arrival counts.
 
 use super::{Ledger, Parcel, ledger::SentParcel, work::PARCEL_LEN};
 use longhaul_units::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Factor by which a parcel must take longer than a second transmission of it, for that to be worth it.
+/// Minimum speedup for a second transmission: the time that the parcel still takes over the time of sending it again.
 const SPEEDUP_MIN: f64 = 1.5;
 
-/// Seconds that a second transmission must save at least. Streams are sampled only a few times a second.
+/// Minimum time that a second transmission must save, in seconds. Streams are sampled only a few times a second.
 const SAVED_MIN_S: f64 = 0.5;
 
 /// The current rate of a stream: a window each round trip.
@@ -20,7 +20,7 @@ pub struct StreamRate {
     pub window_bytes: u64,
     /// Smoothed round-trip time.
     pub rtt: Time,
-    /// Bytes a second that the stream may send at most, whatever its window; `u64::MAX` without a limit.
+    /// Rate limit of the stream, in bytes a second; `u64::MAX` without a limit.
     pub most_bytes_per_s: u64,
 }
 
@@ -34,8 +34,9 @@ pub struct Stragglers {
 }
 
 impl Stragglers {
-    /// Returns the parcels that idle streams should send a second time, now that no other work is left. The latest come
-    /// first, at most one for each idle stream. No parcel is sent a third time. Streams without a pace are ignored.
+    /// Returns the parcels that idle streams should send a second time, now that no other work is left. It returns at
+    /// most one for each idle stream, those first that still take longest. No parcel is sent a third time. Streams
+    /// without an entry in `paces` are ignored.
     pub fn repeat(
         &mut self,
         ledger: &Ledger,
@@ -64,7 +65,7 @@ impl Stragglers {
         late
     }
 
-    /// Removes the parcels that have arrived.
+    /// Forgets repeated parcels that are no longer in flight.
     fn remove_arrived(&mut self, streams: &[BusyStream<'_>]) {
         let in_flight = || streams.iter().flat_map(|(.., parcels)| parcels.iter());
         self.repeated
@@ -78,7 +79,7 @@ impl Stragglers {
     }
 }
 
-/// The median of the paces of idle streams. `None` if there are no idle streams.
+/// The rate of the median idle stream, by the time that a parcel takes. `None` if no stream is idle.
 fn median(mut idle: Vec<StreamRate>) -> Option<StreamRate> {
     let middle = idle.len() / 2;
     let seconds = |pace: &StreamRate| pace.seconds_for(PARCEL_LEN);
@@ -86,7 +87,8 @@ fn median(mut idle: Vec<StreamRate>) -> Option<StreamRate> {
     idle.get(middle).copied()
 }
 
-/// Parcels in flight on a stream that would arrive sooner at the `usual` pace, with the seconds that each still takes.
+/// Parcels in flight on a stream that would arrive sooner if sent again at the `usual` rate. The first item of a pair
+/// is the seconds that the parcel still takes.
 fn late_parcels<'a>(
     (_, since, parcels): &BusyStream<'a>,
     pace: Option<&StreamRate>,
@@ -108,15 +110,15 @@ fn late_parcels<'a>(
 }
 
 impl StreamRate {
-    /// Seconds until `bytes` have arrived and the sender knows it.
+    /// Seconds from sending `bytes` until the sender knows that they have arrived.
     fn seconds_for(&self, bytes: u64) -> f64 {
         let rtt = self.rtt.as_secs_f64();
         let rate = self.window_bytes as f64 / rtt.max(1e-6);
         bytes as f64 / rate.min(self.most_bytes_per_s as f64).max(1.0) + rtt
     }
 
-    /// Seconds that `bytes` still take after `since` in flight. Overdue bytes are expected to take as long again as
-    /// they are overdue, because the window does not explain their delay.
+    /// Seconds that `bytes` still take if they have been in flight for `since`. Overdue bytes are expected to take as
+    /// long again as they are overdue, because the window does not explain their delay.
     fn seconds_left(&self, bytes: u64, since: Time) -> f64 {
         (self.seconds_for(bytes) - since.as_secs_f64()).abs()
     }
@@ -132,7 +134,7 @@ mod tests {
         Parcel::Block { file: 1, block }
     }
 
-    /// A pace with this window over 350 ms.
+    /// The rate of a stream with this window and an RTT of 350 ms.
     fn pace(window_bytes: u64) -> StreamRate {
         StreamRate {
             window_bytes,
@@ -165,7 +167,7 @@ mod tests {
     #[test]
     fn idle_streams_repeat_the_latest_parcels() {
         let ledger = ledger(&[2, 1, 0, 0]);
-        // The first stream takes 14 s a block, the second 1.8, the others 1.1.
+        // The first stream takes 15 s for a block, the second 1.8 s, the others 1.1 s.
         let paces = paces(&[100_000, MIB, 2 * MIB, 2 * MIB]);
         let mut stragglers = Stragglers::default();
         let now = Time::from_millis(500);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of copied entries, relative to the top of the copy.
 //!
-//! A name comes from another machine, or from a directory that any user may write to: it is only
-//! bytes. A [`RelPath`] is a checked name, which always refers to an entry below the top.
+//! A name comes from another machine, or from a directory that any user may write to, so it may be
+//! any bytes. A [`RelPath`] is a checked path, which always refers to an entry below the top.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -26,7 +26,8 @@ pub const INTERNAL_PREFIX: &[u8] = b".longhaul-";
 /// interrupted copy leaves.
 pub(crate) const PIECE_DATA: &str = "piece-data";
 
-/// Internal name, of this kind, beside a file.
+/// Internal name that belongs to the file named `file`, in the same directory. It has the form
+/// `.longhaul-HASH.KIND`.
 pub(crate) fn internal_name(file: &[u8], kind: &str) -> Vec<u8> {
     let hash = blake3::hash(file).to_hex();
     [
@@ -40,7 +41,7 @@ pub(crate) fn internal_name(file: &[u8], kind: &str) -> Vec<u8> {
 
 /// Relative path: names separated by '/'. Each name is not empty, not "." or "..", has no NUL, and
 /// is at most [`NAME_LEN_MAX`] bytes long. A path has at least one name and at most
-/// [`PATH_LEN_MAX`] bytes. Memory: its bytes and sixteen.
+/// [`PATH_LEN_MAX`] bytes. Memory: its bytes, and 16 bytes for pointer and length.
 ///
 /// In the ordering, a directory comes before its contents, and its contents come before the next
 /// name. That is the order of a depth-first walk that sorts names by their bytes.
@@ -52,7 +53,7 @@ pub struct RelPath(Box<[u8]>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub struct BadPath {
-    /// Path, as far as it can be printed.
+    /// Start of the path, escaped for printing.
     pub path: String,
     /// Reason why it is refused.
     pub reason: Reason,
@@ -117,7 +118,7 @@ impl RelPath {
     /// Path of the entry `name` in this directory.
     ///
     /// # Errors
-    /// As [`RelPath::parse`]; a `name` with a slash is several names.
+    /// The same as those of [`RelPath::parse`]. A `name` with a slash is taken as several names.
     pub fn join(&self, name: &[u8]) -> Result<Self, BadPath> {
         let longer = [&*self.0, b"/", name].concat();
         Self::parse(&longer)
@@ -202,7 +203,7 @@ fn check_name(name: &[u8]) -> Result<(), Reason> {
     }
 }
 
-/// Start of a refused path, which may have any length. The start identifies it.
+/// Escaped start of a refused path. The path may have any length, and its start identifies it.
 fn printable_start(bytes: &[u8]) -> String {
     const SHOWN: usize = 200;
     match bytes.get(..SHOWN) {
@@ -212,8 +213,8 @@ fn printable_start(bytes: &[u8]) -> String {
     }
 }
 
-/// Displays the bytes of a name. Bytes that are not printable UTF-8 are escaped: a name must not
-/// control a terminal, nor imitate another name with an invisible character.
+/// Displays the bytes of a name. Bytes that are not printable UTF-8 are escaped. So no name can
+/// control a terminal, or imitate another name with an invisible character.
 #[derive(Debug, Clone, Copy)]
 pub struct Printable<'a>(pub &'a [u8]);
 
@@ -232,8 +233,8 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Writes a character as `escape_debug` does: control characters, line and direction marks and
-/// unassigned characters are escaped. Quotes are harmless here.
+/// Writes a character as `escape_debug` does, except that quotes are not escaped. Control
+/// characters, line separators, direction marks and unassigned characters are escaped.
 fn write_printable(c: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match c {
         '\'' | '"' => write!(f, "{c}"),
@@ -265,7 +266,7 @@ impl fmt::Debug for RelPath {
     }
 }
 
-/// Resolves symbolic links in the part of a path that exists.
+/// Resolves symbolic links in the existing start of a path, and appends the rest unchanged.
 #[must_use]
 pub fn resolve_links(path: &Path) -> Option<PathBuf> {
     if let Ok(real) = path.canonicalize() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks of the links, hosts and relays of one cell beyond their syntax.
+//! Checks of one cell's links, hosts, relays and flows, after their syntax has been checked.
 
 use super::{flow, listening::Listeners};
 use crate::{
@@ -100,7 +100,7 @@ fn check_subnets(links: &[Link], topology: &Topology) -> CheckResult {
     })
 }
 
-/// Checks that a link reaches `host`. `place` names the key in messages.
+/// Checks that a link reaches `host`. `place` is the key that the message names.
 fn check_host_exists(place: &str, host: &String, topology: &Topology) -> CheckResult {
     ensure(topology.hosts.contains(host), || {
         format!("{place}: no link reaches a host {host:?}")
@@ -117,7 +117,7 @@ fn host(name: &String, own: &Host, topology: &Topology) -> CheckResult {
     in_key("congestion_control", control(&place, text))
 }
 
-/// Checks that each setting belongs to a network namespace. Others are settings of the whole
+/// Checks that each sysctl belongs to a network namespace. Any other sysctl applies to the whole
 /// machine and would outlast the run.
 fn settings(all: &BTreeMap<String, Setting>) -> CheckResult {
     all.keys().try_for_each(|name| {
@@ -141,7 +141,7 @@ fn relay(
     let place = format!("relays.{own}");
     valid_name("relay", own, 32)?;
     in_key("host", check_host_exists(&place, host, topology))?;
-    // If it is off, a varied parameter may leave it without a listener.
+    // A varied parameter may leave a disabled relay without a listener.
     if !relay.enabled {
         return Ok(());
     }
@@ -158,7 +158,7 @@ fn relay(
         .map_err(|error| error.with_owner(place))
 }
 
-/// Checks the congestion controls of a relay's legs: they are names, as a host's is.
+/// Checks the congestion controls of a relay's legs: each is a name without pacing, as for a host.
 fn legs(relay: &Relay) -> CheckResult {
     relay::check_leg_controls(relay, control)
 }
@@ -231,7 +231,7 @@ fn check_any_enabled(flows: &[Flow]) -> CheckResult {
     ensure(flows.iter().any(|flow| flow.enabled), || "no flow runs")
 }
 
-/// Checks the congestion control of a host's routes or a relay's legs: a name without pacing.
+/// Checks a congestion control that is not a flow's: it must be a name without pacing.
 fn control(place: &str, text: &str) -> CheckResult {
     let control: CcSpec = text
         .parse()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Topology diagram of the report: the path of the first flow, paths of other flows with further
-//! links, and each link with the range of its options over all cells.
+//! Topology diagram of the report. It shows the path of the first flow, and the paths of other
+//! flows that use further links. Each link has the range of its options over all cells.
 
 use crate::{
     network::{Topology, Wire, link},
@@ -9,7 +9,7 @@ use crate::{
 use longhaul_results::result::{Testbed, TestbedHost, TestbedLink};
 use std::collections::BTreeSet;
 
-/// Diagram of the scenarios of all cells; empty without a connected flow.
+/// Diagram of the testbeds of all cells. Empty if no enabled flow has a path.
 pub(crate) fn testbed(scenarios: &[&Scenario]) -> Testbed {
     let mut flow_paths = scenarios
         .iter()
@@ -96,8 +96,8 @@ fn link_in_cell(scenario: &Scenario, pair: &[String]) -> Option<TestbedLink> {
     Some(describe_link(link, &topology.wires[index], &pair[0]))
 }
 
-/// Describes a link in the direction of the data. The propagation delay is that of both directions,
-/// as a ping measures it.
+/// Describes a link with its rate, loss and queue in the direction away from the host `from`. The
+/// RTT is the sum of the delays of both directions, as a ping measures it.
 fn describe_link(link: &Link, wire: &Wire, from: &str) -> TestbedLink {
     let plain = TestbedLink {
         name: link.name.clone(),
@@ -120,7 +120,8 @@ fn describe_link(link: &Link, wire: &Wire, from: &str) -> TestbedLink {
     }
 }
 
-/// Combines a link of two cells: the minimum of each value, and the maximum where they differ.
+/// Combines the descriptions of one link in two cells: the minimum of rate, RTT and loss, and the
+/// maximum where they differ. The queue is that of `one`.
 fn combine(one: TestbedLink, other: &TestbedLink) -> TestbedLink {
     let (rate_bps, rate_bps_max) = match (one.rate_bps, other.rate_bps) {
         (Some(a), Some(b)) => {

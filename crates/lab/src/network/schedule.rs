@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Link changes by their schedules (`at`) as text, for markers in charts over time.
+//! Scheduled changes of links (option `at`) as text, for markers in charts over time.
 
 use crate::scenario::{Link, Scenario};
 use longhaul_netem::Schedule;
@@ -8,8 +8,8 @@ use longhaul_units::Time;
 use std::collections::HashMap;
 use toml::Value;
 
-/// Returns all link changes during the run, in order of time. The clock of link n began `offsets[n]`
-/// before the run's; clocks of simulated links begin with the run.
+/// Returns all link changes during the run, in order of time. The clock of link n started
+/// `offsets[n]` before the run. Simulated links start with the run and need no offset.
 pub(crate) fn events(scenario: &Scenario, offsets: &[Time]) -> Vec<Event> {
     let changing = |link: &&Link| link.options.contains_key("at");
     let several = scenario.links.iter().filter(changing).count() > 1;
@@ -49,7 +49,7 @@ fn changes(link: &Link) -> Vec<(Time, String)> {
     joined
 }
 
-/// Parses a step. Invalid steps have been refused before.
+/// Parses one scheduled change. Invalid changes were refused when the scenario was opened.
 fn step(text: &Value) -> Option<(Time, &str, &str)> {
     Schedule::split(text.as_str()?).ok()
 }
@@ -66,7 +66,7 @@ fn first(link: &Link, key: &str) -> Option<String> {
     (!differs).then(|| format_value(key, &value))
 }
 
-/// Formats a change. A unit that both values have is written once.
+/// Formats a change. If both values have the same unit, it is written once.
 fn change(key: &str, before: Option<String>, after: &str) -> String {
     let Some(before) = before else {
         return format!("{key} → {after}");

@@ -10,7 +10,7 @@ use anyhow::Result;
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
-/// Plan of an experiment.
+/// Plan of an experiment, made from a scenario and the options of the command line.
 #[derive(Debug)]
 pub(crate) struct ExperimentPlan {
     pub(crate) name: String,
@@ -40,7 +40,8 @@ impl ExperimentPlan {
         }
     }
 
-    /// SHA-256 of everything that decides what is run: cells, order and repetitions.
+    /// SHA-256, in hex, of everything that decides what runs: the cells in their order,
+    /// repetitions, warm-up runs and `quick`.
     pub(crate) fn digest(&self) -> Result<String> {
         let scenario = &self.scenario;
         let mut digest = Sha256::new();
@@ -71,13 +72,13 @@ impl ExperimentPlan {
         }
     }
 
-    /// Scenarios of the cells that run on sockets.
+    /// Scenarios of the cells that run on the testbed, not under simulated time.
     pub(crate) fn on_testbed(&self) -> impl Iterator<Item = &Scenario> {
         let scenarios = self.cells.iter().map(|cell| &cell.scenario);
         scenarios.filter(|scenario| !scenario.simulate)
     }
 
-    /// Whether any cell runs on sockets.
+    /// Whether any cell runs on the testbed.
     pub(crate) fn needs_testbed(&self) -> bool {
         self.on_testbed().next().is_some()
     }
@@ -95,7 +96,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Returns its label, or its varied values.
+    /// Returns the cell's label, or its varied values if it has none.
     pub(crate) fn name(&self) -> String {
         self.label.clone().unwrap_or_else(|| {
             let text_pairs: Vec<_> = self
@@ -107,12 +108,13 @@ impl Cell {
         })
     }
 
-    /// Whether each pair matches one of its varied values.
+    /// Whether each pair matches one of the cell's varied values.
     pub(crate) fn matches(&self, wanted: &[(String, String)]) -> bool {
         self.all(wanted, value::matches)
     }
 
-    /// Whether each pair matches one of its varied values, with alternatives: `loss=0|0.001`.
+    /// Whether each pair matches one of the cell's varied values. A pair may have alternatives:
+    /// `loss=0|0.001`.
     pub(crate) fn is_among(&self, wanted: &[(String, String)]) -> bool {
         self.all(wanted, value::matches_any)
     }

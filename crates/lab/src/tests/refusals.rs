@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Refusals of invalid scenarios: each has file, line and column of the invalid value.
+//! Refusals of invalid scenarios: each names the file, line and column of the invalid value.
 
 use super::{
     invalid_claims::{CLAIM_CASES, VIEW_CASES},
@@ -25,7 +25,7 @@ fn open(text: String) -> anyhow::Result<ExperimentPlan> {
     ExperimentPlan::open(&source, &Choices::default())
 }
 
-/// Returns the text without its mark, and the mark's position as in messages.
+/// Returns the text without its mark, and the mark's position as error messages print it.
 fn marked(text: &str) -> (String, String) {
     let before = text.split(MARK).next().unwrap();
     let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
@@ -66,7 +66,7 @@ fn wrong_refusal(
 
 #[test]
 fn refusals_of_program_limits_have_a_position() {
-    // Only the flow, whose program each case replaces.
+    // Nothing after the flow is kept. Each case replaces the flow's program.
     let text = TEXT.replace("\nsize = '${size}'", "");
     let text = text.split("[derived]").next().unwrap();
     let text = text.replace("'curl'", "'curl'\nsize = '1GB'");
@@ -84,7 +84,7 @@ fn refusals_of_program_limits_have_a_position() {
         cell.quick_scenario.simulate = true;
     }
     crate::check::program_limits::check(&experiment).unwrap();
-    // But the limit of a run does.
+    // The limit of a run's duration applies there too.
     for cell in &mut experiment.cells {
         cell.scenario.limit = longhaul_units::Time::from_secs(1);
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A direction of a link, as a state machine.
+//! One direction of a link, as a state machine.
 //!
 //! ```text
 //! offer ─ ACK rules ─ loss ─ duplication ─ corruption ─ queue ─ transmitter ─ delay ± jitter ─ poll
 //! ```
 //!
 //! The line decides nothing ahead of time: a segment waits in a real queue until the transmitter
-//! takes it. So a change of rate, delay or queue rule finds the state that a real device would have.
+//! takes it. So a change of rate, delay or queue rule (AQM) finds the state that a real device would
+//! have.
 
 pub(crate) mod observer;
 pub mod propagation;
@@ -30,7 +31,7 @@ use observer::{Arrival, Observer, SegmentVerdict};
 use propagation::PropagationQueue;
 use std::collections::VecDeque;
 
-/// A direction of a link.
+/// One direction of a link.
 #[derive(Debug)]
 pub struct Line {
     shape: LinkConfig,
@@ -54,15 +55,15 @@ pub struct Line {
     in_service: Option<Transmission>,
     /// Segments between the transmitter and the exit.
     flight: PropagationQueue<Frame>,
-    /// Latest exit so far. No later segment comes out before it, unless jitter may reorder or the path is
-    /// switched.
+    /// Latest exit so far. No later segment comes out before it, unless jitter may reorder segments or the
+    /// path was switched ([`Order::Reroute`]).
     latest_exit: Time,
     /// State of the generator that selects the bit to flip in a corrupt segment.
     corrupt_bit_state: u32,
     observer: Observer,
 }
 
-/// A segment inside the line, with its corruption.
+/// A segment inside the line, and whether it is corrupt.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     segment: Segment,
@@ -131,16 +132,16 @@ impl Line {
         }
     }
 
-    /// This line, reporting from now on the verdict on each segment that it is offered
-    /// ([`Event::SegmentVerdict`]).
+    /// This line with its observer enabled. It reports the verdict on each segment that it is offered
+    /// from now on ([`Event::Verdict`]).
     #[must_use]
     pub fn observed(mut self) -> Self {
         self.observer.enable(self.queue.len());
         self
     }
 
-    /// Accepts a segment that arrives at `now`. `acking` is its meaning to the ACK rules, and may be
-    /// `None` unless [`wants_acking`](Self::wants_acking).
+    /// Accepts a segment that arrives at `now`. `acking` is the segment's class for the ACK rules. It may
+    /// be `None` if [`wants_acking`](Self::wants_acking) returns false.
     pub fn offer(
         &mut self,
         now: Time,
@@ -171,8 +172,8 @@ impl Line {
         }
     }
 
-    /// Latest time for the next call of `poll`, if no segment is offered before. Call it again after each
-    /// `offer`, `poll` and `set`.
+    /// Latest time for the next call of `poll`, if no segment is offered before. The time may change with
+    /// each `offer`, `poll` and `set`.
     #[must_use]
     pub fn next_deadline(&mut self) -> Option<Time> {
         let serving = self
@@ -380,7 +381,7 @@ impl Line {
         }
     }
 
-    /// Gives the free transmitter the next segment that the queue rule keeps.
+    /// Gives the idle transmitter the next segment that the queue rule does not drop.
     fn serve(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
         while let Some(queued) = self.queue.pop_front() {
             let segment = queued.frame.segment;
@@ -412,7 +413,7 @@ impl Line {
         }
     }
 
-    /// Puts a segment on the wire: delay, jitter, reordering.
+    /// Puts a segment on the wire, and computes its exit from delay, jitter and reordering.
     fn propagate(&mut self, sent: Time, frame: Frame) {
         let offset = self.jitter.offset();
         let delay = self.shape.delay.as_nanos().saturating_add_signed(offset);
@@ -421,7 +422,7 @@ impl Line {
             exit = exit.max(self.latest_exit);
             self.latest_exit = exit;
         }
-        // The extra delay does not count for `latest_exit`, so that later segments overtake this one.
+        // The extra delay is not in `latest_exit`, so that later segments overtake this one.
         if self.reorder.lose() {
             exit += self.shape.reorder.hold;
         }
@@ -465,7 +466,7 @@ impl Line {
         }
     }
 
-    /// Changes the rate, for the unsent bytes of the segment in service too.
+    /// Changes the rate. The unsent bytes of the segment in service leave at the new rate too.
     fn change_rate(&mut self, now: Time) {
         let unsent = self
             .in_service
@@ -503,8 +504,8 @@ impl Line {
     }
 }
 
-/// Reports the verdict on a segment, unless its arrival is `None`: the line is not observed, or the verdict was
-/// reported.
+/// Reports the verdict on a segment. Its arrival is `None` if the line is not observed or the verdict was reported
+/// before.
 fn report_verdict(
     segment: Segment,
     lost: Option<Drop>,

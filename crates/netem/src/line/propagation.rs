@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queue ordered by time, for segments on the wire and anything else that is nearly in order of time.
+//! A queue ordered by time, for segments on the wire and other items that are pushed nearly in order of time.
 
 use longhaul_units::Time;
 use std::{
@@ -9,8 +9,8 @@ use std::{
 
 /// Items ordered by the time at which they come out. Ties come out in the order in which they were pushed.
 ///
-/// Nearly every segment leaves after its predecessor and costs one push and one pop of a ring.
-/// Only segments that jitter or reordering put before a predecessor go to a heap.
+/// Nearly every item comes out after its predecessor, and costs one push and one pop of a ring buffer.
+/// Only an item that overtakes its predecessor, by jitter or reordering, goes to a heap.
 #[derive(Debug)]
 pub struct PropagationQueue<T> {
     in_order: VecDeque<(Time, T)>,

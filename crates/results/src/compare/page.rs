@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison of two results as one offline page: differences beyond noise, a picture of all ratios, then every
-//! figure.
+//! Comparison of two results as one offline page: the number of differences beyond noise, a chart of the largest
+//! ratios, then a table for each metric.
 
 use super::{
     comparison::{CellPair, CheckPair, Comparison, Figures, SettingDifference, Side},
@@ -15,9 +15,9 @@ use longhaul_report::{
 };
 use maud::{Markup, html as markup};
 
-/// Maximum number of ratios in the picture: those that differ most.
+/// Maximum number of ratios in the chart, which shows those furthest from 1.
 const RATIOS_MAX: usize = 40;
-/// Height of a row of the picture, pixels.
+/// Height of a row of the chart, in pixels.
 const ROW_PX: usize = 26;
 
 /// Returns the whole page.
@@ -69,7 +69,7 @@ fn cell_metric<'a>(cell: &'a str, (name, figures): (&'a String, &'a Figures)) ->
     }
 }
 
-/// Returns the heading: the number of figures that are better, worse or different.
+/// Returns the heading: the number of metrics, over all cells, that are better, worse or different.
 fn heading(comparison: &Comparison, entries: &[CellMetric<'_>]) -> Markup {
     let count = |change_wanted: Change| {
         entries
@@ -108,7 +108,7 @@ fn heading(comparison: &Comparison, entries: &[CellMetric<'_>]) -> Markup {
     }
 }
 
-/// Returns the picture: B over A for each figure that both have, on a logarithmic axis around 1.
+/// Returns the chart of ratios: B over A for each metric of a cell, on a logarithmic axis around 1.
 fn ratio_picture(entries: &[CellMetric<'_>]) -> Markup {
     let mut ratios: Vec<Ratio<'_>> = entries.iter().filter_map(Ratio::new).collect();
     let all = ratios.len();
@@ -140,7 +140,7 @@ fn ratio_picture(entries: &[CellMetric<'_>]) -> Markup {
     }
 }
 
-/// Ratio of a figure, with the range that results from the ranges of the runs.
+/// Ratio of B to A in one metric of a cell, with the range that follows from the ranges of the runs.
 struct Ratio<'a> {
     cell_metric: &'a CellMetric<'a>,
     median: f64,
@@ -280,7 +280,7 @@ fn unmatched_cells(comparison: &Comparison) -> Markup {
     }
 }
 
-/// Returns the table of the checks of either result.
+/// Returns the table of checks that either result has.
 fn checks(comparison: &Comparison) -> Markup {
     let text = |pass: Option<bool>| match pass {
         Some(true) => "✓ pass",
@@ -333,7 +333,7 @@ fn sides(comparison: &Comparison) -> Markup {
     }
 }
 
-/// Returns the settings that differ and have no row yet; letter case is ignored.
+/// Returns the settings that differ and are not among the `listed` rows. Letter case is ignored.
 fn other_settings<'a>(
     comparison: &'a Comparison,
     listed: &[&str],

@@ -8,7 +8,7 @@ use crate::{
 };
 use std::io;
 
-/// File that has its final name, and whose blocks match the journal, as read again.
+/// File that has its final name. Its blocks were read again and match the journal.
 pub struct RenamedFile<D: Directory = Dir> {
     pub(super) paths: PartPaths<D>,
     pub(super) hash: FileHash,
@@ -17,8 +17,8 @@ pub struct RenamedFile<D: Directory = Dir> {
 }
 
 impl<D: Directory> RenamedFile<D> {
-    /// Makes the file durable. Sets its metadata, because it may be another copy with the same
-    /// bytes.
+    /// Sets the file's metadata by `prepare`, and makes the file and its name durable. The file may
+    /// lack the metadata, because it may be from another copy with the same bytes.
     pub fn finish(
         self,
         prepare: impl FnOnce(&D::File) -> io::Result<()>,
@@ -40,14 +40,14 @@ pub struct FinishedFile<D: Directory = Dir> {
     pub(super) paths: PartPaths<D>,
     /// Hash of the file, unless a block came without a hash.
     pub hash: Option<FileHash>,
-    /// Locked journal. No other process can begin the file again, and miss the journal, before
+    /// Locked journal. The lock keeps other processes from copying the file again before
     /// [`FinishedFile::remove_journal`].
     pub(super) journal: D::File,
 }
 
 impl<D: Directory> FinishedFile<D> {
-    /// Removes the journal, and the label of a piece that became complete. The caller must first
-    /// make durable in the manifest that the file is complete. Until then the journal prevents a
+    /// Removes the journal, and the label if the file was kept as a piece. The caller must first
+    /// record durably in the manifest that the file is complete. Until then the journal prevents a
     /// second copy.
     pub fn remove_journal(self) -> Result<(), PartError> {
         let paths = &self.paths;

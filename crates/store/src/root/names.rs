@@ -4,8 +4,8 @@
 use rustix::{fd::BorrowedFd, fs::RawDir, io::Errno};
 use std::mem::MaybeUninit;
 
-/// Sorted names of a directory, packed: their bytes and eight each. A million names of twenty bytes
-/// take 28 MB.
+/// Sorted names in a directory, packed in two vectors: a name takes its own bytes and 8 more. A
+/// million names of 20 bytes take 28 MB.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Names {
     bytes: Vec<u8>,
@@ -13,12 +13,13 @@ pub struct Names {
 }
 
 impl Names {
-    /// Reads all names, and returns the error that ended reading.
+    /// Reads all names. An error either ended the reading, or is [`Errno::NAMETOOLONG`] because a
+    /// name was left out.
     pub(crate) fn read(dir: BorrowedFd<'_>) -> (Self, Option<Errno>) {
         Self::read_up_to(dir, usize::MAX)
     }
 
-    /// Reads at most `count` names. If there are more, the error is [`Errno::FBIG`].
+    /// Reads names until they are more than `count`. The error is [`Errno::FBIG`] then.
     pub(crate) fn read_up_to(dir: BorrowedFd<'_>, count: usize) -> (Self, Option<Errno>) {
         let mut names = Self::default();
         let error = names.fill(dir, count).err();
@@ -37,8 +38,8 @@ impl Names {
                 Err(error) => return Err(error),
             };
             match pushed {
-                // Some file systems limit characters, not bytes. Other names in the directory are
-                // read as usual.
+                // Some file systems limit a name's characters, not its bytes. A name that is too
+                // long is left out, and the others are read.
                 Err(Errno::NAMETOOLONG) => all_fit = pushed,
                 pushed => pushed?,
             }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Simulated disk that loses power. After the loss it has all synced state, and any part of the
-//! rest:
+//! Simulated disk that loses power. After the loss it has all synced state, and a random part of
+//! the later changes:
 //!
-//! - Each sector of a file is as it was at any time since the last sync.
-//! - The length of a file is any that it had since the last sync, or a length between them.
+//! - Each sector of a file has any content that it had since the last sync.
+//! - A file has any length that it had since the last sync, or a length between two of these.
 //! - Any subset of the changes to a directory's names survives.
 //!
-//! Real file systems behave better: most keep some order. Code that survives this disk survives all
-//! of them.
+//! Real file systems lose less, because most keep some order. Code that survives this disk survives
+//! them all.
 
 use super::{Directory, FileOps, OpenError, OpenMode};
 use parking_lot::{Mutex, MutexGuard};
@@ -47,7 +47,7 @@ struct State {
     /// Operations until the power fails.
     operations_left: Option<u64>,
     powered_off: bool,
-    /// Number of times that power came back. Locks from before are void.
+    /// Number of restarts after a crash. Locks of earlier boots are void.
     boots: u64,
 }
 
@@ -55,18 +55,19 @@ struct State {
 struct FileState {
     now: Vec<u8>,
     durable: Vec<u8>,
-    /// Lengths since the last sync.
+    /// Lengths that the file has had since the last sync.
     lens: Vec<usize>,
-    /// States of each sector since the last sync.
+    /// Contents that each sector has had since the last sync.
     sectors: BTreeMap<usize, Vec<[u8; SECTOR]>>,
-    /// Stands for all metadata of a file: current, and as of the last sync.
+    /// Number that stands for all metadata of the file: its current value, and that of the last
+    /// sync.
     tag: (u64, u64),
     lock: Lock,
     /// Bytes that cannot be read.
     unreadable: Range<usize>,
 }
 
-/// Lock that open files hold. Files open for reading hold no lock.
+/// Lock of a file, held by open handles. A handle for reading holds no lock.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Lock {
     #[default]
@@ -100,7 +101,7 @@ type Change = Vec<(Vec<u8>, Option<usize>)>;
 struct Names {
     now: BTreeMap<Vec<u8>, usize>,
     durable: BTreeMap<Vec<u8>, usize>,
-    /// Changes since the last sync. Each survives as a whole or not at all.
+    /// Changes since the last sync. Each survives a crash as a whole or not at all.
     pending: Vec<Change>,
 }
 
@@ -129,7 +130,7 @@ impl SimulatedDisk {
         (state.operations_left, state.powered_off) = (None, false);
     }
 
-    /// Loses power, if it has not failed already, and restarts.
+    /// Cuts the power, unless it has failed already, and restarts the disk.
     pub(crate) fn crash(&self, rng: &mut SimRng) {
         let mut state = self.state();
         let kept_percent = [0, 20, 50, 80, 100][rng.below(5)];
@@ -156,7 +157,7 @@ impl State {
         }
     }
 
-    /// Counts an operation. The power may fail with it.
+    /// Counts an operation, at which the power may fail.
     fn count_operation(&mut self) -> io::Result<()> {
         self.check_power()?;
         self.operations_left = self.operations_left.map(|left| left.saturating_sub(1));
@@ -166,7 +167,7 @@ impl State {
 }
 
 impl FileState {
-    /// Records the new state of a range.
+    /// Records the new contents of the sectors in a range.
     fn record_sectors(&mut self, range: Range<usize>) {
         if range.is_empty() {
             return;
@@ -282,12 +283,12 @@ fn apply(names: &mut BTreeMap<Vec<u8>, usize>, change: &Change) {
 pub(crate) struct SimulatedFile {
     disk: SimulatedDisk,
     id: usize,
-    /// Boot in which this handle got the lock.
+    /// Boot in which this handle took its lock; `None` if it holds none.
     lock: Option<u64>,
 }
 
 impl SimulatedFile {
-    /// Applies a change that may survive or not, even if the power fails with it.
+    /// Applies a change. It may survive a crash, even if the power fails during this operation.
     fn change(&self, change: impl FnOnce(&mut FileState)) -> io::Result<()> {
         let mut state = self.disk.state();
         state.check_power()?;
@@ -365,7 +366,7 @@ impl FileOps for SimulatedFile {
         self.sync(FileState::sync_all)
     }
 
-    /// Syncs only the files: names become durable by the sync of their directory.
+    /// Syncs all files, but no names: a sync of their directory makes them durable.
     fn sync_file_system(&self) -> io::Result<()> {
         let mut state = self.disk.state();
         state.count_operation()?;

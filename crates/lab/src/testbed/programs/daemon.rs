@@ -26,7 +26,8 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `command` inside `netns`, with both outputs in `directory/NAME.log`.
+    /// Starts `command` inside `netns`. Standard output and standard error go to
+    /// `directory/NAME.log`.
     pub(crate) fn start(
         name: &str,
         mut command: Command,
@@ -54,7 +55,7 @@ impl Daemon {
         })
     }
 
-    /// Waits until it listens on a TCP port of `netns`.
+    /// Waits until the daemon listens on a TCP port of `netns`.
     pub(crate) async fn wait_until_listening(&mut self, netns: &Netns, port: u16) -> Result<()> {
         let mut sockets = SockDiag::open(netns)?;
         self.wait_until(&format!("listen on port {port}"), || {
@@ -63,7 +64,7 @@ impl Daemon {
         .await
     }
 
-    /// Waits until it has printed a line with the prefix `word`.
+    /// Waits until the daemon has printed a line that starts with `word`.
     pub(crate) async fn wait_until_printed(&mut self, word: &str) -> Result<()> {
         let log = self.log.clone();
         let printed = || {
@@ -100,7 +101,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Fails if it has ended, with its last line of output.
+    /// Fails if the daemon has ended. The error has its last line of output.
     pub(crate) fn check_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -108,7 +109,8 @@ impl Daemon {
         }
     }
 
-    /// Fails if it has ended with an error. A server for one client may end without one.
+    /// Fails if the daemon has ended with an error. A server that serves only one client may end by
+    /// itself, without an error.
     pub(crate) fn check_not_failed(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             Some(status) if !status.success() => Err(self.early_exit(status)),
@@ -124,7 +126,7 @@ impl Daemon {
         )
     }
 
-    /// Sends SIGTERM, waits, and kills it if it does not end.
+    /// Sends SIGTERM, and kills the daemon if it does not end in time.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.terminate().await.map(drop)
     }
@@ -132,7 +134,7 @@ impl Daemon {
     /// Stops a daemon whose last records are needed.
     ///
     /// # Errors
-    /// It had to be killed, so its records are incomplete.
+    /// The daemon had to be killed, so its records are incomplete.
     pub(crate) async fn stop_cleanly(mut self) -> Result<()> {
         match self.terminate().await? {
             true => Ok(()),

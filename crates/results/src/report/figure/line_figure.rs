@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Metrics over a parameter: a line for each row, the paper's figures dashed beside it. A metric whose name begins with
-//! `model_` is computed by a formula and has no marks.
+//! Line chart of metrics over a parameter: a line for each row and metric, with the paper's figures as a dashed line
+//! beside it. A metric whose name begins with `model_` is computed by a formula, and its line has no marks.
 
 use super::{
     bars::row_label,
@@ -17,9 +17,9 @@ use longhaul_report::{
 };
 use maud::{Markup, html};
 
-/// Share of the width that is free on both sides, so that marks do not touch the frame.
+/// Share of the width that is free on each side, so that marks do not touch the frame.
 const MARGIN: f64 = 0.03;
-/// Ratio of positive values above which the axis is logarithmic.
+/// Ratio of the largest to the smallest positive value above which the axis is logarithmic.
 const LOG_RATIO: f64 = 50.0;
 /// Maximum number of labelled values of the parameter.
 const LABELS_MAX: usize = 10;
@@ -189,8 +189,8 @@ struct ColumnPositions {
 }
 
 impl ColumnPositions {
-    /// Computes positions by the numbers. They are evenly spaced if the values are not numeric, or if a logarithmic
-    /// axis would be needed but one value is zero.
+    /// Computes the positions from the columns' values. Columns are evenly spaced if a value is not a number, or if a
+    /// logarithmic axis would be needed but a value is not above zero.
     fn new(axis: &view::Axis, log: bool) -> Self {
         let numbers: Option<Vec<f64>> = axis.entries.iter().map(view::Axis::position).collect();
         let count = axis.entries.len();

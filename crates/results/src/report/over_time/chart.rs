@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Charts that `chart.js` draws: their elements on the page, and their data.
+//! Charts over time, which `chart.js` draws: their elements on the page, and their data.
 
 use crate::{result::Event, view::ReferenceLine};
 use longhaul_report::{figure, metric::Metric};
@@ -15,7 +15,7 @@ pub(crate) struct Chart {
     pub(crate) caption: String,
     /// Base unit: `bit/s`, `B` or `s`; the page adds prefixes.
     pub(crate) unit: &'static str,
-    /// True if it spans the page, false for half of it.
+    /// True if the chart is as wide as the page, false if half as wide.
     pub(crate) wide: bool,
     /// Logarithmic y axis.
     pub(crate) log: bool,
@@ -33,11 +33,11 @@ pub(crate) struct Chart {
     pub(crate) events: Vec<Event>,
 }
 
-/// Line, with a band from `low` to `high` unless these are empty.
+/// Line of a chart, with a band from `low` to `high` unless these are empty.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Line {
     pub(crate) label: String,
-    /// Custom property of `longhaul.css` for the colour.
+    /// Name of the CSS custom property in `longhaul.css` that has the colour.
     pub(crate) colour: &'static str,
     /// Lengths of dash and gap in pixels; empty for a solid line.
     pub(crate) dash: &'static [u8],
@@ -48,7 +48,7 @@ pub(crate) struct Line {
     pub(crate) high: Vec<Option<f64>>,
 }
 
-/// Returns colour and dash of the nth line; lines are also distinguishable without colour.
+/// Returns the colour and the dash pattern of line `n`. The first five lines differ in both.
 pub(crate) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
     const STYLES: [(&str, &[u8]); 5] = [
         ("--ours", &[]),
@@ -60,7 +60,7 @@ pub(crate) fn line_style(n: usize) -> (&'static str, &'static [u8]) {
     STYLES[n % STYLES.len()]
 }
 
-/// Charts with an element on the page, for the page's data.
+/// Charts that have an element on the page. Serialized, they are the page's data block `charts`.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Charts(Vec<Chart>);
 
@@ -77,7 +77,7 @@ impl Charts {
     }
 }
 
-/// Returns the instructions for charts, once for the page.
+/// Returns the instructions for readers of charts, which a page shows once.
 pub(crate) fn help() -> Markup {
     html! {
         (figure::chart_help(""))
@@ -85,7 +85,7 @@ pub(crate) fn help() -> Markup {
     }
 }
 
-/// Describes the events within the chart: "At 30 s: delay 19 → 40 ms; at 90 s: delay 40 → 19 ms."
+/// Describes the events within the chart's time range: "At 30 s: delay 19 → 40 ms; at 90 s: delay 40 → 19 ms."
 fn describe_events(chart: &Chart) -> Option<String> {
     let span = *chart.x.first()?..=*chart.x.last()?;
     let within = chart.events.iter();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Congestion window and round-trip time of each path segment, from the run nearest to the median of its cell. The
-//! scale is logarithmic, because a short and a long segment differ by a factor of a hundred. It is the same for all
-//! cells.
+//! Charts of the congestion window and round-trip time of each path segment, from the run nearest to its cell's median.
+//! The y axis is logarithmic, because a short and a long segment may differ by a factor of a hundred. All cells have
+//! the same axis.
 
 use super::{
     chart::{Chart, Line, line_style},
@@ -10,7 +10,7 @@ use super::{
 use crate::result::{Cell, LabResult, PathSegmentSeries, Run};
 use longhaul_report::metric::Metric;
 
-/// Quantity of a path segment that is drawn.
+/// Quantity of a path segment, drawn as one chart for each cell.
 struct Quantity {
     title: &'static str,
     caption: &'static str,
@@ -134,7 +134,7 @@ fn chart(quantity: &Quantity, cell: &Cell, run: &Run) -> Chart {
     }
 }
 
-/// Returns the line of a path segment at the times `x`, null where it has no value.
+/// Returns the line of a path segment at the times `x`; a value is `None` where there is no positive sample.
 fn line(quantity: &Quantity, segment: &PathSegmentSeries, n: usize, x: &[f64]) -> Line {
     let mut samples = segment
         .at_s

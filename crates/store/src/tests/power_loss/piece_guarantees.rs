@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pieces: the blocks that a piece reports exist, and a piece that was kept stays.
+//! Guarantees of pieces after a power loss: the blocks that a piece reports exist, and a piece that
+//! was kept is not lost.
 
 use super::*;
 use crate::{
@@ -90,7 +91,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Discards the copy: its data is useless, or no longer wanted.
+    /// Discards an unfinished part, or what an earlier process left of it, and all that was
+    /// promised about it.
     pub(super) fn discard(&mut self, at: usize) -> Step {
         let source = &mut self.sources[at];
         if source.finished {
@@ -106,7 +108,7 @@ impl Simulation {
         self.fail_only_by_power_loss(discarded)
     }
 
-    /// Keeps a piece of a file, whose source then changes, and later changes back.
+    /// Keeps a file as a piece. The source then changes to its other version.
     pub(super) fn keep_some_of_another_version(&mut self) -> Step {
         self.open(0)?;
         self.write_all()?;
@@ -122,7 +124,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// A file with two versions of the same length.
+    /// Simulation whose first file has two versions of the same length.
     fn with_two_versions(seed: u64) -> Self {
         let mut simulation = Self::new(seed);
         let of = |byte| vec![byte; 3 * BLOCK as usize + 100];
@@ -131,8 +133,8 @@ impl Simulation {
     }
 }
 
-/// Runs an action on a file that is kept as a piece. The power fails at each operation of the
-/// action.
+/// Runs `action` on a file that is kept as a piece, with a power loss at each of its operations in
+/// turn. After each restart, `check` examines the file.
 fn at_each_operation(action: impl Fn(&mut Simulation) -> Step, check: impl Fn(&Source)) {
     let loses_power =
         |operations, seed: &u64| loses_power_during(*seed, operations, &action, &check);
@@ -166,7 +168,7 @@ fn loses_power_during(
 
 impl Simulation {
     fn keep_a_piece(&mut self) -> Step {
-        // The other ways to open the file would not make it a piece.
+        // `open` may pick slices at random. Only a whole part can be kept as a piece.
         while self.sources[0].part.is_none() {
             self.kill_process();
             self.open(0)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pieces in a tree: how a scan reports them, and how those are deleted that the source does not
+//! Pieces in a tree: a scan reports them, and a deletion removes those that the source does not
 //! have.
 
 use super::*;
@@ -15,7 +15,7 @@ fn keep(top: &Path, path: &str, indexes: Range<u64>) {
     keep_piece(top, &file_in_pieces(path, 1), indexes);
 }
 
-/// Internal file beside a file.
+/// Path of the internal file of this `kind` that belongs to the file at `path`.
 fn own(top: &Path, path: &str, kind: &str) -> PathBuf {
     let name = crate::path::internal_name(rel(path).name(), kind);
     let dir = top.join(path);
@@ -109,7 +109,8 @@ fn reports_invalid_labels_and_continues() {
     assert_eq!(scan.ended(), ScanEnd::Failures(2));
 }
 
-/// The owner and mode in a label are given to the copied file.
+/// A copied file gets the owner and mode in the label. So a label of another user must not be
+/// trusted.
 #[test]
 fn refuses_internal_files_of_another_user() {
     if !is_root() {
@@ -271,7 +272,7 @@ fn keeps_directories_of_other_internal_files_and_reports_busy_pieces() {
     );
 }
 
-/// A removal that was interrupted leaves the label, by which the rest is found.
+/// An interrupted removal leaves the label, because the other internal files are found by it.
 #[test]
 fn removes_a_piece_of_which_only_the_label_is_left() {
     let temp = dirs();
