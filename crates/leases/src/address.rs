@@ -16,7 +16,8 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// Time without an ACK of sent data after which a connection counts as broken.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Parses a server's address. Time limits that the address does not set get the defaults above.
+/// Parses a server's address. Time limits that the address does not set get the defaults above. The
+/// three of keepalive are set together, unless the address has `keepalives_interval`.
 pub(crate) fn parse(text: &str) -> Result<Config, Error> {
     let mut config: Config = text.parse().map_err(Error::Address)?;
     if config.get_application_name().is_none() {
