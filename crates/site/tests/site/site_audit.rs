@@ -332,19 +332,19 @@ fn serves_and_stops_without_a_reader() {
 #[test]
 fn reports_the_number_of_lost_records() {
     let (mut site, lines, ..) = site_without_reader();
-    let mut requests = 0;
+    let mut records = 0;
     for line in lines.lines() {
         let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
         match line["event"].as_str().unwrap() {
-            "request" => requests += 1,
+            "request" => records += 1,
             "lost" => {
-                record += line["count"].as_u64().unwrap();
+                records += line["count"].as_u64().unwrap();
                 break;
             }
             other => panic!("{other}"),
         }
     }
-    assert!(record <= 1000, "{record}");
+    assert!(records <= 1000, "{records}");
     site.kill().unwrap();
     site.wait().unwrap();
 }

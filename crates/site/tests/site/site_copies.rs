@@ -2,7 +2,7 @@
 //! `longhaul site` on loopback: copies in, out and between sites, authentication, confinement, limits and shutdown.
 
 use crate::site_process::{
-    Client, Home, SiteProcess, WAIT_LIMIT, listing, make_tree, wait_for_exit, web::until,
+    Client, Home, SiteProcess, WAIT_LIMIT, listing, make_tree, wait_for_exit, web::wait_until,
 };
 use rustix::process::Signal;
 use socket2::{Domain, Socket, Type};

@@ -24,10 +24,10 @@ fn is_installed(program: &str) -> bool {
 /// Returns the exit status and the output of a command.
 fn run(command: &mut Command) -> (bool, String) {
     let output = command.output().unwrap();
-    let output = [output.stdout, output.stderr].concat();
+    let text = [output.stdout, output.stderr].concat();
     (
         output.status.success(),
-        String::from_utf8_lossy(&output).into_owned(),
+        String::from_utf8_lossy(&text).into_owned(),
     )
 }
 
