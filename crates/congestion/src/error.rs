@@ -24,7 +24,7 @@ pub enum Error {
     /// The kernel lacks something.
     #[error("{0}")]
     Kernel(String),
-    /// Another program registered a congestion control of this name.
+    /// The name is registered by another program.
     #[error(
         "the name {0} is taken: something that is not pinned below {1} registered it \
          (bpftool struct_ops list)"

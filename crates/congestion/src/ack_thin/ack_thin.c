@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// ACK thinning's decisions for the host: what src/ack_thin/math.rs calls.
+// Decisions of ACK thinning for the host, which src/ack_thin/math.rs calls.
 #include "../bpf/ack_packet.h"
 
 void longhaul_ack_begin(struct ack_flow *flow, u64 now_ns, const struct ack_pure *ack)

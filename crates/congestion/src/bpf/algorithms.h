@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Every congestion control that this directory holds: A(name, NAME), or PACED(name, NAME) where it
- * has a NAME_pacing_rate. */
+/* All congestion controls of this directory: A(name, NAME), or PACED(name, NAME) for one with
+ * NAME_pacing_rate. */
 #ifndef LH_ALGORITHMS_H
 #define LH_ALGORITHMS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* BIC: a binary search for the window at which the path was last full, then a cautious search beyond
- * it. Two forms, which differ only in how they count what makes the window grow:
+/* BIC: a binary search for the window at which the path was last full, then a slow search beyond it. Two
+ * forms, which differ only in the unit of growth:
  *
  *   bic        by ACKs, as Linux did until 2020, and in 2.6.19.1, which the ACK paper measured
  *   bic_linux  by ACKed packets, as Linux does today
@@ -19,11 +19,11 @@
  * Linux's wraps (windows beyond 2^28), and that HZ/32 is 31.25 ms whatever HZ is.
  *
  * Since 2020 Linux divides by packets per ACK although it no longer counts ACKs, so that it grows
- * `delayed_ack` times as fast as BIC is meant to: twice with an ACK for two packets, 40 times behind
- * a receiver that merges segments (GRO). bic_linux does the same, being there to compare with.
+ * `delayed_ack` times as fast as specified: twice with an ACK for two packets, 40 times behind
+ * a receiver that merges segments (GRO). bic_linux does the same, for comparison.
  *
  * Differences of bic from Linux 2.6.19.1: slow start counts packets, not ACKs (RFC 3465), or merged
- * ACKs would keep it from ever ending; it stops at ssthresh and not one above; initial_ssthresh is 0
+ * ACKs would prevent it from ending; it stops at ssthresh and not one above; initial_ssthresh is 0
  * as it has been since 2.6.21, where 2.6.19 had 100 (give 100 to see the paper's 24 s of growth);
  * undo goes back to the window before the loss, not to last_max. One packet after cnt + 1 ACKs, not
  * cnt, is Linux 2.6.19's. */
@@ -56,12 +56,12 @@ struct bic {
 	u32 cnt;
 	u32 delayed_ack;	/* packets per ACK << ack_shift */
 	u32 seen_cwnd;		/* cnt was computed for this window */
-	u64 seen_us;		/* and then */
+	u64 seen_us;		/* and at this time */
 };
 
-#define BIC_B 4			/* a step goes 1/B of the way */
+#define BIC_B 4			/* a step is 1/B of the distance */
 #define BIC_NO_LOSS_CNT 20	/* before the first loss: 5 % a round trip at least */
-#define BIC_REFRESH_US 31250	/* cnt stands this long for one window; HZ/32 */
+#define BIC_REFRESH_US 31250	/* cnt is valid this long for one window; HZ/32 */
 
 CC_INLINE u32 bic_shift(const struct bic *ca) { return ca->params.ack_shift & 31; }
 
@@ -80,7 +80,7 @@ CC_INLINE u64 bic_smooth(const struct bic *ca, u32 cwnd)
 	return (u64)cwnd * ca->params.smooth_part / BIC_B;
 }
 
-/* Below last_max: additive while it is far, then the binary search, then slowly onto it. */
+/* Below last_max: additive while it is far, then the binary search, then slow growth up to it. */
 CC_INLINE u64 bic_search_up(const struct bic *ca, u32 cwnd)
 {
 	u32 distance = (ca->last_max - cwnd) / BIC_B;
@@ -92,7 +92,7 @@ CC_INLINE u64 bic_search_up(const struct bic *ca, u32 cwnd)
 	return cwnd / distance;
 }
 
-/* From last_max on: slowly away from it, faster with the distance, then additive. */
+/* From last_max on: slow growth, faster with the distance, then additive. */
 CC_INLINE u64 bic_probe_max(const struct bic *ca, u32 cwnd)
 {
 	u32 distance = cwnd - ca->last_max;
@@ -104,7 +104,7 @@ CC_INLINE u64 bic_probe_max(const struct bic *ca, u32 cwnd)
 	return cwnd / ca->params.max_increment;
 }
 
-/* ACKed packets that let a window grow by one, unless it is low. */
+/* ACKed packets for one packet of growth, unless the window is small. */
 CC_INLINE u64 bic_packets(const struct bic *ca, u32 cwnd)
 {
 	u64 packets = cwnd < ca->last_max ? bic_search_up(ca, cwnd) : bic_probe_max(ca, cwnd);
@@ -142,8 +142,8 @@ CC_INLINE void bic_init(struct bic *ca, struct cc_connection *c)
 		c->ssthresh = ca->params.initial_ssthresh;
 }
 
-/* Where the next search aims: here, or, if this loss came before the search had got as far as the
- * last time, half way between here and where the window goes now (fast convergence). */
+/* Target of the next search: this window, or, if this loss came below the last target, half way between
+ * this window and the reduced one (fast convergence). */
 CC_INLINE u32 bic_next_max(const struct bic *ca, u32 cwnd)
 {
 	if (cwnd < ca->last_max && ca->params.fast_convergence)
@@ -194,7 +194,7 @@ CC_INLINE u32 bic_undo_cwnd(struct bic *ca, const struct cc_connection *c)
 	return cc_undo_cwnd(c);
 }
 
-/* What bic_linux does as bic does. */
+/* Operations that bic_linux shares with bic. */
 #define BIC_LINUX_PARAMS BIC_PARAMS
 #define BIC_LINUX_STATE BIC_STATE
 #define bic_linux_params bic_params
@@ -202,7 +202,7 @@ CC_INLINE u32 bic_undo_cwnd(struct bic *ca, const struct cc_connection *c)
 struct bic_linux {
 	union {
 		struct bic bic;
-		struct { /* as `watch` names them */
+		struct { /* names in `watch` */
 			struct bic_params params;
 			u32 last_max;
 			u32 cnt;

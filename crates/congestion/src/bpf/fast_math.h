@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* FAST TCP: keeps `alpha` packets of its own in the queue, which it reads from the round trip, and
- * so needs no loss to find its rate.
+/* FAST TCP: keeps `alpha` packets of its own in the queue, which it estimates from the round trip. So it
+ * finds its rate without losses.
  *
  * Sources: C. Jin, D. Wei, S. Low, "FAST TCP: Motivation, Architecture, Algorithms, Performance",
- * INFOCOM 2004; for what that leaves open, the public model for ns-2 (tcp-fast.cc 1.1.3).
+ * INFOCOM 2004; for details not in it, the public model for ns-2 (tcp-fast.cc 1.1.3).
  * Linux never had it.
  *
  *   every other round trip:  w ← min(2w, (1 − γ)w + γ(w_old·baseRTT/avgRTT + α))
- *   w_old     the window when the packet ACKed now was sent: what was delivered since
+ *   w_old     the window when the packet ACKed now was sent: the packets delivered since
  *   avgRTT    smoothed by min(3/w, 1/4) a packet; baseRTT the least ever seen
  *
- * Differences from the paper: an ACK of k packets weighs as k samples in avgRTT, since receivers
+ * Differences from the paper: an ACK of k packets counts as k samples in avgRTT, since receivers
  * merge segments; below mi_threshold of queueing delay the window grows by a packet for each ACKed
- * one (the ns-2 model: for each ACK), which is slow start and the way back up at once, without
+ * one (the ns-2 model: for each ACK), which is both slow start and recovery, without
  * ssthresh; after a time-out it is Linux's slow start up to ssthresh. The paper's α may depend on the
  * rate; here it is a number: 8, 20 and 200 packets are its authors' for 10, 100 and 1000 Mbit/s.
  *
@@ -20,13 +20,13 @@
  * increase is always spread over the ACKs of one round trip (there only from 4 ms on); losses are
  * recovered by Linux (PRR), from half the window.
  *
- * Ours alone: base_rtt_window. As published, baseRTT never grows: on a path that becomes longer, FAST
- * takes the new propagation for a queue and settles at about α/q packets a second, q being the
- * difference. With a window of some seconds, FAST halts for two round trips that often, with what it
- * keeps in the queue taken out of its window twice, takes the least round trip seen meanwhile for
- * baseRTT, and goes back to its window over one more. Where flows share a queue, another's packets
- * stay in it and count as propagation, more at each look: give a window only to a flow that is alone
- * or changes its path. */
+ * An extension: base_rtt_window. As published, baseRTT never grows: on a path that becomes longer, FAST
+ * mistakes the new propagation for a queue and settles at about α/q packets a second, q being the
+ * difference. With a window of some seconds, FAST pauses for two round trips at that interval, with twice
+ * its packets in the queue removed from its window. It takes the least round trip seen meanwhile as
+ * baseRTT, and returns to its window over one more. Where flows share a queue, packets of
+ * others stay in it and count as propagation, more at each probe: set a window only for a flow that is
+ * alone or changes its path. */
 #ifndef LH_FAST_MATH_H
 #define LH_FAST_MATH_H
 
@@ -50,16 +50,16 @@ struct fast_params {
 
 enum fast_phase {
 	FAST_STEADY,
-	FAST_LOOKING,	/* a small window, so that baseRTT can be seen */
-	FAST_RETURNING,	/* back to the window of before; its queue is not to be seen yet */
+	FAST_LOOKING,	/* a small window, so that baseRTT can be measured */
+	FAST_RETURNING,	/* back to the previous window; its queue is not measured yet */
 };
 
 struct fast {
 	struct fast_params params;
 	u32 base_rtt;		/* us; 0: none yet */
-	u32 least_rtt;		/* us, while looking; 0: none yet */
+	u32 least_rtt;		/* us, while probing; 0: none yet */
 	u64 avg_rtt;		/* us << FAST_FRACTION */
-	u64 base_us;		/* when base_rtt was last seen */
+	u64 base_us;		/* when base_rtt was last measured */
 	u64 next_us;		/* next update, or end of the phase */
 	u32 w_old;
 	u32 target;
@@ -131,7 +131,7 @@ CC_INLINE u32 fast_window(const struct fast *ca, u32 cwnd)
 			CC_INFINITE_SSTHRESH);
 }
 
-/* Down at once, up over the ACKs of about one round trip. */
+/* Shrinks the window at once, and grows it over the ACKs of about one round trip. */
 CC_INLINE void fast_aim(struct fast *ca, struct cc_connection *c, u32 target)
 {
 	ca->target = target;

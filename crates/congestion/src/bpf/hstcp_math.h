@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* HighSpeed TCP: the larger the window, the more packets it grows by each round trip, and the less
- * it loses by.
+/* HighSpeed TCP: the larger the window, the faster it grows each round trip, and the less a loss
+ * reduces it.
  *
  * Source: RFC 3649. With W = 38, W1 = 83000, p(w) = 0.078/w^1.2 and High_Decrease = 0.1:
  *   b(w) = 0.5 - 0.4 (ln w - ln W)/(ln W1 - ln W)      part of the window that a loss takes
  *   a(w) = w^2 p(w) 2 b(w)/(2 - b(w))                  packets more each round trip
- * as the table of appendix B, in hstcp_table.h: both step where a(w) has grown by one.
+ * as in the table of appendix B, in hstcp_table.h: a row begins where a(w) has grown by one.
  *
  * Differences from the RFC:
- * - above the last row (94717 packets) a and b stay at 73 and 0.09: where the formula goes on, b
- *   reaches nought at 567000 packets, which 20 Gbit/s over 350 ms needs.
- * - a loss in slow start takes half, as RFC 5681 has it: the window has just doubled, and a tenth
- *   less would be lost again. The RFC is silent.
- * - b is kept in 1/256, rounded down, as Linux does.
+ * - above the last row (94717 packets) a and b stay at 73 and 0.09: beyond it the formula's
+ *   b reaches zero at 567000 packets, which 20 Gbit/s over 350 ms needs.
+ * - a loss in slow start takes half, as RFC 5681 has it: the window has just doubled, and a
+ *   window smaller by only a tenth would cause losses again. The RFC does not specify it.
+ * - b is stored in 1/256, rounded down, as in Linux.
  *
  * Differences from Linux (net/ipv4/tcp_highspeed.c):
  * - the table is a floor, as in the RFC: a(w) is that of the last row at or below w. Linux takes the
  *   next row above, so that a is 2 from 39 packets on rather than from 118, and its table ends one
- *   row earlier, at 89053. `linux_table=1` does as Linux.
- * - b is looked up when the loss is noticed; Linux uses the row that the last ACK of congestion
+ *   row earlier, at 89053. `linux_table=1` behaves like Linux.
+ * - b is looked up when the loss is detected; Linux uses the row that the last ACK of congestion
  *   avoidance left, so that a first loss in slow start takes half and a later one takes that row's.
- *   `linux_table=1` does so too.
+ *   `linux_table=1` does so, too.
  * - a packet counts when it is ACKed; Linux counts ACKs, and so grows half as fast where every second
  *   packet is ACKed and forty times slower where a receiver coalesces. What slow start leaves of an
- *   ACK counts too. `count_acks=1` does as Linux.
+ *   ACK counts, too. `count_acks=1` behaves like Linux.
  * - the product of window and b has 64 bits. Linux caps the window at 2^25 packets instead. */
 #ifndef LH_HSTCP_MATH_H
 #define LH_HSTCP_MATH_H
@@ -51,7 +51,7 @@ struct hstcp {
 
 #define HSTCP_HALF 128
 
-/* b of the row that begins at `cwnd`. A row's place, from 1, is its a. */
+/* b of the row that begins at `cwnd`. A row's number, from 1, is its a. */
 struct hstcp_row {
 	u32 cwnd;
 	u32 b;
@@ -61,7 +61,7 @@ struct hstcp_row {
 static const struct hstcp_row hstcp_rows[] = { HSTCP_TABLE(HSTCP_ROW) };
 #define HSTCP_ROWS (sizeof(hstcp_rows) / sizeof(hstcp_rows[0]))
 
-/* How many rows begin below `cwnd`. */
+/* Returns the number of rows that begin below `cwnd`. */
 CC_INLINE u32 hstcp_rows_below(u32 cwnd)
 {
 	u32 rows = 0, step;
@@ -75,8 +75,8 @@ CC_INLINE u32 hstcp_rows_below(u32 cwnd)
 	return rows;
 }
 
-/* In 1/256. The upper bound is tested behind the subtraction: the verifier of Linux 6.1 forgets there
- * that `a` was 1 or more. */
+/* Returns b in 1/256. The upper bound is tested after the subtraction, where the verifier of Linux 6.1
+ * no longer knows that `a` was 1 or more. */
 CC_INLINE u32 hstcp_b(u32 a)
 {
 	u32 row = cc_max(a, 1) - 1;
@@ -84,9 +84,9 @@ CC_INLINE u32 hstcp_b(u32 a)
 	return hstcp_rows[cc_min(row, HSTCP_ROWS - 1)].b;
 }
 
-/* `value`, by way of the state. The kernel's verifier follows every path through the table with all
- * that its comparisons say about a number; of one that comes from the state it knows nothing, and the
- * paths join again. */
+/* Returns `value` via the state. The kernel's verifier follows every path through the table with all that
+ * the comparisons imply about a number. It knows nothing of a number from the state, so the paths merge
+ * again. */
 CC_INLINE u32 hstcp_unknown(u32 *member, u32 value)
 {
 	*(volatile u32 *)member = value;
@@ -121,7 +121,7 @@ CC_INLINE u32 hstcp_ssthresh(struct hstcp *ca, const struct cc_connection *c)
 	return cc_max(c->cwnd - (u32)(((u64)c->cwnd * ca->b) >> 8), 2);
 }
 
-/* RFC 3649, section 5: w <- w + a(w)/w for each packet. What does not make a packet waits in
+/* RFC 3649, section 5: w <- w + a(w)/w for each packet. The remainder below a packet is in
  * cwnd_cnt, in packets times a. */
 CC_INLINE void hstcp_cong_avoid(struct hstcp *ca, struct cc_connection *c, u32 acked)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* H-TCP: the longer the last congestion is past, the faster the window grows; at a loss it keeps what
- * just empties the queue.
+/* H-TCP: the window grows faster with the time since the last congestion. A loss reduces it to the size
+ * that just drains the queue.
  *
  * Sources: D. Leith and R. Shorten, "H-TCP: TCP for high-speed and long-distance networks", 2004, and
  * draft-leith-tcp-htcp. With D the seconds since the last congestion ended:
@@ -11,27 +11,27 @@
  *   beta  = 0.5 where the rate before this loss and the one before differ by more than a fifth
  *                                                                      bandwidth switch
  *
- * Differences from Linux (net/ipv4/tcp_htcp.c). `jiffy_us` = 1000000/HZ does as Linux in those
+ * Differences from Linux (net/ipv4/tcp_htcp.c). `jiffy_us` = 1000000/HZ behaves like Linux in those
  * marked with *:
  * * times are microseconds. Linux's are jiffies: round trips are rounded up to one, and alpha is
  *   coarse: 38 ms count as 40 at HZ = 250, and so with the next point as f'/f = 0.4.
- * * f and f' are kept in 1/128. Linux keeps whole numbers, RTT scaling in eighths: 8/scale with
+ * * f and f' are stored in 1/128. Linux stores whole numbers, RTT scaling in eighths: 8/scale with
  *   scale = 800 ms / min RTT, rounded down.
- * * alpha packets for a window of ACKed ones, exactly. Linux adds at most one for an ACK, lets that
- *   ACK and what is left over go uncounted, and so grows more slowly the more packets an ACK covers:
- *   by a sixth at alpha = w/10 and two packets an ACK. What slow start leaves of an ACK counts too.
- * - never more than one packet for each ACKed one, whatever alpha is: not faster than slow start.
+ * * exactly alpha packets for a window of ACKed ones. Linux adds at most one for an ACK, and does not
+ *   count that ACK and the remainder. So it grows more slowly the more packets an ACK covers:
+ *   by a sixth at alpha = w/10 and two packets an ACK. What slow start leaves of an ACK counts, too.
+ * - at most one packet for each ACKed one, for any alpha: not faster than slow start.
  * - f does not overflow: Linux squares half of D in 32 bits, which wraps after 131 s without a loss
  *   at HZ = 1000, and after 524 s at HZ = 250.
- * * an undone reduction puts max RTT, the rates and beta back as they were before it. Linux puts back
- *   the time of the last congestion alone: what else it saves, the backoff has changed already. Where
- *   a time-out follows a fast retransmit, even that time is the fast retransmit's.
+ * * an undone reduction restores max RTT, the rates and beta. Linux restores only the time of the last
+ *   congestion: the backoff has already changed the other values that it saves. Where a time-out follows
+ *   a fast retransmit, even that time is the fast retransmit's.
  * - the first rate is counted from the connection's beginning, Linux's from the machine's.
- * - the smallest rate of an epoch is not kept: nothing reads it.
+ * - the smallest rate of an epoch is not stored: it is unused.
  * - `adaptive_backoff` is a parameter: 0 always halves.
  *
- * Differences from the paper: those that Linux has too. Beta is adaptive from the second loss on
- * whose rate is like the one before, and only where min RTT is over 10 ms; max RTT forgets a
+ * Differences from the paper: those of Linux. Beta is adaptive from the second loss on
+ * whose rate is like the one before, and only where min RTT is over 10 ms; max RTT decays by a
  * twentieth of its distance at a loss, and grows by at most 20 ms at a time; min RTT never grows, so
  * that after a change to a longer path beta stays near 0.5 or wherever the old minimum leaves it. */
 #ifndef LH_HTCP_MATH_H
@@ -60,9 +60,9 @@ struct htcp_params {
 
 struct htcp {
 	struct htcp_params params;
-	u64 last_cong;	   /* when congestion last ended, or, while it lasts, began */
-	u64 counted_since; /* when `counted` was nought */
-	u64 credit;	   /* sum of acked * alpha that has not yet made the window grow */
+	u64 last_cong;	   /* end of the last congestion, or its start while it lasts */
+	u64 counted_since; /* when `counted` was zero */
+	u64 credit;	   /* sum of acked * alpha that has not yet increased the window */
 	u64 undo_last_cong;
 	u32 undo_max_rtt;
 	u32 undo_old_max_rate;
@@ -72,11 +72,11 @@ struct htcp {
 	u32 rate;
 	u32 max_rate;
 	u32 old_max_rate;
-	u32 counted;	/* packets ACKed towards the next measure of `rate` */
-	u32 pkts_acked; /* as Linux counts: of the last ACK in Open */
+	u32 counted;	/* packets ACKed for the next measurement of `rate` */
+	u32 pkts_acked; /* as in Linux: of the last ACK in Open */
 	u8 beta;
 	u8 undo_beta;
-	u8 adaptive; /* a loss came whose rate was like that of the one before */
+	u8 adaptive; /* a loss had nearly the rate of the one before */
 	u8 undo_adaptive;
 	u8 congested; /* in CWR, Recovery or Loss, and not undone */
 };
@@ -108,7 +108,7 @@ CC_INLINE u64 htcp_now(const struct htcp *ca, const struct cc_connection *c)
 	return htcp_round_down(ca, c->now_us);
 }
 
-/* f of the part of D beyond a second. */
+/* Returns f of the part of D beyond a second. */
 CC_INLINE u64 htcp_factor(u64 beyond_us)
 {
 	u64 ms = beyond_us / 1000;
@@ -124,7 +124,7 @@ CC_INLINE u64 htcp_scaled(const struct htcp *ca, u64 factor)
 	return factor > HTCP_ONE ? factor : HTCP_ONE;
 }
 
-/* Likewise in whole numbers and jiffies. */
+/* Returns f in whole numbers and jiffies. */
 CC_INLINE u64 htcp_jiffies_factor(const struct htcp *ca, u64 beyond_us)
 {
 	u64 hz = HTCP_SECOND_US / ca->params.jiffy_us;
@@ -202,7 +202,7 @@ CC_INLINE void htcp_save(struct htcp *ca)
 	ca->undo_adaptive = ca->adaptive;
 }
 
-/* A path that changed must not be remembered for ever. */
+/* Lets max RTT decay, so that a changed path is forgotten. */
 CC_INLINE void htcp_forget(struct htcp *ca)
 {
 	u64 over = ca->max_rtt > ca->min_rtt ? ca->max_rtt - ca->min_rtt : 0;
@@ -221,7 +221,7 @@ CC_INLINE u32 htcp_ssthresh(struct htcp *ca, const struct cc_connection *c)
 	return cc_max((u64)c->cwnd * ca->beta / HTCP_ONE, 2);
 }
 
-/* One packet for every cwnd * 128 of credit. */
+/* Adds one packet for every cwnd * 128 of credit. */
 CC_INLINE void htcp_spend(struct htcp *ca, struct cc_connection *c, u32 acked)
 {
 	u64 price = (u64)cc_max(c->cwnd, 1) * HTCP_ONE;
@@ -272,7 +272,7 @@ CC_INLINE void htcp_measure_rtt(struct htcp *ca, const struct cc_connection *c, 
 	if (c->state != CC_OPEN)
 		return;
 	ca->max_rtt = cc_max(ca->max_rtt, ca->min_rtt);
-	/* Farther off, it is rather a delayed ACK or a retransmission than a queue. */
+	/* A larger sample is probably a delayed ACK or a retransmission, and not a queue. */
 	if (rtt > ca->max_rtt && rtt <= ca->max_rtt + htcp_round_up(ca, 20000))
 		ca->max_rtt = rtt;
 }
@@ -282,7 +282,7 @@ CC_INLINE void htcp_learn_rate(struct htcp *ca, u64 now)
 	u32 rate = (u64)ca->counted * HTCP_SECOND_US / (now - ca->counted_since);
 
 	if ((now - ca->last_cong) / ca->min_rtt <= 3) {
-		/* What came before the loss tells nothing about what comes after. */
+		/* Packets before the loss do not count for the rate after it. */
 		ca->rate = rate;
 		ca->max_rate = rate;
 		return;
@@ -297,7 +297,7 @@ CC_INLINE void htcp_count_from(struct htcp *ca, u64 now)
 	ca->counted_since = now;
 }
 
-/* The rate over a window and a round trip, whichever is the longer. */
+/* Measures the rate over a window or a round trip, whichever is longer. */
 CC_INLINE void htcp_measure_rate(struct htcp *ca, const struct cc_connection *c, u32 pkts_acked)
 {
 	u64 now = htcp_now(ca, c);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Scalable TCP: one packet more for every hundred ACKed, an eighth less at a loss, so that the time
- * to recover does not depend on the window.
+/* Scalable TCP: the window grows by a packet for every hundred ACKed, and shrinks by an eighth at a
+ * loss, so that the recovery time does not depend on the window.
  *
  * Source: T. Kelly, "Scalable TCP: improving performance in highspeed wide area networks", 2003:
  * a = 0.01, b = 0.125.
  *
  * Differences from Linux (net/ipv4/tcp_scalable.c, since 2020): none with ai = 100 and md_shift = 3.
  * Before 2020 Linux counted 50 ACKs a packet, which with delayed ACKs is Kelly's hundred packets:
- * ai = 50 is for comparing with that. Kelly grows by 0.01 an ACK whatever the window; Linux, and so
- * we, by one packet a window where the window is below `ai`, as Reno does. */
+ * ai = 50 is for comparison with that. Kelly grows by 0.01 an ACK for any window. Linux, and this code,
+ * grow by one packet a window where the window is below `ai`, as Reno does. */
 #ifndef LH_SCALABLE_MATH_H
 #define LH_SCALABLE_MATH_H
 

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* TRC-TCP (Transmission Rate Controlled TCP): Reno's windows, sent without bursts, so that the rate
- * at which packets leave is near the rate that the window stands for.
+/* TRC-TCP (Transmission Rate Controlled TCP): Reno's windows, sent without bursts, so that
+ * packets are sent near the rate that follows from the window.
  *
  * Source: K. Hiraki, M. Inaba, "Very high-speed wide area network infrastructure for scientific
  * research" (Data Reservoir, SC2003); M. Nakamura, M. Inaba, K. Hiraki, "End-node transmission rate
  * control kind to intermediate routers", PFLDnet 2004. It has two parts:
  *
- *   packet spacing    in slow start each ACK lets two packets go. The first leaves at once, the second
+ *   packet spacing    in slow start each ACK releases two packets. The first is sent at once, the second
  *                     half an expected ACK interval later. A window that is ACKed in one round trip
- *                     brings an ACK every RTT/cwnd, so that is a packet every RTT/(2·cwnd): a rate of
+ *                     causes an ACK every RTT/cwnd, so packets are RTT/(2·cwnd) apart: a rate of
  *                     200 % of cwnd/RTT.
- *   IPG tuning        the inter-packet gap is set so that packets never leave faster than a rate.
+ *   IPG tuning        the inter-packet gap limits the sending rate.
  *
  * Differences from the paper: it delays each second packet by a timer; here all packets are spaced
- * evenly, also where ACKs come merged. Its gap is the Ethernet card's, between frames, in bytes of
+ * evenly, also with merged ACKs. Its gap is the Ethernet card's, between frames, in bytes of
  * the wire; gap_ns is from the beginning of one packet to the beginning of the next, by TCP's own
- * timer, for this connection alone. After slow start the paper leaves Reno unspaced but for the IPG;
+ * timer, for this connection alone. After slow start the paper paces Reno only by the IPG;
  * here steady_percent applies.
  *
- * Differences from Linux's Reno with its pacing on: none with the parameters as they stand, except
- * that a single packet may leave alone (tcp_min_tso_segs is 2). How many leave together at least is
- * the kernel's decision: about a millisecond's worth (tcp_tso_autosize), unless the device says less:
+ * Differences from Linux's Reno with its pacing on: none with the default parameters, except
+ * that a single packet may be sent alone (tcp_min_tso_segs is 2). The kernel decides how many packets
+ * are sent together: about a millisecond's worth (tcp_tso_autosize), unless the device has a limit:
  * ip link set dev DEVICE gso_max_segs 1. */
 #ifndef LH_TRC_MATH_H
 #define LH_TRC_MATH_H
@@ -67,8 +67,8 @@ CC_INLINE u64 trc_window_rate(const struct cc_connection *c, u32 percent)
 	return packets * ((u64)c->mss * percent * 10000 / c->srtt_us);
 }
 
-/* Bytes/s; 0 leaves it to the kernel. As tcp_update_pacing_rate, half of ssthresh is where slow start
- * ends for this: the last doubling is ACKed at the steady rate. */
+/* Bytes/s; 0 leaves it to the kernel. As in tcp_update_pacing_rate, slow start ends for this at half of
+ * ssthresh: the last doubling is ACKed at the steady rate. */
 CC_INLINE u64 trc_pacing_rate(const struct trc *ca, const struct cc_connection *c)
 {
 	u64 limit = trc_limit(ca, c);

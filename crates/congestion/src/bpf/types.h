@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Integers by width, for compilers with and without a C library. */
+/* Integer types by width, for compilers with and without a C library. */
 #ifndef LH_TYPES_H
 #define LH_TYPES_H
 

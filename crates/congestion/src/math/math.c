@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// The arithmetic of every congestion control as a table for the host: what src/math/mod.rs calls.
+// Table of every congestion control's arithmetic for the host, which src/math/mod.rs calls.
 #include "../bpf/algorithms.h"
 
 struct cc_parameter {
@@ -15,7 +15,7 @@ struct cc_field {
 struct cc_algorithm {
 	const char *name;
 	const struct cc_parameter *parameters; /* the last has no name */
-	const struct cc_field *fields;	       /* likewise */
+	const struct cc_field *fields;	       /* the last has no name */
 	void (*read)(const void *ca, s64 *values);
 	void (*init)(void *ca, struct cc_connection *c);
 	u32 (*ssthresh)(void *ca, const struct cc_connection *c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-// The counting of ACKs for the host: what src/watch/ack_counts.rs calls.
+// ACK counting for the host, which src/watch/ack_counts.rs calls.
 #include "../bpf/ack_counts.h"
 
 void longhaul_ack_count(struct ack_counts *counts, u32 una, u32 mss, u64 now_us)

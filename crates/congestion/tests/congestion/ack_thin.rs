@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ACK thinning in the kernel decides as ACK thinning in `longhaul link` does.
+//! Comparison of ACK thinning in the kernel with that of `longhaul link`.
 
 use longhaul_congestion::ack_thin::math::{Flow, Kind, Limits, PureAck, Verdict, classify};
 use longhaul_netem::{
@@ -12,9 +12,9 @@ use proptest::prelude::*;
 /// A segment that a receiver sends.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
-    /// Since the one before.
+    /// Time since the previous segment.
     gap: Time,
-    /// Bytes newly covered; 0 makes a duplicate.
+    /// Bytes newly covered; 0 is a duplicate.
     covered: u32,
     window: u16,
     pure: bool,
@@ -36,16 +36,16 @@ fn segments() -> impl Strategy<Value = Vec<Sent>> {
 
 const HOLD: Time = Time::from_millis(10);
 
-/// What either says of one segment, and of what is due before it.
+/// Decision on one segment, or on a stored ACK that is due before it.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Verdict(Verdict),
-    /// Another segment made a kept ACK needless, or not.
+    /// Whether another segment superseded a stored ACK.
     Flushed(bool),
     ReleasedAt(Time),
 }
 
-/// All that is decided for `sent`, in order, with whatever `release`, `offer` and `flush` say.
+/// Returns all decisions for `sent`, in order, by the given functions.
 fn decide<S>(
     sent: &[Sent],
     state: &mut S,
@@ -67,7 +67,7 @@ fn decide<S>(
     seen
 }
 
-fn by_the_kernels(sent: &[Sent], ratio: u32, covered_max: u32) -> Vec<Seen> {
+fn kernel_decisions(sent: &[Sent], ratio: u32, covered_max: u32) -> Vec<Seen> {
     let limits = Limits {
         hold_ns: HOLD.as_nanos(),
         count_max: ratio,
@@ -94,7 +94,7 @@ fn by_the_kernels(sent: &[Sent], ratio: u32, covered_max: u32) -> Vec<Seen> {
     )
 }
 
-fn by_the_links(sent: &[Sent], shift: u32, covered_max: u32) -> Vec<Seen> {
+fn link_decisions(sent: &[Sent], shift: u32, covered_max: u32) -> Vec<Seen> {
     let limits = ack::Limits {
         covered_max,
         ..ack::Limits::new(shift, HOLD, 1500)
@@ -125,19 +125,19 @@ fn by_the_links(sent: &[Sent], shift: u32, covered_max: u32) -> Vec<Seen> {
 
 proptest! {
     #[test]
-    fn the_kernel_decides_as_a_link(sent in segments(), shift in 0..6u32, full in 1..20u32) {
+    fn kernel_and_link_decide_alike(sent in segments(), shift in 0..6u32, full in 1..20u32) {
         let covered_max = (full << shift) * 1448;
         prop_assert_eq!(
-            by_the_kernels(&sent, 1 << shift, covered_max),
-            by_the_links(&sent, shift, covered_max)
+            kernel_decisions(&sent, 1 << shift, covered_max),
+            link_decisions(&sent, shift, covered_max)
         );
     }
 
-    /// The sender's point of view: what it learned never lags by more than the limits allow.
+    /// From the sender's view: the acknowledged bytes never lag by more than the limits allow.
     #[test]
-    fn nothing_is_kept_beyond_the_limits(sent in segments(), ratio in 1..64u32) {
+    fn delays_stay_within_the_limits(sent in segments(), ratio in 1..64u32) {
         let covered_max = ratio * 1448;
-        let seen = by_the_kernels(&sent, ratio, covered_max);
+        let seen = kernel_decisions(&sent, ratio, covered_max);
         let mut kept = 0;
         for one in &seen {
             match one {
@@ -150,7 +150,7 @@ proptest! {
 }
 
 #[test]
-fn with_delayed_acks_a_ratio_is_in_segments() {
+fn ratio_counts_segments_with_delayed_acks() {
     let sent = [Sent {
         gap: Time::from_nanos(1000),
         covered: 2896,
@@ -158,11 +158,11 @@ fn with_delayed_acks_a_ratio_is_in_segments() {
         pure: true,
     }; 800];
     let passed = |ratio: u32| {
-        let seen = by_the_kernels(&sent, ratio, ratio * 1448);
+        let seen = kernel_decisions(&sent, ratio, ratio * 1448);
         let passes = seen.iter().filter(|s| **s == Seen::Verdict(Verdict::Pass));
         passes.count()
     };
-    // The first goes anyway.
+    // The first is always sent.
     assert_eq!([2, 4, 8, 32].map(passed), [800, 400, 200, 50]);
 }
 
@@ -186,7 +186,7 @@ const SACK: &[u8] = &[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2];
 const MULTIPATH: &[u8] = &[30, 8, 32, 1, 0, 0, 0, 2];
 
 #[test]
-fn only_a_bare_ack_is_pure() {
+fn classifies_only_bare_acks_as_pure() {
     let pure = Kind::Pure(PureAck::new(77, 9));
     for version in [4, 6] {
         assert_eq!(classify(&packet(version, 0x10, &[], &[])), pure);
@@ -211,7 +211,7 @@ fn only_a_bare_ack_is_pure() {
 }
 
 #[test]
-fn fragments_and_ip_options_are_left_alone() {
+fn passes_fragments_and_ip_options() {
     let mut fragment = packet(4, 0x10, &[], &[]);
     fragment[6] = 0x20;
     assert_eq!(classify(&fragment), Kind::Other);
@@ -224,9 +224,9 @@ fn fragments_and_ip_options_are_left_alone() {
 }
 
 proptest! {
-    /// What one calls pure, the other does too, whichever byte is another.
+    /// The classifications agree, whichever byte is changed.
     #[test]
-    fn a_link_calls_pure_what_the_kernel_does(
+    fn kernel_and_link_classify_alike(
         version in prop_oneof![Just(4), Just(6)],
         stamped: bool,
         at in 0..72usize,

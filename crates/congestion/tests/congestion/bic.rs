@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! BIC, both forms, against its published phases and against what the ACK paper measured.
+//! Both forms of BIC, compared with its published phases and with the ACK paper's measurements.
 
 use longhaul_congestion::math::{Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
@@ -35,7 +35,7 @@ impl Sender {
         sender
     }
 
-    /// With its last loss at `last_max` and out of slow start.
+    /// Creates a sender in congestion avoidance whose last loss was at `last_max`.
     fn after_loss(name: &str, last_max: u32, given: &[(&str, u32)]) -> Self {
         let mut sender = Self::new(name, given);
         sender.lose_at(last_max);
@@ -67,7 +67,7 @@ impl Sender {
         self.bic.cong_avoid(&mut self.window, &ack);
     }
 
-    /// One round trip, with an ACK for every `per_ack` packets. Returns by how much the window grew.
+    /// Runs one round trip with an ACK for every `per_ack` packets. Returns the growth of the window.
     fn round_trip(&mut self, per_ack: u32) -> u32 {
         let (before, acks) = (self.window.cwnd, self.window.cwnd.div_ceil(per_ack));
         let step = Time::from_nanos(self.rtt.as_nanos() / u64::from(acks));
@@ -97,7 +97,7 @@ impl Sender {
         algorithm("bic").unwrap().fields().map(|field| field.name)
     }
 
-    /// What the arithmetic says for one ACK at `cwnd`.
+    /// Returns `cnt` for one ACK at `cwnd`.
     fn cnt_at(&mut self, cwnd: u32) -> i64 {
         self.window.cwnd = cwnd;
         self.window.cwnd_cnt = 0;
@@ -107,8 +107,8 @@ impl Sender {
     }
 }
 
-/// The phases as published with Linux's constants: window, window of the last loss, ACKed packets
-/// for each packet that the window grows. The last must be halved: an ACK is for two packets.
+/// The published phases with Linux's constants: window, window of the last loss, and ACKed packets for
+/// each packet of growth. The last is halved, as an ACK covers two packets.
 const PHASES: [(u32, u32, i64); 18] = [
     // additive: an Smax of 16 a round trip
     (800, 1000, 50),
@@ -156,7 +156,7 @@ fn each_phase_grows_as_published() {
 }
 
 #[test]
-fn a_low_window_is_renos() {
+fn small_windows_grow_as_reno() {
     for name in ["bic", "bic_linux"] {
         for cwnd in 2..=14 {
             let mut sender = Sender::after_loss(name, 100, &[]);
@@ -167,7 +167,7 @@ fn a_low_window_is_renos() {
 }
 
 #[test]
-fn a_loss_takes_a_fifth_and_half_of_a_low_window() {
+fn a_loss_reduces_by_a_fifth_and_halves_small_windows() {
     for name in ["bic", "bic_linux"] {
         for (cwnd, left) in [(2, 2), (3, 2), (14, 7), (15, 11), (100, 79), (1000, 799)] {
             assert_eq!(
@@ -180,7 +180,7 @@ fn a_loss_takes_a_fifth_and_half_of_a_low_window() {
 }
 
 #[test]
-fn fast_convergence_leaves_room_for_others() {
+fn fast_convergence_lowers_the_target() {
     let mut sender = Sender::after_loss("bic", 1000, &[]);
     sender.lose_at(900);
     assert_eq!(sender.state("last_max"), 900 * 1843 / 2048);
@@ -197,7 +197,7 @@ fn fast_convergence_leaves_room_for_others() {
 }
 
 #[test]
-fn a_time_out_forgets_the_search() {
+fn a_time_out_resets_the_search() {
     for name in ["bic", "bic_linux"] {
         let mut sender = Sender::after_loss(name, 1000, &[]);
         sender
@@ -209,9 +209,9 @@ fn a_time_out_forgets_the_search() {
 }
 
 #[test]
-fn the_way_back_is_additive_then_a_search_then_slow() {
+fn recovery_is_additive_then_a_search_then_slow() {
     for name in ["bic", "bic_linux"] {
-        // Linux takes the two packets per ACK into account twice.
+        // Linux counts the two packets per ACK twice.
         let (per_ack, rounds) = if name == "bic" {
             (2, 8..=10)
         } else {
@@ -231,10 +231,9 @@ fn the_way_back_is_additive_then_a_search_then_slow() {
     }
 }
 
-/// However many packets an ACK is for: BIC's Smax holds, while Linux's own form takes the ratio into
-/// account twice.
+/// BIC's Smax applies for any number of packets per ACK, while Linux's own form counts the ratio twice.
 #[test]
-fn merged_acks_do_not_hasten_the_form_that_counts_acks() {
+fn merged_acks_do_not_speed_up_ack_counting() {
     for per_ack in [1, 2, 8, 44] {
         let growth = |name| {
             let mut sender = Sender::after_loss(name, 100_000, &[]);
@@ -245,17 +244,17 @@ fn merged_acks_do_not_hasten_the_form_that_counts_acks() {
             sender.round_trip(per_ack)
         };
         let (bic, linux) = (growth("bic"), growth("bic_linux"));
-        // One packet per ACK is taken for 31/16 of one: see the next test.
+        // One packet per ACK counts as 31/16 of one: see the next test.
         assert!((14..=32).contains(&bic), "{per_ack}: {bic}");
         let twice = 16 * per_ack.max(2);
         assert!(linux.abs_diff(twice) <= twice / 8 + 1, "{per_ack}: {linux}");
     }
 }
 
-/// n is how finely the ratio is kept: 2 packets per ACK are exact with any n; one packet per ACK is
-/// never reached from the 2 that it begins with, but stops 1/2^n below.
+/// n is the precision of the ratio: 2 packets per ACK are exact with any n. One packet per ACK is never
+/// reached from the initial 2; the ratio stops 1/2^n below.
 #[test]
-fn the_shift_keeps_the_ratio_in_steps_of_its_own() {
+fn shift_sets_the_precision_of_the_ratio() {
     for shift in 1..=6 {
         let settled = |per_ack| {
             let mut sender = Sender::new("bic", &[("ack_shift", shift)]);
@@ -268,9 +267,9 @@ fn the_shift_keeps_the_ratio_in_steps_of_its_own() {
     }
 }
 
-/// n is also how long the ratio is remembered: about 2^n ACKs to 1 − 1/e of a change.
+/// n is also the time constant of the ratio: about 2^n ACKs to 1 − 1/e of a change.
 #[test]
-fn the_shift_is_how_long_the_ratio_is_remembered() {
+fn shift_sets_the_time_constant_of_the_ratio() {
     for shift in 1..=6_u32 {
         let mut sender = Sender::new("bic", &[("ack_shift", shift)]);
         let near = (2.0 + 30.0 * (1.0 - (-1.0_f64).exp())) * f64::from(1 << shift);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! FAST TCP alone on 1 Gbit/s with a queue without end, on a path that changes its length or rate.
+//! FAST TCP alone on 1 Gbit/s with an unlimited queue, on a path whose delay or rate changes.
 
 use longhaul_congestion::math::{Algorithm, Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use longhaul_units::Time;
 use std::collections::VecDeque;
 
-/// Packets that leave together and share an ACK, at most.
+/// Most packets that are sent together and share an ACK.
 const TRAIN: u32 = 8;
 const PACKET_BITS: u64 = 12_000;
 
@@ -24,7 +24,7 @@ struct Flow {
     propagation: Time,
     bits_per_second: u64,
     now: Time,
-    /// When the transmitter has sent what waits.
+    /// Time at which the transmitter has sent its queue.
     free: Time,
     trains: VecDeque<Train>,
     out: u32,
@@ -99,7 +99,7 @@ impl Flow {
         self.send();
     }
 
-    /// Runs on for `seconds` and returns the mean rate in Mbit/s.
+    /// Runs for `seconds` and returns the mean rate in Mbit/s.
     fn run(&mut self, seconds: u64) -> f64 {
         let (end, before) = (self.now + Time::from_secs(seconds), self.delivered);
         while self.now < end {
@@ -108,12 +108,12 @@ impl Flow {
         megabits(self.delivered - before) / seconds as f64
     }
 
-    /// Packets that wait.
+    /// Returns the packets in the queue.
     fn queue(&self) -> u64 {
         self.free.since(self.now).as_nanos() * self.bits_per_second / 1_000_000_000 / PACKET_BITS
     }
 
-    /// What it takes for propagation, in ms.
+    /// Returns its estimate of the propagation delay, in ms.
     fn base_rtt(&self) -> i64 {
         let at = fast().fields().position(|f| f.name == "base_rtt").unwrap();
         self.fast.values()[at] / 1000
@@ -129,7 +129,7 @@ fn near(value: f64, want: f64, share: f64) -> bool {
 }
 
 #[test]
-fn alpha_packets_stand_in_the_queue() {
+fn keeps_alpha_packets_in_the_queue() {
     for alpha in [100, 200, 500] {
         let mut flow = Flow::new(38, &[("alpha", alpha)]);
         flow.run(20);
@@ -140,7 +140,7 @@ fn alpha_packets_stand_in_the_queue() {
 }
 
 #[test]
-fn it_settles_at_the_same_queue_with_any_gamma() {
+fn settles_at_the_same_queue_with_any_gamma() {
     for gamma in [10, 20, 50] {
         let mut flow = Flow::new(180, &[("gamma", gamma)]);
         flow.run(30);
@@ -150,9 +150,9 @@ fn it_settles_at_the_same_queue_with_any_gamma() {
 }
 
 /// JGN II, figure 4 (a): 38 ms for 30 s, then 80 ms, then 38 ms again. As published, FAST takes 42 ms
-/// of propagation for a queue, and α packets in 42 ms are 57 Mbit/s.
+/// of propagation for queueing delay, and α packets in 42 ms are 57 Mbit/s.
 #[test]
-fn a_longer_path_is_taken_for_a_queue() {
+fn mistakes_a_longer_path_for_queueing() {
     let mut flow = Flow::new(38, &[]);
     flow.run(30);
     flow.propagation = Time::from_millis(80);
@@ -167,7 +167,7 @@ fn a_longer_path_is_taken_for_a_queue() {
 }
 
 #[test]
-fn with_a_window_the_longer_path_is_learnt() {
+fn base_rtt_window_adapts_to_a_longer_path() {
     let mut flow = Flow::new(38, &[("base_rtt_window", 10)]);
     flow.run(30);
     flow.propagation = Time::from_millis(80);
@@ -180,9 +180,9 @@ fn with_a_window_the_longer_path_is_learnt() {
     assert!(flow.run(10) > 970.0, "shorter again");
 }
 
-/// Every look empties the queue first: baseRTT doesn't climb onto the queue of the flow itself.
+/// Each probe drains the queue first: baseRTT does not include the queue of the flow itself.
 #[test]
-fn looking_again_and_again_does_not_fill_the_queue() {
+fn repeated_probes_do_not_fill_the_queue() {
     let mut flow = Flow::new(38, &[("base_rtt_window", 2)]);
     let rate = flow.run(120);
     assert_eq!(flow.base_rtt(), 38);
@@ -192,7 +192,7 @@ fn looking_again_and_again_does_not_fill_the_queue() {
 
 /// 1 Gbit/s, 250 Mbit/s, 1 Gbit/s.
 #[test]
-fn a_rate_that_comes_back_is_used() {
+fn uses_a_rate_that_recovers() {
     let mut flow = Flow::new(38, &[]);
     flow.run(20);
     flow.bits_per_second /= 4;
@@ -208,7 +208,7 @@ fn a_rate_that_comes_back_is_used() {
 }
 
 #[test]
-fn a_loss_halves_and_a_time_out_starts_slowly() {
+fn a_loss_halves_and_a_time_out_restarts_slow_start() {
     let mut flow = Flow::new(38, &[]);
     flow.run(10);
     let before = flow.window.cwnd;
@@ -236,9 +236,9 @@ fn a_loss_halves_and_a_time_out_starts_slowly() {
     assert_eq!(flow.window.cwnd, 2);
 }
 
-/// Down at once; up over a round trip; never more than twice the window in one update.
+/// The window shrinks at once and grows over a round trip, to at most twice in one update.
 #[test]
-fn the_window_goes_up_by_steps_of_one() {
+fn the_window_grows_in_steps_of_one() {
     let mut flow = Flow::new(38, &[]);
     flow.run(5);
     for _ in 0..200_000 {

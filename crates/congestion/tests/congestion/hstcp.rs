@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! HighSpeed TCP against RFC 3649: its formulas, its table of appendix B, its growth.
+//! Comparison of HighSpeed TCP with RFC 3649: formulas, table of appendix B, and growth.
 
 use longhaul_congestion::math::{Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window};
 use longhaul_units::Time;
 use std::fmt::Write;
 
-/// One row of the table: from this window on, a(w) whole packets and b(w).
+/// A row of the table: a(w) in whole packets and b(w) from this window on.
 struct Row {
     cwnd: u32,
     a: usize,
@@ -90,7 +90,7 @@ fn ack(connection: &mut Connection, window: &mut Window, acked: u32) {
     connection.cong_avoid(window, &ack);
 }
 
-/// How much the window grows while it is ACKed once, `per_ack` packets at a time.
+/// Returns the growth while the window is ACKed once, `per_ack` packets at a time.
 fn growth(connection: &mut Connection, cwnd: u32, per_ack: u32) -> u32 {
     let mut window = in_avoidance(cwnd);
     for _ in 0..cwnd / per_ack {
@@ -100,7 +100,7 @@ fn growth(connection: &mut Connection, cwnd: u32, per_ack: u32) -> u32 {
 }
 
 #[test]
-fn the_table_is_what_the_formulas_give() {
+fn table_matches_the_formulas() {
     let (path, wanted) = (
         concat!(env!("CARGO_MANIFEST_DIR"), "/src/bpf/hstcp_table.h"),
         header(),
@@ -112,7 +112,7 @@ fn the_table_is_what_the_formulas_give() {
 }
 
 #[test]
-fn the_table_is_the_one_that_the_rfc_prints() {
+fn table_matches_the_rfc() {
     let rows = table();
     let printed = [
         (38, 1, 0.50),
@@ -130,7 +130,7 @@ fn the_table_is_the_one_that_the_rfc_prints() {
     assert_eq!(last, [(79517, 70), (84035, 71), (89053, 72), (94717, 73)]);
 }
 
-/// RFC 3649, table 2: p(w) = 0.078/w^1.2 has to be what a(w) and b(w) lead to.
+/// RFC 3649, table 2: p(w) = 0.078/w^1.2 follows from a(w) and b(w).
 #[test]
 fn a_and_b_lead_to_the_response_function() {
     for w in [38.0, 263.0, 1795.0, 12279.0, 83981.0_f64] {
@@ -144,7 +144,7 @@ fn a_and_b_lead_to_the_response_function() {
 }
 
 #[test]
-fn a_loss_takes_b_of_every_window() {
+fn a_loss_reduces_the_window_by_b() {
     let (mut connection, rows) = (algorithm("hstcp").unwrap().connection(&[]), table());
     for cwnd in 38..100_000 {
         let row = rows.iter().rfind(|row| row.cwnd <= cwnd).unwrap();
@@ -157,7 +157,7 @@ fn a_loss_takes_b_of_every_window() {
 }
 
 #[test]
-fn linux_takes_the_row_above() {
+fn linux_table_uses_the_row_above() {
     let (mut connection, rows) = (algorithm("hstcp").unwrap().connection(&[1, 0]), table());
     for cwnd in (39..=89_053).step_by(7) {
         let row = rows.iter().find(|row| cwnd <= row.cwnd).unwrap();
@@ -182,7 +182,7 @@ fn a_round_trip_adds_a() {
 }
 
 #[test]
-fn how_many_packets_an_ack_covers_is_all_the_same() {
+fn growth_is_independent_of_packets_per_ack() {
     let mut connection = algorithm("hstcp").unwrap().connection(&[]);
     // a(44000) = 57, less what the larger window at the end asks for.
     let grown: Vec<_> = [1, 2, 44]
@@ -199,7 +199,7 @@ fn counting_acks_halves_growth_where_every_second_packet_is_acked() {
 }
 
 #[test]
-fn windows_beyond_the_table_keep_its_last_row() {
+fn windows_beyond_the_table_use_its_last_row() {
     let mut connection = algorithm("hstcp").unwrap().connection(&[]);
     for cwnd in [94_717, 600_000, 1 << 25, 1 << 31] {
         let b = u32::try_from(u64::from(cwnd) * 23 / 256).unwrap();
@@ -208,7 +208,7 @@ fn windows_beyond_the_table_keep_its_last_row() {
 }
 
 #[test]
-fn a_loss_in_slow_start_takes_half() {
+fn a_loss_in_slow_start_halves() {
     let mut connection = algorithm("hstcp").unwrap().connection(&[]);
     let window = Window {
         cwnd: 40_000,

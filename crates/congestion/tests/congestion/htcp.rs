@@ -12,7 +12,7 @@ fn htcp() -> Algorithm {
     algorithm("htcp").unwrap()
 }
 
-/// Its parameters as they are unless told, but for `changes`.
+/// Returns the default parameters with `changes`.
 fn parameters(changes: &[(&str, u32)]) -> Vec<u32> {
     let value = |parameter: longhaul_congestion::math::Parameter| {
         let told = changes.iter().find(|(name, _)| *name == parameter.name);
@@ -47,7 +47,7 @@ impl Flow {
         flow
     }
 
-    /// One of the fields that `cc watch` shows.
+    /// Returns a field that `cc watch` shows.
     fn field(&self, name: &str) -> f64 {
         let at = htcp()
             .fields()
@@ -57,7 +57,7 @@ impl Flow {
         self.connection.values()[at] as f64 / f64::from(divisor)
     }
 
-    /// A window is ACKed at once, a round trip later. It does not grow.
+    /// ACKs a window at once, a round trip later, without growth.
     fn round_trip(&mut self) {
         self.now += self.rtt;
         let sample = AckSample {
@@ -70,7 +70,7 @@ impl Flow {
         self.connection.pkts_acked(&self.window, &sample);
     }
 
-    /// `acked` packets let the window grow.
+    /// Grows the window for `acked` packets.
     fn ack(&mut self, acked: u32) {
         let ack = Ack {
             now: self.now,
@@ -81,7 +81,7 @@ impl Flow {
         self.connection.cong_avoid(&mut self.window, &ack);
     }
 
-    /// A window is ACKed, `per_ack` packets at a time and no time apart; returns the growth.
+    /// ACKs a window, `per_ack` packets at a time, without delay; returns the growth.
     fn grow(&mut self, per_ack: u32) -> u32 {
         let before = self.window.cwnd;
         for _ in 0..before / per_ack {
@@ -103,7 +103,7 @@ impl Flow {
         self.state = state;
     }
 
-    /// Enough round trips at `rtt_ms` for a rate to be learnt.
+    /// Runs enough round trips at `rtt_ms` to measure a rate.
     fn steady(&mut self, rtt_ms: u64) {
         self.rtt = Time::from_millis(rtt_ms);
         for _ in 0..20 {
@@ -117,7 +117,8 @@ impl Flow {
         ssthresh
     }
 
-    /// A loss, and a round trip later all is well. The window stays, so that rates are alike.
+    /// Simulates a loss that is recovered after a round trip. The window is unchanged, so that rates are
+    /// equal.
     fn loss(&mut self) -> u32 {
         let ssthresh = self.lose();
         self.round_trip();
@@ -125,7 +126,7 @@ impl Flow {
         ssthresh
     }
 
-    /// Two losses at like rates: from here on beta adapts.
+    /// Simulates two losses at equal rates, after which beta adapts.
     fn adaptive(changes: &[(&str, u32)], rtt_ms: u64) -> Self {
         let mut flow = Self::new(changes, rtt_ms);
         for _ in 0..2 {
@@ -135,7 +136,7 @@ impl Flow {
         flow
     }
 
-    /// alpha as the window next grows, `after` the end of the last congestion.
+    /// Returns alpha at the next growth, `after` the end of the last congestion.
     fn alpha(mut self, after: Time) -> f64 {
         self.now += after;
         while self.window.cwnd == CWND {
@@ -157,7 +158,7 @@ impl Flow {
     }
 }
 
-/// The paper's f, D seconds after congestion.
+/// Returns the paper's f, D seconds after congestion.
 fn f(d: f64) -> f64 {
     if d > 1.0 {
         1.0 + 10.0 * (d - 1.0) + ((d - 1.0) / 2.0).powi(2)
@@ -171,7 +172,7 @@ const AFTER_MS: [u64; 10] = [
 ];
 
 #[test]
-fn alpha_is_the_papers() {
+fn alpha_matches_the_paper() {
     for after in AFTER_MS.map(Time::from_millis) {
         let alpha = Flow::new(&[("rtt_scaling", 0)], 80).alpha(after);
         let wanted = f(after.as_secs_f64());
@@ -201,8 +202,8 @@ fn alpha_scales_with_the_round_trip_from_10_to_200_ms() {
     }
 }
 
-/// At HZ = 250, 38, 80 and 180 ms are 10, 20 and 45 jiffies, so that f is taken times 0.4, 0.8 and
-/// 2 (which is the most), and rounded down: f(3) = 22, f(20) = 281.
+/// At HZ = 250, 38, 80 and 180 ms are 10, 20 and 45 jiffies. So f is multiplied by 0.4, 0.8 and 2 (the
+/// maximum), and rounded down: f(3) = 22, f(20) = 281.
 #[test]
 fn linux_scales_in_jiffies() {
     for (rtt_ms, at_3s, at_20s) in [(38, 8.0, 112.0), (80, 17.0, 224.0), (180, 44.0, 562.0)] {
@@ -226,7 +227,7 @@ fn alpha_goes_down_as_beta_goes_up() {
 }
 
 #[test]
-fn a_loss_leaves_what_empties_the_queue() {
+fn a_loss_reduces_the_window_by_the_queue() {
     for (longest_ms, left) in [(38, 102), (47, 102), (50, 97), (60, 81), (75, 64), (90, 64)] {
         let mut flow = Flow::adaptive(&[], 38);
         for rtt_ms in (38..longest_ms).step_by(15).chain([longest_ms]) {
@@ -241,7 +242,7 @@ fn a_loss_leaves_what_empties_the_queue() {
 }
 
 #[test]
-fn a_loss_halves_while_beta_may_not_adapt() {
+fn a_loss_halves_without_adaptive_backoff() {
     let third = |changes: &[_], rtt_ms| {
         let mut flow = Flow::adaptive(changes, rtt_ms);
         flow.steady(rtt_ms);
@@ -264,7 +265,7 @@ fn a_rate_that_changed_by_more_than_a_fifth_halves_the_window() {
 }
 
 #[test]
-fn without_the_bandwidth_switch_the_second_loss_adapts_already() {
+fn second_loss_adapts_without_bandwidth_switch() {
     let mut flow = Flow::new(&[("bandwidth_switch", 0)], 38);
     flow.steady(38);
     assert_eq!(flow.loss(), CWND / 2);
@@ -274,7 +275,7 @@ fn without_the_bandwidth_switch_the_second_loss_adapts_already() {
 }
 
 #[test]
-fn the_longest_round_trip_is_forgotten_by_a_twentieth_a_loss() {
+fn max_rtt_decays_by_a_twentieth_at_each_loss() {
     let mut flow = Flow::new(&[], 38);
     flow.round_trip();
     flow.rtt = Time::from_millis(58);
@@ -284,9 +285,9 @@ fn the_longest_round_trip_is_forgotten_by_a_twentieth_a_loss() {
     assert_eq!(flow.field("max_rtt"), 57_000.0);
 }
 
-/// 38 → 80 ms in one step, as in the JGN II paper, is no queue.
+/// A step from 38 to 80 ms, as in the JGN II paper, is not queueing delay.
 #[test]
-fn a_round_trip_20_ms_above_the_longest_is_not_believed() {
+fn max_rtt_ignores_samples_20_ms_above_it() {
     for (rtt_ms, longest) in [(58, 58_000.0), (59, 38_000.0), (80, 38_000.0)] {
         let mut flow = Flow::new(&[], 38);
         flow.round_trip();
@@ -309,7 +310,7 @@ fn congestion_ends_when_the_flow_is_open_again() {
 }
 
 #[test]
-fn an_undone_loss_leaves_no_trace() {
+fn undo_restores_all_state() {
     let mut flow = Flow::adaptive(&[], 38);
     flow.rtt = Time::from_millis(57);
     flow.round_trip();
@@ -333,9 +334,9 @@ fn an_undone_loss_leaves_no_trace() {
     assert_eq!(flow.connection.values(), before);
 }
 
-/// Linux saves what the backoff has changed already.
+/// Linux saves values that the backoff has changed already.
 #[test]
-fn linux_undoes_the_time_of_the_loss_alone() {
+fn linux_undo_restores_only_the_time_of_the_loss() {
     let mut flow = Flow::adaptive(&[("jiffy_us", 4000)], 40);
     flow.rtt = Time::from_millis(60);
     flow.round_trip();
@@ -350,7 +351,7 @@ fn linux_undoes_the_time_of_the_loss_alone() {
 }
 
 #[test]
-fn a_round_trip_adds_alpha_however_many_packets_an_ack_covers() {
+fn a_round_trip_adds_alpha_for_any_packets_per_ack() {
     for per_ack in [1, 2, 10, 50] {
         let mut flow = Flow::new(&[("rtt_scaling", 0)], 80);
         flow.now += Time::from_secs(10);
@@ -365,10 +366,10 @@ fn a_round_trip_adds_alpha_however_many_packets_an_ack_covers() {
     }
 }
 
-/// With two packets an ACK and w = 9.2 to 10 alpha, five ACKs make up for a packet, and a sixth is not
-/// counted: a packet for twelve.
+/// With two packets an ACK and w = 9.2 to 10 alpha, five ACKs add a packet, and a sixth is not counted:
+/// a packet for twelve.
 #[test]
-fn linux_drops_an_ack_at_each_step() {
+fn linux_ignores_an_ack_at_each_step() {
     let mut flow = Flow::new(&[("rtt_scaling", 0), ("jiffy_us", 4000)], 80);
     flow.now += Time::from_millis(10_604);
     while flow.grow(2) == 0 {}
@@ -382,7 +383,7 @@ fn linux_drops_an_ack_at_each_step() {
 }
 
 #[test]
-fn it_never_grows_faster_than_slow_start() {
+fn never_grows_faster_than_slow_start() {
     let mut flow = Flow::new(&[], 180);
     flow.round_trip();
     flow.now += Time::from_secs(3600);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every object in the running kernel: the verifier takes it, and a connection with losses uses it
-//! from beginning to end.
+//! Every object in the running kernel: the verifier accepts it, and a connection with losses uses it.
 
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapType, Object, ObjectBuilder, Program, query::ProgInfoIter,
@@ -17,27 +16,27 @@ use std::{
     time::Duration,
 };
 
-/// What each connection carries: some thousand packets.
+/// Bytes of each connection: a few thousand packets.
 const PAYLOAD: usize = 8 << 20;
 
-/// More than a program of ours needs by far, and a two-hundredth of what the verifier would look at.
+/// Limit of instructions that the verifier may process: far above our programs, a two-hundredth of its own.
 const VERIFIED_MOST: u32 = 5_000;
 
-/// Whether this is root of the machine: no user namespace has BPF, so that there it is skipped. Anyone
-/// else fails, or is skipped with ALLOW_SKIP=1.
+/// Whether this is root of the machine. A user namespace has no BPF, so the test is skipped there. Other
+/// users fail, or are skipped with ALLOW_SKIP=1.
 fn may_load() -> bool {
     let root = rustix::process::geteuid().is_root() && !longhaul_testbed::skip::is_confined();
     longhaul_testbed::skip::unless_confined(root, "eBPF, which takes root (CAP_BPF, CAP_NET_ADMIN)")
 }
 
-/// A congestion control in the kernel, for as long as this lives.
+/// A congestion control in the kernel, until this value is dropped.
 struct Loaded {
     name: String,
     object: Object,
     _link: Link,
 }
 
-/// Names are the whole machine's, where others may run lh_… already: ours begin with a number.
+/// Loads an object. Names are shared by the machine, which may use lh_… already: ours begin with a number.
 fn load(name: &str, elf: &[u8]) -> Loaded {
     let mut open = ObjectBuilder::default().open_memory(elf).unwrap();
     let kernel_name = format!("{:02x}_{name}", std::process::id() % 256);
@@ -71,7 +70,7 @@ fn load(name: &str, elf: &[u8]) -> Loaded {
 }
 
 impl Loaded {
-    /// Each program's name and how many instructions the verifier went through.
+    /// Returns each program's name and the instructions that the verifier processed.
     fn verified(&self) -> Vec<(String, u32)> {
         let number = |program: &Program<'_>| {
             let id = Program::id_from_fd(program.as_fd()).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The congestion controls of our own, acknowledgement by acknowledgement, and in this machine's kernel.
+//! Tests of this crate's congestion controls, ACK by ACK and in this machine's kernel.
 
 mod ack_thin;
 mod bic;

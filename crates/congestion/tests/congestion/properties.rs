@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What holds for every congestion control, whatever happens to the connection and whatever its
-//! parameters are.
+//! Properties of every congestion control, for any events of the connection and any parameters.
 
 use longhaul_congestion::math::{Algorithm, Connection, algorithms};
 use longhaul_tcpsim::congestion_control::{Ack, AckSample, CongestionControl, State, Window};
 use longhaul_units::Time;
 use proptest::{prelude::*, test_runner::TestRunner};
 
-/// A window that asks the round trip may shrink without a loss, and holds still before one.
+/// Delay-based controls: the window may shrink without a loss, and may stay constant before one.
 const BY_DELAY: [&str; 1] = ["fast"];
 
-/// The largest window of these tests. Linux's own clamp is larger still, but nothing between this
-/// and 2^32 is ever reached.
+/// The largest window of these tests. Linux's own clamp is larger, but windows between this and 2^32 are
+/// never reached.
 const LARGEST: u32 = 1 << 31;
 
-/// What may happen to a connection.
+/// Event of a connection.
 #[derive(Debug, Clone, Copy)]
 enum Event {
     Ack {
@@ -67,7 +66,7 @@ fn window() -> impl Strategy<Value = Window> {
     })
 }
 
-/// Each parameter anywhere in its range, or half the time what it is unless told.
+/// Generates parameters: each its default half the time, else anywhere in its range.
 fn parameters(algorithm: Algorithm) -> impl Strategy<Value = Vec<u32>> {
     algorithm
         .parameters()
@@ -75,13 +74,13 @@ fn parameters(algorithm: Algorithm) -> impl Strategy<Value = Vec<u32>> {
         .collect::<Vec<_>>()
 }
 
-/// A connection as `tcp_input.c` treats it, and what must hold at every step.
+/// A connection as in `tcp_input.c`, with checks at every step.
 #[derive(Debug)]
 struct Sender {
     algorithm: Algorithm,
     connection: Connection,
     window: Window,
-    /// As the reduction that is on began.
+    /// Window at the start of the current reduction.
     prior: Window,
     state: State,
     now: Time,
@@ -101,7 +100,7 @@ impl Sender {
         }
     }
 
-    fn happen(&mut self, event: Event) -> Result<(), TestCaseError> {
+    fn apply(&mut self, event: Event) -> Result<(), TestCaseError> {
         match event {
             Event::Ack {
                 acked,
@@ -171,7 +170,7 @@ impl Sender {
         Ok(())
     }
 
-    /// `tcp_init_cwnd_reduction` and, at once, what it comes to.
+    /// Applies `tcp_init_cwnd_reduction` and its result at once.
     fn reduce(&mut self, state: State) -> Result<(), TestCaseError> {
         self.prior = self.window;
         let ssthresh = self.connection.ssthresh(&self.window, self.now);
@@ -190,7 +189,7 @@ impl Sender {
         Ok(())
     }
 
-    /// `tcp_enter_loss`: where a fast retransmit is on, that has set ssthresh already.
+    /// Applies `tcp_enter_loss`: during a fast retransmit, ssthresh is set already.
     fn time_out(&mut self) -> Result<(), TestCaseError> {
         match self.state {
             State::Recovery => self.enter(State::Loss),
@@ -228,7 +227,7 @@ fn life(algorithm: Algorithm) -> impl Strategy<Value = (Vec<u32>, Window, Vec<Ev
     )
 }
 
-/// A strategy depends on the algorithm, so that the runner is called for each.
+/// Runs a test for each algorithm, as the strategy depends on it.
 fn each(test: impl Fn(Algorithm, Vec<u32>, Window, Vec<Event>) -> Result<(), TestCaseError>) {
     for algorithm in algorithms() {
         let mut runner = TestRunner::new(ProptestConfig::with_cases(64));
@@ -242,22 +241,20 @@ fn each(test: impl Fn(Algorithm, Vec<u32>, Window, Vec<Event>) -> Result<(), Tes
 }
 
 #[test]
-fn windows_stay_in_their_bounds_whatever_happens() {
+fn windows_stay_within_bounds() {
     each(|algorithm, values, window, events| {
         let mut sender = Sender::new(algorithm, &values, window);
-        events
-            .into_iter()
-            .try_for_each(|event| sender.happen(event))
+        events.into_iter().try_for_each(|event| sender.apply(event))
     });
 }
 
-/// One state decides alone: the same life twice leads to the same numbers.
+/// The same events twice lead to the same state.
 #[test]
-fn nothing_but_its_state_decides() {
+fn is_deterministic() {
     each(|algorithm, values, window, events| {
         let live = || {
             let mut sender = Sender::new(algorithm, &values, window);
-            let lived = events.iter().try_for_each(|event| sender.happen(*event));
+            let lived = events.iter().try_for_each(|event| sender.apply(*event));
             lived.map(|()| (sender.window, sender.connection.values()))
         };
         prop_assert_eq!(live()?, live()?);
@@ -265,14 +262,14 @@ fn nothing_but_its_state_decides() {
     });
 }
 
-/// In slow start, while nothing is lost and the round trip stays, each ACKed packet adds one.
+/// In slow start, without losses and at a constant round trip, each ACKed packet adds one.
 #[test]
-fn slow_start_adds_a_packet_for_each() {
+fn slow_start_adds_a_packet_per_acked_packet() {
     for algorithm in algorithms() {
         let mut sender = Sender::new(algorithm, &[], Window::new(10));
         for _ in 0..100 {
             sender
-                .happen(Event::Ack {
+                .apply(Event::Ack {
                     acked: 5,
                     rtt_us: Some(180_000),
                     limited: true,
@@ -294,9 +291,9 @@ fn the_largest_window_does_not_wrap() {
         };
         let mut sender = Sender::new(algorithm, &[], window);
         for _ in 0..1000 {
-            sender.happen(Event::Wait { us: 2_000_000 }).unwrap();
+            sender.apply(Event::Wait { us: 2_000_000 }).unwrap();
             sender
-                .happen(Event::Ack {
+                .apply(Event::Ack {
                     acked: 1 << 20,
                     rtt_us: Some(180_000),
                     limited: true,
@@ -305,7 +302,7 @@ fn the_largest_window_does_not_wrap() {
         }
         // FAST's own bound is a packet less.
         assert!(sender.window.cwnd >= LARGEST - 1, "{algorithm:?}");
-        sender.happen(Event::Loss).unwrap();
+        sender.apply(Event::Loss).unwrap();
         assert!(
             (LARGEST / 2 - 1..LARGEST).contains(&sender.window.cwnd),
             "{algorithm:?}"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TRC-TCP: Reno's windows, and the rate at which its packets may leave.
+//! Tests of TRC-TCP: Reno's windows, and its pacing rate.
 
 use longhaul_congestion::math::{Algorithm, Connection, algorithm};
 use longhaul_tcpsim::congestion_control::{Ack, CongestionControl, Window};
@@ -26,8 +26,8 @@ fn window(cwnd: u32, ssthresh: u32) -> Window {
     }
 }
 
-/// Seconds from one packet to the next.
-fn gap(rate: Option<BitRate>) -> f64 {
+/// Returns the seconds between packets.
+fn packet_interval(rate: Option<BitRate>) -> f64 {
     PACKET_BITS / rate.expect("it has a rate").bits() as f64
 }
 
@@ -37,55 +37,58 @@ fn assert_near(value: f64, want: f64) {
 
 const INFINITE: u32 = 0x7fff_ffff;
 
-/// cwnd packets bring an ACK each RTT/cwnd: the second of the two that it lets go leaves half of that
-/// after the first.
+/// cwnd packets cause an ACK each RTT/cwnd: of the two packets that an ACK releases, the second is sent half
+/// of that after the first.
 #[test]
-fn in_slow_start_the_second_packet_leaves_half_an_ack_interval_later() {
+fn slow_start_spaces_packets_by_half_an_ack_interval() {
     for (cwnd, rtt_ms) in [(10, 350), (1000, 200), (100_000, 38)] {
         let rtt = Time::from_millis(rtt_ms);
         let rate = trc(&[]).pacing_rate(&window(cwnd, INFINITE), rtt);
-        assert_near(gap(rate), rtt.as_secs_f64() / f64::from(cwnd) / 2.0);
+        assert_near(
+            packet_interval(rate),
+            rtt.as_secs_f64() / f64::from(cwnd) / 2.0,
+        );
     }
 }
 
 #[test]
-fn after_slow_start_the_gap_is_the_windows() {
+fn interval_follows_the_window_after_slow_start() {
     let rtt = Time::from_millis(350);
     let rate = |percent| trc(&[("steady_percent", percent)]).pacing_rate(&window(7000, 7000), rtt);
-    assert_near(gap(rate(100)), 0.35 / 7000.0);
-    assert_near(gap(rate(120)), 0.35 / 7000.0 / 1.2);
+    assert_near(packet_interval(rate(100)), 0.35 / 7000.0);
+    assert_near(packet_interval(rate(120)), 0.35 / 7000.0 / 1.2);
 }
 
 #[test]
-fn the_last_doubling_is_spaced_as_the_steady_window() {
+fn last_doubling_has_the_steady_interval() {
     let rtt = Time::from_millis(100);
     let trc = trc(&[]);
-    let slow = gap(trc.pacing_rate(&window(499, 1000), rtt));
-    let steady = gap(trc.pacing_rate(&window(500, 1000), rtt));
+    let slow = packet_interval(trc.pacing_rate(&window(499, 1000), rtt));
+    let steady = packet_interval(trc.pacing_rate(&window(500, 1000), rtt));
     assert_near(slow / steady, 120.0 / 200.0 * 500.0 / 499.0);
 }
 
 #[test]
-fn packets_never_leave_faster_than_told() {
+fn rate_limit_applies() {
     let rtt = Time::from_millis(38);
     let large = window(1_000_000, INFINITE);
     let by_rate = trc(&[("rate_mbit", 900)]).pacing_rate(&large, rtt);
     assert_eq!(by_rate, Some(BitRate::from_bits(900_000_000)));
     let by_gap = trc(&[("gap_ns", 12_871)]).pacing_rate(&large, rtt);
-    assert_near(gap(by_gap), 12_871e-9);
+    assert_near(packet_interval(by_gap), 12_871e-9);
     let both = trc(&[("rate_mbit", 900), ("gap_ns", 115_840)]).pacing_rate(&large, rtt);
-    assert_near(gap(both), 115_840e-9);
+    assert_near(packet_interval(both), 115_840e-9);
 }
 
 #[test]
-fn a_small_window_is_not_hastened_by_the_limit() {
+fn rate_limit_does_not_speed_up_small_windows() {
     let rtt = Time::from_millis(350);
     let rate = trc(&[("rate_mbit", 900)]).pacing_rate(&window(10, INFINITE), rtt);
-    assert_near(gap(rate), 0.35 / 20.0);
+    assert_near(packet_interval(rate), 0.35 / 20.0);
 }
 
 #[test]
-fn without_a_round_trip_only_the_limit_counts() {
+fn only_the_limit_applies_without_a_round_trip() {
     let large = window(10, INFINITE);
     assert_eq!(trc(&[]).pacing_rate(&large, Time::ZERO), None);
     let told = trc(&[("rate_mbit", 100)]).pacing_rate(&large, Time::ZERO);
@@ -105,7 +108,7 @@ fn the_largest_windows_do_not_overflow() {
 }
 
 #[test]
-fn the_windows_are_renos() {
+fn windows_match_reno() {
     let mut trc = trc(&[]);
     let ack = |acked| Ack {
         now: Time::ZERO,
@@ -126,7 +129,7 @@ fn the_windows_are_renos() {
 }
 
 #[test]
-fn only_this_one_paces_itself() {
+fn other_algorithms_do_not_pace() {
     let paced = |name| {
         let connection = algorithm(name).unwrap().connection(&[]);
         connection

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Caps on real connections over loopback, whose programs know nothing of them.
+//! Caps on connections of other programs over loopback.
 
 use longhaul_congestion::sockets::window_cap::Caps;
 use longhaul_linux::{
@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-/// Runs `work` in a network namespace of its own, or says why not.
+/// Runs `work` in a network namespace of its own, or reports why it is skipped.
 fn alone(name: &str, work: impl FnOnce(&Caps) + Send) {
     let caps = match Caps::load() {
         Ok(caps) => caps,
@@ -39,8 +39,7 @@ fn alone(name: &str, work: impl FnOnce(&Caps) + Send) {
     done.unwrap();
 }
 
-/// A bulk sender and its reader, on threads of their own from [`Transfer::begin`] until it is
-/// dropped.
+/// A bulk sender and its reader, on their own threads from [`Transfer::begin`] until it is dropped.
 struct Transfer {
     port: u16,
     ends: Option<(TcpStream, TcpStream)>,
@@ -53,8 +52,8 @@ impl Transfer {
         let to = listener.local_addr().unwrap();
         let options = Options {
             congestion_control: Some(congestion_control.into()),
-            // Many segments a write: otherwise the window would seldom be what limits, and one that
-            // does not limit does not grow (tcp_is_cwnd_limited).
+            // Many segments a write: otherwise the window would rarely limit the sender, and an unused
+            // window does not grow (tcp_is_cwnd_limited).
             mss: Some(536),
             ..Options::default()
         };
@@ -70,8 +69,8 @@ impl Transfer {
         }
     }
 
-    /// A cap takes hold when the window limits what is sent. Over loopback only a small one does, so
-    /// orders are given before this: the initial window limits the first write already.
+    /// Starts the transfer. A cap applies when the window limits the sender. Over loopback only a small one
+    /// does, so orders are given before this: the initial window limits the first write already.
     fn begin(&mut self) {
         let (mut client, mut server) = self.ends.take().unwrap();
         let ended = Arc::clone(&self.stop);
@@ -85,7 +84,7 @@ impl Transfer {
         );
     }
 
-    fn look(&self, diag: &mut SockDiag) -> Connection {
+    fn connection(&self, diag: &mut SockDiag) -> Connection {
         let all = diag.connections().unwrap();
         all.into_iter()
             .find(|connection| connection.local.port() == self.port)
@@ -99,11 +98,11 @@ impl Drop for Transfer {
     }
 }
 
-/// Walks until what is looked for is so; bounded.
-fn until(caps: &Caps, mut so: impl FnMut() -> bool) {
+/// Walks until the condition is true, a limited number of times.
+fn until(caps: &Caps, mut condition: impl FnMut() -> bool) {
     for _ in 0..2000 {
         caps.carry_out().unwrap();
-        if so() {
+        if condition() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -112,56 +111,58 @@ fn until(caps: &Caps, mut so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_cap_holds_is_raised_and_lifted_and_ssthresh_survives() {
+fn applies_raises_and_lifts_a_cap_and_restores_ssthresh() {
     for congestion_control in ["reno", "cubic", "bbr"] {
         alone(&format!("cap-{congestion_control}"), |caps| {
             let mut transfer = Transfer::connect(congestion_control);
             let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
-            let before = transfer.look(&mut diag).sender;
+            let before = transfer.connection(&mut diag).sender;
             assert!(before.cwnd_segments >= 10);
 
             let cookie = before.cookie;
             caps.order(cookie, 5, false).unwrap();
             caps.carry_out().unwrap();
             transfer.begin();
-            let mut look = || transfer.look(&mut diag);
-            until(caps, || look().sender.cwnd_segments <= 5);
+            let mut connection = || transfer.connection(&mut diag);
+            until(caps, || connection().sender.cwnd_segments <= 5);
             assert_eq!(caps.cap_in_force(cookie), Some(5));
             for _ in 0..50 {
                 caps.carry_out().unwrap();
-                assert!(look().sender.cwnd_segments <= 5);
+                assert!(connection().sender.cwnd_segments <= 5);
             }
 
             caps.order(cookie, 7, false).unwrap();
             until(caps, || caps.cap_in_force(cookie) == Some(7));
-            until(caps, || look().sender.cwnd_segments == 7);
+            until(caps, || connection().sender.cwnd_segments == 7);
 
             caps.order(cookie, 0, false).unwrap();
             until(caps, || caps.cap_in_force(cookie) == Some(0));
-            let after = look();
+            let after = connection();
             assert_eq!(after.congestion, congestion_control);
             if congestion_control != "bbr" {
                 let segments = after.ssthresh_bytes.unwrap() / u64::from(after.sender.mss_bytes);
                 assert!(segments <= 7, "no slow start without an end: {segments}");
             }
-            until(caps, || look().sender.cwnd_segments > 7);
+            until(caps, || connection().sender.cwnd_segments > 7);
         });
     }
 }
 
 #[test]
-fn connections_without_an_order_are_left_alone() {
+fn ignores_connections_without_an_order() {
     alone("alone", |caps| {
         let [mut capped, mut other] = ["reno", "reno"].map(Transfer::connect);
         let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
-        let cookie = capped.look(&mut diag).sender.cookie;
+        let cookie = capped.connection(&mut diag).sender.cookie;
         caps.order(cookie, 4, false).unwrap();
         caps.carry_out().unwrap();
         capped.begin();
         other.begin();
-        until(caps, || capped.look(&mut diag).sender.cwnd_segments <= 4);
-        assert!(other.look(&mut diag).sender.cwnd_segments >= 10);
-        let unknown = other.look(&mut diag).sender.cookie;
+        until(caps, || {
+            capped.connection(&mut diag).sender.cwnd_segments <= 4
+        });
+        assert!(other.connection(&mut diag).sender.cwnd_segments >= 10);
+        let unknown = other.connection(&mut diag).sender.cookie;
         assert_eq!(
             (caps.cap_in_force(unknown), caps.orders_by_cookie()),
             (None, vec![cookie])
@@ -170,10 +171,10 @@ fn connections_without_an_order_are_left_alone() {
 }
 
 #[test]
-fn the_cgroup_of_a_connection_is_known() {
+fn reports_the_cgroup_of_a_connection() {
     alone("cgroup", |_| {
         let transfer = Transfer::connect("reno");
         let mut diag = SockDiag::open(&Netns::current().unwrap()).unwrap();
-        assert_ne!(transfer.look(&mut diag).sender.cgroup, 0);
+        assert_ne!(transfer.connection(&mut diag).sender.cgroup, 0);
     });
 }

@@ -1,48 +1,48 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of our congestion controls does as which of Linux's, with which parameters, and what its
-//! private numbers are called here.
+//! Mapping of Linux's congestion controls to ours: parameters for the same behaviour, and names of the private
+//! state.
 
-/// One of Linux's.
+/// A congestion control of Linux and ours.
 pub(crate) struct Counterpart {
     /// Linux's name.
     pub(crate) control: &'static str,
     pub(crate) algorithm: &'static str,
-    /// The struct that holds the state.
+    /// Name of the struct of the state.
     pub(crate) layout: &'static str,
-    /// Parameters that make it do as Linux.
+    /// Parameters for Linux's behaviour.
     pub(crate) linux: &'static [(&'static str, u32)],
     pub(crate) members: &'static [Member],
 }
 
 /// A number of the private state.
 pub(crate) struct Member {
-    /// Of the vector.
+    /// Column of the vector.
     pub(crate) column: &'static str,
     pub(crate) name: &'static str,
     pub(crate) unit: Unit,
-    /// Whether it has to be the same after each call. Where not, it is only where an excerpt starts.
+    /// Whether it must be equal after each call; otherwise it is set only at the start of an excerpt.
     pub(crate) checked: bool,
 }
 
-/// How a column's number becomes a member's.
+/// Conversion of a column's number to a member's.
 #[derive(Clone, Copy)]
 pub(crate) enum Unit {
     Same,
-    /// A row, counted from 0 there and from 1 here.
+    /// A row, counted from 0 in Linux and from 1 here.
     FromOne,
-    /// Whether it is not 0.
+    /// A flag: whether the number is not 0.
     Flag,
-    /// Jiffies that become µs.
+    /// Jiffies, converted to µs.
     Duration,
-    /// A time of the kernel's clock in jiffies, modulo 2³², that becomes µs.
+    /// A time of the kernel's clock in jiffies, modulo 2³², converted to µs.
     Moment,
 }
 
-/// Jiffies have a thousandth of a second in every vector.
+/// A jiffy is a thousandth of a second in every vector.
 pub(crate) const JIFFY_US: u64 = 1000;
 
 impl Unit {
-    /// At the time `now` in jiffies.
+    /// Converts `value` at the time `now` in jiffies.
     pub(crate) fn convert(self, value: i64, now: u64) -> u64 {
         let value = u64::try_from(value).unwrap();
         match self {

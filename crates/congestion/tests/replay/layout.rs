@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the members of a congestion control's state lie: its eBPF object's type information says.
+//! Offsets of the members of a congestion control's state, from its eBPF object's type information.
 
 use libbpf_rs::btf::{
     Btf,
@@ -7,11 +7,11 @@ use libbpf_rs::btf::{
 };
 use std::collections::HashMap;
 
-/// Offset and size in bytes, by name. Both compilers lay a struct out alike.
+/// Offset and size in bytes, by name. Both compilers use the same layout.
 pub(crate) struct Layout(HashMap<String, (usize, usize)>);
 
 impl Layout {
-    /// Of `struct NAME` in the object of the congestion control `object`.
+    /// Reads the layout of `struct NAME` in the object of the congestion control `object`.
     pub(crate) fn of(object: &str, name: &str) -> Self {
         let (_, elf) = longhaul_congestion::object::OBJECTS
             .iter()
@@ -36,8 +36,8 @@ impl Layout {
         )
     }
 
-    /// Offset and size in bytes.
-    pub(crate) fn place(&self, member: &str) -> (usize, usize) {
+    /// Returns offset and size in bytes.
+    pub(crate) fn range(&self, member: &str) -> (usize, usize) {
         *self
             .0
             .get(member)
@@ -45,7 +45,7 @@ impl Layout {
     }
 }
 
-/// The number at a place of the state.
+/// Returns the number at an offset of the state.
 pub(crate) fn get(state: &[u32], (offset, size): (usize, usize)) -> u64 {
     let word = |at: usize| u64::from(state[at]);
     match size {
@@ -67,7 +67,7 @@ pub(crate) fn set(state: &mut [u32], (offset, size): (usize, usize), value: u64)
     }
 }
 
-/// Of an integer.
+/// Returns the size of an integer type, in bytes.
 fn size_of(btf: &Btf<'_>, id: libbpf_rs::btf::TypeId) -> Option<usize> {
     let ty = btf
         .type_by_id::<libbpf_rs::btf::BtfType<'_>>(id)?

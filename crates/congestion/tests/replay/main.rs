@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Our arithmetic, call by call, on flows of Linux's own congestion controls (`vectors/README.md`):
-//! told to do as Linux it must give the same window, the same ssthresh and the same state after each
-//! call, without tolerance. As it is by default, it says how far that is from Linux.
+//! Replay of flows of Linux's own congestion controls (`vectors/README.md`) with our arithmetic, call by
+//! call. With Linux's parameters, window, ssthresh and state must be equal after each call. With the
+//! defaults, the difference from Linux is measured.
 
 mod counterpart;
 mod layout;
@@ -15,19 +15,19 @@ use longhaul_units::Time;
 use std::ops::RangeInclusive;
 use vector::{Call, Vector};
 
-/// Our connection in the place of Linux's.
+/// Our connection in place of Linux's.
 struct Replay<'a> {
     counterpart: &'a Counterpart,
-    /// Each of its members: the column of the vector, and where it lies in our state.
+    /// Members: the column of the vector, and offset and size in our state.
     places: Vec<(usize, (usize, usize))>,
     connection: Connection,
     prior_cwnd: u32,
 }
 
-/// What a call came to.
+/// Outcome of a call.
 struct Outcome {
     window: Window,
-    /// Of `ssthresh` and `undo_cwnd`.
+    /// Return value of `ssthresh` and `undo_cwnd`.
     returned: Option<u32>,
 }
 
@@ -59,14 +59,14 @@ impl<'a> Replay<'a> {
             places: counterpart
                 .members
                 .iter()
-                .map(|it| (column(it.column), layout.place(it.name)))
+                .map(|it| (column(it.column), layout.range(it.name)))
                 .collect(),
             connection: algorithm.connection(&values(algorithm, told)),
             prior_cwnd: 0,
         }
     }
 
-    /// Takes Linux's private state over.
+    /// Copies Linux's private state.
     fn start_from(&mut self, call: &Call) {
         for (member, &(column, place)) in self.counterpart.members.iter().zip(&self.places) {
             let value = member.unit.convert(call.private[column], call.jiffies);
@@ -97,7 +97,7 @@ impl<'a> Replay<'a> {
         Outcome { window, returned }
     }
 
-    /// What is not as Linux has it, in words.
+    /// Describes the differences from Linux.
     fn differences(&mut self, call: &Call, outcome: &Outcome) -> Vec<String> {
         let mut found = Vec::new();
         if outcome.window != call.after {
@@ -140,7 +140,7 @@ fn ack(call: &Call, now: Time) -> Ack {
     }
 }
 
-/// The vectors of one of Linux's congestion controls.
+/// Returns the vectors of one of Linux's congestion controls.
 fn vectors(control: &str) -> Vec<Vector> {
     let prefix = format!("{control}-");
     let ours = |path: &std::path::PathBuf| {
@@ -162,13 +162,13 @@ fn vectors(control: &str) -> Vec<Vector> {
     found
 }
 
-/// Rows that are not as Linux's, of all.
+/// Returns the number of rows and the differences from Linux.
 fn replay_as_linux(counterpart: &Counterpart, vector: &Vector) -> (usize, Vec<String>) {
     let mut replay = Replay::new(counterpart, vector, counterpart.linux);
     let mut excerpt = None;
     let mut differences = Vec::new();
     for (row, call) in vector.calls.iter().enumerate() {
-        // Time passes by the jiffy, as Linux's does.
+        // Time advances in jiffies, as in Linux.
         let outcome = replay.replay(call, Time::from_micros(call.jiffies * JIFFY_US));
         if excerpt != Some(call.excerpt) {
             excerpt = Some(call.excerpt);
@@ -188,7 +188,7 @@ fn replay_as_linux(counterpart: &Counterpart, vector: &Vector) -> (usize, Vec<St
     (vector.calls.len(), differences)
 }
 
-fn does_as_linux(control: &str) {
+fn assert_matches_linux(control: &str) {
     let counterpart = COUNTERPARTS
         .iter()
         .find(|it| it.control == control)
@@ -211,12 +211,12 @@ fn does_as_linux(control: &str) {
     }
 }
 
-/// What is ours by default beside Linux's, over one flow.
+/// Comparison of our defaults with Linux, over one flow.
 #[derive(Default)]
 struct Beside {
-    /// Ours by Linux's, for each reduction in congestion avoidance.
+    /// Ratio of ours to Linux's, for each reduction in congestion avoidance.
     ssthresh: Vec<f64>,
-    /// Packets that the window grew by in congestion avoidance: ours, Linux's.
+    /// Growth in congestion avoidance, in packets: ours, Linux's.
     grown: (u32, u32),
 }
 
@@ -234,7 +234,7 @@ impl Beside {
     }
 }
 
-/// Each window as Linux had it before the call; ours is what the call does to it.
+/// Applies each call to Linux's window before it, and compares the result.
 fn beside_linux(counterpart: &Counterpart, vector: &Vector) -> Beside {
     let mut replay = Replay::new(counterpart, vector, &[]);
     let mut beside = Beside::default();
@@ -255,7 +255,7 @@ fn beside_linux(counterpart: &Counterpart, vector: &Vector) -> Beside {
 }
 
 #[test]
-fn by_default_ours_is_as_far_from_linux_as_its_header_says() {
+fn defaults_differ_from_linux_as_documented() {
     eprintln!("| flow | reductions | ssthresh, ours by Linux's | growth, ours by Linux's |");
     // A row's b differs from the next one's by an eighth at most, and Linux takes the next; it counts
     // ACKs, of 1 to 16 packets.
@@ -290,26 +290,26 @@ fn check_beside(control: &str, backoff: RangeInclusive<f64>, growth: RangeInclus
 }
 
 #[test]
-fn trc_grows_and_shrinks_as_reno() {
-    does_as_linux("reno");
+fn trc_matches_reno() {
+    assert_matches_linux("reno");
 }
 
 #[test]
-fn scalable_does_as_linux() {
-    does_as_linux("scalable");
+fn scalable_matches_linux() {
+    assert_matches_linux("scalable");
 }
 
 #[test]
-fn hstcp_does_as_linux() {
-    does_as_linux("highspeed");
+fn hstcp_matches_linux() {
+    assert_matches_linux("highspeed");
 }
 
 #[test]
-fn htcp_does_as_linux() {
-    does_as_linux("htcp");
+fn htcp_matches_linux() {
+    assert_matches_linux("htcp");
 }
 
 #[test]
-fn bic_linux_does_as_linux() {
-    does_as_linux("bic");
+fn bic_linux_matches_linux() {
+    assert_matches_linux("bic");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A recorded flow of Linux's own congestion control: `vectors/README.md` has the format.
+//! Recorded flows of Linux's own congestion controls; `vectors/README.md` describes the format.
 
 use flate2::read::GzDecoder;
 use longhaul_tcpsim::congestion_control::{State, Window};
@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Every `CONTROL-PATH.calls.csv.gz`, by name.
+/// Returns every `CONTROL-PATH.calls.csv.gz`, by name.
 pub(crate) fn paths() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
     let mut paths: Vec<_> = fs::read_dir(directory)
@@ -22,9 +22,9 @@ pub(crate) fn paths() -> Vec<PathBuf> {
     paths
 }
 
-/// One flow.
+/// A recorded flow.
 pub(crate) struct Vector {
-    /// As the file is called: `htcp-overflow-38ms`.
+    /// Name of the file: `htcp-overflow-38ms`.
     pub(crate) name: String,
     /// Linux's name of the congestion control.
     pub(crate) control: String,
@@ -36,11 +36,11 @@ pub(crate) struct Vector {
 /// One call, with the window before and after it.
 pub(crate) struct Call {
     pub(crate) kind: String,
-    /// A stretch without gaps. The private state of its first row is where it starts from.
+    /// Number of the excerpt without gaps. It starts from the private state of its first row.
     pub(crate) excerpt: u32,
-    /// Since the connection began.
+    /// Time since the connection began.
     pub(crate) time_us: u64,
-    /// The kernel's jiffies, which do not wrap here.
+    /// The kernel's jiffies, without wrap-around.
     pub(crate) jiffies: u64,
     pub(crate) arg: String,
     pub(crate) rtt_us: i64,
@@ -49,12 +49,12 @@ pub(crate) struct Call {
     pub(crate) before: Window,
     pub(crate) after: Window,
     pub(crate) packets_out: u32,
-    /// Of the vector's private columns, after the call.
+    /// Values of the private columns after the call.
     pub(crate) private: Vec<i64>,
 }
 
 impl Call {
-    /// `arg` where it is a number.
+    /// Returns `arg` as a number.
     pub(crate) fn number(&self) -> u32 {
         self.arg.parse().unwrap()
     }
@@ -131,7 +131,7 @@ struct Clock {
     jiffies: u64,
 }
 
-/// An empty cell holds what the cell above it holds.
+/// Fills empty cells with the value of the cell above.
 fn fill_in(row: &mut [String], line: &str) {
     for (cell, new) in row.iter_mut().zip(line.split(',')) {
         if !new.is_empty() {
@@ -182,7 +182,7 @@ fn call(row: &[String], clock: &mut Clock) -> Call {
     }
 }
 
-/// By the name that the vectors give it.
+/// Parses the vectors' name of a state.
 pub(crate) fn state(name: &str) -> State {
     match name {
         "open" => State::Open,
