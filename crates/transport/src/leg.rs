@@ -5,7 +5,7 @@
 use crate::{
     channel::{Channel, first_nonempty},
     tls::Tls,
-    transport::Transport,
+    transport::TransportStream,
 };
 use longhaul_linux::transfer_buffer::TransferBuffer;
 use std::{
@@ -18,13 +18,13 @@ use std::{
 /// Leg; clones share it.
 #[derive(Debug, Clone)]
 pub struct Leg {
-    transport: Transport,
+    transport: TransportStream,
     tls: Option<Arc<Tls>>,
 }
 
 impl Leg {
     /// Creates a leg without TLS.
-    pub fn plain(carrier: impl Into<Transport>) -> Self {
+    pub fn plain(carrier: impl Into<TransportStream>) -> Self {
         Self {
             transport: carrier.into(),
             tls: None,
@@ -32,7 +32,7 @@ impl Leg {
     }
 
     /// Creates a leg with TLS, whose handshake is complete.
-    pub fn with_tls(carrier: Transport, tls: Option<Arc<Tls>>) -> Self {
+    pub fn with_tls(carrier: TransportStream, tls: Option<Arc<Tls>>) -> Self {
         Self {
             transport: carrier,
             tls,
@@ -49,7 +49,7 @@ impl Leg {
     }
 
     /// Returns the transport, for TCP_INFO, addresses and RST. Reads and writes on it bypass TLS.
-    pub fn transport(&self) -> &Transport {
+    pub fn transport(&self) -> &TransportStream {
         &self.transport
     }
 

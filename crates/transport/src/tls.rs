@@ -2,7 +2,7 @@
 //! TLS 1.3 on a shared transport. As a socket does, it reads and writes as much as is possible through a shared
 //! reference, and returns `WouldBlock` otherwise.
 
-use crate::{channel::Channel as _, transport::Transport};
+use crate::{channel::Channel as _, transport::TransportStream};
 use parking_lot::{Mutex, MutexGuard};
 use rustls::Connection;
 use std::{
@@ -40,7 +40,7 @@ const SMALL_RECORD_BYTES_MAX: usize = 48 * 1024;
 impl Tls {
     /// Performs the handshake over `transport`. An error is reported to the peer in an alert if possible.
     pub async fn handshake(
-        transport: &Transport,
+        transport: &TransportStream,
         connection: impl Into<Connection>,
     ) -> io::Result<Self> {
         let tls = Self(Mutex::new(Session {
@@ -66,7 +66,7 @@ impl Tls {
 
     /// Reads received data. `Ok(0)` is the peer's close_notify; a FIN without it is `UnexpectedEof` (RFC 8446 §6.1:
     /// data may have been cut off).
-    pub fn try_read(&self, transport: &Transport, bytes: &mut [u8]) -> io::Result<usize> {
+    pub fn try_read(&self, transport: &TransportStream, bytes: &mut [u8]) -> io::Result<usize> {
         let mut session = self.session();
         let mut read = 0;
         while read < bytes.len() {
@@ -89,7 +89,7 @@ impl Tls {
 
     /// Encrypts as much as there is space for, and writes as much as the socket accepts. The next call writes the
     /// rest.
-    pub fn try_write(&self, transport: &Transport, bytes: &[u8]) -> io::Result<usize> {
+    pub fn try_write(&self, transport: &TransportStream, bytes: &[u8]) -> io::Result<usize> {
         let mut session = self.session();
         if !flush(&mut session.connection, transport)? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -100,7 +100,7 @@ impl Tls {
     }
 
     /// Whether the socket has accepted all written data.
-    pub fn try_flush(&self, transport: &Transport) -> io::Result<bool> {
+    pub fn try_flush(&self, transport: &TransportStream) -> io::Result<bool> {
         flush(&mut self.session().connection, transport)
     }
 
@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// Reads and decrypts data; `Ok(0)` is FIN. Replies of the protocol itself are sent at once.
-    fn receive(&mut self, transport: &Transport) -> io::Result<usize> {
+    fn receive(&mut self, transport: &TransportStream) -> io::Result<usize> {
         if self.incoming.is_empty() {
             self.fetch(transport)?;
         }
@@ -172,7 +172,7 @@ impl Session {
         Ok(read)
     }
 
-    fn fetch(&mut self, transport: &Transport) -> io::Result<()> {
+    fn fetch(&mut self, transport: &TransportStream) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(RECEIVE_LEN);
         transport.try_read_into(&mut bytes)?;
         self.incoming = bytes.into();
@@ -180,7 +180,7 @@ impl Session {
     }
 }
 
-fn flush(connection: &mut Connection, transport: &Transport) -> io::Result<bool> {
+fn flush(connection: &mut Connection, transport: &TransportStream) -> io::Result<bool> {
     while connection.wants_write() {
         match connection.write_tls(&mut TransportWriter(transport)) {
             Ok(_) => {}
@@ -192,7 +192,7 @@ fn flush(connection: &mut Connection, transport: &Transport) -> io::Result<bool>
 }
 
 /// Writer over a transport, for rustls.
-struct TransportWriter<'a>(&'a Transport);
+struct TransportWriter<'a>(&'a TransportStream);
 
 impl Write for TransportWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

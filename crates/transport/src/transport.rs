@@ -26,14 +26,14 @@ use tokio::{io::Interest, net::TcpStream};
 /// UDT has neither a half-close nor a reset. A leg over UDT therefore always has TLS: close_notify ends a direction,
 /// and an end without it is an abnormal one (RFC 8446 §6.1).
 #[derive(Debug, Clone)]
-pub enum Transport {
+pub enum TransportStream {
     /// TCP socket.
     Tcp(Arc<TcpStream>),
     /// UDT connection.
     Udt(Arc<Stream>),
 }
 
-impl Transport {
+impl TransportStream {
     /// Returns the TCP socket; `None` for UDT.
     pub fn tcp(&self) -> Option<&Arc<TcpStream>> {
         match self {
@@ -276,13 +276,13 @@ impl Transport {
     }
 }
 
-impl From<TcpStream> for Transport {
+impl From<TcpStream> for TransportStream {
     fn from(socket: TcpStream) -> Self {
         Self::Tcp(socket.into())
     }
 }
 
-impl Channel for Transport {
+impl Channel for TransportStream {
     async fn readable(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_read_ready(cx)).await
     }

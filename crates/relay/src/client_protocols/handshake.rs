@@ -10,9 +10,9 @@ use crate::{
 };
 use longhaul_protocol::{convert::Answer, failure::Failure, socks4, socks5::Reply};
 use longhaul_transport::{
-    transport::Transport,
     channel::{Channel, read_some, write_all},
     leg::Leg,
+    transport::TransportStream,
 };
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::timeout;
@@ -229,7 +229,7 @@ async fn discard_input(client: &Leg) -> std::io::Result<()> {
 }
 
 /// Local address of the client's connection.
-pub(crate) fn local_address(client: &Transport) -> Result<SocketAddr, Rejection> {
+pub(crate) fn local_address(client: &TransportStream) -> Result<SocketAddr, Rejection> {
     client
         .local_addr()
         .map_err(|_| Rejection::new(Failure::ClientGone, []))

@@ -18,7 +18,7 @@ use longhaul_protocol::{
     destination::Destination,
     failure::Failure,
 };
-use longhaul_transport::{transport::Transport, channel::read_some, leg::Leg, tls::Tls};
+use longhaul_transport::{channel::read_some, leg::Leg, tls::Tls, transport::TransportStream};
 use std::{
     net::SocketAddr,
     sync::Arc,
@@ -83,7 +83,7 @@ impl Peer {
         })
     }
 
-    async fn connect(&self, limit: Duration) -> Result<(Transport, SocketAddr), Failure> {
+    async fn connect(&self, limit: Duration) -> Result<(TransportStream, SocketAddr), Failure> {
         let destination = self.address.destination();
         if self.config.transport == Transport::Udt {
             let candidates = Candidates::resolve(destination, None).await?;
@@ -101,21 +101,24 @@ impl Peer {
         Ok((stream.into(), address))
     }
 
-    async fn connect_udt(&self, address: SocketAddr) -> Result<(Transport, SocketAddr), Failure> {
+    async fn connect_udt(
+        &self,
+        address: SocketAddr,
+    ) -> Result<(TransportStream, SocketAddr), Failure> {
         let stream = udt::connect(&self.udt_ports, address, &self.config.profile).await?;
-        Ok((Transport::Udt(stream.into()), address))
+        Ok((TransportStream::Udt(stream.into()), address))
     }
 
     async fn tls_handshake(
         &self,
         by: &Initiator,
-        carrier: &Transport,
+        stream: &TransportStream,
     ) -> Result<Arc<Tls>, PeerError> {
         let tls = match by.connection() {
-            Ok(connection) => Tls::handshake(carrier, connection).await,
+            Ok(connection) => Tls::handshake(stream, connection).await,
             Err(error) => Err(error),
         };
-        let from = carrier.local_addr().ok();
+        let from = stream.local_addr().ok();
         tls.map(Arc::new)
             .map_err(|error| PeerError::from_io(error, from))
     }

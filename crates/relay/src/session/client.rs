@@ -13,7 +13,7 @@ use longhaul_protocol::{
     failure::Failure,
     proxy_protocol::{Header, bytes_missing, encode_v1, encode_v2, parse},
 };
-use longhaul_transport::{transport::Transport, channel::read_some, tls::Tls};
+use longhaul_transport::{channel::read_some, tls::Tls, transport::TransportStream};
 use sha2::{Digest as _, Sha256};
 use std::{
     net::SocketAddr,
@@ -131,7 +131,7 @@ impl Session {
 }
 
 /// Reads the PROXY header at the start of a connection, and not a byte more.
-pub(crate) async fn read_header(stream: &Transport) -> Result<Header, Failure> {
+pub(crate) async fn read_header(stream: &TransportStream) -> Result<Header, Failure> {
     let mut bytes = Vec::new();
     loop {
         match bytes_missing(&bytes).map_err(|_| Failure::BadRequest)? {

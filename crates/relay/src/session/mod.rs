@@ -43,7 +43,7 @@ use longhaul_protocol::{
     convert::{Join, Stripes},
     failure::Failure,
 };
-use longhaul_transport::{transport::Transport, leg::Leg, tls::Tls};
+use longhaul_transport::{leg::Leg, tls::Tls, transport::TransportStream};
 use parking_lot::Mutex;
 use std::{
     net::SocketAddr,
@@ -73,7 +73,7 @@ pub(crate) struct Session {
     /// Account of the client.
     account: Arc<Account>,
     connection_permit: OnceLock<ConnectionPermit>,
-    pub(crate) client: Transport,
+    pub(crate) client: TransportStream,
     /// TLS of the leg to the client, after the handshake.
     tls: OnceLock<Arc<Tls>>,
     /// Stripe group that the client has requested.
@@ -107,7 +107,7 @@ pub(crate) struct Session {
 pub(crate) struct Upstream {
     pub(crate) destination: Option<String>,
     pub(crate) next_hop: Option<SocketAddr>,
-    pub(crate) far: Option<Transport>,
+    pub(crate) far: Option<TransportStream>,
     /// Bundle of which `far` is the first leg.
     pub(crate) bundle: Option<Arc<Bundle>>,
     /// Peer at the other end of the far leg.
@@ -133,7 +133,7 @@ impl Session {
             pipe_pool,
             peer_pools,
         }: WorkerResources,
-        (client, client_address): (Transport, SocketAddr),
+        (client, client_address): (TransportStream, SocketAddr),
         number: u64,
     ) -> Self {
         let (listener_config, now) = (listener.config(), Instant::now());

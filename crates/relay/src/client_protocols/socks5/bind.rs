@@ -15,7 +15,7 @@ use longhaul_admission::exhaustion::{retry_on_exhaustion, with_timeout};
 use longhaul_admission::rate_limits::Direction;
 use longhaul_linux::socket::{self, reset_on_close};
 use longhaul_protocol::{destination::Destination, failure::Failure, socks5::Reply};
-use longhaul_transport::{transport::Transport, channel::write_all};
+use longhaul_transport::{channel::write_all, transport::TransportStream};
 use std::{
     io,
     net::{IpAddr, SocketAddr},
@@ -160,7 +160,7 @@ async fn accept(
 }
 
 /// Returns when the client has closed; early data from it is for the peer and stays queued.
-async fn client_closed(client: &Transport) {
+async fn client_closed(client: &TransportStream) {
     if matches!(client.wait_peek().await, Ok(1..)) {
         std::future::pending::<()>().await;
     }

@@ -24,7 +24,7 @@ use longhaul_protocol::{
         parse_password, parse_request, password_answer,
     },
 };
-use longhaul_transport::{transport::Transport, channel::write_all};
+use longhaul_transport::{channel::write_all, transport::TransportStream};
 
 /// Serves one client until its connection ends.
 pub(crate) async fn serve(session: &Session) -> End {
@@ -129,7 +129,7 @@ async fn check_password(
     }
 }
 
-async fn send(client: &Transport, answer: &[u8]) -> Result<(), Rejection> {
+async fn send(client: &TransportStream, answer: &[u8]) -> Result<(), Rejection> {
     let client_gone = |_| Rejection::new(Failure::ClientGone, []);
     write_all(client, answer).await.map_err(client_gone)
 }

@@ -16,8 +16,8 @@ use longhaul_protocol::{
     socks5::{DATAGRAM_HEADER_LEN_MAX, Reply, datagram_header, parse_datagram},
 };
 use longhaul_transport::{
-    transport::Transport,
     channel::{read_some, write_all},
+    transport::TransportStream,
 };
 use parking_lot::Mutex;
 use std::{
@@ -247,7 +247,7 @@ impl<'a> Association<'a> {
 }
 
 /// Returns when the client has closed its TCP connection. Bytes that it sends before are ignored.
-async fn client_closed(client: &Transport) -> std::io::Result<()> {
+async fn client_closed(client: &TransportStream) -> std::io::Result<()> {
     let mut ignored = Vec::new();
     while read_some(client, &mut ignored, 4096).await? > 0 {
         ignored.clear();

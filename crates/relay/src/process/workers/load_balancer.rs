@@ -7,7 +7,7 @@
 use crate::{
     listeners::listener::Listener, process::workers::registry::Registration, relay::Relay,
 };
-use longhaul_transport::transport::Transport;
+use longhaul_transport::transport::TransportStream;
 use std::{
     io,
     net::SocketAddr,
@@ -26,7 +26,7 @@ use tokio::sync::{
 pub(crate) struct AcceptedConnection {
     pub(crate) relay: Arc<Relay>,
     pub(crate) listener: Arc<Listener>,
-    pub(crate) client: Transport,
+    pub(crate) client: TransportStream,
     pub(crate) address: SocketAddr,
     pub(crate) registration: Registration,
     pub(crate) load: LoadGuard,

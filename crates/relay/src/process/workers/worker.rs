@@ -16,7 +16,7 @@ use crate::{
 };
 use longhaul_admission::exhaustion::{self, is_exhaustion};
 use longhaul_linux::pipe_pool::Pool;
-use longhaul_transport::transport::Transport;
+use longhaul_transport::transport::TransportStream;
 use longhaul_udt::socket::Socket;
 use std::{
     io,
@@ -144,7 +144,8 @@ impl Acceptor {
             while let Ok(stream) = socket.accept().await {
                 // A connection without a peer address has ended already.
                 if let Some(address) = stream.peer_addr() {
-                    self.admit(Transport::Udt(stream.into()), address).await;
+                    self.admit(TransportStream::Udt(stream.into()), address)
+                        .await;
                 }
             }
             error!(
@@ -198,7 +199,7 @@ impl Acceptor {
 
     /// Waits for memory and a permit, then dispatches the connection. Meanwhile, other clients wait
     /// in the listen queue.
-    async fn admit(&self, client: impl Into<Transport>, address: SocketAddr) {
+    async fn admit(&self, client: impl Into<TransportStream>, address: SocketAddr) {
         self.relay.memory.wait_for_room(address.ip()).await;
         let Ok(permit) = self.relay.connection_permits.clone().acquire_owned().await else {
             return;
