@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The status page: asks the relay once a second and shows what it says. Whatever clients can choose
-// (names, addresses) becomes text and never HTML: nothing here writes markup.
+// Status page: polls the relay once a second and shows its records. Data of clients
+// (names, addresses) become text and never HTML: no code here writes markup.
 "use strict";
 
 {
   const PERIOD_MS = 1000;
   const CONNECTIONS_SHOWN = 20;
   const POINTS = 300;
-  // Below a megabit the chart would magnify noise.
+  // Least full scale, one megabit: a smaller one would magnify noise.
   const TOP_MIN_BPS = 1e6;
 
   const LIMITED = {
@@ -40,7 +40,7 @@
     return answer.json();
   }
 
-  // A cell is a text, or a text with a quieter one below it.
+  // A cell is a text, or a text with a small one below it.
   function cell(column, content) {
     const [text, more] = [content].flat();
     const element = document.createElement(column.heading ? "th" : "td");
@@ -91,7 +91,7 @@
   }
 
   const CONNECTIONS = [
-    { name: "Destination", heading: true, of: (c) => [c.destination ?? "not said yet", `via ${c.listener}${c.peer ? `, peer ${c.peer}` : ""}`] },
+    { name: "Destination", heading: true, of: (c) => [c.destination ?? "no request yet", `via ${c.listener}${c.peer ? `, peer ${c.peer}` : ""}`] },
     { name: "Client", of: (c) => c.client },
     { name: "Age", kind: "number", of: (c) => age(c.age_s) },
     { name: "Up", kind: "number", of: (c) => [bits(c.bytes_up_per_s), bytes(c.bytes_up)] },
@@ -185,7 +185,7 @@
     return u;
   }
 
-  // A zoom stays what it is while points come in.
+  // New points do not change the zoom.
   function showThroughput(u, throughput) {
     const { points } = throughput;
     const missing = Array(Math.max(POINTS - points.length, 0)).fill(null);

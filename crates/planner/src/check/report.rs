@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn clean_and_lossy_paths_have_their_own_promise() {
+    fn clean_and_lossy_paths_have_their_own_tolerance() {
         let mut checked = CheckReport {
             rows: vec![
                 row(false, 114.0),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_simulated_is_said_and_not_counted() {
+    fn marks_and_excludes_simulated_results() {
         let simulated = Row {
             simulated: true,
             ..row(false, 101.0)
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_busy_machine_measured_is_shown_and_not_counted() {
+    fn marks_and_excludes_results_of_overloaded_machines() {
         let busy = Row {
             overloaded: true,
             ..row(false, 10.0)

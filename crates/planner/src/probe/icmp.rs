@@ -21,20 +21,20 @@ const HEADER: usize = 8;
 
 pub(super) fn measure(target: &Target, ip: IpAddr, config: &Config) -> Result<Measurement> {
     let exchange = TimestampSocket::icmp(ip).map_err(|error| refused(&error))?;
-    let mut far = IcmpResponder {
+    let mut responder = IcmpResponder {
         exchange,
         v6: ip.is_ipv6(),
         asked: 0,
     };
-    let rounds = rtt::measure(&mut far, config.count, config.interval)
+    let samples = rtt::measure(&mut responder, config.count, config.interval)
         .with_context(|| format!("cannot send ICMP echo to {ip}"))?;
-    if rounds.times.is_empty() {
+    if samples.times.is_empty() {
         bail!(
             "{ip} answers no ICMP echo: give a port for --method tcp, or run plan probe --serve there"
         );
     }
-    let mut measured = Measurement::new(target, "icmp", rounds);
-    measured.path_mtu = path_mtu::measure(&mut far, measured.reply_timeout())?;
+    let mut measured = Measurement::new(target, "icmp", samples);
+    measured.path_mtu = path_mtu::measure(&mut responder, measured.reply_timeout())?;
     Ok(measured)
 }
 

@@ -110,7 +110,7 @@ fn round_trips(measured: &Measurement) -> String {
 
 fn capacity(found: Option<&Capacity>) -> String {
     let Some(found) = found else {
-        return "not measured: it takes a plan probe --serve at the far end".to_owned();
+        return "not measured: it needs plan probe --serve at the remote host".to_owned();
     };
     format!(
         "{}{}, {} to {} over {} trains",

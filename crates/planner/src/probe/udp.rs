@@ -32,15 +32,15 @@ pub(super) fn measure(
     address: SocketAddr,
     config: &Config,
 ) -> Result<Measurement> {
-    let mut far = UdpResponder::connect(address)?;
-    let rounds = rtt::measure(&mut far, config.count, config.interval)?;
-    let mut measured = Measurement::new(target, "udp", rounds);
-    measured.path_mtu = path_mtu::measure(&mut far, measured.reply_timeout())?;
+    let mut responder = UdpResponder::connect(address)?;
+    let samples = rtt::measure(&mut responder, config.count, config.interval)?;
+    let mut measured = Measurement::new(target, "udp", samples);
+    measured.path_mtu = path_mtu::measure(&mut responder, measured.reply_timeout())?;
     if let Some(mtu) = measured.path_mtu
         && config.trains > 0
     {
         let timeout = measured.reply_timeout();
-        measured.capacity = capacity::measure(&mut far, mtu, config, timeout)?;
+        measured.capacity = capacity::measure(&mut responder, mtu, config, timeout)?;
     }
     Ok(measured)
 }
@@ -55,7 +55,7 @@ struct UdpResponder {
 
 impl UdpResponder {
     fn connect(address: SocketAddr) -> Result<Self> {
-        let mut far = Self {
+        let mut responder = Self {
             exchange: TimestampSocket::udp(address)
                 .with_context(|| format!("cannot send to {address}"))?,
             cookie: Cookie::default(),
@@ -64,15 +64,15 @@ impl UdpResponder {
         };
         for _ in 0..HELLOS {
             // Refused: no responder runs yet.
-            let Ok(()) = far.send_hello() else {
+            let Ok(()) = responder.send_hello() else {
                 std::thread::sleep(HELLO_TIMEOUT);
                 continue;
             };
-            if let Ok(Some(message)) = far.receive_message(HELLO_TIMEOUT)
+            if let Ok(Some(message)) = responder.receive_message(HELLO_TIMEOUT)
                 && message.0.kind == Kind::Cookie
             {
-                far.cookie = message.0.cookie;
-                return Ok(far);
+                responder.cookie = message.0.cookie;
+                return Ok(responder);
             }
         }
         Err(NoReply(address).into())

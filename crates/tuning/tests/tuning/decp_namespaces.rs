@@ -79,8 +79,12 @@ impl Iperf3Testbed {
         }
         let walk = || self.caps.carry_out();
         self.bed.left.run(walk).unwrap();
-        let cap =
-            |c: &Connection| Some((self.caps.cap_in_force(c.sender.cookie)?, c.sender.cwnd_segments));
+        let cap = |c: &Connection| {
+            Some((
+                self.caps.cap_in_force(c.sender.cookie)?,
+                c.sender.cwnd_segments,
+            ))
+        };
         let found = all.iter().filter_map(cap);
         found.filter(|(cap, _)| *cap > 0).collect()
     }

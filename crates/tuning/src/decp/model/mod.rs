@@ -3,9 +3,9 @@
 //! that the slow ones gain bandwidth.
 //!
 //! The paper (Hiraki and Inaba, 科学技術研究向け超高速大域ネットワーク基盤, §3) describes the mechanism. The
-//! windows of all connections are collected, and a program outside sets an upper limit to each: "holding
-//! fast streams back lessens the load that they put on the network, which makes it easier for the
-//! slow ones to gain bandwidth". The paper does not say how the limits are chosen. The rule here is our own.
+//! windows of all connections are collected, and a program outside sets an upper limit to each. It
+//! explains: "holding fast streams back lessens the load that they put on the network, which makes it easier
+//! for the slow ones to gain bandwidth". It does not say how the limits are chosen. The rule here is our own.
 //!
 //! # Control law
 //!
@@ -25,13 +25,12 @@
 //!   not grown by a tenth for a round. Slow start then ends and dividing begins, if a window still doubles and
 //!   three conditions hold. Σ rᵢ ≥ B̂(1+h). A queue stands (q ≥ max(h/2, 1 %), at least 1 ms: below). At least
 //!   a quarter of Σ rᵢ was delivered in the last round (else nothing is known yet).
-//!   (Where senders are paced, B̂ grows with the windows, and the controller acts too late to prevent the
-//!   overflow.)
+//!   With paced senders B̂ grows with the windows, and the controller acts too late to prevent the overflow.
 //! - **Unevenness**: dividing begins too if the fastest has had 1.3 times the slowest's rate or more for
 //!   two rounds, no window doubles, nothing was lost for a round, and Ĉ has not grown by a tenth for two.
 //! - **Sum**: S = Σ rᵢ at the beginning. A reduction of a window without a change of its cap (a loss) is
-//!   subtracted, and so is the whole rate of a connection that ends; a new one adds its rate
-//!   ([`Observation::bulk`] defines which connections count). S grows by a segment a round for each
+//!   subtracted. So is the whole rate of a connection that ends. A new one adds its rate.
+//!   [`Observation::bulk`] defines which connections count. S grows by a segment a round for each
 //!   connection, as Reno would without caps. If the controller has ended a connection's slow start and the
 //!   connection has lost nothing since, S is at least B̂(1+h): slow start would have reached that.
 //! - **Level**: L solves Σ min(dᵢ, L) = S. The demand dᵢ is what the receiver's window allows. For a connection
@@ -78,9 +77,9 @@
 //! - *Empty the link*: windows together have S but for the tenth that moves from one to another.
 //!   With caps that stay, S is reduced to no less than T.
 //! - *Oscillate*: L depends on S alone, and S on windows only where they lose. Beginning and end are kept
-//!   apart by hysteresis, and by a cooldown that doubles where dividing costs losses. (A probe is one round of
-//!   one headroom more, in ten.)
-//! - *Take more than its own share*, but for `refill`: S is the rate that windows have won, and grows as n Reno
+//!   apart by hysteresis, and by a cooldown that doubles where dividing costs losses. A probe adds one headroom
+//!   for one round in ten.
+//! - *Take more than its own share*, but for `refill`. S is the rate that windows have won. It grows as n Reno
 //!   flows do. For each loss it falls as far as the connection's congestion control reduces its window. Equal
 //!   windows lose less at random than unequal ones of the same sum do (Σ wᵢ² is least), as n equal flows
 //!   would. The effect on other traffic was simulated: docs/decp.md.
