@@ -87,7 +87,7 @@ fn contain(args: &args::ContainArgs) -> Result<()> {
     let mut command = process::Command::new(program);
     command.args(words);
     let write_report =
-        |ended: &contained::Outcome| fs::write(&args.report, serde_json::to_vec(ended)?);
+        |ended: &contained::ExitReport| fs::write(&args.report, serde_json::to_vec(ended)?);
     let code =
         contained::run(&mut command, write_report).map_err(|error| run::unsupported(&error))?;
     process::exit(code.into())

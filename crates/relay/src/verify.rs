@@ -21,7 +21,7 @@ use longhaul_interception::{
     held::{Arrival, Decision, HELD_MAX, HeldSyns},
 };
 use longhaul_linux::netfilter::marks::Marks;
-use longhaul_linux::netfilter::queue::{QueuedPacket, Queue, Verdict, AsyncQueue};
+use longhaul_linux::netfilter::queue::{AsyncQueue, Queue, QueuedPacket, Verdict};
 use longhaul_linux::socket::dscp;
 use longhaul_protocol::destination::Destination;
 use longhaul_protocol::failure::Failure;

@@ -14,7 +14,7 @@ use anyhow::Result;
 use longhaul_command::exit::Refusal;
 use longhaul_congestion::{
     Error,
-    choice::{self, Choice, Availability},
+    choice::{self, Availability, Choice},
     loader::{self, TransientCc},
     math::{Algorithm, algorithm, parameters},
 };

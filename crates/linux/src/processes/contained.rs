@@ -33,7 +33,7 @@ const NOT_STARTED: u8 = 127;
 
 /// Outcome of a command, and the resources that it and its descendants used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct ExitReport {
     /// Its exit code, or 128 + the number of the signal that ended it.
     pub code: u8,
     /// Duration, in seconds.
@@ -52,7 +52,7 @@ pub struct Outcome {
 /// The caller must have one thread. When the caller dies, for whatever reason, all processes end.
 pub fn run(
     command: &mut Command,
-    report: impl FnOnce(&Outcome) -> io::Result<()>,
+    report: impl FnOnce(&ExitReport) -> io::Result<()>,
 ) -> Result<u8, SandboxError> {
     let before = block_supervised_signals()?;
     // SAFETY: descriptors and memory stay shared with nobody; the caller has one thread.
@@ -74,7 +74,7 @@ pub fn run(
 fn run_as_init(
     command: &mut Command,
     before: sigset_t,
-    report: impl FnOnce(&Outcome) -> io::Result<()>,
+    report: impl FnOnce(&ExitReport) -> io::Result<()>,
 ) -> ! {
     let code = mount_private_proc()
         .and_then(|()| run_command(command, before))
@@ -97,7 +97,7 @@ fn mount_private_proc() -> io::Result<()> {
     Ok(mount("proc", "/proc", "proc", plain, None)?)
 }
 
-fn run_command(command: &mut Command, before: sigset_t) -> io::Result<Outcome> {
+fn run_command(command: &mut Command, before: sigset_t) -> io::Result<ExitReport> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -121,7 +121,7 @@ fn run_command(command: &mut Command, before: sigset_t) -> io::Result<Outcome> {
     let last_line = err.join().unwrap_or_default();
     let _ = out.join();
     let (cpu_s, peak_memory_bytes) = children_usage()?;
-    Ok(Outcome {
+    Ok(ExitReport {
         code,
         seconds,
         cpu_s,
@@ -130,8 +130,8 @@ fn run_command(command: &mut Command, before: sigset_t) -> io::Result<Outcome> {
     })
 }
 
-fn not_started(error: &io::Error) -> Outcome {
-    Outcome {
+fn not_started(error: &io::Error) -> ExitReport {
+    ExitReport {
         code: NOT_STARTED,
         seconds: 0.0,
         cpu_s: 0.0,

@@ -12,7 +12,15 @@ use std::{
 fn relay_log(flags: &[&str], is_journal: bool) -> String {
     let (stderr, writer) = std::io::pipe().unwrap();
     let mut relay = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-    relay.args(["relay", "--socks5", "127.0.0.1:0"]).args(flags);
+    // Few connections: a low limit on descriptors would be a warning.
+    let relay_args = [
+        "relay",
+        "--socks5",
+        "127.0.0.1:0",
+        "--max-connections",
+        "64",
+    ];
+    relay.args(relay_args).args(flags);
     if is_journal {
         let file = std::fs::File::from(writer.as_fd().try_clone_to_owned().unwrap());
         let metadata = file.metadata().unwrap();

@@ -118,8 +118,9 @@ pub(crate) fn open_listeners(
 /// off: there is nothing to divert, and the other listeners still work.
 pub(crate) fn is_supported(listener: &ListenerConfig) -> bool {
     let transparent = matches!(listener.kind, Kind::Transparent { .. });
-    let supported =
-        !transparent || listener.address.is_ipv4() || !longhaul_linux::interface::is_ipv6_disabled();
+    let supported = !transparent
+        || listener.address.is_ipv4()
+        || !longhaul_linux::interface::is_ipv6_disabled();
     if !supported {
         warn!(
             "IPv6 is off here: transparent {} is skipped",

@@ -66,7 +66,10 @@ impl FarLeg {
     pub(crate) fn move_to_current_runtime(mut self) -> Result<Self, Failure> {
         // A group shares the leg, which only its last owner can move.
         let parameters = self.group.take().map(|group| group.parameters());
-        let stream = self.leg.rebind_to_current_runtime().map_err(|_| Failure::Other)?;
+        let stream = self
+            .leg
+            .rebind_to_current_runtime()
+            .map_err(|_| Failure::Other)?;
         let far = Self {
             leg: stream,
             ..self

@@ -407,7 +407,10 @@ impl<'a> HalfTransfer<'a> {
     fn deliver_later(&self, conduit: Lease<'a>, pause: Option<Instant>) -> HalfState<'a> {
         HalfState::Delivering(Box::new(PendingWrite {
             _counted: self.context.counters.count_buffered(conduit.buffered_len()),
-            _paused: self.context.pauses.begin(self.direction, conduit.buffered_len()),
+            _paused: self
+                .context
+                .pauses
+                .begin(self.direction, conduit.buffered_len()),
             conduit,
             pause,
         }))

@@ -15,7 +15,7 @@ use crate::{
     transfer::{BULK_BYTES, End, Side, TransferContext, TransferError, report_shortfall},
 };
 use longhaul_admission::rate_limits::Direction;
-use longhaul_linux::{transfer_buffer::TransferBuffer, pipe_pool};
+use longhaul_linux::{pipe_pool, transfer_buffer::TransferBuffer};
 use longhaul_protocol::stripe::PIECE_LEN;
 use longhaul_transport::{channel::write_all, leg::Leg};
 use std::{

@@ -391,7 +391,7 @@ fn reports_missing_allow_from() {
         near,
         near_message,
         far,
-        "client refused: allow_from does not name it client=10.77.1.2",
+        "client refused: allow_from does not name it: add it there if it may use this client=10.77.1.2",
     );
     drop(second);
 }

@@ -195,7 +195,7 @@ fn invalid_arguments_exit_with_code_2() {
         ),
         (
             vec!["--socks5", ANY, "--allow-from", "10.0.0.0/33"],
-            "no network",
+            "not a network",
         ),
         (vec!["--socks5", ANY, "--grace", "10"], "unit"),
     ] {

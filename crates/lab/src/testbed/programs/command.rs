@@ -14,7 +14,7 @@ use crate::{
     testbed::payload::{PayloadStore, payload_name},
 };
 use anyhow::{Context, Result, bail};
-use longhaul_linux::{contained::Outcome, netns::Netns};
+use longhaul_linux::{contained::ExitReport, netns::Netns};
 use longhaul_report::registry;
 use longhaul_results::result::Metrics;
 use rustix::fs::{Access, access};
@@ -153,7 +153,7 @@ impl HostCommand {
     }
 
     /// Reads exit status and resource use of the ended command.
-    pub(crate) fn read_report(&self) -> Result<Outcome> {
+    pub(crate) fn read_report(&self) -> Result<ExitReport> {
         let path = self.file("json");
         let text = fs::read(&path).with_context(|| {
             format!(
