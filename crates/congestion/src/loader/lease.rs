@@ -18,7 +18,7 @@ pub struct Lease {
 }
 
 /// Loads a congestion control unless it is loaded, and leases it. One loaded here is unloaded with its
-/// last lease; after a kill, the next [`load`](super::load), [`unload`](super::unload()) or [`clean`] unloads it.
+/// last lease; after a kill, the next [`load`](super::load()), [`unload`](super::unload()) or [`clean`] unloads it.
 /// `parameters` apply only if it is not loaded yet. Set others for single sockets with
 /// [`socket_parameters::value`](crate::socket_parameters::value).
 pub fn acquire(pins: &Pins, algorithm: Algorithm, parameters: &[u32]) -> Result<Lease, Error> {

@@ -182,30 +182,30 @@ pub fn permitted() -> Result<(), Error> {
 
 /// Gives `profile` to TCP sockets that are opened in `cgroup` from now on, and below it.
 /// `connections` is the map of the congestion control that [`Profile::parameters`] are for. With
-/// `bell`, [`Attached::bell`] notifies of sockets. Needs CAP_BPF and CAP_NET_ADMIN.
+/// `notify`, [`Attached::notifier`] notifies of sockets. Needs CAP_BPF and CAP_NET_ADMIN.
 pub fn attach(
     profile: &Profile,
     cgroup: BorrowedFd<'_>,
     connections: Option<&MapHandle>,
-    bell: bool,
+    notify: bool,
 ) -> Result<Attached, Error> {
     permitted()?;
-    feature_probe::capture_warnings(|| attach_programs(profile, cgroup, connections, bell))
+    feature_probe::capture_warnings(|| attach_programs(profile, cgroup, connections, notify))
 }
 
 fn attach_programs(
     profile: &Profile,
     cgroup: BorrowedFd<'_>,
     connections: Option<&MapHandle>,
-    bell: bool,
+    notify: bool,
 ) -> Result<Attached, Error> {
-    let object = prepare(profile, connections, bell)?;
+    let object = prepare(profile, connections, notify)?;
     let loaded = object.load();
     let object =
         loaded.map_err(|error| feature_probe::refused("load the profile's programs", &error))?;
     let wanted = object
         .progs_mut()
-        .filter(|program| bell || !is_notify_program(program.name()));
+        .filter(|program| notify || !is_notify_program(program.name()));
     let links = wanted
         .map(|program| program.attach_cgroup(cgroup.as_raw_fd()))
         .collect::<Result<_, _>>()
@@ -227,7 +227,7 @@ fn is_notify_program(program: &std::ffi::OsStr) -> bool {
 fn prepare(
     profile: &Profile,
     connections: Option<&MapHandle>,
-    bell: bool,
+    notify: bool,
 ) -> Result<OpenObject, Error> {
     let object = ObjectBuilder::default().open_memory(object::PROFILE);
     let mut object = object.map_err(failed("read the profile's program"))?;
@@ -239,7 +239,7 @@ fn prepare(
         reused.map_err(failed("use the congestion control's map"))?;
     }
     for mut program in object.progs_mut() {
-        let wanted = bell || !is_notify_program(program.name());
+        let wanted = notify || !is_notify_program(program.name());
         program.set_autoload(wanted);
     }
     Ok(object)
@@ -274,13 +274,15 @@ impl Attached {
         let mut maps = self.object.maps();
         let map = maps.find(|map| map.name() == "doorbell");
         let map = map.expect("profile.bpf.c has it");
-        let handle = MapHandle::try_from(&map).map_err(failed("open the doorbell"))?;
+        let handle = MapHandle::try_from(&map).map_err(failed("open the socket notifier"))?;
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&handle, |_| 0)
-            .map_err(failed("open the doorbell"))?;
+            .map_err(failed("open the socket notifier"))?;
         let ring = builder.build();
-        Ok(SocketNotifier(ring.map_err(failed("open the doorbell"))?))
+        Ok(SocketNotifier(
+            ring.map_err(failed("open the socket notifier"))?,
+        ))
     }
 }
 
