@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever stands before a block: what is read as a header is written the same, and names a block that a file can have
-//! and no more bytes than a receiver has room for.
+//! Checks block headers: a header that parses is written the same, and names a block that a file can have and no more
+//! bytes than the receive buffer holds.
 
 use longhaul_transfer::protocol::block::{BLOCK_LEN, Content, HEADER_LEN, Header};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Capture files: every byte is read, skipped or said to be damaged, whatever is shown at once; and what was
-//! read can be written and reads back. The input is a file.
+//! Checks capture files: every byte is read, skipped or reported as damaged, for any buffer size. Records that were
+//! read can be written and read back. The input is a file.
 
 use longhaul_packet::capture::{
     BUFFER_MAX, DamagedRange, EmulatorRecord, FormatError, Frame, Interface, LinkType, Reader,
@@ -19,7 +19,7 @@ pub(crate) fn check(input: &[u8]) {
     }
 }
 
-/// A frame that keeps its bytes.
+/// Frame with a copy of its bytes.
 #[derive(Debug, PartialEq)]
 struct Kept {
     timestamp_ns: u64,
@@ -42,7 +42,7 @@ struct Said {
 fn read(file: &[u8], piece: usize) -> Result<Said, FormatError> {
     let (mut reader, mut said) = (Reader::new(), Said::default());
     let (mut begin, mut end) = (0, file.len().min(piece));
-    // Steps that take nothing are followed by one that does, or by more bytes.
+    // A step that takes no bytes is followed by one that does, or by more bytes.
     for _ in 0..4 * file.len() + 16 {
         let (shown, at_end) = (&file[begin..end], end == file.len());
         let step = reader.step(shown, at_end)?;
@@ -96,7 +96,7 @@ fn kept(frame: &Frame<'_>) -> Kept {
     }
 }
 
-/// The same as pcapng of our own.
+/// Writes the records as pcapng.
 fn written(said: &Said) -> Vec<u8> {
     let mut file = Vec::new();
     writer::section(&mut file, &writer::SectionInfo::default());

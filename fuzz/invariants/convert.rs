@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A TCP Convert message is complete with its last byte and not before, what was read and is
-//! written again reads as the same, and every refusal has an answer that the other side can read.
+//! Checks TCP Convert messages: a message is complete with its last byte and not before. A parsed message reads back
+//! after encoding. Every refusal has an answer that the peer can parse.
 
 use longhaul_protocol::convert::{
-    Answer, ConvertError, HOPS_MAX, MESSAGE_LEN_MAX, FirstMessage, Request,
+    Answer, ConvertError, FirstMessage, HOPS_MAX, MESSAGE_LEN_MAX, Request,
 };
 
 pub(crate) fn check(input: &[u8]) {
@@ -65,7 +65,7 @@ fn answer_reads_back(answer: Answer) {
     assert_eq!(Answer::parse(&message), Ok(Some((answer, message.len()))));
 }
 
-/// Nothing is missing exactly when the answer can be read, or never will be.
+/// Checks that no bytes are missing exactly when the answer can be parsed or is invalid.
 fn counts_down(input: &[u8], answer: &Parsed<Answer>) {
     match Answer::bytes_missing(input) {
         Ok(0) => assert_ne!(*answer, Ok(None)),

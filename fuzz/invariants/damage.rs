@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may befall a file between two runs, told by some bytes.
+//! Damage to a file between two runs, as a script of bytes describes it.
 
-/// Bytes put in at once, at most: more than a reader takes in one piece.
+/// Maximum number of bytes inserted at once: more than a reader takes in one piece.
 const RUN_MAX: usize = 1 << 21;
 
-/// What a script may make of a file, in bytes.
+/// Maximum length of a damaged file, in bytes.
 const LEN_MAX: usize = 1 << 20;
 
-/// Befalls `bytes` whatever a script says, four bytes at a time: what (low three bits), where (16 bits), which byte or
-/// how much.
+/// Applies a script to `bytes`. Each step has four bytes: the kind (low three bits), the position (16 bits), and a
+/// byte or an amount.
 pub(crate) fn befall(bytes: &mut Vec<u8>, script: &[u8]) {
     for [what, high, low, byte] in script.as_chunks().0 {
         let at = usize::from(u16::from_be_bytes([*high, *low])).min(bytes.len());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames: a segment's numbers agree with each other, the other direction is of the same connection, and
-//! a shorter snaplen either leaves a segment as it is, but for options, or says that the frame is too short. In one more
-//! tunnel it is the same, or there are too many.
+//! Checks decoded frames: the numbers of a segment agree, and the opposite direction has the same connection. A
+//! shorter snaplen leaves a segment unchanged except for options, or the frame is reported as too short. One more
+//! tunnel changes nothing, or there are too many.
 //!
-//! The input is the link type, wire length beyond what was captured in units of 256, segment size in units
-//! of 16, and the frame.
+//! The input is the link type, the wire length beyond the captured one in units of 256, the segment size in units of
+//! 16, and the frame.
 
 use longhaul_flow::decode::{Undecoded, decode};
 use longhaul_flow::segment::{FlowKey, Segment};

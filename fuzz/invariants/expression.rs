@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The arithmetic of checks: what was read is no larger than its text, parentheses around it change
-//! nothing, and nothing may follow it.
+//! Checks the arithmetic of scenario checks: an expression has no more parts than its text has characters,
+//! parentheses around it change nothing, and nothing may follow it.
 
 use longhaul_lab::expression::{Bound, Expression};
 
@@ -19,7 +19,7 @@ pub(crate) fn check(input: &[u8]) {
     let value = expression.value(&|_, _| Ok::<_, ()>(2.0));
     assert!(value.is_ok());
     assert!(Expression::parse(&format!("{text})")).is_err());
-    // Unless these are the parentheses that are too many.
+    // The added parentheses may exceed the maximum depth.
     if let Ok(enclosed) = Expression::parse(&format!("({text})")) {
         assert_eq!(enclosed, expression);
     }

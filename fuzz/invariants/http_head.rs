@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A request that goes through the HTTP proxy: it goes where its URI says, carries nothing that is
-//! meant for the proxy, keeps everything else, and is known again when it comes back.
+//! Checks a request through the HTTP proxy. It goes where its URI says, carries no field that is meant for the proxy
+//! and keeps all others. The proxy recognizes it when it returns.
 //!
-//! The input is `METHOD URI`, then `name: value` on lines of their own. Taking a head apart is
-//! hyper's work; what the relay makes of it is ours.
+//! The input is `METHOD URI`, then `name: value` on separate lines. hyper parses heads; the test covers the relay's
+//! changes.
 
 use hyper::{
     HeaderMap, Method, Request, Uri, Version,
@@ -11,7 +11,7 @@ use hyper::{
     http::request::Parts,
 };
 use longhaul_protocol::destination::Destination;
-use longhaul_protocol::proxy_headers::{destination, has_passed, forward_request};
+use longhaul_protocol::proxy_headers::{destination, forward_request, has_passed};
 
 const PSEUDONYM: &str = "longhaul-0123";
 
@@ -39,9 +39,8 @@ pub(crate) fn check(input: &[u8]) {
     }));
 }
 
-/// What the relay says for itself on the next hop: Via, and of what was said to it only that
-/// trailers are welcome (RFC 9110 §6.5.1) and which protocols are offered (§7.8), each named by
-/// Connection.
+/// Whether the relay sets this field for the next hop: Via, and of the client's fields only that trailers are
+/// accepted (RFC 9110 §6.5.1) and which protocols are offered (§7.8), each named by Connection.
 fn spoken_anew(asked: &HeaderMap, headers: &HeaderMap, name: &HeaderName) -> bool {
     let one = |name: &HeaderName| headers.get_all(name).iter().count() == 1;
     match name {
@@ -82,7 +81,7 @@ fn goes_to_the_origin(asked: &Uri, head: &Parts) {
     assert_eq!(head.headers.get_all(header::HOST).iter().count(), 1);
 }
 
-/// RFC 9110 §7.6.1, and what the client says to the proxy alone.
+/// Whether a field is for the proxy alone (RFC 9110 §7.6.1).
 fn is_for_proxy(asked: &HeaderMap, name: &HeaderName) -> bool {
     const ALWAYS: [&str; 9] = [
         "connection",
@@ -98,7 +97,7 @@ fn is_for_proxy(asked: &HeaderMap, name: &HeaderName) -> bool {
     ALWAYS.contains(&name.as_str()) || is_named(asked, name)
 }
 
-/// Whether Connection names the field; those that frame and address the message stay.
+/// Whether Connection names the field. Fields that frame and address the message stay.
 fn is_named(asked: &HeaderMap, name: &HeaderName) -> bool {
     let fields = asked.get_all(header::CONNECTION).iter();
     let mut names = fields
@@ -108,7 +107,7 @@ fn is_named(asked: &HeaderMap, name: &HeaderName) -> bool {
     !frames && names.any(|other| other.trim().eq_ignore_ascii_case(name.as_str()))
 }
 
-/// The fields that pass unchanged, with all their values.
+/// Returns the fields that pass unchanged, with all their values.
 fn kept(asked: &HeaderMap, headers: &HeaderMap) -> Vec<(HeaderName, Vec<u8>)> {
     let passes = |name: &HeaderName| {
         // Max-Forwards counts down (RFC 9110 §7.6.2).

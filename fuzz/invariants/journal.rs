@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever befalls a journal, the records that nothing befell are believed, wherever they stand by now, and nothing
-//! else; what is added afterwards is found again.
+//! Checks a damaged journal: records that are intact are read, wherever they are now, and no others. Records that are
+//! appended later are found too.
 //!
-//! The input: how many blocks the file has, how many records there are, eleven bytes of the source's version, then a
-//! script for [`super::damage`].
+//! The input is the number of blocks, the number of records, eleven bytes of the source's version, then a script for
+//! [`super::damage`].
 
 use super::{damage::befall, memory::Memory};
 use longhaul_store::{
@@ -54,12 +54,12 @@ fn header(blocks: u64, v: [u8; 11]) -> Header {
     }
 }
 
-/// Some are of blocks that the file does not have.
+/// Returns a record. Some name blocks that the file does not have.
 fn record(number: u64) -> BlockRecord {
     (number, BlockHash([number as u8 ^ 0x5a; 32]))
 }
 
-/// The records that still stand at a multiple of their length, as they were written.
+/// Returns the records that are intact at a multiple of their length.
 fn unharmed(
     header: &Header,
     sealed: &[BlockRecord],
@@ -79,7 +79,7 @@ fn unharmed(
         .collect()
 }
 
-/// As the next run does.
+/// Reads, resumes and appends as the next run does.
 fn goes_on(file: &Memory, header: &Header, mut believed: Vec<BlockRecord>) {
     let of_header = has_header(&file.bytes(), header);
     let contents = read(file, header).unwrap();

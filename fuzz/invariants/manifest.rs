@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever befalls a manifest, it loads; the lines that nothing befell count, and no others; and what is added
-//! afterwards is found again, beside all the rest.
+//! Checks a damaged manifest: it loads with the lines that are intact, and no others. Lines that are appended later
+//! are found too.
 //!
-//! The input: how many lines there are, which paths they have, then a script for [`super::damage`], a NUL NUL, and a
+//! The input is the number of lines, the set of paths, then a script for [`super::damage`], two NUL bytes, and a
 //! path.
 
 use super::{
@@ -46,7 +46,7 @@ pub(crate) fn check(input: &[u8]) {
     goes_on(&folder, &mut manifest, left, path);
 }
 
-/// A file of these bytes as they are.
+/// Loads a file with exactly these bytes.
 fn loads_anything(input: &[u8]) {
     let folder = Folder::default();
     let file = folder
@@ -59,7 +59,7 @@ fn loads_anything(input: &[u8]) {
     goes_on(&folder, &mut manifest, Known::new(), input);
 }
 
-/// What a line is of: a few paths, some twice, some gone again.
+/// Returns the path and record of a line: few paths, some repeated, some removed.
 fn record(number: u8, paths: u8, path: &[u8]) -> (Vec<u8>, FileRecord) {
     let name = number & (paths | 1);
     let path = [path, b"/", &[name]].concat();
@@ -74,7 +74,7 @@ fn record(number: u8, paths: u8, path: &[u8]) -> (Vec<u8>, FileRecord) {
     }
 }
 
-/// What the lines say that are still there as they were written.
+/// Returns the records of the lines that are intact.
 fn unharmed(written: &[(Vec<u8>, FileRecord)], whole: &[u8], damaged: &Memory) -> Known {
     let lines = whole.split(|byte| *byte == b'\n');
     let lines: HashMap<&[u8], &(Vec<u8>, FileRecord)> = lines.zip(written).collect();
@@ -99,7 +99,7 @@ fn known(manifest: &Manifest<Folder>) -> Known {
     all.map(|(path, record)| (path.to_vec(), *record)).collect()
 }
 
-/// As the next run does.
+/// Appends, reloads and compacts as the next run does.
 fn goes_on(folder: &Folder, manifest: &mut Manifest<Folder>, mut wanted: Known, path: &[u8]) {
     let path = &path[..path.len().min(PATH_LEN_MAX)];
     let (path, new) = (path.to_vec(), record(1, 1, b"").1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A directory in memory: for what reads and writes files by `longhaul_store::vfs`, as fast as a fuzzer wants it.
+//! Files and directories in memory, for code that uses `longhaul_store::vfs`, as fast as a fuzzer needs them.
 
 use longhaul_store::vfs::{Directory, FileOps, OpenError, OpenMode};
 use std::{
@@ -9,10 +9,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-/// What a reader may ask for at once.
+/// Maximum length of a read, in bytes.
 const PIECE_MAX: usize = 1 << 20;
 
-/// A file; clones are the same one.
+/// File in memory; clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -81,7 +81,7 @@ impl FileOps for Memory {
     }
 }
 
-/// A directory; clones are the same one.
+/// Directory in memory; clones share it.
 #[derive(Debug, Clone, Default)]
 #[allow(dead_code, reason = "some look at a single file")]
 pub(crate) struct Folder(Arc<Mutex<BTreeMap<Vec<u8>, Memory>>>);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Filters of captures: whatever text is taken, the program ends whichever way its jumps go, and keeps
-//! as much as it was told to, or nothing.
+//! Checks capture filters: a compiled program ends on every path, and returns the snaplen or 0.
 
 use longhaul_packet::packet_filter::{Instruction, LinkLayer, compile, parse_listing};
 
@@ -21,14 +20,14 @@ pub(crate) fn check(input: &[u8]) {
             Err(refusal) => assert!(!refusal.to_string().is_empty()),
         }
     }
-    // A foreign listing is the kernel's to judge; of its answers none is above the bound.
+    // The kernel verifies a foreign listing. None of its return values exceeds the bound.
     if let Ok(program) = parse_listing(text, SNAPLEN) {
         let answers = program.iter().filter(|i| i.code == RETURN);
         assert!(answers.into_iter().all(|i| i.operand <= SNAPLEN));
     }
 }
 
-/// Jumps go forward only, and stay inside.
+/// Checks that jumps go forward only, and stay inside the program.
 fn ends(program: &[Instruction]) {
     for (at, instruction) in program.iter().enumerate() {
         let furthest = match instruction.code {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A path that is taken names something below a directory and nothing else, also where it is put together with another;
-//! all others are refused with a line of bounded length.
+//! Checks relative paths: an accepted path names an entry below a directory, also after joining with another. All
+//! others are refused with an error of bounded length.
 //!
-//! The input: the length of the first path (16 bits), both paths.
+//! The input is the length of the first path (16 bits), and both paths.
 
 use longhaul_store::path::{NAME_LEN_MAX, PATH_LEN_MAX, RelPath};
 use std::path::{Component, Path};
 
-/// What an error may cost a screen: 200 bytes, each escaped in the longest way, and the reason.
+/// Maximum length of an error: 200 bytes, each escaped in the longest form, and the reason.
 const ERROR_LEN_MAX: usize = 200 * 10 + 200;
 
 pub(crate) fn check(input: &[u8]) {
@@ -24,7 +24,7 @@ pub(crate) fn check(input: &[u8]) {
     }
 }
 
-/// Whether it is a path is told here in other words.
+/// Parses a path, and compares the outcome with an independent check.
 fn taken(bytes: &[u8]) -> Option<RelPath> {
     let parsed = RelPath::parse(bytes);
     assert_eq!(parsed.is_ok(), is_plain(bytes), "{parsed:?}");
@@ -56,7 +56,7 @@ fn is_plain(bytes: &[u8]) -> bool {
     !(ends || long || odd || bytes.len() > PATH_LEN_MAX)
 }
 
-/// As the standard library sees it, too.
+/// Checks with the standard library that a path stays below its directory.
 fn stays_below(path: &RelPath) {
     let top = Path::new("/top/of/it");
     let normal = |component: Component<'_>| matches!(component, Component::Normal(_));
@@ -80,7 +80,7 @@ fn reads_back(path: &RelPath, bytes: &[u8]) {
     assert!(is_one_line(&path.to_string()));
 }
 
-/// There and back as the ends of a copy tell it.
+/// Encodes and decodes a path as the endpoints of a copy do.
 fn postcard_of(path: &RelPath) -> Result<RelPath, postcard::Error> {
     postcard::from_bytes(&postcard::to_stdvec(path)?)
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The body of a WebDAV request: a library builds no tree of it that is deeper or larger than the bounds, and refuses all
-//! that the check calls no XML.
+//! Checks WebDAV bodies: for an accepted body a library builds a tree within the bounds of depth and size.
 //!
 //! The input is the body.
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The grammar of a link's settings: a rule that was read reads back, and a line that has any
-//! settings that the grammar and the check of the whole accept loses no segment without saying so.
+//! Checks the grammar of link settings: a parsed value reads back. A line with any accepted settings loses no segment
+//! without an event.
 //!
-//! The input is `key value` on lines of their own.
+//! The input is `key value` on separate lines.
 
 use longhaul_netem::{
     Event, Line, LinkConfig, Schedule, Segment, Setting, jitter::Jitter, loss::Loss,
@@ -44,8 +44,8 @@ fn same<T: FromStr + fmt::Display + fmt::Debug + PartialEq>(rule: &T) {
     assert_eq!(text.parse().ok().as_ref(), Some(rule), "{text}");
 }
 
-/// Every segment and every copy comes out or is dropped, each segment is told of once, and the line
-/// comes to rest.
+/// Checks that every segment and copy is delivered or dropped, that each segment has one verdict, and that the line
+/// becomes idle.
 fn accounts_for_everything(shape: LinkConfig) {
     const SEGMENTS: u64 = 40;
     let mut line = Line::new(shape, Schedule::default(), 1, Time::ZERO).observed();

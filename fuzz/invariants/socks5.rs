@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A SOCKS5 message is complete with its last byte and not before, is never longer than the bound,
-//! and a request that is written again is the same request. One of SOCKS4 ends likewise.
+//! Checks SOCKS5 messages: a message is complete with its last byte and not before, and no longer than the bound. A
+//! request reads back after encoding. SOCKS4 requests end at their last byte too.
 
 use longhaul_protocol::{
     destination::Destination,

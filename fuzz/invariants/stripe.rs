@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever connections bring, the receiver of a striped stream takes every byte once and in its
-//! order, reads no more than it says, and calls nothing complete that has a hole.
+//! Checks the receiver of a striped stream: it takes every byte once and in order, reads no more than announced, and
+//! reports no stream with a gap as complete.
 //!
-//! The input is a script: a byte chooses a connection and what happens to it (low two bits: it
-//! brings the next bytes of the script, a sound header that follows, it closes, or it joins), and
-//! the next byte how much.
+//! The input is a script of byte pairs. The first byte selects a connection and an event (low two bits): the next
+//! bytes of the script arrive, a valid header arrives, the connection closes, or one joins. The second byte is the
+//! amount.
 
 use longhaul_protocol::stripe::{Broken, Reassembler};
 use longhaul_protocol::stripe::{Frame, HEADER_LEN, PIECE_LEN_MAX};
 
-/// Connections of one script.
+/// Maximum number of connections in a script.
 const CONNECTIONS_MAX: usize = 8;
 
 pub(crate) fn check(input: &[u8]) {
@@ -47,7 +47,7 @@ fn header_reads_back(input: &[u8]) {
     }
 }
 
-/// A header that can be read, made of four bytes: scripts reach further with it.
+/// Returns a valid header made of four bytes, so that scripts reach further states.
 fn sound(bytes: &[u8]) -> Vec<u8> {
     let [kind, offset, len, ..] = bytes else {
         return bytes.to_vec();
@@ -70,7 +70,7 @@ struct Script {
 }
 
 impl Script {
-    /// The connection brings bytes, of which the receiver takes what it asks for.
+    /// Delivers bytes of a connection, as far as the receiver reads them.
     fn bring(&mut self, connection: usize, mut bytes: &[u8]) -> Result<(), Broken> {
         let connection = connection % self.connections;
         while !bytes.is_empty() {
@@ -78,7 +78,7 @@ impl Script {
             let turn = self.reassembler.next_read();
             let turn = turn.filter(|turn| turn.connection == connection);
             let len = match (missing, turn) {
-                // It has to wait: the rest stays in its socket, which a script does not have.
+                // The connection must wait: the rest stays in its socket, which a script does not model.
                 (0, None) => return Ok(()),
                 (0, Some(turn)) => bytes.len().min(turn.bytes as usize),
                 (missing, _) => bytes.len().min(missing),
@@ -96,7 +96,10 @@ impl Script {
     }
 
     fn take(&mut self, bytes: usize) -> Result<(), Broken> {
-        assert!(!self.reassembler.is_complete(), "complete, and more to come");
+        assert!(
+            !self.reassembler.is_complete(),
+            "complete, and more to come"
+        );
         let outcome = self.reassembler.consume(bytes);
         self.taken += bytes as u64;
         assert_eq!(self.reassembler.taken(), self.taken);
@@ -106,7 +109,11 @@ impl Script {
     fn close(&mut self, connection: usize) -> Result<(), Broken> {
         let connection = connection % self.connections;
         self.reassembler.closed(connection)?;
-        assert_eq!(self.reassembler.missing(connection), 0, "it brings nothing more");
+        assert_eq!(
+            self.reassembler.missing(connection),
+            0,
+            "it brings nothing more"
+        );
         self.look();
         Ok(())
     }
@@ -119,13 +126,13 @@ impl Script {
         Ok(())
     }
 
-    /// What holds between any two events.
+    /// Checks the invariants between two events.
     fn look(&self) {
         if self.reassembler.is_complete() {
             assert_eq!(self.reassembler.next_read(), None);
             assert_eq!(self.reassembler.check_progress(), Ok(()));
         }
-        // Without progress there is nobody whose bytes could be waited for.
+        // Without progress no connection has bytes to wait for.
         if self.reassembler.check_progress() == Err(Broken::Gap) {
             assert!(!self.reassembler.is_complete());
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A super-packet that is cut, loses some segments and is joined again: nothing is lost beyond
-//! those, nothing is invented, and cutting a run gives the segments that cutting the whole gives.
+//! Checks super-packets that are segmented, lose segments and are coalesced again: no other segment is lost or added.
+//! Segmenting a batch gives the same segments as segmenting the whole.
 //!
-//! The input is a vnet header, a byte whose bits say which segments of eight are lost, and a packet.
+//! The input is a vnet header, a byte whose bits select the lost segments of each eight, and a packet.
 
 use longhaul_netem::{Batch, Coalescer, Delivery, Segment};
 use longhaul_packet::{checksum, ip, super_packet::SuperPacket, vnet};
@@ -34,7 +34,7 @@ fn lengths_add_up(whole: &SuperPacket, packet: &[u8]) {
     assert!(whole.segments() >= 1 && whole.wire_len() >= packet.len() as u64);
 }
 
-/// What regrouping makes of the survivors, 40 µs apart: at most three fit into a quantum of 100 µs.
+/// Coalesces the survivors, which are 40 µs apart: at most three fit into a quantum of 100 µs.
 fn joined(whole: &SuperPacket, survivors: &[u16]) -> Vec<Range<u16>> {
     let mut regroup = Coalescer::new(Delivery::default());
     let mut runs = Vec::new();
@@ -73,7 +73,7 @@ fn written(layout: &SuperPacket, packet: &[u8], run: Range<u16>) -> Vec<u8> {
     [run.head(), &packet[run.payload.clone()]].concat()
 }
 
-/// Its length is the packet's, and the checksum of an IPv4 header is right.
+/// Checks the length in the IP header, and the checksum of an IPv4 header.
 fn ip_header_is_sound(packet: &[u8]) {
     let word = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
     match ip::version(packet).unwrap() {
@@ -86,7 +86,7 @@ fn ip_header_is_sound(packet: &[u8]) {
     }
 }
 
-/// Two damages of one segment differ in the two bits that are wrong.
+/// Checks that two corruptions of one segment differ in the two wrong bits.
 fn one_bit_is_wrong(whole: &SuperPacket, packet: &[u8], entropy: u32) {
     let [mut one, mut other] = [Vec::new(), Vec::new()];
     let index = (entropy % u32::from(whole.segments())) as u16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trace in Mahimahi's format: it reads back, and a link that follows it sends nothing early and
-//! nothing out of order.
+//! Checks traces in Mahimahi's format: a trace reads back, and a link that follows it sends no packet early or out of
+//! order.
 
 use longhaul_netem::transmitter::trace::{Trace, TraceClock};
 use longhaul_units::Time;
@@ -21,7 +21,7 @@ fn departs_in_order(trace: Trace) {
     let mut clock = TraceClock::new(Arc::new(trace));
     let mut last = Time::ZERO;
     for turn in 0..32_u64 {
-        // Now a backlog, now a pause of part of a period, now one of several.
+        // Packets alternate between a backlog, a pause of part of a period and a pause of several periods.
         let ready = last.max(Time::from_nanos(period.as_nanos() / 7 * (turn % 5) * turn));
         let departure = clock.transmit(ready, 40 + 300 * turn as u32);
         assert!(departure >= ready && departure >= last);
