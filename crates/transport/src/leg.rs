@@ -24,26 +24,26 @@ pub struct Leg {
 
 impl Leg {
     /// Creates a leg without TLS.
-    pub fn plain(carrier: impl Into<TransportStream>) -> Self {
+    pub fn plain(stream: impl Into<TransportStream>) -> Self {
         Self {
-            transport: carrier.into(),
+            transport: stream.into(),
             tls: None,
         }
     }
 
     /// Creates a leg with TLS, whose handshake is complete.
-    pub fn with_tls(carrier: TransportStream, tls: Option<Arc<Tls>>) -> Self {
+    pub fn with_tls(stream: TransportStream, tls: Option<Arc<Tls>>) -> Self {
         Self {
-            transport: carrier,
+            transport: stream,
             tls,
         }
     }
 
     /// Registers the leg with the event loop of the calling thread.
     pub fn rebind_to_current_runtime(self) -> io::Result<Self> {
-        let carrier = self.transport.rebind_to_current_runtime()?;
+        let stream = self.transport.rebind_to_current_runtime()?;
         Ok(Self {
-            transport: carrier,
+            transport: stream,
             ..self
         })
     }
