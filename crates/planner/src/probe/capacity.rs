@@ -95,10 +95,10 @@ fn train(responder: &mut dyn Responder, len: usize, packets: u32, timeout: Time)
     while train.arrivals.len() < numbers.len() && clock::now() < end {
         let left = Duration::from(end - clock::now()).max(Duration::from_micros(1));
         let reply = responder.receive_reply(left).unwrap_or(None);
-        let there = answer.filter(|answer| numbers.contains(&answer.number));
+        let reply = reply.filter(|reply| numbers.contains(&reply.number));
         train
             .arrivals
-            .extend(there.and_then(|answer| answer.responder_time));
+            .extend(reply.and_then(|reply| reply.responder_time));
     }
     while let Some(departure) = responder.departure()? {
         if numbers.contains(&departure.message) {

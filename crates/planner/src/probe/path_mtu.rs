@@ -16,16 +16,16 @@ const TRIES: u32 = 3;
 /// Returns the path MTU in bytes; `None` if not even the least length passes.
 pub(super) fn measure(responder: &mut dyn Responder, timeout: Time) -> Result<Option<u32>> {
     let most = (responder.mtu()? as usize).clamp(LEAST, MOST);
-    if passes(responder, most, timeout)? {
+    if length_passes(responder, most, timeout)? {
         return Ok(Some(most as u32));
     }
     let (mut passes, mut fails) = (LEAST, most);
-    if !passes(responder, passes, timeout)? {
+    if !length_passes(responder, passes, timeout)? {
         return Ok(None);
     }
     while fails - passes > 1 {
         let middle = passes.midpoint(fails);
-        match passes(responder, middle, timeout)? {
+        match length_passes(responder, middle, timeout)? {
             true => passes = middle,
             false => fails = middle,
         }
@@ -33,7 +33,7 @@ pub(super) fn measure(responder: &mut dyn Responder, timeout: Time) -> Result<Op
     Ok(Some(passes as u32))
 }
 
-fn passes(responder: &mut dyn Responder, len: usize, timeout: Time) -> Result<bool> {
+fn length_passes(responder: &mut dyn Responder, len: usize, timeout: Time) -> Result<bool> {
     for _ in 0..TRIES {
         // Longer than the interface's own MTU: EMSGSIZE.
         let Ok(number) = responder.send_request(len) else {

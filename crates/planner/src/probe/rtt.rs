@@ -68,10 +68,10 @@ fn collect(
                 .entry(departure.message)
                 .and_modify(|at| *at = departure.at);
         }
-        if let Some(answer) = answer
-            && let Some(&sent) = asked.get(&answer.number)
+        if let Some(reply) = reply
+            && let Some(&sent) = asked.get(&reply.number)
         {
-            times.entry(answer.number).or_insert(answer.at - sent);
+            times.entry(reply.number).or_insert(reply.at - sent);
         }
     }
 }

@@ -96,7 +96,7 @@ impl UdpResponder {
     }
 }
 
-impl UdpResponder for UdpResponder {
+impl Responder for UdpResponder {
     fn send_request(&mut self, len: usize) -> io::Result<u32> {
         let mut bytes = vec![0; len - self.headers];
         Message::new(Kind::Request, self.cookie, self.asked).write(&mut bytes);

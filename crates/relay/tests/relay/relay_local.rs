@@ -9,7 +9,7 @@ use longhaul_protocol::{
 };
 use longhaul_testnet::name_server::{NameServer, ResolverFiles};
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_refused, convert_answer, dial, exchange, http_head,
+    Relay, TEST_TIMEOUT, accept, assert_connect_reset, convert_answer, dial, exchange, http_head,
     http_status, may_use_namespaces, read_array, set_timeouts,
 };
 use longhaul_testnet::relay_testbed::{IPV4, IPV6, Testbed, run_ip};
@@ -480,7 +480,7 @@ fn forward_listener_reaches_configured_local_address() {
             let server = services.accept();
             exchange(&client.unwrap(), &server, 1);
         } else {
-            assert_refused(client);
+            assert_connect_reset(client);
             services.assert_unreached(to);
         }
     }
@@ -605,7 +605,7 @@ fn diverted_connection_cannot_reach_metadata_service() {
         ],
     );
     run_ip(&bed.router, "address add 169.254.169.254/32 dev lo");
-    assert_refused(bed.connect((IPV4_METADATA, PORT).into()));
+    assert_connect_reset(bed.connect((IPV4_METADATA, PORT).into()));
     services.assert_unreached("diverted");
     let listener = bed.listen(IPV6.server_port(8080));
     let client = open(&bed, IPV6.server_port(8080));

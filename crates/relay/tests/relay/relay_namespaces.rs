@@ -4,7 +4,7 @@
 
 use longhaul_linux::process::inside;
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_refused, exchange, may_use_namespaces,
+    Relay, TEST_TIMEOUT, accept, assert_connect_reset, exchange, may_use_namespaces,
 };
 use longhaul_testnet::relay_testbed::{BOTH, IPV4, Testbed, run_ip};
 use socket2::{Domain, Socket, Type};
@@ -71,7 +71,7 @@ fn rejects_connection_to_listener_itself() {
     bed.divert();
     let _relay = bed.relay(&LISTENERS);
     for family in BOTH {
-        assert_refused(bed.connect((family.near, 3129).into()));
+        assert_connect_reset(bed.connect((family.near, 3129).into()));
     }
 }
 
@@ -101,7 +101,7 @@ fn serves_only_clients_on_allow_list() {
     let listen_address = SocketAddr::from((IPV4.near, 80));
     let forward = ["--forward", "10.77.1.2:80=10.77.2.1:8080", "--allow-from"];
     let stranger = bed.relay(&[forward.as_slice(), &["192.0.2.0/24"]].concat());
-    assert_refused(bed.connect(listen_address));
+    assert_connect_reset(bed.connect(listen_address));
     drop(stranger);
     let _relay = bed.relay(&[forward.as_slice(), &["10.77.1.0/24"]].concat());
     let client = bed.connect(listen_address).unwrap();

@@ -3,7 +3,7 @@
 
 use longhaul_protocol::destination::Destination;
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_refused, connect, dial, exchange, origin, receive,
+    Relay, TEST_TIMEOUT, accept, assert_connect_reset, connect, dial, exchange, origin, receive,
     refusing_address, send,
 };
 use std::{
@@ -77,7 +77,7 @@ fn rules_match_ports_and_names() {
 #[test]
 fn denied_client_is_reset() {
     let relay = socks5("deny_from = ['127.0.0.0/8']");
-    assert_refused(TcpStream::connect(relay.address("socks5")));
+    assert_connect_reset(TcpStream::connect(relay.address("socks5")));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! SOCKS5 beyond CONNECT: users, BIND, UDP ASSOCIATE, and the reply codes.
 
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_refused, connect, dial, exchange, origin, read_array,
+    Relay, TEST_TIMEOUT, accept, assert_connect_reset, connect, dial, exchange, origin, read_array,
 };
 use std::{
     fs,
@@ -148,7 +148,7 @@ fn bind_resets_unexpected_peers() {
     request(&mut client, BIND, &address(([127, 0, 0, 2], 1).into()));
     let (code, bound) = reply(&mut client);
     assert_eq!(code, 0);
-    assert_refused(TcpStream::connect(bound));
+    assert_connect_reset(TcpStream::connect(bound));
     let from = SocketAddr::from(([127, 0, 0, 2], 0));
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&from.into()).unwrap();

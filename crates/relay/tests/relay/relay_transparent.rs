@@ -5,7 +5,7 @@
 
 use longhaul_linux::netns::Netns;
 use longhaul_testnet::relay_process::{
-    Relay, TEST_TIMEOUT, accept, assert_refused, exchange, may_use_namespaces,
+    Relay, TEST_TIMEOUT, accept, assert_connect_reset, exchange, may_use_namespaces,
 };
 use longhaul_testnet::relay_testbed::{
     Addresses, BOTH, INTERCEPT, IPV4, Testbed, run_with_input, set_sysctl,
@@ -437,7 +437,7 @@ fn no_direct_fallback_refuses_clients_while_peer_is_down() {
     let near = bed.relay(&[&INTERCEPT[..], &strict].concat());
     for family in BOTH {
         let _listener = bed.listen(family.server_port(8080));
-        assert_refused(bed.connect(family.server_port(8080)));
+        assert_connect_reset(bed.connect(family.server_port(8080)));
     }
     drop(near);
     let near = bed.relay(&[&INTERCEPT[..], &strict, &["--verify-connect"]].concat());
@@ -457,7 +457,7 @@ fn without_verification_client_is_reset_after_connect() {
     let bed = testbed("late");
     let _relay = bed.relay(&INTERCEPT);
     for family in BOTH {
-        assert_refused(bed.connect(family.server_port(8081)));
+        assert_connect_reset(bed.connect(family.server_port(8081)));
     }
 }
 

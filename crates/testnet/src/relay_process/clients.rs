@@ -141,7 +141,7 @@ pub fn read_array<const N: usize>(stream: &mut impl Read) -> [u8; N] {
 }
 
 /// Asserts that the relay resets the connection at once, which may already fail the connect.
-pub fn assert_refused(client: io::Result<TcpStream>) {
+pub fn assert_connect_reset(client: io::Result<TcpStream>) {
     let error = client.and_then(|mut client| {
         set_timeouts(&client);
         client.read(&mut [0])

@@ -7,8 +7,8 @@ mod process;
 
 pub use crate::timeouts::{TEST_TIMEOUT, set_timeouts};
 pub use clients::{
-    accept, assert_refused, assert_reset, connect, convert_answer, dial, http_head, http_status,
-    origin, read_array, refusing_address,
+    accept, assert_connect_reset, assert_reset, connect, convert_answer, dial, http_head,
+    http_status, origin, read_array, refusing_address,
 };
 pub use payload::{exchange, half_close, receive, send};
 pub use process::Relay;
