@@ -18,11 +18,13 @@ LONG = 35  # words
 PAGE_MEAN_MAX = 15.0  # words a sentence, over all pages
 PAGE_LONG_MAX = 0.03  # share of sentences over LONG
 COMMENT_LONG_MAX = 15  # sentences over LONG in comments
-OPENING_MAX = 60  # doc comments that open with a pronoun
+OPENING_MAX = 0  # doc comments that open with a pronoun
 
 PRONOUNS = "What|Who|Whom|Whose|Where|Which|Whoever|Nobody|Somebody|Something|Everything|Those|Likewise|Neither|Another|It|There|So|None|Same"
 OPENING = re.compile(rf"\s*//[/!]\s+({PRONOUNS}|All of|All that)\b")
 RIDDLE = re.compile(r"^\s*(?:async )?fn ((?:who|what|whose|whoever|whom|nobody|somebody|where|whether|it|all_of|all_that|of|later|another|those|neither|none)_\w+)\(\)")
+
+LIST_ENTRY = re.compile(r"([-*]|\d+\.)\s")
 
 
 def files(*patterns):
@@ -34,7 +36,7 @@ def sentences(text):
     """Sentences of a paragraph, without links' targets and code."""
     text = re.sub(r"`[^`]*`", "Code", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z*(\"'])|(?<=:)\s*$", text):
+    for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z*(\"'\[])|(?<=:)\s*$", text):
         words = re.findall(r"[\w'’–-]*[A-Za-z0-9][\w'’–-]*", sentence)
         if words:
             yield sentence, len(words)
@@ -60,16 +62,19 @@ def paragraphs(page):
 
 def comments(source):
     """(line, text) of each run of comment lines."""
-    text, start = [], 0
+    text, start, in_code = [], 0, False
     for number, line in enumerate(source.splitlines() + [""], 1):
         found = re.match(r"\s*//[/!]?\s?(.*)", line)
         body = found.group(1).strip() if found else ""
-        if body and not body.startswith(("#", "|", "```", "SPDX")):
-            start = start if text else number
-            text.append(body)
-        elif text:
+        if body.startswith("```"):
+            in_code = not in_code
+        is_prose = body and not in_code and not body.startswith(("#", "|", "```", "SPDX"))
+        if text and (not is_prose or LIST_ENTRY.match(body)):
             yield start, " ".join(text)
             text = []
+        if is_prose:
+            start = start if text else number
+            text.append(body)
 
 
 def main():

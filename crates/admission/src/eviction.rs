@@ -171,7 +171,10 @@ mod tests {
     fn evicts_the_largest_connections_of_the_largest_client() {
         let greedy = [holding(1, 1, 20), holding(2, 1, 50), holding(3, 1, 30)];
         let modest = [holding(4, 2, 24), holding(5, 3, 24)];
-        assert_eq!(choose_victims(&[&modest[..], &greedy].concat(), &[]), [2, 3]);
+        assert_eq!(
+            choose_victims(&[&modest[..], &greedy].concat(), &[]),
+            [2, 3]
+        );
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl LookupPermit<'_> {
     ///
     /// # Errors
     ///
-    /// Those of `lookup`; [`Failure::Exhausted`] if the permit was taken for another client's lookup.
+    /// Errors of `lookup`; [`Failure::Exhausted`] if the permit was taken for another client's lookup.
     pub async fn run<T>(
         &self,
         lookup: impl Future<Output = Result<T, Failure>>,

@@ -244,9 +244,15 @@ mod tests {
         let half = Some((50, Basis::TcpMem));
         assert_eq!(choose_budget(Some(100), 1 << 20, None), half);
         assert_eq!(choose_budget(None, 3200, None), Some((100, Basis::Machine)));
-        assert_eq!(choose_budget(Some(100), 3200, Some(80)), Some((20, Basis::Cgroup)));
+        assert_eq!(
+            choose_budget(Some(100), 3200, Some(80)),
+            Some((20, Basis::Cgroup))
+        );
         assert_eq!(choose_budget(Some(100), 3200, Some(4000)), half);
-        assert_eq!(choose_budget(None, 0, Some(400)), Some((100, Basis::Cgroup)));
+        assert_eq!(
+            choose_budget(None, 0, Some(400)),
+            Some((100, Basis::Cgroup))
+        );
         assert_eq!(choose_budget(None, 0, None), None);
     }
 

@@ -4,7 +4,7 @@
 use crate::target::{Intercept, Target};
 use longhaul_linux::netfilter::{
     Family, lease,
-    marks::{Marks, DOWNSTREAM_MARK, DOWNSTREAM_ZONE, OWN_MARK, TABLE_PREFIX},
+    marks::{DOWNSTREAM_MARK, DOWNSTREAM_ZONE, Marks, OWN_MARK, TABLE_PREFIX},
 };
 use std::{net::SocketAddr, time::Duration};
 

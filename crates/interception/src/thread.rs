@@ -10,7 +10,7 @@ use crate::{
     rules::LEASE,
 };
 use longhaul_command::exit::Refusal;
-use longhaul_linux::netfilter::changes::{Event, ChangeMonitor};
+use longhaul_linux::netfilter::changes::{ChangeMonitor, Event};
 use std::{
     io::{self, PipeReader, PipeWriter, Read, Write},
     sync::{

@@ -6,7 +6,7 @@ use longhaul_command::errln;
 use longhaul_command::exit::Refusal;
 use longhaul_linux::{
     netns::{self, Netns},
-    packet_ring::{Clock, HardwareClock, OpenError, RING_MAX, RING_MIN, RingConfig, Ring},
+    packet_ring::{Clock, HardwareClock, OpenError, RING_MAX, RING_MIN, Ring, RingConfig},
 };
 use longhaul_packet::{
     capture::LinkType,

@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! sender ─┐                                                   ┌─ receiver
-//! sender ─┼─ forth: loss ─ queue ─ transmitter ─ delay ───────┼─ receiver
-//!         └─────────────── delay ─ back (ACKs) ───────────────┘
+//! sender ─┼─ forward: loss ─ queue ─ transmitter ─ delay ─────┼─ receiver
+//!         └─────────────── delay ─ reverse (ACKs) ────────────┘
 //! ```
 //!
-//! Where the forward path moves trains, the fate of a train is known when it is sent, and so are its ACKs. Each
+//! A forward path that moves trains knows the verdict on a train when it is sent, and so its ACKs. Each
 //! super-packet and each ACK is then one event, in order of time over all flows. A run depends on nothing but
-//! its settings and seed. A [`Observer`] sees what a capture at each end would see.
+//! its settings and seed. An [`Observer`] sees what a capture at each end would see.
 
 mod directions;
 mod event_queue;

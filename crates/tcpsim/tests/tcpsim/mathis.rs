@@ -6,7 +6,7 @@
 //! formula leaves out the round trip without growth after each halving. It also leaves out the fraction of a
 //! segment that a window can't send. Both cost more where the window is small.
 //!
-//! So the goodput may exceed the formula by a tenth (chance: 400 losses a row). It may stay below by a tenth,
+//! The goodput may therefore exceed the formula by a tenth (chance: 400 losses a row). It may stay below by a tenth,
 //! or by a fifth where the formula's window is below 15 segments.
 
 use super::reno::{AckPolicy, MSS, run};

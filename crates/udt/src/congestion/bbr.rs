@@ -3,7 +3,7 @@
 //! single losses. Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016. The reaction to
 //! many losses is that of draft-ietf-ccwg-bbr.
 //!
-//! It sends at the highest rate at which packets arrived within ten round trips, and keeps about two bandwidth-delay
+//! The sender uses the highest rate at which packets arrived within ten round trips, and keeps about two bandwidth-delay
 //! products in flight. A quarter more for a round trip finds free capacity. A quarter less in the next one drains the
 //! queue that this built.
 

@@ -13,7 +13,9 @@ use crate::{
 };
 use anyhow::{Context as _, Result, bail};
 use longhaul_command::{console::escape, exit::Refusal};
-use longhaul_transport::{blocking::enable_keepalive, duplex::SharedTlsStream, identity::client_config_for_key};
+use longhaul_transport::{
+    blocking::enable_keepalive, duplex::SharedTlsStream, identity::client_config_for_key,
+};
 use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
     io::{self, Write},
