@@ -31,8 +31,8 @@ pub(super) enum Command {
     Analyze(analyze::Args),
     /// Compare two flows: figures, and charts on one scale
     Diff(diff::Args),
-    /// Capture the headers of an interface's packets, super-packets with their segment size
+    /// Capture the packet headers of interfaces, with the segment size of super-packets
     Capture(capture::Args),
-    /// Show live flows: data rate, ACK rate, retransmissions and round trips each second
+    /// Show live flows each second: data rate, ACK rate, retransmissions and round trips
     Live(live::Args),
 }

@@ -33,12 +33,12 @@ pub use rate_limit::{Decision, RateLimit};
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Log")]
 pub struct Args {
-    /// Least level of log lines: error, warn, info, debug or trace; for parts of the program, as in
+    /// Lowest level to log: error, warn, info, debug or trace. A part of the program can have its own:
     /// info,relay::peers=debug [default: info]
     #[arg(long, value_name = "LEVEL", global = true)]
     log_level: Option<Filter>,
 
-    /// Form of log lines: text or json, an object a line [default: text]
+    /// Format of log lines: text or json [default: text]
     #[arg(long, value_name = "FORMAT", global = true)]
     log_format: Option<Format>,
 }
@@ -49,7 +49,7 @@ enum Format {
     /// Time, level, target, message and fields, for people.
     #[default]
     Text,
-    /// A JSON object a line, for programs.
+    /// One JSON object per line, for programs.
     Json,
 }
 

@@ -29,9 +29,9 @@ Examples:
     longhaul link --config path.toml
   With a record of every segment at both ends:
     longhaul link … --tap wan.pcapng
-  A change while it runs:
+  A change of the running link that was started with --name wan:
     longhaul link set wan delay 40ms
-  Back to the default, and what is in force:
+  Back to the default; then print the current settings:
     longhaul link set wan loss default; longhaul link show wan
 
 Settings apply to both directions; --forward (left to right) and --backward override them.
@@ -51,22 +51,22 @@ pub struct Args {
 pub(super) enum Command {
     /// Change a running link
     Set {
-        /// The link's name
+        /// Name of the link, as given by --name
         name: String,
-        /// Setting to change: delay, rate, loss …
+        /// Setting to change, named as its flag without --: delay, rate, loss …
         key: String,
-        /// The new value
+        /// New value, or default
         #[arg(allow_hyphen_values = true)]
         value: String,
-        /// Only this direction
+        /// Change only this direction [default: both]
         #[arg(long, value_enum)]
         direction: Option<DirectionArg>,
     },
-    /// Print a running link's settings in force and its counters
+    /// Print the current settings and the counters of a running link
     Show {
-        /// The link's name
+        /// Name of the link, as given by --name
         name: String,
-        /// Print one JSON object a direction
+        /// Print one JSON object per direction
         #[arg(long)]
         json: bool,
     },
@@ -100,7 +100,7 @@ pub(super) struct StartArgs {
     /// TOML file with any number of links, instead of the flags
     #[arg(long, value_name = "FILE", conflicts_with_all = ["left", "right", "name", "shape"])]
     pub(super) config: Option<PathBuf>,
-    /// Name in records and for `longhaul link set`
+    /// Name in records, and for `longhaul link set` and `show`
     #[arg(long, default_value = "link")]
     pub(super) name: String,
     #[command(flatten)]
@@ -108,13 +108,13 @@ pub(super) struct StartArgs {
     /// Largest packet in bytes, 1280 to 9000
     #[arg(long, default_value_t = 1500)]
     pub(super) mtu: u32,
-    /// exact (segment by segment) or bulk[:QUANTUM] (neighbours within the quantum together)
+    /// Delivery of segments: exact (each at its own time) or bulk[:QUANTUM] (those due within QUANTUM together)
     #[arg(long, default_value = "bulk")]
     pub(super) delivery: Delivery,
-    /// Disable super-packets: the kernel segments to MTU size before the link reads packets. Slow
+    /// Disable super-packets (GSO): the kernel cuts data to MTU size before the link reads it. Slow
     #[arg(long)]
     pub(super) no_offload: bool,
-    /// Threads a link: 1, or 2 for one a direction where there are cores to spare
+    /// Threads per link: 1, or 2 (one per direction) if cores are free
     #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=2))]
     pub(super) threads: usize,
     /// Run at real-time priority (SCHED_RR): delays are more exact on busy cores, but throughput is lower
@@ -123,13 +123,13 @@ pub(super) struct StartArgs {
     /// Seed of all random decisions
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// Most bytes that each direction stores [default: twice what delay, rate and queue need]
+    /// Most memory for segments in each direction [default: twice what delay, rate and queue need]
     #[arg(long, value_name = "SIZE")]
     pub(super) memory: Option<Bytes>,
     /// Write counters to this file as JSON lines; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) counters: Option<PathBuf>,
-    /// Record each segment's headers at both ends, with its verdict, to this pcapng file
+    /// Record each segment's headers at both ends, and its outcome on the link, to this pcapng file
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(super) tap: Option<PathBuf>,
     /// Most header bytes that --tap records of a segment, 40 to 256
@@ -156,16 +156,17 @@ pub(super) struct LinkConfigArgs {
     /// Random part of the delay: [normal:|uniform:|pareto:]TIME[,reorder]
     #[arg(long, value_name = "JITTER", allow_hyphen_values = true)]
     jitter: Option<String>,
-    /// Effect of a delay change on segments in flight: keep (their order) or switch (to the new path)
+    /// Order of segments after a change of delay: keep, or switch (new ones may overtake those in flight) [default:
+    /// keep]
     #[arg(long, value_name = "ORDER")]
     order: Option<String>,
-    /// Bits a second
+    /// Rate in bits per second, such as 100mbit or 10gbit [default: unlimited]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
     /// Follow a packet-delivery trace in Mahimahi's format instead of a rate
     #[arg(long, value_name = "FILE", conflicts_with = "rate")]
     pub(super) trace: Option<PathBuf>,
-    /// Bytes added to each segment for its transmission time: 38 for Ethernet
+    /// Bytes added to each segment on the wire, which take transmission time: 38 for Ethernet
     #[arg(long, value_name = "BYTES")]
     overhead: Option<String>,
     /// Queue limit: 64KB, 1000p, 1bdp or default [default: 1bdp, but at least 1000p]
@@ -192,19 +193,19 @@ pub(super) struct LinkConfigArgs {
     /// Longest time that ACK thinning holds an ACK back
     #[arg(long, value_name = "TIME")]
     ack_hold: Option<String>,
-    /// Space pure ACKs to this many a second
+    /// Pace pure ACKs to N per second
     #[arg(long, value_name = "N")]
     ack_pace: Option<String>,
     /// Most pure ACKs that wait for --ack-pace
     #[arg(long, value_name = "N")]
     ack_buffer: Option<String>,
-    /// Left to right only: KEY=VALUE; repeatable
+    /// Setting of the direction left to right only: KEY=VALUE; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) forward: Vec<String>,
-    /// Right to left only: KEY=VALUE; repeatable
+    /// Setting of the direction right to left only: KEY=VALUE; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) backward: Vec<String>,
-    /// A change after the start, both directions: 'TIME: KEY VALUE'; repeatable
+    /// Change of both directions at a time after the start: 'TIME: KEY VALUE'; repeatable
     #[arg(long, value_name = "CHANGE")]
     pub(super) at: Vec<String>,
 }

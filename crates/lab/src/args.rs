@@ -40,11 +40,11 @@ pub(crate) enum Command {
     List,
     /// Print a scenario's file
     Show(ShowArgs),
-    /// Check a scenario and this machine without running it; refuses what a run would
+    /// Check a scenario, and that this machine can run it, without running it
     Check(CheckArgs),
     /// Compare two results side by side and mark the differences beyond noise
     Compare(CompareArgs),
-    /// Write report.html anew from a directory's result.json, and index.html over many
+    /// Rewrite report.html from a directory's result.json, and index.html over several
     Report(ReportArgs),
     /// Run a command of a scenario, end all processes that it started, and report its resource use
     #[command(hide = true)]
@@ -76,7 +76,7 @@ pub(crate) struct ShowArgs {
     /// Name of a built-in scenario, or path of a file
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: String,
-    /// Print it with everything that it inherits from its base
+    /// Include everything that the scenario inherits from its base
     #[arg(long)]
     pub(crate) resolved: bool,
 }
@@ -156,16 +156,17 @@ pub(crate) struct RunArgs {
     /// Run the same cells, shortened as the scenario's `quick` table says
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Give a parameter of the scenario another value; repeatable
+    /// Change a parameter of the scenario; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) set: Vec<(String, String)>,
-    /// Run only the cells with this varied value, or one of several (A|B); repeatable
+    /// Run only the cells (combinations of varied values) with this value, or one of several (A|B);
+    /// repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) only: Vec<(String, String)>,
-    /// Counted runs of each cell [default: the scenario's]
+    /// Number of runs of each cell, without warm-up runs [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repetitions: Option<u32>,
-    /// Seed of the order, the contents and the links [default: the scenario's]
+    /// Seed of the order of runs, the file contents and the links [default: the scenario's]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Run all cells under simulated time instead of on a testbed: no root, no waiting, any rate

@@ -21,11 +21,11 @@ struct Cli {
 enum Command {
     /// Emulate a long path between two interfaces or network namespaces
     Link(Box<longhaul_emulator::Args>),
-    /// Split long TCP connections into legs, each with the TCP that suits it
+    /// Split TCP connections into shorter ones (legs), each with TCP settings of its own
     Relay(Box<longhaul_relay::Args>),
     /// Copy files over many connections at once; resumable after any failure
     Copy(Box<longhaul_transfer::copy::Args>),
-    /// Offer directories to longhaul copy on other machines
+    /// Serve directories to longhaul copy on other hosts, and over HTTP and WebDAV
     Site(Box<longhaul_site::Args>),
     /// List, load, watch, unload and simulate congestion controls
     Cc(longhaul_tuning::cc::Args),
@@ -35,13 +35,13 @@ enum Command {
     Decp(longhaul_tuning::decp::Args),
     /// Check this host for what limits throughput on a long fat network
     Doctor(longhaul_tuning::doctor::Args),
-    /// Predict throughput, choose where relays belong, measure paths for that
+    /// Predict throughput, choose sites for relays, and measure paths
     Plan(longhaul_planner::Args),
-    /// Run a program with a profile on its TCP sockets: congestion control, pacing, window cap
+    /// Run a program with TCP settings of its own: congestion control, pacing, window cap
     Run(Box<longhaul_tuning::run::Args>),
-    /// Capture TCP headers and report what limited each flow, its ACK stream included
+    /// Capture packet headers, and report what limited each TCP flow and its ACK stream
     Tap(Box<longhaul_analysis::Args>),
-    /// Send, receive and measure over UDT4
+    /// Send, receive and measure over UDT4, a reliable protocol on UDP
     Udt(Box<longhaul_transport::udt_command::Args>),
     /// Run experiments on an emulated testbed and report on them
     Lab(longhaul_lab::Args),

@@ -49,10 +49,10 @@ impl ValueEnum for Method {
         let (name, help) = match self {
             Self::Auto => (
                 "auto",
-                "Simulate where the path loses packets, which no closed form gets right; else the formula",
+                "Simulate if the path loses packets, where no formula is exact; else use the formula",
             ),
-            Self::Formula => ("formula", "The formula"),
-            Self::Simulate => ("simulate", "Simulated TCP"),
+            Self::Formula => ("formula", "Use the formula"),
+            Self::Simulate => ("simulate", "Simulate TCP"),
         };
         Some(PossibleValue::new(name).help(help))
     }

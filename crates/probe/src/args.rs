@@ -21,7 +21,7 @@ Examples:
   Each packet's times, for a plot:
     longhaul probe --from client --to server 10.9.0.2 --records packets.jsonl
 
-Both ends must be on this machine, so that one clock stamps both.";
+Both ends must be on this machine, so that one clock stamps all packets.";
 
 /// Arguments of `longhaul probe`.
 #[derive(clap::Args)]
@@ -38,19 +38,19 @@ pub struct Args {
     /// Number of packets, 1 to 1000000
     #[arg(long, value_name = "N", default_value_t = 1000)]
     count: u32,
-    /// Time from one message to the next; 0s sends back to back
+    /// Interval between messages; 0s sends them back to back
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     interval: Time,
-    /// Length of each packet from its IP header on in bytes, 64 to 9000
+    /// Length of each packet in bytes with its IP header, 64 to 9000
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     length: u16,
-    /// Packets of one message, 1 to 64; more than one are sent as a super-packet
+    /// Packets per message, 1 to 64; several are sent as one super-packet (GSO)
     #[arg(long, value_name = "N", default_value_t = 1)]
     segments: u16,
-    /// End when no packet arrived for this time after the last was sent
+    /// End when no packet has arrived for this time since the last was sent
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub(super) wait: Time,
-    /// Expected setting of the path, as for `longhaul link`: KEY=VALUE; repeatable
+    /// Check this setting of the path, as for `longhaul link`: KEY=VALUE; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) expect: Vec<String>,
     /// Write each packet's times to this file as JSON lines

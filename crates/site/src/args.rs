@@ -27,9 +27,9 @@ Examples:
   longhaul site token new alice --export data
       a token for alice, printed once; longhaul copy finds it in her ~/.config/longhaul/sites.toml
   longhaul copy run42/ longhaul://HOST/data/run42
-      what alice does with it
+      alice's copy with that token
   longhaul site --export data=/srv/data --mirror data=longhaul://FAR/data
-      changes in /srv/data, whoever makes them, are soon on FAR, too";
+      copy all changes in /srv/data to the site FAR soon, however they are made";
 
 /// Exports directories to longhaul copy on other hosts, over TLS 1.3 with a token.
 ///
@@ -40,11 +40,11 @@ pub struct Args {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
 
-    /// Directory that clients may read and write, with its name; repeatable
+    /// Directory that clients may read and write, as longhaul://SITE/NAME; repeatable
     #[arg(long, value_name = "NAME=DIR", required_unless_present = "export_ro")]
     export: Vec<NamedDirectory>,
 
-    /// Directory that clients may only read, with its name; repeatable
+    /// Directory that clients may only read, as longhaul://SITE/NAME; repeatable
     #[arg(long, value_name = "NAME=DIR")]
     export_ro: Vec<NamedDirectory>,
 
@@ -56,20 +56,20 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
 
-    /// Also serve them over HTTPS on this address, with the site's own key or that of --certificate
+    /// Also serve the exports over HTTPS on this address, with the site's own key or --certificate
     #[arg(long, value_name = "ADDRESS:PORT")]
     https: Option<SocketAddr>,
 
-    /// For --https: a PEM file of a certificate, its chain and its key, which other users can't read
+    /// For --https: PEM file of a certificate, its chain and its key, not readable by other users
     #[arg(long, value_name = "FILE", requires = "https")]
     certificate: Option<PathBuf>,
 
-    /// Copy an export to another site whenever it changes; repeatable. longhaul copy must find a token for that
-    /// site
+    /// Copy an export to another site whenever it changes; repeatable. Needs a token for that site in LONGHAUL_TOKEN or
+    /// ~/.config/longhaul/sites.toml
     #[arg(long, value_name = "NAME=longhaul://SITE/EXPORT")]
     mirror: Vec<NamedDirectory>,
 
-    /// Interval to scan a mirrored export for changes that were not made through this site
+    /// Interval between scans of a mirrored export for changes that were not made through this site
     #[arg(long, value_name = "TIME", default_value = "30s")]
     mirror_every: Time,
 
@@ -85,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     copies_max: u16,
 
-    /// Allow to run as root, although clients can then copy in setuid files and devices
+    /// Allow running as root, although clients can then copy in setuid files and devices
     #[arg(long)]
     as_root: bool,
 
@@ -199,10 +199,10 @@ pub(super) enum Command {
 pub(super) enum TokenCommand {
     /// Create a token and print it; it can't be printed again
     New {
-        /// Name of the token
+        /// Name of the token, such as its user's
         name: String,
 
-        /// Export that it covers; repeatable [default: all exports]
+        /// Export that the token covers; repeatable [default: all exports]
         #[arg(long, value_name = "NAME")]
         export: Vec<String>,
 
@@ -214,7 +214,7 @@ pub(super) enum TokenCommand {
     List,
     /// Remove a token, which is then no longer accepted
     Remove {
-        /// Name of the token
+        /// Name of the token, such as its user's
         name: String,
     },
 }
@@ -287,11 +287,11 @@ mod tests {
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum LockCommand {
-    /// List locks: the lock's token, the locked path, the holder's token, and the expiry
+    /// List locks with their token, path, holder and expiry
     List,
     /// Break a lock, so that its holder has no more rights than others
     Remove {
-        /// The lock's token
+        /// Token of the lock, from longhaul site lock list
         lock: String,
     },
 }

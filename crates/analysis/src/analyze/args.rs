@@ -35,13 +35,13 @@ pub(crate) struct Args {
     /// Write result.json, report.html and series to this directory; created if it does not exist
     #[arg(short, long, value_name = "DIR", required_unless_present = "json")]
     out: Option<PathBuf>,
-    /// Width of the fine bins of every series, 10us to 1s; bins of 1 s are written, too
+    /// Time resolution of every series, 10us to 1s; series with bins of 1 s are written, too
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     bin: Time,
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
-    /// Worker threads [default: one a core]
+    /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// Number of the largest flows with charts in the report and lines on the terminal

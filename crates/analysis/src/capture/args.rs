@@ -41,10 +41,10 @@ pub(crate) struct Args {
     /// Write pcapng to this file; - is standard output
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     file: PathBuf,
-    /// Begin a new file before one gets larger than this: FILE-00001.pcapng …, each complete; 1MB or more
+    /// Begin a new file before one exceeds this size, 1MB or more: FILE-00001.pcapng …, each complete
     #[arg(long, value_name = "SIZE")]
     rotate: Option<Bytes>,
-    /// Keep only this number of files, the newest
+    /// Keep only the newest N files
     #[arg(long, value_name = "N", requires = "rotate",
           value_parser = clap::value_parser!(u32).range(1..=99_999))]
     files: Option<u32>,
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Stop after this number of packets; a super-packet counts once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Replace existing files; without it they are left alone and nothing is captured
+    /// Replace existing files; without --force, they are an error
     #[arg(long)]
     force: bool,
     /// Print the counters of the capture as JSON on standard output
@@ -71,7 +71,7 @@ pub(crate) struct SourceArgs {
     /// Only packets that match this expression, in the part of pcap-filter(7) listed below
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
-    /// Only packets that match what `tcpdump -ddd EXPRESSION` prints, given as text
+    /// Only packets that match this BPF program: the output of `tcpdump -ddd EXPRESSION`
     #[arg(long, value_name = "LISTING", conflicts_with = "filter")]
     filter_bpf: Option<String>,
     /// Maximum number of bytes to keep of a packet, 64 to 65535

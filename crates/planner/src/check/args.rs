@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Scenario that was run [default: the built-in one of the result's name]
     #[arg(long, value_name = "SCENARIO")]
     scenario: Option<String>,
-    /// Parameter that lab run was given; repeatable
+    /// Parameter as given to lab run --set; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Print JSON

@@ -25,21 +25,21 @@ Examples:
     longhaul plan path --rate 1gbit --rtt 180ms --loss 0.01% --cc cubic,bbr,reno
   What the default buffers of a host allow:
     longhaul plan path --rate 1gbit --rtt 180ms --rmem 6291456 --wmem 4194304
-  How long do 10 MB take, on a fresh connection?
+  How long do 10 MB take on a new connection?
     longhaul plan path --rate 1gbit --rtt 180ms --size 10MB
   The first 20 s, slow start included, by simulated TCP:
     longhaul plan path --rate 1gbit --rtt 180ms --loss 0.001% --duration 20s
 
-The link is the slowest one of the path; loss is random and independent, in the direction of the data.";
+--rate is that of the path's slowest link. Loss is random and independent, of data packets only.";
 
 /// Arguments of `longhaul plan path`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Bottleneck in bits a second of IP bytes
+    /// Bottleneck rate in bits per second, IP headers included: 10gbit
     #[arg(long)]
     rate: BitRate,
-    /// Round trip without queues, 1us to 100s
+    /// Round-trip time without queueing, 1us to 100s
     #[arg(long, value_name = "TIME")]
     rtt: Time,
     /// Share of data packets that are lost: 0.01% or 1e-4
@@ -51,10 +51,10 @@ pub(crate) struct Args {
     /// Window of the receiver or of the send buffer [default: TCP's largest, 1 GiB]
     #[arg(long, value_name = "SIZE")]
     window: Option<Bytes>,
-    /// Receiver's largest tcp_rmem, of which some 58% are window
+    /// Third value of the receiver's tcp_rmem, of which some 58% become window
     #[arg(long, value_name = "SIZE")]
     rmem: Option<Bytes>,
-    /// Sender's largest tcp_wmem, of which half is payload
+    /// Third value of the sender's tcp_wmem, of which half holds payload
     #[arg(long, value_name = "SIZE")]
     wmem: Option<Bytes>,
     /// Congestion controls, separated by commas, or all
@@ -63,20 +63,20 @@ pub(crate) struct Args {
     /// Parallel connections; auto is as many as fill nine tenths of the link
     #[arg(long, value_name = "N", default_value = "auto")]
     streams: String,
-    /// Also print the completion time of this size on a fresh connection
+    /// Also print the time to transfer this size on a new connection
     #[arg(long)]
     size: Option<Bytes>,
-    /// Packets of the first round trip
+    /// Initial window in packets
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     initial_window: u32,
-    /// Bytes of a full packet from its IP header on
+    /// Path MTU in bytes, IP header included
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(588..=9000))]
     mtu: u32,
     /// Method of estimation
     #[arg(long, value_enum, default_value_t)]
     method: Method,
-    /// Simulated mean over this time from the start, instead of the steady state
+    /// Simulate this time from the start, and print the mean rate instead of the steady state
     #[arg(long, value_name = "TIME", conflicts_with = "method")]
     duration: Option<Time>,
     /// Print the result as one JSON object

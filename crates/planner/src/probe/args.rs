@@ -21,14 +21,14 @@ Examples:
     longhaul plan probe --serve 192.0.2.7:5990 --for 10min
   Round trip, loss, path MTU and capacity to it from here:
     longhaul plan probe osaka=192.0.2.7:5990
-  By ICMP echo, where no longhaul runs (without capacity):
+  By ICMP echo, to a host without longhaul (no capacity):
     longhaul plan probe 192.0.2.7
   Input of longhaul plan split; run it at each site with all later ones as hosts:
     longhaul plan probe --here tokyo --json osaka=192.0.2.7:5990 fukuoka=192.0.2.8:5990 >tokyo.json
 
-A host takes some ten seconds and at most 2,000 packets, 1 MB with packets of 1,500 bytes beside the
-trains. The responder never sends more bytes than it received, and at most --limit; only clients that
-returned its cookie get full replies.";
+A probe of one host takes some ten seconds and at most 2,000 packets. With an MTU of 1,500 bytes
+that is 1 MB besides the trains. The responder never sends more bytes than it received, and at most
+--limit; only clients that returned its cookie get full replies.";
 
 /// Arguments of `longhaul plan probe`.
 #[derive(Debug, clap::Args)]
@@ -41,10 +41,10 @@ pub(crate) struct Args {
         conflicts_with = "serve"
     )]
     hosts: Vec<String>,
-    /// Reply to others' probes at this address instead
+    /// Reply to others' probes at this address instead [default ADDRESS: 127.0.0.1:5990]
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:5990")]
     serve: Option<SocketAddr>,
-    /// With --serve: greatest rate of all replies together, IP bytes
+    /// With --serve: highest rate of all replies together, IP headers included
     #[arg(
         long,
         value_name = "RATE",
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// Name of this site [default: its host name]
     #[arg(long, value_name = "SITE")]
     here: Option<String>,
-    /// Kind of probe: udp and tcp need a PORT; auto is udp then tcp with a port, else icmp
+    /// Protocol of the probe: udp and tcp need a PORT
     #[arg(long, value_enum, default_value_t)]
     method: Method,
     /// Packets for round trip and loss
@@ -133,10 +133,10 @@ impl ValueEnum for Method {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, help) = match self {
-            Self::Auto => ("auto", "UDP, then TCP, with a port; else ICMP"),
+            Self::Auto => ("auto", "With a PORT, UDP, or TCP if that has no reply; else ICMP"),
             Self::Udp => ("udp", "The responder of plan probe --serve"),
-            Self::Icmp => ("icmp", "Echo by the kernel of the remote host"),
-            Self::Tcp => ("tcp", "Time to open connections; refused ones count too"),
+            Self::Icmp => ("icmp", "Echo request, which the remote host's kernel answers"),
+            Self::Tcp => ("tcp", "Time to open a connection, or until it is refused"),
         };
         Some(PossibleValue::new(name).help(help))
     }

@@ -22,12 +22,12 @@ Examples:
   longhaul plan split --sites a.json --sites b.json --from a --to b --overhead 9%
       from the output of longhaul plan probe --json at two sites; a relay costs 9 %
   longhaul plan split --sites sites.toml --from a --to b --cc cubic --window 1400KB --size 100MB
-      all legs with CUBIC and the paper's client window; completion time of 100 MB
+      all legs with CUBIC and windows of 1400 KB; time to transfer 100 MB
 
-sites.toml (JSON with the same keys does as well):
+sites.toml (or JSON with the same keys):
   [sites.osaka]
   relay = true            # may relay; default
-  forwards = \"9gbit\"      # what a relay there forwards at most
+  forwards = \"9gbit\"      # highest rate of a relay there
   [[legs]]
   from = \"yoron\"
   to = \"osaka\"            # and back, unless a leg says otherwise
@@ -52,10 +52,10 @@ pub(crate) struct Args {
     /// Most relays in the chain
     #[arg(long, value_name = "N", default_value_t = 3)]
     relays: usize,
-    /// Cost of a relay: a share such as 9%, or a rate such as 3MB/s (the paper's f)
+    /// Throughput that each relay costs: a share such as 9%, or a rate such as 3MB/s
     #[arg(long, value_name = "COST", default_value = "0%")]
     overhead: String,
-    /// Congestion controls for a leg: the fastest is chosen
+    /// Congestion controls for a leg, separated by commas; the fastest is chosen
     #[arg(long, value_name = "NAMES", default_value = "cubic,bbr")]
     cc: String,
     /// Parallel connections on each leg
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     /// Concurrent relayed connections, for the memory of relays
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     connections: u64,
-    /// Also print the completion time of this size on fresh connections
+    /// Also print the time to transfer this size on new connections
     #[arg(long)]
     size: Option<Bytes>,
     /// Method of estimation

@@ -40,8 +40,8 @@ pub struct Args {
     #[arg(long, help_heading = "Configuration")]
     pub(crate) print_default_config: bool,
 
-    /// Make an authority (ca.pem) in this directory, or use the existing one, and a certificate and
-    /// key for each named relay (host names or IP addresses), and exit
+    /// Create a certificate authority (ca.pem) in DIR, or use the one there. Then create a
+    /// certificate and a key for each relay NAME (host name or IP address), and exit
     #[arg(long, num_args = 2.., value_names = ["DIR", "NAME"], help_heading = "Configuration")]
     pub(crate) make_certificates: Vec<String>,
 
@@ -63,8 +63,9 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_address, help_heading = "Listeners")]
     pub(crate) transparent: Vec<SocketAddr>,
 
-    /// Divert connections to these networks to the --transparent listener of their family, by nft
-    /// rules and routes that are removed when the relay ends; IPv6 networks in brackets; repeatable
+    /// Divert connections to these networks to the --transparent listener (IPv4 or IPv6) with nft
+    /// rules and routes, which are removed when the relay ends. Write IPv6 networks in brackets;
+    /// repeatable
     #[arg(
         long,
         value_name = "CIDR[,CIDR…][:PORT[,A-B…]]",
@@ -85,16 +86,16 @@ pub struct Args {
     #[arg(long, requires = "intercept", help_heading = "Listeners")]
     pub(crate) intercept_local: bool,
 
-    /// Complete a diverted client's handshake only after the destination's answer, with the same
-    /// outcome
+    /// Connect to the destination before a diverted client's handshake completes, so that the
+    /// client sees the same outcome
     #[arg(long, requires = "intercept", help_heading = "Listeners")]
     pub(crate) verify_connect: bool,
 
-    /// Accept other relays here (TCP Convert, RFC 8803); repeatable
+    /// Accept other relays here (TCP Convert, RFC 8803), by default on port 5124; repeatable
     #[arg(long, value_name = "ADDR[:PORT]", help_heading = "Listeners")]
     pub(crate) convert: Vec<ConvertAddress>,
 
-    /// Serve clients from this network on listeners off loopback; repeatable
+    /// Serve clients from this network on listeners that are not on loopback; repeatable
     #[arg(long, value_name = "CIDR", help_heading = "Listeners")]
     pub(crate) allow_from: Vec<Prefix>,
 
@@ -103,16 +104,17 @@ pub struct Args {
     #[arg(long, help_heading = "Listeners")]
     pub(crate) allow_local: bool,
 
-    /// Require user and password of SOCKS5 and HTTP clients: a file of USER:PASSWORD lines, mode
-    /// 600
+    /// Require a user name and password from SOCKS5 and HTTP clients; FILE has USER:PASSWORD lines
+    /// and mode 600
     #[arg(long, value_name = "FILE", help_heading = "Listeners")]
     pub(crate) users: Option<PathBuf>,
 
-    /// Expect a PROXY protocol header (v1 or v2) that names the client at the start of connections
+    /// Expect a PROXY protocol header (v1 or v2) that has the client's address at the start of
+    /// connections
     #[arg(long, help_heading = "Listeners")]
     pub(crate) accept_proxy: bool,
 
-    /// Begin connections to destinations with a PROXY protocol header that names the client
+    /// Begin connections to destinations with a PROXY protocol header that has the client's address
     #[arg(long, value_enum, value_name = "VERSION", help_heading = "Routing")]
     pub(crate) send_proxy: Option<SendProxy>,
 
@@ -161,13 +163,12 @@ pub struct Args {
     #[arg(long, value_name = "SEGMENTS", help_heading = "Legs")]
     pub(crate) initial_window_far: Option<u32>,
 
-    /// Discover the path MTU by probing, for routers that drop large packets and filtered ICMP:
-    /// while the relay runs, net.ipv4.tcp_mtu_probing of its network namespace is 1. Needs
-    /// CAP_NET_ADMIN
+    /// Discover the path MTU by probing, for paths that drop large packets and filter ICMP. While
+    /// the relay runs, net.ipv4.tcp_mtu_probing of its network namespace is 1. Needs CAP_NET_ADMIN
     #[arg(long, help_heading = "Legs")]
     pub(crate) mtu_probing: bool,
 
-    /// Mode of moving bytes between legs [default: auto]
+    /// Method of copying bytes between legs [default: auto]
     #[arg(long, value_enum, help_heading = "Legs")]
     pub(crate) mode: Option<Mode>,
 
@@ -183,12 +184,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) handshake_timeout: Option<Time>,
 
-    /// Time after which an HTTP or FTP server that owes a response and is silent is given up
-    /// [default: 5m]
+    /// Longest silence of an HTTP or FTP server that owes a response [default: 5m]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) response_timeout: Option<Time>,
 
-    /// Idle time in both directions after which a tunnel is closed; 0s is never [default: 2h]
+    /// Close a tunnel that was idle in both directions for this time; 0s means never [default: 2h]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) tunnel_idle_timeout: Option<Time>,
 
@@ -201,14 +201,14 @@ pub struct Args {
     pub(crate) max_connections: Option<u32>,
 
     /// Memory budget for the socket buffers and pipes of all legs. While it is used up, new
-    /// connections wait [default: half of net.ipv4.tcp_mem's pressure mark; if unreadable, 1/32 of
+    /// connections wait [default: half of net.ipv4.tcp_mem's second value; if unreadable, 1/32 of
     /// the machine's memory; at most a quarter of the control group's]
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(crate) memory: Option<Bytes>,
 
     /// Most connections of one client address (of IPv6: one /64); more are reset. This machine's
-    /// own programs and other relays have no limit [default: three for each one that is left for
-    /// others, so at most three quarters of all]
+    /// own programs and other relays have no limit [default: three times the free connections, so
+    /// at most three quarters of all]
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections_per_client: Option<u32>,
@@ -219,8 +219,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(crate) memory_per_client: Option<Bytes>,
 
-    /// Time after which a client or destination that reads nothing although data waits for it is
-    /// given up [default: 5m]
+    /// Close a connection whose client or destination reads nothing for this time while data waits
+    /// for it [default: 5m]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) stall_timeout: Option<Time>,
 
@@ -230,7 +230,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) lookups_per_client: Option<u32>,
 
-    /// Worker threads, each with its own share of the connections [default: one a core]
+    /// Worker threads, each with its own share of the connections [default: one per core]
     #[arg(long, value_name = "N", help_heading = "Limits",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
@@ -240,7 +240,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) grace: Option<Time>,
 
-    /// Write counters and one record a connection as JSON lines; - is standard output
+    /// Write counters and one record per connection as JSON lines; - is standard output
     #[arg(long, value_name = "FILE", help_heading = "Counters")]
     pub(crate) counters: Option<PathBuf>,
 
@@ -264,14 +264,14 @@ Examples:
   longhaul relay --transparent 127.0.0.1:3129 --intercept 10.0.0.0/8:80,443 --verify-connect
       relays what this router forwards to web servers in 10.0.0.0/8; sets its own rules
   longhaul relay --transparent 0.0.0.0:3129 --keep-source --counters -
-      relays what TPROXY rules divert, invisibly; docs/relay.md has the rules
+      relays what TPROXY rules divert, from the client's address; docs/relay.md has the rules
   longhaul relay --config relay.toml --check-config
-      who may use it, its routes, and the memory and descriptors that it may use
+      check the file, and print its clients, routes, memory and descriptors
   longhaul relay --socks5 127.0.0.1:1080 --admin 127.0.0.1:9100
-      the same with a status page at http://127.0.0.1:9100/ and metrics for Prometheus
+      a SOCKS5 proxy with a status page at http://127.0.0.1:9100/ and metrics for Prometheus
 
-For each listener a line that ends with 'listening KIND ADDR:PORT' is logged on stderr when all of
-them are ready; port 0 takes a free port.";
+When all listeners are ready, the relay logs a line on stderr for each, which ends with
+'listening KIND ADDR:PORT'. Port 0 selects a free port.";
 
 impl Args {
     /// Names of all options.
@@ -351,7 +351,7 @@ impl ValueEnum for Mode {
         let (name, help) = match self {
             Self::Auto => (
                 "auto",
-                "Reads of 16 KiB and more inside the kernel, smaller ones through buffers",
+                "Splice for reads of 16 KiB and more, copy for smaller ones",
             ),
             Self::Splice => ("splice", "Inside the kernel, through pipes"),
             Self::Copy => ("copy", "Through buffers of 256 KiB"),

@@ -43,7 +43,7 @@ enum Command {
 struct Send {
     /// File to send; - is standard input
     file: PathBuf,
-    /// HOST or HOST:PORT of the receiver, default port 9000
+    /// HOST or HOST:PORT of the receiver; the default port is 9000
     #[arg(value_parser = parse_host)]
     to: SocketAddr,
     #[command(flatten)]
@@ -55,7 +55,7 @@ struct Send {
 
 #[derive(Debug, clap::Args)]
 struct Receive {
-    /// File to write; - is standard output. It gets its name when it is complete
+    /// File to write; - is standard output. The file appears under its name when it is complete
     file: PathBuf,
     /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = any_address())]
@@ -108,8 +108,8 @@ struct Port {
     /// carry 1 Gbit/s over 380 ms and take up to 48 MB
     #[arg(long, value_name = "PACKETS", default_value_t = 32_768, value_parser = clap::value_parser!(u32).range(32..=1 << 20))]
     window: u32,
-    /// Congestion control of this sender: bbr suits every path, above all paths that lose packets without a queue;
-    /// native is UDT's own, for links shared with other UDT programs and for comparison
+    /// Congestion control of this sender: bbr for every path, above all those with loss that is not from congestion;
+    /// native, UDT's own, for links shared with other UDT programs and for comparison
     #[arg(long, value_name = "CONTROL", value_enum, default_value_t)]
     control: Control,
     /// Connect timeout, 1s to 1h
@@ -197,7 +197,7 @@ impl ValueEnum for Control {
             Self::Native => ("native", "UDT's own"),
             Self::Bbr => (
                 "bbr",
-                "BBR: for every path, above all those that lose packets without a queue",
+                "BBR, for every path, above all those with loss that is not from congestion",
             ),
         };
         Some(PossibleValue::new(name).help(help))

@@ -21,15 +21,15 @@ Examples:
   longhaul cc list
       congestion controls of this kernel, and those that longhaul can load
   sudo longhaul cc load bic
-      every program may choose lh_bic now (TCP_CONGESTION, iperf3 -C lh_bic)
+      every program can now choose lh_bic (TCP_CONGESTION, iperf3 -C lh_bic)
   sudo longhaul cc load bic --param ack_shift=3
-      with a parameter; longhaul cc show bic names them all
+      with a parameter; longhaul cc show bic lists all parameters
   sudo longhaul cc watch
       window, rate and the algorithm's own state of each of its connections
   sudo longhaul cc unload bic
       connections that use it keep it until they close
 
-docs/cc.md is the manual, docs/congestion-controls.md explains each of them.";
+docs/cc.md is the manual; docs/congestion-controls.md explains each congestion control.";
 
 const LOAD_EXAMPLES: &str = "\
 Examples:
@@ -38,21 +38,21 @@ Examples:
   sudo longhaul cc load bic --param ack_shift=6 --replace
       other parameters, for connections that begin from now on
   sudo longhaul cc load bic --default
-      for all sockets of this network namespace that don't choose; unload puts the old one back
+      for all sockets of this network namespace that don't choose; unload restores the old default
   sudo longhaul cc load bic --per-socket /sys/fs/cgroup/system.slice
-      services may set parameters socket by socket: longhaul cc show names the options
+      services can set parameters per socket; longhaul cc show lists the options
 
-It stays until longhaul cc unload, or until the machine stops.
-Exit codes: 0 loaded, or was so already; 1 loaded otherwise; 2 no such name or parameter;
-3 not permitted, not supported by this kernel, or the name is taken.";
+It stays loaded until longhaul cc unload or a reboot.
+Exit codes: 0 loaded, now or before; 1 loaded with other parameters or by another longhaul;
+2 no such name or parameter; 3 not permitted, not supported by this kernel, or the name is taken.";
 
 const UNLOAD_EXAMPLES: &str = "\
 Examples:
   sudo longhaul cc unload bic
   sudo longhaul cc unload --all
 
-Connections that use it keep its programs until they close; no other can choose it any more.
-What load --default set is put back.";
+Connections that use it keep it until they close; new ones can't choose it.
+The default before load --default is restored.";
 
 const WATCH_EXAMPLES: &str = "\
 Examples:
@@ -61,8 +61,8 @@ Examples:
   sudo longhaul cc watch --once --json
   sudo longhaul cc watch --every 100ms --json > windows.jsonl
 
-It reads what the kernel keeps of each connection, in every network namespace; connections pay
-nothing for it. longhaul cc show NAME has the units of the last column. Ctrl-C ends it.
+It reads the kernel's state of each connection, in every network namespace, at no cost to the
+connections. longhaul cc show NAME has the units of the last column. Ctrl-C ends it.
 
 A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and, or,
 not, ( ). dst and dport are the other end of the connection, as ss(8) has them.";
@@ -77,13 +77,13 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// List congestion controls: the kernel's and those of longhaul
+    /// List the congestion controls of the kernel and of longhaul
     List(List),
-    /// Load a congestion control into this kernel, for all its programs and namespaces
+    /// Load a congestion control into the kernel, for all programs and network namespaces
     Load(Load),
     /// Unload a congestion control; connections that use it keep it
     Unload(Unload),
-    /// Show a congestion control: its parameters, its state, its programs
+    /// Show a congestion control: its parameters, state and BPF programs
     Show(Show),
     /// Watch the connections that use longhaul's congestion controls
     Watch(Watch),
@@ -106,23 +106,24 @@ struct Load {
     /// Congestion control, with or without lh_; repeatable
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Parameter of its connections, NAME=VALUE; repeatable
+    /// Parameter of the congestion control, NAME=VALUE; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     param: Vec<String>,
-    /// Replace a congestion control that is loaded with other parameters or by another longhaul
+    /// Replace a congestion control that was loaded with other parameters or by another longhaul
     #[arg(long)]
     replace: bool,
-    /// Give programs of this cgroup (version 2) a socket option for parameters of single sockets
+    /// Let programs of this cgroup (directory, version 2) set parameters of single sockets by a
+    /// socket option
     #[arg(long, value_name = "CGROUP")]
     per_socket: Option<PathBuf>,
-    /// Count each connection's ACKs and by how much they move the acknowledgement number (AckDiff),
-    /// for longhaul cc watch; for connections that begin from now on
+    /// Count the ACKs of new connections, and how far each advances the acknowledgement number
+    /// (AckDiff), for longhaul cc watch
     #[arg(long)]
     count_acks: bool,
     /// Make it the default of this network namespace
     #[arg(long)]
     default: bool,
-    /// Print JSON, one line a congestion control
+    /// Print JSON, one line per congestion control
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -142,7 +143,7 @@ struct Unload {
     /// Unload every congestion control that longhaul loaded
     #[arg(long)]
     all: bool,
-    /// Print JSON, one line a congestion control
+    /// Print JSON, one line per congestion control
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -179,7 +180,7 @@ struct Watch {
     /// Take one sample and exit
     #[arg(long)]
     once: bool,
-    /// Print JSON: a line a connection
+    /// Print JSON, one line per connection
     #[arg(long)]
     json: bool,
     #[command(flatten)]

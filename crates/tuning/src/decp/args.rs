@@ -26,14 +26,14 @@ Examples:
   GridFTP's data connections of one service, with records for a program:
     longhaul decp --match 'sport 50000-51000' --cgroup /sys/fs/cgroup/system.slice/gridftp.service \\
         --json > decp.jsonl
-  A light path that nobody else uses:
+  A dedicated path, without other traffic:
     longhaul decp --match 'dport 5201' --refill
   Remove caps that an ended run left behind:
     longhaul decp --match 'dport 5201' --lift
 
 A filter is made of: dport N, sport N, port N (or N-M); dst ADDRESS[/LENGTH], src …, host …; and, or,
 not, ( ). dst and dport are the other end of the connection, as ss(8) has them.
-It caps the windows of this host's own sockets, so it belongs on the sending host.";
+It caps the congestion windows of this host's own sockets: run it on the sending host.";
 
 /// Arguments of `longhaul decp`.
 #[derive(clap::Args)]
@@ -42,10 +42,11 @@ pub struct Args {
     /// Connections to balance: 'dport 5201', 'dst 10.0.0.0/8 and not dport 22' …
     #[arg(long = "match", value_name = "FILTER")]
     filter: String,
-    /// Only connections of this cgroup (a directory of a cgroup2 file system) and of those below it
+    /// Only connections of this cgroup (a directory of a cgroup2 file system) and of cgroups below
+    /// it
     #[arg(long, value_name = "DIRECTORY")]
     cgroup: Option<PathBuf>,
-    /// Network namespace that the connections are in [default: this one]
+    /// Network namespace of the connections [default: this one]
     #[arg(long, value_name = "NAMESPACE")]
     netns: Option<String>,
     /// Sampling interval, 20ms to 10s; an eighth of a round trip is best
@@ -61,8 +62,8 @@ pub struct Args {
     /// Keep caps when all connections have equal rates
     #[arg(long)]
     hold: bool,
-    /// Fill windows that losses have made small by slow start, up to the equal share. Only for links
-    /// that nobody else uses
+    /// Grow windows that losses have reduced, by slow start, up to the equal share. Only for links
+    /// without other traffic
     #[arg(long)]
     refill: bool,
     /// Only observe, and print what would be capped

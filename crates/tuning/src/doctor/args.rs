@@ -18,10 +18,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(super) connections: u64,
-    /// Check also the requirements of a transparent relay
+    /// Also check the requirements of a transparent relay
     #[arg(long)]
     pub(super) transparent: bool,
-    /// Print JSON: the findings and the facts that they rest on
+    /// Print the findings, and the facts about this host, as JSON
     #[arg(long)]
     pub(super) json: bool,
     /// Check another host, by the JSON that --json printed there ('-' is standard input)
@@ -39,8 +39,8 @@ pub struct Args {
         help_heading = "Changes (root)"
     )]
     pub(super) only: Vec<String>,
-    /// With --fix: write them to FILE too, for the next boot
-    /// [default FILE: /etc/sysctl.d/90-longhaul.conf]
+    /// With --fix: also write the settings to FILE, for the next boot [default FILE:
+    /// /etc/sysctl.d/90-longhaul.conf]
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, requires = "fix",
           default_missing_value = "/etc/sysctl.d/90-longhaul.conf", help_heading = "Changes (root)")]
     pub(super) persist: Option<PathBuf>,

@@ -21,11 +21,11 @@ Examples:
   sudo longhaul run --ack-pace 60000 --ack-interface eth0 -- iperf3 -c far.example -R
       acknowledgements at least 16.7 microseconds apart
   sudo longhaul run --initial-window 64 --notsent-lowat 128KiB -- nginx -g 'daemon off;'
-      connections that come in have the profile, too
+      accepted connections have the settings, too
 
 PROGRAM keeps its terminal, environment and working directory, and runs as the caller (root, with
-sudo) unless --user says otherwise. Its exit code is longhaul's: 128+N if signal N ended it; 2 and 3
-are longhaul's own refusals, before anything was touched. docs/run.md has the details.";
+sudo) unless --user says otherwise. longhaul exits with PROGRAM's exit code, or 128+N if signal N
+ended it; 2 and 3 are longhaul's own errors, before PROGRAM starts. docs/run.md has the details.";
 
 const ACKS: &str = "Acknowledgements that the program's host sends";
 
@@ -33,27 +33,28 @@ const ACKS: &str = "Acknowledgements that the program's host sends";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Congestion control: the kernel's, else longhaul's; lh_NAME is always longhaul's.
-    /// NAME+pace paces from the first packet, +pace alone does so with the system's
+    /// Congestion control NAME: the kernel's if it has it, else longhaul's; lh_NAME is always
+    /// longhaul's. NAME+pace also paces from the first packet, +pace alone with the system's
+    /// congestion control
     #[arg(long, value_name = "NAME[+pace]")]
     pub(super) cc: Option<String>,
-    /// A parameter of a congestion control of longhaul's, for these sockets alone; repeatable
+    /// Parameter of longhaul's congestion control, for the sockets of PROGRAM only; repeatable
     #[arg(long, value_name = "NAME=VALUE", requires = "cc")]
     pub(super) param: Vec<String>,
     /// Pacing rate of payload, 8kbit to 34gbit
     #[arg(long, value_name = "RATE")]
     pub(super) pace: Option<BitRate>,
-    /// Interval between full packets, 100ns to 1s: a rate by each connection's segment size
+    /// Interval between full packets, 100ns to 1s: paces at one segment per interval
     #[arg(long, value_name = "TIME", conflicts_with = "pace")]
     pub(super) gap: Option<Time>,
-    /// Hand down trains of segments (on), or each by itself so that each packet is spaced (off)
+    /// Send trains of segments (on), or single segments so that each packet is paced (off)
     /// [default: off with --gap, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     pub(super) gso: Option<Switch>,
     /// Most payload that each connection may have in flight, 4KiB to 4GiB
     #[arg(long, value_name = "BYTES")]
     pub(super) cwnd_cap: Option<Bytes>,
-    /// Segments before the first acknowledgement, 1 to 1024; the kernel's choice is 10
+    /// Initial window in segments, 1 to 1024; the kernel's default is 10
     #[arg(long, value_name = "N")]
     pub(super) initial_window: Option<u32>,
     /// Full-sized segments for each acknowledgement of received data, 1 to 256;
@@ -67,29 +68,29 @@ pub struct Args {
     /// Most acknowledgements a second on --ack-interface, 1 to 10000000; others wait
     #[arg(long, value_name = "PACKETS", requires = "ack_interface", help_heading = ACKS)]
     pub(super) ack_pace: Option<u32>,
-    /// Interface on which ACKs are paced; it must have the kernel's own queueing discipline
+    /// Interface on which ACKs are paced; its queueing discipline must be the kernel's default
     #[arg(long, value_name = "NAME", requires = "ack_pace", help_heading = ACKS)]
     pub(super) ack_interface: Option<String>,
     /// Most unsent bytes in a socket, 4KiB to 1GiB
-    #[arg(long, value_name = "BYTES", help_heading = "More of a relay's profile")]
+    #[arg(long, value_name = "BYTES", help_heading = "Other socket options")]
     pub(super) notsent_lowat: Option<Bytes>,
     /// Idle time before keep-alive probes, 1s to 9h
-    #[arg(long, value_name = "TIME", help_heading = "More of a relay's profile")]
+    #[arg(long, value_name = "TIME", help_heading = "Other socket options")]
     pub(super) keepalive: Option<Time>,
     /// Longest time that sent data may stay unacknowledged, 1s to 24h
-    #[arg(long, value_name = "TIME", help_heading = "More of a relay's profile")]
+    #[arg(long, value_name = "TIME", help_heading = "Other socket options")]
     pub(super) user_timeout: Option<Time>,
     /// Largest segment, 88 to 32767 bytes
-    #[arg(long, value_name = "BYTES", help_heading = "More of a relay's profile")]
+    #[arg(long, value_name = "BYTES", help_heading = "Other socket options")]
     pub(super) mss: Option<u32>,
     /// DSCP of packets, 0 to 63
-    #[arg(long, value_name = "N", help_heading = "More of a relay's profile")]
+    #[arg(long, value_name = "N", help_heading = "Other socket options")]
     pub(super) dscp: Option<u8>,
     /// Fixed send buffer, 4KiB to 1GiB; ends autotuning
-    #[arg(long, value_name = "BYTES", help_heading = "More of a relay's profile")]
+    #[arg(long, value_name = "BYTES", help_heading = "Other socket options")]
     pub(super) send_buffer: Option<Bytes>,
     /// Fixed receive buffer, 4KiB to 1GiB; ends autotuning
-    #[arg(long, value_name = "BYTES", help_heading = "More of a relay's profile")]
+    #[arg(long, value_name = "BYTES", help_heading = "Other socket options")]
     pub(super) receive_buffer: Option<Bytes>,
 
     /// Run PROGRAM as this user, with that user's groups, HOME, USER, LOGNAME and SHELL

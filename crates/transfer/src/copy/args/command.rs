@@ -38,11 +38,11 @@ Examples:
   longhaul copy far:run42.tar .
       from the host far to this directory
   longhaul copy --streams 16 --ports 7000-7100 disk.img far:/images/
-      one file over 16 connections, to a port that the firewall allows
+      one file over 16 connections, to ports that the firewall allows
   longhaul copy longhaul://near/data/ longhaul://far/data
       between two hosts that run `longhaul site`, controlled from here; the data goes directly
   longhaul copy --dry-run --delete tree/ far:/mirror/
-      list what would be made, changed and removed
+      list what would be created, changed and removed
   longhaul copy --leases postgresql://longhaul@db/longhaul a1,a2:/data/run42 b1,b2:/archive
       two pairs of hosts with a shared file system on each side divide the work
   longhaul copy --apart target data/ b1,b2,b3:/scratch/data
@@ -53,9 +53,9 @@ Examples:
 /// Subcommand of `longhaul copy`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Read the copied files of a directory, and compare them with the recorded hashes; the source is not needed
+    /// Compare the files of a copied directory with their recorded hashes; the source is not needed
     Verify(Verify),
-    /// List the copies that workers share through a database
+    /// List the copies whose work is shared through a database
     Jobs(Jobs),
 }
 
@@ -71,12 +71,13 @@ pub struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
-    /// Sources, and the target last
+    /// Sources, and the target last: PATH, HOST:PATH (over ssh) or longhaul://SITE/EXPORT/PATH. SRC/ copies the
+    /// contents of a directory, SRC the directory itself
     #[arg(value_name = "LOCATION", required_unless_present = "end", num_args = 1..)]
     locations: Vec<OsString>,
 
-    /// Number of data connections, 1 to 256, or auto: 4 to 64, as many as make the copy faster; each costs both endpoints
-    /// 4 MiB and the socket buffers
+    /// Number of data connections, 1 to 256, or auto: 4 to 64, as many as make the copy faster. Each takes 4 MiB and
+    /// socket buffers at both endpoints
     #[arg(long, value_name = "N", default_value = "auto")]
     streams: Streams,
 
@@ -84,8 +85,8 @@ pub struct Args {
     #[arg(long, value_name = "RATE", default_value = "auto")]
     pace: Pace,
 
-    /// Congestion control of the data connections, as bbr or lh_hstcp [default: the sending host's]; with --transport udt
-    /// native or bbr [default: bbr]
+    /// Congestion control of the data connections, such as bbr or lh_hstcp [default: the sending host's]. With
+    /// --transport udt: native or bbr [default: bbr]
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
 
@@ -99,7 +100,8 @@ pub struct Args {
     )]
     transport: Transport,
 
-    /// Send at most at this rate, shared with all copies of this user from this host that have a limit; at least 100kbit
+    /// Highest sending rate, 100kbit or more, of this and all other copies of this user from this host that have a
+    /// limit, together
     #[arg(long, value_name = "RATE", value_parser = parse_limit)]
     limit: Option<BitRate>,
 
@@ -118,26 +120,26 @@ pub struct Args {
     )]
     hash: Switch,
 
-    /// Give up a connection without an answer after this time, 1s to 1h, and open it again
+    /// Close a connection that has no answer for this time, 1s to 1h, and open it again
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_silence)]
     silence: u32,
-    /// Only print what would be made, changed and removed at the target
+    /// Only print what would be created, changed and removed at the target
     #[arg(long, short = 'n')]
     dry_run: bool,
 
-    /// Compare files of the same size by their contents, which both sides read, instead of by their times
+    /// Compare files of the same size by contents instead of times; both sides read them
     #[arg(long)]
     checksum: bool,
 
-    /// Remove entries in the copied directories that the source does not have
+    /// Remove files and directories that the source does not have from the copied directories at the target
     #[arg(long)]
     delete: bool,
 
-    /// Leave files that are newer at the target
+    /// Skip files that are newer at the target
     #[arg(long)]
     update: bool,
 
-    /// Leave out the contents of directories on which another file system is mounted
+    /// Stay on the source's file system: leave out the contents of mount points
     #[arg(long, short = 'x')]
     one_file_system: bool,
 
@@ -168,20 +170,20 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Share the work with other workers through this PostgreSQL database, postgresql://USER@HOST/NAME, or @FILE with the URL
-    /// as its first line: for several hosts of a side, a1,a2:PATH, and for other processes with the same command. DST is a
+    /// Share the work among several hosts of a side (a1,a2:PATH), or several processes with the same command, through
+    /// this PostgreSQL database. URL is postgresql://USER@HOST/NAME, or @FILE with the URL as its first line. DST is a
     /// directory then
     #[arg(long, value_name = "URL", conflicts_with_all = ["dry_run", "checksum"])]
     leases: Option<String>,
 
-    /// Number of workers, 1 to 64. Each is a source and a target at work at the same time, on the hosts in turn [default:
-    /// the number of hosts of the side that has more]
+    /// Number of workers, 1 to 64. Each is a pair of source and target; hosts take turns [default: the larger number of
+    /// hosts of a side]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), requires = "leases")]
     movers: Option<u8>,
 
-    /// Copy to or from several hosts, as a1,a2:PATH, that store a share each on disks of their own. target distributes the
-    /// entries over the target hosts, large files in stripes; source gathers them again; both copies each share to the host
-    /// at the same position of the other list. DST is a directory then
+    /// Copy to or from several hosts (a1,a2:PATH), each with a share on its own disks. target distributes entries over
+    /// the target hosts, large files in stripes; source gathers them again; both copies each share to the host at the
+    /// same position of the other list. DST is a directory then
     #[arg(long, value_name = "SIDE", hide_possible_values = true, conflicts_with_all = ["leases", "dry_run", "checksum"])]
     apart: Option<DistributedSide>,
 
@@ -194,7 +196,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = parse_extent, requires = "leases")]
     extent: Option<Bytes>,
 
-    /// Time without contact after which the work of a worker goes to others, 2s to 1h
+    /// Time without contact, 2s to 1h, after which others take over a worker's work
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_lease_time, requires = "leases")]
     lease_time: Time,
 
@@ -361,8 +363,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub(crate) struct Verify {
-    /// Copied directory, or a directory in it: the nearest .longhaul-manifest, in it or in a parent directory, that has hashes
-    /// of it is used
+    /// Copied directory, or a directory in it. Its hashes are in the nearest .longhaul-manifest that lists it, there or
+    /// in a parent directory
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
@@ -382,7 +384,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = JOBS_EXAMPLES)]
 pub(crate) struct Jobs {
-    /// The database, postgresql://USER@HOST/NAME, or @FILE with the URL as its first line
+    /// PostgreSQL database: postgresql://USER@HOST/NAME, or @FILE with the URL as its first line
     #[arg(long, value_name = "URL")]
     pub(crate) leases: String,
 

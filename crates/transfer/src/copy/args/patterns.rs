@@ -11,12 +11,12 @@ const KINDS: [(&str, RuleConstructor, &str); 2] = [
     (
         "exclude",
         Rule::Exclude,
-        "Leave out entries that match, in the syntax of .gitignore; repeatable, and of all patterns the last match decides",
+        "Leave out entries that match, in the syntax of .gitignore; repeatable. The last pattern that matches decides",
     ),
     (
         "include",
         Rule::Include,
-        "Copy entries that match, although an earlier pattern excludes them; if the first pattern is an --include, nothing else is copied",
+        "Copy entries that match, even if an earlier pattern excludes them. If the first pattern is an --include, nothing else is copied",
     ),
 ];
 

@@ -14,19 +14,20 @@ pub(crate) struct PreserveArgs {
     #[arg(long)]
     no_devices: bool,
 
-    /// Leave out fifos
+    /// Leave out FIFOs
     #[arg(long)]
     no_special: bool,
 
-    /// Leave out set-id bits, capabilities and trusted.* attributes
+    /// Leave out setuid and setgid bits, capabilities and trusted.* attributes
     #[arg(long)]
     no_privileges: bool,
 
-    /// All four of these, for a source that is not trusted [default for a source at longhaul://SITE]
+    /// Use all four --no-… flags, for a source that is not trusted [default for a source at
+    /// longhaul://SITE]
     #[arg(long)]
     safe: bool,
 
-    /// Copy everything, also from a source at longhaul://SITE
+    /// Copy all metadata and special files, also from a source at longhaul://SITE
     #[arg(long, conflicts_with = "safe")]
     trust_source: bool,
 

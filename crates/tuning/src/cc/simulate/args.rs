@@ -11,7 +11,7 @@ const EXAMPLES: &str = "\
 Examples:
   One CUBIC flow for an hour at 10 Gbit/s and 350 ms:
     longhaul cc simulate --rate 10gbit --rtt 350ms --duration 1h
-  Reno, one packet in a million lost, a line a second for a plot:
+  Reno, one packet in a million lost, a line per second for a plot:
     longhaul cc simulate --cc reno --rate 1gbit --rtt 180ms --loss 0.0001% --json
   Four Reno flows, joined after 30 s by a CUBIC flow with a shorter round trip:
     longhaul cc simulate --rate 1gbit --rtt 40ms --queue 0.5bdp \\
@@ -28,23 +28,23 @@ docs/simulate.md says what is modelled and what is not.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Congestion control of the flows, with parameters where it has some: bic:ack_shift=3
+    /// Congestion control of the flows, with parameters if it has any: bic:ack_shift=3
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub(super) cc: String,
     /// Number of flows, without --flow
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "flow")]
     pub(super) streams: u32,
-    /// Flows that differ: KEY=VALUE,… with cc, streams, start, extra-rtt, bytes, window, pace,
-    /// mss, ack-ratio, initial-window; repeatable
+    /// Flows with settings of their own: KEY=VALUE,… of cc, streams, start, extra-rtt, bytes,
+    /// window, pace, mss, ack-ratio, initial-window; repeatable
     #[arg(long, value_name = "FLOW")]
     pub(super) flow: Vec<String>,
-    /// Bottleneck in bits a second of IP bytes
+    /// Bottleneck rate in bits per second, IP headers included: 10gbit
     #[arg(long, value_name = "RATE")]
     pub(super) rate: String,
     /// Propagation delay, one way
     #[arg(long, value_name = "TIME", conflicts_with = "rtt")]
     pub(super) delay: Option<Time>,
-    /// Both delays together, instead of --delay
+    /// Round-trip propagation delay, instead of --delay
     #[arg(long, value_name = "TIME", required_unless_present = "delay")]
     pub(super) rtt: Option<Time>,
     /// Queue limit of the bottleneck: 64KB, 1000p or 1bdp [default: 1bdp, but at least 1000p]
@@ -53,10 +53,10 @@ pub(crate) struct Args {
     /// Loss of data: 0.1%, gilbert:p=1%,r=30%, at:5,17
     #[arg(long, value_name = "LOSS")]
     pub(super) loss: Option<String>,
-    /// Setting of the data's direction, as of longhaul link; repeatable
+    /// Setting of the data's direction, as for longhaul link: KEY=VALUE; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) forward: Vec<String>,
-    /// Setting of the ACKs' direction; repeatable
+    /// Setting of the ACKs' direction, as for longhaul link: KEY=VALUE; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) backward: Vec<String>,
     /// Change of both directions during the simulation: 'TIME: KEY VALUE'; repeatable
@@ -68,31 +68,31 @@ pub(crate) struct Args {
     /// Interval between two records of a flow
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(super) interval: Time,
-    /// Packets for each ACK
+    /// Data packets per ACK
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(super) ack_ratio: u32,
-    /// The receiver takes packets that come within this as one and ACKs them once; 0ms is no GRO
+    /// Time within which the receiver merges packets (GRO) and ACKs them once; 0ms disables GRO
     #[arg(long, value_name = "TIME", default_value = "100us")]
     pub(super) gro: Time,
-    /// Payload of a packet in bytes; 52 bytes of headers come on top
+    /// Payload of a packet in bytes, without 52 bytes of headers
     #[arg(long, value_name = "BYTES", default_value_t = 1448)]
     pub(super) mss: u32,
-    /// Space super-packets, as fq does; a rate is SO_MAX_PACING_RATE
+    /// Pace super-packets, as fq does; RATE is SO_MAX_PACING_RATE
     #[arg(long, value_name = "RATE", num_args = 0..=1, default_missing_value = "on")]
     pub(super) pace: Option<String>,
-    /// The receiver's window [default: no limit; TCP itself has 1 GiB]
+    /// Receive window [default: no limit; TCP itself has 1 GiB]
     #[arg(long, value_name = "SIZE")]
     pub(super) window: Option<Bytes>,
     /// Payload that the send buffer holds [default: no limit]
     #[arg(long, value_name = "SIZE")]
     pub(super) send_buffer: Option<Bytes>,
-    /// Packets of the first round trip
+    /// Initial window in packets
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(super) initial_window: u32,
     /// Seed of every random decision
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// Decide segment by segment where trains would do: slow, for comparison
+    /// Simulate segment by segment instead of by trains of segments; slow, for comparison
     #[arg(long)]
     pub(super) exact: bool,
     /// Write records as JSON lines to standard output, the summary last
