@@ -33,7 +33,7 @@ pub use rate_limit::{Decision, RateLimit};
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Log")]
 pub struct Args {
-    /// Lowest level to log: error, warn, info, debug or trace. A part of the program can have its own:
+    /// Lowest level to log: error, warn, info, debug, trace or off. A part of the program can have its own:
     /// info,relay::peers=debug [default: info]
     #[arg(long, value_name = "LEVEL", global = true)]
     log_level: Option<Filter>,

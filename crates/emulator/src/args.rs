@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  A 10 Gbit/s path with 26 ms RTT between two namespaces that exist:
+  A 10 Gbit/s path with 26 ms RTT between two existing namespaces:
     longhaul link --left client:wan0:10.9.0.1/30 --right server:wan0:10.9.0.2/30 \\
         --delay 13ms --rate 10gbit --queue 1bdp
   Loss in one direction only, and a path switch after 30 s:
@@ -150,7 +150,7 @@ pub(super) struct StartArgs {
 #[derive(clap::Args)]
 #[group(id = "shape", multiple = true)]
 pub(super) struct LinkConfigArgs {
-    /// Propagation delay, one way
+    /// Propagation delay, one way, such as 13ms
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<String>,
     /// Random part of the delay: [normal:|uniform:|pareto:]TIME[,reorder]

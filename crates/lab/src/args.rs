@@ -24,7 +24,7 @@ Examples:
   longhaul lab run today-fast --out /tmp/fast --only rate=100gbit
       under simulated time, at a rate that no testbed has
   longhaul lab run --all --out /tmp/lab --repetitions 1
-      every built-in scenario once, and a page over all; repeat the command to resume it
+      every built-in scenario once, and one page about all; the same command resumes it
   longhaul lab check my-scenario.toml
       check that it is valid and that this machine can run it
 
@@ -106,7 +106,7 @@ fn compare_help() -> String {
     let rule = describe_noise_rule();
     format!(
         "\
-FIRST is called A, SECOND B. A figure of B is marked as better or worse than A's when noise does not explain it:
+FIRST is called A, SECOND B. A figure of B is marked as better or worse than A's if the difference is beyond noise:
   {}
 
 Examples:

@@ -29,7 +29,7 @@ Examples:
   longhaul copy run42/ longhaul://HOST/data/run42
       alice's copy with that token
   longhaul site --export data=/srv/data --mirror data=longhaul://FAR/data
-      copy all changes in /srv/data to the site FAR soon, however they are made";
+      every change in /srv/data, however it is made, is copied to the site FAR";
 
 /// Exports directories to longhaul copy on other hosts, over TLS 1.3 with a token.
 ///
@@ -81,7 +81,7 @@ pub struct Args {
     #[arg(long, value_name = "FIRST-LAST")]
     ports: Option<Ports>,
 
-    /// Most copies at once, 1 to 256; each is a process that needs 4 MiB and a socket's buffers for each stream
+    /// Most concurrent copies, 1 to 256; each is a process that takes 4 MiB and socket buffers for each stream
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     copies_max: u16,
 

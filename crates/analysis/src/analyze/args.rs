@@ -53,8 +53,8 @@ pub(crate) struct Args {
     /// Write every flow's series as Parquet
     #[arg(long, requires = "out")]
     parquet: bool,
-    /// Memory for flows, 16MB or more. Half is for packets in flight and time series, a quarter for open flows of
-    /// 16 KB each; if more are open at once, those that were silent longest are cut in two
+    /// Memory for flows, 16MB or more. Half is for packets in flight and time series, a quarter for open flows of 16 KB
+    /// each. If more flows are open at once, the longest silent ones are cut in two
     #[arg(long, value_name = "SIZE", default_value = "1GB")]
     memory: Bytes,
 }

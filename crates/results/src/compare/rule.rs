@@ -78,24 +78,24 @@ pub fn describe_noise_rule() -> [String; 4] {
     let percent = |share: f64| (share * 100.0).round();
     [
         format!(
-            "{RANK_TEST_RUNS_MIN} runs and more on each side: Mann and Whitney’s test says p < {P_VALUE_MAX}, \
+            "{RANK_TEST_RUNS_MIN} or more runs on each side: the Mann–Whitney test gives p < {P_VALUE_MAX}, \
              and the medians differ by more than {} %",
             percent(RANK_TEST_DIFFERENCE_MIN)
         ),
         format!(
-            "{RANGE_RUNS_MIN} to {}: the ranges from least to most do not overlap, \
+            "{RANGE_RUNS_MIN} to {}: the ranges from lowest to highest do not overlap, \
              and the medians differ by more than {} %",
             RANK_TEST_RUNS_MIN - 1,
             percent(RANGE_DIFFERENCE_MIN)
         ),
         format!(
-            "what that can show: where nothing differs, two runs against two lie apart by chance once in {:.0}, three \
-             against three once in {:.0}, four against four once in {:.0}",
+            "where nothing differs, such ranges lie apart by chance: once in {:.0} for two runs against two, \
+             once in {:.0} for three against three, once in {:.0} for four against four",
             1.0 / disjoint_probability(2, 2),
             1.0 / disjoint_probability(3, 3),
             1.0 / disjoint_probability(4, 4)
         ),
-        "1, or runs that the machine was too busy for: nothing is said".to_owned(),
+        "1, or runs that the machine was too busy for: no verdict".to_owned(),
     ]
 }
 

@@ -83,7 +83,7 @@ enum Command {
     Load(Load),
     /// Unload a congestion control; connections that use it keep it
     Unload(Unload),
-    /// Show a congestion control: its parameters, state and BPF programs
+    /// Show a congestion control of longhaul: its parameters, state and BPF programs
     Show(Show),
     /// Watch the connections that use longhaul's congestion controls
     Watch(Watch),
@@ -103,7 +103,7 @@ struct List {
 #[derive(clap::Args)]
 #[command(after_help = LOAD_EXAMPLES)]
 struct Load {
-    /// Congestion control, with or without lh_; repeatable
+    /// Congestion control of longhaul, with or without lh_; repeatable
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Parameter of the congestion control, NAME=VALUE; repeatable
@@ -133,7 +133,7 @@ struct Load {
 #[derive(clap::Args)]
 #[command(after_help = UNLOAD_EXAMPLES)]
 struct Unload {
-    /// Congestion control, with or without lh_; repeatable
+    /// Congestion control of longhaul, with or without lh_; repeatable
     #[arg(
         value_name = "NAME",
         required_unless_present = "all",
@@ -152,7 +152,7 @@ struct Unload {
 
 #[derive(clap::Args)]
 struct Show {
-    /// Congestion control, with or without lh_
+    /// Congestion control of longhaul, with or without lh_
     name: String,
     /// Print JSON
     #[arg(long)]
@@ -164,7 +164,7 @@ struct Show {
 #[derive(clap::Args)]
 #[command(after_help = WATCH_EXAMPLES)]
 struct Watch {
-    /// Congestion control, with or without lh_ [default: all that are loaded]
+    /// Congestion control of longhaul, with or without lh_ [default: all that are loaded]
     name: Option<String>,
     /// Only connections that match: 'dport 5201 and not dst 10.0.0.0/8' …
     #[arg(long = "match", value_name = "FILTER")]
