@@ -133,9 +133,9 @@ impl ValueEnum for Method {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, help) = match self {
-            Self::Auto => ("auto", "With a PORT, UDP, or TCP if that has no reply; else ICMP"),
+            Self::Auto => ("auto", "With a PORT, UDP, else TCP; otherwise ICMP"),
             Self::Udp => ("udp", "The responder of plan probe --serve"),
-            Self::Icmp => ("icmp", "Echo request, which the remote host's kernel answers"),
+            Self::Icmp => ("icmp", "Echo, answered by the remote host's kernel"),
             Self::Tcp => ("tcp", "Time to open a connection, or until it is refused"),
         };
         Some(PossibleValue::new(name).help(help))
