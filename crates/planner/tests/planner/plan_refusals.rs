@@ -124,7 +124,7 @@ fn plan_check_requires_the_scenario_that_was_run() {
     }
     // Selections that differ from those of the run.
     fs::write(&file, SCENARIO).unwrap();
-    let (run, way) = (path("out0"), "give the scenario as it was");
+    let (run, way) = (path("out0"), "give the scenario of the run");
     refused(
         &["check", "--scenario", &file, "--set", "rate=80mbit", &run],
         way,

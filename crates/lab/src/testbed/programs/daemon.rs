@@ -64,15 +64,15 @@ impl Daemon {
         .await
     }
 
-    /// Waits until the daemon has printed a line that starts with `word`.
-    pub(crate) async fn wait_until_printed(&mut self, word: &str) -> Result<()> {
+    /// Waits until the daemon has printed a line with `words`, as the message of a log line has them.
+    pub(crate) async fn wait_until_printed(&mut self, words: &str) -> Result<()> {
         let log = self.log.clone();
         let printed = || {
             Ok(fs::read_to_string(&log)?
                 .lines()
-                .any(|line| line.starts_with(word)))
+                .any(|line| line.contains(words)))
         };
-        self.wait_until(&format!("print '{word}'"), printed).await
+        self.wait_until(&format!("print '{words}'"), printed).await
     }
 
     async fn wait_until(

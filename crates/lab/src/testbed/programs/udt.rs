@@ -34,7 +34,7 @@ pub(crate) async fn serve(netns: &Netns, port: u16, directory: &Path) -> Result<
     ]);
     let name = format!("udt-{}-{port}", netns.name().unwrap_or("host"));
     let mut daemon = Daemon::start(&name, command, netns, directory)?;
-    daemon.wait_until_printed("longhaul udt: serving").await?;
+    daemon.wait_until_printed("serving at").await?;
     Ok(daemon)
 }
 
