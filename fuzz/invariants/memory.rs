@@ -99,7 +99,7 @@ impl Directory for Folder {
         })
     }
 
-    fn remove_unlocked(&self, name: &[u8]) -> Result<(), OpenError> {
+    fn remove_unless_locked(&self, name: &[u8]) -> Result<(), OpenError> {
         Ok(self.remove(name)?)
     }
 

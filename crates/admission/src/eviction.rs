@@ -47,7 +47,7 @@ pub struct WaitingClients<'a> {
     /// Clients at the head of the listen queues.
     pub addresses: &'a [IpAddr],
     /// Whether they have waited for a while. Clients behind them in the queues are unknown.
-    pub for_long: bool,
+    pub waited_long: bool,
 }
 
 /// Chooses the connections to end; none while their sum is below the budget. A client keeps its connections that are
@@ -68,7 +68,7 @@ pub fn choose(
     holdings.sort_by_key(|holding| Reverse((held[&holding.holder], holding.holder, holding.bytes)));
     let is_alone = |holder: &Holder| {
         let is_own = |address: &IpAddr| *address == holder.address;
-        held.len() == 1 && !waiting.for_long && waiting.addresses.iter().all(is_own)
+        held.len() == 1 && !waiting.waited_long && waiting.addresses.iter().all(is_own)
     };
     let part = equal_part(&held, bounds, waiting);
     let is_due = |kind, holding: &ConnectionMemory, left| {
@@ -76,7 +76,7 @@ pub fn choose(
         match kind {
             Kind::Stalled => holding.is_stalled,
             Kind::Greedy => !holder.is_relay && left > bounds.share && !is_alone(holder),
-            Kind::Uneven => !holder.is_relay && left > part && waiting.for_long,
+            Kind::Uneven => !holder.is_relay && left > part && waiting.waited_long,
         }
     };
     let mut left = held.clone();
@@ -155,7 +155,7 @@ mod tests {
         let addresses: Vec<IpAddr> = waiting.iter().copied().map(Into::into).collect();
         let waiting = WaitingClients {
             addresses: &addresses,
-            for_long,
+            waited_long: for_long,
         };
         let chosen = choose(holdings.to_vec(), BOUNDS, waiting);
         chosen.iter().map(|holding| holding.number).collect()

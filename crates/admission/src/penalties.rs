@@ -18,7 +18,7 @@ pub const DELAY_MAX: Duration = Duration::from_secs(8);
 /// once. The wait is shorter than the time allowed for a handshake.
 const WAIT_MAX: Duration = Duration::from_secs(9);
 /// The time without a wrong password after which an address is forgotten.
-const QUIET: Duration = Duration::from_secs(600);
+const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// Most addresses in the table, some 100 bytes each. When one more comes, the address that failed longest ago is
 /// removed.
 const ADDRESSES_MAX: usize = 4096;
@@ -48,7 +48,7 @@ impl Penalties {
         let Some(penalty) = table.get_mut(&client) else {
             return Some(Duration::ZERO);
         };
-        if now.duration_since(penalty.last) >= QUIET {
+        if now.duration_since(penalty.last) >= FORGET_AFTER {
             table.remove(&client);
             return Some(Duration::ZERO);
         }
@@ -136,7 +136,7 @@ mod tests {
             Some(ms(0)),
             "another address"
         );
-        assert_eq!(penalties.wait(client(1), now + QUIET), Some(ms(0)));
+        assert_eq!(penalties.wait(client(1), now + FORGET_AFTER), Some(ms(0)));
     }
 
     #[test]

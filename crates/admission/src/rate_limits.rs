@@ -29,21 +29,21 @@ pub enum Direction {
 #[derive(Debug)]
 pub struct Bucket {
     rate: BitRate,
-    paid_until: Mutex<Instant>,
+    theoretical_arrival: Mutex<Instant>,
 }
 
 impl Bucket {
     fn new(rate: BitRate, now: Instant) -> Self {
         Self {
             rate,
-            paid_until: Mutex::new(now),
+            theoretical_arrival: Mutex::new(now),
         }
     }
 
     /// Takes `bytes` at `now`; returns the time at which the next bytes may be taken.
     fn spend(&self, bytes: usize, now: Instant) -> Instant {
         let time = Duration::from(self.rate.time_for(bytes as u64));
-        let mut paid_until = self.paid_until.lock();
+        let mut paid_until = self.theoretical_arrival.lock();
         *paid_until = (*paid_until).max(now) + time;
         paid_until.checked_sub(BURST).unwrap_or(now)
     }
@@ -117,7 +117,7 @@ pub struct ClientRateLimits(Mutex<HashMap<IpAddr, Weak<RateLimit>>>);
 
 /// Least number of entries at which those of clients without connections are removed. They are removed whenever the
 /// table is full, before it grows.
-const REMOVE_FROM: usize = 64;
+const CLEANUP_FROM: usize = 64;
 
 impl ClientRateLimits {
     /// Returns the rate limit that all connections of `client` share.
@@ -128,7 +128,7 @@ impl ClientRateLimits {
         {
             return pair;
         }
-        if pairs.len() >= REMOVE_FROM && pairs.len() == pairs.capacity() {
+        if pairs.len() >= CLEANUP_FROM && pairs.len() == pairs.capacity() {
             pairs.retain(|_, pair| pair.strong_count() > 0);
         }
         let pair = Arc::new(RateLimit::new(rate, now));

@@ -95,7 +95,7 @@ const INTEGER_TYPES: [(&str, u64); 5] = [
 /// assert_eq!(with_range("integer `-1`, expected u16"), "integer `-1`, expected 0 or more");
 /// assert_eq!(with_range("string \"8\", expected u16"), "string \"8\", expected a whole number without quotes");
 /// ```
-pub fn with_range(message: &str) -> String {
+pub fn explain_integer_error(message: &str) -> String {
     let number = |(name, max): (&str, u64)| {
         let before = message.strip_suffix(name)?;
         before.ends_with("expected ").then_some((before, max))

@@ -2,7 +2,7 @@
 //! Counters of a direction, and the records made from them.
 
 use hdrhistogram::Histogram;
-use longhaul_netem::{Batch, Delivery, Drop, Line};
+use longhaul_netem::{Batch, Delivery, DropCause, Line};
 use longhaul_packet::super_packet::SuperPacket;
 use longhaul_units::Time;
 use serde::{Deserialize, Serialize};
@@ -191,12 +191,12 @@ impl Counters {
         self.bytes += layout.wire_len();
     }
 
-    pub(super) fn count_drop(&mut self, cause: Drop) {
+    pub(super) fn count_drop(&mut self, cause: DropCause) {
         match cause {
-            Drop::Loss => self.drops.loss += 1,
-            Drop::Overflow => self.drops.overflow += 1,
-            Drop::Aqm => self.drops.queue_rule += 1,
-            Drop::AckFiltering => self.drops.ack_rule += 1,
+            DropCause::Loss => self.drops.loss += 1,
+            DropCause::Overflow => self.drops.overflow += 1,
+            DropCause::Aqm => self.drops.queue_rule += 1,
+            DropCause::AckFiltering => self.drops.ack_rule += 1,
         }
     }
 

@@ -34,10 +34,10 @@ pub(super) enum LoopCommand {
 pub(super) struct ForwardingLoop {
     /// Directions that it forwards.
     pub(super) forwarders: Vec<Forwarder>,
-    /// Commands from other threads; `bell` rings for each.
+    /// Commands from other threads; `waker` rings for each.
     pub(super) commands: Receiver<LoopCommand>,
     /// Wakes the thread for a command.
-    pub(super) bell: Waker,
+    pub(super) waker: Waker,
     /// Channel that takes the snapshots.
     pub(super) snapshots: Sender<Snapshot>,
     /// Interval between snapshots.
@@ -135,7 +135,7 @@ impl ForwardingLoop {
         match left < SPIN_MAX {
             true => Ok(()),
             false => self
-                .bell
+                .waker
                 .wait(
                     self.forwarders.iter().map(|forwarder| &forwarder.ingress),
                     left,
@@ -246,7 +246,7 @@ impl Forwarder {
         };
         let ack_class = self
             .line
-            .wants_acking()
+            .needs_ack_class()
             .then(|| AckClass::of(packet))
             .flatten();
         self.counters.count_arrival(&layout);

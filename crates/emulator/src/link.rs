@@ -245,7 +245,7 @@ impl ForwardingThread {
         let forwarding_loop = ForwardingLoop {
             forwarders,
             commands: inbox,
-            bell: bell.clone(),
+            waker: bell.clone(),
             snapshots,
             interval: config.interval,
             realtime: config.realtime,

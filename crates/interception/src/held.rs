@@ -23,9 +23,9 @@ pub const CLIENT_MAX: usize = HELD_MAX / 8;
 /// Time for which retransmissions of a SYN that bypassed the relay bypass it too: the answer to the first SYN may be in
 /// flight. TCP sends the third retransmission 7 s after the first SYN, and its answer may take as long as the relay's
 /// connect timeout, 10 s by default.
-const PASSES_FOR: Duration = Duration::from_secs(32);
+const BYPASS_MEMORY: Duration = Duration::from_secs(32);
 
-/// Maximum connections that are remembered for [`PASSES_FOR`]. Memory: 1.5 MiB at most.
+/// Maximum connections that are remembered for [`BYPASS_MEMORY`]. Memory: 1.5 MiB at most.
 const PASSED_MAX: usize = 16 * 1024;
 
 /// A count for each client.
@@ -65,12 +65,12 @@ pub enum Decision {
     /// bound and may not bypass the relay.
     Drop,
     /// Let the SYN bypass the relay, as the first SYN of its connection did.
-    PassAgain,
+    BypassAgain,
     /// Let the SYN bypass the relay: its client has [`CLIENT_MAX`] pending connections, or all connections that one
     /// client may have.
-    PassClient,
+    BypassForClientBound,
     /// Let the SYN bypass the relay: there is no room for more pending connections of any client.
-    PassAll,
+    BypassForTotalBound,
 }
 
 /// A SYN that has arrived, and the room for its connection.
@@ -81,15 +81,15 @@ pub struct Arrival {
     /// Whether this host itself opens the connection. The bound per client does not apply to it.
     pub is_local: bool,
     /// Whether the SYN may bypass the relay.
-    pub may_pass: bool,
+    pub may_bypass: bool,
     /// Far legs that wait for their near legs.
     pub waiting: usize,
     /// Far legs of this client that wait for their near legs.
-    pub waiting_of_client: usize,
+    pub client_legs_waiting: usize,
     /// Connections that this client may still open, pending ones included.
-    pub room_of_client: usize,
+    pub client_connections_left: usize,
     /// Connections that all clients may still open, pending ones included.
-    pub room: usize,
+    pub connections_left: usize,
 }
 
 /// The held SYNs of one listener, and those that bypassed the relay in the last 32 s.
@@ -113,11 +113,11 @@ impl HeldSyns {
                 self.held.insert(arrival.flow, packet_id);
                 self.clients.add(arrival.flow.client().ip());
             }
-            Decision::PassClient | Decision::PassAll => {
+            Decision::BypassForClientBound | Decision::BypassForTotalBound => {
                 self.passed.insert(arrival.flow);
                 self.passed_at.push_back((now, arrival.flow));
             }
-            Decision::Drop | Decision::PassAgain => {}
+            Decision::Drop | Decision::BypassAgain => {}
         }
         decision
     }
@@ -127,15 +127,15 @@ impl HeldSyns {
             return Decision::Drop;
         }
         if self.passed.contains(&arrival.flow) {
-            return Decision::PassAgain;
+            return Decision::BypassAgain;
         }
-        let client = self.clients.count(arrival.flow.client().ip()) + arrival.waiting_of_client;
-        let full = self.held.len() + arrival.waiting >= arrival.room.min(HELD_MAX);
-        let greedy = !arrival.is_local && client >= CLIENT_MAX.min(arrival.room_of_client);
-        match arrival.may_pass {
+        let client = self.clients.count(arrival.flow.client().ip()) + arrival.client_legs_waiting;
+        let full = self.held.len() + arrival.waiting >= arrival.connections_left.min(HELD_MAX);
+        let greedy = !arrival.is_local && client >= CLIENT_MAX.min(arrival.client_connections_left);
+        match arrival.may_bypass {
             false if full || greedy => Decision::Drop,
-            true if full => Decision::PassAll,
-            true if greedy => Decision::PassClient,
+            true if full => Decision::BypassForTotalBound,
+            true if greedy => Decision::BypassForClientBound,
             _ => Decision::Hold,
         }
     }
@@ -160,7 +160,7 @@ impl HeldSyns {
     }
 
     fn forget_passed(&mut self, now: Instant) {
-        let is_old = |at: Instant| now.saturating_duration_since(at) >= PASSES_FOR;
+        let is_old = |at: Instant| now.saturating_duration_since(at) >= BYPASS_MEMORY;
         while let Some((at, flow)) = self.passed_at.front() {
             if !is_old(*at) && self.passed_at.len() < PASSED_MAX {
                 break;
@@ -181,11 +181,11 @@ mod tests {
         Arrival {
             flow: Flow::new(client, "192.0.2.1:80".parse().unwrap()),
             is_local: false,
-            may_pass: true,
+            may_bypass: true,
             waiting: 0,
-            waiting_of_client: 0,
-            room_of_client: usize::MAX,
-            room: HELD_MAX,
+            client_legs_waiting: 0,
+            client_connections_left: usize::MAX,
+            connections_left: HELD_MAX,
         }
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
         let decisions = scanned(&mut syns, "10.0.0.1", CLIENT_MAX as u16 + 2, now);
         assert!(decisions[..CLIENT_MAX].iter().all(|d| *d == Decision::Hold));
-        assert_eq!(decisions[CLIENT_MAX..], [Decision::PassClient; 2]);
+        assert_eq!(decisions[CLIENT_MAX..], [Decision::BypassForClientBound; 2]);
         assert_eq!(syns.admit(syn("10.0.0.2", 1), 0, now), Decision::Hold);
         assert_eq!(syns.remove(syn("10.0.0.1", 1).flow), Some(1));
         assert_eq!(syns.admit(syn("10.0.0.1", 999), 0, now), Decision::Hold);
@@ -215,7 +215,7 @@ mod tests {
             assert_eq!(syns.admit(syn(&client, 1), 0, now), Decision::Hold);
         }
         let another = syn("2001:db8::ffff:1", 1);
-        assert_eq!(syns.admit(another, 0, now), Decision::PassClient);
+        assert_eq!(syns.admit(another, 0, now), Decision::BypassForClientBound);
     }
 
     #[test]
@@ -223,15 +223,18 @@ mod tests {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
         let waits = |waiting, waiting_of_client, port| Arrival {
             waiting,
-            waiting_of_client,
+            client_legs_waiting: waiting_of_client,
             ..syn("10.0.0.1", port)
         };
         let most = CLIENT_MAX;
         assert_eq!(
             syns.admit(waits(most, most, 1), 0, now),
-            Decision::PassClient
+            Decision::BypassForClientBound
         );
-        assert_eq!(syns.admit(waits(HELD_MAX, 0, 2), 0, now), Decision::PassAll);
+        assert_eq!(
+            syns.admit(waits(HELD_MAX, 0, 2), 0, now),
+            Decision::BypassForTotalBound
+        );
         assert_eq!(
             syns.admit(waits(HELD_MAX - 1, 0, 3), 0, now),
             Decision::Hold
@@ -242,11 +245,14 @@ mod tests {
     fn lets_a_client_with_all_its_connections_bypass() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
         let with_room = |room_of_client, port| Arrival {
-            room_of_client,
+            client_connections_left: room_of_client,
             ..syn("10.0.0.1", port)
         };
         assert_eq!(syns.admit(with_room(1, 1), 0, now), Decision::Hold);
-        assert_eq!(syns.admit(with_room(1, 2), 0, now), Decision::PassClient);
+        assert_eq!(
+            syns.admit(with_room(1, 2), 0, now),
+            Decision::BypassForClientBound
+        );
     }
 
     #[test]
@@ -255,13 +261,13 @@ mod tests {
         assert_eq!(syns.admit(syn("10.0.0.1", 1), 0, now), Decision::Hold);
         assert_eq!(syns.admit(syn("10.0.0.1", 1), 1, now), Decision::Drop);
         let full = Arrival {
-            room: 0,
+            connections_left: 0,
             ..syn("10.0.0.1", 2)
         };
-        assert_eq!(syns.admit(full, 2, now), Decision::PassAll);
+        assert_eq!(syns.admit(full, 2, now), Decision::BypassForTotalBound);
         let later = syn("10.0.0.1", 2);
-        assert_eq!(syns.admit(later, 3, now), Decision::PassAgain);
-        let over = now + PASSES_FOR;
+        assert_eq!(syns.admit(later, 3, now), Decision::BypassAgain);
+        let over = now + BYPASS_MEMORY;
         assert_eq!(syns.admit(later, 4, over), Decision::Hold);
     }
 
@@ -270,8 +276,8 @@ mod tests {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
         let own = |port, room| Arrival {
             is_local: true,
-            may_pass: false,
-            room,
+            may_bypass: false,
+            connections_left: room,
             ..syn("10.0.0.1", port)
         };
         for port in 0..=CLIENT_MAX as u16 {
@@ -284,9 +290,9 @@ mod tests {
     fn drops_syns_that_may_not_bypass() {
         let (mut syns, now) = (HeldSyns::default(), Instant::now());
         let kept_in = |port, room_of_client, room| Arrival {
-            may_pass: false,
-            room_of_client,
-            room,
+            may_bypass: false,
+            client_connections_left: room_of_client,
+            connections_left: room,
             ..syn("10.0.0.1", port)
         };
         assert_eq!(syns.admit(kept_in(1, 0, HELD_MAX), 0, now), Decision::Drop);
@@ -300,10 +306,10 @@ mod tests {
         for n in 0..3 * PASSED_MAX as u32 {
             let client = std::net::Ipv4Addr::from_bits(n).to_string();
             let full = Arrival {
-                room: 0,
+                connections_left: 0,
                 ..syn(&client, 1)
             };
-            assert_eq!(syns.admit(full, n, now), Decision::PassAll);
+            assert_eq!(syns.admit(full, n, now), Decision::BypassForTotalBound);
         }
         assert!(syns.passed.len() <= PASSED_MAX);
         assert_eq!(syns.passed.len(), syns.passed_at.len());

@@ -33,7 +33,7 @@ const _: () = assert!(LEASE.as_millis() + STALLED_AFTER.as_millis() + PERIOD.as_
 const PUT_BACK_MAX: usize = 100;
 
 /// Time that threads have for their first heartbeat.
-const START_TIME: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interception by the rules of all listeners. Dropping it removes them.
 pub struct Interception {
@@ -46,10 +46,10 @@ pub struct Interception {
 
 impl Interception {
     /// Installs all rules, waits for the first heartbeats of the threads that serve, and intercepts from then on.
-    /// `is_over` returns whether one of these threads has ended.
+    /// `has_thread_ended` returns whether one of these threads has ended.
     pub fn start(
         heartbeats: &Arc<Heartbeats>,
-        is_over: impl Fn() -> bool,
+        has_thread_ended: impl Fn() -> bool,
         rule_sets: Vec<RuleSet>,
     ) -> anyhow::Result<Self> {
         remove_leftovers()?;
@@ -58,7 +58,7 @@ impl Interception {
         let began = Instant::now();
         while !heartbeats.are_all_alive(Instant::now()) {
             anyhow::ensure!(
-                began.elapsed() < START_TIME && !is_over(),
+                began.elapsed() < START_TIMEOUT && !has_thread_ended(),
                 "the relay's threads don't start"
             );
             std::thread::sleep(Duration::from_millis(10));
@@ -125,13 +125,13 @@ impl RuleSets {
         Ok(installed)
     }
 
-    /// Renews every lease. If a renewal fails, or if other processes changed rules or routes (`may_be_gone`), puts back
+    /// Renews every lease. If a renewal fails, or if other processes changed rules or routes (`rules_changed`), puts back
     /// what is missing. Listeners that don't intercept are tried each time. A failure at one listener leaves the others
     /// alone.
-    fn renew(&self, heartbeats: &Heartbeats, may_be_gone: bool) {
+    fn renew(&self, heartbeats: &Heartbeats, rules_changed: bool) {
         let mut log = Log::default();
         let mut intercepting = self.0.iter().filter(|rules| rules.intercepts());
-        let may_be_gone = may_be_gone || intercepting.any(|rules| !rules.renew());
+        let may_be_gone = rules_changed || intercepting.any(|rules| !rules.renew());
         // After something was put back, all are checked again: one command may have removed several, one after another.
         let mut is_whole = false;
         while !is_whole && log.put_back.len() < PUT_BACK_MAX {

@@ -107,7 +107,7 @@ impl JobStore {
     /// # Errors
     /// [`Error::JobNotFound`] if the job was deleted, and errors of the connection.
     pub fn status(&self, job: Job) -> Result<JobStatus, Error> {
-        let found = self.repeatable(async |client| {
+        let found = self.call_with_retry(async |client| {
             let snapshot = client
                 .build_transaction()
                 .isolation_level(IsolationLevel::RepeatableRead)
@@ -119,7 +119,7 @@ impl JobStore {
             }
             let mut status = JobStatus::default();
             for row in query(&snapshot, TOTALS, &job.0).await? {
-                *status.totals_of(row.try_get(0)?) = read_totals(&row, 1)?;
+                *status.totals_mut(row.try_get(0)?) = read_totals(&row, 1)?;
             }
             status.holders = read(&snapshot, HOLDERS, job, HOLDERS_MAX, read_holder).await?;
             status.failures =
@@ -134,7 +134,7 @@ impl JobStore {
     /// # Errors
     /// Errors of the connection.
     pub fn exists(&self, job: Job) -> Result<bool, Error> {
-        self.repeatable(async |client| job_exists(client, job).await)
+        self.call_with_retry(async |client| job_exists(client, job).await)
     }
 
     /// Results of completed tasks after `position`, in the order in which the tasks were added.
@@ -166,7 +166,7 @@ impl JobStore {
 
 impl JobStatus {
     /// Totals that a row of [`TOTALS`] with this `kind` has.
-    fn totals_of(&mut self, kind: i32) -> &mut Totals {
+    fn totals_mut(&mut self, kind: i32) -> &mut Totals {
         match kind {
             0 => &mut self.open,
             1 => &mut self.leased,

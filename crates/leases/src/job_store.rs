@@ -79,7 +79,7 @@ impl JobStore {
     ///
     /// # Errors
     /// As [`open`](Self::open), and [`Error::Authorities`] for that file.
-    pub fn open_trusting(address: &str, authorities: &Path) -> Result<Self, Error> {
+    pub fn open_with_authorities(address: &str, authorities: &Path) -> Result<Self, Error> {
         Self::prepare(ConnectTarget::new(address, Some(authorities))?)
     }
 
@@ -118,7 +118,7 @@ impl JobStore {
         check_bound("the length of a job's spec", spec.len(), SPEC_LEN_MAX)?;
         first.check()?;
         for _ in 0..JOIN_TRIES {
-            let found = self.repeatable(async |client| {
+            let found = self.call_with_retry(async |client| {
                 match create_job(client, name, spec, first).await? {
                     Some(id) => Ok(Some((id, spec.to_vec()))),
                     None => find_job(client, name).await,
@@ -168,7 +168,7 @@ impl JobStore {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn repeatable<T>(
+    pub(crate) fn call_with_retry<T>(
         &self,
         work: impl AsyncFn(&mut Client) -> Result<T, PgError>,
     ) -> Result<T, Error> {
@@ -182,7 +182,7 @@ impl JobStore {
         values: &[Value<'_>],
         read: fn(&Row) -> Result<T, PgError>,
     ) -> Result<Vec<T>, Error> {
-        self.repeatable(async |client| {
+        self.call_with_retry(async |client| {
             let rows = client.query_typed(sql, values).await?;
             rows.iter().map(read).collect()
         })

@@ -76,7 +76,7 @@ impl JobStore {
         let ttl_us = to_micros("the time of a lease, in seconds,", ttl)?;
         let tokens = token_numbers(tokens);
         let values: [Value<'_>; 2] = [(&tokens, Type::INT8_ARRAY), (&ttl_us, Type::INT8)];
-        let mut renewed = self.repeatable(async |client| {
+        let mut renewed = self.call_with_retry(async |client| {
             let until = Instant::now() + ttl;
             let rows = client.query_typed(RENEW, &values).await?;
             let tokens = rows.iter().map(|row| Ok(Token(row.try_get(0)?)));
@@ -108,7 +108,7 @@ impl JobStore {
             (&groups, Type::BYTEA_ARRAY),
             (&after_groups, Type::BYTEA_ARRAY),
         ];
-        let (held, added): (bool, i64) = self.repeatable(async |client| {
+        let (held, added): (bool, i64) = self.call_with_retry(async |client| {
             let row = client.query_typed_one(ADD, &values).await?;
             Ok((row.try_get(0)?, row.try_get(1)?))
         })?;
@@ -174,7 +174,7 @@ impl JobStore {
             (&holder, Type::BYTEA),
             (&known, Type::INT8_ARRAY),
         ];
-        self.repeatable(async |client| client.execute_typed(RELEASE_UNKNOWN, &values).await)
+        self.call_with_retry(async |client| client.execute_typed(RELEASE_UNKNOWN, &values).await)
     }
 
     fn end_lease(
@@ -190,7 +190,7 @@ impl JobStore {
         if let Some(pause) = &pause {
             values.push((pause, Type::INT8));
         }
-        self.repeatable(async |client| Ok(client.execute_typed(sql, &values).await? > 0))
+        self.call_with_retry(async |client| Ok(client.execute_typed(sql, &values).await? > 0))
     }
 }
 

@@ -64,7 +64,7 @@ fn summary(mut rates: Vec<f64>) -> String {
 
 /// Runs a line once, and returns segments a second of wall clock. Every fourth segment is a pure ACK.
 fn run(mut line: Line) -> f64 {
-    let wants_acking = line.wants_acking();
+    let wants_acking = line.needs_ack_class();
     let (mut now, mut events) = (Time::ZERO, 0u64);
     let begin = Instant::now();
     for packet in 0..SEGMENTS {

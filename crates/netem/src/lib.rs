@@ -72,11 +72,11 @@ pub enum Event {
         /// The lost segment.
         segment: Segment,
         /// Reason of the loss.
-        cause: Drop,
+        cause: DropCause,
     },
-    /// The segment is duplicated: a second `Deliver` or `Drop` follows for it.
+    /// The segment is duplicated: a second `Deliver` or `DropCause` follows for it.
     Copy(Segment),
-    /// The verdict on the segment ahead of the wire. Comes before its `Drop`, and only from an
+    /// The verdict on the segment ahead of the wire. Comes before its `DropCause`, and only from an
     /// [observed](Line::observed) line.
     Verdict(SegmentVerdict),
 }
@@ -94,7 +94,7 @@ pub struct Delivered {
 
 /// Cause of a segment's loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drop {
+pub enum DropCause {
     /// Random loss, or loss by number.
     Loss,
     /// Tail drop: the queue was full.

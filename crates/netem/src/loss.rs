@@ -227,7 +227,7 @@ impl LossProcess {
     /// Decides on the next segment, and returns whether it is lost. Call it once for each segment, in
     /// order.
     #[inline]
-    pub fn lose(&mut self) -> bool {
+    pub fn occurs(&mut self) -> bool {
         self.count += 1;
         match &mut self.model {
             LossModel::Never => false,
@@ -238,7 +238,7 @@ impl LossProcess {
     }
 
     /// Decides on the next segments until one is lost, at most `n`. Returns the position of the lost
-    /// segment, from 0; `None` if all `n` pass. The decisions are those of [`lose`](Self::lose), but
+    /// segment, from 0; `None` if all `n` pass. The decisions are those of [`occurs`](Self::lose), but
     /// only losses and changes of state cost time.
     pub fn first_lost(&mut self, n: u32) -> Option<u32> {
         let passed = match &mut self.model {
@@ -263,7 +263,7 @@ impl LossProcess {
                 self.count += 1;
                 true
             }
-            _ => self.lose(),
+            _ => self.occurs(),
         }
     }
 }
@@ -311,7 +311,7 @@ impl Channel {
 
 impl Channel {
     /// Decides on the next segments until one is lost, at most `n`, and returns how many pass. Draws
-    /// random numbers in the order of [`lose`](Self::lose).
+    /// random numbers in the order of [`occurs`](Self::lose).
     fn pass_until_loss(&mut self, n: u32, rng: &mut Xoshiro256PlusPlus) -> u32 {
         let mut passed = 0;
         while passed < n {
@@ -379,7 +379,7 @@ mod tests {
 
     fn lost(rule: &str, segments: u64) -> Vec<u64> {
         let mut process = LossProcess::new(&rule.parse().unwrap(), stream(1, "loss"));
-        (1..=segments).filter(|_| process.lose()).collect()
+        (1..=segments).filter(|_| process.occurs()).collect()
     }
 
     #[test]
@@ -445,9 +445,9 @@ mod tests {
     #[test]
     fn counts_segments_across_a_change() {
         let mut process = LossProcess::new(&Loss::None, stream(1, "loss"));
-        (0..10).for_each(|_| assert!(!process.lose()));
+        (0..10).for_each(|_| assert!(!process.occurs()));
         process.change(&"at:3,8-12".parse().unwrap());
-        let lost: Vec<u64> = (11..=20).filter(|_| process.lose()).collect();
+        let lost: Vec<u64> = (11..=20).filter(|_| process.occurs()).collect();
         assert_eq!(lost, [11, 12]);
     }
 

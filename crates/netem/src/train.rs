@@ -7,7 +7,7 @@
 //! simulation needs a `Line`.
 
 use super::{
-    Drop,
+    DropCause,
     loss::LossProcess,
     random,
     setting::{Limit, LinkConfig},
@@ -42,7 +42,7 @@ pub enum TrainVerdict {
         /// Number of segments, at least 1.
         count: u32,
         /// Cause of the loss.
-        cause: Drop,
+        cause: DropCause,
     },
 }
 
@@ -189,7 +189,7 @@ impl TrainLine {
             }
             next += passed;
             if lost.is_some() {
-                emit(lost_at(next, 1, Drop::Loss));
+                emit(lost_at(next, 1, DropCause::Loss));
                 next += 1;
             }
         }
@@ -251,7 +251,7 @@ impl TrainLine {
             emit(lost_at(
                 first + admitted,
                 train.count - admitted,
-                Drop::Overflow,
+                DropCause::Overflow,
             ));
         }
     }
@@ -307,7 +307,7 @@ impl TrainLine {
     }
 }
 
-fn lost_at(first: u32, count: u32, cause: Drop) -> TrainVerdict {
+fn lost_at(first: u32, count: u32, cause: DropCause) -> TrainVerdict {
     TrainVerdict::Lost {
         first,
         count,

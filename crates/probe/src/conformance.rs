@@ -302,7 +302,7 @@ mod tests {
     fn loss_delays(rule: &str, count: usize) -> Vec<Option<i64>> {
         let mut process = LossProcess::new(&rule.parse().unwrap(), stream(3, "loss"));
         let delay = |lost| if lost { None } else { Some(0) };
-        (0..count).map(|_| delay(process.lose())).collect()
+        (0..count).map(|_| delay(process.occurs())).collect()
     }
 
     #[test]

@@ -126,8 +126,9 @@ pub fn parse_password(input: &[u8]) -> Result<Option<(Credentials, usize)>, Sock
         Some(&other) => return Err(Socks5Error::Version(other)),
         None => return Ok(None),
     }
-    let fields = counted(input, 1)
-        .and_then(|(user, end)| counted(input, end).map(|(password, end)| (user, password, end)));
+    let fields = length_prefixed(input, 1).and_then(|(user, end)| {
+        length_prefixed(input, end).map(|(password, end)| (user, password, end))
+    });
     Ok(fields.map(|(user, password, end)| {
         let (user, password) = (user.to_vec(), password.to_vec());
         (Credentials { user, password }, end)
@@ -135,7 +136,7 @@ pub fn parse_password(input: &[u8]) -> Result<Option<(Credentials, usize)>, Sock
 }
 
 /// Returns the bytes after a length byte at `at`, and the offset of their end.
-fn counted(input: &[u8], at: usize) -> Option<(&[u8], usize)> {
+fn length_prefixed(input: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let end = at + 1 + usize::from(*input.get(at)?);
     input.get(at + 1..end).map(|bytes| (bytes, end))
 }
@@ -212,7 +213,7 @@ fn parse_host(input: &[u8]) -> Result<Option<(Host<'_>, usize)>, Socks5Error> {
         Some(4) => {
             array(input, AT).map(|b: [u8; 16]| (Host::Ip(Ipv6Addr::from(b).into()), AT + 16))
         }
-        Some(3) => counted(input, AT).map(|(name, end)| (Host::Name(name), end)),
+        Some(3) => length_prefixed(input, AT).map(|(name, end)| (Host::Name(name), end)),
         Some(&other) => return Err(Socks5Error::AddressType(other)),
     })
 }

@@ -211,12 +211,12 @@ impl SynHolder {
         match self.decide(flow, held) {
             Decision::Hold => self.spawn_open(flow, dscp(&held.packet).unwrap_or(0)),
             Decision::Drop => drop(),
-            Decision::PassAgain => self.pass_through(queue, held),
-            Decision::PassClient => {
+            Decision::BypassAgain => self.pass_through(queue, held),
+            Decision::BypassForClientBound => {
                 self.count_direct(Some(flow.client().ip()));
                 self.pass_through(queue, held);
             }
-            Decision::PassAll => {
+            Decision::BypassForTotalBound => {
                 self.count_direct(None);
                 self.pass_through(queue, held);
             }
@@ -241,11 +241,11 @@ impl SynHolder {
         let arrival = Arrival {
             flow,
             is_local: held.device == LOOPBACK,
-            may_pass: held.device != LOOPBACK && self.listener.config().direct_fallback,
+            may_bypass: held.device != LOOPBACK && self.listener.config().direct_fallback,
             waiting,
-            waiting_of_client,
-            room_of_client: most.saturating_sub(open),
-            room: free_permits,
+            client_legs_waiting: waiting_of_client,
+            client_connections_left: most.saturating_sub(open),
+            connections_left: free_permits,
         };
         self.held.admit(arrival, held.id, Instant::now())
     }

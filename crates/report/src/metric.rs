@@ -6,7 +6,7 @@ use crate::{
     registry::{self, Better},
     unit::Unit,
 };
-use longhaul_units::rounding::digits;
+use longhaul_units::rounding::format_3_digits;
 
 /// Metric, as described by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,12 +63,12 @@ fn better(stem: &str, unit: Unit) -> Better {
 
 /// Formats a factor: `5.7×`.
 pub fn format_factor(factor: f64) -> String {
-    format!("{}×", digits(factor))
+    format!("{}×", format_3_digits(factor))
 }
 
 /// Formats a share as percent: `0.1 %`.
 pub fn format_percent(share: f64) -> String {
-    format!("{} %", digits(share * 100.0))
+    format!("{} %", format_3_digits(share * 100.0))
 }
 
 /// Converts a name to a label: `client_cpu` → "Client CPU".

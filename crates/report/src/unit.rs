@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Units of metrics: the suffix of each in names, and the formatting of values.
 
-use longhaul_units::rounding::{digits, rounded};
+use longhaul_units::rounding::{format_3_digits, rounded};
 
 /// Unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Unit {
             Self::PerSecond => format!("{}{}", format_count(value), self.symbol()),
             Self::Seconds => format_si_small(value, self.symbol()),
             Self::Micros => format_si_small(value / 1e6, self.symbol()),
-            Self::Ratio | Self::Probability => digits(value),
+            Self::Ratio | Self::Probability => format_3_digits(value),
             Self::Count => format_count(value),
         }
     }

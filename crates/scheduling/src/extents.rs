@@ -61,7 +61,7 @@ impl ExtentFiles {
 
     /// Whether the files fill an extent of `extent_len` bytes, or reach the maximum number of files or bytes of names.
     #[must_use]
-    pub fn is_enough(&self, extent_len: u64) -> bool {
+    pub fn is_full(&self, extent_len: u64) -> bool {
         self.bytes >= extent_len || self.files >= FILES_MAX || self.names >= NAMES_MAX
     }
 
@@ -94,7 +94,7 @@ mod tests {
         let is_full = |files: usize, bytes, name_len| {
             let mut gathered = ExtentFiles::default();
             (0..files).for_each(|_| gathered.add(bytes, name_len));
-            gathered.is_enough(1000)
+            gathered.is_full(1000)
         };
         assert!(!is_full(9, 100, 10) && is_full(10, 100, 10));
         assert!(!is_full(FILES_MAX - 1, 0, 1) && is_full(FILES_MAX, 0, 1));

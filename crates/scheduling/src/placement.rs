@@ -50,7 +50,7 @@ pub fn stripe_len(file_len: u64) -> u64 {
 impl Placement {
     /// Whether this host has an entry that is on one host only. `name` is a hash of the entry's name.
     #[must_use]
-    pub fn has(&self, name: u64) -> bool {
+    pub fn owns(&self, name: u64) -> bool {
         name % u64::from(self.hosts) == u64::from(self.host)
     }
 
@@ -71,7 +71,7 @@ impl Placement {
                 false => HostShare::Blocks(stripes),
             };
         }
-        match self.has(name) {
+        match self.owns(name) {
             true => HostShare::Whole,
             false => HostShare::Nothing,
         }

@@ -36,8 +36,8 @@ pub struct Stragglers {
 impl Stragglers {
     /// Returns the parcels that idle streams should send a second time, now that no other work is left. It returns at
     /// most one for each idle stream, those first that still take longest. No parcel is sent a third time. Streams
-    /// without an entry in `paces` are ignored.
-    pub fn repeat(
+    /// without an entry in `rates` are ignored.
+    pub fn choose_resends(
         &mut self,
         ledger: &Ledger,
         paces: &BTreeMap<u64, StreamRate>,
@@ -135,7 +135,7 @@ mod tests {
     }
 
     /// The rate of a stream with this window and an RTT of 350 ms.
-    fn pace(window_bytes: u64) -> StreamRate {
+    fn stream_rate(window_bytes: u64) -> StreamRate {
         StreamRate {
             window_bytes,
             rtt: Time::from_millis(350),
@@ -158,9 +158,9 @@ mod tests {
         ledger
     }
 
-    fn paces(windows: &[u64]) -> BTreeMap<u64, StreamRate> {
+    fn rates(windows: &[u64]) -> BTreeMap<u64, StreamRate> {
         (0..)
-            .zip(windows.iter().map(|window| pace(*window)))
+            .zip(windows.iter().map(|window| stream_rate(*window)))
             .collect()
     }
 
@@ -168,22 +168,22 @@ mod tests {
     fn idle_streams_repeat_the_latest_parcels() {
         let ledger = ledger(&[2, 1, 0, 0]);
         // The first stream takes 15 s for a block, the second 1.8 s, the others 1.1 s.
-        let paces = paces(&[100_000, MIB, 2 * MIB, 2 * MIB]);
+        let paces = rates(&[100_000, MIB, 2 * MIB, 2 * MIB]);
         let mut stragglers = Stragglers::default();
         let now = Time::from_millis(500);
         assert_eq!(
-            stragglers.repeat(&ledger, &paces, now),
+            stragglers.choose_resends(&ledger, &paces, now),
             [block(1), block(0)]
         );
         assert!(stragglers.has_repeated(&block(0)) && !stragglers.has_repeated(&block(2)));
-        assert_eq!(stragglers.repeat(&ledger, &paces, now), [], "once");
+        assert_eq!(stragglers.choose_resends(&ledger, &paces, now), [], "once");
     }
 
     #[test]
     fn does_not_repeat_parcels_that_would_gain_nothing() {
         let now = Time::from_millis(500);
         let repeat = |blocks: &[u64], windows: &[u64]| {
-            Stragglers::default().repeat(&ledger(blocks), &paces(windows), now)
+            Stragglers::default().choose_resends(&ledger(blocks), &rates(windows), now)
         };
         assert_eq!(repeat(&[1, 0], &[2 * MIB, 2 * MIB]), []);
         assert_eq!(repeat(&[1, 0], &[MIB, 2 * MIB]), []);
@@ -198,20 +198,20 @@ mod tests {
 
     #[test]
     fn does_not_repeat_parcels_that_arrive_within_moments() {
-        let mut paces = paces(&[100_000, 2 * MIB]);
+        let mut paces = rates(&[100_000, 2 * MIB]);
         for pace in paces.values_mut() {
             pace.rtt = Time::from_millis(4);
         }
-        let late = Stragglers::default().repeat(&ledger(&[1, 0]), &paces, Time::ZERO);
+        let late = Stragglers::default().choose_resends(&ledger(&[1, 0]), &paces, Time::ZERO);
         assert_eq!(late, []);
     }
 
     #[test]
     fn repeats_parcels_of_a_stalled_stream_with_a_large_window() {
-        let (ledger, paces) = (ledger(&[1, 0]), paces(&[2 * MIB, 2 * MIB]));
+        let (ledger, paces) = (ledger(&[1, 0]), rates(&[2 * MIB, 2 * MIB]));
         let repeat = |seconds| {
             let now = Time::from_secs(seconds);
-            Stragglers::default().repeat(&ledger, &paces, now)
+            Stragglers::default().choose_resends(&ledger, &paces, now)
         };
         // The block is expected after 1.05 s.
         assert_eq!((repeat(1), repeat(2)), (vec![], vec![]));
@@ -221,20 +221,23 @@ mod tests {
     #[test]
     fn repeats_parcels_of_a_stream_with_a_low_rate_limit() {
         let ledger = ledger(&[1, 0]);
-        let mut paces = paces(&[2 * MIB, 2 * MIB]);
+        let mut paces = rates(&[2 * MIB, 2 * MIB]);
         paces.get_mut(&0).unwrap().most_bytes_per_s = 100_000;
-        let late = Stragglers::default().repeat(&ledger, &paces, Time::ZERO);
+        let late = Stragglers::default().choose_resends(&ledger, &paces, Time::ZERO);
         assert_eq!(late, [block(0)]);
     }
 
     #[test]
     fn forgets_parcels_that_have_arrived() {
         let mut ledger = ledger(&[1, 0]);
-        let paces = paces(&[100_000, 2 * MIB]);
+        let paces = rates(&[100_000, 2 * MIB]);
         let mut stragglers = Stragglers::default();
-        assert_eq!(stragglers.repeat(&ledger, &paces, Time::ZERO), [block(0)]);
+        assert_eq!(
+            stragglers.choose_resends(&ledger, &paces, Time::ZERO),
+            [block(0)]
+        );
         ledger.confirm(0, 1, Time::ZERO).unwrap();
-        assert_eq!(stragglers.repeat(&ledger, &paces, Time::ZERO), []);
+        assert_eq!(stragglers.choose_resends(&ledger, &paces, Time::ZERO), []);
         assert!(!stragglers.has_repeated(&block(0)));
     }
 }

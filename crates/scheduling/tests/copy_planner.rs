@@ -193,7 +193,10 @@ impl Simulation {
         };
         let all = self.streams.iter().enumerate();
         let paces = all.map(|(at, stream)| (stream.number, pace(at == slow)));
-        for parcel in self.stragglers.repeat(&self.ledger, &paces.collect(), NOW) {
+        for parcel in self
+            .stragglers
+            .choose_resends(&self.ledger, &paces.collect(), NOW)
+        {
             *self.repeated.entry(parcel.clone()).or_default() += 1;
             self.work.requeue(parcel);
         }

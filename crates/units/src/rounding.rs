@@ -8,7 +8,7 @@
 /// assert_eq!(longhaul_units::rounding::digits(91.04), "91");
 /// ```
 #[must_use]
-pub fn digits(x: f64) -> String {
+pub fn format_3_digits(x: f64) -> String {
     if x == 0.0 {
         return "0".to_owned();
     }
@@ -30,7 +30,7 @@ pub fn rounded<'a>(value: f64, units: &[(f64, &'a str)]) -> (String, &'a str) {
         .iter()
         .rfind(|(scale, _)| value.abs() >= scale * 0.9995)
         .unwrap_or(&units[0]);
-    (digits(value / scale), name)
+    (format_3_digits(value / scale), name)
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
             (-2.5, "-2.5"),
             (0.000_123_45, "0.000123"),
         ] {
-            assert_eq!(digits(value), printed);
+            assert_eq!(format_3_digits(value), printed);
         }
     }
 

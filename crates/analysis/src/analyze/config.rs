@@ -29,7 +29,7 @@ const MEMORY_MIN: Bytes = Bytes::new(16_000_000);
 /// Most flows of a shard. Usually the memory limit is reached first; this bound matters with 16 GB of memory or more.
 const FLOWS_MAX: usize = 1 << 16;
 /// Number of flows in `result.json`, unless more flows have charts.
-const LISTED_FLOWS: usize = 1000;
+const LISTED_FLOWS_MIN: usize = 1000;
 
 /// Configuration of an analysis.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Config {
 pub(super) fn ranks(charted: usize) -> FlowLimits {
     FlowLimits {
         charted,
-        listed: LISTED_FLOWS.max(charted),
+        listed: LISTED_FLOWS_MIN.max(charted),
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Number of seconds kept for a flow. A flow that is silent for this time is removed.
-pub(super) const MINUTE: usize = 60;
+pub(super) const HISTORY_SECONDS: usize = 60;
 
 /// Sort key of the flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) struct DisplayRow<'a> {
     pub(super) receiver: Endpoint,
     /// Bin of the latest second; empty if the flow was silent.
     pub(super) now: Bin,
-    /// Bins of the last minute, the oldest first; always [`MINUTE`] of them.
+    /// Bins of the last minute, the oldest first; always [`HISTORY_SECONDS`] of them.
     pub(super) minute: Vec<Bin>,
 }
 
@@ -111,7 +111,7 @@ impl History {
                 .or_insert_with(|| FlowHistory::new(&sample));
             history.add(snapshot.second, sample.directions);
         }
-        let silent_since = self.second.saturating_sub(MINUTE as u64);
+        let silent_since = self.second.saturating_sub(HISTORY_SECONDS as u64);
         self.flows
             .retain(|_, history| history.second > silent_since);
     }
@@ -164,11 +164,13 @@ impl FlowHistory {
 
     /// Adds the bins of a second. Seconds come in order; the bins of a late one are added to the latest second.
     fn add(&mut self, second: u64, bins: [Bin; 2]) {
-        let missed = second.saturating_sub(self.second).min(MINUTE as u64);
+        let missed = second
+            .saturating_sub(self.second)
+            .min(HISTORY_SECONDS as u64);
         for _ in 0..missed {
             self.bins.push_back(Default::default());
         }
-        while self.bins.len() > MINUTE {
+        while self.bins.len() > HISTORY_SECONDS {
             self.bins.pop_front();
         }
         self.second = self.second.max(second);
@@ -189,14 +191,16 @@ impl FlowHistory {
         usize::from(bytes(1) > bytes(0))
     }
 
-    /// Returns the bins of the last [`MINUTE`] seconds up to `second`.
+    /// Returns the bins of the last [`HISTORY_SECONDS`] seconds up to `second`.
     fn minute(&self, direction: usize, second: u64) -> Vec<Bin> {
-        let silent = second.saturating_sub(self.second).min(MINUTE as u64) as usize;
+        let silent = second
+            .saturating_sub(self.second)
+            .min(HISTORY_SECONDS as u64) as usize;
         let past = self.bins.iter().map(|bins| bins[direction]);
-        let mut minute = vec![Bin::default(); MINUTE];
+        let mut minute = vec![Bin::default(); HISTORY_SECONDS];
         minute.extend(past);
         minute.extend(vec![Bin::default(); silent]);
-        minute.split_off(minute.len() - MINUTE)
+        minute.split_off(minute.len() - HISTORY_SECONDS)
     }
 }
 
@@ -283,8 +287,8 @@ pub(super) mod tests {
             .iter()
             .map(|bin| bin.data_bytes)
             .collect();
-        assert_eq!(rates.len(), MINUTE);
-        assert_eq!(rates[MINUTE - 5..], [0, 500, 0, 700, 0]);
+        assert_eq!(rates.len(), HISTORY_SECONDS);
+        assert_eq!(rates[HISTORY_SECONDS - 5..], [0, 500, 0, 700, 0]);
         history.add(snapshot(161, vec![]));
         assert_eq!(history.rows(SortKey::Rate).len(), 1);
         history.add(snapshot(162, vec![]));

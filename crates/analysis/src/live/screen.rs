@@ -2,7 +2,9 @@
 //! State and layout of the screen, and its keys. It draws to any `ratatui` backend.
 
 use super::flow_sampler::Snapshot;
-use super::history::{DisplayRow, FlowId, History, MINUTE, SortKey, packets_per_ack, rtt_ns};
+use super::history::{
+    DisplayRow, FlowId, HISTORY_SECONDS, History, SortKey, packets_per_ack, rtt_ns,
+};
 use longhaul_flow::bin::Bin;
 use longhaul_units::{BitRate, Bytes, Time};
 use ratatui::{
@@ -119,7 +121,7 @@ impl TableLayout {
         Self {
             flow,
             columns,
-            minute: left.saturating_sub(1).min(MINUTE as u16),
+            minute: left.saturating_sub(1).min(HISTORY_SECONDS as u16),
         }
     }
 
@@ -378,8 +380,8 @@ fn draw_minute(
 ) {
     let block = Block::bordered().title(title.to_owned());
     let inner_width = block.inner(area).width as usize;
-    let columns_per_second = (inner_width / MINUTE).max(1);
-    let from = MINUTE.saturating_sub(inner_width / columns_per_second);
+    let columns_per_second = (inner_width / HISTORY_SECONDS).max(1);
+    let from = HISTORY_SECONDS.saturating_sub(inner_width / columns_per_second);
     let seconds = row.minute.get(from..).unwrap_or_default();
     let columns = seconds
         .iter()

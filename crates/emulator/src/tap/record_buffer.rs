@@ -2,7 +2,7 @@
 //! Buffer of tap records: headers once for a super-packet, and a few bytes for each segment.
 
 use super::super::counters::Direction;
-use longhaul_netem::{Delivered, Drop, SegmentVerdict};
+use longhaul_netem::{Delivered, DropCause, SegmentVerdict};
 use longhaul_packet::{
     capture::{EmulatorRecord, Verdict},
     super_packet::SuperPacket,
@@ -91,11 +91,11 @@ impl SegmentRecord {
     }
 }
 
-fn verdict_of(lost: Drop) -> Verdict {
+fn verdict_of(lost: DropCause) -> Verdict {
     match lost {
-        Drop::Loss => Verdict::Lost,
-        Drop::Overflow | Drop::Aqm => Verdict::Dropped,
-        Drop::AckFiltering => Verdict::AckFiltered,
+        DropCause::Loss => Verdict::Lost,
+        DropCause::Overflow | DropCause::Aqm => Verdict::Dropped,
+        DropCause::AckFiltering => Verdict::AckFiltered,
     }
 }
 

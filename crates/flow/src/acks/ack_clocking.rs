@@ -26,7 +26,7 @@ enum State {
 pub(crate) struct BurstTracker {
     state: State,
     /// Index of the first count of the last ACK's class.
-    counts_start: u8,
+    class_offset: u8,
     ack_ns: u64,
     /// Data segments sent before the last ACK.
     segments: u64,
@@ -61,7 +61,7 @@ impl BurstTracker {
             self.count_burst(data);
         }
         self.state = State::AwaitingBurst;
-        self.counts_start = (class_of(packets) * CLASSES) as u8;
+        self.class_offset = (class_of(packets) * CLASSES) as u8;
         self.ack_ns = at_ns;
         (self.segments, self.bytes) = (data.data_segments, data.payload_bytes);
     }
@@ -91,7 +91,7 @@ impl BurstTracker {
         if let Some(count) = self
             .bursts
             .0
-            .get_mut(usize::from(self.counts_start) + class)
+            .get_mut(usize::from(self.class_offset) + class)
         {
             *count = count.saturating_add(1);
         }

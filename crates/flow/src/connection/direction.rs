@@ -390,7 +390,9 @@ impl Direction {
         let pure = is_pure(segment);
         if pure {
             self.ack_state.count_pure(segment, bin);
-        } else if self.ack_state.is_unchanged(segment) && self.round_trips.is_echo_known(segment) {
+        } else if self.ack_state.is_unchanged(segment)
+            && self.round_trips.repeats_last_echo(segment)
+        {
             return; // Bulk data in one direction repeats the same ACK.
         }
         let Some(ack) = self.locate_ack(segment, budget) else {

@@ -138,7 +138,7 @@ impl RoundTrips {
 
     /// Returns whether `segment` repeats the last TSecr or has none.
     #[inline]
-    pub(super) fn is_echo_known(&self, segment: &Segment) -> bool {
+    pub(super) fn repeats_last_echo(&self, segment: &Segment) -> bool {
         !segment.has_timestamps || self.timestamps.is_last_echo(segment.tsecr)
     }
 

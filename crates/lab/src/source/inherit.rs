@@ -11,7 +11,7 @@
 use super::{Source, library, parameters::Parameters};
 use crate::scenario::config_error::ConfigError;
 use anyhow::Result;
-use longhaul_command::exit::{Refusal, with_range};
+use longhaul_command::exit::{Refusal, explain_integer_error};
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use toml::{
@@ -160,7 +160,10 @@ impl ScenarioSources {
 
     fn parse_error(&self, error: &toml::de::Error) -> anyhow::Error {
         let at = error.span().map_or(0, |span| span.start);
-        self.refusal(at, &with_range(error.message()).replace('\n', " "))
+        self.refusal(
+            at,
+            &explain_integer_error(error.message()).replace('\n', " "),
+        )
     }
 
     /// Refuses the scenario for an error, with its position. A value from a parameter has the

@@ -159,12 +159,15 @@ fn tls_verifies_certificate_and_host_name() {
 
     for mode in ["require", "prefer"] {
         let url = format!("{url}?sslmode={mode}");
-        let store = JobStore::open_trusting(&url, &ours).unwrap();
+        let store = JobStore::open_with_authorities(&url, &ours).unwrap();
         assert_eq!(encrypted(), "1|1", "{mode}");
         drop(store);
         // The session ends when the server notices that the client has closed.
         wait_for("the end of its session", || encrypted() == "0|0");
-        for opened in [JobStore::open(&url), JobStore::open_trusting(&url, &theirs)] {
+        for opened in [
+            JobStore::open(&url),
+            JobStore::open_with_authorities(&url, &theirs),
+        ] {
             let text = refusal_text(opened);
             assert!(
                 text.contains("UnknownIssuer") || text.contains("certificate"),
@@ -172,13 +175,16 @@ fn tls_verifies_certificate_and_host_name() {
             );
         }
         let elsewhere = url.replace("127.0.0.1", "localhost");
-        let text = refusal_text(JobStore::open_trusting(&elsewhere, &ours));
+        let text = refusal_text(JobStore::open_with_authorities(&elsewhere, &ours));
         assert!(text.contains("not valid for"), "{text}");
     }
-    let store = JobStore::open_trusting(&format!("{url}?sslmode=disable"), &ours).unwrap();
+    let store = JobStore::open_with_authorities(&format!("{url}?sslmode=disable"), &ours).unwrap();
     assert_eq!(encrypted(), "0|1");
     drop(store);
-    let text = refusal_text(JobStore::open_trusting(&url, &file("empty.pem", "")));
+    let text = refusal_text(JobStore::open_with_authorities(
+        &url,
+        &file("empty.pem", ""),
+    ));
     assert!(text.contains("contains no certificate"), "{text}");
 }
 
@@ -197,5 +203,5 @@ fn self_signed_certificate_can_be_trusted() {
         .start();
     let url = server.database();
     refusal_text(JobStore::open(&url));
-    JobStore::open_trusting(&format!("{url}?sslmode=require"), &file).unwrap();
+    JobStore::open_with_authorities(&format!("{url}?sslmode=require"), &file).unwrap();
 }

@@ -13,7 +13,7 @@ pub(crate) mod observer;
 pub mod propagation;
 
 use super::{
-    Delivered, Drop, Event, Segment,
+    Delivered, DropCause, Event, Segment,
     ack::{
         class::AckClass,
         rules::{AckAction, AckRules},
@@ -34,7 +34,7 @@ use std::collections::VecDeque;
 /// One direction of a link.
 #[derive(Debug)]
 pub struct Line {
-    shape: LinkConfig,
+    config: LinkConfig,
     limit: Limit,
     schedule: Schedule,
     ack_rules: AckRules,
@@ -54,7 +54,7 @@ pub struct Line {
     idle_since: Option<Time>,
     in_service: Option<Transmission>,
     /// Segments between the transmitter and the exit.
-    flight: PropagationQueue<Frame>,
+    propagating: PropagationQueue<Frame>,
     /// Latest exit so far. No later segment comes out before it, unless jitter may reorder segments or the
     /// path was switched ([`Order::Reroute`]).
     latest_exit: Time,
@@ -122,13 +122,13 @@ impl Line {
             backlog: 0,
             idle_since: Some(start),
             in_service: None,
-            flight: PropagationQueue::new(),
+            propagating: PropagationQueue::new(),
             latest_exit: Time::ZERO,
             corrupt_bit_state: seed as u32,
             observer: Observer::default(),
             schedule: schedule.starting_at(start),
             limit: shape.limit(),
-            shape,
+            config: shape,
         }
     }
 
@@ -141,7 +141,7 @@ impl Line {
     }
 
     /// Accepts a segment that arrives at `now`. `acking` is the segment's class for the ACK rules. It may
-    /// be `None` if [`wants_acking`](Self::wants_acking) returns false.
+    /// be `None` if [`needs_ack_class`](Self::wants_acking) returns false.
     pub fn offer(
         &mut self,
         now: Time,
@@ -151,7 +151,7 @@ impl Line {
     ) {
         self.advance(now, emit);
         match acking.filter(|_| self.ack_rules.active()) {
-            Some(acking) => self.offer_acking(now, segment, acking, emit),
+            Some(acking) => self.offer_to_ack_rules(now, segment, acking, emit),
             None => {
                 let arrival = self.observer.arrival(now, self.backlog);
                 self.admit(now, segment, arrival, emit);
@@ -162,7 +162,7 @@ impl Line {
     /// Emits every segment that comes out at or before `now`.
     pub fn poll(&mut self, now: Time, emit: &mut impl FnMut(Event)) {
         self.advance(now, emit);
-        while let Some((at, frame)) = self.flight.pop(now) {
+        while let Some((at, frame)) = self.propagating.pop(now) {
             let corrupt = frame.corrupt.then(|| self.next_corrupt_bit());
             emit(Event::Deliver(Delivered {
                 at,
@@ -181,7 +181,7 @@ impl Line {
             .as_ref()
             .map(|service| self.earliest_exit(service.finish));
         [
-            self.flight.next(),
+            self.propagating.next(),
             serving,
             self.ack_rules.next_deadline(),
             self.schedule.next_deadline(),
@@ -200,7 +200,7 @@ impl Line {
     /// Settings that hold now.
     #[must_use]
     pub fn shape(&self) -> &LinkConfig {
-        &self.shape
+        &self.config
     }
 
     /// Bytes that wait for the transmitter, without the segment in service.
@@ -218,7 +218,7 @@ impl Line {
     /// Segments between the transmitter and the exit.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.flight.len()
+        self.propagating.len()
     }
 
     /// Time that the segment at the head of the queue has waited; 0 if the queue is empty.
@@ -260,7 +260,7 @@ impl Line {
         [change, sent, ack].into_iter().flatten().min()
     }
 
-    fn offer_acking(
+    fn offer_to_ack_rules(
         &mut self,
         now: Time,
         segment: Segment,
@@ -288,7 +288,7 @@ impl Line {
         self.ack_rules
             .release_all(&mut |action| actions.push(action));
         self.apply_ack_actions(now, actions, emit);
-        self.ack_rules = AckRules::new(&self.shape.ack, self.shape.mtu);
+        self.ack_rules = AckRules::new(&self.config.ack, self.config.mtu);
     }
 
     fn apply_ack_actions(
@@ -305,7 +305,7 @@ impl Line {
                 }
                 AckAction::Discard(segment) => {
                     let arrival = self.observer.release(segment);
-                    drop_segment(segment, Drop::AckFiltering, arrival, emit);
+                    drop_segment(segment, DropCause::AckFiltering, arrival, emit);
                 }
             }
         }
@@ -314,7 +314,7 @@ impl Line {
 
     /// Whether ACK rules are set, so that [`offer`](Self::offer) needs the [`AckClass`] of every TCP packet.
     #[must_use]
-    pub fn wants_acking(&self) -> bool {
+    pub fn needs_ack_class(&self) -> bool {
         self.ack_rules.active()
     }
 
@@ -326,11 +326,11 @@ impl Line {
         mut arrival: Option<Arrival>,
         emit: &mut impl FnMut(Event),
     ) {
-        if self.loss.lose() {
-            return drop_segment(segment, Drop::Loss, arrival, emit);
+        if self.loss.occurs() {
+            return drop_segment(segment, DropCause::Loss, arrival, emit);
         }
-        let corrupt = self.corrupt.lose();
-        if self.duplicate.lose() {
+        let corrupt = self.corrupt.occurs();
+        if self.duplicate.occurs() {
             emit(Event::Copy(segment));
             let copy = Frame {
                 segment,
@@ -361,10 +361,10 @@ impl Line {
                 .limit
                 .admits(self.backlog, self.queue.len(), segment.len)
         {
-            return drop_segment(segment, Drop::Overflow, arrival, emit);
+            return drop_segment(segment, DropCause::Overflow, arrival, emit);
         }
         if !self.aqm.admit(now, self.backlog, self.idle_since) {
-            return drop_segment(segment, Drop::Aqm, arrival, emit);
+            return drop_segment(segment, DropCause::Aqm, arrival, emit);
         }
         let pending = arrival.filter(|_| self.aqm.decides_at_head());
         if pending.is_none() {
@@ -389,14 +389,14 @@ impl Line {
             self.backlog -= u64::from(segment.len);
             let sojourn = now.since(queued.enqueued_at);
             if self.aqm.decide(now, sojourn, self.backlog) == Verdict::Drop {
-                drop_segment(segment, Drop::Aqm, arrival, emit);
+                drop_segment(segment, DropCause::Aqm, arrival, emit);
                 continue;
             }
             report_verdict(segment, None, arrival, emit);
             self.idle_since = None;
             let finish = self
                 .transmitter
-                .finish(now, segment.len + self.shape.overhead);
+                .finish(now, segment.len + self.config.overhead);
             self.in_service = Some(Transmission {
                 frame: queued.frame,
                 finish,
@@ -416,23 +416,23 @@ impl Line {
     /// Puts a segment on the wire, and computes its exit from delay, jitter and reordering.
     fn propagate(&mut self, sent: Time, frame: Frame) {
         let offset = self.jitter.offset();
-        let delay = self.shape.delay.as_nanos().saturating_add_signed(offset);
+        let delay = self.config.delay.as_nanos().saturating_add_signed(offset);
         let mut exit = sent + Time::from_nanos(delay);
-        if !self.shape.jitter.reorder {
+        if !self.config.jitter.reorder {
             exit = exit.max(self.latest_exit);
             self.latest_exit = exit;
         }
         // The extra delay is not in `latest_exit`, so that later segments overtake this one.
-        if self.reorder.lose() {
-            exit += self.shape.reorder.hold;
+        if self.reorder.occurs() {
+            exit += self.config.reorder.hold;
         }
-        self.flight.push(exit, frame);
+        self.propagating.push(exit, frame);
     }
 
     /// Earliest time at which a segment can come out if its last bit leaves at `finish`.
     fn earliest_exit(&self, finish: Time) -> Time {
-        match self.shape.jitter.is_none() {
-            true => finish + self.shape.delay,
+        match self.config.jitter.is_none() {
+            true => finish + self.config.delay,
             false => finish,
         }
     }
@@ -444,11 +444,11 @@ impl Line {
     }
 
     fn apply(&mut self, now: Time, setting: Setting, emit: &mut impl FnMut(Event)) {
-        self.shape.apply(setting.clone());
+        self.config.apply(setting.clone());
         match setting {
-            Setting::Delay(_) if self.shape.order == Order::Reroute => self.latest_exit = now,
+            Setting::Delay(_) if self.config.order == Order::Reroute => self.latest_exit = now,
             Setting::Rate(_) => self.change_rate(now),
-            Setting::Aqm(_) => self.change_rule(),
+            Setting::Aqm(_) => self.change_aqm(),
             Setting::EndTrace => self.change_rate(now),
             Setting::Queue(_) => self.change_limit(),
             Setting::Loss(loss) => self.loss.change(&loss),
@@ -472,25 +472,25 @@ impl Line {
             .in_service
             .as_ref()
             .map(|s| self.transmitter.unsent_bytes(now, s.finish));
-        self.transmitter = Transmitter::new(&self.shape.rate, now);
+        self.transmitter = Transmitter::new(&self.config.rate, now);
         if let (Some(service), Some(unsent)) = (&mut self.in_service, unsent) {
             service.finish = self.transmitter.finish(now, unsent);
         }
-        self.change_rule();
+        self.change_aqm();
     }
 
     /// Changes the queue limit, and the RED thresholds that follow from it.
     fn change_limit(&mut self) {
-        self.limit = self.shape.limit();
-        if self.shape.rule_with_defaults() != self.shape.aqm {
-            self.change_rule();
+        self.limit = self.config.limit();
+        if self.config.rule_with_defaults() != self.config.aqm {
+            self.change_aqm();
         }
     }
 
-    fn change_rule(&mut self) {
-        let rule = self.shape.rule_with_defaults();
+    fn change_aqm(&mut self) {
+        let rule = self.config.rule_with_defaults();
         self.aqm
-            .change(&rule, self.shape.mtu, self.shape.drain_rate());
+            .change(&rule, self.config.mtu, self.config.drain_rate());
     }
 
     /// Returns the number that selects the bit to flip, a different one for each corrupt segment. Uses the
@@ -508,7 +508,7 @@ impl Line {
 /// before.
 fn report_verdict(
     segment: Segment,
-    lost: Option<Drop>,
+    lost: Option<DropCause>,
     arrival: Option<Arrival>,
     emit: &mut impl FnMut(Event),
 ) {
@@ -524,7 +524,7 @@ fn report_verdict(
 
 fn drop_segment(
     segment: Segment,
-    cause: Drop,
+    cause: DropCause,
     arrival: Option<Arrival>,
     emit: &mut impl FnMut(Event),
 ) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The observation point in front of a line: each segment once, as it arrived, with its verdict.
 
-use crate::{Drop, Segment};
+use crate::{DropCause, Segment};
 use longhaul_units::Time;
 use std::collections::{HashMap, VecDeque};
 
@@ -19,7 +19,7 @@ pub struct SegmentVerdict {
     /// The segment.
     pub segment: Segment,
     /// Cause of the loss; `None` if the segment passes.
-    pub lost: Option<Drop>,
+    pub lost: Option<DropCause>,
 }
 
 /// Arrival of a segment: its time, and the queue at that time.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of a line under simulated time, to the nanosecond.
 
-use longhaul_netem::{Delivered, Drop, Event, Line, LinkConfig, Schedule, Segment, Setting};
+use longhaul_netem::{Delivered, DropCause, Event, Line, LinkConfig, Schedule, Segment, Setting};
 use longhaul_units::Time;
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 struct Sim {
     line: Line,
     out: Vec<(u64, Time)>,
-    dropped: Vec<(u64, Drop)>,
+    dropped: Vec<(u64, DropCause)>,
     corrupt: Vec<u64>,
     copies: usize,
 }
@@ -197,7 +197,7 @@ fn overflows_at_the_exact_byte() {
         let mut sim = Sim::new(&[("rate", "1mbit"), ("delay", "1ms"), ("queue", queue)]);
         (0..20).for_each(|packet| sim.offer(Time::ZERO, packet, 1500));
         let overflowed: Vec<_> = (admitted..20)
-            .map(|packet| (packet, Drop::Overflow))
+            .map(|packet| (packet, DropCause::Overflow))
             .collect();
         assert_eq!(sim.dropped, overflowed, "{queue}");
     }
@@ -348,5 +348,5 @@ fn counts_overhead_for_sending_time_only() {
     sim.poll(Time::MAX);
     let nanos: Vec<_> = sim.out.iter().map(|(_, at)| at.as_nanos()).collect();
     assert_eq!(nanos, [12_304, 24_608, 36_912]);
-    assert_eq!(sim.dropped, [(3, Drop::Overflow)]);
+    assert_eq!(sim.dropped, [(3, DropCause::Overflow)]);
 }

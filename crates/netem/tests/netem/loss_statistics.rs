@@ -23,7 +23,7 @@ fn geometric_fits(lengths: &[u64], p: f64) -> bool {
 fn pattern(rule: &str, seed: u64, segments: usize) -> Vec<bool> {
     let loss: Loss = rule.parse().unwrap();
     let mut process = LossProcess::new(&loss, stream(seed, "loss"));
-    (0..segments).map(|_| process.lose()).collect()
+    (0..segments).map(|_| process.occurs()).collect()
 }
 
 fn count(pattern: &[bool]) -> u64 {

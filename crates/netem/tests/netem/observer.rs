@@ -3,7 +3,7 @@
 
 use longhaul_netem::ack::PureAck;
 use longhaul_netem::{
-    AckClass, Drop, Event, Line, LinkConfig, Schedule, Segment, SegmentVerdict, Setting,
+    AckClass, DropCause, Event, Line, LinkConfig, Schedule, Segment, SegmentVerdict, Setting,
 };
 use longhaul_units::Time;
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ impl Sim {
     }
 
     /// Verdicts in the order of reports: packet, arrival in µs, queue in bytes, cause of the loss.
-    fn verdicts(&self) -> Vec<(u64, u64, u64, Option<Drop>)> {
+    fn verdicts(&self) -> Vec<(u64, u64, u64, Option<DropCause>)> {
         let to_tuple = |judged: &SegmentVerdict| {
             let micros = judged.at.as_nanos() / 1_000;
             let packet = judged.segment.packet;
@@ -107,7 +107,7 @@ fn reports_an_empty_queue_at_an_unlimited_rate() {
 fn reports_the_cause_before_the_drop() {
     let mut sim = Sim::new(&[RATE, ("queue", "1500B"), ("loss", "at:2"), ("delay", "1ms")]);
     (0..4).for_each(|packet| sim.offer(micros(9), packet));
-    let causes = [None, Some(Drop::Loss), None, Some(Drop::Overflow)];
+    let causes = [None, Some(DropCause::Loss), None, Some(DropCause::Overflow)];
     let reported: Vec<_> = sim.verdicts().iter().map(|judged| judged.3).collect();
     assert_eq!(reported, causes);
     assert_eq!(sim.verdicts()[3].2, 1_500, "the queue was at its limit");
@@ -131,7 +131,7 @@ fn reports_codel_verdicts_at_the_head_of_the_queue() {
     let verdicts = sim.verdicts();
     let numbers: Vec<_> = verdicts.iter().map(|judged| judged.0).collect();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
-    let rule = Some(Drop::Aqm);
+    let rule = Some(DropCause::Aqm);
     assert_eq!(verdicts.iter().filter(|j| j.3 == rule).count(), dropped);
     assert!(
         verdicts.iter().all(|judged| judged.1 == 3),
@@ -151,7 +151,7 @@ fn reports_arrival_times_of_thinned_and_held_acks() {
         sim.verdicts(),
         [
             (0, 10, 0, None),
-            (1, 20, 0, Some(Drop::AckFiltering)),
+            (1, 20, 0, Some(DropCause::AckFiltering)),
             (2, 30, 0, None)
         ],
         "the last is held"

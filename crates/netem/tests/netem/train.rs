@@ -3,7 +3,7 @@
 //! the others at the same nanosecond.
 
 use longhaul_netem::{
-    Drop, Event, Line, LinkConfig, Schedule, Segment, Setting, Train, TrainLine, TrainVerdict,
+    DropCause, Event, Line, LinkConfig, Schedule, Segment, Setting, Train, TrainLine, TrainVerdict,
     train::UnsupportedSetting,
 };
 use longhaul_units::Time;
@@ -22,10 +22,10 @@ enum Cause {
     Overflow,
 }
 
-fn cause(drop: Drop) -> Cause {
+fn cause(drop: DropCause) -> Cause {
     match drop {
-        Drop::Loss => Cause::Loss,
-        Drop::Overflow => Cause::Overflow,
+        DropCause::Loss => Cause::Loss,
+        DropCause::Overflow => Cause::Overflow,
         other => panic!("{other:?} can't happen here"),
     }
 }

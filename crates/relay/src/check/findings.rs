@@ -27,20 +27,20 @@ pub(crate) fn find(settings: &Settings, config: &Config) -> Vec<Finding> {
                 format!("listener {}: {text}", listener.name),
             )
         };
-        found.extend(listener_problems(listener, now).into_iter().map(of));
+        found.extend(listener_findings(listener, now).into_iter().map(of));
     }
     found.extend(addresses::find(config));
     found.extend(peer_findings(config, now));
     found.extend(routes::find(config));
     found.extend(route_findings(settings, config));
     found.extend(unused_profiles(settings));
-    found.extend(memory_limit(config));
-    found.extend(client_limits(config));
-    found.extend(counter_file(config));
+    found.extend(memory_findings(config));
+    found.extend(client_limit_findings(config));
+    found.extend(counter_file_findings(config));
     found
 }
 
-fn listener_problems(listener: &ListenerConfig, now: Timestamp) -> Vec<String> {
+fn listener_findings(listener: &ListenerConfig, now: Timestamp) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(tls) = &listener.tls {
         found.extend(tls.certificates().problems(Purpose::Server, now));
@@ -148,7 +148,7 @@ fn unused_profiles(settings: &Settings) -> Vec<Finding> {
         .collect()
 }
 
-fn memory_limit(config: &Config) -> Option<Finding> {
+fn memory_findings(config: &Config) -> Option<Finding> {
     let machine = longhaul_linux::memory::machine_bytes();
     let cgroup = longhaul_linux::memory::cgroup_limit().unwrap_or(u64::MAX);
     let (who, available) = match cgroup < machine {
@@ -162,7 +162,7 @@ fn memory_limit(config: &Config) -> Option<Finding> {
 }
 
 /// Findings about limits of one client that are not below those of all clients.
-fn client_limits(config: &Config) -> Vec<Finding> {
+fn client_limit_findings(config: &Config) -> Vec<Finding> {
     let limits = &config.limits;
     let all = longhaul_admission::memory::budget(limits.memory).map(|budget| budget.bytes);
     let mut found = Vec::new();
@@ -186,7 +186,7 @@ fn client_limits(config: &Config) -> Vec<Finding> {
     found.into_iter().map(finding).collect()
 }
 
-fn counter_file(config: &Config) -> Option<Finding> {
+fn counter_file_findings(config: &Config) -> Option<Finding> {
     let file = config
         .counters
         .as_deref()

@@ -5,7 +5,7 @@ use crate::config::{
     location::{self, Table},
     settings::Settings,
 };
-use longhaul_command::exit::{Refusal, with_range};
+use longhaul_command::exit::{Refusal, explain_integer_error};
 use std::path::{Path, PathBuf};
 
 /// Path and text of a configuration file.
@@ -56,7 +56,7 @@ fn parse(text: &str) -> Result<Settings, String> {
     toml::from_str(text).map_err(|error| {
         let (line, column) = line_and_column_of(text, error.span().map_or(0, |span| span.start));
         let message = error.message().lines().next().unwrap_or_default();
-        format!("{line}:{column}: {}", with_range(message))
+        format!("{line}:{column}: {}", explain_integer_error(message))
     })
 }
 

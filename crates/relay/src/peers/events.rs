@@ -15,7 +15,7 @@ impl Peer {
     /// refuse groups.
     pub(crate) fn new_group(&self) -> Option<Stripes> {
         (self.config.streams > 1 && self.state.striping.may_be_supported())
-            .then(|| random_stripes(self.config.streams))
+            .then(|| new_stripes_with_random_id(self.config.streams))
             .flatten()
     }
 
@@ -92,7 +92,7 @@ impl Peer {
 
 /// Returns a group of this size with an unguessable identifier; `None` if the kernel has no random
 /// bytes.
-fn random_stripes(count: u8) -> Option<Stripes> {
+fn new_stripes_with_random_id(count: u8) -> Option<Stripes> {
     let mut id = [0; 16];
     // getrandom(2): up to 256 bytes are never cut short.
     let filled = rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty());

@@ -86,17 +86,17 @@ impl Route<'_> {
         let choice = self.choose_chains(request)?;
         let mut outcome = Err(Failure::NotAllowed.into());
         for chain in up_first(&choice.chains) {
-            let hops = match hops(chain, self.timeout(request)).await {
+            let hops = match resolve_later_hops(chain, self.timeout(request)).await {
                 Ok(hops) => hops,
                 Err(fault) => {
                     outcome = Err(fault);
                     continue;
                 }
             };
-            let beyond = later_hops(chain, &hops);
+            let later_hops = later_hops(chain, &hops);
             let opened = match next_target(chain, hops, request)? {
                 NextTarget::Destination(to) => {
-                    if let Some(peer) = first_down(&choice.chains[0]) {
+                    if let Some(peer) = first_down_peer(&choice.chains[0]) {
                         peer.log_bypass(self.listener);
                     }
                     return Ok(self.connect_directly(&to, &choice.profile, request).await?);
@@ -109,7 +109,7 @@ impl Route<'_> {
             match opened {
                 Err(fault) => outcome = Err(fault),
                 Ok(mut far) => {
-                    far.later_hops = beyond;
+                    far.later_hops = later_hops;
                     return Ok(far);
                 }
             }
@@ -253,18 +253,18 @@ impl Route<'_> {
     async fn connect_to_peer(
         &self,
         peer: &Arc<Peer>,
-        onward: &convert::Request,
+        next_request: &convert::Request,
         request: &Request,
     ) -> Result<FarLeg, Fault> {
         let limit = self.timeout(request);
-        let stripes = stripes(peer, request);
+        let stripes = new_stripe_group(peer, request);
         let onward = convert::Request {
             reply_delay: request.reply_delay.min(limit / REPLY_DELAY_DIVISOR),
             timeout: limit,
             stripes,
             is_client_remote: self.local.is_remote(),
             dscp: request.dscp,
-            ..onward.clone()
+            ..next_request.clone()
         };
         let first = [
             onward.encode(),
@@ -317,7 +317,7 @@ pub(crate) fn set_dscp(leg: &Leg, profile: &Profile, dscp: u8) {
 const REPLY_DELAY_DIVISOR: u32 = 10;
 
 /// Returns a new stripe group for the request; `None` if its connection is not striped.
-fn stripes(peer: &Peer, request: &Request) -> Option<Stripes> {
+fn new_stripe_group(peer: &Peer, request: &Request) -> Option<Stripes> {
     let fits = request.early_bytes.len() <= stripe::PIECE_LEN_MAX as usize;
     (request.may_stripe && fits)
         .then(|| peer.new_group())
@@ -344,7 +344,7 @@ fn later_hops(chain: &[Arc<Peer>], hops: &[SocketAddr]) -> LaterHops {
 }
 
 /// Returns the first peer of a chain that is down, or the chain's first peer if none is.
-fn first_down(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
+fn first_down_peer(chain: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
     let down = chain.iter().find(|peer| !peer.state.health.is_up());
     down.or(chain.first())
 }
@@ -371,7 +371,10 @@ fn try_first_write(leg: &Leg, first: &[u8]) -> Option<usize> {
 
 /// Returns the addresses of all relays of a chain but the first. The request to the first relay
 /// names them.
-async fn hops(chain: &[Arc<Peer>], limit: Duration) -> Result<Vec<SocketAddr>, Fault> {
+async fn resolve_later_hops(
+    chain: &[Arc<Peer>],
+    limit: Duration,
+) -> Result<Vec<SocketAddr>, Fault> {
     let mut hops = Vec::new();
     for peer in chain.iter().skip(1) {
         let found = Box::pin(with_timeout(limit, peer.address.resolve())).await;
@@ -459,7 +462,9 @@ mod tests {
     #[tokio::test]
     async fn removes_first_relay_from_chain() {
         let chain = chain(&["10.0.0.1:1", "10.0.0.2:2"]);
-        let hops = hops(&chain, Duration::from_secs(1)).await.unwrap();
+        let hops = resolve_later_hops(&chain, Duration::from_secs(1))
+            .await
+            .unwrap();
         let NextTarget::Peer(peer, onward) = next_target(&chain, hops, &request(16)).unwrap()
         else {
             panic!("straight");

@@ -153,7 +153,7 @@ impl<D: Directory> PartPaths<D> {
     /// Removes an internal file of an earlier run unless it is locked. The file may already have
     /// its final owner and mode.
     pub(super) fn remove_unlocked(&self, internal: &[u8]) -> Result<(), PartError> {
-        let removed = self.dir.remove_unlocked(internal);
+        let removed = self.dir.remove_unless_locked(internal);
         removed.map_err(|source| self.open_error(internal, source))
     }
 

@@ -152,7 +152,7 @@ impl Directory for Dir {
         }
     }
 
-    fn remove_unlocked(&self, name: &[u8]) -> Result<(), OpenError> {
+    fn remove_unless_locked(&self, name: &[u8]) -> Result<(), OpenError> {
         let Some(stat) = self.stat(name)? else {
             return Ok(());
         };

@@ -62,7 +62,7 @@ pub trait Directory: Clone {
     fn open(&self, name: &[u8], open_mode: OpenMode) -> Result<Option<Self::File>, OpenError>;
     /// Removes an internal file, whoever owns it, unless it is locked. A missing file is not an
     /// error.
-    fn remove_unlocked(&self, name: &[u8]) -> Result<(), OpenError>;
+    fn remove_unless_locked(&self, name: &[u8]) -> Result<(), OpenError>;
     /// Whether the name still refers to this open file.
     fn refers_to(&self, name: &[u8], file: &Self::File) -> io::Result<bool>;
     /// Renames a file, replacing the file that has the new name.

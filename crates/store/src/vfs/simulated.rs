@@ -199,7 +199,7 @@ impl FileState {
         self.record_sectors(offset..end);
     }
 
-    fn readable(&self, range: Range<usize>) -> io::Result<()> {
+    fn check_readable(&self, range: Range<usize>) -> io::Result<()> {
         match range.start < self.unreadable.end && self.unreadable.start < range.end {
             true => Err(io::Error::other("a bad sector")),
             false => Ok(()),
@@ -332,7 +332,7 @@ impl FileOps for SimulatedFile {
         let file = &state.files[self.id];
         let from = file.now.get(offset as usize..).unwrap_or_default();
         let len = from.len().min(buffer.len());
-        file.readable(offset as usize..offset as usize + len)?;
+        file.check_readable(offset as usize..offset as usize + len)?;
         buffer[..len].copy_from_slice(&from[..len]);
         Ok(len)
     }
@@ -449,7 +449,7 @@ impl Directory for SimulatedDir {
         Ok(Some(SimulatedFile { disk, id, lock }))
     }
 
-    fn remove_unlocked(&self, name: &[u8]) -> Result<(), OpenError> {
+    fn remove_unless_locked(&self, name: &[u8]) -> Result<(), OpenError> {
         match self.open(name, OpenMode::Exclusive)? {
             Some(_held) => Ok(self.remove(name)?),
             None => Ok(()),

@@ -387,7 +387,7 @@ impl Sender {
             _ => {}
         }
         let lost_again = self.state == State::Loss && losses > 0;
-        if (self.state < State::Recovery && self.scoreboard.to_retransmit() > 0) || lost_again {
+        if (self.state < State::Recovery && self.scoreboard.lost_packets() > 0) || lost_again {
             return self.enter_recovery(now);
         }
         let state = match self.scoreboard.sacked() {

@@ -71,7 +71,7 @@ impl Scoreboard {
     }
 
     /// Returns the number of lost packets that were not retransmitted yet.
-    pub(crate) fn to_retransmit(&self) -> u64 {
+    pub(crate) fn lost_packets(&self) -> u64 {
         self.lost.total()
     }
 

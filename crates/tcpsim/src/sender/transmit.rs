@@ -16,7 +16,7 @@ impl Sender {
     /// of packets.
     #[inline]
     pub fn transmit(&mut self, now: Time, mut emit: impl FnMut(u64, u32)) {
-        if self.scoreboard.to_retransmit() > 0 {
+        if self.scoreboard.lost_packets() > 0 {
             self.retransmit(now, &mut emit);
         }
         self.send_new(now, &mut emit);

@@ -3,7 +3,7 @@
 
 use crate::receiver::Ack;
 use longhaul_netem::{
-    AckClass, Delivered, Departure, Drop, Event, Line, LinkConfig, Schedule, Segment, Train,
+    AckClass, Delivered, Departure, DropCause, Event, Line, LinkConfig, Schedule, Segment, Train,
     TrainLine, TrainVerdict, ack::PureAck,
 };
 use longhaul_units::Time;
@@ -21,11 +21,11 @@ pub struct Drops {
 }
 
 impl Drops {
-    fn add(&mut self, cause: Drop, count: u32) {
+    fn add(&mut self, cause: DropCause, count: u32) {
         let counter = match cause {
-            Drop::Loss => &mut self.loss,
-            Drop::Overflow => &mut self.overflow,
-            Drop::Aqm | Drop::AckFiltering => &mut self.aqm,
+            DropCause::Loss => &mut self.loss,
+            DropCause::Overflow => &mut self.overflow,
+            DropCause::Aqm | DropCause::AckFiltering => &mut self.aqm,
         };
         *counter += u64::from(count);
     }
@@ -298,7 +298,7 @@ fn intact(event: Event) -> Option<Delivered> {
 fn count_drop(drops: &mut Drops, event: Event) {
     match event {
         Event::Drop { cause, .. } => drops.add(cause, 1),
-        Event::Deliver(_) => drops.add(Drop::Loss, 1),
+        Event::Deliver(_) => drops.add(DropCause::Loss, 1),
         Event::Copy(_) | Event::Verdict(_) => {}
     }
 }

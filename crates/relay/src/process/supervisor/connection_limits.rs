@@ -57,7 +57,7 @@ fn evict(relay: &Relay, registry: &Registry, usages: Vec<ConnectionMemory>) {
     let held: u64 = usages.iter().map(|holding| holding.bytes).sum();
     let addresses: Vec<IpAddr> = relay.memory.waiting().drain().collect();
     let waiting = WaitingClients {
-        for_long: relay.memory.time_waited(!addresses.is_empty()) >= WAIT_MAX,
+        waited_long: relay.memory.time_waited(!addresses.is_empty()) >= WAIT_MAX,
         addresses: &addresses,
     };
     let share = relay.config().limits.memory_per_client;

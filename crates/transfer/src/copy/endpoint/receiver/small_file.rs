@@ -35,12 +35,12 @@ impl Target {
         let length = size(&entry).min(BLOCK_LEN) as usize;
         let zeros = vec![0; bytes.map_or(length, |_| 0)];
         match self.write_file(&entry, bytes.unwrap_or(&zeros), hash) {
-            Ok((small, left_out)) => {
+            Ok((small, skipped_metadata)) => {
                 let written = WrittenFile {
                     number,
                     entry,
                     small,
-                    left_out,
+                    left_out: skipped_metadata,
                 };
                 self.shared
                     .update_if(|state| state.batch.push(written), State::needs_commit);

@@ -196,7 +196,7 @@ impl Source {
         let assignment = Some(number);
         let file = Arc::new(SourceFile {
             portion,
-            assignment,
+            extent_number: assignment,
             ..file
         });
         self.update_extent(number, |extent| extent.files += 1);
@@ -217,7 +217,7 @@ impl Source {
 
     /// Counts a completed file of an extent, and reports the extent if it was the last.
     pub(super) fn complete_file(&self, file: Option<&SourceFile>, failed: Option<String>) {
-        let Some(number) = file.and_then(|file| file.assignment) else {
+        let Some(number) = file.and_then(|file| file.extent_number) else {
             return;
         };
         if let Some(why) = failed {

@@ -35,7 +35,7 @@ pub(super) struct SourceFile {
     /// Whether the file is a piece of a larger file, stored here by an earlier copy.
     pub(super) is_piece: bool,
     /// Number of the extent to which the file belongs, if the coordinator assigned one.
-    pub(super) assignment: Option<u64>,
+    pub(super) extent_number: Option<u64>,
 }
 
 /// Error of reading a file.
@@ -191,6 +191,6 @@ pub(super) fn source_file(
         attempts: 1,
         portion: Portion::Whole,
         is_piece: false,
-        assignment: None,
+        extent_number: None,
     })
 }

@@ -39,7 +39,7 @@ impl Source {
             return Some(Portion::Whole);
         };
         let placement = Placement::from(placement);
-        let whole = |path| placement.has(name_hash(path)).then_some(Portion::Whole);
+        let whole = |path| placement.owns(name_hash(path)).then_some(Portion::Whole);
         match &entry.kind {
             Kind::Directory => Some(Portion::Whole),
             Kind::HardLink { to } => whole(to),

@@ -24,7 +24,9 @@ impl Source {
     pub(super) fn handle_read_error(&self, file: u64, source: &SourceFile, error: &ReadError) {
         match error {
             // A file of an extent is not retried: the session after all extents copies what is left.
-            ReadError::Changed if source.attempts < ATTEMPTS_MAX && source.assignment.is_none() => {
+            ReadError::Changed
+                if source.attempts < ATTEMPTS_MAX && source.extent_number.is_none() =>
+            {
                 self.shared.update(|state| state.queue_reannouncement(file));
             }
             _ => self.abort_file(file, source, error),
@@ -47,7 +49,7 @@ impl Source {
         let Some(file) = self.shared.read(known) else {
             return;
         };
-        match self.reread(&file) {
+        match self.refresh(&file) {
             Ok((entry, new)) => {
                 let portion = new.portion.clone();
                 self.counters.update(|progress| {
@@ -69,7 +71,7 @@ impl Source {
     }
 
     /// Returns the current state of a file.
-    fn reread(&self, file: &SourceFile) -> Result<(Entry, SourceFile), ReadError> {
+    fn refresh(&self, file: &SourceFile) -> Result<(Entry, SourceFile), ReadError> {
         let scan_source = &file.sources[file.source];
         let entry = scan_source.reread(&file.path);
         let entry = entry.map_err(|error| ReadError::Unreadable(error.to_string()))?;
@@ -84,7 +86,7 @@ impl Source {
             version,
             sparse,
             portion: portion.ok_or(ReadError::Changed)?,
-            assignment: None,
+            extent_number: None,
             attempts: file.attempts + 1,
             ..*file
         };

@@ -170,7 +170,10 @@ impl State {
     /// Queues data in flight on slow streams for other streams, if these have nothing else to carry.
     pub(super) fn queue_repeats(&mut self, paces: &BTreeMap<u64, StreamRate>, now: Time) {
         if self.work.is_empty() && self.repeats.is_empty() {
-            self.repeats = self.stragglers.repeat(&self.ledger, paces, now).into();
+            self.repeats = self
+                .stragglers
+                .choose_resends(&self.ledger, paces, now)
+                .into();
         }
     }
 
