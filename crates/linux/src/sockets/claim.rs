@@ -42,6 +42,10 @@ fn prefix(resource: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{
+        thread,
+        time::{Duration, Instant},
+    };
 
     #[test]
     fn ends_when_it_is_dropped() {
@@ -51,7 +55,12 @@ mod tests {
         assert_eq!(claimants(&resource).unwrap(), [process::id()]);
         assert!(claimants(&format!("{resource}0")).unwrap().is_empty());
         drop(claim);
-        assert!(claimants(&resource).unwrap().is_empty());
+        // A child that a test beside this one has just forked holds a copy of the socket until its exec.
+        let begin = Instant::now();
+        while !claimants(&resource).unwrap().is_empty() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{resource}");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// An older process that drains keeps its rules.
