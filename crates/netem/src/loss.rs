@@ -238,7 +238,7 @@ impl LossProcess {
     }
 
     /// Decides on the next segments until one is lost, at most `n`. Returns the position of the lost
-    /// segment, from 0; `None` if all `n` pass. The decisions are those of [`occurs`](Self::lose), but
+    /// segment, from 0; `None` if all `n` pass. The decisions are those of [`occurs`](Self::occurs), but
     /// only losses and changes of state cost time.
     pub fn first_lost(&mut self, n: u32) -> Option<u32> {
         let passed = match &mut self.model {
@@ -311,7 +311,7 @@ impl Channel {
 
 impl Channel {
     /// Decides on the next segments until one is lost, at most `n`, and returns how many pass. Draws
-    /// random numbers in the order of [`occurs`](Self::lose).
+    /// random numbers in the order of [`occurs`](Self::occurs).
     fn pass_until_loss(&mut self, n: u32, rng: &mut Xoshiro256PlusPlus) -> u32 {
         let mut passed = 0;
         while passed < n {

@@ -141,7 +141,7 @@ impl Line {
     }
 
     /// Accepts a segment that arrives at `now`. `acking` is the segment's class for the ACK rules. It may
-    /// be `None` if [`needs_ack_class`](Self::wants_acking) returns false.
+    /// be `None` if [`needs_ack_class`](Self::needs_ack_class) returns false.
     pub fn offer(
         &mut self,
         now: Time,
