@@ -2,6 +2,15 @@
 //! The TCP of a host: congestion controls ([`cc`]), profiles for programs ([`run`]), cooperation of parallel streams
 //! ([`decp`]) and what limits throughput ([`doctor`]).
 //!
+//! # Tour
+//!
+//! | folder | subject |
+//! |---|---|
+//! | `cc` | `longhaul cc`: list, load, show, watch, unload; `cc/simulate` runs flows under simulated time |
+//! | `run` | `longhaul run`: a profile for the TCP sockets of an unmodified program, by BPF at its cgroup |
+//! | `decp` | `longhaul decp`: `decp/model` decides on window caps without I/O, `decp/cap_controller.rs` sets them |
+//! | `doctor` | `longhaul doctor`: facts of a host, trials of its kernel, checks of both, fixes that can be undone |
+//!
 //! ```
 //! use longhaul_tuning::decp::model::Settings;
 //!
