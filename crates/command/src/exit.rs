@@ -89,11 +89,11 @@ const INTEGER_TYPES: [(&str, u64); 5] = [
 /// value broke, or the form that is expected. A key may allow less than its type; the check of that key reports this.
 ///
 /// ```
-/// use longhaul_command::exit::with_range;
+/// use longhaul_command::exit::explain_integer_error;
 ///
-/// assert_eq!(with_range("integer `70000`, expected u16"), "integer `70000`, expected 65535 at most");
-/// assert_eq!(with_range("integer `-1`, expected u16"), "integer `-1`, expected 0 or more");
-/// assert_eq!(with_range("string \"8\", expected u16"), "string \"8\", expected a whole number without quotes");
+/// assert_eq!(explain_integer_error("integer `70000`, expected u16"), "integer `70000`, expected 65535 at most");
+/// assert_eq!(explain_integer_error("integer `-1`, expected u16"), "integer `-1`, expected 0 or more");
+/// assert_eq!(explain_integer_error("string \"8\", expected u16"), "string \"8\", expected a whole number without quotes");
 /// ```
 pub fn explain_integer_error(message: &str) -> String {
     let number = |(name, max): (&str, u64)| {

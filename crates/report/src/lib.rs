@@ -8,11 +8,11 @@
 //! [`mod@unit`] formats values. [`columns`] has tables for a terminal, [`count`] counts with their nouns.
 //!
 //! ```
-//! use longhaul_report::{columns::aligned, metric::Metric, page::Page};
+//! use longhaul_report::{columns::align, metric::Metric, page::Page};
 //!
 //! let goodput = Metric::of("goodput_bps");
-//! let rows = [["path".to_owned(), "goodput".to_owned()], ["Tokyo".to_owned(), goodput.print(94e6)]];
-//! assert_eq!(aligned(&rows.map(Vec::from))[1], "Tokyo   94 Mbit/s");
+//! let rows = [["path".to_owned(), "goodput".to_owned()], ["Tokyo".to_owned(), goodput.format(94e6)]];
+//! assert_eq!(align(&rows.map(Vec::from))[1], "Tokyo   94 Mbit/s");
 //! assert!(Page { title: "Paths", ..Page::default() }.html().contains("<title>Paths"));
 //! ```
 

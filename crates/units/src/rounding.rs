@@ -4,8 +4,8 @@
 /// Formats `x` with three significant digits, or as an integer if that has more. Drops zeros at the end of a fraction.
 ///
 /// ```
-/// assert_eq!(longhaul_units::rounding::digits(0.012345), "0.0123");
-/// assert_eq!(longhaul_units::rounding::digits(91.04), "91");
+/// assert_eq!(longhaul_units::rounding::format_3_digits(0.012345), "0.0123");
+/// assert_eq!(longhaul_units::rounding::format_3_digits(91.04), "91");
 /// ```
 #[must_use]
 pub fn format_3_digits(x: f64) -> String {

@@ -3,10 +3,10 @@
 //! may come from a file, a pipe or memory.
 //!
 //! ```
-//! use longhaul_packet::capture::{NotACapture, Reader, Record, Step};
+//! use longhaul_packet::capture::{FormatError, Reader, Record, Step};
 //!
 //! /// Counts the packets of a file in memory.
-//! fn count(file: &[u8]) -> Result<u64, NotACapture> {
+//! fn count(file: &[u8]) -> Result<u64, FormatError> {
 //!     let (mut reader, mut rest, mut frames) = (Reader::new(), file, 0);
 //!
 //!     loop {
