@@ -70,12 +70,19 @@ impl LineWriter {
     pub fn flush(&self) {
         if let Some(buffer) = self.buffer.get() {
             buffer.wait_timeout(FLUSH_TIMEOUT, Buffer::is_empty);
+            if let (Ok(mut file), Some(text)) = (
+                (self.open)(),
+                buffer.update(|buffer| buffer.take(self.dropped)),
+            ) {
+                let _ = file.write_all(text.as_bytes());
+            }
         }
     }
 
     fn buffer(&'static self) -> &'static Monitor<Buffer> {
         self.buffer.get_or_init(|| {
-            std::thread::spawn(|| self.write());
+            // Without a thread, lines wait for `flush`.
+            let _no_thread = std::thread::Builder::new().spawn(|| self.write());
             Monitor::default()
         })
     }
