@@ -3,13 +3,8 @@
 //! that stops (a paused terminal, a full pipe) delays no client.
 
 use crate::{console, threads::Monitor};
-use std::{
-    fs::File,
-    io::{self, Write as _},
-    os::fd::AsFd,
-    sync::OnceLock,
-    time::Duration,
-};
+use rustix::io::retry_on_intr;
+use std::{io, os::fd::BorrowedFd, sync::OnceLock, thread, time::Duration};
 
 /// Maximum bytes that wait to be written: several thousand lines. Further lines are dropped and counted.
 const BUFFER_MAX: usize = 1 << 20;
@@ -19,11 +14,12 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Writer of lines to standard output or standard error. Its thread starts with the first line.
 #[derive(Debug)]
 pub struct LineWriter {
-    open: fn() -> io::Result<File>,
+    file: fn() -> BorrowedFd<'static>,
     /// Makes the line that reports this many dropped lines.
     dropped: fn(u64) -> String,
     on_error: fn(io::Error),
-    buffer: OnceLock<Monitor<Buffer>>,
+    /// `None` where the thread could not start: each line is then written at once.
+    buffer: OnceLock<Option<Monitor<Buffer>>>,
 }
 
 #[derive(Debug, Default)]
@@ -37,75 +33,76 @@ struct Buffer {
 impl LineWriter {
     /// Returns a writer to standard output. `dropped` makes the line that reports dropped lines.
     pub const fn stdout(dropped: fn(u64) -> String) -> Self {
-        let open = || duplicate(io::stdout().as_fd());
-        Self::new(open, dropped, console::record_error)
+        Self::new(rustix::stdio::stdout, dropped, console::record_error)
     }
 
     /// Returns a writer to standard error. `dropped` makes the line that reports dropped lines.
     pub const fn stderr(dropped: fn(u64) -> String) -> Self {
         // A failure of standard error cannot be reported anywhere else.
-        Self::new(|| duplicate(io::stderr().as_fd()), dropped, drop)
+        Self::new(rustix::stdio::stderr, dropped, drop)
     }
 
     const fn new(
-        open: fn() -> io::Result<File>,
+        file: fn() -> BorrowedFd<'static>,
         dropped: fn(u64) -> String,
         on_error: fn(io::Error),
     ) -> Self {
         let buffer = OnceLock::new();
         Self {
-            open,
+            file,
             dropped,
             on_error,
             buffer,
         }
     }
 
-    /// Queues a line, which must end with a newline. If the buffer is full, drops and counts it.
+    /// Queues a line, which must end with a newline. If the buffer is full, drops and counts it. A process that cannot
+    /// start the thread writes the line at once, and waits for its reader.
     pub fn put(&'static self, line: &str) {
-        self.buffer().update(|buffer| buffer.push(line));
+        match self.buffer() {
+            Some(buffer) => buffer.update(|buffer| buffer.push(line)),
+            None => self.write_text(line),
+        }
     }
 
     /// Waits until all lines are written, but at most a second.
     pub fn flush(&self) {
-        if let Some(buffer) = self.buffer.get() {
+        if let Some(Some(buffer)) = self.buffer.get() {
             buffer.wait_timeout(FLUSH_TIMEOUT, Buffer::is_empty);
-            if let (Ok(mut file), Some(text)) = (
-                (self.open)(),
-                buffer.update(|buffer| buffer.take(self.dropped)),
-            ) {
-                let _ = file.write_all(text.as_bytes());
-            }
         }
     }
 
-    fn buffer(&'static self) -> &'static Monitor<Buffer> {
-        self.buffer.get_or_init(|| {
-            // Without a thread, lines wait for `flush`.
-            let _no_thread = std::thread::Builder::new().spawn(|| self.write());
-            Monitor::default()
-        })
+    fn buffer(&'static self) -> Option<&'static Monitor<Buffer>> {
+        let start = || {
+            let thread = thread::Builder::new().spawn(|| self.write_queued());
+            thread.ok().map(|_| Monitor::default())
+        };
+        self.buffer.get_or_init(start).as_ref()
     }
 
-    fn write(&'static self) {
-        let mut file = (self.open)();
+    fn write_queued(&'static self) {
+        let Some(buffer) = self.buffer() else {
+            return;
+        };
         loop {
-            let text = self.buffer().wait_for(|buffer| buffer.take(self.dropped));
+            let text = buffer.wait_for(|buffer| buffer.take(self.dropped));
             // The loop goes on after an error, because later lines may have a reader again.
-            if let Ok(file) = &mut file
-                && let Err(error) = file.write_all(text.as_bytes())
-            {
-                (self.on_error)(error);
-            }
-            self.buffer().update(|buffer| buffer.is_writing = false);
+            self.write_text(&text);
+            buffer.update(|buffer| buffer.is_writing = false);
         }
     }
-}
 
-/// Duplicates the descriptor. Writes to it do not take the standard library's lock, which the thread that ends the
-/// process needs.
-fn duplicate(file: std::os::fd::BorrowedFd<'_>) -> io::Result<File> {
-    file.try_clone_to_owned().map(File::from)
+    /// Writes without the standard library's lock, which the thread that ends the process needs, and without a descriptor
+    /// of its own, which a process at its limit would not get.
+    fn write_text(&self, text: &str) {
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            match retry_on_intr(|| rustix::io::write((self.file)(), rest)) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) => return (self.on_error)(error.into()),
+            }
+        }
+    }
 }
 
 impl Buffer {
