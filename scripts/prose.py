@@ -6,7 +6,7 @@
     scripts/prose.py --figures  the figures alone
 
 Pages (README, ARCHITECTURE, CONTRIBUTING, docs/): sentences are short. Doc comments: the first line is the thing or a
-verb, not a pronoun. Tests: their names state a behavior. Tables and code are not read.
+verb, not a pronoun. Tests: their names state a behaviour. Tables and code are not read.
 """
 
 import pathlib
@@ -101,7 +101,7 @@ def main():
             long_comments += [f"{path}:{line}: {n} words: {s[:80]}" for s, n in sentences(text) if n > LONG]
     mean, share = sum(lengths) / len(lengths), len(long_sentences) / len(lengths)
     print(f"pages: {len(lengths)} sentences, {mean:.1f} words on average, {share:.1%} over {LONG}")
-    print(f"comments: {len(openings)} open with a pronoun, {len(long_comments)} sentences over {LONG} words; {len(riddles)} test names state no behavior")
+    print(f"comments: {len(openings)} open with a pronoun, {len(long_comments)} sentences over {LONG} words; {len(riddles)} test names state no behaviour")
     if "--figures" in sys.argv:
         return 0
     broken = []
@@ -112,7 +112,7 @@ def main():
     if len(long_comments) > COMMENT_LONG_MAX:
         broken += long_comments + [f"comments: more than {COMMENT_LONG_MAX} sentences over {LONG} words"]
     if riddles:
-        broken += riddles + ["tests: a name states the behavior"]
+        broken += riddles + ["tests: a name states the behaviour"]
     print("\n".join(broken), end="\n" if broken else "", file=sys.stderr)
     return 1 if broken else 0
 

@@ -7,11 +7,7 @@
 //! strangers cause.
 
 use crate::{console, line_writer::LineWriter};
-use std::{
-    env, fmt, io,
-    os::{fd::AsFd, linux::fs::MetadataExt},
-    str::FromStr,
-};
+use std::{env, fmt, io, os::fd::AsFd, str::FromStr, sync::OnceLock};
 use tracing::{Event, Level, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
     filter::Targets,
@@ -102,12 +98,31 @@ pub fn start(args: &Args) {
     let journald = is_journal(&io::stderr(), env::var("JOURNAL_STREAM").ok().as_deref());
     let filter = args.log_level.clone().unwrap_or_default();
     let format = args.log_format.unwrap_or_default();
-    let _second_call = subscriber(filter, format, journald, || StderrLines).try_init();
+    if subscriber(filter, format, journald, || StderrLines)
+        .try_init()
+        .is_ok()
+    {
+        let _set_once = LAYOUT.set((format, journald));
+    }
 }
 
+/// Format of the log, and whether its reader is the journal.
+static LAYOUT: OnceLock<(Format, bool)> = OnceLock::new();
+
 static STDERR: LineWriter = LineWriter::stderr(|count| {
-    format!("{count} log lines were dropped: they were not read in time\n")
+    let (format, journald) = LAYOUT.get().copied().unwrap_or_default();
+    dropped_lines(count, format, journald)
 });
+
+/// Returns the line about lines that were dropped. It is no event: the writer's thread makes it, which holds the buffer.
+fn dropped_lines(count: u64, format: Format, journald: bool) -> String {
+    let priority = if journald { "<4>" } else { "" };
+    let message = format!("{count} log lines were dropped: they were not read in time");
+    match format {
+        Format::Text => format!("{priority}{message}\n"),
+        Format::Json => format!("{priority}{{\"level\":\"WARN\",\"message\":\"{message}\"}}\n"),
+    }
+}
 
 /// Waits until all lines of the log are written, but at most a second.
 pub fn flush() {
@@ -151,12 +166,9 @@ where
 /// Returns whether `file` is the stream to the journal. `JOURNAL_STREAM` names that stream by device and inode
 /// (systemd.exec(5)), so that a redirected standard error differs from it.
 fn is_journal(file: &impl AsFd, journal_stream: Option<&str>) -> bool {
-    let identity = || {
-        let file = std::fs::File::from(file.as_fd().try_clone_to_owned().ok()?);
-        let metadata = file.metadata().ok()?;
-        Some(format!("{}:{}", metadata.st_dev(), metadata.st_ino()))
-    };
-    journal_stream.is_some_and(|named| identity().is_some_and(|own| own == named))
+    let identity =
+        || rustix::fs::fstat(file).map(|stat| format!("{}:{}", stat.st_dev, stat.st_ino));
+    journal_stream.is_some_and(|named| identity().is_ok_and(|own| own == named))
 }
 
 /// Priority of a level in the journal (syslog(3)).
@@ -240,6 +252,7 @@ where
 mod tests {
     use super::*;
     use parking_lot::Mutex;
+    use std::os::linux::fs::MetadataExt as _;
     use std::{fs, sync::Arc};
 
     /// Lines that a test wrote.
@@ -307,6 +320,18 @@ mod tests {
             "peer is down: refused\n\u{1b}[2J\u{202e}"
         );
         assert_eq!(object["peer"], "tokyo");
+    }
+
+    #[test]
+    fn reports_dropped_lines_in_the_format_of_the_log() {
+        let text = dropped_lines(3, Format::Text, true);
+        assert_eq!(
+            text,
+            "<4>3 log lines were dropped: they were not read in time\n"
+        );
+        let line = dropped_lines(3, Format::Json, false);
+        let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(object["level"], "WARN");
     }
 
     #[test]

@@ -62,7 +62,10 @@ fn main() -> ExitCode {
         Command::Doctor(args) => longhaul_tuning::doctor::run(&args),
         Command::Plan(args) => longhaul_planner::run(args),
         Command::Run(args) => match longhaul_tuning::run::run(&args) {
-            Ok(code) => return code,
+            Ok(code) => {
+                logging::flush();
+                return code;
+            }
             Err(error) => Err(error),
         },
         Command::Tap(args) => longhaul_analysis::run(&args),

@@ -3,7 +3,8 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     os::{fd::AsFd, linux::fs::MetadataExt},
     process::{Command, Stdio},
 };
@@ -32,11 +33,43 @@ fn relay_log(flags: &[&str], is_journal: bool) -> String {
     let mut lines = BufReader::new(stderr);
     let mut text = String::new();
     lines.read_line(&mut text).unwrap();
+    request(&text);
     let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     lines.read_to_string(&mut text).unwrap();
     assert!(child.wait().unwrap().success(), "{text}");
     text
+}
+
+/// Sends the relay a request that fails: its destination is port 0.
+fn request(ready: &str) {
+    let address = ready.split("listening socks5 ").nth(1).unwrap();
+    let port = address
+        .split(|c: char| c == '"' || c.is_whitespace())
+        .next()
+        .unwrap();
+    let mut client = TcpStream::connect(port).unwrap();
+    client
+        .write_all(b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x00")
+        .unwrap();
+    let mut reply = Vec::new();
+    client.read_to_end(&mut reply).unwrap();
+    assert_eq!(reply[..2], [5, 0]);
+}
+
+#[test]
+fn logs_connections_only_at_level_debug() {
+    let ended = "DEBUG relay::session::close: connection ended: ";
+    assert!(!relay_log(&[], false).contains("connection ended"));
+    let log = relay_log(&["--log-level", "info,relay::session=debug"], false);
+    let line = log
+        .lines()
+        .find(|line| line.contains(ended))
+        .unwrap_or_else(|| panic!("{log}"));
+    assert!(
+        line.contains("client=127.0.0.1:") && line.contains("bytes_down=0"),
+        "{line}"
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::{
 use jiff::Timestamp;
 use longhaul_admin::relay_record::{ConnectionRecord, EndReason, Record};
 use longhaul_transport::transport::TransportStream;
+use tracing::{Level, debug, enabled};
 
 /// Closes a connection and writes its record when dropped, however the connection ends.
 pub(crate) struct CloseGuard<'a> {
@@ -32,7 +33,11 @@ impl Drop for CloseGuard<'_> {
             let lasted = session.started.elapsed();
             session.listener.counters.times.duration.add(lasted);
         }
-        if session.relay.journal.is_enabled() && !session.was_idle_pooled(end) {
+        if session.was_idle_pooled(end) {
+            return;
+        }
+        session.log(end);
+        if session.relay.journal.is_enabled() {
             session.relay.journal.put(session.record(end));
         }
     }
@@ -90,6 +95,25 @@ impl Session {
             (Kind::Convert, End::Finished)
         );
         finished && self.lock_upstream().destination.is_none()
+    }
+
+    /// Logs the end at level `debug`: one line per connection.
+    fn log(&self, end: &End) {
+        if !enabled!(Level::DEBUG) {
+            return;
+        }
+        let destination = || self.lock_upstream().destination.clone().unwrap_or_default();
+        let (bytes_up, bytes_down) = self.traffic.read();
+        let (_, cause) = describe(end);
+        debug!(
+            client = %self.client_address,
+            listener = %self.listener.address,
+            destination = destination(),
+            bytes_up,
+            bytes_down,
+            "connection ended: {}",
+            cause.as_deref().unwrap_or("finished")
+        );
     }
 
     fn record(&self, end: &End) -> Record {
