@@ -6,7 +6,10 @@ pub(super) mod file;
 use super::tap;
 use anyhow::Result;
 use longhaul_command::exit::Refusal;
-use longhaul_linux::netns::{self, Netns};
+use longhaul_linux::{
+    memory::machine_bytes,
+    netns::{self, Netns},
+};
 use longhaul_netem::{Delivery, LinkConfig, Rate, Schedule, Setting, transmitter::trace::Trace};
 use longhaul_units::{BitRate, Bytes, Time};
 use std::{
@@ -102,7 +105,15 @@ impl DirectionConfig {
             config.apply(setting.clone());
             config.check().map_err(Refusal::usage)?;
         }
-        self.memory_bytes().map(drop)
+        let (bytes, machine) = (self.memory_bytes()? as u64, machine_bytes());
+        if bytes > machine {
+            return Err(Refusal::usage(format!(
+                "--memory: a direction would take up to {}, and this machine has {}",
+                Bytes::new(bytes),
+                Bytes::new(machine)
+            )));
+        }
+        Ok(())
     }
 
     /// Returns the bytes that this direction may store: the specified memory, or twice what its settings need at any

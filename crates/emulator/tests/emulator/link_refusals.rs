@@ -48,6 +48,11 @@ fn rejects_values_out_of_range() {
     assert_setting_refused("--interval", "1us", &["--interval", "1ms or more"]);
     assert_setting_refused("--interval", "0s", &["--interval", "1ms or more"]);
     assert_setting_refused("--memory", "10", &["memory 10 B", "128 KB"]);
+    assert_setting_refused(
+        "--memory",
+        "900TB",
+        &["--memory", "900 TB", "this machine has"],
+    );
     assert_setting_refused("--queue", "0", &["queue", "1p"]);
     // A negative value is a value, not an option: the link checks it.
     assert_refused(&["set", "wan", "delay", "-5ms"], &["no link named"]);

@@ -49,11 +49,17 @@ pub(crate) struct Args {
         long,
         value_name = "RATE",
         default_value = "50mbit",
-        requires = "serve"
+        requires = "serve",
+        conflicts_with = "hosts"
     )]
     limit: BitRate,
     /// With --serve: end after this time
-    #[arg(long = "for", value_name = "TIME", requires = "serve")]
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        requires = "serve",
+        conflicts_with = "hosts"
+    )]
     span: Option<Time>,
     /// Name of this site [default: its host name]
     #[arg(long, value_name = "SITE")]

@@ -36,6 +36,11 @@ impl Target {
                 "{text:?} is not [NAME=]HOST[:PORT], as in osaka=192.0.2.7:5990 or [2001:db8::7]:5990"
             ))
         })?;
+        if port == Some(0) {
+            return Err(Refusal::usage(format!(
+                "{text:?}: port 0 cannot be reached; give the port of plan probe --serve, or none for ICMP"
+            )));
+        }
         if port.is_none() && matches!(method, Method::Udp | Method::Tcp) {
             return Err(Refusal::usage(format!(
                 "{text:?} has no port, which udp and tcp need"

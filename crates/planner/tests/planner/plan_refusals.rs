@@ -52,6 +52,9 @@ fn plan_probe_names_invalid_input() {
     refused(&["probe", "--method", "udp", "127.0.0.1"], "port");
     refused(&["probe", "--interval", "2s", "127.0.0.1:9"], "--interval");
     refused(&["probe", "--serve", "127.0.0.1:0", "127.0.0.1"], "--serve");
+    refused(&["probe", "--limit", "5mbit", "127.0.0.1:9"], "--limit");
+    refused(&["probe", "--for", "1s", "127.0.0.1:9"], "--for");
+    refused(&["probe", "127.0.0.1:0"], "port 0");
 }
 
 #[test]

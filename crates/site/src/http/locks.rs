@@ -7,7 +7,7 @@
 use crate::keys::state::StateDir;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use longhaul_command::{exit::Refusal, outln};
+use longhaul_command::{errln, exit::Refusal, outln};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{fs::File, os::unix::fs::OpenOptionsExt, time::Duration};
@@ -304,7 +304,11 @@ impl LockStore {
 
 /// Lists the valid locks for the operator.
 pub(crate) fn list(state: &StateDir) -> Result<()> {
-    for lock in LockStore::new(state).read()?.0 {
+    let locks = LockStore::new(state).read()?.0;
+    if locks.is_empty() {
+        errln!("no locks in {state}; --state names another directory");
+    }
+    for lock in locks {
         let scope = if lock.shared { "shared" } else { "exclusive" };
         let depth = if lock.deep { " and what is below" } else { "" };
         let (token, path, principal) = (lock.token, lock.path, lock.principal);

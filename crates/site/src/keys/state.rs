@@ -5,6 +5,7 @@ use anyhow::{Context as _, Result};
 use longhaul_command::exit::Refusal;
 use rustix::fs::{FlockOperation, flock};
 use std::{
+    fmt,
     fs::{DirBuilder, File},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt},
@@ -15,6 +16,12 @@ use tempfile::NamedTempFile;
 /// Path of the state directory.
 #[derive(Debug, Clone)]
 pub(crate) struct StateDir(PathBuf);
+
+impl fmt::Display for StateDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
 
 impl StateDir {
     /// Returns the given directory, or the one of the service manager (`StateDirectory=` in systemd.exec(5)) or of

@@ -8,8 +8,7 @@ use super::{
 };
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use longhaul_command::exit::Refusal;
-use longhaul_command::outln;
+use longhaul_command::{errln, exit::Refusal, outln};
 use longhaul_transfer::protocol::token::{Secret, Token};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
@@ -119,7 +118,11 @@ pub(crate) fn create(
 }
 
 pub(crate) fn list(state: &StateDir) -> Result<()> {
-    for (name, grant) in Tokens::read(state)?.0 {
+    let tokens = Tokens::read(state)?.0;
+    if tokens.is_empty() {
+        errln!("no tokens in {state}; --state names another directory");
+    }
+    for (name, grant) in tokens {
         let exports = match grant.exports.is_empty() {
             true => "all exports".to_owned(),
             false => grant.exports.join(", "),
