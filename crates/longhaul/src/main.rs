@@ -4,8 +4,8 @@
 #![cfg_attr(not(test), warn(unused_crate_dependencies))]
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
-use clap::{Parser, Subcommand};
-use longhaul_command::{console, exit, logging};
+use clap::{CommandFactory, Parser, Subcommand};
+use longhaul_command::{console, deprecated, exit, logging};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -51,6 +51,7 @@ fn main() -> ExitCode {
     longhaul_command::set_version(env!("LONGHAUL_VERSION"));
     let cli = Cli::parse();
     logging::start(&cli.log);
+    deprecated::warn_of_args(&Cli::command(), std::env::args_os());
     let outcome = match cli.command {
         Command::Link(args) => longhaul_emulator::run(*args),
         Command::Relay(args) => longhaul_relay::run(&args),

@@ -11,9 +11,13 @@ use std::{
 
 const LENGTH: usize = 96 << 20;
 
+/// Rate limit of the copies. One pass over a file takes two seconds at least, however seldom the writer runs.
+const RATE_LIMIT: &str = "400mbit";
+
 fn command(from: &Path, to: &Path) -> Command {
     let mut command = Command::new("timeout");
     command.args(["120", longhaul_testbed::longhaul(), "copy", "--json"]);
+    command.args(["--limit", RATE_LIMIT]);
     command.arg(from).arg(to);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
